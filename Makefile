@@ -1,0 +1,97 @@
+# The front of the project: `make` lists what can be asked. meson does the building; the builds are
+# defined in scripts/build.
+
+.DEFAULT_GOAL := help
+
+PREFIX ?=
+DESTDIR ?=
+ARGS ?=
+TESTS ?=
+FUZZ ?=
+FUZZ_SECONDS ?= 60
+
+# make has a CC of its own; only one that the user gave counts.
+ifeq ($(origin CC),default)
+unexport CC
+else
+export CC
+endif
+export PREFIX DESTDIR TESTS
+
+# With TESTS only those system tests are run.
+ifeq ($(strip $(TESTS)),)
+TEST_PARTS := meson:test:unit,fuzz meson:clang:unit,fuzz system
+TEST_BUILDS := build:test build:clang build:release-check build:release-fake
+else
+TEST_PARTS := system
+TEST_BUILDS := build:test build:release-check build:release-fake
+endif
+
+.PHONY: help
+help: ## This list
+	@echo 'make TARGET [VARIABLE=...]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 14
+	@echo 'Variables:'
+	@echo '  ARGS          further flags of boxd (run)'
+	@echo '  TESTS         only these system tests, as arguments of pytest (test, soak)'
+	@echo '  FUZZ          only this fuzz target; FUZZ_SECONDS=60 for each (fuzz)'
+	@echo '  CC            the compiler (build, run, install)'
+	@echo '  PREFIX        where to install, default /usr/local; DESTDIR is honoured (install)'
+
+.PHONY: build
+build: ## Compile for use, in build/release
+	@scripts/build release
+
+.PHONY: run
+run: ## Install what is missing, compile, and start boxd on 127.0.0.1:5410
+	@scripts/deps build
+	@scripts/build release
+	@scripts/how-to-try
+	@exec build/release/boxd --standalone-box $(ARGS)
+
+.PHONY: test
+test: ## Compile and run all tests but the long ones
+	@scripts/deps test
+	@scripts/test-summary $(TEST_BUILDS) $(TEST_PARTS)
+
+.PHONY: soak
+soak: ## Run the long tests
+	@scripts/deps test
+	@BOX_SOAK=1 scripts/test-summary $(TEST_BUILDS) system:soak
+
+.PHONY: bench
+bench: ## Measure
+	@scripts/deps bench
+	@scripts/build release-fake
+	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake tests/bench/run
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZ_SECONDS
+	@scripts/deps fuzz
+	@scripts/build fuzz
+	@scripts/fuzz $(FUZZ_SECONDS) $(FUZZ)
+
+.PHONY: lint
+lint: ## Check format, clang-tidy, shell scripts and spelling
+	@scripts/deps lint
+	@scripts/lint
+
+.PHONY: format
+format: ## Write the sources in the project's format
+	@scripts/deps lint
+	@scripts/lint format
+
+.PHONY: install
+install: export PREFIX := $(or $(PREFIX),/usr/local)
+install: build ## Install what `make build` made
+	@meson install -C build/release --no-rebuild
+
+.PHONY: clean
+clean: ## Remove all builds, but not the Python environments
+	@if [ -d build ]; then \
+		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' -exec rm -rf {} +; \
+	fi
+
+.PHONY: distclean
+distclean: ## Remove everything that was made here
+	@rm -rf build

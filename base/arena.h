@@ -1,0 +1,37 @@
+/* Memory that is freed all at once: one arena per message, per request, per answer.
+ *
+ * Allocation never returns NULL: a process that cannot get a few KiB has nothing left to say, so it
+ * aborts and boxd starts it again. Sizes that a client chooses are checked against base/limits.h
+ * before they get here.
+ */
+#pragma once
+
+#include <stddef.h>
+
+struct box_arena;
+
+struct box_arena *box_arena_new(void);
+void box_arena_free(struct box_arena *arena);
+static inline void box_arena_free_p(struct box_arena **arena)
+{
+	box_arena_free(*arena);
+}
+
+/* Aligned for any type, zeroed. */
+void *box_arena_alloc(struct box_arena *arena, size_t size);
+
+/* Bytes, not zeroed, without alignment. */
+char *box_arena_bytes(struct box_arena *arena, size_t size);
+
+/* A copy of len bytes followed by a NUL. */
+char *box_arena_strndup(struct box_arena *arena, const char *bytes, size_t len);
+char *box_arena_printf(struct box_arena *arena, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Makes the arena the owner of memory from malloc. */
+void box_arena_adopt(struct box_arena *arena, void *memory);
+
+/* malloc and realloc that abort instead of returning NULL, for what lives longer than an arena. */
+void *box_alloc(size_t size);
+void *box_realloc(void *memory, size_t size);
+char *box_strdup(const char *text);

@@ -1,0 +1,51 @@
+/* An error on its way to a person: what kind, which errno, and why in words.
+ *
+ * Functions whose reason a client will read take `struct box_err *err` last and return a negative
+ * errno. The one table from codes to wire names is in err.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/limits.h"
+
+enum box_code {
+	BOX_ERR_NONE,
+	BOX_ERR_BOX,
+	BOX_ERR_VALIDATION,
+	BOX_ERR_BACKEND_UNAVAILABLE,
+	BOX_ERR_RUNTIME_UNAVAILABLE,
+	BOX_ERR_ADMISSION,
+	BOX_ERR_READINESS,
+	BOX_ERR_CAPACITY,
+	BOX_ERR_SESSION_CONFLICT,
+	BOX_ERR_SESSION_NOT_FOUND,
+	BOX_ERR_PROCESS_CONFLICT,
+	BOX_ERR_PROCESS_NOT_FOUND,
+	BOX_ERR_PERMISSION,
+	BOX_ERR_VALUE,
+	BOX_ERR_ENVELOPE,
+	BOX_ERR_KEY,
+	BOX_ERR_OS,
+	BOX_ERR_BUSY,
+	BOX_ERR_CODES_
+};
+
+struct box_err {
+	enum box_code code;
+	int errnum;
+	char text[BOX_ERROR_TEXT_MAX + 64];
+};
+
+/* The name in front of the text on the wire; NULL for errors that are sent without one. */
+const char *box_code_name(enum box_code code);
+
+/* The code of a wire name, BOX_ERR_NONE when there is none such. */
+enum box_code box_code_from_name(const char *name);
+
+/* Fills err (which may be NULL) and returns -errnum, so that callers write
+ * `return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "...", ...)`. The text is cut at
+ * BOX_ERROR_TEXT_MAX bytes, never inside a code point, and says so. */
+int box_err_set(struct box_err *err, enum box_code code, int errnum, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));

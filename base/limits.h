@@ -1,0 +1,69 @@
+/* Every size, count and time that someone outside can influence, in one place.
+ *
+ * A number that bounds what a client, a guest or a config file may ask for stands here and nowhere
+ * else; the code names it. PROTOCOL.md is the authority for those marked (wire).
+ */
+#pragma once
+
+#define BOX_KIB 1024UL
+#define BOX_MIB (1024UL * BOX_KIB)
+
+/* Messages. */
+#define BOX_MESSAGE_BYTES_MAX (16 * BOX_MIB) /* (wire) one message, either direction */
+#define BOX_MESSAGE_DEPTH_MAX 32             /* nesting of lists and maps */
+#define BOX_MESSAGE_VALUES_MAX 262144        /* values in one message, keys not counted */
+#define BOX_PINNED_BYTES_MAX (256 * BOX_MIB) /* unfinished incoming messages, all connections */
+
+/* stdio lines. */
+#define BOX_STDIO_CHUNK_BYTES (16 * BOX_KIB) /* (wire) above this a message goes in chunks */
+#define BOX_STDIO_LINE_OUT_MAX 65535         /* (wire) longest line we write, newline included */
+
+/* Connections. */
+#define BOX_REQUESTS_MAX 128           /* (wire) requests under way on one connection */
+#define BOX_CANCELS_MAX 4              /* (wire) __cancel_action beside them */
+#define BOX_ACKS_MAX 128               /* (wire) __stream_ack beside them */
+#define BOX_CONNECTIONS_MAX 1024       /* authenticated WebSocket connections */
+#define BOX_PENDING_MAX 1024           /* connections not yet authenticated, in all */
+#define BOX_PENDING_PER_PEER_MAX 256   /* and from one address */
+#define BOX_HANDSHAKE_MS 5000          /* a head must be complete by then */
+#define BOX_LINGER_MS 1000             /* wait for the peer to take an answer and go */
+#define BOX_PING_INTERVAL_SEC 30       /* (wire) WebSocket ping when idle */
+#define BOX_PING_HANGUP_SEC 60         /* no valid traffic for this long: gone */
+#define BOX_OUT_PAUSE_BYTES (1 * BOX_MIB)  /* queued output above which we stop reading a peer */
+#define BOX_OUT_RESUME_BYTES (256 * BOX_KIB)
+#define BOX_OUT_BYTES_MAX (64 * BOX_MIB)   /* queued output at which the peer is given up */
+#define BOX_WS_FRAME_BYTES (64 * BOX_KIB)  /* we send and receive frames in pieces of this size */
+
+/* HTTP heads. */
+#define BOX_HEAD_BYTES_MAX 8192
+#define BOX_HEAD_LINES_MAX 64
+
+/* Names. */
+#define BOX_INSTANCE_ID_MAX 128      /* (wire) */
+#define BOX_WORKSPACE_ID_MAX 256     /* (wire, relay) */
+#define BOX_TOKEN_MIN 32             /* (wire) */
+#define BOX_TOKEN_MAX 4096
+#define BOX_SESSION_ID_MAX 512       /* logical session id, bytes */
+#define BOX_FILE_KEY_MAX 255         /* (wire) */
+#define BOX_PATH_MAX 4096
+
+/* Texts. */
+#define BOX_ERROR_TEXT_MAX 4096 /* (wire) */
+
+/* File transfers by __file_chunk. */
+#define BOX_FILE_CHUNK_BYTES (16 * BOX_KIB)      /* (wire) */
+#define BOX_FILES_MAX 128                        /* (wire) at once on a connection */
+#define BOX_FILES_TOTAL_BYTES_MAX (256 * BOX_MIB) /* held by all connections together */
+
+/* Streams. */
+#define BOX_STREAM_WINDOW 8 /* (wire) unacknowledged frames of one stream */
+
+/* Configuration. */
+#define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
+#define BOX_MOUNT_ROOTS_MAX 64
+
+/* Life. */
+#define BOX_SHUTDOWN_GRACE_MS 5000  /* after SIGTERM: what runs may finish */
+#define BOX_SHUTDOWN_KILL_MS 9000   /* then box-rpc is ended by force */
+#define BOX_EOF_GRACE_MS 1000       /* after EOF on stdin: answers may still drain */
+#define BOX_RESTART_PAUSE_MAX_MS 1000

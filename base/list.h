@@ -1,0 +1,56 @@
+/* An intrusive doubly linked list: `struct box_list links` inside what is listed. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct box_list {
+	struct box_list *next;
+	struct box_list *prev;
+};
+
+#define BOX_LIST_ITEM(pointer, type, member) \
+	((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+
+static inline void box_list_init(struct box_list *list)
+{
+	list->next = list;
+	list->prev = list;
+}
+static inline bool box_list_empty(const struct box_list *list)
+{
+	return list->next == list;
+}
+/* Appends at the tail of `list`. */
+static inline void box_list_push(struct box_list *list, struct box_list *item)
+{
+	item->prev = list->prev;
+	item->next = list;
+	list->prev->next = item;
+	list->prev = item;
+}
+/* Takes the item out; harmless when it is in no list but initialised. */
+static inline void box_list_drop(struct box_list *item)
+{
+	item->prev->next = item->next;
+	item->next->prev = item->prev;
+	box_list_init(item);
+}
+/* Takes and returns the first item, or NULL. */
+static inline struct box_list *box_list_pop(struct box_list *list)
+{
+	struct box_list *item = list->next;
+	if (item == list) {
+		return NULL;
+	}
+	box_list_drop(item);
+	return item;
+}
+/* Moves all items of `from` to the tail of `list`. */
+static inline void box_list_splice(struct box_list *list, struct box_list *from)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(from))) {
+		box_list_push(list, item);
+	}
+}

@@ -1,0 +1,66 @@
+/* Logging: one line an event, to stderr and nowhere else.
+ *
+ *   BOX_LOG(BOX_LOG_WARNING, "worker.restarted", box_kv_int("pid", pid), box_kv_str("why", text));
+ *
+ * Text form is `2026-01-02T03:04:05.678Z warning worker.restarted pid=7 why="..."`; JSON form is an
+ * object a line. Values are escaped, so what a client sent cannot forge a line. Secrets have no
+ * printer here: never pass a token or the value of an environment variable.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/value.h"
+
+enum box_log_level {
+	BOX_LOG_DEBUG,
+	BOX_LOG_INFO,
+	BOX_LOG_WARNING,
+	BOX_LOG_ERROR,
+};
+
+enum box_log_format {
+	BOX_LOG_TEXT,
+	BOX_LOG_JSON,
+};
+
+struct box_log_field {
+	const char *key;
+	enum { BOX_LOG_FIELD_INT, BOX_LOG_FIELD_STR } kind;
+	int64_t integer;
+	struct box_str str;
+};
+
+static inline struct box_log_field box_kv_int(const char *key, int64_t value)
+{
+	return (struct box_log_field){.key = key, .kind = BOX_LOG_FIELD_INT, .integer = value};
+}
+static inline struct box_log_field box_kv_bytes(const char *key, struct box_str value)
+{
+	return (struct box_log_field){.key = key, .kind = BOX_LOG_FIELD_STR, .str = value};
+}
+static inline struct box_log_field box_kv_str(const char *key, const char *value)
+{
+	return box_kv_bytes(key, box_str(value ? value : ""));
+}
+/* The text of an errno value (given positive or negative). */
+struct box_log_field box_kv_errno(const char *key, int errnum);
+
+/* `program` names the process in every line; it is not copied. */
+void box_log_setup(const char *program, enum box_log_level least, enum box_log_format format);
+
+/* 0 and the value, or -EINVAL for a name that is none. */
+int box_log_level_parse(const char *name, enum box_log_level *ret_level);
+int box_log_format_parse(const char *name, enum box_log_format *ret_format);
+
+void box_log_emit(enum box_log_level level, const char *event, const struct box_log_field *fields,
+	size_t count);
+
+#define BOX_LOG(level, event, ...)                                                      \
+	do {                                                                            \
+		const struct box_log_field box_log_fields_[] = {                        \
+			(struct box_log_field){0}, ##__VA_ARGS__};                      \
+		box_log_emit((level), (event), box_log_fields_ + 1,                     \
+			sizeof(box_log_fields_) / sizeof(box_log_fields_[0]) - 1);      \
+	} while (0)

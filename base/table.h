@@ -1,0 +1,34 @@
+/* A hash table from byte strings to pointers.
+ *
+ * Keys are copied. The hash is seeded per process, so a client cannot prepare names that collide.
+ * Removing during box_table_next is allowed for the entry just returned.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/value.h"
+
+struct box_table_entry;
+
+struct box_table {
+	struct box_table_entry **buckets;
+	size_t bucket_count;
+	size_t count;
+};
+
+void *box_table_get(const struct box_table *table, struct box_str key);
+
+/* Puts a value that is not NULL and returns the one it replaces, or NULL. */
+void *box_table_put(struct box_table *table, struct box_str key, void *value);
+
+/* Removes and returns what was there, or NULL. */
+void *box_table_remove(struct box_table *table, struct box_str key);
+
+/* Walks all entries: start with *position = 0. NULL at the end. */
+void *box_table_next(const struct box_table *table, uint64_t *position, struct box_str *ret_key);
+
+/* Frees the table, not the values. */
+void box_table_free(struct box_table *table);

@@ -1,0 +1,103 @@
+/* UTF-8 by the table of well-formed sequences in the Unicode standard. */
+#include "base/utf8.h"
+
+#include <string.h>
+
+#define HIGH_BITS 0x8080808080808080ULL
+
+/* Length of the well-formed sequence at p (which starts with a byte >= 0x80), 0 when malformed. */
+static size_t sequence_length(const unsigned char *p, const unsigned char *end)
+{
+	size_t left = (size_t)(end - p);
+	if (p[0] >= 0xc2 && p[0] <= 0xdf) {
+		return left >= 2 && (p[1] & 0xc0) == 0x80 ? 2 : 0;
+	}
+	if (p[0] >= 0xe0 && p[0] <= 0xef) {
+		if (left < 3 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80) {
+			return 0;
+		}
+		bool overlong = p[0] == 0xe0 && p[1] < 0xa0;
+		bool surrogate = p[0] == 0xed && p[1] > 0x9f;
+		return overlong || surrogate ? 0 : 3;
+	}
+	if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+		if (left < 4 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80 ||
+			(p[3] & 0xc0) != 0x80) {
+			return 0;
+		}
+		bool overlong = p[0] == 0xf0 && p[1] < 0x90;
+		bool too_high = p[0] == 0xf4 && p[1] > 0x8f;
+		return overlong || too_high ? 0 : 4;
+	}
+	return 0;
+}
+
+bool box_utf8_valid(const char *bytes, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)bytes;
+	const unsigned char *end = p + len;
+	while (p < end) {
+		uint64_t word;
+		while (end - p >= (ptrdiff_t)sizeof(word)) {
+			memcpy(&word, p, sizeof(word));
+			if (word & HIGH_BITS) {
+				break;
+			}
+			p += sizeof(word);
+		}
+		if (p == end) {
+			break;
+		}
+		if (*p < 0x80) {
+			p++;
+			continue;
+		}
+		size_t sequence = sequence_length(p, end);
+		if (sequence == 0) {
+			return false;
+		}
+		p += sequence;
+	}
+	return true;
+}
+
+size_t box_utf8_floor(const char *bytes, size_t len)
+{
+	size_t at = len;
+	for (int back = 0; back < 4 && at > 0; back++) {
+		unsigned char c = (unsigned char)bytes[at - 1];
+		if (c < 0x80) {
+			return len;
+		}
+		if (c >= 0xc0) {
+			size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+			return at - 1 + need <= len ? len : at - 1;
+		}
+		at--;
+	}
+	return len;
+}
+
+size_t box_utf8_put(char *out, uint32_t code_point)
+{
+	if (code_point < 0x80) {
+		out[0] = (char)code_point;
+		return 1;
+	}
+	if (code_point < 0x800) {
+		out[0] = (char)(0xc0 | (code_point >> 6));
+		out[1] = (char)(0x80 | (code_point & 0x3f));
+		return 2;
+	}
+	if (code_point < 0x10000) {
+		out[0] = (char)(0xe0 | (code_point >> 12));
+		out[1] = (char)(0x80 | ((code_point >> 6) & 0x3f));
+		out[2] = (char)(0x80 | (code_point & 0x3f));
+		return 3;
+	}
+	out[0] = (char)(0xf0 | (code_point >> 18));
+	out[1] = (char)(0x80 | ((code_point >> 12) & 0x3f));
+	out[2] = (char)(0x80 | ((code_point >> 6) & 0x3f));
+	out[3] = (char)(0x80 | (code_point & 0x3f));
+	return 4;
+}

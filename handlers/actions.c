@@ -1,0 +1,78 @@
+/* The table. An action exists when it has a row here, and only then. */
+#include "handlers/actions.h"
+
+#include <string.h>
+
+#define HOST BOX_SCOPE_HOST
+#define TENANT BOX_SCOPE_TENANT
+#define PLAIN BOX_LANE_REQUEST
+
+/* clang-format off */
+const struct box_action box_actions[] = {
+	{"__ping", HOST, PLAIN, false, box_handle_ping, {{0}}},
+	{"__file_chunk", HOST, PLAIN, false, box_handle_file_chunk,
+		{{"file_key", BOX_STR, true}, {"chunk_index", BOX_INT, true},
+		 {"chunk_amount", BOX_INT, true}, {"chunk_base64", BOX_STR, false},
+		 {"chunk", BOX_BIN, false}, {"file_length", BOX_INT, false},
+		 {"chunk_size", BOX_INT, false}}},
+	{"__cancel_action", TENANT, BOX_LANE_CANCEL, false, box_handle_cancel, {{0}}},
+	{"__stream_ack", TENANT, BOX_LANE_ACK, false, box_handle_stream_ack, {{0}}},
+
+	{"box_health", HOST, PLAIN, false, box_handle_health, {{0}}},
+	{"box_get_backend_info", HOST, PLAIN, false, box_handle_backend_info, {{0}}},
+	{"box_init", HOST, PLAIN, false, box_handle_init, {{0}}},
+	{"box_shutdown", HOST, PLAIN, false, box_handle_shutdown, {{0}}},
+	{"box_upsert_sandbox_admission_grant", HOST, PLAIN, false, box_handle_upsert_grant, {{0}}},
+	{"box_revoke_sandbox_admission_grant", HOST, PLAIN, false, box_handle_revoke_grant, {{0}}},
+	{"box_verify_shared_workspace", HOST, PLAIN, false, box_handle_verify_workspace,
+		{{"marker_name", BOX_STR, false}}},
+
+	{"box_status", TENANT, PLAIN, false, box_handle_status, {{0}}},
+	{"box_exec", TENANT, PLAIN, true, box_handle_exec, {{0}}},
+	{"box_create_session", TENANT, PLAIN, true, box_handle_create_session, {{0}}},
+	{"box_get_session", TENANT, PLAIN, true, box_handle_get_session,
+		{{"session_id", BOX_STR, true}}},
+	{"box_get_sessions", TENANT, PLAIN, true, box_handle_get_sessions, {{0}}},
+	{"box_delete_session", TENANT, PLAIN, true, box_handle_delete_session,
+		{{"session_id", BOX_STR, true}}},
+	{"box_get_storage_analysis", TENANT, PLAIN, false, box_handle_storage_analysis, {{0}}},
+
+	{"box_start_managed_process", TENANT, PLAIN, true, box_handle_start_process,
+		{{"session_id", BOX_STR, true}, {"spec", BOX_MAP, true}}},
+	{"box_get_managed_process", TENANT, PLAIN, true, box_handle_get_process,
+		{{"session_id", BOX_STR, true}, {"process_id", BOX_STR, false}}},
+	{"box_stop_managed_process", TENANT, PLAIN, true, box_handle_stop_process,
+		{{"session_id", BOX_STR, true}, {"process_id", BOX_STR, false}}},
+
+	{"box_list_skills", TENANT, PLAIN, false, box_handle_skill, {{0}}},
+	{"box_get_skill", TENANT, PLAIN, false, box_handle_skill, {{"name", BOX_STR, true}}},
+	{"box_create_skill", TENANT, PLAIN, false, box_handle_skill, {{"skill", BOX_MAP, true}}},
+	{"box_update_skill", TENANT, PLAIN, false, box_handle_skill,
+		{{"name", BOX_STR, true}, {"skill", BOX_MAP, true}}},
+	{"box_delete_skill", TENANT, PLAIN, false, box_handle_skill, {{"name", BOX_STR, true}}},
+	{"box_scan_skill_directory", TENANT, PLAIN, false, box_handle_skill,
+		{{"path", BOX_STR, true}}},
+	{"box_list_skill_files", TENANT, PLAIN, false, box_handle_skill,
+		{{"name", BOX_STR, true}, {"path", BOX_STR, false}}},
+	{"box_read_skill_file", TENANT, PLAIN, false, box_handle_skill,
+		{{"name", BOX_STR, true}, {"path", BOX_STR, true}}},
+	{"box_write_skill_file", TENANT, PLAIN, false, box_handle_skill,
+		{{"name", BOX_STR, true}, {"path", BOX_STR, true}, {"content", BOX_STR, false}}},
+	{"box_preview_skill_zip", TENANT, PLAIN, false, box_handle_skill,
+		{{"file_key", BOX_STR, true}}},
+	{"box_install_skill_zip", TENANT, PLAIN, false, box_handle_skill,
+		{{"file_key", BOX_STR, true}}},
+};
+/* clang-format on */
+
+const size_t box_actions_count = sizeof(box_actions) / sizeof(box_actions[0]);
+
+const struct box_action *box_action_find(struct box_str name)
+{
+	for (size_t i = 0; i < box_actions_count; i++) {
+		if (box_str_eq(name, box_actions[i].name)) {
+			return &box_actions[i];
+		}
+	}
+	return NULL;
+}

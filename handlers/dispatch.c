@@ -1,0 +1,402 @@
+/* Peers and requests: admission of a message, the order of checks, the one way to an answer. */
+#include "handlers/dispatch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "handlers/actions.h"
+#include "handlers/envelope.h"
+#include "handlers/files.h"
+#include "handlers/request.h"
+#include "runtime/runtime.h"
+#include "runtime/spec_fields.h"
+
+struct box_dispatch {
+	struct box_runtime *runtime;
+	struct box_list peers;
+};
+
+struct box_peer {
+	struct box_list links;
+	struct box_dispatch *dispatch;
+	const struct box_peer_ops *ops;
+	void *connection;
+	struct box_list requests;
+	size_t under_way[BOX_LANES_];
+	struct box_files *files;
+};
+
+static const size_t lane_limits[BOX_LANES_] = {
+	[BOX_LANE_REQUEST] = BOX_REQUESTS_MAX,
+	[BOX_LANE_CANCEL] = BOX_CANCELS_MAX,
+	[BOX_LANE_ACK] = BOX_ACKS_MAX,
+};
+
+struct box_dispatch *box_dispatch_new(struct box_runtime *runtime)
+{
+	struct box_dispatch *dispatch = box_alloc(sizeof(*dispatch));
+	dispatch->runtime = runtime;
+	box_list_init(&dispatch->peers);
+	for (size_t i = 0; i < box_actions_count && i < BOX_METRICS_ACTIONS_MAX; i++) {
+		runtime->metrics.actions[i].name = box_actions[i].name;
+	}
+	return dispatch;
+}
+
+void box_dispatch_free(struct box_dispatch *dispatch)
+{
+	free(dispatch);
+}
+
+struct box_peer *box_peer_new(
+	struct box_dispatch *dispatch, const struct box_peer_ops *ops, void *connection)
+{
+	struct box_peer *peer = box_alloc(sizeof(*peer));
+	peer->dispatch = dispatch;
+	peer->ops = ops;
+	peer->connection = connection;
+	peer->files = box_files_new(&dispatch->runtime->files_total_bytes);
+	box_list_init(&peer->requests);
+	box_list_push(&dispatch->peers, &peer->links);
+	return peer;
+}
+
+struct box_files *box_peer_files(struct box_peer *peer)
+{
+	return peer->files;
+}
+
+/* --- answers --- */
+
+static struct box_value answer_envelope(struct box_arena *arena, struct box_value seq, int code,
+	struct box_value message, struct box_value data)
+{
+	struct box_value answer = box_map_value();
+	box_map_add(arena, &answer, "seq_id", seq);
+	box_map_add(arena, &answer, "code", box_int(code));
+	box_map_add(arena, &answer, "message", message);
+	box_map_add(arena, &answer, "data", data);
+	box_map_add(arena, &answer, "chunk_status", box_cstr("continue"));
+	return answer;
+}
+
+/* Clients look for `Name:` anywhere in the message. The name goes in front; inside the text, where a
+ * caller's own words may stand, nothing may look like one. */
+static struct box_value error_message(struct box_arena *arena, const struct box_err *err)
+{
+	const char *name = box_code_name(err->code);
+	char *text = box_arena_printf(arena, "%s", err->text);
+	for (char *at = text; (at = strstr(at, "Error:")); at++) {
+		at[strlen("Error")] = ';';
+	}
+	return box_cstr(name ? box_arena_printf(arena, "%s: %s", name, text) : text);
+}
+
+static int send_error(struct box_peer *peer, struct box_arena *arena, struct box_value seq, int codec,
+	const struct box_err *err)
+{
+	struct box_value answer =
+		answer_envelope(arena, seq, 1, error_message(arena, err), box_map_value());
+	return peer->ops->send(peer->connection, codec, &answer);
+}
+
+static void request_end(struct box_request *request, enum box_metrics_result result)
+{
+	struct box_runtime *runtime = request->runtime;
+	size_t row = (size_t)(request->action - box_actions);
+	box_metrics_count(&runtime->metrics.actions[row], result,
+		box_clock_us() - request->started_us);
+	runtime->requests_under_way--;
+	request->peer->under_way[request->action->lane]--;
+	box_list_drop(&request->links);
+	box_arena_free(request->arena);
+}
+
+/* An answer made for a placement that was overtaken meanwhile is not given out. */
+static int check_still_current(const struct box_request *request, struct box_err *err)
+{
+	if (request->action->scope != BOX_SCOPE_TENANT) {
+		return 0;
+	}
+	return box_fence_require_current(request->runtime->fence, &request->context, err);
+}
+
+int box_request_try_reply(struct box_request *request, const struct box_value *data)
+{
+	struct box_err err;
+	if (check_still_current(request, &err) < 0) {
+		box_request_fail(request, &err);
+		return 0;
+	}
+	struct box_value answer =
+		answer_envelope(request->arena, request->seq, 0, box_cstr("success"), *data);
+	int r = request->peer->ops->send(request->peer->connection, request->codec, &answer);
+	if (r == -EMSGSIZE) {
+		return r;
+	}
+	request_end(request, BOX_RESULT_OK);
+	return 0;
+}
+
+void box_request_reply(struct box_request *request, const struct box_value *data)
+{
+	if (box_request_try_reply(request, data) < 0) {
+		struct box_err err;
+		(void)box_err_set(&err, BOX_ERR_BOX, EMSGSIZE,
+			"the answer does not fit a message of %lu bytes", BOX_MESSAGE_BYTES_MAX);
+		box_request_fail(request, &err);
+	}
+}
+
+void box_request_fail(struct box_request *request, const struct box_err *err)
+{
+	(void)send_error(request->peer, request->arena, request->seq, request->codec, err);
+	BOX_LOG(BOX_LOG_DEBUG, "request.failed", box_kv_str("action", request->action->name),
+		box_kv_str("code", box_code_name(err->code)));
+	request_end(request, BOX_RESULT_ERROR);
+}
+
+/* --- ending what is under way --- */
+
+static void request_cancel(struct box_request *request)
+{
+	if (request->cancel) {
+		request->cancel(request);
+	}
+	request_end(request, BOX_RESULT_CANCELLED);
+}
+
+static void request_overtake(struct box_request *request, const struct box_err *err)
+{
+	if (request->cancel) {
+		request->cancel(request);
+	}
+	box_request_fail(request, err);
+}
+
+void box_peer_free(struct box_peer *peer)
+{
+	if (!peer) {
+		return;
+	}
+	while (!box_list_empty(&peer->requests)) {
+		request_cancel(BOX_LIST_ITEM(peer->requests.next, struct box_request, links));
+	}
+	box_list_drop(&peer->links);
+	box_files_free(peer->files);
+	free(peer);
+}
+
+bool box_peer_cancel(struct box_request *asker, int64_t seq_id)
+{
+	struct box_list *requests = &asker->peer->requests;
+	/* The newest first: a seq_id that was used twice means its last use. */
+	for (struct box_list *at = requests->prev; at != requests; at = at->prev) {
+		struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
+		if (request != asker && request->action->scope == BOX_SCOPE_TENANT &&
+			request->seq.type == BOX_INT && request->seq.integer == seq_id &&
+			request->context.generation == asker->context.generation &&
+			box_context_same_workspace(&request->context, &asker->context)) {
+			request_cancel(request);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Calls `end` for every request that `matches`; requests may go while we walk. */
+static void overtake_matching(struct box_dispatch *dispatch, const struct box_context *newer,
+	const struct box_err *err)
+{
+	for (struct box_list *p = dispatch->peers.next; p != &dispatch->peers; p = p->next) {
+		struct box_peer *peer = BOX_LIST_ITEM(p, struct box_peer, links);
+		struct box_list *next;
+		for (struct box_list *at = peer->requests.next; at != &peer->requests; at = next) {
+			struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
+			next = at->next;
+			bool older = request->action->scope == BOX_SCOPE_TENANT && newer &&
+				request->context.generation < newer->generation &&
+				box_context_same_workspace(&request->context, newer);
+			if (!newer || older) {
+				request_overtake(request, err);
+			}
+		}
+	}
+}
+
+void box_dispatch_cancel_all(struct box_dispatch *dispatch)
+{
+	struct box_err err;
+	(void)box_err_set(
+		&err, BOX_ERR_RUNTIME_UNAVAILABLE, ECANCELED, "Box runtime is shutting down");
+	overtake_matching(dispatch, NULL, &err);
+}
+
+size_t box_dispatch_under_way(const struct box_dispatch *dispatch)
+{
+	return (size_t)dispatch->runtime->requests_under_way;
+}
+
+/* --- what comes in --- */
+
+static int check_context(const struct box_runtime *runtime, const struct box_action *action,
+	struct box_envelope *envelope, struct box_err *err)
+{
+	bool tenant = action->scope == BOX_SCOPE_TENANT;
+	if (envelope->has_context) {
+		if (!box_str_eq(envelope->context.instance, runtime->instance)) {
+			return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
+				"Box action context does not match the trusted instance");
+		}
+		return 0;
+	}
+	if (tenant && (runtime->config->require_context || runtime->config->admission.required)) {
+		return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
+			"Box tenant action requires a trusted Workspace context");
+	}
+	envelope->context =
+		(struct box_context){box_str(runtime->instance), box_str(""), .generation = 1};
+	return 0;
+}
+
+static int check_fields(
+	const struct box_action *action, const struct box_value *data, struct box_err *err)
+{
+	for (const struct box_action_field *field = action->fields; field->name; field++) {
+		const struct box_value *value = box_map_get(data, field->name);
+		if (!value || (value->type == BOX_NULL && !field->required)) {
+			if (field->required) {
+				return box_err_set(err, BOX_ERR_KEY, EINVAL, "'%s'", field->name);
+			}
+			continue;
+		}
+		if (value->type != field->type) {
+			return box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s must be %s, not %s",
+				field->name, box_type_name(field->type), box_type_name(value->type));
+		}
+	}
+	return 0;
+}
+
+/* Everything that can refuse a request before its handler sees it, in order. */
+static int admit(struct box_request *request, struct box_envelope *envelope, struct box_err *err)
+{
+	struct box_runtime *runtime = request->runtime;
+	bool advanced = false;
+	int r = check_context(runtime, request->action, envelope, err);
+	if (r < 0) {
+		return r;
+	}
+	request->context = envelope->context;
+	request->data = envelope->data;
+	if (runtime->stopping) {
+		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECANCELED,
+			"Box runtime is shutting down");
+	}
+	if (request->action->sandbox) {
+		r = box_runtime_require_ready(runtime, err);
+	}
+	if (r == 0 && request->action->scope == BOX_SCOPE_TENANT) {
+		r = box_runtime_enter(runtime, &request->context, &advanced, err);
+	}
+	if (r == 0 && advanced) {
+		struct box_err stale;
+		(void)box_err_set(
+			&stale, BOX_ERR_PERMISSION, EPERM, "Stale Box placement generation");
+		overtake_matching(request->peer->dispatch, &request->context, &stale);
+	}
+	return r < 0 ? r : check_fields(request->action, request->data, err);
+}
+
+static struct box_request *request_new(struct box_peer *peer, struct box_arena *arena,
+	const struct box_action *action, struct box_value seq, int codec)
+{
+	struct box_request *request = box_arena_alloc(arena, sizeof(*request));
+	request->peer = peer;
+	request->runtime = peer->dispatch->runtime;
+	request->action = action;
+	request->arena = arena;
+	request->seq = seq;
+	request->codec = codec;
+	request->started_us = box_clock_us();
+	box_list_push(&peer->requests, &request->links);
+	peer->under_way[action->lane]++;
+	request->runtime->requests_under_way++;
+	return request;
+}
+
+/* Refuses a message that never became a request. */
+static void refuse(struct box_peer *peer, struct box_arena *arena, struct box_value seq, int codec,
+	const struct box_err *err)
+{
+	(void)send_error(peer, arena, seq, codec, err);
+	box_arena_free(arena);
+}
+
+static enum box_action_lane lane_of(const struct box_action *action)
+{
+	return action ? action->lane : BOX_LANE_REQUEST;
+}
+
+void box_peer_receive(
+	struct box_peer *peer, struct box_arena *arena, const struct box_value *message, int codec)
+{
+	struct box_metrics *metrics = &peer->dispatch->runtime->metrics;
+	const char *why = NULL;
+	if (box_envelope_classify(message, &why) == BOX_ENVELOPE_IGNORED) {
+		BOX_LOG(BOX_LOG_WARNING, "message.ignored", box_kv_str("why", why));
+		metrics->ignored_messages++;
+		box_arena_free(arena);
+		return;
+	}
+	struct box_value seq = box_envelope_seq(message);
+	const struct box_value *name = box_map_get(message, "action");
+	const struct box_action *action =
+		name->type == BOX_STR ? box_action_find(name->str) : NULL;
+	struct box_err err;
+	size_t most = lane_limits[lane_of(action)];
+	if (peer->under_way[lane_of(action)] >= most) {
+		(void)box_err_set(&err, BOX_ERR_BUSY, EBUSY,
+			"Runtime connection is busy (max %zu concurrent actions)", most);
+		refuse(peer, arena, seq, codec, &err);
+		return;
+	}
+	struct box_envelope envelope;
+	if (box_envelope_parse(arena, message, &envelope, &err) < 0) {
+		refuse(peer, arena, seq, codec, &err);
+		return;
+	}
+	if (!action) {
+		metrics->unknown_actions++;
+		(void)box_err_set(&err, BOX_ERR_VALUE, ENOENT, "Action %s not found",
+			box_fields_echo(arena, envelope.action));
+		refuse(peer, arena, seq, codec, &err);
+		return;
+	}
+	struct box_request *request = request_new(peer, arena, action, seq, codec);
+	if (admit(request, &envelope, &err) < 0) {
+		box_request_fail(request, &err);
+		return;
+	}
+	action->handle(request);
+}
+
+/* --- for handlers --- */
+
+const struct box_value *box_request_field(const struct box_request *request, const char *name)
+{
+	const struct box_value *value = box_map_get(request->data, name);
+	return value && value->type != BOX_NULL ? value : NULL;
+}
+
+int box_request_session_id(
+	const struct box_request *request, char out[BOX_PHYSICAL_ID_SIZE], struct box_err *err)
+{
+	return box_tenant_physical_id(&request->context,
+		box_request_field(request, "session_id")->str, out, err);
+}

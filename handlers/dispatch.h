@@ -1,0 +1,51 @@
+/* From messages to handlers and back: peers, their requests, and what ends them.
+ *
+ * A transport makes a peer per connection and gives it every decoded message; answers come back
+ * through the ops it declared. The dispatcher knows no transport and no codec.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/value.h"
+
+struct box_arena;
+struct box_dispatch;
+struct box_files;
+struct box_peer;
+struct box_runtime;
+
+struct box_peer_ops {
+	/* Queues an answer. 0; -EMSGSIZE when it does not fit a message (nothing is queued); or
+	 * -EPIPE when the connection is going. Never ends the connection before it returns. */
+	int (*send)(void *connection, int codec, const struct box_value *answer);
+};
+
+struct box_dispatch *box_dispatch_new(struct box_runtime *runtime);
+void box_dispatch_free(struct box_dispatch *dispatch);
+
+/* `instance` is the one this connection proved at its door (or the configured one for stdio). */
+struct box_peer *box_peer_new(
+	struct box_dispatch *dispatch, const struct box_peer_ops *ops, void *connection);
+
+/* The connection is closed: its requests under way are cancelled, its files go. */
+void box_peer_free(struct box_peer *peer);
+
+/* Takes one message; the arena becomes the dispatcher's. */
+void box_peer_receive(
+	struct box_peer *peer, struct box_arena *arena, const struct box_value *message, int codec);
+
+/* Requests of all peers that are not answered yet. */
+size_t box_dispatch_under_way(const struct box_dispatch *dispatch);
+
+/* Ends every request under way with BoxRuntimeUnavailableError. */
+void box_dispatch_cancel_all(struct box_dispatch *dispatch);
+
+/* The peer's file transfers, for handlers. */
+struct box_files *box_peer_files(struct box_peer *peer);
+
+struct box_request;
+/* Cancels the request of this seq_id on the asker's connection, if it was made for the same
+ * workspace and generation. The request gets no answer. */
+bool box_peer_cancel(struct box_request *asker, int64_t seq_id);

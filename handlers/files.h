@@ -1,0 +1,26 @@
+/* Files that a client sends in chunks: kept in anonymous memory files, one set per connection, so
+ * that nothing can be left behind. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+
+struct box_files;
+
+struct box_file_chunk {
+	struct box_str key;
+	int64_t index;
+	int64_t amount; /* of chunks */
+	struct box_str bytes;
+};
+
+/* `total_bytes` is shared by all sets and bounded by BOX_FILES_TOTAL_BYTES_MAX. */
+struct box_files *box_files_new(uint64_t *total_bytes);
+void box_files_free(struct box_files *files);
+
+/* Takes one chunk: strictly in order from 0, chunk 0 may start over. 0, or BOX_ERR_VALUE. */
+int box_files_take_chunk(struct box_files *files, const struct box_file_chunk *chunk,
+	int64_t max_file_bytes, struct box_err *err);

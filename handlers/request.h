@@ -1,0 +1,53 @@
+/* A request under way, as handlers see it.
+ *
+ * A handler is called once with a request whose envelope, context and fields are checked. It ends
+ * the request exactly once, now or later, with a reply or a failure. A handler that waits sets
+ * `cancel`, which is called when the request must end without an answer of its own: it stops the
+ * work and does not touch the request again.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/value.h"
+#include "runtime/tenant.h"
+
+struct box_action;
+struct box_peer;
+struct box_runtime;
+
+struct box_request {
+	struct box_list links; /* the peer's requests */
+	struct box_peer *peer;
+	struct box_runtime *runtime;
+	const struct box_action *action;
+	struct box_arena *arena; /* of the message; answers are built in it too */
+	const struct box_value *data;
+	struct box_context context; /* tenant actions only */
+	struct box_value seq;
+	int codec; /* the transport's, for the answer */
+	uint64_t started_us;
+	void (*cancel)(struct box_request *request);
+	void *work; /* the handler's, for `cancel` */
+};
+
+/* Ends the request with data. 0, or -EMSGSIZE when the answer does not fit a message: then the
+ * request is still under way. */
+int box_request_try_reply(struct box_request *request, const struct box_value *data);
+
+/* As box_request_try_reply, but an answer that does not fit becomes an error. */
+void box_request_reply(struct box_request *request, const struct box_value *data);
+
+/* Ends the request with an error. */
+void box_request_fail(struct box_request *request, const struct box_err *err);
+
+/* The member of data that the action's table row has checked, or NULL when it was not sent. */
+const struct box_value *box_request_field(const struct box_request *request, const char *name);
+
+/* The physical id for data.session_id. 0, or negative with BOX_ERR_VALUE. */
+int box_request_session_id(
+	const struct box_request *request, char out[BOX_PHYSICAL_ID_SIZE], struct box_err *err);

@@ -1,0 +1,68 @@
+/* How a box comes to be: the interface every backend implements.
+ *
+ * A backend makes boxes and runs commands in them; sessions, limits and names are decided above it.
+ * Nothing here blocks: each operation takes a `done` that is called exactly once, never from inside
+ * the call that began it, unless the operation is cancelled, after which it is not called at all.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+#include "runtime/spec.h"
+
+struct box_backend;
+struct box_backend_box; /* one living box */
+struct box_backend_op;  /* one operation under way */
+
+enum box_end_reason {
+	BOX_END_EXIT,
+	BOX_END_SIGNAL,
+	BOX_END_MEMORY,
+	BOX_END_TIMEOUT,
+};
+
+/* What became of a command. The output belongs to the backend and is good during `done` only. */
+struct box_exec_outcome {
+	enum box_end_reason reason;
+	int exit_code; /* meaningless for BOX_END_TIMEOUT */
+	int signal;
+	struct box_str out; /* raw bytes, clipped at max_output_bytes */
+	struct box_str err;
+	uint64_t out_discarded; /* bytes clipped */
+	uint64_t err_discarded;
+	uint64_t duration_ms;
+};
+
+/* `err` is NULL on success, `box` and `outcome` are NULL on failure. */
+typedef void box_backend_made(void *arg, struct box_backend_box *box, const struct box_err *err);
+typedef void box_backend_ran(
+	void *arg, const struct box_exec_outcome *outcome, const struct box_err *err);
+typedef void box_backend_gone(void *arg);
+
+struct box_backend_ops {
+	const char *name;
+
+	/* Whether boxes can be made here now; cheap, no process is started for it. */
+	bool (*available)(struct box_backend *backend);
+
+	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
+		const struct box_spec *spec, box_backend_made *done, void *arg);
+	struct box_backend_op *(*exec)(struct box_backend_box *box, const struct box_spec *spec,
+		int64_t max_output_bytes, box_backend_ran *done, void *arg);
+
+	/* Ends a make or an exec; a half-made box is removed, a command is killed. */
+	void (*cancel)(struct box_backend_op *op);
+
+	/* Ends the box and everything in it. `done` may be NULL. Cannot fail. */
+	void (*destroy)(struct box_backend_box *box, box_backend_gone *done, void *arg);
+
+	void (*free)(struct box_backend *backend);
+};
+
+/* Every backend begins with this. */
+struct box_backend {
+	const struct box_backend_ops *ops;
+};

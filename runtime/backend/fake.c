@@ -1,0 +1,234 @@
+/* Commands of the fake backend:
+ *   echo TEXT       prints TEXT            exit N       ends with N
+ *   print N         prints N bytes         raw N        prints N control characters
+ *   sleep MS        takes that long        signal N     ends by signal N
+ *   fail NAME TEXT  fails with that error
+ * Anything else prints nothing and ends with 0. Making a box takes as many milliseconds as the image
+ * says ("make-MS"); the image "broken" cannot be made. A spec's timeout holds.
+ */
+#include "runtime/backend/fake.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "runtime/backend/backend.h"
+
+struct fake {
+	struct box_backend base;
+	uv_loop_t *loop;
+};
+
+struct box_backend_box {
+	struct fake *fake;
+};
+
+enum kind {
+	MAKE,
+	EXEC,
+	DESTROY,
+};
+
+/* Everything happens after a timer, so that nothing is done inside the call that asked for it. */
+struct box_backend_op {
+	uv_timer_t timer;
+	enum kind kind;
+	struct fake *fake;
+	struct box_backend_box *box;
+	char *cmd;
+	bool timed_out;
+	bool broken;
+	int64_t max_output_bytes;
+	uint64_t started_ms;
+	box_backend_made *made;
+	box_backend_ran *ran;
+	box_backend_gone *gone;
+	void *arg;
+};
+
+static void closed(uv_handle_t *handle)
+{
+	struct box_backend_op *op = handle->data;
+	free(op->cmd);
+	free(op);
+}
+
+static void op_free(struct box_backend_op *op)
+{
+	(void)uv_timer_stop(&op->timer);
+	uv_close((uv_handle_t *)&op->timer, closed);
+}
+
+static bool word(const char *cmd, const char *name, const char **ret_rest)
+{
+	size_t len = strlen(name);
+	if (strncmp(cmd, name, len) != 0 || (cmd[len] != ' ' && cmd[len] != '\0')) {
+		return false;
+	}
+	*ret_rest = cmd[len] ? cmd + len + 1 : "";
+	return true;
+}
+
+static void finish_failed(struct box_backend_op *op, const char *rest)
+{
+	struct box_err err;
+	char name[64] = "";
+	int used = 0;
+	(void)sscanf(rest, "%63s %n", name, &used);
+	(void)box_err_set(&err, box_code_from_name(name), EIO, "%s", rest + used);
+	op->ran(op->arg, NULL, &err);
+}
+
+static void finish_exec(struct box_backend_op *op)
+{
+	struct box_exec_outcome outcome = {.duration_ms = box_clock_ms() - op->started_ms};
+	const char *rest = "";
+	char *made = NULL;
+	if (op->timed_out) {
+		outcome.reason = BOX_END_TIMEOUT;
+	} else if (word(op->cmd, "echo", &rest)) {
+		outcome.out = box_str(rest);
+	} else if (word(op->cmd, "print", &rest) || word(op->cmd, "raw", &rest)) {
+		size_t wanted = strtoul(rest, NULL, 10);
+		size_t kept = wanted < (size_t)op->max_output_bytes ? wanted
+								    : (size_t)op->max_output_bytes;
+		made = box_alloc(kept);
+		memset(made, op->cmd[0] == 'p' ? 'x' : 1, kept);
+		outcome.out = (struct box_str){made, kept};
+		outcome.out_discarded = wanted - kept;
+	} else if (word(op->cmd, "exit", &rest)) {
+		outcome.exit_code = atoi(rest);
+	} else if (word(op->cmd, "signal", &rest)) {
+		outcome.reason = BOX_END_SIGNAL;
+		outcome.signal = atoi(rest);
+		outcome.exit_code = 128 + outcome.signal;
+	}
+	op->ran(op->arg, &outcome, NULL);
+	free(made);
+}
+
+static void timer_cb(uv_timer_t *timer)
+{
+	struct box_backend_op *op = timer->data;
+	const char *rest = "";
+	struct box_err err;
+	switch (op->kind) {
+	case MAKE:
+		if (op->broken) {
+			free(op->box);
+			(void)box_err_set(&err, BOX_ERR_BOX, EIO, "the fake box is broken");
+			op->made(op->arg, NULL, &err);
+		} else {
+			op->made(op->arg, op->box, NULL);
+		}
+		break;
+	case EXEC:
+		if (word(op->cmd, "fail", &rest)) {
+			finish_failed(op, rest);
+		} else {
+			finish_exec(op);
+		}
+		break;
+	case DESTROY:
+		free(op->box);
+		if (op->gone) {
+			op->gone(op->arg);
+		}
+		break;
+	}
+	op_free(op);
+}
+
+static struct box_backend_op *op_new(
+	struct fake *fake, enum kind kind, struct box_backend_box *box, uint64_t after_ms, void *arg)
+{
+	struct box_backend_op *op = box_alloc(sizeof(*op));
+	op->kind = kind;
+	op->fake = fake;
+	op->box = box;
+	op->arg = arg;
+	op->started_ms = box_clock_ms();
+	(void)uv_timer_init(fake->loop, &op->timer);
+	op->timer.data = op;
+	(void)uv_timer_start(&op->timer, timer_cb, after_ms, 0);
+	return op;
+}
+
+static bool available(struct box_backend *backend)
+{
+	(void)backend;
+	return true;
+}
+
+static struct box_backend_op *make(struct box_backend *backend, const char *physical_id,
+	const struct box_spec *spec, box_backend_made *done, void *arg)
+{
+	struct fake *fake = (struct fake *)(void *)backend;
+	struct box_backend_box *box = box_alloc(sizeof(*box));
+	unsigned long after_ms = 0;
+	(void)physical_id;
+	(void)sscanf(spec->image, "make-%lu", &after_ms);
+	box->fake = fake;
+	struct box_backend_op *op = op_new(fake, MAKE, box, after_ms, arg);
+	op->broken = strcmp(spec->image, "broken") == 0;
+	op->made = done;
+	return op;
+}
+
+static struct box_backend_op *exec(struct box_backend_box *box, const struct box_spec *spec,
+	int64_t max_output_bytes, box_backend_ran *done, void *arg)
+{
+	char *cmd = box_alloc(spec->cmd.len + 1);
+	memcpy(cmd, spec->cmd.bytes, spec->cmd.len);
+	const char *rest = "";
+	uint64_t after_ms = word(cmd, "sleep", &rest) ? strtoul(rest, NULL, 10) : 0;
+	uint64_t most_ms = (uint64_t)spec->timeout_sec * 1000;
+	struct box_backend_op *op =
+		op_new(box->fake, EXEC, box, after_ms < most_ms ? after_ms : most_ms, arg);
+	op->cmd = cmd;
+	op->timed_out = after_ms > most_ms;
+	op->max_output_bytes = max_output_bytes;
+	op->ran = done;
+	return op;
+}
+
+static void cancel(struct box_backend_op *op)
+{
+	if (op->kind == MAKE) {
+		free(op->box);
+	}
+	op_free(op);
+}
+
+static void destroy(struct box_backend_box *box, box_backend_gone *done, void *arg)
+{
+	struct box_backend_op *op = op_new(box->fake, DESTROY, box, 0, arg);
+	op->gone = done;
+}
+
+static void fake_free(struct box_backend *backend)
+{
+	free(backend);
+}
+
+static const struct box_backend_ops ops = {
+	.name = "fake",
+	.available = available,
+	.make = make,
+	.exec = exec,
+	.cancel = cancel,
+	.destroy = destroy,
+	.free = fake_free,
+};
+
+struct box_backend *box_fake_backend_new(struct uv_loop_s *loop)
+{
+	struct fake *fake = box_alloc(sizeof(*fake));
+	fake->base.ops = &ops;
+	fake->loop = loop;
+	return &fake->base;
+}

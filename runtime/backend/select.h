@@ -1,0 +1,14 @@
+/* Which backend a configured name means, and why there is none. */
+#pragma once
+
+struct box_backend;
+struct uv_loop_s;
+
+struct box_backend_choice {
+	struct box_backend *backend; /* the caller's to free, or NULL */
+	const char *name;            /* what it answers to; static */
+	const char *missing;         /* why there is none; static */
+};
+
+/* `name` is the configured one, "" for the best that works here. */
+struct box_backend_choice box_backend_select(const char *name, struct uv_loop_s *loop);

@@ -1,0 +1,26 @@
+/* The listening sockets. boxd opens them once and keeps them, so that no connection is refused
+ * while box-rpc is started again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "runtime/keeper/proto.h"
+
+struct box_listeners {
+	size_t count;
+	int fds[BOX_KEEPER_LISTENERS_MAX];
+	bool all_loopback;
+};
+
+/* `host` NULL is 127.0.0.1 and, where there is IPv6, ::1. Port 0 is any free one, the same for all.
+ * 0, or negative with address, port and reason in err and nothing left open. */
+int box_listen_open(
+	const char *host, uint16_t port, struct box_listeners *ret_listeners, struct box_err *err);
+
+/* One `listening` event for each socket. */
+void box_listen_log(const struct box_listeners *listeners);
+
+void box_listen_close(struct box_listeners *listeners);

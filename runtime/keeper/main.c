@@ -1,0 +1,111 @@
+/* boxd: puts the parts together. Everything that can be wrong with the command line, the files and
+ * the sockets is found here, before anything starts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "runtime/keeper/supervise.h"
+
+#ifndef BOX_VERSION
+#define BOX_VERSION "0.0.0"
+#endif
+
+#define EXIT_FAILED 1
+#define EXIT_USAGE 2
+
+static int fail(int exit_code, const struct box_err *err)
+{
+	(void)fprintf(stderr, "boxd: %s\n", err->text);
+	return exit_code;
+}
+
+/* A closed fd 0, 1 or 2 would be taken by the next thing opened, and be written to. */
+static int fill_standard_fds(struct box_err *err)
+{
+	int fd;
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "/dev/null cannot be opened");
+	}
+	(void)close(fd);
+	return 0;
+}
+
+/* With -s the sockets are an extra, and boxd goes on without. */
+static int open_listeners(
+	const struct box_options *options, struct box_listeners *listeners, struct box_err *err)
+{
+	if (options->check_config) {
+		return 0;
+	}
+	int r = box_listen_open(options->host, options->port, listeners, err);
+	if (r < 0 && options->stdio) {
+		BOX_LOG(BOX_LOG_WARNING, "listen.failed", box_kv_str("why", err->text));
+		return 0;
+	}
+	return r;
+}
+
+static void log_listeners(const struct box_listeners *listeners, bool has_token)
+{
+	box_listen_log(listeners);
+	if (listeners->count > 0 && !listeners->all_loopback && !has_token) {
+		BOX_LOG(BOX_LOG_WARNING, "listening.unprotected",
+			box_kv_str("why", "ANYONE who reaches this port can run commands: set "
+					  "LANGBOT_BOX_CONTROL_TOKEN or leave out --host"));
+	}
+}
+
+static int serve(const struct box_options *options)
+{
+	static struct box_carried carried;
+	struct box_err err;
+	if (box_options_carry(options, &carried, &err) < 0) {
+		return fail(EXIT_USAGE, &err);
+	}
+	struct box_worker_ids ids;
+	struct box_listeners listeners = {0};
+	if (box_worker_choose_ids(&ids, &err) < 0 ||
+		open_listeners(options, &listeners, &err) < 0) {
+		return fail(EXIT_FAILED, &err);
+	}
+	log_listeners(&listeners, carried.start.token[0] != '\0');
+	const struct box_supervise_setup setup = {
+		.carried = &carried,
+		.ids = &ids,
+		.listeners = &listeners,
+	};
+	int exit_code = box_supervise(&setup);
+	box_listen_close(&listeners);
+	return exit_code;
+}
+
+int main(int argc, char **argv)
+{
+	struct box_options options;
+	struct box_err err;
+	if (fill_standard_fds(&err) < 0) {
+		return fail(EXIT_FAILED, &err);
+	}
+	if (box_options_parse(argc, argv, &options, &err) < 0) {
+		return fail(EXIT_USAGE, &err);
+	}
+	if (options.help || options.version) {
+		(void)fputs(options.help ? box_options_usage() : "boxd " BOX_VERSION "\n", stdout);
+		return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+	}
+	box_log_setup("boxd", options.log_level, options.log_format);
+	/* The token is in this process's memory: no core of it, and no debugger of its user. */
+	if (prctl(PR_SET_DUMPABLE, 0L) < 0) {
+		(void)box_err_set(&err, BOX_ERR_OS, errno, "PR_SET_DUMPABLE failed");
+		return fail(EXIT_FAILED, &err);
+	}
+	(void)umask(022);
+	return serve(&options);
+}

@@ -1,0 +1,38 @@
+/* One fixed struct with its fds, over a SEQPACKET socket. Both ends of the socketpair use this.
+ *
+ * It knows nothing of what the packets mean. Sending and receiving never block.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "runtime/keeper/proto.h"
+
+#define BOX_PACKET_FDS_MAX BOX_KEEPER_LISTENERS_MAX
+
+/* Whatever may arrive: `size` bytes of one of the structs, and its fds (CLOEXEC), which belong to
+ * the receiver. */
+struct box_packet {
+	size_t size;
+	size_t fd_count;
+	int fds[BOX_PACKET_FDS_MAX];
+	union {
+		uint32_t kind;
+		struct box_keeper_plain plain;
+		struct box_keeper_start start;
+		struct box_keeper_make_folder make_folder;
+		struct box_keeper_folder folder;
+	};
+};
+
+/* 0, -EAGAIN when the other side does not read, -EPIPE when it is gone, or another -errno. The fds
+ * stay the caller's. */
+int box_packet_send(int socket, const void *body, size_t size, const int *fds, size_t fd_count);
+
+/* 0; -EAGAIN when nothing is there; -EPIPE at the end; -EMSGSIZE for a packet that is too long, too
+ * short to have a kind, or comes with too many fds. On failure no fd is left open. What of
+ * ret_packet was not sent is zero. */
+int box_packet_recv(int socket, struct box_packet *ret_packet);
+
+/* Closes the fds that were not taken out (those that are >= 0). */
+void box_packet_close_fds(struct box_packet *packet);

@@ -1,0 +1,492 @@
+/* From fork to exec. What the child does to itself is the list `steps`, in that order; a step that
+ * fails ends the child and is reported by its name through a pipe that exec closes. */
+#include "runtime/keeper/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "runtime/keeper/proto.h"
+
+#define ACCOUNT "box-rpc"
+#define FREE_ID_FIRST 61184 /* no distribution gives these to people or packages */
+#define FREE_ID_SPREAD 4000
+#define FREE_ID_END 65520
+#define OPEN_FILES_MAX 65536
+#define MAP_TEXT_MAX 16384 /* 340 lines, the most the kernel has */
+
+/* Where the child puts its fds; the last two are closed by exec. */
+enum {
+	CHILD_REPORT_FD = BOX_KEEPER_FD + 1,
+	CHILD_PROGRAM_FD,
+	CHILD_FDS_END,
+};
+
+struct child {
+	const char *path;
+	const struct box_worker_ids *ids;
+	bool stdio;
+	pid_t parent;
+	int socket;
+	int report;
+	int program;
+};
+
+struct report {
+	uint32_t step;
+	int32_t errnum;
+};
+
+/* Steps of the child. Each returns 0 or -errno. */
+
+/* Away from boxd's terminal: Ctrl-C reaches boxd only, which then decides. */
+static int leave_session(const struct child *child)
+{
+	(void)child;
+	return setsid() < 0 ? -errno : 0;
+}
+
+static int reset_signals(const struct child *child)
+{
+	(void)child;
+	struct sigaction action = {.sa_handler = SIG_DFL};
+	for (int number = 1; number < NSIG; number++) {
+		/* The C library keeps two for itself, and SIGKILL and SIGSTOP have no action. */
+		(void)sigaction(number, &action, NULL);
+	}
+	sigset_t none;
+	(void)sigemptyset(&none);
+	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+static int arrange_stdio(const struct child *child)
+{
+	if (child->stdio) {
+		return 0;
+	}
+	_cleanup_(box_close_p) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+/* start_child gave fds that are beyond the places they go to. */
+static int arrange_fds(const struct child *child)
+{
+	if (dup2(child->socket, BOX_KEEPER_FD) < 0 ||
+		dup3(child->report, CHILD_REPORT_FD, O_CLOEXEC) < 0 ||
+		dup3(child->program, CHILD_PROGRAM_FD, O_CLOEXEC) < 0 ||
+		close_range(CHILD_FDS_END, ~0U, 0) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+static int leave_folder(const struct child *child)
+{
+	(void)child;
+	(void)umask(077);
+	return chdir("/") < 0 ? -errno : 0;
+}
+
+static int limit_core(const struct child *child)
+{
+	(void)child;
+	struct rlimit none = {0};
+	return setrlimit(RLIMIT_CORE, &none) < 0 ? -errno : 0;
+}
+
+static int raise_open_files(const struct child *child)
+{
+	(void)child;
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
+		return -errno;
+	}
+	rlim_t wanted = limit.rlim_max < OPEN_FILES_MAX ? limit.rlim_max : OPEN_FILES_MAX;
+	if (limit.rlim_cur >= wanted) {
+		return 0;
+	}
+	limit.rlim_cur = wanted;
+	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno : 0;
+}
+
+/* Before the ids change, which takes the capability that this needs. */
+static int drop_bounding_set(const struct child *child)
+{
+	(void)child;
+	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
+		if (prctl(PR_CAPBSET_DROP, capability) < 0 && errno != EPERM) {
+			return -errno;
+		}
+	}
+	return 0;
+}
+
+static int drop_ambient_set(const struct child *child)
+{
+	(void)child;
+	return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0L, 0L, 0L) < 0 ? -errno : 0;
+}
+
+static int drop_groups(const struct child *child)
+{
+	return child->ids->change && setgroups(0, NULL) < 0 ? -errno : 0;
+}
+
+static int change_gid(const struct child *child)
+{
+	gid_t gid = child->ids->gid;
+	return child->ids->change && setresgid(gid, gid, gid) < 0 ? -errno : 0;
+}
+
+static int change_uid(const struct child *child)
+{
+	uid_t uid = child->ids->uid;
+	return child->ids->change && setresuid(uid, uid, uid) < 0 ? -errno : 0;
+}
+
+static int drop_capabilities(const struct child *child)
+{
+	(void)child;
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
+/* This also keeps a uid 0 from getting capabilities back by exec. */
+static int forbid_new_privileges(const struct child *child)
+{
+	(void)child;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ? -errno : 0;
+}
+
+/* After the ids change, which clears it. boxd may have died before it was set. */
+static int die_with_parent(const struct child *child)
+{
+	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0) {
+		return -errno;
+	}
+	return getppid() == child->parent ? 0 : -EOWNERDEAD;
+}
+
+/* By its path, so that the process has its name; by its fd where the new uid cannot get to the
+ * folder. */
+static int execute(const struct child *child)
+{
+	char name[] = "box-rpc";
+	char *const arguments[] = {name, NULL};
+	char *const environment[] = {NULL};
+	(void)execve(child->path, arguments, environment);
+	if (errno == EACCES) {
+		(void)syscall(SYS_execveat, CHILD_PROGRAM_FD, "", arguments, environment,
+			AT_EMPTY_PATH);
+	}
+	return -errno;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(const struct child *child);
+} steps[] = {
+	{"leave the session", leave_session},
+	{"reset signals", reset_signals},
+	{"set up stdin and stdout", arrange_stdio},
+	{"set up file descriptors", arrange_fds},
+	{"leave the working folder", leave_folder},
+	{"set RLIMIT_CORE", limit_core},
+	{"set RLIMIT_NOFILE", raise_open_files},
+	{"drop the bounding set", drop_bounding_set},
+	{"drop ambient capabilities", drop_ambient_set},
+	{"drop groups", drop_groups},
+	{"change the group id", change_gid},
+	{"change the user id", change_uid},
+	{"drop capabilities", drop_capabilities},
+	{"set no_new_privs", forbid_new_privileges},
+	{"set the parent-death signal", die_with_parent},
+	{"exec", execute},
+};
+#define STEP_COUNT (sizeof(steps) / sizeof(steps[0]))
+
+_Noreturn static void run_child(const struct child *child)
+{
+	/* Until the fds are arranged the report goes to its first place. */
+	int report_fd = child->report;
+	for (uint32_t step = 0; step < STEP_COUNT; step++) {
+		int r = steps[step].run(child);
+		if (r < 0) {
+			struct report report = {.step = step, .errnum = -r};
+			ssize_t ignored = write(report_fd, &report, sizeof(report));
+			(void)ignored;
+			_exit(1);
+		}
+		if (steps[step].run == arrange_fds) {
+			report_fd = CHILD_REPORT_FD;
+		}
+	}
+	_exit(1);
+}
+
+/* Returns when the child has become box-rpc, or has failed. */
+static int await_exec(int report_fd, struct box_err *err)
+{
+	struct report report;
+	ssize_t got;
+	do {
+		got = read(report_fd, &report, sizeof(report));
+	} while (got < 0 && errno == EINTR);
+	if (got == 0) {
+		return 0;
+	}
+	if (got != sizeof(report) || report.step >= STEP_COUNT) {
+		return box_err_set(err, BOX_ERR_OS, EPROTO, "box-rpc cannot start: no report");
+	}
+	return box_err_set(err, BOX_ERR_OS, report.errnum, "box-rpc cannot start: %s: %s",
+		steps[report.step].name, strerror(report.errnum));
+}
+
+/* The same, beyond the places that the child fills. */
+static int move_away(int *fd)
+{
+	int moved = fcntl(*fd, F_DUPFD_CLOEXEC, CHILD_FDS_END);
+	if (moved < 0) {
+		return -errno;
+	}
+	box_close_p(fd);
+	*fd = moved;
+	return 0;
+}
+
+/* Everything the child needs, opened by boxd before the fork. */
+struct opened {
+	int socket[2]; /* boxd's, box-rpc's */
+	int report[2]; /* read, write */
+	int program;
+};
+
+static void opened_close(struct opened *opened)
+{
+	box_close_p(&opened->socket[0]);
+	box_close_p(&opened->socket[1]);
+	box_close_p(&opened->report[0]);
+	box_close_p(&opened->report[1]);
+	box_close_p(&opened->program);
+}
+
+/* boxd's copy, so that the read ends with the child's. */
+static void close_report(struct opened *opened)
+{
+	box_close_p(&opened->report[1]);
+	opened->report[1] = -1;
+}
+
+static int open_for_child(const char *path, struct opened *opened, struct box_err *err)
+{
+	opened->program = open(path, O_PATH | O_CLOEXEC);
+	if (opened->program < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
+	}
+	int r = 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, opened->socket) < 0 ||
+		pipe2(opened->report, O_CLOEXEC) < 0) {
+		r = -errno;
+	}
+	r = r < 0 ? r : move_away(&opened->socket[1]);
+	r = r < 0 ? r : move_away(&opened->report[1]);
+	r = r < 0 ? r : move_away(&opened->program);
+	if (r < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "box-rpc cannot start: sockets: %s", strerror(-r));
+	}
+	return 0;
+}
+
+/* A child that failed before exec, or that cannot be watched. */
+static void discard_child(pid_t pid)
+{
+	(void)kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+	}
+}
+
+/* The connection on stdin and stdout is box-rpc's alone: its end must be the end. */
+static int give_up_stdio(void)
+{
+	_cleanup_(box_close_p) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+int box_worker_start(const char *path, const struct box_worker_ids *ids, bool stdio,
+	struct box_worker *ret_worker, struct box_err *err)
+{
+	_cleanup_(opened_close) struct opened opened = {{-1, -1}, {-1, -1}, -1};
+	int r = open_for_child(path, &opened, err);
+	if (r < 0) {
+		return r;
+	}
+	struct child child = {
+		.path = path,
+		.ids = ids,
+		.stdio = stdio,
+		.parent = getpid(),
+		.socket = opened.socket[1],
+		.report = opened.report[1],
+		.program = opened.program,
+	};
+	pid_t pid = fork();
+	if (pid == 0) {
+		run_child(&child);
+	}
+	if (pid < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "box-rpc cannot start: fork: %s", strerror(errno));
+	}
+	close_report(&opened);
+	_cleanup_(box_close_p) int pidfd = pidfd_open(pid, 0);
+	if (pidfd < 0) {
+		r = box_err_set(err, BOX_ERR_OS, errno, "box-rpc cannot start: pidfd_open: %s",
+			strerror(errno));
+	} else {
+		r = await_exec(opened.report[0], err);
+	}
+	if (r == 0 && stdio && give_up_stdio() < 0) {
+		r = box_err_set(err, BOX_ERR_OS, EIO, "box-rpc cannot start: /dev/null");
+	}
+	if (r < 0) {
+		discard_child(pid);
+		return r;
+	}
+	*ret_worker = (struct box_worker){
+		.pid = pid, .pidfd = TAKE_FD(pidfd), .socket = TAKE_FD(opened.socket[0])};
+	return 0;
+}
+
+/* `map` is the text of /proc/self/uid_map. */
+static bool is_mapped(const char *map, unsigned long id)
+{
+	unsigned long first;
+	unsigned long outside;
+	unsigned long count;
+	int used;
+	for (; sscanf(map, " %lu %lu %lu%n", &first, &outside, &count, &used) == 3; map += used) {
+		if (id >= first && id - first < count) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_mapped_by(const char *path, unsigned long id)
+{
+	char map[MAP_TEXT_MAX];
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, map, sizeof(map) - 1);
+	if (len < 0) {
+		return true; /* then the change itself will tell */
+	}
+	map[len] = '\0';
+	return is_mapped(map, id);
+}
+
+static int choose_free_id(uid_t *ret_id)
+{
+	uid_t first = FREE_ID_FIRST + (uid_t)(getpid() % FREE_ID_SPREAD);
+	for (uid_t id = first; id < FREE_ID_END; id++) {
+		if (!getpwuid(id) && !getgrgid(id)) {
+			*ret_id = id;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int box_worker_choose_ids(struct box_worker_ids *ret_ids, struct box_err *err)
+{
+	struct box_worker_ids ids = {.change = geteuid() == 0};
+	if (!ids.change) {
+		*ret_ids = ids;
+		return 0;
+	}
+	const struct passwd *account = getpwnam(ACCOUNT);
+	if (account) {
+		ids.uid = account->pw_uid;
+		ids.gid = account->pw_gid;
+	} else if (choose_free_id(&ids.uid) < 0) {
+		return box_err_set(err, BOX_ERR_OS, ENOENT, "no user id is free for box-rpc");
+	} else {
+		ids.gid = ids.uid;
+	}
+	if (ids.uid == 0 || ids.gid == 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, EPERM, "the account " ACCOUNT " must not be root");
+	}
+	if (!is_mapped_by("/proc/self/uid_map", ids.uid) ||
+		!is_mapped_by("/proc/self/gid_map", ids.gid)) {
+		BOX_LOG(BOX_LOG_WARNING, "worker.same_uid",
+			box_kv_str("why", "this user namespace has no other id"),
+			box_kv_int("uid", ids.uid));
+		ids.change = false;
+	}
+	*ret_ids = ids;
+	return 0;
+}
+
+/* box-rpc beside the program that runs, even when an upgrade has replaced it since. */
+static int path_beside(char ret_path[BOX_PATH_MAX])
+{
+	static const char name[] = "/box-rpc";
+	ssize_t len = readlink("/proc/self/exe", ret_path, BOX_PATH_MAX);
+	if (len <= 0) {
+		return len < 0 ? -errno : -ENOENT;
+	}
+	const char *slash = memrchr(ret_path, '/', (size_t)len);
+	size_t folder = slash ? (size_t)(slash - ret_path) : 0;
+	if (!slash || folder + sizeof(name) > BOX_PATH_MAX) {
+		return -ENAMETOOLONG;
+	}
+	memcpy(ret_path + folder, name, sizeof(name));
+	return 0;
+}
+
+static bool is_program(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0;
+}
+
+int box_worker_find(char ret_path[BOX_PATH_MAX], struct box_err *err)
+{
+	int r = path_beside(ret_path);
+	if (r == 0 && is_program(ret_path)) {
+		return 0;
+	}
+#ifdef BOX_LIBEXECDIR
+	static const char installed[] = BOX_LIBEXECDIR "/box-rpc";
+	_Static_assert(sizeof(installed) <= BOX_PATH_MAX, "BOX_LIBEXECDIR is too long");
+	if (is_program(installed)) {
+		memcpy(ret_path, installed, sizeof(installed));
+		return 0;
+	}
+#endif
+	return box_err_set(err, BOX_ERR_OS, ENOENT, "box-rpc is neither beside boxd nor installed");
+}

@@ -1,0 +1,188 @@
+/* What the runtime says of itself: backend, readiness, status, resources. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "runtime/runtime.h"
+
+static bool backend_available(const struct box_runtime *runtime)
+{
+	return runtime->backend && runtime->backend->ops->available(runtime->backend);
+}
+
+static struct box_value backend_value(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value info = box_map_value();
+	box_map_add(arena, &info, "name",
+		box_cstr(runtime->backend ? runtime->session_rules.backend_name : NULL));
+	box_map_add(arena, &info, "available", box_bool(backend_available(runtime)));
+	return info;
+}
+
+/* The checks of admission. A check is true when it was proved; no backend proves any of the
+ * sandbox ones yet, so a runtime under admission is not ready. */
+static struct box_value admission_checks(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	static const char *const sandbox_checks[] = {"workspace_mount", "backend_available",
+		"cgroup_v2", "namespace_isolation", "mount_isolation", "network_isolation",
+		"hard_workspace_quota", "hard_skill_storage_quota", "hard_read_only_mount_quota",
+		"bounded_ephemeral_storage", "inode_quota"};
+	const struct box_admission_policy *policy = &runtime->config->admission;
+	struct box_value checks = box_map_value();
+	const char *name = runtime->backend ? runtime->session_rules.backend_name : "";
+	box_map_add(arena, &checks, "configuration", box_bool(policy->error == NULL));
+	box_map_add(arena, &checks, "required_backend", box_bool(strcmp(name, "nsjail") == 0));
+	for (size_t i = 0; i < sizeof(sandbox_checks) / sizeof(sandbox_checks[0]); i++) {
+		box_map_add(arena, &checks, sandbox_checks[i], box_bool(false));
+	}
+	box_map_add(arena, &checks, "session_cap", box_bool(policy->max_sessions <= 1));
+	box_map_add(arena, &checks, "managed_process_cap",
+		box_bool(policy->max_managed_processes == 0));
+	return checks;
+}
+
+static bool all_true(const struct box_value *checks)
+{
+	for (uint32_t i = 0; i < checks->count; i++) {
+		if (!checks->pairs[i].value.boolean) {
+			return false;
+		}
+	}
+	return true;
+}
+
+struct box_value box_runtime_readiness(
+	const struct box_runtime *runtime, struct box_arena *arena, bool *ret_ready)
+{
+	const struct box_admission_policy *policy = &runtime->config->admission;
+	struct box_value readiness = box_map_value();
+	struct box_value checks;
+	if (policy->required) {
+		checks = admission_checks(runtime, arena);
+	} else {
+		checks = box_map_value();
+		box_map_add(arena, &checks, "backend_available",
+			box_bool(backend_available(runtime)));
+	}
+	*ret_ready = all_true(&checks);
+	box_map_add(arena, &readiness, "ready", box_bool(*ret_ready));
+	box_map_add(arena, &readiness, "mode",
+		box_cstr(policy->required ? "grant_enforced" : "standard"));
+	box_map_add(arena, &readiness, "backend", backend_value(runtime, arena));
+	box_map_add(arena, &readiness, "checks", checks);
+	if (policy->required) {
+		box_map_add(arena, &readiness, "unsafe_soft_storage_limits",
+			box_bool(runtime->setup.soft_storage));
+	}
+	const char *error = policy->error ? policy->error
+		: !runtime->backend       ? runtime->session_rules.backend_missing
+					  : NULL;
+	if (error) {
+		box_map_add(arena, &readiness, "error", box_cstr(error));
+	}
+	return readiness;
+}
+
+int box_runtime_require_ready(const struct box_runtime *runtime, struct box_err *err)
+{
+	if (!runtime->config->admission.required) {
+		return 0;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value checks = admission_checks(runtime, arena);
+	if (all_true(&checks)) {
+		return 0;
+	}
+	char failed[1024] = "";
+	size_t len = 0;
+	for (uint32_t i = 0; i < checks.count; i++) {
+		if (!checks.pairs[i].value.boolean) {
+			len += (size_t)snprintf(failed + len, sizeof(failed) - len, "%s%.*s",
+				len ? ", " : "", (int)checks.pairs[i].key.len,
+				checks.pairs[i].key.bytes);
+		}
+	}
+	return box_err_set(err, BOX_ERR_READINESS, EAGAIN,
+		"Managed sandbox isolation is not ready (failed checks: %s)", failed);
+}
+
+struct box_value box_runtime_backend_info(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value info = backend_value(runtime, arena);
+	if (runtime->config->admission.required) {
+		bool ready;
+		struct box_value readiness = box_runtime_readiness(runtime, arena, &ready);
+		box_map_set(arena, &info, box_str("available"), box_bool(ready));
+		box_map_add(arena, &info, "readiness", readiness);
+	}
+	return info;
+}
+
+static struct box_value limits_value(const struct box_limits *limits, struct box_arena *arena)
+{
+	struct box_value value = box_map_value();
+	box_map_add(arena, &value, "max_sessions", box_int(limits->max_sessions));
+	box_map_add(arena, &value, "max_managed_processes", box_int(limits->max_managed_processes));
+	box_map_add(
+		arena, &value, "max_completed_processes", box_int(limits->max_completed_processes));
+	box_map_add(arena, &value, "max_admission_records", box_int(limits->max_admission_records));
+	box_map_add(arena, &value, "max_rpc_file_bytes", box_int(limits->max_rpc_file_bytes));
+	box_map_add(arena, &value, "max_output_bytes", box_int(limits->max_output_bytes));
+	box_map_add(arena, &value, "completed_process_retention_sec",
+		box_int(limits->completed_process_retention_sec));
+	return value;
+}
+
+/* Under admission nobody has a grant yet, so nobody has room. */
+static struct box_value capacity_value(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	int64_t most = runtime->config->limits.max_sessions;
+	int64_t limit = runtime->config->admission.required ? 0 : most;
+	int64_t used = (int64_t)box_sessions_count_workspace(runtime->sessions, context);
+	int64_t all = (int64_t)box_sessions_count(runtime->sessions);
+	int64_t remaining = limit - used < most - all ? limit - used : most - all;
+	struct box_value value = box_map_value();
+	box_map_add(arena, &value, "limit", box_int(limit));
+	box_map_add(arena, &value, "used", box_int(used));
+	box_map_add(arena, &value, "remaining", box_int(remaining > 0 ? remaining : 0));
+	return value;
+}
+
+struct box_value box_runtime_status(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	struct box_value status = box_map_value();
+	struct box_value features = box_list_value();
+	struct box_value warnings = box_list_value();
+	struct box_value sessions = box_sessions_list(runtime->sessions, context, arena);
+	box_list_add(arena, &features, box_cstr("msgpack"));
+	box_list_add(arena, &features, box_cstr("file_chunk_bin"));
+	if (runtime->setup.wide_open) {
+		box_list_add(arena, &warnings,
+			box_cstr("the control port is open beyond loopback without a token"));
+	}
+	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
+	box_map_add(arena, &status, "active_sessions", box_int(sessions.count));
+	box_map_add(arena, &status, "managed_processes", box_int(0));
+	box_map_add(arena, &status, "session_ttl_sec", box_int(runtime->config->session_ttl_sec));
+	box_map_add(arena, &status, "limits", limits_value(&runtime->config->limits, arena));
+	box_map_add(arena, &status, "capacity", capacity_value(runtime, context, arena));
+	box_map_add(arena, &status, "features", features);
+	box_map_add(arena, &status, "warnings", warnings);
+	return status;
+}
+
+struct box_value box_runtime_resources(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value resources = box_map_value();
+	box_map_add(arena, &resources, "sessions",
+		box_int((int64_t)box_sessions_count(runtime->sessions)));
+	box_map_add(arena, &resources, "managed_processes", box_int(0));
+	box_map_add(arena, &resources, "completed_processes", box_int(0));
+	box_map_add(arena, &resources, "requests_under_way",
+		box_int((int64_t)runtime->requests_under_way));
+	return resources;
+}

@@ -1,0 +1,433 @@
+/* The runtime's own life: how it is configured, what it pins, what it remembers.
+ *
+ * Configuration is kept as layers and folded anew whenever one changes, so a reload of the file
+ * keeps what a client set and a client's init keeps what the operator set.
+ */
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "runtime/backend/select.h"
+
+struct box_init {
+	struct box_runtime *runtime;
+	struct box_arena *arena;
+	struct box_value map;
+	box_init_done *done; /* NULL once cancelled */
+	void *arg;
+};
+
+static const char *const layer_names[BOX_LAYERS_] = {
+	[BOX_LAYER_FILE] = "file",
+	[BOX_LAYER_VARIABLE] = "LANGBOT_BOX_CONFIG",
+	[BOX_LAYER_INIT] = "box_init",
+};
+
+struct box_runtime *box_runtime_new(
+	const struct box_runtime_setup *setup, const struct box_host *host, void *host_arg)
+{
+	struct box_runtime *runtime = box_alloc(sizeof(*runtime));
+	runtime->setup = *setup;
+	runtime->host = host;
+	runtime->host_arg = host_arg;
+	runtime->config = box_config_default();
+	runtime->fence = box_fence_new();
+	runtime->sessions = box_sessions_new(&runtime->session_rules);
+	return runtime;
+}
+
+static void layer_clear(struct box_runtime_layer *layer)
+{
+	box_arena_free(layer->arena);
+	layer->arena = NULL;
+}
+
+static void backend_free(struct box_backend *backend)
+{
+	if (backend) {
+		backend->ops->free(backend);
+	}
+}
+
+void box_runtime_free(struct box_runtime *runtime)
+{
+	if (!runtime) {
+		return;
+	}
+	for (int i = 0; i < BOX_LAYERS_; i++) {
+		layer_clear(&runtime->layers[i]);
+	}
+	box_sessions_free(runtime->sessions);
+	backend_free(runtime->backend);
+	box_fence_free(runtime->fence);
+	box_config_free(runtime->config);
+	free(runtime->instance);
+	free(runtime);
+}
+
+/* --- configuration --- */
+
+static void log_unknown(enum box_config_layer layer, const struct box_value *unknown)
+{
+	char names[512] = "";
+	size_t len = 0;
+	for (uint32_t i = 0; i < unknown->count; i++) {
+		struct box_str name = unknown->items[i].str;
+		if (len + name.len + 3 > sizeof(names)) {
+			break;
+		}
+		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.*s", i ? ", " : "",
+			(int)name.len, name.bytes);
+	}
+	if (unknown->count > 0) {
+		BOX_LOG(BOX_LOG_INFO, "config.unknown_members_ignored",
+			box_kv_str("from", layer_names[layer]), box_kv_str("members", names));
+	}
+}
+
+/* Merges one layer over *config, which is replaced on success. */
+static int fold(struct box_runtime *runtime, enum box_config_layer layer, const struct box_value *map,
+	struct box_config **config, struct box_err *err)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value unknown = box_list_value();
+	struct box_config *merged = NULL;
+	int r = box_config_merge(*config, map,
+		layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR : BOX_CONFIG_CLIENT,
+		runtime->setup.working_folder, arena, &unknown, &merged, err);
+	if (r < 0) {
+		return r;
+	}
+	log_unknown(layer, &unknown);
+	box_config_free(*config);
+	*config = merged;
+	return 0;
+}
+
+static int check_host_backend(
+	const struct box_runtime *runtime, const struct box_config *config, struct box_err *err)
+{
+	if (strcmp(config->backend, "host") != 0) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_VALIDATION, ENOTSUP, "%s",
+		runtime->setup.host_backend_allowed
+			? "host backend is not supported"
+			: "host backend requires local stdio control or WebSocket control protected "
+			  "by LANGBOT_BOX_CONTROL_TOKEN");
+}
+
+/* The checked configuration takes effect. Sessions keep the backend they were made with, so another
+ * one is chosen only while there are none. */
+static void apply(struct box_runtime *runtime, struct box_config *config)
+{
+	struct box_session_rules *rules = &runtime->session_rules;
+	box_config_free(runtime->config);
+	runtime->config = config;
+	rules->max_sessions = config->limits.max_sessions;
+	rules->session_ttl_sec = config->session_ttl_sec;
+	rules->max_output_bytes = config->limits.max_output_bytes;
+	if (box_sessions_count(runtime->sessions) > 0) {
+		return;
+	}
+	struct box_backend_choice choice = box_backend_select(config->backend, runtime->setup.loop);
+	backend_free(runtime->backend);
+	runtime->backend = choice.backend;
+	rules->backend = choice.backend;
+	rules->backend_name = choice.name;
+	rules->backend_missing = choice.missing;
+}
+
+int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_err *err)
+{
+	struct box_config *config = box_config_default();
+	int r = 0;
+	for (int i = 0; i < BOX_LAYERS_ && r == 0; i++) {
+		const struct box_value *from = i == (int)layer ? map
+			: runtime->layers[i].arena             ? &runtime->layers[i].map
+							       : NULL;
+		r = from ? fold(runtime, (enum box_config_layer)i, from, &config, err) : 0;
+	}
+	if (r == 0) {
+		r = check_host_backend(runtime, config, err);
+	}
+	if (r == 0 && runtime->config->admission.required && !config->admission.required) {
+		r = box_err_set(err, BOX_ERR_VALUE, EPERM,
+			"box.admission cannot be turned off without a restart");
+	}
+	if (r < 0) {
+		box_config_free(config);
+		return r;
+	}
+	struct box_runtime_layer fresh = {.arena = box_arena_new()};
+	fresh.map = box_value_copy(fresh.arena, map);
+	layer_clear(&runtime->layers[layer]);
+	runtime->layers[layer] = fresh;
+	apply(runtime, config);
+	return 0;
+}
+
+/* The init layer with `map` over it: by top-level key, but limits one by one, and an admission
+ * section that the merge refused to turn off stays. */
+static void overlay_init(struct box_runtime *runtime, const struct box_value *map, bool keep_admission)
+{
+	struct box_runtime_layer *layer = &runtime->layers[BOX_LAYER_INIT];
+	struct box_runtime_layer fresh = {.arena = box_arena_new()};
+	fresh.map = layer->arena ? box_value_copy(fresh.arena, &layer->map) : box_map_value();
+	for (uint32_t i = 0; i < map->count; i++) {
+		const struct box_pair *pair = &map->pairs[i];
+		struct box_value value = box_value_copy(fresh.arena, &pair->value);
+		struct box_str key = {box_arena_strndup(fresh.arena, pair->key.bytes, pair->key.len),
+			pair->key.len};
+		if (box_str_eq(key, "admission") && keep_admission) {
+			continue;
+		}
+		const struct box_value *old = box_map_get(&fresh.map, "limits");
+		if (box_str_eq(key, "limits") && old && old->type == BOX_MAP &&
+			value.type == BOX_MAP) {
+			struct box_value limits = *old;
+			for (uint32_t j = 0; j < value.count; j++) {
+				box_map_set(fresh.arena, &limits, value.pairs[j].key,
+					value.pairs[j].value);
+			}
+			value = limits;
+		}
+		box_map_set(fresh.arena, &fresh.map, key, value);
+	}
+	layer_clear(layer);
+	*layer = fresh;
+}
+
+static struct box_value init_change(struct box_arena *arena, const struct box_value *map)
+{
+	struct box_value change = box_map_value();
+	box_map_add(arena, &change, "init", *map);
+	return change;
+}
+
+/* Merges over what is there now (another init may have come meanwhile) and applies. */
+static int init_apply(struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
+{
+	struct box_config *config = NULL;
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value unknown = box_list_value();
+	int r = box_config_merge(runtime->config, map, BOX_CONFIG_CLIENT,
+		runtime->setup.working_folder, arena, &unknown, &config, err);
+	if (r < 0) {
+		return r;
+	}
+	log_unknown(BOX_LAYER_INIT, &unknown);
+	overlay_init(runtime, map, runtime->config->admission.required && config->admission.error);
+	apply(runtime, config);
+	if (config->admission.error) {
+		BOX_LOG(BOX_LOG_ERROR, "config.admission_malformed",
+			box_kv_str("why", config->admission.error));
+	}
+	struct box_value change = init_change(arena, &runtime->layers[BOX_LAYER_INIT].map);
+	runtime->host->record(runtime->host_arg, &change);
+	return 0;
+}
+
+static int folder_error(const struct box_config *config, int result, struct box_err *err)
+{
+	switch (result) {
+	case -ENOENT: /* it was only looked for, because it may not be made */
+		return box_config_may_make_workspace(config, err);
+	case -ENOTDIR:
+		return box_err_set(err, BOX_ERR_VALIDATION, ENOTDIR,
+			"box.local.default_workspace must point to a directory on the Box runtime "
+			"host");
+	case -EPERM:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"box.local.default_workspace %s is blocked for security",
+			config->default_workspace);
+	default:
+		return box_err_set(err, BOX_ERR_OS, -result,
+			"box.local.default_workspace %s cannot be made: %s",
+			config->default_workspace, strerrordesc_np(-result));
+	}
+}
+
+static int candidate(struct box_runtime *runtime, const struct box_value *map,
+	struct box_config **ret_config, struct box_err *err)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	_cleanup_(box_config_free_p) struct box_config *config = NULL;
+	struct box_value unknown = box_list_value();
+	int r = box_config_merge(runtime->config, map, BOX_CONFIG_CLIENT,
+		runtime->setup.working_folder, arena, &unknown, &config, err);
+	if (r == 0) {
+		r = check_host_backend(runtime, config, err);
+	}
+	if (r == 0) {
+		*ret_config = TAKE_PTR(config);
+	}
+	return r;
+}
+
+static void init_free(struct box_init *init)
+{
+	box_arena_free(init->arena);
+}
+
+static void init_folder_done(void *arg, int result)
+{
+	struct box_init *init = arg;
+	struct box_err err;
+	int r = 0;
+	if (!init->done) {
+		init_free(init);
+		return;
+	}
+	if (result < 0) {
+		_cleanup_(box_config_free_p) struct box_config *config = NULL;
+		r = candidate(init->runtime, &init->map, &config, &err);
+		if (r == 0) {
+			r = folder_error(config, result, &err);
+		}
+	}
+	if (r == 0) {
+		r = init_apply(init->runtime, &init->map, &err);
+	}
+	box_init_done *done = init->done;
+	void *done_arg = init->arg;
+	init_free(init);
+	done(done_arg, r < 0 ? &err : NULL);
+}
+
+int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, box_init_done *done,
+	void *arg, struct box_init **ret_init, struct box_err *err)
+{
+	_cleanup_(box_config_free_p) struct box_config *config = NULL;
+	int r = candidate(runtime, map, &config, err);
+	if (r < 0) {
+		return r;
+	}
+	if (!config->default_workspace) {
+		return init_apply(runtime, map, err);
+	}
+	struct box_arena *arena = box_arena_new();
+	struct box_init *init = box_arena_alloc(arena, sizeof(*init));
+	*init = (struct box_init){runtime, arena, box_value_copy(arena, map), done, arg};
+	bool may_make = box_config_may_make_workspace(config, NULL) == 0;
+	*ret_init = init;
+	runtime->host->folder(runtime->host_arg, config->default_workspace,
+		may_make ? BOX_FOLDER_MAKE : BOX_FOLDER_LOOK, init_folder_done, init);
+	return 1;
+}
+
+void box_runtime_init_cancel(struct box_init *init)
+{
+	init->done = NULL;
+}
+
+/* --- instance, fence, sessions --- */
+
+static struct box_value pin_change(struct box_arena *arena, const char *instance)
+{
+	struct box_value change = box_map_value();
+	box_map_add(arena, &change, "pin", box_cstr(instance));
+	return change;
+}
+
+static struct box_value fence_change(struct box_arena *arena, const struct box_context *context)
+{
+	struct box_value change = box_map_value();
+	struct box_value place = box_list_value();
+	box_list_add(arena, &place, box_text(context->instance));
+	box_list_add(arena, &place, box_text(context->workspace));
+	box_list_add(arena, &place, box_int(context->generation));
+	box_map_add(arena, &change, "fence", place);
+	return change;
+}
+
+void box_runtime_pin(struct box_runtime *runtime, struct box_str instance)
+{
+	if (runtime->instance) {
+		return;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	runtime->instance = box_strdup(box_arena_strndup(arena, instance.bytes, instance.len));
+	struct box_value change = pin_change(arena, runtime->instance);
+	runtime->host->record(runtime->host_arg, &change);
+}
+
+int box_runtime_enter(struct box_runtime *runtime, const struct box_context *context,
+	bool *ret_advanced, struct box_err *err)
+{
+	int r = box_fence_observe(runtime->fence, context,
+		(size_t)runtime->config->limits.max_admission_records, ret_advanced, err);
+	if (r < 0 || !*ret_advanced) {
+		return r;
+	}
+	box_sessions_retire(runtime->sessions, context);
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value change = fence_change(arena, context);
+	runtime->host->record(runtime->host_arg, &change);
+	return 0;
+}
+
+/* --- the record for a successor --- */
+
+void box_runtime_dump(const struct box_runtime *runtime,
+	void (*emit)(void *arg, const struct box_value *change), void *arg)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value change;
+	if (runtime->instance) {
+		change = pin_change(arena, runtime->instance);
+		emit(arg, &change);
+	}
+	if (runtime->layers[BOX_LAYER_INIT].arena) {
+		change = init_change(arena, &runtime->layers[BOX_LAYER_INIT].map);
+		emit(arg, &change);
+	}
+	uint64_t position = 0;
+	struct box_context context;
+	while (box_fence_next(runtime->fence, &position, &context)) {
+		change = fence_change(arena, &context);
+		emit(arg, &change);
+	}
+}
+
+static void replay_fence(struct box_runtime *runtime, const struct box_value *place)
+{
+	if (place->type != BOX_LIST || place->count != 3 || place->items[0].type != BOX_STR ||
+		place->items[1].type != BOX_STR || place->items[2].type != BOX_INT ||
+		box_str_has_nul(place->items[0].str)) {
+		return;
+	}
+	struct box_context context = {
+		place->items[0].str, place->items[1].str, place->items[2].integer};
+	bool advanced;
+	(void)box_fence_observe(runtime->fence, &context,
+		(size_t)runtime->config->limits.max_admission_records, &advanced, NULL);
+}
+
+void box_runtime_replay(struct box_runtime *runtime, const struct box_value *change)
+{
+	const struct box_value *pin = box_map_get(change, "pin");
+	const struct box_value *init = box_map_get(change, "init");
+	const struct box_value *fence = box_map_get(change, "fence");
+	if (pin && pin->type == BOX_STR && !runtime->instance && !box_str_has_nul(pin->str)) {
+		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+		runtime->instance =
+			box_strdup(box_arena_strndup(arena, pin->str.bytes, pin->str.len));
+	}
+	if (init && init->type == BOX_MAP) {
+		struct box_err err;
+		if (box_runtime_configure(runtime, BOX_LAYER_INIT, init, &err) < 0) {
+			BOX_LOG(BOX_LOG_WARNING, "state.config_refused", box_kv_str("why", err.text));
+		}
+	}
+	if (fence) {
+		replay_fence(runtime, fence);
+	}
+}

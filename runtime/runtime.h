@@ -1,0 +1,123 @@
+/* The runtime: one object that holds what there is (configuration, fence, sessions, backend,
+ * counters) and answers what is asked of it as a whole.
+ *
+ * Handlers call it; it calls no one above. What it needs from outside (folders made, changes
+ * recorded) goes through struct box_host, which the program that owns it implements.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+#include "runtime/config.h"
+#include "runtime/fence.h"
+#include "runtime/metrics.h"
+#include "runtime/session.h"
+
+struct box_arena;
+struct box_init;
+struct uv_loop_s;
+
+enum box_folder_wish {
+	BOX_FOLDER_MAKE, /* make it, with parents, if it is missing */
+	BOX_FOLDER_LOOK, /* only say whether it is there: -ENOENT */
+};
+
+typedef void box_folder_done(void *arg, int result);
+
+struct box_host {
+	/* Asks for a folder of the host; `done` is called once, later, with 0 or a negative errno:
+	 * -ENOTDIR when something else is there, -EPERM when it is a place no box may have. */
+	void (*folder)(void *host, const char *path, enum box_folder_wish wish,
+		box_folder_done *done, void *arg);
+	/* Memory this process has resident. */
+	uint64_t (*resident_bytes)(void *host);
+	/* A change that a successor of this process must know: see box_runtime_replay. */
+	void (*record)(void *host, const struct box_value *change);
+};
+
+/* How the runtime was started. */
+struct box_runtime_setup {
+	struct uv_loop_s *loop;     /* for backends */
+	const char *working_folder; /* what relative paths of a configuration start from */
+	bool host_backend_allowed;  /* stdio, or a token protects the control port */
+	bool soft_storage;          /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
+	bool wide_open;             /* listens beyond loopback without a token */
+	bool stdio;
+};
+
+/* Where configuration comes from, the later over the earlier. */
+enum box_config_layer {
+	BOX_LAYER_FILE,     /* --config */
+	BOX_LAYER_VARIABLE, /* LANGBOT_BOX_CONFIG */
+	BOX_LAYER_INIT,     /* box_init, all of them merged */
+	BOX_LAYERS_
+};
+
+struct box_runtime_layer {
+	struct box_arena *arena; /* NULL: nothing came from there */
+	struct box_value map;
+};
+
+struct box_runtime {
+	struct box_runtime_setup setup;
+	const struct box_host *host;
+	void *host_arg;
+	struct box_runtime_layer layers[BOX_LAYERS_];
+	struct box_config *config; /* all layers, merged and checked */
+	struct box_fence *fence;
+	struct box_sessions *sessions;
+	struct box_session_rules session_rules;
+	struct box_backend *backend; /* NULL while there is none */
+	struct box_metrics metrics;
+	uint64_t requests_under_way;
+	uint64_t files_total_bytes; /* held by file transfers */
+	char *instance;             /* the trusted one, NULL until pinned */
+	bool stopping;              /* no new work is taken */
+};
+
+struct box_runtime *box_runtime_new(
+	const struct box_runtime_setup *setup, const struct box_host *host, void *host_arg);
+void box_runtime_free(struct box_runtime *runtime);
+
+/* Puts a map in place of the layer's last one and checks all layers together: for the operator's own
+ * file at start and reload. 0, or negative with err and nothing changed. */
+int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_err *err);
+
+/* box_init: checks the map, makes the default workspace, then applies it over what is there. 0: done
+ * at once. 1: `done` is called once, later, with NULL or an error; cancelling until then forgets it
+ * and nothing is applied. Negative: refused, nothing changed. */
+typedef void box_init_done(void *arg, const struct box_err *err);
+int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, box_init_done *done,
+	void *arg, struct box_init **ret_init, struct box_err *err);
+void box_runtime_init_cancel(struct box_init *init);
+
+/* Pins the instance that all contexts must name, unless one is pinned already. */
+void box_runtime_pin(struct box_runtime *runtime, struct box_str instance);
+
+/* Passes the fence; when the placement moved forward, older sessions are removed and
+ * *ret_advanced is true. */
+int box_runtime_enter(struct box_runtime *runtime, const struct box_context *context,
+	bool *ret_advanced, struct box_err *err);
+
+/* {name, available}, under admission with the readiness. */
+struct box_value box_runtime_backend_info(const struct box_runtime *runtime, struct box_arena *arena);
+/* {ready, mode, backend, checks, ...}. */
+struct box_value box_runtime_readiness(
+	const struct box_runtime *runtime, struct box_arena *arena, bool *ret_ready);
+/* 0, or BOX_ERR_READINESS with the checks that failed. Always 0 without admission. */
+int box_runtime_require_ready(const struct box_runtime *runtime, struct box_err *err);
+struct box_value box_runtime_status(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena);
+/* The `resources` of /healthz and /readyz. */
+struct box_value box_runtime_resources(const struct box_runtime *runtime, struct box_arena *arena);
+
+/* Every change that makes a fresh runtime into this one, given to `emit` one by one; and the other
+ * way round: a change taken in. What does not fit is ignored: the record may be anyone's. */
+void box_runtime_dump(const struct box_runtime *runtime,
+	void (*emit)(void *arg, const struct box_value *change), void *arg);
+void box_runtime_replay(struct box_runtime *runtime, const struct box_value *change);

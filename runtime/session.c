@@ -1,0 +1,440 @@
+/* The life of a session: MAKING -> LIVE -> REMOVING -> gone.
+ *
+ * Each session has one list of operations. While it is being made they wait for it; while it lives
+ * they are commands under way; while it is being removed they wait for its end and then begin anew
+ * (or, for removals, are done). State changes first, callbacks last: a `done` may come back in here.
+ */
+#include "runtime/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "runtime/session_state.h"
+
+enum op_kind {
+	OP_OPEN,
+	OP_EXEC,
+	OP_REMOVE,
+};
+
+struct box_session_op {
+	struct box_list links; /* in session->ops */
+	struct box_sessions *sessions;
+	struct box_session *session;
+	enum op_kind kind;
+	struct box_arena *arena;
+	const char *physical_id;
+	const struct box_context *context;
+	const struct box_spec *spec;
+	struct box_backend_op *running; /* OP_EXEC, once begun */
+	box_session_opened *opened;
+	box_session_ran *ran;
+	box_session_removed *removed;
+	void *arg;
+};
+
+static void remove_session(struct box_session *session);
+static int join(struct box_session_op *op, struct box_err *err);
+
+struct box_sessions *box_sessions_new(const struct box_session_rules *rules)
+{
+	struct box_sessions *sessions = box_alloc(sizeof(*sessions));
+	sessions->rules = rules;
+	box_list_init(&sessions->all);
+	return sessions;
+}
+
+void box_sessions_free(struct box_sessions *sessions)
+{
+	if (!sessions) {
+		return;
+	}
+	box_table_free(&sessions->by_id);
+	free(sessions);
+}
+
+/* --- operations --- */
+
+static struct box_session_op *op_new(struct box_sessions *sessions, enum op_kind kind,
+	const char *physical_id, const struct box_context *context, const struct box_spec *spec,
+	void *arg)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_session_op *op = box_arena_alloc(arena, sizeof(*op));
+	box_list_init(&op->links);
+	op->arena = arena;
+	op->sessions = sessions;
+	op->kind = kind;
+	op->physical_id = box_arena_strndup(arena, physical_id, strlen(physical_id));
+	op->context = context;
+	op->spec = spec;
+	op->arg = arg;
+	return op;
+}
+
+static void op_free(struct box_session_op *op)
+{
+	box_list_drop(&op->links);
+	box_arena_free(op->arena);
+}
+
+/* Ends the op with an error; for a removal there is none, it is simply done. */
+static void op_finish(struct box_session_op *op, struct box_session *session,
+	const struct box_exec_outcome *outcome, const struct box_err *err)
+{
+	struct box_session_op last = *op;
+	op_free(op);
+	switch (last.kind) {
+	case OP_OPEN:
+		last.opened(last.arg, session, err);
+		break;
+	case OP_EXEC:
+		last.ran(last.arg, session, outcome, err);
+		break;
+	case OP_REMOVE:
+		last.removed(last.arg);
+		break;
+	}
+}
+
+static void touch(struct box_session *session)
+{
+	session->used_utc_us = box_clock_utc_us();
+	session->used_ms = box_clock_ms();
+}
+
+static void exec_done(void *arg, const struct box_exec_outcome *outcome, const struct box_err *err)
+{
+	struct box_session_op *op = arg;
+	struct box_session *session = op->session;
+	bool timed_out = outcome && outcome->reason == BOX_END_TIMEOUT;
+	op->running = NULL;
+	session->running--;
+	touch(session);
+	op_finish(op, err ? NULL : session, outcome, err);
+	if (timed_out && session->state == BOX_SESSION_LIVE) {
+		remove_session(session);
+	}
+}
+
+/* The session is LIVE: does what the op came for. */
+static void op_begin(struct box_session_op *op)
+{
+	struct box_session *session = op->session;
+	touch(session);
+	if (op->kind == OP_OPEN) {
+		op_finish(op, session, NULL, NULL);
+		return;
+	}
+	session->running++;
+	op->running = session->backend->exec(
+		session->box, op->spec, op->sessions->rules->max_output_bytes, exec_done, op);
+}
+
+/* --- a session's beginning --- */
+
+static void session_forget(struct box_session *session)
+{
+	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
+	box_list_drop(&session->links);
+	box_arena_free(session->arena);
+}
+
+static void made(void *arg, struct box_backend_box *box, const struct box_err *err)
+{
+	struct box_session *session = arg;
+	struct box_list waiting;
+	struct box_list *item;
+	box_list_init(&waiting);
+	box_list_splice(&waiting, &session->ops);
+	session->making = NULL;
+	if (err) {
+		session_forget(session);
+		while ((item = box_list_pop(&waiting))) {
+			op_finish(BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, err);
+		}
+		return;
+	}
+	session->box = box;
+	session->state = BOX_SESSION_LIVE;
+	touch(session);
+	while ((item = box_list_pop(&waiting))) {
+		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
+		box_list_push(&session->ops, &op->links);
+		op_begin(op);
+	}
+}
+
+static struct box_session *session_new(struct box_session_op *op)
+{
+	struct box_sessions *sessions = op->sessions;
+	char prefix[BOX_PHYSICAL_ID_SIZE];
+	struct box_arena *arena = box_arena_new();
+	struct box_session *session = box_arena_alloc(arena, sizeof(*session));
+	session->sessions = sessions;
+	session->arena = arena;
+	session->physical_id = box_arena_strndup(arena, op->physical_id, strlen(op->physical_id));
+	session->logical_id = session->physical_id + box_tenant_prefix(op->context, prefix);
+	box_tenant_namespace(op->context, session->workspace);
+	session->generation = op->context->generation;
+	session->spec = box_spec_copy_session(arena, op->spec);
+	session->backend = sessions->rules->backend->ops;
+	session->backend_name = box_arena_strndup(arena, sessions->rules->backend_name,
+		strlen(sessions->rules->backend_name));
+	session->created_utc_us = box_clock_utc_us();
+	box_list_init(&session->ops);
+	touch(session);
+	box_table_put(&sessions->by_id, box_str(session->physical_id), session);
+	box_list_push(&sessions->all, &session->links);
+	return session;
+}
+
+/* Makes the session the op asks for and lets the op wait for it. */
+static int make_session(struct box_session_op *op, struct box_err *err)
+{
+	struct box_sessions *sessions = op->sessions;
+	const struct box_session_rules *rules = sessions->rules;
+	if (!rules->backend || !rules->backend->ops->available(rules->backend)) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s",
+			rules->backend ? "the backend cannot make boxes now"
+				       : rules->backend_missing);
+	}
+	if ((int64_t)sessions->by_id.count >= rules->max_sessions) {
+		return box_err_set(err, BOX_ERR_CAPACITY, ENOSPC,
+			"Box session capacity reached (%lld)", (long long)rules->max_sessions);
+	}
+	struct box_session *session = session_new(op);
+	op->session = session;
+	box_list_push(&session->ops, &op->links);
+	session->making = session->backend->make(
+		rules->backend, session->physical_id, op->spec, made, session);
+	return 0;
+}
+
+static int check_conflict(const struct box_session_op *op, const struct box_session *session,
+	struct box_err *err)
+{
+	const char *value = NULL;
+	const char *field = box_spec_conflict(op->arena, &session->spec, op->spec, &value);
+	if (!field) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, EEXIST,
+		"Box session %s already exists with %s=%s", session->physical_id, field, value);
+}
+
+/* Brings the op to its session. 0: the session is LIVE, the op is in its list and not begun;
+ * 1: it waits; negative: it is not in any list. */
+static int join(struct box_session_op *op, struct box_err *err)
+{
+	struct box_session *session =
+		box_table_get(&op->sessions->by_id, box_str(op->physical_id));
+	if (!session) {
+		int r = make_session(op, err);
+		return r < 0 ? r : 1;
+	}
+	if (session->state != BOX_SESSION_REMOVING) {
+		int r = check_conflict(op, session, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	op->session = session;
+	box_list_push(&session->ops, &op->links);
+	return session->state == BOX_SESSION_LIVE ? 0 : 1;
+}
+
+/* --- a session's end --- */
+
+static void rejoin(struct box_session_op *op)
+{
+	struct box_err err;
+	int r = join(op, &err);
+	if (r < 0) {
+		op_finish(op, NULL, NULL, &err);
+	} else if (r == 0) {
+		op_begin(op);
+	}
+}
+
+static void gone(void *arg)
+{
+	struct box_session *session = arg;
+	struct box_list waiting;
+	struct box_list *item;
+	box_list_init(&waiting);
+	box_list_splice(&waiting, &session->ops);
+	session_forget(session);
+	while ((item = box_list_pop(&waiting))) {
+		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
+		op->session = NULL;
+		if (op->kind == OP_REMOVE) {
+			op_finish(op, NULL, NULL, NULL);
+		} else {
+			rejoin(op);
+		}
+	}
+}
+
+static void remove_session(struct box_session *session)
+{
+	if (session->state == BOX_SESSION_REMOVING) {
+		return;
+	}
+	struct box_list ended;
+	struct box_list removals;
+	struct box_list *item;
+	box_list_init(&ended);
+	box_list_init(&removals);
+	while ((item = box_list_pop(&session->ops))) {
+		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
+		box_list_push(op->kind == OP_REMOVE ? &removals : &ended, &op->links);
+		if (op->running) {
+			session->backend->cancel(op->running);
+			op->running = NULL;
+			session->running--;
+		}
+	}
+	box_list_splice(&session->ops, &removals);
+	session->state = BOX_SESSION_REMOVING;
+
+	struct box_err err;
+	(void)box_err_set(&err, BOX_ERR_SESSION_NOT_FOUND, ECANCELED,
+		"session %s was removed while it was in use", session->physical_id);
+	if (session->making) {
+		session->backend->cancel(session->making);
+		session->making = NULL;
+		gone(session);
+	} else {
+		session->backend->destroy(session->box, gone, session);
+	}
+	while ((item = box_list_pop(&ended))) {
+		op_finish(BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, &err);
+	}
+}
+
+/* --- what callers ask for --- */
+
+int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
+	const struct box_context *context, const struct box_spec *spec, box_session_opened *done,
+	void *arg, struct box_session **ret_session, struct box_session_op **ret_op,
+	struct box_err *err)
+{
+	struct box_session_op *op = op_new(sessions, OP_OPEN, physical_id, context, spec, arg);
+	op->opened = done;
+	int r = join(op, err);
+	if (r == 0) {
+		*ret_session = op->session;
+		touch(op->session);
+	}
+	if (r <= 0) {
+		op_free(op);
+	} else {
+		*ret_op = op;
+	}
+	return r;
+}
+
+struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
+	const struct box_context *context, const struct box_spec *spec, box_session_ran *done,
+	void *arg, struct box_err *err)
+{
+	struct box_session_op *op = op_new(sessions, OP_EXEC, physical_id, context, spec, arg);
+	op->ran = done;
+	int r = join(op, err);
+	if (r < 0) {
+		op_free(op);
+		return NULL;
+	}
+	if (r == 0) {
+		op_begin(op);
+	}
+	return op;
+}
+
+int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
+	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err)
+{
+	struct box_session *session = box_sessions_find(sessions, physical_id, err);
+	if (!session) {
+		return -ENOENT;
+	}
+	if (session->state == BOX_SESSION_MAKING) {
+		remove_session(session);
+		return 0;
+	}
+	struct box_session_op *op = op_new(sessions, OP_REMOVE, physical_id, NULL, NULL, arg);
+	op->removed = done;
+	op->session = session;
+	box_list_push(&session->ops, &op->links);
+	remove_session(session);
+	*ret_op = op;
+	return 1;
+}
+
+void box_session_op_cancel(struct box_session_op *op)
+{
+	struct box_session *session = op->session;
+	if (op->running) {
+		session->backend->cancel(op->running);
+		session->running--;
+		touch(session);
+	}
+	op_free(op);
+	if (session && session->state == BOX_SESSION_MAKING && box_list_empty(&session->ops)) {
+		session->backend->cancel(session->making);
+		session_forget(session);
+	}
+}
+
+void box_sessions_retire(struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	box_tenant_namespace(context, workspace);
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
+		next = at->next;
+		if (session->generation < context->generation &&
+			strcmp(session->workspace, workspace) == 0) {
+			remove_session(session);
+		}
+	}
+}
+
+void box_sessions_remove_all(struct box_sessions *sessions)
+{
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		next = at->next;
+		remove_session(BOX_LIST_ITEM(at, struct box_session, links));
+	}
+}
+
+static bool is_idle(const struct box_session *session, uint64_t now_ms)
+{
+	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
+	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
+		session->running == 0 && ttl_sec > 0 && now_ms > session->used_ms &&
+		now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
+}
+
+void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
+{
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
+		next = at->next;
+		if (is_idle(session, now_ms)) {
+			BOX_LOG(BOX_LOG_INFO, "session.idle",
+				box_kv_str("session", session->physical_id));
+			remove_session(session);
+		}
+	}
+}

@@ -1,0 +1,93 @@
+/* Sessions: named boxes that are made by their first use, reused after, and removed.
+ *
+ * Owns the table of sessions and the order of what happens to each: making and removing wait for
+ * each other, commands run side by side. Knows backends only by their interface and clients not at
+ * all: an operation is a struct box_session_op with a `done` that is called once, later, unless the
+ * operation was cancelled.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+#include "runtime/backend/backend.h"
+#include "runtime/spec.h"
+#include "runtime/tenant.h"
+
+struct box_arena;
+struct box_session;
+struct box_session_op;
+struct box_sessions;
+
+/* What sessions must know of the world; the caller owns it and may change it at any time. */
+struct box_session_rules {
+	struct box_backend *backend; /* NULL while there is none */
+	const char *backend_name;    /* what it answers to */
+	const char *backend_missing; /* why there is none, for the error */
+	int64_t max_sessions;
+	int64_t session_ttl_sec; /* 0: never idle-removed */
+	int64_t max_output_bytes;
+};
+
+struct box_sessions *box_sessions_new(const struct box_session_rules *rules);
+/* Every session must be gone. */
+void box_sessions_free(struct box_sessions *sessions);
+
+/* Called once with either a session or an error. */
+typedef void box_session_opened(void *arg, struct box_session *session, const struct box_err *err);
+typedef void box_session_ran(void *arg, const struct box_session *session,
+	const struct box_exec_outcome *outcome, const struct box_err *err);
+typedef void box_session_removed(void *arg);
+
+/* Finds or makes the session of a spec, which must live until the end of the operation. 0: there it
+ * is, in *ret_session. 1: `done` will be called, *ret_op can be cancelled until then. Negative: err
+ * says why and nothing was begun. */
+int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
+	const struct box_context *context, const struct box_spec *spec, box_session_opened *done,
+	void *arg, struct box_session **ret_session, struct box_session_op **ret_op,
+	struct box_err *err);
+
+/* Runs spec->cmd in its session, made if need be. An op, or NULL with err set. A command that ran
+ * into its timeout takes the session with it, after `done`. */
+struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
+	const struct box_context *context, const struct box_spec *spec, box_session_ran *done,
+	void *arg, struct box_err *err);
+
+/* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;
+ * negative: BOX_ERR_SESSION_NOT_FOUND. */
+int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
+	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err);
+
+/* Ends an operation without its `done`: a command is killed, a box made for nobody else is dropped,
+ * a removal goes on unattended. */
+void box_session_op_cancel(struct box_session_op *op);
+
+/* Removes every session of the workspace older than the context's generation. */
+void box_sessions_retire(struct box_sessions *sessions, const struct box_context *context);
+
+/* Removes all; box_sessions_count tells when they are gone. */
+void box_sessions_remove_all(struct box_sessions *sessions);
+
+/* Removes what has been idle for too long. To be called about once a second. */
+void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms);
+
+/* The session, or NULL with BOX_ERR_SESSION_NOT_FOUND. */
+struct box_session *box_sessions_find(
+	struct box_sessions *sessions, const char *physical_id, struct box_err *err);
+
+/* All there are, those being made or removed too. */
+size_t box_sessions_count(const struct box_sessions *sessions);
+/* Those of the context's workspace, at any generation. */
+size_t box_sessions_count_workspace(
+	const struct box_sessions *sessions, const struct box_context *context);
+
+/* Session info as the wire has it. */
+struct box_value box_session_info(const struct box_session *session, struct box_arena *arena);
+/* A list of the info of every session of exactly this placement, oldest first. */
+struct box_value box_sessions_list(const struct box_sessions *sessions,
+	const struct box_context *context, struct box_arena *arena);
+
+const char *box_session_logical_id(const struct box_session *session);
+const char *box_session_backend_name(const struct box_session *session);

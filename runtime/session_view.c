@@ -1,0 +1,113 @@
+/* What can be seen of sessions: look-ups, counts, the info of the wire, and which are idle. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "runtime/session_state.h"
+
+struct box_session *box_sessions_find(
+	struct box_sessions *sessions, const char *physical_id, struct box_err *err)
+{
+	struct box_session *session = box_table_get(&sessions->by_id, box_str(physical_id));
+	if (!session) {
+		(void)box_err_set(err, BOX_ERR_SESSION_NOT_FOUND, ENOENT, "session %s not found",
+			physical_id);
+	}
+	return session;
+}
+
+size_t box_sessions_count(const struct box_sessions *sessions)
+{
+	return sessions->by_id.count;
+}
+
+static const struct box_session *session_at(const struct box_list *at)
+{
+	return (const struct box_session *)(const void *)((const char *)at -
+		offsetof(struct box_session, links));
+}
+
+size_t box_sessions_count_workspace(
+	const struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	size_t count = 0;
+	box_tenant_namespace(context, workspace);
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		count += strcmp(session_at(at)->workspace, workspace) == 0;
+	}
+	return count;
+}
+
+static const char *status_of(const struct box_session *session)
+{
+	if (session->state == BOX_SESSION_REMOVING) {
+		return "closing";
+	}
+	return session->running > 0 ? "running" : "idle";
+}
+
+static struct box_value time_value(struct box_arena *arena, int64_t utc_us)
+{
+	char text[BOX_CLOCK_TEXT];
+	box_clock_format(utc_us, text);
+	return box_cstr(box_arena_strndup(arena, text, strlen(text)));
+}
+
+/* A copy: the session may go before the answer is encoded. */
+static struct box_value text_value(struct box_arena *arena, const char *text)
+{
+	return text ? box_cstr(box_arena_strndup(arena, text, strlen(text))) : box_null();
+}
+
+struct box_value box_session_info(const struct box_session *session, struct box_arena *arena)
+{
+	const struct box_spec *spec = &session->spec;
+	struct box_value info = box_map_value();
+	box_map_add(arena, &info, "session_id", text_value(arena, session->logical_id));
+	box_map_add(arena, &info, "backend_name", text_value(arena, session->backend_name));
+	box_map_add(arena, &info, "backend_session_id", text_value(arena, session->physical_id));
+	box_map_add(arena, &info, "image", text_value(arena, spec->image));
+	box_map_add(arena, &info, "network", box_cstr(spec->network_on ? "on" : "off"));
+	box_map_add(arena, &info, "host_path", text_value(arena, spec->host_path));
+	box_map_add(arena, &info, "host_path_mode",
+		box_cstr(box_mount_mode_name(spec->host_path_mode)));
+	box_map_add(arena, &info, "mount_path", text_value(arena, spec->mount_path));
+	box_map_add(arena, &info, "persistent", box_bool(spec->persistent));
+	box_map_add(arena, &info, "cpus", box_real(spec->cpus));
+	box_map_add(arena, &info, "memory_mb", box_int(spec->memory_mb));
+	box_map_add(arena, &info, "pids_limit", box_int(spec->pids_limit));
+	box_map_add(arena, &info, "read_only_rootfs", box_bool(spec->read_only_rootfs));
+	box_map_add(arena, &info, "workspace_quota_mb", box_int(spec->workspace_quota_mb));
+	box_map_add(arena, &info, "created_at", time_value(arena, session->created_utc_us));
+	box_map_add(arena, &info, "last_used_at", time_value(arena, session->used_utc_us));
+	box_map_add(arena, &info, "status", box_cstr(status_of(session)));
+	return info;
+}
+
+struct box_value box_sessions_list(const struct box_sessions *sessions,
+	const struct box_context *context, struct box_arena *arena)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	struct box_value list = box_list_value();
+	box_tenant_namespace(context, workspace);
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_session *session = session_at(at);
+		if (session->generation == context->generation &&
+			strcmp(session->workspace, workspace) == 0) {
+			box_list_add(arena, &list, box_session_info(session, arena));
+		}
+	}
+	return list;
+}
+
+const char *box_session_logical_id(const struct box_session *session)
+{
+	return session->logical_id;
+}
+
+const char *box_session_backend_name(const struct box_session *session)
+{
+	return session->backend_name;
+}

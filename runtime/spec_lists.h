@@ -1,0 +1,34 @@
+/* Readers for the members of a spec that are lists and maps; rows of kind BOX_FIELD_OTHER. */
+#pragma once
+
+#include "runtime/spec.h"
+#include "runtime/spec_fields.h"
+
+#define BOX_SPEC_MODE_EXPECTED "'none', 'ro' or 'rw'"
+#define BOX_SPEC_HOST_PATH_BROKEN "host_path must be an absolute host path"
+#define BOX_SPEC_MOUNT_PATH_BROKEN "mount_path must be an absolute path inside the sandbox"
+
+struct box_env_list {
+	struct box_env *items;
+	size_t count;
+};
+
+struct box_arg_list {
+	const char **items; /* NULL-terminated, or NULL when not given */
+	size_t count;
+};
+
+struct box_mount_list {
+	struct box_mount *items;
+	size_t count;
+};
+
+/* By enum box_mount_mode, NULL-terminated. */
+extern const char *const box_spec_mode_words[];
+
+/* Into struct box_env_list, box_arg_list, box_mount_list. */
+int box_spec_read_env(const struct box_fields *fields, const struct box_value *value, void *member);
+int box_spec_read_args(
+	const struct box_fields *fields, const struct box_value *value, void *member);
+int box_spec_read_mounts(
+	const struct box_fields *fields, const struct box_value *value, void *member);

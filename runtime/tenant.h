@@ -1,0 +1,42 @@
+/* Whose request it is, and the names that follow from that.
+ *
+ * A tenant is a workspace of an instance at a placement generation. Its sessions are kept under
+ * physical ids that carry all three, so that one tenant can never name another's; callers see only
+ * their own logical ids.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+
+#define BOX_NAMESPACE_SIZE 28 /* "ws-", 24 hex digits, NUL */
+
+/* Strings live as long as the request that carries the context. Clients older than tenancy send no
+ * context: they share the workspace "", a name that no context can have. */
+struct box_context {
+	struct box_str instance;
+	struct box_str workspace;
+	int64_t generation;
+};
+
+static inline bool box_context_same_workspace(const struct box_context *a, const struct box_context *b)
+{
+	return box_str_same(a->instance, b->instance) && box_str_same(a->workspace, b->workspace);
+}
+
+/* The durable namespace, without the generation. */
+void box_tenant_namespace(const struct box_context *context, char out[BOX_NAMESPACE_SIZE]);
+
+/* Room for every physical id there can be. */
+#define BOX_PHYSICAL_ID_SIZE (BOX_NAMESPACE_SIZE + 24 + BOX_SESSION_ID_MAX)
+
+/* The start of every physical id of this placement: "NAMESPACE-gN-". Returns its length. */
+size_t box_tenant_prefix(const struct box_context *context, char out[BOX_PHYSICAL_ID_SIZE]);
+
+/* The physical id of a logical one. 0, or -EINVAL with BOX_ERR_VALUE. */
+int box_tenant_physical_id(const struct box_context *context, struct box_str logical,
+	char out[BOX_PHYSICAL_ID_SIZE], struct box_err *err);

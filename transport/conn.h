@@ -1,0 +1,65 @@
+/* What every connection has, whatever carries it: a peer, a queue of answers, and back pressure.
+ *
+ * stdio.c and ws.c embed it and move bytes. An answer is encoded when it is queued. While more than
+ * BOX_OUT_PAUSE_BYTES wait, the connection is not read: a client that does not take its answers
+ * cannot ask for more. One that lets BOX_OUT_BYTES_MAX pile up all the same is given up.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "runtime/metrics.h"
+#include "transport/message.h"
+
+struct box_conn;
+struct box_dispatch;
+struct box_runtime;
+
+struct box_conn_ops {
+	/* There is something in the queue: write when the socket takes it. */
+	void (*want_write)(struct box_conn *conn);
+	/* Stop or go on reading. */
+	void (*pause_reading)(struct box_conn *conn, bool paused);
+	/* Close soon, but not before this returns. */
+	void (*give_up)(struct box_conn *conn);
+};
+
+struct box_out {
+	struct box_list links;
+	struct box_buf bytes;
+	size_t sent;
+	enum box_codec codec;
+};
+
+struct box_conn {
+	const struct box_conn_ops *ops;
+	struct box_runtime *runtime;
+	struct box_peer *peer;
+	enum box_metrics_transport transport;
+	bool json_lines; /* JSON goes out as stdio lines */
+	bool paused;
+	bool closing; /* answers are not taken any more */
+	struct box_list out;
+	size_t out_bytes;
+};
+
+void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
+	struct box_dispatch *dispatch, struct box_runtime *runtime,
+	enum box_metrics_transport transport);
+/* Cancels what the peer has under way and drops the queue. */
+void box_conn_close(struct box_conn *conn);
+
+/* Gives a decoded message to the dispatcher, which takes its arena. */
+void box_conn_receive(struct box_conn *conn, const struct box_message *message);
+
+/* Counts and logs a message that could not be decoded. */
+void box_conn_ignored(struct box_conn *conn, const char *why);
+
+/* The first answer of the queue, or NULL. */
+struct box_out *box_conn_out(struct box_conn *conn);
+/* `len` more bytes of the first answer are on their way; drops it when it is whole, and goes on
+ * reading when the queue has become short. */
+void box_conn_sent(struct box_conn *conn, size_t len);

@@ -1,0 +1,461 @@
+/* Sockets that have not said who they are yet: accept, read, decide, answer or hand over. */
+#include "transport/door.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "runtime/keeper/proto.h"
+#include "runtime/runtime.h"
+#include "transport/gate.h"
+#include "transport/pages.h"
+#include "transport/ws.h"
+
+#define ACCEPTS_PER_TURN 64
+#define ACCEPT_PAUSE_MS 100
+#define LINGER_BYTES 65536
+#define PAGE_BYTES_MAX (5 * BOX_MIB)
+
+struct listener {
+	uv_poll_t poll;
+	int fd;
+};
+
+struct box_door {
+	uv_loop_t *loop;
+	struct box_runtime *runtime;
+	struct box_ws *ws;
+	struct box_door_rules rules;
+	struct listener listeners[BOX_KEEPER_LISTENERS_MAX];
+	size_t listener_count;
+	struct box_list guests; /* the one that has waited longest first */
+	size_t guest_count;
+	struct box_table per_peer; /* address -> size_t on the heap */
+	uv_timer_t timer;
+	bool accept_paused;
+};
+
+enum step {
+	READING,
+	WRITING,
+	LINGERING,
+};
+
+/* A socket at the door. */
+struct guest {
+	struct box_list links;
+	struct box_door *door;
+	uv_poll_t poll;
+	int fd;
+	enum step step;
+	uint64_t until_ms;
+	char peer[sizeof(struct in6_addr)];
+	struct box_buf head;
+	struct box_buf answer;
+	size_t sent;
+	/* Once the socket is to be handed over. */
+	bool adopted;
+	char websocket_key[25];
+	size_t head_used;
+};
+
+static void guest_ready(uv_poll_t *poll, int status, int events);
+static void arm_timer(struct box_door *door);
+
+/* --- counting guests --- */
+
+static struct box_str peer_key(const struct guest *guest)
+{
+	return (struct box_str){guest->peer, sizeof(guest->peer)};
+}
+
+static size_t *peer_count(struct guest *guest)
+{
+	struct box_table *table = &guest->door->per_peer;
+	size_t *count = box_table_get(table, peer_key(guest));
+	if (!count) {
+		count = box_alloc(sizeof(*count));
+		box_table_put(table, peer_key(guest), count);
+	}
+	return count;
+}
+
+static void guest_count(struct guest *guest)
+{
+	struct box_door *door = guest->door;
+	++*peer_count(guest);
+	box_list_push(&door->guests, &guest->links);
+	door->runtime->metrics.pending_connections = ++door->guest_count;
+}
+
+static void guest_uncount(struct guest *guest)
+{
+	struct box_door *door = guest->door;
+	size_t *count = peer_count(guest);
+	if (--*count == 0) {
+		box_table_remove(&door->per_peer, peer_key(guest));
+		free(count);
+	}
+	box_list_drop(&guest->links);
+	door->runtime->metrics.pending_connections = --door->guest_count;
+}
+
+/* --- the end of a guest --- */
+
+static void guest_gone(uv_handle_t *handle)
+{
+	struct guest *guest = handle->data;
+	if (guest->adopted) {
+		struct box_str rest = {guest->head.bytes + guest->head_used,
+			guest->head.len - guest->head_used};
+		(void)box_ws_adopt(guest->door->ws, guest->fd, guest->websocket_key, rest);
+	} else {
+		(void)close(guest->fd);
+	}
+	box_buf_free(&guest->head);
+	box_buf_free(&guest->answer);
+	free(guest);
+}
+
+/* The poll handle must be closed before someone else may watch the fd. */
+static void guest_leave(struct guest *guest)
+{
+	if (uv_is_closing((uv_handle_t *)&guest->poll)) {
+		return;
+	}
+	guest_uncount(guest);
+	(void)uv_poll_stop(&guest->poll);
+	uv_close((uv_handle_t *)&guest->poll, guest_gone);
+}
+
+/* --- answering --- */
+
+static void guest_until(struct guest *guest, uint64_t ms)
+{
+	guest->until_ms = box_clock_ms() + ms;
+	arm_timer(guest->door);
+}
+
+/* The answer is out. A close with unread input would reset the connection and might take the answer
+ * with it, so wait for the client to go first. */
+static void linger(struct guest *guest)
+{
+	guest->step = LINGERING;
+	(void)shutdown(guest->fd, SHUT_WR);
+	guest_until(guest, BOX_LINGER_MS);
+	(void)uv_poll_start(&guest->poll, UV_READABLE, guest_ready);
+}
+
+static void write_answer(struct guest *guest)
+{
+	while (guest->sent < guest->answer.len) {
+		ssize_t sent = send(guest->fd, guest->answer.bytes + guest->sent,
+			guest->answer.len - guest->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (sent < 0 && errno == EAGAIN) {
+			(void)uv_poll_start(&guest->poll, UV_WRITABLE, guest_ready);
+			return;
+		}
+		if (sent < 0 && errno != EINTR) {
+			guest_leave(guest);
+			return;
+		}
+		guest->sent += sent > 0 ? (size_t)sent : 0;
+	}
+	linger(guest);
+}
+
+static void start_answer(struct guest *guest)
+{
+	guest->step = WRITING;
+	guest_until(guest, BOX_HANDSHAKE_MS);
+	write_answer(guest);
+}
+
+static void refuse(struct guest *guest, int status, const char *body, const char *why)
+{
+	guest->door->runtime->metrics.handshakes_refused++;
+	BOX_LOG(BOX_LOG_DEBUG, "door.refused", box_kv_int("status", status), box_kv_str("why", why));
+	box_page_refuse(status, body, false, &guest->answer);
+	start_answer(guest);
+}
+
+/* --- deciding --- */
+
+static void hand_over(struct guest *guest, const struct box_gate_verdict *verdict)
+{
+	struct box_door *door = guest->door;
+	if (box_ws_count(door->ws) >= BOX_CONNECTIONS_MAX) {
+		refuse(guest, 503, "Too many connections", "too many connections");
+		return;
+	}
+	box_runtime_pin(door->runtime, box_str(verdict->instance));
+	guest->adopted = true;
+	memcpy(guest->websocket_key, verdict->websocket_key, sizeof(guest->websocket_key));
+	guest_leave(guest);
+}
+
+static void decide(struct guest *guest, const struct box_head *head)
+{
+	struct box_runtime *runtime = guest->door->runtime;
+	const struct box_gate_policy policy = {
+		.token = guest->door->rules.token,
+		.instance = runtime->instance,
+		.loopback_names_only = guest->door->rules.loopback_names_only,
+		.origins = runtime->config->allowed_origins,
+	};
+	struct box_gate_verdict verdict;
+	box_gate_decide(&policy, head, &verdict);
+	guest->head_used = head->bytes_used;
+	switch (verdict.kind) {
+	case BOX_GATE_RPC:
+		hand_over(guest, &verdict);
+		return;
+	case BOX_GATE_RELAY:
+		box_page_relay(runtime, &verdict, &guest->answer);
+		break;
+	case BOX_GATE_REFUSED:
+		runtime->metrics.handshakes_refused++;
+		BOX_LOG(BOX_LOG_INFO, "door.refused", box_kv_int("status", verdict.status),
+			box_kv_str("why", verdict.why));
+		box_page_answer(runtime, &verdict, &guest->answer);
+		break;
+	default:
+		box_page_answer(runtime, &verdict, &guest->answer);
+		break;
+	}
+	start_answer(guest);
+}
+
+static void read_head(struct guest *guest)
+{
+	char *space = box_buf_reserve(&guest->head, BOX_HEAD_BYTES_MAX - guest->head.len);
+	ssize_t got = recv(
+		guest->fd, space, BOX_HEAD_BYTES_MAX - guest->head.len, MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return;
+	}
+	if (got <= 0) {
+		guest_leave(guest);
+		return;
+	}
+	guest->head.len += (size_t)got;
+	struct box_head head;
+	switch (box_head_parse(guest->head.bytes, guest->head.len, &head)) {
+	case BOX_HEAD_MORE:
+		break;
+	case BOX_HEAD_COMPLETE:
+		decide(guest, &head);
+		break;
+	case BOX_HEAD_MALFORMED:
+		refuse(guest, 400, "Bad Request", "malformed head");
+		break;
+	case BOX_HEAD_TOO_LARGE:
+		refuse(guest, 431, "Request Header Fields Too Large", "head too large");
+		break;
+	}
+}
+
+/* Throws away what still comes, up to a bound. */
+static void drain(struct guest *guest)
+{
+	char waste[4096];
+	ssize_t got = recv(guest->fd, waste, sizeof(waste), MSG_DONTWAIT);
+	guest->sent += got > 0 ? (size_t)got : 0;
+	bool waiting = got < 0 && (errno == EAGAIN || errno == EINTR);
+	if ((got <= 0 && !waiting) || guest->sent > guest->answer.len + LINGER_BYTES) {
+		guest_leave(guest);
+	}
+}
+
+static void guest_ready(uv_poll_t *poll, int status, int events)
+{
+	struct guest *guest = poll->data;
+	(void)events;
+	if (status < 0) {
+		guest_leave(guest);
+		return;
+	}
+	switch (guest->step) {
+	case READING:
+		read_head(guest);
+		break;
+	case WRITING:
+		write_answer(guest);
+		break;
+	case LINGERING:
+		drain(guest);
+		break;
+	}
+}
+
+/* --- time --- */
+
+static void listen_all(struct box_door *door, bool accepting);
+
+static void timer_cb(uv_timer_t *timer)
+{
+	struct box_door *door = timer->data;
+	uint64_t now = box_clock_ms();
+	struct box_list *next;
+	if (door->accept_paused) {
+		door->accept_paused = false;
+		listen_all(door, true);
+	}
+	for (struct box_list *at = door->guests.next; at != &door->guests; at = next) {
+		struct guest *guest = BOX_LIST_ITEM(at, struct guest, links);
+		next = at->next;
+		if (guest->until_ms <= now) {
+			door->runtime->metrics.handshakes_timed_out += guest->step == READING;
+			guest_leave(guest);
+		}
+	}
+	arm_timer(door);
+}
+
+/* One timer for all: it runs while there is anyone to watch. */
+static void arm_timer(struct box_door *door)
+{
+	bool needed = door->accept_paused || !box_list_empty(&door->guests);
+	if (needed && !uv_is_active((uv_handle_t *)&door->timer)) {
+		(void)uv_timer_start(&door->timer, timer_cb, ACCEPT_PAUSE_MS, 0);
+	}
+}
+
+/* --- accepting --- */
+
+static void read_peer(struct guest *guest, const struct sockaddr_storage *address)
+{
+	if (address->ss_family == AF_INET6) {
+		const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+		memcpy(guest->peer, &six->sin6_addr, sizeof(six->sin6_addr));
+	} else {
+		const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+		memcpy(guest->peer, &four->sin_addr, sizeof(four->sin_addr));
+	}
+}
+
+/* Makes room for a newcomer: the longest-waiting of its own address, then of all. */
+static void evict_for(struct guest *newcomer)
+{
+	struct box_door *door = newcomer->door;
+	bool peer_full = *peer_count(newcomer) > BOX_PENDING_PER_PEER_MAX;
+	if (!peer_full && door->guest_count <= BOX_PENDING_MAX) {
+		return;
+	}
+	for (struct box_list *at = door->guests.next; at != &door->guests; at = at->next) {
+		struct guest *guest = BOX_LIST_ITEM(at, struct guest, links);
+		if (!peer_full || box_str_same(peer_key(guest), peer_key(newcomer))) {
+			door->runtime->metrics.pending_evicted++;
+			guest_leave(guest);
+			return;
+		}
+	}
+}
+
+static void admit(struct box_door *door, int fd, const struct sockaddr_storage *address)
+{
+	struct guest *guest = box_alloc(sizeof(*guest));
+	const int on = 1;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	guest->door = door;
+	guest->fd = fd;
+	guest->head = box_buf(BOX_HEAD_BYTES_MAX);
+	guest->answer = box_buf(PAGE_BYTES_MAX);
+	read_peer(guest, address);
+	if (uv_poll_init(door->loop, &guest->poll, fd) < 0) {
+		(void)close(fd);
+		free(guest);
+		return;
+	}
+	guest->poll.data = guest;
+	guest_count(guest);
+	guest_until(guest, BOX_HANDSHAKE_MS);
+	(void)uv_poll_start(&guest->poll, UV_READABLE, guest_ready);
+	evict_for(guest);
+}
+
+static void accept_cb(uv_poll_t *poll, int status, int events)
+{
+	struct box_door *door = poll->data;
+	(void)events;
+	if (status < 0) {
+		return;
+	}
+	int listener = BOX_LIST_ITEM(poll, struct listener, poll)->fd;
+	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+		struct sockaddr_storage address;
+		socklen_t size = sizeof(address);
+		int fd = accept4(listener, (struct sockaddr *)&address, &size,
+			SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			admit(door, fd, &address);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			BOX_LOG(BOX_LOG_WARNING, "door.accept_paused", box_kv_errno("why", errno));
+			door->accept_paused = true;
+			listen_all(door, false);
+			arm_timer(door);
+		}
+		return;
+	}
+}
+
+static void listen_all(struct box_door *door, bool accepting)
+{
+	for (size_t i = 0; i < door->listener_count; i++) {
+		uv_poll_t *poll = &door->listeners[i].poll;
+		(void)(accepting ? uv_poll_start(poll, UV_READABLE, accept_cb) : uv_poll_stop(poll));
+	}
+}
+
+struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime, struct box_ws *ws,
+	const struct box_door_rules *rules)
+{
+	struct box_door *door = box_alloc(sizeof(*door));
+	door->loop = loop;
+	door->runtime = runtime;
+	door->ws = ws;
+	door->rules = *rules;
+	box_list_init(&door->guests);
+	(void)uv_timer_init(loop, &door->timer);
+	door->timer.data = door;
+	return door;
+}
+
+int box_door_listen(struct box_door *door, int fd)
+{
+	if (door->listener_count == BOX_KEEPER_LISTENERS_MAX) {
+		return -ENOSPC;
+	}
+	struct listener *listener = &door->listeners[door->listener_count];
+	int r = uv_poll_init(door->loop, &listener->poll, fd);
+	if (r < 0) {
+		return r;
+	}
+	listener->fd = fd;
+	listener->poll.data = door;
+	door->listener_count++;
+	return uv_poll_start(&listener->poll, UV_READABLE, accept_cb);
+}
+
+void box_door_close(struct box_door *door)
+{
+	listen_all(door, false);
+	door->accept_paused = false;
+	while (!box_list_empty(&door->guests)) {
+		guest_leave(BOX_LIST_ITEM(door->guests.next, struct guest, links));
+	}
+}

@@ -1,0 +1,28 @@
+/* The front door: accepts sockets, reads one request head each, answers what is plain HTTP or
+ * refused, and hands authenticated upgrades to the WebSocket side.
+ *
+ * A stranger gets BOX_HANDSHAKE_MS and 8 KiB. When too many wait, in all or from one address, the
+ * one that has waited longest goes: an honest client is through in a moment, an idle one is not.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <uv.h>
+
+struct box_door;
+struct box_runtime;
+struct box_ws;
+
+struct box_door_rules {
+	const char *token;        /* NULL: none is asked for */
+	bool loopback_names_only; /* Host must name this machine */
+};
+
+struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime, struct box_ws *ws,
+	const struct box_door_rules *rules);
+
+/* Starts accepting on a listening socket, which becomes the door's. 0 or negative errno. */
+int box_door_listen(struct box_door *door, int fd);
+
+/* Stops accepting and drops who is still waiting. */
+void box_door_close(struct box_door *door);

@@ -1,0 +1,61 @@
+/* Who may come in: the pure decision over a request head.
+ *
+ * Takes the head and what is trusted, returns a verdict as data: a plain HTTP page, a WebSocket to
+ * hand on, or a refusal with its status. It keeps no state: pinning the instance is the caller's.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "transport/head.h"
+
+/* Room for a physical session id: the placement's prefix, the longest logical id, a NUL. */
+#define BOX_GATE_SESSION_SIZE (64 + BOX_SESSION_ID_MAX)
+
+struct box_gate_policy {
+	const char *token;          /* NULL: none is asked for */
+	const char *instance;       /* the pinned instance, NULL while there is none */
+	bool loopback_names_only;   /* Host must name this machine (no explicit --host) */
+	const char *const *origins; /* NULL-terminated list of allowed Origin values, or NULL */
+};
+
+enum box_gate_kind {
+	BOX_GATE_REFUSED, /* answer `status` with `body` */
+	BOX_GATE_HEALTHZ,
+	BOX_GATE_READYZ,
+	BOX_GATE_METRICS,
+	BOX_GATE_RPC,   /* a WebSocket for /rpc/ws */
+	BOX_GATE_RELAY, /* a WebSocket for a managed process */
+};
+
+struct box_gate_verdict {
+	enum box_gate_kind kind;
+	int status;         /* of a refusal */
+	const char *body;   /* of a refusal, text/plain, static */
+	const char *why;    /* for the log, static */
+	bool head_only;     /* HEAD: the answer goes without its body */
+	char instance[BOX_INSTANCE_ID_MAX + 1];
+	char websocket_key[25];
+	bool offers_mcp;    /* subprotocols the client offered */
+	bool offers_box_v1;
+	/* BOX_GATE_RELAY */
+	char session_id[BOX_GATE_SESSION_SIZE]; /* physical */
+	char process_id[BOX_SESSION_ID_MAX + 1];
+	char workspace[BOX_WORKSPACE_ID_MAX + 1];
+	int64_t generation;
+};
+
+void box_gate_decide(const struct box_gate_policy *policy, const struct box_head *head,
+	struct box_gate_verdict *ret_verdict);
+
+/* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}` */
+bool box_instance_id_valid(struct box_str id);
+
+/* Equal, in a time that depends on neither content nor length of the secret. */
+bool box_secret_equal(const char *secret, struct box_str given);
+
+/* The standard phrase of a status, "Unauthorized" for 401. */
+const char *box_http_phrase(int status);

@@ -1,0 +1,20 @@
+/* A decoded message with the arena it lives in. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/value.h"
+
+enum box_codec {
+	BOX_CODEC_JSON,
+	BOX_CODEC_MSGPACK,
+	BOX_CODECS_
+};
+
+struct box_message {
+	struct box_arena *arena; /* owns the value and the bytes it points into */
+	struct box_value value;
+	enum box_codec codec;
+	size_t wire_bytes;
+};

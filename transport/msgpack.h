@@ -1,0 +1,17 @@
+/* msgpack bytes <-> value tree; the only file that knows msgpack-c. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/value.h"
+
+struct box_arena;
+struct box_buf;
+
+/* Decodes exactly one value, after the bounded scan of msgpack_scan.h. Strings point into `bytes`,
+ * which must live as long as the tree. Errors as box_json_decode. */
+int box_msgpack_decode(struct box_arena *arena, const char *bytes, size_t len,
+	struct box_value *ret_value, const char **ret_why);
+
+/* Appends one value. 0 or -EMSGSIZE. */
+int box_msgpack_encode(struct box_buf *out, const struct box_value *value);

@@ -1,0 +1,146 @@
+/* Every answer closes its connection: probes and scrapers come anew, and nothing can be smuggled
+ * behind a request. */
+#include "transport/pages.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "runtime/runtime.h"
+#include "transport/json.h"
+
+#define PAGE_BYTES_MAX (4 * BOX_MIB)
+#define TEXT_PLAIN "text/plain; charset=utf-8"
+#define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
+#define JSON "application/json; charset=utf-8"
+
+static const char *extra_headers(int status)
+{
+	switch (status) {
+	case 405:
+		return "Allow: GET, HEAD\r\n";
+	case 426:
+		return "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+	default:
+		return "";
+	}
+}
+
+static void answer(int status, const char *type, struct box_str body, bool head_only,
+	struct box_buf *out)
+{
+	(void)box_buf_printf(out,
+		"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
+		"Connection: close\r\n\r\n",
+		status, box_http_phrase(status), type, body.len, extra_headers(status));
+	if (!head_only) {
+		(void)box_buf_append(out, body.bytes, body.len);
+	}
+}
+
+static void answer_json(
+	int status, const struct box_value *value, bool head_only, struct box_buf *out)
+{
+	struct box_buf body = box_buf(PAGE_BYTES_MAX);
+	(void)box_json_encode(&body, value);
+	answer(status, JSON, (struct box_str){body.bytes, body.len}, head_only, out);
+	box_buf_free(&body);
+}
+
+void box_page_refuse(int status, const char *body, bool head_only, struct box_buf *out)
+{
+	answer(status, TEXT_PLAIN, box_str(body), head_only, out);
+}
+
+static void metrics_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
+{
+	struct box_buf body = box_buf(PAGE_BYTES_MAX);
+	struct box_metrics_gauges gauges = {
+		.sessions = box_sessions_count(runtime->sessions),
+		.resident_bytes = runtime->host->resident_bytes(runtime->host_arg),
+		.requests_under_way = runtime->requests_under_way,
+	};
+	(void)box_metrics_render(&runtime->metrics, &gauges, &body);
+	answer(200, PROMETHEUS, (struct box_str){body.bytes, body.len}, head_only, out);
+	box_buf_free(&body);
+}
+
+static void health_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value health = box_map_value();
+	box_map_add(arena, &health, "live", box_bool(true));
+	box_map_add(arena, &health, "resources", box_runtime_resources(runtime, arena));
+	answer_json(200, &health, head_only, out);
+}
+
+static void ready_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	bool ready;
+	struct box_value readiness = box_runtime_readiness(runtime, arena, &ready);
+	box_map_add(arena, &readiness, "resources", box_runtime_resources(runtime, arena));
+	answer_json(ready ? 200 : 503, &readiness, head_only, out);
+}
+
+void box_page_answer(
+	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out)
+{
+	switch (verdict->kind) {
+	case BOX_GATE_HEALTHZ:
+		health_page(runtime, verdict->head_only, out);
+		break;
+	case BOX_GATE_READYZ:
+		ready_page(runtime, verdict->head_only, out);
+		break;
+	case BOX_GATE_METRICS:
+		metrics_page(runtime, verdict->head_only, out);
+		break;
+	default:
+		box_page_refuse(verdict->status, verdict->body, verdict->head_only, out);
+		break;
+	}
+}
+
+static void refuse_relay(const struct box_err *err, struct box_buf *out)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value error = box_map_value();
+	struct box_value body = box_map_value();
+	box_map_add(arena, &error, "code", box_cstr(box_code_name(err->code)));
+	box_map_add(arena, &error, "message", box_cstr(err->text));
+	box_map_add(arena, &body, "error", error);
+	answer_json(400, &body, false, out);
+}
+
+/* The order of PROTOCOL-DETAILS.md: fence, admission, placement, session, process. */
+void box_page_relay(
+	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out)
+{
+	struct box_context context = {
+		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
+	char prefix[BOX_PHYSICAL_ID_SIZE];
+	struct box_err err;
+	if (box_fence_require_current(runtime->fence, &context, NULL) < 0) {
+		box_page_refuse(401, "Unauthorized", false, out);
+		return;
+	}
+	if (box_runtime_require_ready(runtime, &err) < 0) {
+		refuse_relay(&err, out);
+		return;
+	}
+	size_t prefix_len = box_tenant_prefix(&context, prefix);
+	if (strncmp(verdict->session_id, prefix, prefix_len) != 0 ||
+		strlen(verdict->session_id) == prefix_len) {
+		box_page_refuse(401, "Unauthorized", false, out);
+		return;
+	}
+	if (box_sessions_find(runtime->sessions, verdict->session_id, &err)) {
+		(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
+			"session %s has no managed process with process_id=%s", verdict->session_id,
+			verdict->process_id);
+	}
+	refuse_relay(&err, out);
+}

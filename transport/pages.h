@@ -1,0 +1,18 @@
+/* The plain HTTP answers, as bytes: pages, refusals, and what a relay is told. */
+#pragma once
+
+#include "base/buf.h"
+#include "transport/gate.h"
+
+struct box_runtime;
+
+/* Appends the whole answer to a verdict that is no WebSocket. */
+void box_page_answer(
+	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out);
+
+/* Appends a refusal: status line, headers, `body` as text/plain. */
+void box_page_refuse(int status, const char *body, bool head_only, struct box_buf *out);
+
+/* What the runtime's state says to a relay that the gate let through. Appends the refusal. */
+void box_page_relay(
+	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out);

@@ -1,0 +1,34 @@
+/* box-rpc's end of the socketpair to boxd, on the loop. */
+#pragma once
+
+#include <stddef.h>
+#include <uv.h>
+
+#include "runtime/keeper/packet.h"
+#include "runtime/runtime.h"
+
+struct box_link;
+
+struct box_link_events {
+	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */
+	void (*reload)(void *arg, int fd);                 /* likewise */
+	void (*stop)(void *arg);
+	void (*lost)(void *arg); /* boxd is gone */
+};
+
+/* Waits for START, the first packet. 0 or negative errno. */
+int box_link_receive_start(struct box_packet *ret_packet);
+
+/* 0 or negative errno. */
+int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *arg,
+	struct box_link **ret_link);
+
+/* Tells boxd that we are configured and fenced. */
+int box_link_ready(struct box_link *link);
+
+/* Gives boxd a memory file to keep for our successor; the fd stays the caller's. */
+int box_link_keep_state(struct box_link *link, int fd);
+
+/* As struct box_host.folder. */
+void box_link_folder(struct box_link *link, const char *path, enum box_folder_wish wish,
+	box_folder_done *done, void *arg);

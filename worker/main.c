@@ -1,0 +1,331 @@
+/* box-rpc: puts the parts together, and takes them apart again at the end.
+ *
+ * The order at the start matters: the configuration is read and everything that needs a file is
+ * opened while no byte from outside has been seen; then the fence; only then does boxd hand over
+ * the listening sockets.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "handlers/dispatch.h"
+#include "runtime/runtime.h"
+#include "transport/door.h"
+#include "transport/stdio.h"
+#include "transport/ws.h"
+#include "worker/fence.h"
+#include "worker/link.h"
+#include "worker/settings.h"
+#include "worker/state.h"
+
+#define TICK_MS 1000
+#define STOP_CHECK_MS 10
+
+struct worker {
+	uv_loop_t loop;
+	struct box_packet start;
+	struct box_settings settings;
+	struct box_runtime *runtime;
+	struct box_dispatch *dispatch;
+	struct box_link *link;
+	struct box_state *state;
+	struct box_ws *ws;
+	struct box_door *door;
+	struct box_stdio *stdio;
+	uv_timer_t tick;
+	uv_timer_t stopping;
+	uint64_t stop_by_ms;     /* what runs may go on until then */
+	uint64_t give_up_by_ms;  /* and connections close until then */
+	bool closing;
+	int exit_code;
+	int statm_fd;
+	long page_size;
+};
+
+/* --- what the runtime asks of its host --- */
+
+static void host_folder(void *host, const char *path, enum box_folder_wish wish,
+	box_folder_done *done, void *arg)
+{
+	struct worker *worker = host;
+	box_link_folder(worker->link, path, wish, done, arg);
+}
+
+static uint64_t host_resident_bytes(void *host)
+{
+	const struct worker *worker = host;
+	char text[128] = "";
+	unsigned long total = 0;
+	unsigned long resident = 0;
+	ssize_t got = pread(worker->statm_fd, text, sizeof(text) - 1, 0);
+	if (got <= 0 || sscanf(text, "%lu %lu", &total, &resident) != 2) {
+		return 0;
+	}
+	return (uint64_t)resident * (uint64_t)worker->page_size;
+}
+
+static void host_record(void *host, const struct box_value *change)
+{
+	struct worker *worker = host;
+	if (worker->state) {
+		box_state_append(worker->state, change);
+	}
+}
+
+static const struct box_host host_ops = {
+	.folder = host_folder,
+	.resident_bytes = host_resident_bytes,
+	.record = host_record,
+};
+
+/* --- the end --- */
+
+static void finish(struct worker *worker)
+{
+	BOX_LOG(BOX_LOG_INFO, "stopped");
+	exit(worker->exit_code);
+}
+
+/* What runs is finished, or its time is over: close the connections. */
+static void close_connections(struct worker *worker)
+{
+	worker->closing = true;
+	worker->give_up_by_ms = box_clock_ms() + BOX_LINGER_MS;
+	box_dispatch_cancel_all(worker->dispatch);
+	box_sessions_remove_all(worker->runtime->sessions);
+	if (worker->ws) {
+		box_ws_close_all(worker->ws, "Box runtime shutting down");
+	}
+}
+
+static void stopping_cb(uv_timer_t *timer)
+{
+	struct worker *worker = timer->data;
+	uint64_t now = box_clock_ms();
+	if (!worker->closing) {
+		if (box_dispatch_under_way(worker->dispatch) == 0 || now >= worker->stop_by_ms) {
+			close_connections(worker);
+		}
+		return;
+	}
+	bool closed = (!worker->ws || box_ws_count(worker->ws) == 0) &&
+		box_sessions_count(worker->runtime->sessions) == 0;
+	if (closed || now >= worker->give_up_by_ms) {
+		finish(worker);
+	}
+}
+
+static void stop(struct worker *worker, uint64_t grace_ms)
+{
+	if (worker->runtime->stopping) {
+		return;
+	}
+	BOX_LOG(BOX_LOG_INFO, "stopping");
+	worker->runtime->stopping = true;
+	worker->stop_by_ms = box_clock_ms() + grace_ms;
+	if (worker->door) {
+		box_door_close(worker->door);
+	}
+	(void)uv_timer_start(&worker->stopping, stopping_cb, 0, STOP_CHECK_MS);
+}
+
+/* --- what boxd tells us --- */
+
+static void on_listen(void *arg, int *fds, size_t count)
+{
+	struct worker *worker = arg;
+	const struct box_door_rules rules = {
+		.token = worker->settings.token,
+		.loopback_names_only = !(worker->settings.flags & BOX_START_EXPLICIT_HOST),
+	};
+	worker->door = box_door_new(&worker->loop, worker->runtime, worker->ws, &rules);
+	for (size_t i = 0; i < count; i++) {
+		int r = box_door_listen(worker->door, fds[i]);
+		if (r < 0) {
+			BOX_LOG(BOX_LOG_ERROR, "listener.unusable", box_kv_errno("why", r));
+		}
+	}
+	BOX_LOG(BOX_LOG_INFO, "serving", box_kv_int("listeners", (int64_t)count));
+}
+
+static void on_reload(void *arg, int fd)
+{
+	struct worker *worker = arg;
+	struct box_err err;
+	if (box_settings_apply_file(
+		    worker->runtime, worker->settings.config_path, fd, &err) < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "config.reload_refused", box_kv_str("why", err.text));
+		return;
+	}
+	BOX_LOG(BOX_LOG_INFO, "config.reloaded");
+}
+
+static void on_stop(void *arg)
+{
+	stop(arg, BOX_SHUTDOWN_GRACE_MS);
+}
+
+/* Without boxd nobody can make or keep boxes: every client would wait for nothing. */
+static void on_lost(void *arg)
+{
+	struct worker *worker = arg;
+	BOX_LOG(BOX_LOG_ERROR, "keeper.lost");
+	worker->exit_code = 1;
+	finish(worker);
+}
+
+static const struct box_link_events link_events = {
+	.listen = on_listen,
+	.reload = on_reload,
+	.stop = on_stop,
+	.lost = on_lost,
+};
+
+static void on_stdio_ended(void *arg, bool clean)
+{
+	struct worker *worker = arg;
+	worker->exit_code = clean ? 0 : 1;
+	stop(worker, 0);
+}
+
+static void tick_cb(uv_timer_t *timer)
+{
+	struct worker *worker = timer->data;
+	box_sessions_tick(worker->runtime->sessions, box_clock_ms());
+}
+
+/* --- the beginning --- */
+
+static int configure(struct worker *worker, struct box_err *err)
+{
+	struct box_settings *settings = &worker->settings;
+	bool stdio = settings->flags & BOX_START_STDIO;
+	int r = uv_loop_init(&worker->loop);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
+	}
+	const struct box_runtime_setup setup = {
+		.loop = &worker->loop,
+		.working_folder = settings->working_folder,
+		.host_backend_allowed = stdio || settings->token,
+		.soft_storage = settings->flags & BOX_START_SOFT_STORAGE,
+		.wide_open = settings->flags & BOX_START_WIDE_OPEN,
+		.stdio = stdio,
+	};
+	worker->runtime = box_runtime_new(&setup, &host_ops, worker);
+	worker->runtime->metrics.worker_restarts = settings->restarts;
+	if (settings->instance) {
+		worker->runtime->instance = box_strdup(settings->instance);
+	}
+	struct box_value nothing = box_map_value();
+	r = box_runtime_configure(worker->runtime, BOX_LAYER_FILE, &nothing, err);
+	if (r == 0 && settings->config_fd >= 0) {
+		r = box_settings_apply_file(
+			worker->runtime, settings->config_path, settings->config_fd, err);
+	}
+	if (r == 0 && settings->variable_fd >= 0) {
+		r = box_settings_apply_variable(worker->runtime, settings->variable_fd, err);
+	}
+	return r;
+}
+
+/* Everything that opens files or makes sockets. */
+static int open_parts(struct worker *worker, struct box_err *err)
+{
+	worker->page_size = sysconf(_SC_PAGESIZE);
+	worker->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	worker->dispatch = box_dispatch_new(worker->runtime);
+	int r = box_link_open(&worker->loop, &link_events, worker, &worker->link);
+	if (r == 0) {
+		r = uv_timer_init(&worker->loop, &worker->tick);
+	}
+	if (r == 0) {
+		r = uv_timer_init(&worker->loop, &worker->stopping);
+	}
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
+	}
+	worker->tick.data = worker;
+	worker->stopping.data = worker;
+	worker->ws = box_ws_new(&worker->loop, worker->dispatch, worker->runtime);
+	if (!worker->ws) {
+		return box_err_set(err, BOX_ERR_OS, ENOENT,
+			"libwebsockets cannot start; is its libuv plugin installed "
+			"(Debian: libwebsockets-evlib-uv)?");
+	}
+	return 0;
+}
+
+static int fail(const char *event, const struct box_err *err, int exit_code)
+{
+	BOX_LOG(BOX_LOG_ERROR, event, box_kv_str("why", err->text));
+	return exit_code;
+}
+
+static int serve(struct worker *worker)
+{
+	struct box_err err;
+	if (box_fence_enter(&err) < 0) {
+		return fail("fence.failed", &err, 1);
+	}
+	worker->state = box_state_open(worker->runtime, worker->link);
+	if (worker->settings.flags & BOX_START_STDIO) {
+		int r = box_stdio_open(&worker->loop, worker->dispatch, worker->runtime,
+			on_stdio_ended, worker, &worker->stdio);
+		if (r < 0) {
+			BOX_LOG(BOX_LOG_ERROR, "stdio.unusable", box_kv_errno("why", r));
+			return 1;
+		}
+	}
+	(void)uv_timer_start(&worker->tick, tick_cb, TICK_MS, TICK_MS);
+	if (box_link_ready(worker->link) < 0) {
+		return 1;
+	}
+	(void)uv_run(&worker->loop, UV_RUN_DEFAULT);
+	return worker->exit_code;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+/* The leak checker stops all threads with ptrace at exit, which the fence forbids. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+#endif
+
+int main(void)
+{
+	static struct worker worker;
+	struct box_err err;
+	box_log_setup("box-rpc", BOX_LOG_INFO, BOX_LOG_TEXT);
+	(void)signal(SIGPIPE, SIG_IGN);
+	int r = box_link_receive_start(&worker.start);
+	if (r < 0) {
+		(void)fprintf(stderr, "box-rpc: is started by boxd, not by hand\n");
+		return 2;
+	}
+	box_log_setup("box-rpc", (enum box_log_level)worker.start.start.log_level,
+		(enum box_log_format)worker.start.start.log_format);
+	if (box_settings_read(&worker.start, &worker.settings, &err) < 0 ||
+		configure(&worker, &err) < 0) {
+		return fail("config.refused", &err, BOX_EXIT_CONFIG);
+	}
+	if (worker.settings.flags & BOX_START_CHECK_CONFIG) {
+		BOX_LOG(BOX_LOG_INFO, "config.good");
+		return 0;
+	}
+	if (open_parts(&worker, &err) < 0) {
+		return fail("start.failed", &err, 1);
+	}
+	box_state_replay(worker.runtime, worker.settings.state_fd);
+	return serve(&worker);
+}
