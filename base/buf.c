@@ -59,7 +59,10 @@ int box_buf_printf(struct box_buf *buf, const char *format, ...)
 	va_copy(again, args);
 	int len = vsnprintf(NULL, 0, format, args);
 	va_end(args);
+	/* vsnprintf ends with a NUL, which is no part of the text: one byte beyond the limit. */
+	buf->limit++;
 	char *place = len < 0 ? NULL : box_buf_reserve(buf, (size_t)len + 1);
+	buf->limit--;
 	if (place) {
 		(void)vsnprintf(place, (size_t)len + 1, format, again);
 		buf->len += (size_t)len;

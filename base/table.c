@@ -1,6 +1,9 @@
-/* Chained buckets, doubled as they fill. Entries keep their hash, so growing copies nothing. */
+/* Chained buckets, doubled as they fill. Entries keep their hash, so growing copies nothing. The hash
+ * is SipHash-1-3 under a secret of this process. */
 #include "base/table.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,27 +20,70 @@ struct box_table_entry {
 	char key[];
 };
 
-static uint64_t seed(void)
+static uint64_t secret[2];
+
+static void take_secret(void)
 {
-	static uint64_t value;
-	while (value == 0) {
-		if (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value)) {
-			abort();
-		}
+	ssize_t got;
+	do {
+		got = getrandom(secret, sizeof(secret), 0);
+	} while (got < 0 && errno == EINTR);
+	if (got != (ssize_t)sizeof(secret)) {
+		abort();
 	}
-	return value;
 }
 
-/* FNV-1a over a secret start, with a final mix so that the low bits depend on every byte. */
-static uint64_t hash_of(struct box_str key)
+static uint64_t rotated(uint64_t x, unsigned bits)
 {
-	uint64_t hash = seed();
-	for (size_t i = 0; i < key.len; i++) {
-		hash = (hash ^ (unsigned char)key.bytes[i]) * 0x100000001b3ULL;
+	return x << bits | x >> (64 - bits);
+}
+
+static void mix(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotated(v[1], 13) ^ v[0];
+	v[3] = rotated(v[3], 16) ^ v[2];
+	v[0] = rotated(v[0], 32);
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = rotated(v[1], 17) ^ v[2];
+	v[3] = rotated(v[3], 21) ^ v[0];
+	v[2] = rotated(v[2], 32);
+}
+
+uint64_t box_table_hash(struct box_str key)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	(void)pthread_once(&once, take_secret);
+	uint64_t v[4] = {
+		secret[0] ^ 0x736f6d6570736575ULL,
+		secret[1] ^ 0x646f72616e646f6dULL,
+		secret[0] ^ 0x6c7967656e657261ULL,
+		secret[1] ^ 0x7465646279746573ULL,
+	};
+	size_t left = key.len;
+	const char *at = key.bytes;
+	uint64_t word = 0;
+	for (; left >= sizeof(word); left -= sizeof(word), at += sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		v[3] ^= word;
+		mix(v);
+		v[0] ^= word;
 	}
-	hash ^= hash >> 32;
-	hash *= 0x9e3779b97f4a7c15ULL;
-	return hash ^ (hash >> 29);
+	word = 0;
+	if (left > 0) {
+		memcpy(&word, at, left);
+	}
+	word |= (uint64_t)key.len << 56;
+	v[3] ^= word;
+	mix(v);
+	v[0] ^= word;
+	v[2] ^= 0xff;
+	mix(v);
+	mix(v);
+	mix(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 static struct box_table_entry **find(const struct box_table *table, struct box_str key, uint64_t hash)
@@ -77,7 +123,7 @@ void *box_table_get(const struct box_table *table, struct box_str key)
 	if (table->count == 0) {
 		return NULL;
 	}
-	struct box_table_entry *entry = *find(table, key, hash_of(key));
+	struct box_table_entry *entry = *find(table, key, box_table_hash(key));
 	return entry ? entry->value : NULL;
 }
 
@@ -86,7 +132,7 @@ void *box_table_put(struct box_table *table, struct box_str key, void *value)
 	if (table->count >= table->bucket_count) {
 		grow(table);
 	}
-	uint64_t hash = hash_of(key);
+	uint64_t hash = box_table_hash(key);
 	struct box_table_entry **place = find(table, key, hash);
 	if (*place) {
 		void *old = (*place)->value;
@@ -108,7 +154,7 @@ void *box_table_remove(struct box_table *table, struct box_str key)
 	if (table->count == 0) {
 		return NULL;
 	}
-	struct box_table_entry **place = find(table, key, hash_of(key));
+	struct box_table_entry **place = find(table, key, box_table_hash(key));
 	struct box_table_entry *entry = *place;
 	if (!entry) {
 		return NULL;

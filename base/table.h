@@ -30,5 +30,8 @@ void *box_table_remove(struct box_table *table, struct box_str key);
 /* Walks all entries: start with *position = 0. NULL at the end. */
 void *box_table_next(const struct box_table *table, uint64_t *position, struct box_str *ret_key);
 
+/* The hash the table uses; secret per process. */
+uint64_t box_table_hash(struct box_str key);
+
 /* Frees the table, not the values. */
 void box_table_free(struct box_table *table);

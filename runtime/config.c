@@ -189,15 +189,19 @@ static const char *const limits_members[] = {"max_workspace_entries", NULL};
 static const char *const local_members[] = {"profile", "image", "host_root", "default_workspace",
 	"skills_root", "allowed_mount_roots", "workspace_quota_mb", NULL};
 
+/* What only the operator's own file may say: a client cannot open doors. */
+#define OPERATORS true
+
 static const struct member {
 	const char *name;
 	const char *const *inner;
+	bool operators;
 } members[] = {
 	{"enabled", NULL},
 	{"backend", NULL},
 	{"session_ttl_sec", NULL},
-	{"require_context", NULL},
-	{"allowed_origins", NULL},
+	{"require_context", NULL, OPERATORS},
+	{"allowed_origins", NULL, OPERATORS},
 	{"limits", limits_members},
 	{"admission", NULL}, /* an unknown one in there is an error of its own */
 	{"local", local_members},
@@ -206,14 +210,20 @@ static const struct member {
 	{"e2b", NULL},
 };
 
-static const struct member *find_member(struct box_str name)
+static const struct member *find_member(struct box_str name, enum box_config_origin origin)
 {
 	for (size_t i = 0; i < COUNT(members); i++) {
 		if (box_str_eq(name, members[i].name)) {
-			return &members[i];
+			bool mine = !members[i].operators || origin == BOX_CONFIG_OPERATOR;
+			return mine ? &members[i] : NULL;
 		}
 	}
 	return NULL;
+}
+
+bool box_config_takes(struct box_str name, enum box_config_origin origin)
+{
+	return find_member(name, origin) != NULL;
 }
 
 static bool is_limit(struct box_str name)
@@ -244,12 +254,12 @@ static void report_unknown(struct box_arena *arena, struct box_value *unknown, c
 }
 
 /* Names what is unknown in `map` alone: what was there before has been named before. */
-static void find_unknown(
-	struct box_arena *arena, const struct box_value *map, struct box_value *unknown)
+static void find_unknown(struct box_arena *arena, const struct box_value *map,
+	enum box_config_origin origin, struct box_value *unknown)
 {
 	for (uint32_t i = 0; i < map->count; i++) {
 		const struct box_pair *pair = &map->pairs[i];
-		const struct member *member = find_member(pair->key);
+		const struct member *member = find_member(pair->key, origin);
 		if (!member) {
 			report_unknown(arena, unknown, "", pair->key);
 			continue;
@@ -287,10 +297,11 @@ static size_t weight(const struct box_value *value)
 	return sum;
 }
 
-static void merge_known(struct box_config *config, const struct box_value *map)
+static void merge_known(
+	struct box_config *config, const struct box_value *map, enum box_config_origin origin)
 {
 	for (uint32_t i = 0; i < map->count; i++) {
-		const struct member *member = find_member(map->pairs[i].key);
+		const struct member *member = find_member(map->pairs[i].key, origin);
 		if (member) {
 			box_map_set(config->arena, &config->map, box_str(member->name),
 				box_value_copy(config->arena, &map->pairs[i].value));
@@ -372,8 +383,8 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 	}
 	_cleanup_(box_config_free_p) struct box_config *config = config_new();
 	config->limits = present->limits;
-	merge_known(config, &present->map);
-	merge_known(config, map);
+	merge_known(config, &present->map, BOX_CONFIG_OPERATOR);
+	merge_known(config, map, origin);
 	const struct box_config_paths paths = {
 		.origin = origin,
 		.working_folder = working_folder,
@@ -383,7 +394,7 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 	if (result < 0) {
 		return result;
 	}
-	find_unknown(unknown_arena, map, unknown);
+	find_unknown(unknown_arena, map, origin, unknown);
 	*ret_config = TAKE_PTR(config);
 	return 0;
 }

@@ -83,6 +83,9 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 	enum box_config_origin origin, const char *working_folder, struct box_arena *unknown_arena,
 	struct box_value *unknown, struct box_config **ret_config, struct box_err *err);
 
+/* Whether a map of that origin may have this top-level member; others are ignored. */
+bool box_config_takes(struct box_str name, enum box_config_origin origin);
+
 /* Whether a default_workspace that does not exist yet may be made: 0, or -EPERM with
  * BOX_ERR_VALIDATION and the reference's text. */
 int box_config_may_make_workspace(const struct box_config *config, struct box_err *err);

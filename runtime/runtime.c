@@ -186,7 +186,8 @@ static void overlay_init(struct box_runtime *runtime, const struct box_value *ma
 		struct box_value value = box_value_copy(fresh.arena, &pair->value);
 		struct box_str key = {box_arena_strndup(fresh.arena, pair->key.bytes, pair->key.len),
 			pair->key.len};
-		if (box_str_eq(key, "admission") && keep_admission) {
+		if (!box_config_takes(key, BOX_CONFIG_CLIENT) ||
+			(box_str_eq(key, "admission") && keep_admission)) {
 			continue;
 		}
 		const struct box_value *old = box_map_get(&fresh.map, "limits");

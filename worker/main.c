@@ -293,7 +293,7 @@ static int serve(struct worker *worker)
 	return worker->exit_code;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef BOX_SANITIZED
 /* The leak checker stops all threads with ptrace at exit, which the fence forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "runtime/runtime.h"
 #include "transport/gate.h"
+#include "transport/json.h"
 #include "worker/config_text.h"
 
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
@@ -144,20 +145,14 @@ static const struct box_value *section(const struct box_value *map)
 	return box && map->count == 1 ? box : map;
 }
 
-static int apply_text(struct box_runtime *runtime, enum box_config_layer layer,
-	const struct box_buf *text, const char *from, struct box_err *err)
+/* Applies a parsed map; `text` is where a refused key is looked up, NULL when it has no lines. */
+static int apply_map(struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, const struct box_buf *text, const char *from, struct box_err *err)
 {
-	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_value map;
 	struct box_err why;
-	int r = box_config_text_parse(
-		arena, text->bytes ? text->bytes : "", text->len, &map, &why);
+	int r = box_runtime_configure(runtime, layer, map, &why);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s: %s", from, why.text);
-	}
-	r = box_runtime_configure(runtime, layer, section(&map), &why);
-	if (r < 0) {
-		size_t line = line_of(text, why.text);
+		size_t line = text ? line_of(text, why.text) : 0;
 		return line > 0 ? box_err_set(err, BOX_ERR_VALUE, -r, "%s, line %zu: %s", from, line,
 					  why.text)
 				: box_err_set(err, BOX_ERR_VALUE, -r, "%s: %s", from, why.text);
@@ -170,27 +165,38 @@ int box_settings_apply_file(
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value map;
+	struct box_err why;
 	int r = read_all(owned, &text, path, err);
-	return r < 0 ? r : apply_text(runtime, BOX_LAYER_FILE, &text, path, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s: %s", path, why.text);
+	}
+	return apply_map(runtime, BOX_LAYER_FILE, section(&map), &text, path, err);
 }
 
+/* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */
 int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_err *err)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value map;
+	const char *why = NULL;
 	int r = read_all(owned, &text, CONFIG_VARIABLE, err);
 	if (r < 0) {
 		return r;
 	}
-	struct box_arena *arena = box_arena_new();
-	struct box_value map;
-	struct box_err why;
-	r = box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
-	box_arena_free(arena);
-	if (r < 0) {
+	r = box_json_decode(arena, text.bytes, text.len, &map, &why);
+	if (r < 0 || map.type != BOX_MAP) {
 		BOX_LOG(BOX_LOG_WARNING, "config.variable_ignored",
-			box_kv_str("variable", CONFIG_VARIABLE), box_kv_str("why", why.text));
+			box_kv_str("variable", CONFIG_VARIABLE),
+			box_kv_str("why", r < 0 ? why : "it is no map"));
 		return 0;
 	}
-	return apply_text(runtime, BOX_LAYER_VARIABLE, &text, CONFIG_VARIABLE, err);
+	return apply_map(runtime, BOX_LAYER_VARIABLE, &map, NULL, CONFIG_VARIABLE, err);
 }

@@ -642,8 +642,11 @@ def test_state_is_handed_over(boxd):
         keeper.wait_event("worker.started", 3)
     with keeper.connect() as peer:
         assert peer.ask("getstate") == "second"
-        # Sent by one that dies in the same moment.
+        # Sent by one that is dead before boxd looks.
+        keeper.signal(signal.SIGSTOP)
         peer.send("laststate third")
+        wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
+        keeper.signal(signal.SIGCONT)
         keeper.wait_event("worker.started", 4)
     with keeper.connect() as peer:
         assert peer.ask("getstate") == "third"

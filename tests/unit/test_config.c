@@ -250,7 +250,7 @@ TEST(refusals)
 	struct box_config *config = box_config_default();
 	ASSERT_INT(merge(&config, "{\"backend\":\"krun\",\"limits\":{\"max_sessions\":7}}"), 0);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		ASSERT_INT(merge(&config, rows[i].text), -EINVAL);
+		ASSERT_INT(merge_as(&config, rows[i].text, BOX_CONFIG_OPERATOR), -EINVAL);
 		ASSERT_STR(err.text, rows[i].refusal);
 		ASSERT_INT(err.code, BOX_ERR_VALUE);
 		ASSERT_STR(config->backend, "krun");
@@ -262,11 +262,11 @@ TEST(refusals)
 TEST(merging)
 {
 	struct box_config *config = box_config_default();
-	ASSERT_INT(merge(&config,
+	ASSERT_INT(merge_as(&config,
 			   "{\"backend\":\" nsjail \",\"limits\":{\"max_sessions\":5,"
 			   "\"max_rpc_file_bytes\":9},\"local\":{\"host_root\":\"/srv\"},"
 			   "\"session_ttl_sec\":\"60\",\"require_context\":\"yes\","
-			   "\"allowed_origins\":\"http://a, http://b,,\"}"),
+			   "\"allowed_origins\":\"http://a, http://b,,\"}", BOX_CONFIG_OPERATOR),
 		0);
 	ASSERT_STR(config->backend, "nsjail");
 	ASSERT_INT(config->session_ttl_sec, 60);
@@ -275,7 +275,7 @@ TEST(merging)
 	ASSERT_STR(config->host_root, "/srv");
 
 	/* A section replaces the one before, but limits that it does not name stay. */
-	ASSERT_INT(merge(&config, "{\"limits\":{\"max_sessions\":6},\"local\":{}}"), 0);
+	ASSERT_INT(merge_as(&config, "{\"limits\":{\"max_sessions\":6},\"local\":{}}", BOX_CONFIG_OPERATOR), 0);
 	ASSERT_INT(config->limits.max_sessions, 6);
 	ASSERT_INT(config->limits.max_rpc_file_bytes, 9);
 	ASSERT(config->host_root == NULL);
@@ -285,16 +285,16 @@ TEST(merging)
 	ASSERT_INT(box_map_get(&config->map, "limits")->count, 1);
 
 	/* null unsets, and what is false is no section. */
-	ASSERT_INT(merge(&config,
+	ASSERT_INT(merge_as(&config,
 			   "{\"backend\":null,\"session_ttl_sec\":null,\"require_context\":null,"
-			   "\"allowed_origins\":[],\"limits\":[],\"local\":false}"),
+			   "\"allowed_origins\":[],\"limits\":[],\"local\":false}", BOX_CONFIG_OPERATOR),
 		0);
 	ASSERT_STR(config->backend, "");
 	ASSERT_INT(config->session_ttl_sec, 300);
 	ASSERT(!config->require_context);
 	ASSERT(config->allowed_origins == NULL);
 	ASSERT_INT(config->limits.max_sessions, 6);
-	ASSERT_INT(merge(&config, "{\"session_ttl_sec\":0,\"allowed_origins\":[\" x \",null]}"), 0);
+	ASSERT_INT(merge_as(&config, "{\"session_ttl_sec\":0,\"allowed_origins\":[\" x \",null]}", BOX_CONFIG_OPERATOR), 0);
 	ASSERT_INT(config->session_ttl_sec, 0);
 	ASSERT_STR(joined(config->allowed_origins), "x ");
 	ASSERT_INT(config->map.count, 6);
@@ -302,6 +302,21 @@ TEST(merging)
 }
 
 /* The result must not point into the map it came from. */
+/* A client may ask for less, never open a door. */
+TEST(operators_own)
+{
+	struct box_config *config = box_config_default();
+	const char *text = "{\"require_context\":false,\"allowed_origins\":[\"http://x\"]}";
+	ASSERT_INT(merge_as(&config, "{\"require_context\":true}", BOX_CONFIG_OPERATOR), 0);
+	ASSERT_INT(merge(&config, text), 0);
+	ASSERT(config->require_context);
+	ASSERT(config->allowed_origins == NULL);
+	ASSERT_INT(unknown.count, 2);
+	ASSERT(!box_config_takes(box_str("allowed_origins"), BOX_CONFIG_CLIENT));
+	ASSERT(box_config_takes(box_str("limits"), BOX_CONFIG_CLIENT));
+	finish(config);
+}
+
 TEST(owns_what_it_keeps)
 {
 	struct box_config *config = box_config_default();
