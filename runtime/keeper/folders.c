@@ -271,7 +271,7 @@ static int make_missing(int *fd, const char **at, char name[BOX_PATH_MAX])
 	return 0;
 }
 
-int box_folder_make(const char *path)
+int box_folder_make(const char *path, bool look_only)
 {
 	if (strnlen(path, BOX_PATH_MAX) == BOX_PATH_MAX || !is_normal(path)) {
 		return -EINVAL;
@@ -289,7 +289,7 @@ int box_folder_make(const char *path)
 	if (r < 0) {
 		return r;
 	}
-	if (walked == -ENOENT) {
+	if (walked == -ENOENT && !look_only) {
 		return make_missing(&fd, &at, name);
 	}
 	return walked < 0 ? walked : check_contains_none(fd);

@@ -52,10 +52,12 @@ static int open_listeners(
 	return r;
 }
 
-static void log_listeners(const struct box_listeners *listeners, bool has_token)
+/* Says where we listen, here and to box-rpc, which shows it in its status. */
+static void tell_listeners(const struct box_listeners *listeners, struct box_keeper_start *start)
 {
 	box_listen_log(listeners);
-	if (listeners->count > 0 && !listeners->all_loopback && !has_token) {
+	if (listeners->count > 0 && !listeners->all_loopback && start->token[0] == '\0') {
+		start->flags |= BOX_START_WIDE_OPEN;
 		BOX_LOG(BOX_LOG_WARNING, "listening.unprotected",
 			box_kv_str("why", "ANYONE who reaches this port can run commands: set "
 					  "LANGBOT_BOX_CONTROL_TOKEN or leave out --host"));
@@ -75,7 +77,7 @@ static int serve(const struct box_options *options)
 		open_listeners(options, &listeners, &err) < 0) {
 		return fail(EXIT_FAILED, &err);
 	}
-	log_listeners(&listeners, carried.start.token[0] != '\0');
+	tell_listeners(&listeners, &carried.start);
 	const struct box_supervise_setup setup = {
 		.carried = &carried,
 		.ids = &ids,

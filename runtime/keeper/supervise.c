@@ -279,7 +279,7 @@ static const char *take_make_folder(struct keeper *keeper, struct box_packet *pa
 	struct box_keeper_folder answer = {
 		.kind = BOX_KEEPER_FOLDER,
 		.id = wanted->id,
-		.result = box_folder_make(wanted->path),
+		.result = box_folder_make(wanted->path, wanted->look_only != 0),
 	};
 	BOX_LOG(BOX_LOG_DEBUG, "folder", box_kv_str("path", wanted->path),
 		box_kv_int("result", answer.result));
