@@ -18,16 +18,19 @@ static inline void box_free_p(void *pointer)
 	free(*(void **)pointer);
 }
 
-#define TAKE_FD(fd)               \
-	({                        \
-		int taken_ = (fd); \
-		(fd) = -1;         \
-		taken_;            \
+/* The argument is evaluated once. */
+#define TAKE_FD(fd)                   \
+	({                            \
+		int *place_ = &(fd);  \
+		int taken_ = *place_; \
+		*place_ = -1;         \
+		taken_;               \
 	})
 
-#define TAKE_PTR(pointer)                         \
-	({                                        \
-		__typeof__(pointer) taken_ = (pointer); \
-		(pointer) = NULL;                 \
-		taken_;                           \
+#define TAKE_PTR(pointer)                                 \
+	({                                                \
+		__typeof__(pointer) *place_ = &(pointer); \
+		__typeof__(pointer) taken_ = *place_;     \
+		*place_ = NULL;                           \
+		taken_;                                   \
 	})

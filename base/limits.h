@@ -19,40 +19,40 @@
 #define BOX_STDIO_LINE_OUT_MAX 65535         /* (wire) longest line we write, newline included */
 
 /* Connections. */
-#define BOX_REQUESTS_MAX 128           /* (wire) requests under way on one connection */
-#define BOX_CANCELS_MAX 4              /* (wire) __cancel_action beside them */
-#define BOX_ACKS_MAX 128               /* (wire) __stream_ack beside them */
-#define BOX_CONNECTIONS_MAX 1024       /* authenticated WebSocket connections */
-#define BOX_PENDING_MAX 1024           /* connections not yet authenticated, in all */
-#define BOX_PENDING_PER_PEER_MAX 256   /* and from one address */
-#define BOX_HANDSHAKE_MS 5000          /* a head must be complete by then */
-#define BOX_LINGER_MS 1000             /* wait for the peer to take an answer and go */
-#define BOX_PING_INTERVAL_SEC 30       /* (wire) WebSocket ping when idle */
-#define BOX_PING_HANGUP_SEC 60         /* no valid traffic for this long: gone */
-#define BOX_OUT_PAUSE_BYTES (1 * BOX_MIB)  /* queued output above which we stop reading a peer */
+#define BOX_REQUESTS_MAX 128              /* (wire) requests under way on one connection */
+#define BOX_CANCELS_MAX 4                 /* (wire) __cancel_action beside them */
+#define BOX_ACKS_MAX 128                  /* (wire) __stream_ack beside them */
+#define BOX_CONNECTIONS_MAX 1024          /* authenticated WebSocket connections */
+#define BOX_PENDING_MAX 1024              /* connections not yet authenticated, in all */
+#define BOX_PENDING_PER_PEER_MAX 256      /* and from one address */
+#define BOX_HANDSHAKE_MS 5000             /* a head must be complete by then */
+#define BOX_LINGER_MS 1000                /* wait for the peer to take an answer and go */
+#define BOX_PING_INTERVAL_SEC 30          /* (wire) WebSocket ping when idle */
+#define BOX_PING_HANGUP_SEC 60            /* no valid traffic for this long: gone */
+#define BOX_OUT_PAUSE_BYTES (1 * BOX_MIB) /* queued output above which we stop reading a peer */
 #define BOX_OUT_RESUME_BYTES (256 * BOX_KIB)
-#define BOX_OUT_BYTES_MAX (64 * BOX_MIB)   /* queued output at which the peer is given up */
-#define BOX_WS_FRAME_BYTES (64 * BOX_KIB)  /* we send and receive frames in pieces of this size */
+#define BOX_OUT_BYTES_MAX (64 * BOX_MIB)  /* queued output at which the peer is given up */
+#define BOX_WS_FRAME_BYTES (64 * BOX_KIB) /* we send and receive frames in pieces of this size */
 
 /* HTTP heads. */
 #define BOX_HEAD_BYTES_MAX 8192
 #define BOX_HEAD_LINES_MAX 64
 
 /* Names. */
-#define BOX_INSTANCE_ID_MAX 128      /* (wire) */
-#define BOX_WORKSPACE_ID_MAX 256     /* (wire, relay) */
-#define BOX_TOKEN_MIN 32             /* (wire) */
+#define BOX_INSTANCE_ID_MAX 128  /* (wire) */
+#define BOX_WORKSPACE_ID_MAX 256 /* (wire, relay) */
+#define BOX_TOKEN_MIN 32         /* (wire) */
 #define BOX_TOKEN_MAX 4096
-#define BOX_SESSION_ID_MAX 512       /* logical session id, bytes */
-#define BOX_FILE_KEY_MAX 255         /* (wire) */
+#define BOX_SESSION_ID_MAX 512 /* logical session id, bytes */
+#define BOX_FILE_KEY_MAX 255   /* (wire) */
 #define BOX_PATH_MAX 4096
 
 /* Texts. */
 #define BOX_ERROR_TEXT_MAX 4096 /* (wire) */
 
 /* File transfers by __file_chunk. */
-#define BOX_FILE_CHUNK_BYTES (16 * BOX_KIB)      /* (wire) */
-#define BOX_FILES_MAX 128                        /* (wire) at once on a connection */
+#define BOX_FILE_CHUNK_BYTES (16 * BOX_KIB)       /* (wire) */
+#define BOX_FILES_MAX 128                         /* (wire) at once on a connection */
 #define BOX_FILES_TOTAL_BYTES_MAX (256 * BOX_MIB) /* held by all connections together */
 
 /* Streams. */
@@ -63,7 +63,7 @@
 #define BOX_MOUNT_ROOTS_MAX 64
 
 /* Life. */
-#define BOX_SHUTDOWN_GRACE_MS 5000  /* after SIGTERM: what runs may finish */
-#define BOX_SHUTDOWN_KILL_MS 9000   /* then box-rpc is ended by force */
-#define BOX_EOF_GRACE_MS 1000       /* after EOF on stdin: answers may still drain */
+#define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
+#define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */
+#define BOX_EOF_GRACE_MS 1000      /* after EOF on stdin: answers may still drain */
 #define BOX_RESTART_PAUSE_MAX_MS 1000

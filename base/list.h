@@ -10,7 +10,7 @@ struct box_list {
 };
 
 #define BOX_LIST_ITEM(pointer, type, member) \
-	((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static inline void box_list_init(struct box_list *list)
 {

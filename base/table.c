@@ -86,7 +86,8 @@ uint64_t box_table_hash(struct box_str key)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-static struct box_table_entry **find(const struct box_table *table, struct box_str key, uint64_t hash)
+static struct box_table_entry **find(
+	const struct box_table *table, struct box_str key, uint64_t hash)
 {
 	struct box_table_entry **place = &table->buckets[hash & (table->bucket_count - 1)];
 	while (*place) {
@@ -182,7 +183,8 @@ void *box_table_next(const struct box_table *table, uint64_t *position, struct b
 			continue;
 		}
 		struct box_table_entry *entry = table->buckets[bucket];
-		for (uint32_t skip = length > remaining ? length - remaining : 0; skip > 0; skip--) {
+		for (uint32_t skip = length > remaining ? length - remaining : 0; skip > 0;
+			skip--) {
 			entry = entry->next;
 		}
 		*position = ((uint64_t)bucket << 32) | remaining;

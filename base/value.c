@@ -23,7 +23,8 @@ struct box_str box_str_strip(struct box_str s)
 }
 
 /* An array of twice the room with the old content; the old one stays in the arena. */
-static void *grown(struct box_arena *arena, const void *old, uint32_t count, uint32_t *room, size_t size)
+static void *grown(
+	struct box_arena *arena, const void *old, uint32_t count, uint32_t *room, size_t size)
 {
 	*room = *room ? *room * 2 : FIRST_ROOM;
 	void *fresh = box_arena_alloc(arena, *room * size);
@@ -33,7 +34,8 @@ static void *grown(struct box_arena *arena, const void *old, uint32_t count, uin
 	return fresh;
 }
 
-struct box_value *box_list_add(struct box_arena *arena, struct box_value *list, struct box_value item)
+struct box_value *box_list_add(
+	struct box_arena *arena, struct box_value *list, struct box_value item)
 {
 	if (list->count >= list->items_room) {
 		list->items = grown(

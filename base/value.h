@@ -109,7 +109,8 @@ static inline struct box_value box_map_value(void)
 
 /* Appends to a list or a map. `key` is not copied and must not be in the map yet. The pointer that
  * comes back is good until the next append to the same list or map. */
-struct box_value *box_list_add(struct box_arena *arena, struct box_value *list, struct box_value item);
+struct box_value *box_list_add(
+	struct box_arena *arena, struct box_value *list, struct box_value item);
 struct box_value *box_map_add(
 	struct box_arena *arena, struct box_value *map, const char *key, struct box_value value);
 /* As box_map_add, for keys that are no literals. */

@@ -25,8 +25,8 @@ void box_handle_health(struct box_request *request)
 		return;
 	}
 	bool ready;
-	struct box_value readiness =
-		box_runtime_readiness(request->runtime, request->arena, &ready);
+	struct box_value readiness = box_runtime_readiness(
+		request->runtime, request->arena, &ready);
 	if (ready) {
 		box_request_reply(request, &readiness);
 		return;
@@ -45,8 +45,8 @@ void box_handle_backend_info(struct box_request *request)
 
 void box_handle_status(struct box_request *request)
 {
-	struct box_value status =
-		box_runtime_status(request->runtime, &request->context, request->arena);
+	struct box_value status = box_runtime_status(
+		request->runtime, &request->context, request->arena);
 	box_request_reply(request, &status);
 }
 
@@ -78,8 +78,7 @@ void box_handle_init(struct box_request *request)
 {
 	struct box_err err;
 	struct box_init *init = NULL;
-	int r = box_runtime_init(
-		request->runtime, request->data, init_done, request, &init, &err);
+	int r = box_runtime_init(request->runtime, request->data, init_done, request, &init, &err);
 	if (r < 0) {
 		box_request_fail(request, &err);
 	} else if (r == 0) {

@@ -97,11 +97,11 @@ static struct box_value error_message(struct box_arena *arena, const struct box_
 	return box_cstr(name ? box_arena_printf(arena, "%s: %s", name, text) : text);
 }
 
-static int send_error(struct box_peer *peer, struct box_arena *arena, struct box_value seq, int codec,
-	const struct box_err *err)
+static int send_error(struct box_peer *peer, struct box_arena *arena, struct box_value seq,
+	int codec, const struct box_err *err)
 {
-	struct box_value answer =
-		answer_envelope(arena, seq, 1, error_message(arena, err), box_map_value());
+	struct box_value answer = answer_envelope(
+		arena, seq, 1, error_message(arena, err), box_map_value());
 	return peer->ops->send(peer->connection, codec, &answer);
 }
 
@@ -109,8 +109,8 @@ static void request_end(struct box_request *request, enum box_metrics_result res
 {
 	struct box_runtime *runtime = request->runtime;
 	size_t row = (size_t)(request->action - box_actions);
-	box_metrics_count(&runtime->metrics.actions[row], result,
-		box_clock_us() - request->started_us);
+	box_metrics_count(
+		&runtime->metrics.actions[row], result, box_clock_us() - request->started_us);
 	runtime->requests_under_way--;
 	request->peer->under_way[request->action->lane]--;
 	box_list_drop(&request->links);
@@ -133,8 +133,8 @@ int box_request_try_reply(struct box_request *request, const struct box_value *d
 		box_request_fail(request, &err);
 		return 0;
 	}
-	struct box_value answer =
-		answer_envelope(request->arena, request->seq, 0, box_cstr("success"), *data);
+	struct box_value answer = answer_envelope(
+		request->arena, request->seq, 0, box_cstr("success"), *data);
 	int r = request->peer->ops->send(request->peer->connection, request->codec, &answer);
 	if (r == -EMSGSIZE) {
 		return r;
@@ -210,8 +210,8 @@ bool box_peer_cancel(struct box_request *asker, int64_t seq_id)
 }
 
 /* Calls `end` for every request that `matches`; requests may go while we walk. */
-static void overtake_matching(struct box_dispatch *dispatch, const struct box_context *newer,
-	const struct box_err *err)
+static void overtake_matching(
+	struct box_dispatch *dispatch, const struct box_context *newer, const struct box_err *err)
 {
 	for (struct box_list *p = dispatch->peers.next; p != &dispatch->peers; p = p->next) {
 		struct box_peer *peer = BOX_LIST_ITEM(p, struct box_peer, links);
@@ -259,8 +259,8 @@ static int check_context(const struct box_runtime *runtime, const struct box_act
 		return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
 			"Box tenant action requires a trusted Workspace context");
 	}
-	envelope->context =
-		(struct box_context){box_str(runtime->instance), box_str(""), .generation = 1};
+	envelope->context = (struct box_context){
+		box_str(runtime->instance), box_str(""), .generation = 1};
 	return 0;
 }
 
@@ -277,7 +277,8 @@ static int check_fields(
 		}
 		if (value->type != field->type) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s must be %s, not %s",
-				field->name, box_type_name(field->type), box_type_name(value->type));
+				field->name, box_type_name(field->type),
+				box_type_name(value->type));
 		}
 	}
 	return 0;
@@ -356,8 +357,7 @@ void box_peer_receive(
 	}
 	struct box_value seq = box_envelope_seq(message);
 	const struct box_value *name = box_map_get(message, "action");
-	const struct box_action *action =
-		name->type == BOX_STR ? box_action_find(name->str) : NULL;
+	const struct box_action *action = name->type == BOX_STR ? box_action_find(name->str) : NULL;
 	struct box_err err;
 	size_t most = lane_limits[lane_of(action)];
 	if (peer->under_way[lane_of(action)] >= most) {
@@ -397,6 +397,6 @@ const struct box_value *box_request_field(const struct box_request *request, con
 int box_request_session_id(
 	const struct box_request *request, char out[BOX_PHYSICAL_ID_SIZE], struct box_err *err)
 {
-	return box_tenant_physical_id(&request->context,
-		box_request_field(request, "session_id")->str, out, err);
+	return box_tenant_physical_id(
+		&request->context, box_request_field(request, "session_id")->str, out, err);
 }

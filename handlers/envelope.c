@@ -113,8 +113,8 @@ static int parse_context(const struct box_fields *fields, const struct box_value
 		return box_fields_refuse(fields, "",
 			"installation_uuid, runtime_revision and artifact_digest go together");
 	}
-	*ret_context =
-		(struct box_context){members.instance, members.workspace, members.generation};
+	*ret_context = (struct box_context){
+		members.instance, members.workspace, members.generation};
 	return 0;
 }
 

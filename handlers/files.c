@@ -86,8 +86,8 @@ static int file_start(struct box_files *files, const struct box_file_chunk *chun
 	if (file->fd < 0) {
 		int errnum = errno;
 		free(file);
-		return box_err_set(err, BOX_ERR_OS, errnum, "cannot hold a file: %s",
-			strerrordesc_np(errnum));
+		return box_err_set(
+			err, BOX_ERR_OS, errnum, "cannot hold a file: %s", strerrordesc_np(errnum));
 	}
 	file->amount = chunk->amount;
 	box_table_put(&files->by_key, chunk->key, file);
@@ -99,8 +99,8 @@ static int file_append(
 	struct box_files *files, struct file *file, struct box_str bytes, struct box_err *err)
 {
 	for (size_t done = 0; done < bytes.len;) {
-		ssize_t wrote = pwrite(file->fd, bytes.bytes + done, bytes.len - done,
-			(off_t)(file->size + done));
+		ssize_t wrote = pwrite(
+			file->fd, bytes.bytes + done, bytes.len - done, (off_t)(file->size + done));
 		if (wrote < 0 && errno != EINTR) {
 			return box_err_set(err, BOX_ERR_OS, errno, "cannot hold a file: %s",
 				strerrordesc_np(errno));
@@ -161,7 +161,8 @@ int box_files_take_chunk(struct box_files *files, const struct box_file_chunk *c
 
 /* --- the action --- */
 
-static int chunk_bytes(const struct box_request *request, struct box_str *ret_bytes, struct box_err *err)
+static int chunk_bytes(
+	const struct box_request *request, struct box_str *ret_bytes, struct box_err *err)
 {
 	const struct box_value *raw = box_request_field(request, "chunk");
 	const struct box_value *text = box_request_field(request, "chunk_base64");

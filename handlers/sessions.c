@@ -67,10 +67,10 @@ static struct box_value result_value(struct box_request *request, const struct b
 	struct box_arena *arena = request->arena;
 	const struct asked *asked = request->work;
 	bool timed_out = outcome->reason == BOX_END_TIMEOUT;
-	struct box_str out =
-		box_output_text(arena, outcome->out, outcome->out_discarded, output_limit);
-	struct box_str err =
-		box_output_text(arena, outcome->err, outcome->err_discarded, output_limit);
+	struct box_str out = box_output_text(
+		arena, outcome->out, outcome->out_discarded, output_limit);
+	struct box_str err = box_output_text(
+		arena, outcome->err, outcome->err_discarded, output_limit);
 	if (timed_out && err.len == 0) {
 		err = box_str(box_arena_printf(arena, "Command timed out after %lld seconds.",
 			(long long)asked->spec.timeout_sec));
@@ -79,7 +79,8 @@ static struct box_value result_value(struct box_request *request, const struct b
 	box_map_add(arena, &result, "session_id", box_cstr(box_session_logical_id(session)));
 	box_map_add(arena, &result, "backend_name", box_cstr(box_session_backend_name(session)));
 	box_map_add(arena, &result, "status", box_cstr(timed_out ? "timed_out" : "completed"));
-	box_map_add(arena, &result, "exit_code", timed_out ? box_null() : box_int(outcome->exit_code));
+	box_map_add(
+		arena, &result, "exit_code", timed_out ? box_null() : box_int(outcome->exit_code));
 	box_map_add(arena, &result, "stdout", box_text(out));
 	box_map_add(arena, &result, "stderr", box_text(err));
 	box_map_add(arena, &result, "duration_ms", box_int((int64_t)outcome->duration_ms));
@@ -147,9 +148,8 @@ void box_handle_create_session(struct box_request *request)
 	if (!asked) {
 		return;
 	}
-	int r = box_sessions_open(request->runtime->sessions, asked->physical_id,
-		&request->context, &asked->spec, session_opened, request, &session, &asked->op,
-		&err);
+	int r = box_sessions_open(request->runtime->sessions, asked->physical_id, &request->context,
+		&asked->spec, session_opened, request, &session, &asked->op, &err);
 	if (r == 1) {
 		request->cancel = op_cancel;
 	} else {

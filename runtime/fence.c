@@ -58,8 +58,8 @@ static int refuse_stale(struct box_err *err)
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM, "Stale Box placement generation");
 }
 
-int box_fence_observe(struct box_fence *fence, const struct box_context *context, size_t max_records,
-	bool *ret_advanced, struct box_err *err)
+int box_fence_observe(struct box_fence *fence, const struct box_context *context,
+	size_t max_records, bool *ret_advanced, struct box_err *err)
 {
 	int64_t *current = find(fence, context);
 	if (current) {

@@ -17,8 +17,8 @@ struct box_fence *box_fence_new(void);
 void box_fence_free(struct box_fence *fence);
 
 /* 0, or -EPERM with BOX_ERR_PERMISSION for a stale generation or a full fence. */
-int box_fence_observe(struct box_fence *fence, const struct box_context *context, size_t max_records,
-	bool *ret_advanced, struct box_err *err);
+int box_fence_observe(struct box_fence *fence, const struct box_context *context,
+	size_t max_records, bool *ret_advanced, struct box_err *err);
 
 /* The generation seen last, 0 for a workspace never seen. */
 int64_t box_fence_current(const struct box_fence *fence, const struct box_context *context);

@@ -43,8 +43,8 @@ static bool is_allowed(const char *path, const struct box_config *config)
 	return *roots == NULL;
 }
 
-static int check(const char *member, const char *path, const struct box_config *config,
-	struct box_err *err)
+static int check(
+	const char *member, const char *path, const struct box_config *config, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	const char *normal = box_path_resolve(arena, "/", box_str(path));

@@ -14,8 +14,8 @@ static const char *const result_names[BOX_RESULTS_] = {"ok", "error", "cancelled
 static const char *const transport_names[BOX_TRANSPORTS_] = {"stdio", "websocket"};
 static const char *const codec_names[BOX_METRICS_CODECS] = {"json", "msgpack"};
 
-void box_metrics_count(struct box_metrics_action *action, enum box_metrics_result result,
-	uint64_t duration_us)
+void box_metrics_count(
+	struct box_metrics_action *action, enum box_metrics_result result, uint64_t duration_us)
 {
 	size_t bucket = 0;
 	while (bucket < BOX_METRICS_BUCKETS - 1 && duration_us > bucket_bounds_us[bucket]) {
@@ -60,7 +60,8 @@ static void render_requests(const struct box_metrics *metrics, struct box_buf *o
 				a->name, bucket_names[bucket], below);
 		}
 		(void)box_buf_printf(out,
-			"box_request_duration_seconds_sum{action=\"%s\"} %" PRIu64 ".%06" PRIu64 "\n"
+			"box_request_duration_seconds_sum{action=\"%s\"} %" PRIu64 ".%06" PRIu64
+			"\n"
 			"box_request_duration_seconds_count{action=\"%s\"} %" PRIu64 "\n",
 			a->name, a->total_us / 1000000, a->total_us % 1000000, a->name, below);
 	}
@@ -79,9 +80,8 @@ static void render_traffic(const struct box_metrics *metrics, struct box_buf *ou
 		const char *traffic = (const char *)&metrics->traffic[t];
 		const uint64_t *counts = (const uint64_t *)(const void *)(traffic + member);
 		for (int codec = 0; codec < BOX_METRICS_CODECS; codec++) {
-			(void)box_buf_printf(out,
-				"%s{transport=\"%s\",codec=\"%s\"} %" PRIu64 "\n", name,
-				transport_names[t], codec_names[codec], counts[codec]);
+			(void)box_buf_printf(out, "%s{transport=\"%s\",codec=\"%s\"} %" PRIu64 "\n",
+				name, transport_names[t], codec_names[codec], counts[codec]);
 		}
 	}
 }
@@ -127,8 +127,8 @@ int box_metrics_render(const struct box_metrics *metrics, const struct box_metri
 	single(out, "box_sessions", "gauge", "Sessions there are.", gauges->sessions);
 	single(out, "box_managed_processes", "gauge", "Managed processes running.",
 		gauges->managed_processes);
-	single(out, "box_completed_processes", "gauge", "Managed processes that ended and are kept.",
-		gauges->completed_processes);
+	single(out, "box_completed_processes", "gauge",
+		"Managed processes that ended and are kept.", gauges->completed_processes);
 	single(out, "box_worker_restarts_total", "counter", "Times box-rpc was started again.",
 		metrics->worker_restarts);
 	single(out, "box_resident_memory_bytes", "gauge", "Memory of box-rpc.",

@@ -48,8 +48,8 @@ struct box_metrics {
 	struct box_metrics_traffic traffic[BOX_TRANSPORTS_];
 	uint64_t connections_opened[BOX_TRANSPORTS_];
 	uint64_t connections_open[BOX_TRANSPORTS_];
-	uint64_t pending_connections;  /* not yet authenticated */
-	uint64_t pending_evicted;      /* dropped because too many were pending */
+	uint64_t pending_connections; /* not yet authenticated */
+	uint64_t pending_evicted;     /* dropped because too many were pending */
 	uint64_t handshakes_refused;
 	uint64_t handshakes_timed_out;
 	uint64_t worker_restarts;
@@ -64,8 +64,8 @@ struct box_metrics_gauges {
 	uint64_t requests_under_way;
 };
 
-void box_metrics_count(struct box_metrics_action *action, enum box_metrics_result result,
-	uint64_t duration_us);
+void box_metrics_count(
+	struct box_metrics_action *action, enum box_metrics_result result, uint64_t duration_us);
 
 /* Appends the whole page, text format 0.0.4. 0 or -EMSGSIZE. */
 int box_metrics_render(const struct box_metrics *metrics, const struct box_metrics_gauges *gauges,

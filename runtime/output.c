@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/utf8.h"
 
-#define REPLACEMENT "\xef\xbf\xbd"
+static const char replacement[] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
 #define CLIP_LINE_MAX 96
 
 /* How many bytes at p belong together: a whole sequence (*ret_valid), or the start of one that is
@@ -46,13 +46,13 @@ static struct box_str repaired(struct box_arena *arena, struct box_str raw)
 		return raw;
 	}
 	const unsigned char *p = (const unsigned char *)raw.bytes;
-	char *text = box_arena_bytes(arena, raw.len * strlen(REPLACEMENT));
+	char *text = box_arena_bytes(arena, raw.len * sizeof(replacement));
 	size_t len = 0;
 	for (size_t at = 0; at < raw.len;) {
 		bool valid;
 		size_t sequence = sequence_at(p + at, raw.len - at, &valid);
-		size_t put = valid ? sequence : strlen(REPLACEMENT);
-		memcpy(text + len, valid ? raw.bytes + at : REPLACEMENT, put);
+		size_t put = valid ? sequence : sizeof(replacement);
+		memcpy(text + len, valid ? raw.bytes + at : replacement, put);
 		len += put;
 		at += sequence;
 	}

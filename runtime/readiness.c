@@ -63,8 +63,8 @@ struct box_value box_runtime_readiness(
 		checks = admission_checks(runtime, arena);
 	} else {
 		checks = box_map_value();
-		box_map_add(arena, &checks, "backend_available",
-			box_bool(backend_available(runtime)));
+		box_map_add(
+			arena, &checks, "backend_available", box_bool(backend_available(runtime)));
 	}
 	*ret_ready = all_true(&checks);
 	box_map_add(arena, &readiness, "ready", box_bool(*ret_ready));
@@ -108,7 +108,8 @@ int box_runtime_require_ready(const struct box_runtime *runtime, struct box_err 
 		"Managed sandbox isolation is not ready (failed checks: %s)", failed);
 }
 
-struct box_value box_runtime_backend_info(const struct box_runtime *runtime, struct box_arena *arena)
+struct box_value box_runtime_backend_info(
+	const struct box_runtime *runtime, struct box_arena *arena)
 {
 	struct box_value info = backend_value(runtime, arena);
 	if (runtime->config->admission.required) {

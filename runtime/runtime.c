@@ -92,8 +92,8 @@ static void log_unknown(enum box_config_layer layer, const struct box_value *unk
 }
 
 /* Merges one layer over *config, which is replaced on success. */
-static int fold(struct box_runtime *runtime, enum box_config_layer layer, const struct box_value *map,
-	struct box_config **config, struct box_err *err)
+static int fold(struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_config **config, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value unknown = box_list_value();
@@ -176,7 +176,8 @@ int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer lay
 
 /* The init layer with `map` over it: by top-level key, but limits one by one, and an admission
  * section that the merge refused to turn off stays. */
-static void overlay_init(struct box_runtime *runtime, const struct box_value *map, bool keep_admission)
+static void overlay_init(
+	struct box_runtime *runtime, const struct box_value *map, bool keep_admission)
 {
 	struct box_runtime_layer *layer = &runtime->layers[BOX_LAYER_INIT];
 	struct box_runtime_layer fresh = {.arena = box_arena_new()};
@@ -184,7 +185,8 @@ static void overlay_init(struct box_runtime *runtime, const struct box_value *ma
 	for (uint32_t i = 0; i < map->count; i++) {
 		const struct box_pair *pair = &map->pairs[i];
 		struct box_value value = box_value_copy(fresh.arena, &pair->value);
-		struct box_str key = {box_arena_strndup(fresh.arena, pair->key.bytes, pair->key.len),
+		struct box_str key = {
+			box_arena_strndup(fresh.arena, pair->key.bytes, pair->key.len),
 			pair->key.len};
 		if (!box_config_takes(key, BOX_CONFIG_CLIENT) ||
 			(box_str_eq(key, "admission") && keep_admission)) {
@@ -256,21 +258,19 @@ static int folder_error(const struct box_config *config, int result, struct box_
 	}
 }
 
-static int candidate(struct box_runtime *runtime, const struct box_value *map,
-	struct box_config **ret_config, struct box_err *err)
+/* What the configuration would be with `map` over it, or NULL with err. */
+static struct box_config *candidate(
+	struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	_cleanup_(box_config_free_p) struct box_config *config = NULL;
 	struct box_value unknown = box_list_value();
-	int r = box_config_merge(runtime->config, map, BOX_CONFIG_CLIENT,
-		runtime->setup.working_folder, arena, &unknown, &config, err);
-	if (r == 0) {
-		r = check_host_backend(runtime, config, err);
+	if (box_config_merge(runtime->config, map, BOX_CONFIG_CLIENT, runtime->setup.working_folder,
+		    arena, &unknown, &config, err) < 0 ||
+		check_host_backend(runtime, config, err) < 0) {
+		return NULL;
 	}
-	if (r == 0) {
-		*ret_config = TAKE_PTR(config);
-	}
-	return r;
+	return TAKE_PTR(config);
 }
 
 static void init_free(struct box_init *init)
@@ -288,11 +288,9 @@ static void init_folder_done(void *arg, int result)
 		return;
 	}
 	if (result < 0) {
-		_cleanup_(box_config_free_p) struct box_config *config = NULL;
-		r = candidate(init->runtime, &init->map, &config, &err);
-		if (r == 0) {
-			r = folder_error(config, result, &err);
-		}
+		_cleanup_(box_config_free_p) struct box_config *config = candidate(
+			init->runtime, &init->map, &err);
+		r = config ? folder_error(config, result, &err) : -EINVAL;
 	}
 	if (r == 0) {
 		r = init_apply(init->runtime, &init->map, &err);
@@ -306,10 +304,9 @@ static void init_folder_done(void *arg, int result)
 int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, box_init_done *done,
 	void *arg, struct box_init **ret_init, struct box_err *err)
 {
-	_cleanup_(box_config_free_p) struct box_config *config = NULL;
-	int r = candidate(runtime, map, &config, err);
-	if (r < 0) {
-		return r;
+	_cleanup_(box_config_free_p) struct box_config *config = candidate(runtime, map, err);
+	if (!config) {
+		return -EINVAL;
 	}
 	if (!config->default_workspace) {
 		return init_apply(runtime, map, err);
@@ -419,13 +416,14 @@ void box_runtime_replay(struct box_runtime *runtime, const struct box_value *cha
 	const struct box_value *fence = box_map_get(change, "fence");
 	if (pin && pin->type == BOX_STR && !runtime->instance && !box_str_has_nul(pin->str)) {
 		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-		runtime->instance =
-			box_strdup(box_arena_strndup(arena, pin->str.bytes, pin->str.len));
+		runtime->instance = box_strdup(
+			box_arena_strndup(arena, pin->str.bytes, pin->str.len));
 	}
 	if (init && init->type == BOX_MAP) {
 		struct box_err err;
 		if (box_runtime_configure(runtime, BOX_LAYER_INIT, init, &err) < 0) {
-			BOX_LOG(BOX_LOG_WARNING, "state.config_refused", box_kv_str("why", err.text));
+			BOX_LOG(BOX_LOG_WARNING, "state.config_refused",
+				box_kv_str("why", err.text));
 		}
 	}
 	if (fence) {

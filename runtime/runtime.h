@@ -105,7 +105,8 @@ int box_runtime_enter(struct box_runtime *runtime, const struct box_context *con
 	bool *ret_advanced, struct box_err *err);
 
 /* {name, available}, under admission with the readiness. */
-struct box_value box_runtime_backend_info(const struct box_runtime *runtime, struct box_arena *arena);
+struct box_value box_runtime_backend_info(
+	const struct box_runtime *runtime, struct box_arena *arena);
 /* {ready, mode, backend, checks, ...}. */
 struct box_value box_runtime_readiness(
 	const struct box_runtime *runtime, struct box_arena *arena, bool *ret_ready);

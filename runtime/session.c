@@ -157,7 +157,8 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 	if (err) {
 		session_forget(session);
 		while ((item = box_list_pop(&waiting))) {
-			op_finish(BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, err);
+			op_finish(
+				BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, err);
 		}
 		return;
 	}
@@ -185,8 +186,8 @@ static struct box_session *session_new(struct box_session_op *op)
 	session->generation = op->context->generation;
 	session->spec = box_spec_copy_session(arena, op->spec);
 	session->backend = sessions->rules->backend->ops;
-	session->backend_name = box_arena_strndup(arena, sessions->rules->backend_name,
-		strlen(sessions->rules->backend_name));
+	session->backend_name = box_arena_strndup(
+		arena, sessions->rules->backend_name, strlen(sessions->rules->backend_name));
 	session->created_utc_us = box_clock_utc_us();
 	box_list_init(&session->ops);
 	touch(session);
@@ -217,8 +218,8 @@ static int make_session(struct box_session_op *op, struct box_err *err)
 	return 0;
 }
 
-static int check_conflict(const struct box_session_op *op, const struct box_session *session,
-	struct box_err *err)
+static int check_conflict(
+	const struct box_session_op *op, const struct box_session *session, struct box_err *err)
 {
 	const char *value = NULL;
 	const char *field = box_spec_conflict(op->arena, &session->spec, op->spec, &value);
@@ -233,8 +234,7 @@ static int check_conflict(const struct box_session_op *op, const struct box_sess
  * 1: it waits; negative: it is not in any list. */
 static int join(struct box_session_op *op, struct box_err *err)
 {
-	struct box_session *session =
-		box_table_get(&op->sessions->by_id, box_str(op->physical_id));
+	struct box_session *session = box_table_get(&op->sessions->by_id, box_str(op->physical_id));
 	if (!session) {
 		int r = make_session(op, err);
 		return r < 0 ? r : 1;

@@ -143,7 +143,8 @@ static int by_path_and_place(const void *a, const void *b)
 /* Of the mounts at one path the last wins. By sorting: a list may be as long as a message. */
 static void keep_last_of_each_path(struct box_arena *arena, struct box_mount_list *list)
 {
-	struct box_mount **sorted = box_arena_alloc(arena, list->count * sizeof(*sorted));
+	struct box_mount **sorted = box_arena_alloc(
+		arena, list->count * sizeof(struct box_mount *));
 	for (size_t i = 0; i < list->count; i++) {
 		sorted[i] = &list->items[i];
 	}

@@ -23,7 +23,8 @@ struct box_context {
 	int64_t generation;
 };
 
-static inline bool box_context_same_workspace(const struct box_context *a, const struct box_context *b)
+static inline bool box_context_same_workspace(
+	const struct box_context *a, const struct box_context *b)
 {
 	return box_str_same(a->instance, b->instance) && box_str_same(a->workspace, b->workspace);
 }

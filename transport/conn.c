@@ -22,7 +22,8 @@ static void out_free(struct box_out *out)
 	free(out);
 }
 
-static int encode(struct box_conn *conn, int codec, const struct box_value *answer, struct box_buf *buf)
+static int encode(
+	struct box_conn *conn, int codec, const struct box_value *answer, struct box_buf *buf)
 {
 	*buf = box_buf(BOX_MESSAGE_BYTES_MAX);
 	int r = codec == BOX_CODEC_JSON ? box_json_encode(buf, answer)
@@ -95,9 +96,9 @@ void box_conn_close(struct box_conn *conn)
 	conn->closing = true;
 	box_peer_free(conn->peer);
 	conn->peer = NULL;
-	struct box_out *out;
-	while ((out = box_conn_out(conn))) {
-		out_free(out);
+	struct box_list *item;
+	while ((item = box_list_pop(&conn->out))) {
+		out_free(BOX_LIST_ITEM(item, struct box_out, links));
 	}
 	conn->runtime->metrics.connections_open[conn->transport]--;
 }

@@ -118,8 +118,8 @@ static void guest_gone(uv_handle_t *handle)
 {
 	struct guest *guest = handle->data;
 	if (guest->adopted) {
-		struct box_str rest = {guest->head.bytes + guest->head_used,
-			guest->head.len - guest->head_used};
+		struct box_str rest = {
+			guest->head.bytes + guest->head_used, guest->head.len - guest->head_used};
 		(void)box_ws_adopt(guest->door->ws, guest->fd, guest->websocket_key, rest);
 	} else {
 		(void)close(guest->fd);
@@ -186,7 +186,8 @@ static void start_answer(struct guest *guest)
 static void refuse(struct guest *guest, int status, const char *body, const char *why)
 {
 	guest->door->runtime->metrics.handshakes_refused++;
-	BOX_LOG(BOX_LOG_DEBUG, "door.refused", box_kv_int("status", status), box_kv_str("why", why));
+	BOX_LOG(BOX_LOG_DEBUG, "door.refused", box_kv_int("status", status),
+		box_kv_str("why", why));
 	box_page_refuse(status, body, false, &guest->answer);
 	start_answer(guest);
 }
@@ -241,8 +242,7 @@ static void decide(struct guest *guest, const struct box_head *head)
 static void read_head(struct guest *guest)
 {
 	char *space = box_buf_reserve(&guest->head, BOX_HEAD_BYTES_MAX - guest->head.len);
-	ssize_t got = recv(
-		guest->fd, space, BOX_HEAD_BYTES_MAX - guest->head.len, MSG_DONTWAIT);
+	ssize_t got = recv(guest->fd, space, BOX_HEAD_BYTES_MAX - guest->head.len, MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
 		return;
 	}
@@ -395,10 +395,10 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
 	}
 	int listener = BOX_LIST_ITEM(poll, struct listener, poll)->fd;
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-		struct sockaddr_storage address;
+		struct sockaddr_storage address = {0};
 		socklen_t size = sizeof(address);
-		int fd = accept4(listener, (struct sockaddr *)&address, &size,
-			SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(
+			listener, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
 			admit(door, fd, &address);
 			continue;
@@ -417,7 +417,8 @@ static void listen_all(struct box_door *door, bool accepting)
 {
 	for (size_t i = 0; i < door->listener_count; i++) {
 		uv_poll_t *poll = &door->listeners[i].poll;
-		(void)(accepting ? uv_poll_start(poll, UV_READABLE, accept_cb) : uv_poll_stop(poll));
+		(void)(accepting ? uv_poll_start(poll, UV_READABLE, accept_cb)
+				 : uv_poll_stop(poll));
 	}
 }
 

@@ -41,8 +41,7 @@ static void copy_text(char *out, struct box_str text)
 	out[text.len] = '\0';
 }
 
-static void refuse(
-	struct box_gate_verdict *verdict, int status, const char *body, const char *why)
+static void refuse(struct box_gate_verdict *verdict, int status, const char *body, const char *why)
 {
 	*verdict = (struct box_gate_verdict){
 		.kind = BOX_GATE_REFUSED,
@@ -172,7 +171,7 @@ static bool relay_path(struct box_str path, struct box_gate_verdict *verdict)
 	}
 	struct box_str process = count == SEGMENTS_MAX ? segments[4] : box_str("default");
 	return decode_id(segments[2], verdict->session_id, sizeof(verdict->session_id)) &&
-	       decode_id(process, verdict->process_id, sizeof(verdict->process_id));
+		decode_id(process, verdict->process_id, sizeof(verdict->process_id));
 }
 
 /* Sets kind, and the ids of a relay; leaves BOX_GATE_REFUSED where the path is unknown. */
@@ -274,8 +273,8 @@ static bool read_generation(struct box_str text, int64_t *ret_generation)
 
 /* NULL when the caller may come in, and verdict then says who it is; else why not. All checks are
  * made before any result is looked at: the time does not tell which one failed. */
-static const char *authenticate(const struct box_gate_policy *policy,
-	const struct box_head *head, struct box_gate_verdict *verdict)
+static const char *authenticate(const struct box_gate_policy *policy, const struct box_head *head,
+	struct box_gate_verdict *verdict)
 {
 	struct box_str token = box_head_get(head, TOKEN_FIELD);
 	struct box_str instance = box_head_get(head, INSTANCE_FIELD);
@@ -320,7 +319,7 @@ static bool key_valid(struct box_str key)
 {
 	char decoded[WEBSOCKET_KEY_BYTES];
 	return key.len == WEBSOCKET_KEY_LEN &&
-	       box_base64_decode(key, decoded, sizeof(decoded)) == WEBSOCKET_KEY_BYTES;
+		box_base64_decode(key, decoded, sizeof(decoded)) == WEBSOCKET_KEY_BYTES;
 }
 
 static void check_upgrade(const struct box_head *head, struct box_gate_verdict *verdict)

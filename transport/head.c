@@ -151,8 +151,7 @@ static enum field_kind field_kind(struct reader *r, struct box_str name)
 static bool host_fits(struct box_str value)
 {
 	for (size_t i = 0; i < value.len; i++) {
-		if (!is_alnum(value.bytes[i]) &&
-			!is_among(value.bytes[i], "-._~%!$&'()*+,;=:[]")) {
+		if (!is_alnum(value.bytes[i]) && !is_among(value.bytes[i], "-._~%!$&'()*+,;=:[]")) {
 			return false;
 		}
 	}

@@ -18,7 +18,7 @@ struct box_head_field {
 
 struct box_head {
 	struct box_str method;
-	struct box_str path; /* starts with '/', not decoded, without the query */
+	struct box_str path;  /* starts with '/', not decoded, without the query */
 	struct box_str query; /* after '?', bytes NULL when there is none */
 	struct box_head_field fields[BOX_HEAD_LINES_MAX];
 	size_t field_count;
@@ -27,7 +27,7 @@ struct box_head {
 };
 
 enum box_head_result {
-	BOX_HEAD_MORE,     /* well-formed so far, not complete */
+	BOX_HEAD_MORE, /* well-formed so far, not complete */
 	BOX_HEAD_COMPLETE,
 	BOX_HEAD_MALFORMED, /* answer 400 */
 	BOX_HEAD_TOO_LARGE, /* answer 431: BOX_HEAD_BYTES_MAX or BOX_HEAD_LINES_MAX passed */

@@ -12,12 +12,12 @@
 #include "base/limits.h"
 
 struct box_msgpack_scan {
-	uint64_t used;      /* bytes walked so far */
-	uint64_t skip;      /* bytes of a string, bin or number still to come */
-	uint32_t values;    /* values begun so far, map keys not counted */
+	uint64_t used;   /* bytes walked so far */
+	uint64_t skip;   /* bytes of a string, bin or number still to come */
+	uint32_t values; /* values begun so far, map keys not counted */
 	uint32_t depth;
 	struct {
-		uint32_t left;  /* values still to come at this level, keys counted too */
+		uint32_t left; /* values still to come at this level, keys counted too */
 		uint8_t is_map;
 	} level[BOX_MESSAGE_DEPTH_MAX + 1];
 	uint8_t header[5]; /* a header cut by the end of a piece */

@@ -27,8 +27,8 @@ static const char *extra_headers(int status)
 	}
 }
 
-static void answer(int status, const char *type, struct box_str body, bool head_only,
-	struct box_buf *out)
+static void answer(
+	int status, const char *type, struct box_str body, bool head_only, struct box_buf *out)
 {
 	(void)box_buf_printf(out,
 		"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"

@@ -86,8 +86,8 @@ static void set_reading(struct box_stdio *stdio, bool reading)
 static void drain_cb(uv_timer_t *timer)
 {
 	struct box_stdio *stdio = timer->data;
-	bool drained = stdio->conn.closing || (box_dispatch_under_way(stdio->dispatch) == 0 &&
-						      stdio->conn.out_bytes == 0);
+	bool drained = stdio->conn.closing ||
+		(box_dispatch_under_way(stdio->dispatch) == 0 && stdio->conn.out_bytes == 0);
 	if (!drained && box_clock_ms() < stdio->drain_until_ms) {
 		return;
 	}
@@ -211,8 +211,7 @@ static ssize_t write_once(struct box_stdio *stdio)
 
 static void write_some(struct box_stdio *stdio)
 {
-	struct box_out *out;
-	while ((out = box_conn_out(&stdio->conn)) && !stdio->conn.closing) {
+	while (box_conn_out(&stdio->conn) && !stdio->conn.closing) {
 		ssize_t wrote = write_once(stdio);
 		if (wrote == -EAGAIN || wrote == -EINTR) {
 			arm_output(stdio, true);
@@ -225,7 +224,7 @@ static void write_some(struct box_stdio *stdio)
 			break;
 		}
 		while (wrote > 0) {
-			out = box_conn_out(&stdio->conn);
+			struct box_out *out = box_conn_out(&stdio->conn);
 			size_t left = out->bytes.len - out->sent;
 			size_t taken = (size_t)wrote < left ? (size_t)wrote : left;
 			box_conn_sent(&stdio->conn, taken);

@@ -24,7 +24,7 @@ enum box_framer_result {
 	BOX_FRAMER_MORE,    /* nothing whole is here: read on */
 	BOX_FRAMER_MESSAGE, /* *ret_message is the caller's; box_arena_free its arena */
 	BOX_FRAMER_IGNORED, /* a line that is no message was dropped, *ret_why says why: log, go on */
-	BOX_FRAMER_BROKEN,  /* the stream cannot go on, *ret_why says why: close */
+	BOX_FRAMER_BROKEN, /* the stream cannot go on, *ret_why says why: close */
 };
 
 /* The next message of what has been filled in. Call until it says MORE. */

@@ -19,7 +19,8 @@
 #include "transport/json.h"
 #include "transport/msgpack.h"
 
-_Static_assert(LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
+_Static_assert(
+	LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
 
 #define CLOSE_TRY_AGAIN_LATER 1013
 #define CLOSE_REASON_MAX 123
@@ -221,8 +222,8 @@ static void on_established(struct connection *connection)
 {
 	struct box_ws *ws = connection->ws;
 	connection->established = true;
-	box_conn_open(&connection->conn, &conn_ops, ws->dispatch, ws->runtime,
-		BOX_TRANSPORT_WEBSOCKET);
+	box_conn_open(
+		&connection->conn, &conn_ops, ws->dispatch, ws->runtime, BOX_TRANSPORT_WEBSOCKET);
 }
 
 static void connection_free(struct connection *connection)
@@ -361,8 +362,7 @@ int box_ws_adopt(struct box_ws *ws, int fd, const char *key, struct box_str rest
 		key);
 	(void)box_buf_append(&head, rest.bytes, rest.len);
 	ws->adopting = connection;
-	struct lws *wsi =
-		lws_adopt_socket_vhost_readbuf(ws->vhost, fd, head.bytes, head.len);
+	struct lws *wsi = lws_adopt_socket_vhost_readbuf(ws->vhost, fd, head.bytes, head.len);
 	box_buf_free(&head);
 	if (wsi && ws->adopting == connection) {
 		ws->adopting = NULL;

@@ -457,8 +457,11 @@ size_t box_config_text_line(const char *text, size_t len, const char *dotted_key
 		return 0;
 	}
 	/* Start of the stream, start of the document, start of its map. */
-	if (next_event(&reader) == 0 && next_event(&reader) == 0 && next_event(&reader) == 0 &&
-		reader.event.type == YAML_MAPPING_START_EVENT) {
+	int r = 0;
+	for (int i = 0; i < 3 && r == 0; i++) {
+		r = next_event(&reader);
+	}
+	if (r == 0 && reader.event.type == YAML_MAPPING_START_EVENT) {
 		line = find_in_map(&reader, dotted_key, 0);
 	}
 	reader_close(&reader);

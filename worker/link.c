@@ -38,11 +38,20 @@ int box_link_receive_start(struct box_packet *ret_packet)
 		}
 		r = box_packet_recv(BOX_KEEPER_FD, ret_packet);
 	} while (r == -EAGAIN);
-	if (r == 0 && (ret_packet->kind != BOX_KEEPER_START ||
-			      ret_packet->size != sizeof(struct box_keeper_start))) {
+	if (r == 0 &&
+		(ret_packet->kind != BOX_KEEPER_START ||
+			ret_packet->size != sizeof(struct box_keeper_start))) {
 		return -EBADMSG;
 	}
 	return r;
+}
+
+static void folder_finish(struct asked_folder *asked, int result)
+{
+	struct asked_folder last = *asked;
+	box_list_drop(&asked->links);
+	free(asked);
+	last.done(last.arg, result);
 }
 
 static void folder_answered(struct box_link *link, const struct box_keeper_folder *answer)
@@ -50,10 +59,7 @@ static void folder_answered(struct box_link *link, const struct box_keeper_folde
 	for (struct box_list *at = link->folders.next; at != &link->folders; at = at->next) {
 		struct asked_folder *asked = BOX_LIST_ITEM(at, struct asked_folder, links);
 		if (asked->id == answer->id) {
-			struct asked_folder last = *asked;
-			box_list_drop(&asked->links);
-			free(asked);
-			last.done(last.arg, answer->result);
+			folder_finish(asked, answer->result);
 			return;
 		}
 	}
@@ -138,19 +144,25 @@ int box_link_keep_state(struct box_link *link, int fd)
 	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), &fd, 1);
 }
 
+/* The first request that could not be sent, or NULL. */
+static struct asked_folder *first_failed(struct box_link *link)
+{
+	for (struct box_list *at = link->folders.next; at != &link->folders; at = at->next) {
+		struct asked_folder *asked = BOX_LIST_ITEM(at, struct asked_folder, links);
+		if (asked->failed < 0) {
+			return asked;
+		}
+	}
+	return NULL;
+}
+
 static void failures_cb(uv_idle_t *idle)
 {
 	struct box_link *link = idle->data;
+	struct asked_folder *asked;
 	(void)uv_idle_stop(idle);
-	struct box_list *next;
-	for (struct box_list *at = link->folders.next; at != &link->folders; at = next) {
-		struct asked_folder *asked = BOX_LIST_ITEM(at, struct asked_folder, links);
-		next = at->next;
-		if (asked->failed < 0) {
-			const struct box_keeper_folder answer = {.id = asked->id, .result = asked->failed};
-			folder_answered(link, &answer);
-			next = link->folders.next; /* the callback may have changed the list */
-		}
+	while ((asked = first_failed(link))) {
+		folder_finish(asked, asked->failed);
 	}
 }
 

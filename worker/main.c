@@ -42,8 +42,8 @@ struct worker {
 	struct box_stdio *stdio;
 	uv_timer_t tick;
 	uv_timer_t stopping;
-	uint64_t stop_by_ms;     /* what runs may go on until then */
-	uint64_t give_up_by_ms;  /* and connections close until then */
+	uint64_t stop_by_ms;    /* what runs may go on until then */
+	uint64_t give_up_by_ms; /* and connections close until then */
 	bool closing;
 	int exit_code;
 	int statm_fd;
@@ -52,8 +52,8 @@ struct worker {
 
 /* --- what the runtime asks of its host --- */
 
-static void host_folder(void *host, const char *path, enum box_folder_wish wish,
-	box_folder_done *done, void *arg)
+static void host_folder(
+	void *host, const char *path, enum box_folder_wish wish, box_folder_done *done, void *arg)
 {
 	struct worker *worker = host;
 	box_link_folder(worker->link, path, wish, done, arg);
@@ -160,8 +160,7 @@ static void on_reload(void *arg, int fd)
 {
 	struct worker *worker = arg;
 	struct box_err err;
-	if (box_settings_apply_file(
-		    worker->runtime, worker->settings.config_path, fd, &err) < 0) {
+	if (box_settings_apply_file(worker->runtime, worker->settings.config_path, fd, &err) < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "config.reload_refused", box_kv_str("why", err.text));
 		return;
 	}

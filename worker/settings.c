@@ -45,8 +45,9 @@ static int check_token(const char *token, struct box_err *err)
 	}
 	if (len < BOX_TOKEN_MIN || len > BOX_TOKEN_MAX) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			TOKEN_VARIABLE ": must be a non-whitespace secret of at least %d and at most "
-				       "%d characters",
+			TOKEN_VARIABLE
+			": must be a non-whitespace secret of at least %d and at most "
+			"%d characters",
 			BOX_TOKEN_MIN, BOX_TOKEN_MAX);
 	}
 	return 0;
@@ -114,8 +115,8 @@ static int read_all(int fd, struct box_buf *buf, const char *from, struct box_er
 			continue;
 		}
 		if (got < 0) {
-			return box_err_set(err, BOX_ERR_VALUE, errno, "%s: cannot be read: %s", from,
-				strerrordesc_np(errno));
+			return box_err_set(err, BOX_ERR_VALUE, errno, "%s: cannot be read: %s",
+				from, strerrordesc_np(errno));
 		}
 		if (box_buf_append(buf, piece, (size_t)got) < 0) {
 			return box_err_set(err, BOX_ERR_VALUE, EFBIG,
@@ -147,14 +148,15 @@ static const struct box_value *section(const struct box_value *map)
 
 /* Applies a parsed map; `text` is where a refused key is looked up, NULL when it has no lines. */
 static int apply_map(struct box_runtime *runtime, enum box_config_layer layer,
-	const struct box_value *map, const struct box_buf *text, const char *from, struct box_err *err)
+	const struct box_value *map, const struct box_buf *text, const char *from,
+	struct box_err *err)
 {
 	struct box_err why;
 	int r = box_runtime_configure(runtime, layer, map, &why);
 	if (r < 0) {
 		size_t line = text ? line_of(text, why.text) : 0;
-		return line > 0 ? box_err_set(err, BOX_ERR_VALUE, -r, "%s, line %zu: %s", from, line,
-					  why.text)
+		return line > 0 ? box_err_set(err, BOX_ERR_VALUE, -r, "%s, line %zu: %s", from,
+					  line, why.text)
 				: box_err_set(err, BOX_ERR_VALUE, -r, "%s: %s", from, why.text);
 	}
 	return 0;

@@ -69,7 +69,8 @@ static int append(struct box_state *state, const struct box_value *change)
 {
 	struct box_buf buf = box_buf(BOX_MESSAGE_BYTES_MAX);
 	int r = box_msgpack_encode(&buf, change);
-	if (r == 0 && pwrite(state->fd, buf.bytes, buf.len, (off_t)state->size) != (ssize_t)buf.len) {
+	if (r == 0 &&
+		pwrite(state->fd, buf.bytes, buf.len, (off_t)state->size) != (ssize_t)buf.len) {
 		r = -EIO;
 	}
 	if (r == 0) {

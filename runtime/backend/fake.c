@@ -143,8 +143,8 @@ static void timer_cb(uv_timer_t *timer)
 	op_free(op);
 }
 
-static struct box_backend_op *op_new(
-	struct fake *fake, enum kind kind, struct box_backend_box *box, uint64_t after_ms, void *arg)
+static struct box_backend_op *op_new(struct fake *fake, enum kind kind, struct box_backend_box *box,
+	uint64_t after_ms, void *arg)
 {
 	struct box_backend_op *op = box_alloc(sizeof(*op));
 	op->kind = kind;
@@ -187,8 +187,8 @@ static struct box_backend_op *exec(struct box_backend_box *box, const struct box
 	const char *rest = "";
 	uint64_t after_ms = word(cmd, "sleep", &rest) ? strtoul(rest, NULL, 10) : 0;
 	uint64_t most_ms = (uint64_t)spec->timeout_sec * 1000;
-	struct box_backend_op *op =
-		op_new(box->fake, EXEC, box, after_ms < most_ms ? after_ms : most_ms, arg);
+	struct box_backend_op *op = op_new(
+		box->fake, EXEC, box, after_ms < most_ms ? after_ms : most_ms, arg);
 	op->cmd = cmd;
 	op->timed_out = after_ms > most_ms;
 	op->max_output_bytes = max_output_bytes;

@@ -17,7 +17,8 @@ struct box_backend_choice box_backend_select(const char *name, struct uv_loop_s 
 #else
 	(void)loop;
 #endif
-	if (strcmp(name, "docker") == 0 || strcmp(name, "podman") == 0 || strcmp(name, "e2b") == 0) {
+	if (strcmp(name, "docker") == 0 || strcmp(name, "podman") == 0 ||
+		strcmp(name, "e2b") == 0) {
 		return (struct box_backend_choice){NULL, NULL,
 			"no sandbox backend: the configured container engine is not supported; "
 			"set box.backend to \"local\""};

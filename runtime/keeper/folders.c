@@ -102,7 +102,7 @@ static bool same_folder(const struct place *a, const struct place *b)
 static int step_up(int *fd, struct place *place, bool *ret_top)
 {
 	_cleanup_(box_close_p) int up = -1;
-	struct place above;
+	struct place above = {0};
 	int r = open_folder(*fd, "..", &up);
 	r = r < 0 ? r : place_of(up, &above);
 	if (r < 0) {
@@ -119,7 +119,7 @@ static int step_up(int *fd, struct place *place, bool *ret_top)
 static int search_upwards(int start, const struct place *others, size_t count)
 {
 	_cleanup_(box_close_p) int fd = fcntl(start, F_DUPFD_CLOEXEC, 3);
-	struct place place;
+	struct place place = {0};
 	int r = fd < 0 ? -errno : place_of(fd, &place);
 	bool top = false;
 	for (size_t depth = 0; r == 0 && !top; depth++) {
@@ -155,7 +155,7 @@ static int refused_places(struct place places[REFUSED_COUNT], size_t *ret_count)
 
 static int check_not_under(int fd)
 {
-	struct place places[REFUSED_COUNT];
+	struct place places[REFUSED_COUNT] = {0};
 	size_t count = 0;
 	int r = refused_places(places, &count);
 	return r < 0 ? r : search_upwards(fd, places, count);
@@ -170,7 +170,7 @@ static int search_upwards_from(const char *path, const struct place *place)
 
 static int check_contains_none(int fd)
 {
-	struct place place;
+	struct place place = {0};
 	int r = place_of(fd, &place);
 	for (size_t i = 0; r == 0 && i < REFUSED_COUNT; i++) {
 		_cleanup_(box_close_p) int system_fd = -1;
@@ -191,11 +191,11 @@ static int check_contains_none(int fd)
 /* Whether `name` made in `parent` would be a folder of the system that this host has not. */
 static int check_makes_none(int parent, const char *name)
 {
-	struct place place;
+	struct place place = {0};
 	int r = place_of(parent, &place);
 	for (size_t i = 0; r == 0 && i < REFUSED_COUNT; i++) {
 		_cleanup_(box_close_p) int fd = -1;
-		struct place of_refused;
+		struct place of_refused = {0};
 		if (strcmp(name, refused[i].name) != 0) {
 			continue;
 		}

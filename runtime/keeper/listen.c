@@ -46,8 +46,8 @@ static void address_text(const union address *address, char text[INET6_ADDRSTRLE
 
 static uint16_t address_port(const union address *address)
 {
-	return ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port :
-							  address->v4.sin_port);
+	return ntohs(
+		address->any.sa_family == AF_INET6 ? address->v6.sin6_port : address->v4.sin_port);
 }
 
 static void address_set_port(union address *address, uint16_t port)

@@ -28,7 +28,7 @@ static int fill_standard_fds(struct box_err *err)
 {
 	int fd;
 	do {
-		fd = open("/dev/null", O_RDWR);
+		fd = open("/dev/null", O_RDWR); /* NOLINT(android-cloexec-open): it stays */
 	} while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "/dev/null cannot be opened");
@@ -59,8 +59,9 @@ static void tell_listeners(const struct box_listeners *listeners, struct box_kee
 	if (listeners->count > 0 && !listeners->all_loopback && start->token[0] == '\0') {
 		start->flags |= BOX_START_WIDE_OPEN;
 		BOX_LOG(BOX_LOG_WARNING, "listening.unprotected",
-			box_kv_str("why", "ANYONE who reaches this port can run commands: set "
-					  "LANGBOT_BOX_CONTROL_TOKEN or leave out --host"));
+			box_kv_str("why",
+				"ANYONE who reaches this port can run commands: set "
+				"LANGBOT_BOX_CONTROL_TOKEN or leave out --host"));
 	}
 }
 

@@ -163,15 +163,18 @@ static int apply(struct box_options *options, int flag, bool *standalone, struct
 	case FLAG_CONFIG:
 		return set_config(options, optarg, err);
 	case FLAG_PORT:
-		return parse_port(optarg, &options->port) ? 0 :
-			wrong_value(err, "ws-control-port", optarg, "port (0 to 65535)");
+		return parse_port(optarg, &options->port)
+			? 0
+			: wrong_value(err, "ws-control-port", optarg, "port (0 to 65535)");
 	case FLAG_LOG_LEVEL:
-		return box_log_level_parse(optarg, &options->log_level) == 0 ? 0 :
-			wrong_value(err, "log-level", optarg,
-				"level (debug, info, warning, error)");
+		return box_log_level_parse(optarg, &options->log_level) == 0
+			? 0
+			: wrong_value(
+				  err, "log-level", optarg, "level (debug, info, warning, error)");
 	case FLAG_LOG_FORMAT:
-		return box_log_format_parse(optarg, &options->log_format) == 0 ? 0 :
-			wrong_value(err, "log-format", optarg, "format (text, json)");
+		return box_log_format_parse(optarg, &options->log_format) == 0
+			? 0
+			: wrong_value(err, "log-format", optarg, "format (text, json)");
 	default:
 		return -EINVAL;
 	}
@@ -328,8 +331,8 @@ static int copy_pipe(const char *path, int *ret_fd, struct box_err *err)
 	if (pipe_fd < 0) {
 		return file_error(err, path, errno);
 	}
-	_cleanup_(box_close_p) int copy =
-		memfd_create("box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_(box_close_p) int copy = memfd_create(
+		"box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (copy < 0) {
 		return file_error(err, path, errno);
 	}
@@ -377,8 +380,8 @@ int box_options_open_config(const struct box_carried *carried, int *ret_fd, stru
 		return 0;
 	}
 	/* Not blocking, in case something else has taken the file's name since. */
-	_cleanup_(box_close_p) int fd =
-		open(carried->config_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_(box_close_p) int fd = open(
+		carried->config_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct stat status;
 	if (fd < 0 || fstat(fd, &status) < 0) {
 		return file_error(err, carried->config_path, errno);
@@ -423,8 +426,9 @@ int box_options_carry(
 	start->flags |= options->stdio ? BOX_START_STDIO : 0;
 	start->flags |= options->check_config ? BOX_START_CHECK_CONFIG : 0;
 	start->flags |= options->host ? BOX_START_EXPLICIT_HOST : 0;
-	start->flags |= is_set("LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS") ?
-		BOX_START_SOFT_STORAGE : 0;
+	start->flags |= is_set("LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS")
+		? BOX_START_SOFT_STORAGE
+		: 0;
 	if (options->config_path) {
 		memcpy(start->config_path, options->config_path, strlen(options->config_path));
 	}

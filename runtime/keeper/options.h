@@ -29,8 +29,7 @@ struct box_options {
 
 /* 0, or -EINVAL with one line of text in err that names the flag and what is allowed. --help and
  * --version end the parsing. The strings of ret_options point into argv. */
-int box_options_parse(
-	int argc, char **argv, struct box_options *ret_options, struct box_err *err);
+int box_options_parse(int argc, char **argv, struct box_options *ret_options, struct box_err *err);
 
 const char *box_options_usage(void);
 

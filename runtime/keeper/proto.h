@@ -11,7 +11,7 @@
 
 #include "base/limits.h"
 
-#define BOX_KEEPER_FD 3            /* box-rpc's end of the socketpair */
+#define BOX_KEEPER_FD 3 /* box-rpc's end of the socketpair */
 #define BOX_KEEPER_LISTENERS_MAX 8
 
 /* box-rpc's exit codes that mean something to boxd. */
@@ -19,11 +19,12 @@
 
 enum box_keeper_kind {
 	/* boxd -> box-rpc, in this order */
-	BOX_KEEPER_START = 1, /* struct box_keeper_start; fds: the configuration texts that are there */
-	BOX_KEEPER_LISTEN,    /* after READY; fds: the listening sockets */
-	BOX_KEEPER_RELOAD,    /* fd: the --config file opened anew */
-	BOX_KEEPER_STOP,      /* stop accepting, finish or cancel, exit 0 */
-	BOX_KEEPER_FOLDER,    /* the answer to MAKE_FOLDER */
+	BOX_KEEPER_START =
+		1, /* struct box_keeper_start; fds: the configuration texts that are there */
+	BOX_KEEPER_LISTEN, /* after READY; fds: the listening sockets */
+	BOX_KEEPER_RELOAD, /* fd: the --config file opened anew */
+	BOX_KEEPER_STOP,   /* stop accepting, finish or cancel, exit 0 */
+	BOX_KEEPER_FOLDER, /* the answer to MAKE_FOLDER */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -50,7 +51,7 @@ struct box_keeper_start {
 	int32_t log_format;
 	char config_path[BOX_PATH_MAX]; /* for messages only */
 	char working_folder[BOX_PATH_MAX];
-	char token[BOX_TOKEN_MAX + 2];            /* LANGBOT_BOX_CONTROL_TOKEN, cut here if longer */
+	char token[BOX_TOKEN_MAX + 2]; /* LANGBOT_BOX_CONTROL_TOKEN, cut here if longer */
 	char instance[BOX_INSTANCE_ID_MAX + 130]; /* LANGBOT_BOX_TRUSTED_INSTANCE_UUID, likewise */
 };
 

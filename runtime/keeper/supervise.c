@@ -23,11 +23,11 @@
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
-#define GOOD_RUN_MS 5000            /* a run longer than this makes up for deaths before it */
-#define DEATHS_UNREADY_MAX 3        /* of a box-rpc that was never ready */
-#define HANGUP_GRACE_MS 1000        /* from the end of its socket to the end of box-rpc */
+#define GOOD_RUN_MS 5000     /* a run longer than this makes up for deaths before it */
+#define DEATHS_UNREADY_MAX 3 /* of a box-rpc that was never ready */
+#define HANGUP_GRACE_MS 1000 /* from the end of its socket to the end of box-rpc */
 #define STATE_BYTES_MAX (64 * BOX_MIB)
-#define LAST_PACKETS_MAX 1024       /* read after its death */
+#define LAST_PACKETS_MAX 1024 /* read after its death */
 
 struct keeper {
 	const struct box_supervise_setup *setup;
@@ -414,8 +414,8 @@ static void on_time(struct keeper *keeper)
 
 static int timeout_ms(const struct keeper *keeper)
 {
-	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms :
-								  keeper->start_at_ms;
+	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
+								: keeper->start_at_ms;
 	if (next == NEVER) {
 		return -1;
 	}

@@ -196,8 +196,8 @@ static int execute(const struct child *child)
 	char *const environment[] = {NULL};
 	(void)execve(child->path, arguments, environment);
 	if (errno == EACCES) {
-		(void)syscall(SYS_execveat, CHILD_PROGRAM_FD, "", arguments, environment,
-			AT_EMPTY_PATH);
+		(void)syscall(
+			SYS_execveat, CHILD_PROGRAM_FD, "", arguments, environment, AT_EMPTY_PATH);
 	}
 	return -errno;
 }

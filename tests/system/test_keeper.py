@@ -531,13 +531,33 @@ def dial_until(stop, port, failures, greeted):
             failures.append(error)
 
 
-def test_fifty_kills(boxd):
+@pytest.fixture
+def dial_all_the_time():
+    """Dials a port without a pause until the test ends or asks for what came of it."""
+    stop, failures, greeted, threads = threading.Event(), [], [], []
+
+    def start(port):
+        threads.append(
+            threading.Thread(target=dial_until, args=(stop, port, failures, greeted), daemon=True)
+        )
+        threads[0].start()
+
+    def finish():
+        stop.set()
+        for thread in threads:
+            thread.join(15)
+        return failures, greeted
+
+    start.finish = finish
+    yield start
+    finish()
+
+
+def test_fifty_kills(boxd, dial_all_the_time):
     """No connection is refused, nothing leaks, and the port stays."""
     keeper = boxd()
     port = keeper.port()
-    stop, failures, greeted = threading.Event(), [], []
-    dialler = threading.Thread(target=dial_until, args=(stop, port, failures, greeted))
-    dialler.start()
+    dial_all_the_time(port)
     fds = None
     for count in range(1, 51):
         with Peer(port) as peer:
@@ -551,8 +571,7 @@ def test_fifty_kills(boxd):
         assert peer.ask_all("start")["restarts"] == "50"
         if ROOT:
             assert count_fds(keeper.pid) == fds
-    stop.set()
-    dialler.join()
+    failures, greeted = dial_all_the_time.finish()
     assert failures == []
     assert greeted.count(True) > 100
     assert {event["how"] for event in keeper.events("worker.died")} == {"signal 9"}

@@ -1,0 +1,650 @@
+"""What clients see, and what is left, when processes are killed, stopped, reloaded or cut off."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from faultlib import (
+    INSTANCE,
+    MESSAGE_MAX,
+    PING,
+    ROOT,
+    Boxd,
+    Closed,
+    Refused,
+    Stdio,
+    Ws,
+    build,
+    context,
+    dial,
+    exec_data,
+    fast_build,
+    fd_count,
+    head_of,
+    is_alive,
+    raise_open_files,
+    refuses,
+    request,
+    wait_until,
+)
+
+CLIENTS = 8
+SERVED_AGAIN = 1.0
+GOOD_RUN = 5.2  # longer than the run after which boxd starts box-rpc again without a pause
+GOING_AWAY = (1001, "Box runtime shutting down")
+
+
+# 1. kill -9 of box-rpc.
+
+
+class Client(threading.Thread):
+    """Pings all the time, and dials again whenever the connection ends."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port = port
+        self.ended = threading.Event()
+        self.answered = 0.0  # when, and
+        self.dialled = 0.0  # on a connection from when
+        self.wrong = []
+
+    def run(self):
+        while not self.ended.is_set():
+            dialled = time.monotonic()
+            try:
+                with Ws(self.port) as ws:
+                    while not self.ended.is_set():
+                        ws.ping()
+                        self.answered, self.dialled = time.monotonic(), dialled
+                        self.ended.wait(0.002)
+            except (Closed, ConnectionError):
+                pass
+            except Exception as error:  # pylint: disable=broad-except
+                self.wrong.append(repr(error))
+                return
+
+    def served_since(self, moment):
+        return self.answered if self.answered > moment and self.dialled > moment else None
+
+
+class Connector(threading.Thread):
+    """Connects all the time, and notes when that fails."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port = port
+        self.ended = threading.Event()
+        self.wrong = []
+        self.count = 0
+
+    def run(self):
+        while not self.ended.is_set():
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 10).close()
+                self.count += 1
+            except OSError as error:
+                self.wrong.append(repr(error))
+            self.ended.wait(0.002)
+
+
+def kill_again_and_again(boxd, kills, gap):
+    """The seconds from each kill until all clients were served again."""
+    found = []
+    threads = [Connector(boxd.port), *(Client(boxd.port) for _ in range(CLIENTS))]
+    clients = threads[1:]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: all(client.answered for client in clients), 10, "the first pings")
+        for number in range(kills):
+            killed = time.monotonic()
+            boxd.kill_worker()
+            wait_until(
+                lambda moment=killed: all(client.served_since(moment) for client in clients),
+                10,
+                lambda: f"pings after kill {number + 1}: {boxd.tail()}",
+            )
+            boxd.wait_served(number + 2)
+            found.append(max(client.served_since(killed) for client in clients) - killed)
+            time.sleep(gap)
+    finally:
+        for thread in threads:
+            thread.ended.set()
+        for thread in threads:
+            thread.join(25)
+    assert threads[0].count > kills
+    assert [thread.wrong for thread in threads] == [[]] * len(threads)
+    return found
+
+
+def check_killed(tmp_path, kills, gap, programs):
+    with Boxd(tmp_path, programs=programs) as boxd:
+        with Ws(boxd.port) as ws:
+            ws.call("box_init", {"backend": "fake", "limits": {"max_sessions": 7}})
+            ws.call("box_status", ctx=context(5))
+        fds = fd_count(boxd.pid)
+        found = kill_again_and_again(boxd, kills, gap)
+        print(f"served again after {max(found):.3f} s at worst, {kills} kills")
+        with pytest.raises(Refused) as refused:
+            Ws(boxd.port, instance="another-instance")
+        assert refused.value.status == 401
+        with Ws(boxd.port) as ws:
+            status = ws.call("box_status", ctx=context(5))
+            assert status["limits"]["max_sessions"] == 7
+            assert status["backend"]["name"] == "fake"
+            stale = ws.ask("box_status", ctx=context(4))
+            assert stale["message"] == "PermissionError: Stale Box placement generation"
+        assert len(boxd.workers()) == kills + 1
+        assert fd_count(boxd.pid) == fds
+        assert max(found) < SERVED_AGAIN, found
+
+
+@pytest.mark.timeout(120)
+def test_worker_killed(tmp_path):
+    check_killed(tmp_path, 5, 0, build())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+def test_worker_killed_200_times(tmp_path):
+    check_killed(tmp_path, 200, GOOD_RUN, fast_build())
+
+
+@pytest.mark.timeout(60)
+def test_worker_killed_with_an_exec(tmp_path):
+    """The connection ends, nobody waits for an answer that cannot come."""
+    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+        ws.ping()
+        ws.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 1, context()))
+        ws.ping()
+        boxd.kill_worker()
+        assert ws.wait_closed(2).code is None
+        with Ws(boxd.port) as again:
+            assert again.call("box_exec", exec_data("echo hi"), context())["stdout"] == "hi"
+
+
+@pytest.mark.timeout(60)
+def test_keeper_killed(tmp_path):
+    """box-rpc does not outlive boxd, and the port is free again."""
+    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+        ws.ping()
+        port, worker = boxd.port, boxd.worker
+        boxd.signal(signal.SIGKILL)
+        assert ws.wait_closed(2).code is None
+        assert boxd.wait(2) == -signal.SIGKILL
+        assert not is_alive(worker)
+        assert refuses(port)
+
+
+# 2. SIGTERM.
+
+
+def terminate(boxd):
+    boxd.signal(signal.SIGTERM)
+    return time.monotonic()
+
+
+@pytest.mark.timeout(60)
+def test_stop_when_idle(tmp_path):
+    with Boxd(tmp_path) as boxd:
+        clients = [Ws(boxd.port) for _ in range(CLIENTS)]
+        for client in clients:
+            client.ping()
+        port = boxd.port
+        started = terminate(boxd)
+        ends = [client.wait_closed(3) for client in clients]
+        assert [(end.code, end.reason) for end in ends] == [GOING_AWAY] * CLIENTS
+        for client in clients:
+            client.close()
+        assert boxd.wait(3) == 0
+        assert time.monotonic() - started < 2
+        assert refuses(port)
+
+
+@pytest.mark.timeout(60)
+def test_stop_with_clients_that_say_nothing(tmp_path):
+    """Neither silent sockets nor clients that do not answer the close hold it up."""
+    with Boxd(tmp_path) as boxd:
+        with Ws(boxd.port) as ws, dial(boxd.port) as silent, dial(boxd.port) as half:
+            half.sendall(head_of()[:40])
+            ws.ping()
+            assert silent.getpeername()
+            started = terminate(boxd)
+            assert boxd.wait(4) == 0
+            assert time.monotonic() - started < 2
+
+
+@pytest.mark.timeout(60)
+def test_stop_finishes_what_runs(tmp_path):
+    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws, Ws(boxd.port) as idle:
+        idle.ping()
+        ws.ping()
+        ws.send(request("box_exec", exec_data("sleep 800"), 5, context()))
+        ws.ping()
+        started = terminate(boxd)
+        boxd.wait_event("stopping")
+        with dial(boxd.port, timeout=0.3) as late:
+            late.sendall(head_of())
+            with pytest.raises(OSError):  # it times out, or is reset: it is not served
+                assert late.recv(100) == b"", "a new connection was served"
+                raise ConnectionError
+        refused = idle.ask("box_exec", exec_data("echo late", "t"), context())
+        assert refused["message"].startswith("BoxRuntimeUnavailableError: ")
+        answer = json.loads(ws.recv())
+        assert (answer["seq_id"], answer["code"], answer["data"]["exit_code"]) == (5, 0, 0)
+        assert time.monotonic() - started > 0.5
+        for client in (ws, idle):
+            end = client.wait_closed(3)
+            assert (end.code, end.reason) == GOING_AWAY
+            client.close()
+        assert boxd.wait(5) == 0
+        assert time.monotonic() - started < 3
+
+
+@pytest.mark.timeout(60)
+def test_stop_cancels_what_runs_long(tmp_path):
+    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+        ws.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 5, context()))
+        ws.ping()
+        started = terminate(boxd)
+        ws.sock.settimeout(10)
+        answer = json.loads(ws.recv())
+        assert (answer["seq_id"], answer["code"]) == (5, 1)
+        assert answer["message"].startswith("BoxRuntimeUnavailableError: ")
+        end = ws.wait_closed(3)
+        assert (end.code, end.reason) == GOING_AWAY
+        ws.close()
+        assert boxd.wait(10) == 0
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.timeout(60)
+def test_stop_with_answers_that_nobody_reads(tmp_path):
+    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+        for seq in range(20):
+            ws.send(request("box_exec", exec_data("print 1000000", str(seq)), seq, context()))
+        with Ws(boxd.port) as other:
+            wait_until(
+                lambda: other.call("box_status", ctx=context())["active_sessions"] >= 10, 10
+            )
+        started = terminate(boxd)
+        assert boxd.wait(10) == 0
+        assert time.monotonic() - started < 10
+
+
+# 3. SIGHUP.
+
+
+def limits_of(ws):
+    return ws.call("box_status", ctx=context())["limits"]
+
+
+@pytest.mark.timeout(60)
+def test_reload(tmp_path):
+    config = tmp_path / "box.yaml"
+    config.write_text("limits:\n  max_sessions: 11\n  max_completed_processes: 21\n")
+    with Boxd(tmp_path, "--config", str(config)) as boxd, Ws(boxd.port) as ws:
+        assert limits_of(ws)["max_sessions"] == 11
+        ws.call("box_init", {"limits": {"max_completed_processes": 99}})
+
+        config.write_text("limits:\n  max_sessions: 12\n  max_completed_processes: 22\n")
+        boxd.signal(signal.SIGHUP)
+        boxd.wait_event("config.reloaded")
+        assert limits_of(ws)["max_sessions"] == 12
+        assert limits_of(ws)["max_completed_processes"] == 99, "the client's own value is lost"
+
+        for count, wrong in enumerate(("limits:\n  max_sessions: many\n", "limits: [", "- a\n"), 1):
+            config.write_text(wrong)
+            boxd.signal(signal.SIGHUP)
+            refused = boxd.wait_event("config.reload_refused", count)
+            assert str(config) in refused["why"]
+            assert limits_of(ws)["max_sessions"] == 12
+        assert "line 2" in boxd.events("config.reload_refused")[0]["why"]
+
+        config.unlink()
+        boxd.signal(signal.SIGHUP)
+        assert "No such file" in boxd.wait_event("reload.failed")["why"]
+        assert limits_of(ws)["max_sessions"] == 12
+
+        config.write_text("limits:\n  max_sessions: 13\n")
+        boxd.signal(signal.SIGHUP)
+        boxd.wait_event("config.reloaded", 2)
+        assert limits_of(ws)["max_sessions"] == 13
+        assert limits_of(ws)["max_completed_processes"] == 99
+        assert len(boxd.workers()) == 1
+
+
+@pytest.mark.timeout(60)
+def test_reload_without_a_file(tmp_path):
+    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+        boxd.signal(signal.SIGHUP)
+        boxd.wait_event("reload.nothing")
+        ws.ping()
+
+
+# 4. stdio: the ends.
+
+
+def close_and_wait(stdio, code=0, seconds=2.0):
+    started = time.monotonic()
+    stdio.stdin.close()
+    assert stdio.boxd.wait(10) == code
+    assert time.monotonic() - started < seconds
+
+
+@pytest.mark.timeout(60)
+def test_eof_when_idle(tmp_path):
+    with Stdio(tmp_path) as stdio:
+        stdio.call("__ping")
+        close_and_wait(stdio)
+
+
+@pytest.mark.timeout(60)
+def test_eof_at_once(tmp_path):
+    with Stdio(tmp_path) as stdio:
+        close_and_wait(stdio, seconds=3)
+
+
+@pytest.mark.timeout(60)
+def test_eof_answers_first(tmp_path):
+    """What was asked before the end is answered before the end."""
+    with Stdio(tmp_path) as stdio:
+        stdio.send(request("box_exec", exec_data("sleep 300"), 5, context()))
+        stdio.stdin.close()
+        answer = stdio.recv()
+        assert (answer["seq_id"], answer["code"]) == (5, 0)
+        with pytest.raises(Closed):
+            stdio.recv()
+        assert stdio.boxd.wait(5) == 0
+
+
+@pytest.mark.timeout(60)
+def test_eof_with_a_long_exec(tmp_path):
+    with Stdio(tmp_path) as stdio:
+        stdio.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 5, context()))
+        stdio.call("__ping")
+        close_and_wait(stdio)
+
+
+@pytest.mark.timeout(60)
+def test_eof_with_stdout_full(tmp_path):
+    """Nobody reads, so reading is paused and the end of stdin must be noticed all the same."""
+    with Stdio(tmp_path) as stdio:
+        stdio.call("__ping")
+        for seq in range(20):
+            stdio.send(request("box_exec", exec_data("print 1000000", "s"), seq, context()))
+        wait_until(lambda: select.select([stdio.stdout], [], [], 0)[0], 5, "output")
+        with Ws(stdio.boxd.port) as ws:
+            ws.ping()
+        close_and_wait(stdio)
+
+
+@pytest.mark.timeout(60)
+def test_stdout_closed(tmp_path):
+    """A parent that reads no more is gone, even while it holds stdin."""
+    with Stdio(tmp_path) as stdio:
+        stdio.call("__ping")
+        stdio.stdout.close()
+        stdio.send(PING)
+        assert stdio.boxd.wait(3) == 0
+
+
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdin.write(b'{"seq_id":1,"action":"__ping","data":{}}\\n')
+child.stdin.flush()
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_parent_killed(tmp_path):
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE,
+    }
+    command = [str(build() / "boxd"), "-s", "--ws-control-port=0"]
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, *command],
+        env=environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        boxd = int(parent.stdout.readline())
+        children = open(f"/proc/{boxd}/task/{boxd}/children", encoding="ascii").read().split()
+        pids = [boxd, *map(int, children)]
+        assert len(pids) == 2 and all(map(is_alive, pids))
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not any(map(is_alive, pids)), 2, "both processes to end")
+
+
+# 5. stdio: what breaks the connection.
+
+START = b'{"type":"chunk_start","total_size":%d}'
+DATA = b'{"type":"chunk_data","data":"%s","offset":%d}'
+END = b'{"type":"chunk_end"}'
+BROKEN = {
+    "wrong offset": [START % 10, DATA % (b"12345", 0), DATA % (b"67890", 4)],
+    "offset ahead": [START % 10, DATA % (b"12345", 1)],
+    "no offset": [START % 10, b'{"type":"chunk_data","data":"12345"}'],
+    "over the size": [START % 10, DATA % (b"12345", 0), DATA % (b"678901", 5)],
+    "incomplete": [START % 10, DATA % (b"123456789", 0), END],
+    "size over the limit": [START % (MESSAGE_MAX + 1)],
+    "size below zero": [START % -1],
+    "size that is text": [b'{"type":"chunk_start","total_size":"10"}'],
+    "size missing": [b'{"type":"chunk_start"}'],
+    "size of 2^80": [START % (1 << 80)],
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_chunks(tmp_path, name):
+    with Stdio(tmp_path) as stdio:
+        stdio.call("__ping")
+        for line in BROKEN[name]:
+            stdio.send(line)
+        assert stdio.boxd.wait(5) > 0
+        assert stdio.boxd.wait_event("stdio.broken")["why"]
+
+
+@pytest.mark.timeout(60)
+def test_whole_chunks_still_pass(tmp_path):
+    """The other side of the test above: the same lines, put right."""
+    with Stdio(tmp_path) as stdio:
+        half = len(PING) // 2
+        quoted = [json.dumps(part.decode())[1:-1].encode() for part in (PING[:half], PING[half:])]
+        stdio.send(START % len(PING))
+        stdio.send(DATA % (quoted[0], 0))
+        stdio.send(DATA % (quoted[1], half))
+        stdio.send(END)
+        assert stdio.recv()["code"] == 0
+        close_and_wait(stdio)
+
+
+@pytest.mark.timeout(60)
+def test_first_byte_of_neither_codec(tmp_path):
+    with Stdio(tmp_path) as stdio:
+        stdio.send(b"\xc1hello")
+        assert stdio.boxd.wait(5) > 0
+        assert stdio.boxd.wait_event("stdio.broken")["why"]
+
+
+@pytest.mark.timeout(60)
+def test_stdio_worker_killed(tmp_path):
+    """The connection cannot be handed on, so boxd ends too, and says that it went wrong."""
+    with Stdio(tmp_path) as stdio:
+        stdio.call("__ping")
+        stdio.boxd.kill_worker()
+        assert stdio.boxd.wait(2) > 0
+        assert stdio.stdout.read() == b""
+        assert len(stdio.boxd.workers()) == 1
+
+
+@pytest.mark.timeout(60)
+def test_stdio_stop(tmp_path):
+    with Stdio(tmp_path) as stdio:
+        stdio.send(request("box_exec", exec_data("sleep 500"), 5, context()))
+        stdio.call("__ping")
+        stdio.boxd.signal(signal.SIGTERM)
+        answer = stdio.recv()
+        assert (answer["seq_id"], answer["code"]) == (5, 0)
+        assert stdio.boxd.wait(5) == 0
+
+
+@pytest.mark.timeout(60)
+def test_port_taken(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with Stdio(tmp_path, port=port) as stdio:
+            assert str(port) in stdio.boxd.wait_event("listen.failed")["why"]
+            stdio.call("__ping")
+            close_and_wait(stdio)
+        with Boxd(tmp_path, port=port) as boxd:
+            assert boxd.wait(5) == 1
+
+
+# 6. stdio: files in the place of pipes.
+
+
+@pytest.mark.timeout(60)
+def test_files_as_stdin_and_stdout(tmp_path):
+    count = 5000
+    script, output = tmp_path / "in", tmp_path / "out"
+    with script.open("wb") as file:
+        for seq in range(count):
+            file.write(request("__ping", seq=seq) + b"\n")
+        file.write(request("box_exec", exec_data("print 200000"), count, context()) + b"\n")
+    with script.open("rb") as stdin, output.open("wb") as stdout:
+        with Stdio(tmp_path, stdin=stdin, stdout=stdout) as stdio:
+            assert stdio.boxd.wait(20) == 0
+    lines = [json.loads(line) for line in output.read_bytes().splitlines()]
+    seqs = [line["seq_id"] for line in lines if "seq_id" in line]
+    assert seqs == list(range(count))
+    text = "".join(line["data"] for line in lines if line.get("type") == "chunk_data")
+    assert json.loads(text)["data"]["stdout"] == "x" * 200000
+
+
+@pytest.mark.timeout(60)
+def test_file_as_stdin_pipe_as_stdout(tmp_path):
+    """More answers than a pipe and the queue hold: reading the file waits, and goes on."""
+    script = tmp_path / "in"
+    with script.open("wb") as file:
+        for seq in range(300):
+            file.write(request("nothing-" + "y" * 4000, seq=seq) + b"\n")
+        for seq in range(300, 20000):
+            file.write(request("__ping", seq=seq) + b"\n")
+    with script.open("rb") as stdin, Stdio(tmp_path, stdin=stdin) as stdio:
+        assert [stdio.recv()["seq_id"] for _ in range(20000)] == list(range(20000))
+        assert stdio.boxd.wait(5) == 0
+
+
+@pytest.mark.timeout(60)
+def test_socket_as_stdin_and_stdout(tmp_path):
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Stdio(tmp_path, stdin=theirs, stdout=theirs) as stdio:
+        theirs.close()
+        ours.settimeout(10)
+        ours.sendall(PING + b"\n")
+        assert b'"code":0' in ours.recv(4096).replace(b" ", b"")
+        ours.shutdown(socket.SHUT_WR)
+        assert stdio.boxd.wait(5) == 0
+
+
+# 7. Nothing is left behind.
+
+
+def come_and_go(boxd, count):
+    """Connections of all kinds: used, abandoned in the middle, refused."""
+    port = boxd.port
+    for number in range(count):
+        kind = number % 5
+        if kind == 0:
+            dial(port).close()
+        elif kind == 1:
+            with dial(port) as half:
+                half.sendall(head_of()[:60])
+        elif kind == 2:
+            with pytest.raises(Refused):
+                Ws(port, instance="another-instance")
+        else:
+            with Ws(port) as ws:
+                ws.ping()
+                if kind == 3:
+                    ws.send(request("box_exec", exec_data("sleep 9000"), 1, context()))
+                else:
+                    ws.send(b"\x03\xe8", opcode=8)
+                    assert ws.wait_closed(5).code == 1000
+
+
+def check_fds(tmp_path, count, programs):
+    raise_open_files()
+    with Boxd(tmp_path, programs=programs) as boxd:
+        with Ws(boxd.port) as ws:
+            ws.ping()
+        pids = (boxd.pid, boxd.worker)
+        come_and_go(boxd, 20)
+        time.sleep(0.2)
+        before = [fd_count(pid) for pid in pids]
+        come_and_go(boxd, count)
+        wait_until(
+            lambda: [fd_count(pid) for pid in pids] == before,
+            7,
+            lambda: f"{before} fds, then {[fd_count(pid) for pid in pids]}",
+        )
+        assert boxd.worker == pids[1]
+
+
+@pytest.mark.timeout(120)
+def test_no_fd_is_left(tmp_path):
+    check_fds(tmp_path, 500, build())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_no_fd_is_left_of_20000(tmp_path):
+    check_fds(tmp_path, 20000, fast_build())
+
+
+PRIVATE_TMP = 'mount --bind "$1" /mnt && mount --bind "$2" /tmp && cd / && shift 3 && exec /mnt/boxd "$@"'
+
+
+@pytest.mark.skipif(not ROOT, reason="needs a mount namespace of its own")
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("end", ["stop", "keeper", "worker", "eof"])
+def test_no_file_is_left(tmp_path, end):
+    """boxd with a /tmp of its own, which is empty before, during and after."""
+    private = tmp_path / "tmp"
+    private.mkdir(mode=0o1777)
+    private.chmod(0o1777)
+    before = ["unshare", "-m", "sh", "-c", PRIVATE_TMP, "sh", str(build()), str(private)]
+    kind = Stdio if end == "eof" else Boxd
+    with kind(tmp_path, before=before) as started:
+        boxd = started.boxd if end == "eof" else started
+        with Ws(boxd.port) as ws:
+            assert ws.call("box_exec", exec_data("echo hi"), context())["stdout"] == "hi"
+            assert list(private.iterdir()) == []
+            if end == "worker":
+                boxd.kill_worker()
+                boxd.wait_served(2)
+        if end == "eof":
+            started.stdin.close()
+        else:
+            boxd.signal(signal.SIGKILL if end == "keeper" else signal.SIGTERM)
+        boxd.wait(5)
+        assert list(private.iterdir()) == []
