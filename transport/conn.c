@@ -17,7 +17,6 @@
 
 static void out_free(struct box_out *out)
 {
-	box_list_drop(&out->links);
 	box_buf_free(&out->bytes);
 	free(out);
 }
@@ -132,6 +131,7 @@ void box_conn_sent(struct box_conn *conn, size_t len)
 	out->sent += len;
 	conn->out_bytes -= len;
 	if (out->sent == out->bytes.len) {
+		box_list_drop(&out->links);
 		out_free(out);
 	}
 	if (conn->paused && conn->out_bytes < BOX_OUT_RESUME_BYTES) {

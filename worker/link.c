@@ -14,7 +14,7 @@
 struct asked_folder {
 	struct box_list links;
 	uint32_t id;
-	int failed; /* could not be sent: answered from the loop all the same */
+	int failed; /* why it could not be asked: told from the loop all the same */
 	box_folder_done *done;
 	void *arg;
 };
@@ -24,7 +24,8 @@ struct box_link {
 	uv_idle_t failures;
 	const struct box_link_events *events;
 	void *arg;
-	struct box_list folders;
+	struct box_list folders; /* asked and not answered yet */
+	struct box_list unsent;  /* could not even be asked */
 	uint32_t next_id;
 };
 
@@ -49,7 +50,6 @@ int box_link_receive_start(struct box_packet *ret_packet)
 static void folder_finish(struct asked_folder *asked, int result)
 {
 	struct asked_folder last = *asked;
-	box_list_drop(&asked->links);
 	free(asked);
 	last.done(last.arg, result);
 }
@@ -59,6 +59,7 @@ static void folder_answered(struct box_link *link, const struct box_keeper_folde
 	for (struct box_list *at = link->folders.next; at != &link->folders; at = at->next) {
 		struct asked_folder *asked = BOX_LIST_ITEM(at, struct asked_folder, links);
 		if (asked->id == answer->id) {
+			box_list_drop(&asked->links);
 			folder_finish(asked, answer->result);
 			return;
 		}
@@ -126,6 +127,7 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 	link->events = events;
 	link->arg = arg;
 	box_list_init(&link->folders);
+	box_list_init(&link->unsent);
 	*ret_link = link;
 	return 0;
 }
@@ -144,24 +146,13 @@ int box_link_keep_state(struct box_link *link, int fd)
 	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), &fd, 1);
 }
 
-/* The first request that could not be sent, or NULL. */
-static struct asked_folder *first_failed(struct box_link *link)
-{
-	for (struct box_list *at = link->folders.next; at != &link->folders; at = at->next) {
-		struct asked_folder *asked = BOX_LIST_ITEM(at, struct asked_folder, links);
-		if (asked->failed < 0) {
-			return asked;
-		}
-	}
-	return NULL;
-}
-
 static void failures_cb(uv_idle_t *idle)
 {
 	struct box_link *link = idle->data;
-	struct asked_folder *asked;
+	struct box_list *item;
 	(void)uv_idle_stop(idle);
-	while ((asked = first_failed(link))) {
+	while ((item = box_list_pop(&link->unsent))) {
+		struct asked_folder *asked = BOX_LIST_ITEM(item, struct asked_folder, links);
 		folder_finish(asked, asked->failed);
 	}
 }
@@ -177,10 +168,10 @@ void box_link_folder(struct box_link *link, const char *path, enum box_folder_wi
 	asked->id = packet.id;
 	asked->done = done;
 	asked->arg = arg;
-	box_list_push(&link->folders, &asked->links);
 	asked->failed = strlen(path) < sizeof(packet.path)
 		? box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0)
 		: -ENAMETOOLONG;
+	box_list_push(asked->failed < 0 ? &link->unsent : &link->folders, &asked->links);
 	if (asked->failed < 0) {
 		(void)uv_idle_start(&link->failures, failures_cb);
 	}
