@@ -36,13 +36,15 @@ static const char usage[] =
 	"MODE\n"
 	"  ping     round trips of __ping, one at a time\n"
 	"  flood    pings a second with --window of them under way\n"
-	"  big      round trips of a box_create_session with --bytes of text as its image\n"
+	"  big      round trips of a message with --bytes of text, which comes back: a\n"
+	"           box_create_session with it as its image, or a box_exec that prints it\n"
 	"  start    from the start of COMMAND to its first box_health\n"
 	"OPTION\n"
 	"  --count N     how many (1000)          --warmup N    uncounted ones before (100)\n"
 	"  --window N    under way at once (32)   --bytes N     length of the text (1048576)\n"
 	"  --msgpack     not JSON                 --plain       a text without escapes\n"
 	"  --echo        the peer answers with what it got\n"
+	"  --exec        box_exec (mode big)\n"
 	"  --backend B   for box_init             --root DIR    its host_root\n"
 	"  --instance I  --token T                who we are\n"
 	"  --env K=V     the only environment that COMMAND gets\n"
@@ -55,7 +57,7 @@ struct text {
 };
 
 static struct {
-	bool ws, stdio, msgpack, plain, echo;
+	bool ws, stdio, msgpack, plain, echo, exec;
 	uint16_t port;
 	size_t count, warmup, window, text_bytes;
 	const char *backend, *root, *instance, *token, *log;
@@ -76,8 +78,8 @@ static int in_fd = -1, out_fd = -1;
 static volatile pid_t child;
 static struct text received; /* bytes from `taken` on are not looked at yet */
 static size_t taken;
-static struct text image; /* the text of mode big, and how it stands in a message */
-static struct text image_wire;
+static struct text big_asked; /* the string of mode big, encoded as it goes out */
+static struct text big_expected; /* and as it comes back */
 
 static _Noreturn __attribute__((format(printf, 1, 2))) void die(const char *format, ...)
 {
@@ -249,13 +251,13 @@ static void ask_init(struct text *out, uint64_t seq)
 	put_end(out);
 }
 
-static void ask_session(struct text *out, uint64_t seq)
+static void ask_big(struct text *out, uint64_t seq)
 {
-	put_head(out, seq, "box_create_session", 4);
+	put_head(out, seq, opt.exec ? "box_exec" : "box_create_session", 4);
 	put_map(out, 2);
 	put_pair(out, true, "session_id", "bench");
-	put_key(out, false, "image");
-	add(out, image_wire.bytes, image_wire.len);
+	put_key(out, false, opt.exec ? "cmd" : "image");
+	add(out, big_asked.bytes, big_asked.len);
 	put_end(out);
 	put_key(out, false, "context");
 	put_map(out, 3);
@@ -267,24 +269,37 @@ static void ask_session(struct text *out, uint64_t seq)
 	put_end(out);
 }
 
-/* Lines of prose, some of them quoted: what a source file or a web page is like. */
-static void make_image(void)
+static void put_big(struct text *out, const char *bytes, size_t len)
+{
+	if (opt.msgpack) {
+		add_byte(out, 0xdb);
+		add_big_endian(out, len, 4);
+		add(out, bytes, len);
+	} else {
+		add_byte(out, '"');
+		put_escaped(out, bytes, len);
+		add_byte(out, '"');
+	}
+}
+
+/* Lines of prose, some of them quoted: what a source file or a web page is like. It does not end in
+ * white space, which an exec would strip. */
+static void make_big(void)
 {
 	static const char line[] =
 		"the quick brown fox jumps over the lazy dog, and then it said: \"once more\".\n";
+	static const char verb[] = "echo ";
+	struct text text = {0};
+	add_cstr(&text, verb);
 	for (size_t i = 0; i < opt.text_bytes; i++) {
-		char c = line[i % (sizeof(line) - 1)];
-		add_byte(&image, (unsigned char)(opt.plain && (c == '"' || c == '\n') ? 'x' : c));
+		char c = i + 1 < opt.text_bytes ? line[i % (sizeof(line) - 1)] : '.';
+		add_byte(&text, (unsigned char)(opt.plain && (c == '"' || c == '\n') ? 'x' : c));
 	}
-	if (opt.msgpack) {
-		add_byte(&image_wire, 0xdb);
-		add_big_endian(&image_wire, image.len, 4);
-		add(&image_wire, image.bytes, image.len);
-	} else {
-		add_byte(&image_wire, '"');
-		put_escaped(&image_wire, image.bytes, image.len);
-		add_byte(&image_wire, '"');
-	}
+	size_t skip = sizeof(verb) - 1;
+	put_big(&big_expected, text.bytes + skip, text.len - skip);
+	skip = opt.exec ? 0 : skip;
+	put_big(&big_asked, text.bytes + skip, text.len - skip);
+	free(text.bytes);
 }
 
 /* --- framing --- */
@@ -506,8 +521,10 @@ static void receive(struct text *message)
 		}
 	} else if (opt.msgpack) {
 		size_t size;
-		while ((size = msgpack_size(want(1), received.len - taken)) == 0) {
+		const unsigned char *bytes = want(1);
+		while ((size = msgpack_size(bytes, received.len - taken)) == 0) {
 			fill();
+			bytes = want(1);
 		}
 		add(message, want(size), size);
 		taken += size;
@@ -593,9 +610,10 @@ static uint64_t check(struct text *message)
 	return number_of(message, "seq_id");
 }
 
-static void check_image(const struct text *message)
+static void check_big(const struct text *message)
 {
-	if (!memmem(message->bytes, message->len, image_wire.bytes, image_wire.len)) {
+	const struct text *text = opt.echo ? &big_asked : &big_expected;
+	if (!memmem(message->bytes, message->len, text->bytes, text->len)) {
 		die("the text did not come back");
 	}
 }
@@ -811,16 +829,16 @@ static void measure_big(void)
 	struct text message = {0};
 	struct text answer = {0};
 	uint64_t *times = calloc(opt.count, sizeof(*times));
-	make_image();
+	make_big();
 	if (!opt.echo) {
 		ask_init(&message, 1);
 		(void)round_trip(&message, &answer, 1);
 	}
 	for (size_t i = 0; times && i < opt.warmup + opt.count; i++) {
 		message.len = 0;
-		ask_session(&message, i + 2);
+		ask_big(&message, i + 2);
 		uint64_t took = round_trip(&message, &answer, i + 2);
-		check_image(&answer);
+		check_big(&answer);
 		if (i >= opt.warmup) {
 			times[i - opt.warmup] = took;
 		}
@@ -861,6 +879,7 @@ enum {
 	FLAG_MSGPACK,
 	FLAG_PLAIN,
 	FLAG_ECHO,
+	FLAG_EXEC,
 	FLAG_BACKEND,
 	FLAG_ROOT,
 	FLAG_INSTANCE,
@@ -880,6 +899,7 @@ static const struct option flags[] = {
 	{"msgpack", no_argument, NULL, FLAG_MSGPACK},
 	{"plain", no_argument, NULL, FLAG_PLAIN},
 	{"echo", no_argument, NULL, FLAG_ECHO},
+	{"exec", no_argument, NULL, FLAG_EXEC},
 	{"backend", required_argument, NULL, FLAG_BACKEND},
 	{"root", required_argument, NULL, FLAG_ROOT},
 	{"instance", required_argument, NULL, FLAG_INSTANCE},
@@ -936,6 +956,9 @@ static void apply(int flag)
 		break;
 	case FLAG_ECHO:
 		opt.echo = true;
+		break;
+	case FLAG_EXEC:
+		opt.exec = true;
 		break;
 	case FLAG_BACKEND:
 		opt.backend = optarg;
