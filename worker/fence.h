@@ -12,6 +12,10 @@
 /* The system calls that stay, by name; NULL ends the list. */
 extern const char *const box_fence_calls[];
 
+/* To be called before any library starts: takes away what one would set up now and could not use
+ * behind the fence. 0, or negative with the step in err. */
+int box_fence_prepare(struct box_err *err);
+
 /* Landlock where the kernel has it (a log line says when not), then seccomp. 0, or negative with the
  * step in err: without seccomp box-rpc does not serve. */
 int box_fence_enter(struct box_err *err);

@@ -307,6 +307,9 @@ int main(void)
 	struct box_err err;
 	box_log_setup("box-rpc", BOX_LOG_INFO, BOX_LOG_TEXT);
 	(void)signal(SIGPIPE, SIG_IGN);
+	if (box_fence_prepare(&err) < 0) {
+		return fail("fence.failed", &err, 1);
+	}
 	int r = box_link_receive_start(&worker.start);
 	if (r < 0) {
 		(void)fprintf(stderr, "box-rpc: is started by boxd, not by hand\n");

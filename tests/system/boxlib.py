@@ -468,6 +468,7 @@ class Web(Client):
             open_timeout=10,
             close_timeout=5,
             proxy=None,
+            legacy=True,
             **options,
         )
         self._start()
