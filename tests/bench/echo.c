@@ -142,7 +142,8 @@ int main(void)
 		.iface = "127.0.0.1",
 		.protocols = protocols,
 		.options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS |
-			LWS_SERVER_OPTION_DISABLE_IPV6 | LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
+			LWS_SERVER_OPTION_DISABLE_IPV6 |
+			LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
 		.foreign_loops = loops,
 		.gid = (gid_t)-1,
 		.uid = (uid_t)-1,

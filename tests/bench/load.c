@@ -78,7 +78,7 @@ static int in_fd = -1, out_fd = -1;
 static volatile pid_t child;
 static struct text received; /* bytes from `taken` on are not looked at yet */
 static size_t taken;
-static struct text big_asked; /* the string of mode big, encoded as it goes out */
+static struct text big_asked;    /* the string of mode big, encoded as it goes out */
 static struct text big_expected; /* and as it comes back */
 
 static _Noreturn __attribute__((format(printf, 1, 2))) void die(const char *format, ...)
@@ -95,11 +95,13 @@ static _Noreturn __attribute__((format(printf, 1, 2))) void die(const char *form
 	exit(1);
 }
 
-static void on_alarm(int number)
+/* SIGALRM: it took too long. */
+static void on_signal(int number)
 {
 	static const char said[] = "load: took too long\n";
-	(void)number;
-	(void)!write(STDERR_FILENO, said, sizeof(said) - 1);
+	if (number == SIGALRM) {
+		(void)!write(STDERR_FILENO, said, sizeof(said) - 1);
+	}
 	if (child > 0) {
 		(void)kill(child, SIGKILL);
 	}
@@ -337,7 +339,8 @@ static void lines(struct text *out, const char *bytes, size_t len)
 		add_byte(out, '\n');
 		return;
 	}
-	(void)snprintf(part, sizeof(part), "{\"type\": \"chunk_start\", \"total_size\": %zu}\n", len);
+	(void)snprintf(
+		part, sizeof(part), "{\"type\": \"chunk_start\", \"total_size\": %zu}\n", len);
 	add_cstr(out, part);
 	for (size_t at = 0; at < len; at += CHUNK_BYTES) {
 		size_t piece = len - at < CHUNK_BYTES ? len - at : CHUNK_BYTES;
@@ -569,8 +572,8 @@ static uint64_t number_of(const struct text *message, const char *key)
 	const char *end = message->bytes + message->len;
 	const char *at = memmem(message->bytes, message->len, key, len);
 	if (!at) {
-		die("an answer without %s: %.*s", key, (int)(message->len < 300 ? message->len : 300),
-			message->bytes);
+		die("an answer without %s: %.*s", key,
+			(int)(message->len < 300 ? message->len : 300), message->bytes);
 	}
 	at += len;
 	uint64_t number = 0;
@@ -605,7 +608,8 @@ static uint64_t check(struct text *message)
 		unchunk(message);
 	}
 	if (!opt.echo && number_of(message, "code") != 0) {
-		die("an error: %.*s", (int)(message->len < 600 ? message->len : 600), message->bytes);
+		die("an error: %.*s", (int)(message->len < 600 ? message->len : 600),
+			message->bytes);
 	}
 	return number_of(message, "seq_id");
 }
@@ -1007,7 +1011,9 @@ int main(int argc, char **argv)
 	if (!measure) {
 		wrong_usage();
 	}
-	(void)signal(SIGALRM, on_alarm);
+	(void)signal(SIGALRM, on_signal);
+	(void)signal(SIGTERM, on_signal);
+	(void)signal(SIGINT, on_signal);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)alarm(60);
 	optind = 2;

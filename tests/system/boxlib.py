@@ -222,6 +222,10 @@ class Closed(Exception):
         self.reason = reason
 
 
+def how_closed(end):
+    return Closed(end.rcvd.code, end.rcvd.reason) if end.rcvd else Closed()
+
+
 class Client:
     """Requests and answers by seq_id. A thread reads, so answers may come in any order."""
 
@@ -479,10 +483,7 @@ class Web(Client):
                 message = self.socket.recv()
                 self._queue.put(self._decode(message))
         except ConnectionClosed as end:
-            received = end.rcvd
-            self._queue.put(
-                Closed(received.code if received else None, received.reason if received else "")
-            )
+            self._queue.put(how_closed(end))
 
     def _decode(self, message):
         assert isinstance(message, str), "a binary answer to a text message"
@@ -491,8 +492,8 @@ class Web(Client):
     def send_text(self, text):
         try:
             self.socket.send(text)
-        except ConnectionClosed:
-            raise self.closed() from None
+        except ConnectionClosed as end:
+            raise how_closed(end) from None
 
     def send_bytes(self, data):
         """One binary message."""

@@ -503,12 +503,11 @@ for i in range(count):
             pass
     socks.append(one)
 print("there", flush=True)
-sys.stdin.readline()
 poll = select.poll()
 for one in socks:
     poll.register(one, select.POLLIN | select.POLLRDHUP)
-print(sum(1 for _ in poll.poll(0)), flush=True)
-sys.stdin.readline()
+while sys.stdin.readline():
+    print(len(poll.poll(0)), flush=True)
 """
 
 
@@ -535,7 +534,7 @@ class Crowd:
         self.process.stdout.close()
 
     def gone(self):
-        """How many the server has closed. To be asked once."""
+        """How many the server has closed."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())

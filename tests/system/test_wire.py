@@ -235,8 +235,10 @@ def test_error_text_of_wide_characters_is_cut(box):
     """Cut at 4,096 characters, and never inside one."""
     cmd = "fail BoxError a" + "😀" * 5000
     text = box.fail("box_exec", {"cmd": cmd, "session_id": "s"})
-    tail = "... [protocol error truncated]"
-    assert text == "BoxError: a" + "😀" * 4095 + tail
+    head, tail = "BoxError: a", "... [protocol error truncated]"
+    assert text.startswith(head) and text.endswith(tail)
+    kept = text[len(head) : -len(tail)]
+    assert set(kept) == {"😀"} and len(kept) == 4095
 
 
 def test_answers_come_in_any_order(box):
@@ -729,14 +731,12 @@ def test_file_budget_of_all_connections(tmp_path):
                         filler.send(request(n, n))
                     for n in range(start, start + 64):
                         assert filler.receive()["code"] == 0
-                filler.send(request(16384, 16384))
                 full = "ValueError: Active file transfer capacity reached"
-                assert failure(filler.receive()) == full
                 assert watcher.fail("__file_chunk", chunk("w")) == full
-                # What did not fit is gone whole: 56 MiB of the third file.
+                filler.send(request(16384, 16384))
+                assert failure(filler.receive()) == full
+                # The file that did not fit is gone whole, 56 MiB of it.
                 assert watcher.ask("__file_chunk", chunk("w")) == {}
-            for start in range(0, 256):
-                assert watcher.ask("__file_chunk", chunk("w", start % 3)) == {}
             with PackedWeb(boxd) as filler:
                 for start in range(0, 16320, 64):
                     for n in range(start, start + 64):
@@ -779,7 +779,6 @@ def test_init_limit(client, name):
     for value in (least, most):
         client.init(limits={name: value})
         assert limits_of(client)[name] == value
-        client.boxd  # a limit of 1 admission record holds this one workspace
     for value in (least - 1, most + 1, 2**62):
         assert client.fail("box_init", {"limits": {name: value}}) == (
             f"ValueError: box.limits.{name} must be between {least} and {most}"
@@ -1262,7 +1261,10 @@ def test_output_that_grows_when_encoded(box):
 def test_large_messages(box):
     """A cmd of 15 MiB, in chunks on stdio; its echo is clipped only by the output limit."""
     text = "b" + "漢" * (5 << 20)
-    stdout = box.exec("echo " + text, seconds=60)["stdout"]
+    data = {"cmd": "echo " + text, "session_id": "s"}
+    message = {"seq_id": 8, "action": "box_exec", "data": data}
+    box.send_text(json.dumps(message, ensure_ascii=False))
+    stdout = success(box.wait(8, 60))["stdout"]
     limit = 8 << 20
     assert stdout.startswith(text[: limit // 3 - 1])
     assert stdout.endswith(f" bytes, {len(text.encode()) - limit} bytes discarded]")

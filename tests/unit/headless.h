@@ -1,0 +1,214 @@
+/* A backend that does nothing by itself: makes, commands and destroys are kept until the test ends
+ * them. It checks what the interface promises its implementers: no command in a box that is being
+ * destroyed, no operation ended twice, every box destroyed.
+ */
+#pragma once
+
+#include <errno.h>
+
+#include "base/arena.h"
+#include "runtime/backend/backend.h"
+#include "tests/unit/test.h"
+
+enum headless_kind {
+	HEADLESS_MAKE,
+	HEADLESS_EXEC,
+	HEADLESS_DESTROY,
+	HEADLESS_KINDS_
+};
+
+struct box_backend_box {
+	bool destroyed;
+};
+
+struct box_backend_op {
+	struct box_backend_op *next;
+	enum headless_kind kind;
+	struct box_backend_box *box;
+	const struct box_spec *spec;
+	char name[256];
+	int64_t max_output_bytes;
+	box_backend_made *made;
+	box_backend_ran *ran;
+	box_backend_gone *gone;
+	void *arg;
+};
+
+static struct {
+	struct box_backend_op *pending; /* oldest first */
+	bool unavailable;
+	int begun[HEADLESS_KINDS_];
+	int cancelled[HEADLESS_KINDS_];
+	int boxes; /* there now, half-made ones too */
+} headless;
+
+static struct box_backend_op *headless_begin(
+	enum headless_kind kind, struct box_backend_box *box, const struct box_spec *spec, void *arg)
+{
+	struct box_backend_op *op = box_alloc(sizeof(*op));
+	struct box_backend_op **tail = &headless.pending;
+	while (*tail) {
+		tail = &(*tail)->next;
+	}
+	*tail = op;
+	op->kind = kind;
+	op->box = box;
+	op->spec = spec;
+	op->arg = arg;
+	headless.begun[kind]++;
+	return op;
+}
+
+static bool headless_available(struct box_backend *backend)
+{
+	(void)backend;
+	return !headless.unavailable;
+}
+
+static struct box_backend_op *headless_make(struct box_backend *backend, const char *physical_id,
+	const struct box_spec *spec, box_backend_made *done, void *arg)
+{
+	(void)backend;
+	struct box_backend_box *box = box_alloc(sizeof(*box));
+	headless.boxes++;
+	struct box_backend_op *op = headless_begin(HEADLESS_MAKE, box, spec, arg);
+	(void)snprintf(op->name, sizeof(op->name), "%s", physical_id);
+	op->made = done;
+	return op;
+}
+
+static struct box_backend_op *headless_exec(struct box_backend_box *box, const struct box_spec *spec,
+	int64_t max_output_bytes, box_backend_ran *done, void *arg)
+{
+	if (box->destroyed) {
+		TEST_FAIL("a command was begun in a box that is being destroyed");
+	}
+	struct box_backend_op *op = headless_begin(HEADLESS_EXEC, box, spec, arg);
+	(void)snprintf(op->name, sizeof(op->name), "%.*s", (int)spec->cmd.len, spec->cmd.bytes);
+	op->max_output_bytes = max_output_bytes;
+	op->ran = done;
+	return op;
+}
+
+static void headless_drop(struct box_backend_op *op)
+{
+	struct box_backend_op **at = &headless.pending;
+	while (*at && *at != op) {
+		at = &(*at)->next;
+	}
+	if (!*at) {
+		TEST_FAIL("an operation was ended twice");
+	}
+	*at = op->next;
+}
+
+static void headless_box_free(struct box_backend_box *box)
+{
+	free(box);
+	headless.boxes--;
+}
+
+static void headless_cancel(struct box_backend_op *op)
+{
+	headless_drop(op);
+	ASSERT(op->kind != HEADLESS_DESTROY);
+	headless.cancelled[op->kind]++;
+	if (op->kind == HEADLESS_MAKE) {
+		headless_box_free(op->box);
+	}
+	free(op);
+}
+
+static void headless_destroy(struct box_backend_box *box, box_backend_gone *done, void *arg)
+{
+	ASSERT(!box->destroyed);
+	box->destroyed = true;
+	struct box_backend_op *op = headless_begin(HEADLESS_DESTROY, box, NULL, arg);
+	op->gone = done;
+}
+
+static const struct box_backend_ops headless_ops = {
+	.name = "headless",
+	.available = headless_available,
+	.make = headless_make,
+	.exec = headless_exec,
+	.cancel = headless_cancel,
+	.destroy = headless_destroy,
+};
+
+static struct box_backend headless_backend = {&headless_ops};
+
+/* --- what a test says --- */
+
+static int headless_count(enum headless_kind kind)
+{
+	int count = 0;
+	for (struct box_backend_op *op = headless.pending; op; op = op->next) {
+		count += op->kind == kind;
+	}
+	return count;
+}
+
+/* The oldest operation of that kind; with a name, the oldest of that name. */
+static struct box_backend_op *headless_find(enum headless_kind kind, const char *name)
+{
+	for (struct box_backend_op *op = headless.pending; op; op = op->next) {
+		if (op->kind == kind && (!name || strcmp(op->name, name) == 0)) {
+			return op;
+		}
+	}
+	TEST_FAIL("no operation %d of name %s is under way", (int)kind, name ? name : "(any)");
+}
+
+static inline void headless_made(void)
+{
+	struct box_backend_op *own = headless_find(HEADLESS_MAKE, NULL);
+	struct box_backend_op op = *own;
+	headless_drop(own);
+	free(own);
+	op.made(op.arg, op.box, NULL);
+}
+
+static inline void headless_make_failed(enum box_code code, const char *text)
+{
+	struct box_err err;
+	struct box_backend_op *own = headless_find(HEADLESS_MAKE, NULL);
+	struct box_backend_op op = *own;
+	headless_drop(own);
+	free(own);
+	headless_box_free(op.box);
+	(void)box_err_set(&err, code, EIO, "%s", text);
+	op.made(op.arg, NULL, &err);
+}
+
+static inline void headless_ran(const char *name, const struct box_exec_outcome *outcome)
+{
+	struct box_backend_op *own = headless_find(HEADLESS_EXEC, name);
+	struct box_backend_op op = *own;
+	headless_drop(own);
+	free(own);
+	op.ran(op.arg, outcome, NULL);
+}
+
+static inline void headless_run_failed(const char *name, enum box_code code, const char *text)
+{
+	struct box_err err;
+	struct box_backend_op *own = headless_find(HEADLESS_EXEC, name);
+	struct box_backend_op op = *own;
+	headless_drop(own);
+	free(own);
+	(void)box_err_set(&err, code, EIO, "%s", text);
+	op.ran(op.arg, NULL, &err);
+}
+
+static inline void headless_gone(void)
+{
+	struct box_backend_op *own = headless_find(HEADLESS_DESTROY, NULL);
+	struct box_backend_op op = *own;
+	headless_drop(own);
+	free(own);
+	headless_box_free(op.box);
+	if (op.gone) {
+		op.gone(op.arg);
+	}
+}
