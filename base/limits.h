@@ -62,6 +62,9 @@
 #define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
 #define BOX_MOUNT_ROOTS_MAX 64
 
+/* What box-rpc leaves for its successor. */
+#define BOX_STATE_BYTES_MAX (64 * BOX_MIB)
+
 /* Life. */
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
 #define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */

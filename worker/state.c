@@ -18,7 +18,6 @@
 #include "worker/link.h"
 
 #define REWRITE_BYTES (1 * BOX_MIB)
-#define STATE_BYTES_MAX (64 * BOX_MIB)
 
 struct box_state {
 	struct box_runtime *runtime;
@@ -51,7 +50,7 @@ void box_state_replay(struct box_runtime *runtime, int fd)
 	_cleanup_(box_close_p) int owned = fd;
 	struct stat st;
 	if (owned < 0 || fstat(owned, &st) < 0 || st.st_size <= 0 ||
-		(size_t)st.st_size > STATE_BYTES_MAX) {
+		(size_t)st.st_size > BOX_STATE_BYTES_MAX) {
 		return;
 	}
 	size_t size = (size_t)st.st_size;

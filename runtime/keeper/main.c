@@ -69,7 +69,7 @@ static int serve(const struct box_options *options)
 {
 	static struct box_carried carried;
 	struct box_err err;
-	if (box_options_carry(options, &carried, &err) < 0) {
+	if (box_carry_take(options, &carried, &err) < 0) {
 		return fail(EXIT_USAGE, &err);
 	}
 	struct box_worker_ids ids;

@@ -13,20 +13,19 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/packet.h"
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
-#define GOOD_RUN_MS 5000     /* a run longer than this makes up for deaths before it */
-#define DEATHS_UNREADY_MAX 3 /* of a box-rpc that was never ready */
-#define HANGUP_GRACE_MS 1000 /* from the end of its socket to the end of box-rpc */
-#define STATE_BYTES_MAX (64 * BOX_MIB)
+#define GOOD_RUN_MS 5000      /* a run longer than this makes up for deaths before it */
+#define DEATHS_UNREADY_MAX 3  /* of a box-rpc that was never ready */
+#define HANGUP_GRACE_MS 1000  /* from the end of its socket to the end of box-rpc */
 #define LAST_PACKETS_MAX 1024 /* read after its death */
 
 struct keeper {
@@ -52,9 +51,7 @@ struct keeper {
 
 static int64_t now_ms(void)
 {
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return (int64_t)box_clock_ms();
 }
 
 static bool has_flag(const struct keeper *keeper, enum box_keeper_start_flag flag)
@@ -99,7 +96,7 @@ static int send_start(struct keeper *keeper, int config_fd)
 {
 	struct box_carried *carried = keeper->setup->carried;
 	int fds[BOX_START_FDS_MAX];
-	size_t count = box_options_fill_start(carried, config_fd, keeper->state_fd, fds);
+	size_t count = box_carry_fill_start(carried, config_fd, keeper->state_fd, fds);
 	carried->start.restarts = keeper->restarts;
 	return box_packet_send(
 		keeper->worker.socket, &carried->start, sizeof(carried->start), fds, count);
@@ -114,7 +111,7 @@ static int start_worker(struct keeper *keeper, struct box_err *err)
 		return r;
 	}
 	_cleanup_(box_close_p) int config_fd = -1;
-	r = carried->config_path ? box_options_open_config(carried, &config_fd, err) : 0;
+	r = carried->config_path ? box_carry_open_config(carried, &config_fd, err) : 0;
 	if (r < 0) {
 		return r;
 	}
@@ -173,7 +170,7 @@ static void reload(struct keeper *keeper)
 {
 	struct box_err err;
 	_cleanup_(box_close_p) int fd = -1;
-	int r = box_options_open_config(keeper->setup->carried, &fd, &err);
+	int r = box_carry_open_config(keeper->setup->carried, &fd, &err);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_str("why", err.text));
 		return;
@@ -262,7 +259,7 @@ static const char *take_state(struct keeper *keeper, struct box_packet *packet)
 	if (fstat(packet->fds[0], &status) < 0 || !S_ISREG(status.st_mode)) {
 		return "a STATE that is no file";
 	}
-	if ((uint64_t)status.st_size > STATE_BYTES_MAX) {
+	if ((uint64_t)status.st_size > BOX_STATE_BYTES_MAX) {
 		return "a STATE that is too big";
 	}
 	close_fd(&keeper->state_fd);

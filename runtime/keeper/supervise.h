@@ -1,8 +1,8 @@
 /* The loop of boxd: starts box-rpc, serves its packets, starts it again, stops it. */
 #pragma once
 
+#include "runtime/keeper/carry.h"
 #include "runtime/keeper/listen.h"
-#include "runtime/keeper/options.h"
 #include "runtime/keeper/worker.h"
 
 struct box_supervise_setup {

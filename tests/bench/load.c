@@ -701,6 +701,7 @@ static void dial(void)
 	write_all(&head);
 	free(head.bytes);
 	const char *end;
+	(void)want(1);
 	while (!(end = memmem(received.bytes, received.len, "\r\n\r\n", 4))) {
 		fill();
 	}

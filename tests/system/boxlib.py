@@ -13,6 +13,7 @@ import pathlib
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -502,6 +503,25 @@ class Web(Client):
     def close(self):
         self.socket.close()
         self._reader.join(5)
+
+
+@contextlib.contextmanager
+def raw_websocket(boxd):
+    """A socket behind a finished upgrade, for tests that write frames themselves."""
+    head = (
+        "GET /rpc/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        f"X-LangBot-Instance-Id: {INSTANCE}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", boxd.port), timeout=10) as raw:
+        raw.sendall(head.encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            piece = raw.recv(4096)
+            assert piece, answer
+            answer += piece
+        assert answer.startswith(b"HTTP/1.1 101 "), answer
+        yield raw
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """What clients see, and what is left, when processes are killed, stopped, reloaded or cut off."""
 
+import fcntl
 import json
 import os
 import select
@@ -36,6 +37,7 @@ from faultlib import (
 )
 
 CLIENTS = 8
+MIB = 1024 * 1024
 SERVED_AGAIN = 1.0
 GOOD_RUN = 5.2  # longer than the run after which boxd starts box-rpc again without a pause
 GOING_AWAY = (1001, "Box runtime shutting down")
@@ -374,6 +376,20 @@ def test_eof_with_a_long_exec(tmp_path):
 
 
 @pytest.mark.timeout(60)
+def test_eof_with_all_that_can_delay_it(tmp_path):
+    """A long exec, a WebSocket client that does not answer the close, a silent socket."""
+    with Stdio(tmp_path) as stdio:
+        stdio.call("__ping")
+        with Ws(stdio.boxd.port) as ws, dial(stdio.boxd.port) as silent:
+            ws.ping()
+            assert silent.getpeername()
+            long = exec_data("sleep 60000", timeout_sec=300)
+            stdio.send(request("box_exec", long, 5, context()))
+            stdio.call("__ping")
+            close_and_wait(stdio)
+
+
+@pytest.mark.timeout(60)
 def test_eof_with_stdout_full(tmp_path):
     """Nobody reads, so reading is paused and the end of stdin must be noticed all the same."""
     with Stdio(tmp_path) as stdio:
@@ -384,6 +400,20 @@ def test_eof_with_stdout_full(tmp_path):
         with Ws(stdio.boxd.port) as ws:
             ws.ping()
         close_and_wait(stdio)
+
+
+@pytest.mark.timeout(60)
+def test_eof_behind_many_requests(tmp_path):
+    """Reading is paused when stdin ends, but the parent does read: every request is answered."""
+    count = 20000
+    with Stdio(tmp_path) as stdio:
+        fcntl.fcntl(stdio.stdin, fcntl.F_SETPIPE_SZ, MIB)
+        stdio.call("__ping")
+        for seq in range(count):
+            stdio.send(request("__ping", seq=seq))
+        stdio.stdin.close()
+        assert [stdio.recv()["seq_id"] for _ in range(count)] == list(range(count))
+        assert stdio.boxd.wait(3) == 0
 
 
 @pytest.mark.timeout(60)
@@ -545,9 +575,7 @@ def test_file_as_stdin_pipe_as_stdout(tmp_path):
     """More answers than a pipe and the queue hold: reading the file waits, and goes on."""
     script = tmp_path / "in"
     with script.open("wb") as file:
-        for seq in range(300):
-            file.write(request("nothing-" + "y" * 4000, seq=seq) + b"\n")
-        for seq in range(300, 20000):
+        for seq in range(20000):
             file.write(request("__ping", seq=seq) + b"\n")
     with script.open("rb") as stdin, Stdio(tmp_path, stdin=stdin) as stdio:
         assert [stdio.recv()["seq_id"] for _ in range(20000)] == list(range(20000))

@@ -448,9 +448,12 @@ def test_origin(shared, origin):
 
 
 def test_origin_that_is_allowed(tmp_path):
-    config = {"allowed_origins": ["https://good.example"]}
-    with boxlib.Boxd(config=config, cwd=tmp_path) as boxd:
+    """Only the operator's own file allows one; a client's map does not."""
+    (tmp_path / "box.yaml").write_text("allowed_origins: [https://good.example]\n")
+    with boxlib.Boxd("--config", "box.yaml", cwd=tmp_path) as boxd:
         assert upgrade(boxd, Origin="https://good.example")[0] == 101
+        with boxd.web() as client:
+            client.init(allowed_origins=["https://bad.example"])
         for origin in ("https://bad.example", "https://good.example.bad", "HTTPS://good.example"):
             assert upgrade(boxd, Origin=origin)[0] == 403
 

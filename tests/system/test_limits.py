@@ -179,9 +179,9 @@ def test_declared_size_costs_nothing(fast, declared, payload):
         before = rss_kb(fast.worker)
         started = time.monotonic()
         ws.send_raw(frame(payload, declared=declared))
-        end = ws.wait_closed(5)
-        assert end.code == TOO_LARGE
-        assert time.monotonic() - started < 1
+        assert ws.wait_closed(5).code == TOO_LARGE
+        # libwebsockets does not tell of a header alone: that is noticed at the next tick.
+        assert time.monotonic() - started < (1 if payload else 2)
         assert peak_kb(fast.worker) - before < 1024
         other.ping()
 
@@ -343,7 +343,7 @@ def test_unread_large_answers(fast):
 
 
 class Sender(threading.Thread):
-    """Sends requests with answers of 4 KiB until told to stop or blocked."""
+    """Sends requests, whose answers are twice as long, until told to stop or blocked."""
 
     def __init__(self, write):
         super().__init__(daemon=True)
@@ -354,7 +354,7 @@ class Sender(threading.Thread):
 
     def run(self):
         while not self.ended.is_set():
-            self.write(request("nothing-" + "y" * 4200, seq=self.sent))
+            self.write(request("__ping", seq=self.sent))
             self.sent += 1
             self.moved = time.monotonic()
 
@@ -371,7 +371,7 @@ def check_back_pressure(boxd, write, recv):
         sender.start()
         wait_until(sender.blocked, 30, "the sender to be blocked")
         queued = rss_kb(worker) - before
-        assert sender.sent > 250
+        assert sender.sent > 10000
         sent = sender.sent
         assert percentile(other.times(300), 0.5) < 20000
         assert sender.sent == sent, "it goes on reading"
@@ -380,8 +380,7 @@ def check_back_pressure(boxd, write, recv):
         sender.ended.set()
         for seq in range(sent):
             answer = recv()
-            assert answer["seq_id"] == seq
-            assert answer["message"].startswith("ValueError: Action nothing-")
+            assert (answer["seq_id"], answer["code"]) == (seq, 0)
         sender.join(20)
         for seq in range(sent, sender.sent):
             assert recv()["seq_id"] == seq

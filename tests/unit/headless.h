@@ -127,6 +127,11 @@ static void headless_destroy(struct box_backend_box *box, box_backend_gone *done
 	op->gone = done;
 }
 
+static void headless_free(struct box_backend *backend)
+{
+	(void)backend;
+}
+
 static const struct box_backend_ops headless_ops = {
 	.name = "headless",
 	.available = headless_available,
@@ -134,6 +139,7 @@ static const struct box_backend_ops headless_ops = {
 	.exec = headless_exec,
 	.cancel = headless_cancel,
 	.destroy = headless_destroy,
+	.free = headless_free,
 };
 
 static struct box_backend headless_backend = {&headless_ops};

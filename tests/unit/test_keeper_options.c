@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "runtime/keeper/options.h"
+#include "runtime/keeper/carry.h"
 
 #define ARGS_MAX 8
 
@@ -171,7 +171,7 @@ TEST(environment)
 	ASSERT_INT(setenv("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", "an instance", 1), 0);
 	ASSERT_INT(setenv("LANGBOT_BOX_CONFIG", "{not json", 1), 0);
 	const char *in_place = getenv("LANGBOT_BOX_CONTROL_TOKEN");
-	ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
 	ASSERT_INT(carried.start.kind, BOX_KEEPER_START);
 	ASSERT_INT(carried.start.flags, BOX_START_STDIO | BOX_START_EXPLICIT_HOST);
 	ASSERT_INT(carried.start.log_level, BOX_LOG_ERROR);
@@ -191,16 +191,16 @@ TEST(start_lists_the_fds_that_are_there)
 	struct box_err err;
 	int fds[BOX_START_FDS_MAX];
 	ASSERT_INT(unsetenv("LANGBOT_BOX_CONFIG"), 0);
-	ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
-	ASSERT_INT(box_options_fill_start(&carried, -1, 9, fds), 1);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
+	ASSERT_INT(box_carry_fill_start(&carried, -1, 9, fds), 1);
 	ASSERT_INT(fds[0], 9);
 	ASSERT_INT(carried.start.flags, BOX_START_CHECK_CONFIG | BOX_START_HAS_STATE);
 	carried.variable = 8;
-	ASSERT_INT(box_options_fill_start(&carried, 7, 9, fds), 3);
+	ASSERT_INT(box_carry_fill_start(&carried, 7, 9, fds), 3);
 	ASSERT_INT(fds[0], 7);
 	ASSERT_INT(fds[1], 8);
 	ASSERT_INT(fds[2], 9);
-	ASSERT_INT(box_options_fill_start(&carried, 7, -1, fds), 2);
+	ASSERT_INT(box_carry_fill_start(&carried, 7, -1, fds), 2);
 	ASSERT_INT(carried.start.flags,
 		BOX_START_CHECK_CONFIG | BOX_START_HAS_FILE | BOX_START_HAS_VARIABLE);
 }
@@ -214,14 +214,14 @@ TEST(long_variables)
 	ASSERT_INT(setenv("LANGBOT_BOX_CONTROL_TOKEN", text, 1), 0);
 	ASSERT_INT(setenv("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", text, 1), 0);
 	ASSERT_INT(setenv("LANGBOT_BOX_CONFIG", text, 1), 0);
-	ASSERT_INT(box_options_carry(&options, &carried, &err), -E2BIG);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), -E2BIG);
 	ASSERT_STR(err.text, "LANGBOT_BOX_CONFIG: longer than 1048576 bytes");
 	ASSERT_INT(strlen(carried.start.token), BOX_TOKEN_MAX + 1);
 	ASSERT_INT(strlen(carried.start.instance), sizeof(carried.start.instance) - 1);
 	ASSERT(getenv("LANGBOT_BOX_CONTROL_TOKEN") == NULL);
 	text[BOX_CONFIG_BYTES_MAX] = '\0';
 	ASSERT_INT(setenv("LANGBOT_BOX_CONFIG", text, 1), 0);
-	ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
 	ASSERT_INT(carried.start.token[0], '\0');
 	ASSERT_INT(lseek(carried.variable, 0, SEEK_END), BOX_CONFIG_BYTES_MAX);
 }
@@ -238,7 +238,7 @@ TEST(soft_storage)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const char *name = "LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS";
 		ASSERT_INT(setenv(name, table[i].value, 1), 0);
-		ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
+		ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
 		ASSERT_INT(carried.start.flags, table[i].set ? BOX_START_SOFT_STORAGE : 0);
 	}
 }
@@ -253,28 +253,28 @@ TEST(config_files)
 	struct box_options options = {.config_path = "good"};
 	struct box_err err;
 	int fd = -1;
-	ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
 	ASSERT_STR(carried.start.config_path, "good");
 	ASSERT_INT(carried.file_copy, -1);
 	for (int i = 0; i < 2; i++) {
-		ASSERT_INT(box_options_open_config(&carried, &fd, &err), 0);
+		ASSERT_INT(box_carry_open_config(&carried, &fd, &err), 0);
 		assert_text(fd, "a: 1");
 		ASSERT_INT(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	}
 	/* What took the file's name is not waited for. */
 	ASSERT_INT(unlink("good"), 0);
 	ASSERT_INT(mkfifo("good", 0600), 0);
-	ASSERT_INT(box_options_open_config(&carried, &fd, &err), -EINVAL);
+	ASSERT_INT(box_carry_open_config(&carried, &fd, &err), -EINVAL);
 	ASSERT_STR(err.text, "--config: good: neither a regular file nor a pipe");
 	options.config_path = "none";
-	ASSERT_INT(box_options_carry(&options, &carried, &err), -ENOENT);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), -ENOENT);
 	ASSERT_STR(err.text, "--config: none: No such file or directory");
 	options.config_path = "/dev/null";
-	ASSERT_INT(box_options_carry(&options, &carried, &err), -EINVAL);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), -EINVAL);
 	ASSERT_STR(err.text, "--config: /dev/null: neither a regular file nor a pipe");
 	options.config_path = NULL;
-	ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
-	ASSERT_INT(box_options_open_config(&carried, &fd, &err), -ENOENT);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
+	ASSERT_INT(box_carry_open_config(&carried, &fd, &err), -ENOENT);
 	ASSERT_INT(unlink("good"), 0);
 	ASSERT_INT(rmdir(folder), 0);
 }
@@ -289,10 +289,10 @@ TEST(config_from_a_pipe)
 	ASSERT_INT(close(ends[1]), 0);
 	struct box_options options = {.config_path = path};
 	struct box_err err;
-	ASSERT_INT(box_options_carry(&options, &carried, &err), 0);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
 	for (int i = 0; i < 2; i++) {
 		int fd = -1;
-		ASSERT_INT(box_options_open_config(&carried, &fd, &err), 0);
+		ASSERT_INT(box_carry_open_config(&carried, &fd, &err), 0);
 		assert_text(fd, "b: 2");
 		ASSERT_INT(close(fd), 0);
 	}
@@ -315,7 +315,7 @@ TEST(config_from_an_endless_pipe)
 	(void)close(ends[1]);
 	struct box_options options = {.config_path = path};
 	struct box_err err;
-	ASSERT_INT(box_options_carry(&options, &carried, &err), -EFBIG);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), -EFBIG);
 	ASSERT(strstr(err.text, "File too large"));
 	(void)kill(writer, SIGKILL);
 	(void)waitpid(writer, NULL, 0);

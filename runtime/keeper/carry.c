@@ -1,0 +1,251 @@
+/* Variables and files become bytes. What they mean is box-rpc's business: boxd runs with privilege
+ * and parses no text. */
+#include "runtime/keeper/carry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* A memfd that nobody can change any more, its offset at the start. */
+static int seal(int fd)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0 ||
+		lseek(fd, 0, SEEK_SET) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+static int write_all(int fd, const char *bytes, size_t len)
+{
+	while (len > 0) {
+		ssize_t written = write(fd, bytes, len);
+		if (written < 0 && errno == EINTR) {
+			continue;
+		}
+		if (written < 0) {
+			return -errno;
+		}
+		bytes += written;
+		len -= (size_t)written;
+	}
+	return 0;
+}
+
+static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
+{
+	const char *value = getenv(name);
+	if (!value) {
+		*ret_fd = -1;
+		return 0;
+	}
+	size_t len = strlen(value);
+	if (len > BOX_CONFIG_BYTES_MAX) {
+		return box_err_set(err, BOX_ERR_VALUE, E2BIG, "%s: longer than %lu bytes", name,
+			BOX_CONFIG_BYTES_MAX);
+	}
+	_cleanup_(box_close_p) int fd = memfd_create("box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r = fd < 0 ? -errno : write_all(fd, value, len);
+	r = r < 0 ? r : seal(fd);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", name, strerror(-r));
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* A longer value is cut, and by its length box-rpc sees that it was too long. */
+static void carry_field(const char *name, char *field, size_t room)
+{
+	const char *value = getenv(name);
+	if (value) {
+		size_t len = strnlen(value, room - 1);
+		memcpy(field, value, len);
+		field[len] = '\0';
+	}
+}
+
+static void wipe_variable(const char *name)
+{
+	char *value = getenv(name);
+	if (value) {
+		/* In place: this is what /proc/PID/environ shows. */
+		explicit_bzero(value, strlen(value));
+		(void)unsetenv(name);
+	}
+}
+
+/* START has one bit for this variable, so its few words are known here. */
+static bool is_set(const char *name)
+{
+	static const char *const words[] = {"1", "true", "yes", "on"};
+	const char *value = getenv(name);
+	if (!value) {
+		return false;
+	}
+	struct box_str word = box_str_strip(box_str(value));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (word.len == strlen(words[i]) &&
+			strncasecmp(word.bytes, words[i], word.len) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int file_error(struct box_err *err, const char *path, int errnum)
+{
+	return box_err_set(
+		err, BOX_ERR_OS, errnum, "--config: %.1000s: %s", path, strerror(errnum));
+}
+
+/* A pipe gives its text once, so the text is kept for later starts. */
+static int copy_pipe(const char *path, int *ret_fd, struct box_err *err)
+{
+	_cleanup_(box_close_p) int pipe_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (pipe_fd < 0) {
+		return file_error(err, path, errno);
+	}
+	_cleanup_(box_close_p) int copy = memfd_create(
+		"box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (copy < 0) {
+		return file_error(err, path, errno);
+	}
+	char chunk[4096];
+	size_t total = 0;
+	for (;;) {
+		ssize_t got = read(pipe_fd, chunk, sizeof(chunk));
+		if (got < 0 && errno == EINTR) {
+			continue;
+		}
+		if (got < 0) {
+			return file_error(err, path, errno);
+		}
+		if (got == 0) {
+			break;
+		}
+		total += (size_t)got;
+		if (total > BOX_CONFIG_BYTES_MAX) {
+			return file_error(err, path, EFBIG);
+		}
+		int r = write_all(copy, chunk, (size_t)got);
+		if (r < 0) {
+			return file_error(err, path, -r);
+		}
+	}
+	int r = seal(copy);
+	if (r < 0) {
+		return file_error(err, path, -r);
+	}
+	*ret_fd = TAKE_FD(copy);
+	return 0;
+}
+
+int box_carry_open_config(const struct box_carried *carried, int *ret_fd, struct box_err *err)
+{
+	if (!carried->config_path) {
+		return box_err_set(err, BOX_ERR_OS, ENOENT, "no --config was given");
+	}
+	if (carried->file_copy >= 0) {
+		int fd = fcntl(carried->file_copy, F_DUPFD_CLOEXEC, 3);
+		if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0) {
+			return file_error(err, carried->config_path, errno);
+		}
+		*ret_fd = fd;
+		return 0;
+	}
+	/* Not blocking, in case something else has taken the file's name since. */
+	_cleanup_(box_close_p) int fd = open(
+		carried->config_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat status;
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return file_error(err, carried->config_path, errno);
+	}
+	if (!S_ISREG(status.st_mode)) {
+		return box_err_set(err, BOX_ERR_OS, EINVAL,
+			"--config: %.1000s: neither a regular file nor a pipe",
+			carried->config_path);
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int try_config(struct box_carried *carried, struct box_err *err)
+{
+	struct stat status;
+	if (!carried->config_path) {
+		return 0;
+	}
+	if (stat(carried->config_path, &status) < 0) {
+		return file_error(err, carried->config_path, errno);
+	}
+	if (S_ISFIFO(status.st_mode)) {
+		return copy_pipe(carried->config_path, &carried->file_copy, err);
+	}
+	_cleanup_(box_close_p) int fd = -1;
+	return box_carry_open_config(carried, &fd, err);
+}
+
+int box_carry_take(
+	const struct box_options *options, struct box_carried *ret_carried, struct box_err *err)
+{
+	struct box_carried *carried = ret_carried;
+	struct box_keeper_start *start = &carried->start;
+	memset(carried, 0, sizeof(*carried));
+	carried->file_copy = carried->variable = -1;
+	carried->config_path = options->config_path;
+
+	start->kind = BOX_KEEPER_START;
+	start->log_level = (int32_t)options->log_level;
+	start->log_format = (int32_t)options->log_format;
+	start->flags |= options->stdio ? BOX_START_STDIO : 0;
+	start->flags |= options->check_config ? BOX_START_CHECK_CONFIG : 0;
+	start->flags |= options->host ? BOX_START_EXPLICIT_HOST : 0;
+	start->flags |= is_set("LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS")
+		? BOX_START_SOFT_STORAGE
+		: 0;
+	if (options->config_path) {
+		memcpy(start->config_path, options->config_path, strlen(options->config_path));
+	}
+	if (!getcwd(start->working_folder, sizeof(start->working_folder))) {
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "the working folder: %s", strerror(errno));
+	}
+	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
+	carry_field("LANGBOT_BOX_CONTROL_TOKEN", start->token, sizeof(start->token));
+	wipe_variable("LANGBOT_BOX_CONTROL_TOKEN");
+
+	int r = carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
+	return r < 0 ? r : try_config(carried, err);
+}
+
+size_t box_carry_fill_start(
+	struct box_carried *carried, int config_fd, int state_fd, int ret_fds[BOX_START_FDS_MAX])
+{
+	const struct {
+		uint32_t flag;
+		int fd;
+	} texts[BOX_START_FDS_MAX] = {
+		{BOX_START_HAS_FILE, config_fd},
+		{BOX_START_HAS_VARIABLE, carried->variable},
+		{BOX_START_HAS_STATE, state_fd},
+	};
+	size_t count = 0;
+	for (size_t i = 0; i < BOX_START_FDS_MAX; i++) {
+		carried->start.flags &= ~texts[i].flag;
+		if (texts[i].fd >= 0) {
+			carried->start.flags |= texts[i].flag;
+			/* The offset is shared with whoever had this fd before. */
+			(void)lseek(texts[i].fd, 0, SEEK_SET);
+			ret_fds[count++] = texts[i].fd;
+		}
+	}
+	return count;
+}

@@ -1,0 +1,130 @@
+/* Finds box-rpc, and ids for it that no one else on this host has. */
+#include "runtime/keeper/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#define ACCOUNT "box-rpc"
+#define FREE_ID_FIRST 61184 /* no distribution gives these to people or packages */
+#define FREE_ID_SPREAD 4000
+#define FREE_ID_END 65520
+#define MAP_TEXT_MAX 16384 /* 340 lines, the most the kernel has */
+
+/* `map` is the text of /proc/self/uid_map. */
+static bool is_mapped(const char *map, unsigned long id)
+{
+	unsigned long first;
+	unsigned long outside;
+	unsigned long count;
+	int used;
+	for (; sscanf(map, " %lu %lu %lu%n", &first, &outside, &count, &used) == 3; map += used) {
+		if (id >= first && id - first < count) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_mapped_by(const char *path, unsigned long id)
+{
+	char map[MAP_TEXT_MAX];
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, map, sizeof(map) - 1);
+	if (len < 0) {
+		return true; /* then the change itself will tell */
+	}
+	map[len] = '\0';
+	return is_mapped(map, id);
+}
+
+static int choose_free_id(uid_t *ret_id)
+{
+	uid_t first = FREE_ID_FIRST + (uid_t)(getpid() % FREE_ID_SPREAD);
+	for (uid_t id = first; id < FREE_ID_END; id++) {
+		if (!getpwuid(id) && !getgrgid(id)) {
+			*ret_id = id;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int box_worker_choose_ids(struct box_worker_ids *ret_ids, struct box_err *err)
+{
+	struct box_worker_ids ids = {.change = geteuid() == 0};
+	if (!ids.change) {
+		*ret_ids = ids;
+		return 0;
+	}
+	const struct passwd *account = getpwnam(ACCOUNT);
+	if (account) {
+		ids.uid = account->pw_uid;
+		ids.gid = account->pw_gid;
+	} else if (choose_free_id(&ids.uid) < 0) {
+		return box_err_set(err, BOX_ERR_OS, ENOENT, "no user id is free for box-rpc");
+	} else {
+		ids.gid = ids.uid;
+	}
+	if (ids.uid == 0 || ids.gid == 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, EPERM, "the account " ACCOUNT " must not be root");
+	}
+	if (!is_mapped_by("/proc/self/uid_map", ids.uid) ||
+		!is_mapped_by("/proc/self/gid_map", ids.gid)) {
+		BOX_LOG(BOX_LOG_WARNING, "worker.same_uid",
+			box_kv_str("why", "this user namespace has no other id"),
+			box_kv_int("uid", ids.uid));
+		ids.change = false;
+	}
+	*ret_ids = ids;
+	return 0;
+}
+
+/* box-rpc beside the program that runs, even when an upgrade has replaced it since. */
+static int path_beside(char ret_path[BOX_PATH_MAX])
+{
+	static const char name[] = "/box-rpc";
+	ssize_t len = readlink("/proc/self/exe", ret_path, BOX_PATH_MAX);
+	if (len <= 0) {
+		return len < 0 ? -errno : -ENOENT;
+	}
+	const char *slash = memrchr(ret_path, '/', (size_t)len);
+	size_t folder = slash ? (size_t)(slash - ret_path) : 0;
+	if (!slash || folder + sizeof(name) > BOX_PATH_MAX) {
+		return -ENAMETOOLONG;
+	}
+	memcpy(ret_path + folder, name, sizeof(name));
+	return 0;
+}
+
+static bool is_program(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0;
+}
+
+int box_worker_find(char ret_path[BOX_PATH_MAX], struct box_err *err)
+{
+	int r = path_beside(ret_path);
+	if (r == 0 && is_program(ret_path)) {
+		return 0;
+	}
+#ifdef BOX_LIBEXECDIR
+	static const char installed[] = BOX_LIBEXECDIR "/box-rpc";
+	_Static_assert(sizeof(installed) <= BOX_PATH_MAX, "BOX_LIBEXECDIR is too long");
+	if (is_program(installed)) {
+		memcpy(ret_path, installed, sizeof(installed));
+		return 0;
+	}
+#endif
+	return box_err_set(err, BOX_ERR_OS, ENOENT, "box-rpc is neither beside boxd nor installed");
+}
