@@ -31,7 +31,7 @@
 #define BOX_PING_HANGUP_SEC 60            /* no valid traffic for this long: gone */
 #define BOX_OUT_PAUSE_BYTES (1 * BOX_MIB) /* queued output above which we stop reading a peer */
 #define BOX_OUT_RESUME_BYTES (256 * BOX_KIB)
-#define BOX_OUT_BYTES_MAX (64 * BOX_MIB)  /* queued output at which the peer is given up */
+#define BOX_OUT_BYTES_MAX (256 * BOX_MIB) /* queued output at which the peer is given up */
 #define BOX_WS_FRAME_BYTES (64 * BOX_KIB) /* we send and receive frames in pieces of this size */
 
 /* HTTP heads. */
@@ -63,7 +63,7 @@
 #define BOX_MOUNT_ROOTS_MAX 64
 
 /* What box-rpc leaves for its successor. */
-#define BOX_STATE_BYTES_MAX (64 * BOX_MIB)
+#define BOX_STATE_BYTES_MAX (256 * BOX_MIB)
 
 /* Life. */
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */

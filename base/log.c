@@ -3,14 +3,16 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_MAX_BYTES 2048
+#define LINE_MAX_BYTES 4096 /* at most what a pipe takes whole */
 #define FIELD_MAX_BYTES 512
+#define LINE_RESERVE 96 /* kept free of values, so that what is cut is still closed */
 
 static const char *const level_names[] = {
 	[BOX_LOG_DEBUG] = "debug",
@@ -63,6 +65,11 @@ struct box_log_field box_kv_errno(const char *key, int errnum)
 	return box_kv_str(key, strerrordesc_np(errnum < 0 ? -errnum : errnum));
 }
 
+static bool is_full(const struct line *line)
+{
+	return line->len + LINE_RESERVE > sizeof(line->bytes);
+}
+
 static void put(struct line *line, const char *bytes, size_t len)
 {
 	/* Two bytes are kept for the closing brace and the newline. */
@@ -81,10 +88,14 @@ static void put_text(struct line *line, const char *text)
  * are no UTF-8 do no harm. */
 static void put_quoted(struct line *line, struct box_str s)
 {
-	bool cut = s.len > FIELD_MAX_BYTES;
-	size_t len = cut ? FIELD_MAX_BYTES : s.len;
+	size_t len = s.len < FIELD_MAX_BYTES ? s.len : FIELD_MAX_BYTES;
+	bool cut = len < s.len;
 	put_text(line, "\"");
 	for (size_t i = 0; i < len; i++) {
+		if (is_full(line)) {
+			cut = true;
+			break;
+		}
 		unsigned char c = (unsigned char)s.bytes[i];
 		char escaped[8];
 		if (c == '"' || c == '\\') {
@@ -184,15 +195,18 @@ void box_log_emit(enum box_log_level level, const char *event, const struct box_
 		put_text(&line, " ");
 		put_text(&line, event);
 	}
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && !is_full(&line); i++) {
 		put_field(&line, &fields[i]);
 	}
 	if (log_format == BOX_LOG_JSON) {
 		line.bytes[line.len++] = '}';
 	}
 	line.bytes[line.len++] = '\n';
-	/* A full or closed stderr must not stop the runtime: the line is lost. */
-	ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);
-	(void)ignored;
+	/* A stderr that is closed, or full because nobody reads it, must not stop us: the line is lost. */
+	struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+	if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT)) {
+		ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);
+		(void)ignored;
+	}
 	errno = saved_errno;
 }

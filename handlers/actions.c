@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "runtime/metrics.h"
+
 #define HOST BOX_SCOPE_HOST
 #define TENANT BOX_SCOPE_TENANT
 #define PLAIN BOX_LANE_REQUEST
@@ -64,6 +66,9 @@ const struct box_action box_actions[] = {
 		{{"file_key", BOX_STR, true}}},
 };
 /* clang-format on */
+
+_Static_assert(sizeof(box_actions) / sizeof(box_actions[0]) <= BOX_METRICS_ACTIONS_MAX,
+	"every action has its counters");
 
 const size_t box_actions_count = sizeof(box_actions) / sizeof(box_actions[0]);
 

@@ -209,7 +209,8 @@ bool box_peer_cancel(struct box_request *asker, int64_t seq_id)
 	return false;
 }
 
-/* Calls `end` for every request that `matches`; requests may go while we walk. */
+/* Ends every request of an older placement of the workspace, or, without `newer`, simply every one.
+ * The order matters elsewhere: requests hear this before their session goes. */
 static void overtake_matching(
 	struct box_dispatch *dispatch, const struct box_context *newer, const struct box_err *err)
 {
@@ -310,6 +311,7 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 		(void)box_err_set(
 			&stale, BOX_ERR_PERMISSION, EPERM, "Stale Box placement generation");
 		overtake_matching(request->peer->dispatch, &request->context, &stale);
+		box_sessions_retire(runtime->sessions, &request->context);
 	}
 	return r < 0 ? r : check_fields(request->action, request->data, err);
 }

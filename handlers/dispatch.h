@@ -25,7 +25,7 @@ struct box_peer_ops {
 struct box_dispatch *box_dispatch_new(struct box_runtime *runtime);
 void box_dispatch_free(struct box_dispatch *dispatch);
 
-/* `instance` is the one this connection proved at its door (or the configured one for stdio). */
+/* For a connection that has proved, at its door or by being our parent, to be the trusted instance. */
 struct box_peer *box_peer_new(
 	struct box_dispatch *dispatch, const struct box_peer_ops *ops, void *connection);
 

@@ -86,8 +86,10 @@ static void log_unknown(enum box_config_layer layer, const struct box_value *unk
 			(int)name.len, name.bytes);
 	}
 	if (unknown->count > 0) {
-		BOX_LOG(BOX_LOG_INFO, "config.unknown_members_ignored",
-			box_kv_str("from", layer_names[layer]), box_kv_str("members", names));
+		/* In the operator's own file it is most likely a slip of the pen. */
+		BOX_LOG(layer == BOX_LAYER_FILE ? BOX_LOG_WARNING : BOX_LOG_INFO,
+			"config.unknown_members_ignored", box_kv_str("from", layer_names[layer]),
+			box_kv_str("members", names));
 	}
 }
 
@@ -365,7 +367,6 @@ int box_runtime_enter(struct box_runtime *runtime, const struct box_context *con
 	if (r < 0 || !*ret_advanced) {
 		return r;
 	}
-	box_sessions_retire(runtime->sessions, context);
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value change = fence_change(arena, context);
 	runtime->host->record(runtime->host_arg, &change);

@@ -99,8 +99,8 @@ void box_runtime_init_cancel(struct box_init *init);
 /* Pins the instance that all contexts must name, unless one is pinned already. */
 void box_runtime_pin(struct box_runtime *runtime, struct box_str instance);
 
-/* Passes the fence; when the placement moved forward, older sessions are removed and
- * *ret_advanced is true. */
+/* Passes the fence; *ret_advanced says that the placement moved forward: then the caller ends what
+ * is under way for older ones, and after that calls box_sessions_retire. */
 int box_runtime_enter(struct box_runtime *runtime, const struct box_context *context,
 	bool *ret_advanced, struct box_err *err);
 

@@ -1,15 +1,14 @@
 /* Reads fd 0, writes fd 1, on the loop.
  *
- * Pipes and sockets are polled and never block. A regular file (someone plays a recorded session)
- * cannot be polled and is always ready. A terminal is left in blocking mode, because that mode
- * belongs to the shell too; a write to it may wait for a person, which is what a person expects.
+ * Pipes, sockets and terminals are polled and never block; their mode is put back at the end, because
+ * a terminal's belongs to the shell too. A regular file (someone plays a recorded session) cannot be
+ * polled and is always ready.
  */
 #include "transport/stdio.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -32,10 +31,14 @@ struct box_stdio {
 	uv_poll_t in;
 	uv_poll_t out;
 	uv_idle_t in_file; /* stands in for `in` when fd 0 is a regular file */
+	uv_idle_t resume;  /* takes up, from the loop, what was read before a pause */
 	uv_timer_t drain;
 	bool in_is_file;
 	bool out_is_file;
+	int in_flags; /* of the fds before we changed them */
+	int out_flags;
 	bool out_armed;
+	bool hung_up;  /* the other end of fd 0 is closed, and we are paused */
 	bool finished; /* no more is read */
 	bool clean;
 	uint64_t drain_until_ms;
@@ -44,6 +47,7 @@ struct box_stdio {
 };
 
 static void on_readable(struct box_stdio *stdio);
+static void on_hang_up(struct box_stdio *stdio);
 static void write_some(struct box_stdio *stdio);
 
 static struct box_stdio *of_conn(struct box_conn *conn)
@@ -53,9 +57,14 @@ static struct box_stdio *of_conn(struct box_conn *conn)
 
 static void in_poll_cb(uv_poll_t *poll, int status, int events)
 {
+	struct box_stdio *stdio = poll->data;
 	(void)status;
 	(void)events;
-	on_readable(poll->data);
+	if (stdio->conn.paused) {
+		on_hang_up(stdio);
+	} else {
+		on_readable(stdio);
+	}
 }
 
 static void in_idle_cb(uv_idle_t *idle)
@@ -70,29 +79,65 @@ static void out_poll_cb(uv_poll_t *poll, int status, int events)
 	write_some(poll->data);
 }
 
-static void set_reading(struct box_stdio *stdio, bool reading)
+enum reading {
+	READ_ALL,
+	READ_HANG_UP, /* only whether the other end goes */
+	READ_NOTHING,
+};
+
+static void set_reading(struct box_stdio *stdio, enum reading reading)
 {
 	if (stdio->in_is_file) {
-		(void)(reading ? uv_idle_start(&stdio->in_file, in_idle_cb)
-			       : uv_idle_stop(&stdio->in_file));
+		(void)(reading == READ_ALL ? uv_idle_start(&stdio->in_file, in_idle_cb)
+					   : uv_idle_stop(&stdio->in_file));
+	} else if (reading == READ_NOTHING) {
+		(void)uv_poll_stop(&stdio->in);
 	} else {
-		(void)(reading ? uv_poll_start(&stdio->in, UV_READABLE | UV_DISCONNECT, in_poll_cb)
-			       : uv_poll_stop(&stdio->in));
+		int events = reading == READ_ALL ? UV_READABLE | UV_DISCONNECT : UV_DISCONNECT;
+		(void)uv_poll_start(&stdio->in, events, in_poll_cb);
 	}
 }
 
 /* --- the end --- */
 
+void box_stdio_restore(const struct box_stdio *stdio)
+{
+	(void)fcntl(STDIN_FILENO, F_SETFL, stdio->in_flags);
+	(void)fcntl(STDOUT_FILENO, F_SETFL, stdio->out_flags);
+}
+
+static void end(struct box_stdio *stdio, bool clean)
+{
+	(void)uv_timer_stop(&stdio->drain);
+	stdio->conn.closing = true;
+	stdio->ended(stdio->arg, clean);
+}
+
 static void drain_cb(uv_timer_t *timer)
 {
 	struct box_stdio *stdio = timer->data;
-	bool drained = stdio->conn.closing ||
-		(box_dispatch_under_way(stdio->dispatch) == 0 && stdio->conn.out_bytes == 0);
-	if (!drained && box_clock_ms() < stdio->drain_until_ms) {
+	bool late = box_clock_ms() >= stdio->drain_until_ms;
+	if (!stdio->finished) {
+		/* Hung up while paused: over when nobody takes answers either. */
+		if (!stdio->hung_up) {
+			(void)uv_timer_stop(timer);
+		} else if (late) {
+			stdio->finished = true;
+			end(stdio, true);
+		}
 		return;
 	}
-	(void)uv_timer_stop(timer);
-	stdio->ended(stdio->arg, stdio->clean);
+	bool drained = stdio->conn.closing ||
+		(box_dispatch_under_way(stdio->dispatch) == 0 && stdio->conn.out_bytes == 0);
+	if (drained || late) {
+		end(stdio, stdio->clean);
+	}
+}
+
+static void start_drain(struct box_stdio *stdio)
+{
+	stdio->drain_until_ms = box_clock_ms() + BOX_EOF_GRACE_MS;
+	(void)uv_timer_start(&stdio->drain, drain_cb, 0, DRAIN_CHECK_MS);
 }
 
 static void finish(struct box_stdio *stdio, bool clean)
@@ -102,14 +147,22 @@ static void finish(struct box_stdio *stdio, bool clean)
 	}
 	stdio->finished = true;
 	stdio->clean = clean;
-	set_reading(stdio, false);
-	stdio->drain_until_ms = box_clock_ms() + BOX_EOF_GRACE_MS;
-	(void)uv_timer_start(&stdio->drain, drain_cb, 0, DRAIN_CHECK_MS);
+	set_reading(stdio, READ_NOTHING);
+	start_drain(stdio);
 }
 
-void box_stdio_finish(struct box_stdio *stdio)
+/* The other end of fd 0 is gone, but what it sent before is not read yet, because it does not take
+ * its answers. It may still do so: go on as long as it does. */
+static void on_hang_up(struct box_stdio *stdio)
 {
-	finish(stdio, true);
+	set_reading(stdio, READ_NOTHING);
+	stdio->hung_up = true;
+	start_drain(stdio);
+}
+
+size_t box_stdio_queued(const struct box_stdio *stdio)
+{
+	return stdio->conn.closing ? 0 : stdio->conn.out_bytes;
 }
 
 /* --- in --- */
@@ -169,16 +222,33 @@ static void on_readable(struct box_stdio *stdio)
 	}
 }
 
+/* What was read before the pause is still in the framer. */
+static void resume_cb(uv_idle_t *idle)
+{
+	struct box_stdio *stdio = idle->data;
+	(void)uv_idle_stop(idle);
+	if (stdio->finished || stdio->conn.paused) {
+		return;
+	}
+	if (!take_messages(stdio)) {
+		finish(stdio, false);
+	} else if (!stdio->conn.paused) {
+		set_reading(stdio, READ_ALL);
+	}
+}
+
+/* Called while an answer is being sent: nothing may be taken in before that is done. */
 static void pause_reading(struct box_conn *conn, bool paused)
 {
 	struct box_stdio *stdio = of_conn(conn);
 	if (stdio->finished) {
 		return;
 	}
-	set_reading(stdio, !paused);
-	/* What was read before the pause is still in the framer. */
-	if (!paused && !take_messages(stdio)) {
-		finish(stdio, false);
+	if (paused) {
+		set_reading(stdio, READ_HANG_UP);
+	} else {
+		stdio->hung_up = false;
+		(void)uv_idle_start(&stdio->resume, resume_cb);
 	}
 }
 
@@ -223,6 +293,9 @@ static void write_some(struct box_stdio *stdio)
 			finish(stdio, true);
 			break;
 		}
+		if (stdio->hung_up) {
+			stdio->drain_until_ms = box_clock_ms() + BOX_EOF_GRACE_MS;
+		}
 		while (wrote > 0) {
 			struct box_out *out = box_conn_out(&stdio->conn);
 			size_t left = out->bytes.len - out->sent;
@@ -255,46 +328,37 @@ static const struct box_conn_ops conn_ops = {
 
 /* --- the beginning --- */
 
-/* Whether the fd is a regular file; makes anything but that and terminals non-blocking. */
-static int prepare_fd(int fd, bool *ret_is_file)
+/* Makes the fd non-blocking and ready to be polled, or says that it is a kind that cannot be. */
+static int prepare_fd(uv_loop_t *loop, uv_poll_t *poll, int fd, int *ret_flags, bool *ret_is_file)
 {
-	struct stat st;
-	if (fstat(fd, &st) < 0) {
+	*ret_flags = fcntl(fd, F_GETFL);
+	if (*ret_flags < 0) {
 		return -errno;
 	}
-	*ret_is_file = S_ISREG(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd));
-	if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) {
-		int flags = fcntl(fd, F_GETFL);
-		if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-			return -errno;
-		}
-	}
-	return 0;
+	int r = uv_poll_init(loop, poll, fd);
+	*ret_is_file = r == UV_EPERM;
+	return r == UV_EPERM ? 0 : r;
 }
 
 int box_stdio_open(uv_loop_t *loop, struct box_dispatch *dispatch, struct box_runtime *runtime,
 	box_stdio_ended *ended, void *arg, struct box_stdio **ret_stdio)
 {
 	struct box_stdio *stdio = box_alloc(sizeof(*stdio));
-	int r = prepare_fd(STDIN_FILENO, &stdio->in_is_file);
+	int r = prepare_fd(loop, &stdio->in, STDIN_FILENO, &stdio->in_flags, &stdio->in_is_file);
 	if (r == 0) {
-		r = prepare_fd(STDOUT_FILENO, &stdio->out_is_file);
-	}
-	if (r == 0 && !stdio->in_is_file) {
-		r = uv_poll_init(loop, &stdio->in, STDIN_FILENO);
-	}
-	if (r == 0 && !stdio->out_is_file) {
-		r = uv_poll_init(loop, &stdio->out, STDOUT_FILENO);
+		r = prepare_fd(
+			loop, &stdio->out, STDOUT_FILENO, &stdio->out_flags, &stdio->out_is_file);
 	}
 	if (r < 0) {
-		free(stdio);
-		return r;
+		return r; /* the process ends: handles of the loop cannot be freed here */
 	}
 	(void)uv_idle_init(loop, &stdio->in_file);
+	(void)uv_idle_init(loop, &stdio->resume);
 	(void)uv_timer_init(loop, &stdio->drain);
 	stdio->in.data = stdio;
 	stdio->out.data = stdio;
 	stdio->in_file.data = stdio;
+	stdio->resume.data = stdio;
 	stdio->drain.data = stdio;
 	stdio->dispatch = dispatch;
 	stdio->framer = box_framer_new();
@@ -302,7 +366,7 @@ int box_stdio_open(uv_loop_t *loop, struct box_dispatch *dispatch, struct box_ru
 	stdio->arg = arg;
 	box_conn_open(&stdio->conn, &conn_ops, dispatch, runtime, BOX_TRANSPORT_STDIO);
 	stdio->conn.json_lines = true;
-	set_reading(stdio, true);
+	set_reading(stdio, READ_ALL);
 	*ret_stdio = stdio;
 	return 0;
 }

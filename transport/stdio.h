@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <uv.h>
 
 struct box_dispatch;
@@ -12,9 +13,13 @@ struct box_stdio;
  * false when the stream was broken. Called once. */
 typedef void box_stdio_ended(void *arg, bool clean);
 
-/* 0, or negative errno. The fds stay open until the process ends. */
+/* To be called before the fence: it looks at the fds. Nothing is read before the loop runs. 0, or
+ * negative errno. The fds stay open until the process ends. */
 int box_stdio_open(uv_loop_t *loop, struct box_dispatch *dispatch, struct box_runtime *runtime,
 	box_stdio_ended *ended, void *arg, struct box_stdio **ret_stdio);
 
-/* Stops reading and calls `ended` when what is queued has drained. */
-void box_stdio_finish(struct box_stdio *stdio);
+/* Bytes of answers that wait to be taken. */
+size_t box_stdio_queued(const struct box_stdio *stdio);
+
+/* Puts the mode of the fds back, which a terminal shares with the shell. The last thing to do. */
+void box_stdio_restore(const struct box_stdio *stdio);

@@ -189,12 +189,21 @@ static int write_frame(struct connection *connection, struct box_out *out)
 	return 0;
 }
 
+/* A callback for writing that fails makes libwebsockets drop the socket without a close frame; this
+ * way it sends one. */
+static int close_from_writable(struct connection *connection)
+{
+	(void)close_now(connection);
+	lws_set_timeout(connection->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_SYNC);
+	return 0;
+}
+
 /* Writeable comes unasked too: the queue decides. */
 static int on_writable(struct connection *connection)
 {
 	struct box_out *out = box_conn_out(&connection->conn);
 	if (connection->close_code != 0 && (!out || !connection->drain_first)) {
-		return close_now(connection);
+		return close_from_writable(connection);
 	}
 	for (int i = 0; i < WRITES_PER_TURN && (out = box_conn_out(&connection->conn)); i++) {
 		if (write_frame(connection, out) < 0) {

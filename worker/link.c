@@ -132,18 +132,28 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 	return 0;
 }
 
+static int send_plain(uint32_t kind, const int *fds, size_t fd_count)
+{
+	const struct box_keeper_plain packet = {kind};
+	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), fds, fd_count);
+}
+
 int box_link_ready(struct box_link *link)
 {
-	const struct box_keeper_plain packet = {BOX_KEEPER_READY};
 	(void)link;
-	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
+	return send_plain(BOX_KEEPER_READY, NULL, 0);
+}
+
+int box_link_taken(struct box_link *link)
+{
+	(void)link;
+	return send_plain(BOX_KEEPER_TAKEN, NULL, 0);
 }
 
 int box_link_keep_state(struct box_link *link, int fd)
 {
-	const struct box_keeper_plain packet = {BOX_KEEPER_STATE};
 	(void)link;
-	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), &fd, 1);
+	return send_plain(BOX_KEEPER_STATE, &fd, 1);
 }
 
 static void failures_cb(uv_idle_t *idle)

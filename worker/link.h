@@ -26,6 +26,9 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 /* Tells boxd that we are configured and fenced. */
 int box_link_ready(struct box_link *link);
 
+/* Tells boxd that the text of the last RELOAD is in force. */
+int box_link_taken(struct box_link *link);
+
 /* Gives boxd a memory file to keep for our successor; the fd stays the caller's. */
 int box_link_keep_state(struct box_link *link, int fd);
 

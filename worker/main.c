@@ -90,6 +90,9 @@ static const struct box_host host_ops = {
 
 static void finish(struct worker *worker)
 {
+	if (worker->stdio) {
+		box_stdio_restore(worker->stdio);
+	}
 	BOX_LOG(BOX_LOG_INFO, "stopped");
 	exit(worker->exit_code);
 }
@@ -117,6 +120,7 @@ static void stopping_cb(uv_timer_t *timer)
 		return;
 	}
 	bool closed = (!worker->ws || box_ws_count(worker->ws) == 0) &&
+		(!worker->stdio || box_stdio_queued(worker->stdio) == 0) &&
 		box_sessions_count(worker->runtime->sessions) == 0;
 	if (closed || now >= worker->give_up_by_ms) {
 		finish(worker);
@@ -164,6 +168,7 @@ static void on_reload(void *arg, int fd)
 		BOX_LOG(BOX_LOG_ERROR, "config.reload_refused", box_kv_str("why", err.text));
 		return;
 	}
+	(void)box_link_taken(worker->link);
 	BOX_LOG(BOX_LOG_INFO, "config.reloaded");
 }
 
@@ -260,7 +265,11 @@ static int open_parts(struct worker *worker, struct box_err *err)
 			"libwebsockets cannot start; is its libuv plugin installed "
 			"(Debian: libwebsockets-evlib-uv)?");
 	}
-	return 0;
+	if (worker->settings.flags & BOX_START_STDIO) {
+		r = box_stdio_open(&worker->loop, worker->dispatch, worker->runtime, on_stdio_ended,
+			worker, &worker->stdio);
+	}
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "stdio: %s", uv_strerror(r)) : 0;
 }
 
 static int fail(const char *event, const struct box_err *err, int exit_code)
@@ -276,14 +285,6 @@ static int serve(struct worker *worker)
 		return fail("fence.failed", &err, 1);
 	}
 	worker->state = box_state_open(worker->runtime, worker->link);
-	if (worker->settings.flags & BOX_START_STDIO) {
-		int r = box_stdio_open(&worker->loop, worker->dispatch, worker->runtime,
-			on_stdio_ended, worker, &worker->stdio);
-		if (r < 0) {
-			BOX_LOG(BOX_LOG_ERROR, "stdio.unusable", box_kv_errno("why", r));
-			return 1;
-		}
-	}
 	(void)uv_timer_start(&worker->tick, tick_cb, TICK_MS, TICK_MS);
 	if (box_link_ready(worker->link) < 0) {
 		return 1;

@@ -139,11 +139,12 @@ static size_t line_of(const struct box_buf *text, const char *why)
 	return box_config_text_line(text->bytes, text->len, dotted);
 }
 
-/* A file may hold the map itself or, as LangBot's own configuration does, under `box`. */
+/* A file may hold the map itself or, as LangBot's own configuration does among much else, under
+ * `box`. */
 static const struct box_value *section(const struct box_value *map)
 {
 	const struct box_value *box = box_map_get(map, "box");
-	return box && map->count == 1 ? box : map;
+	return box ? box : map;
 }
 
 /* Applies a parsed map; `text` is where a refused key is looked up, NULL when it has no lines. */

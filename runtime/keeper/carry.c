@@ -106,91 +106,95 @@ static int file_error(struct box_err *err, const char *path, int errnum)
 		err, BOX_ERR_OS, errnum, "--config: %.1000s: %s", path, strerror(errnum));
 }
 
-/* A pipe gives its text once, so the text is kept for later starts. */
-static int copy_pipe(const char *path, int *ret_fd, struct box_err *err)
+/* Reads all of `from` into a sealed memfd. */
+static int copy_text(int from, int *ret_fd)
 {
-	_cleanup_(box_close_p) int pipe_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (pipe_fd < 0) {
-		return file_error(err, path, errno);
-	}
 	_cleanup_(box_close_p) int copy = memfd_create(
 		"box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (copy < 0) {
-		return file_error(err, path, errno);
+		return -errno;
 	}
 	char chunk[4096];
 	size_t total = 0;
+	int r = 0;
 	for (;;) {
-		ssize_t got = read(pipe_fd, chunk, sizeof(chunk));
+		ssize_t got = read(from, chunk, sizeof(chunk));
 		if (got < 0 && errno == EINTR) {
 			continue;
 		}
 		if (got < 0) {
-			return file_error(err, path, errno);
+			return -errno;
 		}
 		if (got == 0) {
 			break;
 		}
 		total += (size_t)got;
-		if (total > BOX_CONFIG_BYTES_MAX) {
-			return file_error(err, path, EFBIG);
-		}
-		int r = write_all(copy, chunk, (size_t)got);
+		r = total > BOX_CONFIG_BYTES_MAX ? -EFBIG : write_all(copy, chunk, (size_t)got);
 		if (r < 0) {
-			return file_error(err, path, -r);
+			return r;
 		}
 	}
-	int r = seal(copy);
-	if (r < 0) {
-		return file_error(err, path, -r);
+	r = seal(copy);
+	if (r == 0) {
+		*ret_fd = TAKE_FD(copy);
 	}
-	*ret_fd = TAKE_FD(copy);
-	return 0;
+	return r;
 }
 
-int box_carry_open_config(const struct box_carried *carried, int *ret_fd, struct box_err *err)
+/* Only a pipe that is wanted is waited for; anything else that has the name is not. */
+static int open_config(const char *path, bool pipes, int *ret_fd, struct box_err *err)
 {
-	if (!carried->config_path) {
-		return box_err_set(err, BOX_ERR_OS, ENOENT, "no --config was given");
-	}
-	if (carried->file_copy >= 0) {
-		int fd = fcntl(carried->file_copy, F_DUPFD_CLOEXEC, 3);
-		if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0) {
-			return file_error(err, carried->config_path, errno);
-		}
-		*ret_fd = fd;
-		return 0;
-	}
-	/* Not blocking, in case something else has taken the file's name since. */
-	_cleanup_(box_close_p) int fd = open(
-		carried->config_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct stat status;
-	if (fd < 0 || fstat(fd, &status) < 0) {
-		return file_error(err, carried->config_path, errno);
+	if (stat(path, &status) < 0) {
+		return file_error(err, path, errno);
 	}
-	if (!S_ISREG(status.st_mode)) {
+	bool is_pipe = pipes && S_ISFIFO(status.st_mode);
+	_cleanup_(box_close_p) int fd = open(
+		path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (is_pipe ? 0 : O_NONBLOCK));
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return file_error(err, path, errno);
+	}
+	if (!is_pipe && !S_ISREG(status.st_mode)) {
 		return box_err_set(err, BOX_ERR_OS, EINVAL,
-			"--config: %.1000s: neither a regular file nor a pipe",
-			carried->config_path);
+			"--config: %.1000s: neither a regular file nor a pipe", path);
 	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-static int try_config(struct box_carried *carried, struct box_err *err)
+static int read_config(const char *path, bool pipes, int *ret_fd, struct box_err *err)
 {
-	struct stat status;
-	if (!carried->config_path) {
-		return 0;
-	}
-	if (stat(carried->config_path, &status) < 0) {
-		return file_error(err, carried->config_path, errno);
-	}
-	if (S_ISFIFO(status.st_mode)) {
-		return copy_pipe(carried->config_path, &carried->file_copy, err);
-	}
 	_cleanup_(box_close_p) int fd = -1;
-	return box_carry_open_config(carried, &fd, err);
+	int r = open_config(path, pipes, &fd, err);
+	if (r < 0) {
+		return r;
+	}
+	r = copy_text(fd, ret_fd);
+	return r < 0 ? file_error(err, path, -r) : 0;
+}
+
+int box_carry_reread(struct box_carried *carried, int *ret_fd, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fresh = -1;
+	if (!carried->config_path) {
+		return box_err_set(err, BOX_ERR_OS, ENOENT, "no --config was given");
+	}
+	int r = read_config(carried->config_path, false, &fresh, err);
+	if (r < 0) {
+		return r;
+	}
+	box_close_p(&carried->offered);
+	carried->offered = TAKE_FD(fresh);
+	*ret_fd = carried->offered;
+	return 0;
+}
+
+void box_carry_taken(struct box_carried *carried)
+{
+	if (carried->offered >= 0) {
+		box_close_p(&carried->accepted);
+		carried->accepted = TAKE_FD(carried->offered);
+	}
 }
 
 int box_carry_take(
@@ -199,7 +203,7 @@ int box_carry_take(
 	struct box_carried *carried = ret_carried;
 	struct box_keeper_start *start = &carried->start;
 	memset(carried, 0, sizeof(*carried));
-	carried->file_copy = carried->variable = -1;
+	carried->accepted = carried->offered = carried->variable = -1;
 	carried->config_path = options->config_path;
 
 	start->kind = BOX_KEEPER_START;
@@ -223,17 +227,20 @@ int box_carry_take(
 	wipe_variable("LANGBOT_BOX_CONTROL_TOKEN");
 
 	int r = carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
-	return r < 0 ? r : try_config(carried, err);
+	if (r < 0 || !carried->config_path) {
+		return r;
+	}
+	return read_config(carried->config_path, true, &carried->accepted, err);
 }
 
 size_t box_carry_fill_start(
-	struct box_carried *carried, int config_fd, int state_fd, int ret_fds[BOX_START_FDS_MAX])
+	struct box_carried *carried, int state_fd, int ret_fds[BOX_START_FDS_MAX])
 {
 	const struct {
 		uint32_t flag;
 		int fd;
 	} texts[BOX_START_FDS_MAX] = {
-		{BOX_START_HAS_FILE, config_fd},
+		{BOX_START_HAS_FILE, carried->accepted},
 		{BOX_START_HAS_VARIABLE, carried->variable},
 		{BOX_START_HAS_STATE, state_fd},
 	};

@@ -52,11 +52,17 @@ static int open_listeners(
 	return r;
 }
 
+/* box-rpc takes a token of nothing but white space for none. */
+static bool is_blank(const char *token)
+{
+	return box_str_strip(box_str(token)).len == 0;
+}
+
 /* Says where we listen, here and to box-rpc, which shows it in its status. */
 static void tell_listeners(const struct box_listeners *listeners, struct box_keeper_start *start)
 {
 	box_listen_log(listeners);
-	if (listeners->count > 0 && !listeners->all_loopback && start->token[0] == '\0') {
+	if (listeners->count > 0 && !listeners->all_loopback && is_blank(start->token)) {
 		start->flags |= BOX_START_WIDE_OPEN;
 		BOX_LOG(BOX_LOG_WARNING, "listening.unprotected",
 			box_kv_str("why",

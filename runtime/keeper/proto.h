@@ -28,6 +28,7 @@ enum box_keeper_kind {
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
+	BOX_KEEPER_TAKEN,      /* the text of RELOAD is good: my successor shall have it too */
 	BOX_KEEPER_STATE,      /* fd: keep this in place of the last one, for my successor */
 	BOX_KEEPER_MAKE_FOLDER,
 };
@@ -55,7 +56,7 @@ struct box_keeper_start {
 	char instance[BOX_INSTANCE_ID_MAX + 130]; /* LANGBOT_BOX_TRUSTED_INSTANCE_UUID, likewise */
 };
 
-/* LISTEN, RELOAD, STOP, READY and STATE are this alone. */
+/* LISTEN, RELOAD, STOP, READY, TAKEN and STATE are this alone. */
 struct box_keeper_plain {
 	uint32_t kind;
 };

@@ -92,11 +92,11 @@ static int send_plain(struct keeper *keeper, uint32_t kind, const int *fds, size
 }
 
 /* START goes out of the one struct that holds the token: no copies of it. */
-static int send_start(struct keeper *keeper, int config_fd)
+static int send_start(struct keeper *keeper)
 {
 	struct box_carried *carried = keeper->setup->carried;
 	int fds[BOX_START_FDS_MAX];
-	size_t count = box_carry_fill_start(carried, config_fd, keeper->state_fd, fds);
+	size_t count = box_carry_fill_start(carried, keeper->state_fd, fds);
 	carried->start.restarts = keeper->restarts;
 	return box_packet_send(
 		keeper->worker.socket, &carried->start, sizeof(carried->start), fds, count);
@@ -104,14 +104,8 @@ static int send_start(struct keeper *keeper, int config_fd)
 
 static int start_worker(struct keeper *keeper, struct box_err *err)
 {
-	struct box_carried *carried = keeper->setup->carried;
 	char path[BOX_PATH_MAX];
 	int r = box_worker_find(path, err);
-	if (r < 0) {
-		return r;
-	}
-	_cleanup_(box_close_p) int config_fd = -1;
-	r = carried->config_path ? box_carry_open_config(carried, &config_fd, err) : 0;
 	if (r < 0) {
 		return r;
 	}
@@ -127,7 +121,7 @@ static int start_worker(struct keeper *keeper, struct box_err *err)
 	keeper->reload_wanted = false;
 	BOX_LOG(BOX_LOG_INFO, "worker.started", box_kv_int("pid", keeper->worker.pid),
 		box_kv_int("restarts", keeper->restarts));
-	if (send_start(keeper, config_fd) < 0) {
+	if (send_start(keeper) < 0) {
 		refuse_worker(keeper, "it could not be given what it needs");
 	}
 	return 0;
@@ -169,8 +163,8 @@ static void start_again(struct keeper *keeper)
 static void reload(struct keeper *keeper)
 {
 	struct box_err err;
-	_cleanup_(box_close_p) int fd = -1;
-	int r = box_carry_open_config(keeper->setup->carried, &fd, &err);
+	int fd = -1;
+	int r = box_carry_reread(keeper->setup->carried, &fd, &err);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_str("why", err.text));
 		return;
@@ -267,6 +261,13 @@ static const char *take_state(struct keeper *keeper, struct box_packet *packet)
 	return NULL;
 }
 
+static const char *take_taken(struct keeper *keeper, struct box_packet *packet)
+{
+	(void)packet;
+	box_carry_taken(keeper->setup->carried);
+	return NULL;
+}
+
 static const char *take_make_folder(struct keeper *keeper, struct box_packet *packet)
 {
 	const struct box_keeper_make_folder *wanted = &packet->make_folder;
@@ -293,6 +294,7 @@ static const struct {
 } kinds[] = {
 	{BOX_KEEPER_READY, sizeof(struct box_keeper_plain), 0, take_ready},
 	{BOX_KEEPER_STATE, sizeof(struct box_keeper_plain), 1, take_state},
+	{BOX_KEEPER_TAKEN, sizeof(struct box_keeper_plain), 0, take_taken},
 	{BOX_KEEPER_MAKE_FOLDER, sizeof(struct box_keeper_make_folder), 0, take_make_folder},
 };
 
@@ -357,7 +359,8 @@ static void log_death(const struct keeper *keeper, const siginfo_t *end)
 	char how[64];
 	(void)snprintf(how, sizeof(how), "%s %d", end->si_code == CLD_EXITED ? "exit" : "signal",
 		end->si_status);
-	BOX_LOG(keeper->stopping ? BOX_LOG_INFO : BOX_LOG_WARNING, "worker.died",
+	bool expected = keeper->stopping || (end->si_code == CLD_EXITED && end->si_status == 0);
+	BOX_LOG(expected ? BOX_LOG_INFO : BOX_LOG_WARNING, "worker.died",
 		box_kv_int("pid", keeper->worker.pid), box_kv_str("how", how));
 }
 

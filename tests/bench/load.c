@@ -257,7 +257,7 @@ static void ask_big(struct text *out, uint64_t seq)
 {
 	put_head(out, seq, opt.exec ? "box_exec" : "box_create_session", 4);
 	put_map(out, 2);
-	put_pair(out, true, "session_id", "bench");
+	put_pair(out, true, "session_id", opt.exec ? "bench-exec" : "bench");
 	put_key(out, false, opt.exec ? "cmd" : "image");
 	add(out, big_asked.bytes, big_asked.len);
 	put_end(out);
@@ -375,6 +375,15 @@ static void write_all(const struct text *out)
 	}
 }
 
+static size_t read_some(char *place, size_t len)
+{
+	ssize_t got = read(in_fd, place, len);
+	if (got == 0 || (got < 0 && errno != EINTR)) {
+		die("read: %s", got == 0 ? "the peer is gone" : strerror(errno));
+	}
+	return got > 0 ? (size_t)got : 0;
+}
+
 /* Reads more behind what was not taken yet. */
 static void fill(void)
 {
@@ -385,11 +394,7 @@ static void fill(void)
 		memmove(received.bytes, received.bytes + taken, received.len);
 		taken = 0;
 	}
-	ssize_t got = read(in_fd, space(&received, READ_BYTES), READ_BYTES);
-	if (got == 0 || (got < 0 && errno != EINTR)) {
-		die("read: %s", got == 0 ? "the peer is gone" : strerror(errno));
-	}
-	received.len += got > 0 ? (size_t)got : 0;
+	received.len += read_some(space(&received, READ_BYTES), READ_BYTES);
 }
 
 static const unsigned char *want(size_t len)
@@ -436,11 +441,16 @@ static bool receive_frame(struct text *message)
 		return false;
 	}
 	while (len > 0) {
-		const char *bytes = (const char *)want(1);
 		size_t have = received.len - taken;
 		size_t piece = have < len ? have : len;
-		add(message, bytes, piece);
-		taken += piece;
+		if (piece > 0) {
+			add(message, received.bytes + taken, piece);
+			taken += piece;
+		} else {
+			/* Straight to where it belongs: large messages are copied once less. */
+			piece = read_some(space(message, len), len);
+			message->len += piece;
+		}
 		len -= piece;
 	}
 	return final;

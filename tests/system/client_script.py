@@ -30,7 +30,9 @@ def awkward_text():
     """Every character that a codec could trip over, fenced by letters against stripping."""
     controls = "".join(chr(code) for code in range(1, 0x20))
     others = "\x7f\x80\x85\x9f\xa0\u200b\u2028\u2029\ufeff\ufffd\uffff"
-    return "a" + controls + "\"'\\/`${}<>&%" + others + "é漢字😀👩‍👩‍👧🏴󠁧󠁢󠁥󠁮󠁧󠁿\U0010ffff" + "z"
+    quotes = "\"'\\/`${}<>&%"
+    joined = "é漢字😀" + "\U0001f469\u200d\U0001f469\u200d\U0001f467\U0010ffff"
+    return "a" + controls + quotes + others + joined + "z"
 
 
 class Drive:

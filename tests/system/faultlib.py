@@ -76,6 +76,7 @@ def peak_kb(pid):
 
 
 def fd_names(pid):
+    """Of processes that are not dumpable, as both of ours are, only root may see them."""
     names = {}
     for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         try:

@@ -273,7 +273,7 @@ SMUGGLED = [
 ]
 
 
-@pytest.mark.parametrize("smuggled", ["BoxAdmissionError: x", "BoxAdmissionError:BoxAdmissionError:"])
+@pytest.mark.parametrize("smuggled", ["BoxAdmissionError: x", "BoxAdmissionError:" * 2])
 @pytest.mark.parametrize("action, member, data", SMUGGLED)
 def test_names_in_client_text(box, action, member, data, smuggled):
     """A client finds `Name:` anywhere in a message, so none may be there but the real one."""
@@ -388,9 +388,8 @@ def test_clients_without_contexts_share_a_tenant(box):
     assert box.ask("box_delete_session", {"session_id": "old"}, context=None)
 
 
-def test_require_context(dial, tmp_path):
+def test_require_context(tmp_path):
     (tmp_path / "box.yaml").write_text("require_context: true\nbackend: fake\n")
-    # The file is read before the client is there, so by a flag.
     with boxlib.Boxd(
         "--config", str(tmp_path / "box.yaml"), stdio=True, cwd=tmp_path
     ) as boxd, boxlib.Stdio(boxd) as client:
@@ -517,15 +516,15 @@ def test_cancel_of_nothing(box):
     assert box.ask("__cancel_action", {"seq_id": own}) == {"cancelled": False}
 
 
-@pytest.mark.parametrize("data", [{}, {"seq_id": "1"}, {"seq_id": None}, {"seq_id": 1.5}, {"seq_id": True}])
-def test_cancel_without_a_number(box, data):
-    assert box.fail("__cancel_action", data) == (
+@pytest.mark.parametrize("seq", [..., "1", None, 1.5, True])
+def test_cancel_without_a_number(box, seq):
+    assert box.fail("__cancel_action", {} if seq is ... else {"seq_id": seq}) == (
         "ValueError: Cancellation requires an integer seq_id"
     )
 
 
 def test_cancel_from_elsewhere(box):
-    """Another workspace or generation cannot; an equal context can, with an installation too."""
+    """Another workspace cannot; an equal context can, with an installation too."""
     seq = box.start("box_exec", {"cmd": "sleep 60000", "session_id": "s"})
     wait_running(box)
     for other in (context("ws2"), None):
@@ -547,7 +546,8 @@ def test_cancel_on_another_connection(web):
 
 def test_stream_ack(box):
     assert box.ask("__stream_ack", {"seq_id": 1, "index": 1}) == {"accepted": False}
-    for data in ({}, {"seq_id": 1}, {"index": 1}, {"seq_id": "1", "index": 1}, {"seq_id": 1, "index": True}):
+    wrong = [{}, {"seq_id": 1}, {"index": 1}]
+    for data in (*wrong, {"seq_id": "1", "index": 1}, {"seq_id": 1, "index": True}):
         assert box.fail("__stream_ack", data) == (
             "ValueError: Stream acknowledgement requires integer sequence and index"
         )
@@ -637,7 +637,8 @@ def test_file_position(client, index, amount):
 
 
 @pytest.mark.parametrize(
-    "key", ["", ".", "..", ".x", "-x", "_x", "a..b", "a/b", "/a", "a\\b", "a b", "é", "a" * 256, "a\n"]
+    "key",
+    ["", ".", "..", ".x", "-x", "_x", "a..b", "a/b", "/a", "a\\b", "a b", "é", "a" * 256, "a\n"],
 )
 def test_file_bad_key(client, key):
     assert client.fail("__file_chunk", chunk(key)) == "ValueError: Invalid file transfer key"
@@ -655,7 +656,7 @@ def test_file_chunk_too_large(client):
     assert client.ask("__file_chunk", chunk(data=b"")) == {}
 
 
-@pytest.mark.parametrize("text", ["A", "AAA", "AA=A", "A===", "====", "AAA*", "AAAA\n", "AAAA AAAA"])
+@pytest.mark.parametrize("text", ["A", "AAA", "AA=A", "A===", "====", "AAA*", "AAAA\n", "A AAA"])
 def test_file_bad_base64(client, text):
     assert client.fail("__file_chunk", chunk(chunk_base64=text)).startswith("ValueError: ")
 
@@ -809,7 +810,7 @@ def test_init_refused_applies_nothing(client, tmp_path):
     client.init(session_ttl_sec=7, limits={"max_sessions": 5})
     before = client.ask("box_status")
     refused = [
-        {"backend": "", "session_ttl_sec": 9, "limits": {"max_sessions": 6, "max_rpc_file_bytes": 0}},
+        {"backend": "", "limits": {"max_sessions": 6, "max_rpc_file_bytes": 0}},
         {"session_ttl_sec": "x", "limits": {"max_sessions": 6}},
         {"session_ttl_sec": -1, "limits": {"max_sessions": 6}},
         {"limits": [1]},
@@ -903,11 +904,15 @@ def test_init_existing_folder_outside_allowed_roots(client, tmp_path):
     assert client.ask("box_init", {"local": local}) == {"initialized": True}
 
 
-@pytest.mark.parametrize("path", ["/etc/x", "/root/x", "/proc/x", "/sys/x", "/dev/x", "/run/x", "/boot/x", "/etc"])
+@pytest.mark.parametrize(
+    "path", ["/etc/x", "/root/x", "/proc/x", "/sys/x", "/dev/x", "/run/x", "/boot/x", "/etc"]
+)
 def test_init_blocked_workspace(client, path):
     local = {"default_workspace": path, "allowed_mount_roots": ["/"]}
     text = client.fail("box_init", {"local": local})
-    assert text.startswith("BoxValidationError: box.local.default_workspace"), text
+    assert text == (
+        f"BoxValidationError: box.local.default_workspace {path} is blocked for security"
+    )
     assert not pathlib.Path("/etc/x").exists()
 
 
@@ -1067,7 +1072,8 @@ def test_session_names(box):
         "deleted": "person:1/a b"
     }
     assert box.ask("box_get_sessions") == {"sessions": []}
-    for name, safe in (("a.b_c-D9", "a.b_c-D9"), ("été", "t"), ("..", ".."), ("x" * 300, "x" * 300)):
+    long = "x" * 300
+    for name, safe in (("a.b_c-D9", "a.b_c-D9"), ("été", "t"), ("..", ".."), (long, long)):
         assert box.exec("echo x", name)["session_id"] == safe
 
 
@@ -1124,8 +1130,6 @@ def test_tenants_are_apart(box):
     box.ask("box_delete_session", {"session_id": "s"}, context=two)
     assert box.ask("box_get_session", {"session_id": "s"}, context=one)["memory_mb"] == 64
     assert box.ask("box_status", context=two)["active_sessions"] == 0
-    # Instance and workspace are told apart by more than their concatenation.
-    assert physical("s", "a") != physical("s", "b")
 
 
 def test_shutdown_removes_sessions(box):
@@ -1210,7 +1214,8 @@ def test_exec_that_cannot_have_a_box(box):
 
 def test_exec_text(box):
     """Awkward characters come back equal, escaped or not on their way in."""
-    text = "a" + "".join(map(chr, range(1, 32))) + "\"'\\/\x7f\x80\u2028\u2029\ufeffé漢😀\U0010ffffz"
+    controls = "".join(map(chr, range(1, 32)))
+    text = "a" + controls + "\"'\\/\x7f\x80\u2028\u2029\ufeffé漢😀\U0010ffffz"
     for ascii_only in (True, False):
         message = {
             "seq_id": 77,
@@ -1254,7 +1259,8 @@ def test_output_that_grows_when_encoded(box):
     """Control characters take six bytes in JSON: clipped earlier, by the same line."""
     size = 5000000
     stdout = box.exec(f"raw {size}")["stdout"]
-    found = re.search(r"\n\.\.\. \[raw output clipped at (\d+) bytes, (\d+) bytes discarded\]$", stdout)
+    line = r"\n\.\.\. \[raw output clipped at (\d+) bytes, (\d+) bytes discarded\]$"
+    found = re.search(line, stdout)
     kept, lost = map(int, found.groups())
     assert kept + lost == size and kept >= 1 << 20
     assert stdout[: found.start()] == "\x01" * kept

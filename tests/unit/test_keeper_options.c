@@ -182,7 +182,7 @@ TEST(environment)
 	assert_text(carried.variable, "{not json");
 	ASSERT_INT(fcntl(carried.variable, F_GET_SEALS),
 		F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-	ASSERT_INT(carried.file_copy, -1);
+	ASSERT_INT(carried.accepted, -1);
 }
 
 TEST(start_lists_the_fds_that_are_there)
@@ -192,15 +192,16 @@ TEST(start_lists_the_fds_that_are_there)
 	int fds[BOX_START_FDS_MAX];
 	ASSERT_INT(unsetenv("LANGBOT_BOX_CONFIG"), 0);
 	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
-	ASSERT_INT(box_carry_fill_start(&carried, -1, 9, fds), 1);
+	ASSERT_INT(box_carry_fill_start(&carried, 9, fds), 1);
 	ASSERT_INT(fds[0], 9);
 	ASSERT_INT(carried.start.flags, BOX_START_CHECK_CONFIG | BOX_START_HAS_STATE);
 	carried.variable = 8;
-	ASSERT_INT(box_carry_fill_start(&carried, 7, 9, fds), 3);
+	carried.accepted = 7;
+	ASSERT_INT(box_carry_fill_start(&carried, 9, fds), 3);
 	ASSERT_INT(fds[0], 7);
 	ASSERT_INT(fds[1], 8);
 	ASSERT_INT(fds[2], 9);
-	ASSERT_INT(box_carry_fill_start(&carried, 7, -1, fds), 2);
+	ASSERT_INT(box_carry_fill_start(&carried, -1, fds), 2);
 	ASSERT_INT(carried.start.flags,
 		BOX_START_CHECK_CONFIG | BOX_START_HAS_FILE | BOX_START_HAS_VARIABLE);
 }
@@ -255,16 +256,26 @@ TEST(config_files)
 	int fd = -1;
 	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
 	ASSERT_STR(carried.start.config_path, "good");
-	ASSERT_INT(carried.file_copy, -1);
-	for (int i = 0; i < 2; i++) {
-		ASSERT_INT(box_carry_open_config(&carried, &fd, &err), 0);
-		assert_text(fd, "a: 1");
-		ASSERT_INT(fcntl(fd, F_GETFD), FD_CLOEXEC);
-	}
+	assert_text(carried.accepted, "a: 1");
+	ASSERT_INT(fcntl(carried.accepted, F_GETFD), FD_CLOEXEC);
+
+	/* A text that was only offered is not the one a successor gets. */
+	file = fopen("good", "w");
+	ASSERT(file && fputs("a: 2", file) >= 0 && fclose(file) == 0);
+	ASSERT_INT(box_carry_reread(&carried, &fd, &err), 0);
+	assert_text(fd, "a: 2");
+	ASSERT_INT(lseek(carried.accepted, 0, SEEK_SET), 0);
+	assert_text(carried.accepted, "a: 1");
+	box_carry_taken(&carried);
+	ASSERT_INT(lseek(carried.accepted, 0, SEEK_SET), 0);
+	assert_text(carried.accepted, "a: 2");
+	box_carry_taken(&carried);
+	ASSERT(carried.accepted >= 0);
+
 	/* What took the file's name is not waited for. */
 	ASSERT_INT(unlink("good"), 0);
 	ASSERT_INT(mkfifo("good", 0600), 0);
-	ASSERT_INT(box_carry_open_config(&carried, &fd, &err), -EINVAL);
+	ASSERT_INT(box_carry_reread(&carried, &fd, &err), -EINVAL);
 	ASSERT_STR(err.text, "--config: good: neither a regular file nor a pipe");
 	options.config_path = "none";
 	ASSERT_INT(box_carry_take(&options, &carried, &err), -ENOENT);
@@ -274,7 +285,7 @@ TEST(config_files)
 	ASSERT_STR(err.text, "--config: /dev/null: neither a regular file nor a pipe");
 	options.config_path = NULL;
 	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
-	ASSERT_INT(box_carry_open_config(&carried, &fd, &err), -ENOENT);
+	ASSERT_INT(box_carry_reread(&carried, &fd, &err), -ENOENT);
 	ASSERT_INT(unlink("good"), 0);
 	ASSERT_INT(rmdir(folder), 0);
 }
@@ -290,12 +301,9 @@ TEST(config_from_a_pipe)
 	struct box_options options = {.config_path = path};
 	struct box_err err;
 	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
-	for (int i = 0; i < 2; i++) {
-		int fd = -1;
-		ASSERT_INT(box_carry_open_config(&carried, &fd, &err), 0);
-		assert_text(fd, "b: 2");
-		ASSERT_INT(close(fd), 0);
-	}
+	assert_text(carried.accepted, "b: 2");
+	int fd = -1;
+	ASSERT_INT(box_carry_reread(&carried, &fd, &err), -EINVAL);
 }
 
 TEST(config_from_an_endless_pipe)

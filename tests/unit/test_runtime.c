@@ -610,6 +610,25 @@ TEST(refused_admission_and_replay)
 	finish(old);
 }
 
+/* A limit that was lowered later makes nobody forget: the fence only moves forward. */
+TEST(replay_keeps_the_whole_fence)
+{
+	struct box_runtime *old = start();
+	struct box_runtime *fresh = start();
+	box_runtime_pin(old, box_str("inst"));
+	enter(old, "a", 5);
+	enter(old, "b", 6);
+	enter(old, "c", 7);
+	init_now(old, "{\"limits\":{\"max_admission_records\":1}}");
+	struct box_value changes = dump(old);
+	for (uint32_t i = 0; i < changes.count; i++) {
+		box_runtime_replay(fresh, &changes.items[i]);
+	}
+	expect_same(old, fresh);
+	box_runtime_free(fresh);
+	finish(old);
+}
+
 TEST(replay_of_garbage)
 {
 	static const char *const rows[] = {"null", "7", "\"pin\"", "[]", "{}", "[{\"pin\":\"x\"}]",
