@@ -69,4 +69,4 @@
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
 #define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */
 #define BOX_EOF_GRACE_MS 1000      /* after EOF on stdin: answers may still drain */
-#define BOX_RESTART_PAUSE_MAX_MS 1000
+#define BOX_RESTART_PAUSE_MAX_MS 500

@@ -136,6 +136,13 @@ static int message_whole(struct connection *connection)
 	return 0;
 }
 
+/* Compared without adding: a frame may announce 2^63 bytes. */
+static bool is_too_large(const struct connection *connection, size_t have)
+{
+	size_t remaining = lws_remaining_packet_payload(connection->wsi);
+	return remaining > BOX_MESSAGE_BYTES_MAX || have > BOX_MESSAGE_BYTES_MAX - remaining;
+}
+
 static int on_receive(struct connection *connection, const void *bytes, size_t len)
 {
 	struct box_ws *ws = connection->ws;
@@ -147,7 +154,7 @@ static int on_receive(struct connection *connection, const void *bytes, size_t l
 	if (lws_is_first_fragment(connection->wsi)) {
 		connection->binary = lws_frame_is_binary(connection->wsi);
 	}
-	if (remaining > BOX_MESSAGE_BYTES_MAX || have > BOX_MESSAGE_BYTES_MAX - remaining) {
+	if (is_too_large(connection, have)) {
 		return refuse(connection, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE, "message too large");
 	}
 	if (ws->pinned_bytes + len > BOX_PINNED_BYTES_MAX) {
@@ -388,6 +395,17 @@ int box_ws_adopt(struct box_ws *ws, int fd, const char *key, struct box_str rest
 size_t box_ws_count(const struct box_ws *ws)
 {
 	return ws->count;
+}
+
+void box_ws_tick(struct box_ws *ws)
+{
+	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
+		struct connection *connection = BOX_LIST_ITEM(at, struct connection, links);
+		if (connection->established && is_too_large(connection, connection->in.len)) {
+			close_soon(connection, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE,
+				"message too large");
+		}
+	}
 }
 
 void box_ws_close_all(struct box_ws *ws, const char *reason)

@@ -25,5 +25,9 @@ int box_ws_adopt(struct box_ws *ws, int fd, const char *key, struct box_str rest
 
 size_t box_ws_count(const struct box_ws *ws);
 
+/* Closes what has announced a message that is too large: libwebsockets tells of a frame only when
+ * its first byte is there. To be called about once a second. */
+void box_ws_tick(struct box_ws *ws);
+
 /* Closes every connection with 1001 and `reason`. */
 void box_ws_close_all(struct box_ws *ws, const char *reason);

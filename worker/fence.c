@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -52,8 +53,6 @@ const char *const box_fence_calls[] = {
 	"accept4",
 	"recvfrom",
 	"recvmsg",
-	"sendto",
-	"sendmsg",
 	"shutdown",
 	"getsockopt",
 	"setsockopt",
@@ -181,6 +180,18 @@ static int allow_nonblocking(scmp_filter_ctx filter)
 		SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, FIONBIO));
 }
 
+/* Data to whom a socket is connected already; an address, or a fast open with one, would connect. */
+static int allow_sending(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(
+		filter, SCMP_ACT_ALLOW, SCMP_SYS(sendto), 1, SCMP_A4(SCMP_CMP_EQ, 0));
+	if (r == 0) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), 1,
+			SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
+	}
+	return r;
+}
+
 /* abort() signals its own thread; other processes of this uid are none of its business. */
 static int allow_abort(scmp_filter_ctx filter)
 {
@@ -201,11 +212,15 @@ static int add_calls(scmp_filter_ctx filter)
 			return r;
 		}
 	}
-	int r = allow_nonblocking(filter);
-	if (r == 0) {
-		r = allow_abort(filter);
+	static int (*const conditional[])(scmp_filter_ctx filter) = {
+		allow_nonblocking, allow_sending, allow_abort, allow_clone};
+	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]); i++) {
+		int r = conditional[i](filter);
+		if (r < 0) {
+			return r;
+		}
 	}
-	return r < 0 ? r : allow_clone(filter);
+	return 0;
 }
 
 /* libuv from 1.45 on keeps a ring for its polling if it gets one. */

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-/* The system calls that stay, by name; NULL ends the list. */
+/* The system calls that stay whatever their arguments, by name; NULL ends the list. */
 extern const char *const box_fence_calls[];
 
 /* To be called before any library starts: takes away what one would set up now and could not use

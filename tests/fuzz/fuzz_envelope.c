@@ -1,7 +1,7 @@
 /* JSON text -> messages of one connection -> the whole dispatcher and every handler, over a runtime
- * without a backend. A list is taken as messages one after the other. Every request gets exactly one
- * answer, well-formed, under the seq_id that it was sent with or -1, and at most the name in front
- * of an error looks like one. */
+ * without a backend. A list is taken as messages one after the other. Every request gets exactly
+ * one answer, well-formed, under the seq_id that it was sent with or -1, and at most the name in
+ * front of an error looks like one. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -113,8 +113,9 @@ static void expect_seq(struct world *world, const struct box_value *message)
 {
 	const struct box_value *sent = box_map_get(message, "seq_id");
 	struct box_value expected = box_int(-1);
-	if (sent && (sent->type == BOX_INT || sent->type == BOX_REAL ||
-			    (sent->type == BOX_STR && sent->str.len <= 64))) {
+	if (sent &&
+		(sent->type == BOX_INT || sent->type == BOX_REAL ||
+			(sent->type == BOX_STR && sent->str.len <= 64))) {
 		expected = *sent;
 	}
 	box_buf_free(&world->seq);

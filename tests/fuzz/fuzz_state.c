@@ -1,5 +1,5 @@
-/* Bytes as a predecessor's state file -> replay. Whatever is in it, the runtime lives on: its status
- * can be told, its own dump can be written, and who takes that in is the same runtime. */
+/* Bytes as a predecessor's state file -> replay. Whatever is in it, the runtime lives on: its
+ * status can be told, its own dump can be written, and who takes that in is the same runtime. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

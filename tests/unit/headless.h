@@ -42,8 +42,8 @@ static struct {
 	int boxes; /* there now, half-made ones too */
 } headless;
 
-static struct box_backend_op *headless_begin(
-	enum headless_kind kind, struct box_backend_box *box, const struct box_spec *spec, void *arg)
+static struct box_backend_op *headless_begin(enum headless_kind kind, struct box_backend_box *box,
+	const struct box_spec *spec, void *arg)
 {
 	struct box_backend_op *op = box_alloc(sizeof(*op));
 	struct box_backend_op **tail = &headless.pending;
@@ -77,8 +77,8 @@ static struct box_backend_op *headless_make(struct box_backend *backend, const c
 	return op;
 }
 
-static struct box_backend_op *headless_exec(struct box_backend_box *box, const struct box_spec *spec,
-	int64_t max_output_bytes, box_backend_ran *done, void *arg)
+static struct box_backend_op *headless_exec(struct box_backend_box *box,
+	const struct box_spec *spec, int64_t max_output_bytes, box_backend_ran *done, void *arg)
 {
 	if (box->destroyed) {
 		TEST_FAIL("a command was begun in a box that is being destroyed");

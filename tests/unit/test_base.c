@@ -34,7 +34,9 @@ TEST(arena_alignment)
 
 TEST(arena_growth)
 {
-	enum { PIECES = 3000 };
+	enum {
+		PIECES = 3000
+	};
 	static char *pieces[PIECES];
 	static size_t sizes[PIECES];
 	struct box_arena *arena = box_arena_new();
@@ -225,8 +227,8 @@ static struct box_value sample(struct box_arena *arena, char *text)
 {
 	struct box_value inner = box_map_value();
 	box_map_add_str(arena, &inner, (struct box_str){text, 3}, box_text(box_str(text)));
-	box_map_add(arena, &inner, "bin",
-		(struct box_value){.type = BOX_BIN, .str = {text + 1, 2}});
+	box_map_add(
+		arena, &inner, "bin", (struct box_value){.type = BOX_BIN, .str = {text + 1, 2}});
 	struct box_value list = box_list_value();
 	box_list_add(arena, &list, inner);
 	box_list_add(arena, &list, box_null());
@@ -276,13 +278,16 @@ TEST(value_strip)
 		{"a", "a"},
 		{"  a b  ", "a b"},
 		{"\na\n", "a"},
-		{"\xc2\xa0" "a", "\xc2\xa0" "a"},
+		{"\xc2\xa0"
+		 "a",
+			"\xc2\xa0"
+			"a"},
 		{"a\x1c", "a\x1c"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_str stripped = box_str_strip(box_str(rows[i].text));
-		ASSERT_BYTES(stripped.bytes, stripped.len, rows[i].stripped,
-			strlen(rows[i].stripped));
+		ASSERT_BYTES(
+			stripped.bytes, stripped.len, rows[i].stripped, strlen(rows[i].stripped));
 	}
 	struct box_str nul = box_str_strip((struct box_str){" \0 ", 3});
 	ASSERT_BYTES(nul.bytes, nul.len, "\0", 1);
@@ -306,18 +311,18 @@ TEST(value_strings)
 
 static const char *const valid_texts[] = {"", "plain", "\x7f", "\xc2\x80", "\xdf\xbf",
 	"\xe0\xa0\x80", "\xe1\x80\x80", "\xec\xbf\xbf", "\xed\x80\x80", "\xed\x9f\xbf",
-	"\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf1\x80\x80\x80",
-	"\xf3\xbf\xbf\xbf", "\xf4\x80\x80\x80", "\xf4\x8f\xbf\xbf", "a\xc3\xa9z",
-	"\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x98\x80\xf0\x9f\x98\x80",
-	"12345678\xc3\xa9", "1234567\xc3\xa9", "123456789abcdef\xe4\xbd\xa0xyz"};
+	"\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf1\x80\x80\x80", "\xf3\xbf\xbf\xbf",
+	"\xf4\x80\x80\x80", "\xf4\x8f\xbf\xbf", "a\xc3\xa9z", "\xe4\xbd\xa0\xe5\xa5\xbd",
+	"\xf0\x9f\x98\x80\xf0\x9f\x98\x80", "12345678\xc3\xa9", "1234567\xc3\xa9",
+	"123456789abcdef\xe4\xbd\xa0xyz"};
 
 static const char *const invalid_texts[] = {"\x80", "\xbf", "\xc0\x80", "\xc0\xaf", "\xc1\xbf",
-	"\xc2", "\xc2\x7f", "\xc2\xc0", "\xdf\xff", "\xe0\x80\x80", "\xe0\x9f\xbf",
-	"\xe0\xa0", "\xe0\xa0\x7f", "\xe1\x7f\x80", "\xe1\x80\xc0", "\xed\xa0\x80",
-	"\xed\xad\xbf", "\xed\xbf\xbf", "\xef\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf",
-	"\xf0\x90\x80", "\xf0\x90\x80\x7f", "\xf0\x90\x7f\x80", "\xf4\x90\x80\x80",
-	"\xf4\xbf\xbf\xbf", "\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xfc\x84\x80\x80\x80\x80",
-	"\xfe", "\xff", "ok\xff", "12345678\x80", "1234567\xc3", "\xc3\xa9\xa9", "\xc3\xc3\xa9"};
+	"\xc2", "\xc2\x7f", "\xc2\xc0", "\xdf\xff", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xe0\xa0",
+	"\xe0\xa0\x7f", "\xe1\x7f\x80", "\xe1\x80\xc0", "\xed\xa0\x80", "\xed\xad\xbf",
+	"\xed\xbf\xbf", "\xef\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf0\x90\x80",
+	"\xf0\x90\x80\x7f", "\xf0\x90\x7f\x80", "\xf4\x90\x80\x80", "\xf4\xbf\xbf\xbf",
+	"\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xfc\x84\x80\x80\x80\x80", "\xfe", "\xff",
+	"ok\xff", "12345678\x80", "1234567\xc3", "\xc3\xa9\xa9", "\xc3\xc3\xa9"};
 
 /* In memory of exactly its size, so that a read behind it is seen. */
 static bool valid_exact(const char *bytes, size_t len)
@@ -363,8 +368,8 @@ TEST(utf8_every_code_point)
 		ASSERT_INT(box_utf8_floor(bytes, len), len);
 	}
 	for (uint32_t c = 0xd800; c <= 0xdfff; c++) {
-		const char surrogate[] = {(char)0xed, (char)(0x80 | (c >> 6 & 0x3f)),
-			(char)(0x80 | (c & 0x3f))};
+		const char surrogate[] = {
+			(char)0xed, (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f))};
 		ASSERT(!box_utf8_valid(surrogate, 3));
 	}
 }
@@ -542,7 +547,7 @@ TEST(err_cut)
 	(void)snprintf(expected, sizeof(expected), "%.4096s%s", text, SUFFIX);
 	ASSERT_STR(err.text, expected);
 
-	/* Characters of 2, 3 and 4 bytes behind 0 to 3 bytes: the cut falls on each of their bytes. */
+	/* Characters of 2, 3 and 4 bytes behind 0 to 3 bytes: cut at each of their bytes. */
 	static const char *const wide[] = {"\xc3\xa9", "\xe4\xbd\xa0", "\xf0\x9f\x98\x80"};
 	for (size_t i = 0; i < COUNT(wide); i++) {
 		for (size_t before = 0; before < 4; before++) {
@@ -551,7 +556,8 @@ TEST(err_cut)
 			filled(text, before, "a");
 			filled(text + before, 1200 * 4 / unit * unit, wide[i]);
 			(void)box_err_set(&err, BOX_ERR_BOX, EIO, "%s", text);
-			(void)snprintf(expected, sizeof(expected), "%.*s%s", (int)kept, text, SUFFIX);
+			(void)snprintf(
+				expected, sizeof(expected), "%.*s%s", (int)kept, text, SUFFIX);
 			ASSERT_STR(err.text, expected);
 			ASSERT(box_utf8_valid(err.text, strlen(err.text)));
 		}

@@ -1,5 +1,5 @@
-/* The dispatcher with peers that write down every answer: which check comes first, what each refusal
- * says, what cancels and overtakes, and what is counted. Boxes come from the headless backend. */
+/* The dispatcher with peers that write down every answer: which check comes first, what each
+ * refusal says, what cancels and overtakes, and what is counted. Boxes are headless. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -200,7 +200,8 @@ static void expect_answer(struct connection *connection, int at, const char *tex
 	ASSERT_STR(connection->answers[at], text);
 }
 
-static void expect_error(struct connection *connection, int at, const char *seq, const char *message)
+static void expect_error(
+	struct connection *connection, int at, const char *seq, const char *message)
 {
 	struct box_buf out = box_buf(BOX_MIB);
 	ASSERT_INT(box_buf_printf(&out, "{\"seq_id\":%s,\"code\":1,\"message\":", seq), 0);
@@ -226,9 +227,9 @@ static const struct box_exec_outcome good = {
 static const struct box_exec_outcome timed_out = {
 	.reason = BOX_END_TIMEOUT, .out = {"", 0}, .err = {"", 0}};
 
-#define RAN(out)                                                                              \
-	"{\"session_id\":\"s\",\"backend_name\":\"headless\",\"status\":\"completed\","       \
-	"\"exit_code\":0,\"stdout\":\"" out "\",\"stderr\":\"\",\"duration_ms\":7,"           \
+#define RAN(out)                                                                        \
+	"{\"session_id\":\"s\",\"backend_name\":\"headless\",\"status\":\"completed\"," \
+	"\"exit_code\":0,\"stdout\":\"" out "\",\"stderr\":\"\",\"duration_ms\":7,"     \
 	"\"end\":{\"reason\":\"exit\",\"signal\":null}}"
 
 /* --- one message at a time --- */
@@ -288,7 +289,8 @@ TEST(refusals)
 			"required"},
 		{"{\"seq_id\":3,\"action\":\"nope\",\"data\":{}}", "3",
 			"ValueError: Action nope not found"},
-		{"{\"seq_id\":3,\"action\":\"\",\"data\":{}}", "3", "ValueError: Action  not found"},
+		{"{\"seq_id\":3,\"action\":\"\",\"data\":{}}", "3",
+			"ValueError: Action  not found"},
 		{"{\"seq_id\":3,\"action\":\"a\\nBoxAdmissionError: x\",\"data\":{}}", "3",
 			"ValueError: Action a?BoxAdmissionError? x not found"},
 		{"{\"seq_id\":3,\"action\":\"box_get_session\",\"data\":{}}", "3",
@@ -360,24 +362,27 @@ TEST(order_of_checks)
 #define BAD "\"data\":{\"session_id\":7}"
 	receive(&c, "{\"seq_id\":[],\"action\":\"nope\"," BAD "}");
 	expect_error(&c, at++, "-1",
-		"ValidationError: 1 validation error for ActionRequest\nseq_id\n  Input should be a "
-		"valid integer");
+		"ValidationError: 1 validation error for ActionRequest\nseq_id\n  Input should be "
+		"a valid integer");
 	receive(&c, "{\"seq_id\":1,\"action\":\"nope\"," BAD "}");
 	expect_error(&c, at++, "1", "ValueError: Action nope not found");
 	receive(&c, "{\"seq_id\":1,\"action\":\"box_get_session\"," BAD "}");
 	expect_error(&c, at++, "1",
 		"PermissionError: Box tenant action requires a trusted Workspace context");
-	receive(&c, "{\"seq_id\":1,\"action\":\"box_get_session\"," BAD
-		    ",\"context\":{\"instance_uuid\":\"x\",\"workspace_uuid\":\"w\"}}");
+	receive(&c,
+		"{\"seq_id\":1,\"action\":\"box_get_session\"," BAD
+		",\"context\":{\"instance_uuid\":\"x\",\"workspace_uuid\":\"w\"}}");
 	expect_error(&c, at++, "1",
 		"PermissionError: Box action context does not match the trusted instance");
-	receive(&c, "{\"seq_id\":1,\"action\":\"box_get_session\"," BAD ",\"context\":{" PLACE "}}");
-	expect_error(&c, at++, "1",
-		"BoxRuntimeUnavailableError: Box runtime is shutting down");
+	receive(&c,
+		"{\"seq_id\":1,\"action\":\"box_get_session\"," BAD ",\"context\":{" PLACE "}}");
+	expect_error(&c, at++, "1", "BoxRuntimeUnavailableError: Box runtime is shutting down");
 	runtime->stopping = false;
-	receive(&c, "{\"seq_id\":1,\"action\":\"box_get_session\"," BAD ",\"context\":{" PLACE "}}");
-	ASSERT(strstr(c.answers[at++], "\"BoxReadinessError: Managed sandbox isolation is not ready "
-				       "(failed checks: ") != NULL);
+	receive(&c,
+		"{\"seq_id\":1,\"action\":\"box_get_session\"," BAD ",\"context\":{" PLACE "}}");
+	ASSERT(strstr(c.answers[at++],
+		       "\"BoxReadinessError: Managed sandbox isolation is not ready "
+		       "(failed checks: ") != NULL);
 	/* What needs no sandbox goes on to the fence and then to the fields. */
 	ask_at(&c, 5, 1, "box_get_skill", "");
 	expect_error(&c, at++, "1", "KeyError: 'name'");
@@ -502,11 +507,12 @@ TEST(exec_answers)
 	expect_success(&c, 0, "2", RAN("fine"));
 	headless_run_failed("c", BOX_ERR_BOX, "it broke");
 	expect_error(&c, 1, "3", "BoxError: it broke");
-	headless_ran("a", &(struct box_exec_outcome){.reason = BOX_END_SIGNAL,
-				  .signal = 9,
-				  .exit_code = 137,
-				  .out = {"", 0},
-				  .err = {"\xff ", 2}});
+	headless_ran("a",
+		&(struct box_exec_outcome){.reason = BOX_END_SIGNAL,
+			.signal = 9,
+			.exit_code = 137,
+			.out = {"", 0},
+			.err = {"\xff ", 2}});
 	expect_success(&c, 2, "1",
 		"{\"session_id\":\"s\",\"backend_name\":\"headless\",\"status\":\"completed\","
 		"\"exit_code\":137,\"stdout\":\"\",\"stderr\":\"\xef\xbf\xbd\",\"duration_ms\":0,"
@@ -537,16 +543,18 @@ TEST(cancel)
 	expect_success(&c, at++, "20", "{\"cancelled\":false}");
 	ask(&other, 21, "__cancel_action", "\"seq_id\":7");
 	expect_success(&other, 0, "21", "{\"cancelled\":false}");
-	receive(&c, "{\"seq_id\":22,\"action\":\"__cancel_action\",\"data\":{\"seq_id\":7},"
-		    "\"context\":{\"instance_uuid\":\"inst\",\"workspace_uuid\":\"other\"}}");
+	receive(&c,
+		"{\"seq_id\":22,\"action\":\"__cancel_action\",\"data\":{\"seq_id\":7},"
+		"\"context\":{\"instance_uuid\":\"inst\",\"workspace_uuid\":\"other\"}}");
 	expect_success(&c, at++, "22", "{\"cancelled\":false}");
 	receive(&c, "{\"seq_id\":23,\"action\":\"__cancel_action\",\"data\":{\"seq_id\":7}}");
 	expect_success(&c, at++, "23", "{\"cancelled\":false}");
 	ask(&c, 24, "__cancel_action", "\"seq_id\":24");
 	expect_success(&c, at++, "24", "{\"cancelled\":false}");
 	/* The installation part does not count; of two with one seq_id the later goes. */
-	receive(&c, "{\"seq_id\":25,\"action\":\"__cancel_action\",\"data\":{\"seq_id\":7},"
-		    "\"context\":{" PLACE ",\"installation_uuid\":\"n\"}}");
+	receive(&c,
+		"{\"seq_id\":25,\"action\":\"__cancel_action\",\"data\":{\"seq_id\":7},"
+		"\"context\":{" PLACE ",\"installation_uuid\":\"n\"}}");
 	expect_success(&c, at++, "25", "{\"cancelled\":true}");
 	ASSERT_INT(headless.cancelled[HEADLESS_EXEC], 1);
 	headless_ran("first", &good);
@@ -571,9 +579,10 @@ TEST(overtaken_while_running)
 	exec(&c, 2, "half", "made"); /* waits for its box */
 	ask(&c, 3, "box_delete_session", "\"session_id\":\"s\"");
 	int before = c.count;
-	receive(&c, "{\"seq_id\":4,\"action\":\"box_exec\",\"data\":{\"session_id\":\"s\","
-		    "\"cmd\":\"untouched\"},\"context\":{\"instance_uuid\":\"inst\","
-		    "\"workspace_uuid\":\"other\"}}");
+	receive(&c,
+		"{\"seq_id\":4,\"action\":\"box_exec\",\"data\":{\"session_id\":\"s\","
+		"\"cmd\":\"untouched\"},\"context\":{\"instance_uuid\":\"inst\","
+		"\"workspace_uuid\":\"other\"}}");
 	ask_at(&other, 2, 9, "box_get_sessions", "");
 	expect_success(&other, 0, "9", "{\"sessions\":[]}");
 	/* Everything of the older placement is told so, by that name. */
@@ -700,11 +709,13 @@ TEST(init)
 	open_peer(&c);
 	receive(&c, "{\"seq_id\":1,\"action\":\"box_init\",\"data\":{\"session_ttl_sec\":5}}");
 	expect_success(&c, 0, "1", "{\"initialized\":true}");
-	receive(&c, "{\"seq_id\":2,\"action\":\"box_init\",\"data\":{\"limits\":"
-		    "{\"max_sessions\":-1}}}");
+	receive(&c,
+		"{\"seq_id\":2,\"action\":\"box_init\",\"data\":{\"limits\":"
+		"{\"max_sessions\":-1}}}");
 	expect_error(&c, 1, "2", "ValueError: box.limits.max_sessions must be between 0 and 5000");
-	receive(&c, "{\"seq_id\":3,\"action\":\"box_init\",\"data\":{\"local\":"
-		    "{\"host_root\":\"/srv/box\"}}}");
+	receive(&c,
+		"{\"seq_id\":3,\"action\":\"box_init\",\"data\":{\"local\":"
+		"{\"host_root\":\"/srv/box\"}}}");
 	ASSERT_INT(c.count, 2);
 	folder_done(folder_arg, -ENOTDIR);
 	expect_error(&c, 2, "3",
@@ -712,8 +723,8 @@ TEST(init)
 		"Box runtime host");
 	receive(&c, "{\"seq_id\":4,\"action\":\"box_init\",\"data\":{\"backend\":\"host\"}}");
 	expect_error(&c, 3, "4",
-		"BoxValidationError: host backend requires local stdio control or WebSocket control "
-		"protected by LANGBOT_BOX_CONTROL_TOKEN");
+		"BoxValidationError: host backend requires local stdio control or WebSocket "
+		"control protected by LANGBOT_BOX_CONTROL_TOKEN");
 	close_peer(&c);
 	finish();
 }
@@ -725,13 +736,12 @@ TEST(sessions_by_hand)
 	open_peer(&c);
 	int at = 0;
 	ask(&c, 1, "box_get_session", "\"session_id\":\"a/b\"");
-	expect_error(&c, at++, "1",
-		"BoxSessionNotFoundError: session " ID("a-b") " not found");
+	expect_error(&c, at++, "1", "BoxSessionNotFoundError: session " ID("a-b") " not found");
 	make_live(&c, "a/b");
 	ask(&c, 2, "box_exec", "\"session_id\":\"a b\",\"cmd\":\"x\",\"memory_mb\":64");
 	expect_error(&c, at++, "2",
-		"BoxSessionConflictError: Box session " ID("a-b")
-		" already exists with memory_mb=512");
+		"BoxSessionConflictError: Box session " ID(
+			"a-b") " already exists with memory_mb=512");
 	ask(&c, 3, "box_delete_session", "\"session_id\":\"a/b\"");
 	headless_gone();
 	expect_success(&c, at++, "3", "{\"deleted\":\"a/b\"}");
@@ -765,8 +775,9 @@ TEST(answer_too_large)
 	exec(&c, 1, "s", "run");
 	headless_ran("run", &(struct box_exec_outcome){.out = {out, sizeof(out)}, .err = {"", 0}});
 	ASSERT_INT(c.count, 1);
-	ASSERT(strstr(c.answers[0], "\\n... [raw output clipped at 1024 bytes, 2976 bytes discarded]"
-				    "\",\"stderr\":\"\"") != NULL);
+	ASSERT(strstr(c.answers[0],
+		       "\\n... [raw output clipped at 1024 bytes, 2976 bytes discarded]"
+		       "\",\"stderr\":\"\"") != NULL);
 	/* Others become an error. */
 	for (int i = 0; i < 3; i++) {
 		char id[16];
@@ -774,8 +785,7 @@ TEST(answer_too_large)
 		make_live(&c, id);
 	}
 	ask(&c, 2, "box_get_sessions", "");
-	expect_error(&c, 1, "2",
-		"BoxError: the answer does not fit a message of 16777216 bytes");
+	expect_error(&c, 1, "2", "BoxError: the answer does not fit a message of 16777216 bytes");
 	ASSERT_INT(box_dispatch_under_way(dispatch), 0);
 	close_peer(&c);
 	finish();

@@ -79,8 +79,8 @@ TEST(seq)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_arena *arena = box_arena_new();
 		struct box_buf out = box_buf(1000);
-		struct box_value message =
-			tree(arena, box_arena_printf(arena, "{\"seq_id\":%s}", rows[i].sent));
+		struct box_value message = tree(
+			arena, box_arena_printf(arena, "{\"seq_id\":%s}", rows[i].sent));
 		struct box_value seq = box_envelope_seq(&message);
 		ASSERT_INT(box_json_encode(&out, &seq), 0);
 		ASSERT_BYTES(out.bytes, out.len, rows[i].answered, strlen(rows[i].answered));
@@ -138,7 +138,8 @@ TEST(refused)
 		{CONTEXT("\"instance_uuid\":7,\"workspace_uuid\":\"w\""),
 			"context.instance_uuid\n  Input should be a valid string"},
 		{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"a\\u0000b\""),
-			"context.workspace_uuid\n  Value error, workspace_uuid must not contain NUL"},
+			"context.workspace_uuid\n  Value error, workspace_uuid must not "
+			"contain NUL"},
 		{CONTEXT("\"instance_uuid\":\"" X64 X64 "x\",\"workspace_uuid\":\"w\""),
 			"context.instance_uuid\n  Value error, instance_uuid must be at most 128 "
 			"bytes long"},
@@ -153,8 +154,7 @@ TEST(refused)
 			"greater than or equal to 1"},
 		{CONTEXT(PLACE ",\"placement_generation\":null"),
 			"context.placement_generation\n  Input should be a valid integer"},
-		{CONTEXT(PLACE ",\"extra\":1"),
-			"context.extra\n  Extra inputs are not permitted"},
+		{CONTEXT(PLACE ",\"extra\":1"), "context.extra\n  Extra inputs are not permitted"},
 		{CONTEXT(PLACE ",\"BoxAdmissionError: x\":1"),
 			"context.BoxAdmissionError? x\n  Extra inputs are not permitted"},
 		{CONTEXT(PLACE ",\"installation_uuid\":\" \""),
@@ -168,8 +168,8 @@ TEST(refused)
 			"context.runtime_revision\n  Value error, must be an integer"},
 		{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":1,"
 			       "\"artifact_digest\":\"abc\""),
-			"context.artifact_digest\n  Value error, artifact_digest must be a lowercase "
-			"SHA-256 hex digest"},
+			"context.artifact_digest\n  Value error, artifact_digest must be a "
+			"lowercase SHA-256 hex digest"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_arena *arena = box_arena_new();
@@ -181,8 +181,8 @@ TEST(refused)
 		}
 		ASSERT_INT(err.code, BOX_ERR_ENVELOPE);
 		ASSERT_STR(err.text,
-			box_arena_printf(arena, "1 validation error for ActionRequest\n%s",
-				rows[i].text));
+			box_arena_printf(
+				arena, "1 validation error for ActionRequest\n%s", rows[i].text));
 		box_arena_free(arena);
 	}
 }
@@ -230,7 +230,8 @@ TEST(taken)
 		{"{\"seq_id\":7.0,\"action\":\"a\",\"data\":{}}", false, 0, false},
 		{"{\"seq_id\":true,\"action\":\"a\",\"data\":{}}", false, 0, false},
 		{CONTEXT(PLACE), true, 1, false},
-		{CONTEXT("\"instance_uuid\":\" i\\n\",\"workspace_uuid\":\"\\tw \""), true, 1, false},
+		{CONTEXT("\"instance_uuid\":\" i\\n\",\"workspace_uuid\":\"\\tw \""), true, 1,
+			false},
 		{CONTEXT(PLACE ",\"placement_generation\":7"), true, 7, false},
 		{CONTEXT(PLACE ",\"placement_generation\":\"42\""), true, 42, false},
 		{CONTEXT(PLACE ",\"placement_generation\":9223372036854775807"), true, INT64_MAX,

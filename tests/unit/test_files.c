@@ -62,7 +62,7 @@ TEST(out_of_order)
 	expect_refused(files, "k", 2, 4, BAD_ORDER); /* a gap */
 	expect_refused(files, "k", 1, 5, BAD_ORDER); /* another amount */
 	expect_refused(files, "other", 1, 4, BAD_ORDER);
-	expect_taken(files, "k", 1, 4); /* what was wrong changed nothing */
+	expect_taken(files, "k", 1, 4);              /* what was wrong changed nothing */
 	expect_refused(files, "k", 1, 4, BAD_ORDER); /* twice */
 	expect_refused(files, "k", -1, 4, BAD_ORDER);
 	ASSERT_INT(total, 20);

@@ -5,7 +5,7 @@
 #include "tests/unit/test.h"
 
 #define STALE "Stale Box placement generation"
-#define FULL                                    \
+#define FULL                                      \
 	"Box generation fence capacity reached; " \
 	"refusing an unbounded Workspace allocation"
 
@@ -115,7 +115,9 @@ TEST(names_are_not_confusable)
 
 TEST(next_walks_all)
 {
-	enum { WORKSPACES = 500 };
+	enum {
+		WORKSPACES = 500
+	};
 	bool seen[WORKSPACES] = {false};
 	struct box_fence *fence = box_fence_new();
 	struct box_context context;

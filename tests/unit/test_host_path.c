@@ -30,8 +30,8 @@ static int check_mount(const struct box_config *config, const char *path, struct
 	return box_host_paths_check(&spec, config, err);
 }
 
-static int check_host(const struct box_config *config, const char *path,
-	enum box_mount_mode mode, struct box_err *err)
+static int check_host(const struct box_config *config, const char *path, enum box_mount_mode mode,
+	struct box_err *err)
 {
 	struct box_spec spec = {.host_path = path, .host_path_mode = mode};
 	return box_host_paths_check(&spec, config, err);

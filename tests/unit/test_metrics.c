@@ -68,13 +68,14 @@ TEST(requests)
 {
 	char *text = page();
 	ASSERT_INT(strncmp(text, "# HELP box_requests_total ", 26), 0);
-	expect(text, "# TYPE box_requests_total counter\n"
-		     "box_requests_total{action=\"__ping\",result=\"ok\"} 2\n"
-		     "box_requests_total{action=\"__ping\",result=\"error\"} 1\n"
-		     "box_requests_total{action=\"__ping\",result=\"cancelled\"} 0\n"
-		     "box_requests_total{action=\"box_exec\",result=\"ok\"} 2\n"
-		     "box_requests_total{action=\"box_exec\",result=\"error\"} 0\n"
-		     "box_requests_total{action=\"box_exec\",result=\"cancelled\"} 1\n");
+	expect(text,
+		"# TYPE box_requests_total counter\n"
+		"box_requests_total{action=\"__ping\",result=\"ok\"} 2\n"
+		"box_requests_total{action=\"__ping\",result=\"error\"} 1\n"
+		"box_requests_total{action=\"__ping\",result=\"cancelled\"} 0\n"
+		"box_requests_total{action=\"box_exec\",result=\"ok\"} 2\n"
+		"box_requests_total{action=\"box_exec\",result=\"error\"} 0\n"
+		"box_requests_total{action=\"box_exec\",result=\"cancelled\"} 1\n");
 	expect(text,
 		"# TYPE box_request_duration_seconds histogram\n"
 		"box_request_duration_seconds_bucket{action=\"__ping\",le=\"0.00005\"} 1\n"
@@ -108,12 +109,14 @@ TEST(the_rest)
 		"box_messages_received_total{transport=\"websocket\",codec=\"json\"} 0\n"
 		"box_messages_received_total{transport=\"websocket\",codec=\"msgpack\"} 12\n");
 	expect(text, "box_messages_sent_total{transport=\"stdio\",codec=\"msgpack\"} 13\n");
-	expect(text, "box_received_bytes_total{transport=\"websocket\",codec=\"json\"} "
-		     "18446744073709551615\n");
+	expect(text,
+		"box_received_bytes_total{transport=\"websocket\",codec=\"json\"} "
+		"18446744073709551615\n");
 	expect(text, "box_sent_bytes_total{transport=\"websocket\",codec=\"msgpack\"} 14\n");
-	expect(text, "# TYPE box_connections gauge\n"
-		     "box_connections{transport=\"stdio\"} 1\n"
-		     "box_connections{transport=\"websocket\"} 0\n");
+	expect(text,
+		"# TYPE box_connections gauge\n"
+		"box_connections{transport=\"stdio\"} 1\n"
+		"box_connections{transport=\"websocket\"} 0\n");
 	expect(text, "box_connections_opened_total{transport=\"websocket\"} 15\n");
 	expect(text, "box_pending_connections 16\n");
 	expect(text, "box_pending_evicted_total 17\n");
@@ -124,8 +127,9 @@ TEST(the_rest)
 	expect(text, "box_managed_processes 4\n");
 	expect(text, "box_completed_processes 5\n");
 	expect(text, "# TYPE box_worker_restarts_total counter\nbox_worker_restarts_total 20\n");
-	expect(text, "# TYPE box_resident_memory_bytes gauge\n"
-		     "box_resident_memory_bytes 123456789\n");
+	expect(text,
+		"# TYPE box_resident_memory_bytes gauge\n"
+		"box_resident_memory_bytes 123456789\n");
 	free(text);
 }
 
@@ -156,8 +160,7 @@ TEST(grammar)
 	regex_t sample;
 	ASSERT_INT(regcomp(&help, "^# HELP " NAME " [^\n]+$", REG_EXTENDED), 0);
 	ASSERT_INT(regcomp(&type, "^# TYPE " NAME " (counter|gauge|histogram)$", REG_EXTENDED), 0);
-	ASSERT_INT(regcomp(&sample,
-			   "^" NAME "(\\{" LABEL "(," LABEL ")*\\})? [0-9]+(\\.[0-9]+)?$",
+	ASSERT_INT(regcomp(&sample, "^" NAME "(\\{" LABEL "(," LABEL ")*\\})? [0-9]+(\\.[0-9]+)?$",
 			   REG_EXTENDED),
 		0);
 	char *text = page();
@@ -168,8 +171,8 @@ TEST(grammar)
 	for (char *line = strsep(&lines, "\n"); line && lines; line = strsep(&lines, "\n")) {
 		if (regexec(&help, line, 0, NULL, 0) == 0) {
 			/* HELP begins a family, TYPE is the very next line, samples follow. */
-			(void)snprintf(family, sizeof(family), "%.*s",
-				(int)strcspn(line + 7, " "), line + 7);
+			(void)snprintf(family, sizeof(family), "%.*s", (int)strcspn(line + 7, " "),
+				line + 7);
 			line = strsep(&lines, "\n");
 			ASSERT_INT(regexec(&type, line, 0, NULL, 0), 0);
 			ASSERT_INT(strncmp(line + 7, family, strlen(family)), 0);

@@ -7,9 +7,9 @@
 #include "tests/unit/test.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-#define BYTES(literal)                          \
-	{                                       \
-		(literal), sizeof(literal) - 1  \
+#define BYTES(literal)                         \
+	{                                      \
+		(literal), sizeof(literal) - 1 \
 	}
 #define FFFD "\xef\xbf\xbd"
 #define MORE 100000 /* a limit that nothing here reaches */
@@ -111,8 +111,7 @@ TEST(repair)
 		memcpy(bytes + 1, raw.bytes, raw.len);
 		memcpy(wanted + 1, good.bytes, good.len);
 		bytes[raw.len + 1] = wanted[good.len + 1] = '>';
-		struct box_str text =
-			text_of(arena, (struct box_str){bytes, raw.len + 2}, 0, MORE);
+		struct box_str text = text_of(arena, (struct box_str){bytes, raw.len + 2}, 0, MORE);
 		ASSERT_BYTES(text.bytes, text.len, wanted, good.len + 2);
 		text = text_of(arena, (struct box_str){bytes, raw.len + 1}, 0, MORE);
 		ASSERT_BYTES(text.bytes, text.len, wanted, good.len + 1);
@@ -160,8 +159,7 @@ TEST(strip)
 	box_arena_free(arena);
 }
 
-#define CLIPPED(kept, lost) \
-	"\n... [raw output clipped at " kept " bytes, " lost " bytes discarded]"
+#define CLIPPED(kept, lost) "\n... [raw output clipped at " kept " bytes, " lost " bytes discarded]"
 
 TEST(clip)
 {

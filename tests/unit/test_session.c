@@ -28,8 +28,8 @@ struct note {
 	enum box_end_reason reason;
 	int exit_code;
 	char out[64];
-	size_t sessions_then;      /* how many there were in that moment */
-	void (*then)(void *arg);   /* called from inside `done` */
+	size_t sessions_then;    /* how many there were in that moment */
+	void (*then)(void *arg); /* called from inside `done` */
 	void *then_arg;
 };
 
@@ -126,8 +126,8 @@ static const struct box_spec *kept(struct box_spec spec)
 	return &specs[specs_used++];
 }
 
-static struct box_session_op *exec_in(const struct box_context *context, const char *id,
-	const char *cmd, struct note *note)
+static struct box_session_op *exec_in(
+	const struct box_context *context, const char *id, const char *cmd, struct note *note)
 {
 	struct box_err err = {0};
 	char physical[BOX_PHYSICAL_ID_SIZE];
@@ -153,8 +153,8 @@ static struct box_session_op *open_in(
 	struct box_session_op *op = NULL;
 	char physical[BOX_PHYSICAL_ID_SIZE];
 	ASSERT_INT(box_tenant_physical_id(context, box_str(id), physical, &err), 0);
-	ASSERT_INT(box_sessions_open(sessions, physical, context, kept(spec_of("")), on_opened, note,
-			   &session, &op, &err),
+	ASSERT_INT(box_sessions_open(sessions, physical, context, kept(spec_of("")), on_opened,
+			   note, &session, &op, &err),
 		1);
 	ASSERT(op != NULL && session == NULL);
 	return op;
@@ -608,7 +608,7 @@ TEST(capacity)
 	expect_full(ID("third"));
 	headless_made();
 	(void)remove_id(ID("live"), &removed);
-	expect_full(ID("third")); /* one that is being removed counts too */
+	expect_full(ID("third"));          /* one that is being removed counts too */
 	(void)exec("making", "run", &ran); /* one that is there needs no room */
 	headless_ran("run", &good);
 	headless_gone();
@@ -770,8 +770,8 @@ TEST(info)
 			   &op, &err),
 		1);
 	headless_made();
-	struct box_value info =
-		box_session_info(box_sessions_find(sessions, ID("a-b"), &err), arena);
+	struct box_value info = box_session_info(
+		box_sessions_find(sessions, ID("a-b"), &err), arena);
 	expect_time(info_text(arena, ID("a-b"), "created_at"));
 	expect_time(info_text(arena, ID("a-b"), "last_used_at"));
 	ASSERT(strcmp(info_text(arena, ID("a-b"), "created_at"),
@@ -779,13 +779,16 @@ TEST(info)
 	box_map_set(arena, &info, box_str("created_at"), box_cstr("C"));
 	box_map_set(arena, &info, box_str("last_used_at"), box_cstr("U"));
 	ASSERT_INT(box_json_encode(&out, &info), 0);
+	/* clang-format off */
 	const char *expected =
 		"{\"session_id\":\"a-b\",\"backend_name\":\"headless\","
 		"\"backend_session_id\":\"" ID("a-b") "\",\"image\":\"image\",\"network\":\"on\","
-		"\"host_path\":\"/srv/x\",\"host_path_mode\":\"ro\",\"mount_path\":\"/workspace\","
-		"\"persistent\":true,\"cpus\":1.5,\"memory_mb\":512,\"pids_limit\":128,"
-		"\"read_only_rootfs\":true,\"workspace_quota_mb\":7,\"created_at\":\"C\","
-		"\"last_used_at\":\"U\",\"status\":\"idle\"}";
+		"\"host_path\":\"/srv/x\",\"host_path_mode\":\"ro\","
+		"\"mount_path\":\"/workspace\",\"persistent\":true,\"cpus\":1.5,"
+		"\"memory_mb\":512,\"pids_limit\":128,\"read_only_rootfs\":true,"
+		"\"workspace_quota_mb\":7,\"created_at\":\"C\",\"last_used_at\":\"U\","
+		"\"status\":\"idle\"}";
+	/* clang-format on */
 	ASSERT_BYTES(out.bytes, out.len, expected, strlen(expected));
 	box_buf_free(&out);
 	finish();
