@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define HIGH_BITS 0x8080808080808080ULL
+#define BLOCK 32
 
 /* Length of the well-formed sequence at p (which starts with a byte >= 0x80), 0 when malformed. */
 static size_t sequence_length(const unsigned char *p, const unsigned char *end)
@@ -32,31 +33,34 @@ static size_t sequence_length(const unsigned char *p, const unsigned char *end)
 	return 0;
 }
 
+/* Skips what is ASCII, block by block; stops at a block that is not all ASCII, or near the end. */
+static const unsigned char *skip_ascii(const unsigned char *p, const unsigned char *end)
+{
+	uint64_t words[BLOCK / sizeof(uint64_t)];
+	while (end - p >= BLOCK) {
+		memcpy(words, p, BLOCK);
+		if ((words[0] | words[1] | words[2] | words[3]) & HIGH_BITS) {
+			break;
+		}
+		p += BLOCK;
+	}
+	return p;
+}
+
 bool box_utf8_valid(const char *bytes, size_t len)
 {
 	const unsigned char *p = (const unsigned char *)bytes;
 	const unsigned char *end = p + len;
-	while (p < end) {
-		uint64_t word;
-		while (end - p >= (ptrdiff_t)sizeof(word)) {
-			memcpy(&word, p, sizeof(word));
-			if (word & HIGH_BITS) {
-				break;
+	while ((p = skip_ascii(p, end)) < end) {
+		/* One block's worth by hand, before ASCII is hoped for again. */
+		const unsigned char *stop = end - p < BLOCK ? end : p + BLOCK;
+		while (p < stop) {
+			size_t sequence = *p < 0x80 ? 1 : sequence_length(p, end);
+			if (sequence == 0) {
+				return false;
 			}
-			p += sizeof(word);
+			p += sequence;
 		}
-		if (p == end) {
-			break;
-		}
-		if (*p < 0x80) {
-			p++;
-			continue;
-		}
-		size_t sequence = sequence_length(p, end);
-		if (sequence == 0) {
-			return false;
-		}
-		p += sequence;
 	}
 	return true;
 }

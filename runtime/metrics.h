@@ -43,6 +43,7 @@ struct box_metrics_traffic {
 
 struct box_metrics {
 	struct box_metrics_action actions[BOX_METRICS_ACTIONS_MAX + 1];
+	uint64_t messages; /* received in all, of any kind */
 	uint64_t unknown_actions;
 	uint64_t ignored_messages;
 	struct box_metrics_traffic traffic[BOX_TRANSPORTS_];

@@ -37,7 +37,7 @@ struct box_env {
 	const char *value;
 };
 
-/* Strings are NUL-terminated, in the arena given to the parser. */
+/* Strings are NUL-terminated, in the arena given to the parser; cmd points into the data. */
 struct box_spec {
 	const char *session_id; /* stripped, as the client spelled it */
 	struct box_str cmd;     /* stripped; may be megabytes; holds no NUL */

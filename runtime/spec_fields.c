@@ -78,16 +78,16 @@ static int read_text(const struct box_fields *fields, const struct box_field *ro
 			box_arena_printf(fields->arena, "%s must be at most %lld bytes long",
 				row->name, (long long)row->most));
 	}
+	if (row->kind == BOX_FIELD_BYTES) {
+		*(struct box_str *)member = text;
+		return 0;
+	}
 	const char *copy = box_arena_strndup(fields->arena, text.bytes, text.len);
 	const char *broken = row->check ? row->check(copy) : NULL;
 	if (broken) {
 		return refuse_value(fields, row->name, broken);
 	}
-	if (row->kind == BOX_FIELD_BYTES) {
-		*(struct box_str *)member = (struct box_str){copy, text.len};
-	} else {
-		*(const char **)member = copy;
-	}
+	*(const char **)member = copy;
 	return 0;
 }
 

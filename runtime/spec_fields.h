@@ -17,7 +17,7 @@ struct box_arena;
 
 enum box_field_kind {
 	BOX_FIELD_TEXT,  /* const char * */
-	BOX_FIELD_BYTES, /* struct box_str, for what may be long */
+	BOX_FIELD_BYTES, /* struct box_str into the value itself, for what may be long */
 	BOX_FIELD_INT,   /* int64_t */
 	BOX_FIELD_REAL,  /* double, finite and above 0 */
 	BOX_FIELD_BOOL,  /* bool */

@@ -105,6 +105,7 @@ void box_conn_close(struct box_conn *conn)
 void box_conn_receive(struct box_conn *conn, const struct box_message *message)
 {
 	struct box_metrics_traffic *traffic = &conn->runtime->metrics.traffic[conn->transport];
+	conn->runtime->metrics.messages++;
 	traffic->messages_in[message->codec]++;
 	traffic->bytes_in[message->codec] += message->wire_bytes;
 	/* The tree must outlive the dispatcher's use of it, and the caller's struct may not. */

@@ -14,8 +14,11 @@
 #include "transport/json.h"
 #include "transport/json_run.h"
 
-/* The escape of a quote, a backslash or a control character. */
-static int encode_escape(struct box_buf *out, unsigned char c)
+#define ESCAPE_MAX 6       /* \u001f */
+#define STRETCH_MAX 4096UL /* bytes of text for which room is made at once */
+
+/* Writes the escape of a quote, a backslash or a control character; returns its length. */
+static size_t put_escape(char *to, unsigned char c)
 {
 	static const char letters[] = {
 		['"'] = '"',
@@ -27,30 +30,69 @@ static int encode_escape(struct box_buf *out, unsigned char c)
 		['\t'] = 't',
 	};
 	static const char hex[] = "0123456789abcdef";
+	to[0] = '\\';
 	if (letters[c] != '\0') {
-		char letter[] = {'\\', letters[c]};
-		return box_buf_append(out, letter, sizeof(letter));
+		to[1] = letters[c];
+		return 2;
 	}
-	char escape[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-	return box_buf_append(out, escape, sizeof(escape));
+	memcpy(to + 1, "u00", 3);
+	to[4] = hex[c >> 4];
+	to[5] = hex[c & 15];
+	return ESCAPE_MAX;
+}
+
+/* Encodes text that is short enough for the room at `to`, every character escaped. */
+static size_t put_stretch(char *to, const char *at, const char *end)
+{
+	char *start = to;
+	while (at < end) {
+		size_t run = box_json_plain_run(at, end);
+		memcpy(to, at, run);
+		to += run;
+		at += run;
+		if (at < end) {
+			to += put_escape(to, (unsigned char)*at++);
+		}
+	}
+	return (size_t)(to - start);
+}
+
+/* Near the limit of the buffer there may be no room for the worst case: one character at a time. */
+static int append_tightly(struct box_buf *out, const char *at, const char *end)
+{
+	int r = 0;
+	for (; at < end && r == 0; at++) {
+		char escape[ESCAPE_MAX];
+		r = box_json_is_plain(*at)
+			? box_buf_append(out, at, 1)
+			: box_buf_append(out, escape, put_escape(escape, (unsigned char)*at));
+	}
+	return r;
+}
+
+static int append_escaped(struct box_buf *out, struct box_str str)
+{
+	const char *at = str.bytes;
+	const char *end = at + str.len;
+	while (at < end) {
+		size_t left = (size_t)(end - at);
+		size_t stretch = left < STRETCH_MAX ? left : STRETCH_MAX;
+		if (stretch * ESCAPE_MAX > out->limit - out->len) {
+			return append_tightly(out, at, end);
+		}
+		char *to = box_buf_reserve(out, stretch * ESCAPE_MAX);
+		out->len += put_stretch(to, at, at + stretch);
+		at += stretch;
+	}
+	return 0;
 }
 
 int box_json_encode_str(struct box_buf *out, struct box_str str)
 {
-	if (str.len == 0) {
-		return box_buf_append(out, "\"\"", 2);
-	}
 	size_t before = out->len;
-	const char *at = str.bytes;
-	const char *end = at + str.len;
 	int r = box_buf_append(out, "\"", 1);
-	while (r == 0 && at < end) {
-		size_t run = box_json_plain_run(at, end);
-		r = box_buf_append(out, at, run);
-		at += run;
-		if (r == 0 && at < end) {
-			r = encode_escape(out, (unsigned char)*at++);
-		}
+	if (r == 0) {
+		r = append_escaped(out, str);
 	}
 	if (r == 0) {
 		r = box_buf_append(out, "\"", 1);

@@ -39,7 +39,7 @@ struct box_backend_op {
 	enum kind kind;
 	struct fake *fake;
 	struct box_backend_box *box;
-	char *cmd;
+	struct box_str cmd; /* the spec's, which lives as long as the op */
 	bool timed_out;
 	bool broken;
 	int64_t max_output_bytes;
@@ -53,7 +53,6 @@ struct box_backend_op {
 static void closed(uv_handle_t *handle)
 {
 	struct box_backend_op *op = handle->data;
-	free(op->cmd);
 	free(op);
 }
 
@@ -63,48 +62,71 @@ static void op_free(struct box_backend_op *op)
 	uv_close((uv_handle_t *)&op->timer, closed);
 }
 
-static bool word(const char *cmd, const char *name, const char **ret_rest)
+/* Whether the command is `name`, and what stands behind it. */
+static bool word(struct box_str cmd, const char *name, struct box_str *ret_rest)
 {
 	size_t len = strlen(name);
-	if (strncmp(cmd, name, len) != 0 || (cmd[len] != ' ' && cmd[len] != '\0')) {
+	if (cmd.len < len || memcmp(cmd.bytes, name, len) != 0 ||
+		(cmd.len > len && cmd.bytes[len] != ' ')) {
 		return false;
 	}
-	*ret_rest = cmd[len] ? cmd + len + 1 : "";
+	size_t skip = cmd.len > len ? len + 1 : len;
+	*ret_rest = (struct box_str){cmd.bytes + skip, cmd.len - skip};
 	return true;
 }
 
-static void finish_failed(struct box_backend_op *op, const char *rest)
+/* The number behind `name`, 0 when the command is another. */
+static unsigned long number_after(struct box_str cmd, const char *name)
+{
+	struct box_str rest;
+	unsigned long number = 0;
+	if (word(cmd, name, &rest)) {
+		for (size_t i = 0; i < rest.len && rest.bytes[i] >= '0' && rest.bytes[i] <= '9';
+			i++) {
+			number = number * 10 + (unsigned long)(rest.bytes[i] - '0');
+		}
+	}
+	return number;
+}
+
+static void finish_failed(struct box_backend_op *op, struct box_str rest)
 {
 	struct box_err err;
 	char name[64] = "";
-	int used = 0;
-	(void)sscanf(rest, "%63s %n", name, &used);
-	(void)box_err_set(&err, box_code_from_name(name), EIO, "%s", rest + used);
+	size_t len = 0;
+	while (len < rest.len && len + 1 < sizeof(name) && rest.bytes[len] != ' ') {
+		name[len] = rest.bytes[len];
+		len++;
+	}
+	size_t skip = len < rest.len ? len + 1 : len;
+	(void)box_err_set(&err, box_code_from_name(name), EIO, "%.*s", (int)(rest.len - skip),
+		rest.bytes + skip);
 	op->ran(op->arg, NULL, &err);
 }
 
 static void finish_exec(struct box_backend_op *op)
 {
 	struct box_exec_outcome outcome = {.duration_ms = box_clock_ms() - op->started_ms};
-	const char *rest = "";
+	struct box_str rest;
 	char *made = NULL;
 	if (op->timed_out) {
 		outcome.reason = BOX_END_TIMEOUT;
 	} else if (word(op->cmd, "echo", &rest)) {
-		outcome.out = box_str(rest);
+		outcome.out = rest;
 	} else if (word(op->cmd, "print", &rest) || word(op->cmd, "raw", &rest)) {
-		size_t wanted = strtoul(rest, NULL, 10);
-		size_t kept = wanted < (size_t)op->max_output_bytes ? wanted
-								    : (size_t)op->max_output_bytes;
+		bool raw = op->cmd.bytes[0] == 'r';
+		size_t wanted = number_after(op->cmd, raw ? "raw" : "print");
+		size_t most = (size_t)op->max_output_bytes;
+		size_t kept = wanted < most ? wanted : most;
 		made = box_alloc(kept);
-		memset(made, op->cmd[0] == 'p' ? 'x' : 1, kept);
+		memset(made, raw ? 1 : 'x', kept);
 		outcome.out = (struct box_str){made, kept};
 		outcome.out_discarded = wanted - kept;
 	} else if (word(op->cmd, "exit", &rest)) {
-		outcome.exit_code = atoi(rest);
+		outcome.exit_code = (int)number_after(op->cmd, "exit");
 	} else if (word(op->cmd, "signal", &rest)) {
 		outcome.reason = BOX_END_SIGNAL;
-		outcome.signal = atoi(rest);
+		outcome.signal = (int)number_after(op->cmd, "signal");
 		outcome.exit_code = 128 + outcome.signal;
 	}
 	op->ran(op->arg, &outcome, NULL);
@@ -114,7 +136,7 @@ static void finish_exec(struct box_backend_op *op)
 static void timer_cb(uv_timer_t *timer)
 {
 	struct box_backend_op *op = timer->data;
-	const char *rest = "";
+	struct box_str rest;
 	struct box_err err;
 	switch (op->kind) {
 	case MAKE:
@@ -182,14 +204,11 @@ static struct box_backend_op *make(struct box_backend *backend, const char *phys
 static struct box_backend_op *exec(struct box_backend_box *box, const struct box_spec *spec,
 	int64_t max_output_bytes, box_backend_ran *done, void *arg)
 {
-	char *cmd = box_alloc(spec->cmd.len + 1);
-	memcpy(cmd, spec->cmd.bytes, spec->cmd.len);
-	const char *rest = "";
-	uint64_t after_ms = word(cmd, "sleep", &rest) ? strtoul(rest, NULL, 10) : 0;
+	uint64_t after_ms = number_after(spec->cmd, "sleep");
 	uint64_t most_ms = (uint64_t)spec->timeout_sec * 1000;
 	struct box_backend_op *op = op_new(
 		box->fake, EXEC, box, after_ms < most_ms ? after_ms : most_ms, arg);
-	op->cmd = cmd;
+	op->cmd = spec->cmd;
 	op->timed_out = after_ms > most_ms;
 	op->max_output_bytes = max_output_bytes;
 	op->ran = done;

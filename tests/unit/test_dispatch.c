@@ -538,7 +538,7 @@ TEST(cancel)
 	exec(&c, 7, "s", "first");
 	exec(&c, 7, "s", "second");
 	int at = 0;
-	/* Not there; another connection's; another workspace's; another generation's; itself. */
+	/* Not there; another connection's; another workspace's; of no context; itself. */
 	ask(&c, 20, "__cancel_action", "\"seq_id\":8");
 	expect_success(&c, at++, "20", "{\"cancelled\":false}");
 	ask(&other, 21, "__cancel_action", "\"seq_id\":7");
