@@ -54,13 +54,17 @@ int box_err_set(struct box_err *err, enum box_code code, int errnum, const char 
 
 	va_list args;
 	va_start(args, format);
-	int wanted = vsnprintf(err->text, BOX_ERROR_TEXT_MAX + 1, format, args);
+	size_t room = sizeof(err->text) - sizeof(TRUNCATED);
+	int wanted = vsnprintf(err->text, room, format, args);
 	va_end(args);
 	if (wanted < 0) {
 		err->text[0] = '\0';
-	} else if (wanted > BOX_ERROR_TEXT_MAX) {
-		size_t kept = box_utf8_floor(err->text, BOX_ERROR_TEXT_MAX);
-		memcpy(err->text + kept, TRUNCATED, sizeof(TRUNCATED));
+		return -errnum;
+	}
+	size_t len = strlen(err->text);
+	size_t kept = box_utf8_prefix(err->text, len, BOX_ERROR_TEXT_MAX);
+	if (kept < len || (size_t)wanted > len) {
+		memcpy(err->text + box_utf8_floor(err->text, kept), TRUNCATED, sizeof(TRUNCATED));
 	}
 	return -errnum;
 }

@@ -35,7 +35,7 @@ enum box_code {
 struct box_err {
 	enum box_code code;
 	int errnum;
-	char text[BOX_ERROR_TEXT_MAX + 64];
+	char text[4 * BOX_ERROR_TEXT_MAX + 64]; /* up to four bytes a character */
 };
 
 /* The name in front of the text on the wire; NULL for errors that are sent without one. */
@@ -46,6 +46,6 @@ enum box_code box_code_from_name(const char *name);
 
 /* Fills err (which may be NULL) and returns -errnum, so that callers write
  * `return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "...", ...)`. The text is cut at
- * BOX_ERROR_TEXT_MAX bytes, never inside a code point, and says so. */
+ * BOX_ERROR_TEXT_MAX characters, and says so. */
 int box_err_set(struct box_err *err, enum box_code code, int errnum, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -144,7 +144,9 @@ void *box_table_put(struct box_table *table, struct box_str key, void *value)
 	entry->value = value;
 	entry->hash = hash;
 	entry->key_len = key.len;
-	memcpy(entry->key, key.bytes, key.len);
+	if (key.len > 0) {
+		memcpy(entry->key, key.bytes, key.len);
+	}
 	*place = entry;
 	table->count++;
 	return NULL;

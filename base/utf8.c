@@ -49,6 +49,9 @@ static const unsigned char *skip_ascii(const unsigned char *p, const unsigned ch
 
 bool box_utf8_valid(const char *bytes, size_t len)
 {
+	if (len == 0) {
+		return true;
+	}
 	const unsigned char *p = (const unsigned char *)bytes;
 	const unsigned char *end = p + len;
 	while ((p = skip_ascii(p, end)) < end) {
@@ -78,6 +81,17 @@ size_t box_utf8_floor(const char *bytes, size_t len)
 			return at - 1 + need <= len ? len : at - 1;
 		}
 		at--;
+	}
+	return len;
+}
+
+size_t box_utf8_prefix(const char *bytes, size_t len, size_t characters)
+{
+	for (size_t i = 0; i < len; i++) {
+		bool starts = ((unsigned char)bytes[i] & 0xc0) != 0x80;
+		if (starts && characters-- == 0) {
+			return i;
+		}
 	}
 	return len;
 }

@@ -346,46 +346,55 @@ static enum box_action_lane lane_of(const struct box_action *action)
 	return action ? action->lane : BOX_LANE_REQUEST;
 }
 
-void box_peer_receive(
+/* Makes a request of the message and lets it pass every check. NULL: it was answered already. */
+static struct box_request *take_request(
 	struct box_peer *peer, struct box_arena *arena, const struct box_value *message, int codec)
 {
-	struct box_metrics *metrics = &peer->dispatch->runtime->metrics;
-	const char *why = NULL;
-	if (box_envelope_classify(message, &why) == BOX_ENVELOPE_IGNORED) {
-		BOX_LOG(BOX_LOG_WARNING, "message.ignored", box_kv_str("why", why));
-		metrics->ignored_messages++;
-		box_arena_free(arena);
-		return;
-	}
 	struct box_value seq = box_envelope_seq(message);
 	const struct box_value *name = box_map_get(message, "action");
 	const struct box_action *action = name->type == BOX_STR ? box_action_find(name->str) : NULL;
+	struct box_envelope envelope;
 	struct box_err err;
 	size_t most = lane_limits[lane_of(action)];
 	if (peer->under_way[lane_of(action)] >= most) {
 		(void)box_err_set(&err, BOX_ERR_BUSY, EBUSY,
 			"Runtime connection is busy (max %zu concurrent actions)", most);
 		refuse(peer, arena, seq, codec, &err);
-		return;
+		return NULL;
 	}
-	struct box_envelope envelope;
 	if (box_envelope_parse(arena, message, &envelope, &err) < 0) {
 		refuse(peer, arena, seq, codec, &err);
-		return;
+		return NULL;
 	}
 	if (!action) {
-		metrics->unknown_actions++;
+		peer->dispatch->runtime->metrics.unknown_actions++;
 		(void)box_err_set(&err, BOX_ERR_VALUE, ENOENT, "Action %s not found",
 			box_fields_echo(arena, envelope.action));
 		refuse(peer, arena, seq, codec, &err);
-		return;
+		return NULL;
 	}
 	struct box_request *request = request_new(peer, arena, action, seq, codec);
 	if (admit(request, &envelope, &err) < 0) {
 		box_request_fail(request, &err);
+		return NULL;
+	}
+	return request;
+}
+
+void box_peer_receive(
+	struct box_peer *peer, struct box_arena *arena, const struct box_value *message, int codec)
+{
+	const char *why = NULL;
+	if (box_envelope_classify(message, &why) == BOX_ENVELOPE_IGNORED) {
+		BOX_LOG(BOX_LOG_WARNING, "message.ignored", box_kv_str("why", why));
+		peer->dispatch->runtime->metrics.ignored_messages++;
+		box_arena_free(arena);
 		return;
 	}
-	action->handle(request);
+	struct box_request *request = take_request(peer, arena, message, codec);
+	if (request) {
+		request->action->handle(request);
+	}
 }
 
 /* --- for handlers --- */

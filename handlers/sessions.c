@@ -100,9 +100,12 @@ static void exec_done(void *arg, const struct box_session *session,
 	}
 	size_t limit = (size_t)request->runtime->config->limits.max_output_bytes;
 	struct box_value result = result_value(request, session, outcome, limit);
-	while (box_request_try_reply(request, &result) < 0) {
+	while (limit > 0 && box_request_try_reply(request, &result) < 0) {
 		limit /= 2;
 		result = result_value(request, session, outcome, limit);
+	}
+	if (limit == 0) {
+		box_request_reply(request, &result);
 	}
 }
 

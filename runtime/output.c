@@ -104,6 +104,9 @@ struct box_str box_output_text(
 	struct box_arena *arena, struct box_str raw, uint64_t discarded, size_t limit)
 {
 	uint64_t total = raw.len + discarded;
+	if (raw.len == 0) {
+		raw = box_str(""); /* nothing may have no address either */
+	}
 	if (raw.len > limit) {
 		raw.len = limit;
 	}

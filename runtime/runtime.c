@@ -27,6 +27,7 @@ static const char *const layer_names[BOX_LAYERS_] = {
 	[BOX_LAYER_FILE] = "file",
 	[BOX_LAYER_VARIABLE] = "LANGBOT_BOX_CONFIG",
 	[BOX_LAYER_INIT] = "box_init",
+	[BOX_LAYER_REFUSED] = "box_init",
 };
 
 struct box_runtime *box_runtime_new(
@@ -46,6 +47,14 @@ static void layer_clear(struct box_runtime_layer *layer)
 {
 	box_arena_free(layer->arena);
 	layer->arena = NULL;
+}
+
+static void layer_set(struct box_runtime_layer *layer, const struct box_value *map)
+{
+	struct box_runtime_layer fresh = {.arena = box_arena_new()};
+	fresh.map = box_value_copy(fresh.arena, map);
+	layer_clear(layer);
+	*layer = fresh;
 }
 
 static void backend_free(struct box_backend *backend)
@@ -168,12 +177,26 @@ int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer lay
 		box_config_free(config);
 		return r;
 	}
-	struct box_runtime_layer fresh = {.arena = box_arena_new()};
-	fresh.map = box_value_copy(fresh.arena, map);
-	layer_clear(&runtime->layers[layer]);
-	runtime->layers[layer] = fresh;
+	layer_set(&runtime->layers[layer], map);
 	apply(runtime, config);
 	return 0;
+}
+
+/* An admission section takes its place in the init layer, or, when it was refused, in its own. */
+static void overlay_admission(
+	struct box_runtime *runtime, const struct box_value *map, bool refused)
+{
+	const struct box_value *section = box_map_get(map, "admission");
+	if (!section) {
+		return;
+	}
+	layer_clear(&runtime->layers[BOX_LAYER_REFUSED]);
+	if (refused) {
+		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+		struct box_value alone = box_map_value();
+		box_map_add(arena, &alone, "admission", *section);
+		layer_set(&runtime->layers[BOX_LAYER_REFUSED], &alone);
+	}
 }
 
 /* The init layer with `map` over it: by top-level key, but limits one by one, and an admission
@@ -210,11 +233,23 @@ static void overlay_init(
 	*layer = fresh;
 }
 
-static struct box_value init_change(struct box_arena *arena, const struct box_value *map)
+/* How the changes of a layer are called in the record; NULL: it is not recorded. */
+static const char *const layer_changes[BOX_LAYERS_] = {
+	[BOX_LAYER_INIT] = "init",
+	[BOX_LAYER_REFUSED] = "refused",
+};
+
+static void emit_layers(const struct box_runtime *runtime,
+	void (*emit)(void *arg, const struct box_value *change), void *arg)
 {
-	struct box_value change = box_map_value();
-	box_map_add(arena, &change, "init", *map);
-	return change;
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	for (int i = 0; i < BOX_LAYERS_; i++) {
+		if (layer_changes[i] && runtime->layers[i].arena) {
+			struct box_value change = box_map_value();
+			box_map_add(arena, &change, layer_changes[i], runtime->layers[i].map);
+			emit(arg, &change);
+		}
+	}
 }
 
 /* Merges over what is there now (another init may have come meanwhile) and applies. */
@@ -229,22 +264,25 @@ static int init_apply(struct box_runtime *runtime, const struct box_value *map, 
 		return r;
 	}
 	log_unknown(BOX_LAYER_INIT, &unknown);
-	overlay_init(runtime, map, runtime->config->admission.required && config->admission.error);
+	bool refused = runtime->config->admission.required && config->admission.error;
+	overlay_init(runtime, map, refused);
+	overlay_admission(runtime, map, refused);
 	apply(runtime, config);
 	if (config->admission.error) {
 		BOX_LOG(BOX_LOG_ERROR, "config.admission_malformed",
 			box_kv_str("why", config->admission.error));
 	}
-	struct box_value change = init_change(arena, &runtime->layers[BOX_LAYER_INIT].map);
-	runtime->host->record(runtime->host_arg, &change);
+	emit_layers(runtime, runtime->host->record, runtime->host_arg);
 	return 0;
 }
 
 static int folder_error(const struct box_config *config, int result, struct box_err *err)
 {
+	/* One that may not be made was only looked for. */
+	if (result == -ENOENT && box_config_may_make_workspace(config, err) < 0) {
+		return -EPERM;
+	}
 	switch (result) {
-	case -ENOENT: /* it was only looked for, because it may not be made */
-		return box_config_may_make_workspace(config, err);
 	case -ENOTDIR:
 		return box_err_set(err, BOX_ERR_VALIDATION, ENOTDIR,
 			"box.local.default_workspace must point to a directory on the Box runtime "
@@ -384,10 +422,7 @@ void box_runtime_dump(const struct box_runtime *runtime,
 		change = pin_change(arena, runtime->instance);
 		emit(arg, &change);
 	}
-	if (runtime->layers[BOX_LAYER_INIT].arena) {
-		change = init_change(arena, &runtime->layers[BOX_LAYER_INIT].map);
-		emit(arg, &change);
-	}
+	emit_layers(runtime, emit, arg);
 	uint64_t position = 0;
 	struct box_context context;
 	while (box_fence_next(runtime->fence, &position, &context)) {
@@ -406,25 +441,32 @@ static void replay_fence(struct box_runtime *runtime, const struct box_value *pl
 	struct box_context context = {
 		place->items[0].str, place->items[1].str, place->items[2].integer};
 	bool advanced;
-	(void)box_fence_observe(runtime->fence, &context,
-		(size_t)runtime->config->limits.max_admission_records, &advanced, NULL);
+	/* What was remembered once is not forgotten because the limit is lower now. */
+	(void)box_fence_observe(runtime->fence, &context, SIZE_MAX, &advanced, NULL);
+}
+
+static void replay_layer(
+	struct box_runtime *runtime, enum box_config_layer layer, const struct box_value *map)
+{
+	struct box_err err;
+	if (map && map->type == BOX_MAP && box_runtime_configure(runtime, layer, map, &err) < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "state.config_refused", box_kv_str("why", err.text));
+	}
 }
 
 void box_runtime_replay(struct box_runtime *runtime, const struct box_value *change)
 {
 	const struct box_value *pin = box_map_get(change, "pin");
-	const struct box_value *init = box_map_get(change, "init");
 	const struct box_value *fence = box_map_get(change, "fence");
 	if (pin && pin->type == BOX_STR && !runtime->instance && !box_str_has_nul(pin->str)) {
 		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 		runtime->instance = box_strdup(
 			box_arena_strndup(arena, pin->str.bytes, pin->str.len));
 	}
-	if (init && init->type == BOX_MAP) {
-		struct box_err err;
-		if (box_runtime_configure(runtime, BOX_LAYER_INIT, init, &err) < 0) {
-			BOX_LOG(BOX_LOG_WARNING, "state.config_refused",
-				box_kv_str("why", err.text));
+	for (int i = 0; i < BOX_LAYERS_; i++) {
+		if (layer_changes[i]) {
+			replay_layer(runtime, (enum box_config_layer)i,
+				box_map_get(change, layer_changes[i]));
 		}
 	}
 	if (fence) {

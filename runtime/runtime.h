@@ -54,6 +54,7 @@ enum box_config_layer {
 	BOX_LAYER_FILE,     /* --config */
 	BOX_LAYER_VARIABLE, /* LANGBOT_BOX_CONFIG */
 	BOX_LAYER_INIT,     /* box_init, all of them merged */
+	BOX_LAYER_REFUSED, /* an admission section that tried to turn admission off: it stays visible */
 	BOX_LAYERS_
 };
 

@@ -146,13 +146,24 @@ static void session_forget(struct box_session *session)
 	box_arena_free(session->arena);
 }
 
+/* Moves the session's operations to `list`, apart from the session: whoever is told first may cancel
+ * another, and must not find a session that is gone. */
+static void detach_ops(struct box_session *session, struct box_list *list)
+{
+	struct box_list *item;
+	box_list_init(list);
+	while ((item = box_list_pop(&session->ops))) {
+		BOX_LIST_ITEM(item, struct box_session_op, links)->session = NULL;
+		box_list_push(list, item);
+	}
+}
+
 static void made(void *arg, struct box_backend_box *box, const struct box_err *err)
 {
 	struct box_session *session = arg;
 	struct box_list waiting;
 	struct box_list *item;
-	box_list_init(&waiting);
-	box_list_splice(&waiting, &session->ops);
+	detach_ops(session, &waiting);
 	session->making = NULL;
 	if (err) {
 		session_forget(session);
@@ -167,8 +178,12 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 	touch(session);
 	while ((item = box_list_pop(&waiting))) {
 		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
+		op->session = session;
 		box_list_push(&session->ops, &op->links);
-		op_begin(op);
+		/* One that was told before may have removed it: then this one waits for the next. */
+		if (session->state == BOX_SESSION_LIVE) {
+			op_begin(op);
+		}
 	}
 }
 
@@ -268,17 +283,45 @@ static void gone(void *arg)
 	struct box_session *session = arg;
 	struct box_list waiting;
 	struct box_list *item;
-	box_list_init(&waiting);
-	box_list_splice(&waiting, &session->ops);
+	detach_ops(session, &waiting);
 	session_forget(session);
 	while ((item = box_list_pop(&waiting))) {
 		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
-		op->session = NULL;
-		if (op->kind == OP_REMOVE) {
-			op_finish(op, NULL, NULL, NULL);
-		} else {
+		if (op->kind != OP_REMOVE) {
 			rejoin(op);
+			continue;
 		}
+		/* A command that waited before this removal has made the session anew. */
+		struct box_session *again = box_table_get(
+			&op->sessions->by_id, box_str(op->physical_id));
+		if (again) {
+			remove_session(again);
+		}
+		op_finish(op, NULL, NULL, NULL);
+	}
+}
+
+/* Takes out what is not a removal: commands are killed, those who wait will be told. */
+static void end_ops(struct box_session *session, struct box_list *ended)
+{
+	struct box_list all;
+	struct box_list *item;
+	box_list_init(ended);
+	box_list_init(&all);
+	box_list_splice(&all, &session->ops);
+	while ((item = box_list_pop(&all))) {
+		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
+		if (op->kind == OP_REMOVE) {
+			box_list_push(&session->ops, item);
+			continue;
+		}
+		if (op->running) {
+			session->backend->cancel(op->running);
+			op->running = NULL;
+			session->running--;
+		}
+		op->session = NULL;
+		box_list_push(ended, item);
 	}
 }
 
@@ -288,25 +331,12 @@ static void remove_session(struct box_session *session)
 		return;
 	}
 	struct box_list ended;
-	struct box_list removals;
 	struct box_list *item;
-	box_list_init(&ended);
-	box_list_init(&removals);
-	while ((item = box_list_pop(&session->ops))) {
-		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
-		box_list_push(op->kind == OP_REMOVE ? &removals : &ended, &op->links);
-		if (op->running) {
-			session->backend->cancel(op->running);
-			op->running = NULL;
-			session->running--;
-		}
-	}
-	box_list_splice(&session->ops, &removals);
-	session->state = BOX_SESSION_REMOVING;
-
 	struct box_err err;
 	(void)box_err_set(&err, BOX_ERR_SESSION_NOT_FOUND, ECANCELED,
 		"session %s was removed while it was in use", session->physical_id);
+	end_ops(session, &ended);
+	session->state = BOX_SESSION_REMOVING;
 	if (session->making) {
 		session->backend->cancel(session->making);
 		session->making = NULL;

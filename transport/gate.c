@@ -374,6 +374,7 @@ static bool admit_request(const struct box_gate_policy *policy, const struct box
 	bool page = verdict->kind != BOX_GATE_RPC && verdict->kind != BOX_GATE_RELAY;
 	if (!box_str_eq(head->method, "GET") && !(page && verdict->head_only)) {
 		refuse(verdict, 405, box_http_phrase(405), "method not allowed");
+		verdict->allow = page ? "GET, HEAD" : "GET";
 		return false;
 	}
 	if (head->content_length > 0) {

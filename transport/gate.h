@@ -33,10 +33,11 @@ enum box_gate_kind {
 
 struct box_gate_verdict {
 	enum box_gate_kind kind;
-	int status;       /* of a refusal */
-	const char *body; /* of a refusal, text/plain, static */
-	const char *why;  /* for the log, static */
-	bool head_only;   /* HEAD: the answer goes without its body */
+	int status;        /* of a refusal */
+	const char *body;  /* of a refusal, text/plain, static */
+	const char *why;   /* for the log, static */
+	const char *allow; /* of a 405: the methods there are, static */
+	bool head_only;    /* HEAD: the answer goes without its body */
 	char instance[BOX_INSTANCE_ID_MAX + 1];
 	char websocket_key[25];
 	bool offers_mcp; /* subprotocols the client offered */

@@ -3,6 +3,7 @@
 #include "transport/pages.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -15,29 +16,24 @@
 #define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
 #define JSON "application/json; charset=utf-8"
 
-static const char *extra_headers(int status)
+/* `extra` is more header lines, each with its end. */
+static void answer_with(int status, const char *type, struct box_str body, bool head_only,
+	const char *extra, struct box_buf *out)
 {
-	switch (status) {
-	case 405:
-		return "Allow: GET, HEAD\r\n";
-	case 426:
-		return "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
-	default:
-		return "";
+	(void)box_buf_printf(out,
+		"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
+		"Connection: close\r\n\r\n",
+		status, box_http_phrase(status), type, body.len, extra);
+	if (!head_only) {
+		(void)box_buf_append(out, body.bytes, body.len);
 	}
 }
 
 static void answer(
 	int status, const char *type, struct box_str body, bool head_only, struct box_buf *out)
 {
-	(void)box_buf_printf(out,
-		"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
-		"Connection: close\r\n\r\n",
-		status, box_http_phrase(status), type, body.len, extra_headers(status));
-	if (!head_only) {
-		(void)box_buf_append(out, body.bytes, body.len);
-	}
+	answer_with(status, type, body, head_only, "", out);
 }
 
 static void answer_json(
@@ -85,6 +81,20 @@ static void ready_page(struct box_runtime *runtime, bool head_only, struct box_b
 	answer_json(ready ? 200 : 503, &readiness, head_only, out);
 }
 
+/* Some statuses must say what would have been right. */
+static void refuse_verdict(const struct box_gate_verdict *verdict, struct box_buf *out)
+{
+	char extra[128] = "";
+	if (verdict->status == 405) {
+		(void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", verdict->allow);
+	} else if (verdict->status == 426) {
+		(void)snprintf(extra, sizeof(extra),
+			"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
+	}
+	answer_with(verdict->status, TEXT_PLAIN, box_str(verdict->body), verdict->head_only, extra,
+		out);
+}
+
 void box_page_answer(
 	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out)
 {
@@ -99,7 +109,7 @@ void box_page_answer(
 		metrics_page(runtime, verdict->head_only, out);
 		break;
 	default:
-		box_page_refuse(verdict->status, verdict->body, verdict->head_only, out);
+		refuse_verdict(verdict, out);
 		break;
 	}
 }

@@ -538,8 +538,8 @@ static char *filled(char *text, size_t len, const char *with)
 
 TEST(err_cut)
 {
-	static char text[2 * BOX_ERROR_TEXT_MAX];
-	static char expected[2 * BOX_ERROR_TEXT_MAX];
+	static char text[5 * BOX_ERROR_TEXT_MAX];
+	static char expected[5 * BOX_ERROR_TEXT_MAX];
 	struct box_err err;
 	ASSERT_INT(box_err_set(&err, BOX_ERR_BOX, EIO, "%s", filled(text, 4096, "a")), -EIO);
 	ASSERT_STR(err.text, text);
@@ -547,15 +547,19 @@ TEST(err_cut)
 	(void)snprintf(expected, sizeof(expected), "%.4096s%s", text, SUFFIX);
 	ASSERT_STR(err.text, expected);
 
-	/* Characters of 2, 3 and 4 bytes behind 0 to 3 bytes: cut at each of their bytes. */
+	/* Characters of 2, 3 and 4 bytes behind 0 to 3 of one byte: always 4,096 are kept. */
 	static const char *const wide[] = {"\xc3\xa9", "\xe4\xbd\xa0", "\xf0\x9f\x98\x80"};
 	for (size_t i = 0; i < COUNT(wide); i++) {
 		for (size_t before = 0; before < 4; before++) {
 			size_t unit = strlen(wide[i]);
-			size_t kept = before + (BOX_ERROR_TEXT_MAX - before) / unit * unit;
+			size_t kept = before + (BOX_ERROR_TEXT_MAX - before) * unit;
 			filled(text, before, "a");
-			filled(text + before, 1200 * 4 / unit * unit, wide[i]);
+			filled(text + before, BOX_ERROR_TEXT_MAX * unit, wide[i]);
 			(void)box_err_set(&err, BOX_ERR_BOX, EIO, "%s", text);
+			if (before == 0) {
+				ASSERT_STR(err.text, text);
+				continue;
+			}
 			(void)snprintf(
 				expected, sizeof(expected), "%.*s%s", (int)kept, text, SUFFIX);
 			ASSERT_STR(err.text, expected);
