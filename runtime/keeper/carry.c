@@ -154,6 +154,10 @@ static int open_config(const char *path, bool pipes, int *ret_fd, struct box_err
 	if (fd < 0 || fstat(fd, &status) < 0) {
 		return file_error(err, path, errno);
 	}
+	if (!pipes && S_ISFIFO(status.st_mode)) {
+		return box_err_set(err, BOX_ERR_OS, EINVAL,
+			"--config: %.1000s: a pipe cannot be read again", path);
+	}
 	if (!is_pipe && !S_ISREG(status.st_mode)) {
 		return box_err_set(err, BOX_ERR_OS, EINVAL,
 			"--config: %.1000s: neither a regular file nor a pipe", path);

@@ -267,7 +267,7 @@ static void send_garbage(const char *what)
 		send_plain(BOX_KEEPER_STATE, two, 2);
 	} else if (strcmp(what, "manyfds") == 0) {
 		send_plain(BOX_KEEPER_STATE, fds, BOX_PACKET_FDS_MAX);
-	} else if (strcmp(what, "bigstate") == 0 && ftruncate(big, (64L << 20) + 1) == 0) {
+	} else if (strcmp(what, "bigstate") == 0 && ftruncate(big, (256L << 20) + 1) == 0) {
 		send_plain(BOX_KEEPER_STATE, &big, 1);
 	} else if (strcmp(what, "pipestate") == 0 && pipe(pipes) == 0) {
 		send_plain(BOX_KEEPER_STATE, &pipes[0], 1);
@@ -350,6 +350,9 @@ static void obey(char *line)
 		}
 		send_state(rest);
 		(void)raise(SIGKILL);
+	} else if (strcmp(line, "taken") == 0) {
+		send_plain(BOX_KEEPER_TAKEN, NULL, 0);
+		say("ok\n");
 	} else if (strcmp(line, "getstate") == 0) {
 		say("%s\n", state_text);
 	} else if (strcmp(line, "garbage") == 0) {

@@ -276,7 +276,7 @@ TEST(config_files)
 	ASSERT_INT(unlink("good"), 0);
 	ASSERT_INT(mkfifo("good", 0600), 0);
 	ASSERT_INT(box_carry_reread(&carried, &fd, &err), -EINVAL);
-	ASSERT_STR(err.text, "--config: good: neither a regular file nor a pipe");
+	ASSERT_STR(err.text, "--config: good: a pipe cannot be read again");
 	options.config_path = "none";
 	ASSERT_INT(box_carry_take(&options, &carried, &err), -ENOENT);
 	ASSERT_STR(err.text, "--config: none: No such file or directory");
