@@ -141,16 +141,27 @@ static int decode_escape(struct decoder *d, char **to)
 	return 0;
 }
 
+/* Length of the plain run at `at`, which is moved down to `to` if that is another place. */
+static size_t move_run(char *to, const char *at, const char *end)
+{
+	ptrdiff_t gap = at - to;
+	if (gap >= BOX_JSON_STEP) {
+		return box_json_copy_run(to, at, end);
+	}
+	size_t run = box_json_plain_run(at, end);
+	if (gap > 0) {
+		memmove(to, at, run);
+	}
+	return run;
+}
+
 /* d->at is behind the opening quote. */
 static int decode_string(struct decoder *d, struct box_str *ret_str)
 {
 	char *start = d->at;
 	char *to = start;
 	for (;;) {
-		size_t run = box_json_plain_run(d->at, d->end);
-		if (to != d->at) {
-			memmove(to, d->at, run);
-		}
+		size_t run = move_run(to, d->at, d->end);
 		to += run;
 		d->at += run;
 		if (d->at == d->end) {

@@ -46,8 +46,7 @@ static size_t put_stretch(char *to, const char *at, const char *end)
 {
 	char *start = to;
 	while (at < end) {
-		size_t run = box_json_plain_run(at, end);
-		memcpy(to, at, run);
+		size_t run = box_json_copy_run(to, at, end);
 		to += run;
 		at += run;
 		if (at < end) {
@@ -74,6 +73,9 @@ static int append_escaped(struct box_buf *out, struct box_str str)
 {
 	const char *at = str.bytes;
 	const char *end = at + str.len;
+	if (str.len <= out->limit - out->len) {
+		(void)box_buf_reserve(out, str.len); /* grow once, not by steps */
+	}
 	while (at < end) {
 		size_t left = (size_t)(end - at);
 		size_t stretch = left < STRETCH_MAX ? left : STRETCH_MAX;

@@ -16,28 +16,54 @@ static inline int box_json_is_plain(char c)
 
 #ifdef __SSE2__
 
+#define BOX_JSON_STEP 16 /* bytes looked at, and copied, at once */
+
+/* A bit for each of the bytes that does not stand for itself. */
+static inline unsigned box_json_hits(__m128i bytes)
+{
+	const __m128i last_control = _mm_set1_epi8(0x1f);
+	/* min(byte, 0x1f) == byte is an unsigned byte <= 0x1f. */
+	__m128i hit = _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes);
+	hit = _mm_or_si128(hit, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')));
+	hit = _mm_or_si128(hit, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+	return (unsigned)_mm_movemask_epi8(hit);
+}
+
 /* Length of the run at `p` without quote, backslash or control character. */
 static inline size_t box_json_plain_run(const char *p, const char *end)
 {
-	const __m128i quote = _mm_set1_epi8('"');
-	const __m128i backslash = _mm_set1_epi8('\\');
-	const __m128i last_control = _mm_set1_epi8(0x1f);
 	const char *start = p;
-	while (end - p >= (ptrdiff_t)sizeof(__m128i)) {
-		__m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
-		/* min(byte, 0x1f) == byte is an unsigned byte <= 0x1f. */
-		__m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes);
-		__m128i hit = _mm_or_si128(control,
-			_mm_or_si128(
-				_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)));
-		unsigned mask = (unsigned)_mm_movemask_epi8(hit);
-		if (mask != 0) {
-			return (size_t)(p - start) + (size_t)__builtin_ctz(mask);
+	while (end - p >= BOX_JSON_STEP) {
+		unsigned hits = box_json_hits(_mm_loadu_si128((const __m128i *)(const void *)p));
+		if (hits != 0) {
+			return (size_t)(p - start) + (size_t)__builtin_ctz(hits);
 		}
-		p += sizeof(__m128i);
+		p += BOX_JSON_STEP;
 	}
 	while (p < end && box_json_is_plain(*p)) {
 		p++;
+	}
+	return (size_t)(p - start);
+}
+
+/* The same run, copied to `to` on the way. Up to BOX_JSON_STEP bytes behind the run may be written
+ * too, but never more bytes in all than there are up to `end`. The two may overlap when `to` is at
+ * least BOX_JSON_STEP before `p`. */
+static inline size_t box_json_copy_run(char *to, const char *p, const char *end)
+{
+	const char *start = p;
+	while (end - p >= BOX_JSON_STEP) {
+		__m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+		_mm_storeu_si128((__m128i *)(void *)to, bytes);
+		unsigned hits = box_json_hits(bytes);
+		if (hits != 0) {
+			return (size_t)(p - start) + (size_t)__builtin_ctz(hits);
+		}
+		p += BOX_JSON_STEP;
+		to += BOX_JSON_STEP;
+	}
+	while (p < end && box_json_is_plain(*p)) {
+		*to++ = *p++;
 	}
 	return (size_t)(p - start);
 }
@@ -66,6 +92,16 @@ static inline size_t box_json_plain_run(const char *p, const char *end)
 		p++;
 	}
 	return (size_t)(p - start);
+}
+
+#define BOX_JSON_STEP 8
+
+/* As above, in two passes. */
+static inline size_t box_json_copy_run(char *to, const char *p, const char *end)
+{
+	size_t run = box_json_plain_run(p, end);
+	memmove(to, p, run);
+	return run;
 }
 
 #endif

@@ -143,6 +143,16 @@ static bool is_too_large(const struct connection *connection, size_t have)
 	return remaining > BOX_MESSAGE_BYTES_MAX || have > BOX_MESSAGE_BYTES_MAX - remaining;
 }
 
+/* Room for the rest of the frame at once, but for no more than four times what has come: what a
+ * stranger announces costs nothing. */
+static void make_room(struct connection *connection, size_t have, size_t remaining)
+{
+	size_t wanted = remaining < 3 * have ? have + remaining : 4 * have;
+	if (wanted <= BOX_MESSAGE_BYTES_MAX) {
+		(void)box_buf_reserve(&connection->in, wanted - connection->in.len);
+	}
+}
+
 static int on_receive(struct connection *connection, const void *bytes, size_t len)
 {
 	struct box_ws *ws = connection->ws;
@@ -160,6 +170,7 @@ static int on_receive(struct connection *connection, const void *bytes, size_t l
 	if (ws->pinned_bytes + len > BOX_PINNED_BYTES_MAX) {
 		return refuse(connection, CLOSE_TRY_AGAIN_LATER, "too many unfinished messages");
 	}
+	make_room(connection, have, remaining);
 	(void)box_buf_append(&connection->in, bytes, len);
 	ws->pinned_bytes += len;
 	if (remaining > 0 || !lws_is_final_fragment(connection->wsi)) {
