@@ -72,7 +72,7 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS) $(FUZZ)
 
 .PHONY: lint
-lint: ## Check format, clang-tidy, shell scripts and spelling
+lint: ## Check layers, format, clang-tidy, shell scripts and spelling
 	@scripts/deps lint
 	@scripts/lint
 
