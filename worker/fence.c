@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -59,10 +60,8 @@ const char *const box_fence_calls[] = {
 	"getsockname",
 	"getpeername",
 	/* memory */
-	"mmap",
 	"munmap",
 	"mremap",
-	"mprotect",
 	"madvise",
 	"brk",
 	"membarrier",
@@ -190,6 +189,18 @@ static int allow_sending(scmp_filter_ctx filter)
 	return r;
 }
 
+/* Memory, but none that can be executed: all code there will be is loaded already. */
+static int allow_memory(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+		SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	if (r == 0) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	}
+	return r;
+}
+
 /* abort() signals its own thread; other processes of this uid are none of its business. */
 static int allow_abort(scmp_filter_ctx filter)
 {
@@ -211,7 +222,7 @@ static int add_calls(scmp_filter_ctx filter)
 		}
 	}
 	static int (*const conditional[])(scmp_filter_ctx filter) = {
-		allow_nonblocking, allow_sending, allow_abort, allow_clone};
+		allow_nonblocking, allow_sending, allow_memory, allow_abort, allow_clone};
 	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]); i++) {
 		int r = conditional[i](filter);
 		if (r < 0) {
