@@ -71,6 +71,9 @@ static int append_tightly(struct box_buf *out, const char *at, const char *end)
 
 static int append_escaped(struct box_buf *out, struct box_str str)
 {
+	if (str.len == 0) {
+		return 0; /* such a string may have no address */
+	}
 	const char *at = str.bytes;
 	const char *end = at + str.len;
 	if (str.len <= out->limit - out->len) {
