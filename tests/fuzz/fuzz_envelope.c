@@ -3,9 +3,6 @@
  * one answer, well-formed, under the seq_id that it was sent with or -1, and at most the name in
  * front of an error looks like one. */
 #include <errno.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -14,16 +11,8 @@
 #include "handlers/dispatch.h"
 #include "handlers/envelope.h"
 #include "runtime/runtime.h"
+#include "tests/fuzz/common.h"
 #include "transport/json.h"
-
-#define MUST(condition)             \
-	do {                        \
-		if (!(condition)) { \
-			abort();    \
-		}                   \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct world {
 	struct box_runtime *runtime;

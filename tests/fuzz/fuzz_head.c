@@ -1,20 +1,9 @@
 /* Any bytes as a request head, then the decision over it: what must hold whatever they are. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "tests/fuzz/common.h"
 #include "transport/gate.h"
 
 #define SECRET "correct-horse-battery-staple-0123456789"
 #define SHORT_HEAD 1024 /* up to here every prefix is tried, above it some: the cost is square */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool condition)
-{
-	if (!condition) {
-		abort();
-	}
-}
 
 static const struct box_gate_policy policies[] = {
 	{.token = SECRET, .instance = "inst-1", .loopback_names_only = true},
@@ -52,23 +41,23 @@ static bool has_token_line(const char *bytes, size_t len)
 static void check_whole(const char *bytes, const struct box_head *head)
 {
 	size_t used = head->bytes_used;
-	must(used >= 4 && used <= BOX_HEAD_BYTES_MAX);
+	MUST(used >= 4 && used <= BOX_HEAD_BYTES_MAX);
 	const char *end = memmem(bytes, used, "\r\n\r\n", 4);
-	must(end == bytes + used - 4);
+	MUST(end == bytes + used - 4);
 	for (size_t i = 0; i < used; i++) {
 		char c = bytes[i];
-		must((c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n');
-		must((c == '\n') == (i > 0 && bytes[i - 1] == '\r'));
+		MUST((c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n');
+		MUST((c == '\n') == (i > 0 && bytes[i - 1] == '\r'));
 	}
-	must(head->field_count >= 1 && head->field_count <= BOX_HEAD_LINES_MAX);
-	must(box_head_count(head, "Host") == 1);
-	must(box_head_count(head, "Content-Length") <= 1);
-	must(box_head_count(head, "Transfer-Encoding") == 0);
-	must(head->path.len >= 1 && head->path.bytes[0] == '/');
+	MUST(head->field_count >= 1 && head->field_count <= BOX_HEAD_LINES_MAX);
+	MUST(box_head_count(head, "Host") == 1);
+	MUST(box_head_count(head, "Content-Length") <= 1);
+	MUST(box_head_count(head, "Transfer-Encoding") == 0);
+	MUST(head->path.len >= 1 && head->path.bytes[0] == '/');
 	for (size_t i = 0; i < head->field_count; i++) {
 		const struct box_head_field *field = &head->fields[i];
-		must(field->name.bytes > bytes && field->name.len > 0);
-		must(field->value.bytes + field->value.len <= bytes + used);
+		MUST(field->name.bytes > bytes && field->name.len > 0);
+		MUST(field->value.bytes + field->value.len <= bytes + used);
 	}
 }
 
@@ -77,9 +66,9 @@ static void check_prefixes(const char *bytes, size_t used)
 	struct box_head part;
 	size_t step = used <= SHORT_HEAD ? 1 : 61;
 	for (size_t len = 0; len < used; len += step) {
-		must(box_head_parse(bytes, len, &part) == BOX_HEAD_MORE);
+		MUST(box_head_parse(bytes, len, &part) == BOX_HEAD_MORE);
 	}
-	must(box_head_parse(bytes, used - 1, &part) == BOX_HEAD_MORE);
+	MUST(box_head_parse(bytes, used - 1, &part) == BOX_HEAD_MORE);
 }
 
 static void check_verdict(
@@ -90,25 +79,25 @@ static void check_verdict(
 	box_gate_decide(policy, head, &verdict);
 	bool websocket = verdict.kind == BOX_GATE_RPC || verdict.kind == BOX_GATE_RELAY;
 	if (verdict.kind == BOX_GATE_REFUSED) {
-		must(verdict.status >= 400 && verdict.status < 500 && verdict.body && verdict.why);
+		MUST(verdict.status >= 400 && verdict.status < 500 && verdict.body && verdict.why);
 	}
-	must((verdict.instance[0] != '\0') == websocket);
-	must(strlen(verdict.websocket_key) == (websocket ? 24 : 0));
-	must(verdict.head_only == box_str_eq(head->method, "HEAD"));
+	MUST((verdict.instance[0] != '\0') == websocket);
+	MUST(strlen(verdict.websocket_key) == (websocket ? 24 : 0));
+	MUST(verdict.head_only == box_str_eq(head->method, "HEAD"));
 	if (!websocket) {
 		return;
 	}
-	must(has_token_line(bytes, head->bytes_used));
-	must(box_instance_id_valid(box_str(verdict.instance)));
-	must(!policy->instance || strcmp(verdict.instance, policy->instance) == 0);
-	must(box_str_eq(head->method, "GET") && head->content_length == 0);
-	must(box_head_count(head, "Origin") == 0);
+	MUST(has_token_line(bytes, head->bytes_used));
+	MUST(box_instance_id_valid(box_str(verdict.instance)));
+	MUST(!policy->instance || strcmp(verdict.instance, policy->instance) == 0);
+	MUST(box_str_eq(head->method, "GET") && head->content_length == 0);
+	MUST(box_head_count(head, "Origin") == 0);
 	bool relay = verdict.kind == BOX_GATE_RELAY;
-	must(!relay || policy->instance);
-	must((verdict.session_id[0] != '\0') == relay && (verdict.process_id[0] != '\0') == relay);
-	must((verdict.workspace[0] != '\0') == relay && (verdict.generation >= 1) == relay);
-	must(!strpbrk(verdict.session_id, "/%\\ ") && strcmp(verdict.session_id, "..") != 0);
-	must(!strpbrk(verdict.process_id, "/%\\ ") && strcmp(verdict.process_id, "..") != 0);
+	MUST(!relay || policy->instance);
+	MUST((verdict.session_id[0] != '\0') == relay && (verdict.process_id[0] != '\0') == relay);
+	MUST((verdict.workspace[0] != '\0') == relay && (verdict.generation >= 1) == relay);
+	MUST(!strpbrk(verdict.session_id, "/%\\ ") && strcmp(verdict.session_id, "..") != 0);
+	MUST(!strpbrk(verdict.process_id, "/%\\ ") && strcmp(verdict.process_id, "..") != 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -120,11 +109,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (result != BOX_HEAD_COMPLETE) {
 		/* A verdict once given stands: the shorter input was undecided or had the same. */
 		enum box_head_result half = box_head_parse(bytes, size / 2, &part);
-		must(half == BOX_HEAD_MORE || half == result);
-		must(result != BOX_HEAD_MORE || size < BOX_HEAD_BYTES_MAX);
+		MUST(half == BOX_HEAD_MORE || half == result);
+		MUST(result != BOX_HEAD_MORE || size < BOX_HEAD_BYTES_MAX);
 		return 0;
 	}
-	must(head.bytes_used <= size);
+	MUST(head.bytes_used <= size);
 	check_whole(bytes, &head);
 	check_prefixes(bytes, head.bytes_used);
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {

@@ -1,17 +1,12 @@
 /* msgpack: the scan gives one verdict however the bytes are cut, what it calls whole msgpack-c
  * builds, and what is decoded and encoded decodes again to the same.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "tests/fuzz/common.h"
 #include "transport/msgpack.h"
 #include "transport/msgpack_scan.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Returns the verdict and, when it is none of the errors, how many bytes belong to the value. */
 static int scan(const char *bytes, size_t len, size_t step, size_t *ret_used)
@@ -25,9 +20,7 @@ static int scan(const char *bytes, size_t len, size_t step, size_t *ret_used)
 		const char *why = NULL;
 		size_t piece = len - at < step ? len - at : step;
 		r = box_msgpack_scan_feed(&state, bytes + at, piece, &used, &why);
-		if (r < 0 && !why) {
-			abort();
-		}
+		MUST(r >= 0 || why);
 		total += used;
 	}
 	*ret_used = r < 0 ? 0 : total;
@@ -40,19 +33,15 @@ static void round_trip(const char *bytes, size_t len)
 	struct box_value first;
 	const char *why = NULL;
 	int r = box_msgpack_decode(arena, bytes, len, &first, &why);
-	if (r < 0 && (!why || strcmp(why, "msgpack-c refuses it") == 0)) {
-		abort();
-	}
+	MUST(r == 0 || (why && strcmp(why, "msgpack-c refuses it") != 0));
 	if (r == 0) {
 		struct box_buf packed = box_buf(4 * BOX_MESSAGE_BYTES_MAX);
 		struct box_buf again = box_buf(4 * BOX_MESSAGE_BYTES_MAX);
 		struct box_value second;
-		if (box_msgpack_encode(&packed, &first) < 0 ||
-			box_msgpack_decode(arena, packed.bytes, packed.len, &second, &why) < 0 ||
-			box_msgpack_encode(&again, &second) < 0 || packed.len != again.len ||
-			memcmp(packed.bytes, again.bytes, packed.len) != 0) {
-			abort();
-		}
+		MUST(box_msgpack_encode(&packed, &first) == 0);
+		MUST(box_msgpack_decode(arena, packed.bytes, packed.len, &second, &why) == 0);
+		MUST(box_msgpack_encode(&again, &second) == 0 && packed.len == again.len);
+		MUST(memcmp(packed.bytes, again.bytes, packed.len) == 0);
 		box_buf_free(&packed);
 		box_buf_free(&again);
 	}
@@ -66,9 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int whole = scan(bytes, size, size ? size : 1, &whole_used);
 	for (size_t step = 1; step <= 7; step += 3) {
 		size_t used;
-		if (scan(bytes, size, step, &used) != whole || used != whole_used) {
-			abort();
-		}
+		MUST(scan(bytes, size, step, &used) == whole && used == whole_used);
 	}
 	/* Also what the scan refuses goes through decode, which must refuse it too. */
 	round_trip(bytes, whole == 1 ? whole_used : size);

@@ -2,23 +2,12 @@
  * rules that the rest of the runtime relies on. */
 #include <errno.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "runtime/config.h"
 #include "runtime/spec.h"
+#include "tests/fuzz/common.h"
 #include "transport/json.h"
-
-#define MUST(condition)             \
-	do {                        \
-		if (!(condition)) { \
-			abort();    \
-		}                   \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_refusal(int result, const struct box_err *err, const char *model)
 {

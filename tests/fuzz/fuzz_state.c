@@ -1,8 +1,5 @@
 /* Bytes as a predecessor's state file -> replay. Whatever is in it, the runtime lives on: its
  * status can be told, its own dump can be written, and who takes that in is the same runtime. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,18 +8,10 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "runtime/runtime.h"
+#include "tests/fuzz/common.h"
 #include "transport/json.h"
 #include "transport/msgpack.h"
 #include "worker/state.h"
-
-#define MUST(condition)             \
-	do {                        \
-		if (!(condition)) { \
-			abort();    \
-		}                   \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void host_folder(
 	void *host, const char *path, enum box_folder_wish wish, box_folder_done *done, void *arg)

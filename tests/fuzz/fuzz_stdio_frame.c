@@ -3,23 +3,11 @@
  * Input: a byte n, n bytes that say how long the pieces are (used in a circle), then the stream.
  * What came out as messages is also framed and read back.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/limits.h"
+#include "tests/fuzz/common.h"
 #include "transport/json.h"
 #include "transport/stdio_frame.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool condition)
-{
-	if (!condition) {
-		abort();
-	}
-}
 
 /* Writes down all that comes out: a letter for each result, messages with their content. */
 static bool drain(struct box_framer *framer, struct box_buf *record)
@@ -31,19 +19,19 @@ static bool drain(struct box_framer *framer, struct box_buf *record)
 		case BOX_FRAMER_MORE:
 			return true;
 		case BOX_FRAMER_MESSAGE:
-			must(message.value.type == BOX_MAP);
-			must(message.codec == box_framer_codec(framer));
-			must(box_buf_printf(record, "M%zu ", message.wire_bytes) == 0);
-			must(box_json_encode(record, &message.value) == 0);
+			MUST(message.value.type == BOX_MAP);
+			MUST(message.codec == box_framer_codec(framer));
+			MUST(box_buf_printf(record, "M%zu ", message.wire_bytes) == 0);
+			MUST(box_json_encode(record, &message.value) == 0);
 			box_arena_free(message.arena);
 			break;
 		case BOX_FRAMER_IGNORED:
-			must(why != NULL);
-			must(box_buf_printf(record, "I%s ", why) == 0);
+			MUST(why != NULL);
+			MUST(box_buf_printf(record, "I%s ", why) == 0);
 			break;
 		case BOX_FRAMER_BROKEN:
-			must(why != NULL);
-			must(box_buf_printf(record, "B%s ", why) == 0);
+			MUST(why != NULL);
+			MUST(box_buf_printf(record, "B%s ", why) == 0);
 			return false;
 		}
 	}
@@ -57,7 +45,7 @@ static void feed(const uint8_t *stream, size_t len, const uint8_t *pieces, size_
 	for (size_t at = 0, turn = 0; alive && at < len; turn++) {
 		size_t room;
 		char *space = box_framer_space(framer, &room);
-		must(room >= 1);
+		MUST(room >= 1);
 		size_t piece = piece_count > 0 ? pieces[turn % piece_count] + 1U : room;
 		piece = piece < room ? piece : room;
 		piece = piece < len - at ? piece : len - at;
@@ -82,13 +70,13 @@ static void frame_and_back(const uint8_t *stream, size_t len)
 		struct box_buf lines = box_buf(4 * BOX_MESSAGE_BYTES_MAX);
 		struct box_buf record = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
 		struct box_buf expected = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
-		must(box_json_encode(&text, &value) == 0);
-		must(box_frame_json(&lines, text.bytes, text.len) == 0);
+		MUST(box_json_encode(&text, &value) == 0);
+		MUST(box_frame_json(&lines, text.bytes, text.len) == 0);
 		feed((const uint8_t *)lines.bytes, lines.len, NULL, 0, &record);
-		must(box_buf_printf(&expected, "M%zu ", text.len) == 0);
-		must(box_buf_append(&expected, text.bytes, text.len) == 0);
-		must(record.len == expected.len);
-		must(memcmp(record.bytes, expected.bytes, record.len) == 0);
+		MUST(box_buf_printf(&expected, "M%zu ", text.len) == 0);
+		MUST(box_buf_append(&expected, text.bytes, text.len) == 0);
+		MUST(record.bytes && record.len == expected.len);
+		MUST(memcmp(record.bytes, expected.bytes, record.len) == 0);
 		box_buf_free(&text);
 		box_buf_free(&lines);
 		box_buf_free(&record);
@@ -108,8 +96,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct box_buf cut = box_buf(64 * BOX_MIB);
 	feed(stream, len, NULL, 0, &whole);
 	feed(stream, len, data + 1, data[0], &cut);
-	must(whole.len == cut.len);
-	must(whole.len == 0 || memcmp(whole.bytes, cut.bytes, whole.len) == 0);
+	MUST(whole.len == cut.len);
+	MUST(whole.len == 0 || memcmp(whole.bytes, cut.bytes, whole.len) == 0);
 	box_buf_free(&whole);
 	box_buf_free(&cut);
 	frame_and_back(stream, len);

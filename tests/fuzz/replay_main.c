@@ -4,27 +4,24 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/common.h"
 
 static int run_file(const char *path)
 {
 	struct stat st;
 	FILE *file = fopen(path, "re");
 	if (!file || fstat(fileno(file), &st) < 0) {
-		fprintf(stderr, "%s: %s\n", path, strerror(errno));
+		(void)fprintf(stderr, "%s: %s\n", path, strerror(errno));
 		exit(1);
 	}
 	/* Exactly as many bytes as there are, so that a sanitizer sees a read behind them. */
 	size_t size = (size_t)st.st_size;
 	uint8_t *data = malloc(size ? size : 1);
 	if (!data || fread(data, 1, size, file) != size) {
-		fprintf(stderr, "%s: cannot be read\n", path);
+		(void)fprintf(stderr, "%s: cannot be read\n", path);
 		exit(1);
 	}
 	(void)fclose(file);
@@ -47,7 +44,7 @@ static int run_path(const char *path)
 		}
 		if (snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name) >=
 			(int)sizeof(inner)) {
-			fprintf(stderr, "%s: name too long\n", path);
+			(void)fprintf(stderr, "%s: name too long\n", path);
 			exit(1);
 		}
 		count += run_file(inner);

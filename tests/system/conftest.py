@@ -9,6 +9,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import boxlib  # noqa: E402
+import clientlib  # noqa: E402
+import keeperlib  # noqa: E402
 
 TIMEOUT_SECONDS = 120
 
@@ -65,3 +67,53 @@ def web(tmp_path):
     """A boxd for WebSocket clients."""
     with boxlib.Boxd(cwd=tmp_path) as boxd:
         yield boxd
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A boxd for WebSocket tests that leave nothing behind."""
+    folder = tmp_path_factory.mktemp("shared")
+    with boxlib.Boxd(instance=clientlib.INSTANCE, cwd=folder) as boxd:
+        yield boxd
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    """A boxd with a token and a trusted instance."""
+    folder = tmp_path_factory.mktemp("locked")
+    with boxlib.Boxd(instance=clientlib.INSTANCE, token=clientlib.TOKEN, cwd=folder) as boxd:
+        yield boxd
+
+
+@pytest.fixture
+def boxd(tmp_path):
+    """A boxd with the fake backend, under sanitizers."""
+    with boxlib.fake_boxd(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def fast(tmp_path):
+    """The same at release speed."""
+    with boxlib.fake_boxd(tmp_path, programs=boxlib.fast_build()) as started:
+        yield started
+
+
+@pytest.fixture
+def keeper_folder(tmp_path):
+    """boxd beside the double of box-rpc."""
+    return keeperlib.make_folder(tmp_path / "bin")
+
+
+@pytest.fixture
+def start_keeper(keeper_folder):
+    """start_keeper(*args, **options) starts that boxd."""
+    started = []
+
+    def start(*args, **options):
+        started.append(keeperlib.Keeper(*args, programs=keeper_folder, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()

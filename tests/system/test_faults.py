@@ -1,50 +1,24 @@
-"""What clients see, and what is left, when processes are killed, stopped, reloaded or cut off."""
+"""What clients see, and what is left, when processes are killed, stopped or reloaded."""
 
-import fcntl
-import json
-import os
-import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
-from faultlib import (
-    INSTANCE,
-    MESSAGE_MAX,
-    PING,
-    ROOT,
-    Boxd,
-    Closed,
-    Refused,
-    Stdio,
-    Ws,
-    build,
-    context,
-    dial,
-    exec_data,
-    fast_build,
-    fd_count,
-    head_of,
-    is_alive,
-    raise_open_files,
-    refuses,
-    request,
-    wait_until,
-)
+
+from boxlib import ROOT, build, fake_boxd, fast_build, fd_count, is_alive, wait_until
+from clientlib import Closed, context
+from framelib import Pipes, Refused, Ws, dial, exec_data, head_of, refuses, request
+from limitlib import raise_open_files
 
 CLIENTS = 8
-MIB = 1024 * 1024
 SERVED_AGAIN = 1.0
-GOOD_RUN = 5.2  # longer than the run after which boxd starts box-rpc again without a pause
 ROOT_SEES = "the fds of a process that is not dumpable are root's to see"
 GOING_AWAY = (1001, "Box runtime shutting down")
 
 
-# 1. kill -9 of box-rpc.
+# kill -9 of box-rpc.
 
 
 class Client(threading.Thread):
@@ -128,10 +102,10 @@ def kill_again_and_again(boxd, kills, gap):
 
 
 def check_killed(tmp_path, kills, gap, programs):
-    with Boxd(tmp_path, programs=programs) as boxd:
+    with fake_boxd(tmp_path, programs=programs) as boxd:
         with Ws(boxd.port) as ws:
             ws.call("box_init", {"backend": "fake", "limits": {"max_sessions": 7}})
-            ws.call("box_status", ctx=context(5))
+            ws.call("box_status", ctx=context(generation=5))
         fds = ROOT and fd_count(boxd.pid)
         found = kill_again_and_again(boxd, kills, gap)
         print(f"served again after {max(found):.3f} s at worst, {kills} kills")
@@ -139,10 +113,10 @@ def check_killed(tmp_path, kills, gap, programs):
             Ws(boxd.port, instance="another-instance")
         assert refused.value.status == 401
         with Ws(boxd.port) as ws:
-            status = ws.call("box_status", ctx=context(5))
+            status = ws.call("box_status", ctx=context(generation=5))
             assert status["limits"]["max_sessions"] == 7
             assert status["backend"]["name"] == "fake"
-            stale = ws.ask("box_status", ctx=context(4))
+            stale = ws.ask("box_status", ctx=context(generation=4))
             assert stale["message"] == "PermissionError: Stale Box placement generation"
         assert len(boxd.workers()) == kills + 1
         assert (ROOT and fd_count(boxd.pid)) == fds
@@ -157,13 +131,13 @@ def test_worker_killed(tmp_path):
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
 def test_worker_killed_200_times(tmp_path):
-    check_killed(tmp_path, 200, GOOD_RUN, fast_build())
+    check_killed(tmp_path, 200, 0, fast_build())
 
 
 @pytest.mark.timeout(60)
 def test_worker_killed_with_an_exec(tmp_path):
     """The connection ends, nobody waits for an answer that cannot come."""
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         ws.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 1, context()))
         ws.ping()
@@ -176,7 +150,7 @@ def test_worker_killed_with_an_exec(tmp_path):
 @pytest.mark.timeout(60)
 def test_keeper_killed(tmp_path):
     """box-rpc does not outlive boxd, and the port is free again."""
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         port, worker = boxd.port, boxd.worker
         boxd.signal(signal.SIGKILL)
@@ -186,7 +160,7 @@ def test_keeper_killed(tmp_path):
         assert refuses(port)
 
 
-# 2. SIGTERM.
+# SIGTERM.
 
 
 def terminate(boxd):
@@ -196,7 +170,7 @@ def terminate(boxd):
 
 @pytest.mark.timeout(60)
 def test_stop_when_idle(tmp_path):
-    with Boxd(tmp_path) as boxd:
+    with fake_boxd(tmp_path) as boxd:
         clients = [Ws(boxd.port) for _ in range(CLIENTS)]
         for client in clients:
             client.ping()
@@ -214,7 +188,7 @@ def test_stop_when_idle(tmp_path):
 @pytest.mark.timeout(60)
 def test_stop_with_clients_that_say_nothing(tmp_path):
     """Neither silent sockets nor clients that do not answer the close hold it up."""
-    with Boxd(tmp_path) as boxd:
+    with fake_boxd(tmp_path) as boxd:
         with Ws(boxd.port) as ws, dial(boxd.port) as silent, dial(boxd.port) as half:
             half.sendall(head_of()[:40])
             ws.ping()
@@ -226,7 +200,7 @@ def test_stop_with_clients_that_say_nothing(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_stop_finishes_what_runs(tmp_path):
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws, Ws(boxd.port) as idle:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws, Ws(boxd.port) as idle:
         idle.ping()
         ws.ping()
         ws.send(request("box_exec", exec_data("sleep 800"), 5, context()))
@@ -240,7 +214,7 @@ def test_stop_finishes_what_runs(tmp_path):
                 raise ConnectionError
         refused = idle.ask("box_exec", exec_data("echo late", "t"), context())
         assert refused["message"].startswith("BoxRuntimeUnavailableError: ")
-        answer = json.loads(ws.recv())
+        answer = ws.answer()
         assert (answer["seq_id"], answer["code"], answer["data"]["exit_code"]) == (5, 0, 0)
         assert time.monotonic() - started > 0.5
         for client in (ws, idle):
@@ -253,12 +227,12 @@ def test_stop_finishes_what_runs(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_stop_cancels_what_runs_long(tmp_path):
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 5, context()))
         ws.ping()
         started = terminate(boxd)
         ws.sock.settimeout(10)
-        answer = json.loads(ws.recv())
+        answer = ws.answer()
         assert (answer["seq_id"], answer["code"]) == (5, 1)
         assert answer["message"].startswith("BoxRuntimeUnavailableError: ")
         end = ws.wait_closed(3)
@@ -270,19 +244,17 @@ def test_stop_cancels_what_runs_long(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_stop_with_answers_that_nobody_reads(tmp_path):
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         for seq in range(20):
             ws.send(request("box_exec", exec_data("print 1000000", str(seq)), seq, context()))
         with Ws(boxd.port) as other:
-            wait_until(
-                lambda: other.call("box_status", ctx=context())["active_sessions"] >= 10, 10
-            )
+            wait_until(lambda: other.call("box_status", ctx=context())["active_sessions"] >= 10, 10)
         started = terminate(boxd)
         assert boxd.wait(10) == 0
         assert time.monotonic() - started < 10
 
 
-# 3. SIGHUP.
+# SIGHUP.
 
 
 def limits_of(ws):
@@ -293,7 +265,7 @@ def limits_of(ws):
 def test_reload(tmp_path):
     config = tmp_path / "box.yaml"
     config.write_text("limits:\n  max_sessions: 11\n  max_completed_processes: 21\n")
-    with Boxd(tmp_path, "--config", str(config)) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path, "--config", str(config)) as boxd, Ws(boxd.port) as ws:
         assert limits_of(ws)["max_sessions"] == 11
         ws.call("box_init", {"limits": {"max_completed_processes": 99}})
 
@@ -326,276 +298,13 @@ def test_reload(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_reload_without_a_file(tmp_path):
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         boxd.signal(signal.SIGHUP)
         boxd.wait_event("reload.nothing")
         ws.ping()
 
 
-# 4. stdio: the ends.
-
-
-def close_and_wait(stdio, code=0, seconds=2.0):
-    started = time.monotonic()
-    stdio.stdin.close()
-    assert stdio.boxd.wait(10) == code
-    assert time.monotonic() - started < seconds
-
-
-@pytest.mark.timeout(60)
-def test_eof_when_idle(tmp_path):
-    with Stdio(tmp_path) as stdio:
-        stdio.call("__ping")
-        close_and_wait(stdio)
-
-
-@pytest.mark.timeout(60)
-def test_eof_at_once(tmp_path):
-    with Stdio(tmp_path) as stdio:
-        close_and_wait(stdio, seconds=3)
-
-
-@pytest.mark.timeout(60)
-def test_eof_answers_first(tmp_path):
-    """What was asked before the end is answered before the end."""
-    with Stdio(tmp_path) as stdio:
-        stdio.send(request("box_exec", exec_data("sleep 300"), 5, context()))
-        stdio.stdin.close()
-        answer = stdio.recv()
-        assert (answer["seq_id"], answer["code"]) == (5, 0)
-        with pytest.raises(Closed):
-            stdio.recv()
-        assert stdio.boxd.wait(5) == 0
-
-
-@pytest.mark.timeout(60)
-def test_eof_with_a_long_exec(tmp_path):
-    with Stdio(tmp_path) as stdio:
-        stdio.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 5, context()))
-        stdio.call("__ping")
-        close_and_wait(stdio)
-
-
-@pytest.mark.timeout(60)
-def test_eof_with_all_that_can_delay_it(tmp_path):
-    """A long exec, a WebSocket client that does not answer the close, a silent socket."""
-    with Stdio(tmp_path) as stdio:
-        stdio.call("__ping")
-        with Ws(stdio.boxd.port) as ws, dial(stdio.boxd.port) as silent:
-            ws.ping()
-            assert silent.getpeername()
-            long = exec_data("sleep 60000", timeout_sec=300)
-            stdio.send(request("box_exec", long, 5, context()))
-            stdio.call("__ping")
-            close_and_wait(stdio)
-
-
-@pytest.mark.timeout(60)
-def test_eof_with_stdout_full(tmp_path):
-    """Nobody reads, so reading is paused and the end of stdin must be noticed all the same."""
-    with Stdio(tmp_path) as stdio:
-        stdio.call("__ping")
-        for seq in range(20):
-            stdio.send(request("box_exec", exec_data("print 1000000", "s"), seq, context()))
-        wait_until(lambda: select.select([stdio.stdout], [], [], 0)[0], 5, "output")
-        with Ws(stdio.boxd.port) as ws:
-            ws.ping()
-        close_and_wait(stdio)
-
-
-@pytest.mark.timeout(60)
-def test_eof_behind_many_requests(tmp_path):
-    """Reading is paused when stdin ends, but the parent does read: every request is answered."""
-    count = 20000
-    with Stdio(tmp_path) as stdio:
-        fcntl.fcntl(stdio.stdin, fcntl.F_SETPIPE_SZ, MIB)
-        stdio.call("__ping")
-        for seq in range(count):
-            stdio.send(request("__ping", seq=seq))
-        stdio.stdin.close()
-        assert [stdio.recv()["seq_id"] for _ in range(count)] == list(range(count))
-        assert stdio.boxd.wait(3) == 0
-
-
-@pytest.mark.timeout(60)
-def test_stdout_closed(tmp_path):
-    """A parent that reads no more is gone, even while it holds stdin."""
-    with Stdio(tmp_path) as stdio:
-        stdio.call("__ping")
-        stdio.stdout.close()
-        stdio.send(PING)
-        assert stdio.boxd.wait(3) == 0
-
-
-PARENT = """
-import subprocess, sys, time
-child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-child.stdin.write(b'{"seq_id":1,"action":"__ping","data":{}}\\n')
-child.stdin.flush()
-child.stdout.readline()
-print(child.pid, flush=True)
-time.sleep(60)
-"""
-
-
-@pytest.mark.timeout(60)
-def test_parent_killed(tmp_path):
-    environment = {
-        "PATH": os.environ["PATH"],
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE,
-    }
-    command = [str(build() / "boxd"), "-s", "--ws-control-port=0"]
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, *command],
-        env=environment,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as parent:
-        boxd = int(parent.stdout.readline())
-        children = open(f"/proc/{boxd}/task/{boxd}/children", encoding="ascii").read().split()
-        pids = [boxd, *map(int, children)]
-        assert len(pids) == 2 and all(map(is_alive, pids))
-        parent.kill()
-        parent.wait()
-        wait_until(lambda: not any(map(is_alive, pids)), 2, "both processes to end")
-
-
-# 5. stdio: what breaks the connection.
-
-START = b'{"type":"chunk_start","total_size":%d}'
-DATA = b'{"type":"chunk_data","data":"%s","offset":%d}'
-END = b'{"type":"chunk_end"}'
-BROKEN = {
-    "wrong offset": [START % 10, DATA % (b"12345", 0), DATA % (b"67890", 4)],
-    "offset ahead": [START % 10, DATA % (b"12345", 1)],
-    "no offset": [START % 10, b'{"type":"chunk_data","data":"12345"}'],
-    "over the size": [START % 10, DATA % (b"12345", 0), DATA % (b"678901", 5)],
-    "incomplete": [START % 10, DATA % (b"123456789", 0), END],
-    "size over the limit": [START % (MESSAGE_MAX + 1)],
-    "size below zero": [START % -1],
-    "size that is text": [b'{"type":"chunk_start","total_size":"10"}'],
-    "size missing": [b'{"type":"chunk_start"}'],
-    "size of 2^80": [START % (1 << 80)],
-}
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", BROKEN)
-def test_broken_chunks(tmp_path, name):
-    with Stdio(tmp_path) as stdio:
-        stdio.call("__ping")
-        for line in BROKEN[name]:
-            stdio.send(line)
-        assert stdio.boxd.wait(5) > 0
-        assert stdio.boxd.wait_event("stdio.broken")["why"]
-
-
-@pytest.mark.timeout(60)
-def test_whole_chunks_still_pass(tmp_path):
-    """The other side of the test above: the same lines, put right."""
-    with Stdio(tmp_path) as stdio:
-        half = len(PING) // 2
-        quoted = [json.dumps(part.decode())[1:-1].encode() for part in (PING[:half], PING[half:])]
-        stdio.send(START % len(PING))
-        stdio.send(DATA % (quoted[0], 0))
-        stdio.send(DATA % (quoted[1], half))
-        stdio.send(END)
-        assert stdio.recv()["code"] == 0
-        close_and_wait(stdio)
-
-
-@pytest.mark.timeout(60)
-def test_first_byte_of_neither_codec(tmp_path):
-    with Stdio(tmp_path) as stdio:
-        stdio.send(b"\xc1hello")
-        assert stdio.boxd.wait(5) > 0
-        assert stdio.boxd.wait_event("stdio.broken")["why"]
-
-
-@pytest.mark.timeout(60)
-def test_stdio_worker_killed(tmp_path):
-    """The connection cannot be handed on, so boxd ends too, and says that it went wrong."""
-    with Stdio(tmp_path) as stdio:
-        stdio.call("__ping")
-        stdio.boxd.kill_worker()
-        assert stdio.boxd.wait(2) > 0
-        assert stdio.stdout.read() == b""
-        assert len(stdio.boxd.workers()) == 1
-
-
-@pytest.mark.timeout(60)
-def test_stdio_stop(tmp_path):
-    with Stdio(tmp_path) as stdio:
-        stdio.send(request("box_exec", exec_data("sleep 500"), 5, context()))
-        stdio.call("__ping")
-        stdio.boxd.signal(signal.SIGTERM)
-        answer = stdio.recv()
-        assert (answer["seq_id"], answer["code"]) == (5, 0)
-        assert stdio.boxd.wait(5) == 0
-
-
-@pytest.mark.timeout(60)
-def test_port_taken(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with Stdio(tmp_path, port=port) as stdio:
-            assert str(port) in stdio.boxd.wait_event("listen.failed")["why"]
-            stdio.call("__ping")
-            close_and_wait(stdio)
-        with Boxd(tmp_path, port=port) as boxd:
-            assert boxd.wait(5) == 1
-
-
-# 6. stdio: files in the place of pipes.
-
-
-@pytest.mark.timeout(60)
-def test_files_as_stdin_and_stdout(tmp_path):
-    count = 5000
-    script, output = tmp_path / "in", tmp_path / "out"
-    with script.open("wb") as file:
-        for seq in range(count):
-            file.write(request("__ping", seq=seq) + b"\n")
-        file.write(request("box_exec", exec_data("print 200000"), count, context()) + b"\n")
-    with script.open("rb") as stdin, output.open("wb") as stdout:
-        with Stdio(tmp_path, stdin=stdin, stdout=stdout) as stdio:
-            assert stdio.boxd.wait(20) == 0
-    lines = [json.loads(line) for line in output.read_bytes().splitlines()]
-    seqs = [line["seq_id"] for line in lines if "seq_id" in line]
-    assert seqs == list(range(count))
-    text = "".join(line["data"] for line in lines if line.get("type") == "chunk_data")
-    assert json.loads(text)["data"]["stdout"] == "x" * 200000
-
-
-@pytest.mark.timeout(60)
-def test_file_as_stdin_pipe_as_stdout(tmp_path):
-    """More answers than a pipe and the queue hold: reading the file waits, and goes on."""
-    script = tmp_path / "in"
-    with script.open("wb") as file:
-        for seq in range(20000):
-            file.write(request("__ping", seq=seq) + b"\n")
-    with script.open("rb") as stdin, Stdio(tmp_path, stdin=stdin) as stdio:
-        assert [stdio.recv()["seq_id"] for _ in range(20000)] == list(range(20000))
-        assert stdio.boxd.wait(5) == 0
-
-
-@pytest.mark.timeout(60)
-def test_socket_as_stdin_and_stdout(tmp_path):
-    ours, theirs = socket.socketpair()
-    with ours, theirs, Stdio(tmp_path, stdin=theirs, stdout=theirs) as stdio:
-        theirs.close()
-        ours.settimeout(10)
-        ours.sendall(PING + b"\n")
-        assert b'"code":0' in ours.recv(4096).replace(b" ", b"")
-        ours.shutdown(socket.SHUT_WR)
-        assert stdio.boxd.wait(5) == 0
-
-
-# 7. Nothing is left behind.
+# Nothing is left behind.
 
 
 def come_and_go(boxd, count):
@@ -623,7 +332,7 @@ def come_and_go(boxd, count):
 
 def check_fds(tmp_path, count, programs):
     raise_open_files()
-    with Boxd(tmp_path, programs=programs) as boxd:
+    with fake_boxd(tmp_path, programs=programs) as boxd:
         with Ws(boxd.port) as ws:
             ws.ping()
         pids = (boxd.pid, boxd.worker)
@@ -666,7 +375,7 @@ def test_no_file_is_left(tmp_path, end):
     private.mkdir(mode=0o1777)
     private.chmod(0o1777)
     before = ["unshare", "-m", "sh", "-c", PRIVATE_TMP, "sh", str(build()), str(private)]
-    kind = Stdio if end == "eof" else Boxd
+    kind = Pipes if end == "eof" else fake_boxd
     with kind(tmp_path, before=before) as started:
         boxd = started.boxd if end == "eof" else started
         with Ws(boxd.port) as ws:

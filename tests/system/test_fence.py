@@ -8,17 +8,19 @@ import pathlib
 import re
 
 import pytest
-from faultlib import (
-    INSTANCE,
+
+from boxlib import (
     ROOT,
-    Boxd,
-    Stdio,
-    Ws,
-    context,
-    exec_data,
+    fake_boxd,
     fast_build,
     fd_names,
     status_of,
+)
+from clientlib import INSTANCE, context
+from framelib import (
+    Pipes,
+    Ws,
+    exec_data,
 )
 
 TOKEN = "token-of-the-fence-" * 3
@@ -32,13 +34,13 @@ def served(request, tmp_path):
     environment = {"LANGBOT_BOX_CONTROL_TOKEN": TOKEN, "SECRET_OF_THE_PARENT": SECRET}
     options = {"programs": fast_build(), "env": environment}
     if request.param == "stdio":
-        with Stdio(tmp_path, **options) as stdio:
+        with Pipes(tmp_path, **options) as stdio:
             assert stdio.call("box_exec", exec_data("echo hi"), context())["stdout"] == "hi"
             stdio.boxd.carrier = request.param
             yield stdio.boxd.wait_served()
     else:
         environment["LANGBOT_BOX_TRUSTED_INSTANCE_UUID"] = INSTANCE
-        with Boxd(tmp_path, **options) as boxd:
+        with fake_boxd(tmp_path, **options) as boxd:
             boxd.carrier = request.param
             yield boxd.wait_served()
 
@@ -100,7 +102,7 @@ def test_no_secret_is_left(served):
 
 def test_no_secret_after_a_restart(tmp_path):
     environment = {"LANGBOT_BOX_CONTROL_TOKEN": TOKEN}
-    with Boxd(tmp_path, programs=fast_build(), env=environment) as boxd:
+    with fake_boxd(tmp_path, programs=fast_build(), env=environment) as boxd:
         boxd.wait_served()
         boxd.kill_worker()
         boxd.wait_served(2)
@@ -205,7 +207,7 @@ def test_parent_and_session(served):
 @pytest.mark.timeout(60)
 def test_same_under_sanitizers(tmp_path):
     """The build that all other tests use is fenced too."""
-    with Boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
+    with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         status = status_of(boxd.worker)
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")

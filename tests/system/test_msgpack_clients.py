@@ -7,42 +7,18 @@ import msgpack
 import pytest
 
 import boxlib
-from boxlib import failure, success
+from clientlib import (
+    CHUNK_BYTES,
+    ERROR_NAMES,
+    Client,
+    MsgpackStdio,
+    MsgpackWeb,
+    context,
+    failure,
+    success,
+)
 
 FILE_BYTES = 5 * 1024 * 1024
-
-
-class MsgpackStdio(boxlib.Stdio):
-    """One msgpack map after the other on the pipe; the first byte chooses the codec."""
-
-    def _read(self):
-        unpacker = msgpack.Unpacker(max_buffer_size=2 * boxlib.MESSAGE_BYTES_MAX)
-        while data := self.boxd.process.stdout.read1(65536):
-            unpacker.feed(data)
-            for message in unpacker:
-                self._queue.put(message)
-        self._queue.put(boxlib.Closed())
-
-    def send(self, message):
-        self.send_bytes(msgpack.packb(message))
-
-
-class MsgpackWeb(boxlib.Web):
-    """Binary messages out; text and binary answers are told apart by `codec`."""
-
-    def _decode(self, message):
-        if isinstance(message, str):
-            return {"codec": "json", **super()._decode(message)}
-        return {"codec": "msgpack", **msgpack.unpackb(message)}
-
-    def _pull(self, left):
-        message = super()._pull(left)
-        if not getattr(self, "mixed", False):
-            assert message.pop("codec") == "msgpack"
-        return message
-
-    def send(self, message):
-        self.send_bytes(msgpack.packb(message))
 
 
 @pytest.fixture
@@ -83,7 +59,7 @@ def test_core(peer, tmp_path):
 
 def test_errors(peer):
     peer.init()
-    for name in boxlib.ERROR_NAMES:
+    for name in ERROR_NAMES:
         text = peer.fail("box_exec", {"cmd": f"fail {name} why", "session_id": "s"})
         assert text == f"{name}: why"
     assert peer.fail("nothing") == "ValueError: Action nothing not found"
@@ -106,7 +82,7 @@ def test_texts(peer):
 
 
 def file_chunks(data, key):
-    size = boxlib.CHUNK_BYTES
+    size = CHUNK_BYTES
     amount = (len(data) + size - 1) // size
     for index in range(amount):
         yield {
@@ -122,7 +98,7 @@ def file_chunks(data, key):
 def test_file_with_bin_chunks(peer):
     data = hashlib.sha256(b"bytes").digest() * (FILE_BYTES // 32)
     chunks = list(file_chunks(data, "f-1.zip"))
-    assert len(chunks) == FILE_BYTES // boxlib.CHUNK_BYTES
+    assert len(chunks) == FILE_BYTES // CHUNK_BYTES
     for at in range(0, len(chunks), 64):
         for seq in [peer.start("__file_chunk", chunk) for chunk in chunks[at : at + 64]]:
             assert success(peer.wait(seq)) == {}
@@ -135,7 +111,7 @@ def test_bin_chunk_rules(peer):
     assert peer.fail("__file_chunk", {**first, "chunk_index": 2}) == (
         "ValueError: Invalid file transfer capability"
     )
-    too_large = {**first, "chunk": b"x" * (boxlib.CHUNK_BYTES + 1)}
+    too_large = {**first, "chunk": b"x" * (CHUNK_BYTES + 1)}
     assert peer.fail("__file_chunk", too_large) == (
         "ValueError: File transfer chunk exceeds the protocol limit"
     )
@@ -169,7 +145,7 @@ def test_codecs_alternate_on_one_websocket(web):
     """A reply is in its request's codec, also when the requests are under way together."""
     with MsgpackWeb(web) as peer:
         peer.mixed = True
-        boxlib.Client.send(peer, {"seq_id": 0, "action": "box_init", "data": {"backend": "fake"}})
+        Client.send(peer, {"seq_id": 0, "action": "box_init", "data": {"backend": "fake"}})
         assert peer.wait(0)["codec"] == "json"
         codecs = {}
         order = random.Random(5)
@@ -179,14 +155,14 @@ def test_codecs_alternate_on_one_websocket(web):
                 "seq_id": seq,
                 "action": "box_exec",
                 "data": {"cmd": f"sleep {order.randrange(200)}", "session_id": "s"},
-                "context": boxlib.context(),
+                "context": context(),
             }
-            (boxlib.Client.send if codecs[seq] == "json" else MsgpackWeb.send)(peer, message)
+            (Client.send if codecs[seq] == "json" else MsgpackWeb.send)(peer, message)
         got = [peer.receive() for _ in codecs]
         assert {answer["seq_id"]: answer["codec"] for answer in got} == codecs
         assert [answer["code"] for answer in got] == [0] * 100
         # Errors too, and of messages that never became a request.
-        for send, codec in ((boxlib.Client.send, "json"), (MsgpackWeb.send, "msgpack")):
+        for send, codec in ((Client.send, "json"), (MsgpackWeb.send, "msgpack")):
             send(peer, {"seq_id": 500, "action": "nothing", "data": {}})
             send(peer, {"action": "__ping", "data": {}})
             for _ in range(2):

@@ -15,6 +15,7 @@ import subprocess
 import pytest
 
 import boxlib
+from clientlib import ERROR_NAMES, TOKEN
 
 SCRIPT = pathlib.Path(__file__).with_name("client_script.py")
 INSTANCE = "0d6fc1a6-3b7c-4f6e-9d53-1f0d2c1d5a11"
@@ -60,7 +61,7 @@ DEFAULT_CONFIG = {
 }
 
 # Names that the clients have a class for in their table; they turn all others into BoxError.
-KNOWN = set(boxlib.ERROR_NAMES[:9])
+KNOWN = set(ERROR_NAMES[:9])
 
 SESSION_MEMBERS = {
     "session_id": "made",
@@ -82,23 +83,23 @@ SESSION_MEMBERS = {
 
 def drive(generation, carrier, scenario, folder, variable="BOX_BUILD"):
     """Runs one scenario of client_script.py; its results."""
-    token = None if carrier == "websocket" else boxlib.TOKEN
+    token = None if carrier == "websocket" else TOKEN
     wanted = {
         "carrier": "stdio" if carrier == "stdio" else "websocket",
         "instance": INSTANCE,
         "scenario": scenario,
         "default_config": DEFAULT_CONFIG,
-        "names": boxlib.ERROR_NAMES,
+        "names": ERROR_NAMES,
     }
     if carrier == "stdio":
-        wanted["command"] = [str(boxlib.program("boxd", variable)), "-s", "--ws-control-port", "0"]
+        wanted["command"] = [str(boxlib.build(variable) / "boxd"), "-s", "--ws-control-port", "0"]
         wanted["env"] = boxlib.environment(
             LANGBOT_BOX_CONTROL_TOKEN=token,
             LANGBOT_BOX_TRUSTED_INSTANCE_UUID=INSTANCE,
             LANGBOT_BOX_CONFIG=json.dumps(DEFAULT_CONFIG),
         )
         return run_script(generation, wanted, folder)
-    with boxlib.Boxd(token=token, variable=variable, cwd=folder) as boxd:
+    with boxlib.Boxd(token=token, programs=boxlib.build(variable), cwd=folder) as boxd:
         wanted["url"] = boxd.url
         wanted["headers"] = {"X-LangBot-Instance-Id": INSTANCE}
         if token:
@@ -260,7 +261,7 @@ def test_texts(sandbox):
 # 3. Errors.
 
 
-@pytest.mark.parametrize("name", boxlib.ERROR_NAMES)
+@pytest.mark.parametrize("name", ERROR_NAMES)
 def test_error_name(errors, name):
     expected = name if name in KNOWN else "BoxError"
     assert errors["named"][name] == [expected, f"{name}: some text"]

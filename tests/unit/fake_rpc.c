@@ -269,7 +269,7 @@ static void send_garbage(const char *what)
 		send_plain(BOX_KEEPER_STATE, fds, BOX_PACKET_FDS_MAX);
 	} else if (strcmp(what, "bigstate") == 0 && ftruncate(big, (256L << 20) + 1) == 0) {
 		send_plain(BOX_KEEPER_STATE, &big, 1);
-	} else if (strcmp(what, "pipestate") == 0 && pipe(pipes) == 0) {
+	} else if (strcmp(what, "pipestate") == 0 && pipe2(pipes, O_CLOEXEC) == 0) {
 		send_plain(BOX_KEEPER_STATE, &pipes[0], 1);
 	} else if (strcmp(what, "path") == 0) {
 		memset(&endless, 'x', sizeof(endless));
@@ -424,7 +424,12 @@ static void serve_peers(struct pollfd *polled)
 
 static void loop(void)
 {
-	enum { KEEPER, STDIN, LISTENERS, PEERS = LISTENERS + BOX_KEEPER_LISTENERS_MAX };
+	enum {
+		KEEPER,
+		STDIN,
+		LISTENERS,
+		PEERS = LISTENERS + BOX_KEEPER_LISTENERS_MAX
+	};
 	struct pollfd polled[PEERS + PEERS_MAX];
 	bool stdio = (start.flags & BOX_START_STDIO) != 0;
 	for (;;) {

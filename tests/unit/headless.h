@@ -146,7 +146,10 @@ static struct box_backend headless_backend = {&headless_ops};
 
 /* --- what a test says --- */
 
-static int headless_count(enum headless_kind kind)
+/* The physical name of a session of the workspace "ws" of the instance "inst" at generation 1. */
+#define ID(id) "ws-108378aeed2d7cca4480d35e-g1-" id
+
+static inline int headless_count(enum headless_kind kind)
 {
 	int count = 0;
 	for (struct box_backend_op *op = headless.pending; op; op = op->next) {
@@ -156,7 +159,7 @@ static int headless_count(enum headless_kind kind)
 }
 
 /* The oldest operation of that kind; with a name, the oldest of that name. */
-static struct box_backend_op *headless_find(enum headless_kind kind, const char *name)
+static inline struct box_backend_op *headless_find(enum headless_kind kind, const char *name)
 {
 	for (struct box_backend_op *op = headless.pending; op; op = op->next) {
 		if (op->kind == kind && (!name || strcmp(op->name, name) == 0)) {
@@ -166,22 +169,26 @@ static struct box_backend_op *headless_find(enum headless_kind kind, const char 
 	TEST_FAIL("no operation %d of name %s is under way", (int)kind, name ? name : "(any)");
 }
 
-static inline void headless_made(void)
+/* Ends the oldest operation of that kind and name: it is no longer under way. */
+static inline struct box_backend_op headless_take(enum headless_kind kind, const char *name)
 {
-	struct box_backend_op *own = headless_find(HEADLESS_MAKE, NULL);
+	struct box_backend_op *own = headless_find(kind, name);
 	struct box_backend_op op = *own;
 	headless_drop(own);
 	free(own);
+	return op;
+}
+
+static inline void headless_made(void)
+{
+	struct box_backend_op op = headless_take(HEADLESS_MAKE, NULL);
 	op.made(op.arg, op.box, NULL);
 }
 
 static inline void headless_make_failed(enum box_code code, const char *text)
 {
 	struct box_err err;
-	struct box_backend_op *own = headless_find(HEADLESS_MAKE, NULL);
-	struct box_backend_op op = *own;
-	headless_drop(own);
-	free(own);
+	struct box_backend_op op = headless_take(HEADLESS_MAKE, NULL);
 	headless_box_free(op.box);
 	(void)box_err_set(&err, code, EIO, "%s", text);
 	op.made(op.arg, NULL, &err);
@@ -189,30 +196,21 @@ static inline void headless_make_failed(enum box_code code, const char *text)
 
 static inline void headless_ran(const char *name, const struct box_exec_outcome *outcome)
 {
-	struct box_backend_op *own = headless_find(HEADLESS_EXEC, name);
-	struct box_backend_op op = *own;
-	headless_drop(own);
-	free(own);
+	struct box_backend_op op = headless_take(HEADLESS_EXEC, name);
 	op.ran(op.arg, outcome, NULL);
 }
 
 static inline void headless_run_failed(const char *name, enum box_code code, const char *text)
 {
 	struct box_err err;
-	struct box_backend_op *own = headless_find(HEADLESS_EXEC, name);
-	struct box_backend_op op = *own;
-	headless_drop(own);
-	free(own);
+	struct box_backend_op op = headless_take(HEADLESS_EXEC, name);
 	(void)box_err_set(&err, code, EIO, "%s", text);
 	op.ran(op.arg, NULL, &err);
 }
 
 static inline void headless_gone(void)
 {
-	struct box_backend_op *own = headless_find(HEADLESS_DESTROY, NULL);
-	struct box_backend_op op = *own;
-	headless_drop(own);
-	free(own);
+	struct box_backend_op op = headless_take(HEADLESS_DESTROY, NULL);
 	headless_box_free(op.box);
 	if (op.gone) {
 		op.gone(op.arg);

@@ -17,6 +17,7 @@
 
 #define TEST_SECONDS 60
 #define TEST_SKIPPED 77
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
 struct test_case {
 	const char *name;
@@ -27,56 +28,56 @@ struct test_case {
 static struct test_case *test_cases;
 static struct test_case **test_tail = &test_cases;
 
-#define TEST(test_name)                                                               \
-	static void test_name(void);                                                  \
-	__attribute__((constructor)) static void test_register_##test_name(void)      \
-	{                                                                             \
-		static struct test_case entry = {#test_name, test_name, NULL};        \
-		*test_tail = &entry;                                                  \
-		test_tail = &entry.next;                                              \
-	}                                                                             \
+#define TEST(test_name)                                                          \
+	static void test_name(void);                                             \
+	__attribute__((constructor)) static void test_register_##test_name(void) \
+	{                                                                        \
+		static struct test_case entry = {#test_name, test_name, NULL};   \
+		*test_tail = &entry;                                             \
+		test_tail = &entry.next;                                         \
+	}                                                                        \
 	static void test_name(void)
 
-#define TEST_FAIL(...)                                                      \
-	do {                                                                \
-		fprintf(stderr, "# %s:%d: ", __FILE__, __LINE__);           \
-		fprintf(stderr, __VA_ARGS__);                               \
-		fprintf(stderr, "\n");                                      \
-		exit(1);                                                    \
+#define TEST_FAIL(...)                                                  \
+	do {                                                            \
+		(void)fprintf(stderr, "# %s:%d: ", __FILE__, __LINE__); \
+		(void)fprintf(stderr, __VA_ARGS__);                     \
+		(void)fprintf(stderr, "\n");                            \
+		exit(1);                                                \
 	} while (0)
 
-#define SKIP(...)                                           \
-	do {                                                \
-		fprintf(stderr, "# skipped: " __VA_ARGS__); \
-		fprintf(stderr, "\n");                      \
-		exit(TEST_SKIPPED);                         \
+#define SKIP(...)                                                 \
+	do {                                                      \
+		(void)fprintf(stderr, "# skipped: " __VA_ARGS__); \
+		(void)fprintf(stderr, "\n");                      \
+		exit(TEST_SKIPPED);                               \
 	} while (0)
 
-#define ASSERT(condition)                                            \
-	do {                                                         \
-		if (!(condition)) {                                  \
-			TEST_FAIL("not true: %s", #condition);       \
-		}                                                    \
+#define ASSERT(condition)                                      \
+	do {                                                   \
+		if (!(condition)) {                            \
+			TEST_FAIL("not true: %s", #condition); \
+		}                                              \
 	} while (0)
 
-#define ASSERT_INT(actual, expected)                                                          \
-	do {                                                                                  \
-		intmax_t actual_ = (intmax_t)(actual);                                        \
-		intmax_t expected_ = (intmax_t)(expected);                                    \
-		if (actual_ != expected_) {                                                   \
-			TEST_FAIL("%s is %" PRIdMAX ", not %" PRIdMAX, #actual, actual_,      \
-				expected_);                                                   \
-		}                                                                             \
+#define ASSERT_INT(actual, expected)                                                               \
+	do {                                                                                       \
+		intmax_t actual_ = (intmax_t)(actual);                                             \
+		intmax_t expected_ = (intmax_t)(expected);                                         \
+		if (actual_ != expected_) {                                                        \
+			TEST_FAIL(                                                                 \
+				"%s is %" PRIdMAX ", not %" PRIdMAX, #actual, actual_, expected_); \
+		}                                                                                  \
 	} while (0)
 
-#define ASSERT_STR(actual, expected)                                                        \
-	do {                                                                                \
-		const char *actual_ = (actual);                                             \
-		const char *expected_ = (expected);                                         \
-		if (!actual_ || strcmp(actual_, expected_) != 0) {                          \
-			TEST_FAIL("%s is \"%s\", not \"%s\"", #actual,                      \
-				actual_ ? actual_ : "(null)", expected_);                   \
-		}                                                                           \
+#define ASSERT_STR(actual, expected)                                      \
+	do {                                                              \
+		const char *actual_ = (actual);                           \
+		const char *expected_ = (expected);                       \
+		if (!actual_ || strcmp(actual_, expected_) != 0) {        \
+			TEST_FAIL("%s is \"%s\", not \"%s\"", #actual,    \
+				actual_ ? actual_ : "(null)", expected_); \
+		}                                                         \
 	} while (0)
 
 #define ASSERT_BYTES(actual, actual_len, expected, expected_len)                              \
@@ -88,6 +89,21 @@ static struct test_case **test_tail = &test_cases;
 				(const char *)(expected));                                    \
 		}                                                                             \
 	} while (0)
+
+/* Bytes into the middle of others: no NUL goes with them. */
+static inline void put_bytes(void *to, const void *bytes, size_t len)
+{
+	memcpy(to, bytes, len);
+}
+
+/* Bit for bit: -0.0 is not 0.0, and a NaN is itself. */
+static inline bool same_real(double a, double b)
+{
+	uint64_t bits[2];
+	memcpy(&bits[0], &a, sizeof(a));
+	memcpy(&bits[1], &b, sizeof(b));
+	return bits[0] == bits[1];
+}
 
 static int test_run_forked(const struct test_case *test)
 {
@@ -103,7 +119,7 @@ static int test_run_forked(const struct test_case *test)
 		return 1;
 	}
 	if (WIFSIGNALED(status)) {
-		fprintf(stderr, "# %s: ended by signal %d\n", test->name, WTERMSIG(status));
+		(void)fprintf(stderr, "# %s: ended by signal %d\n", test->name, WTERMSIG(status));
 		return 1;
 	}
 	return WEXITSTATUS(status);

@@ -22,7 +22,7 @@ static const struct {
 
 TEST(examples_both_ways)
 {
-	for (size_t i = 0; i < sizeof(examples) / sizeof(*examples); i++) {
+	for (size_t i = 0; i < COUNT(examples); i++) {
 		struct box_buf out = box_buf(64);
 		size_t len = strlen(examples[i].plain);
 		ASSERT_INT(box_base64_encode(&out, examples[i].plain, len), 0);
@@ -41,7 +41,7 @@ TEST(malformed_is_refused)
 		" Zm9v", "Zm 9", "Zm9\n", "Zm-_",
 		"Zm9v====", "Zm9v=", "Zh==", "Zn==", "Zm9=", "Zm+=", "Zm9\x80", "\xc3\xa9zz",
 		"Zm9!", "Zm9*", "Zm9@", "Zm9[", "Zm9`", "Zm9{", "Zm9:", "Zm9.", "Zm9,"};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < COUNT(bad); i++) {
 		char plain[64];
 		ssize_t r = box_base64_decode(box_str(bad[i]), plain, sizeof(plain));
 		if (r != -EBADMSG) {

@@ -101,7 +101,7 @@ TEST(trees)
 		{"a: |\n  two\n  lines\n", "{a:'two\nlines\n'}"},
 		{"1: x\ntrue: y\n", "{1:'x',true:'y'}"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		expect_tree(rows[i].text, strlen(rows[i].text), rows[i].tree);
 	}
 	/* No terminating NUL is looked at, and a NUL by an escape is a character. */
@@ -175,11 +175,11 @@ TEST(plain_scalars)
 		{"12:30", "'12:30'"},
 		{"2026-01-02", "'2026-01-02'"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		char text[128];
 		char wanted[128];
-		snprintf(text, sizeof(text), "k: %s", rows[i].text);
-		snprintf(wanted, sizeof(wanted), "{k:%s}", rows[i].value);
+		(void)snprintf(text, sizeof(text), "k: %s", rows[i].text);
+		(void)snprintf(wanted, sizeof(wanted), "{k:%s}", rows[i].value);
 		expect_tree(text, strlen(text), wanted);
 	}
 }
@@ -218,7 +218,7 @@ TEST(refusals)
 		{"a: @x", "line 1, column 4: found character that cannot start any token"},
 		{"a:\n\t- 1", "line 2, column 1: found character that cannot start any token"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		expect_refusal(rows[i].text, strlen(rows[i].text), rows[i].refusal);
 	}
 }
@@ -238,7 +238,7 @@ TEST(depth)
 		struct box_arena *arena = box_arena_new();
 		struct box_value map;
 		struct box_err err = {0};
-		memcpy(text, "a: ", 3);
+		put_bytes(text, "a: ", 3);
 		memset(text + 3, '[', lists);
 		memset(text + 3 + lists, ']', lists);
 		int result = box_config_text_parse(arena, text, 3 + 2 * lists, &map, &err);
@@ -262,9 +262,9 @@ TEST(sizes)
 	ASSERT_INT(box_config_text_line(text, len, "a"), 0);
 
 	/* Two bytes a value: more values than a message may have. */
-	memcpy(text, "a: [", 4);
+	put_bytes(text, "a: [", 4);
 	for (size_t i = 4; i + 1 < BOX_CONFIG_BYTES_MAX; i += 2) {
-		memcpy(text + i, "1,", 2);
+		put_bytes(text + i, "1,", 2);
 	}
 	struct box_arena *arena = box_arena_new();
 	struct box_value map;
@@ -329,7 +329,7 @@ TEST(lines)
 		{"local.host_root.x", 0},
 		{"nope", 0},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		size_t line = box_config_text_line(text, strlen(text), rows[i].key);
 		if (line != rows[i].line) {
 			TEST_FAIL("%s is on line %zu, not %zu", rows[i].key, line, rows[i].line);

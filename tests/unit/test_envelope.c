@@ -2,26 +2,10 @@
 #include <errno.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
-#include "base/limits.h"
 #include "handlers/envelope.h"
-#include "tests/unit/test.h"
-#include "transport/json.h"
+#include "tests/unit/trees.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define X64 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-
-static struct box_value tree(struct box_arena *arena, const char *text)
-{
-	struct box_value value = box_null();
-	const char *why = NULL;
-	char *copy = box_arena_strndup(arena, text, strlen(text));
-	if (box_json_decode(arena, copy, strlen(copy), &value, &why) < 0) {
-		TEST_FAIL("test input is no JSON: %s: %s", text, why);
-	}
-	return value;
-}
 
 TEST(classify)
 {
@@ -78,13 +62,10 @@ TEST(seq)
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_arena *arena = box_arena_new();
-		struct box_buf out = box_buf(1000);
 		struct box_value message = tree(
 			arena, box_arena_printf(arena, "{\"seq_id\":%s}", rows[i].sent));
 		struct box_value seq = box_envelope_seq(&message);
-		ASSERT_INT(box_json_encode(&out, &seq), 0);
-		ASSERT_BYTES(out.bytes, out.len, rows[i].answered, strlen(rows[i].answered));
-		box_buf_free(&out);
+		ASSERT_STR(json(arena, &seq), rows[i].answered);
 		box_arena_free(arena);
 	}
 	struct box_value empty = box_map_value();
@@ -95,94 +76,89 @@ TEST(seq)
 #define CONTEXT(members) "{" HEAD ",\"context\":{" members "}}"
 #define PLACE "\"instance_uuid\":\"i\",\"workspace_uuid\":\"w\""
 
+static const struct {
+	const char *message;
+	const char *text; /* behind "1 validation error for ActionRequest\n" */
+} refusals[] = {
+	{"{\"action\":\"a\",\"data\":{}}", "seq_id\n  Field required"},
+	{"{\"seq_id\":null,\"action\":\"a\",\"data\":{}}",
+		"seq_id\n  Input should be a valid integer"},
+	{"{\"seq_id\":\"x\",\"action\":\"a\",\"data\":{}}",
+		"seq_id\n  Input should be a valid integer, unable to parse string as an "
+		"integer"},
+	{"{\"seq_id\":1.5,\"action\":\"a\",\"data\":{}}",
+		"seq_id\n  Input should be a valid integer, got a number with a fractional "
+		"part"},
+	{"{\"seq_id\":[],\"action\":\"a\",\"data\":{}}",
+		"seq_id\n  Input should be a valid integer"},
+	{"{\"seq_id\":1,\"action\":7,\"data\":{}}", "action\n  Input should be a valid string"},
+	{"{\"seq_id\":1,\"action\":null,\"data\":{}}", "action\n  Input should be a valid string"},
+	{"{\"seq_id\":1,\"action\":\"a\"}", "data\n  Field required"},
+	{"{\"seq_id\":1,\"action\":\"a\",\"data\":null}",
+		"data\n  Input should be a valid dictionary"},
+	{"{\"seq_id\":1,\"action\":\"a\",\"data\":[]}",
+		"data\n  Input should be a valid dictionary"},
+	{"{" HEAD ",\"stream_flow_control\":0}", "stream_flow_control\n  Input should be 1"},
+	{"{" HEAD ",\"stream_flow_control\":2}", "stream_flow_control\n  Input should be 1"},
+	{"{" HEAD ",\"stream_flow_control\":true}", "stream_flow_control\n  Input should be 1"},
+	{"{" HEAD ",\"stream_flow_control\":\"1\"}", "stream_flow_control\n  Input should be 1"},
+	{CONTEXT(""), "context.instance_uuid\n  Field required"},
+	{CONTEXT("\"instance_uuid\":\"i\""), "context.workspace_uuid\n  Field required"},
+	{CONTEXT("\"instance_uuid\":\" \",\"workspace_uuid\":\"w\""),
+		"context.instance_uuid\n  Value error, must not be empty"},
+	{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"\\n\""),
+		"context.workspace_uuid\n  Value error, must not be empty"},
+	{CONTEXT("\"instance_uuid\":7,\"workspace_uuid\":\"w\""),
+		"context.instance_uuid\n  Input should be a valid string"},
+	{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"a\\u0000b\""),
+		"context.workspace_uuid\n  Value error, workspace_uuid must not "
+		"contain NUL"},
+	{CONTEXT("\"instance_uuid\":\"" X64 X64 "x\",\"workspace_uuid\":\"w\""),
+		"context.instance_uuid\n  Value error, instance_uuid must be at most 128 "
+		"bytes long"},
+	{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"" X64 X64 X64 X64 "x\""),
+		"context.workspace_uuid\n  Value error, workspace_uuid must be at most 256 "
+		"bytes long"},
+	{CONTEXT(PLACE ",\"placement_generation\":0"),
+		"context.placement_generation\n  Value error, placement_generation must be "
+		"greater than or equal to 1"},
+	{CONTEXT(PLACE ",\"placement_generation\":\"-1\""),
+		"context.placement_generation\n  Value error, placement_generation must be "
+		"greater than or equal to 1"},
+	{CONTEXT(PLACE ",\"placement_generation\":null"),
+		"context.placement_generation\n  Input should be a valid integer"},
+	{CONTEXT(PLACE ",\"extra\":1"), "context.extra\n  Extra inputs are not permitted"},
+	{CONTEXT(PLACE ",\"BoxAdmissionError: x\":1"),
+		"context.BoxAdmissionError? x\n  Extra inputs are not permitted"},
+	{CONTEXT(PLACE ",\"installation_uuid\":\" \""),
+		"context.installation_uuid\n  Value error, must not be empty"},
+	{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":0,"
+		       "\"artifact_digest\":\"" HEX64 "\""),
+		"context.runtime_revision\n  Value error, runtime_revision must be greater "
+		"than or equal to 1"},
+	{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":\"1\","
+		       "\"artifact_digest\":\"" HEX64 "\""),
+		"context.runtime_revision\n  Value error, must be an integer"},
+	{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":1,"
+		       "\"artifact_digest\":\"abc\""),
+		"context.artifact_digest\n  Value error, artifact_digest must be a "
+		"lowercase SHA-256 hex digest"},
+};
+
 TEST(refused)
 {
-	static const struct {
-		const char *message;
-		const char *text; /* behind "1 validation error for ActionRequest\n" */
-	} rows[] = {
-		{"{\"action\":\"a\",\"data\":{}}", "seq_id\n  Field required"},
-		{"{\"seq_id\":null,\"action\":\"a\",\"data\":{}}",
-			"seq_id\n  Input should be a valid integer"},
-		{"{\"seq_id\":\"x\",\"action\":\"a\",\"data\":{}}",
-			"seq_id\n  Input should be a valid integer, unable to parse string as an "
-			"integer"},
-		{"{\"seq_id\":1.5,\"action\":\"a\",\"data\":{}}",
-			"seq_id\n  Input should be a valid integer, got a number with a fractional "
-			"part"},
-		{"{\"seq_id\":[],\"action\":\"a\",\"data\":{}}",
-			"seq_id\n  Input should be a valid integer"},
-		{"{\"seq_id\":1,\"action\":7,\"data\":{}}",
-			"action\n  Input should be a valid string"},
-		{"{\"seq_id\":1,\"action\":null,\"data\":{}}",
-			"action\n  Input should be a valid string"},
-		{"{\"seq_id\":1,\"action\":\"a\"}", "data\n  Field required"},
-		{"{\"seq_id\":1,\"action\":\"a\",\"data\":null}",
-			"data\n  Input should be a valid dictionary"},
-		{"{\"seq_id\":1,\"action\":\"a\",\"data\":[]}",
-			"data\n  Input should be a valid dictionary"},
-		{"{" HEAD ",\"stream_flow_control\":0}",
-			"stream_flow_control\n  Input should be 1"},
-		{"{" HEAD ",\"stream_flow_control\":2}",
-			"stream_flow_control\n  Input should be 1"},
-		{"{" HEAD ",\"stream_flow_control\":true}",
-			"stream_flow_control\n  Input should be 1"},
-		{"{" HEAD ",\"stream_flow_control\":\"1\"}",
-			"stream_flow_control\n  Input should be 1"},
-		{CONTEXT(""), "context.instance_uuid\n  Field required"},
-		{CONTEXT("\"instance_uuid\":\"i\""), "context.workspace_uuid\n  Field required"},
-		{CONTEXT("\"instance_uuid\":\" \",\"workspace_uuid\":\"w\""),
-			"context.instance_uuid\n  Value error, must not be empty"},
-		{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"\\n\""),
-			"context.workspace_uuid\n  Value error, must not be empty"},
-		{CONTEXT("\"instance_uuid\":7,\"workspace_uuid\":\"w\""),
-			"context.instance_uuid\n  Input should be a valid string"},
-		{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"a\\u0000b\""),
-			"context.workspace_uuid\n  Value error, workspace_uuid must not "
-			"contain NUL"},
-		{CONTEXT("\"instance_uuid\":\"" X64 X64 "x\",\"workspace_uuid\":\"w\""),
-			"context.instance_uuid\n  Value error, instance_uuid must be at most 128 "
-			"bytes long"},
-		{CONTEXT("\"instance_uuid\":\"i\",\"workspace_uuid\":\"" X64 X64 X64 X64 "x\""),
-			"context.workspace_uuid\n  Value error, workspace_uuid must be at most 256 "
-			"bytes long"},
-		{CONTEXT(PLACE ",\"placement_generation\":0"),
-			"context.placement_generation\n  Value error, placement_generation must be "
-			"greater than or equal to 1"},
-		{CONTEXT(PLACE ",\"placement_generation\":\"-1\""),
-			"context.placement_generation\n  Value error, placement_generation must be "
-			"greater than or equal to 1"},
-		{CONTEXT(PLACE ",\"placement_generation\":null"),
-			"context.placement_generation\n  Input should be a valid integer"},
-		{CONTEXT(PLACE ",\"extra\":1"), "context.extra\n  Extra inputs are not permitted"},
-		{CONTEXT(PLACE ",\"BoxAdmissionError: x\":1"),
-			"context.BoxAdmissionError? x\n  Extra inputs are not permitted"},
-		{CONTEXT(PLACE ",\"installation_uuid\":\" \""),
-			"context.installation_uuid\n  Value error, must not be empty"},
-		{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":0,"
-			       "\"artifact_digest\":\"" HEX64 "\""),
-			"context.runtime_revision\n  Value error, runtime_revision must be greater "
-			"than or equal to 1"},
-		{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":\"1\","
-			       "\"artifact_digest\":\"" HEX64 "\""),
-			"context.runtime_revision\n  Value error, must be an integer"},
-		{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":1,"
-			       "\"artifact_digest\":\"abc\""),
-			"context.artifact_digest\n  Value error, artifact_digest must be a "
-			"lowercase SHA-256 hex digest"},
-	};
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT(refusals); i++) {
 		struct box_arena *arena = box_arena_new();
-		struct box_value message = tree(arena, rows[i].message);
+		struct box_value message = tree(arena, refusals[i].message);
 		struct box_envelope envelope;
 		struct box_err err = {0};
 		if (box_envelope_parse(arena, &message, &envelope, &err) != -EINVAL) {
-			TEST_FAIL("taken: %s", rows[i].message);
+			TEST_FAIL("taken: %s", refusals[i].message);
 		}
 		ASSERT_INT(err.code, BOX_ERR_ENVELOPE);
 		ASSERT_STR(err.text,
-			box_arena_printf(
-				arena, "1 validation error for ActionRequest\n%s", rows[i].text));
+			box_arena_printf(arena, "1 validation error for ActionRequest\n%s",
+				refusals[i].text));
 		box_arena_free(arena);
 	}
 }
@@ -217,30 +193,30 @@ TEST(taken)
 {
 	static const struct {
 		const char *message;
-		bool has_context;
 		int64_t generation;
+		bool has_context;
 		bool flow_control;
 	} rows[] = {
-		{"{" HEAD "}", false, 0, false},
-		{"{" HEAD ",\"unknown\":{},\"more\":1}", false, 0, false},
-		{"{" HEAD ",\"context\":null}", false, 0, false},
-		{"{" HEAD ",\"stream_flow_control\":null}", false, 0, false},
-		{"{" HEAD ",\"stream_flow_control\":1}", false, 0, true},
-		{"{\"seq_id\":\"7\",\"action\":\"a\",\"data\":{}}", false, 0, false},
-		{"{\"seq_id\":7.0,\"action\":\"a\",\"data\":{}}", false, 0, false},
-		{"{\"seq_id\":true,\"action\":\"a\",\"data\":{}}", false, 0, false},
-		{CONTEXT(PLACE), true, 1, false},
-		{CONTEXT("\"instance_uuid\":\" i\\n\",\"workspace_uuid\":\"\\tw \""), true, 1,
+		{"{" HEAD "}", 0, false, false},
+		{"{" HEAD ",\"unknown\":{},\"more\":1}", 0, false, false},
+		{"{" HEAD ",\"context\":null}", 0, false, false},
+		{"{" HEAD ",\"stream_flow_control\":null}", 0, false, false},
+		{"{" HEAD ",\"stream_flow_control\":1}", 0, false, true},
+		{"{\"seq_id\":\"7\",\"action\":\"a\",\"data\":{}}", 0, false, false},
+		{"{\"seq_id\":7.0,\"action\":\"a\",\"data\":{}}", 0, false, false},
+		{"{\"seq_id\":true,\"action\":\"a\",\"data\":{}}", 0, false, false},
+		{CONTEXT(PLACE), 1, true, false},
+		{CONTEXT("\"instance_uuid\":\" i\\n\",\"workspace_uuid\":\"\\tw \""), 1, true,
 			false},
-		{CONTEXT(PLACE ",\"placement_generation\":7"), true, 7, false},
-		{CONTEXT(PLACE ",\"placement_generation\":\"42\""), true, 42, false},
-		{CONTEXT(PLACE ",\"placement_generation\":9223372036854775807"), true, INT64_MAX,
+		{CONTEXT(PLACE ",\"placement_generation\":7"), 7, true, false},
+		{CONTEXT(PLACE ",\"placement_generation\":\"42\""), 42, true, false},
+		{CONTEXT(PLACE ",\"placement_generation\":9223372036854775807"), INT64_MAX, true,
 			false},
-		{CONTEXT(PLACE ",\"installation_uuid\":null"), true, 1, false},
-		{CONTEXT(PLACE ",\"installation_uuid\":\"n\""), true, 1, false},
+		{CONTEXT(PLACE ",\"installation_uuid\":null"), 1, true, false},
+		{CONTEXT(PLACE ",\"installation_uuid\":\"n\""), 1, true, false},
 		{CONTEXT(PLACE ",\"installation_uuid\":\"n\",\"runtime_revision\":3,"
 			       "\"artifact_digest\":\"" HEX64 "\""),
-			true, 1, false},
+			1, true, false},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_arena *arena = box_arena_new();

@@ -150,7 +150,7 @@ TEST(no_program_can_be_run)
 {
 	char *const arguments[] = {(char *)(uintptr_t) "false", NULL};
 	char *const environment[] = {NULL};
-	int program = open("/bin/false", O_PATH);
+	int program = open("/bin/false", O_PATH | O_CLOEXEC);
 	ASSERT(program >= 0);
 	enter();
 	ASSERT_REFUSED(syscall(SYS_execve, "/bin/false", arguments, environment));
@@ -211,7 +211,7 @@ TEST(no_clone_into_a_namespace)
 		CLONE_NEWPID, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP};
 	uint64_t arguments[8] = {CLONE_NEWUSER};
 	enter();
-	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+	for (size_t i = 0; i < COUNT(flags); i++) {
 		ASSERT_REFUSED(syscall(SYS_clone, flags[i] | SIGCHLD, 0, 0, 0, 0));
 		ASSERT_REFUSED(syscall(SYS_clone, flags[i] | CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
 	}
@@ -310,7 +310,7 @@ TEST(what_it_needs_still_works)
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
 	socklen_t size = sizeof(address);
-	ASSERT_INT(pipe(pipe_fds), 0);
+	ASSERT_INT(pipe2(pipe_fds, O_CLOEXEC), 0);
 	ASSERT_INT(bind(server, (struct sockaddr *)&address, size), 0);
 	ASSERT_INT(listen(server, 1), 0);
 	ASSERT_INT(getsockname(server, (struct sockaddr *)&address, &size), 0);

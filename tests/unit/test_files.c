@@ -7,7 +7,6 @@
 #include "handlers/files.h"
 #include "tests/unit/test.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define MOST (20 * (int64_t)BOX_MIB)
 #define BAD_KEY "Invalid file transfer key"
 #define BAD_ORDER "Invalid file transfer capability"

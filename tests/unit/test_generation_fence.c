@@ -101,7 +101,7 @@ TEST(names_are_not_confusable)
 		{{"a", 1}, {"\0", 1}, 9},
 		{{"a", 1}, {"b\0c", 3}, 10},
 	};
-	size_t count = sizeof(places) / sizeof(places[0]);
+	size_t count = COUNT(places);
 	for (size_t i = 0; i < count; i++) {
 		expect_pass(fence, places[i], true);
 	}

@@ -1,6 +1,5 @@
 /* SHA-256 by published vectors, in one piece and in parts. */
 #include "base/hash.h"
-
 #include "tests/unit/test.h"
 
 static void assert_hash(const unsigned char hash[BOX_SHA256_BYTES], const char *expected)
@@ -25,7 +24,7 @@ TEST(vectors)
 			"cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
 	};
 	unsigned char hash[BOX_SHA256_BYTES];
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		box_sha256(rows[i].text, strlen(rows[i].text), hash);
 		assert_hash(hash, rows[i].hash);
 	}

@@ -1,14 +1,15 @@
 /* The head reader: what it takes, and at which byte it refuses the rest. */
-#include "transport/head.h"
-
 #include "tests/unit/test.h"
+#include "transport/head.h"
 
 #define LINE "GET /rpc/ws HTTP/1.1\r\n"
 #define HOST "Host: localhost:5410\r\n"
-#define ROWS(table) (sizeof(table) / sizeof((table)[0]))
 
 /* A literal that may hold NUL bytes. */
-#define BYTES(literal) {literal, sizeof(literal) - 1}
+#define BYTES(literal)                       \
+	{                                    \
+		literal, sizeof(literal) - 1 \
+	}
 
 static struct box_head head;
 
@@ -38,16 +39,15 @@ static void assert_prefixes_more(const char *bytes, size_t len)
 	}
 }
 
-static const char full[] =
-	"GET /v1/sessions/ws-1/managed-process/p/ws?a=1&b=?/ HTTP/1.1\r\n"
-	"Host: 127.0.0.1:5410\r\n"
-	"Upgrade: websocket\r\n"
-	"Connection: keep-alive, Upgrade\r\n"
-	"X-Empty:\r\n"
-	"X-Spaces: \t  a \t b \t \r\n"
-	"X-Tight:a:b\r\n"
-	"Content-Length: 0\r\n"
-	"\r\n";
+static const char full[] = "GET /v1/sessions/ws-1/managed-process/p/ws?a=1&b=?/ HTTP/1.1\r\n"
+			   "Host: 127.0.0.1:5410\r\n"
+			   "Upgrade: websocket\r\n"
+			   "Connection: keep-alive, Upgrade\r\n"
+			   "X-Empty:\r\n"
+			   "X-Spaces: \t  a \t b \t \r\n"
+			   "X-Tight:a:b\r\n"
+			   "Content-Length: 0\r\n"
+			   "\r\n";
 
 TEST(a_whole_head)
 {
@@ -107,7 +107,7 @@ TEST(well_formed)
 		BYTES(LINE HOST "X-Content-Length: a\r\nTransfer-Encodings: chunked\r\n\r\n"),
 		BYTES(LINE HOST "TE: trailers\r\nX: 1\r\nX: 2\r\n\r\n"),
 	};
-	for (size_t i = 0; i < ROWS(rows); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		assert_prefixes_more(rows[i].bytes, rows[i].len);
 		ASSERT_INT(parse(rows[i].bytes, rows[i].len), BOX_HEAD_COMPLETE);
 		ASSERT_INT(head.bytes_used, rows[i].len);
@@ -190,7 +190,7 @@ TEST(malformed_request_lines)
 		{"GET / HTTP/1.1\r", BYTES("\r\n")},
 		{"GET / HTTP/1.1\r", BYTES("Host: a")},
 	};
-	assert_all_refused(rows, ROWS(rows));
+	assert_all_refused(rows, COUNT(rows));
 }
 
 TEST(malformed_fields)
@@ -228,7 +228,7 @@ TEST(malformed_fields)
 		{LINE HOST "\r", BYTES("\r\n")},
 		{LINE HOST "\r", BYTES("X: a")},
 	};
-	assert_all_refused(rows, ROWS(rows));
+	assert_all_refused(rows, COUNT(rows));
 }
 
 TEST(malformed_framing)
@@ -262,7 +262,7 @@ TEST(malformed_framing)
 		{LINE HOST "Content-Length: 1844674407370955161", BYTES("6\r\n")},
 		{LINE HOST "Content-Length: 18446744073709551615", BYTES("0\r\n")},
 	};
-	assert_all_refused(rows, ROWS(rows));
+	assert_all_refused(rows, COUNT(rows));
 }
 
 TEST(content_length)
@@ -276,7 +276,7 @@ TEST(content_length)
 		{LINE "CONTENT-length: 0042 \r\n" HOST "\r\n", 42},
 		{LINE HOST "Content-Length: 18446744073709551615\r\n\r\n", SIZE_MAX},
 	};
-	for (size_t i = 0; i < ROWS(rows); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		ASSERT_INT(parse(rows[i].text, strlen(rows[i].text)), BOX_HEAD_COMPLETE);
 		ASSERT(head.content_length == rows[i].length);
 	}
@@ -287,7 +287,7 @@ static void assert_bytes_allowed(const char *before, const char *allowed, const 
 {
 	char text[256];
 	size_t len = strlen(before);
-	memcpy(text, before, len);
+	put_bytes(text, before, len);
 	for (int byte = 0; byte < 256; byte++) {
 		bool listed = byte != 0 && strchr(allowed, byte) != NULL;
 		bool ranged = low_to_high && byte >= low_to_high[0] && byte <= low_to_high[1];
@@ -344,9 +344,9 @@ TEST(bytes_at_the_limit)
 
 TEST(parts_without_end)
 {
-	static const char *const starts[] = {"", "GET /", "GET /?", LINE, LINE HOST "X: "};
+	static const char *const starts[] = {"", "GET /", "GET /?", LINE, (LINE HOST "X: ")};
 	static char text[BOX_HEAD_BYTES_MAX + 1];
-	for (size_t i = 0; i < ROWS(starts); i++) {
+	for (size_t i = 0; i < COUNT(starts); i++) {
 		memset(text, 'a', sizeof(text));
 		memcpy(text, starts[i], strlen(starts[i]));
 		ASSERT_INT(parse(text, BOX_HEAD_BYTES_MAX - 1), BOX_HEAD_MORE);
@@ -370,12 +370,12 @@ TEST(fields_at_the_limit)
 {
 	char text[1024];
 	size_t len = strlen(LINE HOST);
-	memcpy(text, LINE HOST, len);
+	put_bytes(text, LINE HOST, len);
 	for (int i = 1; i < BOX_HEAD_LINES_MAX; i++) {
-		memcpy(text + len, "X:a\r\n", 5);
+		put_bytes(text + len, "X:a\r\n", 5);
 		len += 5;
 	}
-	memcpy(text + len, "\r\n", 2);
+	put_bytes(text + len, "\r\n", 2);
 	assert_prefixes_more(text, len + 2);
 	ASSERT_INT(parse(text, len + 2), BOX_HEAD_COMPLETE);
 	ASSERT_INT(head.field_count, BOX_HEAD_LINES_MAX);
@@ -390,14 +390,13 @@ TEST(fields_at_the_limit)
 
 TEST(looking_fields_up)
 {
-	static const char text[] = LINE HOST
-		"Connection: keep-alive ,\tUPGRADE\r\n"
-		"connection: , ,x-y\r\n"
-		"Upgrade: websocket\r\n"
-		"Upgraded: h2c\r\n"
-		"Empty:\r\n"
-		"Twice: a\r\nTWICE: a\r\n"
-		"Sec-WebSocket-Protocol: MCP, box.v1\r\n\r\n";
+	static const char text[] = LINE HOST "Connection: keep-alive ,\tUPGRADE\r\n"
+					     "connection: , ,x-y\r\n"
+					     "Upgrade: websocket\r\n"
+					     "Upgraded: h2c\r\n"
+					     "Empty:\r\n"
+					     "Twice: a\r\nTWICE: a\r\n"
+					     "Sec-WebSocket-Protocol: MCP, box.v1\r\n\r\n";
 	ASSERT_INT(parse(text, sizeof(text) - 1), BOX_HEAD_COMPLETE);
 	assert_str(box_head_get(&head, "HOST"), "localhost:5410");
 	assert_str(box_head_get(&head, "upgrade"), "websocket");
@@ -430,7 +429,7 @@ TEST(looking_fields_up)
 		{"Empty", "a", false, false},
 		{"Absent", "a", false, false},
 	};
-	for (size_t i = 0; i < ROWS(rows); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		ASSERT_INT(box_head_has_token(&head, rows[i].name, rows[i].token), rows[i].folded);
 		ASSERT_INT(box_head_has_exact(&head, rows[i].name, rows[i].token), rows[i].exact);
 	}

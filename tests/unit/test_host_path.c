@@ -7,8 +7,6 @@
 #include "runtime/spec.h"
 #include "tests/unit/test.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-
 static const char *const blocked[] = {"/", "//", "/etc", "/etc/", "/etc/passwd", "/etc//ssl",
 	"/./etc", "/x/../etc", "/etc/../etc/x", "/proc", "/proc/1/root", "/sys", "/sys/fs/cgroup",
 	"/dev", "/dev/shm", "/root", "/root/.ssh", "/boot", "/boot/efi", "/run", "/run/docker.sock",

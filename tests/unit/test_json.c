@@ -10,43 +10,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
-#include "tests/unit/test.h"
+#include "tests/unit/decoded.h"
 #include "transport/json.h"
-
-#define COUNT(table) (sizeof(table) / sizeof(*(table)))
-
-struct decoded {
-	struct box_arena *arena;
-	struct box_value value;
-	const char *why;
-	int result;
-};
-
-/* The text is copied to memory of exactly its size, so that a byte read behind it is noticed. */
-static struct decoded decode(const char *text, size_t len)
-{
-	struct decoded d = {.arena = box_arena_new()};
-	char *copy = malloc(len ? len : 1);
-	ASSERT(copy != NULL);
-	memcpy(copy, text, len);
-	box_arena_adopt(d.arena, copy);
-	d.result = box_json_decode(d.arena, copy, len, &d.value, &d.why);
-	ASSERT(d.result == 0 || d.why != NULL);
-	return d;
-}
-
-static void release(struct decoded *d)
-{
-	box_arena_free(d->arena);
-}
-
-static void assert_encodes(const struct box_value *value, const char *expected, size_t len)
-{
-	struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
-	ASSERT_INT(box_json_encode(&out, value), 0);
-	ASSERT_BYTES(out.bytes, out.len, expected, len);
-	box_buf_free(&out);
-}
 
 TEST(documents_come_back_as_written)
 {
@@ -93,7 +58,7 @@ TEST(documents_come_back_as_written)
 		{"{\"\\u0061\":1}", "{\"a\":1}"},
 	};
 	for (size_t i = 0; i < COUNT(table); i++) {
-		struct decoded d = decode(table[i].text, strlen(table[i].text));
+		struct decoded d = decode_json(table[i].text, strlen(table[i].text));
 		if (d.result != 0) {
 			TEST_FAIL("%s: %d %s", table[i].text, d.result, d.why);
 		}
@@ -102,86 +67,88 @@ TEST(documents_come_back_as_written)
 	}
 }
 
+static const struct {
+	const char *text;
+	int result;
+	const char *why;
+} malformed[] = {
+	{"", -EBADMSG, "empty text"},
+	{"  ", -EBADMSG, "text ends too early"},
+	{"01", -EBADMSG, "not a value"},
+	{"-", -EBADMSG, "not a value"},
+	{"+1", -EBADMSG, "not a value"},
+	{".5", -EBADMSG, "not a value"},
+	{"NaN", -EBADMSG, "not a value"},
+	{"Infinity", -EBADMSG, "not a value"},
+	{"-Infinity", -EBADMSG, "not a value"},
+	{"nul", -EBADMSG, "not a value"},
+	{"True", -EBADMSG, "not a value"},
+	{"1.", -EBADMSG, "number ends in a point"},
+	{"1.e3", -EBADMSG, "number ends in a point"},
+	{"1e", -EBADMSG, "exponent has no digits"},
+	{"1e+", -EBADMSG, "exponent has no digits"},
+	{"1e400", -EBADMSG, "number out of range"},
+	{"[-1e400]", -EBADMSG, "number out of range"},
+	{"truex", -EBADMSG, "text behind the document"},
+	{"1 2", -EBADMSG, "text behind the document"},
+	{"{}}", -EBADMSG, "text behind the document"},
+	{"0x10", -EBADMSG, "text behind the document"},
+	{"[1,]", -EBADMSG, "not a value"},
+	{"[,1]", -EBADMSG, "not a value"},
+	{"[1", -EBADMSG, "',' or the end of a list or map expected"},
+	{"[1}", -EBADMSG, "',' or the end of a list or map expected"},
+	{"[1 2]", -EBADMSG, "',' or the end of a list or map expected"},
+	{"{\"a\":1,}", -EBADMSG, "key expected"},
+	{"{a:1}", -EBADMSG, "key expected"},
+	{"{1:1}", -EBADMSG, "key expected"},
+	{"{", -EBADMSG, "key expected"},
+	{"{\"a\"}", -EBADMSG, "':' expected"},
+	{"{\"a\" 1}", -EBADMSG, "':' expected"},
+	{"{\"a\":", -EBADMSG, "text ends too early"},
+	{"{\"a\":1 \"b\":2}", -EBADMSG, "',' or the end of a list or map expected"},
+	{"{\"a\":1,\"b\":2,\"a\":3}", -EBADMSG, "a key is there twice"},
+	{"{\"a\":1,\"\\u0061\":3}", -EBADMSG, "a key is there twice"},
+	{"[{\"\":1,\"\":1}]", -EBADMSG, "a key is there twice"},
+	{"\"", -EBADMSG, "string is not closed"},
+	{"\"abcdefghijkl", -EBADMSG, "string is not closed"},
+	{"\"\\", -EBADMSG, "string is not closed"},
+	{"\"\\\"", -EBADMSG, "string is not closed"},
+	{"\"\\x\"", -EBADMSG, "unknown escape"},
+	{"\"\\'\"", -EBADMSG, "unknown escape"},
+	{"\"\\u12\"", -EBADMSG, "bad \\u escape"},
+	{"\"\\u12g4\"", -EBADMSG, "bad \\u escape"},
+	{"\"\\u+123\"", -EBADMSG, "bad \\u escape"},
+	{"\"\\ud83d\\u12\"", -EBADMSG, "bad \\u escape"},
+	{"\"a\nb\"", -EBADMSG, "control character in a string"},
+	{"\"abcdefgh\tabcdefgh\"", -EBADMSG, "control character in a string"},
+	{"'a'", -EBADMSG, "not a value"},
+	{"// c\n1", -EBADMSG, "not a value"},
+	{"/* c */ 1", -EBADMSG, "not a value"},
+	{"\xef\xbb\xbf{}", -EBADMSG, "not a value"},
+	{"\xc2\xa0{}", -EBADMSG, "not a value"},
+	{"\v{}", -EBADMSG, "not a value"},
+	{"\"\x80\"", -EILSEQ, "not UTF-8"},
+	{"\"\xc0\xaf\"", -EILSEQ, "not UTF-8"},
+	{"\"\xed\xa0\x80\"", -EILSEQ, "not UTF-8"},
+	{"\"\xf4\x90\x80\x80\"", -EILSEQ, "not UTF-8"},
+	{"\"\xc3\"", -EILSEQ, "not UTF-8"},
+	{"{\xff}", -EILSEQ, "not UTF-8"},
+};
+
 TEST(malformed_documents_are_refused)
 {
-	static const struct {
-		const char *text;
-		int result;
-		const char *why;
-	} table[] = {
-		{"", -EBADMSG, "empty text"},
-		{"  ", -EBADMSG, "text ends too early"},
-		{"01", -EBADMSG, "not a value"},
-		{"-", -EBADMSG, "not a value"},
-		{"+1", -EBADMSG, "not a value"},
-		{".5", -EBADMSG, "not a value"},
-		{"NaN", -EBADMSG, "not a value"},
-		{"Infinity", -EBADMSG, "not a value"},
-		{"-Infinity", -EBADMSG, "not a value"},
-		{"nul", -EBADMSG, "not a value"},
-		{"True", -EBADMSG, "not a value"},
-		{"1.", -EBADMSG, "number ends in a point"},
-		{"1.e3", -EBADMSG, "number ends in a point"},
-		{"1e", -EBADMSG, "exponent has no digits"},
-		{"1e+", -EBADMSG, "exponent has no digits"},
-		{"1e400", -EBADMSG, "number out of range"},
-		{"[-1e400]", -EBADMSG, "number out of range"},
-		{"truex", -EBADMSG, "text behind the document"},
-		{"1 2", -EBADMSG, "text behind the document"},
-		{"{}}", -EBADMSG, "text behind the document"},
-		{"0x10", -EBADMSG, "text behind the document"},
-		{"[1,]", -EBADMSG, "not a value"},
-		{"[,1]", -EBADMSG, "not a value"},
-		{"[1", -EBADMSG, "',' or the end of a list or map expected"},
-		{"[1}", -EBADMSG, "',' or the end of a list or map expected"},
-		{"[1 2]", -EBADMSG, "',' or the end of a list or map expected"},
-		{"{\"a\":1,}", -EBADMSG, "key expected"},
-		{"{a:1}", -EBADMSG, "key expected"},
-		{"{1:1}", -EBADMSG, "key expected"},
-		{"{", -EBADMSG, "key expected"},
-		{"{\"a\"}", -EBADMSG, "':' expected"},
-		{"{\"a\" 1}", -EBADMSG, "':' expected"},
-		{"{\"a\":", -EBADMSG, "text ends too early"},
-		{"{\"a\":1 \"b\":2}", -EBADMSG, "',' or the end of a list or map expected"},
-		{"{\"a\":1,\"b\":2,\"a\":3}", -EBADMSG, "a key is there twice"},
-		{"{\"a\":1,\"\\u0061\":3}", -EBADMSG, "a key is there twice"},
-		{"[{\"\":1,\"\":1}]", -EBADMSG, "a key is there twice"},
-		{"\"", -EBADMSG, "string is not closed"},
-		{"\"abcdefghijkl", -EBADMSG, "string is not closed"},
-		{"\"\\", -EBADMSG, "string is not closed"},
-		{"\"\\\"", -EBADMSG, "string is not closed"},
-		{"\"\\x\"", -EBADMSG, "unknown escape"},
-		{"\"\\'\"", -EBADMSG, "unknown escape"},
-		{"\"\\u12\"", -EBADMSG, "bad \\u escape"},
-		{"\"\\u12g4\"", -EBADMSG, "bad \\u escape"},
-		{"\"\\u+123\"", -EBADMSG, "bad \\u escape"},
-		{"\"\\ud83d\\u12\"", -EBADMSG, "bad \\u escape"},
-		{"\"a\nb\"", -EBADMSG, "control character in a string"},
-		{"\"abcdefgh\tabcdefgh\"", -EBADMSG, "control character in a string"},
-		{"'a'", -EBADMSG, "not a value"},
-		{"// c\n1", -EBADMSG, "not a value"},
-		{"/* c */ 1", -EBADMSG, "not a value"},
-		{"\xef\xbb\xbf{}", -EBADMSG, "not a value"},
-		{"\xc2\xa0{}", -EBADMSG, "not a value"},
-		{"\v{}", -EBADMSG, "not a value"},
-		{"\"\x80\"", -EILSEQ, "not UTF-8"},
-		{"\"\xc0\xaf\"", -EILSEQ, "not UTF-8"},
-		{"\"\xed\xa0\x80\"", -EILSEQ, "not UTF-8"},
-		{"\"\xf4\x90\x80\x80\"", -EILSEQ, "not UTF-8"},
-		{"\"\xc3\"", -EILSEQ, "not UTF-8"},
-		{"{\xff}", -EILSEQ, "not UTF-8"},
-	};
-	for (size_t i = 0; i < COUNT(table); i++) {
-		struct decoded d = decode(table[i].text, strlen(table[i].text));
-		if (d.result != table[i].result || strcmp(d.why, table[i].why) != 0) {
-			TEST_FAIL("%s: %d %s", table[i].text, d.result, d.result ? d.why : "taken");
+	for (size_t i = 0; i < COUNT(malformed); i++) {
+		struct decoded d = decode_json(malformed[i].text, strlen(malformed[i].text));
+		if (d.result != malformed[i].result || strcmp(d.why, malformed[i].why) != 0) {
+			TEST_FAIL("%s: %d %s", malformed[i].text, d.result,
+				d.result ? d.why : "taken");
 		}
 		release(&d);
 	}
-	struct decoded d = decode("\"a\0b\"", 5);
+	struct decoded d = decode_json("\"a\0b\"", 5);
 	ASSERT_STR(d.why, "control character in a string");
 	release(&d);
-	d = decode("{}\0", 3);
+	d = decode_json("{}\0", 3);
 	ASSERT_STR(d.why, "text behind the document");
 	release(&d);
 }
@@ -221,7 +188,7 @@ static bool same(const struct box_value *ours, const json_t *theirs)
 		return json_is_integer(theirs) && ours->integer == json_integer_value(theirs);
 	case BOX_REAL: {
 		double real = json_real_value(theirs);
-		return json_is_real(theirs) && memcmp(&ours->real, &real, sizeof(real)) == 0;
+		return json_is_real(theirs) && same_real(ours->real, real);
 	}
 	case BOX_STR:
 		return json_is_string(theirs) && ours->str.len == json_string_length(theirs) &&
@@ -267,7 +234,7 @@ static enum verdict compare(const char *text, size_t len)
 	json_error_t error;
 	json_t *theirs = json_loadb(
 		text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-	struct decoded ours = decode(text, len);
+	struct decoded ours = decode_json(text, len);
 	enum verdict verdict = theirs ? BOTH_TAKE : BOTH_REFUSE;
 	if ((!theirs && is_known_difference(&error)) || ours.result == -E2BIG) {
 		verdict = DIFFERENT_ON_PURPOSE;
@@ -473,7 +440,7 @@ TEST(jansson_agrees_on_changed_documents)
 		char text[512];
 		const char *from = documents[random_below(&state, COUNT(documents))].text;
 		size_t len = strlen(from);
-		memcpy(text, from, len);
+		put_bytes(text, from, len);
 		for (uint32_t changes = 1 + random_below(&state, 3); changes > 0; changes--) {
 			len = mutate(text, len, sizeof(text), &state);
 		}

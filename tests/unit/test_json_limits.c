@@ -6,43 +6,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
-#include "tests/unit/test.h"
+#include "tests/unit/decoded.h"
 #include "transport/json.h"
-
-#define COUNT(table) (sizeof(table) / sizeof(*(table)))
-
-struct decoded {
-	struct box_arena *arena;
-	struct box_value value;
-	const char *why;
-	int result;
-};
-
-/* The text is copied to memory of exactly its size, so that a byte read behind it is noticed. */
-static struct decoded decode(const char *text, size_t len)
-{
-	struct decoded d = {.arena = box_arena_new()};
-	char *copy = malloc(len ? len : 1);
-	ASSERT(copy != NULL);
-	memcpy(copy, text, len);
-	box_arena_adopt(d.arena, copy);
-	d.result = box_json_decode(d.arena, copy, len, &d.value, &d.why);
-	ASSERT(d.result == 0 || d.why != NULL);
-	return d;
-}
-
-static void release(struct decoded *d)
-{
-	box_arena_free(d->arena);
-}
-
-static void assert_encodes(const struct box_value *value, const char *expected, size_t len)
-{
-	struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
-	ASSERT_INT(box_json_encode(&out, value), 0);
-	ASSERT_BYTES(out.bytes, out.len, expected, len);
-	box_buf_free(&out);
-}
 
 TEST(lone_surrogates_become_replacement_characters)
 {
@@ -61,7 +26,7 @@ TEST(lone_surrogates_become_replacement_characters)
 		{"\"\\udbff\\udfff\"", "\xf4\x8f\xbf\xbf"},
 	};
 	for (size_t i = 0; i < COUNT(table); i++) {
-		struct decoded d = decode(table[i].text, strlen(table[i].text));
+		struct decoded d = decode_json(table[i].text, strlen(table[i].text));
 		ASSERT_INT(d.result, 0);
 		ASSERT_INT(d.value.type, BOX_STR);
 		ASSERT_BYTES(
@@ -86,34 +51,40 @@ TEST(strings_stay_in_the_text)
 	box_arena_free(arena);
 }
 
+/* A string of `len` characters, the one at `at` escaped; `at` == `len`: none. */
+static void check_string(size_t len, size_t at)
+{
+	char text[64];
+	char plain[64];
+	size_t n = 0;
+	text[n++] = '"';
+	for (size_t i = 0; i < len; i++) {
+		plain[i] = i == at ? '\n' : i % 3 ? 'x' : '\x7f';
+		if (i == at) {
+			text[n++] = '\\';
+		}
+		text[n++] = i == at ? 'n' : plain[i];
+	}
+	text[n++] = '"';
+	struct decoded d = decode_json(text, n);
+	ASSERT_INT(d.result, 0);
+	ASSERT_BYTES(d.value.str.bytes, d.value.str.len, plain, len);
+	assert_encodes(&d.value, text, n);
+	release(&d);
+	if (at < len) {
+		text[at + 1] = '\x1f';
+		d = decode_json(text, n);
+		ASSERT_INT(d.result, -EBADMSG);
+		release(&d);
+	}
+}
+
 /* An escape or the end at every distance from the 8-byte steps of the string scan. */
 TEST(every_alignment_of_a_string)
 {
 	for (size_t len = 0; len < 40; len++) {
 		for (size_t at = 0; at <= len; at++) {
-			char text[64];
-			char plain[64];
-			size_t n = 0;
-			text[n++] = '"';
-			for (size_t i = 0; i < len; i++) {
-				plain[i] = i == at ? '\n' : i % 3 ? 'x' : '\x7f';
-				if (i == at) {
-					text[n++] = '\\';
-				}
-				text[n++] = i == at ? 'n' : plain[i];
-			}
-			text[n++] = '"';
-			struct decoded d = decode(text, n);
-			ASSERT_INT(d.result, 0);
-			ASSERT_BYTES(d.value.str.bytes, d.value.str.len, plain, len);
-			assert_encodes(&d.value, text, n);
-			release(&d);
-			if (at < len) {
-				text[at + 1] = '\x1f';
-				d = decode(text, n);
-				ASSERT_INT(d.result, -EBADMSG);
-				release(&d);
-			}
+			check_string(len, at);
 		}
 	}
 }
@@ -163,10 +134,10 @@ TEST(reals_are_short_and_exact)
 		struct box_buf out = box_buf(64);
 		struct box_value value = box_real(real);
 		ASSERT_INT(box_json_encode(&out, &value), 0);
-		struct decoded d = decode(out.bytes, out.len);
+		struct decoded d = decode_json(out.bytes, out.len);
 		ASSERT_INT(d.result, 0);
 		ASSERT_INT(d.value.type, BOX_REAL);
-		ASSERT(memcmp(&d.value.real, &real, sizeof(real)) == 0);
+		ASSERT(same_real(d.value.real, real));
 		release(&d);
 		box_buf_free(&out);
 	}
@@ -176,18 +147,18 @@ TEST(long_numbers)
 {
 	static char text[200000];
 	memset(text, '1', sizeof(text));
-	struct decoded d = decode(text, sizeof(text));
+	struct decoded d = decode_json(text, sizeof(text));
 	ASSERT_STR(d.why, "number out of range");
 	release(&d);
 	text[1] = '.';
-	d = decode(text, sizeof(text));
+	d = decode_json(text, sizeof(text));
 	ASSERT_INT(d.result, 0);
 	ASSERT(d.value.type == BOX_REAL && d.value.real > 1.11 && d.value.real < 1.12);
 	release(&d);
-	d = decode(text, 63);
+	d = decode_json(text, 63);
 	ASSERT_INT(d.result, 0);
 	release(&d);
-	d = decode(text, 64);
+	d = decode_json(text, 64);
 	ASSERT_INT(d.result, 0);
 	release(&d);
 }
@@ -216,11 +187,11 @@ TEST(depth_is_bounded)
 		char text[1024];
 		size_t each = i == 3 ? 2 : 1;
 		size_t most = BOX_MESSAGE_DEPTH_MAX / each;
-		struct decoded d = decode(
+		struct decoded d = decode_json(
 			text, nested(text, most, table[i].open, table[i].core, table[i].close));
 		ASSERT_INT(d.result, 0);
 		release(&d);
-		d = decode(
+		d = decode_json(
 			text, nested(text, most + 1, table[i].open, table[i].core, table[i].close));
 		ASSERT_INT(d.result, -E2BIG);
 		ASSERT_STR(d.why, "too deep");
@@ -228,7 +199,7 @@ TEST(depth_is_bounded)
 	}
 	static char open[1000000];
 	memset(open, '[', sizeof(open));
-	struct decoded d = decode(open, sizeof(open));
+	struct decoded d = decode_json(open, sizeof(open));
 	ASSERT_INT(d.result, -E2BIG);
 	release(&d);
 	/* Depth is that of what is open, not the sum of what there was. */
@@ -238,7 +209,7 @@ TEST(depth_is_bounded)
 		ASSERT_INT(box_buf_append_str(&wide, ",[{}]"), 0);
 	}
 	ASSERT_INT(box_buf_append_str(&wide, "]"), 0);
-	d = decode(wide.bytes, wide.len);
+	d = decode_json(wide.bytes, wide.len);
 	ASSERT_INT(d.result, 0);
 	release(&d);
 	box_buf_free(&wide);
@@ -256,7 +227,7 @@ TEST(values_are_counted)
 			text[n++] = '1';
 			text[n++] = i + 1 < members ? ',' : ']';
 		}
-		struct decoded d = decode(text, n);
+		struct decoded d = decode_json(text, n);
 		ASSERT_INT(d.result, members < BOX_MESSAGE_VALUES_MAX ? 0 : -E2BIG);
 		ASSERT(d.result < 0 || d.value.count == members);
 		release(&d);
@@ -272,7 +243,7 @@ static struct decoded decode_many_keys(uint32_t count, uint32_t repeated)
 			0);
 	}
 	ASSERT_INT(box_buf_append_str(&out, "}"), 0);
-	struct decoded d = decode(out.bytes, out.len);
+	struct decoded d = decode_json(out.bytes, out.len);
 	box_buf_free(&out);
 	return d;
 }
@@ -311,7 +282,7 @@ TEST(many_keys_take_linear_time)
 
 TEST(the_limit_of_the_buffer_holds)
 {
-	struct decoded d = decode("{\"a\":[1,true,\"x\\n\",1.5]}", 24);
+	struct decoded d = decode_json("{\"a\":[1,true,\"x\\n\",1.5]}", 24);
 	const char *back = "{\"a\":[1,true,\"x\\n\",1.5]}";
 	ASSERT_INT(d.result, 0);
 	for (size_t limit = 0; limit <= 24; limit++) {

@@ -1,25 +1,31 @@
 /* boxd's command line as a table, and what it carries from the environment and files. */
-#include "tests/unit/test.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "runtime/keeper/carry.h"
+#include "tests/unit/test.h"
 
 #define ARGS_MAX 8
 
 /* The options point into these copies until the next call. */
 static char texts[ARGS_MAX + 1][BOX_PATH_MAX + 1];
 
+static char *copied(int place, const char *text)
+{
+	size_t len = strlen(text);
+	ASSERT(place <= ARGS_MAX && len <= BOX_PATH_MAX);
+	memcpy(texts[place], text, len + 1);
+	return texts[place];
+}
+
 static int parse(const char *const *args, struct box_options *options, struct box_err *err)
 {
-	char *argv[ARGS_MAX + 2] = {strcpy(texts[0], "boxd")};
+	char *argv[ARGS_MAX + 2] = {copied(0, "boxd")};
 	int argc = 1;
 	for (; args[argc - 1]; argc++) {
-		ASSERT(argc <= ARGS_MAX && strlen(args[argc - 1]) <= BOX_PATH_MAX);
-		argv[argc] = strcpy(texts[argc], args[argc - 1]);
+		argv[argc] = copied(argc, args[argc - 1]);
 	}
 	return box_options_parse(argc, argv, options, err);
 }
@@ -122,12 +128,10 @@ TEST(wrong_command_lines)
 		{{"--version=2"}, "--version: takes no value"},
 		{{"serve"}, "\"serve\": no argument is expected (see boxd --help)"},
 		{{"-s", "--", "-s"}, "\"-s\": no argument is expected (see boxd --help)"},
-		{{"-s", "--standalone-box"},
-			"--standalone-box: not together with --stdio-control"},
-		{{"--standalone-box", "-s"},
-			"--standalone-box: not together with --stdio-control"},
+		{{"-s", "--standalone-box"}, "--standalone-box: not together with --stdio-control"},
+		{{"--standalone-box", "-s"}, "--standalone-box: not together with --stdio-control"},
 	};
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+	for (size_t i = 0; i < COUNT(table); i++) {
 		struct box_options options = {.port = 7};
 		struct box_err err;
 		ASSERT_INT(parse(table[i].args, &options, &err), -EINVAL);
@@ -178,6 +182,7 @@ TEST(environment)
 	ASSERT_STR(carried.start.token, "a secret");
 	ASSERT_STR(carried.start.instance, "an instance");
 	ASSERT(getenv("LANGBOT_BOX_CONTROL_TOKEN") == NULL);
+	ASSERT(in_place != NULL);
 	ASSERT_BYTES(in_place, 8, "\0\0\0\0\0\0\0\0", 8);
 	assert_text(carried.variable, "{not json");
 	ASSERT_INT(fcntl(carried.variable, F_GET_SEALS),
@@ -236,7 +241,7 @@ TEST(soft_storage)
 		{"0", false}, {"no", false}, {"11", false}, {"tru", false}};
 	struct box_options options = {0};
 	struct box_err err;
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+	for (size_t i = 0; i < COUNT(table); i++) {
 		const char *name = "LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS";
 		ASSERT_INT(setenv(name, table[i].value, 1), 0);
 		ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
@@ -249,7 +254,7 @@ TEST(config_files)
 	char folder[] = "/tmp/keeper-options-XXXXXX";
 	ASSERT(mkdtemp(folder) != NULL);
 	ASSERT_INT(chdir(folder), 0);
-	FILE *file = fopen("good", "w");
+	FILE *file = fopen("good", "we");
 	ASSERT(file && fputs("a: 1", file) >= 0 && fclose(file) == 0);
 	struct box_options options = {.config_path = "good"};
 	struct box_err err;
@@ -260,7 +265,7 @@ TEST(config_files)
 	ASSERT_INT(fcntl(carried.accepted, F_GETFD), FD_CLOEXEC);
 
 	/* A text that was only offered is not the one a successor gets. */
-	file = fopen("good", "w");
+	file = fopen("good", "we");
 	ASSERT(file && fputs("a: 2", file) >= 0 && fclose(file) == 0);
 	ASSERT_INT(box_carry_reread(&carried, &fd, &err), 0);
 	assert_text(fd, "a: 2");
@@ -294,7 +299,7 @@ TEST(config_from_a_pipe)
 {
 	int ends[2];
 	char path[64];
-	ASSERT_INT(pipe(ends), 0);
+	ASSERT_INT(pipe2(ends, O_CLOEXEC), 0);
 	(void)snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
 	ASSERT_INT(write(ends[1], "b: 2", 4), 4);
 	ASSERT_INT(close(ends[1]), 0);
@@ -311,7 +316,7 @@ TEST(config_from_an_endless_pipe)
 	int ends[2];
 	char path[64];
 	static char chunk[65536];
-	ASSERT_INT(pipe(ends), 0);
+	ASSERT_INT(pipe2(ends, O_CLOEXEC), 0);
 	(void)snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
 	pid_t writer = fork();
 	if (writer == 0) {

@@ -6,8 +6,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/value.h"
-#include "tests/unit/test.h"
-#include "transport/json.h"
+#include "tests/unit/trees.h"
 
 #define LINE_BYTES_MAX 4096 /* what a pipe takes whole */
 
@@ -18,7 +17,7 @@ static void capture(enum box_log_level least, enum box_log_format format)
 {
 	int ends[2];
 	ASSERT_INT(pipe2(ends, O_CLOEXEC | O_DIRECT | O_NONBLOCK), 0);
-	saved_stderr = dup(STDERR_FILENO);
+	saved_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 	lines_fd = ends[0];
 	ASSERT(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
 	(void)close(ends[1]);
@@ -84,13 +83,7 @@ static void expect_end(void)
 /* The next line as JSON; fails when it is none. */
 static struct box_value next_json(struct box_arena *arena)
 {
-	struct box_value value = box_null();
-	const char *why = NULL;
-	char *line = next_line();
-	char *copy = box_arena_strndup(arena, line, strlen(line));
-	if (box_json_decode(arena, copy, strlen(copy), &value, &why) < 0) {
-		TEST_FAIL("no JSON (%s): %s", why, line);
-	}
+	struct box_value value = tree(arena, next_line());
 	ASSERT_INT(value.type, BOX_MAP);
 	return value;
 }
@@ -154,7 +147,7 @@ TEST(escapes)
 		{{"\xff\xfe", 2}, "\"\\u00ff\\u00fe\""},
 		{{"\xc3\xa9", 2}, "\"\\u00c3\\u00a9\""},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		char expected[256];
 		capture(BOX_LOG_INFO, BOX_LOG_TEXT);
 		BOX_LOG(BOX_LOG_INFO, "e", box_kv_bytes("v", rows[i].value));

@@ -7,8 +7,6 @@
 #include "runtime/metrics.h"
 #include "tests/unit/test.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-
 static void fill(struct box_metrics *metrics, struct box_metrics_gauges *gauges)
 {
 	*metrics = (struct box_metrics){0};

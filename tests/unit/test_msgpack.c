@@ -7,12 +7,11 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
-#include "tests/unit/test.h"
+#include "tests/unit/decoded.h"
 #include "transport/json.h"
 #include "transport/msgpack.h"
 #include "transport/msgpack_scan.h"
 
-#define COUNT(table) (sizeof(table) / sizeof(*(table)))
 #define BYTES(literal) literal, sizeof(literal) - 1
 
 struct verdict {
@@ -64,20 +63,10 @@ static void assert_same_verdict(const char *bytes, size_t len, struct verdict wh
 	}
 }
 
-struct decoded {
-	struct box_arena *arena;
-	struct box_value value;
-	const char *why;
-	int result;
-};
-
-static struct decoded decode(const char *bytes, size_t len)
+static struct decoded decode_msgpack(const char *bytes, size_t len)
 {
 	struct decoded d = {.arena = box_arena_new()};
-	char *copy = malloc(len ? len : 1);
-	ASSERT(copy != NULL);
-	memcpy(copy, bytes, len);
-	box_arena_adopt(d.arena, copy);
+	char *copy = exact_copy(d.arena, bytes, len);
 	d.result = box_msgpack_decode(d.arena, copy, len, &d.value, &d.why);
 	ASSERT(d.result == 0 || d.why != NULL);
 	return d;
@@ -86,15 +75,12 @@ static struct decoded decode(const char *bytes, size_t len)
 /* The tree as JSON text shows what was read. */
 static void assert_reads(const char *bytes, size_t len, const char *json)
 {
-	struct decoded d = decode(bytes, len);
+	struct decoded d = decode_msgpack(bytes, len);
 	if (d.result != 0) {
 		TEST_FAIL("%s: %d %s", json, d.result, d.why);
 	}
-	struct box_buf out = box_buf(BOX_MIB);
-	ASSERT_INT(box_json_encode(&out, &d.value), 0);
-	ASSERT_BYTES(out.bytes, out.len, json, strlen(json));
-	box_buf_free(&out);
-	box_arena_free(d.arena);
+	assert_encodes(&d.value, json, strlen(json));
+	release(&d);
 }
 
 static const struct {
@@ -162,7 +148,7 @@ TEST(values_of_every_kind)
 		ASSERT_INT(whole.result, 1);
 		ASSERT_INT(whole.used, good[i].len);
 		assert_same_verdict(good[i].bytes, good[i].len, whole);
-		struct decoded d = decode(good[i].bytes, good[i].len);
+		struct decoded d = decode_msgpack(good[i].bytes, good[i].len);
 		struct box_buf out = box_buf(BOX_MIB);
 		ASSERT_INT(box_msgpack_encode(&out, &d.value), 0);
 		if (good[i].shortest) {
@@ -171,7 +157,7 @@ TEST(values_of_every_kind)
 			assert_reads(out.bytes, out.len, good[i].json);
 		}
 		box_buf_free(&out);
-		box_arena_free(d.arena);
+		release(&d);
 	}
 }
 
@@ -184,10 +170,10 @@ TEST(cut_and_prolonged_values)
 			ASSERT_INT(whole.result, 0);
 			ASSERT_INT(whole.used, len);
 			assert_same_verdict(good[i].bytes, len, whole);
-			struct decoded d = decode(good[i].bytes, len);
+			struct decoded d = decode_msgpack(good[i].bytes, len);
 			ASSERT_INT(d.result, -EBADMSG);
 			ASSERT_STR(d.why, "bytes end too early");
-			box_arena_free(d.arena);
+			release(&d);
 		}
 		char longer[128];
 		memcpy(longer, good[i].bytes, good[i].len);
@@ -195,10 +181,10 @@ TEST(cut_and_prolonged_values)
 		struct verdict whole = scan_whole(longer, good[i].len + 1);
 		ASSERT_INT(whole.result, 1);
 		ASSERT_INT(whole.used, good[i].len);
-		struct decoded d = decode(longer, good[i].len + 1);
+		struct decoded d = decode_msgpack(longer, good[i].len + 1);
 		ASSERT_INT(d.result, -EBADMSG);
 		ASSERT_STR(d.why, "bytes behind the value");
-		box_arena_free(d.arena);
+		release(&d);
 	}
 }
 
@@ -243,12 +229,12 @@ TEST(what_is_refused)
 	};
 	for (size_t i = 0; i < COUNT(table); i++) {
 		struct verdict whole = scan_whole(table[i].bytes, table[i].len);
-		struct decoded d = decode(table[i].bytes, table[i].len);
+		struct decoded d = decode_msgpack(table[i].bytes, table[i].len);
 		if (whole.result != table[i].scan || d.result != table[i].decode) {
 			TEST_FAIL("row %zu: scan %d, decode %d", i, whole.result, d.result);
 		}
 		assert_same_verdict(table[i].bytes, table[i].len, whole);
-		box_arena_free(d.arena);
+		release(&d);
 	}
 }
 
@@ -268,7 +254,7 @@ TEST(sizes_up_to_the_message_limit)
 
 	/* Two values where the first leaves no byte for the second. */
 	static char bytes[BOX_MESSAGE_BYTES_MAX + 1];
-	memcpy(bytes, "\x92\xc6\x00\xff\xff\xfa", 6);
+	put_bytes(bytes, "\x92\xc6\x00\xff\xff\xfa", 6);
 	bytes[BOX_MESSAGE_BYTES_MAX] = '\x01';
 	struct verdict v = scan_whole(bytes, BOX_MESSAGE_BYTES_MAX);
 	ASSERT_INT(v.result, 0);
@@ -303,9 +289,9 @@ TEST(depth_is_bounded)
 				bytes[n++] = '\x01';
 			}
 			int expected = depth > BOX_MESSAGE_DEPTH_MAX ? -E2BIG : 0;
-			struct decoded d = decode(bytes, n);
+			struct decoded d = decode_msgpack(bytes, n);
 			ASSERT_INT(d.result, expected);
-			box_arena_free(d.arena);
+			release(&d);
 			assert_same_verdict(bytes, n, scan_whole(bytes, n));
 		}
 	}
@@ -320,10 +306,10 @@ TEST(values_are_counted_and_keys_are_not)
 	for (uint32_t i = 0; i < most; i++) {
 		ASSERT_INT(box_buf_append(&out, "\x05", 1), 0);
 	}
-	struct decoded d = decode(out.bytes, out.len);
+	struct decoded d = decode_msgpack(out.bytes, out.len);
 	ASSERT_INT(d.result, 0);
 	ASSERT_INT(d.value.pairs[0].value.count, most);
-	box_arena_free(d.arena);
+	release(&d);
 
 	/* Lists that are each within bounds and together are not. */
 	out.len = 0;
@@ -334,10 +320,10 @@ TEST(values_are_counted_and_keys_are_not)
 			ASSERT_INT(box_buf_append(&out, "\x05", 1), 0);
 		}
 	}
-	d = decode(out.bytes, out.len);
+	d = decode_msgpack(out.bytes, out.len);
 	ASSERT_INT(d.result, -E2BIG);
 	ASSERT_STR(d.why, "too many values");
-	box_arena_free(d.arena);
+	release(&d);
 	box_buf_free(&out);
 }
 
@@ -351,9 +337,9 @@ TEST(keys_are_unique_in_large_maps_too)
 			ASSERT_INT(box_buf_printf(&out, "\xa4%04d", key), 0);
 			ASSERT_INT(box_buf_append(&out, "\xc0", 1), 0);
 		}
-		struct decoded d = decode(out.bytes, out.len);
+		struct decoded d = decode_msgpack(out.bytes, out.len);
 		ASSERT_INT(d.result, twice ? -EBADMSG : 0);
-		box_arena_free(d.arena);
+		release(&d);
 		box_buf_free(&out);
 	}
 }
@@ -381,24 +367,24 @@ TEST(reals_keep_their_bits)
 		struct box_buf out = box_buf(64);
 		struct box_value value = box_real(reals[i]);
 		ASSERT_INT(box_msgpack_encode(&out, &value), 0);
-		struct decoded d = decode(out.bytes, out.len);
+		struct decoded d = decode_msgpack(out.bytes, out.len);
 		ASSERT_INT(d.result, 0);
 		ASSERT_INT(d.value.type, BOX_REAL);
-		ASSERT(memcmp(&d.value.real, &reals[i], sizeof(double)) == 0);
-		box_arena_free(d.arena);
+		ASSERT(same_real(d.value.real, reals[i]));
+		release(&d);
 		box_buf_free(&out);
 	}
-	struct decoded d = decode("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 9);
+	struct decoded d = decode_msgpack("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 9);
 	ASSERT_INT(d.result, 0);
 	ASSERT(isnan(d.value.real));
-	box_arena_free(d.arena);
+	release(&d);
 }
 
 TEST(the_limit_of_the_buffer_holds)
 {
 	const char bytes[] = "\x82\xa1k\x92\x01\xa3xyz\xa1l\xc4\x02\xff\xfe";
 	size_t len = sizeof(bytes) - 1;
-	struct decoded d = decode(bytes, len);
+	struct decoded d = decode_msgpack(bytes, len);
 	ASSERT_INT(d.result, 0);
 	for (size_t limit = 0; limit <= len; limit++) {
 		struct box_buf out = box_buf(limit + 1);
@@ -408,7 +394,7 @@ TEST(the_limit_of_the_buffer_holds)
 		ASSERT_INT(out.len, r < 0 ? 1 : len + 1);
 		box_buf_free(&out);
 	}
-	box_arena_free(d.arena);
+	release(&d);
 }
 
 /* Random bytes: whatever the verdict is, it does not depend on how they are cut, and what the scan
@@ -430,11 +416,11 @@ TEST(random_bytes_give_one_verdict)
 		struct verdict whole = scan_whole(bytes, sizeof(bytes));
 		assert_same_verdict(bytes, sizeof(bytes), whole);
 		if (whole.result == 1) {
-			struct decoded d = decode(bytes, whole.used);
+			struct decoded d = decode_msgpack(bytes, whole.used);
 			ASSERT(d.result == 0 || d.result == -EILSEQ || d.result == -EBADMSG);
 			ASSERT(d.result == 0 || strcmp(d.why, "msgpack-c refuses it") != 0);
 			whole_values += d.result == 0;
-			box_arena_free(d.arena);
+			release(&d);
 		}
 	}
 	ASSERT(whole_values > 1000);

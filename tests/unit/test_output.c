@@ -6,7 +6,6 @@
 #include "runtime/output.h"
 #include "tests/unit/test.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define BYTES(literal)                         \
 	{                                      \
 		(literal), sizeof(literal) - 1 \

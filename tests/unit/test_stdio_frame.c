@@ -9,7 +9,6 @@
 #include "transport/json.h"
 #include "transport/stdio_frame.h"
 
-#define COUNT(table) (sizeof(table) / sizeof(*(table)))
 #define READ_MOST (64 * BOX_KIB)
 
 /* Takes all there is and writes it down: messages as JSON, `I(why)`, `B(why)`. */
@@ -247,8 +246,8 @@ static char *long_line(size_t len)
 	char *line = malloc(len + 1);
 	ASSERT(line != NULL);
 	memset(line, 'x', len);
-	memcpy(line, "{\"k\":\"", 6);
-	memcpy(line + len - 2, "\"}", 2);
+	put_bytes(line, "{\"k\":\"", 6);
+	put_bytes(line + len - 2, "\"}", 2);
 	line[len] = '\n';
 	return line;
 }
@@ -356,8 +355,8 @@ TEST(a_large_msgpack_message)
 	char *bytes = malloc(len + 10);
 	ASSERT(bytes != NULL);
 	memset(bytes, 'x', len + 10);
-	memcpy(bytes, "\x81\xa1k\xdb\x00\x30\x00\x00", 8);
-	memcpy(bytes + len + 8, "\x80\x80", 2);
+	put_bytes(bytes, "\x81\xa1k\xdb\x00\x30\x00\x00", 8);
+	put_bytes(bytes + len + 8, "\x80\x80", 2);
 	struct box_framer *framer = box_framer_new();
 	struct box_buf record = box_buf(8 * BOX_MIB);
 	ASSERT(feed(framer, bytes, len + 10, 30011, &record));
@@ -420,7 +419,7 @@ TEST(what_goes_out_comes_back)
 	ASSERT_INT(assert_frames(line, BOX_MIB), 64 + 2);
 	/* Quotes and backslashes double when they go into a chunk. */
 	for (size_t i = 6; i + 3 < BOX_MIB; i += 2) {
-		memcpy(line + i, i % 4 ? "\\\\" : "\\\"", 2);
+		put_bytes(line + i, i % 4 ? "\\\\" : "\\\"", 2);
 	}
 	ASSERT_INT(assert_frames(line, BOX_MIB), 64 + 2);
 	free(line);

@@ -6,7 +6,6 @@
 #include "runtime/tenant.h"
 #include "tests/unit/test.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define FIRST "ws-108378aeed2d7cca4480d35e-g1-"
 #define SECOND "ws-ca5ff518d65068e1fd523be8-g42-"
 #define LAST "ws-108378aeed2d7cca4480d35e-g9223372036854775807-"

@@ -1,0 +1,54 @@
+/* What the files of the load client share: its options, its one peer, growing texts. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+	char *bytes;
+	size_t len;
+	size_t room;
+};
+
+struct options {
+	bool ws, stdio, msgpack, plain, echo, exec;
+	uint16_t port;
+	size_t count, warmup, window, text_bytes;
+	const char *backend, *root, *instance, *token, *log;
+	char **command;
+	char *env[64];
+	size_t env_count;
+};
+
+extern struct options opt;
+
+/* load.c */
+_Noreturn __attribute__((format(printf, 1, 2))) void die(const char *format, ...);
+uint64_t now_ns(void);
+char *space(struct text *text, size_t len); /* room for `len` more bytes, not yet counted */
+void add(struct text *text, const void *bytes, size_t len);
+void add_cstr(struct text *text, const char *more);
+void add_byte(struct text *text, unsigned int byte);
+void add_big_endian(struct text *out, uint64_t number, int bytes);
+void add_escaped(struct text *out, const char *bytes, size_t len); /* inside a JSON string */
+
+/* load_messages.c: requests, and the check of answers */
+void make_big(void); /* the text of mode big */
+void ask_empty(struct text *out, uint64_t seq, const char *action);
+void ask_init(struct text *out, uint64_t seq);
+void ask_big(struct text *out, uint64_t seq);
+uint64_t check(struct text *message); /* the seq_id of an answer that is a success */
+void check_big(const struct text *message);
+
+/* load_peer.c: the connection */
+void spawn(void);
+void take_signals(void); /* the child ends with us */
+void kill_child(void);
+void end_child(void);
+void dial(void);
+void wrap(struct text *out, const struct text *message); /* adds it as it goes over the wire */
+void write_all(const struct text *out);
+void receive(struct text *message); /* one message as it came: on stdio with its chunk lines */
+bool more_received(void);           /* whether some of the next one is here already */
+bool line_is(const char *line, const struct text *message, const char *type);
