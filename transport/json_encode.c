@@ -35,7 +35,9 @@ static size_t put_escape(char *to, unsigned char c)
 		to[1] = letters[c];
 		return 2;
 	}
-	memcpy(to + 1, "u00", 3);
+	to[1] = 'u';
+	to[2] = '0';
+	to[3] = '0';
 	to[4] = hex[c >> 4];
 	to[5] = hex[c & 15];
 	return ESCAPE_MAX;
