@@ -22,6 +22,7 @@ def test_loopback_only_by_default(start_keeper):
     keeper = start_keeper()
     with keeper.connect():
         pass
+    keeper.wait_event("worker.started")  # logged after them
     listening = [(event["address"], event["port"]) for event in keeper.events("listening")]
     expected = ["127.0.0.1", "::1"] if has_ipv6() else ["127.0.0.1"]
     assert [address for address, _ in listening] == expected
@@ -51,6 +52,7 @@ def test_host(start_keeper, host, token, dialled, warned):
         with keeper.connect(address) as peer:
             flags = int(peer.ask_all("start")["flags"])
             assert flags == FLAG_HOST | (FLAG_WIDE_OPEN if warned else 0)
+    keeper.wait_event("worker.started")  # logged after it
     assert len(keeper.events("listening.unprotected")) == int(warned)
 
 

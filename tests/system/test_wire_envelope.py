@@ -46,6 +46,7 @@ def test_ignored(client, text):
     assert client._kept == []
     event = client.boxd.wait_event("message.ignored")
     assert event["level"] == "warning"
+    client.boxd.wait_event("message.ignored")
     assert len(client.boxd.events("message.ignored")) == 1
 
 
@@ -69,6 +70,7 @@ def test_nesting(client):
     client._seq = 100
     client.ask("__ping")
     assert client._kept == []
+    client.boxd.wait_event("message.ignored", 3)
     assert len(client.boxd.events("message.ignored")) == 3
 
 

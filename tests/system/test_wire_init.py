@@ -81,6 +81,7 @@ def test_init_unknown_members(client):
         "surprise",
     ]
     client.ask("box_status")
+    client.boxd.wait_event("config.unknown_members_ignored")
     assert len(client.boxd.events("config.unknown_members_ignored")) == 1
     assert limits_of(client)["max_sessions"] == 5
 
