@@ -28,7 +28,7 @@ static inline int merge_value(
 	struct box_config **config, const struct box_value *map, enum box_config_origin origin)
 {
 	struct box_config *fresh = NULL;
-	int result = box_config_merge(*config, map, origin, "/work", arena, &unknown, &fresh, &err);
+	int result = box_config_merge(*config, map, origin, "/here", arena, &unknown, &fresh, &err);
 	if (result == 0) {
 		box_config_free(*config);
 		*config = fresh;

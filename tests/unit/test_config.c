@@ -29,7 +29,7 @@ TEST(nothing_set)
 		ASSERT_INT(box_config_may_make_workspace(config, &err), 0);
 		ASSERT_INT(merge(&config, "{}"), 0);
 	}
-	ASSERT_STR(config->skills_root, "/work/data/box/skills");
+	ASSERT_STR(config->skills_root, "/here/data/box/skills");
 	finish(config);
 	box_config_free(NULL);
 }
@@ -43,10 +43,10 @@ TEST(langbot_default_map)
 	ASSERT_INT(config->limits.max_sessions, 64);
 	ASSERT(!config->admission.required);
 	ASSERT(config->admission.error == NULL);
-	ASSERT_STR(config->host_root, "/work/data/box");
-	ASSERT_STR(config->default_workspace, "/work/data/box/default");
-	ASSERT_STR(config->skills_root, "/work/data/box/skills");
-	ASSERT_STR(joined(config->allowed_mount_roots), "/work/data/box /tmp ");
+	ASSERT_STR(config->host_root, "/here/data/box");
+	ASSERT_STR(config->default_workspace, "/here/data/box/default");
+	ASSERT_STR(config->skills_root, "/here/data/box/skills");
+	ASSERT_STR(joined(config->allowed_mount_roots), "/here/data/box /tmp ");
 	/* LangBot's own folder is its relative root: enforcing /tmp alone would refuse it. */
 	ASSERT_STR(joined(config->enforced_mount_roots), "");
 	ASSERT_INT(box_config_may_make_workspace(config, &err), 0);
@@ -265,7 +265,7 @@ TEST(owns_what_it_keeps)
 	box_arena_free(outer);
 	ASSERT_STR(config->backend, "local");
 	ASSERT_INT(merge(&config, "{}"), 0);
-	ASSERT_STR(joined(config->allowed_mount_roots), "/work/data/box /tmp ");
+	ASSERT_STR(joined(config->allowed_mount_roots), "/here/data/box /tmp ");
 	finish(config);
 }
 

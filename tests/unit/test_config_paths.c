@@ -14,27 +14,27 @@ TEST(paths)
 		const char *skills;
 		const char *allowed;
 	} rows[] = {
-		{"", NULL, NULL, "/work/data/box/skills", ""},
+		{"", NULL, NULL, "/here/data/box/skills", ""},
 		{"\"host_root\":\"/srv/box\"", "/srv/box", "/srv/box/default", "/srv/box/skills",
 			"/srv/box "},
-		{"\"host_root\":\" ./data/../box/ \"", "/work/box", "/work/box/default",
-			"/work/box/skills", "/work/box "},
-		{"\"host_root\":\"\",\"default_workspace\":\"w\"", NULL, "/work/w",
-			"/work/data/box/skills", ""},
-		{"\"host_root\":null,\"skills_root\":\"s\"", NULL, NULL, "/work/data/box/s", ""},
+		{"\"host_root\":\" ./data/../box/ \"", "/here/box", "/here/box/default",
+			"/here/box/skills", "/here/box "},
+		{"\"host_root\":\"\",\"default_workspace\":\"w\"", NULL, "/here/w",
+			"/here/data/box/skills", ""},
+		{"\"host_root\":null,\"skills_root\":\"s\"", NULL, NULL, "/here/data/box/s", ""},
 		{"\"host_root\":\"/r\",\"default_workspace\":\"a/b\",\"skills_root\":\"../s\"",
 			"/r", "/r/a/b", "/s", "/r "},
 		{"\"host_root\":\"/r\",\"default_workspace\":\"/abs\",\"skills_root\":\"/k\"", "/r",
 			"/abs", "/k", "/r "},
-		{"\"host_root\":\"~/x\"", "/work/~/x", "/work/~/x/default", "/work/~/x/skills",
-			"/work/~/x "},
+		{"\"host_root\":\"~/x\"", "/here/~/x", "/here/~/x/default", "/here/~/x/skills",
+			"/here/~/x "},
 		{"\"host_root\":\"/r\",\"allowed_mount_roots\":\" /a , b ,,\"", "/r", "/r/default",
-			"/r/skills", "/a /work/b "},
+			"/r/skills", "/a /here/b "},
 		{"\"host_root\":\"/r\",\"allowed_mount_roots\":[]", "/r", "/r/default", "/r/skills",
 			"/r "},
 		{"\"host_root\":\"/r\",\"allowed_mount_roots\":[null,\" \"]", "/r", "/r/default",
 			"/r/skills", "/r "},
-		{"\"allowed_mount_roots\":null", NULL, NULL, "/work/data/box/skills", ""},
+		{"\"allowed_mount_roots\":null", NULL, NULL, "/here/data/box/skills", ""},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_config *config = box_config_default();
@@ -68,8 +68,8 @@ TEST(enforced_roots)
 		{BOX_CONFIG_CLIENT, "[\"/a\",\"/b/../c\"]", "/a /c "},
 		{BOX_CONFIG_CLIENT, "[\"/a\",\"b\"]", ""},
 		{BOX_CONFIG_CLIENT, "\"b\"", ""},
-		{BOX_CONFIG_OPERATOR, "[\"/a\",\"b\"]", "/a /work/b "},
-		{BOX_CONFIG_OPERATOR, "\"./b\"", "/work/b "},
+		{BOX_CONFIG_OPERATOR, "[\"/a\",\"b\"]", "/a /here/b "},
+		{BOX_CONFIG_OPERATOR, "\"./b\"", "/here/b "},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_config *config = box_config_default();
@@ -98,10 +98,10 @@ TEST(operator_roots_stay)
 		0);
 	ASSERT(config->operator_mount_roots);
 	ASSERT_INT(merge(&config, langbot_default), 0);
-	ASSERT_STR(joined(config->enforced_mount_roots), "/work/data ");
-	ASSERT_STR(joined(config->allowed_mount_roots), "/work/data/box /tmp ");
+	ASSERT_STR(joined(config->enforced_mount_roots), "/here/data ");
+	ASSERT_STR(joined(config->allowed_mount_roots), "/here/data/box /tmp ");
 	ASSERT_INT(merge(&config, "{\"local\":{\"allowed_mount_roots\":[\"/\"]}}"), 0);
-	ASSERT_STR(joined(config->enforced_mount_roots), "/work/data ");
+	ASSERT_STR(joined(config->enforced_mount_roots), "/here/data ");
 	ASSERT_INT(merge_as(&config, "{\"local\":{\"allowed_mount_roots\":[\"/o\"]}}",
 			   BOX_CONFIG_OPERATOR),
 		0);

@@ -60,11 +60,11 @@ TEST(new_client)
 	struct box_spec spec;
 	struct box_err err = {0};
 	ASSERT_INT(parse(arena,
-			   "{\"cmd\": \"  ls  \\n\", \"workdir\": \"/work/sub\", \"timeout_sec\": "
+			   "{\"cmd\": \"  ls  \\n\", \"workdir\": \"/here/sub\", \"timeout_sec\": "
 			   "120, \"network\": \"on\", \"session_id\": \" person:1/a b \", "
 			   "\"env\": {\"A\": \"1\", \"B\": \"\"}, \"image\": \"img\", "
 			   "\"host_path\": \"/srv/box/x\", \"host_path_mode\": \"ro\", "
-			   "\"mount_path\": \"/work\", \"extra_mounts\": [{\"host_path\": "
+			   "\"mount_path\": \"/here\", \"extra_mounts\": [{\"host_path\": "
 			   "\"/srv/p\", \"mount_path\": \"/opt/langbot-artifacts/" HEX64
 			   "\", \"mode\": \"ro\", \"content_digest\": \"sha256:" HEX64
 			   "\", \"manifest_path\": \"/srv/m.json\"}, {\"host_path\": \"/srv/q\", "
@@ -76,7 +76,7 @@ TEST(new_client)
 		0);
 	ASSERT_STR(spec.session_id, "person:1/a b");
 	ASSERT_BYTES(spec.cmd.bytes, spec.cmd.len, "ls", 2);
-	ASSERT_STR(spec.workdir, "/work/sub");
+	ASSERT_STR(spec.workdir, "/here/sub");
 	ASSERT_INT(spec.timeout_sec, 120);
 	ASSERT(spec.network_on);
 	ASSERT_INT(spec.env_count, 2);
@@ -87,7 +87,7 @@ TEST(new_client)
 	ASSERT_STR(spec.image, "img");
 	ASSERT_STR(spec.host_path, "/srv/box/x");
 	ASSERT_INT(spec.host_path_mode, BOX_MOUNT_RO);
-	ASSERT_STR(spec.mount_path, "/work");
+	ASSERT_STR(spec.mount_path, "/here");
 	ASSERT_INT(spec.mount_count, 2);
 	ASSERT_STR(spec.mounts[0].host_path, "/srv/p");
 	ASSERT_STR(spec.mounts[0].mount_path, BOX_ARTIFACT_ROOT "/" HEX64);
