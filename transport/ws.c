@@ -327,8 +327,9 @@ static const lws_retry_bo_t keepalive = {
 
 static void on_lws_log(int level, const char *line)
 {
-	/* With a foreign loop every adoption logs this at error level; it means nothing. */
-	if (strstr(line, "calling service")) {
+	/* Logged at error level, though they mean nothing: every adoption with a foreign loop, and
+	 * the routes that the fence does not let it watch. */
+	if (strstr(line, "calling service") || strstr(line, "unable to open netlink")) {
 		return;
 	}
 	BOX_LOG(level & LLL_ERR ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "libwebsockets",

@@ -232,10 +232,16 @@ static int add_calls(scmp_filter_ctx filter)
 	return 0;
 }
 
-/* libuv from 1.45 on keeps a ring for its polling if it gets one. */
-static int refuse_rings(scmp_filter_ctx filter)
+/* libuv from 1.45 on keeps a ring for its polling if it gets one, and libwebsockets from 4.3 on
+ * watches the routes of the host if it can. */
+static int refuse_extras(scmp_filter_ctx filter)
 {
-	return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0);
+	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0);
+	if (r == 0) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+			SCMP_A0(SCMP_CMP_EQ, AF_NETLINK));
+	}
+	return r;
 }
 
 static int load_filter(uint32_t otherwise, int (*add)(scmp_filter_ctx filter), struct box_err *err)
@@ -268,7 +274,7 @@ static int give_up_privileges(struct box_err *err)
 int box_fence_prepare(struct box_err *err)
 {
 	int r = give_up_privileges(err);
-	return r < 0 ? r : load_filter(SCMP_ACT_ALLOW, refuse_rings, err);
+	return r < 0 ? r : load_filter(SCMP_ACT_ALLOW, refuse_extras, err);
 }
 
 int box_fence_enter(struct box_err *err)

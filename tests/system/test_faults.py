@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -374,6 +375,8 @@ def test_no_file_is_left(tmp_path, end):
     private = tmp_path / "tmp"
     private.mkdir(mode=0o1777)
     private.chmod(0o1777)
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace of its own can be had here")
     before = ["unshare", "-m", "sh", "-c", PRIVATE_TMP, "sh", str(build()), str(private)]
     kind = Pipes if end == "eof" else fake_boxd
     with kind(tmp_path, before=before) as started:
