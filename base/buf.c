@@ -70,12 +70,3 @@ int box_buf_printf(struct box_buf *buf, const char *format, ...)
 	va_end(again);
 	return place ? 0 : -EMSGSIZE;
 }
-
-void box_buf_consume(struct box_buf *buf, size_t len)
-{
-	if (len == 0) {
-		return;
-	}
-	memmove(buf->bytes, buf->bytes + len, buf->len - len);
-	buf->len -= len;
-}

@@ -38,6 +38,3 @@ int box_buf_printf(struct box_buf *buf, const char *format, ...)
 /* Makes room for len more bytes and returns where they go (NULL past the limit); the caller writes
  * them and adds what it wrote to buf->len. */
 char *box_buf_reserve(struct box_buf *buf, size_t len);
-
-/* Drops the first len bytes. */
-void box_buf_consume(struct box_buf *buf, size_t len);

@@ -55,9 +55,6 @@
 #define BOX_FILES_MAX 128                         /* (wire) at once on a connection */
 #define BOX_FILES_TOTAL_BYTES_MAX (256 * BOX_MIB) /* held by all connections together */
 
-/* Streams. */
-#define BOX_STREAM_WINDOW 8 /* (wire) unacknowledged frames of one stream */
-
 /* Configuration. */
 #define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
 #define BOX_MOUNT_ROOTS_MAX 64

@@ -46,7 +46,6 @@ struct box_runtime_setup {
 	bool host_backend_allowed;  /* stdio, or a token protects the control port */
 	bool soft_storage;          /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
 	bool wide_open;             /* listens beyond loopback without a token */
-	bool stdio;
 };
 
 /* Where configuration comes from, the later over the earlier. */

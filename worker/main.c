@@ -234,7 +234,6 @@ static int configure(struct worker *worker, struct box_err *err)
 		.host_backend_allowed = stdio || settings->token,
 		.soft_storage = settings->flags & BOX_START_SOFT_STORAGE,
 		.wide_open = settings->flags & BOX_START_WIDE_OPEN,
-		.stdio = stdio,
 	};
 	worker->runtime = box_runtime_new(&setup, &host_ops, worker);
 	worker->runtime->metrics.worker_restarts = settings->restarts;

@@ -156,21 +156,6 @@ TEST(buf_reserve)
 	box_buf_free(&buf);
 }
 
-TEST(buf_consume)
-{
-	struct box_buf buf = box_buf(100);
-	box_buf_consume(&buf, 0);
-	ASSERT_INT(box_buf_append_str(&buf, "abcdef"), 0);
-	box_buf_consume(&buf, 0);
-	box_buf_consume(&buf, 2);
-	ASSERT_BYTES(buf.bytes, buf.len, "cdef", 4);
-	box_buf_consume(&buf, 4);
-	ASSERT_INT(buf.len, 0);
-	ASSERT_INT(box_buf_append_str(&buf, "again"), 0);
-	ASSERT_BYTES(buf.bytes, buf.len, "again", 5);
-	box_buf_free(&buf);
-}
-
 /* --- clock --- */
 
 TEST(clock_format)
