@@ -102,20 +102,34 @@ static void log_unknown(enum box_config_layer layer, const struct box_value *unk
 	}
 }
 
-/* Merges one layer over *config, which is replaced on success. */
-static int fold(struct box_runtime *runtime, enum box_config_layer layer,
-	const struct box_value *map, struct box_config **config, struct box_err *err)
+/* `present` with a layer's map over it, as a new configuration; NULL with err. Unknown members are
+ * named in the log only when the result is to take effect. */
+static struct box_config *merged_over(const struct box_runtime *runtime,
+	const struct box_config *present, enum box_config_layer layer, const struct box_value *map,
+	bool takes_effect, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value unknown = box_list_value();
 	struct box_config *merged = NULL;
-	int r = box_config_merge(*config, map,
-		layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR : BOX_CONFIG_CLIENT,
-		runtime->setup.working_folder, arena, &unknown, &merged, err);
-	if (r < 0) {
-		return r;
+	if (box_config_merge(present, map,
+		    layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR : BOX_CONFIG_CLIENT,
+		    runtime->setup.working_folder, arena, &unknown, &merged, err) < 0) {
+		return NULL;
 	}
-	log_unknown(layer, &unknown);
+	if (takes_effect) {
+		log_unknown(layer, &unknown);
+	}
+	return merged;
+}
+
+/* Merges one layer over *config, which is replaced on success. */
+static int fold(struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_config **config, struct box_err *err)
+{
+	struct box_config *merged = merged_over(runtime, *config, layer, map, true, err);
+	if (!merged) {
+		return -EINVAL;
+	}
 	box_config_free(*config);
 	*config = merged;
 	return 0;
@@ -255,15 +269,11 @@ static void emit_layers(const struct box_runtime *runtime,
 /* Merges over what is there now (another init may have come meanwhile) and applies. */
 static int init_apply(struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
 {
-	struct box_config *config = NULL;
-	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_value unknown = box_list_value();
-	int r = box_config_merge(runtime->config, map, BOX_CONFIG_CLIENT,
-		runtime->setup.working_folder, arena, &unknown, &config, err);
-	if (r < 0) {
-		return r;
+	struct box_config *config = merged_over(
+		runtime, runtime->config, BOX_LAYER_INIT, map, true, err);
+	if (!config) {
+		return -EINVAL;
 	}
-	log_unknown(BOX_LAYER_INIT, &unknown);
 	bool refused = runtime->config->admission.required && config->admission.error;
 	overlay_init(runtime, map, refused);
 	overlay_admission(runtime, map, refused);
@@ -302,12 +312,9 @@ static int folder_error(const struct box_config *config, int result, struct box_
 static struct box_config *candidate(
 	struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
 {
-	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	_cleanup_(box_config_free_p) struct box_config *config = NULL;
-	struct box_value unknown = box_list_value();
-	if (box_config_merge(runtime->config, map, BOX_CONFIG_CLIENT, runtime->setup.working_folder,
-		    arena, &unknown, &config, err) < 0 ||
-		check_host_backend(runtime, config, err) < 0) {
+	_cleanup_(box_config_free_p) struct box_config *config = merged_over(
+		runtime, runtime->config, BOX_LAYER_INIT, map, false, err);
+	if (!config || check_host_backend(runtime, config, err) < 0) {
 		return NULL;
 	}
 	return TAKE_PTR(config);
