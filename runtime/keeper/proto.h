@@ -22,7 +22,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_START =
 		1, /* struct box_keeper_start; fds: the configuration texts that are there */
 	BOX_KEEPER_LISTEN, /* after READY; fds: the listening sockets */
-	BOX_KEEPER_RELOAD, /* fd: the --config file opened anew */
+	BOX_KEEPER_RELOAD, /* fd: the --config text as it is now */
 	BOX_KEEPER_STOP,   /* stop accepting, finish or cancel, exit 0 */
 	BOX_KEEPER_FOLDER, /* the answer to MAKE_FOLDER */
 
