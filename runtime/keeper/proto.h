@@ -19,12 +19,11 @@
 
 enum box_keeper_kind {
 	/* boxd -> box-rpc, in this order */
-	BOX_KEEPER_START =
-		1, /* struct box_keeper_start; fds: the configuration texts that are there */
-	BOX_KEEPER_LISTEN, /* after READY; fds: the listening sockets */
-	BOX_KEEPER_RELOAD, /* fd: the --config text as it is now */
-	BOX_KEEPER_STOP,   /* stop accepting, finish or cancel, exit 0 */
-	BOX_KEEPER_FOLDER, /* the answer to MAKE_FOLDER */
+	BOX_KEEPER_START = 1, /* fds: the texts that are there, by the flags */
+	BOX_KEEPER_LISTEN,    /* after READY; fds: the listening sockets */
+	BOX_KEEPER_RELOAD,    /* fd: the --config text as it is now */
+	BOX_KEEPER_STOP,      /* stop accepting, finish or cancel, exit 0 */
+	BOX_KEEPER_FOLDER,    /* the answer to MAKE_FOLDER */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -40,8 +39,8 @@ enum box_keeper_start_flag {
 	BOX_START_HAS_STATE = 1 << 3,     /* fd: the predecessor's STATE */
 	BOX_START_CHECK_CONFIG = 1 << 4,  /* say whether the configuration is good, and exit */
 	BOX_START_EXPLICIT_HOST = 1 << 5, /* --host was given */
-	BOX_START_WIDE_OPEN = 1 << 7,     /* listens beyond loopback and has no token */
 	BOX_START_SOFT_STORAGE = 1 << 6,  /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
+	BOX_START_WIDE_OPEN = 1 << 7,     /* listens beyond loopback and has no token */
 };
 
 struct box_keeper_start {
