@@ -62,6 +62,17 @@
 /* What box-rpc leaves for its successor. */
 #define BOX_STATE_BYTES_MAX (256 * BOX_MIB)
 
+/* Output of commands held in box-rpc, all together; what is beyond is dropped and counted. */
+#define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB)
+
+/* Storage analysis. */
+#define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */
+#define BOX_MEASURES_WAITING_MAX 64     /* and waiting for that in boxd */
+#define BOX_MEASURE_MS 30000            /* for one; what takes longer is given up */
+#define BOX_MEASURE_ENTRIES_MAX 1000000 /* seen in one walk */
+#define BOX_MEASURE_DEPTH_MAX 512       /* folders in folders */
+#define BOX_ANALYSIS_MS 25000           /* after that nothing more is measured for one request */
+
 /* Life. */
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
 #define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */

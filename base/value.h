@@ -89,6 +89,10 @@ static inline struct box_value box_real(double real)
 {
 	return (struct box_value){.type = BOX_REAL, .real = real};
 }
+static inline struct box_value box_bin(struct box_str str)
+{
+	return (struct box_value){.type = BOX_BIN, .str = str};
+}
 static inline struct box_value box_text(struct box_str str)
 {
 	return (struct box_value){.type = BOX_STR, .str = str};

@@ -31,6 +31,12 @@ const struct box_action box_actions[] = {
 
 	{"box_status", TENANT, PLAIN, false, box_handle_status, {{0}}},
 	{"box_exec", TENANT, PLAIN, true, box_handle_exec, {{0}}},
+	{"box_exec_stream", TENANT, PLAIN, true, box_handle_exec_stream, {{0}}},
+	{"box_exec_input", TENANT, PLAIN, true, box_handle_exec_input,
+		{{"exec_id", BOX_STR, true}, {"data_base64", BOX_STR, false},
+		 {"eof", BOX_BOOL, false}}},
+	{"box_exec_signal", TENANT, PLAIN, true, box_handle_exec_signal,
+		{{"exec_id", BOX_STR, true}, {"signal", BOX_INT, true}}},
 	{"box_create_session", TENANT, PLAIN, true, box_handle_create_session, {{0}}},
 	{"box_get_session", TENANT, PLAIN, true, box_handle_get_session,
 		{{"session_id", BOX_STR, true}}},

@@ -51,7 +51,6 @@ void box_handle_init(struct box_request *request);
 void box_handle_status(struct box_request *request);
 void box_handle_shutdown(struct box_request *request);
 void box_handle_cancel(struct box_request *request);
-void box_handle_stream_ack(struct box_request *request);
 
 /* handlers/files.c */
 void box_handle_file_chunk(struct box_request *request);
@@ -62,6 +61,14 @@ void box_handle_create_session(struct box_request *request);
 void box_handle_get_session(struct box_request *request);
 void box_handle_get_sessions(struct box_request *request);
 void box_handle_delete_session(struct box_request *request);
+
+/* handlers/streams.c */
+void box_handle_exec_stream(struct box_request *request);
+void box_handle_exec_input(struct box_request *request);
+void box_handle_exec_signal(struct box_request *request);
+void box_handle_stream_ack(struct box_request *request);
+
+/* handlers/storage.c */
 void box_handle_storage_analysis(struct box_request *request);
 
 /* handlers/processes.c */

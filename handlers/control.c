@@ -114,20 +114,3 @@ void box_handle_cancel(struct box_request *request)
 		box_bool(box_peer_cancel(request, seq_id->integer)));
 	box_request_reply(request, &answer);
 }
-
-/* No action streams yet, so no acknowledgement can belong to one. */
-void box_handle_stream_ack(struct box_request *request)
-{
-	const struct box_value *seq_id = box_map_get(request->data, "seq_id");
-	const struct box_value *index = box_map_get(request->data, "index");
-	if (!seq_id || seq_id->type != BOX_INT || !index || index->type != BOX_INT) {
-		struct box_err err;
-		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL,
-			"Stream acknowledgement requires integer sequence and index");
-		box_request_fail(request, &err);
-		return;
-	}
-	struct box_value answer = box_map_value();
-	box_map_add(request->arena, &answer, "accepted", box_bool(false));
-	box_request_reply(request, &answer);
-}

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "handlers/actions.h"
 #include "handlers/envelope.h"
 #include "handlers/files.h"
@@ -19,6 +21,7 @@
 struct box_dispatch {
 	struct box_runtime *runtime;
 	struct box_list peers;
+	struct box_table streams;
 };
 
 struct box_peer {
@@ -50,6 +53,9 @@ struct box_dispatch *box_dispatch_new(struct box_runtime *runtime)
 
 void box_dispatch_free(struct box_dispatch *dispatch)
 {
+	if (dispatch) {
+		box_table_free(&dispatch->streams);
+	}
 	free(dispatch);
 }
 
@@ -85,8 +91,8 @@ static struct box_value answer_envelope(struct box_arena *arena, struct box_valu
 	return answer;
 }
 
-/* Clients look for `Name:` anywhere in the message. The name goes in front; inside the text, where a
- * caller's own words may stand, nothing may look like one. */
+/* Clients look for `Name:` anywhere in the message. The name goes in front; inside the text, where
+ * a caller's own words may stand, nothing may look like one. */
 static struct box_value error_message(struct box_arena *arena, const struct box_err *err)
 {
 	const char *name = box_code_name(err->code);
@@ -153,6 +159,61 @@ void box_request_reply(struct box_request *request, const struct box_value *data
 	}
 }
 
+/* In an arena of its own: a stream has no end that can be known. */
+static int send_part(struct box_request *request, const struct box_value *data, int64_t index,
+	const char *chunk_status)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value answer = answer_envelope(
+		arena, request->seq, 0, box_cstr("success"), *data);
+	box_map_set(arena, &answer, box_str("chunk_status"), box_cstr(chunk_status));
+	if (index > 0) {
+		box_map_add(arena, &answer, "stream_index", box_int(index));
+	}
+	return request->peer->ops->send(request->peer->connection, request->codec, &answer);
+}
+
+int box_request_send_part(struct box_request *request, const struct box_value *data, int64_t index)
+{
+	return send_part(request, data, index, "continue");
+}
+
+void box_request_end_parts(struct box_request *request)
+{
+	struct box_value nothing = box_map_value();
+	(void)send_part(request, &nothing, 0, "end");
+	request_end(request, BOX_RESULT_OK);
+}
+
+bool box_request_is_clogged(const struct box_request *request)
+{
+	const struct box_peer *peer = request->peer;
+	return peer->ops->clogged && peer->ops->clogged(peer->connection);
+}
+
+bool box_request_has_bytes(const struct box_request *request)
+{
+	const struct box_peer_ops *ops = request->peer->ops;
+	return ops->has_bytes && ops->has_bytes(request->codec);
+}
+
+struct box_table *box_request_streams(struct box_request *request)
+{
+	return &request->peer->dispatch->streams;
+}
+
+void box_peer_drained(struct box_peer *peer)
+{
+	struct box_list *next;
+	for (struct box_list *at = peer->requests.next; at != &peer->requests; at = next) {
+		struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
+		next = at->next;
+		if (request->drained) {
+			request->drained(request);
+		}
+	}
+}
+
 void box_request_fail(struct box_request *request, const struct box_err *err)
 {
 	(void)send_error(request->peer, request->arena, request->seq, request->codec, err);
@@ -192,21 +253,35 @@ void box_peer_free(struct box_peer *peer)
 	free(peer);
 }
 
-bool box_peer_cancel(struct box_request *asker, int64_t seq_id)
+/* The newest first: a seq_id that was used twice means its last use. */
+static struct box_request *find_request(struct box_request *asker, int64_t seq_id)
 {
 	struct box_list *requests = &asker->peer->requests;
-	/* The newest first: a seq_id that was used twice means its last use. */
 	for (struct box_list *at = requests->prev; at != requests; at = at->prev) {
 		struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
 		if (request != asker && request->action->scope == BOX_SCOPE_TENANT &&
 			request->seq.type == BOX_INT && request->seq.integer == seq_id &&
 			request->context.generation == asker->context.generation &&
 			box_context_same_workspace(&request->context, &asker->context)) {
-			request_cancel(request);
-			return true;
+			return request;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+bool box_peer_cancel(struct box_request *asker, int64_t seq_id)
+{
+	struct box_request *request = find_request(asker, seq_id);
+	if (request) {
+		request_cancel(request);
+	}
+	return request != NULL;
+}
+
+struct box_request *box_request_find_stream(struct box_request *asker, int64_t seq_id)
+{
+	struct box_request *request = find_request(asker, seq_id);
+	return request && request->drained ? request : NULL;
 }
 
 /* Ends every request of an older placement of the workspace, or, without `newer`, simply every one.
@@ -296,6 +371,7 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 	}
 	request->context = envelope->context;
 	request->data = envelope->data;
+	request->flow_control = envelope->flow_control;
 	if (runtime->stopping) {
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECANCELED,
 			"Box runtime is shutting down");

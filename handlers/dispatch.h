@@ -20,12 +20,17 @@ struct box_peer_ops {
 	/* Queues an answer. 0; -EMSGSIZE when it does not fit a message (nothing is queued); or
 	 * -EPIPE when the connection is going. Never ends the connection before it returns. */
 	int (*send)(void *connection, int codec, const struct box_value *answer);
+	/* Whether so much waits to be sent that streams should pause until box_peer_drained. */
+	bool (*clogged)(const void *connection);
+	/* Whether a codec has bytes; else they must be text or base64. */
+	bool (*has_bytes)(int codec);
 };
 
 struct box_dispatch *box_dispatch_new(struct box_runtime *runtime);
 void box_dispatch_free(struct box_dispatch *dispatch);
 
-/* For a connection that has proved, at its door or by being our parent, to be the trusted instance. */
+/* For a connection that has proved, at its door or by being our parent, to be the trusted
+ * instance. */
 struct box_peer *box_peer_new(
 	struct box_dispatch *dispatch, const struct box_peer_ops *ops, void *connection);
 
@@ -35,6 +40,9 @@ void box_peer_free(struct box_peer *peer);
 /* Takes one message; the arena becomes the dispatcher's. */
 void box_peer_receive(
 	struct box_peer *peer, struct box_arena *arena, const struct box_value *message, int codec);
+
+/* The connection is not clogged any more. */
+void box_peer_drained(struct box_peer *peer);
 
 /* Requests of all peers that are not answered yet. */
 size_t box_dispatch_under_way(const struct box_dispatch *dispatch);

@@ -31,9 +31,31 @@ struct box_request {
 	struct box_value seq;
 	int codec; /* the transport's, for the answer */
 	uint64_t started_us;
+	bool flow_control; /* the client acknowledges what is streamed to it */
 	void (*cancel)(struct box_request *request);
-	void *work; /* the handler's, for `cancel` */
+	void (*drained)(
+		struct box_request *request); /* the connection takes more again; may be NULL */
+	void *work;                           /* the handler's, for these two */
 };
+
+/* Sends a part of a streamed answer; `index` 0: not numbered. The request stays under way. 0, or
+ * negative when the connection is going. */
+int box_request_send_part(struct box_request *request, const struct box_value *data, int64_t index);
+/* Sends the closing part, which is empty, and ends the request. */
+void box_request_end_parts(struct box_request *request);
+/* Whether the connection has so much to send that a stream had better wait for `drained`. */
+bool box_request_is_clogged(const struct box_request *request);
+
+/* Whether its codec has bytes; else they must be text or base64. */
+bool box_request_has_bytes(const struct box_request *request);
+
+/* The streaming request with this seq_id on the asker's connection and of its placement, or
+ * NULL. */
+struct box_request *box_request_find_stream(struct box_request *asker, int64_t seq_id);
+
+/* Commands with live output, of all connections, by their exec_id. */
+struct box_table;
+struct box_table *box_request_streams(struct box_request *request);
 
 /* Ends the request with data. 0, or -EMSGSIZE when the answer does not fit a message: then the
  * request is still under way. */

@@ -3,34 +3,19 @@
 #include <string.h>
 
 #include "handlers/actions.h"
+#include "handlers/asked.h"
 #include "handlers/request.h"
-#include "runtime/host_path.h"
 #include "runtime/output.h"
 #include "runtime/runtime.h"
 
-/* What a request asks for, and the operation that serves it. */
-struct asked {
-	struct box_spec spec;
-	char physical_id[BOX_PHYSICAL_ID_SIZE];
-	struct box_session_op *op;
-};
-
-/* The spec in data, with everything checked that needs no box. NULL: the request has failed. */
-static struct asked *read_spec(struct box_request *request)
+/* NULL: the request has failed. */
+static struct box_asked *take_asked(struct box_request *request,
+	int (*read)(struct box_request *request, const struct box_value *data,
+		struct box_asked *ret_asked, struct box_err *err))
 {
 	struct box_err err;
-	struct asked *asked = box_arena_alloc(request->arena, sizeof(*asked));
-	int r = box_spec_parse(request->arena, request->data, &asked->spec, &err);
-	if (r == 0) {
-		r = box_tenant_physical_id(&request->context, box_str(asked->spec.session_id),
-			asked->physical_id, &err);
-		/* Here, unlike elsewhere, a bad id is a fault of the spec. */
-		err.code = r < 0 ? BOX_ERR_VALIDATION : err.code;
-	}
-	if (r == 0) {
-		r = box_host_paths_check(&asked->spec, request->runtime->config, &err);
-	}
-	if (r < 0) {
+	struct box_asked *asked = box_arena_alloc(request->arena, sizeof(*asked));
+	if (read(request, request->data, asked, &err) < 0) {
 		box_request_fail(request, &err);
 		return NULL;
 	}
@@ -40,32 +25,17 @@ static struct asked *read_spec(struct box_request *request)
 
 static void op_cancel(struct box_request *request)
 {
-	struct asked *asked = request->work;
+	struct box_asked *asked = request->work;
 	box_session_op_cancel(asked->op);
 }
 
 /* --- box_exec --- */
 
-static struct box_value end_value(struct box_arena *arena, const struct box_exec_outcome *outcome)
-{
-	static const char *const reasons[] = {
-		[BOX_END_EXIT] = "exit",
-		[BOX_END_SIGNAL] = "signal",
-		[BOX_END_MEMORY] = "memory",
-		[BOX_END_TIMEOUT] = "timeout",
-	};
-	struct box_value end = box_map_value();
-	box_map_add(arena, &end, "reason", box_cstr(reasons[outcome->reason]));
-	box_map_add(arena, &end, "signal",
-		outcome->reason == BOX_END_SIGNAL ? box_int(outcome->signal) : box_null());
-	return end;
-}
-
 static struct box_value result_value(struct box_request *request, const struct box_session *session,
 	const struct box_exec_outcome *outcome, size_t output_limit)
 {
 	struct box_arena *arena = request->arena;
-	const struct asked *asked = request->work;
+	const struct box_asked *asked = request->work;
 	bool timed_out = outcome->reason == BOX_END_TIMEOUT;
 	struct box_str out = box_output_text(
 		arena, outcome->out, outcome->out_discarded, output_limit);
@@ -78,13 +48,10 @@ static struct box_value result_value(struct box_request *request, const struct b
 	struct box_value result = box_map_value();
 	box_map_add(arena, &result, "session_id", box_cstr(box_session_logical_id(session)));
 	box_map_add(arena, &result, "backend_name", box_cstr(box_session_backend_name(session)));
-	box_map_add(arena, &result, "status", box_cstr(timed_out ? "timed_out" : "completed"));
-	box_map_add(
-		arena, &result, "exit_code", timed_out ? box_null() : box_int(outcome->exit_code));
+	box_asked_add_status(arena, &result, outcome);
 	box_map_add(arena, &result, "stdout", box_text(out));
 	box_map_add(arena, &result, "stderr", box_text(err));
-	box_map_add(arena, &result, "duration_ms", box_int((int64_t)outcome->duration_ms));
-	box_map_add(arena, &result, "end", end_value(arena, outcome));
+	box_asked_add_end(arena, &result, outcome);
 	return result;
 }
 
@@ -112,17 +79,12 @@ static void exec_done(void *arg, const struct box_session *session,
 void box_handle_exec(struct box_request *request)
 {
 	struct box_err err;
-	struct asked *asked = read_spec(request);
+	struct box_asked *asked = take_asked(request, box_asked_read_command);
 	if (!asked) {
 		return;
 	}
-	if (asked->spec.cmd.len == 0) {
-		(void)box_err_set(&err, BOX_ERR_VALIDATION, EINVAL, "cmd must not be empty");
-		box_request_fail(request, &err);
-		return;
-	}
 	asked->op = box_sessions_exec(request->runtime->sessions, asked->physical_id,
-		&request->context, &asked->spec, exec_done, request, &err);
+		&request->context, &asked->spec, NULL, exec_done, request, &err);
 	if (!asked->op) {
 		box_request_fail(request, &err);
 		return;
@@ -147,7 +109,7 @@ void box_handle_create_session(struct box_request *request)
 {
 	struct box_err err;
 	struct box_session *session = NULL;
-	struct asked *asked = read_spec(request);
+	struct box_asked *asked = take_asked(request, box_asked_read);
 	if (!asked) {
 		return;
 	}
@@ -190,7 +152,7 @@ static void session_removed(void *arg)
 void box_handle_delete_session(struct box_request *request)
 {
 	struct box_err err;
-	struct asked *asked = box_arena_alloc(request->arena, sizeof(*asked));
+	struct box_asked *asked = box_arena_alloc(request->arena, sizeof(*asked));
 	int r = box_request_session_id(request, asked->physical_id, &err);
 	if (r == 0) {
 		r = box_sessions_remove(request->runtime->sessions, asked->physical_id,
@@ -204,12 +166,4 @@ void box_handle_delete_session(struct box_request *request)
 		request->work = asked;
 		request->cancel = op_cancel;
 	}
-}
-
-void box_handle_storage_analysis(struct box_request *request)
-{
-	struct box_err err;
-	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
-		"storage cannot be measured: no backend in this runtime measures it");
-	box_request_fail(request, &err);
 }

@@ -28,7 +28,8 @@ static size_t sequence_at(const unsigned char *p, size_t left, bool *ret_valid)
 	if (p[0] < 0xc2 || p[0] > 0xf4) {
 		return 1;
 	}
-	/* The longest start of a well-formed sequence: the second byte's range depends on the first. */
+	/* The longest start of a well-formed sequence: the second byte's range depends on the
+	 * first. */
 	unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
 	unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
 	size_t good = 1;

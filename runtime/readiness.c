@@ -5,11 +5,20 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "runtime/backend/native.h"
 #include "runtime/runtime.h"
 
 static bool backend_available(const struct box_runtime *runtime)
 {
 	return runtime->backend && runtime->backend->ops->available(runtime->backend);
+}
+
+/* In what boxes fall short here, by the operator's word; NULL: in nothing. */
+static const char *shortcoming(const struct box_runtime *runtime)
+{
+	struct box_native *native = runtime->setup.native;
+	bool in_use = native && runtime->backend == box_native_backend(native);
+	return in_use ? box_native_shortcoming(native) : NULL;
 }
 
 static struct box_value backend_value(const struct box_runtime *runtime, struct box_arena *arena)
@@ -18,6 +27,9 @@ static struct box_value backend_value(const struct box_runtime *runtime, struct 
 	box_map_add(arena, &info, "name",
 		box_cstr(runtime->backend ? runtime->session_rules.backend_name : NULL));
 	box_map_add(arena, &info, "available", box_bool(backend_available(runtime)));
+	if (shortcoming(runtime)) {
+		box_map_add(arena, &info, "degraded", box_bool(true));
+	}
 	return info;
 }
 
@@ -161,9 +173,16 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	struct box_value sessions = box_sessions_list(runtime->sessions, context, arena);
 	box_list_add(arena, &features, box_cstr("msgpack"));
 	box_list_add(arena, &features, box_cstr("file_chunk_bin"));
+	box_list_add(arena, &features, box_cstr("exec_end"));
+	box_list_add(arena, &features, box_cstr("box_exec_stream"));
 	if (runtime->setup.wide_open) {
 		box_list_add(arena, &warnings,
 			box_cstr("the control port is open beyond loopback without a token"));
+	}
+	if (shortcoming(runtime)) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(
+				arena, "boxes run without limits: %s", shortcoming(runtime))));
 	}
 	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
 	box_map_add(arena, &status, "active_sessions", box_int(sessions.count));

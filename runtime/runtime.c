@@ -30,6 +30,12 @@ static const char *const layer_names[BOX_LAYERS_] = {
 	[BOX_LAYER_REFUSED] = "box_init",
 };
 
+static void session_changed(void *arg, const struct box_value *change)
+{
+	struct box_runtime *runtime = arg;
+	runtime->host->record(runtime->host_arg, change);
+}
+
 struct box_runtime *box_runtime_new(
 	const struct box_runtime_setup *setup, const struct box_host *host, void *host_arg)
 {
@@ -39,7 +45,10 @@ struct box_runtime *box_runtime_new(
 	runtime->host_arg = host_arg;
 	runtime->config = box_config_default();
 	runtime->fence = box_fence_new();
+	runtime->session_rules.changed = session_changed;
+	runtime->session_rules.changed_arg = runtime;
 	runtime->sessions = box_sessions_new(&runtime->session_rules);
+	box_list_init(&runtime->analyses);
 	return runtime;
 }
 
@@ -148,8 +157,25 @@ static int check_host_backend(
 			  "by LANGBOT_BOX_CONTROL_TOKEN");
 }
 
-/* The checked configuration takes effect. Sessions keep the backend they were made with, so another
- * one is chosen only while there are none. */
+/* Sessions keep the backend they were made with, so another one is chosen only while there are
+ * none. */
+void box_runtime_choose_backend(struct box_runtime *runtime)
+{
+	struct box_session_rules *rules = &runtime->session_rules;
+	const struct box_config *config = runtime->config;
+	if (box_sessions_count(runtime->sessions) > 0) {
+		return;
+	}
+	struct box_backend_choice choice = box_backend_select(
+		config->backend, runtime->setup.loop, runtime->setup.native);
+	backend_free(runtime->backend);
+	runtime->backend = choice.backend;
+	rules->backend = choice.backend;
+	rules->backend_name = choice.name;
+	rules->backend_missing = choice.missing;
+}
+
+/* The checked configuration takes effect. */
 static void apply(struct box_runtime *runtime, struct box_config *config)
 {
 	struct box_session_rules *rules = &runtime->session_rules;
@@ -158,15 +184,7 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	rules->max_sessions = config->limits.max_sessions;
 	rules->session_ttl_sec = config->session_ttl_sec;
 	rules->max_output_bytes = config->limits.max_output_bytes;
-	if (box_sessions_count(runtime->sessions) > 0) {
-		return;
-	}
-	struct box_backend_choice choice = box_backend_select(config->backend, runtime->setup.loop);
-	backend_free(runtime->backend);
-	runtime->backend = choice.backend;
-	rules->backend = choice.backend;
-	rules->backend_name = choice.name;
-	rules->backend_missing = choice.missing;
+	box_runtime_choose_backend(runtime);
 }
 
 int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
@@ -436,6 +454,7 @@ void box_runtime_dump(const struct box_runtime *runtime,
 		change = fence_change(arena, &context);
 		emit(arg, &change);
 	}
+	box_sessions_dump(runtime->sessions, emit, arg);
 }
 
 static void replay_fence(struct box_runtime *runtime, const struct box_value *place)
@@ -479,4 +498,5 @@ void box_runtime_replay(struct box_runtime *runtime, const struct box_value *cha
 	if (fence) {
 		replay_fence(runtime, fence);
 	}
+	box_sessions_replay(runtime->sessions, change);
 }

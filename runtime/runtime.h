@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/list.h"
 #include "base/value.h"
 #include "runtime/config.h"
 #include "runtime/fence.h"
@@ -19,6 +20,7 @@
 
 struct box_arena;
 struct box_init;
+struct box_native;
 struct uv_loop_s;
 
 enum box_folder_wish {
@@ -28,11 +30,18 @@ enum box_folder_wish {
 
 typedef void box_folder_done(void *arg, int result);
 
+struct box_measure;
+struct box_measured;
+typedef void box_measured_done(void *arg, const struct box_measured *measured);
+
 struct box_host {
 	/* Asks for a folder of the host; `done` is called once, later, with 0 or a negative errno:
 	 * -ENOTDIR when something else is there, -EPERM when it is a place no box may have. */
 	void (*folder)(void *host, const char *path, enum box_folder_wish wish,
 		box_folder_done *done, void *arg);
+	/* Measures a folder of the host or a box; `done` is called once, later. See storage.h. */
+	void (*measure)(
+		void *host, const struct box_measure *what, box_measured_done *done, void *arg);
 	/* Memory this process has resident. */
 	uint64_t (*resident_bytes)(void *host);
 	/* A change that a successor of this process must know: see box_runtime_replay. */
@@ -42,6 +51,7 @@ struct box_host {
 /* How the runtime was started. */
 struct box_runtime_setup {
 	struct uv_loop_s *loop;     /* for backends */
+	struct box_native *native;  /* native boxes, or NULL */
 	const char *working_folder; /* what relative paths of a configuration start from */
 	bool host_backend_allowed;  /* stdio, or a token protects the control port */
 	bool soft_storage;          /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
@@ -74,7 +84,10 @@ struct box_runtime {
 	struct box_backend *backend; /* NULL while there is none */
 	struct box_metrics metrics;
 	uint64_t requests_under_way;
+	uint64_t streams_begun;     /* live commands so far: their names */
 	uint64_t files_total_bytes; /* held by file transfers */
+	struct box_list analyses;   /* of storage, which have more to ask */
+	unsigned measures_asked;    /* of the host, and not answered */
 	char *instance;             /* the trusted one, NULL until pinned */
 	bool stopping;              /* no new work is taken */
 };
@@ -83,14 +96,17 @@ struct box_runtime *box_runtime_new(
 	const struct box_runtime_setup *setup, const struct box_host *host, void *host_arg);
 void box_runtime_free(struct box_runtime *runtime);
 
-/* Puts a map in place of the layer's last one and checks all layers together: for the operator's own
- * file at start and reload. 0, or negative with err and nothing changed. */
+/* Puts a map in place of the layer's last one and checks all layers together: for the operator's
+ * own file at start and reload. 0, or negative with err and nothing changed. */
 int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
 	const struct box_value *map, struct box_err *err);
 
-/* box_init: checks the map, makes the default workspace, then applies it over what is there. 0: done
- * at once. 1: `done` is called once, later, with NULL or an error; cancelling until then forgets it
- * and nothing is applied. Negative: refused, nothing changed. */
+/* By the present configuration, when what a backend can do has changed. */
+void box_runtime_choose_backend(struct box_runtime *runtime);
+
+/* box_init: checks the map, makes the default workspace, then applies it over what is there. 0:
+ * done at once. 1: `done` is called once, later, with NULL or an error; cancelling until then
+ * forgets it and nothing is applied. Negative: refused, nothing changed. */
 typedef void box_init_done(void *arg, const struct box_err *err);
 int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, box_init_done *done,
 	void *arg, struct box_init **ret_init, struct box_err *err);

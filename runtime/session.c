@@ -2,7 +2,8 @@
  *
  * Each session has one list of operations. While it is being made they wait for it; while it lives
  * they are commands under way; while it is being removed they wait for its end and then begin anew
- * (or, for removals, are done). State changes first, callbacks last: a `done` may come back in here.
+ * (or, for removals, are done). State changes first, callbacks last: a `done` may come back in
+ * here.
  */
 #include "runtime/session.h"
 
@@ -16,28 +17,6 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "runtime/session_state.h"
-
-enum op_kind {
-	OP_OPEN,
-	OP_EXEC,
-	OP_REMOVE,
-};
-
-struct box_session_op {
-	struct box_list links; /* in session->ops */
-	struct box_sessions *sessions;
-	struct box_session *session;
-	enum op_kind kind;
-	struct box_arena *arena;
-	const char *physical_id;
-	const struct box_context *context;
-	const struct box_spec *spec;
-	struct box_backend_op *running; /* OP_EXEC, once begun */
-	box_session_opened *opened;
-	box_session_ran *ran;
-	box_session_removed *removed;
-	void *arg;
-};
 
 static void remove_session(struct box_session *session);
 static int join(struct box_session_op *op, struct box_err *err);
@@ -61,7 +40,7 @@ void box_sessions_free(struct box_sessions *sessions)
 
 /* --- operations --- */
 
-static struct box_session_op *op_new(struct box_sessions *sessions, enum op_kind kind,
+static struct box_session_op *op_new(struct box_sessions *sessions, enum box_session_op_kind kind,
 	const char *physical_id, const struct box_context *context, const struct box_spec *spec,
 	void *arg)
 {
@@ -91,13 +70,13 @@ static void op_finish(struct box_session_op *op, struct box_session *session,
 	struct box_session_op last = *op;
 	op_free(op);
 	switch (last.kind) {
-	case OP_OPEN:
+	case BOX_OP_OPEN:
 		last.opened(last.arg, session, err);
 		break;
-	case OP_EXEC:
+	case BOX_OP_EXEC:
 		last.ran(last.arg, session, outcome, err);
 		break;
-	case OP_REMOVE:
+	case BOX_OP_REMOVE:
 		last.removed(last.arg);
 		break;
 	}
@@ -128,26 +107,32 @@ static void op_begin(struct box_session_op *op)
 {
 	struct box_session *session = op->session;
 	touch(session);
-	if (op->kind == OP_OPEN) {
+	if (op->kind == BOX_OP_OPEN) {
 		op_finish(op, session, NULL, NULL);
 		return;
 	}
 	session->running++;
-	op->running = session->backend->exec(
-		session->box, op->spec, op->sessions->rules->max_output_bytes, exec_done, op);
+	if (op->live) {
+		op->own_live = *op->live;
+		op->own_live.events = &box_session_live_events;
+	}
+	op->running = session->backend->exec(session->box, op->spec,
+		op->sessions->rules->max_output_bytes, op->live ? &op->own_live : NULL, exec_done,
+		op);
 }
 
 /* --- a session's beginning --- */
 
-static void session_forget(struct box_session *session)
+void box_session_forget(struct box_session *session)
 {
+	box_session_record_end(session);
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
 	box_list_drop(&session->links);
 	box_arena_free(session->arena);
 }
 
-/* Moves the session's operations to `list`, apart from the session: whoever is told first may cancel
- * another, and must not find a session that is gone. */
+/* Moves the session's operations to `list`, apart from the session: whoever is told first may
+ * cancel another, and must not find a session that is gone. */
 static void detach_ops(struct box_session *session, struct box_list *list)
 {
 	struct box_list *item;
@@ -158,6 +143,24 @@ static void detach_ops(struct box_session *session, struct box_list *list)
 	}
 }
 
+/* The box ended by itself: the session goes with it, and the next use makes it anew. */
+static void lost(void *arg, const char *why)
+{
+	struct box_session *session = arg;
+	BOX_LOG(BOX_LOG_WARNING, "session.lost", box_kv_str("session", session->physical_id),
+		box_kv_str("why", why));
+	remove_session(session);
+}
+
+void box_session_settle(struct box_session *session, struct box_backend_box *box)
+{
+	session->box = box;
+	session->state = BOX_SESSION_LIVE;
+	touch(session);
+	session->backend->watch(box, lost, session);
+	box_session_record(session);
+}
+
 static void made(void *arg, struct box_backend_box *box, const struct box_err *err)
 {
 	struct box_session *session = arg;
@@ -166,21 +169,20 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 	detach_ops(session, &waiting);
 	session->making = NULL;
 	if (err) {
-		session_forget(session);
+		box_session_forget(session);
 		while ((item = box_list_pop(&waiting))) {
 			op_finish(
 				BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, err);
 		}
 		return;
 	}
-	session->box = box;
-	session->state = BOX_SESSION_LIVE;
-	touch(session);
+	box_session_settle(session, box);
 	while ((item = box_list_pop(&waiting))) {
 		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
 		op->session = session;
 		box_list_push(&session->ops, &op->links);
-		/* One that was told before may have removed it: then this one waits for the next. */
+		/* One that was told before may have removed it: then this one waits for the
+		 * next. */
 		if (session->state == BOX_SESSION_LIVE) {
 			op_begin(op);
 		}
@@ -284,10 +286,10 @@ static void gone(void *arg)
 	struct box_list waiting;
 	struct box_list *item;
 	detach_ops(session, &waiting);
-	session_forget(session);
+	box_session_forget(session);
 	while ((item = box_list_pop(&waiting))) {
 		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
-		if (op->kind != OP_REMOVE) {
+		if (op->kind != BOX_OP_REMOVE) {
 			rejoin(op);
 			continue;
 		}
@@ -311,7 +313,7 @@ static void end_ops(struct box_session *session, struct box_list *ended)
 	box_list_splice(&all, &session->ops);
 	while ((item = box_list_pop(&all))) {
 		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
-		if (op->kind == OP_REMOVE) {
+		if (op->kind == BOX_OP_REMOVE) {
 			box_list_push(&session->ops, item);
 			continue;
 		}
@@ -356,7 +358,7 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	void *arg, struct box_session **ret_session, struct box_session_op **ret_op,
 	struct box_err *err)
 {
-	struct box_session_op *op = op_new(sessions, OP_OPEN, physical_id, context, spec, arg);
+	struct box_session_op *op = op_new(sessions, BOX_OP_OPEN, physical_id, context, spec, arg);
 	op->opened = done;
 	int r = join(op, err);
 	if (r == 0) {
@@ -372,11 +374,12 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 }
 
 struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
-	const struct box_context *context, const struct box_spec *spec, box_session_ran *done,
-	void *arg, struct box_err *err)
+	const struct box_context *context, const struct box_spec *spec, const struct box_live *live,
+	box_session_ran *done, void *arg, struct box_err *err)
 {
-	struct box_session_op *op = op_new(sessions, OP_EXEC, physical_id, context, spec, arg);
+	struct box_session_op *op = op_new(sessions, BOX_OP_EXEC, physical_id, context, spec, arg);
 	op->ran = done;
+	op->live = live;
 	int r = join(op, err);
 	if (r < 0) {
 		op_free(op);
@@ -399,7 +402,7 @@ int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 		remove_session(session);
 		return 0;
 	}
-	struct box_session_op *op = op_new(sessions, OP_REMOVE, physical_id, NULL, NULL, arg);
+	struct box_session_op *op = op_new(sessions, BOX_OP_REMOVE, physical_id, NULL, NULL, arg);
 	op->removed = done;
 	op->session = session;
 	box_list_push(&session->ops, &op->links);
@@ -419,7 +422,7 @@ void box_session_op_cancel(struct box_session_op *op)
 	op_free(op);
 	if (session && session->state == BOX_SESSION_MAKING && box_list_empty(&session->ops)) {
 		session->backend->cancel(session->making);
-		session_forget(session);
+		box_session_forget(session);
 	}
 }
 

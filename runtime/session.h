@@ -29,6 +29,9 @@ struct box_session_rules {
 	int64_t max_sessions;
 	int64_t session_ttl_sec; /* 0: never idle-removed */
 	int64_t max_output_bytes;
+	/* A change that a successor must know, for box_sessions_replay; may be NULL. */
+	void (*changed)(void *arg, const struct box_value *change);
+	void *changed_arg;
 };
 
 struct box_sessions *box_sessions_new(const struct box_session_rules *rules);
@@ -50,10 +53,18 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	struct box_err *err);
 
 /* Runs spec->cmd in its session, made if need be. An op, or NULL with err set. A command that ran
- * into its timeout takes the session with it, after `done`. */
+ * into its timeout takes the session with it, after `done`. `live` (NULL: none) must live as long
+ * as the op; its events get `arg`. */
 struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
-	const struct box_context *context, const struct box_spec *spec, box_session_ran *done,
-	void *arg, struct box_err *err);
+	const struct box_context *context, const struct box_spec *spec, const struct box_live *live,
+	box_session_ran *done, void *arg, struct box_err *err);
+
+/* Of a live command that has started: see struct box_backend_ops. */
+void box_session_op_credit(struct box_session_op *op, uint64_t bytes);
+void box_session_op_input(struct box_session_op *op, struct box_str bytes, bool eof,
+	box_backend_taken *taken, void *arg);
+void box_session_op_forget_input(struct box_session_op *op, void *arg);
+void box_session_op_signal(struct box_session_op *op, int number);
 
 /* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;
  * negative: BOX_ERR_SESSION_NOT_FOUND. */
@@ -73,6 +84,14 @@ void box_sessions_remove_all(struct box_sessions *sessions);
 /* Removes what has been idle for too long. To be called about once a second. */
 void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms);
 
+/* Every session as a change; and the other way round, in a successor: what does not fit is ignored.
+ * After the last one, and when the backend knows what boxes there are, box_sessions_adopt brings
+ * both together: a session whose box is no more is forgotten. */
+void box_sessions_dump(const struct box_sessions *sessions,
+	void (*emit)(void *arg, const struct box_value *change), void *arg);
+void box_sessions_replay(struct box_sessions *sessions, const struct box_value *change);
+void box_sessions_adopt(struct box_sessions *sessions);
+
 /* The session, or NULL with BOX_ERR_SESSION_NOT_FOUND. */
 struct box_session *box_sessions_find(
 	struct box_sessions *sessions, const char *physical_id, struct box_err *err);
@@ -88,6 +107,12 @@ struct box_value box_session_info(const struct box_session *session, struct box_
 /* A list of the info of every session of exactly this placement, oldest first. */
 struct box_value box_sessions_list(const struct box_sessions *sessions,
 	const struct box_context *context, struct box_arena *arena);
+
+/* The boxes of the sessions of exactly this placement, by the numbers that boxd gave them, in an
+ * array of the arena; those that have none at boxd, or none yet, are only counted. Returns how many
+ * there are in the array. */
+size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_context *context,
+	struct box_arena *arena, const uint64_t **ret_boxes, size_t *ret_session_count);
 
 const char *box_session_logical_id(const struct box_session *session);
 const char *box_session_backend_name(const struct box_session *session);

@@ -1,5 +1,6 @@
-/* What a session is made of: shared by session.c, which changes it, and session_view.c, which reads
- * it. Nobody else includes this. */
+/* What a session is made of: shared by session.c, which changes it, session_live.c (live commands),
+ * session_view.c (what can be seen) and session_record.c (what is kept for a successor). Nobody
+ * else includes this. */
 #pragma once
 
 #include "base/list.h"
@@ -27,11 +28,46 @@ struct box_session {
 	const char *backend_name;
 	struct box_backend_op *making;
 	struct box_backend_box *box;
+	uint64_t mark;    /* in the record: the box can be found again by it; 0: not recorded */
 	unsigned running; /* commands under way */
 	int64_t created_utc_us;
 	int64_t used_utc_us;
 	uint64_t used_ms;
 };
+
+enum box_session_op_kind {
+	BOX_OP_OPEN,
+	BOX_OP_EXEC,
+	BOX_OP_REMOVE,
+};
+
+struct box_session_op {
+	struct box_list links; /* in session->ops */
+	struct box_sessions *sessions;
+	struct box_session *session;
+	enum box_session_op_kind kind;
+	struct box_arena *arena;
+	const char *physical_id;
+	const struct box_context *context;
+	const struct box_spec *spec;
+	const struct box_live *live;    /* BOX_OP_EXEC: NULL for gathered output */
+	struct box_live own_live;       /* the same with our own events */
+	struct box_backend_op *running; /* BOX_OP_EXEC, once begun */
+	box_session_opened *opened;
+	box_session_ran *ran;
+	box_session_removed *removed;
+	void *arg;
+};
+
+/* For the backend: passes what a live command tells on to the op's own asker. */
+extern const struct box_live_events box_session_live_events;
+
+/* Out of all lists and gone. */
+void box_session_forget(struct box_session *session);
+/* A box is there: the session lives, and is recorded. */
+void box_session_settle(struct box_session *session, struct box_backend_box *box);
+void box_session_record(struct box_session *session);
+void box_session_record_end(struct box_session *session);
 
 struct box_sessions {
 	const struct box_session_rules *rules;

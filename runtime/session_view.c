@@ -102,6 +102,30 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 	return list;
 }
 
+size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_context *context,
+	struct box_arena *arena, const uint64_t **ret_boxes, size_t *ret_session_count)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	size_t box_count = 0;
+	size_t session_count = 0;
+	uint64_t *boxes = box_arena_alloc(arena, sessions->by_id.count * sizeof(*boxes));
+	box_tenant_namespace(context, workspace);
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_session *session = session_at(at);
+		if (session->generation != context->generation ||
+			strcmp(session->workspace, workspace) != 0) {
+			continue;
+		}
+		session_count++;
+		if (session->mark != 0) {
+			boxes[box_count++] = session->mark;
+		}
+	}
+	*ret_boxes = boxes;
+	*ret_session_count = session_count;
+	return box_count;
+}
+
 const char *box_session_logical_id(const struct box_session *session)
 {
 	return session->logical_id;

@@ -75,7 +75,19 @@ static int send_answer(void *connection, int codec, const struct box_value *answ
 	return 0;
 }
 
-static const struct box_peer_ops peer_ops = {.send = send_answer};
+static bool is_clogged(const void *connection)
+{
+	const struct box_conn *conn = connection;
+	return conn->out_bytes > BOX_OUT_PAUSE_BYTES;
+}
+
+static bool has_bytes(int codec)
+{
+	return codec == BOX_CODEC_MSGPACK;
+}
+
+static const struct box_peer_ops peer_ops = {
+	.send = send_answer, .clogged = is_clogged, .has_bytes = has_bytes};
 
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,
@@ -138,5 +150,6 @@ void box_conn_sent(struct box_conn *conn, size_t len)
 	if (conn->paused && conn->out_bytes < BOX_OUT_RESUME_BYTES) {
 		conn->paused = false;
 		conn->ops->pause_reading(conn, false);
+		box_peer_drained(conn->peer);
 	}
 }

@@ -177,7 +177,8 @@ static int allow_nonblocking(scmp_filter_ctx filter)
 		SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, FIONBIO));
 }
 
-/* Data to whom a socket is connected already; an address, or a fast open with one, would connect. */
+/* Data to whom a socket is connected already; an address, or a fast open with one, would
+ * connect. */
 static int allow_sending(scmp_filter_ctx filter)
 {
 	int r = seccomp_rule_add(

@@ -16,6 +16,6 @@ extern const char *const box_fence_calls[];
  * behind the fence. 0, or negative with the step in err. */
 int box_fence_prepare(struct box_err *err);
 
-/* Landlock where the kernel has it (a log line says when not), then seccomp. 0, or negative with the
- * step in err: without seccomp box-rpc does not serve. */
+/* Landlock where the kernel has it (a log line says when not), then seccomp. 0, or negative with
+ * the step in err: without seccomp box-rpc does not serve. */
 int box_fence_enter(struct box_err *err);

@@ -6,16 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/table.h"
+#include "runtime/storage.h"
 
-struct asked_folder {
+/* A request to boxd that has no answer yet. One of the callbacks is set. */
+struct asked {
 	struct box_list links;
 	uint32_t id;
 	int failed; /* why it could not be asked: told from the loop all the same */
-	box_folder_done *done;
+	box_folder_done *folder;
+	box_native_made *made;
+	box_native_mounted *mounted;
+	box_measured_done *measured;
 	void *arg;
 };
 
@@ -24,8 +33,8 @@ struct box_link {
 	uv_idle_t failures;
 	const struct box_link_events *events;
 	void *arg;
-	struct box_list folders; /* asked and not answered yet */
-	struct box_list unsent;  /* could not even be asked */
+	struct box_table asked; /* by id */
+	struct box_list unsent; /* could not even be asked */
 	uint32_t next_id;
 };
 
@@ -47,22 +56,74 @@ int box_link_receive_start(struct box_packet *ret_packet)
 	return r;
 }
 
-static void folder_finish(struct asked_folder *asked, int result)
+static struct box_str key_of(const uint32_t *id)
 {
-	struct asked_folder last = *asked;
-	free(asked);
-	last.done(last.arg, result);
+	return (struct box_str){(const char *)id, sizeof(*id)};
 }
 
-static void folder_answered(struct box_link *link, const struct box_keeper_folder *answer)
+/* Takes an fd out of the packet, or -1. */
+static int take_fd(struct box_packet *packet, size_t number)
 {
-	for (struct box_list *at = link->folders.next; at != &link->folders; at = at->next) {
-		struct asked_folder *asked = BOX_LIST_ITEM(at, struct asked_folder, links);
-		if (asked->id == answer->id) {
-			box_list_drop(&asked->links);
-			folder_finish(asked, answer->result);
-			return;
-		}
+	return packet->fd_count > number ? TAKE_FD(packet->fds[number]) : -1;
+}
+
+static const struct box_err *failure_of(
+	const struct box_keeper_failure *failure, struct box_err *err)
+{
+	if (failure->result == 0) {
+		return NULL;
+	}
+	enum box_code code = failure->code < BOX_ERR_CODES_ ? (enum box_code)failure->code
+							    : BOX_ERR_BOX;
+	(void)box_err_set(err, code, -failure->result, "%s", failure->text);
+	return err;
+}
+
+static void tell_measured(const struct asked *asked, const struct box_packet *packet)
+{
+	struct box_measured measured = {.result = packet ? packet->measured.result : asked->failed};
+	for (size_t i = 0; packet && i < BOX_KEEPER_PARTS; i++) {
+		const struct box_keeper_part *part = &packet->measured.parts[i];
+		measured.parts[i] = (struct box_measured_part){
+			.exists = part->exists,
+			.size_bytes = part->size_bytes,
+			.file_count = part->file_count,
+			.error_count = part->error_count,
+		};
+	}
+	asked->measured(asked->arg, &measured);
+}
+
+/* The packet is NULL when it could not be asked. */
+static void finish(struct asked *asked, struct box_packet *packet)
+{
+	struct asked last = *asked;
+	struct box_err err;
+	free(asked);
+	if (!packet && !last.folder) {
+		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, -last.failed,
+			"boxd cannot be asked: %s", strerrordesc_np(-last.failed));
+	}
+	if (last.folder) {
+		last.folder(last.arg, packet ? packet->folder.result : last.failed);
+	} else if (last.measured) {
+		tell_measured(&last, packet);
+	} else if (last.made) {
+		const struct box_err *why = packet ? failure_of(&packet->made.failure, &err) : &err;
+		last.made(last.arg, packet ? packet->made.box : 0, packet ? take_fd(packet, 0) : -1,
+			packet ? take_fd(packet, 1) : -1, why);
+	} else {
+		const struct box_err *why = packet ? failure_of(&packet->mounted.failure, &err)
+						   : &err;
+		last.mounted(last.arg, packet ? take_fd(packet, 0) : -1, why);
+	}
+}
+
+static void answered(struct box_link *link, uint32_t id, struct box_packet *packet)
+{
+	struct asked *asked = box_table_remove(&link->asked, key_of(&id));
+	if (asked) {
+		finish(asked, packet);
 	}
 }
 
@@ -83,7 +144,23 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 		link->events->stop(link->arg);
 		break;
 	case BOX_KEEPER_FOLDER:
-		folder_answered(link, &packet->folder);
+		answered(link, packet->folder.id, packet);
+		break;
+	case BOX_KEEPER_MADE:
+		answered(link, packet->made.id, packet);
+		break;
+	case BOX_KEEPER_MEASURED:
+		answered(link, packet->measured.id, packet);
+		break;
+	case BOX_KEEPER_MOUNTED:
+		answered(link, packet->mounted.id, packet);
+		break;
+	case BOX_KEEPER_KEPT:
+		link->events->kept(
+			link->arg, packet->made.box, take_fd(packet, 0), take_fd(packet, 1));
+		break;
+	case BOX_KEEPER_GONE:
+		link->events->gone(link->arg, packet->box.box);
 		break;
 	default:
 		BOX_LOG(BOX_LOG_WARNING, "keeper.unknown_packet", box_kv_int("kind", packet->kind));
@@ -126,7 +203,6 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 	link->failures.data = link;
 	link->events = events;
 	link->arg = arg;
-	box_list_init(&link->folders);
 	box_list_init(&link->unsent);
 	*ret_link = link;
 	return 0;
@@ -162,27 +238,128 @@ static void failures_cb(uv_idle_t *idle)
 	struct box_list *item;
 	(void)uv_idle_stop(idle);
 	while ((item = box_list_pop(&link->unsent))) {
-		struct asked_folder *asked = BOX_LIST_ITEM(item, struct asked_folder, links);
-		folder_finish(asked, asked->failed);
+		finish(BOX_LIST_ITEM(item, struct asked, links), NULL);
 	}
+}
+
+static struct asked *asked_new(struct box_link *link, void *arg)
+{
+	struct asked *asked = box_alloc(sizeof(*asked));
+	do {
+		asked->id = ++link->next_id;
+	} while (asked->id == 0);
+	asked->arg = arg;
+	box_list_init(&asked->links);
+	return asked;
+}
+
+/* `r` is what came of sending it. */
+static void asked_sent(struct box_link *link, struct asked *asked, int r)
+{
+	asked->failed = r;
+	if (r == 0) {
+		box_table_put(&link->asked, key_of(&asked->id), asked);
+		return;
+	}
+	box_list_push(&link->unsent, &asked->links);
+	(void)uv_idle_start(&link->failures, failures_cb);
 }
 
 void box_link_folder(struct box_link *link, const char *path, enum box_folder_wish wish,
 	box_folder_done *done, void *arg)
 {
-	struct asked_folder *asked = box_alloc(sizeof(*asked));
+	struct asked *asked = asked_new(link, arg);
 	struct box_keeper_make_folder packet = {.kind = BOX_KEEPER_MAKE_FOLDER,
-		.id = ++link->next_id,
+		.id = asked->id,
 		.look_only = wish == BOX_FOLDER_LOOK};
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
-	asked->id = packet.id;
-	asked->done = done;
-	asked->arg = arg;
-	asked->failed = strlen(path) < sizeof(packet.path)
-		? box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0)
-		: -ENAMETOOLONG;
-	box_list_push(asked->failed < 0 ? &link->unsent : &link->folders, &asked->links);
-	if (asked->failed < 0) {
-		(void)uv_idle_start(&link->failures, failures_cb);
+	asked->folder = done;
+	asked_sent(link, asked,
+		strlen(path) < sizeof(packet.path)
+			? box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0)
+			: -ENAMETOOLONG);
+}
+
+_Static_assert(BOX_MEASURED_FOLDER_PARTS_ == BOX_KEEPER_PARTS &&
+		(int)BOX_MEASURED_OUTBOX == (int)BOX_FOLDER_OUTBOX &&
+		(int)BOX_MEASURED_TEMP == (int)BOX_BOX_TEMP,
+	"the parts are the same here and in the packet");
+
+static int send_measure(const struct box_measure *what, uint32_t id)
+{
+	if (what->box != 0) {
+		const struct box_keeper_measure_box packet = {
+			.kind = BOX_KEEPER_MEASURE_BOX, .id = id, .box = what->box};
+		return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
 	}
+	struct box_keeper_measure_folder packet = {.kind = BOX_KEEPER_MEASURE_FOLDER, .id = id};
+	if (strlen(what->path) >= sizeof(packet.path) ||
+		strlen(what->below) >= sizeof(packet.below)) {
+		return -ENAMETOOLONG;
+	}
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", what->path);
+	(void)snprintf(packet.below, sizeof(packet.below), "%s", what->below);
+	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
+}
+
+void box_link_measure(
+	struct box_link *link, const struct box_measure *what, box_measured_done *done, void *arg)
+{
+	struct asked *asked = asked_new(link, arg);
+	asked->measured = done;
+	asked_sent(link, asked, send_measure(what, asked->id));
+}
+
+/* --- boxes --- */
+
+static void make_box(void *keeper, const struct box_ask *ask, box_native_made *done, void *arg)
+{
+	struct box_link *link = keeper;
+	struct asked *asked = asked_new(link, arg);
+	struct box_keeper_make_box packet = {
+		.kind = BOX_KEEPER_MAKE_BOX, .id = asked->id, .ask = *ask};
+	asked->made = done;
+	asked_sent(link, asked, box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0));
+}
+
+/* One that cannot be sent ends with us. */
+static void end_box(void *keeper, uint64_t box)
+{
+	(void)keeper;
+	const struct box_keeper_box packet = {.kind = BOX_KEEPER_END_BOX, .box = box};
+	int r = box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "keeper.unreachable", box_kv_errno("why", r));
+	}
+}
+
+static void open_mount(void *keeper, uint64_t box, const char *path, bool read_only,
+	box_native_mounted *done, void *arg)
+{
+	struct box_link *link = keeper;
+	struct asked *asked = asked_new(link, arg);
+	struct box_keeper_open_mount packet = {
+		.kind = BOX_KEEPER_OPEN_MOUNT, .id = asked->id, .box = box, .read_only = read_only};
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
+	asked->mounted = done;
+	asked_sent(link, asked, box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0));
+}
+
+const struct box_native_keeper box_link_keeper = {
+	.make = make_box,
+	.end = end_box,
+	.mount = open_mount,
+};
+
+int box_link_policy(struct box_link *link, const struct box_policy *policy)
+{
+	(void)link;
+	_cleanup_(box_close_p) int fd = memfd_create("box-policy", MFD_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	if (write(fd, policy, sizeof(*policy)) != (ssize_t)sizeof(*policy)) {
+		return -EIO;
+	}
+	return send_plain(BOX_KEEPER_POLICY, &fd, 1);
 }

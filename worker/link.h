@@ -4,12 +4,18 @@
 #include <stddef.h>
 #include <uv.h>
 
+#include "runtime/backend/native.h"
 #include "runtime/keeper/packet.h"
 #include "runtime/runtime.h"
 
 struct box_link;
 
 struct box_link_events {
+	/* A box that boxd has kept for us, with its fds (memory: -1 where it has none). All come
+	 * before `listen`. */
+	void (*kept)(void *arg, uint64_t box, int control, int memory);
+	/* A box is no more, asked for or not. */
+	void (*gone)(void *arg, uint64_t box);
 	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */
 	void (*reload)(void *arg, int fd);                 /* likewise */
 	void (*stop)(void *arg);
@@ -35,3 +41,14 @@ int box_link_keep_state(struct box_link *link, int fd);
 /* As struct box_host.folder. */
 void box_link_folder(struct box_link *link, const char *path, enum box_folder_wish wish,
 	box_folder_done *done, void *arg);
+
+/* As struct box_host.measure. */
+void box_link_measure(
+	struct box_link *link, const struct box_measure *what, box_measured_done *done, void *arg);
+
+/* What native boxes ask of boxd; the keeper argument is a struct box_link. */
+extern const struct box_native_keeper box_link_keeper;
+
+/* The operator's policy: to be sent before box_link_ready. */
+struct box_policy;
+int box_link_policy(struct box_link *link, const struct box_policy *policy);

@@ -19,6 +19,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "handlers/dispatch.h"
+#include "runtime/backend/native.h"
+#include "runtime/policy.h"
 #include "runtime/runtime.h"
 #include "transport/door.h"
 #include "transport/stdio.h"
@@ -35,6 +37,8 @@ struct worker {
 	uv_loop_t loop;
 	struct box_packet start;
 	struct box_settings settings;
+	struct box_native *native;
+	struct box_policy policy; /* the operator's, for boxd */
 	struct box_runtime *runtime;
 	struct box_dispatch *dispatch;
 	struct box_link *link;
@@ -63,6 +67,13 @@ static void host_folder(
 	box_link_folder(worker->link, path, wish, done, arg);
 }
 
+static void host_measure(
+	void *host, const struct box_measure *what, box_measured_done *done, void *arg)
+{
+	struct worker *worker = host;
+	box_link_measure(worker->link, what, done, arg);
+}
+
 static uint64_t host_resident_bytes(void *host)
 {
 	const struct worker *worker = host;
@@ -86,6 +97,7 @@ static void host_record(void *host, const struct box_value *change)
 
 static const struct box_host host_ops = {
 	.folder = host_folder,
+	.measure = host_measure,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,
 };
@@ -147,9 +159,24 @@ static void stop(struct worker *worker, uint64_t grace_ms)
 
 /* --- what boxd tells us --- */
 
+static void on_kept(void *arg, uint64_t box, int control, int memory)
+{
+	struct worker *worker = arg;
+	box_native_kept(worker->native, box, control, memory);
+}
+
+static void on_gone(void *arg, uint64_t box)
+{
+	struct worker *worker = arg;
+	box_native_gone(worker->native, box);
+}
+
 static void on_listen(void *arg, int *fds, size_t count)
 {
 	struct worker *worker = arg;
+	/* All boxes of a predecessor are here now. */
+	box_sessions_adopt(worker->runtime->sessions);
+	box_native_drop_kept(worker->native);
 	const struct box_door_rules rules = {
 		.token = worker->settings.token,
 		.loopback_names_only = !(worker->settings.flags & BOX_START_EXPLICIT_HOST),
@@ -191,6 +218,8 @@ static void on_lost(void *arg)
 }
 
 static const struct box_link_events link_events = {
+	.kept = on_kept,
+	.gone = on_gone,
 	.listen = on_listen,
 	.reload = on_reload,
 	.stop = on_stop,
@@ -228,8 +257,20 @@ static int configure(struct worker *worker, struct box_err *err)
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
 	}
+	r = box_link_open(&worker->loop, &link_events, worker, &worker->link);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
+	}
+	const struct box_native_means means = {
+		.possible = worker->start.start.host.possible,
+		.missing = worker->start.start.host.missing,
+		.limits = worker->start.start.host.limits != 0,
+		.limits_missing = worker->start.start.host.limits_missing,
+	};
+	worker->native = box_native_new(&worker->loop, &means, &box_link_keeper, worker->link);
 	const struct box_runtime_setup setup = {
 		.loop = &worker->loop,
+		.native = worker->native,
 		.working_folder = settings->working_folder,
 		.host_backend_allowed = stdio || settings->token,
 		.soft_storage = settings->flags & BOX_START_SOFT_STORAGE,
@@ -249,6 +290,11 @@ static int configure(struct worker *worker, struct box_err *err)
 	if (r == 0 && settings->variable_fd >= 0) {
 		r = box_settings_apply_variable(worker->runtime, settings->variable_fd, err);
 	}
+	r = r < 0 ? r : box_policy_read(worker->runtime, &worker->policy, err);
+	if (r == 0 && worker->policy.degraded) {
+		box_native_allow_degraded(worker->native);
+		box_runtime_choose_backend(worker->runtime);
+	}
 	return r;
 }
 
@@ -267,10 +313,7 @@ static int open_parts(struct worker *worker, struct box_err *err)
 	worker->page_size = sysconf(_SC_PAGESIZE);
 	worker->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	worker->dispatch = box_dispatch_new(worker->runtime);
-	int r = box_link_open(&worker->loop, &link_events, worker, &worker->link);
-	if (r == 0) {
-		r = uv_timer_init(&worker->loop, &worker->tick);
-	}
+	int r = uv_timer_init(&worker->loop, &worker->tick);
 	if (r == 0) {
 		r = uv_timer_init(&worker->loop, &worker->stopping);
 	}
@@ -303,6 +346,9 @@ static int serve(struct worker *worker)
 	struct box_err err;
 	if (box_fence_enter(&err) < 0) {
 		return fail("fence.failed", &err, 1);
+	}
+	if (box_link_policy(worker->link, &worker->policy) < 0) {
+		return 1;
 	}
 	worker->state = box_state_open(worker->runtime, worker->link);
 	(void)uv_timer_start(&worker->tick, tick_cb, TICK_MS, TICK_MS);

@@ -22,8 +22,8 @@ struct box_settings {
 	int state_fd;
 };
 
-/* Takes the packet's fds; strings point into the packet. 0, or -EINVAL with the name of the variable
- * in front of the reason. */
+/* Takes the packet's fds; strings point into the packet. 0, or -EINVAL with the name of the
+ * variable in front of the reason. */
 int box_settings_read(
 	struct box_packet *start, struct box_settings *ret_settings, struct box_err *err);
 
@@ -31,5 +31,6 @@ int box_settings_read(
 int box_settings_apply_file(
 	struct box_runtime *runtime, const char *path, int fd, struct box_err *err);
 
-/* Reads and applies LANGBOT_BOX_CONFIG; closes the fd. What is no JSON is warned of and left out. */
+/* Reads and applies LANGBOT_BOX_CONFIG; closes the fd. What is no JSON is warned of and left
+ * out. */
 int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_err *err);

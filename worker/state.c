@@ -1,5 +1,6 @@
 /* The memory file of changes. A change cut off by our death is the last of the file and is passed
- * over; every instance begins a file of its own, so nothing is ever appended behind such a stump. */
+ * over; every instance begins a file of its own, so nothing is ever appended behind such a
+ * stump. */
 #include "worker/state.h"
 
 #include <errno.h>

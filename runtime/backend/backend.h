@@ -41,6 +41,22 @@ typedef void box_backend_made(void *arg, struct box_backend_box *box, const stru
 typedef void box_backend_ran(
 	void *arg, const struct box_exec_outcome *outcome, const struct box_err *err);
 typedef void box_backend_gone(void *arg);
+typedef void box_backend_lost(void *arg, const char *why);
+
+typedef void box_backend_taken(void *arg, const struct box_err *err);
+
+/* What a live command tells before its `done`, which then has no output. */
+struct box_live_events {
+	void (*started)(void *arg);
+	/* Bytes as they came, good during the call. No more come than there is credit for. */
+	void (*output)(void *arg, bool is_stderr, struct box_str bytes);
+};
+
+struct box_live {
+	const struct box_live_events *events;
+	bool has_stdin;  /* else it is /dev/null */
+	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
+};
 
 struct box_backend_ops {
 	const char *name;
@@ -50,8 +66,28 @@ struct box_backend_ops {
 
 	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
 		const struct box_spec *spec, box_backend_made *done, void *arg);
+	/* With `live` output is told as it comes, to `arg` too, and is not limited. */
 	struct box_backend_op *(*exec)(struct box_backend_box *box, const struct box_spec *spec,
-		int64_t max_output_bytes, box_backend_ran *done, void *arg);
+		int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done,
+		void *arg);
+
+	/* Of a live command: more output may come; bytes for its stdin, in order, `taken` when they
+	 * are in (with err when they cannot be), `eof` after them; a signal for its process group.
+	 * Where there are no bytes `taken` is NULL. */
+	void (*credit)(struct box_backend_op *op, uint64_t bytes);
+	void (*input)(struct box_backend_op *op, struct box_str bytes, bool eof,
+		box_backend_taken *taken, void *arg);
+	/* An input whose asker is gone: it goes in all the same, and nobody is told. */
+	void (*forget_input)(struct box_backend_op *op, void *arg);
+	void (*signal)(struct box_backend_op *op, int number);
+
+	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
+	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);
+
+	/* By which a successor of this process finds the box again; 0: it cannot. */
+	uint64_t (*mark)(const struct box_backend_box *box);
+	/* The box of a predecessor, or NULL when it is no more. */
+	struct box_backend_box *(*adopt)(struct box_backend *backend, uint64_t mark);
 
 	/* Ends a make or an exec; a half-made box is removed, a command is killed. */
 	void (*cancel)(struct box_backend_op *op);

@@ -1,10 +1,8 @@
-/* Commands of the fake backend:
- *   echo TEXT       prints TEXT            exit N       ends with N
- *   print N         prints N bytes         raw N        prints N control characters
- *   sleep MS        takes that long        signal N     ends by signal N
- *   fail NAME TEXT  fails with that error
- * Anything else prints nothing and ends with 0. Making a box takes as many milliseconds as the image
- * says ("make-MS"); the image "broken" cannot be made. A spec's timeout holds.
+/* Commands of the fake backend: echo TEXT       prints TEXT            exit N       ends with N
+ * print N         prints N bytes         raw N        prints N control characters sleep MS
+ * takes that long        signal N     ends by signal N fail NAME TEXT  fails with that error
+ * Anything else prints nothing and ends with 0. Making a box takes as many milliseconds as the
+ * image says ("make-MS"); the image "broken" cannot be made. A spec's timeout holds.
  */
 #include "runtime/backend/fake.h"
 
@@ -43,6 +41,7 @@ struct box_backend_op {
 	bool timed_out;
 	bool broken;
 	int64_t max_output_bytes;
+	const struct box_live_events *live;
 	uint64_t started_ms;
 	box_backend_made *made;
 	box_backend_ran *ran;
@@ -129,6 +128,13 @@ static void finish_exec(struct box_backend_op *op)
 		outcome.signal = (int)number_after(op->cmd, "signal");
 		outcome.exit_code = 128 + outcome.signal;
 	}
+	if (op->live) {
+		op->live->started(op->arg);
+		if (outcome.out.len > 0) {
+			op->live->output(op->arg, false, outcome.out);
+		}
+		outcome.out.len = 0;
+	}
 	op->ran(op->arg, &outcome, NULL);
 	free(made);
 }
@@ -202,7 +208,7 @@ static struct box_backend_op *make(struct box_backend *backend, const char *phys
 }
 
 static struct box_backend_op *exec(struct box_backend_box *box, const struct box_spec *spec,
-	int64_t max_output_bytes, box_backend_ran *done, void *arg)
+	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg)
 {
 	uint64_t after_ms = number_after(spec->cmd, "sleep");
 	uint64_t most_ms = (uint64_t)spec->timeout_sec * 1000;
@@ -211,8 +217,62 @@ static struct box_backend_op *exec(struct box_backend_box *box, const struct box
 	op->cmd = spec->cmd;
 	op->timed_out = after_ms > most_ms;
 	op->max_output_bytes = max_output_bytes;
+	op->live = live ? live->events : NULL;
 	op->ran = done;
 	return op;
+}
+
+/* All output of a fake command comes at once, whatever the credit, and it reads nothing. */
+static void credit(struct box_backend_op *op, uint64_t bytes)
+{
+	(void)op;
+	(void)bytes;
+}
+
+static void input(struct box_backend_op *op, struct box_str bytes, bool eof,
+	box_backend_taken *taken, void *arg)
+{
+	struct box_err err;
+	(void)op;
+	(void)bytes;
+	(void)eof;
+	(void)box_err_set(&err, BOX_ERR_BOX, EPIPE, "a fake command reads nothing");
+	if (taken) {
+		taken(arg, &err);
+	}
+}
+
+static void forget_input(struct box_backend_op *op, void *arg)
+{
+	(void)op;
+	(void)arg;
+}
+
+static void send_signal(struct box_backend_op *op, int number)
+{
+	(void)op;
+	(void)number;
+}
+
+/* Fake boxes never end by themselves, and none outlives its process. */
+static void watch(struct box_backend_box *box, box_backend_lost *lost, void *arg)
+{
+	(void)box;
+	(void)lost;
+	(void)arg;
+}
+
+static uint64_t mark(const struct box_backend_box *box)
+{
+	(void)box;
+	return 0;
+}
+
+static struct box_backend_box *adopt(struct box_backend *backend, uint64_t number)
+{
+	(void)backend;
+	(void)number;
+	return NULL;
 }
 
 static void cancel(struct box_backend_op *op)
@@ -239,6 +299,13 @@ static const struct box_backend_ops ops = {
 	.available = available,
 	.make = make,
 	.exec = exec,
+	.credit = credit,
+	.input = input,
+	.forget_input = forget_input,
+	.signal = send_signal,
+	.watch = watch,
+	.mark = mark,
+	.adopt = adopt,
 	.cancel = cancel,
 	.destroy = destroy,
 	.free = fake_free,

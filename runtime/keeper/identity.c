@@ -1,4 +1,4 @@
-/* Finds box-rpc, and ids for it that no one else on this host has. */
+/* Finds our other programs, and ids for box-rpc that no one else on this host has. */
 #include "runtime/keeper/identity.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static bool is_mapped(const char *map, unsigned long id)
 	return false;
 }
 
-static bool is_mapped_by(const char *path, unsigned long id)
+bool box_id_is_mapped(const char *path, unsigned long id)
 {
 	char map[MAP_TEXT_MAX];
 	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -78,8 +78,8 @@ int box_worker_choose_ids(struct box_worker_ids *ret_ids, struct box_err *err)
 		return box_err_set(
 			err, BOX_ERR_OS, EPERM, "the account " ACCOUNT " must not be root");
 	}
-	if (!is_mapped_by("/proc/self/uid_map", ids.uid) ||
-		!is_mapped_by("/proc/self/gid_map", ids.gid)) {
+	if (!box_id_is_mapped("/proc/self/uid_map", ids.uid) ||
+		!box_id_is_mapped("/proc/self/gid_map", ids.gid)) {
 		BOX_LOG(BOX_LOG_WARNING, "worker.same_uid",
 			box_kv_str("why", "this user namespace has no other id"),
 			box_kv_int("uid", ids.uid));
@@ -89,20 +89,19 @@ int box_worker_choose_ids(struct box_worker_ids *ret_ids, struct box_err *err)
 	return 0;
 }
 
-/* box-rpc beside the program that runs, even when an upgrade has replaced it since. */
-static int path_beside(char ret_path[BOX_PATH_MAX])
+/* `name` beside the program that runs, even when an upgrade has replaced it since. */
+static int path_beside(const char *name, char ret_path[BOX_PATH_MAX])
 {
-	static const char name[] = "/box-rpc";
 	ssize_t len = readlink("/proc/self/exe", ret_path, BOX_PATH_MAX);
 	if (len <= 0) {
 		return len < 0 ? -errno : -ENOENT;
 	}
 	const char *slash = memrchr(ret_path, '/', (size_t)len);
-	size_t folder = slash ? (size_t)(slash - ret_path) : 0;
-	if (!slash || folder + sizeof(name) > BOX_PATH_MAX) {
+	size_t folder = slash ? (size_t)(slash - ret_path) + 1 : 0;
+	if (!slash || folder + strlen(name) >= BOX_PATH_MAX) {
 		return -ENAMETOOLONG;
 	}
-	memcpy(ret_path + folder, name, sizeof(name));
+	memcpy(ret_path + folder, name, strlen(name) + 1);
 	return 0;
 }
 
@@ -112,19 +111,18 @@ static bool is_program(const char *path)
 	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0;
 }
 
-int box_worker_find(char ret_path[BOX_PATH_MAX], struct box_err *err)
+int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_err *err)
 {
-	int r = path_beside(ret_path);
+	int r = path_beside(name, ret_path);
 	if (r == 0 && is_program(ret_path)) {
 		return 0;
 	}
 #ifdef BOX_LIBEXECDIR
-	static const char installed[] = BOX_LIBEXECDIR "/box-rpc";
-	_Static_assert(sizeof(installed) <= BOX_PATH_MAX, "BOX_LIBEXECDIR is too long");
-	if (is_program(installed)) {
-		memcpy(ret_path, installed, sizeof(installed));
+	int len = snprintf(ret_path, BOX_PATH_MAX, "%s/%s", BOX_LIBEXECDIR, name);
+	if (len < BOX_PATH_MAX && is_program(ret_path)) {
 		return 0;
 	}
 #endif
-	return box_err_set(err, BOX_ERR_OS, ENOENT, "box-rpc is neither beside boxd nor installed");
+	return box_err_set(
+		err, BOX_ERR_OS, ENOENT, "%s is neither beside boxd nor installed", name);
 }

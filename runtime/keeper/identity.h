@@ -1,4 +1,4 @@
-/* Which program box-rpc is, and who it runs as. */
+/* Which our other programs are, and who box-rpc runs as. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,5 +18,9 @@ struct box_worker_ids {
  * in the log. */
 int box_worker_choose_ids(struct box_worker_ids *ret_ids, struct box_err *err);
 
-/* The path of box-rpc: beside boxd, else where the build installs it. */
-int box_worker_find(char ret_path[BOX_PATH_MAX], struct box_err *err);
+/* Whether a user namespace has this id, by the text of /proc/self/uid_map or gid_map. True when it
+ * cannot be read: then the use of the id itself will tell. */
+bool box_id_is_mapped(const char *path, unsigned long id);
+
+/* The path of a program of ours: beside boxd, else where the build installs it. */
+int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_err *err);

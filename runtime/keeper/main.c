@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,26 +72,54 @@ static void tell_listeners(const struct box_listeners *listeners, struct box_kee
 	}
 }
 
+/* Every box takes a few. What the children of ours may have is set for each of them. */
+static void raise_open_files(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static int serve(const struct box_options *options)
 {
 	static struct box_carried carried;
+	static struct box_ground ground;
 	struct box_err err;
+	raise_open_files();
 	if (box_carry_take(options, &carried, &err) < 0) {
 		return fail(EXIT_USAGE, &err);
 	}
 	struct box_worker_ids ids;
 	struct box_listeners listeners = {0};
-	if (box_worker_choose_ids(&ids, &err) < 0 ||
+	char worker_path[BOX_PATH_MAX];
+	/* Before the namespaces change what our own path is. */
+	if (box_program_find("box-rpc", worker_path, &err) < 0 ||
+		box_worker_choose_ids(&ids, &err) < 0 ||
 		open_listeners(options, &listeners, &err) < 0) {
 		return fail(EXIT_FAILED, &err);
 	}
 	tell_listeners(&listeners, &carried.start);
+	box_ground_init(&ground);
+	if (!options->check_config) {
+		box_ground_open(&ground, &ids);
+	}
+	/* The token is in this process's memory: no core of it, and no debugger of its user. Not
+	 * before: a plain user's own maps could not be written then. */
+	if (prctl(PR_SET_DUMPABLE, 0L) < 0) {
+		(void)box_err_set(&err, BOX_ERR_OS, errno, "PR_SET_DUMPABLE failed");
+		return fail(EXIT_FAILED, &err);
+	}
 	const struct box_supervise_setup setup = {
 		.carried = &carried,
+		.worker_path = worker_path,
 		.ids = &ids,
 		.listeners = &listeners,
+		.ground = &ground,
 	};
 	int exit_code = box_supervise(&setup);
+	box_ground_close(&ground);
 	box_listen_close(&listeners);
 	return exit_code;
 }
@@ -110,11 +139,6 @@ int main(int argc, char **argv)
 		return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 	}
 	box_log_setup("boxd", options.log_level, options.log_format);
-	/* The token is in this process's memory: no core of it, and no debugger of its user. */
-	if (prctl(PR_SET_DUMPABLE, 0L) < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, errno, "PR_SET_DUMPABLE failed");
-		return fail(EXIT_FAILED, &err);
-	}
 	(void)umask(022);
 	return serve(&options);
 }

@@ -22,6 +22,14 @@ struct box_packet {
 		struct box_keeper_start start;
 		struct box_keeper_make_folder make_folder;
 		struct box_keeper_folder folder;
+		struct box_keeper_make_box make_box;
+		struct box_keeper_made made;
+		struct box_keeper_box box;
+		struct box_keeper_open_mount open_mount;
+		struct box_keeper_mounted mounted;
+		struct box_keeper_measure_folder measure_folder;
+		struct box_keeper_measure_box measure_box;
+		struct box_keeper_measured measured;
 	};
 };
 

@@ -1,8 +1,8 @@
 /* What boxd and box-rpc say to each other, over a socketpair of packets.
  *
  * Fixed-size structs, both ends of one build; fds travel beside them. boxd reads no text from
- * box-rpc but the one path of MAKE_FOLDER, and treats every packet as hostile: a wrong size or an
- * unknown kind ends box-rpc.
+ * box-rpc but paths, and treats every packet as hostile: a wrong size or an unknown kind ends
+ * box-rpc.
  */
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "runtime/plan/plan.h"
 
 #define BOX_KEEPER_FD 3 /* box-rpc's end of the socketpair */
 #define BOX_KEEPER_LISTENERS_MAX 8
@@ -24,12 +25,23 @@ enum box_keeper_kind {
 	BOX_KEEPER_RELOAD,    /* fd: the --config text as it is now */
 	BOX_KEEPER_STOP,      /* stop accepting, finish or cancel, exit 0 */
 	BOX_KEEPER_FOLDER,    /* the answer to MAKE_FOLDER */
+	BOX_KEEPER_KEPT,      /* a box of my predecessor; fds as of MADE. All come before LISTEN */
+	BOX_KEEPER_MADE,    /* the answer to MAKE_BOX; fds: its control socket, its memory events */
+	BOX_KEEPER_MOUNTED, /* the answer to OPEN_MOUNT; fd: the detached mount */
+	BOX_KEEPER_GONE,    /* a box that was made is no more, asked for or not; comes once */
+	BOX_KEEPER_MEASURED, /* the answer to MEASURE_FOLDER and MEASURE_BOX */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
 	BOX_KEEPER_TAKEN,      /* the text of RELOAD is good: my successor shall have it too */
 	BOX_KEEPER_STATE,      /* fd: keep this in place of the last one, for my successor */
 	BOX_KEEPER_MAKE_FOLDER,
+	BOX_KEEPER_POLICY, /* fd: struct box_policy. Only what the first box-rpc says before READY counts */
+	BOX_KEEPER_MAKE_BOX,
+	BOX_KEEPER_END_BOX,    /* GONE will come */
+	BOX_KEEPER_OPEN_MOUNT, /* a folder or file of the host, for a command in a box */
+	BOX_KEEPER_MEASURE_FOLDER,
+	BOX_KEEPER_MEASURE_BOX,
 };
 
 enum box_keeper_start_flag {
@@ -43,6 +55,21 @@ enum box_keeper_start_flag {
 	BOX_START_WIDE_OPEN = 1 << 7,     /* listens beyond loopback and has no token */
 };
 
+#define BOX_KEEPER_TEXT_MAX 512
+#define BOX_KEEPER_BELOW_MAX 64
+
+/* What boxd found out about this host. */
+struct box_keeper_host {
+	uint32_t possible; /* boxes can be made at all */
+	uint32_t limits;   /* cgroup version, 0: none */
+	uint32_t network;
+	uint32_t landlock_abi;
+	uint32_t id_ranges;
+	char missing[BOX_KEEPER_TEXT_MAX];         /* why they cannot */
+	char limits_missing[BOX_KEEPER_TEXT_MAX];  /* why there are no limits */
+	char network_missing[BOX_KEEPER_TEXT_MAX]; /* why there is no network */
+};
+
 struct box_keeper_start {
 	uint32_t kind;
 	uint32_t flags;
@@ -53,9 +80,10 @@ struct box_keeper_start {
 	char working_folder[BOX_PATH_MAX];
 	char token[BOX_TOKEN_MAX + 2]; /* LANGBOT_BOX_CONTROL_TOKEN, cut here if longer */
 	char instance[BOX_INSTANCE_ID_MAX + 130]; /* LANGBOT_BOX_TRUSTED_INSTANCE_UUID, likewise */
+	struct box_keeper_host host;
 };
 
-/* LISTEN, RELOAD, STOP, READY, TAKEN and STATE are this alone. */
+/* LISTEN, RELOAD, STOP, READY, TAKEN, STATE and POLICY are this alone. */
 struct box_keeper_plain {
 	uint32_t kind;
 };
@@ -71,4 +99,94 @@ struct box_keeper_folder {
 	uint32_t kind;
 	uint32_t id;
 	int32_t result; /* 0, -ENOTDIR when something else is there, -EPERM when it is not allowed */
+};
+
+struct box_keeper_make_box {
+	uint32_t kind;
+	uint32_t id;
+	struct box_ask ask;
+};
+
+/* How an answer tells a failure: 0, or a negative errno with code and text. */
+struct box_keeper_failure {
+	int32_t result;
+	uint32_t code; /* enum box_code */
+	char text[BOX_KEEPER_TEXT_MAX];
+};
+
+struct box_keeper_made {
+	uint32_t kind;
+	uint32_t id; /* 0 in KEPT */
+	uint64_t box;
+	struct box_keeper_failure failure;
+};
+
+/* END_BOX and GONE. */
+struct box_keeper_box {
+	uint32_t kind;
+	uint32_t reserved;
+	uint64_t box;
+};
+
+struct box_keeper_open_mount {
+	uint32_t kind;
+	uint32_t id;
+	uint64_t box;
+	uint32_t read_only;
+	uint32_t reserved;
+	char path[BOX_PATH_MAX];
+};
+
+struct box_keeper_mounted {
+	uint32_t kind;
+	uint32_t id;
+	struct box_keeper_failure failure;
+};
+
+/* How much there is in `below`, a relative path in the folder `path`. */
+struct box_keeper_measure_folder {
+	uint32_t kind;
+	uint32_t id;
+	char path[BOX_PATH_MAX];
+	char below[BOX_KEEPER_BELOW_MAX];
+};
+
+struct box_keeper_measure_box {
+	uint32_t kind;
+	uint32_t id;
+	uint64_t box;
+};
+
+/* Which part is which in the answer. */
+enum box_keeper_part_of_folder {
+	BOX_FOLDER_WHOLE,
+	BOX_FOLDER_MCP,
+	BOX_FOLDER_INBOX,
+	BOX_FOLDER_OUTBOX,
+};
+
+enum box_keeper_part_of_box {
+	BOX_BOX_WORKSPACE, /* when it is the box's own */
+	BOX_BOX_CACHE,
+	BOX_BOX_TEMP,
+};
+
+#define BOX_KEEPER_PARTS 4
+
+struct box_keeper_part {
+	uint32_t exists;
+	uint32_t reserved;
+	uint64_t size_bytes;
+	uint64_t file_count;
+	uint64_t error_count;
+};
+
+struct box_keeper_measured {
+	uint32_t kind;
+	uint32_t id;
+	/* 0; -ENOENT, -ENOTDIR, -EPERM or -EXDEV when there is no such folder that a box may have;
+	 * -ESRCH when the box has ended; -ETIMEDOUT; or why it could not be measured. */
+	int32_t result;
+	uint32_t reserved;
+	struct box_keeper_part parts[BOX_KEEPER_PARTS];
 };

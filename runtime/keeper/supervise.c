@@ -1,6 +1,5 @@
-/* One box-rpc at a time, and what must outlive it: the listening sockets and the fd it left for its
- * successor. Whatever comes from box-rpc is taken for hostile: a wrong packet ends it, and nothing
- * that it does or leaves undone can block this loop. */
+/* One box-rpc at a time: when it starts, when it has died, when it starts again. What is said to it
+ * is serve.c's. Nothing that it does or leaves undone can block this loop. */
 #include "runtime/keeper/supervise.h"
 
 #include <errno.h>
@@ -11,15 +10,16 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "runtime/keeper/folders.h"
-#include "runtime/keeper/packet.h"
+#include "runtime/keeper/boxes.h"
+#include "runtime/keeper/measure.h"
+#include "runtime/keeper/network.h"
+#include "runtime/keeper/serve.h"
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
@@ -30,11 +30,10 @@
 
 struct keeper {
 	const struct box_supervise_setup *setup;
+	struct box_serve *serve;
 	int signal_fd;
-	int state_fd; /* the last STATE, or -1 */
 
 	struct box_worker worker; /* fds are -1 when there is none */
-	bool ready;
 	int64_t started_ms;
 	int64_t kill_at_ms;
 
@@ -42,9 +41,7 @@ struct keeper {
 	uint32_t restarts;
 	unsigned quick_deaths;
 	unsigned deaths_unready;
-	bool ever_ready;
 
-	bool reload_wanted;
 	bool stopping;
 	int exit_code; /* negative: go on */
 };
@@ -82,46 +79,24 @@ static void refuse_worker(struct keeper *keeper, const char *why)
 	BOX_LOG(BOX_LOG_ERROR, "worker.refused", box_kv_int("pid", keeper->worker.pid),
 		box_kv_str("why", why));
 	kill_worker(keeper);
+	box_serve_end(keeper->serve);
 	close_fd(&keeper->worker.socket);
-}
-
-static int send_plain(struct keeper *keeper, uint32_t kind, const int *fds, size_t fd_count)
-{
-	struct box_keeper_plain packet = {.kind = kind};
-	return box_packet_send(keeper->worker.socket, &packet, sizeof(packet), fds, fd_count);
-}
-
-/* START goes out of the one struct that holds the token: no copies of it. */
-static int send_start(struct keeper *keeper)
-{
-	struct box_carried *carried = keeper->setup->carried;
-	int fds[BOX_START_FDS_MAX];
-	size_t count = box_carry_fill_start(carried, keeper->state_fd, fds);
-	carried->start.restarts = keeper->restarts;
-	return box_packet_send(
-		keeper->worker.socket, &carried->start, sizeof(carried->start), fds, count);
 }
 
 static int start_worker(struct keeper *keeper, struct box_err *err)
 {
-	char path[BOX_PATH_MAX];
-	int r = box_worker_find(path, err);
-	if (r < 0) {
-		return r;
-	}
 	bool stdio = has_flag(keeper, BOX_START_STDIO);
-	r = box_worker_start(path, keeper->setup->ids, stdio, &keeper->worker, err);
+	int r = box_worker_start(
+		keeper->setup->worker_path, keeper->setup->ids, stdio, &keeper->worker, err);
 	if (r < 0) {
 		return r;
 	}
 	keeper->started_ms = now_ms();
 	keeper->start_at_ms = NEVER;
 	keeper->kill_at_ms = NEVER;
-	keeper->ready = false;
-	keeper->reload_wanted = false;
 	BOX_LOG(BOX_LOG_INFO, "worker.started", box_kv_int("pid", keeper->worker.pid),
 		box_kv_int("restarts", keeper->restarts));
-	if (send_start(keeper) < 0) {
+	if (box_serve_begin(keeper->serve, keeper->worker.socket, keeper->restarts) < 0) {
 		refuse_worker(keeper, "it could not be given what it needs");
 	}
 	return 0;
@@ -131,7 +106,7 @@ static int start_worker(struct keeper *keeper, struct box_err *err)
 static void plan_restart(struct keeper *keeper, int64_t ran_ms)
 {
 	keeper->deaths_unready++;
-	if (!keeper->ever_ready && keeper->deaths_unready >= DEATHS_UNREADY_MAX) {
+	if (!box_serve_was_ready(keeper->serve) && keeper->deaths_unready >= DEATHS_UNREADY_MAX) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.given_up",
 			box_kv_str("why", "box-rpc died again and again and was never ready"),
 			box_kv_int("deaths", keeper->deaths_unready));
@@ -160,23 +135,6 @@ static void start_again(struct keeper *keeper)
 	}
 }
 
-static void reload(struct keeper *keeper)
-{
-	struct box_err err;
-	int fd = -1;
-	int r = box_carry_reread(keeper->setup->carried, &fd, &err);
-	if (r < 0) {
-		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_str("why", err.text));
-		return;
-	}
-	r = send_plain(keeper, BOX_KEEPER_RELOAD, &fd, 1);
-	if (r < 0) {
-		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_errno("why", r));
-		return;
-	}
-	BOX_LOG(BOX_LOG_INFO, "reload.sent");
-}
-
 static void on_reload_signal(struct keeper *keeper)
 {
 	if (!keeper->setup->carried->config_path) {
@@ -185,11 +143,8 @@ static void on_reload_signal(struct keeper *keeper)
 	} else if (keeper->worker.socket < 0 || keeper->stopping) {
 		BOX_LOG(BOX_LOG_INFO, "reload.skipped",
 			box_kv_str("why", "the next start reads the file anyway"));
-	} else if (!keeper->ready) {
-		/* LISTEN comes first. */
-		keeper->reload_wanted = true;
 	} else {
-		reload(keeper);
+		box_serve_reload(keeper->serve);
 	}
 }
 
@@ -209,7 +164,7 @@ static void on_stop_signal(struct keeper *keeper)
 	keeper->kill_at_ms = now_ms() + BOX_SHUTDOWN_KILL_MS;
 	if (keeper->worker.socket >= 0) {
 		/* If this fails, the time that was just set will end it. */
-		(void)send_plain(keeper, BOX_KEEPER_STOP, NULL, 0);
+		(void)box_serve_stop(keeper->serve);
 	}
 }
 
@@ -226,118 +181,22 @@ static void on_signal(struct keeper *keeper)
 	}
 }
 
-/* Packets. Each returns NULL, or why box-rpc is refused. */
-
-static const char *take_ready(struct keeper *keeper, struct box_packet *packet)
-{
-	(void)packet;
-	const struct box_listeners *listeners = keeper->setup->listeners;
-	if (keeper->ready) {
-		return "a second READY";
-	}
-	keeper->ready = true;
-	keeper->ever_ready = true;
-	if (send_plain(keeper, BOX_KEEPER_LISTEN, listeners->fds, listeners->count) < 0) {
-		return "it does not take the listening sockets";
-	}
-	if (keeper->reload_wanted) {
-		keeper->reload_wanted = false;
-		reload(keeper);
-	}
-	return NULL;
-}
-
-static const char *take_state(struct keeper *keeper, struct box_packet *packet)
-{
-	struct stat status;
-	if (fstat(packet->fds[0], &status) < 0 || !S_ISREG(status.st_mode)) {
-		return "a STATE that is no file";
-	}
-	if ((uint64_t)status.st_size > BOX_STATE_BYTES_MAX) {
-		return "a STATE that is too big";
-	}
-	close_fd(&keeper->state_fd);
-	keeper->state_fd = TAKE_FD(packet->fds[0]);
-	return NULL;
-}
-
-static const char *take_taken(struct keeper *keeper, struct box_packet *packet)
-{
-	(void)packet;
-	box_carry_taken(keeper->setup->carried);
-	return NULL;
-}
-
-static const char *take_make_folder(struct keeper *keeper, struct box_packet *packet)
-{
-	const struct box_keeper_make_folder *wanted = &packet->make_folder;
-	if (!memchr(wanted->path, '\0', sizeof(wanted->path))) {
-		return "a path without an end";
-	}
-	struct box_keeper_folder answer = {
-		.kind = BOX_KEEPER_FOLDER,
-		.id = wanted->id,
-		.result = box_folder_make(wanted->path, wanted->look_only != 0),
-	};
-	BOX_LOG(BOX_LOG_DEBUG, "folder", box_kv_str("path", wanted->path),
-		box_kv_int("result", answer.result));
-	int r = box_packet_send(keeper->worker.socket, &answer, sizeof(answer), NULL, 0);
-	/* Hundreds of answers fit: one that does not was never going to be read. */
-	return r == -EAGAIN ? "it does not read its answers" : NULL;
-}
-
-static const struct {
-	uint32_t kind;
-	size_t size;
-	size_t fd_count;
-	const char *(*take)(struct keeper *keeper, struct box_packet *packet);
-} kinds[] = {
-	{BOX_KEEPER_READY, sizeof(struct box_keeper_plain), 0, take_ready},
-	{BOX_KEEPER_STATE, sizeof(struct box_keeper_plain), 1, take_state},
-	{BOX_KEEPER_TAKEN, sizeof(struct box_keeper_plain), 0, take_taken},
-	{BOX_KEEPER_MAKE_FOLDER, sizeof(struct box_keeper_make_folder), 0, take_make_folder},
-};
-
-static const char *take_packet(struct keeper *keeper, struct box_packet *packet)
-{
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (kinds[i].kind != packet->kind) {
-			continue;
-		}
-		if (kinds[i].size != packet->size) {
-			return "a packet of a wrong size";
-		}
-		if (kinds[i].fd_count != packet->fd_count) {
-			return "a packet with a wrong number of fds";
-		}
-		return kinds[i].take(keeper, packet);
-	}
-	return "a packet of an unknown kind";
-}
-
 /* One packet; -EAGAIN, -EPIPE or -EPROTO (then box-rpc is refused) when there is no other. */
 static int serve_packet(struct keeper *keeper)
 {
-	struct box_packet packet;
-	int r = box_packet_recv(keeper->worker.socket, &packet);
-	if (r == -EAGAIN || r == -EPIPE) {
-		return r;
+	const char *why = NULL;
+	int r = box_serve_packet(keeper->serve, &why);
+	if (r == -EPROTO) {
+		refuse_worker(keeper, why);
 	}
-	const char *wrong = r < 0 ? "a malformed packet" : take_packet(keeper, &packet);
-	if (r == 0) {
-		box_packet_close_fds(&packet);
-	}
-	if (wrong) {
-		refuse_worker(keeper, wrong);
-		return -EPROTO;
-	}
-	return 0;
+	return r;
 }
 
 static void on_packet(struct keeper *keeper)
 {
 	if (serve_packet(keeper) == -EPIPE) {
 		/* Either it is about to exit, with a code worth knowing, or it is broken. */
+		box_serve_end(keeper->serve);
 		close_fd(&keeper->worker.socket);
 		int64_t late_ms = now_ms() + HANGUP_GRACE_MS;
 		keeper->kill_at_ms = late_ms < keeper->kill_at_ms ? late_ms : keeper->kill_at_ms;
@@ -391,6 +250,7 @@ static void on_death(struct keeper *keeper)
 	}
 	serve_last_packets(keeper);
 	log_death(keeper, &end);
+	box_serve_end(keeper->serve);
 	close_fd(&keeper->worker.socket);
 	close_fd(&keeper->worker.pidfd);
 	keeper->kill_at_ms = NEVER;
@@ -412,38 +272,73 @@ static void on_time(struct keeper *keeper)
 	}
 }
 
+static int sooner(int a_ms, int b_ms)
+{
+	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
 static int timeout_ms(const struct keeper *keeper)
 {
+	int boxes_ms = sooner(box_boxes_timeout_ms(box_serve_boxes(keeper->serve)),
+		box_measures_timeout_ms(box_serve_measures(keeper->serve)));
 	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
 								: keeper->start_at_ms;
 	if (next == NEVER) {
-		return -1;
+		return boxes_ms;
 	}
 	int64_t left = next - now_ms();
-	return left > 0 ? (int)left : 0;
+	return sooner(left > 0 ? (int)left : 0, boxes_ms);
+}
+
+static void on_writable(struct keeper *keeper)
+{
+	if (box_serve_flush(keeper->serve) < 0) {
+		refuse_worker(keeper, "it does not take its packets");
+	}
 }
 
 static int run(struct keeper *keeper)
 {
+	struct box_boxes *boxes = box_serve_boxes(keeper->serve);
+	struct box_measures *measures = box_serve_measures(keeper->serve);
+	struct box_network *network = keeper->setup->ground->network;
 	while (keeper->exit_code < 0) {
+		short out = box_serve_wants_write(keeper->serve) ? POLLOUT : 0;
 		struct pollfd polled[] = {
 			{.fd = keeper->signal_fd, .events = POLLIN},
-			{.fd = keeper->worker.socket, .events = POLLIN},
+			{.fd = keeper->worker.socket, .events = (short)(POLLIN | out)},
 			{.fd = keeper->worker.pidfd, .events = POLLIN},
+			{.fd = box_boxes_fd(boxes), .events = POLLIN},
+			{.fd = network ? box_network_fd(network) : -1, .events = POLLIN},
+			{.fd = box_measures_fd(measures), .events = POLLIN},
 		};
-		if (poll(polled, 3, timeout_ms(keeper)) < 0 && errno != EINTR) {
+		bool ahead = !keeper->stopping && box_boxes_want_ahead(boxes);
+		int count = poll(
+			polled, sizeof(polled) / sizeof(polled[0]), ahead ? 0 : timeout_ms(keeper));
+		if (count < 0 && errno != EINTR) {
 			BOX_LOG(BOX_LOG_ERROR, "poll.failed", box_kv_errno("error", errno));
 			return 1;
+		}
+		if (count == 0 && ahead) {
+			box_boxes_make_ahead(boxes);
 		}
 		if (polled[0].revents) {
 			on_signal(keeper);
 		}
-		if (polled[1].revents) {
+		if (polled[1].revents & POLLOUT) {
+			on_writable(keeper);
+		}
+		if ((polled[1].revents & ~POLLOUT) && keeper->worker.socket >= 0) {
 			on_packet(keeper);
 		}
 		if (polled[2].revents) {
 			on_death(keeper);
 		}
+		box_boxes_step(boxes);
+		if (polled[4].revents) {
+			box_network_ready(network);
+		}
+		box_measures_step(measures);
 		on_time(keeper);
 	}
 	return keeper->exit_code;
@@ -476,7 +371,6 @@ int box_supervise(const struct box_supervise_setup *setup)
 	struct keeper keeper = {
 		.setup = setup,
 		.signal_fd = -1,
-		.state_fd = -1,
 		.worker = {.pidfd = -1, .socket = -1},
 		.kill_at_ms = NEVER,
 		.start_at_ms = NEVER,
@@ -488,13 +382,14 @@ int box_supervise(const struct box_supervise_setup *setup)
 		return 1;
 	}
 	struct box_err err;
+	keeper.serve = box_serve_new(setup->carried, setup->listeners, setup->ground);
 	r = start_worker(&keeper, &err);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.start_failed", box_kv_str("why", err.text));
 	}
 	int exit_code = r < 0 ? 1 : run(&keeper);
 	BOX_LOG(BOX_LOG_INFO, "stopped", box_kv_int("code", exit_code));
-	close_fd(&keeper.state_fd);
+	box_serve_free(keeper.serve);
 	close_fd(&keeper.signal_fd);
 	return exit_code;
 }

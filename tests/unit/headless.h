@@ -19,6 +19,9 @@ enum headless_kind {
 
 struct box_backend_box {
 	bool destroyed;
+	uint64_t mark;
+	box_backend_lost *lost;
+	void *lost_arg;
 };
 
 struct box_backend_op {
@@ -28,6 +31,7 @@ struct box_backend_op {
 	const struct box_spec *spec;
 	char name[256];
 	int64_t max_output_bytes;
+	const struct box_live *live;
 	box_backend_made *made;
 	box_backend_ran *ran;
 	box_backend_gone *gone;
@@ -40,6 +44,8 @@ static struct {
 	int begun[HEADLESS_KINDS_];
 	int cancelled[HEADLESS_KINDS_];
 	int boxes; /* there now, half-made ones too */
+	uint64_t mark;                /* of the boxes made from now on; 0: they cannot be found again */
+	struct box_backend_box *kept; /* what a predecessor left */
 } headless;
 
 static struct box_backend_op *headless_begin(enum headless_kind kind, struct box_backend_box *box,
@@ -71,6 +77,7 @@ static struct box_backend_op *headless_make(struct box_backend *backend, const c
 	(void)backend;
 	struct box_backend_box *box = box_alloc(sizeof(*box));
 	headless.boxes++;
+	box->mark = headless.mark;
 	struct box_backend_op *op = headless_begin(HEADLESS_MAKE, box, spec, arg);
 	(void)snprintf(op->name, sizeof(op->name), "%s", physical_id);
 	op->made = done;
@@ -78,7 +85,8 @@ static struct box_backend_op *headless_make(struct box_backend *backend, const c
 }
 
 static struct box_backend_op *headless_exec(struct box_backend_box *box,
-	const struct box_spec *spec, int64_t max_output_bytes, box_backend_ran *done, void *arg)
+	const struct box_spec *spec, int64_t max_output_bytes, const struct box_live *live,
+	box_backend_ran *done, void *arg)
 {
 	if (box->destroyed) {
 		TEST_FAIL("a command was begun in a box that is being destroyed");
@@ -86,6 +94,7 @@ static struct box_backend_op *headless_exec(struct box_backend_box *box,
 	struct box_backend_op *op = headless_begin(HEADLESS_EXEC, box, spec, arg);
 	(void)snprintf(op->name, sizeof(op->name), "%.*s", (int)spec->cmd.len, spec->cmd.bytes);
 	op->max_output_bytes = max_output_bytes;
+	op->live = live;
 	op->ran = done;
 	return op;
 }
@@ -127,6 +136,28 @@ static void headless_destroy(struct box_backend_box *box, box_backend_gone *done
 	op->gone = done;
 }
 
+static void headless_watch(struct box_backend_box *box, box_backend_lost *lost, void *arg)
+{
+	box->lost = lost;
+	box->lost_arg = arg;
+}
+
+static uint64_t headless_mark(const struct box_backend_box *box)
+{
+	return box->mark;
+}
+
+static struct box_backend_box *headless_adopt(struct box_backend *backend, uint64_t mark)
+{
+	(void)backend;
+	struct box_backend_box *box = headless.kept;
+	if (!box || box->mark != mark) {
+		return NULL;
+	}
+	headless.kept = NULL;
+	return box;
+}
+
 static void headless_free(struct box_backend *backend)
 {
 	(void)backend;
@@ -137,6 +168,9 @@ static const struct box_backend_ops headless_ops = {
 	.available = headless_available,
 	.make = headless_make,
 	.exec = headless_exec,
+	.watch = headless_watch,
+	.mark = headless_mark,
+	.adopt = headless_adopt,
 	.cancel = headless_cancel,
 	.destroy = headless_destroy,
 	.free = headless_free,

@@ -128,7 +128,7 @@ static inline struct box_session_op *exec_in(
 	char physical[BOX_PHYSICAL_ID_SIZE];
 	ASSERT_INT(box_tenant_physical_id(context, box_str(id), physical, &err), 0);
 	struct box_session_op *op = box_sessions_exec(
-		sessions, physical, context, kept(spec_of(cmd)), on_ran, note, &err);
+		sessions, physical, context, kept(spec_of(cmd)), NULL, on_ran, note, &err);
 	if (!op) {
 		TEST_FAIL("exec refused: %s", err.text);
 	}

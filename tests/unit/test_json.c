@@ -1,8 +1,8 @@
-/* JSON both ways: tables of exact results, and jansson as the oracle for what is JSON. The limits are
- * in test_json_limits.c.
+/* JSON both ways: tables of exact results, and jansson as the oracle for what is JSON. The limits
+ * are in test_json_limits.c.
  *
- * Where the two decoders differ on purpose: an escaped lone surrogate (here U+FFFD, there an error),
- * integers beyond 64 bits (here a real), depth (here 32), NUL in a key (here allowed).
+ * Where the two decoders differ on purpose: an escaped lone surrogate (here U+FFFD, there an
+ * error), integers beyond 64 bits (here a real), depth (here 32), NUL in a key (here allowed).
  */
 #include <errno.h>
 #include <jansson.h>
@@ -394,8 +394,8 @@ static uint32_t random_below(uint64_t *state, size_t limit)
 	return (uint32_t)((*state >> 16) % limit);
 }
 
-/* One small change: a byte replaced, put in, taken out, or a piece doubled. No NUL is put in: jansson
- * overlooks one behind a number. */
+/* One small change: a byte replaced, put in, taken out, or a piece doubled. No NUL is put in:
+ * jansson overlooks one behind a number. */
 static size_t mutate(char *text, size_t len, size_t room, uint64_t *state)
 {
 	static const char likely[] =

@@ -1,5 +1,5 @@
-/* msgpack both ways, and the scan: exact results, every limit, and the same verdict however the bytes
- * are cut.
+/* msgpack both ways, and the scan: exact results, every limit, and the same verdict however the
+ * bytes are cut.
  */
 #include <errno.h>
 #include <math.h>

@@ -280,8 +280,8 @@ TEST(cancelled_init)
 
 /* --- admission --- */
 
-/* A reload that would turn it off is refused; one under a client's malformed section is not, as that
- * section keeps it on. */
+/* A reload that would turn it off is refused; one under a client's malformed section is not, as
+ * that section keeps it on. */
 static void expect_reload_keeps(struct box_runtime *runtime, const char *text)
 {
 	struct box_err err = {0};

@@ -64,7 +64,7 @@ TEST(conflict)
 	(void)open_in(&first, "s", &note);
 	/* While it is made and when it lives. */
 	for (int round = 0; round < 2; round++) {
-		ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, on_ran, &note, &err) ==
+		ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, NULL, on_ran, &note, &err) ==
 			NULL);
 		ASSERT_INT(err.code, BOX_ERR_SESSION_CONFLICT);
 		ASSERT_STR(err.text, "Box session " ID("s") " already exists with memory_mb=512");
@@ -87,11 +87,11 @@ TEST(no_backend)
 	struct box_spec spec = spec_of("run");
 	make_live("s");
 	headless.unavailable = true;
-	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, on_ran, &note, &err) == NULL);
+	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, NULL, on_ran, &note, &err) == NULL);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text, "the backend cannot make boxes now");
 	rules.backend = NULL;
-	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, on_ran, &note, &err) == NULL);
+	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, NULL, on_ran, &note, &err) == NULL);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text, "no backend here");
 	/* A session that is there needs none to be chosen. */
@@ -195,7 +195,7 @@ static void expect_full(const char *id)
 	struct box_err err = {0};
 	struct note note = {0};
 	struct box_spec spec = spec_of("x");
-	ASSERT(box_sessions_exec(sessions, id, &first, &spec, on_ran, &note, &err) == NULL);
+	ASSERT(box_sessions_exec(sessions, id, &first, &spec, NULL, on_ran, &note, &err) == NULL);
 	ASSERT_INT(err.code, BOX_ERR_CAPACITY);
 	ASSERT_STR(err.text, "Box session capacity reached (2)");
 }

@@ -118,7 +118,7 @@ TEST(other_spec_while_removing)
 	other.cpus = 0.5;
 	make_live("s");
 	(void)remove_id(ID("s"), &removed);
-	ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, on_ran, &b, &err) != NULL);
+	ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, NULL, on_ran, &b, &err) != NULL);
 	(void)exec("s", "a", &a);
 	headless_gone();
 	expect_error(&a, BOX_ERR_SESSION_CONFLICT,

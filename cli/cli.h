@@ -1,0 +1,53 @@
+/* What the commands of `box` share. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/value.h"
+#include "cli/options.h"
+#include "client/box.h"
+
+/* As docker has them: a command's own code is passed on, so ours are out of its way. */
+enum {
+	CLI_EXIT_TIMEOUT = 124,
+	CLI_EXIT_FAILED = 125,
+	CLI_EXIT_SIGNAL = 128,
+};
+
+#define CLI_CALL_MS 60000 /* a box may have to be made */
+
+struct cli {
+	struct box_arena *arena;
+	struct cli_options options;
+	const char *name; /* of the command */
+};
+
+/* Says why, in one line, and gives the exit code of our own failures. */
+int box_cli_fail(const struct box_err *err);
+/* Brings out what was printed: 0, or the exit code after it has said why not. */
+int box_cli_flush(void);
+int box_cli_misused(const struct cli *cli, const char *why);
+
+/* The runtime that ls, exec, create and rm speak to; or for run with `spawn` one of our own where
+ * none was named. Has said why when it fails. */
+int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client);
+
+/* The box spec that the options describe. */
+int box_cli_spec(const struct cli *cli, const char *session, struct box_value *ret_spec,
+	struct box_err *err);
+/* What belongs to one command of a box: cmd, env, mounts, folder, time. `words` are its words. */
+int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
+	struct box_value *spec, struct box_err *err);
+
+/* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. */
+int box_cli_stream(struct box_client *client, const struct box_value *spec);
+
+int box_cli_run(const struct cli *cli);
+int box_cli_create(const struct cli *cli);
+int box_cli_exec(const struct cli *cli);
+int box_cli_ls(const struct cli *cli);
+int box_cli_rm(const struct cli *cli);
+int box_cli_plan(const struct cli *cli);
+int box_cli_doctor(const struct cli *cli);

@@ -1,0 +1,256 @@
+/* `box`: the table of commands, and what they share: one line for what went wrong, and the way to a
+ * runtime. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "cli/cli.h"
+
+#ifndef BOX_VERSION
+#define BOX_VERSION "0.0.0"
+#endif
+
+#define COMMON_USAGE                                                                   \
+	"      --endpoint URL     the runtime at ws://HOST[:PORT] (BOX_ENDPOINT)\n"    \
+	"      --instance ID      the instance that the runtime serves\n"              \
+	"                         (LANGBOT_BOX_TRUSTED_INSTANCE_UUID, else \"box\")\n" \
+	"      --workspace ID     whose boxes (\"box\")\n"                             \
+	"  -v, --verbose          show the log of a boxd that is started\n"            \
+	"  -h, --help             print this, and exit\n"
+#define LOCAL_USAGE                                                 \
+	"  -v, --verbose          show what is logged on the way\n" \
+	"  -h, --help             print this, and exit\n"
+#define SPEC_USAGE                                                        \
+	"      --network on|off   whether it reaches the network (off)\n" \
+	"      --memory MB        the most memory (512)\n"                \
+	"      --cpus N           the most processors, such as 0.5 (1)\n" \
+	"      --pids N           the most processes (128)\n"             \
+	"      --writable-root    let it change its root folder\n"
+#define COMMAND_USAGE                                                                 \
+	"      --timeout SEC      end it after that time (never)\n"                   \
+	"      --mount HOST:BOX[:ro|rw]\n"                                            \
+	"                         show a folder of the host in it; repeatable (rw)\n" \
+	"      --workdir PATH     the folder it starts in (/workspace)\n"             \
+	"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
+
+static const struct command {
+	const char *name;
+	unsigned sets;
+	size_t plain_words;
+	int (*run)(const struct cli *cli);
+	const char *summary;
+	const char *usage;
+} commands[] = {
+	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_run,
+		"run a command in a box of its own",
+		"Usage: box run [OPTION]... [--] CMD [ARG]...\n"
+		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
+		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
+		"is.\n"
+		"\n" SPEC_USAGE COMMAND_USAGE COMMON_USAGE},
+	{"create", CLI_COMMON | CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
+		"Usage: box create [OPTION]... NAME\n"
+		"Makes a box that stays until it is removed. Its name is printed.\n"
+		"\n" SPEC_USAGE COMMON_USAGE},
+	{"exec", CLI_COMMON | CLI_COMMAND, 1, box_cli_exec, "run a command in a box that is there",
+		"Usage: box exec [OPTION]... NAME [--] CMD [ARG]...\n"
+		"Runs a command in a box. A single CMD is a command line for sh; with ARGs each\n"
+		"word is taken as it is.\n"
+		"\n" COMMAND_USAGE COMMON_USAGE},
+	{"ls", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ls, "list boxes",
+		"Usage: box ls [OPTION]...\n"
+		"Lists the boxes of a workspace.\n"
+		"\n"
+		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
+	{"rm", CLI_COMMON, SIZE_MAX, box_cli_rm, "remove boxes",
+		"Usage: box rm [OPTION]... NAME...\n"
+		"Removes boxes and everything in them.\n"
+		"\n" COMMON_USAGE},
+	{"plan", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_plan, "show what run would make",
+		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
+		"Prints what `box run` with the same options would make on this host, and makes\n"
+		"nothing.\n"
+		"\n" SPEC_USAGE COMMAND_USAGE LOCAL_USAGE},
+	{"doctor", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_doctor, "try all that boxes need here",
+		"Usage: box doctor [OPTION]...\n"
+		"Tries each thing that boxes need on this host, and names the cure for what\n"
+		"fails. Exit status: 0 when boxes can be made, 1 when not.\n"
+		"\n"
+		"      --json             as JSON\n" LOCAL_USAGE},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+/* Text from a runtime or an argument, as one line that cannot steer a terminal. */
+static void print_line(const char *prefix, const char *text)
+{
+	char line[sizeof(((struct box_err *)0)->text) + 128];
+	size_t len = 0;
+	for (const char *c = text; *c && len + 1 < sizeof(line); c++) {
+		bool control = (unsigned char)*c < ' ' || *c == 0x7f;
+		/* Lines of a longer text become one, their indentation one space. */
+		if (control || (*c == ' ' && len > 0 && line[len - 1] == ' ')) {
+			if (len > 0 && line[len - 1] != ' ') {
+				line[len++] = ' ';
+			}
+		} else {
+			line[len++] = *c;
+		}
+	}
+	line[len] = '\0';
+	(void)fprintf(stderr, "%s%s\n", prefix, box_utf8_valid(line, len) ? line : "(unreadable)");
+}
+
+/* What the command line and the system got wrong needs no name. */
+int box_cli_fail(const struct box_err *err)
+{
+	char prefix[80] = "box: ";
+	const char *name = box_code_name(err->code);
+	if (name && err->code != BOX_ERR_VALUE && err->code != BOX_ERR_OS) {
+		(void)snprintf(prefix, sizeof(prefix), "box: %s: ", name);
+	}
+	print_line(prefix, err->text);
+	return CLI_EXIT_FAILED;
+}
+
+int box_cli_flush(void)
+{
+	struct box_err err;
+	if (fflush(stdout) == 0 && !ferror(stdout)) {
+		return 0;
+	}
+	(void)box_err_set(&err, BOX_ERR_OS, errno, "stdout: %s", strerror(errno));
+	return box_cli_fail(&err);
+}
+
+int box_cli_misused(const struct cli *cli, const char *why)
+{
+	(void)fprintf(stderr, "box: %s: %s (see box %s --help)\n", cli->name, why, cli->name);
+	return CLI_EXIT_FAILED;
+}
+
+static void show_log_line(void *arg, const char *line)
+{
+	(void)arg;
+	print_line("", line);
+}
+
+int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client)
+{
+	struct box_err err;
+	const char *named = cli->options.endpoint ? cli->options.endpoint : getenv("BOX_ENDPOINT");
+	const struct box_client_options options = {
+		.endpoint = named && named[0] ? named : NULL,
+		.standalone = !spawn,
+		.spawn = spawn,
+		.instance = cli->options.instance,
+		.workspace = cli->options.workspace,
+		.show_log = cli->options.verbose,
+		.log_line = show_log_line,
+	};
+	int r = box_client_open(&options, ret_client, &err);
+	if (r == -ECONNREFUSED && !options.endpoint) {
+		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
+			"no boxd answers on 127.0.0.1:5410: start one with `boxd`, or name one "
+			"with --endpoint");
+	}
+	if (r < 0) {
+		(void)box_cli_fail(&err);
+	}
+	return r;
+}
+
+static int print_help(void)
+{
+	(void)fputs("Usage: box [OPTION]... COMMAND ...\n"
+		    "Runs commands in sandboxes.\n"
+		    "\n",
+		stdout);
+	for (size_t i = 0; i < COMMANDS; i++) {
+		(void)printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+	}
+	(void)fputs(
+		"\n" COMMON_USAGE "      --version          print the version, and exit\n"
+		"\n"
+		"box COMMAND --help tells the options of a command.\n"
+		"Exit status: that of the command (128+N for signal N); 124 when it timed out;\n"
+		"125 when box itself failed.\n",
+		stdout);
+	return box_cli_flush();
+}
+
+static const struct command *find_command(const char *name, struct box_err *err)
+{
+	const char *names[COMMANDS];
+	for (size_t i = 0; i < COMMANDS; i++) {
+		names[i] = commands[i].name;
+		if (strcmp(name, commands[i].name) == 0) {
+			return &commands[i];
+		}
+	}
+	const char *near = box_cli_nearest(name, names, COMMANDS);
+	(void)box_err_set(err, BOX_ERR_VALUE, EINVAL,
+		"unknown command %.100s%s%s%s (see box --help)", name,
+		near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+	return NULL;
+}
+
+static int dispatch(struct cli *cli, int argc, char **argv)
+{
+	struct box_err err;
+	int at = 1;
+	if (box_cli_parse_options(cli->arena, argc, argv, &at, CLI_TOP, &cli->options, &err) < 0) {
+		return box_cli_fail(&err);
+	}
+	if (cli->options.version) {
+		(void)puts("box " BOX_VERSION);
+		return box_cli_flush();
+	}
+	if (cli->options.help) {
+		return print_help();
+	}
+	if (at >= argc) {
+		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "no command (see box --help)");
+		return box_cli_fail(&err);
+	}
+	const struct command *command = find_command(argv[at++], &err);
+	if (!command ||
+		box_cli_parse(cli->arena, argc, argv, &at, command->sets, command->plain_words,
+			&cli->options, &err) < 0) {
+		return box_cli_fail(&err);
+	}
+	cli->name = command->name;
+	if (cli->options.help) {
+		(void)fputs(command->usage, stdout);
+		return box_cli_flush();
+	}
+	return command->run(cli);
+}
+
+/* A closed fd 0, 1 or 2 would be taken by the next thing opened, and a command would read it. */
+static int fill_standard_fds(void)
+{
+	int fd;
+	do {
+		fd = open("/dev/null", O_RDWR); /* NOLINT(android-cloexec-open): it stays */
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd < 0 ? -errno : close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	if (fill_standard_fds() < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	/* A reader that went away is an error of write, told like others. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	struct cli cli = {.arena = box_arena_new()};
+	int code = dispatch(&cli, argc, argv);
+	box_arena_free(cli.arena);
+	return code;
+}

@@ -1,0 +1,57 @@
+/* The command line of `box`: argv in, a struct or one line of error out. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct box_arena;
+
+/* Which options a command takes. */
+enum {
+	CLI_COMMON = 1,  /* every command, and before it */
+	CLI_SPEC = 2,    /* what a box is like */
+	CLI_COMMAND = 4, /* what a command is like */
+	CLI_LIST = 8,
+	CLI_TOP = 16, /* before the command only */
+};
+
+struct cli_words {
+	const char **items;
+	size_t count;
+};
+
+struct cli_options {
+	bool help;
+	bool version;
+	bool verbose;
+	bool json;
+	bool writable_root;
+	const char *endpoint;
+	const char *instance;
+	const char *workspace;
+	const char *network;
+	const char *workdir;
+	int64_t memory_mb; /* these are 0 when not given */
+	int64_t pids;
+	int64_t timeout_sec;
+	double cpus;
+	struct cli_words mounts;
+	struct cli_words env;
+	struct cli_words words; /* what is no option */
+};
+
+/* Reads options of `sets` from argv[*at] on, up to the first word that is none; *at is left
+ * there. */
+int box_cli_parse_options(struct box_arena *arena, int argc, char **argv, int *at, unsigned sets,
+	struct cli_options *options, struct box_err *err);
+
+/* Reads all: options, and words that are none. Once `plain_words` of these are there, the next
+ * begins a command, and all that follows is its own. `--` ends the options. */
+int box_cli_parse(struct box_arena *arena, int argc, char **argv, int *at, unsigned sets,
+	size_t plain_words, struct cli_options *options, struct box_err *err);
+
+/* The nearest of the names to a misspelt one, or NULL when none is near. */
+const char *box_cli_nearest(const char *word, const char *const *names, size_t count);

@@ -1,0 +1,176 @@
+/* box plan: what `box run` with the same options would make on this host. The host is looked at as
+ * boxd looks at it, in a child, because that enters namespaces; the rest is data. */
+#include "runtime/plan/plan.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cli/aside.h"
+#include "cli/cli.h"
+#include "cli/probe.h"
+#include "runtime/keeper/ground.h"
+#include "runtime/keeper/source.h"
+#include "runtime/spec.h"
+
+#define LOOK_MS 20000
+#define NAME "box" /* a real one has a name of its own each time */
+
+/* Out of the child by a pipe. */
+struct findings {
+	bool possible;
+	char missing[BOX_KEEPER_TEXT_MAX];
+	struct box_host_can host;
+};
+
+static void look_at_host(void *arg, void *result)
+{
+	const struct box_policy *policy = arg;
+	struct findings *findings = result;
+	static struct box_ground ground;
+	struct box_worker_ids ids;
+	struct box_err err;
+	box_ground_init(&ground);
+	if (box_worker_choose_ids(&ids, &err) < 0) {
+		(void)snprintf(findings->missing, sizeof(findings->missing), "%.*s",
+			(int)sizeof(findings->missing) - 1, err.text);
+		return;
+	}
+	box_ground_open(&ground, &ids);
+	box_ground_seal(&ground, policy);
+	findings->possible = ground.possible;
+	memcpy(findings->missing, ground.missing, sizeof(findings->missing));
+	findings->host = ground.host;
+	box_ground_close(&ground);
+}
+
+/* What the options ask for, with the runtime's own defaults and refusals. */
+static int make_ask(const struct box_spec *spec, struct box_ask *ret_ask, struct box_err *err)
+{
+	*ret_ask = (struct box_ask){
+		.name = NAME,
+		.host_mode = BOX_ASK_NONE,
+		.network = spec->network_on,
+		.writable_root = !spec->read_only_rootfs,
+		.memory_bytes = (uint64_t)spec->memory_mb * BOX_MIB,
+		.pids = (uint64_t)spec->pids_limit,
+		.cpu_milli = (uint64_t)ceil(spec->cpus * 1000),
+	};
+	int len = snprintf(
+		ret_ask->mount_path, sizeof(ret_ask->mount_path), "%s", spec->mount_path);
+	return len < BOX_PATH_MAX
+		? 0
+		: box_err_set(err, BOX_ERR_VALIDATION, ENAMETOOLONG, "mount_path is too long");
+}
+
+static int read_spec(const struct cli *cli, struct box_spec *ret_spec, struct box_err *err)
+{
+	/* A plan is the same whatever the command is, and so it may be left out. */
+	static const char *const nothing[] = {"true"};
+	const struct cli_words *words = &cli->options.words;
+	struct box_value value;
+	int r = box_cli_spec(cli, NAME, &value, err);
+	r = r < 0 ? r
+		  : box_cli_add_command(cli, words->count ? words->items : nothing,
+			    words->count ? words->count : 1, &value, err);
+	return r < 0 ? r : box_spec_parse(cli->arena, &value, ret_spec, err);
+}
+
+/* The command's own mounts are made when it runs; boxd would refuse these then. */
+static int check_mounts(
+	const struct box_spec *spec, const struct box_policy *policy, struct box_err *err)
+{
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
+		_cleanup_(box_close_p) int fd = -1;
+		const struct box_mount *mount = &spec->mounts[i];
+		r = box_plan_check_target(mount->mount_path, "extra_mounts.mount_path", err);
+		r = r < 0 ? r
+			  : box_source_open(mount->host_path, "extra_mounts.host_path", false, true,
+				    policy, &fd, err);
+	}
+	return r;
+}
+
+/* As one line that cannot steer a terminal: paths and names may hold anything. */
+static void print_safely(const char *text)
+{
+	for (const char *at = text; *at; at++) {
+		bool control = (unsigned char)*at < ' ' || *at == 0x7f;
+		if (control || *at == '\\') {
+			(void)printf("\\x%02x", (unsigned char)*at);
+		} else {
+			(void)putchar(*at);
+		}
+	}
+}
+
+/* What is the command's and not the box's. Values of variables may be secrets: names are enough. */
+static void print_command(const struct cli *cli, const struct box_spec *spec)
+{
+	for (size_t i = 0; i < spec->mount_count; i++) {
+		(void)printf("command mount ");
+		print_safely(spec->mounts[i].mount_path);
+		(void)printf(" host ");
+		print_safely(spec->mounts[i].host_path);
+		(void)printf(" %s nosuid nodev\n", box_mount_mode_name(spec->mounts[i].mode));
+	}
+	for (size_t i = 0; i < spec->env_count; i++) {
+		(void)printf("command env ");
+		print_safely(spec->env[i].name);
+		(void)putchar('\n');
+	}
+	(void)printf("command workdir ");
+	print_safely(spec->workdir);
+	(void)putchar('\n');
+	if (cli->options.timeout_sec) {
+		(void)printf("command timeout %lld s\n", (long long)cli->options.timeout_sec);
+	}
+}
+
+static int find_out(const struct cli *cli, struct box_policy *policy, struct findings *findings,
+	struct box_err *err)
+{
+	struct box_aside aside;
+	box_aside_begin(&aside);
+	int r = box_probe_run(
+		look_at_host, policy, findings, sizeof(*findings), LOOK_MS, cli->options.verbose);
+	box_aside_end(&aside);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
+			"the host cannot be looked at: %s (box doctor tells more)",
+			r == -ECHILD ? "the process for it ended early" : strerrordesc_np(-r));
+	}
+	if (!findings->possible) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+			"no box can be made here: %s (box doctor tells more)", findings->missing);
+	}
+	return 0;
+}
+
+int box_cli_plan(const struct cli *cli)
+{
+	static struct box_policy policy; /* as a boxd without a configuration has it */
+	static struct findings findings;
+	static struct box_plan plan;
+	static struct box_ask ask;
+	struct box_spec spec;
+	struct box_err err;
+	if (cli->options.endpoint) {
+		return box_cli_misused(cli, "is of this host: leave out --endpoint");
+	}
+	int r = read_spec(cli, &spec, &err);
+	r = r < 0 ? r : make_ask(&spec, &ask, &err);
+	r = r < 0 ? r : check_mounts(&spec, &policy, &err);
+	r = r < 0 ? r : find_out(cli, &policy, &findings, &err);
+	r = r < 0 ? r : box_plan_make(&ask, &policy, &findings.host, &plan, &err);
+	if (r < 0) {
+		return box_cli_fail(&err);
+	}
+	box_plan_print(&plan, stdout);
+	print_command(cli, &spec);
+	return box_cli_flush();
+}

@@ -1,0 +1,56 @@
+/* box run: a box for one command. With a boxd of our own the box ends with it; in a runtime that
+ * others share it is removed whatever happened to the command. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/hash.h"
+#include "cli/cli.h"
+
+#define NAME_BYTES 8
+
+static const char *make_name(struct box_arena *arena)
+{
+	unsigned char bytes[NAME_BYTES];
+	char text[2 * NAME_BYTES + 1];
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+		abort();
+	}
+	box_hex(bytes, sizeof(bytes), text);
+	return box_arena_printf(arena, "run-%s", text);
+}
+
+/* The box may be gone already, after a timeout: only the command's fate counts. */
+static void remove_box(const struct cli *cli, struct box_client *client, const char *name)
+{
+	struct box_value answer;
+	struct box_value data = box_map_value();
+	box_map_add(cli->arena, &data, "session_id", box_cstr(name));
+	(void)box_client_call(
+		client, "box_delete_session", &data, CLI_CALL_MS, cli->arena, &answer, NULL);
+}
+
+int box_cli_run(const struct cli *cli)
+{
+	const struct cli_words *words = &cli->options.words;
+	const char *name = make_name(cli->arena);
+	struct box_client *client;
+	struct box_value spec;
+	struct box_err err;
+	if (words->count == 0) {
+		return box_cli_misused(cli, "no command");
+	}
+	if (box_cli_spec(cli, name, &spec, &err) < 0 ||
+		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
+		return box_cli_fail(&err);
+	}
+	if (box_cli_connect(cli, true, &client) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	int code = box_cli_stream(client, &spec);
+	if (!box_client_is_private(client)) {
+		remove_box(cli, client, name);
+	}
+	box_client_close(client);
+	return code;
+}

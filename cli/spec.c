@@ -1,0 +1,153 @@
+/* Options of the command line as a box spec. What the runtime has defaults for is left out. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+
+/* A spec has no word for "no limit". */
+#define TIMEOUT_NEVER_SEC (10 * 365 * 24 * 3600LL)
+
+int box_cli_spec(
+	const struct cli *cli, const char *session, struct box_value *ret_spec, struct box_err *err)
+{
+	const struct cli_options *options = &cli->options;
+	struct box_value spec = box_map_value();
+	if (!box_utf8_valid(session, strlen(session))) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "the name is no UTF-8");
+	}
+	box_map_add(cli->arena, &spec, "session_id", box_cstr(session));
+	if (options->network) {
+		box_map_add(cli->arena, &spec, "network", box_cstr(options->network));
+	}
+	if (options->memory_mb) {
+		box_map_add(cli->arena, &spec, "memory_mb", box_int(options->memory_mb));
+	}
+	if (options->cpus > 0) {
+		box_map_add(cli->arena, &spec, "cpus", box_real(options->cpus));
+	}
+	if (options->pids) {
+		box_map_add(cli->arena, &spec, "pids_limit", box_int(options->pids));
+	}
+	if (options->writable_root) {
+		box_map_add(cli->arena, &spec, "read_only_rootfs", box_bool(false));
+	}
+	*ret_spec = spec;
+	return 0;
+}
+
+/* A relative path is meant from here: the runtime is somewhere else. */
+static const char *absolute(struct box_arena *arena, const char *path)
+{
+	_cleanup_(box_free_p) char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
+	return folder ? box_arena_printf(arena, "%s/%s", folder, path) : path;
+}
+
+/* HOST:BOX[:ro|rw] */
+static int add_mount(
+	struct box_arena *arena, const char *text, struct box_value *mounts, struct box_err *err)
+{
+	char *host = box_arena_strndup(arena, text, strlen(text));
+	char *box = strchr(host, ':');
+	const char *mode = "rw";
+	if (box) {
+		*box++ = '\0';
+		char *colon = strchr(box, ':');
+		if (colon) {
+			*colon = '\0';
+			mode = colon + 1;
+		}
+	}
+	if (!box || host[0] == '\0' || box[0] != '/' ||
+		(strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0)) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"--mount: \"%.200s\" is not HOST:BOX[:ro|rw] with an absolute BOX", text);
+	}
+	struct box_value mount = box_map_value();
+	box_map_add(arena, &mount, "host_path", box_cstr(absolute(arena, host)));
+	box_map_add(arena, &mount, "mount_path", box_cstr(box));
+	box_map_add(arena, &mount, "mode", box_cstr(mode));
+	box_list_add(arena, mounts, mount);
+	return 0;
+}
+
+/* NAME=VALUE, or NAME for the value that we have; without one it stays unset. The last of a name
+ * counts. */
+static int add_variable(
+	struct box_arena *arena, const char *text, struct box_value *env, struct box_err *err)
+{
+	struct box_str name = {text, strcspn(text, "=")};
+	if (name.len == 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"--env: \"%.100s\" is not NAME or NAME=VALUE", text);
+	}
+	const char *value = text[name.len] == '=' ? text + name.len + 1 : getenv(text);
+	if (value) {
+		box_map_set(arena, env, name, box_cstr(value));
+	}
+	return 0;
+}
+
+/* Messages carry text as UTF-8 only: say which part is none before anything is sent. */
+static int check_text(const char *what, const char *text, struct box_err *err)
+{
+	return box_utf8_valid(text, strlen(text))
+		? 0
+		: box_err_set(err, BOX_ERR_VALUE, EILSEQ, "%s: no UTF-8", what);
+}
+
+static int check_words(
+	const char *what, const char *const *words, size_t count, struct box_err *err)
+{
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		r = check_text(what, words[i], err);
+	}
+	return r;
+}
+
+static int join_command(const struct cli *cli, const char *const *words, size_t count,
+	struct box_value *spec, struct box_err *err)
+{
+	struct box_buf line = box_buf(BOX_MESSAGE_BYTES_MAX);
+	int r = check_words("the command", words, count, err);
+	if (r == 0 && box_shell_join(&line, words, count) < 0) {
+		r = box_err_set(err, BOX_ERR_VALUE, E2BIG, "the command is over 16 MiB");
+	}
+	if (r == 0) {
+		char *text = box_arena_strndup(cli->arena, line.bytes, line.len);
+		box_map_add(cli->arena, spec, "cmd", box_text((struct box_str){text, line.len}));
+	}
+	box_buf_free(&line);
+	return r;
+}
+
+int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
+	struct box_value *spec, struct box_err *err)
+{
+	const struct cli_options *options = &cli->options;
+	struct box_value mounts = box_list_value();
+	struct box_value env = box_map_value();
+	int r = join_command(cli, words, count, spec, err);
+	r = r < 0 ? r : check_words("--mount", options->mounts.items, options->mounts.count, err);
+	for (size_t i = 0; r == 0 && i < options->mounts.count; i++) {
+		r = add_mount(cli->arena, options->mounts.items[i], &mounts, err);
+	}
+	r = r < 0 ? r : check_words("--env", options->env.items, options->env.count, err);
+	for (size_t i = 0; r == 0 && i < options->env.count; i++) {
+		r = add_variable(cli->arena, options->env.items[i], &env, err);
+	}
+	if (r == 0 && options->workdir) {
+		r = check_text("--workdir", options->workdir, err);
+		box_map_add(cli->arena, spec, "workdir", box_cstr(options->workdir));
+	}
+	int64_t timeout_sec = options->timeout_sec ? options->timeout_sec : TIMEOUT_NEVER_SEC;
+	box_map_add(cli->arena, spec, "timeout_sec", box_int(timeout_sec));
+	box_map_add(cli->arena, spec, "extra_mounts", mounts);
+	box_map_add(cli->arena, spec, "env", env);
+	return r;
+}

@@ -1,0 +1,157 @@
+/* libbox: what a program includes to use boxes.
+ *
+ *   struct box_client_options options = {.endpoint = "ws://127.0.0.1:5410"};
+ *   struct box_client *client;
+ *   struct box_err err;
+ *   if (box_client_open(&options, &client, &err) < 0) { ... err.text ... }
+ *
+ * One client is one connection, used from one thread. Requests go out at once and are answered
+ * in any order, each to its own callback. A program with a loop of its own polls box_client_fd
+ * for box_client_events and calls box_client_step; one without calls box_client_wait or
+ * box_client_call. Data are value trees (base/value.h) in arenas (base/arena.h); the actions and
+ * their members are in docs/protocol.md.
+ *
+ * Functions return 0 or a negative errno; err, which may be NULL, says why. An error that the
+ * runtime answered has its code by name and its text without the name.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/value.h"
+
+#define BOX_INSTANCE_DEFAULT "box"
+#define BOX_WORKSPACE_DEFAULT "box"
+
+struct box_client;
+
+struct box_client_options {
+	/* Which runtime: the one at this URL (ws://HOST[:PORT]), or where none is named one of our
+	 * own, `boxd -s` as a child that ends with this client. */
+	const char *endpoint;
+	bool standalone; /* with no endpoint: dial ws://127.0.0.1:5410 */
+	bool spawn;      /* with no endpoint: start a child in a container too, not dial */
+
+	/* Who we are. NULL: what the environment says (LANGBOT_BOX_TRUSTED_INSTANCE_UUID,
+	 * LANGBOT_BOX_CONTROL_TOKEN), then the defaults above. A child gets secrets of its own. */
+	const char *instance;
+	const char *token;
+	const char *workspace;
+	int64_t generation; /* 0 means 1 */
+
+	/* The child. */
+	const char *boxd; /* NULL: beside this program, where it is installed, on PATH */
+	bool show_log;    /* its log goes to our stderr */
+	/* Without show_log: the last lines of its log, when it ends before it should. */
+	void (*log_line)(void *arg, const char *line);
+	void *log_arg;
+};
+
+/* Connects, and waits until the runtime answers. */
+int box_client_open(const struct box_client_options *options, struct box_client **ret_client,
+	struct box_err *err);
+
+/* Requests under way are forgotten without a callback. A child is waited for. NULL is fine. */
+void box_client_close(struct box_client *client);
+static inline void box_client_close_p(struct box_client **client)
+{
+	box_client_close(*client);
+}
+
+/* True when the runtime is a child of ours and ends with the client. */
+bool box_client_is_private(const struct box_client *client);
+
+/* --- requests --- */
+
+/* One answer. `data` is a map, good until the callback returns; NULL when `err` is set. `last`: no
+ * other will come. A callback may submit and cancel; it must not step or close the client. */
+typedef void box_client_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last);
+
+/* Sends a request; `data` is not needed afterwards. -EBUSY with 128 under way, -EMSGSIZE when it is
+ * too large, -ENOTCONN when the connection is gone. */
+int box_client_submit(struct box_client *client, const char *action, const struct box_value *data,
+	box_client_answered *answered, void *arg, int64_t *ret_seq_id, struct box_err *err);
+
+/* The same for an action that streams its answers. At most 8 come that were not taken. */
+int box_client_submit_stream(struct box_client *client, const char *action,
+	const struct box_value *data, box_client_answered *answered, void *arg, int64_t *ret_seq_id,
+	struct box_err *err);
+
+/* All answers of the stream that have come are dealt with: the runtime may send more. */
+void box_client_taken(struct box_client *client, int64_t seq_id);
+
+/* Ends a request under way; its callback is not called any more. */
+void box_client_cancel(struct box_client *client, int64_t seq_id);
+
+/* --- a loop of the caller's --- */
+
+int box_client_fd(const struct box_client *client);       /* -1 once the connection is over */
+short box_client_events(const struct box_client *client); /* of poll(2) */
+
+/* Reads and writes what can be, without waiting, and calls back. Negative when the connection is
+ * over: every request has been answered with BOX_ERR_RUNTIME_UNAVAILABLE by then. */
+int box_client_step(struct box_client *client, struct box_err *err);
+
+/* --- without one --- */
+
+/* One turn that waits for something to happen, timeout_ms at most (-1: for ever). A signal ends the
+ * wait with -EINTR. */
+int box_client_wait(struct box_client *client, int timeout_ms, struct box_err *err);
+
+/* Asks and waits for the answer, whose data are copied into the arena. -ETIMEDOUT after
+ * timeout_ms. */
+int box_client_call(struct box_client *client, const char *action, const struct box_value *data,
+	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err);
+
+/* --- commands --- */
+
+struct box_exec;
+
+struct box_exec_result {
+	bool timed_out;
+	int exit_code;   /* 128+n for signal n; -1 when timed out */
+	char reason[16]; /* "exit", "signal", "memory", "timeout"; empty when not told */
+	int64_t duration_ms;
+};
+
+struct box_exec_events {
+	/* Output as it comes; fd is 1 or 2. Call box_exec_taken when it is dealt with. */
+	void (*output)(void *arg, int fd, struct box_str bytes);
+	/* The end: a result, or an error. */
+	void (*ended)(void *arg, const struct box_exec_result *result, const struct box_err *err);
+};
+
+enum box_exec_how {
+	BOX_EXEC_LIVE,       /* output as it comes, no input */
+	BOX_EXEC_LIVE_INPUT, /* and input by box_exec_input */
+	BOX_EXEC_WHOLE,      /* no input, and output at the end as text: by any runtime */
+};
+
+/* Starts a command; `spec` is a box spec. A runtime that does not know live commands ends one with
+ * errnum ENOSYS before anything has run. */
+int box_exec_start(struct box_client *client, const struct box_value *spec, enum box_exec_how how,
+	const struct box_exec_events *events, void *arg, struct box_exec **ret_exec,
+	struct box_err *err);
+
+/* All output so far is dealt with. Without this no more than 8 pieces come. */
+void box_exec_taken(struct box_exec *exec);
+
+/* Whether box_exec_input would send: the command runs and has taken all input so far. */
+bool box_exec_wants_input(const struct box_exec *exec);
+
+/* Input for the command; with `eof` the last. -EAGAIN while box_exec_wants_input says no. */
+int box_exec_input(
+	struct box_exec *exec, const void *bytes, size_t len, bool eof, struct box_err *err);
+
+/* Ends the command if it runs, and frees. NULL is fine. Before box_client_close. */
+void box_exec_free(struct box_exec *exec);
+
+/* Appends the words as one command line for sh: it gives exactly these words back. A single word is
+ * taken as a command line that is one already. 0 or -EMSGSIZE. */
+struct box_buf;
+int box_shell_join(struct box_buf *out, const char *const *words, size_t count);

@@ -1,0 +1,340 @@
+/* Requests under way on one connection, and who hears their answers.
+ *
+ * At most BOX_REQUESTS_MAX are under way, so finding one by its number is a short walk. State is
+ * changed first and called up last: a callback may submit and cancel.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "client/answer.h"
+#include "client/box.h"
+#include "client/open.h"
+
+struct request {
+	int64_t seq_id;
+	bool stream;
+	int64_t index;        /* of the last streamed answer */
+	int64_t acknowledged; /* up to this index */
+	box_client_answered *answered;
+	void *arg;
+};
+
+struct box_client {
+	struct box_link link;
+	struct request requests[BOX_REQUESTS_MAX]; /* the first `count` of them */
+	size_t count;
+	int64_t last_seq_id;
+	struct box_err *lost; /* why the connection is over */
+};
+
+/* --- requests --- */
+
+static struct request *find(struct box_client *client, int64_t seq_id)
+{
+	for (size_t i = 0; i < client->count; i++) {
+		if (client->requests[i].seq_id == seq_id) {
+			return &client->requests[i];
+		}
+	}
+	return NULL;
+}
+
+/* The last one moves into its place. */
+static void forget(struct box_client *client, struct request *request)
+{
+	*request = client->requests[--client->count];
+}
+
+static int send_request(struct box_client *client, int64_t seq_id, const char *action,
+	const struct box_value *data, bool stream, struct box_err *err)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_value context = box_map_value();
+	struct box_value message = box_map_value();
+	box_map_add(arena, &context, "instance_uuid", box_cstr(client->link.instance));
+	box_map_add(arena, &context, "workspace_uuid", box_cstr(client->link.workspace));
+	box_map_add(arena, &context, "placement_generation", box_int(client->link.generation));
+	box_map_add(arena, &message, "seq_id", box_int(seq_id));
+	box_map_add(arena, &message, "action", box_cstr(action));
+	box_map_add(arena, &message, "data", data ? *data : box_map_value());
+	box_map_add(arena, &message, "context", context);
+	if (stream) {
+		box_map_add(arena, &message, "stream_flow_control", box_int(1));
+	}
+	int r = box_wire_send(&client->link.wire, &message, err);
+	box_arena_free(arena);
+	return r;
+}
+
+static int submit(struct box_client *client, const char *action, const struct box_value *data,
+	const struct request *asked, int64_t *ret_seq_id, struct box_err *err)
+{
+	if (client->lost) {
+		return box_err_set(err, client->lost->code, ENOTCONN, "%s", client->lost->text);
+	}
+	if (client->count >= BOX_REQUESTS_MAX) {
+		return box_err_set(err, BOX_ERR_BUSY, EBUSY, "%d requests are under way already",
+			BOX_REQUESTS_MAX);
+	}
+	int64_t seq_id = ++client->last_seq_id;
+	int r = send_request(client, seq_id, action, data, asked->stream, err);
+	if (r < 0) {
+		return r;
+	}
+	struct request *request = &client->requests[client->count++];
+	*request = *asked;
+	request->seq_id = seq_id;
+	if (ret_seq_id) {
+		*ret_seq_id = seq_id;
+	}
+	return 0;
+}
+
+int box_client_submit(struct box_client *client, const char *action, const struct box_value *data,
+	box_client_answered *answered, void *arg, int64_t *ret_seq_id, struct box_err *err)
+{
+	const struct request asked = {.answered = answered, .arg = arg};
+	return submit(client, action, data, &asked, ret_seq_id, err);
+}
+
+int box_client_submit_stream(struct box_client *client, const char *action,
+	const struct box_value *data, box_client_answered *answered, void *arg, int64_t *ret_seq_id,
+	struct box_err *err)
+{
+	const struct request asked = {.answered = answered, .arg = arg, .stream = true};
+	return submit(client, action, data, &asked, ret_seq_id, err);
+}
+
+/* Sends what steers another request. Its own answer tells nothing new, so nobody waits for it; what
+ * cannot be sent is lost with the connection. */
+static void steer(struct box_client *client, const char *action, int64_t seq_id, int64_t index)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_value data = box_map_value();
+	box_map_add(arena, &data, "seq_id", box_int(seq_id));
+	if (index > 0) {
+		box_map_add(arena, &data, "index", box_int(index));
+	}
+	if (!client->lost) {
+		(void)send_request(client, ++client->last_seq_id, action, &data, false, NULL);
+	}
+	box_arena_free(arena);
+}
+
+void box_client_taken(struct box_client *client, int64_t seq_id)
+{
+	struct request *request = find(client, seq_id);
+	if (request && request->index - request->acknowledged >= BOX_STREAM_ACK_EVERY) {
+		request->acknowledged = request->index;
+		steer(client, "__stream_ack", seq_id, request->index);
+	}
+}
+
+void box_client_cancel(struct box_client *client, int64_t seq_id)
+{
+	struct request *request = find(client, seq_id);
+	if (request) {
+		forget(client, request);
+		steer(client, "__cancel_action", seq_id, 0);
+	}
+}
+
+/* --- answers --- */
+
+/* NULL, or what is wrong with a streamed answer. Answers are held until they are taken, so no more
+ * may come than the window allows. */
+static const char *check_stream(struct request *request, const struct box_answer *answer)
+{
+	if (!request->stream || answer->err || answer->end) {
+		return NULL;
+	}
+	if (answer->index != request->index + 1) {
+		return "a streamed answer is out of order";
+	}
+	request->index = answer->index;
+	return request->index - request->acknowledged > BOX_STREAM_WINDOW
+		? "the runtime streams on without waiting"
+		: NULL;
+}
+
+static void deliver(struct box_client *client, const struct box_value *message)
+{
+	struct box_answer answer;
+	struct box_err err;
+	if (box_answer_parse(message, &answer, &err) < 0) {
+		return; /* not an answer, or to nobody */
+	}
+	struct request *request = find(client, answer.seq_id);
+	if (!request) {
+		return;
+	}
+	const char *why = check_stream(request, &answer);
+	if (why) {
+		steer(client, "__cancel_action", answer.seq_id, 0);
+		(void)box_err_set(&err, BOX_ERR_BOX, EPROTO, "%s", why);
+		answer.err = &err;
+	}
+	bool last = answer.err || !request->stream || answer.end;
+	const struct request heard = *request;
+	if (last) {
+		forget(client, request);
+	}
+	heard.answered(heard.arg, answer.err ? NULL : answer.data, answer.err, last);
+}
+
+static void lose(struct box_client *client, const struct box_err *err)
+{
+	char how[BOX_CHILD_END_SIZE];
+	client->lost = box_alloc(sizeof(*client->lost));
+	*client->lost = *err;
+	box_wire_close(&client->link.wire);
+	if (client->link.child.pid != 0) {
+		box_child_end(
+			&client->link.child, client->link.log_line, client->link.log_arg, how);
+		(void)box_err_set(
+			client->lost, BOX_ERR_RUNTIME_UNAVAILABLE, err->errnum, "boxd %s", how);
+	}
+	while (client->count > 0) {
+		const struct request request = client->requests[--client->count];
+		request.answered(request.arg, NULL, client->lost, true);
+	}
+}
+
+/* A runtime that closes has often said why: what it sent is read though nothing can be sent to
+ * it. */
+static int turn(struct box_client *client, struct box_err *err)
+{
+	struct box_wire *wire = &client->link.wire;
+	struct box_message message;
+	struct box_err unsent;
+	int sent = box_wire_flush(wire, &unsent);
+	int r = box_wire_read(wire, err);
+	while (r == 0 && (r = box_wire_next(wire, &message, err)) == 1) {
+		deliver(client, &message.value);
+		box_arena_free(message.arena);
+		r = 0;
+	}
+	if (r == 0 && sent < 0) {
+		*err = unsent;
+		return sent;
+	}
+	return r < 0 ? r : box_wire_flush(wire, err);
+}
+
+int box_client_step(struct box_client *client, struct box_err *err)
+{
+	struct box_err why;
+	if (!client->lost && turn(client, &why) < 0) {
+		lose(client, &why);
+	}
+	if (client->lost) {
+		return box_err_set(err, client->lost->code, ENOTCONN, "%s", client->lost->text);
+	}
+	return 0;
+}
+
+int box_client_fd(const struct box_client *client)
+{
+	return client->link.wire.fd;
+}
+
+short box_client_events(const struct box_client *client)
+{
+	return box_wire_pending(&client->link.wire) ? POLLIN | POLLOUT : POLLIN;
+}
+
+/* --- waiting --- */
+
+int box_client_wait(struct box_client *client, int timeout_ms, struct box_err *err)
+{
+	struct pollfd ready = {.fd = box_client_fd(client), .events = box_client_events(client)};
+	if (!client->lost && poll(&ready, 1, timeout_ms) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "%s", strerror(errno));
+	}
+	return box_client_step(client, err);
+}
+
+struct call {
+	struct box_arena *arena;
+	struct box_value data;
+	struct box_err *err;
+	bool done;
+	int result;
+};
+
+static void call_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct call *call = arg;
+	(void)last;
+	call->done = true;
+	if (err) {
+		call->result = box_err_set(call->err, err->code, err->errnum, "%s", err->text);
+	} else {
+		call->data = box_value_copy(call->arena, data);
+	}
+}
+
+int box_client_call(struct box_client *client, const char *action, const struct box_value *data,
+	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err)
+{
+	uint64_t until_ms = box_clock_ms() + (uint64_t)timeout_ms;
+	struct call call = {.arena = arena, .err = err};
+	int64_t seq_id = 0;
+	int r = box_client_submit(client, action, data, call_answered, &call, &seq_id, err);
+	while (r == 0 && !call.done) {
+		uint64_t now = box_clock_ms();
+		if (now >= until_ms) {
+			box_client_cancel(client, seq_id);
+			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT,
+				"%s: no answer within %d ms", action, timeout_ms);
+		}
+		r = box_client_wait(client, (int)(until_ms - now), NULL);
+		r = r == -EINTR || call.done ? 0 : r;
+	}
+	if (r == 0 && call.result == 0) {
+		*ret_data = call.data;
+	}
+	return r < 0 ? r : call.result;
+}
+
+/* --- begin and end --- */
+
+#define FIRST_ANSWER_MS 15000
+
+int box_client_open(const struct box_client_options *options, struct box_client **ret_client,
+	struct box_err *err)
+{
+	struct box_client *client = box_alloc(sizeof(*client));
+	int r = box_link_open(options, &client->link, err);
+	if (r == 0) {
+		struct box_value pong;
+		struct box_arena *arena = box_arena_new();
+		r = box_client_call(client, "__ping", NULL, FIRST_ANSWER_MS, arena, &pong, err);
+		box_arena_free(arena);
+	}
+	if (r < 0) {
+		box_client_close(client);
+		return r;
+	}
+	*ret_client = client;
+	return 0;
+}
+
+void box_client_close(struct box_client *client)
+{
+	if (!client) {
+		return;
+	}
+	box_link_close(&client->link);
+	free(client->lost);
+	free(client);
+}
+
+bool box_client_is_private(const struct box_client *client)
+{
+	return client->link.private;
+}

@@ -1,0 +1,257 @@
+/* A command from its start to its end: live by box_exec_stream, or whole by box_exec where the
+ * runtime knows no other. Input goes one piece at a time: the next when the last was taken. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "client/box.h"
+
+#define EXEC_ID_MAX 256
+#define STREAM_UNKNOWN "Action box_exec_stream not found"
+
+struct box_exec {
+	struct box_client *client;
+	const struct box_exec_events *events;
+	void *arg;
+	int64_t seq_id;
+	bool input;      /* the command reads from us */
+	bool input_sent; /* and a piece is on its way */
+	int64_t input_seq_id;
+	bool ended;
+	bool has_result;
+	struct box_exec_result result;
+	char exec_id[EXEC_ID_MAX + 1]; /* empty until it has started */
+};
+
+static struct box_str text_of(const struct box_value *map, const char *key)
+{
+	const struct box_value *value = box_map_get(map, key);
+	bool is_text = value && (value->type == BOX_STR || value->type == BOX_BIN);
+	return is_text ? value->str : (struct box_str){"", 0};
+}
+
+static int64_t int_of(const struct box_value *map, const char *key, int64_t otherwise)
+{
+	const struct box_value *value = box_map_get(map, key);
+	return value && value->type == BOX_INT ? value->integer : otherwise;
+}
+
+static void finish(struct box_exec *exec, const struct box_err *err)
+{
+	struct box_err none;
+	exec->ended = true;
+	if (!err && !exec->has_result) {
+		(void)box_err_set(&none, BOX_ERR_BOX, EPROTO, "the runtime did not tell the end");
+		err = &none;
+	}
+	exec->events->ended(exec->arg, err ? NULL : &exec->result, err);
+}
+
+/* The members that the end of a live command and the result of a whole one share. */
+static void read_result(struct box_exec *exec, const struct box_value *data)
+{
+	struct box_str reason = text_of(box_map_get(data, "end"), "reason");
+	int64_t code = int_of(data, "exit_code", -1);
+	exec->has_result = true;
+	exec->result.timed_out = box_str_eq(text_of(data, "status"), "timed_out");
+	exec->result.exit_code = code >= 0 && code <= 255 ? (int)code : -1;
+	exec->result.duration_ms = int_of(data, "duration_ms", 0);
+	if (reason.len < sizeof(exec->result.reason)) {
+		memcpy(exec->result.reason, reason.bytes, reason.len);
+	}
+}
+
+/* --- live --- */
+
+static void live_event(struct box_exec *exec, const struct box_value *data)
+{
+	struct box_str event = text_of(data, "event");
+	if (box_str_eq(event, "stdout")) {
+		exec->events->output(exec->arg, 1, text_of(data, "data"));
+	} else if (box_str_eq(event, "stderr")) {
+		exec->events->output(exec->arg, 2, text_of(data, "data"));
+	} else if (box_str_eq(event, "exit")) {
+		read_result(exec, data);
+	} else if (box_str_eq(event, "started")) {
+		struct box_str id = text_of(data, "exec_id");
+		if (id.len <= EXEC_ID_MAX) {
+			memcpy(exec->exec_id, id.bytes, id.len);
+		}
+	}
+}
+
+static void live_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct box_exec *exec = arg;
+	if (err && err->code == BOX_ERR_VALUE && strcmp(err->text, STREAM_UNKNOWN) == 0) {
+		struct box_err unknown = *err;
+		unknown.errnum = ENOSYS;
+		finish(exec, &unknown);
+	} else if (err || last) {
+		finish(exec, err);
+	} else {
+		live_event(exec, data);
+	}
+}
+
+/* --- whole --- */
+
+/* The runtime takes white space off both ends: a line's end is given back. */
+static void whole_output(struct box_exec *exec, int fd, struct box_str text)
+{
+	if (text.len > 0) {
+		exec->events->output(exec->arg, fd, text);
+		exec->events->output(exec->arg, fd, box_str("\n"));
+	}
+}
+
+static void whole_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct box_exec *exec = arg;
+	(void)last;
+	if (!err) {
+		whole_output(exec, 1, text_of(data, "stdout"));
+		whole_output(exec, 2, text_of(data, "stderr"));
+		read_result(exec, data);
+	}
+	finish(exec, err);
+}
+
+/* --- begin, input, end --- */
+
+static int start_live(struct box_exec *exec, const struct box_value *spec, struct box_err *err)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_value data = box_value_copy(arena, spec);
+	box_map_add(arena, &data, "stdin", box_bool(exec->input));
+	box_map_add(arena, &data, "tty", box_null());
+	int r = box_client_submit_stream(
+		exec->client, "box_exec_stream", &data, live_answered, exec, &exec->seq_id, err);
+	box_arena_free(arena);
+	return r;
+}
+
+int box_exec_start(struct box_client *client, const struct box_value *spec, enum box_exec_how how,
+	const struct box_exec_events *events, void *arg, struct box_exec **ret_exec,
+	struct box_err *err)
+{
+	struct box_exec *exec = box_alloc(sizeof(*exec));
+	exec->client = client;
+	exec->events = events;
+	exec->arg = arg;
+	exec->input = how == BOX_EXEC_LIVE_INPUT;
+	int r = how == BOX_EXEC_WHOLE ? box_client_submit(client, "box_exec", spec, whole_answered,
+						exec, &exec->seq_id, err)
+				      : start_live(exec, spec, err);
+	if (r < 0) {
+		free(exec);
+		return r;
+	}
+	*ret_exec = exec;
+	return 0;
+}
+
+void box_exec_taken(struct box_exec *exec)
+{
+	if (!exec->ended) {
+		box_client_taken(exec->client, exec->seq_id);
+	}
+}
+
+bool box_exec_wants_input(const struct box_exec *exec)
+{
+	return exec->input && !exec->input_sent && !exec->ended && exec->exec_id[0] != '\0';
+}
+
+/* A command may end, or close its stdin, with input on the way: then it wants no more. */
+static void input_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct box_exec *exec = arg;
+	(void)data;
+	(void)last;
+	exec->input_sent = false;
+	if (err) {
+		exec->input = false;
+	}
+}
+
+int box_exec_input(
+	struct box_exec *exec, const void *bytes, size_t len, bool eof, struct box_err *err)
+{
+	if (!box_exec_wants_input(exec)) {
+		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "no input is wanted now");
+	}
+	struct box_arena *arena = box_arena_new();
+	struct box_value data = box_map_value();
+	struct box_value piece = {.type = BOX_BIN, .str = {bytes, len}};
+	box_map_add(arena, &data, "exec_id", box_cstr(exec->exec_id));
+	box_map_add(arena, &data, "data", piece);
+	box_map_add(arena, &data, "eof", box_bool(eof));
+	int r = box_client_submit(exec->client, "box_exec_input", &data, input_answered, exec,
+		&exec->input_seq_id, err);
+	box_arena_free(arena);
+	if (r == 0) {
+		exec->input_sent = true;
+		exec->input = !eof;
+	}
+	return r;
+}
+
+void box_exec_free(struct box_exec *exec)
+{
+	if (!exec) {
+		return;
+	}
+	if (exec->input_sent) {
+		box_client_cancel(exec->client, exec->input_seq_id);
+	}
+	if (!exec->ended) {
+		box_client_cancel(exec->client, exec->seq_id);
+	}
+	free(exec);
+}
+
+/* --- command lines --- */
+
+static bool needs_quotes(const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_-./:,@%+";
+	return word[0] == '\0' || word[strspn(word, plain)] != '\0';
+}
+
+/* Between single quotes everything is itself but the single quote. */
+static int append_word(struct box_buf *out, const char *word)
+{
+	if (!needs_quotes(word)) {
+		return box_buf_append_str(out, word);
+	}
+	int r = box_buf_append(out, "'", 1);
+	while (r == 0 && *word) {
+		size_t len = strcspn(word, "'");
+		r = box_buf_append(out, word, len);
+		word += len;
+		if (r == 0 && *word == '\'') {
+			r = box_buf_append_str(out, "'\\''");
+			word++;
+		}
+	}
+	return r < 0 ? r : box_buf_append(out, "'", 1);
+}
+
+int box_shell_join(struct box_buf *out, const char *const *words, size_t count)
+{
+	if (count == 1) {
+		return box_buf_append_str(out, words[0]);
+	}
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		r = i > 0 ? box_buf_append(out, " ", 1) : 0;
+		r = r < 0 ? r : append_word(out, words[i]);
+	}
+	return r;
+}

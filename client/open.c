@@ -1,0 +1,101 @@
+/* From what the caller wants to a wire. A child gets an instance id and a token that nobody else
+ * knows: its port, which it opens for relays, is of no use to other users of this machine. */
+#include "client/open.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "client/box.h"
+
+#define SECRET_BYTES 32
+#define SECRET_SIZE (2 * SECRET_BYTES + 1)
+
+static void make_secret(char out[SECRET_SIZE])
+{
+	unsigned char bytes[SECRET_BYTES];
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+		abort();
+	}
+	box_hex(bytes, sizeof(bytes), out);
+}
+
+/* What was given, else a variable that is not empty, else the default. */
+static const char *pick(const char *given, const char *variable, const char *otherwise)
+{
+	const char *value = given ? given : getenv(variable);
+	return value && value[0] != '\0' ? value : otherwise;
+}
+
+static int start_child(
+	const struct box_client_options *options, struct box_link *link, struct box_err *err)
+{
+	char instance[SECRET_SIZE];
+	char token[SECRET_SIZE];
+	make_secret(instance);
+	make_secret(token);
+	const struct box_child_setup setup = {
+		.program = options->boxd,
+		.instance = instance,
+		.token = token,
+		.show_log = options->show_log,
+	};
+	int fd;
+	int r = box_child_start(&setup, &fd, &link->child, err);
+	if (r < 0) {
+		return r;
+	}
+	link->private = true;
+	link->instance = box_strdup(instance);
+	box_wire_start_stdio(&link->wire, fd);
+	return 0;
+}
+
+static int dial(const struct box_client_options *options, const char *url, struct box_link *link,
+	struct box_err *err)
+{
+	struct box_endpoint endpoint;
+	int r = box_endpoint_parse(url, &endpoint, err);
+	if (r < 0) {
+		return r;
+	}
+	link->instance = box_strdup(
+		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID", BOX_INSTANCE_DEFAULT));
+	const char *token = pick(options->token, "LANGBOT_BOX_CONTROL_TOKEN", NULL);
+	return box_wire_dial(&link->wire, &endpoint, link->instance, token, err);
+}
+
+int box_link_open(
+	const struct box_client_options *options, struct box_link *link, struct box_err *err)
+{
+	const struct box_connector_facts facts = {
+		.endpoint = options->endpoint,
+		.standalone = options->standalone,
+		.in_container = !options->spawn && box_connector_in_container(),
+	};
+	const struct box_connector_choice choice = box_connector_choose(&facts);
+	*link = (struct box_link){
+		.wire = {.fd = -1},
+		.child = {.pidfd = -1, .log_fd = -1},
+		.generation = options->generation ? options->generation : 1,
+		.log_line = options->log_line,
+		.log_arg = options->log_arg,
+	};
+	link->workspace = box_strdup(
+		options->workspace ? options->workspace : BOX_WORKSPACE_DEFAULT);
+	return choice.carrier == BOX_CARRIER_STDIO ? start_child(options, link, err)
+						   : dial(options, choice.endpoint, link, err);
+}
+
+void box_link_close(struct box_link *link)
+{
+	char how[BOX_CHILD_END_SIZE];
+	box_wire_close(&link->wire);
+	box_child_end(&link->child, NULL, NULL, how);
+	free(link->instance);
+	free(link->workspace);
+	link->instance = link->workspace = NULL;
+}

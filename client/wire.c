@@ -1,0 +1,337 @@
+/* Bytes of a socket <-> messages. Over stdio msgpack maps follow each other; over WebSocket each
+ * is a binary message, and pings are answered here. */
+#include "client/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "transport/msgpack.h"
+#include "transport/stdio_frame.h"
+
+#define READ_BYTES (64 * BOX_KIB)
+#define KEPT_BYTES (1 * BOX_MIB) /* of a queue that has been sent: a larger one is given back */
+#define CLOSE_NORMAL "\x03\xe8"  /* 1000 */
+
+static int broken(struct box_err *err, int errnum, const char *why)
+{
+	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, errnum, "%s", why);
+}
+
+void box_wire_start_stdio(struct box_wire *wire, int fd)
+{
+	*wire = (struct box_wire){.fd = fd, .out = box_buf(BOX_OUT_BYTES_MAX)};
+	wire->framer = box_framer_new();
+}
+
+/* --- out --- */
+
+static void random_bytes(void *out, size_t len)
+{
+	/* Up to 256 bytes come whole, and without a signal in between. */
+	if (getrandom(out, len, 0) != (ssize_t)len) {
+		abort();
+	}
+}
+
+static int send_frame(
+	struct box_wire *wire, enum box_ws_opcode opcode, const void *bytes, size_t len)
+{
+	unsigned char mask[BOX_WS_MASK_BYTES];
+	random_bytes(mask, sizeof(mask));
+	return box_ws_frame(&wire->out, opcode, bytes, len, mask);
+}
+
+int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
+{
+	struct box_buf encoded = box_buf(BOX_MESSAGE_BYTES_MAX);
+	int r = box_msgpack_encode(&encoded, message);
+	if (r == 0 && wire->websocket) {
+		r = send_frame(wire, BOX_WS_BINARY, encoded.bytes, encoded.len);
+	} else if (r == 0) {
+		r = box_buf_append(&wire->out, encoded.bytes, encoded.len);
+	}
+	box_buf_free(&encoded);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
+			"the request is over 16 MiB, or too many wait to be sent");
+	}
+	return 0;
+}
+
+int box_wire_flush(struct box_wire *wire, struct box_err *err)
+{
+	while (box_wire_pending(wire)) {
+		ssize_t sent = send(wire->fd, wire->out.bytes + wire->out_sent,
+			wire->out.len - wire->out_sent, MSG_NOSIGNAL);
+		if (sent < 0 && errno == EINTR) {
+			continue;
+		}
+		if (sent < 0 && errno == EAGAIN) {
+			return 0;
+		}
+		if (sent < 0) {
+			return broken(err, errno, "the connection to the runtime is lost");
+		}
+		wire->out_sent += (size_t)sent;
+	}
+	wire->out_sent = 0;
+	if (wire->out.room > KEPT_BYTES) {
+		box_buf_free(&wire->out);
+	}
+	wire->out.len = 0;
+	return 0;
+}
+
+/* --- in --- */
+
+static char *read_space(struct box_wire *wire, size_t *ret_len)
+{
+	if (wire->framer) {
+		return box_framer_space(wire->framer, ret_len);
+	}
+	/* box_wire_next has fed all that was there. */
+	wire->in_used = wire->in_len = 0;
+	*ret_len = READ_BYTES;
+	return wire->in;
+}
+
+int box_wire_read(struct box_wire *wire, struct box_err *err)
+{
+	size_t room;
+	char *space = read_space(wire, &room);
+	ssize_t got = recv(wire->fd, space, room, 0);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return 0;
+	}
+	if (got <= 0) {
+		return broken(
+			err, got < 0 ? errno : ECONNRESET, "the runtime has closed the connection");
+	}
+	if (wire->framer) {
+		box_framer_filled(wire->framer, (size_t)got);
+	} else {
+		wire->in_len = (size_t)got;
+	}
+	return 0;
+}
+
+static int next_stdio(struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
+{
+	for (;;) {
+		const char *why;
+		switch (box_framer_next(wire->framer, ret_message, &why)) {
+		case BOX_FRAMER_MORE:
+			return 0;
+		case BOX_FRAMER_MESSAGE:
+			return 1;
+		case BOX_FRAMER_IGNORED:
+			break;
+		case BOX_FRAMER_BROKEN:
+			return broken(err, EPROTO, why);
+		}
+	}
+}
+
+/* Takes the message's bytes into an arena and decodes them there. */
+static int decode(struct box_buf *bytes, struct box_message *ret_message, struct box_err *err)
+{
+	const char *why;
+	struct box_message message = {.arena = box_arena_new(), .codec = BOX_CODEC_MSGPACK};
+	message.wire_bytes = bytes->len;
+	if (bytes->bytes) {
+		box_arena_adopt(message.arena, bytes->bytes - BOX_BUF_HEADROOM);
+	}
+	int r = box_msgpack_decode(message.arena, bytes->bytes, bytes->len, &message.value, &why);
+	if (r < 0) {
+		box_arena_free(message.arena);
+		return broken(err, EPROTO, why);
+	}
+	*ret_message = message;
+	return 1;
+}
+
+/* The reason is a stranger's text, cut by the frame's own limit. */
+static int closed_by_peer(const struct box_ws_reader *reader, struct box_err *err)
+{
+	if (reader->control_len < 2) {
+		return broken(err, ECONNRESET, "the runtime has closed the connection");
+	}
+	unsigned code = (unsigned)reader->control[0] << 8 | reader->control[1];
+	const char *reason = (const char *)reader->control + 2;
+	size_t len = reader->control_len - 2;
+	bool readable = box_utf8_valid(reason, len) && !memchr(reason, '\0', len);
+	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNRESET,
+		"the runtime has closed the connection: %u%s%.*s", code, readable && len ? " " : "",
+		readable ? (int)len : 0, reason);
+}
+
+static int next_websocket(
+	struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
+{
+	while (wire->in_used < wire->in_len) {
+		size_t used;
+		const char *why;
+		enum box_ws_event event = box_ws_reader_feed(&wire->ws, wire->in + wire->in_used,
+			wire->in_len - wire->in_used, &used, &why);
+		wire->in_used += used;
+		switch (event) {
+		case BOX_WS_MORE:
+		case BOX_WS_PONG:
+			break;
+		case BOX_WS_PING:
+			/* A queue that is full breaks with the next request. */
+			(void)send_frame(
+				wire, BOX_WS_OP_PONG, wire->ws.control, wire->ws.control_len);
+			break;
+		case BOX_WS_MESSAGE: {
+			struct box_buf bytes = box_ws_reader_take(&wire->ws);
+			return decode(&bytes, ret_message, err);
+		}
+		case BOX_WS_CLOSE:
+			return closed_by_peer(&wire->ws, err);
+		case BOX_WS_BROKEN:
+			return broken(err, EPROTO, why);
+		}
+	}
+	return 0;
+}
+
+int box_wire_next(struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
+{
+	return wire->framer ? next_stdio(wire, ret_message, err)
+			    : next_websocket(wire, ret_message, err);
+}
+
+void box_wire_close(struct box_wire *wire)
+{
+	if (wire->fd < 0) {
+		return;
+	}
+	if (wire->websocket && send_frame(wire, BOX_WS_OP_CLOSE, CLOSE_NORMAL, 2) == 0) {
+		(void)box_wire_flush(wire, NULL);
+	}
+	(void)close(wire->fd);
+	box_framer_free(wire->framer);
+	box_ws_reader_free(&wire->ws);
+	free(wire->in);
+	box_buf_free(&wire->out);
+	*wire = (struct box_wire){.fd = -1};
+}
+
+/* --- the handshake --- */
+
+static int wait_for(int fd, short events, uint64_t until_ms)
+{
+	uint64_t now = box_clock_ms();
+	struct pollfd ready = {.fd = fd, .events = events};
+	int r = now < until_ms ? poll(&ready, 1, (int)(until_ms - now)) : 0;
+	if (r < 0 && errno == EINTR) {
+		return 0;
+	}
+	return r > 0 ? 0 : r < 0 ? -errno : -ETIMEDOUT;
+}
+
+static int refused(
+	const struct box_endpoint *endpoint, const char *instance, int status, struct box_err *err)
+{
+	if (status == 401) {
+		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
+			"%s refuses us (401): LANGBOT_BOX_CONTROL_TOKEN is missing or wrong, or it "
+			"serves another instance than \"%.128s\"",
+			endpoint->authority, instance);
+	}
+	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
+		"%s answers %d where a boxd would open a WebSocket", endpoint->authority, status);
+}
+
+static int read_answer(struct box_wire *wire, const struct box_endpoint *endpoint,
+	const struct box_ws_hello *hello, uint64_t until_ms, struct box_err *err)
+{
+	for (;;) {
+		int r = wait_for(wire->fd, POLLIN, until_ms);
+		if (r < 0) {
+			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r,
+				"%s does not answer", endpoint->authority);
+		}
+		ssize_t got = recv(wire->fd, wire->in + wire->in_len, READ_BYTES - wire->in_len, 0);
+		if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+			continue;
+		}
+		if (got <= 0) {
+			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNRESET,
+				"%s hung up on us", endpoint->authority);
+		}
+		wire->in_len += (size_t)got;
+		int status;
+		const char *why;
+		switch (box_ws_answer(
+			wire->in, wire->in_len, hello->key, &wire->in_used, &status, &why)) {
+		case BOX_WS_ANSWER_MORE:
+			break;
+		case BOX_WS_ANSWER_OPEN:
+			return 0;
+		case BOX_WS_ANSWER_REFUSED:
+			return refused(endpoint, hello->instance, status, err);
+		case BOX_WS_ANSWER_BROKEN:
+			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, EPROTO,
+				"%s is no boxd: %s", endpoint->authority, why);
+		}
+	}
+}
+
+static int shake_hands(struct box_wire *wire, const struct box_endpoint *endpoint,
+	const char *instance, const char *token, struct box_err *err)
+{
+	uint64_t until_ms = box_clock_ms() + BOX_HANDSHAKE_MS;
+	unsigned char key[BOX_WS_KEY_BYTES];
+	struct box_ws_hello hello = {
+		.authority = endpoint->authority,
+		.path = endpoint->path,
+		.instance = instance,
+		.token = token,
+	};
+	random_bytes(key, sizeof(key));
+	box_ws_key(key, hello.key);
+	int r = box_ws_hello(&wire->out, &hello);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_VALUE, -r,
+			"the instance id or the token holds what no header can carry");
+	}
+	while (box_wire_pending(wire)) {
+		r = wait_for(wire->fd, POLLOUT, until_ms);
+		r = r < 0 ? broken(err, -r, "the runtime does not read")
+			  : box_wire_flush(wire, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	return read_answer(wire, endpoint, &hello, until_ms, err);
+}
+
+int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint, const char *instance,
+	const char *token, struct box_err *err)
+{
+	int fd;
+	int r = box_connector_dial(endpoint, BOX_HANDSHAKE_MS, &fd, err);
+	if (r < 0) {
+		return r;
+	}
+	struct box_wire dialled = {.fd = fd, .out = box_buf(BOX_OUT_BYTES_MAX)};
+	dialled.in = box_alloc(READ_BYTES);
+	box_ws_reader_start(&dialled.ws);
+	r = shake_hands(&dialled, endpoint, instance, token, err);
+	if (r < 0) {
+		box_wire_close(&dialled);
+		return r;
+	}
+	dialled.websocket = true;
+	*wire = dialled;
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* One connection as messages: value trees out, value trees in, by msgpack on either carrier. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "client/ws.h"
+#include "transport/connector.h"
+#include "transport/message.h"
+
+struct box_framer;
+
+struct box_wire {
+	int fd;
+	bool websocket;
+	struct box_framer *framer; /* stdio */
+	struct box_ws_reader ws;
+	char *in; /* WebSocket: bytes that were read and not fed yet */
+	size_t in_used;
+	size_t in_len;
+	struct box_buf out;
+	size_t out_sent;
+};
+
+/* Over the stdin and stdout of a child. The fd becomes the wire's. */
+void box_wire_start_stdio(struct box_wire *wire, int fd);
+
+/* Dials, and shakes hands. */
+int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint, const char *instance,
+	const char *token, struct box_err *err);
+
+/* Closes; a WebSocket says so first. Fine for a zeroed wire whose fd is -1. */
+void box_wire_close(struct box_wire *wire);
+
+/* Queues one message. -EMSGSIZE: it is too large, or too much is queued. */
+int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err);
+
+/* Writes what the socket takes; reads what is there, once. 0 or a negative errno. */
+int box_wire_flush(struct box_wire *wire, struct box_err *err);
+int box_wire_read(struct box_wire *wire, struct box_err *err);
+
+/* 1: *ret_message is the caller's, box_arena_free its arena. 0: nothing whole is here. Negative:
+ * the connection cannot go on. */
+int box_wire_next(struct box_wire *wire, struct box_message *ret_message, struct box_err *err);
+
+static inline bool box_wire_pending(const struct box_wire *wire)
+{
+	return wire->out.len > wire->out_sent;
+}

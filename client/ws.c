@@ -1,0 +1,218 @@
+/* Frames of RFC 6455. The other end is a server that may be anyone: lengths, reserved bits,
+ * masks and the order of fragments are checked before a byte is kept, and a message is bounded
+ * as a whole. */
+#include "client/ws.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define FINAL 0x80
+#define RESERVED 0x70
+#define MASKED 0x80
+#define LENGTH_16 126
+#define LENGTH_64 127
+#define HEADER_MAX 14
+
+static size_t write_length(unsigned char *header, size_t len)
+{
+	if (len < LENGTH_16) {
+		header[1] = (unsigned char)(MASKED | len);
+		return 2;
+	}
+	size_t width = len <= UINT16_MAX ? 2 : 8;
+	header[1] = MASKED | (width == 2 ? LENGTH_16 : LENGTH_64);
+	for (size_t i = 0; i < width; i++) {
+		header[2 + i] = (unsigned char)((uint64_t)len >> 8 * (width - 1 - i));
+	}
+	return 2 + width;
+}
+
+int box_ws_frame(struct box_buf *out, enum box_ws_opcode opcode, const void *payload, size_t len,
+	const unsigned char mask[BOX_WS_MASK_BYTES])
+{
+	unsigned char header[HEADER_MAX] = {(unsigned char)(FINAL | opcode)};
+	size_t header_len = write_length(header, len);
+	memcpy(header + header_len, mask, BOX_WS_MASK_BYTES);
+	header_len += BOX_WS_MASK_BYTES;
+	if (len > SIZE_MAX - header_len) {
+		return -EMSGSIZE;
+	}
+	char *place = box_buf_reserve(out, header_len + len);
+	if (!place) {
+		return -EMSGSIZE;
+	}
+	memcpy(place, header, header_len);
+	place += header_len;
+	const char *from = payload;
+	for (size_t i = 0; i < len; i++) {
+		place[i] = (char)(from[i] ^ mask[i % BOX_WS_MASK_BYTES]);
+	}
+	out->len += header_len + len;
+	return 0;
+}
+
+void box_ws_reader_start(struct box_ws_reader *reader)
+{
+	memset(reader, 0, sizeof(*reader));
+	reader->message = box_buf(BOX_MESSAGE_BYTES_MAX);
+}
+
+void box_ws_reader_free(struct box_ws_reader *reader)
+{
+	box_buf_free(&reader->message);
+}
+
+struct box_buf box_ws_reader_take(struct box_ws_reader *reader)
+{
+	struct box_buf message = reader->message;
+	reader->message = box_buf(BOX_MESSAGE_BYTES_MAX);
+	return message;
+}
+
+static bool is_control(unsigned opcode)
+{
+	return opcode >= BOX_WS_OP_CLOSE;
+}
+
+/* How long the header is; only its first two bytes need to be there. */
+static size_t header_size(const struct box_ws_reader *reader)
+{
+	if (reader->header_len < 2) {
+		return 2;
+	}
+	unsigned len = reader->header[1] & 0x7f;
+	return len == LENGTH_64 ? 10 : len == LENGTH_16 ? 4 : 2;
+}
+
+static const char *check_kind(const struct box_ws_reader *reader)
+{
+	switch (reader->opcode) {
+	case BOX_WS_CONTINUATION:
+		return reader->in_message ? NULL : "a fragment of no message";
+	case BOX_WS_BINARY:
+		return reader->in_message ? "a message inside a message" : NULL;
+	case BOX_WS_TEXT:
+		return "a text message, where only binary ones were asked for";
+	case BOX_WS_OP_CLOSE:
+	case BOX_WS_OP_PING:
+	case BOX_WS_OP_PONG:
+		return reader->final ? NULL : "a control frame in fragments";
+	default:
+		return "an unknown kind of frame";
+	}
+}
+
+/* A whole header becomes the state of a frame. NULL, or what is wrong with it. */
+static const char *read_header(struct box_ws_reader *reader)
+{
+	const unsigned char *header = reader->header;
+	size_t size = header_size(reader);
+	if (header[0] & RESERVED) {
+		return "reserved bits are set";
+	}
+	if (header[1] & MASKED) {
+		return "a server's frame is masked";
+	}
+	reader->final = header[0] & FINAL;
+	reader->opcode = header[0] & 0x0f;
+	reader->left = header[1] & 0x7f;
+	if (size > 2) {
+		reader->left = 0;
+		for (size_t i = 2; i < size; i++) {
+			reader->left = reader->left << 8 | header[i];
+		}
+		if (reader->left < (size == 4 ? (uint64_t)LENGTH_16 : UINT16_MAX + 1ULL)) {
+			return "a length is written longer than it needs";
+		}
+	}
+	const char *why = check_kind(reader);
+	if (why) {
+		return why;
+	}
+	if (is_control(reader->opcode)) {
+		reader->control_len = 0;
+		return reader->left > BOX_WS_CONTROL_MAX ? "a control frame is too long" : NULL;
+	}
+	if (reader->left > reader->message.limit - reader->message.len) {
+		return "a message is over 16 MiB";
+	}
+	reader->in_message = true;
+	return NULL;
+}
+
+static size_t take_header(struct box_ws_reader *reader, const char *bytes, size_t len)
+{
+	size_t used = 0;
+	while (used < len && reader->header_len < header_size(reader)) {
+		reader->header[reader->header_len++] = (unsigned char)bytes[used++];
+	}
+	return used;
+}
+
+static size_t take_payload(struct box_ws_reader *reader, const char *bytes, size_t len)
+{
+	size_t piece = len < reader->left ? len : (size_t)reader->left;
+	if (is_control(reader->opcode)) {
+		memcpy(reader->control + reader->control_len, bytes, piece);
+		reader->control_len += piece;
+	} else {
+		/* The header was checked against the limit. */
+		(void)box_buf_append(&reader->message, bytes, piece);
+	}
+	reader->left -= piece;
+	return piece;
+}
+
+/* What a frame whose last byte has come means. */
+static enum box_ws_event frame_whole(struct box_ws_reader *reader)
+{
+	reader->in_payload = false;
+	reader->header_len = 0;
+	switch (reader->opcode) {
+	case BOX_WS_OP_CLOSE:
+		return BOX_WS_CLOSE;
+	case BOX_WS_OP_PING:
+		return BOX_WS_PING;
+	case BOX_WS_OP_PONG:
+		return BOX_WS_PONG;
+	default:
+		break;
+	}
+	reader->in_message = !reader->final;
+	return reader->final ? BOX_WS_MESSAGE : BOX_WS_MORE;
+}
+
+enum box_ws_event box_ws_reader_feed(struct box_ws_reader *reader, const char *bytes, size_t len,
+	size_t *ret_used, const char **ret_why)
+{
+	size_t used = 0;
+	for (;;) {
+		if (!reader->in_payload) {
+			used += take_header(reader, bytes + used, len - used);
+			if (reader->header_len < header_size(reader)) {
+				break;
+			}
+			*ret_why = read_header(reader);
+			if (*ret_why) {
+				*ret_used = used;
+				return BOX_WS_BROKEN;
+			}
+			reader->in_payload = true;
+		}
+		if (len > used) {
+			used += take_payload(reader, bytes + used, len - used);
+		}
+		if (reader->left > 0) {
+			break;
+		}
+		enum box_ws_event event = frame_whole(reader);
+		if (event != BOX_WS_MORE) {
+			*ret_used = used;
+			return event;
+		}
+	}
+	*ret_used = used;
+	return BOX_WS_MORE;
+}

@@ -1,0 +1,62 @@
+/* Specs in, ends of commands out: what exec, its streaming form and create share. */
+#include "handlers/asked.h"
+
+#include <errno.h>
+
+#include "base/arena.h"
+#include "handlers/request.h"
+#include "runtime/host_path.h"
+#include "runtime/runtime.h"
+
+int box_asked_read(struct box_request *request, const struct box_value *data,
+	struct box_asked *ret_asked, struct box_err *err)
+{
+	struct box_asked *asked = ret_asked;
+	int r = box_spec_parse(request->arena, data, &asked->spec, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_tenant_physical_id(
+		&request->context, box_str(asked->spec.session_id), asked->physical_id, err);
+	if (r < 0) {
+		/* Here, unlike elsewhere, a bad id is a fault of the spec. */
+		err->code = BOX_ERR_VALIDATION;
+		return r;
+	}
+	return box_host_paths_check(&asked->spec, request->runtime->config, err);
+}
+
+int box_asked_read_command(struct box_request *request, const struct box_value *data,
+	struct box_asked *ret_asked, struct box_err *err)
+{
+	int r = box_asked_read(request, data, ret_asked, err);
+	if (r == 0 && ret_asked->spec.cmd.len == 0) {
+		r = box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "cmd must not be empty");
+	}
+	return r;
+}
+
+void box_asked_add_status(
+	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome)
+{
+	bool timed_out = outcome->reason == BOX_END_TIMEOUT;
+	box_map_add(arena, map, "status", box_cstr(timed_out ? "timed_out" : "completed"));
+	box_map_add(arena, map, "exit_code", timed_out ? box_null() : box_int(outcome->exit_code));
+}
+
+void box_asked_add_end(
+	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome)
+{
+	static const char *const reasons[] = {
+		[BOX_END_EXIT] = "exit",
+		[BOX_END_SIGNAL] = "signal",
+		[BOX_END_MEMORY] = "memory",
+		[BOX_END_TIMEOUT] = "timeout",
+	};
+	bool by_signal = outcome->reason == BOX_END_SIGNAL || outcome->reason == BOX_END_MEMORY;
+	struct box_value end = box_map_value();
+	box_map_add(arena, &end, "reason", box_cstr(reasons[outcome->reason]));
+	box_map_add(arena, &end, "signal", by_signal ? box_int(outcome->signal) : box_null());
+	box_map_add(arena, map, "duration_ms", box_int((int64_t)outcome->duration_ms));
+	box_map_add(arena, map, "end", end);
+}

@@ -1,0 +1,30 @@
+/* What a request with a box spec asks for, read once for all who take one. */
+#pragma once
+
+#include "base/err.h"
+#include "runtime/session.h"
+#include "runtime/spec.h"
+#include "runtime/tenant.h"
+
+struct box_request;
+struct box_session_op;
+
+struct box_asked {
+	struct box_spec spec;
+	char physical_id[BOX_PHYSICAL_ID_SIZE];
+	struct box_session_op *op; /* what serves it */
+};
+
+/* The spec in `data`, with everything checked that needs no box. */
+int box_asked_read(struct box_request *request, const struct box_value *data,
+	struct box_asked *ret_asked, struct box_err *err);
+/* The same, and there must be a command. */
+int box_asked_read_command(struct box_request *request, const struct box_value *data,
+	struct box_asked *ret_asked, struct box_err *err);
+
+/* The members of a result that tell how a command ended: status and exit_code; duration_ms and
+ * end. */
+void box_asked_add_status(
+	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome);
+void box_asked_add_end(
+	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome);

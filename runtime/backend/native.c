@@ -1,0 +1,402 @@
+/* The beginning and the end of native boxes, as box-rpc sees them.
+ *
+ * A box is freed when boxd has said that it is gone, its destruction was asked for, and its last
+ * command has been told. */
+#include "runtime/backend/native.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/backend/native_box.h"
+#include "runtime/guest/oom.h"
+
+struct make {
+	struct box_backend_op op;
+	struct box_native *native;
+	bool cancelled;
+	bool asked; /* boxd will answer */
+	uv_timer_t refusal;
+	struct box_err err;
+	box_backend_made *done;
+	void *arg;
+};
+
+static struct box_str key_of(const uint64_t *number)
+{
+	return (struct box_str){(const char *)number, sizeof(*number)};
+}
+
+uint64_t box_native_oom_kills(const struct box_backend_box *box)
+{
+	char text[1024];
+	ssize_t got = box->memory < 0 ? -1 : pread(box->memory, text, sizeof(text), 0);
+	return got > 0 ? box_oom_kills(text, (size_t)got) : 0;
+}
+
+/* --- the end --- */
+
+static void later_closed(uv_handle_t *handle)
+{
+	struct box_backend_box *box = handle->data;
+	box_table_free(&box->runs_by_id);
+	free(box);
+}
+
+static void poll_closed(uv_handle_t *handle)
+{
+	struct box_backend_box *box = handle->data;
+	(void)close(box->control);
+	uv_close((uv_handle_t *)&box->later, later_closed);
+}
+
+static void tell_destroyed_cb(uv_timer_t *timer)
+{
+	struct box_backend_box *box = timer->data;
+	box_backend_gone *done = box->destroyed;
+	void *arg = box->destroyed_arg;
+	box_native_drop_queue(box);
+	box_close_p(&box->memory);
+	uv_close((uv_handle_t *)&box->poll, poll_closed);
+	if (done) {
+		done(arg);
+	}
+}
+
+static void free_if_over(struct box_backend_box *box)
+{
+	if (box->gone && box->destroying && box->run_count == 0 &&
+		!uv_is_active((const uv_handle_t *)&box->later)) {
+		box_table_remove(&box->native->by_number, key_of(&box->number));
+		(void)uv_timer_start(&box->later, tell_destroyed_cb, 0, 0);
+	}
+}
+
+void box_native_run_ended(struct box_native *native, struct box_backend_box *box)
+{
+	(void)native;
+	box->run_count--;
+	free_if_over(box);
+}
+
+void box_native_lost(struct box_backend_box *box, const char *why)
+{
+	struct box_err err;
+	if (box->deaf) {
+		return;
+	}
+	box->deaf = true;
+	(void)uv_poll_stop(&box->poll);
+	box_native_drop_queue(box);
+	if (!box->destroying) {
+		BOX_LOG(BOX_LOG_WARNING, "box.lost", box_kv_int("box", (int64_t)box->number),
+			box_kv_str("why", why));
+	}
+	(void)box_err_set(&err, BOX_ERR_BOX, EPIPE, "the box ended while the command ran: %s", why);
+	box->run_count++; /* so that it is not freed below */
+	box_native_fail_runs(box, &err);
+	if (box->lost && !box->destroying) {
+		box->lost(box->lost_arg, why);
+	}
+	box_native_run_ended(box->native, box);
+}
+
+void box_native_gone(struct box_native *native, uint64_t number)
+{
+	struct box_backend_box *box = box_table_get(&native->by_number, key_of(&number));
+	if (!box) {
+		return;
+	}
+	box->run_count++;
+	box->gone = true;
+	box_native_lost(box, "its first process has ended");
+	box->destroying = box->destroying || box->kept;
+	box_native_run_ended(native, box);
+}
+
+static void destroy(struct box_backend_box *box, box_backend_gone *done, void *arg)
+{
+	box->destroying = true;
+	box->destroyed = done;
+	box->destroyed_arg = arg;
+	if (!box->gone) {
+		box->native->keeper->end(box->native->keeper_arg, box->number);
+	}
+	free_if_over(box);
+}
+
+/* --- the beginning --- */
+
+static struct box_backend_box *box_new(
+	struct box_native *native, uint64_t number, int control, int memory)
+{
+	struct box_backend_box *box = box_alloc(sizeof(*box));
+	box->native = native;
+	box->number = number;
+	box->control = control;
+	box->memory = memory;
+	box_list_init(&box->runs);
+	box_list_init(&box->queue);
+	(void)uv_timer_init(native->loop, &box->later);
+	box->later.data = box;
+	box_table_put(&native->by_number, key_of(&box->number), box);
+	if (box_native_listen(box) < 0) {
+		box->deaf = true;
+	}
+	return box;
+}
+
+static void make_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+static void made(void *arg, uint64_t number, int control, int memory, const struct box_err *err)
+{
+	struct make *make = arg;
+	struct box_native *native = make->native;
+	struct box_backend_box *box = err ? NULL : box_new(native, number, control, memory);
+	bool cancelled = make->cancelled;
+	box_backend_made *done = make->done;
+	void *done_arg = make->arg;
+	uv_close((uv_handle_t *)&make->refusal, make_closed);
+	if (cancelled) {
+		if (box) {
+			destroy(box, NULL, NULL);
+		}
+		return;
+	}
+	done(done_arg, box, err);
+}
+
+static void refusal_cb(uv_timer_t *timer)
+{
+	struct make *make = timer->data;
+	made(make, 0, -1, -1, &make->err);
+}
+
+/* A path as boxd wants it: absolute, without dots and doubled or trailing slashes. */
+static int copy_path(char to[BOX_PATH_MAX], const char *path, const char *what, struct box_err *err)
+{
+	size_t len = 0;
+	for (const char *at = path; *at;) {
+		at += strspn(at, "/");
+		size_t part = strcspn(at, "/");
+		if (part == 2 && at[0] == '.' && at[1] == '.') {
+			while (len > 0 && to[--len] != '/') {
+			}
+		} else if (part > 0 && !(part == 1 && at[0] == '.')) {
+			if (len + part + 2 > BOX_PATH_MAX) {
+				return box_err_set(err, BOX_ERR_VALIDATION, ENAMETOOLONG,
+					"%s is too long", what);
+			}
+			to[len++] = '/';
+			memcpy(to + len, at, part);
+			len += part;
+		}
+		at += part;
+	}
+	if (len == 0) {
+		to[len++] = '/';
+	}
+	to[len] = '\0';
+	return 0;
+}
+
+static uint64_t mebibytes(int64_t count)
+{
+	return (uint64_t)count < UINT64_MAX / BOX_MIB ? (uint64_t)count * BOX_MIB : UINT64_MAX;
+}
+
+static uint64_t thousandths(double cpus)
+{
+	const double most = 1e15;
+	double milli = ceil(cpus * 1000);
+	return milli < most ? (uint64_t)milli : (uint64_t)most;
+}
+
+static int fill_ask(const char *physical_id, const struct box_spec *spec, struct box_ask *ask,
+	struct box_err *err)
+{
+	static const uint32_t modes[] = {
+		[BOX_MOUNT_NONE] = BOX_ASK_NONE,
+		[BOX_MOUNT_RO] = BOX_ASK_RO,
+		[BOX_MOUNT_RW] = BOX_ASK_RW,
+	};
+	bool folder = spec->host_path && spec->host_path_mode != BOX_MOUNT_NONE;
+	memset(ask, 0, sizeof(*ask));
+	(void)snprintf(ask->name, sizeof(ask->name), "%s", physical_id);
+	ask->host_mode = folder ? modes[spec->host_path_mode] : BOX_ASK_NONE;
+	ask->network = spec->network_on;
+	ask->writable_root = !spec->read_only_rootfs;
+	/* boxd takes the stricter of this and the operator's. */
+	ask->profile = BOX_FILTER_DEFAULT;
+	ask->memory_bytes = mebibytes(spec->memory_mb);
+	ask->pids = (uint64_t)spec->pids_limit;
+	ask->cpu_milli = thousandths(spec->cpus);
+	int r = copy_path(ask->mount_path, spec->mount_path, "mount_path", err);
+	return r < 0 || !folder ? r : copy_path(ask->host_path, spec->host_path, "host_path", err);
+}
+
+static struct box_backend_op *make_box(struct box_backend *backend, const char *physical_id,
+	const struct box_spec *spec, box_backend_made *done, void *arg)
+{
+	struct box_native *native = (struct box_native *)(void *)backend;
+	struct make *make = box_alloc(sizeof(*make));
+	struct box_ask ask;
+	make->op.is_make = true;
+	make->native = native;
+	make->done = done;
+	make->arg = arg;
+	(void)uv_timer_init(native->loop, &make->refusal);
+	make->refusal.data = make;
+	if (fill_ask(physical_id, spec, &ask, &make->err) < 0) {
+		(void)uv_timer_start(&make->refusal, refusal_cb, 0, 0);
+	} else {
+		make->asked = true;
+		native->keeper->make(native->keeper_arg, &ask, made, make);
+	}
+	return &make->op;
+}
+
+static void cancel(struct box_backend_op *op)
+{
+	if (!op->is_make) {
+		box_native_cancel_exec(op);
+		return;
+	}
+	/* The answer comes all the same, and with it what must be ended. */
+	struct make *make = (struct make *)(void *)op;
+	make->cancelled = true;
+}
+
+static void watch(struct box_backend_box *box, box_backend_lost *lost, void *arg)
+{
+	box->lost = lost;
+	box->lost_arg = arg;
+}
+
+/* --- successors --- */
+
+static uint64_t mark(const struct box_backend_box *box)
+{
+	return box->number;
+}
+
+static struct box_backend_box *adopt(struct box_backend *backend, uint64_t number)
+{
+	struct box_native *native = (struct box_native *)(void *)backend;
+	struct box_backend_box *box = box_table_get(&native->by_number, key_of(&number));
+	if (!box || !box->kept || box->deaf) {
+		return NULL;
+	}
+	box->kept = false;
+	return box;
+}
+
+void box_native_kept(struct box_native *native, uint64_t number, int control, int memory)
+{
+	struct box_backend_box *box = box_new(native, number, control, memory);
+	box->kept = true;
+	box->resetting = true;
+	box->oom_kills = box_native_oom_kills(box);
+	box_native_send(box, BOX_GUEST_RESET, 0, NULL, 0, NULL, 0, -1);
+}
+
+void box_native_drop_kept(struct box_native *native)
+{
+	uint64_t position = 0;
+	struct box_backend_box *box;
+	while ((box = box_table_next(&native->by_number, &position, NULL))) {
+		if (box->kept && !box->destroying) {
+			BOX_LOG(BOX_LOG_INFO, "box.unknown",
+				box_kv_int("box", (int64_t)box->number));
+			destroy(box, NULL, NULL);
+		}
+	}
+}
+
+/* --- the object --- */
+
+static bool available(struct box_backend *backend)
+{
+	const struct box_native *native = (const struct box_native *)(const void *)backend;
+	return box_native_missing(native) == NULL;
+}
+
+static void backend_free(struct box_backend *backend)
+{
+	(void)backend;
+}
+
+static const struct box_backend_ops ops = {
+	.name = "native",
+	.available = available,
+	.make = make_box,
+	.exec = box_native_exec,
+	.credit = box_native_credit,
+	.input = box_native_input,
+	.forget_input = box_native_forget_input,
+	.signal = box_native_signal,
+	.watch = watch,
+	.mark = mark,
+	.adopt = adopt,
+	.cancel = cancel,
+	.destroy = destroy,
+	.free = backend_free,
+};
+
+struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_native_means *means,
+	const struct box_native_keeper *keeper, void *keeper_arg)
+{
+	struct box_native *native = box_alloc(sizeof(*native));
+	native->base.ops = &ops;
+	native->loop = loop;
+	native->means = *means;
+	native->keeper = keeper;
+	native->keeper_arg = keeper_arg;
+	(void)snprintf(native->unlimited, sizeof(native->unlimited),
+		"limits cannot be set: %s; local.degraded: true in --config lets boxes run without",
+		means->limits_missing);
+	return native;
+}
+
+void box_native_free(struct box_native *native)
+{
+	if (native) {
+		box_table_free(&native->by_number);
+		free(native);
+	}
+}
+
+struct box_backend *box_native_backend(struct box_native *native)
+{
+	return &native->base;
+}
+
+void box_native_allow_degraded(struct box_native *native)
+{
+	native->degraded = true;
+}
+
+const char *box_native_missing(const struct box_native *native)
+{
+	if (!native->means.possible) {
+		return native->means.missing;
+	}
+	return native->means.limits || native->degraded ? NULL : native->unlimited;
+}
+
+const char *box_native_shortcoming(const struct box_native *native)
+{
+	return native->means.possible && !native->means.limits && native->degraded
+		? native->means.limits_missing
+		: NULL;
+}

@@ -1,0 +1,60 @@
+/* Native boxes: asked for at boxd, spoken to through their box-init.
+ *
+ * This is box-rpc's half. It turns a spec into what boxd is asked, and a command into what box-init
+ * is asked, and takes whatever comes out of a box for hostile. One object serves a process; a
+ * successor of this process adopts the boxes that boxd has kept.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "runtime/plan/plan.h"
+
+struct box_backend;
+struct box_native;
+struct uv_loop_s;
+
+/* Each is called once, later, never from inside the call that asked. Fds are the callee's. */
+typedef void box_native_made(
+	void *arg, uint64_t box, int control, int memory, const struct box_err *err);
+typedef void box_native_mounted(void *arg, int mount, const struct box_err *err);
+
+/* What boxd does for us; the program that owns the link implements it. */
+struct box_native_keeper {
+	void (*make)(void *keeper, const struct box_ask *ask, box_native_made *done, void *arg);
+	void (*end)(void *keeper, uint64_t box);
+	void (*mount)(void *keeper, uint64_t box, const char *path, bool read_only,
+		box_native_mounted *done, void *arg);
+};
+
+/* What boxes can have here, as boxd found out. Texts outlive the object. */
+struct box_native_means {
+	bool possible;
+	const char *missing; /* why not */
+	bool limits;
+	const char *limits_missing; /* why there are none */
+};
+
+struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_native_means *means,
+	const struct box_native_keeper *keeper, void *keeper_arg);
+/* Every box must be gone. */
+void box_native_free(struct box_native *native);
+
+/* The one backend of this object; freeing it does nothing. */
+struct box_backend *box_native_backend(struct box_native *native);
+/* What the operator allows: boxes without limits, where none can be set. Until then not. */
+void box_native_allow_degraded(struct box_native *native);
+
+/* NULL, or why no box can be made here. */
+const char *box_native_missing(const struct box_native *native);
+/* NULL, or in what boxes fall short of what they promise, by the operator's word. */
+const char *box_native_shortcoming(const struct box_native *native);
+
+/* What boxd tells: a box of a predecessor, which can be adopted from now on; and that a box, asked
+ * for or not, is no more. */
+void box_native_kept(struct box_native *native, uint64_t box, int control, int memory);
+void box_native_gone(struct box_native *native, uint64_t box);
+/* Ends the boxes of a predecessor that nobody has adopted. */
+void box_native_drop_kept(struct box_native *native);

@@ -1,0 +1,126 @@
+/* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
+ * native_wire.c (packets) and native_run.c (commands). Nobody else includes this. */
+#pragma once
+
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/table.h"
+#include "runtime/backend/backend.h"
+#include "runtime/backend/native.h"
+#include "runtime/guest/wire.h"
+
+struct box_native {
+	struct box_backend base;
+	uv_loop_t *loop;
+	struct box_native_means means;
+	bool degraded;       /* allowed */
+	char unlimited[768]; /* why there are no limits, and what to do */
+	const struct box_native_keeper *keeper;
+	void *keeper_arg;
+	struct box_table by_number;
+	uint64_t output_bytes; /* of all commands under way */
+};
+
+struct box_backend_box {
+	struct box_native *native;
+	uint64_t number;
+	uv_poll_t poll; /* of the control socket */
+	int control;
+	int memory;     /* -1: not limited */
+	bool resetting; /* of a predecessor: nothing counts before RESET_DONE */
+	bool kept;      /* nobody has adopted it */
+	bool deaf;      /* its init is gone, or spoke nonsense */
+	bool gone;      /* boxd says so */
+	struct box_list runs;
+	struct box_table runs_by_id;
+	unsigned run_count;
+	uint32_t next_id;
+	struct box_list queue; /* packets that wait for the socket */
+	uint64_t oom_kills;    /* accounted for already */
+	box_backend_lost *lost;
+	void *lost_arg;
+	box_backend_gone *destroyed; /* set once destroy was asked */
+	void *destroyed_arg;
+	bool destroying;
+	uv_timer_t later; /* for what must not be told at once */
+};
+
+/* --- native_wire.c --- */
+
+/* Begins to listen to the box. */
+int box_native_listen(struct box_backend_box *box);
+/* Sends a packet, now or when the socket takes it. `fd` (-1: none) is taken. */
+void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
+	size_t first_size, const void *rest, size_t rest_size, int fd);
+/* Drops what waits. */
+void box_native_drop_queue(struct box_backend_box *box);
+
+/* --- native_run.c --- */
+
+struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
+	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg);
+void box_native_cancel_exec(struct box_backend_op *op);
+void box_native_credit(struct box_backend_op *op, uint64_t bytes);
+void box_native_signal(struct box_backend_op *op, int number);
+/* A packet about a command; well-formed. */
+void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
+	const char *bytes, size_t size);
+/* The box is no more: every command is told so. */
+void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err);
+
+/* --- native.c --- */
+
+/* Its init is gone or cannot be believed. */
+void box_native_lost(struct box_backend_box *box, const char *why);
+uint64_t box_native_oom_kills(const struct box_backend_box *box);
+/* A command of the box is over: the box may have waited for that with its own end. */
+void box_native_run_ended(struct box_native *native, struct box_backend_box *box);
+
+/* The first member of every operation. */
+struct box_backend_op {
+	bool is_make;
+};
+
+/* One command. */
+struct box_native_run {
+	struct box_backend_op op;
+	struct box_list links;
+	struct box_backend_box *box;
+	uint32_t id;
+	bool cancelled; /* its EXIT is waited for, and nobody is told */
+	bool sent;
+	bool refused; /* will be told so by its timer */
+	uv_timer_t backstop;
+	const struct box_spec *spec; /* the caller's, until done */
+	struct box_arena *arena;
+	size_t next_mount;
+	int *mounts; /* opened so far */
+	int64_t max_output_bytes;
+	struct box_buf out;
+	struct box_buf err;
+	uint64_t out_discarded;
+	uint64_t err_discarded;
+	uint64_t oom_kills; /* when it began */
+	box_backend_ran *done;
+	void *arg;
+	const struct box_live_events *live; /* NULL: output is gathered */
+	bool has_stdin;
+	uint64_t credit; /* of a live one, at first; then what output may still come */
+	struct box_list inputs;
+	uint64_t input_sent;  /* to box-init */
+	uint64_t input_taken; /* by the command */
+	bool input_ended;
+};
+
+/* --- native_input.c --- */
+
+void box_native_input(struct box_backend_op *op, struct box_str bytes, bool eof,
+	box_backend_taken *taken, void *arg);
+void box_native_forget_input(struct box_backend_op *op, void *arg);
+/* Sends as much as may be under way. */
+void box_native_pump_input(struct box_native_run *run);
+void box_native_input_taken(struct box_native_run *run, uint64_t bytes);
+/* The command is over: what is not in will never be. */
+void box_native_drop_input(struct box_native_run *run);

@@ -1,0 +1,186 @@
+/* The socket of one box. Every packet is checked whole before anyone looks at it; a box that breaks
+ * the rules is given up. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "runtime/backend/native_box.h"
+
+#define PACKETS_AT_ONCE 64 /* of one box, before others get their turn */
+
+struct waiting {
+	struct box_list links;
+	int fd;
+	size_t size;
+	char bytes[];
+};
+
+static void poll_cb(uv_poll_t *poll, int status, int events);
+
+static void waiting_free(struct waiting *waiting)
+{
+	if (waiting->fd >= 0) {
+		(void)close(waiting->fd);
+	}
+	free(waiting);
+}
+
+void box_native_drop_queue(struct box_backend_box *box)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(&box->queue))) {
+		waiting_free(BOX_LIST_ITEM(item, struct waiting, links));
+	}
+}
+
+static void watch(struct box_backend_box *box)
+{
+	int events = UV_READABLE | (box_list_empty(&box->queue) ? 0 : UV_WRITABLE);
+	(void)uv_poll_start(&box->poll, events, poll_cb);
+}
+
+/* 0, -EAGAIN, or the box is lost. */
+static int send_now(int socket, const struct iovec *parts, size_t count, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = count};
+	if (fd >= 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(header), &fd, sizeof(int));
+	}
+	ssize_t sent;
+	do {
+		sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : 0;
+}
+
+static void enqueue(
+	struct box_backend_box *box, const struct iovec *parts, size_t count, size_t size, int fd)
+{
+	struct waiting *waiting = box_alloc(sizeof(*waiting) + size);
+	size_t at = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (parts[i].iov_len > 0) {
+			memcpy(waiting->bytes + at, parts[i].iov_base, parts[i].iov_len);
+			at += parts[i].iov_len;
+		}
+	}
+	waiting->size = size;
+	waiting->fd = fd;
+	box_list_push(&box->queue, &waiting->links);
+	watch(box);
+}
+
+void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
+	size_t first_size, const void *rest, size_t rest_size, int fd)
+{
+	struct box_guest_header header = {
+		.size = (uint32_t)(sizeof(header) + first_size + rest_size),
+		.kind = kind,
+		.id = id};
+	/* sendmsg only reads through these. */
+	struct iovec parts[] = {
+		{&header, sizeof(header)},
+		{(void *)(uintptr_t)first, first_size},
+		{(void *)(uintptr_t)rest, rest_size},
+	};
+	if (box->deaf) {
+		box_close_p(&fd);
+		return;
+	}
+	int r = box_list_empty(&box->queue) ? send_now(box->control, parts, 3, fd) : -EAGAIN;
+	if (r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS) {
+		enqueue(box, parts, 3, header.size, fd);
+		return;
+	}
+	/* Any other failure shows when the socket is read. */
+	box_close_p(&fd);
+}
+
+static void flush(struct box_backend_box *box)
+{
+	while (!box_list_empty(&box->queue)) {
+		struct waiting *first = BOX_LIST_ITEM(box->queue.next, struct waiting, links);
+		struct iovec part = {first->bytes, first->size};
+		int r = send_now(box->control, &part, 1, first->fd);
+		if (r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS) {
+			return;
+		}
+		box_list_drop(&first->links);
+		waiting_free(first);
+	}
+	watch(box);
+}
+
+static void take(struct box_backend_box *box, const char *packet, size_t size)
+{
+	struct box_guest_header header;
+	memcpy(&header, packet, sizeof(header));
+	if (box->resetting) {
+		box->resetting = header.kind != BOX_GUEST_RESET_DONE;
+		return;
+	}
+	box_native_take(box, &header, packet + sizeof(header), size - sizeof(header));
+}
+
+/* 0, -EAGAIN, or the box is lost. */
+static int receive_one(struct box_backend_box *box)
+{
+	static _Alignas(8) char packet[BOX_GUEST_PACKET_MAX];
+	ssize_t got;
+	do {
+		got = recv(box->control, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0 && errno == EAGAIN) {
+		return -EAGAIN;
+	}
+	if (got <= 0) {
+		box_native_lost(box, "its first process has ended");
+		return -EPIPE;
+	}
+	if ((size_t)got > sizeof(packet) || box_guest_check_answer(packet, (size_t)got) < 0) {
+		box_native_lost(box, "it broke the protocol");
+		return -EPROTO;
+	}
+	take(box, packet, (size_t)got);
+	return 0;
+}
+
+static void poll_cb(uv_poll_t *poll, int status, int events)
+{
+	struct box_backend_box *box = poll->data;
+	if (status < 0) {
+		box_native_lost(box, "its socket failed");
+		return;
+	}
+	if (events & UV_WRITABLE) {
+		flush(box);
+	}
+	for (int i = 0; i < PACKETS_AT_ONCE && !box->deaf && receive_one(box) == 0; i++) {
+	}
+}
+
+int box_native_listen(struct box_backend_box *box)
+{
+	int r = uv_poll_init(box->native->loop, &box->poll, box->control);
+	if (r < 0) {
+		return r;
+	}
+	box->poll.data = box;
+	watch(box);
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* box-init: PID 1 of a box. Boots, then serves the control socket until its end, with which it ends
+ * itself; the kernel then ends whatever runs in the box. */
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "runtime/guest/boot.h"
+#include "runtime/guest/control.h"
+#include "runtime/guest/loop.h"
+#include "runtime/guest/run.h"
+#include "runtime/guest/stream.h"
+
+static bool ended;
+
+static void on_control(uint32_t events)
+{
+	bool was_blocked = box_control_blocked();
+	if (box_control_flush() < 0) {
+		ended = true;
+		return;
+	}
+	if (was_blocked && !box_control_blocked()) {
+		box_runs_resume();
+	}
+	/* With no place left, what comes may have to be refused, and there is no room for it. */
+	if (!(events & ~(uint32_t)EPOLLOUT) || (box_control_blocked() && box_runs_full())) {
+		return;
+	}
+	struct box_control_request request;
+	int r = box_control_receive(&request);
+	if (r == 0 || r == -EBADMSG) {
+		box_runs_request(&request, r);
+	} else if (r == -EPIPE) {
+		ended = true;
+	}
+}
+
+static void on_event(struct box_watch watch, uint32_t events)
+{
+	switch (watch.kind) {
+	case BOX_WATCH_CONTROL:
+		on_control(events);
+		break;
+	case BOX_WATCH_CHILDREN:
+		box_loop_take_children();
+		box_runs_reap();
+		break;
+	case BOX_WATCH_ORPHAN:
+		box_orphan_pump(watch);
+		break;
+	default:
+		box_runs_event(watch);
+		break;
+	}
+}
+
+int main(void)
+{
+	uint32_t step = 0;
+	int r = box_boot_run(&step);
+	box_boot_report(step, -r);
+	if (r < 0) {
+		return 1;
+	}
+	while (!ended) {
+		bool blocked = box_control_blocked();
+		box_loop_turn(box_runs_deadline(), blocked, blocked && box_runs_full(), on_event);
+		box_runs_tick();
+	}
+	return 0;
+}

@@ -1,0 +1,141 @@
+/* Owns the writing ends of commands' stdin. What does not fit into a pipe waits in a buffer, which
+ * is there only while it is needed; the other side may send no more than fits. */
+#include "runtime/guest/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/guest/wire.h"
+
+void box_input_init(struct box_input *input)
+{
+	*input = (struct box_input){.fd = -1};
+}
+
+int box_input_open(struct box_input *input, struct box_watch watch, int *ret_fd)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	if (fcntl(ends[1], F_SETFL, O_NONBLOCK) < 0) {
+		int r = -errno;
+		(void)close(ends[0]);
+		(void)close(ends[1]);
+		return r;
+	}
+	*input = (struct box_input){.fd = ends[1], .watch = watch};
+	*ret_fd = ends[0];
+	return 0;
+}
+
+static void free_buffer(struct box_input *input)
+{
+	if (input->buffer) {
+		(void)munmap(input->buffer, BOX_GUEST_INPUT_MAX);
+		input->buffer = NULL;
+	}
+	input->start = 0;
+	input->end = 0;
+}
+
+void box_input_close(struct box_input *input)
+{
+	if (input->fd >= 0) {
+		(void)close(input->fd);
+		input->fd = -1;
+	}
+	/* What nobody will read is void: the sender need not wait for it. */
+	input->taken += input->end - input->start;
+	input->watched = false;
+	free_buffer(input);
+}
+
+/* How many bytes the pipe took. When nobody reads it any more it is closed, and all are void. */
+static uint32_t write_some(struct box_input *input, const char *bytes, uint32_t size)
+{
+	ssize_t written;
+	do {
+		written = write(input->fd, bytes, size);
+	} while (written < 0 && errno == EINTR);
+	if (written < 0 && errno != EAGAIN) {
+		(void)close(input->fd);
+		input->fd = -1;
+		return size;
+	}
+	return written < 0 ? 0 : (uint32_t)written;
+}
+
+static int keep(struct box_input *input, const char *bytes, uint32_t size)
+{
+	if (!input->buffer) {
+		void *buffer = mmap(NULL, BOX_GUEST_INPUT_MAX, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (buffer == MAP_FAILED) {
+			return -ENOBUFS;
+		}
+		input->buffer = buffer;
+	}
+	uint32_t held = input->end - input->start;
+	if (size > BOX_GUEST_INPUT_MAX - held) {
+		return -ENOBUFS;
+	}
+	if (size > BOX_GUEST_INPUT_MAX - input->end) {
+		memmove(input->buffer, input->buffer + input->start, held);
+		input->start = 0;
+		input->end = held;
+	}
+	memcpy(input->buffer + input->end, bytes, size);
+	input->end += size;
+	if (!input->watched) {
+		input->watched = box_loop_watch(input->fd, EPOLLOUT, input->watch) == 0;
+	}
+	return 0;
+}
+
+int box_input_put(struct box_input *input, const char *bytes, uint32_t size)
+{
+	if (input->fd < 0) {
+		input->taken += size;
+		return 0;
+	}
+	if (size == 0) {
+		input->ended = true;
+	}
+	if (input->ended) {
+		/* Nothing may come behind the end. */
+		input->taken += size;
+		if (!input->buffer) {
+			box_input_close(input);
+		}
+		return 0;
+	}
+	uint32_t now = input->buffer ? 0 : write_some(input, bytes, size);
+	input->taken += now;
+	return now == size ? 0 : keep(input, bytes + now, size - now);
+}
+
+void box_input_pump(struct box_input *input)
+{
+	if (input->fd < 0 || !input->buffer) {
+		return;
+	}
+	uint32_t now = write_some(input, input->buffer + input->start, input->end - input->start);
+	input->taken += now;
+	input->start += now;
+	if (input->start < input->end) {
+		return;
+	}
+	free_buffer(input);
+	if (input->fd >= 0) {
+		box_loop_unwatch(input->fd);
+	}
+	input->watched = false;
+	if (input->ended) {
+		box_input_close(input);
+	}
+}

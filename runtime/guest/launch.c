@@ -1,0 +1,374 @@
+/* Owns the moment between clone and exec. The new process shares our memory until its exec, and we
+ * stand still meanwhile: it takes no lock, allocates nothing, and says what went wrong by writing
+ * it where we read it. A long text goes by a sealed memfd: an argument has 128 KiB at most. */
+#include "runtime/guest/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK_SIZE 32768
+#define SCRIPT_FD 3
+#define TEXT_ARGUMENT_MAX (100U * 1024)
+#define OOM_SCORE_ABOVE 200 /* of a command over us */
+#define OOM_SCORE_MAX 1000
+#define OOM_SCORE_FILE "/proc/self/oom_score_adj"
+
+static struct box_launch_ids ids;
+static _Alignas(16) char stack[STACK_SIZE];
+static char *environment[BOX_GUEST_ENV_MAX + 1];
+static char *arguments[BOX_GUEST_ARGS_MAX + 1];
+static char cwd[BOX_GUEST_PATH_MAX];
+static const char *program;
+static char *workdir;
+static int script_fd = -1;
+
+/* Ours and that of commands, as texts: nothing is formatted on the way. */
+static int oom_fd = -1;
+static char oom_own[8];
+static char oom_command[8];
+
+void box_launch_set_ids(struct box_launch_ids new_ids)
+{
+	ids = new_ids;
+}
+
+/* --- the OOM score --- */
+
+static void put_number(char *to, int number)
+{
+	char digits[8];
+	size_t count = 0;
+	unsigned left = (unsigned)(number < 0 ? -number : number);
+	do {
+		digits[count++] = (char)('0' + left % 10);
+		left /= 10;
+	} while (left > 0);
+	if (number < 0) {
+		*to++ = '-';
+	}
+	while (count > 0) {
+		*to++ = digits[--count];
+	}
+	*to = '\0';
+}
+
+static int parse_number(const char *text)
+{
+	bool negative = *text == '-';
+	int number = 0;
+	for (text += negative; *text >= '0' && *text <= '9' && number <= OOM_SCORE_MAX; text++) {
+		number = number * 10 + (*text - '0');
+	}
+	return negative ? -number : number;
+}
+
+int box_launch_find_oom_score(void)
+{
+	/* A box without /proc has no scores: its processes differ by their size alone. */
+	oom_fd = open(OOM_SCORE_FILE, O_RDWR | O_CLOEXEC);
+	if (oom_fd < 0) {
+		return errno == ENOENT || errno == EACCES || errno == EROFS ? 0 : -errno;
+	}
+	char text[16] = {0};
+	if (pread(oom_fd, text, sizeof(text) - 1, 0) <= 0) {
+		return -errno;
+	}
+	int own = parse_number(text);
+	int command = own + OOM_SCORE_ABOVE;
+	put_number(oom_own, own);
+	put_number(oom_command, command < OOM_SCORE_MAX ? command : OOM_SCORE_MAX);
+	return 0;
+}
+
+void box_launch_refind_oom_score(void)
+{
+	if (oom_fd >= 0) {
+		(void)close(oom_fd);
+		oom_fd = open(OOM_SCORE_FILE, O_WRONLY | O_CLOEXEC);
+		box_launch_raise_oom_score(false);
+	}
+}
+
+/* A new process inherits ours. To change ours for a moment is cheaper than to open its file. */
+void box_launch_raise_oom_score(bool raise)
+{
+	if (oom_fd >= 0) {
+		const char *text = raise ? oom_command : oom_own;
+		ssize_t ignored = pwrite(oom_fd, text, strlen(text), 0);
+		(void)ignored;
+	}
+}
+
+/* --- the body --- */
+
+/* Points `to` at the strings of `bytes`. The number of them, or -EINVAL. */
+static int split(char *bytes, size_t size, char **to, size_t max)
+{
+	size_t count = 0;
+	if (size == 0 || bytes[size - 1] != '\0') {
+		return -EINVAL;
+	}
+	for (char *at = bytes; at < bytes + size; at += strlen(at) + 1) {
+		if (count == max) {
+			return -E2BIG;
+		}
+		to[count++] = at;
+	}
+	to[count] = NULL;
+	return (int)count;
+}
+
+static int write_all(int fd, const char *bytes, size_t size)
+{
+	while (size > 0) {
+		ssize_t written = write(fd, bytes, size);
+		if (written < 0 && errno != EINTR) {
+			return -errno;
+		}
+		if (written > 0) {
+			bytes += written;
+			size -= (size_t)written;
+		}
+	}
+	return 0;
+}
+
+/* The shell closes the fd itself, so that the command does not have it. On the same line, so that
+ * lines count as in the text. */
+static int make_script(const char *text, size_t size)
+{
+	static const char head[] = "exec 3<&-;";
+	script_fd = memfd_create("command", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (script_fd < 0) {
+		return -errno;
+	}
+	int r = write_all(script_fd, head, sizeof(head) - 1);
+	r = r < 0 ? r : write_all(script_fd, text, size);
+	if (r == 0 &&
+		fcntl(script_fd, F_ADD_SEALS,
+			F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
+		r = -errno;
+	}
+	return r;
+}
+
+static int take_text(char *text, size_t size)
+{
+	static char shell[] = "sh";
+	static char option[] = "-lc";
+	static char source[] = ". /proc/self/fd/3";
+	size_t len = strnlen(text, size);
+	/* One NUL may stand at the end; behind another one something would be lost. */
+	if (len + 1 < size) {
+		return -EINVAL;
+	}
+	text[len] = '\0';
+	arguments[0] = shell;
+	arguments[1] = option;
+	arguments[2] = len <= TEXT_ARGUMENT_MAX ? text : source;
+	arguments[3] = NULL;
+	program = "/bin/sh";
+	return len <= TEXT_ARGUMENT_MAX ? 0 : make_script(text, len);
+}
+
+static int take_body(const struct box_launch *launch)
+{
+	const struct box_guest_run *run = launch->run;
+	char *command = launch->body + run->env_size + run->workdir_size;
+	environment[0] = NULL;
+	int r = 0;
+	if (run->env_size > 0) {
+		r = split(launch->body, run->env_size, environment, BOX_GUEST_ENV_MAX);
+		if (r >= 0 && r != (int)run->env_count) {
+			r = -EINVAL;
+		}
+	}
+	if (r < 0) {
+		return r;
+	}
+	workdir = launch->body + run->env_size;
+	if (workdir[0] != '/' || strnlen(workdir, run->workdir_size) + 1 != run->workdir_size) {
+		return -EINVAL;
+	}
+	if (!(run->flags & BOX_GUEST_RUN_ARGV)) {
+		return take_text(command, run->command_size);
+	}
+	r = split(command, run->command_size, arguments, BOX_GUEST_ARGS_MAX);
+	program = arguments[0];
+	return r < 0 ? r : 0;
+}
+
+/* --- the new process --- */
+
+static int arrange_fds(const struct box_launch *launch)
+{
+	if ((launch->stdin_fd >= 0 && dup2(launch->stdin_fd, STDIN_FILENO) < 0) ||
+		dup2(launch->stdout_fd, STDOUT_FILENO) < 0 ||
+		dup2(launch->stderr_fd, STDERR_FILENO) < 0) {
+		return -errno;
+	}
+	if (script_fd == SCRIPT_FD) {
+		if (fcntl(script_fd, F_SETFD, 0) < 0) {
+			return -errno;
+		}
+	} else if (script_fd >= 0 && dup2(script_fd, SCRIPT_FD) < 0) {
+		return -errno;
+	}
+	/* Before the workdir: by /proc/self/fd it could name one of ours. */
+	return close_range(SCRIPT_FD + (script_fd >= 0), ~0U, 0) < 0 ? -errno : 0;
+}
+
+/* The calls themselves: the library's functions would tell other threads, of which there are none.
+ * Where the uid stays, the mounter's CAP_SYS_ADMIN would stay too without capset. */
+static int change_ids(void)
+{
+	if (!ids.same &&
+		(syscall(SYS_setgroups, 0, NULL) < 0 ||
+			syscall(SYS_setresgid, ids.gid, ids.gid, ids.gid) < 0 ||
+			syscall(SYS_setresuid, ids.uid, ids.uid, ids.uid) < 0)) {
+		return -errno;
+	}
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+	if (syscall(SYS_capset, &header, none) < 0) {
+		return -errno;
+	}
+	/* After the ids, whose change clears it. */
+	return prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 ? -errno : 0;
+}
+
+static int make_workdir(void)
+{
+	for (char *at = workdir + 1;; at++) {
+		char here = *at;
+		if (here != '/' && here != '\0') {
+			continue;
+		}
+		*at = '\0';
+		int r = mkdirat(AT_FDCWD, workdir, 0755) < 0 && errno != EEXIST ? -errno : 0;
+		*at = here;
+		if (r < 0 || here == '\0') {
+			return r;
+		}
+	}
+}
+
+static int enter_workdir(void)
+{
+	if (chdir(workdir) < 0) {
+		int r = errno == ENOENT ? make_workdir() : -errno;
+		if (r < 0) {
+			return r;
+		}
+		if (chdir(workdir) < 0) {
+			return -errno;
+		}
+	}
+	/* The call itself: the library's function would go looking for another answer. */
+	if (syscall(SYS_getcwd, cwd, sizeof(cwd)) < 0) {
+		return -errno;
+	}
+	return cwd[0] == '/' ? 0 : -ENOENT;
+}
+
+static int execute(void)
+{
+	sigset_t none;
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)execve(program, arguments, environment);
+	return -errno;
+}
+
+static int run_steps(struct box_launch *launch)
+{
+	launch->failure->step = BOX_GUEST_STEP_CLONE;
+	if (launch->pid_place) {
+		*launch->pid_place = getpid();
+	}
+	int r = setsid() < 0 ? -errno : 0;
+	if (r == 0 && launch->prepare) {
+		r = launch->prepare(launch);
+		if (r < 0) {
+			return r;
+		}
+	}
+	if (r == 0) {
+		launch->failure->step = BOX_GUEST_STEP_PIPES;
+		r = arrange_fds(launch);
+	}
+	if (r == 0) {
+		launch->failure->step = BOX_GUEST_STEP_IDS;
+		r = change_ids();
+	}
+	if (r == 0) {
+		launch->failure->step = BOX_GUEST_STEP_WORKDIR;
+		r = enter_workdir();
+	}
+	if (r == 0) {
+		launch->failure->step = BOX_GUEST_STEP_EXEC;
+		r = execute();
+	}
+	return r;
+}
+
+static int child_main(void *data)
+{
+	struct box_launch *launch = data;
+	launch->failure->errnum = -run_steps(launch);
+	_exit(127);
+}
+
+static pid_t start(struct box_launch *launch)
+{
+	box_launch_raise_oom_score(true);
+	unsigned long flags = launch->clone_flags | CLONE_VM | CLONE_VFORK | SIGCHLD;
+	pid_t pid = clone(child_main, stack + sizeof(stack), (int)flags, launch);
+	int r = pid < 0 ? -errno : 0;
+	box_launch_raise_oom_score(false);
+	if (pid < 0) {
+		launch->failure->step = BOX_GUEST_STEP_CLONE;
+		launch->failure->errnum = -r;
+		return r;
+	}
+	if (launch->failure->errnum == 0) {
+		/* It went through its steps to the exec, or was killed on the way: the end of the
+		 * process tells. */
+		launch->failure->step = BOX_GUEST_STEP_NONE;
+	}
+	return pid;
+}
+
+pid_t box_launch(struct box_launch *launch)
+{
+	launch->failure->step = BOX_GUEST_STEP_NONE;
+	launch->failure->errnum = 0;
+	launch->failure->mount = 0;
+	int r = take_body(launch);
+	if (r < 0) {
+		launch->failure->step = script_fd >= 0 || r == -ENOMEM || r == -EMFILE
+			? BOX_GUEST_STEP_MEMORY
+			: BOX_GUEST_STEP_REQUEST;
+		launch->failure->errnum = -r;
+	} else {
+		r = start(launch);
+	}
+	if (script_fd >= 0) {
+		(void)close(script_fd);
+		script_fd = -1;
+	}
+	return r;
+}

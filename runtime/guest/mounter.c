@@ -1,0 +1,302 @@
+/* Owns the second process and the socket to it. Jobs go there one by one, with their fds; what
+ * came of one stands in a page that both processes share and that the new process writes itself,
+ * so that its end can be told from a stranger's even when SIGCHLD is quicker than the answer. */
+#include "runtime/guest/mounter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "runtime/guest/attach.h"
+#include "runtime/guest/boot.h"
+#include "runtime/guest/loop.h"
+
+#define FDS_PER_PACKET 64U
+#define JOB_FDS 4U /* body, stdin, stdout, stderr */
+
+/* The first packet of a job. Its mounts follow, FDS_PER_PACKET of them in each packet. */
+struct job_packet {
+	struct box_guest_run run;
+	uint32_t targets_size;
+	uint32_t has_stdin;
+};
+
+struct shared {
+	volatile pid_t pid;
+	volatile struct box_launch_failure failure;
+};
+
+static struct shared *shared;
+static int socket_fd = -1;
+static pid_t mounter_pid = -1;
+
+union ancillary {
+	struct cmsghdr header; /* for its alignment */
+	char bytes[CMSG_SPACE(FDS_PER_PACKET * sizeof(int))];
+};
+
+static int send_packet(const void *bytes, size_t size, const int *fds, size_t fd_count)
+{
+	union ancillary ancillary = {0};
+	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = ancillary.bytes,
+		.msg_controllen = CMSG_SPACE(fd_count * sizeof(int)),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+	memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
+	return sendmsg(socket_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* The number of fds, or -errno. */
+static int receive_packet(void *bytes, size_t size, int *fds, size_t fd_max)
+{
+	union ancillary ancillary;
+	struct iovec part = {.iov_base = bytes, .iov_len = size};
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = ancillary.bytes,
+		.msg_controllen = sizeof(ancillary.bytes),
+	};
+	ssize_t got;
+	do {
+		got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
+	} while (got < 0 && errno == EINTR);
+	if (got != (ssize_t)size || (message.msg_flags & MSG_CTRUNC)) {
+		return -EPIPE;
+	}
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	size_t count = header ? (header->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+	if (count > fd_max) {
+		return -EPIPE;
+	}
+	if (count > 0) {
+		memcpy(fds, CMSG_DATA(header), count * sizeof(int));
+	}
+	return (int)count;
+}
+
+/* --- in PID 1 --- */
+
+pid_t box_mounter_pid(void)
+{
+	return mounter_pid;
+}
+
+pid_t box_mounter_child(void)
+{
+	return shared->pid;
+}
+
+struct box_launch_failure box_mounter_failure(void)
+{
+	struct box_launch_failure failure = {
+		.errnum = shared->failure.errnum,
+		.mount = shared->failure.mount,
+	};
+	failure.step = failure.errnum == 0 ? BOX_GUEST_STEP_NONE : shared->failure.step;
+	return failure;
+}
+
+int box_mounter_send(const struct box_mounter_job *job)
+{
+	struct job_packet packet = {
+		.run = job->run,
+		.targets_size = job->targets_size,
+		.has_stdin = job->stdin_fd >= 0,
+	};
+	int fds[JOB_FDS] = {job->body_fd, job->stdout_fd, job->stderr_fd, job->stdin_fd};
+	shared->pid = 0;
+	shared->failure.errnum = 0;
+	int r = send_packet(&packet, sizeof(packet), fds, JOB_FDS - !packet.has_stdin);
+	for (uint32_t at = 0; r == 0 && at < job->run.mount_count; at += FDS_PER_PACKET) {
+		uint32_t left = job->run.mount_count - at;
+		uint32_t count = left < FDS_PER_PACKET ? left : FDS_PER_PACKET;
+		r = send_packet(&count, sizeof(count), job->mount_fds + at, count);
+	}
+	return r;
+}
+
+int box_mounter_receive(void)
+{
+	char byte;
+	ssize_t got;
+	do {
+		got = recv(socket_fd, &byte, sizeof(byte), MSG_DONTWAIT);
+	} while (got < 0 && errno == EINTR);
+	if (got > 0) {
+		return 0;
+	}
+	if (got < 0 && errno == EAGAIN) {
+		return -EAGAIN;
+	}
+	box_loop_unwatch(socket_fd);
+	return -EPIPE;
+}
+
+/* --- in the mounter --- */
+
+/* What a command with mounts does before what every command does. */
+static int prepare(struct box_launch *launch)
+{
+	struct box_attach *attach = launch->prepare_data;
+	launch->failure->step = BOX_GUEST_STEP_MOUNT;
+	uint32_t index = 0;
+	int r = box_attach_all(attach, &index);
+	if (r < 0) {
+		launch->failure->mount = index;
+		return r;
+	}
+	launch->failure->step = BOX_GUEST_STEP_FENCE;
+	r = box_boot_enter_landlock(attach->fds, attach->count);
+	return r < 0 ? r : box_boot_install_filter();
+}
+
+/* A job as it was received. */
+struct job {
+	struct job_packet packet;
+	int fds[JOB_FDS];
+	int mounts[BOX_GUEST_MOUNTS_MAX];
+};
+
+static int receive_job(struct job *job)
+{
+	memset(job, 0xff, sizeof(*job)); /* every fd is -1 */
+	int r = receive_packet(&job->packet, sizeof(job->packet), job->fds, JOB_FDS);
+	if (r != (int)(JOB_FDS - !job->packet.has_stdin)) {
+		return -EPIPE;
+	}
+	for (uint32_t at = 0; at < job->packet.run.mount_count;) {
+		uint32_t count;
+		r = receive_packet(
+			&count, sizeof(count), job->mounts + at, BOX_GUEST_MOUNTS_MAX - at);
+		if (r <= 0 || (uint32_t)r != count) {
+			return -EPIPE;
+		}
+		at += count;
+	}
+	return 0;
+}
+
+static void fail(int errnum)
+{
+	shared->failure.step = BOX_GUEST_STEP_MEMORY;
+	shared->failure.errnum = errnum;
+}
+
+static void run_job(struct job *job)
+{
+	const struct box_guest_run *run = &job->packet.run;
+	struct stat st;
+	if (fstat(job->fds[0], &st) < 0) {
+		fail(errno);
+		return;
+	}
+	size_t size = (size_t)st.st_size;
+	char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, job->fds[0], 0);
+	if (bytes == MAP_FAILED) {
+		fail(errno);
+		return;
+	}
+	struct box_attach attach = {
+		.targets = bytes,
+		.fds = job->mounts,
+		.count = run->mount_count,
+		.root_fd = BOX_GUEST_ROOT_FD,
+		.uid = box_boot_facts()->facts.payload_uid,
+		.gid = box_boot_facts()->facts.payload_gid,
+		.same = box_boot_facts()->facts.same_uid,
+	};
+	struct box_launch launch = {
+		.run = run,
+		.body = bytes + job->packet.targets_size,
+		.stdout_fd = job->fds[1],
+		.stderr_fd = job->fds[2],
+		.stdin_fd = job->fds[3],
+		.prepare = prepare,
+		.prepare_data = &attach,
+		.clone_flags = CLONE_PARENT,
+		.failure = &shared->failure,
+		.pid_place = &shared->pid,
+	};
+	(void)box_launch(&launch);
+	(void)munmap(bytes, size);
+}
+
+static void close_job(const struct job *job)
+{
+	for (size_t i = 0; i < JOB_FDS; i++) {
+		if (job->fds[i] >= 0) {
+			(void)close(job->fds[i]);
+		}
+	}
+	for (uint32_t i = 0; i < job->packet.run.mount_count; i++) {
+		(void)close(job->mounts[i]);
+	}
+}
+
+_Noreturn static void mounter_main(pid_t parent)
+{
+	static struct job job;
+	uint64_t keep = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SETUID | 1ULL << CAP_SETGID;
+	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || getppid() != parent ||
+		box_boot_keep_capabilities(keep) < 0) {
+		_exit(1);
+	}
+	box_launch_refind_oom_score();
+	while (receive_job(&job) == 0) {
+		run_job(&job);
+		close_job(&job);
+		if (send(socket_fd, "", 1, MSG_NOSIGNAL) < 0) {
+			break;
+		}
+	}
+	_exit(0);
+}
+
+int box_mounter_start(void)
+{
+	int pair[2];
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED ||
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		return -errno;
+	}
+	pid_t parent = getpid();
+	box_launch_raise_oom_score(true);
+	mounter_pid = fork();
+	int r = mounter_pid < 0 ? -errno : 0;
+	if (mounter_pid == 0) {
+		/* Its fds are its own: the socket, the root, and the standard ones. */
+		(void)close(BOX_GUEST_CONTROL_FD);
+		(void)close(BOX_GUEST_REPORT_FD);
+		(void)close(pair[0]);
+		box_loop_close();
+		socket_fd = pair[1];
+		mounter_main(parent);
+	}
+	box_launch_raise_oom_score(false);
+	(void)close(pair[1]);
+	(void)close(BOX_GUEST_ROOT_FD);
+	socket_fd = pair[0];
+	return r < 0
+		? r
+		: box_loop_watch(socket_fd, EPOLLIN, (struct box_watch){.kind = BOX_WATCH_MOUNTER});
+}

@@ -1,0 +1,146 @@
+/* Owns the way of commands with mounts through the mounter: it has one at a time, in the order of
+ * their coming. One that it has is ended only by what comes of it; who dies or is not wanted
+ * meanwhile is remembered until then. */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+
+#include "runtime/guest/loop.h"
+#include "runtime/guest/mounter.h"
+#include "runtime/guest/run_state.h"
+
+#define PATIENCE_NS 10000000000ULL /* with the mounter, for one command */
+
+static uint64_t last_order;
+static struct box_run *mounting; /* at the mounter, if it is wanted yet */
+static bool mounter_busy;
+static uint64_t busy_since_ns;
+static bool job_reaped; /* the process of its last job is gone already */
+static bool mounter_gone;
+
+static struct box_run *first_queued(void)
+{
+	struct box_run *first = NULL;
+	for (struct box_run *run = box_run_next(NULL); run; run = box_run_next(run)) {
+		if (run->state == BOX_RUN_QUEUED && (!first || run->order < first->order)) {
+			first = run;
+		}
+	}
+	return first;
+}
+
+static int send_job(const struct box_run *run)
+{
+	struct box_mounter_job job = {
+		.run = run->ask,
+		.targets_size = run->gather.targets_size,
+		.body_fd = run->gather.fd,
+		.stdin_fd = run->child_fds[0],
+		.stdout_fd = run->child_fds[1],
+		.stderr_fd = run->child_fds[2],
+		.mount_fds = run->gather.mount_fds,
+	};
+	return box_mounter_send(&job);
+}
+
+/* Gives the mounter its next one, if it has time. */
+static void serve_mounter(void)
+{
+	while (!mounter_busy) {
+		struct box_run *run = first_queued();
+		if (!run) {
+			return;
+		}
+		int r = mounter_gone ? -ESRCH : send_job(run);
+		if (r < 0) {
+			mounter_gone = true;
+			box_run_fail(run, BOX_GUEST_STEP_MOUNT, -r, 0);
+			continue;
+		}
+		mounter_busy = true;
+		job_reaped = false;
+		mounting = run;
+		run->state = BOX_RUN_MOUNTING;
+		run->begin_ns = box_now_ns();
+		busy_since_ns = run->begin_ns;
+		box_runs_wake_at(busy_since_ns + PATIENCE_NS);
+	}
+}
+
+/* The one at the mounter has a process, or never will. */
+static void mounted(void)
+{
+	struct box_run *run = mounting;
+	struct box_launch_failure failure = box_mounter_failure();
+	if (!run) {
+		/* Nobody wants it any more. */
+		if (!job_reaped && box_mounter_child() > 0) {
+			(void)kill(-box_mounter_child(), SIGKILL);
+		}
+		return;
+	}
+	mounting = NULL;
+	box_gather_free(&run->gather);
+	if (failure.step != 0) {
+		box_run_fail(run, failure.step, failure.errnum, failure.mount);
+	} else if (box_mounter_child() > 0) {
+		box_run_set_running(run, box_mounter_child());
+	} else {
+		box_run_fail(run, BOX_GUEST_STEP_MOUNT, ESRCH, 0);
+	}
+}
+
+void box_mounts_answered(void)
+{
+	int r = box_mounter_receive();
+	if (r == -EAGAIN) {
+		return;
+	}
+	mounted();
+	mounter_busy = false;
+	mounter_gone = mounter_gone || r < 0;
+	serve_mounter();
+}
+
+void box_mounts_queue(struct box_run *run)
+{
+	run->state = BOX_RUN_QUEUED;
+	run->order = ++last_order;
+	serve_mounter();
+}
+
+void box_mounts_forget(const struct box_run *run)
+{
+	if (mounting == run) {
+		mounting = NULL;
+	}
+}
+
+bool box_mounts_reaped(pid_t pid)
+{
+	if (pid == box_mounter_pid()) {
+		mounter_gone = true;
+		mounted();
+		mounter_busy = false;
+		serve_mounter();
+		return true;
+	}
+	if (mounter_busy && pid == box_mounter_child()) {
+		mounted();
+		job_reaped = true;
+	}
+	return false;
+}
+
+void box_mounts_tick(uint64_t now_ns)
+{
+	if (!mounter_busy || mounter_gone) {
+		return;
+	}
+	if (now_ns - busy_since_ns >= PATIENCE_NS) {
+		/* Its end is reaped, and what waits for it fails. */
+		(void)kill(box_mounter_pid(), SIGKILL);
+	} else {
+		box_runs_wake_at(busy_since_ns + PATIENCE_NS);
+	}
+}

@@ -1,0 +1,195 @@
+/* What each request does to the command that it names. One that names none is passed over: it may
+ * have ended while the request was on its way. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/guest/control.h"
+#include "runtime/guest/run.h"
+#include "runtime/guest/run_state.h"
+
+static bool reset_due;
+
+/* For one that has no place: there is room for the answer, or its packet was not read. */
+static void refuse(uint32_t id, int errnum)
+{
+	struct box_guest_exit end = {
+		.end = BOX_GUEST_END_FAILED,
+		.step = BOX_GUEST_STEP_REQUEST,
+		.value = errnum,
+	};
+	struct box_run *run = box_run_new(id);
+	if (run) {
+		box_run_fail(run, BOX_GUEST_STEP_REQUEST, errnum, 0);
+	} else {
+		box_control_send(BOX_GUEST_EXIT, id, &end, sizeof(end));
+	}
+}
+
+static void on_mount(struct box_run *run, struct box_control_request *request)
+{
+	uint32_t id = request->header.id;
+	run = run ? run : box_run_new(id);
+	if (!run || run->state != BOX_RUN_GATHERING || run->asked) {
+		(void)close(request->fd);
+		return;
+	}
+	/* What is missing then is noticed by its RUN, which tells their number. */
+	(void)box_gather_mount(&run->gather, request->bytes, (uint32_t)request->size, request->fd);
+}
+
+static void on_run(struct box_run *run, struct box_control_request *request)
+{
+	if (run && (run->state != BOX_RUN_GATHERING || run->asked)) {
+		return; /* an EXIT with this id would be taken for the other one's */
+	}
+	run = run ? run : box_run_new(request->header.id);
+	if (!run) {
+		refuse(request->header.id, EAGAIN);
+		return;
+	}
+	memcpy(&run->ask, request->bytes, sizeof(run->ask));
+	run->asked = true;
+	run->credit = run->ask.credit;
+	char *bytes = request->bytes + sizeof(run->ask);
+	uint32_t have = (uint32_t)(request->size - sizeof(run->ask));
+	uint32_t size = run->ask.env_size + run->ask.workdir_size + run->ask.command_size;
+	if (run->ask.mount_count != run->gather.mount_count) {
+		box_run_fail(run, BOX_GUEST_STEP_REQUEST, EINVAL, 0);
+		return;
+	}
+	if (have == size && run->ask.mount_count == 0) {
+		box_run_start(run, bytes);
+		return;
+	}
+	int r = box_gather_begin(&run->gather, size);
+	r = r < 0 ? r : box_gather_add(&run->gather, bytes, have);
+	if (r < 0) {
+		box_run_fail(run, BOX_GUEST_STEP_MEMORY, -r, 0);
+	} else if (have == size) {
+		box_run_start_gathered(run);
+	}
+}
+
+static void on_more(struct box_run *run, const struct box_control_request *request)
+{
+	if (run->state != BOX_RUN_GATHERING || !run->asked) {
+		return;
+	}
+	int r = box_gather_add(&run->gather, request->bytes, (uint32_t)request->size);
+	if (r < 0) {
+		uint32_t step = r == -EMSGSIZE ? BOX_GUEST_STEP_REQUEST : BOX_GUEST_STEP_MEMORY;
+		box_run_fail(run, step, -r, 0);
+	} else if (run->gather.body_have == run->gather.body_size) {
+		box_run_start_gathered(run);
+	}
+}
+
+static void on_kill(struct box_run *run)
+{
+	switch (run->state) {
+	case BOX_RUN_GATHERING:
+		box_run_fail(run, BOX_GUEST_STEP_REQUEST, ECANCELED, 0);
+		break;
+	case BOX_RUN_QUEUED:
+	case BOX_RUN_MOUNTING:
+		run->kill_wanted = true;
+		break;
+	case BOX_RUN_RUNNING:
+		box_run_kill(run);
+		break;
+	case BOX_RUN_ENDED:
+	case BOX_RUN_FREE:
+		break;
+	}
+}
+
+static void on_input(struct box_run *run, const struct box_control_request *request)
+{
+	int r = box_input_put(&run->input, request->bytes, (uint32_t)request->size);
+	if (r < 0) {
+		/* A gap in its input would be worse than its end. */
+		on_kill(run);
+	}
+	box_run_tell_taken(run);
+}
+
+static void on_credit(struct box_run *run, const struct box_control_request *request)
+{
+	uint64_t more;
+	memcpy(&more, request->bytes, sizeof(more));
+	run->credit = more > UINT64_MAX - run->credit ? UINT64_MAX : run->credit + more;
+	if (run->state == BOX_RUN_ENDED) {
+		box_run_finish(run);
+	} else {
+		box_stream_pump(&run->out, box_run_id(run), &run->credit);
+		box_stream_pump(&run->err, box_run_id(run), &run->credit);
+	}
+}
+
+static void on_signal(const struct box_run *run, const struct box_control_request *request)
+{
+	uint32_t number;
+	memcpy(&number, request->bytes, sizeof(number));
+	if (run->state == BOX_RUN_RUNNING) {
+		(void)kill(-run->pid, (int)number);
+	}
+}
+
+void box_requests_resume(void)
+{
+	if (reset_due && !box_control_blocked()) {
+		reset_due = false;
+		box_control_send(BOX_GUEST_RESET_DONE, 0, NULL, 0);
+	}
+}
+
+static void on_reset(void)
+{
+	for (struct box_run *run = box_run_next(NULL); run; run = box_run_next(run)) {
+		if (run->state == BOX_RUN_RUNNING) {
+			box_run_kill(run);
+		}
+		box_run_free(run);
+	}
+	box_control_drop();
+	reset_due = true;
+	box_requests_resume();
+}
+
+void box_runs_request(struct box_control_request *request, int verdict)
+{
+	uint32_t id = request->header.id;
+	struct box_run *run = id ? box_run_find(id) : NULL;
+	uint32_t kind = request->header.kind;
+	if (verdict < 0) {
+		/* It waits for its EXIT. */
+		if (kind == BOX_GUEST_RUN && id != 0 && !run) {
+			refuse(id, EBADMSG);
+		} else if (kind == BOX_GUEST_RUN && run && run->state == BOX_RUN_GATHERING &&
+			!run->asked) {
+			box_run_fail(run, BOX_GUEST_STEP_REQUEST, EBADMSG, 0);
+		}
+		return;
+	}
+	if (kind == BOX_GUEST_RESET) {
+		on_reset();
+	} else if (kind == BOX_GUEST_MOUNT) {
+		on_mount(run, request);
+	} else if (kind == BOX_GUEST_RUN) {
+		on_run(run, request);
+	} else if (!run) {
+		return; /* it may have ended while this was on its way */
+	} else if (kind == BOX_GUEST_MORE) {
+		on_more(run, request);
+	} else if (kind == BOX_GUEST_INPUT) {
+		on_input(run, request);
+	} else if (kind == BOX_GUEST_CREDIT) {
+		on_credit(run, request);
+	} else if (kind == BOX_GUEST_SIGNAL) {
+		on_signal(run, request);
+	} else if (kind == BOX_GUEST_KILL) {
+		on_kill(run);
+	}
+}

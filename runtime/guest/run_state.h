@@ -1,0 +1,82 @@
+/* One command, for the files that share the table of commands: run.c, run_mounts.c and
+ * run_requests.c. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/guest/gather.h"
+#include "runtime/guest/input.h"
+#include "runtime/guest/stream.h"
+#include "runtime/guest/wire.h"
+
+enum box_run_state {
+	BOX_RUN_FREE,
+	BOX_RUN_GATHERING, /* not all of it is here */
+	BOX_RUN_QUEUED,    /* for the mounter */
+	BOX_RUN_MOUNTING,  /* at the mounter */
+	BOX_RUN_RUNNING,
+	BOX_RUN_ENDED, /* its EXIT is due */
+};
+
+struct box_run {
+	enum box_run_state state;
+	uint32_t generation;
+	bool asked; /* its RUN was here */
+	bool timed_out;
+	bool kill_wanted; /* as soon as it runs */
+	bool start_due;   /* STARTED must be sent */
+	pid_t pid;
+	struct box_guest_run ask;
+	struct box_gather gather;
+	struct box_stream out;
+	struct box_stream err;
+	struct box_input input;
+	int child_fds[3];
+	uint64_t credit;
+	uint64_t begin_ns;
+	uint64_t deadline_ns;
+	uint64_t order; /* of those that are QUEUED */
+	struct box_guest_exit end;
+};
+
+/* --- run.c --- */
+
+/* All of them in turn: NULL for the first, NULL after the last. One may be freed meanwhile. */
+struct box_run *box_run_next(const struct box_run *after);
+uint32_t box_run_id(const struct box_run *run);
+struct box_run *box_run_find(uint32_t id);
+/* NULL when there is no place. */
+struct box_run *box_run_new(uint32_t id);
+void box_run_free(struct box_run *run);
+
+/* Its body is here, and writable with one more byte behind it. */
+void box_run_start(struct box_run *run, char *body);
+void box_run_start_gathered(struct box_run *run);
+void box_run_set_running(struct box_run *run, pid_t pid);
+/* Ends its process group; it is RUNNING. */
+void box_run_kill(const struct box_run *run);
+/* It never started. May free it, as may finish. */
+void box_run_fail(struct box_run *run, uint32_t step, int errnum, uint32_t mount);
+/* Sends what is left of one that has ENDED, as far as that can be done now. */
+void box_run_finish(struct box_run *run);
+void box_run_tell_taken(struct box_run *run);
+/* box_runs_tick is due then. */
+void box_runs_wake_at(uint64_t deadline_ns);
+
+/* --- run_mounts.c --- */
+
+/* QUEUED from now on; may be free already. */
+void box_mounts_queue(struct box_run *run);
+/* It is being freed. */
+void box_mounts_forget(const struct box_run *run);
+void box_mounts_answered(void);
+/* A child was reaped. True: it was the mounter itself. */
+bool box_mounts_reaped(pid_t pid);
+void box_mounts_tick(uint64_t now_ns);
+
+/* --- run_requests.c --- */
+
+/* RESET_DONE, if it is due. */
+void box_requests_resume(void);

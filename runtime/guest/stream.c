@@ -1,0 +1,216 @@
+/* Owns the reading ends of commands' pipes. Reading stops without credit, so that a command blocks
+ * instead of us remembering; beyond the limit reading goes on, so that a command ends. */
+#include "runtime/guest/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "runtime/guest/control.h"
+#include "runtime/guest/wire.h"
+
+#define ORPHANS_MAX 64
+#define DROPS_PER_TURN 16 /* reads of one pipe before others have their turn */
+/* The largest pipe that a command can ask for, so all that it can have left in one. */
+#define DRAIN_MAX (1024U * 1024)
+
+struct orphan {
+	int fd; /* 0: none */
+	uint32_t generation;
+};
+
+static struct orphan orphans[ORPHANS_MAX];
+static uint32_t orphan_count; /* ever; the place of the next one is its oldest */
+
+int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch watch, int *ret_fd)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	int r = fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+	r = r < 0 ? r : box_loop_watch(ends[0], EPOLLIN, watch);
+	if (r < 0) {
+		(void)close(ends[0]);
+		(void)close(ends[1]);
+		return r;
+	}
+	*stream = (struct box_stream){
+		.fd = ends[0],
+		.watched = true,
+		.kind = watch.kind == BOX_WATCH_STDOUT ? BOX_GUEST_STDOUT : BOX_GUEST_STDERR,
+		.watch = watch,
+		.left = limit,
+		.drain_left = DRAIN_MAX,
+	};
+	*ret_fd = ends[1];
+	return 0;
+}
+
+void box_stream_close(struct box_stream *stream)
+{
+	if (stream->fd >= 0) {
+		(void)close(
+			stream->fd); /* which unregisters it too: there is no other end like it */
+		stream->fd = -1;
+		stream->watched = false;
+	}
+}
+
+/* Reads into the room of the link, which nobody uses while nothing waits there. */
+static ssize_t read_room(int fd, size_t max)
+{
+	ssize_t got;
+	do {
+		got = read(fd, box_control_room(), max);
+	} while (got < 0 && errno == EINTR);
+	return got;
+}
+
+/* The same to nowhere: stdout of ours is /dev/null, to which pages of a pipe go without being
+ * copied. A filter may not know that call. */
+static ssize_t read_nowhere(int fd)
+{
+	static bool no_splice;
+	ssize_t got = -1;
+	if (!no_splice) {
+		got = splice(fd, NULL, STDOUT_FILENO, NULL, DRAIN_MAX, SPLICE_F_NONBLOCK);
+		no_splice = got < 0 && errno != EAGAIN && errno != EINTR;
+	}
+	return no_splice ? read_room(fd, BOX_GUEST_BYTES_MAX) : got;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+enum box_stream_result box_stream_read(struct box_stream *stream, uint32_t id, uint64_t *credit)
+{
+	if (stream->fd < 0) {
+		return BOX_STREAM_END;
+	}
+	if (box_control_blocked() || (stream->left > 0 && *credit == 0)) {
+		return BOX_STREAM_STUCK;
+	}
+	bool drop = stream->left == 0;
+	uint64_t max = least(least(stream->left, *credit), BOX_GUEST_BYTES_MAX);
+	ssize_t got = drop ? read_nowhere(stream->fd) : read_room(stream->fd, (size_t)max);
+	if (got < 0) {
+		return BOX_STREAM_EMPTY;
+	}
+	if (got == 0) {
+		box_stream_close(stream);
+		return BOX_STREAM_END;
+	}
+	uint64_t size = (uint64_t)got;
+	stream->drain_left -= (uint32_t)least(size, stream->drain_left);
+	if (drop) {
+		stream->dropped += size;
+		return BOX_STREAM_MORE;
+	}
+	stream->left -= size;
+	*credit -= size;
+	box_control_send_room(stream->kind, id, (size_t)size);
+	return BOX_STREAM_MORE;
+}
+
+static void set_watched(struct box_stream *stream, bool watched)
+{
+	if (stream->fd < 0 || stream->watched == watched) {
+		return;
+	}
+	if (watched) {
+		watched = box_loop_watch(stream->fd, EPOLLIN, stream->watch) == 0;
+	} else {
+		box_loop_unwatch(stream->fd);
+	}
+	stream->watched = watched;
+}
+
+void box_stream_pump(struct box_stream *stream, uint32_t id, uint64_t *credit)
+{
+	enum box_stream_result result = BOX_STREAM_MORE;
+	for (int i = 0; i < DROPS_PER_TURN && result == BOX_STREAM_MORE; i++) {
+		result = box_stream_read(stream, id, credit);
+		if (stream->left > 0) {
+			break;
+		}
+	}
+	stream->drain_left = DRAIN_MAX;
+	/* While an answer waits nobody looks at pipes, watched or not. */
+	set_watched(stream, stream->left == 0 || *credit > 0);
+}
+
+/* Without credit only the question whether there is anything matters. */
+static bool has_bytes(const struct box_stream *stream)
+{
+	struct pollfd fd = {.fd = stream->fd, .events = POLLIN};
+	return poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN);
+}
+
+bool box_stream_drain(struct box_stream *stream, uint32_t id, uint64_t *credit)
+{
+	for (;;) {
+		if (stream->fd < 0 || stream->drain_left == 0) {
+			return true;
+		}
+		switch (box_stream_read(stream, id, credit)) {
+		case BOX_STREAM_MORE:
+			break;
+		case BOX_STREAM_STUCK:
+			return !has_bytes(stream);
+		case BOX_STREAM_EMPTY:
+		case BOX_STREAM_END:
+			return true;
+		}
+	}
+}
+
+void box_stream_unwatch(struct box_stream *stream)
+{
+	set_watched(stream, false);
+}
+
+void box_stream_orphan(struct box_stream *stream)
+{
+	if (stream->fd < 0) {
+		return;
+	}
+	struct orphan *orphan = &orphans[orphan_count % ORPHANS_MAX];
+	if (orphan->fd > 0) {
+		(void)close(orphan->fd);
+	}
+	struct box_watch watch = {
+		.kind = BOX_WATCH_ORPHAN,
+		.index = (uint16_t)(orphan_count % ORPHANS_MAX),
+		.generation = orphan_count,
+	};
+	int r = stream->watched ? box_loop_rewatch(stream->fd, EPOLLIN, watch)
+				: box_loop_watch(stream->fd, EPOLLIN, watch);
+	if (r < 0) {
+		(void)close(stream->fd);
+		stream->fd = 0;
+	}
+	*orphan = (struct orphan){.fd = stream->fd, .generation = orphan_count++};
+	stream->fd = -1;
+}
+
+void box_orphan_pump(struct box_watch watch)
+{
+	struct orphan *orphan = &orphans[watch.index];
+	if (orphan->fd == 0 || orphan->generation != watch.generation || box_control_blocked()) {
+		return;
+	}
+	ssize_t got = 1;
+	for (int i = 0; i < DROPS_PER_TURN && got > 0; i++) {
+		got = read_nowhere(orphan->fd);
+	}
+	if (got == 0) {
+		(void)close(orphan->fd);
+		orphan->fd = 0;
+	}
+}

@@ -1,0 +1,182 @@
+/* Decides over single packets, from either side. Both ends use it on what the other sent, before
+ * anything else looks at the bytes. Pure: no allocation, no calls. */
+#include "runtime/guest/wire.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define SIGNAL_MAX 64
+#define EXIT_CODE_MAX 255
+#define ERRNO_MAX 4095
+
+/* The bytes behind the header. */
+struct body {
+	uint32_t kind;
+	const char *bytes;
+	size_t size;
+};
+
+static bool exit_well_formed(const struct body *body)
+{
+	struct box_guest_exit end;
+	if (body->size != sizeof(end)) {
+		return false;
+	}
+	memcpy(&end, body->bytes, sizeof(end));
+	bool failed = end.end == BOX_GUEST_END_FAILED;
+	if (end.step >= BOX_GUEST_STEPS_ || failed != (end.step != BOX_GUEST_STEP_NONE)) {
+		return false;
+	}
+	if (end.mount >= BOX_GUEST_MOUNTS_MAX ||
+		(end.mount != 0 && end.step != BOX_GUEST_STEP_MOUNT)) {
+		return false;
+	}
+	switch (end.end) {
+	case BOX_GUEST_END_EXIT:
+		return end.value >= 0 && end.value <= EXIT_CODE_MAX;
+	case BOX_GUEST_END_SIGNAL:
+		return end.value >= 1 && end.value <= SIGNAL_MAX;
+	case BOX_GUEST_END_TIMEOUT:
+		return end.value == 0;
+	case BOX_GUEST_END_FAILED:
+		return end.value >= 1 && end.value <= ERRNO_MAX;
+	default:
+		return false;
+	}
+}
+
+static bool answer_well_formed(const struct body *body)
+{
+	switch (body->kind) {
+	case BOX_GUEST_RESET_DONE:
+	case BOX_GUEST_STARTED:
+		return body->size == 0;
+	case BOX_GUEST_STDOUT:
+	case BOX_GUEST_STDERR:
+		return body->size > 0;
+	case BOX_GUEST_TAKEN:
+		return body->size == sizeof(uint64_t);
+	case BOX_GUEST_EXIT:
+		return exit_well_formed(body);
+	default:
+		return false;
+	}
+}
+
+/* An absolute path whose only NUL is its last byte. */
+static bool target_well_formed(const struct body *body)
+{
+	return body->size >= 2 && body->size <= BOX_GUEST_PATH_MAX && body->bytes[0] == '/' &&
+		memchr(body->bytes, '\0', body->size) == body->bytes + body->size - 1;
+}
+
+static bool run_well_formed(const struct body *body)
+{
+	struct box_guest_run run;
+	if (body->size < sizeof(run)) {
+		return false;
+	}
+	memcpy(&run, body->bytes, sizeof(run));
+	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV;
+	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
+	if ((run.flags & ~flags) != 0 || run.env_count > BOX_GUEST_ENV_MAX ||
+		run.env_size < run.env_count * 3 || (run.env_count == 0 && run.env_size != 0) ||
+		run.workdir_size < 2 || run.workdir_size > BOX_GUEST_PATH_MAX ||
+		run.command_size == 0 || run.mount_count > BOX_GUEST_MOUNTS_MAX) {
+		return false;
+	}
+	uint64_t total = (uint64_t)run.env_size + run.workdir_size + run.command_size;
+	return total <= BOX_GUEST_BODY_MAX && body->size - sizeof(run) <= total;
+}
+
+static bool signal_well_formed(const struct body *body)
+{
+	uint32_t number;
+	if (body->size != sizeof(number)) {
+		return false;
+	}
+	memcpy(&number, body->bytes, sizeof(number));
+	return number >= 1 && number <= SIGNAL_MAX;
+}
+
+static bool request_well_formed(const struct body *body)
+{
+	switch (body->kind) {
+	case BOX_GUEST_RESET:
+	case BOX_GUEST_KILL:
+		return body->size == 0;
+	case BOX_GUEST_MOUNT:
+		return target_well_formed(body);
+	case BOX_GUEST_RUN:
+		return run_well_formed(body);
+	case BOX_GUEST_MORE:
+		return body->size > 0;
+	case BOX_GUEST_INPUT:
+		return true;
+	case BOX_GUEST_CREDIT:
+		return body->size == sizeof(uint64_t);
+	case BOX_GUEST_SIGNAL:
+		return signal_well_formed(body);
+	default:
+		return false;
+	}
+}
+
+/* What is true of every packet. */
+static bool open_packet(const void *packet, size_t size, struct body *ret_body)
+{
+	struct box_guest_header header;
+	if (size < sizeof(header) || size > BOX_GUEST_PACKET_MAX) {
+		return false;
+	}
+	memcpy(&header, packet, sizeof(header));
+	bool whole = header.kind == BOX_GUEST_RESET || header.kind == BOX_GUEST_RESET_DONE;
+	if (header.size != size || header.reserved != 0 || (header.id == 0) != whole) {
+		return false;
+	}
+	*ret_body = (struct body){
+		.kind = header.kind,
+		.bytes = (const char *)packet + sizeof(header),
+		.size = size - sizeof(header),
+	};
+	return true;
+}
+
+int box_guest_check_answer(const void *packet, size_t size)
+{
+	struct body body;
+	return open_packet(packet, size, &body) && answer_well_formed(&body) ? 0 : -EBADMSG;
+}
+
+int box_guest_check_request(const void *packet, size_t size)
+{
+	struct body body;
+	return open_packet(packet, size, &body) && request_well_formed(&body) ? 0 : -EBADMSG;
+}
+
+const char *box_guest_boot_step_name(uint32_t step)
+{
+	static const char *const names[] = {
+		"read the boot file",
+		"open /dev/null",
+		"find the OOM score",
+		"become untraceable",
+		"set up signals",
+		"set up the loop",
+		"drop the bounding set",
+		"lock the secure bits",
+		"set no_new_privs",
+		"start the mounter",
+		"enter Landlock",
+		"drop capabilities",
+		"install the filter",
+	};
+	_Static_assert(
+		sizeof(names) / sizeof(names[0]) == BOX_GUEST_BOOT_END_ - BOX_GUEST_BOOT_READ,
+		"a name for each step");
+	if (step < BOX_GUEST_BOOT_READ || step >= BOX_GUEST_BOOT_END_) {
+		return NULL;
+	}
+	return names[step - BOX_GUEST_BOOT_READ];
+}

@@ -1,0 +1,169 @@
+/* What box-rpc and box-init say to each other.
+ *
+ * Packets over a SEQPACKET socketpair (a microVM will frame the same packets by their size): a
+ * header, then bytes whose meaning the kind tells. Nothing is longer than BOX_GUEST_PACKET_MAX.
+ * Whatever comes out of a box is taken for hostile: box_guest_check_* decide over each packet
+ * before anyone looks at it. Numbers are native: both ends run on one machine.
+ *
+ * A command is one RUN, preceded by one MOUNT for each mount of its own and followed by as many
+ * MORE as its body needs, all with the same id; it is answered by OUTPUTs and exactly one EXIT. An
+ * id is the caller's choice and free again after its EXIT. Output flows as far as there is credit:
+ * RUN gives the first, CREDIT more; without credit box-init stops reading, and the command
+ * blocks.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BOX_GUEST_CONTROL_FD 3 /* of box-init */
+#define BOX_GUEST_REPORT_FD 4  /* it says READY or what went wrong, then closes it */
+#define BOX_GUEST_BOOT_FD 5    /* struct box_guest_boot, then what it announces */
+#define BOX_GUEST_ROOT_FD 6    /* the root, writable, for mount points of single commands */
+
+#define BOX_GUEST_PACKET_MAX 65536U
+#define BOX_GUEST_BYTES_MAX (BOX_GUEST_PACKET_MAX - (uint32_t)sizeof(struct box_guest_header))
+#define BOX_GUEST_BODY_MAX (20U * 1024 * 1024) /* env, workdir and command of one RUN */
+#define BOX_GUEST_RUNS_MAX 512U                /* at once in one box */
+#define BOX_GUEST_MOUNTS_MAX 256U              /* of one command */
+#define BOX_GUEST_ENV_MAX 4096U
+#define BOX_GUEST_ARGS_MAX 4096U                 /* with BOX_GUEST_RUN_ARGV */
+#define BOX_GUEST_PATH_MAX 4096U                 /* a workdir or target, with its NUL */
+#define BOX_GUEST_GATHER_MAX (64U * 1024 * 1024) /* bodies of all RUNs that are not whole yet */
+#define BOX_GUEST_INPUT_MAX (128U * 1024)        /* INPUT of one command that is not TAKEN yet */
+
+enum box_guest_kind {
+	/* to box-init */
+	BOX_GUEST_RESET =
+		1,        /* end every command; answered by RESET_DONE. The first of a connection */
+	BOX_GUEST_MOUNT,  /* bytes: the target's path with its NUL; one fd: a detached mount */
+	BOX_GUEST_RUN,    /* bytes: struct box_guest_run, then the beginning of the body */
+	BOX_GUEST_MORE,   /* bytes: the next piece of the body */
+	BOX_GUEST_INPUT,  /* bytes for its stdin, none: end of it. Too much ends the command */
+	BOX_GUEST_CREDIT, /* bytes: one uint64_t, how much more output may come */
+	BOX_GUEST_SIGNAL, /* bytes: one uint32_t, a signal for its process group */
+	BOX_GUEST_KILL,   /* ends its process group; its EXIT still comes */
+
+	/* from box-init */
+	BOX_GUEST_RESET_DONE = 64,
+	BOX_GUEST_STARTED, /* no bytes; only with BOX_GUEST_RUN_STDIN: others wait for EXIT alone */
+	BOX_GUEST_STDOUT,  /* bytes as the command wrote them, never none */
+	BOX_GUEST_STDERR,
+	BOX_GUEST_TAKEN, /* bytes: one uint64_t, how much of all its INPUT has gone in or is void */
+	BOX_GUEST_EXIT,  /* bytes: struct box_guest_exit */
+};
+
+struct box_guest_header {
+	uint32_t size; /* of the packet, header included */
+	uint32_t kind;
+	uint32_t id; /* of the command; 0 for RESET and RESET_DONE */
+	uint32_t reserved;
+};
+
+enum box_guest_run_flag {
+	BOX_GUEST_RUN_STDIN = 1 << 0, /* a pipe for INPUT instead of /dev/null */
+	BOX_GUEST_RUN_ARGV = 1 << 1,  /* the command is NUL-ended arguments, not text for sh -lc */
+};
+
+/* The body: env_count strings NAME=VALUE, each with its NUL; the workdir with its NUL; the command,
+ * which as text may leave its NUL out. Sizes include the NULs. */
+struct box_guest_run {
+	uint32_t flags;
+	uint32_t env_count;
+	uint32_t env_size;
+	uint32_t workdir_size;
+	uint32_t command_size;
+	uint32_t mount_count;  /* MOUNTs that came before with this id */
+	uint64_t timeout_ms;   /* 0: none */
+	uint64_t output_limit; /* of stdout and of stderr, what is beyond is read and dropped */
+	uint64_t credit;       /* bytes of output that may come before the first CREDIT */
+};
+
+enum box_guest_end {
+	BOX_GUEST_END_EXIT,    /* value: the exit code */
+	BOX_GUEST_END_SIGNAL,  /* value: the signal */
+	BOX_GUEST_END_TIMEOUT, /* killed by us; value: 0 */
+	BOX_GUEST_END_FAILED,  /* never started; value: errno, step says where */
+};
+
+enum box_guest_step {
+	BOX_GUEST_STEP_NONE,
+	BOX_GUEST_STEP_REQUEST, /* a malformed or too big request, or one too many */
+	BOX_GUEST_STEP_MEMORY,
+	BOX_GUEST_STEP_PIPES,
+	BOX_GUEST_STEP_CLONE,
+	BOX_GUEST_STEP_MOUNT,
+	BOX_GUEST_STEP_IDS,
+	BOX_GUEST_STEP_WORKDIR, /* could not be made or entered */
+	BOX_GUEST_STEP_FENCE,
+	BOX_GUEST_STEP_EXEC,
+	BOX_GUEST_STEPS_
+};
+
+struct box_guest_exit {
+	uint32_t end;
+	uint32_t step;
+	int32_t value;
+	uint32_t mount; /* which one, when step is MOUNT */
+	uint64_t stdout_dropped;
+	uint64_t stderr_dropped;
+	uint64_t duration_us;
+};
+
+/* What box-init does before it is ready, in this order. */
+enum box_guest_boot_step {
+	BOX_GUEST_BOOT_READ = 1000, /* far from the steps of boxd's child */
+	BOX_GUEST_BOOT_STDIO,
+	BOX_GUEST_BOOT_OOM,
+	BOX_GUEST_BOOT_HIDE,
+	BOX_GUEST_BOOT_SIGNALS,
+	BOX_GUEST_BOOT_LOOP,
+	BOX_GUEST_BOOT_BOUNDING,
+	BOX_GUEST_BOOT_SECUREBITS,
+	BOX_GUEST_BOOT_PRIVILEGES,
+	BOX_GUEST_BOOT_MOUNTER,
+	BOX_GUEST_BOOT_LANDLOCK,
+	BOX_GUEST_BOOT_CAPABILITIES,
+	BOX_GUEST_BOOT_FILTER,
+	BOX_GUEST_BOOT_END_
+};
+
+/* What box-init writes to its report fd, once. */
+struct box_guest_report {
+	uint32_t step; /* 0: ready. Else a step of boxd's child or of box-init, see boxd */
+	int32_t errnum;
+};
+
+/* Landlock: what may be done below a path. */
+enum box_guest_right {
+	BOX_GUEST_MAY_READ,  /* read and execute */
+	BOX_GUEST_MAY_WRITE, /* everything but devices */
+	BOX_GUEST_MAY_USE,   /* read and write what is there: /dev, /proc */
+};
+
+struct box_guest_rule {
+	uint32_t right;
+	char path[4096];
+};
+
+/* The boot fd: this, then rule_count rules, then filter_count struct sock_filter. box-init trusts
+ * it: it comes from boxd, sealed. */
+struct box_guest_boot {
+	uint32_t size; /* of this struct */
+	uint32_t payload_uid;
+	uint32_t payload_gid;
+	uint32_t same_uid;     /* not 0: only one id is mapped, nothing can be changed */
+	uint32_t landlock_abi; /* 0: no Landlock */
+	uint32_t rule_count;
+	uint32_t filter_count;
+};
+
+/* In words, for errors; NULL for a number that is no step of box-init. */
+const char *box_guest_boot_step_name(uint32_t step);
+
+/* Whether a packet that came from box-init is well-formed: 0, or -EBADMSG. `size` is what recvmsg
+ * gave. Sizes, kinds, ids and every number in the bytes are in their range; whether the id means a
+ * command, and whether it is its turn, the caller must know. Pure. */
+int box_guest_check_answer(const void *packet, size_t size);
+/* The same for what comes to box-init. The body is not looked at: it may be in several packets. */
+int box_guest_check_request(const void *packet, size_t size);

@@ -1,0 +1,425 @@
+/* MAKING -> LIVE -> ENDING -> gone. A box is MAKING until its init has reported, ENDING from the
+ * kill until nothing of it is left; only then is its number told to be gone. */
+#include "runtime/keeper/boxes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "runtime/guest/wire.h"
+#include "runtime/keeper/birth.h"
+#include "runtime/keeper/cgroup.h"
+#include "runtime/keeper/child.h"
+#include "runtime/keeper/netns.h"
+
+#define MAKE_MS 10000   /* a box must be there by then */
+#define BURY_PAUSE_MS 1 /* between tries to remove what is dying */
+#define EVENTS_AT_ONCE 64
+#define FREE_WAIT_MS 3000 /* at the end of boxd */
+
+enum state {
+	MAKING,
+	LIVE,
+	ENDING,
+};
+
+/* Needed until it is made. */
+struct making {
+	uint32_t request;
+	struct box_ask ask;
+	struct box_plan plan;
+};
+
+struct entry {
+	struct box_list links; /* in `live`, or in `restless` */
+	uint64_t number;
+	enum state state;
+	bool told;            /* box-rpc knows of it, and must hear of its end */
+	uint64_t deadline_ms; /* MAKING: given up then; ENDING: the next try to bury */
+	struct making *making;
+	struct box_living living;
+	char *workspace;    /* where it is, inside */
+	bool own_workspace; /* no folder of the host */
+};
+
+struct box_boxes {
+	struct box_ground *ground;
+	const struct box_boxes_events *events;
+	void *arg;
+	int epoll;
+	uint64_t next_number;
+	struct box_table by_number;
+	struct box_list live;
+	struct box_list restless; /* MAKING and ENDING */
+};
+
+struct box_boxes *box_boxes_new(
+	struct box_ground *ground, const struct box_boxes_events *events, void *arg)
+{
+	struct box_boxes *boxes = box_alloc(sizeof(*boxes));
+	boxes->ground = ground;
+	boxes->events = events;
+	boxes->arg = arg;
+	boxes->epoll = epoll_create1(EPOLL_CLOEXEC);
+	boxes->next_number = 1;
+	box_list_init(&boxes->live);
+	box_list_init(&boxes->restless);
+	return boxes;
+}
+
+static struct box_str key_of(const uint64_t *number)
+{
+	return (struct box_str){(const char *)number, sizeof(*number)};
+}
+
+static struct entry *entry_at(struct box_list *at)
+{
+	return BOX_LIST_ITEM(at, struct entry, links);
+}
+
+static void move_to(struct entry *entry, struct box_list *list)
+{
+	box_list_drop(&entry->links);
+	box_list_push(list, &entry->links);
+}
+
+static int watch(struct box_boxes *boxes, int fd, struct entry *entry)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = entry->number};
+	return epoll_ctl(boxes->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* Before an fd is closed: a clone that still holds a copy would keep it in the set. */
+static void unwatch(struct box_boxes *boxes, int fd)
+{
+	if (fd >= 0) {
+		(void)epoll_ctl(boxes->epoll, EPOLL_CTL_DEL, fd, NULL);
+	}
+}
+
+/* --- the end of a box --- */
+
+static void entry_free(struct box_boxes *boxes, struct entry *entry)
+{
+	box_table_remove(&boxes->by_number, key_of(&entry->number));
+	box_list_drop(&entry->links);
+	free(entry->making);
+	free(entry->workspace);
+	free(entry);
+}
+
+static void end_entry(struct box_boxes *boxes, struct entry *entry)
+{
+	if (entry->state == ENDING) {
+		return;
+	}
+	entry->state = ENDING;
+	unwatch(boxes, entry->living.report);
+	/* Its end shows at the pidfd; the look at the clock is for the case that it does not. */
+	entry->deadline_ms = box_clock_ms() + 100;
+	move_to(entry, &boxes->restless);
+	box_birth_kill(&entry->living);
+}
+
+static void try_bury(struct box_boxes *boxes, struct entry *entry)
+{
+	unwatch(boxes, entry->living.pidfd);
+	if (box_birth_bury(boxes->ground, &entry->living) == -EBUSY) {
+		entry->deadline_ms = box_clock_ms() + BURY_PAUSE_MS;
+		return;
+	}
+	uint64_t number = entry->number;
+	bool told = entry->told;
+	entry_free(boxes, entry);
+	if (told) {
+		boxes->events->gone(boxes->arg, number);
+	}
+}
+
+/* --- the beginning --- */
+
+static void tell_failed(struct box_boxes *boxes, struct entry *entry, const struct box_err *err)
+{
+	uint32_t request = entry->making->request;
+	end_entry(boxes, entry);
+	if (request != 0) {
+		boxes->events->made(boxes->arg, request, 0, -1, -1, err);
+	}
+}
+
+static int memory_of(const struct entry *entry)
+{
+	return entry->living.cgroup ? box_cgroup_events(entry->living.cgroup) : -1;
+}
+
+static void tell_made(struct box_boxes *boxes, struct entry *entry)
+{
+	uint32_t request = entry->making->request;
+	unwatch(boxes, entry->living.report);
+	(void)close(TAKE_FD(entry->living.report));
+	free(entry->making);
+	entry->making = NULL;
+	entry->state = LIVE;
+	entry->told = true;
+	move_to(entry, &boxes->live);
+	boxes->events->made(
+		boxes->arg, request, entry->number, entry->living.control, memory_of(entry), NULL);
+}
+
+/* What the box's first process has to say: it is there, or the step that failed. */
+static void take_report(struct box_boxes *boxes, struct entry *entry)
+{
+	struct box_guest_report report;
+	struct box_err err;
+	char step[128] = "it ended before it was ready";
+	ssize_t got = read(entry->living.report, &report, sizeof(report));
+	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return;
+	}
+	if (got == (ssize_t)sizeof(report) && report.step == 0) {
+		tell_made(boxes, entry);
+		return;
+	}
+	int errnum = ECHILD;
+	if (got == (ssize_t)sizeof(report)) {
+		box_child_describe(report.step, &entry->making->plan, step, sizeof(step));
+		errnum = report.errnum > 0 && report.errnum < 4096 ? report.errnum : EPROTO;
+	}
+	(void)box_err_set(&err, BOX_ERR_BOX, errnum, "the box cannot be made: %s: %s", step,
+		strerror(errnum));
+	BOX_LOG(BOX_LOG_WARNING, "box.failed", box_kv_str("why", err.text));
+	tell_failed(boxes, entry, &err);
+}
+
+static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *err)
+{
+	struct box_ground *ground = boxes->ground;
+	struct making *making = entry->making;
+	char name[32];
+	if (!ground->possible) {
+		return box_err_set(
+			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
+	}
+	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
+	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)entry->number);
+	r = r < 0 ? r : box_birth_begin(ground, &making->plan, name, &entry->living, err);
+	if (r < 0) {
+		return r;
+	}
+	entry->workspace = box_strdup(making->ask.mount_path);
+	entry->own_workspace = making->ask.host_mode == BOX_ASK_NONE;
+	r = watch(boxes, entry->living.report, entry);
+	r = r < 0 ? r : watch(boxes, entry->living.pidfd, entry);
+	if (r < 0) {
+		(void)box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r));
+	}
+	return r;
+}
+
+void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask)
+{
+	struct box_err err;
+	struct entry *entry = box_alloc(sizeof(*entry));
+	entry->number = boxes->next_number++;
+	entry->making = box_alloc(sizeof(*entry->making));
+	entry->making->request = request;
+	entry->making->ask = *ask;
+	entry->deadline_ms = box_clock_ms() + MAKE_MS;
+	entry->living = (struct box_living){.pidfd = -1, .control = -1, .report = -1};
+	box_list_init(&entry->links);
+	box_list_push(&boxes->restless, &entry->links);
+	box_table_put(&boxes->by_number, key_of(&entry->number), entry);
+	if (begin(boxes, entry, &err) == 0) {
+		return;
+	}
+	if (entry->living.pidfd >= 0) {
+		tell_failed(boxes, entry, &err);
+		return;
+	}
+	entry_free(boxes, entry);
+	boxes->events->made(boxes->arg, request, 0, -1, -1, &err);
+}
+
+/* --- what callers ask for --- */
+
+void box_boxes_end(struct box_boxes *boxes, uint64_t box)
+{
+	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
+	if (entry && entry->state == LIVE) {
+		end_entry(boxes, entry);
+	}
+}
+
+void box_boxes_drop_requests(struct box_boxes *boxes)
+{
+	struct box_list *next;
+	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = next) {
+		struct entry *entry = entry_at(at);
+		next = at->next;
+		entry->told = false;
+		if (entry->state == MAKING) {
+			entry->making->request = 0;
+			end_entry(boxes, entry);
+		}
+	}
+}
+
+int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, bool read_only,
+	int *ret_mount, struct box_err *err)
+{
+	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
+	if (!entry || entry->state != LIVE) {
+		return box_err_set(err, BOX_ERR_BOX, ENOENT, "the box has ended");
+	}
+	return box_birth_mount(boxes->ground, &entry->living, path, read_only, ret_mount, err);
+}
+
+bool box_boxes_want_ahead(const struct box_boxes *boxes)
+{
+	return boxes->ground->possible && boxes->ground->sealed &&
+		box_netns_wants_more(boxes->ground->netns);
+}
+
+void box_boxes_make_ahead(struct box_boxes *boxes)
+{
+	box_netns_make_ahead(boxes->ground->netns);
+}
+
+static bool has_ended(const struct entry *entry)
+{
+	struct pollfd polled = {.fd = entry->living.pidfd, .events = POLLIN};
+	return poll(&polled, 1, 0) == 1;
+}
+
+/* The pid is nobody else's while its end has not been waited for. */
+int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
+	bool *ret_own)
+{
+	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
+	char path[64];
+	if (!entry || entry->state != LIVE || has_ended(entry)) {
+		return -ESRCH;
+	}
+	(void)snprintf(path, sizeof(path), "/proc/%d/root", entry->living.pid);
+	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0) {
+		return -errno;
+	}
+	*ret_root = root;
+	*ret_workspace = entry->workspace;
+	*ret_own = entry->own_workspace;
+	return 0;
+}
+
+void box_boxes_list(struct box_boxes *boxes)
+{
+	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
+		struct entry *entry = entry_at(at);
+		boxes->events->made(boxes->arg, 0, entry->number, entry->living.control,
+			memory_of(entry), NULL);
+	}
+}
+
+/* --- the loop --- */
+
+int box_boxes_fd(const struct box_boxes *boxes)
+{
+	return boxes->epoll;
+}
+
+int box_boxes_timeout_ms(const struct box_boxes *boxes)
+{
+	uint64_t now_ms = box_clock_ms();
+	uint64_t next_ms = UINT64_MAX;
+	for (const struct box_list *at = boxes->restless.next; at != &boxes->restless;
+		at = at->next) {
+		const struct entry *entry = (const struct entry *)(const void *)((const char *)at -
+			offsetof(struct entry, links));
+		next_ms = entry->deadline_ms < next_ms ? entry->deadline_ms : next_ms;
+	}
+	if (next_ms == UINT64_MAX) {
+		return -1;
+	}
+	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
+}
+
+static void serve_entry(struct box_boxes *boxes, struct entry *entry)
+{
+	if (entry->state == MAKING) {
+		take_report(boxes, entry);
+		return;
+	}
+	if (entry->state == LIVE) {
+		if (!has_ended(entry)) {
+			return;
+		}
+		BOX_LOG(BOX_LOG_WARNING, "box.died", box_kv_int("box", (int64_t)entry->number));
+		end_entry(boxes, entry);
+	}
+	try_bury(boxes, entry);
+}
+
+static void serve_late(struct box_boxes *boxes)
+{
+	uint64_t now_ms = box_clock_ms();
+	struct box_err err;
+	struct box_list *next;
+	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = next) {
+		struct entry *entry = entry_at(at);
+		next = at->next;
+		if (now_ms < entry->deadline_ms) {
+			continue;
+		}
+		if (entry->state == ENDING) {
+			try_bury(boxes, entry);
+			continue;
+		}
+		(void)box_err_set(&err, BOX_ERR_BOX, ETIMEDOUT,
+			"the box cannot be made: it was not ready after %d s", MAKE_MS / 1000);
+		tell_failed(boxes, entry, &err);
+	}
+}
+
+void box_boxes_step(struct box_boxes *boxes)
+{
+	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
+		struct epoll_event event;
+		if (epoll_wait(boxes->epoll, &event, 1, 0) != 1) {
+			break;
+		}
+		uint64_t number = event.data.u64; /* the struct is packed */
+		struct entry *entry = box_table_get(&boxes->by_number, key_of(&number));
+		if (entry) {
+			serve_entry(boxes, entry);
+		}
+	}
+	serve_late(boxes);
+}
+
+void box_boxes_free(struct box_boxes *boxes)
+{
+	uint64_t until_ms = box_clock_ms() + FREE_WAIT_MS;
+	while (!box_list_empty(&boxes->live)) {
+		end_entry(boxes, entry_at(boxes->live.next));
+	}
+	box_boxes_drop_requests(boxes);
+	while (!box_list_empty(&boxes->restless) && box_clock_ms() < until_ms) {
+		struct pollfd polled = {.fd = boxes->epoll, .events = POLLIN};
+		(void)poll(&polled, 1, box_boxes_timeout_ms(boxes));
+		box_boxes_step(boxes);
+	}
+	(void)close(boxes->epoll);
+	box_table_free(&boxes->by_number);
+	free(boxes);
+}

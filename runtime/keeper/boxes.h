@@ -1,0 +1,46 @@
+/* All boxes of this runtime, from the request to the last trace. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/keeper/ground.h"
+
+struct box_boxes;
+
+/* What is told, from box_boxes_make or box_boxes_step. Fds stay the table's. */
+struct box_boxes_events {
+	/* Once for each request: a box, or err. `memory` is its file of memory events, or -1. */
+	void (*made)(void *arg, uint32_t request, uint64_t box, int control, int memory,
+		const struct box_err *err);
+	/* Once for each box that was made. */
+	void (*gone)(void *arg, uint64_t box);
+};
+
+struct box_boxes *box_boxes_new(
+	struct box_ground *ground, const struct box_boxes_events *events, void *arg);
+/* Ends all of them and waits for their end. */
+void box_boxes_free(struct box_boxes *boxes);
+
+void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask);
+/* Unknown numbers are ignored: the box may have ended by itself. */
+void box_boxes_end(struct box_boxes *boxes, uint64_t box);
+/* Whoever asked is gone: boxes that are being made end, the others stay. */
+void box_boxes_drop_requests(struct box_boxes *boxes);
+int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, bool read_only,
+	int *ret_mount, struct box_err *err);
+/* The root of a living box as an O_PATH fd, and where its workspace is; *ret_own: it is the box's
+ * own and no folder of the host. The text is good until the next call. 0, or -ESRCH. */
+int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
+	bool *ret_own);
+/* Calls `made` with request 0 for every box there is. */
+void box_boxes_list(struct box_boxes *boxes);
+
+/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
+int box_boxes_fd(const struct box_boxes *boxes);
+int box_boxes_timeout_ms(const struct box_boxes *boxes);
+void box_boxes_step(struct box_boxes *boxes);
+/* Whether something can be made ahead for the next box, and making it: for when nothing else is to
+ * be done. */
+bool box_boxes_want_ahead(const struct box_boxes *boxes);
+void box_boxes_make_ahead(struct box_boxes *boxes);

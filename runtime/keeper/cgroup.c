@@ -1,0 +1,451 @@
+/* The groups of boxes, over however many hierarchies hold the controllers.
+ *
+ * Controllers are taken one by one from wherever they are, so a host with some in version 1 and
+ * some in version 2 is no case of its own. The order is pids, memory, cpu: what must be killed is
+ * killed first where new processes can be forbidden. */
+#include "runtime/keeper/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "runtime/keeper/cgroup_manager.h"
+
+#define TREES_MAX 3 /* one for each needed controller at most */
+
+/* One hierarchy. */
+struct tree {
+	const struct box_cgroup_manager *manager;
+	unsigned controllers;
+	int own;
+	int lot;
+	char lot_name[BOX_CGROUP_LOT_NAME_SIZE];
+};
+
+struct box_cgroups {
+	enum box_cgroup_mode mode;
+	size_t count;
+	struct tree trees[TREES_MAX];
+	char why[512];
+};
+
+struct box_cgroup {
+	struct box_cgroups *cgroups;
+	int folder; /* of version 2, or -1 */
+	int events;
+	char name[BOX_CGROUP_NAME_MAX + 1];
+};
+
+/* For when there is no memory to say so in. */
+static struct box_cgroups out_of_memory = {.why = "out of memory"};
+
+/* -ENODEV when something else has been mounted over it since. */
+static int open_mount(const struct box_cgroup_place *place, int *ret_fd)
+{
+	_cleanup_(box_close_p) int fd = open(place->mount, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct statfs system;
+	struct statx status;
+	if (fd < 0 || fstatfs(fd, &system) < 0 ||
+		statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) < 0) {
+		return -errno;
+	}
+	if (system.f_type != (place->unified ? CGROUP2_SUPER_MAGIC : CGROUP_SUPER_MAGIC) ||
+		(status.stx_mask & STATX_MNT_ID && status.stx_mnt_id != place->mount_id)) {
+		return -ENODEV;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* A text of /proc in full, or as much of it as we take; NULL when there is none. */
+static char *read_proc(const char *path)
+{
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(box_free_p) char *text = NULL;
+	size_t len = 0;
+	size_t room = 0;
+	ssize_t n = fd < 0 ? -1 : 1;
+	while (n > 0 && len < BOX_CGROUP_TEXT_MAX) {
+		if (room - len < 2) {
+			room = room ? 2 * room : 16 * BOX_KIB;
+			char *larger = realloc(text, room);
+			if (!larger) {
+				return NULL;
+			}
+			text = larger;
+		}
+		n = read(fd, text + len, room - len - 1);
+		len += n > 0 ? (size_t)n : 0;
+	}
+	if (n < 0) {
+		return NULL;
+	}
+	text[len] = '\0';
+	return TAKE_PTR(text);
+}
+
+static void tree_close(struct tree *tree)
+{
+	if (tree->lot >= 0) {
+		(void)unlinkat(tree->own, tree->lot_name, AT_REMOVEDIR);
+	}
+	box_close_p(&tree->lot);
+	box_close_p(&tree->own);
+}
+
+/* Numbered, because order matters. */
+static int tree_open(struct tree *tree, const struct box_cgroup_place *place, struct box_err *err)
+{
+	_cleanup_(box_close_p) int mount = -1;
+	*tree = (struct tree){
+		.manager = place->unified ? &box_cgroup_v2 : &box_cgroup_v1,
+		.controllers = place->controllers,
+		.own = -1,
+		.lot = -1,
+	};
+	/* Known beforehand, so that nothing is moved in vain. */
+	int r = place->read_only ? -EROFS : open_mount(place, &mount);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_BOX, -r, "cannot open it: %s", strerror(-r));
+	}
+	/* 1. Ourselves out of the way. */
+	r = tree->manager->settle(mount, place->below, tree->controllers, &tree->own, err);
+	/* 2. The dead, before the living need their room. */
+	if (r == 0) {
+		box_cgroup_lot_sweep(tree->own, tree->manager);
+		r = box_cgroup_lot_make(tree->own, tree->lot_name, &tree->lot, err);
+	}
+	/* 3. Controllers for the boxes. */
+	if (r == 0 && tree->manager->furnish) {
+		r = tree->manager->furnish(tree->lot, tree->controllers, err);
+	}
+	if (r < 0) {
+		tree_close(tree);
+	}
+	return r;
+}
+
+/* Version 2 has one file that tells the controllers. One that is in use by version 1 is not
+ * there. */
+static void ask_controllers(struct box_cgroup_place *place)
+{
+	_cleanup_(box_close_p) int mount = -1;
+	_cleanup_(box_close_p) int own = -1;
+	char text[1024];
+	if (!place->unified || open_mount(place, &mount) < 0 ||
+		box_cgroup_open_below(mount, place->below, &own) < 0) {
+		return;
+	}
+	int len = box_cgroup_read(own, "cgroup.controllers", text, sizeof(text));
+	place->controllers = len < 0 ? 0 : box_cgroup_controllers(text, (size_t)len);
+}
+
+static const char *cure(int r)
+{
+	switch (-r) {
+	case EROFS:
+		return "; mount cgroups writable";
+	case EACCES:
+	case EPERM:
+		return "; start in a group of our own (systemd: Delegate=yes)";
+	case EBUSY:
+		return "; processes that cannot be moved are in our group";
+	default:
+		return "";
+	}
+}
+
+/* Opens the first place that has the controller and can be used. */
+static int take_controller(struct box_cgroups *cgroups, const struct box_cgroup_place *places,
+	size_t count, unsigned controller)
+{
+	struct box_err err;
+	int r = -ENOENT;
+	for (size_t i = 0; i < count; i++) {
+		const struct box_cgroup_place *place = &places[i];
+		if (!(place->controllers & controller)) {
+			continue;
+		}
+		r = tree_open(&cgroups->trees[cgroups->count], place, &err);
+		if (r == 0) {
+			cgroups->count++;
+			return 0;
+		}
+		(void)snprintf(cgroups->why, sizeof(cgroups->why), "%.200s/%.100s: %.100s%s",
+			place->mount, strcmp(place->below, ".") == 0 ? "" : place->below, err.text,
+			cure(r));
+	}
+	return r;
+}
+
+static unsigned controllers_taken(const struct box_cgroups *cgroups)
+{
+	unsigned taken = 0;
+	for (size_t i = 0; i < cgroups->count; i++) {
+		taken |= cgroups->trees[i].controllers;
+	}
+	return taken;
+}
+
+static void close_all(struct box_cgroups *cgroups)
+{
+	while (cgroups->count > 0) {
+		tree_close(&cgroups->trees[--cgroups->count]);
+	}
+}
+
+/* All three or nothing. Before anything is touched, whether they are all there is known. */
+static int take_all(
+	struct box_cgroups *cgroups, const struct box_cgroup_place *places, size_t count)
+{
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} needed[] = {
+		{BOX_CGROUP_PIDS, "pids"}, {BOX_CGROUP_MEMORY, "memory"}, {BOX_CGROUP_CPU, "cpu"}};
+	unsigned there = 0;
+	for (size_t i = 0; i < count; i++) {
+		there |= places[i].controllers;
+	}
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		if (!(there & needed[i].bit)) {
+			(void)snprintf(cgroups->why, sizeof(cgroups->why),
+				"our group has no controller %s%s", needed[i].name, cure(-EPERM));
+			return -ENOENT;
+		}
+	}
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		if (!(controllers_taken(cgroups) & needed[i].bit)) {
+			int r = take_controller(cgroups, places, count, needed[i].bit);
+			if (r < 0) {
+				close_all(cgroups);
+				return r;
+			}
+		}
+	}
+	return 0;
+}
+
+/* Version 2 only when nothing is in version 1: then a process can be born in its group. */
+static enum box_cgroup_mode mode_of(const struct box_cgroups *cgroups)
+{
+	for (size_t i = 0; i < cgroups->count; i++) {
+		if (cgroups->trees[i].manager->mode != BOX_CGROUP_V2) {
+			return BOX_CGROUP_V1;
+		}
+	}
+	return BOX_CGROUP_V2;
+}
+
+static void open_found(struct box_cgroups *cgroups, const char *groups, const char *mounts)
+{
+	struct box_cgroup_place *places = calloc(BOX_CGROUP_PLACES_MAX, sizeof(*places));
+	if (!places) {
+		(void)snprintf(cgroups->why, sizeof(cgroups->why), "out of memory");
+		return;
+	}
+	size_t count = box_cgroup_find(groups, mounts, places, BOX_CGROUP_PLACES_MAX);
+	for (size_t i = 0; i < count; i++) {
+		ask_controllers(&places[i]);
+	}
+	if (count == 0) {
+		(void)snprintf(cgroups->why, sizeof(cgroups->why),
+			"no cgroup hierarchy with our group in it is mounted");
+	} else if (take_all(cgroups, places, count) == 0) {
+		cgroups->mode = mode_of(cgroups);
+		cgroups->why[0] = '\0';
+	}
+	free(places);
+}
+
+struct box_cgroups *box_cgroups_open(void)
+{
+	struct box_cgroups *cgroups = calloc(1, sizeof(*cgroups));
+	if (!cgroups) {
+		return &out_of_memory;
+	}
+	char *groups = read_proc("/proc/self/cgroup");
+	char *mounts = read_proc("/proc/self/mountinfo");
+	if (groups && mounts) {
+		open_found(cgroups, groups, mounts);
+	} else {
+		(void)snprintf(cgroups->why, sizeof(cgroups->why),
+			"cannot read cgroup and mountinfo in /proc/self");
+	}
+	free(groups);
+	free(mounts);
+	return cgroups;
+}
+
+enum box_cgroup_mode box_cgroups_mode(const struct box_cgroups *cgroups)
+{
+	return cgroups->mode;
+}
+
+const char *box_cgroups_why(const struct box_cgroups *cgroups)
+{
+	return cgroups->why;
+}
+
+void box_cgroups_close(struct box_cgroups *cgroups)
+{
+	if (!cgroups || cgroups == &out_of_memory) {
+		return;
+	}
+	close_all(cgroups);
+	free(cgroups);
+}
+
+static bool is_name(const char *name)
+{
+	static const char letters[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+	size_t len = strnlen(name, BOX_CGROUP_NAME_MAX + 1);
+	return len > 0 && len <= BOX_CGROUP_NAME_MAX && strspn(name, letters) == len &&
+		strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static int write_limits(const struct tree *tree, int folder, const struct box_cgroup_limits *limits,
+	struct box_err *err)
+{
+	int r = 0;
+	if (tree->controllers & BOX_CGROUP_PIDS && limits->pids > 0) {
+		r = box_cgroup_put_number(folder, "pids.max", limits->pids, err);
+	}
+	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY && limits->memory_bytes > 0) {
+		r = tree->manager->limit_memory(
+			folder, box_cgroup_whole_pages(limits->memory_bytes), err);
+	}
+	if (r == 0 && tree->controllers & BOX_CGROUP_CPU && limits->cpu_milli > 0) {
+		r = tree->manager->limit_cpu(folder, box_cgroup_quota_us(limits->cpu_milli), err);
+	}
+	return r;
+}
+
+static int make_in(const struct tree *tree, struct box_cgroup *cgroup,
+	const struct box_cgroup_limits *limits, struct box_err *err)
+{
+	if (mkdirat(tree->lot, cgroup->name, 0700) < 0) {
+		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s",
+			cgroup->name, strerror(errno));
+	}
+	_cleanup_(box_close_p) int folder = openat(
+		tree->lot, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int r = folder < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open the cgroup %s: %s",
+				     cgroup->name, strerror(errno))
+			   : write_limits(tree, folder, limits, err);
+	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY) {
+		cgroup->events = openat(folder, tree->manager->events, O_RDONLY | O_CLOEXEC);
+		r = cgroup->events < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open %s: %s",
+						 tree->manager->events, strerror(errno))
+				       : 0;
+	}
+	if (r < 0) {
+		(void)unlinkat(tree->lot, cgroup->name, AT_REMOVEDIR);
+	} else if (tree->manager->mode == BOX_CGROUP_V2) {
+		cgroup->folder = TAKE_FD(folder);
+	}
+	return r;
+}
+
+static void cgroup_free(struct box_cgroup *cgroup)
+{
+	box_close_p(&cgroup->folder);
+	box_close_p(&cgroup->events);
+	free(cgroup);
+}
+
+int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
+	const struct box_cgroup_limits *limits, struct box_cgroup **ret_cgroup, struct box_err *err)
+{
+	if (!is_name(name)) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "not the name of a cgroup");
+	}
+	if (cgroups->mode == BOX_CGROUP_NONE) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+			"no limits can be set here: %s", cgroups->why);
+	}
+	struct box_cgroup *cgroup = calloc(1, sizeof(*cgroup));
+	if (!cgroup) {
+		return box_err_set(err, BOX_ERR_BOX, ENOMEM, "out of memory");
+	}
+	*cgroup = (struct box_cgroup){.cgroups = cgroups, .folder = -1, .events = -1};
+	memcpy(cgroup->name, name, strlen(name) + 1);
+	for (size_t i = 0; i < cgroups->count; i++) {
+		int r = make_in(&cgroups->trees[i], cgroup, limits, err);
+		if (r < 0) {
+			while (i-- > 0) {
+				(void)unlinkat(cgroups->trees[i].lot, name, AT_REMOVEDIR);
+			}
+			cgroup_free(cgroup);
+			return r;
+		}
+	}
+	*ret_cgroup = cgroup;
+	return 0;
+}
+
+int box_cgroup_folder(const struct box_cgroup *cgroup)
+{
+	return cgroup->folder;
+}
+
+int box_cgroup_add(struct box_cgroup *cgroup, pid_t pid, struct box_err *err)
+{
+	char file[BOX_CGROUP_NAME_MAX + sizeof("/cgroup.procs")];
+	char text[16];
+	(void)snprintf(file, sizeof(file), "%s/cgroup.procs", cgroup->name);
+	(void)snprintf(text, sizeof(text), "%d", (int)pid);
+	for (size_t i = 0; i < cgroup->cgroups->count; i++) {
+		const struct tree *tree = &cgroup->cgroups->trees[i];
+		if (tree->manager->mode == BOX_CGROUP_V2) {
+			continue;
+		}
+		int r = box_cgroup_write(tree->lot, file, text);
+		if (r < 0) {
+			return box_err_set(
+				err, BOX_ERR_BOX, -r, "cannot write to %s: %s", file, strerror(-r));
+		}
+	}
+	return 0;
+}
+
+int box_cgroup_events(const struct box_cgroup *cgroup)
+{
+	return cgroup->events;
+}
+
+/* Most often all in it is dead by now, and asking is dearer than trying. */
+static int remove_from(const struct tree *tree, const char *name)
+{
+	if (unlinkat(tree->lot, name, AT_REMOVEDIR) == 0 || errno == ENOENT) {
+		return 0;
+	}
+	_cleanup_(box_close_p) int folder = openat(
+		tree->lot, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (folder < 0) {
+		return -errno;
+	}
+	tree->manager->kill(folder);
+	return unlinkat(tree->lot, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
+}
+
+int box_cgroup_remove(struct box_cgroup *cgroup)
+{
+	int first = 0;
+	for (size_t i = 0; i < cgroup->cgroups->count; i++) {
+		int r = remove_from(&cgroup->cgroups->trees[i], cgroup->name);
+		first = first < 0 ? first : r;
+	}
+	if (first == 0) {
+		cgroup_free(cgroup);
+	}
+	return first < 0 ? -EBUSY : 0;
+}

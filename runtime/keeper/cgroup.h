@@ -1,0 +1,56 @@
+/* The cgroups of boxes: version 2, version 1 or both at once, found by trying.
+ *
+ * One group of our own (the lot) holds a group for each box, in every hierarchy that is needed. It
+ * is ours as long as we hold a lock on its folder: whoever finds a lot whose lock is free removes
+ * it, whatever its name. A limit counts only when it was read back.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct box_cgroups; /* where our boxes' groups are */
+struct box_cgroup;  /* of one box */
+
+enum box_cgroup_mode {
+	BOX_CGROUP_NONE, /* no limits can be set here; why: box_cgroups_why */
+	BOX_CGROUP_V1,
+	BOX_CGROUP_V2,
+};
+
+/* 0 means no limit. */
+struct box_cgroup_limits {
+	uint64_t memory_bytes; /* of memory and swap together */
+	uint32_t pids;
+	uint32_t cpu_milli; /* thousandths of a processor */
+};
+
+/* Finds what there is, moves this process aside where version 2 wants that, makes the lot and
+ * removes lots of dead owners. Never fails: without a usable hierarchy the mode is NONE.
+ * Controllers needed: memory, pids, cpu. cgroup.kill of version 2 is used where it is. */
+struct box_cgroups *box_cgroups_open(void);
+enum box_cgroup_mode box_cgroups_mode(const struct box_cgroups *cgroups);
+/* Why the mode is NONE, in words for an operator; "" otherwise. */
+const char *box_cgroups_why(const struct box_cgroups *cgroups);
+/* Removes the lot, which must be empty of boxes. */
+void box_cgroups_close(struct box_cgroups *cgroups);
+
+/* Makes the group of a box, writes every limit and reads it back. The error names the file. On
+ * failure nothing remains. `name` is [A-Za-z0-9_.-]+ and unique. */
+int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
+	const struct box_cgroup_limits *limits, struct box_cgroup **ret_cgroup,
+	struct box_err *err);
+/* A folder fd for CLONE_INTO_CGROUP (version 2), or -1: then box_cgroup_add after the clone. */
+int box_cgroup_folder(const struct box_cgroup *cgroup);
+/* Puts a process into every hierarchy of the group that box_cgroup_folder does not cover. */
+int box_cgroup_add(struct box_cgroup *cgroup, pid_t pid, struct box_err *err);
+/* An fd that tells how many were killed for memory when it is read from its beginning:
+ * memory.events (version 2) or memory.oom_control (version 1), for box_cgroup_oom_kills. The
+ * group's, or -1. */
+int box_cgroup_events(const struct box_cgroup *cgroup);
+/* Kills all that is in it, and removes it: 0, or -EBUSY while something still dies: try again a
+ * little later. After 0 the struct is gone. */
+int box_cgroup_remove(struct box_cgroup *cgroup);

@@ -1,0 +1,99 @@
+/* What the files of the cgroup module share, and the one thing that varies: how a version of
+ * cgroups is settled into, limited and emptied.
+ *
+ * Private to cgroup*.c and their tests.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "runtime/keeper/cgroup.h"
+
+/* The host writes these texts; a host with thousands of mounts has a megabyte of them. */
+#define BOX_CGROUP_TEXT_MAX (8 * BOX_MIB)
+#define BOX_CGROUP_PLACES_MAX 32
+#define BOX_CGROUP_NAME_MAX 200
+#define BOX_CGROUP_LOT_NAME_SIZE (sizeof("box-0123456789abcdef"))
+#define BOX_CGROUP_PERIOD_US 100000ULL
+#define BOX_CGROUP_QUOTA_MIN_US 1000ULL /* the kernel takes no less */
+
+enum {
+	BOX_CGROUP_PIDS = 1 << 0,
+	BOX_CGROUP_MEMORY = 1 << 1,
+	BOX_CGROUP_CPU = 1 << 2,
+	BOX_CGROUP_NEEDED = BOX_CGROUP_PIDS | BOX_CGROUP_MEMORY | BOX_CGROUP_CPU,
+};
+
+/* Our own group in one hierarchy, as one mount shows it. */
+struct box_cgroup_place {
+	bool unified;
+	bool read_only;
+	unsigned controllers; /* of version 1; version 2 tells them in a file */
+	uint64_t mount_id;
+	char mount[BOX_PATH_MAX];
+	char below[BOX_PATH_MAX]; /* relative to the mount; "." for its top */
+};
+
+struct box_cgroup_manager {
+	enum box_cgroup_mode mode;
+	const char *events; /* where kills for lack of memory are told */
+	/* Opens our own group and readies it to have a lot below it. */
+	int (*settle)(int mount, const char *below, unsigned controllers, int *ret_own,
+		struct box_err *err);
+	/* Readies a new lot to have boxes below it; NULL where nothing is to be done. */
+	int (*furnish)(int lot, unsigned controllers, struct box_err *err);
+	/* Write limits into a box's group and read them back. */
+	int (*limit_memory)(int folder, uint64_t whole_pages_bytes, struct box_err *err);
+	int (*limit_cpu)(int folder, uint64_t quota_us, struct box_err *err);
+	/* Kills what is in a group. It dies a little later. */
+	void (*kill)(int folder);
+};
+
+extern const struct box_cgroup_manager box_cgroup_v1;
+extern const struct box_cgroup_manager box_cgroup_v2;
+
+/* Which of the needed controllers a list names, whatever stands between the names. Pure. */
+unsigned box_cgroup_controllers(const char *list, size_t len);
+/* Finds our group in every hierarchy of interest from the texts of /proc/self/cgroup and
+ * /proc/self/mountinfo. Gives how many places it found, at most `room`. Pure. */
+size_t box_cgroup_find(
+	const char *groups, const char *mounts, struct box_cgroup_place *places, size_t room);
+
+/* Makes a lot below our own group and locks it. The name is chosen here. */
+int box_cgroup_lot_make(
+	int own, char name[BOX_CGROUP_LOT_NAME_SIZE], int *ret_lot, struct box_err *err);
+/* Removes the lots of dead owners that are below our own group. */
+void box_cgroup_lot_sweep(int own, const struct box_cgroup_manager *manager);
+
+/* A folder below a mount; no link and no other mount on the way. */
+int box_cgroup_open_below(int mount, const char *below, int *ret_fd);
+/* The text of a file with a NUL after it: its length, or -errno; -E2BIG when there is no room. */
+int box_cgroup_read(int folder, const char *file, char *text, size_t room);
+/* One write. */
+int box_cgroup_write(int folder, const char *file, const char *text);
+/* Writes, and reads back what must then be there. The error names the file. */
+int box_cgroup_put(int folder, const char *file, const char *text, struct box_err *err);
+int box_cgroup_put_number(int folder, const char *file, uint64_t number, struct box_err *err);
+
+/* The pids in cgroup.procs, one after the other. */
+struct box_cgroup_list {
+	int fd;
+	size_t at;
+	size_t len;
+	char bytes[4096];
+};
+int box_cgroup_list_open(struct box_cgroup_list *list, int folder);
+/* Processes that our pid namespace does not show are passed over. */
+bool box_cgroup_list_next(struct box_cgroup_list *list, pid_t *ret_pid);
+void box_cgroup_list_close(struct box_cgroup_list *list);
+/* The way of version 1: forbids new processes, then kills those that are listed. */
+void box_cgroup_kill_listed(int folder);
+
+/* Microseconds of each period for so many thousandths of a processor. Pure. */
+uint64_t box_cgroup_quota_us(uint32_t cpu_milli);
+/* What the kernel makes of a number of bytes: whole pages, but here at least one. */
+uint64_t box_cgroup_whole_pages(uint64_t bytes);

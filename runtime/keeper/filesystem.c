@@ -1,0 +1,99 @@
+/* fsopen, fsconfig, fsmount, move_mount. */
+#include "runtime/keeper/filesystem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static int set_text(int fs, const char *key, const char *value)
+{
+	return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0) < 0 ? -errno : 0;
+}
+
+static int set_number(int fs, const char *key, uint64_t value)
+{
+	char text[32];
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return set_text(fs, key, text);
+}
+
+static int configure_tmpfs(int fs, const struct box_fs_options *options)
+{
+	char mode[16];
+	(void)snprintf(mode, sizeof(mode), "%o", options->mode);
+	int r = set_number(fs, "size", options->size_bytes);
+	r = r < 0 ? r : set_number(fs, "nr_inodes", options->inodes);
+	r = r < 0 ? r : set_text(fs, "mode", mode);
+	r = r < 0 || !options->uid ? r : set_number(fs, "uid", options->uid);
+	return r < 0 || !options->gid ? r : set_number(fs, "gid", options->gid);
+}
+
+/* Commands see no process that is not theirs; where the kernel is too old for that, no box. */
+static int configure_proc(int fs)
+{
+	return set_text(fs, "hidepid", "invisible");
+}
+
+static int configure_devpts(int fs)
+{
+	int r = set_text(fs, "ptmxmode", "0666");
+	return r < 0 ? r : set_text(fs, "mode", "0620");
+}
+
+int box_fs_make(const char *type, const struct box_fs_options *options, int *ret_mount)
+{
+	_cleanup_(box_close_p) int fs = fsopen(type, FSOPEN_CLOEXEC);
+	if (fs < 0) {
+		return -errno;
+	}
+	int r = strcmp(type, "tmpfs") == 0  ? configure_tmpfs(fs, options)
+		: strcmp(type, "proc") == 0 ? configure_proc(fs)
+					    : configure_devpts(fs);
+	if (r < 0) {
+		return r;
+	}
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
+		return -errno;
+	}
+	int mount = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)options->attributes);
+	if (mount < 0) {
+		return -errno;
+	}
+	*ret_mount = mount;
+	return 0;
+}
+
+int box_fs_attach_at(int mount, int place)
+{
+	return move_mount(mount, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
+			0
+		? -errno
+		: 0;
+}
+
+int box_fs_attach(int mount, int parent, const char *name, int *ret_fd)
+{
+	_cleanup_(box_close_p) int place = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int r = place < 0 ? -errno : box_fs_attach_at(mount, place);
+	if (r < 0 || !ret_fd) {
+		return r;
+	}
+	/* The mount's own fd is the root of what is attached now. */
+	int fd = fcntl(mount, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0) {
+		return -errno;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int box_fs_freeze(int fd)
+{
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+	return mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ? -errno : 0;
+}

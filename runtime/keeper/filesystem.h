@@ -1,0 +1,26 @@
+/* New file systems by the kernel's fd interface: made, attached, frozen, never named by a path. */
+#pragma once
+
+#include <stdint.h>
+
+struct box_fs_options {
+	uint64_t size_bytes; /* 0: none of tmpfs's options */
+	uint64_t inodes;
+	uint32_t mode;
+	uint32_t uid; /* inside, as the caller's user namespace has it */
+	uint32_t gid;
+	uint64_t attributes; /* MOUNT_ATTR_* */
+};
+
+/* A detached mount of a new tmpfs, proc or devpts. 0 or -errno. */
+int box_fs_make(const char *type, const struct box_fs_options *options, int *ret_mount);
+
+/* Attaches a detached mount at `name` in `parent` and gives an O_PATH fd of its root; ret_fd may be
+ * NULL. */
+int box_fs_attach(int mount, int parent, const char *name, int *ret_fd);
+
+/* Attaches it at an opened place. */
+int box_fs_attach_at(int mount, int place);
+
+/* Makes the mount that the fd is in read-only. */
+int box_fs_freeze(int fd);

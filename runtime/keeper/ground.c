@@ -1,0 +1,210 @@
+/* The start of everything that a box needs, in the order in which one thing needs another. */
+#include "runtime/keeper/ground.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "runtime/keeper/cgroup.h"
+#include "runtime/keeper/ids.h"
+#include "runtime/keeper/netns.h"
+#include "runtime/keeper/network.h"
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+#define LANDLOCK_VERSION 1U /* LANDLOCK_CREATE_RULESET_VERSION */
+
+static int find_landlock(void)
+{
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
+	return abi > 0 ? (int)abi : 0;
+}
+
+/* Whether the highest id that a box may get is an id here: a container may have fewer. */
+static bool has_id_ranges(void)
+{
+	static const uint32_t last = 0xf0000000U;
+	return box_id_is_mapped("/proc/self/uid_map", last) &&
+		box_id_is_mapped("/proc/self/gid_map", last);
+}
+
+static int seal_copy(int source, off_t size, int *ret_fd)
+{
+	_cleanup_(box_close_p) int fd = memfd_create(
+		"box-init", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+	if (fd < 0 && errno == EINVAL) {
+		fd = memfd_create("box-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	}
+	if (fd < 0) {
+		return -errno;
+	}
+	while (size > 0) {
+		ssize_t sent = sendfile(fd, source, NULL, (size_t)size);
+		if (sent <= 0) {
+			return sent < 0 ? -errno : -EIO;
+		}
+		size -= sent;
+	}
+	/* Executable and not readable: then even the root of the box's own user namespace may not
+	 * look into it. */
+	if (fchmod(fd, 0511) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
+			0) {
+		return -errno;
+	}
+	/* Executed through an fd that cannot write it. */
+	char path[32];
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int reopened = open(path, O_RDONLY | O_CLOEXEC);
+	if (reopened < 0) {
+		return -errno;
+	}
+	*ret_fd = reopened;
+	return 0;
+}
+
+/* The program is read once: what is replaced on disk later does not get into boxes. */
+static int load_init(int *ret_fd, struct box_err *err)
+{
+	char path[BOX_PATH_MAX];
+	int r = box_program_find("box-init", path, err);
+	if (r < 0) {
+		return r;
+	}
+	_cleanup_(box_close_p) int source = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	if (source < 0 || fstat(source, &status) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerrordesc_np(errno));
+	}
+	r = seal_copy(source, status.st_size, ret_fd);
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s cannot be kept in memory: %s", path,
+			       strerrordesc_np(-r))
+		     : 0;
+}
+
+static int compile_filters(struct box_ground *ground, struct box_err *err)
+{
+	int r = 0;
+	for (int profile = 0; profile < BOX_FILTERS_ && r == 0; profile++) {
+		r = box_filter_compile(
+			(enum box_filter_profile)profile, &ground->filters[profile], err);
+	}
+	return r;
+}
+
+static int open_all(
+	struct box_ground *ground, const struct box_worker_ids *ids, struct box_err *err)
+{
+	bool root = geteuid() == 0;
+	ground->host.root = root;
+	ground->host.id_ranges = root && has_id_ranges();
+	ground->host.landlock_abi = find_landlock();
+	int r = load_init(&ground->init, err);
+	if (r < 0) {
+		return r;
+	}
+	/* Cgroups before the namespaces: what we may do there goes by who we are outside. */
+	ground->cgroups = box_cgroups_open();
+	ground->host.cgroups = box_cgroups_mode(ground->cgroups) != BOX_CGROUP_NONE;
+	(void)snprintf(ground->host.cgroups_missing, sizeof(ground->host.cgroups_missing), "%s",
+		box_cgroups_why(ground->cgroups));
+	r = box_template_enter(err);
+	if (r < 0) {
+		return r;
+	}
+	ground->ids = ground->host.id_ranges ? box_ids_new() : NULL;
+	ground->netns = box_netns_new();
+	ground->network = box_network_new(ids->uid, ids->gid);
+	struct box_err why;
+	ground->host.network = box_network_possible(ground->network, &why);
+	if (!ground->host.network) {
+		(void)snprintf(ground->host.network_missing, sizeof(ground->host.network_missing),
+			"%.*s", (int)sizeof(ground->host.network_missing) - 1, why.text);
+	}
+	return compile_filters(ground, err);
+}
+
+static void give_up(struct box_ground *ground, const struct box_err *err)
+{
+	ground->possible = false;
+	(void)snprintf(ground->missing, sizeof(ground->missing), "%.*s",
+		(int)sizeof(ground->missing) - 1, err->text);
+	BOX_LOG(BOX_LOG_WARNING, "boxes.impossible", box_kv_str("why", ground->missing));
+}
+
+void box_ground_init(struct box_ground *ground)
+{
+	memset(ground, 0, sizeof(*ground));
+	ground->init = -1;
+	ground->common.etc = -1;
+	ground->common.dev = -1;
+	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
+		ground->common.entries[i] = -1;
+	}
+}
+
+void box_ground_open(struct box_ground *ground, const struct box_worker_ids *ids)
+{
+	struct box_err err;
+	ground->possible = true;
+	if (open_all(ground, ids, &err) < 0) {
+		give_up(ground, &err);
+	}
+}
+
+void box_ground_close(struct box_ground *ground)
+{
+	box_template_close(&ground->common);
+	box_close_p(&ground->init);
+	for (int profile = 0; profile < BOX_FILTERS_; profile++) {
+		box_filter_free(&ground->filters[profile]);
+	}
+	if (ground->network) {
+		box_network_free(ground->network);
+	}
+	box_netns_free(ground->netns);
+	box_ids_free(ground->ids);
+	if (ground->cgroups) {
+		box_cgroups_close(ground->cgroups);
+	}
+}
+
+void box_ground_seal(struct box_ground *ground, const struct box_policy *policy)
+{
+	struct box_err err;
+	if (ground->sealed) {
+		return;
+	}
+	ground->sealed = true;
+	ground->policy = *policy;
+	if (ground->possible &&
+		box_template_make(policy->rootfs, &ground->host, &ground->common, &err) < 0) {
+		give_up(ground, &err);
+	}
+}
+
+void box_ground_describe(const struct box_ground *ground, struct box_keeper_host *ret_host)
+{
+	struct box_keeper_host host = {
+		.possible = ground->possible,
+		.limits = ground->cgroups ? (uint32_t)box_cgroups_mode(ground->cgroups) : 0,
+		.network = ground->host.network,
+		.landlock_abi = (uint32_t)ground->host.landlock_abi,
+		.id_ranges = ground->host.id_ranges,
+	};
+	memcpy(host.missing, ground->missing, sizeof(host.missing));
+	memcpy(host.limits_missing, ground->host.cgroups_missing,
+		sizeof(ground->host.cgroups_missing));
+	memcpy(host.network_missing, ground->host.network_missing,
+		sizeof(ground->host.network_missing));
+	*ret_host = host;
+}

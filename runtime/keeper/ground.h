@@ -1,0 +1,47 @@
+/* What boxes stand on: everything of this host that is found out, opened or prepared once.
+ *
+ * Found by trying, at the start of boxd; what is missing is kept in words for whoever asks. The
+ * operator's policy comes later, once, and completes it.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "runtime/keeper/identity.h"
+#include "runtime/keeper/proto.h"
+#include "runtime/keeper/template.h"
+
+struct box_cgroups;
+struct box_ids;
+struct box_netns;
+struct box_network;
+
+struct box_ground {
+	bool possible; /* boxes can be made; else `missing` says why not */
+	char missing[BOX_KEEPER_TEXT_MAX];
+	bool sealed; /* the policy is here */
+	struct box_policy policy;
+	struct box_host_can host;
+	struct box_template common;
+	struct box_cgroups *cgroups;
+	struct box_network *network;
+	struct box_netns *netns;
+	struct box_ids *ids; /* NULL: one id is all there is */
+	struct box_filter filters[BOX_FILTERS_];
+	int init; /* the program of PID 1, in a sealed memory file */
+};
+
+/* Nothing is there, and no box possible. */
+void box_ground_init(struct box_ground *ground);
+
+/* Never fails: what cannot be had is said in `missing`. Enters namespaces of our own: to be called
+ * when the listening sockets are open and before PR_SET_DUMPABLE. */
+void box_ground_open(struct box_ground *ground, const struct box_worker_ids *ids);
+void box_ground_close(struct box_ground *ground);
+
+/* Takes the policy and prepares the root of boxes by it. A second one is ignored. */
+void box_ground_seal(struct box_ground *ground, const struct box_policy *policy);
+
+/* The same in the words of START. */
+void box_ground_describe(const struct box_ground *ground, struct box_keeper_host *ret_host);

@@ -1,0 +1,311 @@
+/* The queue and the children. A job is answered once: by its child, at its deadline, or because it
+ * could not be begun. A child that does not die when it is killed keeps its place until it does. */
+#include "runtime/keeper/measure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "runtime/keeper/boxes.h"
+#include "runtime/keeper/measure_child.h"
+
+#define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
+
+/* Waits for a child. */
+struct job {
+	struct box_list links;
+	uint32_t id;
+	uint64_t deadline_ms;
+	uint64_t box; /* 0: a folder */
+	char below[BOX_KEEPER_BELOW_MAX];
+	char path[]; /* of a folder */
+};
+
+struct child {
+	int pidfd; /* -1: this place is free */
+	int result;
+	uint32_t id;
+	bool wanted; /* not answered yet */
+	uint64_t deadline_ms;
+};
+
+struct box_measures {
+	struct box_boxes *boxes;
+	const struct box_policy *policy;
+	box_measures_done *done;
+	void *arg;
+	int epoll;
+	struct child children[BOX_MEASURES_MAX];
+	struct box_list waiting;
+	size_t waiting_count;
+};
+
+struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_policy *policy,
+	box_measures_done *done, void *arg)
+{
+	struct box_measures *measures = box_alloc(sizeof(*measures));
+	measures->boxes = boxes;
+	measures->policy = policy;
+	measures->done = done;
+	measures->arg = arg;
+	measures->epoll = epoll_create1(EPOLL_CLOEXEC);
+	box_list_init(&measures->waiting);
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		measures->children[i].pidfd = -1;
+	}
+	return measures;
+}
+
+static void answer_failed(struct box_measures *measures, uint32_t id, int result)
+{
+	struct box_keeper_measured answer = {
+		.kind = BOX_KEEPER_MEASURED, .id = id, .result = result};
+	measures->done(measures->arg, &answer);
+}
+
+/* --- children --- */
+
+static void start_child(
+	struct box_measures *measures, struct child *child, const struct box_measure_task *task)
+{
+	int ends[2] = {-1, -1};
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		answer_failed(measures, child->id, -errno);
+		return;
+	}
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	if (pid == 0) {
+		box_measure_child(task, measures->policy, parent, ends[1]);
+	}
+	int r = pid < 0 ? -errno : 0;
+	(void)close(ends[1]);
+	int pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
+	struct epoll_event event = {.events = EPOLLIN};
+	if (pid > 0 &&
+		(pidfd < 0 || epoll_ctl(measures->epoll, EPOLL_CTL_ADD, pidfd, &event) < 0)) {
+		r = -errno;
+		/* Nothing of it has touched a file system that could hold it. */
+		(void)kill(pid, SIGKILL);
+		(void)waitpid(pid, NULL, 0);
+	}
+	if (r < 0) {
+		box_close_p(&pidfd);
+		(void)close(ends[0]);
+		answer_failed(measures, child->id, r);
+		return;
+	}
+	child->pidfd = pidfd;
+	child->result = ends[0];
+	child->wanted = true;
+	child->deadline_ms = box_clock_ms() + BOX_MEASURE_MS;
+}
+
+static bool has_ended(const struct child *child, int wait_ms)
+{
+	struct pollfd polled = {.fd = child->pidfd, .events = POLLIN};
+	return poll(&polled, 1, wait_ms) == 1;
+}
+
+static void bury(struct box_measures *measures, struct child *child)
+{
+	siginfo_t end = {0};
+	(void)epoll_ctl(measures->epoll, EPOLL_CTL_DEL, child->pidfd, NULL);
+	(void)waitid(P_PIDFD, (id_t)child->pidfd, &end, WEXITED | WNOHANG);
+	(void)close(TAKE_FD(child->pidfd));
+	(void)close(child->result);
+}
+
+static void take_result(struct box_measures *measures, struct child *child)
+{
+	struct box_keeper_measured answer;
+	ssize_t got = read(child->result, &answer, sizeof(answer));
+	bool wanted = child->wanted;
+	uint32_t id = child->id;
+	bury(measures, child);
+	if (!wanted) {
+		return;
+	}
+	if (got != (ssize_t)sizeof(answer)) {
+		BOX_LOG(BOX_LOG_WARNING, "measure.died");
+		answer_failed(measures, id, -ECHILD);
+		return;
+	}
+	answer.kind = BOX_KEEPER_MEASURED;
+	answer.id = id;
+	measures->done(measures->arg, &answer);
+}
+
+/* A process in the hands of a file system that does not answer may live on; its place stays taken. */
+static void give_up(struct box_measures *measures, struct child *child, int result)
+{
+	bool wanted = child->wanted;
+	child->wanted = false;
+	(void)pidfd_send_signal(child->pidfd, SIGKILL, NULL, 0);
+	if (wanted && result < 0) {
+		answer_failed(measures, child->id, result);
+	}
+}
+
+/* --- jobs --- */
+
+static void add_job(struct box_measures *measures, struct job *job)
+{
+	box_list_init(&job->links);
+	job->deadline_ms = box_clock_ms() + BOX_MEASURE_MS;
+	if (measures->waiting_count >= BOX_MEASURES_WAITING_MAX) {
+		answer_failed(measures, job->id, -EBUSY);
+		free(job);
+		return;
+	}
+	box_list_push(&measures->waiting, &job->links);
+	measures->waiting_count++;
+}
+
+void box_measures_folder(
+	struct box_measures *measures, uint32_t id, const char *path, const char *below)
+{
+	size_t len = strlen(path);
+	struct job *job = box_alloc(sizeof(*job) + len + 1);
+	job->id = id;
+	memcpy(job->path, path, len + 1);
+	memcpy(job->below, below, strnlen(below, sizeof(job->below) - 1));
+	add_job(measures, job);
+}
+
+void box_measures_box(struct box_measures *measures, uint32_t id, uint64_t box)
+{
+	struct job *job = box_alloc(sizeof(*job) + 1);
+	job->id = id;
+	job->box = box;
+	add_job(measures, job);
+}
+
+static struct job *next_job(struct box_measures *measures)
+{
+	struct box_list *item = box_list_pop(&measures->waiting);
+	measures->waiting_count -= item != NULL;
+	return item ? BOX_LIST_ITEM(item, struct job, links) : NULL;
+}
+
+static void begin_job(struct box_measures *measures, struct child *child, const struct job *job)
+{
+	_cleanup_(box_close_p) int root = -1;
+	struct box_measure_task task = {.root = -1, .path = job->path, .below = job->below};
+	child->id = job->id;
+	int r = 0;
+	if (job->box != 0) {
+		r = box_boxes_root(
+			measures->boxes, job->box, &root, &task.workspace, &task.own_workspace);
+		task.root = root;
+	}
+	if (r < 0) {
+		answer_failed(measures, job->id, r);
+		return;
+	}
+	start_child(measures, child, &task);
+}
+
+static void drop_late(struct box_measures *measures)
+{
+	uint64_t now_ms = box_clock_ms();
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		struct child *child = &measures->children[i];
+		if (child->pidfd >= 0 && child->wanted && now_ms >= child->deadline_ms) {
+			BOX_LOG(BOX_LOG_WARNING, "measure.late");
+			give_up(measures, child, -ETIMEDOUT);
+		}
+	}
+	/* Oldest first: the first that still has time ends the search. */
+	while (!box_list_empty(&measures->waiting) &&
+		BOX_LIST_ITEM(measures->waiting.next, struct job, links)->deadline_ms <= now_ms) {
+		struct job *job = next_job(measures);
+		answer_failed(measures, job->id, -ETIMEDOUT);
+		free(job);
+	}
+}
+
+void box_measures_step(struct box_measures *measures)
+{
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		struct child *child = &measures->children[i];
+		if (child->pidfd >= 0 && has_ended(child, 0)) {
+			take_result(measures, child);
+		}
+	}
+	drop_late(measures);
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		struct job *job;
+		while (measures->children[i].pidfd < 0 && (job = next_job(measures))) {
+			begin_job(measures, &measures->children[i], job);
+			free(job);
+		}
+	}
+}
+
+int box_measures_fd(const struct box_measures *measures)
+{
+	return measures->epoll;
+}
+
+int box_measures_timeout_ms(const struct box_measures *measures)
+{
+	uint64_t next_ms = UINT64_MAX;
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		const struct child *child = &measures->children[i];
+		if (child->pidfd >= 0 && child->wanted && child->deadline_ms < next_ms) {
+			next_ms = child->deadline_ms;
+		}
+	}
+	/* What waits has come after what runs, unless that was given up. */
+	if (measures->waiting_count > 0) {
+		const struct job *job = BOX_LIST_ITEM(measures->waiting.next, struct job, links);
+		next_ms = job->deadline_ms < next_ms ? job->deadline_ms : next_ms;
+	}
+	uint64_t now_ms = box_clock_ms();
+	if (next_ms == UINT64_MAX) {
+		return -1;
+	}
+	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
+}
+
+void box_measures_drop(struct box_measures *measures)
+{
+	struct job *job;
+	while ((job = next_job(measures))) {
+		free(job);
+	}
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		if (measures->children[i].pidfd >= 0) {
+			give_up(measures, &measures->children[i], 0);
+		}
+	}
+}
+
+void box_measures_free(struct box_measures *measures)
+{
+	box_measures_drop(measures);
+	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
+		struct child *child = &measures->children[i];
+		if (child->pidfd >= 0) {
+			(void)has_ended(child, FREE_WAIT_MS);
+			bury(measures, child);
+		}
+	}
+	(void)close(measures->epoll);
+	free(measures);
+}

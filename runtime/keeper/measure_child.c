@@ -1,0 +1,220 @@
+/* Gives up what reading does not need, then looks. A folder of the host is judged as one that a box
+ * asks for. Of a box, file systems of its own tell their use themselves; folders in them are walked,
+ * and cannot be larger than the file system they are in, whatever links and moves make of the sum. */
+#include "runtime/keeper/measure_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "runtime/keeper/folders.h"
+#include "runtime/keeper/walk.h"
+#include "runtime/plan/plan.h"
+
+#define OUT_FD 0
+#define ROOT_FD 1
+#define NICENESS 10
+#define CACHE BOX_PLAN_HOME "/.cache"
+
+/* --- the process --- */
+
+static int arrange_fds(int out, int root)
+{
+	/* 0 to 2 are never free in boxd, so neither is at its place already. 2 stays, for sanitizers. */
+	if (dup3(out, OUT_FD, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	if (root >= 0 && dup3(root, ROOT_FD, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	return close_range(STDERR_FILENO + 1, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/* Reading is all that is left: also what belongs to others, as the payload's files do. */
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+	if (syscall(SYS_capget, &header, data) < 0) {
+		return -errno;
+	}
+	uint32_t kept = data[0].permitted & (1U << CAP_DAC_READ_SEARCH);
+	memset(data, 0, sizeof(data));
+	data[0].permitted = kept;
+	data[0].effective = kept;
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+static int become_small(pid_t parent, int out, int root)
+{
+	struct rlimit core = {0, 0};
+	int r = arrange_fds(out, root);
+	r = r < 0 ? r : drop_capabilities();
+	/* After the capabilities, whose change clears it. */
+	if (r == 0 &&
+		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
+			prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
+			setrlimit(RLIMIT_CORE, &core) < 0 ||
+			setpriority(PRIO_PROCESS, 0, NICENESS) < 0)) {
+		r = -errno;
+	}
+	return r == 0 && getppid() != parent ? -EOWNERDEAD : r;
+}
+
+/* --- what is measured --- */
+
+/* An O_PATH fd of whatever is there, without following a link to it. */
+static int open_beneath(int root, const char *path, int *ret_fd)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (fd < 0) {
+		return -errno;
+	}
+	*ret_fd = (int)fd;
+	return 0;
+}
+
+static bool is_missing(int r)
+{
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+}
+
+static int measure_folder(const struct box_measure_task *task, const struct box_policy *policy,
+	struct box_keeper_part *parts)
+{
+	static const char *const names[] = {".mcp", "inbox", "outbox"};
+	_cleanup_(box_close_p) int folder = -1;
+	_cleanup_(box_close_p) int fd = -1;
+	int r = box_folder_open(task->path, BOX_FOLDER_WANT_LOOK, policy, &folder);
+	if (r < 0) {
+		return r;
+	}
+	r = open_beneath(folder, task->below, &fd);
+	if (r == 0) {
+		box_walk(fd, BOX_WALK_LENGTHS, names, sizeof(names) / sizeof(names[0]), parts);
+	} else if (r != -ENOENT && r != -ENOTDIR) {
+		parts[BOX_FOLDER_WHOLE].error_count = 1;
+	}
+	return 0;
+}
+
+/* One part of a box, and the file system that it is in. */
+struct place {
+	struct box_keeper_part part;
+	bool is_there;
+	dev_t device;
+	uint64_t used_bytes;
+};
+
+static int measure_place(const char *path, struct place *place)
+{
+	_cleanup_(box_close_p) int fd = -1;
+	struct statfs filesystem;
+	struct stat status;
+	int r = open_beneath(ROOT_FD, path + 1, &fd);
+	if (r < 0) {
+		return is_missing(r) ? 0 : r;
+	}
+	if (fstatfs(fd, &filesystem) < 0 || fstat(fd, &status) < 0) {
+		return -errno;
+	}
+	if (filesystem.f_type != TMPFS_MAGIC) {
+		return -EXDEV;
+	}
+	place->is_there = true;
+	place->device = status.st_dev;
+	place->used_bytes = (uint64_t)(filesystem.f_blocks - filesystem.f_bfree) *
+		(uint64_t)filesystem.f_bsize;
+	box_walk(fd, BOX_WALK_BLOCKS, NULL, 0, &place->part);
+	if (place->part.size_bytes > place->used_bytes) {
+		place->part.size_bytes = place->used_bytes;
+	}
+	return 0;
+}
+
+static bool same_filesystem(const struct place *a, const struct place *b)
+{
+	return a->is_there && b->is_there && a->device == b->device;
+}
+
+static uint64_t without(uint64_t whole, uint64_t part)
+{
+	return whole > part ? whole - part : 0;
+}
+
+/* A workspace that is a folder of the host hides what has its path, and is measured as that folder. */
+static bool is_own(const struct box_measure_task *task, const char *path)
+{
+	return task->own_workspace || !box_plan_path_is_under(path, task->workspace);
+}
+
+/* With the last process of a box its mounts go, all at once, and what was below them is empty. */
+static int check_still_whole(void)
+{
+	struct stat root;
+	struct stat proc;
+	if (fstat(ROOT_FD, &root) < 0 || fstatat(ROOT_FD, "proc", &proc, AT_SYMLINK_NOFOLLOW) < 0) {
+		return -errno;
+	}
+	return root.st_dev == proc.st_dev ? -ESRCH : 0;
+}
+
+/* Nothing is counted twice: a workspace at /tmp is a workspace, a cache in a workspace is a cache. */
+static int measure_box(const struct box_measure_task *task, struct box_keeper_part *parts)
+{
+	struct place workspace = {0};
+	struct place cache = {0};
+	struct place temp = {0};
+	int r = is_own(task, "/tmp") ? measure_place("/tmp", &temp) : 0;
+	r = r < 0 || !is_own(task, CACHE) ? r : measure_place(CACHE, &cache);
+	r = r < 0 || !task->own_workspace ? r : measure_place(task->workspace, &workspace);
+	r = r < 0 ? r : check_still_whole();
+	if (r < 0) {
+		return r;
+	}
+	/* These are file systems of their own: what they use is what is in them. */
+	temp.part.size_bytes = temp.used_bytes;
+	workspace.part.size_bytes = workspace.used_bytes;
+	if (same_filesystem(&workspace, &temp)) {
+		temp = (struct place){0};
+	}
+	if (same_filesystem(&workspace, &cache)) {
+		workspace.part.size_bytes = without(workspace.used_bytes, cache.part.size_bytes);
+		workspace.part.file_count = without(
+			workspace.part.file_count, cache.part.file_count);
+	}
+	parts[BOX_BOX_WORKSPACE] = workspace.part;
+	parts[BOX_BOX_CACHE] = cache.part;
+	parts[BOX_BOX_TEMP] = temp.part;
+	return 0;
+}
+
+_Noreturn void box_measure_child(
+	const struct box_measure_task *task, const struct box_policy *policy, pid_t parent, int out)
+{
+	struct box_keeper_measured answer = {0};
+	bool is_box = task->root >= 0;
+	if (become_small(parent, out, task->root) < 0) {
+		_exit(1);
+	}
+	answer.result = is_box ? measure_box(task, answer.parts)
+			       : measure_folder(task, policy, answer.parts);
+	/* It fits a pipe that nobody has written to. */
+	ssize_t wrote = write(OUT_FD, &answer, sizeof(answer));
+	_exit(wrote == (ssize_t)sizeof(answer) ? 0 : 1);
+}

@@ -1,0 +1,19 @@
+/* What the process does that measures one folder or one box. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct box_policy;
+
+struct box_measure_task {
+	int root;              /* of a box, O_PATH; -1: it is a folder of the host */
+	const char *workspace; /* of a box: where it is inside */
+	bool own_workspace;    /* and whether it is no folder of the host */
+	const char *path;      /* of a folder: absolute, judged by the policy */
+	const char *below;     /* and what of it is measured, relative */
+};
+
+/* To be called in a fresh child of `parent`: writes one struct box_keeper_measured to `out`. */
+_Noreturn void box_measure_child(const struct box_measure_task *task,
+	const struct box_policy *policy, pid_t parent, int out);

@@ -1,0 +1,115 @@
+/* A small stock of empty network namespaces. */
+#include "runtime/keeper/netns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#define STOCK_MAX 2
+
+struct box_netns {
+	int home; /* our own */
+	int stock[STOCK_MAX];
+	unsigned count;
+	bool failing; /* making ahead failed: not tried again before a box needs one */
+};
+
+static int open_present(int *ret_fd)
+{
+	int fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+struct box_netns *box_netns_new(void)
+{
+	_cleanup_(box_close_p) int home = -1;
+	/* The way home is tried before it is needed. */
+	if (open_present(&home) < 0 || setns(home, CLONE_NEWNET) < 0) {
+		return NULL;
+	}
+	struct box_netns *netns = box_alloc(sizeof(*netns));
+	netns->home = TAKE_FD(home);
+	return netns;
+}
+
+void box_netns_free(struct box_netns *netns)
+{
+	if (!netns) {
+		return;
+	}
+	for (unsigned i = 0; i < netns->count; i++) {
+		(void)close(netns->stock[i]);
+	}
+	box_close_p(&netns->home);
+	free(netns);
+}
+
+int box_netns_enter(const struct box_netns *netns, int fd)
+{
+	(void)netns;
+	return setns(fd, CLONE_NEWNET) < 0 ? -errno : 0;
+}
+
+void box_netns_come_home(const struct box_netns *netns)
+{
+	if (setns(netns->home, CLONE_NEWNET) < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "netns.lost", box_kv_errno("why", errno));
+		abort();
+	}
+}
+
+static int make(const struct box_netns *netns, int *ret_fd)
+{
+	_cleanup_(box_close_p) int fd = -1;
+	if (unshare(CLONE_NEWNET) < 0) {
+		return -errno;
+	}
+	int r = open_present(&fd);
+	r = r < 0 ? r : box_network_enter_off();
+	box_netns_come_home(netns);
+	if (r == 0) {
+		*ret_fd = TAKE_FD(fd);
+	}
+	return r;
+}
+
+int box_netns_take(struct box_netns *netns, int *ret_fd, struct box_err *err)
+{
+	netns->failing = false;
+	if (netns->count > 0) {
+		*ret_fd = netns->stock[--netns->count];
+		return 0;
+	}
+	int r = make(netns, ret_fd);
+	return r < 0
+		? box_err_set(err, BOX_ERR_BOX, -r,
+			  "the box cannot be made: a network namespace: %s", strerrordesc_np(-r))
+		: 0;
+}
+
+bool box_netns_wants_more(const struct box_netns *netns)
+{
+	return netns && netns->count < STOCK_MAX && !netns->failing;
+}
+
+void box_netns_make_ahead(struct box_netns *netns)
+{
+	int r = make(netns, &netns->stock[netns->count]);
+	if (r == 0) {
+		netns->count++;
+		return;
+	}
+	netns->failing = true;
+	BOX_LOG(BOX_LOG_DEBUG, "netns.not_ahead", box_kv_errno("why", r));
+}

@@ -1,0 +1,464 @@
+/* Packets by a table. Answers that do not fit into the socket wait in a bounded queue: boxes of a
+ * predecessor can be many, and each comes with fds. */
+#include "runtime/keeper/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "runtime/keeper/boxes.h"
+#include "runtime/keeper/folders.h"
+#include "runtime/keeper/measure.h"
+#include "runtime/keeper/packet.h"
+
+#define QUEUE_MAX 8192 /* above the most boxes there can be */
+
+/* A packet that waits, with copies of its fds. */
+struct outgoing {
+	struct box_list links;
+	size_t size;
+	size_t fd_count;
+	int fds[BOX_PACKET_FDS_MAX];
+	char bytes[];
+};
+
+struct box_serve {
+	struct box_carried *carried;
+	const struct box_listeners *listeners;
+	struct box_ground *ground;
+	struct box_boxes *boxes;
+	struct box_measures *measures;
+	int socket; /* -1: there is no box-rpc */
+	int state_fd;
+	bool ready;
+	bool ever_ready;
+	bool reload_wanted;
+	struct box_list queue;
+	size_t queued;
+};
+
+/* --- out --- */
+
+static void outgoing_free(struct outgoing *outgoing)
+{
+	for (size_t i = 0; i < outgoing->fd_count; i++) {
+		(void)close(outgoing->fds[i]);
+	}
+	free(outgoing);
+}
+
+static int enqueue(
+	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
+{
+	if (serve->queued >= QUEUE_MAX) {
+		return -ENOBUFS;
+	}
+	struct outgoing *outgoing = box_alloc(sizeof(*outgoing) + size);
+	outgoing->size = size;
+	memcpy(outgoing->bytes, body, size);
+	for (size_t i = 0; i < fd_count; i++) {
+		int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+		if (copy < 0) {
+			int r = -errno;
+			outgoing_free(outgoing);
+			return r;
+		}
+		outgoing->fds[outgoing->fd_count++] = copy;
+	}
+	box_list_push(&serve->queue, &outgoing->links);
+	serve->queued++;
+	return 0;
+}
+
+static int send_packet(
+	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
+{
+	if (serve->socket < 0) {
+		return -EPIPE;
+	}
+	int r = serve->queued > 0 ? -EAGAIN
+				  : box_packet_send(serve->socket, body, size, fds, fd_count);
+	/* Too many fds under way count as not now, too. */
+	if (r == -EAGAIN || r == -ETOOMANYREFS) {
+		r = enqueue(serve, body, size, fds, fd_count);
+	}
+	return r;
+}
+
+static int send_plain(struct box_serve *serve, uint32_t kind, const int *fds, size_t fd_count)
+{
+	struct box_keeper_plain packet = {.kind = kind};
+	return send_packet(serve, &packet, sizeof(packet), fds, fd_count);
+}
+
+static void drop_queue(struct box_serve *serve)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(&serve->queue))) {
+		outgoing_free(BOX_LIST_ITEM(item, struct outgoing, links));
+	}
+	serve->queued = 0;
+}
+
+bool box_serve_wants_write(const struct box_serve *serve)
+{
+	return serve->queued > 0;
+}
+
+int box_serve_flush(struct box_serve *serve)
+{
+	while (serve->queued > 0) {
+		struct outgoing *first = BOX_LIST_ITEM(serve->queue.next, struct outgoing, links);
+		int r = box_packet_send(
+			serve->socket, first->bytes, first->size, first->fds, first->fd_count);
+		if (r == -EAGAIN || r == -ETOOMANYREFS) {
+			return 0;
+		}
+		if (r < 0) {
+			return -EPROTO;
+		}
+		box_list_drop(&first->links);
+		serve->queued--;
+		outgoing_free(first);
+	}
+	return 0;
+}
+
+static void fill_failure(struct box_keeper_failure *failure, const struct box_err *err)
+{
+	if (err) {
+		failure->result = -err->errnum;
+		failure->code = err->code;
+		(void)snprintf(failure->text, sizeof(failure->text), "%.*s",
+			(int)sizeof(failure->text) - 1, err->text);
+	}
+}
+
+/* --- what boxes tell --- */
+
+static void box_made(void *arg, uint32_t request, uint64_t box, int control, int memory,
+	const struct box_err *err)
+{
+	struct box_serve *serve = arg;
+	struct box_keeper_made packet = {
+		.kind = request == 0 ? BOX_KEEPER_KEPT : BOX_KEEPER_MADE,
+		.id = request,
+		.box = box,
+	};
+	int fds[] = {control, memory};
+	fill_failure(&packet.failure, err);
+	(void)send_packet(serve, &packet, sizeof(packet), fds, err ? 0 : memory >= 0 ? 2 : 1);
+}
+
+static void box_gone(void *arg, uint64_t box)
+{
+	struct box_serve *serve = arg;
+	struct box_keeper_box packet = {.kind = BOX_KEEPER_GONE, .box = box};
+	(void)send_packet(serve, &packet, sizeof(packet), NULL, 0);
+}
+
+static void measured(void *arg, const struct box_keeper_measured *packet)
+{
+	struct box_serve *serve = arg;
+	(void)send_packet(serve, packet, sizeof(*packet), NULL, 0);
+}
+
+static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
+
+/* --- one box-rpc after the other --- */
+
+struct box_serve *box_serve_new(struct box_carried *carried, const struct box_listeners *listeners,
+	struct box_ground *ground)
+{
+	struct box_serve *serve = box_alloc(sizeof(*serve));
+	serve->carried = carried;
+	serve->listeners = listeners;
+	serve->ground = ground;
+	serve->socket = -1;
+	serve->state_fd = -1;
+	box_list_init(&serve->queue);
+	serve->boxes = box_boxes_new(ground, &boxes_events, serve);
+	serve->measures = box_measures_new(serve->boxes, &ground->policy, measured, serve);
+	return serve;
+}
+
+void box_serve_free(struct box_serve *serve)
+{
+	serve->socket = -1;
+	box_measures_free(serve->measures);
+	box_boxes_free(serve->boxes);
+	drop_queue(serve);
+	box_close_p(&serve->state_fd);
+	free(serve);
+}
+
+/* START goes out of the one struct that holds the token: no copies of it. */
+int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts)
+{
+	struct box_carried *carried = serve->carried;
+	int fds[BOX_START_FDS_MAX];
+	size_t count = box_carry_fill_start(carried, serve->state_fd, fds);
+	serve->socket = socket;
+	serve->ready = false;
+	serve->reload_wanted = false;
+	carried->start.restarts = restarts;
+	box_ground_describe(serve->ground, &carried->start.host);
+	return box_packet_send(socket, &carried->start, sizeof(carried->start), fds, count);
+}
+
+void box_serve_end(struct box_serve *serve)
+{
+	serve->socket = -1;
+	drop_queue(serve);
+	box_boxes_drop_requests(serve->boxes);
+	box_measures_drop(serve->measures);
+}
+
+bool box_serve_is_ready(const struct box_serve *serve)
+{
+	return serve->ready;
+}
+
+bool box_serve_was_ready(const struct box_serve *serve)
+{
+	return serve->ever_ready;
+}
+
+struct box_boxes *box_serve_boxes(struct box_serve *serve)
+{
+	return serve->boxes;
+}
+
+struct box_measures *box_serve_measures(struct box_serve *serve)
+{
+	return serve->measures;
+}
+
+void box_serve_reload(struct box_serve *serve)
+{
+	struct box_err err;
+	int fd = -1;
+	if (!serve->ready) {
+		/* LISTEN comes first. */
+		serve->reload_wanted = true;
+		return;
+	}
+	int r = box_carry_reread(serve->carried, &fd, &err);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_str("why", err.text));
+		return;
+	}
+	r = send_plain(serve, BOX_KEEPER_RELOAD, &fd, 1);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_errno("why", r));
+		return;
+	}
+	BOX_LOG(BOX_LOG_INFO, "reload.sent");
+}
+
+int box_serve_stop(struct box_serve *serve)
+{
+	return send_plain(serve, BOX_KEEPER_STOP, NULL, 0);
+}
+
+/* --- in. Each returns NULL, or why box-rpc is refused. --- */
+
+/* The policy of the first one, who has seen nothing of the world yet; later ones cannot change
+ * it. */
+static const char *take_policy(struct box_serve *serve, struct box_packet *packet)
+{
+	static struct box_policy policy;
+	if (serve->ever_ready || serve->ground->sealed) {
+		return NULL;
+	}
+	if (pread(packet->fds[0], &policy, sizeof(policy), 0) != (ssize_t)sizeof(policy)) {
+		return "a POLICY of a wrong size";
+	}
+	if (policy.mount_root_count > BOX_MOUNT_ROOTS_MAX || policy.profile >= BOX_FILTERS_ ||
+		!memchr(policy.rootfs, '\0', sizeof(policy.rootfs))) {
+		return "a malformed POLICY";
+	}
+	for (uint32_t i = 0; i < policy.mount_root_count; i++) {
+		if (!memchr(policy.mount_roots[i], '\0', sizeof(policy.mount_roots[i]))) {
+			return "a malformed POLICY";
+		}
+	}
+	box_ground_seal(serve->ground, &policy);
+	return NULL;
+}
+
+static const char *take_ready(struct box_serve *serve, struct box_packet *packet)
+{
+	(void)packet;
+	const struct box_listeners *listeners = serve->listeners;
+	if (serve->ready) {
+		return "a second READY";
+	}
+	/* A box-rpc that said nothing of a policy gets the narrowest. */
+	static const struct box_policy none;
+	box_ground_seal(serve->ground, &none);
+	serve->ready = true;
+	serve->ever_ready = true;
+	box_boxes_list(serve->boxes);
+	if (send_plain(serve, BOX_KEEPER_LISTEN, listeners->fds, listeners->count) < 0) {
+		return "it does not take the listening sockets";
+	}
+	if (serve->reload_wanted) {
+		serve->reload_wanted = false;
+		box_serve_reload(serve);
+	}
+	return NULL;
+}
+
+static const char *take_state(struct box_serve *serve, struct box_packet *packet)
+{
+	struct stat status;
+	if (fstat(packet->fds[0], &status) < 0 || !S_ISREG(status.st_mode)) {
+		return "a STATE that is no file";
+	}
+	if ((uint64_t)status.st_size > BOX_STATE_BYTES_MAX) {
+		return "a STATE that is too big";
+	}
+	box_close_p(&serve->state_fd);
+	serve->state_fd = TAKE_FD(packet->fds[0]);
+	return NULL;
+}
+
+static const char *take_taken(struct box_serve *serve, struct box_packet *packet)
+{
+	(void)packet;
+	box_carry_taken(serve->carried);
+	return NULL;
+}
+
+static const char *answered(int r)
+{
+	return r < 0 && r != -EPIPE ? "it does not read its answers" : NULL;
+}
+
+static const char *take_make_folder(struct box_serve *serve, struct box_packet *packet)
+{
+	const struct box_keeper_make_folder *wanted = &packet->make_folder;
+	if (!memchr(wanted->path, '\0', sizeof(wanted->path))) {
+		return "a path without an end";
+	}
+	int r = box_folder_make(wanted->path, wanted->look_only != 0, &serve->ground->policy);
+	struct box_keeper_folder answer = {
+		.kind = BOX_KEEPER_FOLDER,
+		.id = wanted->id,
+		/* To box-rpc a folder that is not allowed is one like the other. */
+		.result = r == -EXDEV ? -EPERM : r,
+	};
+	BOX_LOG(BOX_LOG_DEBUG, "folder", box_kv_str("path", wanted->path),
+		box_kv_int("result", answer.result));
+	return answered(send_packet(serve, &answer, sizeof(answer), NULL, 0));
+}
+
+static const char *take_make_box(struct box_serve *serve, struct box_packet *packet)
+{
+	if (!serve->ready || packet->make_box.id == 0) {
+		return "a MAKE_BOX before READY or without an id";
+	}
+	box_boxes_make(serve->boxes, packet->make_box.id, &packet->make_box.ask);
+	return NULL;
+}
+
+static const char *take_end_box(struct box_serve *serve, struct box_packet *packet)
+{
+	box_boxes_end(serve->boxes, packet->box.box);
+	return NULL;
+}
+
+static const char *take_open_mount(struct box_serve *serve, struct box_packet *packet)
+{
+	const struct box_keeper_open_mount *wanted = &packet->open_mount;
+	struct box_keeper_mounted answer = {.kind = BOX_KEEPER_MOUNTED, .id = wanted->id};
+	struct box_err err;
+	_cleanup_(box_close_p) int mount = -1;
+	if (!memchr(wanted->path, '\0', sizeof(wanted->path))) {
+		return "a path without an end";
+	}
+	int r = box_boxes_mount(
+		serve->boxes, wanted->box, wanted->path, wanted->read_only != 0, &mount, &err);
+	fill_failure(&answer.failure, r < 0 ? &err : NULL);
+	return answered(send_packet(serve, &answer, sizeof(answer), &mount, r < 0 ? 0 : 1));
+}
+
+static const char *take_measure_folder(struct box_serve *serve, struct box_packet *packet)
+{
+	const struct box_keeper_measure_folder *wanted = &packet->measure_folder;
+	if (!memchr(wanted->path, '\0', sizeof(wanted->path)) ||
+		!memchr(wanted->below, '\0', sizeof(wanted->below))) {
+		return "a path without an end";
+	}
+	box_measures_folder(serve->measures, wanted->id, wanted->path, wanted->below);
+	return NULL;
+}
+
+static const char *take_measure_box(struct box_serve *serve, struct box_packet *packet)
+{
+	box_measures_box(serve->measures, packet->measure_box.id, packet->measure_box.box);
+	return NULL;
+}
+
+static const struct {
+	uint32_t kind;
+	size_t size;
+	size_t fd_count;
+	const char *(*take)(struct box_serve *serve, struct box_packet *packet);
+} kinds[] = {
+	{BOX_KEEPER_READY, sizeof(struct box_keeper_plain), 0, take_ready},
+	{BOX_KEEPER_STATE, sizeof(struct box_keeper_plain), 1, take_state},
+	{BOX_KEEPER_TAKEN, sizeof(struct box_keeper_plain), 0, take_taken},
+	{BOX_KEEPER_POLICY, sizeof(struct box_keeper_plain), 1, take_policy},
+	{BOX_KEEPER_MAKE_FOLDER, sizeof(struct box_keeper_make_folder), 0, take_make_folder},
+	{BOX_KEEPER_MAKE_BOX, sizeof(struct box_keeper_make_box), 0, take_make_box},
+	{BOX_KEEPER_END_BOX, sizeof(struct box_keeper_box), 0, take_end_box},
+	{BOX_KEEPER_OPEN_MOUNT, sizeof(struct box_keeper_open_mount), 0, take_open_mount},
+	{BOX_KEEPER_MEASURE_FOLDER, sizeof(struct box_keeper_measure_folder), 0,
+		take_measure_folder},
+	{BOX_KEEPER_MEASURE_BOX, sizeof(struct box_keeper_measure_box), 0, take_measure_box},
+};
+
+static const char *take_packet(struct box_serve *serve, struct box_packet *packet)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (kinds[i].kind != packet->kind) {
+			continue;
+		}
+		if (kinds[i].size != packet->size) {
+			return "a packet of a wrong size";
+		}
+		if (kinds[i].fd_count != packet->fd_count) {
+			return "a packet with a wrong number of fds";
+		}
+		return kinds[i].take(serve, packet);
+	}
+	return "a packet of an unknown kind";
+}
+
+int box_serve_packet(struct box_serve *serve, const char **ret_why)
+{
+	struct box_packet packet;
+	int r = box_packet_recv(serve->socket, &packet);
+	if (r == -EAGAIN || r == -EPIPE) {
+		return r;
+	}
+	const char *wrong = r < 0 ? "a malformed packet" : take_packet(serve, &packet);
+	if (r == 0) {
+		box_packet_close_fds(&packet);
+	}
+	if (wrong) {
+		*ret_why = wrong;
+		return -EPROTO;
+	}
+	return 0;
+}

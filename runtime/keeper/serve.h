@@ -1,0 +1,42 @@
+/* What boxd and one box-rpc after the other say to each other: every packet in and out, and what
+ * must outlive a box-rpc: its STATE, the boxes.
+ *
+ * Whatever comes from box-rpc is taken for hostile: a wrong packet is a reason to end it, and
+ * nothing that it does or leaves undone blocks.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "runtime/keeper/carry.h"
+#include "runtime/keeper/ground.h"
+#include "runtime/keeper/listen.h"
+
+struct box_serve;
+
+struct box_serve *box_serve_new(struct box_carried *carried, const struct box_listeners *listeners,
+	struct box_ground *ground);
+/* Ends all boxes. */
+void box_serve_free(struct box_serve *serve);
+
+/* A new box-rpc at this socket, which stays the caller's: sends START. */
+int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts);
+/* It is gone, or is not spoken to any more. */
+void box_serve_end(struct box_serve *serve);
+
+/* READY has come from this one; from any one. */
+bool box_serve_is_ready(const struct box_serve *serve);
+bool box_serve_was_ready(const struct box_serve *serve);
+
+/* Sends the --config text as it is now; before READY it is kept for then. */
+void box_serve_reload(struct box_serve *serve);
+int box_serve_stop(struct box_serve *serve);
+
+/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: end it. */
+int box_serve_packet(struct box_serve *serve, const char **ret_why);
+/* Whether the socket wants POLLOUT, and what to do then: 0, or -EPROTO. */
+bool box_serve_wants_write(const struct box_serve *serve);
+int box_serve_flush(struct box_serve *serve);
+
+struct box_boxes *box_serve_boxes(struct box_serve *serve);
+struct box_measures *box_serve_measures(struct box_serve *serve);

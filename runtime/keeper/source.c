@@ -1,0 +1,118 @@
+/* Open, check, clone, set attributes: in this order, by fd, while nobody else can see the mount. */
+#include "runtime/keeper/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "runtime/keeper/folders.h"
+#include "runtime/keeper/userns.h"
+
+static int say(const char *what, const char *path, int r, struct box_err *err)
+{
+	switch (r) {
+	case -EPERM:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM, "%s %s is blocked for security",
+			what, path);
+	case -EXDEV:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"%s %s is outside allowed_mount_roots", what, path);
+	case -ENOENT:
+		return box_err_set(
+			err, BOX_ERR_VALIDATION, ENOENT, "%s %s does not exist", what, path);
+	default:
+		return box_err_set(err, BOX_ERR_VALIDATION, -r, "%s %s cannot be opened: %s", what,
+			path, strerrordesc_np(-r));
+	}
+}
+
+/* A regular file in a folder that is allowed; a link as the last component is not followed. */
+static int open_file(const char *path, const struct box_policy *policy, int *ret_fd)
+{
+	char folder[BOX_PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(folder)) {
+		return -EINVAL;
+	}
+	memcpy(folder, path, (size_t)(slash - path));
+	folder[slash - path] = '\0';
+	_cleanup_(box_close_p) int parent = -1;
+	int r = box_folder_open(folder, BOX_FOLDER_WANT_LOOK, policy, &parent);
+	if (r < 0) {
+		return r;
+	}
+	_cleanup_(box_close_p) int fd = openat(parent, slash + 1, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat status;
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return -errno;
+	}
+	if (!S_ISREG(status.st_mode)) {
+		return -ENOTDIR;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int box_source_open(const char *path, const char *what, bool make, bool files,
+	const struct box_policy *policy, int *ret_fd, struct box_err *err)
+{
+	int fd = -1;
+	int r = box_folder_open(
+		path, make ? BOX_FOLDER_WANT_MADE : BOX_FOLDER_WANT_LOOK, policy, &fd);
+	if (r == -ENOTDIR && files) {
+		r = open_file(path, policy, &fd);
+	}
+	if (r < 0) {
+		return say(what, path, r, err);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int box_source_detach(int source, bool read_only, const struct box_source_owner *owner,
+	int *ret_mount, struct box_err *err)
+{
+	/* Where ids cannot be mapped we are not the host's root, and the kernel does not let us
+	 * take a mount without those below it. */
+	unsigned recursive = owner->map ? 0 : AT_RECURSIVE;
+	_cleanup_(box_close_p) int tree = open_tree(
+		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | recursive);
+	if (tree < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "open_tree: %s", strerrordesc_np(errno));
+	}
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+			(read_only ? MOUNT_ATTR_RDONLY : 0),
+		.propagation = MS_PRIVATE,
+	};
+	_cleanup_(box_close_p) int userns = -1;
+	if (owner->map) {
+		struct stat status;
+		if (fstat(source, &status) < 0) {
+			return box_err_set(err, BOX_ERR_OS, errno, "fstat of a mount source");
+		}
+		int r = box_userns_map(
+			status.st_uid, owner->uid, status.st_gid, owner->gid, &userns);
+		if (r < 0) {
+			return box_err_set(err, BOX_ERR_OS, -r, "user namespace of a mount: %s",
+				strerrordesc_np(-r));
+		}
+		attr.attr_set |= MOUNT_ATTR_IDMAP;
+		attr.userns_fd = (uint64_t)userns;
+	}
+	if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, errno, "%s: %s",
+			errno == EINVAL && owner->map
+				? "the file system of a mounted folder cannot map owners"
+				: "mount_setattr",
+			strerrordesc_np(errno));
+	}
+	*ret_mount = TAKE_FD(tree);
+	return 0;
+}

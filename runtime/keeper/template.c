@@ -1,0 +1,309 @@
+/* The mounts that boxes share. They hang on a tmpfs of ours over a folder of the system that no box
+ * may have anyway, in a mount namespace of our own, so that nobody else sees or changes them. */
+#include "runtime/keeper/template.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "runtime/keeper/etc.h"
+#include "runtime/keeper/filesystem.h"
+#include "runtime/keeper/userns.h"
+
+static const char *const anchors[] = {"/sys/kernel", "/boot", "/mnt", "/media"};
+
+static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
+
+static const struct {
+	const char *name;
+	const char *target;
+} device_links[] = {
+	{"fd", "/proc/self/fd"},
+	{"stdin", "/proc/self/fd/0"},
+	{"stdout", "/proc/self/fd/1"},
+	{"stderr", "/proc/self/fd/2"},
+	{"ptmx", "pts/ptmx"},
+};
+
+/* What a box takes from the host's own root. */
+static const char *const system_folders[] = {
+	"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+
+/* What a box never takes from a root of its own: there is one of ours. */
+static const char *const own_folders[] = {"boot", "dev", "etc", "home", "lost+found", "media",
+	"mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var", "workspace"};
+
+static int fail(struct box_err *err, const char *step)
+{
+	int errnum = errno;
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, strerrordesc_np(errnum));
+}
+
+static int enter_userns(struct box_err *err)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+	if (unshare(CLONE_NEWUSER) < 0) {
+		return fail(err, "user namespaces cannot be made");
+	}
+	int pid = (int)getpid();
+	int r = box_userns_deny_groups(pid);
+	r = r < 0 ? r : box_userns_write_map(pid, "uid_map", 0, uid, 1);
+	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", 0, gid, 1);
+	if (r < 0) {
+		errno = -r;
+		return fail(err, "the user namespace cannot be mapped");
+	}
+	return 0;
+}
+
+int box_template_enter(struct box_err *err)
+{
+	if (geteuid() != 0) {
+		int r = enter_userns(err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	if (unshare(CLONE_NEWNS) < 0) {
+		return fail(err, "a mount namespace cannot be made");
+	}
+	/* What the operator mounts later still arrives here; nothing of ours goes back. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) {
+		return fail(err, "the mount namespace cannot be separated");
+	}
+	return 0;
+}
+
+static const char *find_anchor(void)
+{
+	for (size_t i = 0; i < sizeof(anchors) / sizeof(anchors[0]); i++) {
+		struct stat status;
+		if (stat(anchors[i], &status) == 0 && S_ISDIR(status.st_mode)) {
+			return anchors[i];
+		}
+	}
+	return NULL;
+}
+
+/* A clone of `source` on a new folder of `parent`, read-only. */
+static int hang(int parent, const char *name, int source, int *ret_fd)
+{
+	_cleanup_(box_close_p) int tree = open_tree(
+		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+		.propagation = MS_PRIVATE,
+	};
+	if (tree < 0 || mkdirat(parent, name, 0755) < 0 ||
+		mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
+		return -errno;
+	}
+	return box_fs_attach(tree, parent, name, ret_fd);
+}
+
+static bool is_one_of(const char *name, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(name, names[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* One name at the top of the root: a link is remembered, a folder is mounted. */
+static int take_entry(int root, const char *name, int anchor, struct box_host_can *host,
+	struct box_template *common)
+{
+	struct stat status;
+	if (fstatat(root, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
+		return errno == ENOENT ? 0 : -errno;
+	}
+	if (host->root_entry_count == BOX_ROOT_ENTRIES_MAX ||
+		strlen(name) >= sizeof(host->root_entries[0].name)) {
+		return -E2BIG;
+	}
+	struct box_root_entry *entry = &host->root_entries[host->root_entry_count];
+	memset(entry, 0, sizeof(*entry));
+	(void)snprintf(entry->name, sizeof(entry->name), "%s", name);
+	common->entries[host->root_entry_count] = -1;
+	if (S_ISLNK(status.st_mode)) {
+		ssize_t len = readlinkat(root, name, entry->link, sizeof(entry->link) - 1);
+		if (len <= 0) {
+			return len < 0 ? -errno : -EINVAL;
+		}
+	} else if (S_ISDIR(status.st_mode)) {
+		_cleanup_(box_close_p) int fd = openat(
+			root, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int r = fd < 0 ? -errno
+			       : hang(anchor, name, fd, &common->entries[host->root_entry_count]);
+		if (r < 0) {
+			return r;
+		}
+	} else {
+		return 0;
+	}
+	host->root_entry_count++;
+	return 0;
+}
+
+static int take_system_folders(
+	int root, int anchor, struct box_host_can *host, struct box_template *common)
+{
+	int r = 0;
+	for (size_t i = 0; i < sizeof(system_folders) / sizeof(system_folders[0]) && r == 0; i++) {
+		r = take_entry(root, system_folders[i], anchor, host, common);
+	}
+	return r;
+}
+
+static int take_all_entries(
+	int root, int anchor, struct box_host_can *host, struct box_template *common)
+{
+	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	if (!folder) {
+		return -errno;
+	}
+	int r = 0;
+	for (const struct dirent *at; r == 0 && (at = readdir(folder));) {
+		if (at->d_name[0] != '.' &&
+			!is_one_of(at->d_name, own_folders,
+				sizeof(own_folders) / sizeof(own_folders[0]))) {
+			r = take_entry(root, at->d_name, anchor, host, common);
+		}
+	}
+	(void)closedir(folder);
+	return r;
+}
+
+static int take_root(
+	const char *rootfs, int anchor, struct box_host_can *host, struct box_template *common)
+{
+	_cleanup_(box_close_p) int root = open(
+		rootfs[0] ? rootfs : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || mkdirat(anchor, "root", 0755) < 0) {
+		return -errno;
+	}
+	_cleanup_(box_close_p) int place = openat(anchor, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (place < 0) {
+		return -errno;
+	}
+	host->root_entry_count = 0;
+	int r = rootfs[0] ? take_all_entries(root, place, host, common)
+			  : take_system_folders(root, place, host, common);
+	if (r == 0) {
+		host->own_etc = true;
+		r = box_etc_make(root, rootfs[0] != '\0', anchor, "etc", &common->etc);
+	}
+	return r;
+}
+
+/* A mount of the host's own device file, so that no device has to be made. */
+static int take_device(int folder, const char *name)
+{
+	char path[32];
+	(void)snprintf(path, sizeof(path), "/dev/%s", name);
+	_cleanup_(box_close_p) int tree = open_tree(
+		AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	_cleanup_(box_close_p) int place = openat(
+		folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	struct stat status;
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+		.propagation = MS_PRIVATE,
+	};
+	if (tree < 0 || place < 0 || fstat(tree, &status) < 0) {
+		return -errno;
+	}
+	if (!S_ISCHR(status.st_mode)) {
+		return -ENODEV;
+	}
+	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
+		move_mount(tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
+			0) {
+		return -errno;
+	}
+	return 0;
+}
+
+static int make_dev(int anchor, struct box_template *common)
+{
+	static const struct box_fs_options options = {.size_bytes = 64 * BOX_KIB,
+		.inodes = 64,
+		.mode = 0755,
+		.attributes = MOUNT_ATTR_NOSUID};
+	_cleanup_(box_close_p) int mount = -1;
+	int r = box_fs_make("tmpfs", &options, &mount);
+	if (r == 0 && mkdirat(anchor, "dev", 0755) < 0) {
+		r = -errno;
+	}
+	r = r < 0 ? r : box_fs_attach(mount, anchor, "dev", &common->dev);
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]) && r == 0; i++) {
+		r = take_device(common->dev, devices[i]);
+	}
+	for (size_t i = 0; i < sizeof(device_links) / sizeof(device_links[0]) && r == 0; i++) {
+		r = symlinkat(device_links[i].target, common->dev, device_links[i].name) < 0
+			? -errno
+			: 0;
+	}
+	if (r == 0 &&
+		(mkdirat(common->dev, "pts", 0755) < 0 || mkdirat(common->dev, "shm", 0755) < 0 ||
+			mkdirat(common->dev, "empty", 0555) < 0)) {
+		r = -errno;
+	}
+	return r < 0 ? r : box_fs_freeze(common->dev);
+}
+
+int box_template_make(const char *rootfs, struct box_host_can *host,
+	struct box_template *ret_template, struct box_err *err)
+{
+	static const struct box_fs_options options = {
+		.size_bytes = 64 * BOX_MIB, .inodes = 32768, .mode = 0755};
+	struct box_template common = {.anchor = find_anchor(), .etc = -1, .dev = -1};
+	_cleanup_(box_close_p) int mount = -1;
+	_cleanup_(box_close_p) int anchor = -1;
+	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
+		common.entries[i] = -1;
+	}
+	if (!common.anchor) {
+		return box_err_set(
+			err, BOX_ERR_OS, ENOENT, "the host has no folder to hang mounts on");
+	}
+	int r = box_fs_make("tmpfs", &options, &mount);
+	r = r < 0 ? r : box_fs_attach(mount, AT_FDCWD, common.anchor, &anchor);
+	const char *step = "the shared tmpfs";
+	if (r == 0) {
+		step = "the system folders";
+		r = take_root(rootfs, anchor, host, &common);
+	}
+	if (r == 0) {
+		step = "/dev";
+		r = make_dev(anchor, &common);
+	}
+	if (r < 0) {
+		box_template_close(&common);
+		return box_err_set(err, BOX_ERR_OS, -r, "%s of boxes cannot be prepared: %s", step,
+			strerrordesc_np(-r));
+	}
+	*ret_template = common;
+	return 0;
+}
+
+void box_template_close(struct box_template *common)
+{
+	box_close_p(&common->etc);
+	box_close_p(&common->dev);
+	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
+		box_close_p(&common->entries[i]);
+	}
+}

@@ -1,0 +1,25 @@
+/* What all boxes have in common, mounted once where only we see it: an /etc made for boxes, a /dev
+ * with six harmless devices, and the system folders, all read-only. A box gets clones of these
+ * mounts. */
+#pragma once
+
+#include "base/err.h"
+#include "runtime/plan/plan.h"
+
+struct box_template {
+	const char
+		*anchor; /* a folder that exists in our mount namespace and is needed by no one */
+	int etc;
+	int dev;
+	int entries[BOX_ROOT_ENTRIES_MAX]; /* of host->root_entries; -1 for links */
+};
+
+/* Enters a mount namespace of our own. As a plain user, a user namespace first, in which we are
+ * root: to be called before anything else holds on to who we are. */
+int box_template_enter(struct box_err *err);
+
+/* Looks at the root that boxes get, the host's or `rootfs` ("" for the host's), fills in
+ * root_entries of `host`, and mounts the common parts. */
+int box_template_make(const char *rootfs, struct box_host_can *host,
+	struct box_template *ret_template, struct box_err *err);
+void box_template_close(struct box_template *common);

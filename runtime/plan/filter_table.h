@@ -1,0 +1,47 @@
+/* The rows behind filter.h: each call's name and what each profile answers to it.
+ *
+ * Only filter.c and the tests look at them. All compared arguments are taken by their low 32 bits,
+ * because that is all the kernel looks at in them: whoever sets the high ones gains nothing.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/plan/filter.h"
+
+#define BOX_FILTER_MATCHES_MAX 3
+
+/* True when (argument & mask) == value; a mask of 0 ends the list. */
+struct box_filter_match {
+	unsigned arg;
+	uint32_t mask;
+	uint32_t value;
+};
+
+/* True when all of its matches are. */
+struct box_filter_case {
+	struct box_filter_match all[BOX_FILTER_MATCHES_MAX];
+};
+
+/* When one of the cases is true `matched`, else `otherwise`: 0 lets the call through, anything else
+ * is the errno it fails with. */
+struct box_filter_rule {
+	const struct box_filter_case *cases;
+	size_t count;
+	int matched;
+	int otherwise;
+};
+
+struct box_filter_row {
+	const char *name;
+	int number; /* for calls younger than the libseccomp of old distributions; 0: none needed */
+	const struct box_filter_rule *rules[BOX_FILTERS_];
+};
+
+extern const struct box_filter_row box_filter_rows[];
+extern const size_t box_filter_rows_count;
+
+/* The row's number on the machine this was built for, negative when there is no such call on it
+ * (-ENOENT: nobody knows the name, which is a mistake in the row). */
+int box_filter_number(const struct box_filter_row *row);

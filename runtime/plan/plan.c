@@ -1,0 +1,395 @@
+/* The ordered list of what a box is made of.
+ *
+ * Order matters: a step may only build on those before it. Mount points are made in file systems of
+ * our own, never in a tree from outside. What a caller may not ask for is refused in plan_check.c
+ * before the list is begun.
+ */
+#include "runtime/plan/plan.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#define GRAIN (64 * BOX_KIB) /* the largest page: sizes and limits are read back as written */
+#define ROOT_BYTES (4 * BOX_MIB)
+#define ROOT_INODES 4096
+#define WRITABLE_ROOT_BYTES_MIN (16 * BOX_MIB)
+#define RUN_BYTES (16 * BOX_MIB)
+#define INODES_MIN 4096
+#define INODES_MAX 1048576
+#define INODE_PER_BYTES 4096 /* a file that is not empty takes a page */
+
+#define MEMORY_BYTES_MAX (1UL << 50) /* far below where the kernel takes a limit for none */
+#define PIDS_MAX (1U << 22)          /* the kernel has no more */
+#define CPU_MILLI_MAX 8192000U       /* of as many processors as the kernel can be built for */
+#define OPEN_FILES 16384
+
+struct maker {
+	const struct box_ask *ask;
+	const struct box_policy *policy;
+	const struct box_host_can *host;
+	struct box_plan *plan;
+	uint64_t memory_bytes;
+	struct box_step spare; /* taken when the list is full */
+	bool full;
+};
+
+/* Every size is far below where adding could overflow: memory is clamped first. */
+static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_least)
+{
+	uint64_t share = memory_bytes / parts;
+	share -= share % GRAIN;
+	return share > at_least ? share : at_least;
+}
+
+static uint64_t inodes_for(uint64_t size_bytes)
+{
+	uint64_t inodes = size_bytes / INODE_PER_BYTES;
+	if (inodes < INODES_MIN) {
+		return INODES_MIN;
+	}
+	return inodes < INODES_MAX ? inodes : INODES_MAX;
+}
+
+static struct box_step *add(struct maker *maker, enum box_step_kind kind, const char *target)
+{
+	struct box_plan *plan = maker->plan;
+	struct box_step *step = &maker->spare;
+	if (plan->step_count < BOX_PLAN_STEPS_MAX) {
+		step = &plan->steps[plan->step_count++];
+	} else {
+		maker->full = true;
+	}
+	*step = (struct box_step){.kind = kind, .target = target};
+	return step;
+}
+
+/* With a single id init is the payload, and no other owner can be named. */
+static enum box_owner owner_of(const struct maker *maker, enum box_owner owner)
+{
+	return maker->plan->ids.count == 1 ? BOX_OWNER_PAYLOAD : owner;
+}
+
+static void add_folder(struct maker *maker, const char *target, enum box_owner owner, uint32_t mode)
+{
+	struct box_step *step = add(maker, BOX_STEP_FOLDER, target);
+	step->owner = owner_of(maker, owner);
+	step->mode = mode;
+}
+
+static void add_mount_point(struct maker *maker, const char *target)
+{
+	add_folder(maker, target, BOX_OWNER_INIT, 0755);
+}
+
+static struct box_step *add_tmpfs(struct maker *maker, const char *target, uint64_t size_bytes,
+	enum box_owner owner, uint32_t mode)
+{
+	struct box_step *step = add(maker, BOX_STEP_TMPFS, target);
+	step->size_bytes = size_bytes;
+	step->inodes = inodes_for(size_bytes);
+	step->owner = owner_of(maker, owner);
+	step->mode = mode;
+	return step;
+}
+
+static void add_link(struct maker *maker, const char *target, const char *source)
+{
+	struct box_step *step = add(maker, BOX_STEP_LINK, target);
+	step->source = source;
+	step->owner = owner_of(maker, BOX_OWNER_INIT);
+}
+
+static struct box_step *add_tree(
+	struct maker *maker, const char *target, enum box_tree tree, const char *source)
+{
+	struct box_step *step = add(maker, BOX_STEP_TREE, target);
+	step->tree = tree;
+	step->source = source;
+	step->read_only = true;
+	return step;
+}
+
+/* Sticky where it is writable: the payload adds to the root, but init's links and mount points in
+ * it stay what they are. */
+static void add_root(struct maker *maker)
+{
+	if (maker->ask->writable_root) {
+		add_tmpfs(maker, "/", share_of(maker->memory_bytes, 4, WRITABLE_ROOT_BYTES_MIN),
+			BOX_OWNER_INIT, 01777);
+		return;
+	}
+	struct box_step *root = add_tmpfs(maker, "/", ROOT_BYTES, BOX_OWNER_INIT, 0755);
+	root->inodes = ROOT_INODES;
+}
+
+/* The workspace takes the place of what has its path. */
+static bool is_replaced(const struct maker *maker, const char *target)
+{
+	return strcmp(target, maker->ask->mount_path) == 0;
+}
+
+static void add_entries(struct maker *maker)
+{
+	for (size_t i = 0; i < maker->host->root_entry_count; i++) {
+		const struct box_root_entry *entry = &maker->host->root_entries[i];
+		char *target = maker->plan->entry_targets[i];
+		target[0] = '/';
+		memcpy(target + 1, entry->name, strlen(entry->name) + 1);
+		if (box_plan_is_own(entry->name, maker->host) || is_replaced(maker, target)) {
+			continue;
+		}
+		if (entry->link[0] != '\0') {
+			add_link(maker, target, entry->link);
+			continue;
+		}
+		add_mount_point(maker, target);
+		struct box_step *tree = add_tree(
+			maker, target, BOX_TREE_ENTRY, maker->policy->rootfs);
+		tree->entry = i;
+	}
+	if (maker->host->own_etc) {
+		add_mount_point(maker, "/etc");
+		(void)add_tree(maker, "/etc", BOX_TREE_ETC, NULL);
+	}
+}
+
+/* /dev/pts and /dev/shm are folders of the tree already: it is read-only. */
+static void add_dev(struct maker *maker)
+{
+	add_mount_point(maker, "/dev");
+	struct box_step *dev = add_tree(maker, "/dev", BOX_TREE_DEV, NULL);
+	dev->devices = true;
+	dev->no_exec = true;
+	struct box_step *pts = add(maker, BOX_STEP_PTS, "/dev/pts");
+	pts->devices = true;
+	pts->no_exec = true;
+	struct box_step *shm = add_tmpfs(
+		maker, "/dev/shm", share_of(maker->memory_bytes, 4, 0), BOX_OWNER_INIT, 01777);
+	shm->no_exec = true;
+}
+
+/* What the payload's uid can read or write and has no use for. Not here, because the kernel asks
+ * for a capability in the first user namespace: kcore, kmsg, mtrr, and iomem, ioports and modules,
+ * which show zeros. Not here, because it tells no more than the machine's size, load and build,
+ * which tools ask for: cpuinfo, meminfo, stat, vmstat, diskstats, partitions, kpage*, config.gz. */
+static const struct {
+	const char *path;
+	bool single_id; /* for the uid that started boxd, which may be 0 without any capability */
+} masks[] = {
+	{"/proc/acpi", false},
+	{"/proc/asound", false},
+	{"/proc/interrupts", false}, /* when keys are hit, and other timing of the host */
+	{"/proc/kallsyms", false},   /* addresses, where perf_event_paranoid is 1 or less */
+	{"/proc/key-users", false},
+	{"/proc/keys", false},
+	{"/proc/latency_stats", false},
+	{"/proc/pressure", false}, /* may be written by anyone: a trigger in the kernel for each */
+	{"/proc/sched_debug", false},
+	{"/proc/scsi", false},
+	{"/proc/slabinfo", true},
+	{"/proc/sysrq-trigger", true}, /* its mode is its only guard */
+	{"/proc/timer_list", true},
+	{"/proc/vmallocinfo", true},
+};
+
+static void add_proc(struct maker *maker)
+{
+	static const char *const frozen[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"};
+
+	add_mount_point(maker, "/proc");
+	struct box_step *proc = add(maker, BOX_STEP_PROC, "/proc");
+	proc->no_exec = true;
+	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+		if (!masks[i].single_id || maker->plan->ids.count == 1) {
+			(void)add(maker, BOX_STEP_MASK, masks[i].path);
+		}
+	}
+	for (size_t i = 0; i < sizeof(frozen) / sizeof(frozen[0]); i++) {
+		(void)add(maker, BOX_STEP_FREEZE, frozen[i]);
+	}
+}
+
+/* Where no host folder was asked for, what is there anyway serves as the workspace. */
+static bool has_own(const struct maker *maker, const char *target)
+{
+	return !is_replaced(maker, target) || maker->ask->host_mode == BOX_ASK_NONE;
+}
+
+static void add_own(struct maker *maker, const char *target, uint64_t size_bytes,
+	enum box_owner owner, uint32_t mode)
+{
+	if (has_own(maker, target)) {
+		add_mount_point(maker, target);
+		(void)add_tmpfs(maker, target, size_bytes, owner, mode);
+	}
+}
+
+/* Of the root itself, and neither hidden by the workspace nor in a tree from outside. */
+static bool can_be_made(const struct maker *maker, const char *target)
+{
+	if (box_plan_path_is_under(target, maker->ask->mount_path)) {
+		return false;
+	}
+	for (size_t i = 0; i < maker->host->root_entry_count; i++) {
+		if (box_plan_path_is_under(target, maker->plan->entry_targets[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void add_folders(struct maker *maker)
+{
+	static const char *const folders[] = {
+		"/mnt", "/opt", "/srv", "/var", "/var/cache", "/var/lib", "/var/log"};
+	static const struct {
+		const char *target;
+		const char *source;
+	} links[] = {{"/var/lock", "/run/lock"}, {"/var/run", "/run"}, {"/var/tmp", "/tmp"}};
+
+	enum box_owner owner = maker->ask->writable_root ? BOX_OWNER_PAYLOAD : BOX_OWNER_INIT;
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		if (can_be_made(maker, folders[i])) {
+			add_folder(maker, folders[i], owner, 0755);
+		}
+	}
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+		/* A workspace below /var/tmp needs a folder there, not a way to /tmp. */
+		if (can_be_made(maker, links[i].target) &&
+			!box_plan_path_is_under(maker->ask->mount_path, links[i].target)) {
+			add_link(maker, links[i].target, links[i].source);
+		}
+	}
+}
+
+static void add_workspace(struct maker *maker)
+{
+	const char *target = maker->ask->mount_path;
+	if (maker->ask->host_mode != BOX_ASK_NONE) {
+		add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
+		struct box_step *tree = add_tree(
+			maker, target, BOX_TREE_HOST_PATH, maker->ask->host_path);
+		tree->read_only = maker->ask->host_mode == BOX_ASK_RO;
+		return;
+	}
+	if (strcmp(target, "/tmp") != 0 && strcmp(target, "/run") != 0 &&
+		strcmp(target, BOX_PLAN_HOME) != 0) {
+		add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
+		(void)add_tmpfs(maker, target, share_of(maker->memory_bytes, 2, 0),
+			BOX_OWNER_PAYLOAD, 0755);
+	}
+}
+
+static void add_steps(struct maker *maker)
+{
+	uint64_t half = share_of(maker->memory_bytes, 2, 0);
+
+	add_root(maker);
+	add_entries(maker);
+	add_dev(maker);
+	add_proc(maker);
+	add_own(maker, "/tmp", half, BOX_OWNER_INIT, 01777);
+	add_own(maker, "/run", RUN_BYTES, BOX_OWNER_PAYLOAD, 0755);
+	if (!is_replaced(maker, "/run/lock") && has_own(maker, "/run")) {
+		add_folder(maker, "/run/lock", BOX_OWNER_PAYLOAD, 0755);
+	}
+	add_own(maker, BOX_PLAN_HOME, half, BOX_OWNER_PAYLOAD, 0755);
+	add_folders(maker);
+	add_workspace(maker);
+	if (!maker->ask->writable_root) {
+		(void)add(maker, BOX_STEP_FREEZE, "/");
+	}
+}
+
+static void add_rule(struct maker *maker, const char *path, enum box_may may)
+{
+	struct box_plan *plan = maker->plan;
+	if (plan->rule_count == BOX_PLAN_RULES_MAX) {
+		maker->full = true;
+		return;
+	}
+	plan->rules[plan->rule_count++] = (struct box_rule){path, may};
+}
+
+/* Made of the steps, so that the second wall stands where the first one does. */
+static void add_rules(struct maker *maker)
+{
+	const struct box_plan *plan = maker->plan;
+	if (plan->landlock_abi == 0) {
+		return;
+	}
+	add_rule(maker, "/", BOX_MAY_READ);
+	add_rule(maker, "/dev", BOX_MAY_USE);
+	add_rule(maker, "/proc", BOX_MAY_USE);
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct box_step *step = &plan->steps[i];
+		bool mounted = step->kind == BOX_STEP_TMPFS || step->kind == BOX_STEP_TREE;
+		bool frozen = strcmp(step->target, "/") == 0 && !maker->ask->writable_root;
+		if (mounted && !step->read_only && !frozen) {
+			add_rule(maker, step->target, BOX_MAY_WRITE);
+		}
+	}
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most)
+{
+	return value < most ? value : most;
+}
+
+static void fill_limits(struct maker *maker)
+{
+	const struct box_ask *ask = maker->ask;
+	struct box_plan *plan = maker->plan;
+	plan->limited = maker->host->cgroups;
+	plan->memory_bytes = at_most(
+		ask->memory_bytes - ask->memory_bytes % GRAIN, MEMORY_BYTES_MAX);
+	plan->pids = (uint32_t)at_most(ask->pids, PIDS_MAX);
+	plan->cpu_milli = (uint32_t)at_most(ask->cpu_milli, CPU_MILLI_MAX);
+	plan->open_files = OPEN_FILES;
+	maker->memory_bytes = plan->memory_bytes;
+}
+
+static void fill_identity(struct maker *maker)
+{
+	const struct box_host_can *host = maker->host;
+	struct box_plan *plan = maker->plan;
+	plan->namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+		CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+	if (host->id_ranges) {
+		plan->ids = (struct box_id_map){.inside = 0, .count = BOX_PLAN_ID_COUNT};
+	} else {
+		plan->ids = (struct box_id_map){.inside = BOX_PLAN_PAYLOAD_ID, .count = 1};
+	}
+	plan->drop_groups = host->id_ranges;
+	plan->landlock_abi = host->landlock_abi > 0 ? host->landlock_abi : 0;
+	plan->profile = BOX_FILTER_DEFAULT;
+	if (maker->ask->profile == BOX_FILTER_STRICT ||
+		maker->policy->profile == BOX_FILTER_STRICT) {
+		plan->profile = BOX_FILTER_STRICT;
+	}
+	plan->network = maker->ask->network != 0;
+	plan->hostname = "box";
+}
+
+int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
+	const struct box_host_can *host, struct box_plan *ret_plan, struct box_err *err)
+{
+	int r = box_plan_check(ask, policy, host, err);
+	if (r < 0) {
+		return r;
+	}
+	memset(ret_plan, 0, sizeof(*ret_plan));
+	ret_plan->ask = ask;
+	struct maker maker = {.ask = ask, .policy = policy, .host = host, .plan = ret_plan};
+	fill_identity(&maker);
+	fill_limits(&maker);
+	add_steps(&maker);
+	add_rules(&maker);
+	if (maker.full) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, E2BIG,
+			"a box of this root file system has more than %d steps or %d rules",
+			BOX_PLAN_STEPS_MAX, BOX_PLAN_RULES_MAX);
+	}
+	return 0;
+}

@@ -1,0 +1,176 @@
+/* What a box is made of, as data: a request, the operator's policy and what the host can do go in,
+ * a plan comes out, or why there is none. Pure: nothing is opened or tried here.
+ *
+ * boxd makes a plan of every request and applies it step by step; `box plan` prints it. Strings
+ * point into the request, the policy, the host or static storage, which must outlive the plan.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "runtime/plan/filter.h"
+
+#define BOX_PLAN_PAYLOAD_ID 1000 /* uid and gid of commands inside */
+#define BOX_PLAN_ID_COUNT 65536  /* host ids of one box, as root */
+#define BOX_PLAN_HOME "/home/box"
+#define BOX_PLAN_NAME_MAX 640
+#define BOX_PLAN_STEPS_MAX 128
+#define BOX_PLAN_RULES_MAX 32
+#define BOX_ROOT_ENTRIES_MAX 32
+
+enum box_ask_mode {
+	BOX_ASK_NONE, /* no host folder: the workspace is the box's own */
+	BOX_ASK_RO,
+	BOX_ASK_RW,
+};
+
+/* What box-rpc asks for; fixed-size, it travels as it is. Text is NUL-terminated or refused. */
+struct box_ask {
+	char name[BOX_PLAN_NAME_MAX]; /* [A-Za-z0-9_.-]+ */
+	char host_path[BOX_PATH_MAX]; /* "" with BOX_ASK_NONE */
+	char mount_path[BOX_PATH_MAX];
+	uint32_t host_mode;
+	uint32_t network;       /* 0 or 1 */
+	uint32_t writable_root; /* 0 or 1 */
+	uint32_t profile;       /* enum box_filter_profile */
+	uint64_t memory_bytes;
+	uint64_t pids;
+	uint64_t cpu_milli;
+};
+
+/* The operator's, sealed in boxd. Fixed-size, it travels as it is. */
+struct box_policy {
+	char mount_roots[BOX_MOUNT_ROOTS_MAX][BOX_PATH_MAX]; /* absolute */
+	uint32_t mount_root_count;                           /* 0: everything that is not refused */
+	uint32_t profile;  /* the weakest filter: STRICT here makes every box strict */
+	uint32_t degraded; /* not 0: boxes may run without limits where no cgroup can be had */
+	char rootfs[BOX_PATH_MAX]; /* "" for the host's own system folders */
+};
+
+/* One entry at the top of a box's root that comes from outside. */
+struct box_root_entry {
+	char name[256]; /* "usr" */
+	char link[256]; /* what it links to, or "": then it is a folder */
+};
+
+/* What was found on this host by trying. */
+struct box_host_can {
+	bool root;        /* we are root of the first user namespace that matters: many ids */
+	bool id_ranges;   /* BOX_PLAN_ID_COUNT ids for each box */
+	bool cgroups;     /* limits hold */
+	int landlock_abi; /* 0: none */
+	bool network;     /* boxes can have one */
+	char network_missing[256]; /* why not */
+	char cgroups_missing[256];
+	struct box_root_entry root_entries[BOX_ROOT_ENTRIES_MAX];
+	size_t root_entry_count;
+	bool own_etc; /* /etc is made by us; else it is one of root_entries */
+};
+
+enum box_step_kind {
+	BOX_STEP_TMPFS, /* a file system of its own: size, inodes, mode, owner */
+	BOX_STEP_TREE,  /* a tree that boxd opened and detached: which */
+	BOX_STEP_PROC,
+	BOX_STEP_PTS,
+	BOX_STEP_FOLDER, /* made, with parents, in the root: mode, owner */
+	BOX_STEP_LINK,   /* source: what it links to */
+	BOX_STEP_MASK,   /* an empty file or folder over something of /proc, if it is there */
+	BOX_STEP_FREEZE, /* read-only from now on, below /proc or the root itself */
+};
+
+/* Trees that are opened outside. */
+enum box_tree {
+	BOX_TREE_ENTRY, /* root_entries[entry] */
+	BOX_TREE_ETC,
+	BOX_TREE_DEV,
+	BOX_TREE_HOST_PATH,
+};
+
+enum box_owner {
+	BOX_OWNER_INIT,
+	BOX_OWNER_PAYLOAD,
+};
+
+struct box_step {
+	enum box_step_kind kind;
+	const char *target; /* absolute, in the box */
+	const char *source; /* LINK: the text; TREE: rootfs or host_path, for people */
+	enum box_tree tree;
+	size_t entry;
+	bool read_only;
+	bool no_exec;
+	bool devices; /* device files work here */
+	enum box_owner owner;
+	uint32_t mode;
+	uint64_t size_bytes;
+	uint64_t inodes;
+};
+
+enum box_may {
+	BOX_MAY_READ,  /* and execute */
+	BOX_MAY_WRITE, /* all but devices */
+	BOX_MAY_USE,   /* read and write what is there */
+};
+
+struct box_rule {
+	const char *path;
+	enum box_may may;
+};
+
+struct box_id_map {
+	uint32_t inside;
+	uint32_t count; /* 1 or BOX_PLAN_ID_COUNT; outside is chosen when the box is made */
+};
+
+struct box_plan {
+	const struct box_ask *ask;
+	uint64_t namespaces; /* CLONE_NEW* */
+	struct box_id_map ids;
+	bool drop_groups; /* setgroups is allowed and groups are dropped; else it is denied */
+	struct box_step steps[BOX_PLAN_STEPS_MAX];
+	size_t step_count;
+	struct box_rule rules[BOX_PLAN_RULES_MAX]; /* Landlock */
+	size_t rule_count;
+	int landlock_abi;
+	enum box_filter_profile profile;
+	bool network;
+	bool limited; /* by a cgroup; else degraded, by the operator's word */
+	uint64_t memory_bytes;
+	uint32_t pids;
+	uint32_t cpu_milli;
+	uint64_t open_files;
+	const char *hostname;
+	char entry_targets[BOX_ROOT_ENTRIES_MAX][264]; /* steps point here: a plan is not copied */
+};
+
+/* 0, or -errno with err saying what is missing and what to do: BOX_ERR_VALIDATION for what the
+ * caller asked wrongly, BOX_ERR_BACKEND_UNAVAILABLE for what the host lacks. */
+int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
+	const struct box_host_can *host, struct box_plan *ret_plan, struct box_err *err);
+
+/* Its refusals alone. */
+int box_plan_check(const struct box_ask *ask, const struct box_policy *policy,
+	const struct box_host_can *host, struct box_err *err);
+
+/* Whether a box has this entry of its root for itself, whatever comes from outside by that name. */
+bool box_plan_is_own(const char *entry, const struct box_host_can *host);
+
+/* Whether a normalised path is `root` or lies below it. */
+bool box_plan_path_is_under(const char *path, const char *root);
+
+/* In words and columns, for people and for comparison in tests. */
+void box_plan_print(const struct box_plan *plan, FILE *to);
+
+/* Whether something may be mounted at this absolute path inside a box, besides what is there: not
+ * the root, nor at, below or above what we mount ourselves for the system (/usr, /etc, /proc, /dev
+ * ...): 0, or -EINVAL with BOX_ERR_VALIDATION. `what` names the field. */
+int box_plan_check_target(const char *path, const char *what, struct box_err *err);
+
+/* The environment that every command begins with: NAME=VALUE, NULL-terminated. A spec's own comes
+ * over it. */
+extern const char *const box_plan_environment[];

@@ -1,0 +1,104 @@
+/* Reads what only the operator's own file may say about boxes. */
+#include "runtime/policy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "runtime/runtime.h"
+#include "runtime/spec_fields.h"
+
+static const struct box_value *operators_local(const struct box_runtime *runtime)
+{
+	const struct box_runtime_layer *file = &runtime->layers[BOX_LAYER_FILE];
+	const struct box_value *local = file->arena ? box_map_get(&file->map, "local") : NULL;
+	return local && local->type == BOX_MAP ? local : NULL;
+}
+
+/* A text member, NUL-terminated in the arena; NULL when it is not set. */
+static int read_text(struct box_arena *arena, const struct box_value *local, const char *name,
+	const char **ret_text, struct box_err *err)
+{
+	const struct box_value *value = local ? box_map_get(local, name) : NULL;
+	*ret_text = NULL;
+	if (!value || value->type == BOX_NULL) {
+		return 0;
+	}
+	if (value->type != BOX_STR || box_str_has_nul(value->str)) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "box.local.%s must be a string", name);
+	}
+	struct box_str text = box_str_strip(value->str);
+	*ret_text = text.len > 0 ? box_arena_strndup(arena, text.bytes, text.len) : NULL;
+	return 0;
+}
+
+static int read_rootfs(struct box_arena *arena, const struct box_runtime *runtime,
+	const struct box_value *local, struct box_policy *policy, struct box_err *err)
+{
+	const char *text = NULL;
+	int r = read_text(arena, local, "rootfs", &text, err);
+	if (r < 0 || !text) {
+		return r;
+	}
+	const char *path = box_path_resolve(arena, runtime->setup.working_folder, box_str(text));
+	if (!path || strcmp(path, "/") == 0) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "box.local.rootfs is not a usable path");
+	}
+	(void)snprintf(policy->rootfs, sizeof(policy->rootfs), "%s", path);
+	return 0;
+}
+
+static int read_profile(struct box_arena *arena, const struct box_value *local,
+	struct box_policy *policy, struct box_err *err)
+{
+	const char *text = NULL;
+	int r = read_text(arena, local, "seccomp", &text, err);
+	if (r < 0 || !text) {
+		return r;
+	}
+	int profile = box_filter_find(text);
+	if (profile < 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"box.local.seccomp must be \"default\" or \"strict\"");
+	}
+	policy->profile = (uint32_t)profile;
+	return 0;
+}
+
+static int read_degraded(
+	const struct box_value *local, struct box_policy *policy, struct box_err *err)
+{
+	const struct box_value *value = local ? box_map_get(local, "degraded") : NULL;
+	bool degraded = false;
+	if (value && value->type != BOX_NULL && box_fields_to_bool(value, &degraded)) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "box.local.degraded must be a boolean");
+	}
+	policy->degraded = degraded;
+	return 0;
+}
+
+int box_policy_read(
+	const struct box_runtime *runtime, struct box_policy *ret_policy, struct box_err *err)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	const struct box_value *local = operators_local(runtime);
+	struct box_policy *policy = box_arena_alloc(arena, sizeof(*policy));
+	const char *const *roots = runtime->config->enforced_mount_roots;
+	for (size_t i = 0; roots[i]; i++) {
+		(void)snprintf(
+			policy->mount_roots[i], sizeof(policy->mount_roots[i]), "%s", roots[i]);
+		policy->mount_root_count++;
+	}
+	int r = read_rootfs(arena, runtime, local, policy, err);
+	r = r < 0 ? r : read_profile(arena, local, policy, err);
+	r = r < 0 ? r : read_degraded(local, policy, err);
+	if (r == 0) {
+		*ret_policy = *policy;
+	}
+	return r;
+}

@@ -1,0 +1,41 @@
+/* Live commands: what they tell goes up, what is asked of them goes down. An op has a running
+ * command from its `started` to its `done`, and only then is anything asked of it. */
+#include "runtime/session_state.h"
+
+static void live_started(void *arg)
+{
+	struct box_session_op *op = arg;
+	op->live->events->started(op->arg);
+}
+
+static void live_output(void *arg, bool is_stderr, struct box_str bytes)
+{
+	struct box_session_op *op = arg;
+	op->live->events->output(op->arg, is_stderr, bytes);
+}
+
+const struct box_live_events box_session_live_events = {
+	.started = live_started,
+	.output = live_output,
+};
+
+void box_session_op_credit(struct box_session_op *op, uint64_t bytes)
+{
+	op->session->backend->credit(op->running, bytes);
+}
+
+void box_session_op_input(struct box_session_op *op, struct box_str bytes, bool eof,
+	box_backend_taken *taken, void *arg)
+{
+	op->session->backend->input(op->running, bytes, eof, taken, arg);
+}
+
+void box_session_op_forget_input(struct box_session_op *op, void *arg)
+{
+	op->session->backend->forget_input(op->running, arg);
+}
+
+void box_session_op_signal(struct box_session_op *op, int number)
+{
+	op->session->backend->signal(op->running, number);
+}

@@ -1,0 +1,104 @@
+/* Any bytes as a packet of box-init or to it: what must hold of those that are let through. Whoever
+ * uses a packet relies on these, and on nothing else. */
+#include "runtime/guest/wire.h"
+#include "tests/fuzz/common.h"
+
+static void check_header(const struct box_guest_header *header, size_t size)
+{
+	MUST(size >= sizeof(*header) && size <= BOX_GUEST_PACKET_MAX);
+	MUST(header->size == size && header->reserved == 0);
+	bool whole = header->kind == BOX_GUEST_RESET || header->kind == BOX_GUEST_RESET_DONE;
+	MUST((header->id == 0) == whole);
+}
+
+static void check_run(const uint8_t *bytes, size_t size)
+{
+	struct box_guest_run run;
+	MUST(size >= sizeof(run));
+	memcpy(&run, bytes, sizeof(run));
+	uint64_t total = (uint64_t)run.env_size + run.workdir_size + run.command_size;
+	MUST(total <= BOX_GUEST_BODY_MAX);
+	MUST(size - sizeof(run) <= total);
+	MUST(run.env_count <= BOX_GUEST_ENV_MAX && run.mount_count <= BOX_GUEST_MOUNTS_MAX);
+	MUST((run.env_count == 0) == (run.env_size == 0));
+	MUST(run.workdir_size >= 2 && run.workdir_size <= BOX_GUEST_PATH_MAX);
+	MUST(run.command_size >= 1 && run.flags < 4);
+}
+
+static void check_request(const struct box_guest_header *header, const uint8_t *bytes, size_t size)
+{
+	MUST(header->kind >= BOX_GUEST_RESET && header->kind <= BOX_GUEST_KILL);
+	uint32_t number = 0;
+	switch (header->kind) {
+	case BOX_GUEST_RESET:
+	case BOX_GUEST_KILL:
+		MUST(size == 0);
+		break;
+	case BOX_GUEST_MOUNT:
+		MUST(size >= 2 && size <= BOX_GUEST_PATH_MAX && bytes[0] == '/');
+		MUST(strnlen((const char *)bytes, size) == size - 1);
+		break;
+	case BOX_GUEST_RUN:
+		check_run(bytes, size);
+		break;
+	case BOX_GUEST_CREDIT:
+		MUST(size == sizeof(uint64_t));
+		break;
+	case BOX_GUEST_SIGNAL:
+		MUST(size == sizeof(number));
+		memcpy(&number, bytes, sizeof(number));
+		MUST(number >= 1 && number <= 64);
+		break;
+	default:
+		MUST(size > 0 || header->kind == BOX_GUEST_INPUT);
+	}
+}
+
+static void check_exit(const uint8_t *bytes, size_t size)
+{
+	struct box_guest_exit end;
+	MUST(size == sizeof(end));
+	memcpy(&end, bytes, sizeof(end));
+	MUST(end.end <= BOX_GUEST_END_FAILED && end.step < BOX_GUEST_STEPS_);
+	MUST((end.end == BOX_GUEST_END_FAILED) == (end.step != 0));
+	MUST(end.value >= 0 && end.value <= (end.step ? 4095 : 255));
+	MUST(end.mount < BOX_GUEST_MOUNTS_MAX);
+	MUST(end.mount == 0 || end.step == BOX_GUEST_STEP_MOUNT);
+}
+
+static void check_answer(const struct box_guest_header *header, const uint8_t *bytes, size_t size)
+{
+	MUST(header->kind >= BOX_GUEST_RESET_DONE && header->kind <= BOX_GUEST_EXIT);
+	if (header->kind == BOX_GUEST_EXIT) {
+		check_exit(bytes, size);
+	} else if (header->kind == BOX_GUEST_TAKEN) {
+		MUST(size == sizeof(uint64_t));
+	} else {
+		bool output = header->kind == BOX_GUEST_STDOUT || header->kind == BOX_GUEST_STDERR;
+		MUST(output == (size > 0));
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct box_guest_header header = {0};
+	int request = box_guest_check_request(data, size);
+	int answer = box_guest_check_answer(data, size);
+	/* No packet is both. */
+	MUST(request < 0 || answer < 0);
+	if (request < 0 && answer < 0) {
+		return 0;
+	}
+	memcpy(&header, data, sizeof(header));
+	check_header(&header, size);
+	const uint8_t *bytes = data + sizeof(header);
+	if (request == 0) {
+		check_request(&header, bytes, size - sizeof(header));
+	} else {
+		check_answer(&header, bytes, size - sizeof(header));
+	}
+	/* A piece of a packet is none. */
+	MUST(box_guest_check_request(data, size - 1) < 0);
+	MUST(box_guest_check_answer(data, size - 1) < 0);
+	return 0;
+}

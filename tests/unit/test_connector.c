@@ -1,0 +1,219 @@
+/* Which carrier, which address, and the way there. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "tests/unit/test.h"
+#include "transport/connector.h"
+
+#define NAMED "ws://box.example:1"
+
+TEST(chooses_by_the_facts)
+{
+	static const struct {
+		struct box_connector_facts facts;
+		enum box_carrier carrier;
+		bool shares;
+		const char *endpoint;
+	} rows[] = {
+		{{0}, BOX_CARRIER_STDIO, true, NULL},
+		{{.endpoint = ""}, BOX_CARRIER_STDIO, true, NULL},
+		{{.endpoint = NAMED}, BOX_CARRIER_WEBSOCKET, false, NAMED},
+		{{.standalone = true}, BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.in_container = true}, BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.cannot_spawn = true}, BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.endpoint = NAMED, .standalone = true, .in_container = true},
+			BOX_CARRIER_WEBSOCKET, false, NAMED},
+		{{.endpoint = "", .in_container = true}, BOX_CARRIER_WEBSOCKET, false,
+			BOX_ENDPOINT_DEFAULT},
+		{{.shares = BOX_SHARES_NO}, BOX_CARRIER_STDIO, false, NULL},
+		{{.shares = BOX_SHARES_YES}, BOX_CARRIER_STDIO, true, NULL},
+		{{.endpoint = NAMED, .shares = BOX_SHARES_YES}, BOX_CARRIER_WEBSOCKET, true, NAMED},
+		{{.standalone = true, .shares = BOX_SHARES_NO}, BOX_CARRIER_WEBSOCKET, false,
+			BOX_ENDPOINT_DEFAULT},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_connector_choice choice = box_connector_choose(&rows[i].facts);
+		ASSERT_INT(choice.carrier, rows[i].carrier);
+		ASSERT_INT(choice.shares_filesystem, rows[i].shares);
+		if (rows[i].endpoint) {
+			ASSERT_STR(choice.endpoint, rows[i].endpoint);
+		} else {
+			ASSERT(choice.endpoint == NULL);
+		}
+	}
+}
+
+TEST(parses_endpoints)
+{
+	static const struct {
+		const char *url;
+		const char *host;
+		const char *port;
+		const char *authority;
+		const char *path;
+	} rows[] = {
+		{"ws://h", "h", "5410", "h:5410", "/rpc/ws"},
+		{"ws://h/", "h", "5410", "h:5410", "/rpc/ws"},
+		{"WS://h:80", "h", "80", "h:80", "/rpc/ws"},
+		{"ws://127.0.0.1:5410", "127.0.0.1", "5410", "127.0.0.1:5410", "/rpc/ws"},
+		{"ws://[::1]", "::1", "5410", "[::1]:5410", "/rpc/ws"},
+		{"ws://[::1]:65535/", "::1", "65535", "[::1]:65535", "/rpc/ws"},
+		{"ws://a.b-c:1/x/y?z=1", "a.b-c", "1", "a.b-c:1", "/x/y?z=1"},
+		{BOX_ENDPOINT_DEFAULT, "127.0.0.1", "5410", "127.0.0.1:5410", "/rpc/ws"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_endpoint endpoint;
+		struct box_err err;
+		ASSERT_INT(box_endpoint_parse(rows[i].url, &endpoint, &err), 0);
+		ASSERT_STR(endpoint.host, rows[i].host);
+		ASSERT_STR(endpoint.port, rows[i].port);
+		ASSERT_STR(endpoint.authority, rows[i].authority);
+		ASSERT_STR(endpoint.path, rows[i].path);
+	}
+}
+
+TEST(refuses_other_endpoints)
+{
+	static const char host[] = "the host is missing or malformed";
+	static const char port[] = "the port must be 1 to 65535";
+	static const char path[] = "the path is too long or holds what no path may";
+	static const char scheme[] = "must begin with ws://";
+	static const struct {
+		const char *url;
+		const char *why;
+	} rows[] = {
+		{"", scheme},
+		{"h:5410", scheme},
+		{"http://h", scheme},
+		{"ws:/h", scheme},
+		{"wss://h", "wss:// is not spoken here; use ws:// through a TLS proxy"},
+		{"ws://", host},
+		{"ws:///rpc/ws", host},
+		{"ws://:5410", host},
+		{"ws://me@h", host},
+		{"ws://a b", host},
+		{"ws://h\r\nX", host},
+		{"ws://h\r\nX: y", port},
+		{"ws://h\xc3\xa9", host},
+		{"ws://[]:1", host},
+		{"ws://[fe80::1%eth0]", host},
+		{"ws://h:", port},
+		{"ws://h:0", port},
+		{"ws://h:65536", port},
+		{"ws://h:123456", port},
+		{"ws://h:1x", port},
+		{"ws://h:-1", port},
+		{"ws://h:1:2", port},
+		{"ws://::1", port},
+		{"ws://[::1]5410", port},
+		{"ws://[::1", "an IPv6 address needs its closing bracket"},
+		{"ws://a]b", "no host name has a bracket"},
+		{"ws://h/a b", path},
+		{"ws://h/\r\nX: y", path},
+		{"ws://h/#part", path},
+		{"ws://h?x", path},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_endpoint endpoint = {.host = "as before"};
+		struct box_err err;
+		char expected[512];
+		(void)snprintf(expected, sizeof(expected), "endpoint \"%s\": %s", rows[i].url,
+			rows[i].why);
+		ASSERT_INT(box_endpoint_parse(rows[i].url, &endpoint, &err), -EINVAL);
+		ASSERT_STR(err.text, expected);
+		ASSERT_STR(endpoint.host, "as before");
+	}
+}
+
+TEST(endpoints_are_bounded)
+{
+	char url[4 * BOX_ENDPOINT_PATH_MAX];
+	struct box_endpoint endpoint;
+	for (int extra = 0; extra <= 1; extra++) {
+		(void)snprintf(url, sizeof(url), "ws://%0*d", BOX_ENDPOINT_HOST_MAX + extra, 0);
+		ASSERT_INT(box_endpoint_parse(url, &endpoint, NULL), extra ? -EINVAL : 0);
+		(void)snprintf(
+			url, sizeof(url), "ws://h/%0*d", BOX_ENDPOINT_PATH_MAX - 2 + extra, 0);
+		ASSERT_INT(box_endpoint_parse(url, &endpoint, NULL), extra ? -EINVAL : 0);
+	}
+}
+
+/* A socket on a port of the kernel's choice; says which in the endpoint. */
+static int bound(struct box_endpoint *endpoint)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t size = sizeof(address);
+	char url[64];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ASSERT(fd >= 0);
+	ASSERT_INT(bind(fd, (struct sockaddr *)&address, size), 0);
+	ASSERT_INT(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+	(void)snprintf(url, sizeof(url), "ws://127.0.0.1:%d", ntohs(address.sin_port));
+	ASSERT_INT(box_endpoint_parse(url, endpoint, NULL), 0);
+	return fd;
+}
+
+TEST(dials_who_listens)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int fd = -1;
+	char byte = 0;
+	int listener = bound(&endpoint);
+	ASSERT_INT(listen(listener, 1), 0);
+	ASSERT_INT(box_connector_dial(&endpoint, 5000, &fd, &err), 0);
+	int peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	ASSERT(peer >= 0);
+	ASSERT_INT(send(fd, "x", 1, 0), 1);
+	ASSERT_INT(recv(peer, &byte, 1, 0), 1);
+	ASSERT_INT(byte, 'x');
+	ASSERT(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	ASSERT(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	(void)close(fd);
+	(void)close(peer);
+	(void)close(listener);
+}
+
+TEST(says_that_nobody_listens)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	char expected[128];
+	int fd = -2;
+	int unused = bound(&endpoint); /* bound and not listening: nobody else gets the port */
+	ASSERT_INT(box_connector_dial(&endpoint, 5000, &fd, &err), -ECONNREFUSED);
+	(void)snprintf(
+		expected, sizeof(expected), "127.0.0.1:%s: Connection refused", endpoint.port);
+	ASSERT_STR(err.text, expected);
+	ASSERT_INT(err.code, BOX_ERR_RUNTIME_UNAVAILABLE);
+	ASSERT_INT(fd, -2);
+	(void)close(unused);
+}
+
+TEST(gives_up_after_its_time)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int waiting[8];
+	int fd = -1;
+	int listener = bound(&endpoint);
+	ASSERT_INT(listen(listener, 0), 0);
+	/* Once its queue is full the kernel answers no more of them. */
+	int r = 0;
+	size_t count = 0;
+	while (r == 0 && count < COUNT(waiting)) {
+		r = box_connector_dial(&endpoint, 200, &fd, &err);
+		waiting[count] = fd;
+		count += r == 0;
+	}
+	ASSERT_INT(r, -ETIMEDOUT);
+	ASSERT(count >= 1);
+	for (size_t i = 0; i < count; i++) {
+		(void)close(waiting[i]);
+	}
+	(void)close(listener);
+}
