@@ -59,6 +59,21 @@ soak: ## Run the long tests
 	@scripts/deps test
 	@BOX_SOAK=1 scripts/test-summary $(TEST_BUILDS) system:soak
 
+.PHONY: escape
+escape: ## Try to get out of boxes, with and without each defence
+	@scripts/deps test
+	@scripts/build test
+	@tests/escape/run
+	@tests/escape/run --rootless
+	@tests/escape/run --weak
+
+.PHONY: vm
+vm: ## Run the tests of native boxes in a machine with pure cgroup v2
+	@scripts/deps vm
+	@scripts/build test
+	@scripts/build release-fake
+	@tests/vm/test
+
 .PHONY: bench
 bench: ## Measure
 	@scripts/deps bench

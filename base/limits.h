@@ -65,6 +65,8 @@
 /* Output of commands held in box-rpc, all together; what is beyond is dropped and counted. */
 #define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB)
 
+#define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB) /* waiting for one box; then nothing more is sent */
+
 /* Storage analysis. */
 #define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */
 #define BOX_MEASURES_WAITING_MAX 64     /* and waiting for that in boxd */

@@ -24,6 +24,7 @@ struct box_check {
 struct box_check_setup {
 	const struct cli *cli;
 	const char *folder; /* of the host, for a check of one */
+	bool boxes;         /* no box has failed so far */
 };
 
 void box_check_say(struct box_check *check, enum box_check_state state, const char *cure,

@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/diagnose.h"
 
-#define CALL_MS 15000
+#define CALL_MS 10000
 #define SESSION "doctor"
 #define PYTHON_MAJOR 3
 #define PYTHON_MINOR 8 /* what LangBot's tools for files are written for */
@@ -125,11 +125,15 @@ void box_check_interpreters(const struct box_check_setup *setup, struct box_chec
 	struct trial trial;
 	char version[64];
 	uint64_t took_us;
+	if (!setup->boxes) {
+		box_check_say(check, BOX_CHECK_LIMITED, "", "not tried: no box can be made");
+		return;
+	}
 	int r = trial_open(&trial, setup->cli);
 	r = r < 0 ? r : trial_exec(&trial, ask, &took_us);
 	first_line(&trial, version, sizeof(version));
 	if (r < 0) {
-		box_check_say(check, BOX_CHECK_LIMITED, "", "not tried: no box can be made");
+		say_failed(&trial, check, BOX_CHECK_LIMITED);
 	} else if (exit_code(&trial) == 44) {
 		box_check_say(check, BOX_CHECK_LIMITED, cure,
 			"sh works in boxes; there is no python3, which LangBot's tools for files "

@@ -22,33 +22,33 @@
 
 #define SHORT_MS 5000
 #define NETWORK_MS 15000
-#define BOX_MS 40000
+#define BOX_MS 60000 /* more than all that its steps may take */
 
 static const struct row {
 	const char *name;
 	box_check_run *run;
-	int timeout_ms;
 	const char *folder;
+	int timeout_ms;
 	bool decides; /* without it there are no boxes, whatever the others say */
 } rows[] = {
-	{"user namespaces", box_check_userns, SHORT_MS, NULL, false},
-	{"namespaces", box_check_namespaces, SHORT_MS, NULL, false},
-	{"/proc", box_check_proc, SHORT_MS, NULL, false},
-	{"mounts", box_check_mounts, SHORT_MS, NULL, false},
-	{"tmpfs", box_check_tmpfs, SHORT_MS, NULL, false},
-	{"overlay", box_check_overlay, SHORT_MS, NULL, false},
-	{"ids", box_check_ids, SHORT_MS, NULL, false},
-	{"owners in .", box_check_owners, SHORT_MS, ".", false},
-	{"owners in /tmp", box_check_owners, SHORT_MS, "/tmp", false},
-	{"cgroups", box_check_cgroups, SHORT_MS, NULL, false},
-	{"landlock", box_check_landlock, SHORT_MS, NULL, false},
-	{"seccomp", box_check_seccomp, SHORT_MS, NULL, false},
-	{"network", box_check_network, NETWORK_MS, NULL, false},
-	{"/dev/kvm", box_check_kvm, SHORT_MS, NULL, false},
-	{"port 5410", box_check_port, SHORT_MS, NULL, false},
-	{"programs", box_check_programs, SHORT_MS, NULL, false},
-	{"a box", box_check_box, BOX_MS, NULL, true},
-	{"sh and python3", box_check_interpreters, BOX_MS, NULL, false},
+	{"user namespaces", box_check_userns, NULL, SHORT_MS, false},
+	{"namespaces", box_check_namespaces, NULL, SHORT_MS, false},
+	{"/proc", box_check_proc, NULL, SHORT_MS, false},
+	{"mounts", box_check_mounts, NULL, SHORT_MS, false},
+	{"tmpfs", box_check_tmpfs, NULL, SHORT_MS, false},
+	{"overlay", box_check_overlay, NULL, SHORT_MS, false},
+	{"ids", box_check_ids, NULL, SHORT_MS, false},
+	{"owners in .", box_check_owners, ".", SHORT_MS, false},
+	{"owners in /tmp", box_check_owners, "/tmp", SHORT_MS, false},
+	{"cgroups", box_check_cgroups, NULL, SHORT_MS, false},
+	{"landlock", box_check_landlock, NULL, SHORT_MS, false},
+	{"seccomp", box_check_seccomp, NULL, SHORT_MS, false},
+	{"network", box_check_network, NULL, NETWORK_MS, false},
+	{"/dev/kvm", box_check_kvm, NULL, SHORT_MS, false},
+	{"port 5410", box_check_port, NULL, SHORT_MS, false},
+	{"programs", box_check_programs, NULL, SHORT_MS, false},
+	{"a box", box_check_box, NULL, BOX_MS, true},
+	{"sh and python3", box_check_interpreters, NULL, BOX_MS, false},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -63,8 +63,10 @@ static const char *const state_names[] = {
 static void clean(char *text)
 {
 	for (char *at = text; *at; at++) {
-		if ((unsigned char)*at < ' ' || *at == 0x7f) {
-			*at = ' ';
+		bool wide = (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] < 0xa0;
+		if ((unsigned char)at[0] < ' ' || at[0] == 0x7f || (wide && at[1])) {
+			at[wide] = ' ';
+			at[0] = ' ';
 		}
 	}
 	size_t len = strlen(text);
@@ -99,9 +101,10 @@ static void run_check(void *arg, void *result)
 	run->row->run(&run->setup, result);
 }
 
-static void try_row(const struct cli *cli, const struct row *row, struct box_check *check)
+static void try_row(
+	const struct cli *cli, const struct row *row, bool boxes, struct box_check *check)
 {
-	struct run run = {.row = row, .setup = {.cli = cli, .folder = row->folder}};
+	struct run run = {.row = row, .setup = {cli, row->folder, boxes}};
 	memset(check, 0, sizeof(*check));
 	int r = box_probe_run(
 		run_check, &run, check, sizeof(*check), row->timeout_ms, cli->options.verbose);
@@ -175,7 +178,7 @@ int box_cli_doctor(const struct cli *cli)
 	}
 	box_aside_begin(&aside);
 	for (size_t i = 0; i < ROWS; i++) {
-		try_row(cli, &rows[i], &checks[i]);
+		try_row(cli, &rows[i], boxes, &checks[i]);
 		boxes = boxes && !(rows[i].decides && checks[i].state == BOX_CHECK_MISSING);
 		if (!cli->options.json) {
 			print_check(&rows[i], &checks[i], colours);

@@ -100,7 +100,9 @@ static void print_safely(const char *text)
 {
 	for (const char *at = text; *at; at++) {
 		bool control = (unsigned char)*at < ' ' || *at == 0x7f;
-		if (control || *at == '\\') {
+		if ((unsigned char)at[0] == 0xc2 && (unsigned char)at[1] < 0xa0) {
+			(void)printf("\\xc2\\x%02x", (unsigned char)*++at);
+		} else if (control || *at == '\\') {
 			(void)printf("\\x%02x", (unsigned char)*at);
 		} else {
 			(void)putchar(*at);

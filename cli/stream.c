@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -183,20 +182,6 @@ static bool input_is_null(void)
 		status.st_rdev == makedev(1, 3);
 }
 
-/* A terminal and a device without data are nothing that could be lost. */
-static bool input_waits(void)
-{
-	struct stat status;
-	int available = 0;
-	if (fstat(STDIN_FILENO, &status) < 0 || S_ISCHR(status.st_mode)) {
-		return false;
-	}
-	if (S_ISREG(status.st_mode)) {
-		return status.st_size > lseek(STDIN_FILENO, 0, SEEK_CUR);
-	}
-	return ioctl(STDIN_FILENO, FIONREAD, &available) == 0 && available > 0;
-}
-
 /* --- the loop --- */
 
 static bool holds_output(const struct stream *stream)
@@ -236,13 +221,12 @@ static void turn(struct stream *stream)
 	(void)box_client_step(stream->client, NULL);
 }
 
-/* Until the end of the command or of us. -ENOSYS: it cannot run this way, and has not. */
-static int follow(struct stream *stream, enum box_exec_how how)
+/* Until the end of the command or of us. */
+static int follow(struct stream *stream)
 {
 	struct box_err err;
-	stream->ended = false;
-	if (box_exec_start(
-		    stream->client, stream->spec, how, &events, stream, &stream->exec, &err) < 0) {
+	if (box_exec_start(stream->client, stream->spec, stream->input_open, &events, stream,
+		    &stream->exec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	while (!stream->ended_by && (!stream->ended || holds_output(stream))) {
@@ -254,19 +238,7 @@ static int follow(struct stream *stream, enum box_exec_how how)
 	if (stream->ended_by) {
 		return CLI_EXIT_SIGNAL + stream->ended_by;
 	}
-	return stream->failed && stream->err.errnum == ENOSYS ? -ENOSYS : tell_end(stream);
-}
-
-/* For a runtime that knows no live commands: all output at the end, and no input. */
-static int follow_whole(struct stream *stream)
-{
-	struct box_err err;
-	if (input_waits()) {
-		(void)box_err_set(&err, BOX_ERR_BOX, ENOTSUP,
-			"this runtime cannot pass input to a command: use </dev/null");
-		return box_cli_fail(&err);
-	}
-	return follow(stream, BOX_EXEC_WHOLE);
+	return tell_end(stream);
 }
 
 static void open_output(struct output *output, int fd)
@@ -289,10 +261,7 @@ int box_cli_stream(struct box_client *client, const struct box_value *spec)
 	open_output(&stream.outputs[0], STDOUT_FILENO);
 	open_output(&stream.outputs[1], STDERR_FILENO);
 	stream.input_open = !input_is_null();
-	int code = follow(&stream, stream.input_open ? BOX_EXEC_LIVE_INPUT : BOX_EXEC_LIVE);
-	if (code == -ENOSYS) {
-		code = follow_whole(&stream);
-	}
+	int code = follow(&stream);
 	box_buf_free(&stream.outputs[0].bytes);
 	box_buf_free(&stream.outputs[1].bytes);
 	return code;

@@ -126,15 +126,9 @@ struct box_exec_events {
 	void (*ended)(void *arg, const struct box_exec_result *result, const struct box_err *err);
 };
 
-enum box_exec_how {
-	BOX_EXEC_LIVE,       /* output as it comes, no input */
-	BOX_EXEC_LIVE_INPUT, /* and input by box_exec_input */
-	BOX_EXEC_WHOLE,      /* no input, and output at the end as text: by any runtime */
-};
-
-/* Starts a command; `spec` is a box spec. A runtime that does not know live commands ends one with
- * errnum ENOSYS before anything has run. */
-int box_exec_start(struct box_client *client, const struct box_value *spec, enum box_exec_how how,
+/* Starts a command; `spec` is a box spec. With `has_input` it reads what box_exec_input gives, else
+ * nothing. */
+int box_exec_start(struct box_client *client, const struct box_value *spec, bool has_input,
 	const struct box_exec_events *events, void *arg, struct box_exec **ret_exec,
 	struct box_err *err);
 

@@ -1,5 +1,5 @@
-/* A command from its start to its end: live by box_exec_stream, or whole by box_exec where the
- * runtime knows no other. Input goes one piece at a time: the next when the last was taken. */
+/* A command from its start to its end, live. Input goes one piece at a time: the next when the last
+ * was taken. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include "client/box.h"
 
 #define EXEC_ID_MAX 256
-#define STREAM_UNKNOWN "Action box_exec_stream not found"
 
 struct box_exec {
 	struct box_client *client;
@@ -48,7 +47,6 @@ static void finish(struct box_exec *exec, const struct box_err *err)
 	exec->events->ended(exec->arg, err ? NULL : &exec->result, err);
 }
 
-/* The members that the end of a live command and the result of a whole one share. */
 static void read_result(struct box_exec *exec, const struct box_value *data)
 {
 	struct box_str reason = text_of(box_map_get(data, "end"), "reason");
@@ -85,39 +83,11 @@ static void live_answered(
 	void *arg, const struct box_value *data, const struct box_err *err, bool last)
 {
 	struct box_exec *exec = arg;
-	if (err && err->code == BOX_ERR_VALUE && strcmp(err->text, STREAM_UNKNOWN) == 0) {
-		struct box_err unknown = *err;
-		unknown.errnum = ENOSYS;
-		finish(exec, &unknown);
-	} else if (err || last) {
+	if (err || last) {
 		finish(exec, err);
 	} else {
 		live_event(exec, data);
 	}
-}
-
-/* --- whole --- */
-
-/* The runtime takes white space off both ends: a line's end is given back. */
-static void whole_output(struct box_exec *exec, int fd, struct box_str text)
-{
-	if (text.len > 0) {
-		exec->events->output(exec->arg, fd, text);
-		exec->events->output(exec->arg, fd, box_str("\n"));
-	}
-}
-
-static void whole_answered(
-	void *arg, const struct box_value *data, const struct box_err *err, bool last)
-{
-	struct box_exec *exec = arg;
-	(void)last;
-	if (!err) {
-		whole_output(exec, 1, text_of(data, "stdout"));
-		whole_output(exec, 2, text_of(data, "stderr"));
-		read_result(exec, data);
-	}
-	finish(exec, err);
 }
 
 /* --- begin, input, end --- */
@@ -134,7 +104,7 @@ static int start_live(struct box_exec *exec, const struct box_value *spec, struc
 	return r;
 }
 
-int box_exec_start(struct box_client *client, const struct box_value *spec, enum box_exec_how how,
+int box_exec_start(struct box_client *client, const struct box_value *spec, bool has_input,
 	const struct box_exec_events *events, void *arg, struct box_exec **ret_exec,
 	struct box_err *err)
 {
@@ -142,10 +112,8 @@ int box_exec_start(struct box_client *client, const struct box_value *spec, enum
 	exec->client = client;
 	exec->events = events;
 	exec->arg = arg;
-	exec->input = how == BOX_EXEC_LIVE_INPUT;
-	int r = how == BOX_EXEC_WHOLE ? box_client_submit(client, "box_exec", spec, whole_answered,
-						exec, &exec->seq_id, err)
-				      : start_live(exec, spec, err);
+	exec->input = has_input;
+	int r = start_live(exec, spec, err);
 	if (r < 0) {
 		free(exec);
 		return r;

@@ -282,7 +282,6 @@ static struct stream *find_stream(struct box_request *request, struct box_err *e
 /* --- input --- */
 
 struct given {
-	struct box_str exec_id;
 	struct box_str bytes;
 	bool eof;
 };
@@ -331,14 +330,9 @@ static void input_taken(void *arg, const struct box_err *err)
 	box_request_reply(request, &answer);
 }
 
-/* The command may be over, and another have its name: never again, numbers only grow. */
 static void input_cancel(struct box_request *request)
 {
-	struct stream *stream = box_table_get(
-		box_request_streams(request), box_request_field(request, "exec_id")->str);
-	if (stream && stream->asked.op) {
-		box_session_op_forget_input(stream->asked.op, request);
-	}
+	box_session_forget_input(request->work, request);
 }
 
 void box_handle_exec_input(struct box_request *request)
@@ -360,13 +354,17 @@ void box_handle_exec_input(struct box_request *request)
 	stream->input_ended = given.eof;
 	if (given.bytes.len == 0) {
 		if (given.eof) {
-			box_session_op_input(stream->asked.op, given.bytes, true, NULL, NULL);
+			(void)box_session_op_input(stream->asked.op, given.bytes, true, NULL, NULL);
 		}
 		input_taken(request, NULL);
 		return;
 	}
+	/* Not from inside the call is it told that it was taken, so it still waits here. */
+	struct box_session_input *input = box_arena_alloc(request->arena, sizeof(*input));
+	request->work = input;
 	request->cancel = input_cancel;
-	box_session_op_input(stream->asked.op, given.bytes, given.eof, input_taken, request);
+	*input = box_session_op_input(
+		stream->asked.op, given.bytes, given.eof, input_taken, request);
 }
 
 void box_handle_exec_signal(struct box_request *request)

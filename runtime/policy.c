@@ -10,10 +10,9 @@
 #include "runtime/runtime.h"
 #include "runtime/spec_fields.h"
 
-static const struct box_value *operators_local(const struct box_runtime *runtime)
+static const struct box_value *local_of(const struct box_value *file)
 {
-	const struct box_runtime_layer *file = &runtime->layers[BOX_LAYER_FILE];
-	const struct box_value *local = file->arena ? box_map_get(&file->map, "local") : NULL;
+	const struct box_value *local = file ? box_map_get(file, "local") : NULL;
 	return local && local->type == BOX_MAP ? local : NULL;
 }
 
@@ -35,7 +34,7 @@ static int read_text(struct box_arena *arena, const struct box_value *local, con
 	return 0;
 }
 
-static int read_rootfs(struct box_arena *arena, const struct box_runtime *runtime,
+static int read_rootfs(struct box_arena *arena, const char *working_folder,
 	const struct box_value *local, struct box_policy *policy, struct box_err *err)
 {
 	const char *text = NULL;
@@ -43,7 +42,7 @@ static int read_rootfs(struct box_arena *arena, const struct box_runtime *runtim
 	if (r < 0 || !text) {
 		return r;
 	}
-	const char *path = box_path_resolve(arena, runtime->setup.working_folder, box_str(text));
+	const char *path = box_path_resolve(arena, working_folder, box_str(text));
 	if (!path || strcmp(path, "/") == 0) {
 		return box_err_set(
 			err, BOX_ERR_VALUE, EINVAL, "box.local.rootfs is not a usable path");
@@ -82,21 +81,40 @@ static int read_degraded(
 	return 0;
 }
 
+static int read_file(struct box_arena *arena, const struct box_value *file,
+	const char *working_folder, struct box_policy *policy, struct box_err *err)
+{
+	const struct box_value *local = local_of(file);
+	int r = read_rootfs(arena, working_folder, local, policy, err);
+	r = r < 0 ? r : read_profile(arena, local, policy, err);
+	return r < 0 ? r : read_degraded(local, policy, err);
+}
+
+int box_policy_check(const struct box_value *file, const char *working_folder, struct box_err *err)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_policy *policy = box_arena_alloc(arena, sizeof(*policy));
+	return read_file(arena, file, working_folder, policy, err);
+}
+
+static void fill_roots(struct box_roots *roots, const char *const *paths)
+{
+	for (size_t i = 0; paths[i] && i < BOX_MOUNT_ROOTS_MAX; i++) {
+		(void)snprintf(roots->paths[i], sizeof(roots->paths[i]), "%s", paths[i]);
+		roots->count++;
+	}
+}
+
 int box_policy_read(
 	const struct box_runtime *runtime, struct box_policy *ret_policy, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	const struct box_value *local = operators_local(runtime);
 	struct box_policy *policy = box_arena_alloc(arena, sizeof(*policy));
-	const char *const *roots = runtime->config->enforced_mount_roots;
-	for (size_t i = 0; roots[i]; i++) {
-		(void)snprintf(
-			policy->mount_roots[i], sizeof(policy->mount_roots[i]), "%s", roots[i]);
-		policy->mount_root_count++;
-	}
-	int r = read_rootfs(arena, runtime, local, policy, err);
-	r = r < 0 ? r : read_profile(arena, local, policy, err);
-	r = r < 0 ? r : read_degraded(local, policy, err);
+	const struct box_runtime_layer *file = &runtime->layers[BOX_LAYER_FILE];
+	fill_roots(&policy->roots, runtime->config->enforced_mount_roots);
+	policy->narrower = policy->roots;
+	int r = read_file(
+		arena, file->arena ? &file->map : NULL, runtime->setup.working_folder, policy, err);
 	if (r == 0) {
 		*ret_policy = *policy;
 	}

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "runtime/backend/select.h"
+#include "runtime/policy.h"
 
 struct box_init {
 	struct box_runtime *runtime;
@@ -185,6 +186,9 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	rules->session_ttl_sec = config->session_ttl_sec;
 	rules->max_output_bytes = config->limits.max_output_bytes;
 	box_runtime_choose_backend(runtime);
+	if (runtime->host->configured) {
+		runtime->host->configured(runtime->host_arg);
+	}
 }
 
 int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
@@ -197,6 +201,9 @@ int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer lay
 			: runtime->layers[i].arena             ? &runtime->layers[i].map
 							       : NULL;
 		r = from ? fold(runtime, (enum box_config_layer)i, from, &config, err) : 0;
+	}
+	if (r == 0 && layer == BOX_LAYER_FILE) {
+		r = box_policy_check(map, runtime->setup.working_folder, err);
 	}
 	if (r == 0) {
 		r = check_host_backend(runtime, config, err);

@@ -42,6 +42,8 @@ struct box_host {
 	/* Measures a folder of the host or a box; `done` is called once, later. See storage.h. */
 	void (*measure)(
 		void *host, const struct box_measure *what, box_measured_done *done, void *arg);
+	/* Another configuration is in force; may be NULL. */
+	void (*configured)(void *host);
 	/* Memory this process has resident. */
 	uint64_t (*resident_bytes)(void *host);
 	/* A change that a successor of this process must know: see box_runtime_replay. */

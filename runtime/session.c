@@ -93,13 +93,22 @@ static void exec_done(void *arg, const struct box_exec_outcome *outcome, const s
 	struct box_session_op *op = arg;
 	struct box_session *session = op->session;
 	bool timed_out = outcome && outcome->reason == BOX_END_TIMEOUT;
+	struct box_err named;
+	if (err && err->code == BOX_ERR_BOX && err->errnum == EPIPE) {
+		(void)box_err_set(&named, BOX_ERR_BOX, EPIPE, "session %s: %s", session->logical_id,
+			err->text);
+		err = &named;
+	}
 	op->running = NULL;
 	session->running--;
 	touch(session);
-	op_finish(op, err ? NULL : session, outcome, err);
-	if (timed_out && session->state == BOX_SESSION_LIVE) {
+	if (timed_out) {
+		/* Apart from the session, which goes first: whoever is told finds it closing. */
+		box_list_drop(&op->links);
+		op->session = NULL;
 		remove_session(session);
 	}
+	op_finish(op, err ? NULL : session, outcome, err);
 }
 
 /* The session is LIVE: does what the op came for. */

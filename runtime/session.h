@@ -61,9 +61,14 @@ struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const ch
 
 /* Of a live command that has started: see struct box_backend_ops. */
 void box_session_op_credit(struct box_session_op *op, uint64_t bytes);
-void box_session_op_input(struct box_session_op *op, struct box_str bytes, bool eof,
-	box_backend_taken *taken, void *arg);
-void box_session_op_forget_input(struct box_session_op *op, void *arg);
+/* An input that waits to be taken: good until `taken` is called, even when the op is gone. */
+struct box_session_input {
+	const struct box_backend_ops *backend;
+	struct box_backend_op *running;
+};
+struct box_session_input box_session_op_input(struct box_session_op *op, struct box_str bytes,
+	bool eof, box_backend_taken *taken, void *arg);
+void box_session_forget_input(const struct box_session_input *input, void *arg);
 void box_session_op_signal(struct box_session_op *op, int number);
 
 /* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;

@@ -24,15 +24,17 @@ void box_session_op_credit(struct box_session_op *op, uint64_t bytes)
 	op->session->backend->credit(op->running, bytes);
 }
 
-void box_session_op_input(struct box_session_op *op, struct box_str bytes, bool eof,
-	box_backend_taken *taken, void *arg)
+struct box_session_input box_session_op_input(struct box_session_op *op, struct box_str bytes,
+	bool eof, box_backend_taken *taken, void *arg)
 {
-	op->session->backend->input(op->running, bytes, eof, taken, arg);
+	struct box_session_input input = {op->session->backend, op->running};
+	input.backend->input(input.running, bytes, eof, taken, arg);
+	return input;
 }
 
-void box_session_op_forget_input(struct box_session_op *op, void *arg)
+void box_session_forget_input(const struct box_session_input *input, void *arg)
 {
-	op->session->backend->forget_input(op->running, arg);
+	input->backend->forget_input(input->running, arg);
 }
 
 void box_session_op_signal(struct box_session_op *op, int number)

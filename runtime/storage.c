@@ -180,8 +180,8 @@ static void answered(struct box_analysis *analysis)
 	ask_more(runtime);
 }
 
-/* A folder that a box may not have, or that is not there, is none; that it could not be looked at is
- * an error. */
+/* A folder that a box may not have, or that is not there, is none; that it could not be looked at
+ * is an error. */
 static void folder_measured(void *arg, const struct box_measured *measured)
 {
 	struct box_analysis *analysis = arg;

@@ -1,8 +1,8 @@
 /* Storage analysis: how much the folder and the boxes of one placement hold.
  *
  * What is measured is asked of the host one by one, a few at a time for all requests together, each
- * request in turn; the answer is built when the last has come. Boxes are measured from outside, so a
- * busy session answers like any other.
+ * request in turn; the answer is built when the last has come. Boxes are measured from outside, so
+ * a busy session answers like any other.
  */
 #pragma once
 
@@ -71,8 +71,8 @@ struct box_value box_storage_value(
 /* The report is good during the call. */
 typedef void box_analysis_done(void *arg, const struct box_storage_report *report);
 
-/* Begins an analysis; `done` is called once, later, unless it is cancelled. NULL: there is nothing to
- * measure, and *ret_report says so already. */
+/* Begins an analysis; `done` is called once, later, unless it is cancelled. NULL: there is nothing
+ * to measure, and *ret_report says so already. */
 struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
 	const struct box_context *context, box_analysis_done *done, void *arg,
 	struct box_storage_report *ret_report);

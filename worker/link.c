@@ -2,6 +2,7 @@
 #include "worker/link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,17 @@ struct asked {
 	void *arg;
 };
 
+/* A packet that the socket did not take yet. */
+struct waiting {
+	struct box_list links;
+	int fd; /* -1: none */
+	size_t size;
+	char bytes[];
+};
+
 struct box_link {
 	uv_poll_t poll;
+	struct box_list queue; /* of what waits for the socket, in order */
 	uv_idle_t failures;
 	const struct box_link_events *events;
 	void *arg;
@@ -169,11 +179,60 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 	box_packet_close_fds(packet);
 }
 
+static void poll_cb(uv_poll_t *poll, int status, int events);
+
+static void watch(struct box_link *link)
+{
+	int out = box_list_empty(&link->queue) ? 0 : UV_WRITABLE;
+	(void)uv_poll_start(&link->poll, UV_READABLE | UV_DISCONNECT | out, poll_cb);
+}
+
+/* boxd makes boxes one after the other and reads in between: what does not fit into the socket waits
+ * here, in order. It is bounded by what clients may have under way. */
+static int post(struct box_link *link, const void *body, size_t size, const int *fd)
+{
+	int r = box_list_empty(&link->queue)
+		? box_packet_send(BOX_KEEPER_FD, body, size, fd, fd ? 1 : 0)
+		: -EAGAIN;
+	if (r != -EAGAIN) {
+		return r;
+	}
+	int copy = fd ? fcntl(*fd, F_DUPFD_CLOEXEC, 3) : -1;
+	if (fd && copy < 0) {
+		return -errno;
+	}
+	struct waiting *waiting = box_alloc(sizeof(*waiting) + size);
+	waiting->fd = copy;
+	waiting->size = size;
+	memcpy(waiting->bytes, body, size);
+	box_list_push(&link->queue, &waiting->links);
+	watch(link);
+	return 0;
+}
+
+/* What fails now fails because boxd is gone, which is noticed by reading. */
+static void flush(struct box_link *link)
+{
+	while (!box_list_empty(&link->queue)) {
+		struct waiting *first = BOX_LIST_ITEM(link->queue.next, struct waiting, links);
+		if (box_packet_send(BOX_KEEPER_FD, first->bytes, first->size, &first->fd,
+			    first->fd >= 0 ? 1 : 0) == -EAGAIN) {
+			return;
+		}
+		box_list_drop(&first->links);
+		box_close_p(&first->fd);
+		free(first);
+	}
+	watch(link);
+}
+
 static void poll_cb(uv_poll_t *poll, int status, int events)
 {
 	struct box_link *link = poll->data;
 	struct box_packet packet;
-	(void)events;
+	if (status == 0 && (events & UV_WRITABLE)) {
+		flush(link);
+	}
 	int r = status < 0 ? status : box_packet_recv(BOX_KEEPER_FD, &packet);
 	if (r == -EAGAIN) {
 		return;
@@ -190,6 +249,7 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 	struct box_link **ret_link)
 {
 	struct box_link *link = box_alloc(sizeof(*link));
+	box_list_init(&link->queue);
 	int r = uv_poll_init(loop, &link->poll, BOX_KEEPER_FD);
 	if (r == 0) {
 		link->poll.data = link;
@@ -208,28 +268,25 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 	return 0;
 }
 
-static int send_plain(uint32_t kind, const int *fds, size_t fd_count)
+static int send_plain(struct box_link *link, uint32_t kind, const int *fd)
 {
 	const struct box_keeper_plain packet = {kind};
-	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), fds, fd_count);
+	return post(link, &packet, sizeof(packet), fd);
 }
 
 int box_link_ready(struct box_link *link)
 {
-	(void)link;
-	return send_plain(BOX_KEEPER_READY, NULL, 0);
+	return send_plain(link, BOX_KEEPER_READY, NULL);
 }
 
 int box_link_taken(struct box_link *link)
 {
-	(void)link;
-	return send_plain(BOX_KEEPER_TAKEN, NULL, 0);
+	return send_plain(link, BOX_KEEPER_TAKEN, NULL);
 }
 
 int box_link_keep_state(struct box_link *link, int fd)
 {
-	(void)link;
-	return send_plain(BOX_KEEPER_STATE, &fd, 1);
+	return send_plain(link, BOX_KEEPER_STATE, &fd);
 }
 
 static void failures_cb(uv_idle_t *idle)
@@ -275,9 +332,8 @@ void box_link_folder(struct box_link *link, const char *path, enum box_folder_wi
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
 	asked->folder = done;
 	asked_sent(link, asked,
-		strlen(path) < sizeof(packet.path)
-			? box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0)
-			: -ENAMETOOLONG);
+		strlen(path) < sizeof(packet.path) ? post(link, &packet, sizeof(packet), NULL)
+						   : -ENAMETOOLONG);
 }
 
 _Static_assert(BOX_MEASURED_FOLDER_PARTS_ == BOX_KEEPER_PARTS &&
@@ -285,12 +341,12 @@ _Static_assert(BOX_MEASURED_FOLDER_PARTS_ == BOX_KEEPER_PARTS &&
 		(int)BOX_MEASURED_TEMP == (int)BOX_BOX_TEMP,
 	"the parts are the same here and in the packet");
 
-static int send_measure(const struct box_measure *what, uint32_t id)
+static int send_measure(struct box_link *link, const struct box_measure *what, uint32_t id)
 {
 	if (what->box != 0) {
 		const struct box_keeper_measure_box packet = {
 			.kind = BOX_KEEPER_MEASURE_BOX, .id = id, .box = what->box};
-		return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
+		return post(link, &packet, sizeof(packet), NULL);
 	}
 	struct box_keeper_measure_folder packet = {.kind = BOX_KEEPER_MEASURE_FOLDER, .id = id};
 	if (strlen(what->path) >= sizeof(packet.path) ||
@@ -299,7 +355,7 @@ static int send_measure(const struct box_measure *what, uint32_t id)
 	}
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", what->path);
 	(void)snprintf(packet.below, sizeof(packet.below), "%s", what->below);
-	return box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
+	return post(link, &packet, sizeof(packet), NULL);
 }
 
 void box_link_measure(
@@ -307,7 +363,7 @@ void box_link_measure(
 {
 	struct asked *asked = asked_new(link, arg);
 	asked->measured = done;
-	asked_sent(link, asked, send_measure(what, asked->id));
+	asked_sent(link, asked, send_measure(link, what, asked->id));
 }
 
 /* --- boxes --- */
@@ -319,15 +375,15 @@ static void make_box(void *keeper, const struct box_ask *ask, box_native_made *d
 	struct box_keeper_make_box packet = {
 		.kind = BOX_KEEPER_MAKE_BOX, .id = asked->id, .ask = *ask};
 	asked->made = done;
-	asked_sent(link, asked, box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0));
+	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
 }
 
 /* One that cannot be sent ends with us. */
 static void end_box(void *keeper, uint64_t box)
 {
-	(void)keeper;
+	struct box_link *link = keeper;
 	const struct box_keeper_box packet = {.kind = BOX_KEEPER_END_BOX, .box = box};
-	int r = box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0);
+	int r = post(link, &packet, sizeof(packet), NULL);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "keeper.unreachable", box_kv_errno("why", r));
 	}
@@ -342,7 +398,7 @@ static void open_mount(void *keeper, uint64_t box, const char *path, bool read_o
 		.kind = BOX_KEEPER_OPEN_MOUNT, .id = asked->id, .box = box, .read_only = read_only};
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
 	asked->mounted = done;
-	asked_sent(link, asked, box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), NULL, 0));
+	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
 }
 
 const struct box_native_keeper box_link_keeper = {
@@ -353,7 +409,6 @@ const struct box_native_keeper box_link_keeper = {
 
 int box_link_policy(struct box_link *link, const struct box_policy *policy)
 {
-	(void)link;
 	_cleanup_(box_close_p) int fd = memfd_create("box-policy", MFD_CLOEXEC);
 	if (fd < 0) {
 		return -errno;
@@ -361,5 +416,5 @@ int box_link_policy(struct box_link *link, const struct box_policy *policy)
 	if (write(fd, policy, sizeof(*policy)) != (ssize_t)sizeof(*policy)) {
 		return -EIO;
 	}
-	return send_plain(BOX_KEEPER_POLICY, &fd, 1);
+	return send_plain(link, BOX_KEEPER_POLICY, &fd);
 }

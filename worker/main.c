@@ -74,6 +74,16 @@ static void host_measure(
 	box_link_measure(worker->link, what, done, arg);
 }
 
+/* boxd holds mounts to the roots of the present configuration too, by what it has opened. */
+static void host_configured(void *host)
+{
+	struct worker *worker = host;
+	static struct box_policy policy;
+	if (worker->state && box_policy_read(worker->runtime, &policy, NULL) == 0) {
+		(void)box_link_policy(worker->link, &policy);
+	}
+}
+
 static uint64_t host_resident_bytes(void *host)
 {
 	const struct worker *worker = host;
@@ -98,6 +108,7 @@ static void host_record(void *host, const struct box_value *change)
 static const struct box_host host_ops = {
 	.folder = host_folder,
 	.measure = host_measure,
+	.configured = host_configured,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,
 };

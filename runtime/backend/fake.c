@@ -1,8 +1,11 @@
-/* Commands of the fake backend: echo TEXT       prints TEXT            exit N       ends with N
- * print N         prints N bytes         raw N        prints N control characters sleep MS
- * takes that long        signal N     ends by signal N fail NAME TEXT  fails with that error
- * Anything else prints nothing and ends with 0. Making a box takes as many milliseconds as the
- * image says ("make-MS"); the image "broken" cannot be made. A spec's timeout holds.
+/* Commands of the fake backend:
+ *   echo TEXT       prints TEXT            exit N       ends with N
+ *   print N         prints N bytes         raw N        prints N control characters
+ *   sleep MS        takes that long        signal N     ends by signal N
+ *   fail NAME TEXT  fails with that error
+ * What is printed live ends with a newline. Anything else prints nothing and ends with 0. Making a
+ * box takes as many milliseconds as the image says ("make-MS"); the image "broken" cannot be made.
+ * A spec's timeout holds.
  */
 #include "runtime/backend/fake.h"
 
@@ -132,6 +135,7 @@ static void finish_exec(struct box_backend_op *op)
 		op->live->started(op->arg);
 		if (outcome.out.len > 0) {
 			op->live->output(op->arg, false, outcome.out);
+			op->live->output(op->arg, false, box_str("\n"));
 		}
 		outcome.out.len = 0;
 	}
@@ -222,7 +226,8 @@ static struct box_backend_op *exec(struct box_backend_box *box, const struct box
 	return op;
 }
 
-/* All output of a fake command comes at once, whatever the credit, and it reads nothing. */
+/* A live fake command tells its start, its output and its end at once: nothing can be asked of it
+ * in between. */
 static void credit(struct box_backend_op *op, uint64_t bytes)
 {
 	(void)op;
@@ -232,14 +237,11 @@ static void credit(struct box_backend_op *op, uint64_t bytes)
 static void input(struct box_backend_op *op, struct box_str bytes, bool eof,
 	box_backend_taken *taken, void *arg)
 {
-	struct box_err err;
 	(void)op;
 	(void)bytes;
 	(void)eof;
-	(void)box_err_set(&err, BOX_ERR_BOX, EPIPE, "a fake command reads nothing");
-	if (taken) {
-		taken(arg, &err);
-	}
+	(void)taken;
+	(void)arg;
 }
 
 static void forget_input(struct box_backend_op *op, void *arg)

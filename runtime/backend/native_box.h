@@ -1,5 +1,6 @@
 /* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
- * native_wire.c (packets) and native_run.c (commands). Nobody else includes this. */
+ * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands). Nobody else
+ * includes this. */
 #pragma once
 
 #include <uv.h>
@@ -38,7 +39,8 @@ struct box_backend_box {
 	unsigned run_count;
 	uint32_t next_id;
 	struct box_list queue; /* packets that wait for the socket */
-	uint64_t oom_kills;    /* accounted for already */
+	size_t queued_bytes;
+	uint64_t oom_kills; /* accounted for already */
 	box_backend_lost *lost;
 	void *lost_arg;
 	box_backend_gone *destroyed; /* set once destroy was asked */
@@ -57,11 +59,19 @@ void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, co
 /* Drops what waits. */
 void box_native_drop_queue(struct box_backend_box *box);
 
+struct box_native_run;
+
 /* --- native_run.c --- */
 
 struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
 	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg);
 void box_native_cancel_exec(struct box_backend_op *op);
+/* Tells whoever asked, unless it was cancelled, and frees the run. */
+void box_native_finish(struct box_native_run *run, const struct box_exec_outcome *outcome,
+	const struct box_err *err);
+
+/* --- native_answer.c --- */
+
 void box_native_credit(struct box_backend_op *op, uint64_t bytes);
 void box_native_signal(struct box_backend_op *op, int number);
 /* A packet about a command; well-formed. */
@@ -91,7 +101,9 @@ struct box_native_run {
 	uint32_t id;
 	bool cancelled; /* its EXIT is waited for, and nobody is told */
 	bool sent;
-	bool refused; /* will be told so by its timer */
+	bool started;
+	bool refused; /* will be told so by its timer, with: */
+	struct box_err refusal;
 	uv_timer_t backstop;
 	const struct box_spec *spec; /* the caller's, until done */
 	struct box_arena *arena;

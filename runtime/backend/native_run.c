@@ -43,7 +43,7 @@ static void detach(struct box_native_run *run)
 
 /* The outcome points into the run, which is therefore freed after it was told; the box may be gone
  * by then. */
-static void finish(struct box_native_run *run, const struct box_exec_outcome *outcome,
+void box_native_finish(struct box_native_run *run, const struct box_exec_outcome *outcome,
 	const struct box_err *err)
 {
 	struct box_native *native = run->box->native;
@@ -62,14 +62,14 @@ static void finish(struct box_native_run *run, const struct box_exec_outcome *ou
 
 static void finish_failed(struct box_native_run *run, const struct box_err *err)
 {
-	finish(run, NULL, err);
+	box_native_finish(run, NULL, err);
 }
 
 /* --- out to box-init --- */
 
 static void append(struct box_buf *body, const void *bytes, size_t size)
 {
-	/* The parser of specs bounds what can get here far below the limit. */
+	/* check_size has seen that it fits. */
 	(void)box_buf_append(body, bytes, size);
 }
 
@@ -135,14 +135,6 @@ static void send_run(struct box_native_run *run)
 	append(&body, spec->workdir, strlen(spec->workdir) + 1);
 	wanted.workdir_size = (uint32_t)body.len - wanted.env_size;
 	append(&body, spec->cmd.bytes, spec->cmd.len);
-	if (body.overflowed || wanted.env_count > BOX_GUEST_ENV_MAX) {
-		struct box_err err;
-		box_buf_free(&body);
-		(void)box_err_set(&err, BOX_ERR_VALIDATION, E2BIG,
-			"cmd and env are too long together, or env has too many members");
-		finish_failed(run, &err);
-		return;
-	}
 	send_mounts(run);
 	size_t room = BOX_GUEST_BYTES_MAX - sizeof(wanted);
 	size_t piece = body.len < room ? body.len : room;
@@ -204,6 +196,53 @@ static void backstop_cb(uv_timer_t *timer)
 
 static void refuse_cb(uv_timer_t *timer);
 
+static int check_targets(const struct box_spec *spec, struct box_err *err)
+{
+	int r = 0;
+	for (size_t i = 0; i < spec->mount_count && r == 0; i++) {
+		r = box_plan_check_target(
+			spec->mounts[i].mount_path, "extra_mounts.mount_path", err);
+	}
+	return r;
+}
+
+/* What append_env, the workdir and the command will make. */
+static int check_size(const struct box_spec *spec, struct box_err *err)
+{
+	size_t count = spec->env_count;
+	size_t size = strlen(spec->workdir) + 1 + spec->cmd.len;
+	for (const char *const *pair = box_plan_environment; *pair; pair++, count++) {
+		size += strlen(*pair) + 1;
+	}
+	for (size_t i = 0; i < spec->env_count; i++) {
+		size += strlen(spec->env[i].name) + strlen(spec->env[i].value) + 2;
+	}
+	if (size <= BOX_GUEST_BODY_MAX && count <= BOX_GUEST_ENV_MAX) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+		"cmd and env are too long together, or env has too many members");
+}
+
+/* Why a command is not even sent, in run->refusal. */
+static int check_wish(struct box_native_run *run)
+{
+	struct box_err *err = &run->refusal;
+	if (run->box->deaf) {
+		return box_err_set(err, BOX_ERR_BOX, EPIPE, "the box has ended");
+	}
+	if (run->box->runs_by_id.count > BOX_GUEST_RUNS_MAX) {
+		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
+			"too many commands at once in one session (%u)", BOX_GUEST_RUNS_MAX);
+	}
+	if (run->spec->mount_count > BOX_GUEST_MOUNTS_MAX) {
+		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+			"extra_mounts has more than %u members", BOX_GUEST_MOUNTS_MAX);
+	}
+	int r = check_size(run->spec, err);
+	return r < 0 ? r : check_targets(run->spec, err);
+}
+
 /* The backstop also carries what must not be told from inside the call. */
 struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
 	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg)
@@ -235,8 +274,7 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 	(void)uv_timer_init(box->native->loop, &run->backstop);
 	run->backstop.data = run;
 	run->oom_kills = box_native_oom_kills(box);
-	bool full = box->runs_by_id.count > BOX_GUEST_RUNS_MAX;
-	if (box->deaf || full || spec->mount_count > BOX_GUEST_MOUNTS_MAX) {
+	if (check_wish(run) < 0) {
 		run->refused = true;
 		(void)uv_timer_start(&run->backstop, refuse_cb, 0, 0);
 		return &run->op;
@@ -249,17 +287,7 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 static void refuse_cb(uv_timer_t *timer)
 {
 	struct box_native_run *run = timer->data;
-	struct box_err err;
-	if (run->spec->mount_count > BOX_GUEST_MOUNTS_MAX) {
-		(void)box_err_set(&err, BOX_ERR_VALIDATION, E2BIG,
-			"extra_mounts has more than %u members", BOX_GUEST_MOUNTS_MAX);
-	} else if (run->box->deaf) {
-		(void)box_err_set(&err, BOX_ERR_BOX, EPIPE, "the box has ended");
-	} else {
-		(void)box_err_set(&err, BOX_ERR_CAPACITY, EAGAIN,
-			"too many commands at once in one session (%u)", BOX_GUEST_RUNS_MAX);
-	}
-	finish_failed(run, &err);
+	finish_failed(run, &run->refusal);
 }
 
 void box_native_cancel_exec(struct box_backend_op *op)
@@ -274,200 +302,5 @@ void box_native_cancel_exec(struct box_backend_op *op)
 	/* Else it waits for boxd, whose answer ends it. */
 	if (run->refused) {
 		finish_failed(run, NULL);
-	}
-}
-
-/* --- back from box-init --- */
-
-static void gather(struct box_native_run *run, struct box_buf *buf, uint64_t *discarded,
-	const char *bytes, size_t size)
-{
-	struct box_native *native = run->box->native;
-	size_t room = buf->limit - buf->len;
-	size_t left = native->output_bytes < BOX_OUTPUTS_BYTES_MAX
-		? BOX_OUTPUTS_BYTES_MAX - native->output_bytes
-		: 0;
-	size_t kept = size < room ? size : room;
-	kept = kept < left ? kept : left;
-	/* What was dropped once leaves no gap in what is kept. */
-	if (*discarded > 0 || run->cancelled) {
-		kept = 0;
-	}
-	if (kept > 0) {
-		(void)box_buf_append(buf, bytes, kept);
-		native->output_bytes += kept;
-	}
-	*discarded += size - kept;
-}
-
-static uint64_t read_u64(const char *bytes)
-{
-	uint64_t value;
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
-static void take_output(struct box_native_run *run, bool is_stderr, const char *bytes, size_t size)
-{
-	if (!run->live) {
-		gather(run, is_stderr ? &run->err : &run->out,
-			is_stderr ? &run->err_discarded : &run->out_discarded, bytes, size);
-		return;
-	}
-	if (size > run->credit) {
-		box_native_lost(run->box, "it sent more output than it may");
-		return;
-	}
-	run->credit -= size;
-	if (!run->cancelled) {
-		run->live->output(run->arg, is_stderr, (struct box_str){bytes, size});
-	}
-}
-
-void box_native_credit(struct box_backend_op *op, uint64_t bytes)
-{
-	struct box_native_run *run = run_of(op);
-	run->credit += bytes;
-	if (run->sent) {
-		box_native_send(
-			run->box, BOX_GUEST_CREDIT, run->id, &bytes, sizeof(bytes), NULL, 0, -1);
-	}
-}
-
-void box_native_signal(struct box_backend_op *op, int number)
-{
-	struct box_native_run *run = run_of(op);
-	uint32_t wanted = (uint32_t)number;
-	if (run->sent) {
-		box_native_send(
-			run->box, BOX_GUEST_SIGNAL, run->id, &wanted, sizeof(wanted), NULL, 0, -1);
-	}
-}
-
-static const char *step_text(uint32_t step)
-{
-	static const char *const texts[BOX_GUEST_STEPS_] = {
-		[BOX_GUEST_STEP_NONE] = "unknown step",
-		[BOX_GUEST_STEP_REQUEST] = "the request was refused",
-		[BOX_GUEST_STEP_MEMORY] = "memory for the command",
-		[BOX_GUEST_STEP_PIPES] = "pipes",
-		[BOX_GUEST_STEP_CLONE] = "a new process",
-		[BOX_GUEST_STEP_MOUNT] = "mounts",
-		[BOX_GUEST_STEP_IDS] = "user ids",
-		[BOX_GUEST_STEP_FENCE] = "the fence",
-		[BOX_GUEST_STEP_EXEC] = "/bin/sh",
-	};
-	return step < BOX_GUEST_STEPS_ && texts[step] ? texts[step] : "unknown step";
-}
-
-static void finish_unstarted(struct box_native_run *run, const struct box_guest_exit *end)
-{
-	struct box_err err;
-	int errnum = end->value > 0 && end->value < 4096 ? end->value : EPROTO;
-	const struct box_spec *spec = run->spec;
-	if (end->step == BOX_GUEST_STEP_WORKDIR && spec) {
-		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum, "workdir %s cannot be used: %s",
-			spec->workdir, strerrordesc_np(errnum));
-	} else if (end->step == BOX_GUEST_STEP_MOUNT && spec && end->mount < spec->mount_count) {
-		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum,
-			"extra_mounts.mount_path %s cannot be mounted: %s",
-			spec->mounts[end->mount].mount_path, strerrordesc_np(errnum));
-	} else {
-		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
-			"the command cannot be started: %s: %s", step_text(end->step),
-			strerrordesc_np(errnum));
-	}
-	finish_failed(run, &err);
-}
-
-/* Killed by the kernel for lack of memory: itself, or a process of the shell that says 137. Each
- * kill is accounted for once, to the first command that ends like that. */
-static bool was_out_of_memory(struct box_native_run *run, const struct box_guest_exit *end)
-{
-	struct box_backend_box *box = run->box;
-	bool killed = (end->end == BOX_GUEST_END_SIGNAL && end->value == 9) ||
-		(end->end == BOX_GUEST_END_EXIT && end->value == 128 + 9);
-	uint64_t kills = killed ? box_native_oom_kills(box) : 0;
-	if (!killed || kills <= run->oom_kills || kills <= box->oom_kills) {
-		return false;
-	}
-	box->oom_kills++;
-	return true;
-}
-
-static void take_exit(struct box_native_run *run, const struct box_guest_exit *end)
-{
-	if (end->end == BOX_GUEST_END_FAILED) {
-		finish_unstarted(run, end);
-		return;
-	}
-	struct box_exec_outcome outcome = {
-		.reason = end->end == BOX_GUEST_END_TIMEOUT ? BOX_END_TIMEOUT
-			: end->end == BOX_GUEST_END_SIGNAL  ? BOX_END_SIGNAL
-							    : BOX_END_EXIT,
-		.out = {run->out.bytes, run->out.len},
-		.err = {run->err.bytes, run->err.len},
-		.out_discarded = run->out_discarded + end->stdout_dropped,
-		.err_discarded = run->err_discarded + end->stderr_dropped,
-		.duration_ms = end->duration_us / 1000,
-	};
-	if (outcome.reason == BOX_END_SIGNAL) {
-		outcome.signal = end->value;
-		outcome.exit_code = 128 + end->value;
-	} else {
-		outcome.exit_code = end->value;
-	}
-	if (was_out_of_memory(run, end)) {
-		outcome.reason = BOX_END_MEMORY;
-		outcome.signal = 9;
-		outcome.exit_code = 128 + 9;
-	}
-	finish(run, &outcome, NULL);
-}
-
-void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
-	const char *bytes, size_t size)
-{
-	struct box_native_run *run = box_table_get(&box->runs_by_id, key_of(&header->id));
-	struct box_guest_exit end;
-	if (!run || !run->sent) {
-		return;
-	}
-	switch (header->kind) {
-	case BOX_GUEST_STARTED:
-		if (run->live && !run->cancelled) {
-			run->live->started(run->arg);
-		}
-		break;
-	case BOX_GUEST_STDOUT:
-	case BOX_GUEST_STDERR:
-		take_output(run, header->kind == BOX_GUEST_STDERR, bytes, size);
-		break;
-	case BOX_GUEST_TAKEN:
-		box_native_input_taken(run, read_u64(bytes));
-		break;
-	case BOX_GUEST_EXIT:
-		memcpy(&end, bytes, sizeof(end));
-		take_exit(run, &end);
-		break;
-	default:
-		break;
-	}
-}
-
-void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err)
-{
-	struct box_list runs;
-	struct box_list *item;
-	box_list_init(&runs);
-	box_list_splice(&runs, &box->runs);
-	while ((item = box_list_pop(&runs))) {
-		struct box_native_run *run = BOX_LIST_ITEM(item, struct box_native_run, links);
-		/* One that waits for boxd is ended by boxd's answer, one refused by its timer. */
-		if (!run->sent) {
-			box_list_push(&box->runs, &run->links);
-			continue;
-		}
-		finish_failed(run, err);
 	}
 }

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "runtime/backend/native_box.h"
 
 #define PACKETS_AT_ONCE 64 /* of one box, before others get their turn */
@@ -36,6 +37,7 @@ void box_native_drop_queue(struct box_backend_box *box)
 	while ((item = box_list_pop(&box->queue))) {
 		waiting_free(BOX_LIST_ITEM(item, struct waiting, links));
 	}
+	box->queued_bytes = 0;
 }
 
 static void watch(struct box_backend_box *box)
@@ -82,6 +84,7 @@ static void enqueue(
 	waiting->size = size;
 	waiting->fd = fd;
 	box_list_push(&box->queue, &waiting->links);
+	box->queued_bytes += size;
 	watch(box);
 }
 
@@ -98,7 +101,8 @@ void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, co
 		{(void *)(uintptr_t)first, first_size},
 		{(void *)(uintptr_t)rest, rest_size},
 	};
-	if (box->deaf) {
+	/* One that has stopped to read is ended by the time its commands may take. */
+	if (box->deaf || box->queued_bytes > BOX_GUEST_QUEUE_BYTES_MAX) {
 		box_close_p(&fd);
 		return;
 	}
@@ -121,6 +125,7 @@ static void flush(struct box_backend_box *box)
 			return;
 		}
 		box_list_drop(&first->links);
+		box->queued_bytes -= first->size;
 		waiting_free(first);
 	}
 	watch(box);
@@ -164,7 +169,7 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
 {
 	struct box_backend_box *box = poll->data;
 	if (status < 0) {
-		box_native_lost(box, "its socket failed");
+		box_native_lost(box, "its first process has ended");
 		return;
 	}
 	if (events & UV_WRITABLE) {

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -75,12 +76,23 @@ static int parse_number(const char *text)
 	return negative ? -number : number;
 }
 
+/* While nothing else is in the box yet: our own files of /proc are ours only while we are dumpable. */
+static int open_score(int flags)
+{
+	(void)prctl(PR_SET_DUMPABLE, 1L, 0L, 0L, 0L);
+	int fd = open(OOM_SCORE_FILE, flags | O_CLOEXEC);
+	int errnum = errno;
+	(void)prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L);
+	errno = errnum;
+	return fd;
+}
+
 int box_launch_find_oom_score(void)
 {
 	/* A box without /proc has no scores: its processes differ by their size alone. */
-	oom_fd = open(OOM_SCORE_FILE, O_RDWR | O_CLOEXEC);
+	oom_fd = open_score(O_RDWR);
 	if (oom_fd < 0) {
-		return errno == ENOENT || errno == EACCES || errno == EROFS ? 0 : -errno;
+		return errno == ENOENT || errno == EROFS ? 0 : -errno;
 	}
 	char text[16] = {0};
 	if (pread(oom_fd, text, sizeof(text) - 1, 0) <= 0) {
@@ -97,7 +109,7 @@ void box_launch_refind_oom_score(void)
 {
 	if (oom_fd >= 0) {
 		(void)close(oom_fd);
-		oom_fd = open(OOM_SCORE_FILE, O_WRONLY | O_CLOEXEC);
+		oom_fd = open_score(O_WRONLY);
 		box_launch_raise_oom_score(false);
 	}
 }
@@ -228,7 +240,7 @@ static int arrange_fds(const struct box_launch *launch)
 		return -errno;
 	}
 	/* Before the workdir: by /proc/self/fd it could name one of ours. */
-	return close_range(SCRIPT_FD + (script_fd >= 0), ~0U, 0) < 0 ? -errno : 0;
+	return syscall(SYS_close_range, SCRIPT_FD + (script_fd >= 0), ~0U, 0) < 0 ? -errno : 0;
 }
 
 /* The calls themselves: the library's functions would tell other threads, of which there are none.
@@ -289,6 +301,8 @@ static int execute(void)
 	sigset_t none;
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	/* We may have been put before the commands; a lower rank of boxd's own stays. */
+	(void)setpriority(PRIO_PROCESS, 0, 0);
 	(void)execve(program, arguments, environment);
 	return -errno;
 }

@@ -14,6 +14,7 @@
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "runtime/guest/wire.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
@@ -30,6 +32,8 @@
 #include "runtime/keeper/userns.h"
 
 #define OWN_PROCESSES 2
+#define INIT_NICE (-10)
+#define TAKE_BACK_TRIES 2000 /* a millisecond each */
 
 static int fail(struct box_err *err, const char *step, int r)
 {
@@ -106,6 +110,9 @@ static void birth_close(struct box_birth *birth)
 	box_close_p(&birth->control);
 	box_close_p(&birth->report);
 	box_close_p(&birth->boot);
+	for (size_t i = 0; i < birth->door_count; i++) {
+		box_close_p(&birth->doors[i]);
+	}
 	/* `init` belongs to the ground. */
 }
 
@@ -260,6 +267,8 @@ static int clone_child(
 		return fail(err, "clone3", -errnum);
 	}
 	living->pid = (pid_t)pid;
+	/* box-init must get its turn among the commands that it serves. They are set back by it. */
+	(void)setpriority(PRIO_PROCESS, (id_t)pid, INIT_NICE);
 	return 0;
 }
 
@@ -329,14 +338,14 @@ static int make_child(struct box_ground *ground, struct box_birth *birth, struct
 		r = make_boot(ground, birth->plan, &birth->boot);
 		r = r < 0 ? fail(err, "boot data", r) : 0;
 	}
+	if (r == 0 && living->cgroup) {
+		r = box_cgroup_open_doors(living->cgroup, birth->doors, &birth->door_count, err);
+	}
 	if (r == 0) {
 		r = ground->netns ? clone_in_network(ground, birth, living, err)
 				  : clone_with_network(ground, birth, living, err);
 	}
 	r = r < 0 ? r : write_maps(ground, living, err);
-	if (r == 0 && living->cgroup) {
-		r = box_cgroup_add(living->cgroup, living->pid, err);
-	}
 	return r < 0 ? r : release(barrier, err);
 }
 
@@ -346,7 +355,11 @@ static void take_back(struct box_ground *ground, struct box_living *living)
 	if (living->pidfd >= 0) {
 		box_birth_kill(living);
 	}
-	while (box_birth_bury(ground, living) == -EBUSY) {
+	for (int tries = 0; box_birth_bury(ground, living) == -EBUSY; tries++) {
+		if (tries == TAKE_BACK_TRIES) {
+			BOX_LOG(BOX_LOG_ERROR, "box.not_removed", box_kv_int("pid", living->pid));
+			return;
+		}
 		(void)usleep(1000);
 	}
 }

@@ -397,21 +397,39 @@ int box_cgroup_folder(const struct box_cgroup *cgroup)
 	return cgroup->folder;
 }
 
-int box_cgroup_add(struct box_cgroup *cgroup, pid_t pid, struct box_err *err)
+int box_cgroup_open_doors(const struct box_cgroup *cgroup, int ret_fds[BOX_CGROUP_DOORS_MAX],
+	size_t *ret_count, struct box_err *err)
 {
-	char file[BOX_CGROUP_NAME_MAX + sizeof("/cgroup.procs")];
-	char text[16];
-	(void)snprintf(file, sizeof(file), "%s/cgroup.procs", cgroup->name);
-	(void)snprintf(text, sizeof(text), "%d", (int)pid);
+	char file[BOX_CGROUP_NAME_MAX + sizeof("/tasks")];
+	(void)snprintf(file, sizeof(file), "%s/tasks", cgroup->name);
+	size_t count = 0;
 	for (size_t i = 0; i < cgroup->cgroups->count; i++) {
 		const struct tree *tree = &cgroup->cgroups->trees[i];
 		if (tree->manager->mode == BOX_CGROUP_V2) {
 			continue;
 		}
-		int r = box_cgroup_write(tree->lot, file, text);
-		if (r < 0) {
-			return box_err_set(
-				err, BOX_ERR_BOX, -r, "cannot write to %s: %s", file, strerror(-r));
+		int fd = count < BOX_CGROUP_DOORS_MAX
+			? openat(tree->lot, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
+			: -1;
+		if (fd < 0) {
+			int errnum = count < BOX_CGROUP_DOORS_MAX ? errno : E2BIG;
+			while (count > 0) {
+				(void)close(ret_fds[--count]);
+			}
+			return box_err_set(err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file,
+				strerror(errnum));
+		}
+		ret_fds[count++] = fd;
+	}
+	*ret_count = count;
+	return 0;
+}
+
+int box_cgroup_go_in(const int *fds, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (write(fds[i], "0", 1) != 1) {
+			return errno ? -errno : -EIO;
 		}
 	}
 	return 0;

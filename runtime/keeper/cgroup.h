@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -43,10 +44,17 @@ void box_cgroups_close(struct box_cgroups *cgroups);
 int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
 	const struct box_cgroup_limits *limits, struct box_cgroup **ret_cgroup,
 	struct box_err *err);
-/* A folder fd for CLONE_INTO_CGROUP (version 2), or -1: then box_cgroup_add after the clone. */
+/* A folder fd for CLONE_INTO_CGROUP (version 2), or -1: then by the doors. */
 int box_cgroup_folder(const struct box_cgroup *cgroup);
-/* Puts a process into every hierarchy of the group that box_cgroup_folder does not cover. */
-int box_cgroup_add(struct box_cgroup *cgroup, pid_t pid, struct box_err *err);
+/* The doors of every hierarchy that box_cgroup_folder does not cover: files to which the new
+ * process itself writes "0" to go in. Going in by oneself is the quick way: to be put in by another
+ * waits, at times for milliseconds, until the kernel has stopped every fork and exit there is. The
+ * fds are the caller's. */
+#define BOX_CGROUP_DOORS_MAX 4
+int box_cgroup_open_doors(const struct box_cgroup *cgroup, int ret_fds[BOX_CGROUP_DOORS_MAX],
+	size_t *ret_count, struct box_err *err);
+/* In the new process. 0 or -errno. */
+int box_cgroup_go_in(const int *fds, size_t count);
 /* An fd that tells how many were killed for memory when it is read from its beginning:
  * memory.events (version 2) or memory.oom_control (version 1), for box_cgroup_oom_kills. The
  * group's, or -1. */

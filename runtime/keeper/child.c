@@ -44,12 +44,15 @@ static int compare_fds(const void *a, const void *b)
 static int close_strangers(struct child *child)
 {
 	const struct box_birth *birth = child->birth;
-	int kept[BOX_PLAN_STEPS_MAX + 8];
+	int kept[BOX_PLAN_STEPS_MAX + BOX_CGROUP_DOORS_MAX + 8];
 	size_t count = 0;
 	for (size_t i = 0; i < birth->plan->step_count; i++) {
 		if (birth->trees[i] >= 0) {
 			kept[count++] = birth->trees[i];
 		}
+	}
+	for (size_t i = 0; i < birth->door_count; i++) {
+		kept[count++] = birth->doors[i];
 	}
 	kept[count++] = birth->barrier;
 	kept[count++] = birth->control;
@@ -84,6 +87,12 @@ static int await_parent(struct child *child)
 		got = read(child->birth->barrier, &byte, 1);
 	} while (got < 0 && errno == EINTR);
 	return got == 1 ? 0 : -EOWNERDEAD;
+}
+
+/* Before anything that takes memory or time. */
+static int enter_cgroup(struct child *child)
+{
+	return box_cgroup_go_in(child->birth->doors, child->birth->door_count);
 }
 
 static int close_to_others(struct child *child)
@@ -166,16 +175,35 @@ static int change_root(struct child *child)
 	return 0;
 }
 
-/* A core of 1 byte: 0 would still start a program that takes cores from a pipe, on the host. */
+/* A core of 1 byte: 0 would still start a program that takes cores from a pipe, on the host.
+ * Whoever started boxd may have left us no more than 0: that is fine where cores are files. */
+static int limit_core(void)
+{
+	struct rlimit core = {1, 1};
+	if (setrlimit(RLIMIT_CORE, &core) == 0) {
+		return 0;
+	}
+	int r = -errno;
+	char first = '|';
+	_cleanup_(box_close_p) int fd = open(
+		"/proc/sys/kernel/core_pattern", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	core = (struct rlimit){0, 0};
+	if (fd < 0 || read(fd, &first, 1) != 1 || first == '|' ||
+		setrlimit(RLIMIT_CORE, &core) < 0) {
+		return r;
+	}
+	return 0;
+}
+
 static int limit_resources(struct child *child)
 {
 	const struct box_plan *plan = child->birth->plan;
-	struct rlimit core = {1, 1};
 	struct rlimit files = {plan->open_files, plan->open_files};
 	struct rlimit processes = {plan->pids, plan->pids};
 	struct rlimit present;
-	if (setrlimit(RLIMIT_CORE, &core) < 0) {
-		return -errno;
+	int r = limit_core();
+	if (r < 0) {
+		return r;
 	}
 	if (getrlimit(RLIMIT_NOFILE, &present) == 0 && present.rlim_max < files.rlim_max) {
 		files.rlim_max = present.rlim_max;
@@ -272,6 +300,7 @@ static const struct {
 } steps[] = {
 	{"close file descriptors", close_strangers},
 	{"unblock signals", unblock_signals},
+	{"enter the cgroup", enter_cgroup},
 	{"wait for boxd", await_parent},
 	{"shut others out", close_to_others},
 	{"become root of the user namespace", become_root},
@@ -323,6 +352,7 @@ void box_child_describe(uint32_t number, const struct box_plan *plan, char *text
 		(void)snprintf(
 			text, size, "mount %s", plan->steps[number - FIRST_MOUNT_STEP].target);
 	} else {
-		(void)snprintf(text, size, "box-init: %s", box_guest_boot_step_name(number));
+		const char *name = box_guest_boot_step_name(number);
+		(void)snprintf(text, size, "box-init: %s", name ? name : "an unknown step");
 	}
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/keeper/cgroup.h"
 #include "runtime/plan/plan.h"
 
 struct box_network_seat;
@@ -24,7 +25,9 @@ struct box_birth {
 	int control;
 	int report;
 	int boot;
-	int init; /* the sealed program */
+	int init;                        /* the sealed program */
+	int doors[BOX_CGROUP_DOORS_MAX]; /* of its cgroup, to go in by itself */
+	size_t door_count;
 };
 
 _Noreturn void box_child_run(const struct box_birth *birth);

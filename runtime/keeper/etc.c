@@ -87,7 +87,7 @@ static bool is_taken(const struct copy *copy, const char *name, unsigned depth)
 	if (depth > 0) {
 		return true;
 	}
-	return !is_own(name) &&
+	return !is_own(name) && strcmp(name, "mtab") != 0 &&
 		(copy->whole || matches(name, wanted, sizeof(wanted) / sizeof(wanted[0])));
 }
 

@@ -92,18 +92,24 @@ static int make_missing(int *fd, const char **at, char name[BOX_PATH_MAX])
 	return 0;
 }
 
-/* Whether the text of the path is at or below one of the operator's roots, which may be missing
- * yet. */
-static bool is_below_a_root(const char *path, const struct box_policy *policy)
+/* Whether the path, of which all before `at` but its last component is there, leads to one of the
+ * operator's roots that is missing yet. Beyond a root that is there the text says nothing: a link
+ * may have led elsewhere. */
+static bool makes_one_of(const char *path, const char *at, const struct box_roots *roots)
 {
-	for (uint32_t i = 0; i < policy->mount_root_count && i < BOX_MOUNT_ROOTS_MAX; i++) {
-		size_t len = strnlen(policy->mount_roots[i], BOX_PATH_MAX - 1);
-		if (strncmp(path, policy->mount_roots[i], len) == 0 &&
-			(path[len] == '/' || path[len] == '\0')) {
+	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
+		size_t len = strnlen(roots->paths[i], BOX_PATH_MAX - 1);
+		if (strncmp(path, roots->paths[i], len) == 0 &&
+			(path[len] == '/' || path[len] == '\0') && (size_t)(at - path) <= len) {
 			return true;
 		}
 	}
 	return false;
+}
+
+static bool makes_a_root(const char *path, const char *at, const struct box_policy *policy)
+{
+	return makes_one_of(path, at, &policy->roots) || makes_one_of(path, at, &policy->narrower);
 }
 
 /* Where an opened folder may be, by the folders of the system and the operator's roots. */
@@ -135,7 +141,7 @@ int box_folder_open(
 	if (walked == -ENOENT && want == BOX_FOLDER_WANT_MADE) {
 		/* A root itself may be made, and is looked for again by its fd below. */
 		r = box_place_check_roots(fd, policy);
-		r = r == -EXDEV && is_below_a_root(path, policy) ? 0 : r;
+		r = r == -EXDEV && makes_a_root(path, at, policy) ? 0 : r;
 		walked = r < 0 ? r : make_missing(&fd, &at, name);
 	}
 	r = walked < 0 ? walked : check_whole(fd, policy);

@@ -150,7 +150,8 @@ static void take_result(struct box_measures *measures, struct child *child)
 	measures->done(measures->arg, &answer);
 }
 
-/* A process in the hands of a file system that does not answer may live on; its place stays taken. */
+/* A process in the hands of a file system that does not answer may live on; its place stays
+ * taken. */
 static void give_up(struct box_measures *measures, struct child *child, int result)
 {
 	bool wanted = child->wanted;

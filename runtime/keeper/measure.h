@@ -1,8 +1,8 @@
 /* Folders of the host and boxes, measured by processes that boxd starts for that.
  *
- * A walk can take long and can hang in a file system: it is done by a child without privileges but that
- * to read, which is ended after BOX_MEASURE_MS and dies with boxd. What must wait waits in a bounded
- * queue.
+ * A walk can take long and can hang in a file system: it is done by a child without privileges but
+ * that to read, which is ended after BOX_MEASURE_MS and dies with boxd. What must wait waits in a
+ * bounded queue.
  */
 #pragma once
 

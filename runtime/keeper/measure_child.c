@@ -1,6 +1,7 @@
 /* Gives up what reading does not need, then looks. A folder of the host is judged as one that a box
- * asks for. Of a box, file systems of its own tell their use themselves; folders in them are walked,
- * and cannot be larger than the file system they are in, whatever links and moves make of the sum. */
+ * asks for. Of a box, file systems of its own tell their use themselves; folders in them are
+ * walked, and cannot be larger than the file system they are in, whatever links and moves make of
+ * the sum. */
 #include "runtime/keeper/measure_child.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@
 
 static int arrange_fds(int out, int root)
 {
-	/* 0 to 2 are never free in boxd, so neither is at its place already. 2 stays, for sanitizers. */
+	/* 0 to 2 are never free in boxd, so neither is at its place already. 2 stays, for
+	 * sanitizers. */
 	if (dup3(out, OUT_FD, O_CLOEXEC) < 0) {
 		return -errno;
 	}
@@ -157,7 +159,8 @@ static uint64_t without(uint64_t whole, uint64_t part)
 	return whole > part ? whole - part : 0;
 }
 
-/* A workspace that is a folder of the host hides what has its path, and is measured as that folder. */
+/* A workspace that is a folder of the host hides what has its path, and is measured as that
+ * folder. */
 static bool is_own(const struct box_measure_task *task, const char *path)
 {
 	return task->own_workspace || !box_plan_path_is_under(path, task->workspace);
@@ -174,7 +177,8 @@ static int check_still_whole(void)
 	return root.st_dev == proc.st_dev ? -ESRCH : 0;
 }
 
-/* Nothing is counted twice: a workspace at /tmp is a workspace, a cache in a workspace is a cache. */
+/* Nothing is counted twice: a workspace at /tmp is a workspace, a cache in a workspace is a
+ * cache. */
 static int measure_box(const struct box_measure_task *task, struct box_keeper_part *parts)
 {
 	struct place workspace = {0};

@@ -179,15 +179,15 @@ int box_place_check_makes_none(int parent, const char *name)
 	return r;
 }
 
-int box_place_check_roots(int fd, const struct box_policy *policy)
+static int check_below_one(int fd, const struct box_roots *roots)
 {
-	if (policy->mount_root_count == 0) {
+	if (roots->count == 0) {
 		return 0;
 	}
-	for (uint32_t i = 0; i < policy->mount_root_count && i < BOX_MOUNT_ROOTS_MAX; i++) {
+	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
 		_cleanup_(box_close_p) int root = -1;
 		struct box_place place = {0};
-		int r = box_place_open(AT_FDCWD, policy->mount_roots[i], &root);
+		int r = box_place_open(AT_FDCWD, roots->paths[i], &root);
 		/* A root that is not there yet allows nothing. */
 		if (r < 0 || box_place_of(root, &place) < 0) {
 			continue;
@@ -198,4 +198,10 @@ int box_place_check_roots(int fd, const struct box_policy *policy)
 		}
 	}
 	return -EXDEV;
+}
+
+int box_place_check_roots(int fd, const struct box_policy *policy)
+{
+	int r = check_below_one(fd, &policy->roots);
+	return r < 0 ? r : check_below_one(fd, &policy->narrower);
 }

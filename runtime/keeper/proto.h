@@ -36,7 +36,8 @@ enum box_keeper_kind {
 	BOX_KEEPER_TAKEN,      /* the text of RELOAD is good: my successor shall have it too */
 	BOX_KEEPER_STATE,      /* fd: keep this in place of the last one, for my successor */
 	BOX_KEEPER_MAKE_FOLDER,
-	BOX_KEEPER_POLICY, /* fd: struct box_policy. Only what the first box-rpc says before READY counts */
+	BOX_KEEPER_POLICY, /* fd: struct box_policy; all of it counts before the first READY, later only
+			    * what it narrows */
 	BOX_KEEPER_MAKE_BOX,
 	BOX_KEEPER_END_BOX,    /* GONE will come */
 	BOX_KEEPER_OPEN_MOUNT, /* a folder or file of the host, for a command in a box */

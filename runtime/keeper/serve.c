@@ -271,27 +271,33 @@ int box_serve_stop(struct box_serve *serve)
 
 /* --- in. Each returns NULL, or why box-rpc is refused. --- */
 
-/* The policy of the first one, who has seen nothing of the world yet; later ones cannot change
- * it. */
+static bool has_ends(const struct box_roots *roots)
+{
+	bool whole = roots->count <= BOX_MOUNT_ROOTS_MAX;
+	for (uint32_t i = 0; whole && i < roots->count; i++) {
+		whole = memchr(roots->paths[i], '\0', sizeof(roots->paths[i])) != NULL;
+	}
+	return whole;
+}
+
+/* The policy of the first one, who has seen nothing of the world yet. Later it can only be
+ * narrowed. */
 static const char *take_policy(struct box_serve *serve, struct box_packet *packet)
 {
 	static struct box_policy policy;
-	if (serve->ever_ready || serve->ground->sealed) {
-		return NULL;
-	}
 	if (pread(packet->fds[0], &policy, sizeof(policy), 0) != (ssize_t)sizeof(policy)) {
 		return "a POLICY of a wrong size";
 	}
-	if (policy.mount_root_count > BOX_MOUNT_ROOTS_MAX || policy.profile >= BOX_FILTERS_ ||
+	if (!has_ends(&policy.roots) || !has_ends(&policy.narrower) ||
+		policy.profile >= BOX_FILTERS_ ||
 		!memchr(policy.rootfs, '\0', sizeof(policy.rootfs))) {
 		return "a malformed POLICY";
 	}
-	for (uint32_t i = 0; i < policy.mount_root_count; i++) {
-		if (!memchr(policy.mount_roots[i], '\0', sizeof(policy.mount_roots[i]))) {
-			return "a malformed POLICY";
-		}
+	if (serve->ground->sealed) {
+		serve->ground->policy.narrower = policy.narrower;
+	} else {
+		box_ground_seal(serve->ground, &policy);
 	}
-	box_ground_seal(serve->ground, &policy);
 	return NULL;
 }
 
@@ -308,7 +314,8 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	serve->ready = true;
 	serve->ever_ready = true;
 	box_boxes_list(serve->boxes);
-	if (send_plain(serve, BOX_KEEPER_LISTEN, listeners->fds, listeners->count) < 0) {
+	int r = send_plain(serve, BOX_KEEPER_LISTEN, listeners->fds, listeners->count);
+	if (r < 0 && r != -EPIPE) {
 		return "it does not take the listening sockets";
 	}
 	if (serve->reload_wanted) {

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -13,6 +15,27 @@
 #include "base/limits.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/userns.h"
+
+/* Whether a mount point as mountinfo writes it, white space and backslashes as octal numbers, is
+ * below a path. */
+bool box_mount_is_below(const char *point, const char *path)
+{
+	while (*path) {
+		unsigned char here = (unsigned char)*point;
+		size_t used = 1;
+		if (here == '\\' && point[1] && point[2] && point[3]) {
+			here = (unsigned char)((point[1] - '0') * 64 + (point[2] - '0') * 8 +
+				(point[3] - '0'));
+			used = 4;
+		}
+		if (here != (unsigned char)*path) {
+			return false;
+		}
+		point += used;
+		path++;
+	}
+	return *point == '/';
+}
 
 static int say(const char *what, const char *path, int r, struct box_err *err)
 {
@@ -75,11 +98,42 @@ int box_source_open(const char *path, const char *what, bool make, bool files,
 	return 0;
 }
 
+/* Where ids cannot be mapped we are not the host's root, and the kernel does not let us take a
+ * mount without those below it, which may be anything. */
+static int check_no_mounts_below(int source, struct box_err *err)
+{
+	char link[32];
+	char path[BOX_PATH_MAX];
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", source);
+	ssize_t len = readlink(link, path, sizeof(path) - 1);
+	FILE *mounts = len < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
+	if (!mounts) {
+		return box_err_set(err, BOX_ERR_OS, errno, "/proc/self/mountinfo cannot be read");
+	}
+	path[len] = '\0';
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	while (!found && getline(&line, &room, mounts) > 0) {
+		char point[BOX_PATH_MAX];
+		found = sscanf(line, "%*s %*s %*s %*s %4095s", point) == 1 &&
+			box_mount_is_below(point, path);
+	}
+	free(line);
+	(void)fclose(mounts);
+	return found ? box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			       "a mounted folder has other mounts below it, which only root can "
+			       "leave out")
+		     : 0;
+}
+
 int box_source_detach(int source, bool read_only, const struct box_source_owner *owner,
 	int *ret_mount, struct box_err *err)
 {
-	/* Where ids cannot be mapped we are not the host's root, and the kernel does not let us
-	 * take a mount without those below it. */
+	int r = owner->map ? 0 : check_no_mounts_below(source, err);
+	if (r < 0) {
+		return r;
+	}
 	unsigned recursive = owner->map ? 0 : AT_RECURSIVE;
 	_cleanup_(box_close_p) int tree = open_tree(
 		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | recursive);
@@ -97,8 +151,7 @@ int box_source_detach(int source, bool read_only, const struct box_source_owner 
 		if (fstat(source, &status) < 0) {
 			return box_err_set(err, BOX_ERR_OS, errno, "fstat of a mount source");
 		}
-		int r = box_userns_map(
-			status.st_uid, owner->uid, status.st_gid, owner->gid, &userns);
+		r = box_userns_map(status.st_uid, owner->uid, status.st_gid, owner->gid, &userns);
 		if (r < 0) {
 			return box_err_set(err, BOX_ERR_OS, -r, "user namespace of a mount: %s",
 				strerrordesc_np(-r));

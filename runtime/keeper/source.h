@@ -28,3 +28,6 @@ int box_source_open(const char *path, const char *what, bool make, bool files,
 /* The detached mount of an opened source. */
 int box_source_detach(int source, bool read_only, const struct box_source_owner *owner,
 	int *ret_mount, struct box_err *err);
+
+/* Whether a mount point, as /proc/self/mountinfo writes it, is below a path. Pure. */
+bool box_mount_is_below(const char *point, const char *path);

@@ -241,7 +241,7 @@ static int make_dev(int anchor, struct box_template *common)
 	static const struct box_fs_options options = {.size_bytes = 64 * BOX_KIB,
 		.inodes = 64,
 		.mode = 0755,
-		.attributes = MOUNT_ATTR_NOSUID};
+		.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
 	_cleanup_(box_close_p) int mount = -1;
 	int r = box_fs_make("tmpfs", &options, &mount);
 	if (r == 0 && mkdirat(anchor, "dev", 0755) < 0) {

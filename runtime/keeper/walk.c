@@ -1,5 +1,6 @@
 /* One folder open for each level, so that a folder that is moved meanwhile leads nowhere else. Both
- * the levels and the entries are bounded: whoever owns the tree can make neither time nor fds run out. */
+ * the levels and the entries are bounded: whoever owns the tree can make neither time nor fds run
+ * out. */
 #include "runtime/keeper/walk.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* How much there is in a tree that someone else may change while it is looked at.
  *
- * Goes from folder to folder by fds, follows no link, enters no other mount, opens nothing that is not
- * a folder, and sees a bounded number of entries.
+ * Goes from folder to folder by fds, follows no link, enters no other mount, opens nothing that is
+ * not a folder, and sees a bounded number of entries.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ enum box_walk_unit {
 };
 
 /* Sums up what the O_PATH fd stands for into parts[0], and what is in or under names[i] at its top
- * also into parts[i + 1]. What vanishes meanwhile is passed over; what cannot be looked at is counted
- * in error_count. The parts must be zero. */
+ * also into parts[i + 1]. What vanishes meanwhile is passed over; what cannot be looked at is
+ * counted in error_count. The parts must be zero. */
 void box_walk(int fd, enum box_walk_unit unit, const char *const *names, size_t name_count,
 	struct box_keeper_part *parts);

@@ -43,10 +43,17 @@ struct box_ask {
 	uint64_t cpu_milli;
 };
 
+/* Folders at or below which mounts must be; none: everything that is not refused. */
+struct box_roots {
+	uint32_t count;
+	char paths[BOX_MOUNT_ROOTS_MAX][BOX_PATH_MAX]; /* absolute */
+};
+
 /* The operator's, sealed in boxd. Fixed-size, it travels as it is. */
 struct box_policy {
-	char mount_roots[BOX_MOUNT_ROOTS_MAX][BOX_PATH_MAX]; /* absolute */
-	uint32_t mount_root_count;                           /* 0: everything that is not refused */
+	struct box_roots roots;
+	struct box_roots
+		narrower;  /* what box-rpc asks for besides; may change, and can only forbid */
 	uint32_t profile;  /* the weakest filter: STRICT here makes every box strict */
 	uint32_t degraded; /* not 0: boxes may run without limits where no cgroup can be had */
 	char rootfs[BOX_PATH_MAX]; /* "" for the host's own system folders */

@@ -18,18 +18,32 @@
 static const char usage[] =
 	"usage: load MODE --ws PORT [OPTION]... [-- COMMAND...]\n"
 	"       load MODE --stdio [OPTION]... -- COMMAND...\n"
+	"       load spawn|spawns [OPTION]... -- COMMAND... [// COMMAND...]...\n"
 	"MODE\n"
 	"  ping     round trips of __ping, one at a time\n"
 	"  flood    pings a second with --window of them under way\n"
 	"  big      round trips of a message with --bytes of text, which comes back: a\n"
 	"           box_create_session with it as its image, or a box_exec that prints it\n"
 	"  start    from the start of COMMAND to its first box_health\n"
+	"  exec     round trips of box_exec of --cmd in one session; with --with-network in a\n"
+	"           second session too, in turns\n"
+	"  output   the same of a command that prints --bytes of text\n"
+	"  first    a new session each time: its first exec, its second, its end\n"
+	"  rate     execs a second with --window of them under way in --sessions\n"
+	"  spawn    one process after the other on this machine\n"
+	"  spawns   processes a second with --window of them under way\n"
+	"In exec and first each COMMAND (// between two) is run in turn with the requests: what\n"
+	"they are compared with.\n"
 	"OPTION\n"
 	"  --count N     how many (1000)          --warmup N    uncounted ones before (100)\n"
 	"  --window N    under way at once (32)   --bytes N     length of the text (1048576)\n"
 	"  --msgpack     not JSON                 --plain       a text without escapes\n"
 	"  --echo        the peer answers with what it got\n"
 	"  --exec        box_exec (mode big)\n"
+	"  --cmd C       what is run (true)       --expect T    part of its answer, as encoded\n"
+	"  --session S   its session (bench)      --sessions N  S-0 to S-(N-1) (mode rate) (1)\n"
+	"  --cpus N      for box_exec             --seconds N   its timeout_sec\n"
+	"  --with-network                         network on as well (modes exec, first)\n"
 	"  --backend B   for box_init             --root DIR    its host_root\n"
 	"  --instance I  --token T                who we are\n"
 	"  --env K=V     the only environment that COMMAND gets\n"
@@ -40,6 +54,9 @@ struct options opt = {
 	.warmup = 100,
 	.window = 32,
 	.text_bytes = 1048576,
+	.sessions = 1,
+	.cmd = "true",
+	.session = "bench",
 	.instance = "bench-instance",
 	.log = "/dev/null",
 };
@@ -61,6 +78,16 @@ uint64_t now_ns(void)
 	struct timespec t;
 	(void)clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+/* Zeroed room for an array; dies when there is none. */
+void *zeroed(size_t count, size_t size)
+{
+	void *room = calloc(count, size);
+	if (!room) {
+		die("no memory");
+	}
+	return room;
 }
 
 /* --- texts --- */
@@ -115,160 +142,6 @@ void add_escaped(struct text *out, const char *bytes, size_t len)
 	}
 }
 
-/* --- what is measured --- */
-
-static void *zeroed(size_t count, size_t size)
-{
-	void *room = calloc(count, size);
-	if (!room) {
-		die("no memory");
-	}
-	return room;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a;
-	uint64_t y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
-/* Of all round trips but those that warmed up. Frees them. */
-static void print_times(uint64_t *all)
-{
-	uint64_t *times = all + opt.warmup;
-	size_t count = opt.count;
-	uint64_t sum = 0;
-	qsort(times, count, sizeof(*times), by_value);
-	for (size_t i = 0; i < count; i++) {
-		sum += times[i];
-	}
-	size_t middle = count / 2;
-	size_t ninety = count * 9 / 10;
-	size_t ninety_nine = count * 99 / 100;
-	printf("{\"count\": %zu, \"min_us\": %.2f, \"p50_us\": %.2f, \"p90_us\": %.2f, "
-	       "\"p99_us\": %.2f, \"max_us\": %.2f, \"mean_us\": %.2f}\n",
-		count, (double)times[0] / 1e3, (double)times[middle] / 1e3,
-		(double)times[ninety] / 1e3, (double)times[ninety_nine] / 1e3,
-		(double)times[count - 1] / 1e3, (double)sum / (double)count / 1e3);
-	free(all);
-}
-
-/* Sends one message and takes its answer. The time between, in ns. */
-static uint64_t round_trip(const struct text *message, struct text *answer, uint64_t seq)
-{
-	static struct text wire;
-	wire.len = 0;
-	wrap(&wire, message);
-	uint64_t before = now_ns();
-	write_all(&wire);
-	receive(answer);
-	uint64_t took = now_ns() - before;
-	if (check(answer) != seq) {
-		die("an answer to another request");
-	}
-	return took;
-}
-
-static void measure_ping(void)
-{
-	struct text message = {0};
-	struct text answer = {0};
-	uint64_t *times = zeroed(opt.warmup + opt.count, sizeof(*times));
-	for (size_t i = 0; i < opt.warmup + opt.count; i++) {
-		message.len = 0;
-		ask_empty(&message, i + 1, "__ping");
-		times[i] = round_trip(&message, &answer, i + 1);
-	}
-	print_times(times);
-	free(message.bytes);
-	free(answer.bytes);
-}
-
-static void add_ping(struct text *wire, struct text *message, uint64_t seq)
-{
-	message->len = 0;
-	ask_empty(message, seq, "__ping");
-	wrap(wire, message);
-}
-
-/* Keeps `window` pings under way: as many go out as have been answered, in one write. */
-static void measure_flood(void)
-{
-	struct text wire = {0};
-	struct text message = {0};
-	struct text answer = {0};
-	size_t total = opt.warmup + opt.count;
-	size_t sent = 0;
-	uint64_t before = 0;
-	bool *answered = zeroed(total + 1, sizeof(*answered));
-	for (size_t done = 0; done < total;) {
-		wire.len = 0;
-		while (sent < total && sent - done < opt.window) {
-			add_ping(&wire, &message, ++sent);
-		}
-		write_all(&wire);
-		do {
-			receive(&answer);
-			uint64_t seq = check(&answer);
-			if (seq == 0 || seq > sent || answered[seq]) {
-				die("an answer that was not asked for");
-			}
-			answered[seq] = true;
-			if (++done == opt.warmup) {
-				before = now_ns();
-			}
-		} while (more_received());
-	}
-	free(answered);
-	free(wire.bytes);
-	free(message.bytes);
-	free(answer.bytes);
-	double seconds = (double)(now_ns() - before) / 1e9;
-	printf("{\"count\": %zu, \"window\": %zu, \"per_second\": %.1f}\n", opt.count, opt.window,
-		(double)opt.count / seconds);
-}
-
-static void measure_big(void)
-{
-	struct text message = {0};
-	struct text answer = {0};
-	uint64_t *times = zeroed(opt.warmup + opt.count, sizeof(*times));
-	make_big();
-	if (!opt.echo) {
-		ask_init(&message, 1);
-		(void)round_trip(&message, &answer, 1);
-	}
-	for (size_t i = 0; i < opt.warmup + opt.count; i++) {
-		message.len = 0;
-		ask_big(&message, i + 2);
-		times[i] = round_trip(&message, &answer, i + 2);
-		check_big(&answer);
-	}
-	print_times(times);
-	free(message.bytes);
-	free(answer.bytes);
-}
-
-static void measure_start(void)
-{
-	struct text message = {0};
-	struct text answer = {0};
-	ask_empty(&message, 1, "box_health");
-	uint64_t before = now_ns();
-	spawn();
-	uint64_t spawned = now_ns();
-	if (opt.ws) {
-		dial();
-	}
-	uint64_t connected = now_ns();
-	(void)round_trip(&message, &answer, 1);
-	uint64_t answered = now_ns();
-	printf("{\"spawn_ms\": %.3f, \"connected_ms\": %.3f, \"total_ms\": %.3f}\n",
-		(double)(spawned - before) / 1e6, (double)(connected - before) / 1e6,
-		(double)(answered - before) / 1e6);
-}
-
 /* --- the command line --- */
 
 enum {
@@ -282,6 +155,13 @@ enum {
 	FLAG_PLAIN,
 	FLAG_ECHO,
 	FLAG_EXEC,
+	FLAG_CMD,
+	FLAG_EXPECT,
+	FLAG_SESSION,
+	FLAG_SESSIONS,
+	FLAG_CPUS,
+	FLAG_SECONDS,
+	FLAG_NETWORK,
 	FLAG_BACKEND,
 	FLAG_ROOT,
 	FLAG_INSTANCE,
@@ -302,6 +182,13 @@ static const struct option flags[] = {
 	{"plain", no_argument, NULL, FLAG_PLAIN},
 	{"echo", no_argument, NULL, FLAG_ECHO},
 	{"exec", no_argument, NULL, FLAG_EXEC},
+	{"cmd", required_argument, NULL, FLAG_CMD},
+	{"expect", required_argument, NULL, FLAG_EXPECT},
+	{"session", required_argument, NULL, FLAG_SESSION},
+	{"sessions", required_argument, NULL, FLAG_SESSIONS},
+	{"cpus", required_argument, NULL, FLAG_CPUS},
+	{"seconds", required_argument, NULL, FLAG_SECONDS},
+	{"with-network", no_argument, NULL, FLAG_NETWORK},
 	{"backend", required_argument, NULL, FLAG_BACKEND},
 	{"root", required_argument, NULL, FLAG_ROOT},
 	{"instance", required_argument, NULL, FLAG_INSTANCE},
@@ -328,8 +215,44 @@ static size_t number(size_t most)
 	return (size_t)value;
 }
 
+/* Whether it was one of those that say what is run. */
+static bool apply_exec(int flag)
+{
+	switch (flag) {
+	case FLAG_EXEC:
+		opt.exec = true;
+		return true;
+	case FLAG_CMD:
+		opt.cmd = optarg;
+		return true;
+	case FLAG_EXPECT:
+		opt.expect = optarg;
+		return true;
+	case FLAG_SESSION:
+		opt.session = optarg;
+		return true;
+	case FLAG_SESSIONS:
+		opt.sessions = number(INT_MAX);
+		return true;
+	case FLAG_CPUS:
+		opt.cpus = number(1024);
+		return true;
+	case FLAG_SECONDS:
+		opt.seconds = number(3600);
+		return true;
+	case FLAG_NETWORK:
+		opt.network = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void apply(int flag)
 {
+	if (apply_exec(flag)) {
+		return;
+	}
 	switch (flag) {
 	case FLAG_WS:
 		opt.ws = true;
@@ -358,9 +281,6 @@ static void apply(int flag)
 		break;
 	case FLAG_ECHO:
 		opt.echo = true;
-		break;
-	case FLAG_EXEC:
-		opt.exec = true;
 		break;
 	case FLAG_BACKEND:
 		opt.backend = optarg;
@@ -391,24 +311,52 @@ static void apply(int flag)
 	}
 }
 
-int main(int argc, char **argv)
+struct mode {
+	const char *name;
+	void (*measure)(void);
+	bool no_peer;      /* speaks to nobody */
+	bool inits;        /* needs a backend, unless the peer is an echo */
+	bool must_command; /* COMMAND is what is measured */
+	bool may_command;  /* COMMAND is what it is compared with */
+};
+
+static const struct mode modes[] = {
+	{.name = "ping", .measure = measure_ping},
+	{.name = "flood", .measure = measure_flood},
+	{.name = "big", .measure = measure_big, .inits = true},
+	{.name = "start", .measure = measure_start, .must_command = true},
+	{.name = "exec", .measure = measure_exec, .inits = true, .may_command = true},
+	{.name = "output", .measure = measure_output, .inits = true},
+	{.name = "first", .measure = measure_first, .inits = true, .may_command = true},
+	{.name = "rate", .measure = measure_rate, .inits = true},
+	{.name = "spawn", .measure = measure_spawn, .no_peer = true, .must_command = true},
+	{.name = "spawns", .measure = measure_spawns, .no_peer = true, .must_command = true},
+};
+
+static const struct mode *find_mode(const char *name)
 {
-	static const struct {
-		const char *name;
-		void (*measure)(void);
-	} modes[] = {
-		{"ping", measure_ping},
-		{"flood", measure_flood},
-		{"big", measure_big},
-		{"start", measure_start},
-	};
-	void (*measure)(void) = NULL;
-	for (size_t i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++) {
-		measure = strcmp(argv[1], modes[i].name) == 0 ? modes[i].measure : measure;
+	for (size_t i = 0; name && i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (strcmp(name, modes[i].name) == 0) {
+			return &modes[i];
+		}
 	}
-	if (!measure) {
+	wrong_usage();
+}
+
+static void check_options(const struct mode *mode)
+{
+	bool must = mode->must_command || opt.stdio;
+	if (opt.ws + opt.stdio != (mode->no_peer ? 0 : 1) || opt.count == 0 || opt.window == 0 ||
+		opt.text_bytes == 0 || opt.sessions == 0 ||
+		(mode->inits && !opt.echo && !opt.backend) || (must && !opt.command) ||
+		(!must && !mode->may_command && opt.command) || (mode->may_command && opt.stdio)) {
 		wrong_usage();
 	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct mode *mode = find_mode(argv[1]);
 	take_signals();
 	(void)alarm(60);
 	optind = 2;
@@ -416,17 +364,17 @@ int main(int argc, char **argv)
 		apply(flag);
 	}
 	opt.command = optind < argc ? argv + optind : NULL;
-	if (opt.ws == opt.stdio || opt.count == 0 || opt.window == 0 || opt.text_bytes == 0 ||
-		(measure == measure_big && !opt.echo && !opt.backend) ||
-		(opt.command != NULL) != (opt.stdio || measure == measure_start)) {
-		wrong_usage();
+	check_options(mode);
+	if (mode->no_peer || mode->measure == measure_start) {
+		mode->measure();
+	} else {
+		if (opt.stdio) {
+			spawn();
+		} else {
+			dial();
+		}
+		mode->measure();
 	}
-	if (opt.stdio && measure != measure_start) {
-		spawn();
-	} else if (opt.ws && measure != measure_start) {
-		dial();
-	}
-	measure();
 	(void)fflush(stdout);
 	end_child();
 	return 0;

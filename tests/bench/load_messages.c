@@ -100,14 +100,9 @@ void ask_init(struct text *out, uint64_t seq)
 	put_end(out);
 }
 
-void ask_big(struct text *out, uint64_t seq)
+/* The last member of a tenant's request, and its end. */
+static void put_context(struct text *out)
 {
-	put_head(out, seq, opt.exec ? "box_exec" : "box_create_session", 4);
-	put_map(out, 2);
-	put_pair(out, true, "session_id", opt.exec ? "bench-exec" : "bench");
-	put_key(out, false, opt.exec ? "cmd" : "image");
-	add(out, big_asked.bytes, big_asked.len);
-	put_end(out);
 	put_key(out, false, "context");
 	put_map(out, 3);
 	put_pair(out, true, "instance_uuid", opt.instance);
@@ -118,12 +113,52 @@ void ask_big(struct text *out, uint64_t seq)
 	put_end(out);
 }
 
+void ask_big(struct text *out, uint64_t seq)
+{
+	put_head(out, seq, opt.exec ? "box_exec" : "box_create_session", 4);
+	put_map(out, 2);
+	put_pair(out, true, "session_id", opt.exec ? "bench-exec" : "bench");
+	put_key(out, false, opt.exec ? "cmd" : "image");
+	add(out, big_asked.bytes, big_asked.len);
+	put_end(out);
+	put_context(out);
+}
+
+void ask_exec(struct text *out, uint64_t seq, const char *session, const char *cmd, bool network)
+{
+	put_head(out, seq, "box_exec", 4);
+	put_map(out, 3 + (opt.cpus > 0) + (opt.seconds > 0));
+	put_pair(out, true, "session_id", session);
+	put_pair(out, false, "cmd", cmd);
+	put_pair(out, false, "network", network ? "on" : "off");
+	if (opt.cpus > 0) {
+		put_key(out, false, "cpus");
+		put_number(out, opt.cpus);
+	}
+	if (opt.seconds > 0) {
+		put_key(out, false, "timeout_sec");
+		put_number(out, opt.seconds);
+	}
+	put_end(out);
+	put_context(out);
+}
+
+void ask_delete(struct text *out, uint64_t seq, const char *session)
+{
+	put_head(out, seq, "box_delete_session", 4);
+	put_map(out, 1);
+	put_pair(out, true, "session_id", session);
+	put_end(out);
+	put_context(out);
+}
+
+#define BIG_LINE "the quick brown fox jumps over the lazy dog, and then it said: \"once more\"."
+
 /* Lines of prose, some of them quoted: what a source file or a web page is like. It does not end in
  * white space, which an exec would strip. */
 void make_big(void)
 {
-	static const char line[] =
-		"the quick brown fox jumps over the lazy dog, and then it said: \"once more\".\n";
+	static const char line[] = BIG_LINE "\n";
 	static const char verb[] = "echo ";
 	struct text text = {0};
 	add_cstr(&text, verb);
@@ -136,6 +171,14 @@ void make_big(void)
 	skip = opt.exec ? 0 : skip;
 	put_string(&big_asked, text.bytes + skip, text.len - skip, 4);
 	free(text.bytes);
+}
+
+const char *big_command(void)
+{
+	static char command[256];
+	(void)snprintf(command, sizeof(command),
+		"yes '" BIG_LINE "' | head -c %zu >f && printf . >>f", opt.text_bytes - 1);
+	return command;
 }
 
 /* --- checking --- */
@@ -198,17 +241,39 @@ static uint64_t number_of(const struct text *message, const char *key)
 	return number;
 }
 
-/* The seq_id of an answer that is a success. */
-uint64_t check(struct text *message)
+uint64_t check_either(struct text *message, bool *ret_success)
 {
 	if (!opt.ws && !opt.msgpack && line_is(message->bytes, message, "chunk_start")) {
 		unchunk(message);
 	}
-	if (!opt.echo && number_of(message, "code") != 0) {
+	*ret_success = opt.echo || number_of(message, "code") == 0;
+	return number_of(message, "seq_id");
+}
+
+uint64_t check(struct text *message)
+{
+	bool success;
+	uint64_t seq = check_either(message, &success);
+	if (!success) {
 		die("an error: %.*s", (int)(message->len < 600 ? message->len : 600),
 			message->bytes);
 	}
-	return number_of(message, "seq_id");
+	return seq;
+}
+
+uint64_t check_exec(struct text *message)
+{
+	uint64_t seq = check(message);
+	if (number_of(message, "exit_code") != 0) {
+		die("a command failed: %.*s", (int)(message->len < 600 ? message->len : 600),
+			message->bytes);
+	}
+	if (opt.expect && !memmem(message->bytes, message->len, opt.expect, strlen(opt.expect))) {
+		size_t shown = message->len < 300 ? message->len : 300;
+		die("not what was expected: ...%.*s", (int)shown,
+			message->bytes + message->len - shown);
+	}
+	return seq;
 }
 
 void check_big(const struct text *message)

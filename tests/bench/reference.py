@@ -4,11 +4,14 @@
 By hand: tests/bench/reference.py VENV PORT [-s]
 """
 
+import contextlib
 import os
+import shutil
 import sys
 
 INSTANCE = "bench-instance"
 TOKEN = "a-control-token-of-the-benchmark-alone"
+NSJAIL_FOLDER = "/tmp/langbot-box-nsjail"
 
 
 def environment(folder):
@@ -21,6 +24,17 @@ def environment(folder):
         "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE,
         "LANGBOT_BOX_CONTROL_TOKEN": TOKEN,
     }
+
+
+@contextlib.contextmanager
+def cleaned_up():
+    """With nsjail on PATH it keeps a folder outside of TMPDIR, and leaves it behind."""
+    ours = not os.path.exists(NSJAIL_FOLDER)
+    try:
+        yield
+    finally:
+        if ours:
+            shutil.rmtree(NSJAIL_FOLDER, ignore_errors=True)
 
 
 def command(venv, port, stdio=False):

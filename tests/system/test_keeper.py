@@ -167,9 +167,7 @@ def test_boxd_is_not_dumpable(keeper_folder):
         try:
             with keeper.connect() as peer:
                 uid = int(peer.ask_all("ids")["uid"].split()[0])
-            # In its own user namespace it is root.
-            assert uid == 0
-            assert os.stat(f"/proc/{keeper.pid}").st_uid == 0
+            assert uid == (65534 if ROOT else os.getuid())
             assert os.stat(f"/proc/{keeper.pid}/mem").st_uid == 0
         finally:
             keeper.stop()
@@ -250,8 +248,7 @@ def test_missing_worker(keeper_folder, start_keeper):
     (keeper_folder / "box-rpc").unlink()
     keeper = start_keeper()
     assert keeper.wait() == 1
-    why = keeper.wait_event("worker.start_failed")["why"]
-    assert why == "box-rpc is neither beside boxd nor installed"
+    assert "boxd: box-rpc is neither beside boxd nor installed" in "".join(keeper.lines)
 
 
 def test_failed_step_is_named(keeper_folder, start_keeper):

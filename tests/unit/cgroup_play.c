@@ -114,37 +114,35 @@ static int behave(const char *what, long amount)
 	}
 }
 
-/* Born in its group where that can be, else it waits until it has been put there. */
+/* Born in its group where that can be, else it goes in by itself. */
 static pid_t start(struct box_cgroup *cgroup, const char *what, long amount)
 {
-	int gate[2];
-	char byte = 0;
+	int doors[BOX_CGROUP_DOORS_MAX];
+	size_t count = 0;
+	struct box_err err;
 	int folder = box_cgroup_folder(cgroup);
 	struct clone_args args = {.exit_signal = SIGCHLD};
 	if (folder >= 0) {
 		args.flags = CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)folder;
 	}
-	if (pipe2(gate, O_CLOEXEC) < 0) {
-		return -errno;
+	int r = box_cgroup_open_doors(cgroup, doors, &count, &err);
+	if (r < 0) {
+		return r;
 	}
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0) {
-		(void)close(gate[1]);
-		if (read(gate[0], &byte, 1) != 1) {
+		if (box_cgroup_go_in(doors, count) < 0) {
 			_exit(99);
 		}
 		/* The lots' locks must not outlive their owner through this one. */
 		(void)close_range(3, ~0U, 0);
 		_exit(behave(what, amount));
 	}
-	struct box_err err;
-	int r = pid < 0 ? -errno : box_cgroup_add(cgroup, (pid_t)pid, &err);
-	if (r == 0 && write(gate[1], "g", 1) != 1) {
-		r = -EPIPE;
+	r = pid < 0 ? -errno : 0;
+	for (size_t i = 0; i < count; i++) {
+		(void)close(doors[i]);
 	}
-	(void)close(gate[0]);
-	(void)close(gate[1]);
 	return r < 0 ? r : (pid_t)pid;
 }
 

@@ -19,6 +19,7 @@ struct connection {
 	int codecs[ANSWERS_MAX];
 	size_t most; /* an answer longer than this does not fit; 0: any does */
 	bool broken;
+	bool clogged;
 	bool freed;
 	void (*within)(struct connection *connection); /* called from inside send */
 };
@@ -82,7 +83,13 @@ static inline int answered(void *arg, int codec, const struct box_value *answer)
 	return 0;
 }
 
-static const struct box_peer_ops peer_ops = {.send = answered};
+static inline bool is_clogged(const void *arg)
+{
+	const struct connection *connection = arg;
+	return connection->clogged;
+}
+
+static const struct box_peer_ops peer_ops = {.send = answered, .clogged = is_clogged};
 
 static inline void configure(const char *text)
 {

@@ -38,14 +38,31 @@ struct box_backend_op {
 	void *arg;
 };
 
+#define HEADLESS_INPUTS_MAX 16
+
+/* Bytes that were given to a live command. */
+struct headless_input {
+	struct box_backend_op *op;
+	struct box_str bytes; /* the giver's, until told or forgotten */
+	bool eof;
+	bool forgotten;
+	box_backend_taken *taken; /* NULL: nobody wants to be told, or was told */
+	void *arg;
+};
+
 static struct {
 	struct box_backend_op *pending; /* oldest first */
 	bool unavailable;
 	int begun[HEADLESS_KINDS_];
 	int cancelled[HEADLESS_KINDS_];
-	int boxes; /* there now, half-made ones too */
-	uint64_t mark;                /* of the boxes made from now on; 0: they cannot be found again */
+	int boxes;     /* there now, half-made ones too */
+	uint64_t mark; /* of the boxes made from now on; 0: they cannot be found again */
 	struct box_backend_box *kept; /* what a predecessor left */
+	uint64_t credit;              /* given to live commands after their first */
+	struct headless_input inputs[HEADLESS_INPUTS_MAX];
+	int input_count;
+	int signal_count;
+	int last_signal;
 } headless;
 
 static struct box_backend_op *headless_begin(enum headless_kind kind, struct box_backend_box *box,
@@ -136,6 +153,54 @@ static void headless_destroy(struct box_backend_box *box, box_backend_gone *done
 	op->gone = done;
 }
 
+/* Only what is under way may be asked. */
+static void headless_check_live(struct box_backend_op *op)
+{
+	for (struct box_backend_op *at = headless.pending; at; at = at->next) {
+		if (at == op && op->live) {
+			return;
+		}
+	}
+	TEST_FAIL("something was asked of a command that is over, or not live");
+}
+
+static void headless_credit(struct box_backend_op *op, uint64_t bytes)
+{
+	headless_check_live(op);
+	headless.credit += bytes;
+}
+
+static void headless_input(struct box_backend_op *op, struct box_str bytes, bool eof,
+	box_backend_taken *taken, void *arg)
+{
+	headless_check_live(op);
+	ASSERT(op->live->has_stdin && headless.input_count < HEADLESS_INPUTS_MAX);
+	ASSERT((taken != NULL) == (bytes.len > 0));
+	headless.inputs[headless.input_count++] = (struct headless_input){
+		.op = op, .bytes = bytes, .eof = eof, .taken = taken, .arg = arg};
+}
+
+static void headless_forget_input(struct box_backend_op *op, void *arg)
+{
+	headless_check_live(op);
+	for (int i = 0; i < headless.input_count; i++) {
+		struct headless_input *input = &headless.inputs[i];
+		if (input->op == op && input->taken && input->arg == arg) {
+			input->forgotten = true;
+			input->taken = NULL;
+			return;
+		}
+	}
+	TEST_FAIL("an input was forgotten that was not given");
+}
+
+static void headless_signal(struct box_backend_op *op, int number)
+{
+	headless_check_live(op);
+	headless.signal_count++;
+	headless.last_signal = number;
+}
+
 static void headless_watch(struct box_backend_box *box, box_backend_lost *lost, void *arg)
 {
 	box->lost = lost;
@@ -168,6 +233,10 @@ static const struct box_backend_ops headless_ops = {
 	.available = headless_available,
 	.make = headless_make,
 	.exec = headless_exec,
+	.credit = headless_credit,
+	.input = headless_input,
+	.forget_input = headless_forget_input,
+	.signal = headless_signal,
 	.watch = headless_watch,
 	.mark = headless_mark,
 	.adopt = headless_adopt,
@@ -249,4 +318,39 @@ static inline void headless_gone(void)
 	if (op.gone) {
 		op.gone(op.arg);
 	}
+}
+
+/* --- live commands --- */
+
+static inline void headless_started(const char *name)
+{
+	struct box_backend_op *op = headless_find(HEADLESS_EXEC, name);
+	ASSERT(op->live != NULL);
+	op->live->events->started(op->arg);
+}
+
+static inline void headless_output(const char *name, bool is_stderr, const void *bytes, size_t size)
+{
+	struct box_backend_op *op = headless_find(HEADLESS_EXEC, name);
+	ASSERT(op->live != NULL);
+	op->live->events->output(op->arg, is_stderr, (struct box_str){bytes, size});
+}
+
+/* The input number `at`, from 0, is in; with a text it never will be. */
+static inline void headless_taken(int at, const char *why)
+{
+	struct box_err err;
+	struct headless_input *input = &headless.inputs[at];
+	ASSERT(at < headless.input_count && input->taken != NULL);
+	box_backend_taken *taken = input->taken;
+	input->taken = NULL;
+	(void)box_err_set(&err, BOX_ERR_BOX, EPIPE, "%s", why ? why : "");
+	taken(input->arg, why ? &err : NULL);
+}
+
+/* A box ends by itself. */
+static inline void headless_lose(struct box_backend_box *box, const char *why)
+{
+	ASSERT(box->lost != NULL);
+	box->lost(box->lost_arg, why);
 }

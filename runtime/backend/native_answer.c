@@ -1,0 +1,220 @@
+/* What comes back of a command: output, gathered or passed on, and its end. All of it may be lies:
+ * it has the right form, and that is all that is known of it. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "runtime/backend/native_box.h"
+
+static struct box_native_run *run_of(struct box_backend_op *op)
+{
+	return (struct box_native_run *)(void *)op;
+}
+
+static struct box_str key_of(const uint32_t *id)
+{
+	return (struct box_str){(const char *)id, sizeof(*id)};
+}
+
+static void gather(struct box_native_run *run, struct box_buf *buf, uint64_t *discarded,
+	const char *bytes, size_t size)
+{
+	struct box_native *native = run->box->native;
+	size_t room = buf->limit - buf->len;
+	size_t left = native->output_bytes < BOX_OUTPUTS_BYTES_MAX
+		? BOX_OUTPUTS_BYTES_MAX - native->output_bytes
+		: 0;
+	size_t kept = size < room ? size : room;
+	kept = kept < left ? kept : left;
+	/* What was dropped once leaves no gap in what is kept. */
+	if (*discarded > 0 || run->cancelled) {
+		kept = 0;
+	}
+	if (kept > 0) {
+		(void)box_buf_append(buf, bytes, kept);
+		native->output_bytes += kept;
+	}
+	*discarded += size - kept;
+}
+
+static uint64_t read_u64(const char *bytes)
+{
+	uint64_t value;
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static void take_started(struct box_native_run *run)
+{
+	if (run->started) {
+		box_native_lost(run->box, "it started a command twice");
+		return;
+	}
+	run->started = true;
+	if (run->live && !run->cancelled) {
+		run->live->started(run->arg);
+	}
+}
+
+static void take_output(struct box_native_run *run, bool is_stderr, const char *bytes, size_t size)
+{
+	if (!run->live) {
+		gather(run, is_stderr ? &run->err : &run->out,
+			is_stderr ? &run->err_discarded : &run->out_discarded, bytes, size);
+		return;
+	}
+	if (size > run->credit) {
+		box_native_lost(run->box, "it sent more output than it may");
+		return;
+	}
+	run->credit -= size;
+	if (!run->cancelled) {
+		run->live->output(run->arg, is_stderr, (struct box_str){bytes, size});
+	}
+}
+
+void box_native_credit(struct box_backend_op *op, uint64_t bytes)
+{
+	struct box_native_run *run = run_of(op);
+	run->credit += bytes;
+	if (run->sent) {
+		box_native_send(
+			run->box, BOX_GUEST_CREDIT, run->id, &bytes, sizeof(bytes), NULL, 0, -1);
+	}
+}
+
+void box_native_signal(struct box_backend_op *op, int number)
+{
+	struct box_native_run *run = run_of(op);
+	uint32_t wanted = (uint32_t)number;
+	if (run->sent) {
+		box_native_send(
+			run->box, BOX_GUEST_SIGNAL, run->id, &wanted, sizeof(wanted), NULL, 0, -1);
+	}
+}
+
+static const char *step_text(uint32_t step)
+{
+	static const char *const texts[BOX_GUEST_STEPS_] = {
+		[BOX_GUEST_STEP_NONE] = "unknown step",
+		[BOX_GUEST_STEP_REQUEST] = "the request was refused",
+		[BOX_GUEST_STEP_MEMORY] = "memory for the command",
+		[BOX_GUEST_STEP_PIPES] = "pipes",
+		[BOX_GUEST_STEP_CLONE] = "a new process",
+		[BOX_GUEST_STEP_MOUNT] = "mounts",
+		[BOX_GUEST_STEP_IDS] = "user ids",
+		[BOX_GUEST_STEP_FENCE] = "the fence",
+		[BOX_GUEST_STEP_EXEC] = "/bin/sh",
+	};
+	return step < BOX_GUEST_STEPS_ && texts[step] ? texts[step] : "unknown step";
+}
+
+static void finish_unstarted(struct box_native_run *run, const struct box_guest_exit *end)
+{
+	struct box_err err;
+	int errnum = end->value > 0 && end->value < 4096 ? end->value : EPROTO;
+	const struct box_spec *spec = run->spec;
+	if (end->step == BOX_GUEST_STEP_WORKDIR && spec) {
+		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum, "workdir %s cannot be used: %s",
+			spec->workdir, strerrordesc_np(errnum));
+	} else if (end->step == BOX_GUEST_STEP_MOUNT && spec && end->mount < spec->mount_count) {
+		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum,
+			"extra_mounts.mount_path %s cannot be mounted: %s",
+			spec->mounts[end->mount].mount_path, strerrordesc_np(errnum));
+	} else {
+		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
+			"the command cannot be started: %s: %s", step_text(end->step),
+			strerrordesc_np(errnum));
+	}
+	box_native_finish(run, NULL, &err);
+}
+
+/* Killed by the kernel for lack of memory: itself, or a process of the shell that says 137. Each
+ * kill is accounted for once, to the first command that ends like that. */
+static bool was_out_of_memory(struct box_native_run *run, const struct box_guest_exit *end)
+{
+	struct box_backend_box *box = run->box;
+	bool killed = (end->end == BOX_GUEST_END_SIGNAL && end->value == 9) ||
+		(end->end == BOX_GUEST_END_EXIT && end->value == 128 + 9);
+	uint64_t kills = killed ? box_native_oom_kills(box) : 0;
+	if (!killed || kills <= run->oom_kills || kills <= box->oom_kills) {
+		return false;
+	}
+	box->oom_kills = 1 + (box->oom_kills > run->oom_kills ? box->oom_kills : run->oom_kills);
+	return true;
+}
+
+static void take_exit(struct box_native_run *run, const struct box_guest_exit *end)
+{
+	if (end->end == BOX_GUEST_END_FAILED) {
+		finish_unstarted(run, end);
+		return;
+	}
+	struct box_exec_outcome outcome = {
+		.reason = end->end == BOX_GUEST_END_TIMEOUT ? BOX_END_TIMEOUT
+			: end->end == BOX_GUEST_END_SIGNAL  ? BOX_END_SIGNAL
+							    : BOX_END_EXIT,
+		.out = {run->out.bytes, run->out.len},
+		.err = {run->err.bytes, run->err.len},
+		.out_discarded = run->out_discarded + end->stdout_dropped,
+		.err_discarded = run->err_discarded + end->stderr_dropped,
+		.duration_ms = end->duration_us / 1000,
+	};
+	if (outcome.reason == BOX_END_SIGNAL) {
+		outcome.signal = end->value;
+		outcome.exit_code = 128 + end->value;
+	} else {
+		outcome.exit_code = end->value;
+	}
+	if (was_out_of_memory(run, end)) {
+		outcome.reason = BOX_END_MEMORY;
+		outcome.signal = 9;
+		outcome.exit_code = 128 + 9;
+	}
+	box_native_finish(run, &outcome, NULL);
+}
+
+void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
+	const char *bytes, size_t size)
+{
+	struct box_native_run *run = box_table_get(&box->runs_by_id, key_of(&header->id));
+	struct box_guest_exit end;
+	if (!run || !run->sent) {
+		return;
+	}
+	switch (header->kind) {
+	case BOX_GUEST_STARTED:
+		take_started(run);
+		break;
+	case BOX_GUEST_STDOUT:
+	case BOX_GUEST_STDERR:
+		take_output(run, header->kind == BOX_GUEST_STDERR, bytes, size);
+		break;
+	case BOX_GUEST_TAKEN:
+		box_native_input_taken(run, read_u64(bytes));
+		break;
+	case BOX_GUEST_EXIT:
+		memcpy(&end, bytes, sizeof(end));
+		take_exit(run, &end);
+		break;
+	default:
+		break;
+	}
+}
+
+void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err)
+{
+	struct box_list runs;
+	struct box_list *item;
+	box_list_init(&runs);
+	box_list_splice(&runs, &box->runs);
+	while ((item = box_list_pop(&runs))) {
+		struct box_native_run *run = BOX_LIST_ITEM(item, struct box_native_run, links);
+		/* One that waits for boxd is ended by boxd's answer, one refused by its timer. */
+		if (!run->sent) {
+			box_list_push(&box->runs, &run->links);
+			continue;
+		}
+		box_native_finish(run, NULL, err);
+	}
+}

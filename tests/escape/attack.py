@@ -1,0 +1,34 @@
+"""All attempts together: those inside a box, those through the interface, those with a network."""
+
+from frame import attempts as inside
+
+import claims  # noqa: F401 (its attempts stand beside those of `outside`)
+import network
+import outside
+import world
+
+
+def known():
+    """(class, name) of every attempt there is."""
+    pairs = {(one.kind, one.name) for one in inside.values()}
+    pairs |= {(kind, name) for name, (kind, _) in outside.attempts.items()}
+    return pairs | {("network", name) for name in network.names()}
+
+
+def run(programs, rootless=False, only=(), config=None):
+    """Rows of (class, name, verdict, how)."""
+    chosen = {
+        part: [name for name in names if not only or name in only]
+        for part, names in (("in", inside), ("out", outside.attempts), ("net", network.names()))
+    }
+    rows = []
+    if chosen["in"] or chosen["out"]:
+        kinds = {inside[name].kind for name in chosen["in"]}
+        kinds |= {outside.attempts[name][0] for name in chosen["out"]}
+        others = bool(kinds & {"boxes", "tenants"})
+        with world.World(programs, rootless, config=config, neighbours=others) as made:
+            rows += made.attempt_inside(chosen["in"]) if chosen["in"] else []
+            rows += outside.run(made, chosen["out"]) if chosen["out"] else []
+    if chosen["net"]:
+        rows += network.run(programs, rootless, chosen["net"])
+    return rows

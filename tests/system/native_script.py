@@ -1,0 +1,90 @@
+"""Carries out a list of steps with the real client of `langbot-plugin`, as LangBot would.
+
+Run by the python of an environment that has the package (0.5.x or 0.7.x), with one argument: a file
+with a JSON map {carrier, command, env, url, headers, instance, steps}. `steps` maps names to steps
+(see `Steps`). Prints one JSON line: for each name what came, or [class, text] of what was raised.
+"""
+
+import asyncio
+import json
+import pathlib
+import sys
+
+from langbot_plugin.box.models import BoxSpec
+
+import proclib
+from client_script import Drive
+
+
+class Steps(Drive):
+    async def steps(self):
+        for name, step in self.wanted["steps"].items():
+            self.results[name] = await self.step(**step)
+
+    async def step(self, do, **members):
+        """What the step `do` gives; `raises` in its place where the client raised."""
+        try:
+            return {"gave": await getattr(self, "do_" + do)(**members)}
+        except Exception as exc:
+            return {"raised": [type(exc).__name__, str(exc)]}
+
+    def where(self, members):
+        return self.context(members.pop("workspace", "ws1"), members.pop("generation", 1))
+
+    async def do_exec(self, **spec):
+        context = self.where(spec)
+        result = await self.client.execute(BoxSpec(**spec), context)
+        return result.model_dump(mode="json")
+
+    async def do_together(self, specs):
+        return await asyncio.gather(*(self.step("exec", **spec) for spec in specs))
+
+    async def do_create(self, **spec):
+        context = self.where(spec)
+        return await self.client.create_session(BoxSpec(**spec), context)
+
+    async def do_get(self, session_id, **members):
+        return await self.client.get_session(session_id, self.where(members))
+
+    async def do_list(self, **members):
+        return await self.client.get_sessions(self.where(members))
+
+    async def do_delete(self, session_id, **members):
+        return await self.client.delete_session(session_id, self.where(members))
+
+    async def do_status(self, **members):
+        return await self.client.get_status(self.where(members))
+
+    async def do_info(self):
+        return await self.client.get_backend_info()
+
+    async def do_init(self, **config):
+        return await self.client.init(config)
+
+    async def do_sleep(self, seconds):
+        await asyncio.sleep(seconds)
+
+    async def do_kill_init(self, marker):
+        """kill -9 of PID 1 of the box in which the process with this argument is."""
+        await asyncio.to_thread(proclib.kill_init, marker)
+
+    async def do_await(self, marker):
+        """Until there is a process with this argument."""
+        await asyncio.to_thread(proclib.find_one, marker)
+
+    async def do_look(self, folder):
+        """What is in a folder of the host: text of files, None for folders, by path."""
+        found = {}
+        for path in sorted(pathlib.Path(folder).rglob("*")):
+            below = str(path.relative_to(folder))
+            if not below.startswith(("bin", "home", "steps")):
+                found[below] = None if path.is_dir() else path.read_text()
+        return found
+
+    async def do_count(self, marker):
+        return len(await asyncio.to_thread(proclib.find, marker))
+
+
+if __name__ == "__main__":
+    wanted = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    print(json.dumps(asyncio.run(Steps({**wanted, "scenario": "steps"}).run())))

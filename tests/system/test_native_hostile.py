@@ -1,0 +1,298 @@
+"""A box-init that cannot be believed (hostile_init.c in its place), and hosts that have not enough.
+
+Whatever comes out of a box, box-rpc answers its caller, stays up, and others notice nothing.
+"""
+
+import resource
+import time
+
+import pytest
+
+from boxlib import Boxd, fd_count, fd_names, peak_kb, wait_running, wait_until
+from clientlib import failure, success
+from deathlib import (
+    NATIVE,
+    Ground,
+    Traces,
+    compile_program,
+    copy_programs,
+    inits,
+    native_boxd,
+    needs_root,
+)
+
+pytestmark = needs_root
+
+BROKE = "it broke the protocol"
+ENDED = "its first process has ended"
+LATE = "it did not end a command in time"
+LATE_SECONDS = 1 + 5 + 2  # the command's own timeout, the patience of box-rpc, and some more
+MAKE_SECONDS = 10 + 2
+MEMORY_KB = 300 * 1024  # under sanitizers
+
+# command -> why its box is given up
+BROKEN = {
+    "nonsense": BROKE,
+    "short": BROKE,
+    "long": BROKE,
+    "kind": BROKE,
+    "request": BROKE,
+    "size": BROKE,
+    "end": BROKE,
+    "signal": BROKE,
+    "nobody": BROKE,
+    "taken": "it took more input than it got",
+    "empty": ENDED,
+    "die": ENDED,
+}
+HARMLESS = ("good", "twice", "reset", "boast", "fds")
+ENDLESS = ("silent", "deaf", "flood", "crumbs", "strangers")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """boxd and box-rpc beside the hostile box-init."""
+    folder = tmp_path_factory.mktemp("hostile")
+    copy_programs(folder, "boxd", "box-rpc")
+    compile_program("hostile_init.c", folder / "box-init", "-static")
+    return folder
+
+
+@pytest.fixture
+def hostile(programs, tmp_path):
+    ground = Ground()
+    with native_boxd(tmp_path, programs=programs) as boxd:
+        traces = Traces(boxd, ground)
+        yield boxd
+        assert len(boxd.workers()) == 1, boxd.tail()
+    traces.check_gone()
+
+
+def is_good(client, session="bystander"):
+    started = time.monotonic()
+    result = client.exec("good", session)
+    assert (result["stdout"], result["exit_code"]) == ("good", 0), result
+    return time.monotonic() - started
+
+
+def test_broken_rules(hostile):
+    with hostile.web() as client:
+        is_good(client)
+        (bystander,) = inits(hostile)
+        for cmd, why in BROKEN.items():
+            is_good(client, cmd)
+            data = {"cmd": cmd, "session_id": cmd, "timeout_sec": 5}
+            told = client.fail("box_exec", data)
+            assert told.startswith("BoxError: "), told
+            assert why in told and cmd in told, told
+            is_good(client)
+            is_good(client, cmd)
+            client.ask("box_delete_session", {"session_id": cmd})
+        assert inits(hostile) == [bystander]
+
+
+def test_others_of_a_broken_box(hostile):
+    """Every command of that box is told, those that wait included."""
+    with hostile.web() as client:
+        is_good(client)
+        waiting = [
+            client.start("box_exec", {"cmd": "silent", "session_id": "s", "timeout_sec": 60})
+            for _ in range(20)
+        ]
+        data = {"cmd": "nonsense", "session_id": "s", "timeout_sec": 60}
+        assert BROKE in client.fail("box_exec", data)
+        for seq in waiting:
+            assert BROKE in failure(client.wait(seq, 2))
+        is_good(client, "s")
+
+
+def test_harmless_lies(hostile):
+    with hostile.web() as client:
+        is_good(client)
+        fds = fd_count(hostile.worker)
+        for cmd in HARMLESS:
+            result = client.exec(cmd, "liar")
+            # What it claims to have dropped, nobody can know.
+            assert result["stdout"].splitlines()[0] == "good", (cmd, result)
+            assert result["exit_code"] == 0, (cmd, result)
+            is_good(client, "liar")
+        client.ask("box_delete_session", {"session_id": "liar"})
+        wait_until(lambda: fd_count(hostile.worker) == fds, 2, lambda: fd_names(hostile.worker))
+        told = client.fail("box_exec", {"cmd": "mount", "session_id": "liar"})
+        assert told.startswith("BoxError: the command cannot be started: mounts: "), told
+        is_good(client, "liar")
+
+
+def test_endless(hostile, tmp_path):
+    """No word, no end, or no end of words: box-rpc ends it, and its memory is bounded."""
+    mute = {"cmd": "good", "session_id": "mute", "host_path": booting(tmp_path, "mute")}
+    with hostile.web() as client, hostile.web() as leaver:
+        is_good(client)
+        (bystander,) = inits(hostile)
+        before = peak_kb(hostile.worker)
+        asked = {
+            cmd: client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 1})
+            for cmd in ENDLESS
+        }
+        never_ready = client.start("box_exec", mute)
+        leaver.start("box_exec", {"cmd": "silent", "session_id": "left", "timeout_sec": 1})
+        wait_until(lambda: len(inits(hostile)) == 3 + len(ENDLESS), what="their boxes")
+        leaver.close()
+        slowest = wait_alone(hostile, client, 2, LATE_SECONDS)
+        for cmd, seq in asked.items():
+            told = failure(client.wait(seq, 1))
+            assert LATE in told and cmd in told, told
+        grown = peak_kb(hostile.worker) - before
+        slowest = max(slowest, wait_alone(hostile, client, 1, MAKE_SECONDS))
+        assert "it was not ready after 10 s" in failure(client.wait(never_ready, 1))
+        assert inits(hostile) == [bystander]
+        print(f"others waited {slowest:.3f} s at worst; {grown} KiB more")
+        assert slowest < 1.0
+        assert grown < MEMORY_KB
+        is_good(client, "left")
+
+
+def wait_alone(boxd, client, count, seconds):
+    """Until so many boxes are left; the longest that another client waited meanwhile."""
+    slowest = 0.0
+    end = time.monotonic() + seconds
+    while len(inits(boxd)) > count:
+        assert time.monotonic() < end, f"boxes are left: {boxd.tail()}"
+        slowest = max(slowest, is_good(client))
+        time.sleep(0.05)
+    return slowest
+
+
+def booting(tmp_path, how):
+    """A host folder that tells box-init how to behave before it is ready."""
+    folder = tmp_path / f"boot-{how}"
+    folder.mkdir()
+    (folder / "boot").write_text(how)
+    return str(folder)
+
+
+def test_deleted(hostile):
+    """A box that does not answer can be deleted, and who waits is told."""
+    with hostile.web() as client, hostile.web() as other:
+        is_good(client)
+        for cmd in ("silent", "deaf", "flood"):
+            seq = client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 60})
+            wait_until(lambda: len(inits(hostile)) == 2, what="its box")
+            other.ask("box_delete_session", {"session_id": cmd})
+            assert client.wait(seq, 2)["code"] == 1
+            wait_until(lambda: len(inits(hostile)) == 1, 2, "the box has gone")
+
+
+def test_restart_beside_silent_boxes(programs, tmp_path):
+    """A successor of box-rpc is not held up by boxes that do not answer."""
+    ground = Ground()
+    with native_boxd(tmp_path, programs=programs) as boxd:
+        traces = Traces(boxd, ground)
+        with boxd.web() as client:
+            for cmd in ("good", "deaf", "flood"):
+                client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 60})
+            for cmd in ("deaf", "flood"):
+                wait_running(client, cmd)
+        boxd.kill_worker()
+        boxd.wait_served(2)
+        with boxd.web() as client:
+            is_good(client, "good")
+            asked = {
+                cmd: client.start("box_exec", {"cmd": "good", "session_id": cmd, "timeout_sec": 1})
+                for cmd in ("deaf", "flood")
+            }
+            for cmd, seq in asked.items():
+                told = failure(client.wait(seq, LATE_SECONDS))
+                assert LATE in told, told
+                is_good(client, cmd)
+    traces.check_gone()
+
+
+@pytest.mark.parametrize(
+    ("boot", "why"),
+    [
+        ("die", "it ended before it was ready"),
+        ("short", "it ended before it was ready"),
+        ("nonsense", "Protocol error"),
+        ("failed", "enter Landlock: Operation not permitted"),
+    ],
+)
+def test_never_ready(hostile, tmp_path, boot, why):
+    folder = booting(tmp_path, boot)
+    with hostile.web() as client:
+        is_good(client)
+        told = client.fail("box_exec", {"cmd": "good", "session_id": "s", "host_path": folder})
+        assert told.startswith("BoxError: the box cannot be made: "), told
+        assert why in told and "null" not in told, told
+        wait_until(lambda: len(inits(hostile)) == 1, 2, "it is gone")
+        (tmp_path / f"boot-{boot}" / "boot").unlink()
+        assert client.exec("good", "s", host_path=folder)["stdout"] == "good"
+
+
+# Hosts that have not enough.
+
+
+def limited(number):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+    return limit
+
+
+@pytest.mark.parametrize("files", [40, 64, 72, 96])
+def test_few_open_files(tmp_path, files):
+    """boxd says what it lacks, makes no half boxes, and those there are go on."""
+    ground = Ground()
+    boxd = Boxd(cwd=tmp_path, config=NATIVE, preexec_fn=limited(files))
+    with boxd:
+        boxd.wait_served()
+        traces = Traces(boxd, ground)
+        told = []
+        made = []
+        with boxd.web() as client:
+            for number in range(40):
+                session = f"s{number}"
+                answer = client.call("box_exec", {"cmd": "echo ok", "session_id": session})
+                if answer["code"] == 0:
+                    made.append(session)
+                    assert success(answer)["stdout"] == "ok"
+                else:
+                    told.append(failure(answer))
+            print(files, len(made), set(told))
+            assert told, "it must have run out"
+            for text in told:
+                assert text.startswith(("BoxError: ", "BoxBackendUnavailableError: ")), text
+                assert "open files" in text or "Invalid argument" in text, text
+            traces.check_boxes(len(made))
+            for session in made:
+                assert client.exec("echo again", session)["stdout"] == "again"
+                client.ask("box_delete_session", {"session_id": session})
+            traces.check_boxes(0)
+            if made:
+                assert client.exec("echo new", "new")["stdout"] == "new"
+        assert len(boxd.workers()) == 1, boxd.tail()
+    traces.check_gone()
+
+
+def test_no_room_for_groups(tmp_path):
+    """The kernel refuses the group of a box: the error says so, and nothing of the box is left."""
+    ground = Ground()
+    with native_boxd(tmp_path) as boxd, boxd.web() as client:
+        traces = Traces(boxd, ground)
+        client.exec("true", "bystander")
+        lot = sorted(traces.lots)[0]
+        taken = [lot / f"b{number}" for number in range(2, 6)]
+        for path in taken:
+            path.mkdir()
+        try:
+            for _ in taken:
+                told = client.fail("box_exec", {"cmd": "true", "session_id": "s"})
+                assert told.startswith("BoxError: "), told
+                assert "group" in told, told
+                assert len(inits(boxd)) == 1
+        finally:
+            for path in taken:
+                path.rmdir()
+        assert client.exec("echo ok", "s")["stdout"] == "ok"
+        traces.check_boxes(2)
+    traces.check_gone()

@@ -1,0 +1,202 @@
+/* The operator's policy for boxes: read from the operator's own file alone, refused when a member
+ * is wrong. */
+#include <errno.h>
+
+#include "runtime/policy.h"
+#include "tests/unit/runtime_play.h"
+
+static struct box_policy policy; /* big */
+
+static const struct box_policy *read_file(const char *text)
+{
+	struct box_err err = {0};
+	struct box_runtime *runtime = start();
+	configure(runtime, BOX_LAYER_FILE, text);
+	memset(&policy, 0xff, sizeof(policy));
+	struct box_value file = tree(arena, text);
+	if (box_policy_check(&file, "/w", &err) < 0 ||
+		box_policy_read(runtime, &policy, &err) < 0) {
+		TEST_FAIL("%s is refused: %s", text, err.text);
+	}
+	finish(runtime);
+	return &policy;
+}
+
+TEST(without_a_word_nothing_is_allowed_or_set)
+{
+	static const char *const rows[] = {
+		"{}",
+		"{\"local\":{}}",
+		"{\"local\":{\"rootfs\":null,\"seccomp\":null,\"degraded\":null}}",
+		"{\"local\":{\"rootfs\":\"\",\"seccomp\":\" \",\"degraded\":false}}",
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const struct box_policy *read = read_file(rows[i]);
+		ASSERT_STR(read->rootfs, "");
+		ASSERT_INT(read->profile, BOX_FILTER_DEFAULT);
+		ASSERT_INT(read->degraded, 0);
+		ASSERT_INT(read->roots.count, 0);
+		ASSERT_STR(read->roots.paths[0], "");
+		ASSERT_INT(read->narrower.count, 0);
+	}
+}
+
+TEST(each_member_is_read)
+{
+	static const struct {
+		const char *local;
+		const char *rootfs;
+		uint32_t profile;
+		bool degraded;
+	} rows[] = {
+		{"{\"rootfs\":\"/srv/root\"}", "/srv/root", BOX_FILTER_DEFAULT, false},
+		{"{\"rootfs\":\" /srv//./x/../root/ \"}", "/srv/root", BOX_FILTER_DEFAULT, false},
+		{"{\"rootfs\":\"root\"}", "/w/root", BOX_FILTER_DEFAULT, false},
+		{"{\"seccomp\":\"default\"}", "", BOX_FILTER_DEFAULT, false},
+		{"{\"seccomp\":\" strict\\n\"}", "", BOX_FILTER_STRICT, false},
+		{"{\"degraded\":true}", "", BOX_FILTER_DEFAULT, true},
+		{"{\"degraded\":\"yes\"}", "", BOX_FILTER_DEFAULT, true},
+		{"{\"degraded\":\"off\"}", "", BOX_FILTER_DEFAULT, false},
+		{"{\"degraded\":1}", "", BOX_FILTER_DEFAULT, true},
+		{"{\"rootfs\":\"/r\",\"seccomp\":\"strict\",\"degraded\":true}", "/r",
+			BOX_FILTER_STRICT, true},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		char text[256];
+		(void)snprintf(text, sizeof(text), "{\"local\":%s}", rows[i].local);
+		const struct box_policy *read = read_file(text);
+		ASSERT_STR(read->rootfs, rows[i].rootfs);
+		ASSERT_INT(read->profile, rows[i].profile);
+		ASSERT_INT(read->degraded, rows[i].degraded);
+	}
+}
+
+/* Such a file is refused, and what was in force before stays. */
+static void expect_refused(struct box_runtime *runtime, const char *text, const char *error)
+{
+	struct box_err err = {0};
+	struct box_value file = tree(arena, text);
+	ASSERT_INT(box_policy_check(&file, "/w", &err), -EINVAL);
+	ASSERT_STR(err.text, error);
+	ASSERT_INT(err.code, BOX_ERR_VALUE);
+	err = (struct box_err){0};
+	ASSERT_INT(box_runtime_configure(runtime, BOX_LAYER_FILE, &file, &err), -EINVAL);
+	ASSERT_STR(err.text, error);
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_STR(policy.rootfs, "/good");
+}
+
+TEST(a_file_with_a_wrong_member_is_refused)
+{
+	static const char text_rootfs[] = "box.local.rootfs must be a string";
+	static const char path_rootfs[] = "box.local.rootfs is not a usable path";
+	static const char text_seccomp[] = "box.local.seccomp must be a string";
+	static const char word_seccomp[] = "box.local.seccomp must be \"default\" or \"strict\"";
+	static const char degraded[] = "box.local.degraded must be a boolean";
+	static const struct {
+		const char *local;
+		const char *error;
+	} rows[] = {
+		{"{\"rootfs\":5}", text_rootfs},
+		{"{\"rootfs\":[\"/a\"]}", text_rootfs},
+		{"{\"rootfs\":\"/a\\u0000b\"}", text_rootfs},
+		{"{\"rootfs\":\"/\"}", path_rootfs},
+		{"{\"rootfs\":\"//..//.\"}", path_rootfs},
+		{"{\"rootfs\":\"..\"}", path_rootfs},
+		{"{\"seccomp\":true}", text_seccomp},
+		{"{\"seccomp\":\"strict\\u0000\"}", text_seccomp},
+		{"{\"seccomp\":\"none\"}", word_seccomp},
+		{"{\"seccomp\":\"Strict\"}", word_seccomp},
+		{"{\"seccomp\":\"stric\"}", word_seccomp},
+		{"{\"degraded\":\"perhaps\"}", degraded},
+		{"{\"degraded\":2}", degraded},
+		{"{\"degraded\":{}}", degraded},
+		{"{\"rootfs\":\"/r\",\"seccomp\":\"strict\",\"degraded\":[]}", degraded},
+	};
+	struct box_runtime *runtime = start();
+	configure(runtime, BOX_LAYER_FILE, "{\"local\":{\"rootfs\":\"/good\"}}");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		char text[256];
+		(void)snprintf(text, sizeof(text), "{\"local\":%s}", rows[i].local);
+		expect_refused(runtime, text, rows[i].error);
+	}
+	finish(runtime);
+}
+
+TEST(a_root_too_long_is_refused)
+{
+	static char text[2 * BOX_PATH_MAX];
+	static char path[BOX_PATH_MAX + 1];
+	struct box_runtime *runtime = start();
+	configure(runtime, BOX_LAYER_FILE, "{\"local\":{\"rootfs\":\"/good\"}}");
+	memset(path, 'a', BOX_PATH_MAX);
+	path[0] = '/';
+	(void)snprintf(text, sizeof(text), "{\"local\":{\"rootfs\":\"%s\"}}", path);
+	expect_refused(runtime, text, "box.local.rootfs is not a usable path");
+	finish(runtime);
+	path[BOX_PATH_MAX - 1] = '\0';
+	(void)snprintf(text, sizeof(text), "{\"local\":{\"rootfs\":\"%s\"}}", path);
+	ASSERT_STR(read_file(text)->rootfs, path);
+}
+
+#define LOOSE "{\"local\":{\"rootfs\":\"/evil\",\"seccomp\":\"default\",\"degraded\":true}}"
+
+TEST(only_the_operators_file_counts)
+{
+	struct box_err err = {0};
+	struct box_runtime *runtime = start();
+	configure(runtime, BOX_LAYER_FILE, "{\"local\":{\"seccomp\":\"strict\"}}");
+	configure(runtime, BOX_LAYER_VARIABLE, LOOSE);
+	init_now(runtime, LOOSE);
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_STR(policy.rootfs, "");
+	ASSERT_INT(policy.profile, BOX_FILTER_STRICT);
+	ASSERT_INT(policy.degraded, 0);
+	/* Nor does a client's mistake make it fail. */
+	init_now(runtime, "{\"local\":{\"rootfs\":5}}");
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	/* A reload does count. */
+	configure(runtime, BOX_LAYER_FILE, "{\"local\":{\"rootfs\":\"/srv/r\"}}");
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_STR(policy.rootfs, "/srv/r");
+	ASSERT_INT(policy.profile, BOX_FILTER_DEFAULT);
+	finish(runtime);
+}
+
+TEST(mount_roots_are_those_in_force)
+{
+	struct box_err err = {0};
+	struct box_runtime *runtime = start();
+	configure(runtime, BOX_LAYER_FILE,
+		"{\"local\":{\"allowed_mount_roots\":[\"/srv/a\",\"b\",\"/c/../d/\"]}}");
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(policy.roots.count, 3);
+	ASSERT_STR(policy.roots.paths[0], "/srv/a");
+	ASSERT_STR(policy.roots.paths[1], "/w/b");
+	ASSERT_STR(policy.roots.paths[2], "/d");
+	ASSERT(memcmp(&policy.narrower, &policy.roots, sizeof(policy.roots)) == 0);
+	/* No client loosens them. */
+	init_now(runtime, "{\"local\":{\"allowed_mount_roots\":[\"/\"]}}");
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(policy.roots.count, 3);
+	finish(runtime);
+}
+
+TEST(every_mount_root_has_its_place)
+{
+	struct box_err err = {0};
+	struct box_runtime *runtime = start();
+	struct box_buf text = box_buf(BOX_MIB);
+	for (int i = 0; i < BOX_MOUNT_ROOTS_MAX; i++) {
+		ASSERT_INT(box_buf_printf(&text, "%s\"/srv/%d\"",
+				   i ? "," : "{\"local\":{\"allowed_mount_roots\":[", i),
+			0);
+	}
+	ASSERT_INT(box_buf_append(&text, "]}}", 4), 0);
+	configure(runtime, BOX_LAYER_FILE, text.bytes);
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(policy.roots.count, BOX_MOUNT_ROOTS_MAX);
+	ASSERT_STR(policy.roots.paths[BOX_MOUNT_ROOTS_MAX - 1], "/srv/63");
+	box_buf_free(&text);
+	finish(runtime);
+}
