@@ -77,7 +77,8 @@ struct box_backend_ops {
 	void (*credit)(struct box_backend_op *op, uint64_t bytes);
 	void (*input)(struct box_backend_op *op, struct box_str bytes, bool eof,
 		box_backend_taken *taken, void *arg);
-	/* An input whose asker is gone: it goes in all the same, and nobody is told. */
+	/* An input whose asker is gone: it goes in all the same, and nobody is told. `op` is good for
+	 * this until its last input was told, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
 
