@@ -21,6 +21,7 @@
 #include "runtime/guest/loop.h"
 #include "runtime/guest/mounter.h"
 
+#define SIGNAL_MAX 64
 #define BIT(number) (1ULL << (number))
 
 /* Newer than the headers that some distributions build with. */
@@ -214,10 +215,11 @@ static int hide(void)
 /* What is ignored stays ignored in commands. */
 static int reset_signals(void)
 {
-	struct sigaction action = {.sa_handler = SIG_DFL};
-	for (int number = 1; number < NSIG; number++) {
-		/* The C library keeps two for itself, and SIGKILL and SIGSTOP have no action. */
-		(void)sigaction(number, &action, NULL);
+	/* The call itself, with zeros for the default: the C library keeps some numbers for itself.
+	 * SIGKILL and SIGSTOP have no action. */
+	static const unsigned long action[4];
+	for (int number = 1; number <= SIGNAL_MAX; number++) {
+		(void)syscall(SYS_rt_sigaction, number, action, NULL, SIGNAL_MAX / 8);
 	}
 	(void)umask(022);
 	return chdir("/") < 0 ? -errno : 0;

@@ -29,13 +29,13 @@ static int open_beneath(int root, const char *path, int *ret_fd)
 	return 0;
 }
 
-static uint32_t id_of(const struct box_birth *birth, enum box_owner owner)
+static uint32_t id_of(const struct box_assembly *assembly, enum box_owner owner)
 {
-	return owner == BOX_OWNER_PAYLOAD || birth->same_uid ? BOX_PLAN_PAYLOAD_ID : 0;
+	return owner == BOX_OWNER_PAYLOAD || assembly->same_uid ? BOX_PLAN_PAYLOAD_ID : 0;
 }
 
 /* Makes the last component of `path` in `parent`, or finds it there. */
-static int make_folder(int parent, const char *name, const struct box_birth *birth,
+static int make_folder(int parent, const char *name, const struct box_assembly *assembly,
 	const struct box_step *step, bool last, int *ret_fd)
 {
 	bool made = mkdirat(parent, name, 0755) == 0;
@@ -46,7 +46,7 @@ static int make_folder(int parent, const char *name, const struct box_birth *bir
 	if (fd < 0) {
 		return -errno;
 	}
-	uint32_t id = id_of(birth, step->owner);
+	uint32_t id = id_of(assembly, step->owner);
 	if (made && last &&
 		(fchownat(fd, "", id, id, AT_EMPTY_PATH) < 0 ||
 			(step->mode && fchmodat(parent, name, step->mode, 0) < 0))) {
@@ -60,7 +60,7 @@ static int make_folder(int parent, const char *name, const struct box_birth *bir
 
 /* The place of a step, made with its parents if it is missing. */
 static int open_place(
-	const struct box_birth *birth, int root, const struct box_step *step, int *ret_fd)
+	const struct box_assembly *assembly, int root, const struct box_step *step, int *ret_fd)
 {
 	int fd = fcntl(root, F_DUPFD_CLOEXEC, 3);
 	int r = fd < 0 ? -errno : 0;
@@ -76,7 +76,7 @@ static int open_place(
 		name[len] = '\0';
 		at += len;
 		int next = -1;
-		r = make_folder(fd, name, birth, step, *at == '\0', &next);
+		r = make_folder(fd, name, assembly, step, *at == '\0', &next);
 		if (r == 0) {
 			(void)close(fd);
 			fd = next;
@@ -96,35 +96,36 @@ static uint64_t attributes_of(const struct box_step *step)
 		(step->no_exec ? MOUNT_ATTR_NOEXEC : 0) | (step->read_only ? MOUNT_ATTR_RDONLY : 0);
 }
 
-static int make_tmpfs(const struct box_birth *birth, const struct box_step *step, int *ret_mount)
+static int make_tmpfs(
+	const struct box_assembly *assembly, const struct box_step *step, int *ret_mount)
 {
 	struct box_fs_options options = {
 		.size_bytes = step->size_bytes,
 		.inodes = step->inodes,
 		.mode = step->mode,
-		.uid = id_of(birth, step->owner),
-		.gid = id_of(birth, step->owner),
+		.uid = id_of(assembly, step->owner),
+		.gid = id_of(assembly, step->owner),
 		.attributes = attributes_of(step),
 	};
 	return box_fs_make("tmpfs", &options, ret_mount);
 }
 
-static int do_tmpfs(const struct box_birth *birth, int root, size_t number)
+static int do_tmpfs(const struct box_assembly *assembly, int root, size_t number)
 {
-	const struct box_step *step = &birth->plan->steps[number];
+	const struct box_step *step = &assembly->plan->steps[number];
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
-	int r = make_tmpfs(birth, step, &mount);
-	r = r < 0 ? r : open_place(birth, root, step, &place);
+	int r = make_tmpfs(assembly, step, &mount);
+	r = r < 0 ? r : open_place(assembly, root, step, &place);
 	return r < 0 ? r : box_fs_attach_at(mount, place);
 }
 
 /* Its attributes were set while it was made; nobody could use it without them. */
-static int do_tree(const struct box_birth *birth, int root, size_t number)
+static int do_tree(const struct box_assembly *assembly, int root, size_t number)
 {
 	_cleanup_(box_close_p) int place = -1;
-	int r = open_place(birth, root, &birth->plan->steps[number], &place);
-	return r < 0 ? r : box_fs_attach_at(birth->trees[number], place);
+	int r = open_place(assembly, root, &assembly->plan->steps[number], &place);
+	return r < 0 ? r : box_fs_attach_at(assembly->trees[number], place);
 }
 
 static int write_at(int folder, const char *name, const char *text)
@@ -160,38 +161,38 @@ static int forbid_namespaces(int proc)
 	return 0;
 }
 
-static int do_proc(const struct box_birth *birth, int root, size_t number)
+static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 {
-	const struct box_step *step = &birth->plan->steps[number];
+	const struct box_step *step = &assembly->plan->steps[number];
 	struct box_fs_options options = {.attributes = attributes_of(step)};
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
 	int r = box_fs_make("proc", &options, &mount);
-	r = r < 0 ? r : open_place(birth, root, step, &place);
+	r = r < 0 ? r : open_place(assembly, root, step, &place);
 	r = r < 0 ? r : box_fs_attach_at(mount, place);
 	return r < 0 ? r : forbid_namespaces(mount);
 }
 
-static int do_pts(const struct box_birth *birth, int root, size_t number)
+static int do_pts(const struct box_assembly *assembly, int root, size_t number)
 {
-	const struct box_step *step = &birth->plan->steps[number];
+	const struct box_step *step = &assembly->plan->steps[number];
 	struct box_fs_options options = {.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
 	int r = box_fs_make("devpts", &options, &mount);
-	r = r < 0 ? r : open_place(birth, root, step, &place);
+	r = r < 0 ? r : open_place(assembly, root, step, &place);
 	return r < 0 ? r : box_fs_attach_at(mount, place);
 }
 
-static int do_folder(const struct box_birth *birth, int root, size_t number)
+static int do_folder(const struct box_assembly *assembly, int root, size_t number)
 {
 	_cleanup_(box_close_p) int place = -1;
-	return open_place(birth, root, &birth->plan->steps[number], &place);
+	return open_place(assembly, root, &assembly->plan->steps[number], &place);
 }
 
-static int do_link(const struct box_birth *birth, int root, size_t number)
+static int do_link(const struct box_assembly *assembly, int root, size_t number)
 {
-	const struct box_step *step = &birth->plan->steps[number];
+	const struct box_step *step = &assembly->plan->steps[number];
 	return symlinkat(step->source, root, step->target + 1) < 0 ? -errno : 0;
 }
 
@@ -214,12 +215,12 @@ static int make_mask(int root, bool folder, int *ret_mount)
 	return 0;
 }
 
-static int do_mask(const struct box_birth *birth, int root, size_t number)
+static int do_mask(const struct box_assembly *assembly, int root, size_t number)
 {
 	_cleanup_(box_close_p) int place = -1;
 	_cleanup_(box_close_p) int mount = -1;
 	struct stat status;
-	int r = open_beneath(root, birth->plan->steps[number].target, &place);
+	int r = open_beneath(root, assembly->plan->steps[number].target, &place);
 	if (r == -ENOENT) {
 		return 0;
 	}
@@ -231,9 +232,9 @@ static int do_mask(const struct box_birth *birth, int root, size_t number)
 }
 
 /* The root is a mount already; a folder of /proc becomes one over itself. */
-static int do_freeze(const struct box_birth *birth, int root, size_t number)
+static int do_freeze(const struct box_assembly *assembly, int root, size_t number)
 {
-	const struct box_step *step = &birth->plan->steps[number];
+	const struct box_step *step = &assembly->plan->steps[number];
 	if (!step->target[1]) {
 		return box_fs_freeze(root);
 	}
@@ -248,7 +249,7 @@ static int do_freeze(const struct box_birth *birth, int root, size_t number)
 	return r < 0 ? r : box_fs_attach_at(mount, place);
 }
 
-static int (*const doers[])(const struct box_birth *birth, int root, size_t number) = {
+static int (*const doers[])(const struct box_assembly *assembly, int root, size_t number) = {
 	[BOX_STEP_TMPFS] = do_tmpfs,
 	[BOX_STEP_TREE] = do_tree,
 	[BOX_STEP_PROC] = do_proc,
@@ -259,12 +260,12 @@ static int (*const doers[])(const struct box_birth *birth, int root, size_t numb
 	[BOX_STEP_FREEZE] = do_freeze,
 };
 
-int box_assemble_root(const struct box_birth *birth, int *ret_root, int *ret_writable)
+int box_assemble_root(const struct box_assembly *assembly, int *ret_root, int *ret_writable)
 {
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int writable = -1;
-	int r = make_tmpfs(birth, &birth->plan->steps[0], &mount);
-	r = r < 0 ? r : box_fs_attach(mount, AT_FDCWD, birth->anchor, NULL);
+	int r = make_tmpfs(assembly, &assembly->plan->steps[0], &mount);
+	r = r < 0 ? r : box_fs_attach(mount, AT_FDCWD, assembly->anchor, NULL);
 	if (r < 0) {
 		return r;
 	}
@@ -277,10 +278,10 @@ int box_assemble_root(const struct box_birth *birth, int *ret_root, int *ret_wri
 	return 0;
 }
 
-int box_assemble(const struct box_birth *birth, int root, size_t *ret_step)
+int box_assemble(const struct box_assembly *assembly, int root, size_t *ret_step)
 {
-	for (size_t i = 1; i < birth->plan->step_count; i++) {
-		int r = doers[birth->plan->steps[i].kind](birth, root, i);
+	for (size_t i = 1; i < assembly->plan->step_count; i++) {
+		int r = doers[assembly->plan->steps[i].kind](assembly, root, i);
 		if (r < 0) {
 			*ret_step = i;
 			return r;

@@ -1,6 +1,6 @@
-/* The order: open what is named, limits, ids, network seat, sockets, network namespace, clone;
- * then, while the child waits, its maps and its cgroup; then it may go. Each thing that was made is
- * in struct box_living at once, so that one function takes back whatever there is. */
+/* A blank: ids, cgroup, sockets, network namespace, clone, maps. Of it a box: limits, a seat at the
+ * router, what is mounted, what box-init reads; then the order. Each thing that was made is in struct
+ * box_living at once, so that one function takes back whatever there is. */
 #include "runtime/keeper/birth.h"
 
 #include <errno.h>
@@ -76,44 +76,43 @@ static int open_host_path(const struct box_ground *ground, const struct box_livi
 		: box_source_detach(source, ask->host_mode == BOX_ASK_RO, &owner, ret_tree, err);
 }
 
-static int open_trees(const struct box_ground *ground, const struct box_living *living,
-	struct box_birth *birth, struct box_err *err)
+/* The fds that go with an order: the boot file, then the trees. */
+struct cargo {
+	int fds[BOX_CHILD_FDS_MAX];
+	size_t count;
+};
+
+static void cargo_close(struct cargo *cargo)
 {
-	const struct box_plan *plan = birth->plan;
+	for (size_t i = 0; i < cargo->count; i++) {
+		box_close_p(&cargo->fds[i]);
+	}
+}
+
+static int open_trees(const struct box_ground *ground, const struct box_living *living,
+	const struct box_plan *plan, struct cargo *cargo, struct box_err *err)
+{
 	int r = 0;
 	for (size_t i = 0; i < plan->step_count && r == 0; i++) {
 		const struct box_step *step = &plan->steps[i];
+		int tree = -1;
 		if (step->kind != BOX_STEP_TREE) {
 			continue;
 		}
 		if (step->tree == BOX_TREE_HOST_PATH) {
-			r = open_host_path(ground, living, plan->ask, &birth->trees[i], err);
-			continue;
+			r = open_host_path(ground, living, plan->ask, &tree, err);
+		} else {
+			int from = step->tree == BOX_TREE_ETC ? ground->common.etc
+				: step->tree == BOX_TREE_DEV  ? ground->common.dev
+							      : ground->common.entries[step->entry];
+			r = clone_common(from, &tree);
+			r = r < 0 ? fail(err, step->target, r) : 0;
 		}
-		int from = step->tree == BOX_TREE_ETC ? ground->common.etc
-			: step->tree == BOX_TREE_DEV  ? ground->common.dev
-						      : ground->common.entries[step->entry];
-		r = clone_common(from, &birth->trees[i]);
-		if (r < 0) {
-			r = fail(err, step->target, r);
+		if (r == 0) {
+			cargo->fds[cargo->count++] = tree;
 		}
 	}
 	return r;
-}
-
-static void birth_close(struct box_birth *birth)
-{
-	for (size_t i = 0; i < BOX_PLAN_STEPS_MAX; i++) {
-		box_close_p(&birth->trees[i]);
-	}
-	box_close_p(&birth->barrier);
-	box_close_p(&birth->control);
-	box_close_p(&birth->report);
-	box_close_p(&birth->boot);
-	for (size_t i = 0; i < birth->door_count; i++) {
-		box_close_p(&birth->doors[i]);
-	}
-	/* `init` belongs to the ground. */
 }
 
 /* --- what box-init reads --- */
@@ -173,21 +172,30 @@ static int make_boot(const struct box_ground *ground, const struct box_plan *pla
 	return 0;
 }
 
-/* --- before the clone --- */
+/* --- a blank --- */
 
-static int make_cgroup(struct box_ground *ground, const struct box_plan *plan, const char *name,
-	struct box_living *living, struct box_err *err)
+static void start_close(struct box_child *start)
 {
-	if (!plan->limited) {
+	box_close_p(&start->orders);
+	box_close_p(&start->control);
+	box_close_p(&start->report);
+	for (size_t i = 0; i < start->door_count; i++) {
+		box_close_p(&start->doors[i]);
+	}
+	/* `init` belongs to the ground. */
+}
+
+/* Without limits until it is known which. */
+static int make_cgroup(struct box_ground *ground, const char *name, struct box_living *living,
+	struct box_child *start, struct box_err *err)
+{
+	static const struct box_cgroup_limits none;
+	if (!ground->host.cgroups) {
 		return 0;
 	}
-	const struct box_cgroup_limits limits = {
-		.memory_bytes = plan->memory_bytes,
-		/* What was asked for is for commands; box-init and its mounter come on top. */
-		.pids = plan->pids + OWN_PROCESSES,
-		.cpu_milli = plan->cpu_milli,
-	};
-	return box_cgroup_make(ground->cgroups, name, &limits, &living->cgroup, err);
+	int r = box_cgroup_make(ground->cgroups, name, &none, &living->cgroup, err);
+	return r < 0 ? r
+		     : box_cgroup_open_doors(living->cgroup, start->doors, &start->door_count, err);
 }
 
 static int take_ids(struct box_ground *ground, struct box_living *living, struct box_err *err)
@@ -200,66 +208,52 @@ static int take_ids(struct box_ground *ground, struct box_living *living, struct
 	return r < 0 ? fail(err, "a range of user ids", r) : 0;
 }
 
-static int take_seat(struct box_ground *ground, const struct box_plan *plan,
-	struct box_living *living, struct box_err *err)
-{
-	if (!plan->network) {
-		return 0;
-	}
-	int r = box_network_seat(ground->network, &living->seat, err);
-	living->has_seat = r == 0;
-	return r;
-}
-
-/* Pairs: ours goes to `living` or `barrier`, the child's to `birth`. */
-static int make_sockets(
-	struct box_living *living, struct box_birth *birth, int *ret_barrier, struct box_err *err)
+/* Pairs: ours goes to the blank, the child's to `start`. */
+static int make_sockets(struct box_blank *blank, struct box_child *start, struct box_err *err)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		return fail(err, "socketpair", -errno);
 	}
-	living->control = pair[0];
-	birth->control = pair[1];
+	blank->living.control = pair[0];
+	start->control = pair[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		return fail(err, "socketpair", -errno);
+	}
+	blank->orders = pair[0];
+	start->orders = pair[1];
 	if (pipe2(pair, O_CLOEXEC) < 0) {
 		return fail(err, "pipe", -errno);
 	}
-	living->report = pair[0];
-	birth->report = pair[1];
-	if (fcntl(living->report, F_SETFL, O_NONBLOCK) < 0 || pipe2(pair, O_CLOEXEC) < 0) {
-		return fail(err, "pipe", -errno);
-	}
-	birth->barrier = pair[0];
-	*ret_barrier = pair[1];
-	return 0;
+	blank->living.report = pair[0];
+	start->report = pair[1];
+	return fcntl(blank->living.report, F_SETFL, O_NONBLOCK) < 0 ? fail(err, "pipe", -errno) : 0;
 }
 
-/* --- the clone, and what it waits for --- */
-
 static int clone_child(
-	const struct box_birth *birth, struct box_living *living, struct box_err *err)
+	const struct box_child *start, struct box_living *living, struct box_err *err)
 {
 	int folder = living->cgroup ? box_cgroup_folder(living->cgroup) : -1;
-	/* The cgroup namespace is made by the child, when it is in its cgroup; that of the network
-	 * may be there already. */
-	uint64_t not_now = CLONE_NEWCGROUP | (birth->own_network ? 0 : CLONE_NEWNET);
+	/* The cgroup namespace is made by the child, when it is in its cgroup; that of the network may
+	 * be there already. */
+	uint64_t not_now = CLONE_NEWCGROUP | (start->own_network ? 0 : CLONE_NEWNET);
 	struct clone_args args = {
-		.flags = (birth->plan->namespaces & ~not_now) | CLONE_PIDFD | CLONE_CLEAR_SIGHAND |
+		.flags = (BOX_PLAN_NAMESPACES & ~not_now) | CLONE_PIDFD | CLONE_CLEAR_SIGHAND |
 			(folder >= 0 ? CLONE_INTO_CGROUP : 0),
 		.pidfd = (uint64_t)(uintptr_t)&living->pidfd,
 		.exit_signal = SIGCHLD,
 		.cgroup = folder >= 0 ? (uint64_t)folder : 0,
 	};
 	/* A plain user cannot write the maps of a process that is not dumpable. */
-	if (birth->same_uid) {
+	if (start->same_uid) {
 		(void)prctl(PR_SET_DUMPABLE, 1L, 0L, 0L, 0L);
 	}
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0) {
-		box_child_run(birth);
+		box_child_run(start);
 	}
 	int errnum = errno;
-	if (birth->same_uid) {
+	if (start->same_uid) {
 		(void)prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L);
 	}
 	if (pid < 0) {
@@ -270,6 +264,34 @@ static int clone_child(
 	/* box-init must get its turn among the commands that it serves. They are set back by it. */
 	(void)setpriority(PRIO_PROCESS, (id_t)pid, INIT_NICE);
 	return 0;
+}
+
+/* The clone makes its own network namespace, where none could be made for it. */
+static int clone_with_network(struct box_child *start, struct box_blank *blank, struct box_err *err)
+{
+	char path[64];
+	start->own_network = true;
+	int r = clone_child(start, &blank->living, err);
+	if (r < 0) {
+		return r;
+	}
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/net", blank->living.pid);
+	blank->netns = open(path, O_RDONLY | O_CLOEXEC);
+	return blank->netns < 0 ? fail(err, "network namespace", -errno) : 0;
+}
+
+/* In one that is there already, from where the clone inherits it. */
+static int clone_in_network(struct box_ground *ground, const struct box_child *start,
+	struct box_blank *blank, struct box_err *err)
+{
+	int r = box_netns_make(ground->netns, &blank->netns);
+	r = r < 0 ? r : box_netns_enter(ground->netns, blank->netns);
+	if (r < 0) {
+		return fail(err, "network namespace", r);
+	}
+	r = clone_child(start, &blank->living, err);
+	box_netns_come_home(ground->netns);
+	return r;
 }
 
 static int write_maps(
@@ -285,68 +307,9 @@ static int write_maps(
 	return r < 0 ? fail(err, "id maps", r) : 0;
 }
 
-/* The clone makes its own; the cable is brought to it while it waits. */
-static int clone_with_network(struct box_ground *ground, struct box_birth *birth,
-	struct box_living *living, struct box_err *err)
+static int release(const struct box_blank *blank, struct box_err *err)
 {
-	char path[64];
-	birth->own_network = true;
-	birth->seat = living->has_seat ? &living->seat : NULL;
-	int r = clone_child(birth, living, err);
-	if (r < 0 || !living->has_seat) {
-		return r;
-	}
-	(void)snprintf(path, sizeof(path), "/proc/%d/ns/net", living->pid);
-	_cleanup_(box_close_p) int netns = open(path, O_RDONLY | O_CLOEXEC);
-	return netns < 0 ? fail(err, "network namespace", -errno)
-			 : box_network_attach(ground->network, &living->seat, netns, err);
-}
-
-/* In a network namespace that is there already, from where the clone inherits it. */
-static int clone_in_network(struct box_ground *ground, const struct box_birth *birth,
-	struct box_living *living, struct box_err *err)
-{
-	_cleanup_(box_close_p) int netns = -1;
-	int r = box_netns_take(ground->netns, &netns, err);
-	if (r == 0 && living->has_seat) {
-		r = box_network_attach(ground->network, &living->seat, netns, err);
-	}
-	if (r < 0) {
-		return r;
-	}
-	r = box_netns_enter(ground->netns, netns);
-	if (r < 0) {
-		return fail(err, "network namespace", r);
-	}
-	r = living->has_seat ? box_network_enter(&living->seat) : 0;
-	r = r < 0 ? fail(err, "network", r) : clone_child(birth, living, err);
-	box_netns_come_home(ground->netns);
-	return r;
-}
-
-static int release(int barrier, struct box_err *err)
-{
-	return write(barrier, "", 1) == 1 ? 0 : fail(err, "release", errno ? -errno : -EIO);
-}
-
-static int make_child(struct box_ground *ground, struct box_birth *birth, struct box_living *living,
-	struct box_err *err)
-{
-	_cleanup_(box_close_p) int barrier = -1;
-	int r = make_sockets(living, birth, &barrier, err);
-	if (r == 0) {
-		r = make_boot(ground, birth->plan, &birth->boot);
-		r = r < 0 ? fail(err, "boot data", r) : 0;
-	}
-	if (r == 0 && living->cgroup) {
-		r = box_cgroup_open_doors(living->cgroup, birth->doors, &birth->door_count, err);
-	}
-	if (r == 0) {
-		r = ground->netns ? clone_in_network(ground, birth, living, err)
-				  : clone_with_network(ground, birth, living, err);
-	}
-	r = r < 0 ? r : write_maps(ground, living, err);
-	return r < 0 ? r : release(barrier, err);
+	return send(blank->orders, "", 1, MSG_NOSIGNAL) == 1 ? 0 : fail(err, "release", -errno);
 }
 
 /* For what failed half-way: the kernel takes at most moments. */
@@ -364,33 +327,121 @@ static void take_back(struct box_ground *ground, struct box_living *living)
 	}
 }
 
-int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, const char *name,
-	struct box_living *ret_living, struct box_err *err)
+void box_blank_drop(struct box_ground *ground, struct box_blank *blank)
 {
-	struct box_living living = {.pidfd = -1, .control = -1, .report = -1};
-	_cleanup_(birth_close) struct box_birth birth = {
-		.plan = plan,
-		.anchor = ground->common.anchor,
+	box_close_p(&blank->orders);
+	box_close_p(&blank->netns);
+	take_back(ground, &blank->living);
+	*blank = (struct box_blank){.orders = -1, .netns = -1};
+}
+
+int box_blank_make(struct box_ground *ground, const char *name, struct box_blank *ret_blank,
+	struct box_err *err)
+{
+	struct box_blank blank = {
+		.living = {.pidfd = -1, .control = -1, .report = -1}, .orders = -1, .netns = -1};
+	_cleanup_(start_close) struct box_child start = {
+		.ground = ground,
 		.same_uid = ground->ids == NULL,
-		.barrier = -1,
+		.orders = -1,
 		.control = -1,
 		.report = -1,
-		.boot = -1,
 		.init = ground->init,
 	};
-	for (size_t i = 0; i < BOX_PLAN_STEPS_MAX; i++) {
-		birth.trees[i] = -1;
+	int r = take_ids(ground, &blank.living, err);
+	r = r < 0 ? r : make_cgroup(ground, name, &blank.living, &start, err);
+	r = r < 0 ? r : make_sockets(&blank, &start, err);
+	if (r == 0) {
+		r = ground->netns ? clone_in_network(ground, &start, &blank, err)
+				  : clone_with_network(&start, &blank, err);
 	}
-	int r = take_ids(ground, &living, err);
-	r = r < 0 ? r : open_trees(ground, &living, &birth, err);
-	r = r < 0 ? r : make_cgroup(ground, plan, name, &living, err);
-	r = r < 0 ? r : take_seat(ground, plan, &living, err);
-	r = r < 0 ? r : make_child(ground, &birth, &living, err);
+	r = r < 0 ? r : write_maps(ground, &blank.living, err);
+	r = r < 0 ? r : release(&blank, err);
 	if (r < 0) {
-		take_back(ground, &living);
+		box_blank_drop(ground, &blank);
 		return r;
 	}
-	*ret_living = living;
+	*ret_blank = blank;
+	return 0;
+}
+
+/* --- a box --- */
+
+static int set_limits(
+	const struct box_plan *plan, const struct box_living *living, struct box_err *err)
+{
+	const struct box_cgroup_limits limits = {
+		.memory_bytes = plan->memory_bytes,
+		/* What was asked for is for commands; box-init and its mounter come on top. */
+		.pids = plan->pids + OWN_PROCESSES,
+		.cpu_milli = plan->cpu_milli,
+	};
+	return plan->limited ? box_cgroup_limit(living->cgroup, &limits, err) : 0;
+}
+
+/* A seat at the router, with a cable to the box; set up here where the namespace is ours. */
+static int connect_network(struct box_ground *ground, const struct box_plan *plan,
+	struct box_blank *blank, struct box_err *err)
+{
+	struct box_living *living = &blank->living;
+	if (!plan->network) {
+		return 0;
+	}
+	int r = box_network_seat(ground->network, &living->seat, err);
+	living->has_seat = r == 0;
+	r = r < 0 ? r : box_network_attach(ground->network, &living->seat, blank->netns, err);
+	if (r < 0 || !ground->netns) {
+		return r;
+	}
+	r = box_netns_enter(ground->netns, blank->netns);
+	if (r == 0) {
+		r = box_network_enter(&living->seat);
+		box_netns_come_home(ground->netns);
+	}
+	return r < 0 ? fail(err, "network", r) : 0;
+}
+
+static int send_order(const struct box_blank *blank, const struct box_plan *plan,
+	const struct cargo *cargo, struct box_err *err)
+{
+	static struct box_child_order order;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(BOX_CHILD_FDS_MAX * sizeof(int))];
+	} control = {0};
+	struct iovec part = {&order, sizeof(order)};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = CMSG_SPACE(cargo->count * sizeof(int))};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(cargo->count * sizeof(int));
+	memcpy(CMSG_DATA(header), cargo->fds, cargo->count * sizeof(int));
+	order.ask = *plan->ask;
+	order.has_seat = blank->living.has_seat;
+	order.seat = blank->living.seat;
+	ssize_t sent = sendmsg(blank->orders, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return sent == (ssize_t)sizeof(order) ? 0 : fail(err, "order", -errno);
+}
+
+int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, struct box_blank *blank,
+	struct box_living *ret_living, struct box_err *err)
+{
+	_cleanup_(cargo_close) struct cargo cargo = {.fds = {-1}, .count = 1};
+	int r = make_boot(ground, plan, &cargo.fds[0]);
+	r = r < 0 ? fail(err, "boot data", r) : set_limits(plan, &blank->living, err);
+	r = r < 0 ? r : open_trees(ground, &blank->living, plan, &cargo, err);
+	r = r < 0 ? r : connect_network(ground, plan, blank, err);
+	r = r < 0 ? r : send_order(blank, plan, &cargo, err);
+	if (r < 0) {
+		box_blank_drop(ground, blank);
+		return r;
+	}
+	*ret_living = blank->living;
+	blank->living = (struct box_living){.pidfd = -1, .control = -1, .report = -1};
+	box_blank_drop(ground, blank);
 	return 0;
 }
 

@@ -1,4 +1,9 @@
-/* One box from its plan to the clone that becomes it, seen from boxd. */
+/* One box from a blank to the process that becomes it, seen from boxd.
+ *
+ * A blank is everything of a box that does not depend on what is asked for: ids, an empty cgroup, a
+ * network namespace, the first process in its namespaces, waiting. Making one is most of making a
+ * box, so it is done ahead.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -22,9 +27,21 @@ struct box_living {
 	struct box_network_seat seat;
 };
 
-/* Makes everything up to the clone and lets the clone go on. What comes to the report fd tells how
- * it went. Negative: err, and nothing of it remains. */
-int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, const char *name,
+struct box_blank {
+	struct box_living living;
+	int orders; /* where it waits for one */
+	int netns;
+};
+
+/* `name` is that of its cgroup. Negative: err, and nothing of it remains. */
+int box_blank_make(struct box_ground *ground, const char *name, struct box_blank *ret_blank,
+	struct box_err *err);
+/* Nobody wants it. */
+void box_blank_drop(struct box_ground *ground, struct box_blank *blank);
+
+/* Makes of a blank the box of a plan. What comes to the report fd tells how it went. The blank is used
+ * up in any case. Negative: err, and nothing of it remains. */
+int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, struct box_blank *blank,
 	struct box_living *ret_living, struct box_err *err);
 
 /* Kills it; the end shows at the pidfd. */

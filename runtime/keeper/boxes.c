@@ -21,12 +21,12 @@
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
-#include "runtime/keeper/netns.h"
 
 #define MAKE_MS 10000   /* a box must be there by then */
 #define BURY_PAUSE_MS 1 /* between tries to remove what is dying */
 #define EVENTS_AT_ONCE 64
 #define FREE_WAIT_MS 3000 /* at the end of boxd */
+#define BLANKS_MAX 1
 
 enum state {
 	MAKING,
@@ -59,6 +59,10 @@ struct box_boxes {
 	void *arg;
 	int epoll;
 	uint64_t next_number;
+	struct box_blank blanks[BLANKS_MAX]; /* made ahead */
+	unsigned blank_count;
+	uint64_t blanks_made;
+	bool blanks_failing; /* not tried again before a box needs one */
 	struct box_table by_number;
 	struct box_list live;
 	struct box_list restless; /* MAKING and ENDING */
@@ -202,18 +206,41 @@ static void take_report(struct box_boxes *boxes, struct entry *entry)
 	tell_failed(boxes, entry, &err);
 }
 
+static int make_blank(struct box_boxes *boxes, struct box_blank *ret_blank, struct box_err *err)
+{
+	char name[32];
+	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++boxes->blanks_made);
+	return box_blank_make(boxes->ground, name, ret_blank, err);
+}
+
+/* One that was made ahead, unless it has died since; else one is made now. */
+static int take_blank(struct box_boxes *boxes, struct box_blank *ret_blank, struct box_err *err)
+{
+	boxes->blanks_failing = false;
+	while (boxes->blank_count > 0) {
+		struct box_blank blank = boxes->blanks[--boxes->blank_count];
+		struct pollfd polled = {.fd = blank.living.report, .events = POLLIN};
+		if (poll(&polled, 1, 0) == 0) {
+			*ret_blank = blank;
+			return 0;
+		}
+		box_blank_drop(boxes->ground, &blank);
+	}
+	return make_blank(boxes, ret_blank, err);
+}
+
 static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *err)
 {
 	struct box_ground *ground = boxes->ground;
 	struct making *making = entry->making;
-	char name[32];
+	struct box_blank blank;
 	if (!ground->possible) {
 		return box_err_set(
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
 	}
 	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
-	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)entry->number);
-	r = r < 0 ? r : box_birth_begin(ground, &making->plan, name, &entry->living, err);
+	r = r < 0 ? r : take_blank(boxes, &blank, err);
+	r = r < 0 ? r : box_birth_begin(ground, &making->plan, &blank, &entry->living, err);
 	if (r < 0) {
 		return r;
 	}
@@ -287,13 +314,19 @@ int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, boo
 
 bool box_boxes_want_ahead(const struct box_boxes *boxes)
 {
-	return boxes->ground->possible && boxes->ground->sealed &&
-		box_netns_wants_more(boxes->ground->netns);
+	return boxes->ground->possible && boxes->ground->sealed && !boxes->blanks_failing &&
+		boxes->blank_count < BLANKS_MAX;
 }
 
 void box_boxes_make_ahead(struct box_boxes *boxes)
 {
-	box_netns_make_ahead(boxes->ground->netns);
+	struct box_err err;
+	if (make_blank(boxes, &boxes->blanks[boxes->blank_count], &err) == 0) {
+		boxes->blank_count++;
+		return;
+	}
+	boxes->blanks_failing = true;
+	BOX_LOG(BOX_LOG_WARNING, "boxes.not_ahead", box_kv_str("why", err.text));
 }
 
 static bool has_ended(const struct entry *entry)
@@ -410,6 +443,9 @@ void box_boxes_step(struct box_boxes *boxes)
 void box_boxes_free(struct box_boxes *boxes)
 {
 	uint64_t until_ms = box_clock_ms() + FREE_WAIT_MS;
+	while (boxes->blank_count > 0) {
+		box_blank_drop(boxes->ground, &boxes->blanks[--boxes->blank_count]);
+	}
 	while (!box_list_empty(&boxes->live)) {
 		end_entry(boxes, entry_at(boxes->live.next));
 	}

@@ -392,6 +392,22 @@ int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
 	return 0;
 }
 
+int box_cgroup_limit(
+	struct box_cgroup *cgroup, const struct box_cgroup_limits *limits, struct box_err *err)
+{
+	int r = 0;
+	for (size_t i = 0; i < cgroup->cgroups->count && r == 0; i++) {
+		const struct tree *tree = &cgroup->cgroups->trees[i];
+		_cleanup_(box_close_p) int folder = openat(
+			tree->lot, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		r = folder < 0
+			? box_err_set(err, BOX_ERR_BOX, errno, "cannot open the cgroup %s: %s",
+				  cgroup->name, strerror(errno))
+			: write_limits(tree, folder, limits, err);
+	}
+	return r;
+}
+
 int box_cgroup_folder(const struct box_cgroup *cgroup)
 {
 	return cgroup->folder;

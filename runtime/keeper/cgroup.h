@@ -44,6 +44,9 @@ void box_cgroups_close(struct box_cgroups *cgroups);
 int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
 	const struct box_cgroup_limits *limits, struct box_cgroup **ret_cgroup,
 	struct box_err *err);
+/* The same limits for a group that was made without. */
+int box_cgroup_limit(
+	struct box_cgroup *cgroup, const struct box_cgroup_limits *limits, struct box_err *err);
 /* A folder fd for CLONE_INTO_CGROUP (version 2), or -1: then by the doors. */
 int box_cgroup_folder(const struct box_cgroup *cgroup);
 /* The doors of every hierarchy that box_cgroup_folder does not cover: files to which the new

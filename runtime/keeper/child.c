@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,13 +24,17 @@
 #include "base/cleanup.h"
 #include "runtime/guest/wire.h"
 #include "runtime/keeper/assemble.h"
-#include "runtime/keeper/network.h"
+#include "runtime/keeper/ground.h"
 
 #define FIRST_MOUNT_STEP 64 /* reports beyond this are mount steps of the plan */
 #define FD_FLOOR 64         /* fds that are still needed are moved beyond the places they go to */
 
 struct child {
-	const struct box_birth *birth;
+	const struct box_child *start;
+	struct box_child_order order;
+	struct box_plan plan;
+	struct box_assembly assembly;
+	int boot;
 	int root;
 	int writable;
 	size_t failed_step; /* of the plan */
@@ -43,22 +48,13 @@ static int compare_fds(const void *a, const void *b)
 /* Everything of boxd's goes, other boxes' control sockets above all. */
 static int close_strangers(struct child *child)
 {
-	const struct box_birth *birth = child->birth;
-	int kept[BOX_PLAN_STEPS_MAX + BOX_CGROUP_DOORS_MAX + 8];
-	size_t count = 0;
-	for (size_t i = 0; i < birth->plan->step_count; i++) {
-		if (birth->trees[i] >= 0) {
-			kept[count++] = birth->trees[i];
-		}
+	const struct box_child *start = child->start;
+	int kept[BOX_CGROUP_DOORS_MAX + 4] = {
+		start->orders, start->control, start->report, start->init};
+	size_t count = 4;
+	for (size_t i = 0; i < start->door_count; i++) {
+		kept[count++] = start->doors[i];
 	}
-	for (size_t i = 0; i < birth->door_count; i++) {
-		kept[count++] = birth->doors[i];
-	}
-	kept[count++] = birth->barrier;
-	kept[count++] = birth->control;
-	kept[count++] = birth->report;
-	kept[count++] = birth->boot;
-	kept[count++] = birth->init;
 	qsort(kept, count, sizeof(kept[0]), compare_fds);
 	unsigned from = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -79,12 +75,13 @@ static int unblock_signals(struct child *child)
 	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-static int await_parent(struct child *child)
+/* The end of the socket is the end of boxd, or of its wish for a box. */
+static int await_maps(struct child *child)
 {
 	char byte;
 	ssize_t got;
 	do {
-		got = read(child->birth->barrier, &byte, 1);
+		got = read(child->start->orders, &byte, 1);
 	} while (got < 0 && errno == EINTR);
 	return got == 1 ? 0 : -EOWNERDEAD;
 }
@@ -92,7 +89,7 @@ static int await_parent(struct child *child)
 /* Before anything that takes memory or time. */
 static int enter_cgroup(struct child *child)
 {
-	return box_cgroup_go_in(child->birth->doors, child->birth->door_count);
+	return box_cgroup_go_in(child->start->doors, child->start->door_count);
 }
 
 static int close_to_others(struct child *child)
@@ -103,7 +100,7 @@ static int close_to_others(struct child *child)
 
 static int become_root(struct child *child)
 {
-	if (child->birth->same_uid) {
+	if (child->start->same_uid) {
 		return 0;
 	}
 	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0) {
@@ -133,18 +130,76 @@ static int leave_cgroups(struct child *child)
 	return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
 }
 
+/* The fds of a packet into `fds`; how many there were, or -errno. */
+static int receive_order(int socket, struct box_child_order *order, int fds[BOX_CHILD_FDS_MAX])
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(BOX_CHILD_FDS_MAX * sizeof(int))];
+	} control = {0};
+	struct iovec part = {order, sizeof(*order)};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes)};
+	ssize_t got;
+	do {
+		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0) {
+		return -errno;
+	}
+	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	if (got != (ssize_t)sizeof(*order) || !header || header->cmsg_type != SCM_RIGHTS ||
+		(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+		return -EOWNERDEAD;
+	}
+	size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	memcpy(fds, CMSG_DATA(header), count * sizeof(int));
+	return (int)count;
+}
+
+/* Here most boxes of the future wait. */
+static int await_order(struct child *child)
+{
+	const struct box_ground *ground = child->start->ground;
+	struct box_plan *plan = &child->plan;
+	int fds[BOX_CHILD_FDS_MAX];
+	int count = receive_order(child->start->orders, &child->order, fds);
+	if (count < 1) {
+		return count < 0 ? count : -EBADMSG;
+	}
+	int r = box_plan_make(&child->order.ask, &ground->policy, &ground->host, plan, NULL);
+	if (r < 0) {
+		return r;
+	}
+	child->boot = fds[0];
+	int next = 1;
+	for (size_t i = 0; i < plan->step_count; i++) {
+		bool tree = plan->steps[i].kind == BOX_STEP_TREE;
+		if (tree && next == count) {
+			return -EBADMSG;
+		}
+		child->assembly.trees[i] = tree ? fds[next++] : -1;
+	}
+	child->assembly.plan = plan;
+	child->assembly.anchor = ground->common.anchor;
+	child->assembly.same_uid = child->start->same_uid;
+	return 0;
+}
+
 static int enter_network(struct child *child)
 {
-	const struct box_birth *birth = child->birth;
-	if (!birth->own_network) {
+	if (!child->start->own_network) {
 		return 0;
 	}
-	return birth->seat ? box_network_enter(birth->seat) : box_network_enter_off();
+	return child->order.has_seat ? box_network_enter(&child->order.seat)
+				     : box_network_enter_off();
 }
 
 static int name_host(struct child *child)
 {
-	const char *name = child->birth->plan->hostname;
+	const char *name = child->plan.hostname;
 	return sethostname(name, strlen(name)) < 0 ? -errno : 0;
 }
 
@@ -157,12 +212,12 @@ static int separate_mounts(struct child *child)
 
 static int make_root(struct child *child)
 {
-	return box_assemble_root(child->birth, &child->root, &child->writable);
+	return box_assemble_root(&child->assembly, &child->root, &child->writable);
 }
 
 static int assemble(struct child *child)
 {
-	return box_assemble(child->birth, child->root, &child->failed_step);
+	return box_assemble(&child->assembly, child->root, &child->failed_step);
 }
 
 /* The old root ends up below the new one and is let go. */
@@ -197,7 +252,7 @@ static int limit_core(void)
 
 static int limit_resources(struct child *child)
 {
-	const struct box_plan *plan = child->birth->plan;
+	const struct box_plan *plan = &child->plan;
 	struct rlimit files = {plan->open_files, plan->open_files};
 	struct rlimit processes = {plan->pids, plan->pids};
 	struct rlimit present;
@@ -221,7 +276,7 @@ static int limit_resources(struct child *child)
 static int keep_capabilities(struct child *child)
 {
 	static const int kept[] = {CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_SETPCAP};
-	if (!child->birth->same_uid) {
+	if (!child->start->same_uid) {
 		return 0;
 	}
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -250,8 +305,8 @@ static int place_fd(int fd, int place)
 
 static int arrange_fds(struct child *child)
 {
-	const struct box_birth *birth = child->birth;
-	int wanted[] = {birth->control, birth->report, birth->boot, child->writable, birth->init};
+	const struct box_child *start = child->start;
+	int wanted[] = {start->control, start->report, child->boot, child->writable, start->init};
 	static const int places[] = {
 		BOX_GUEST_CONTROL_FD, BOX_GUEST_REPORT_FD, BOX_GUEST_BOOT_FD, BOX_GUEST_ROOT_FD};
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
@@ -301,15 +356,16 @@ static const struct {
 	{"close file descriptors", close_strangers},
 	{"unblock signals", unblock_signals},
 	{"enter the cgroup", enter_cgroup},
-	{"wait for boxd", await_parent},
+	{"wait for boxd", await_maps},
 	{"shut others out", close_to_others},
 	{"become root of the user namespace", become_root},
 	{"set the parent-death signal", die_with_parent},
 	{"leave the session keyring", leave_keyring},
 	{"make a cgroup namespace", leave_cgroups},
+	{"separate mounts", separate_mounts},
+	{"wait for an order", await_order},
 	{"set up the network", enter_network},
 	{"set the host name", name_host},
-	{"separate mounts", separate_mounts},
 	{"make the root", make_root},
 	{"assemble the root", assemble},
 	{"change the root", change_root},
@@ -320,10 +376,11 @@ static const struct {
 };
 #define STEP_COUNT (sizeof(steps) / sizeof(steps[0]))
 
-_Noreturn void box_child_run(const struct box_birth *birth)
+_Noreturn void box_child_run(const struct box_child *start)
 {
-	struct child child = {.birth = birth, .root = -1, .writable = -1};
-	int report_fd = birth->report;
+	static struct child child = {.boot = -1, .root = -1, .writable = -1};
+	int report_fd = start->report;
+	child.start = start;
 	for (uint32_t step = 0; step < STEP_COUNT; step++) {
 		int r = steps[step].run(&child);
 		if (steps[step].run == arrange_fds && r == 0) {

@@ -1,4 +1,4 @@
-/* A small stock of empty network namespaces. */
+/* Made by going there and coming back: nothing else of boxd may happen in between. */
 #include "runtime/keeper/netns.h"
 
 #include <errno.h>
@@ -11,14 +11,10 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-
-#define STOCK_MAX 2
+#include "runtime/keeper/network.h"
 
 struct box_netns {
 	int home; /* our own */
-	int stock[STOCK_MAX];
-	unsigned count;
-	bool failing; /* making ahead failed: not tried again before a box needs one */
 };
 
 static int open_present(int *ret_fd)
@@ -48,9 +44,6 @@ void box_netns_free(struct box_netns *netns)
 	if (!netns) {
 		return;
 	}
-	for (unsigned i = 0; i < netns->count; i++) {
-		(void)close(netns->stock[i]);
-	}
 	box_close_p(&netns->home);
 	free(netns);
 }
@@ -69,7 +62,7 @@ void box_netns_come_home(const struct box_netns *netns)
 	}
 }
 
-static int make(const struct box_netns *netns, int *ret_fd)
+int box_netns_make(const struct box_netns *netns, int *ret_fd)
 {
 	_cleanup_(box_close_p) int fd = -1;
 	if (unshare(CLONE_NEWNET) < 0) {
@@ -82,34 +75,4 @@ static int make(const struct box_netns *netns, int *ret_fd)
 		*ret_fd = TAKE_FD(fd);
 	}
 	return r;
-}
-
-int box_netns_take(struct box_netns *netns, int *ret_fd, struct box_err *err)
-{
-	netns->failing = false;
-	if (netns->count > 0) {
-		*ret_fd = netns->stock[--netns->count];
-		return 0;
-	}
-	int r = make(netns, ret_fd);
-	return r < 0
-		? box_err_set(err, BOX_ERR_BOX, -r,
-			  "the box cannot be made: a network namespace: %s", strerrordesc_np(-r))
-		: 0;
-}
-
-bool box_netns_wants_more(const struct box_netns *netns)
-{
-	return netns && netns->count < STOCK_MAX && !netns->failing;
-}
-
-void box_netns_make_ahead(struct box_netns *netns)
-{
-	int r = make(netns, &netns->stock[netns->count]);
-	if (r == 0) {
-		netns->count++;
-		return;
-	}
-	netns->failing = true;
-	BOX_LOG(BOX_LOG_DEBUG, "netns.not_ahead", box_kv_errno("why", r));
 }

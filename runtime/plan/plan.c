@@ -354,8 +354,7 @@ static void fill_identity(struct maker *maker)
 {
 	const struct box_host_can *host = maker->host;
 	struct box_plan *plan = maker->plan;
-	plan->namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-		CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+	plan->namespaces = BOX_PLAN_NAMESPACES;
 	if (host->id_ranges) {
 		plan->ids = (struct box_id_map){.inside = 0, .count = BOX_PLAN_ID_COUNT};
 	} else {

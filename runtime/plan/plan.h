@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,11 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "runtime/plan/filter.h"
+
+/* Every box has one of each kind: its first process is made before anyone has asked for it. */
+#define BOX_PLAN_NAMESPACES                                                                    \
+	((uint64_t)(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | \
+		CLONE_NEWUTS | CLONE_NEWCGROUP))
 
 #define BOX_PLAN_PAYLOAD_ID 1000 /* uid and gid of commands inside */
 #define BOX_PLAN_ID_COUNT 65536  /* host ids of one box, as root */

@@ -72,8 +72,8 @@ def limits(pid):
 
 
 def kind_of(target):
-    """anon_inode:[eventpoll], socket:[1] -> socket, pipe:[2] -> pipe, others as they are."""
-    return re.sub(r"^(socket|pipe):.*", r"\1", target)
+    """socket:[1] -> socket, pipe:[2] -> pipe, a file of a process -> its name, others as they are."""
+    return re.sub(r"^(?:(socket|pipe):.*|/proc/\d+/(\w+))$", r"\1\2", target)
 
 
 def fds(pid):

@@ -160,7 +160,7 @@ class Drive:
     async def no_backend(self):
         """A runtime whose build has no backend of the configured name."""
         out, client = self.results, self.client
-        await client.init({"backend": "nsjail"})
+        await client.init({"backend": "docker"})
         await client.initialize()
         out["backend_info"] = await client.get_backend_info()
         out["execute"] = await self.error(self.execute("echo x"))

@@ -265,13 +265,17 @@ def test_a_source_that_is_not_the_box_s_own_is_dropped(world, start, without, ar
     assert (box.script("seen")["count"] == 1) is arrives
 
 
-@pytest.mark.parametrize("without, least, most", [("", 1000, 4096), ("flows", 4097, 6000)])
+@pytest.mark.parametrize("without, least, most", [("", 1000, 4096), ("flows", 4097, 24000)])
 def test_one_box_has_a_bounded_number_of_flows(world, start, without, least, most):
     play = start(without=without)
     box, other = play.box(), play.box()
     world.internet.restart()
-    box.script("flood", "6000")
-    count = other.script("seen")["count"]
+    # Datagrams get lost: what the rule would let through is sent until enough has arrived.
+    for _ in range(4 if without else 1):
+        box.script("flood", "6000")
+        count = other.script("seen")["count"]
+        if count >= least:
+            break
     assert least <= count <= most
     all_are(other.probe(f"{netlib.SITE}:80"), "internet")
 

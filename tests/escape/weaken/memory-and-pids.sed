@@ -1,5 +1,5 @@
 # group: limits
 # opens: more-processes-than-given more-threads-than-given more-memory-than-given more-memory-by-memfd more-memory-by-shared-segments
 # file: runtime/keeper/birth.c
-/^static int make_cgroup/,/^}/s/plan->memory_bytes/plan->memory_bytes * 16/
-/^static int make_cgroup/,/^}/s/plan->pids/plan->pids * 16/
+/^static int set_limits/,/^}/s/plan->memory_bytes/plan->memory_bytes * 16/
+/^static int set_limits/,/^}/s/plan->pids/plan->pids * 16/
