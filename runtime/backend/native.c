@@ -134,6 +134,7 @@ static void destroy(struct box_backend_box *box, box_backend_gone *done, void *a
 
 /* --- the beginning --- */
 
+/* NULL when it cannot be listened to: then it is ended. */
 static struct box_backend_box *box_new(
 	struct box_native *native, uint64_t number, int control, int memory)
 {
@@ -144,12 +145,16 @@ static struct box_backend_box *box_new(
 	box->memory = memory;
 	box_list_init(&box->runs);
 	box_list_init(&box->queue);
+	if (box_native_listen(box) < 0) {
+		native->keeper->end(native->keeper_arg, number);
+		(void)close(control);
+		box_close_p(&memory);
+		free(box);
+		return NULL;
+	}
 	(void)uv_timer_init(native->loop, &box->later);
 	box->later.data = box;
 	box_table_put(&native->by_number, key_of(&box->number), box);
-	if (box_native_listen(box) < 0) {
-		box->deaf = true;
-	}
 	return box;
 }
 
@@ -162,7 +167,12 @@ static void made(void *arg, uint64_t number, int control, int memory, const stru
 {
 	struct make *make = arg;
 	struct box_native *native = make->native;
+	struct box_err deaf;
 	struct box_backend_box *box = err ? NULL : box_new(native, number, control, memory);
+	if (!err && !box) {
+		(void)box_err_set(&deaf, BOX_ERR_BOX, EMFILE, "the box cannot be listened to");
+		err = &deaf;
+	}
 	bool cancelled = make->cancelled;
 	box_backend_made *done = make->done;
 	void *done_arg = make->arg;
@@ -304,6 +314,9 @@ static struct box_backend_box *adopt(struct box_backend *backend, uint64_t numbe
 void box_native_kept(struct box_native *native, uint64_t number, int control, int memory)
 {
 	struct box_backend_box *box = box_new(native, number, control, memory);
+	if (!box) {
+		return;
+	}
 	box->kept = true;
 	box->resetting = true;
 	box->oom_kills = box_native_oom_kills(box);

@@ -44,6 +44,15 @@ static uint64_t read_u64(const char *bytes)
 	return value;
 }
 
+/* Before any output of it, whatever came first. */
+static void tell_started(struct box_native_run *run)
+{
+	if (run->live && !run->told_started && !run->cancelled) {
+		run->told_started = true;
+		run->live->started(run->arg);
+	}
+}
+
 static void take_started(struct box_native_run *run)
 {
 	if (run->started) {
@@ -51,9 +60,7 @@ static void take_started(struct box_native_run *run)
 		return;
 	}
 	run->started = true;
-	if (run->live && !run->cancelled) {
-		run->live->started(run->arg);
-	}
+	tell_started(run);
 }
 
 static void take_output(struct box_native_run *run, bool is_stderr, const char *bytes, size_t size)
@@ -68,6 +75,7 @@ static void take_output(struct box_native_run *run, bool is_stderr, const char *
 		return;
 	}
 	run->credit -= size;
+	tell_started(run);
 	if (!run->cancelled) {
 		run->live->output(run->arg, is_stderr, (struct box_str){bytes, size});
 	}

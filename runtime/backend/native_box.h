@@ -101,8 +101,9 @@ struct box_native_run {
 	uint32_t id;
 	bool cancelled; /* its EXIT is waited for, and nobody is told */
 	bool sent;
-	bool started;
-	bool refused; /* will be told so by its timer, with: */
+	bool started;      /* box-init says so */
+	bool told_started; /* and whoever asked knows */
+	bool refused;      /* will be told so by its timer, with: */
 	struct box_err refusal;
 	uv_timer_t backstop;
 	const struct box_spec *spec; /* the caller's, until done */

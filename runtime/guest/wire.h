@@ -46,8 +46,9 @@ enum box_guest_kind {
 
 	/* from box-init */
 	BOX_GUEST_RESET_DONE = 64,
-	BOX_GUEST_STARTED, /* no bytes; only with BOX_GUEST_RUN_STDIN: others wait for EXIT alone */
-	BOX_GUEST_STDOUT,  /* bytes as the command wrote them, never none */
+	BOX_GUEST_STARTED, /* no bytes; only with BOX_GUEST_RUN_STDIN: others wait for EXIT alone. With
+			    * mounts of its own a command may have written before */
+	BOX_GUEST_STDOUT, /* bytes as the command wrote them, never none */
 	BOX_GUEST_STDERR,
 	BOX_GUEST_TAKEN, /* bytes: one uint64_t, how much of all its INPUT has gone in or is void */
 	BOX_GUEST_EXIT,  /* bytes: struct box_guest_exit */

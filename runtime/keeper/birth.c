@@ -261,8 +261,6 @@ static int clone_child(
 		return fail(err, "clone3", -errnum);
 	}
 	living->pid = (pid_t)pid;
-	/* box-init must get its turn among the commands that it serves. They are set back by it. */
-	(void)setpriority(PRIO_PROCESS, (id_t)pid, INIT_NICE);
 	return 0;
 }
 
@@ -434,6 +432,8 @@ int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, stru
 	r = r < 0 ? fail(err, "boot data", r) : set_limits(plan, &blank->living, err);
 	r = r < 0 ? r : open_trees(ground, &blank->living, plan, &cargo, err);
 	r = r < 0 ? r : connect_network(ground, plan, blank, err);
+	/* box-init must get its turn among the commands that it serves. They are set back by it. */
+	(void)setpriority(PRIO_PROCESS, (id_t)blank->living.pid, INIT_NICE);
 	r = r < 0 ? r : send_order(blank, plan, &cargo, err);
 	if (r < 0) {
 		box_blank_drop(ground, blank);

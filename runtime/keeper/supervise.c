@@ -25,6 +25,7 @@
 #define RESTART_PAUSE_MIN_MS 50
 #define GOOD_RUN_MS 5000      /* a run longer than this makes up for deaths before it */
 #define DEATHS_UNREADY_MAX 3  /* of a box-rpc that was never ready */
+#define AHEAD_MS 5            /* of quiet, before something is made ahead */
 #define HANGUP_GRACE_MS 1000  /* from the end of its socket to the end of box-rpc */
 #define LAST_PACKETS_MAX 1024 /* read after its death */
 
@@ -313,13 +314,13 @@ static int run(struct keeper *keeper)
 			{.fd = box_measures_fd(measures), .events = POLLIN},
 		};
 		bool ahead = !keeper->stopping && box_boxes_want_ahead(boxes);
-		int count = poll(
-			polled, sizeof(polled) / sizeof(polled[0]), ahead ? 0 : timeout_ms(keeper));
+		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
+		int count = poll(polled, sizeof(polled) / sizeof(polled[0]), wait_ms);
 		if (count < 0 && errno != EINTR) {
 			BOX_LOG(BOX_LOG_ERROR, "poll.failed", box_kv_errno("error", errno));
 			return 1;
 		}
-		if (count == 0 && ahead) {
+		if (count == 0 && ahead && wait_ms == AHEAD_MS) {
 			box_boxes_make_ahead(boxes);
 		}
 		if (polled[0].revents) {

@@ -61,6 +61,13 @@ def is_alive(pid):
     return state not in "ZX"
 
 
+def is_blank(pid):
+    """Whether it is the first process of a box that nobody has asked for yet."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "box-blank\n"
+    return False
+
+
 def status_of(pid):
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -118,7 +118,7 @@ def inits(boxd):
     """The first process of every box, by the pids of the host."""
     found = []
     for pid, (parent, state) in processes().items():
-        if parent == boxd.pid and state not in "ZX":
+        if parent == boxd.pid and state not in "ZX" and not boxlib.is_blank(pid):
             numbers = re.search(r"^NSpid:(.*)$", read(f"/proc/{pid}/status"), re.MULTILINE)
             if numbers and len(numbers[1].split()) > 1 and numbers[1].split()[-1] == "1":
                 found.append(pid)
@@ -155,6 +155,10 @@ def folders():
         with contextlib.suppress(OSError):
             found |= {f"{folder}/{name}" for name in os.listdir(folder) if name.startswith("box")}
     return {path for path in found if not OTHER_TESTS.search(path)}
+
+
+def holds_a_blank(group):
+    return any(map(boxlib.is_blank, read(group / "cgroup.procs").split()))
 
 
 class Ground:
@@ -227,7 +231,8 @@ class Traces:
     def boxes(self):
         """The groups of its boxes, in every hierarchy."""
         lots = filter(pathlib.Path.exists, self.lots)
-        return sorted(str(path) for lot in lots for path in lot.iterdir() if path.is_dir())
+        found = [path for lot in lots for path in lot.iterdir() if path.is_dir()]
+        return sorted(str(path) for path in found if not holds_a_blank(path))
 
     def check_boxes(self, count, seconds=GONE_SECONDS):
         """As many boxes as this, and nothing of others."""

@@ -207,7 +207,7 @@ def test_stop_finishes_what_runs(tmp_path):
         ws.send(request("box_exec", exec_data("sleep 800"), 5, context()))
         ws.ping()
         started = terminate(boxd)
-        boxd.wait_event("stopping")
+        boxd.wait_event("stopping", 2)  # boxd's own, and box-rpc's
         with dial(boxd.port, timeout=0.3) as late:
             late.sendall(head_of())
             with pytest.raises(OSError):  # it times out, or is reset: it is not served

@@ -212,7 +212,7 @@ def inits(boxd):
 
 def is_init(pid):
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return boxlib.status_of(pid)["NSpid"].split()[-1] == "1"
+        return boxlib.status_of(pid)["NSpid"].split()[-1] == "1" and not boxlib.is_blank(pid)
     return False
 
 
