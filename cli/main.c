@@ -46,13 +46,14 @@ static const struct command {
 	const char *summary;
 	const char *usage;
 } commands[] = {
-	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_run,
+	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND | CLI_START, 0, box_cli_run,
 		"run a command in a box of its own",
 		"Usage: box run [OPTION]... [--] CMD [ARG]...\n"
 		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
 		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
 		"is.\n"
-		"\n" SPEC_USAGE COMMAND_USAGE COMMON_USAGE},
+		"\n" SPEC_USAGE COMMAND_USAGE
+		"      --config FILE      the configuration of the boxd that is started\n" COMMON_USAGE},
 	{"create", CLI_COMMON | CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
 		"Usage: box create [OPTION]... NAME\n"
 		"Makes a box that stays until it is removed. Its name is printed.\n"
@@ -150,6 +151,7 @@ int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_c
 		.spawn = spawn,
 		.instance = cli->options.instance,
 		.workspace = cli->options.workspace,
+		.config = cli->options.config,
 		.show_log = cli->options.verbose,
 		.log_line = show_log_line,
 	};

@@ -39,6 +39,7 @@ static const struct option table[] = {
 	{"--version", 0, FLAG, CLI_TOP, AT(version), 0},
 	{"--verbose", 'v', FLAG, CLI_COMMON | CLI_TOP, AT(verbose), 0},
 	{"--endpoint", 0, TEXT, CLI_COMMON | CLI_TOP, AT(endpoint), 0},
+	{"--config", 0, TEXT, CLI_START, AT(config), 0},
 	{"--instance", 0, TEXT, CLI_COMMON | CLI_TOP, AT(instance), 0},
 	{"--workspace", 0, TEXT, CLI_COMMON | CLI_TOP, AT(workspace), 0},
 	{"--network", 0, ON_OFF, CLI_SPEC, AT(network), 0},

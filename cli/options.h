@@ -15,7 +15,8 @@ enum {
 	CLI_SPEC = 2,    /* what a box is like */
 	CLI_COMMAND = 4, /* what a command is like */
 	CLI_LIST = 8,
-	CLI_TOP = 16, /* before the command only */
+	CLI_TOP = 16,   /* before the command only */
+	CLI_START = 32, /* what a boxd that is started is like */
 };
 
 struct cli_words {
@@ -30,6 +31,7 @@ struct cli_options {
 	bool json;
 	bool writable_root;
 	const char *endpoint;
+	const char *config;
 	const char *instance;
 	const char *workspace;
 	const char *network;

@@ -40,6 +40,10 @@ int box_cli_run(const struct cli *cli)
 	if (words->count == 0) {
 		return box_cli_misused(cli, "no command");
 	}
+	if (cli->options.config && cli->options.endpoint) {
+		return box_cli_misused(
+			cli, "--config is for a boxd that is started, not for --endpoint");
+	}
 	if (box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
 		return box_cli_fail(&err);

@@ -44,8 +44,9 @@ struct box_client_options {
 	int64_t generation; /* 0 means 1 */
 
 	/* The child. */
-	const char *boxd; /* NULL: beside this program, where it is installed, on PATH */
-	bool show_log;    /* its log goes to our stderr */
+	const char *boxd;   /* NULL: beside this program, where it is installed, on PATH */
+	const char *config; /* its --config, or NULL */
+	bool show_log;      /* its log goes to our stderr */
 	/* Without show_log: the last lines of its log, when it ends before it should. */
 	void (*log_line)(void *arg, const char *line);
 	void *log_arg;

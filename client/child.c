@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -147,14 +148,25 @@ static int set_fds(posix_spawn_file_actions_t *actions, int socket, int log)
 }
 
 /* Without a log of its own the child's goes to people who asked for it, who want all of it. */
-static int spawn(const char *program, char *const *environment, int socket, int log, pid_t *ret_pid)
+static int spawn(const char *program, const char *config, char *const *environment, int socket,
+	int log, pid_t *ret_pid)
 {
 	/* Any free port: the usual one belongs to a boxd that others started. */
 	static char name[] = "boxd";
 	static char carrier[] = "-s";
 	static char port[] = "--ws-control-port=0";
 	static char level[] = "--log-level=warning";
-	char *const arguments[] = {name, carrier, port, log >= 0 ? level : NULL, NULL};
+	static char file[] = "--config";
+	char *arguments[8] = {name, carrier, port};
+	size_t count = 3;
+	if (log >= 0) {
+		arguments[count++] = level;
+	}
+	if (config) {
+		arguments[count++] = file;
+		/* posix_spawn only reads it. */
+		arguments[count++] = (char *)(uintptr_t)config;
+	}
 	posix_spawnattr_t attributes;
 	posix_spawn_file_actions_t actions;
 	int r = posix_spawnattr_init(&attributes);
@@ -205,7 +217,7 @@ int box_child_start(const struct box_child_setup *setup, int *ret_fd, struct box
 	}
 	struct box_arena *arena = box_arena_new();
 	struct box_child child = {.pidfd = -1};
-	r = spawn(program, make_environment(arena, setup), theirs, log, &child.pid);
+	r = spawn(program, setup->config, make_environment(arena, setup), theirs, log, &child.pid);
 	box_arena_free(arena);
 	if (r < 0) {
 		return not_started(err, program, -r);

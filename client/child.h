@@ -13,6 +13,7 @@ struct box_child {
 };
 
 struct box_child_setup {
+	const char *config;  /* its --config, or NULL */
 	const char *program; /* NULL: it is looked for */
 	const char *instance;
 	const char *token;

@@ -38,6 +38,7 @@ static int start_child(
 	make_secret(instance);
 	make_secret(token);
 	const struct box_child_setup setup = {
+		.config = options->config,
 		.program = options->boxd,
 		.instance = instance,
 		.token = token,

@@ -154,6 +154,17 @@ def test_a_missing_boxd_is_named(tmp_path):
     assert expected in box("run", "true", cwd=tmp_path / "empty", **options)[2]
 
 
+def test_run_gives_its_boxd_a_configuration(tmp_path):
+    (tmp_path / "good.yaml").write_text("session_ttl_sec: 60\n")
+    (tmp_path / "bad.yaml").write_text("local:\n  seccomp: none\n")
+    good, bad = str(tmp_path / "good.yaml"), str(tmp_path / "bad.yaml")
+    assert box("run", "--config", good, "echo", "hi") == (0, "hi\n", "")
+    code, out, told = box("run", "--config", bad, "echo", "hi")
+    assert (code, out) == (125, "") and "box.local.seccomp must be" in told
+    code, out, told = box("run", "--config", good, "--endpoint", "ws://127.0.0.1:1", "true")
+    assert (code, out) == (125, "") and "--config is for a boxd that is started" in told
+
+
 def test_boxd_is_found_on_path(tmp_path):
     shutil.copy2(build() / "box", tmp_path / "box")
     env = {"PATH": f"/nonexistent:{build()}"}
