@@ -95,6 +95,15 @@ def fd_count(pid):
     return len(fd_names(pid))
 
 
+def settled_fd_count(pid):
+    """The fds of a boxd that has made its blank, where it can make one."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    end = time.monotonic() + 2
+    while time.monotonic() < end and not any(map(is_blank, children.read_text().split())):
+        time.sleep(0.01)
+    return fd_count(pid)
+
+
 class Boxd:
     """boxd as a child. Use it as a context manager: it is ended and waited for at the end.
 

@@ -8,7 +8,16 @@ import time
 
 import pytest
 
-from boxlib import ROOT, build, fake_boxd, fast_build, fd_count, is_alive, wait_until
+from boxlib import (
+    ROOT,
+    build,
+    fake_boxd,
+    fast_build,
+    fd_count,
+    is_alive,
+    settled_fd_count,
+    wait_until,
+)
 from clientlib import Closed, context
 from framelib import Pipes, Refused, Ws, dial, exec_data, head_of, refuses, request
 from limitlib import raise_open_files
@@ -107,7 +116,7 @@ def check_killed(tmp_path, kills, gap, programs):
         with Ws(boxd.port) as ws:
             ws.call("box_init", {"backend": "fake", "limits": {"max_sessions": 7}})
             ws.call("box_status", ctx=context(generation=5))
-        fds = ROOT and fd_count(boxd.pid)
+        fds = ROOT and settled_fd_count(boxd.pid)
         found = kill_again_and_again(boxd, kills, gap)
         print(f"served again after {max(found):.3f} s at worst, {kills} kills")
         with pytest.raises(Refused) as refused:
@@ -120,7 +129,7 @@ def check_killed(tmp_path, kills, gap, programs):
             stale = ws.ask("box_status", ctx=context(generation=4))
             assert stale["message"] == "PermissionError: Stale Box placement generation"
         assert len(boxd.workers()) == kills + 1
-        assert (ROOT and fd_count(boxd.pid)) == fds
+        assert (ROOT and settled_fd_count(boxd.pid)) == fds
         assert max(found) < SERVED_AGAIN, found
 
 
@@ -339,6 +348,7 @@ def check_fds(tmp_path, count, programs):
         pids = (boxd.pid, boxd.worker)
         come_and_go(boxd, 20)
         time.sleep(0.2)
+        settled_fd_count(boxd.pid)
         before = [fd_count(pid) for pid in pids]
         come_and_go(boxd, count)
         wait_until(

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-import boxlib
-from boxlib import build, fast_build, fd_names, is_alive, wait_until
+from boxlib import build, fast_build, fd_names, is_alive, settled_fd_count, wait_until
 from clientlib import Closed, Stdio, success
 from deathlib import (
     GONE_SECONDS,
@@ -56,16 +55,6 @@ def plain_start():
 
 
 # boxd.
-
-
-def settled_fds(boxd):
-    """How many boxd has when the next box is begun and nothing else is under way."""
-    wait_until(lambda: any(map(boxlib.is_blank, children(boxd))), what="the blank of the next box")
-    return len(fd_names(boxd.pid))
-
-
-def children(boxd):
-    return pathlib.Path(f"/proc/{boxd.pid}/task/{boxd.pid}/children").read_text().split()
 
 
 
@@ -121,7 +110,7 @@ def check_worker_killed(start, kills):
         assert sorted(first) == sorted(KEPT)
         network = network_possible(boxd)
         traces.check_boxes(len(KEPT))
-        fds = settled_fds(boxd)
+        fds = settled_fd_count(boxd.pid)
         with Load(boxd, network=network) as load:
             for number in range(kills):
                 wait_worked(load, 2)
@@ -138,7 +127,7 @@ def check_worker_killed(start, kills):
             for name in set(listed) - set(KEPT):
                 client.call("box_delete_session", {"session_id": name})
             traces.check_boxes(len(KEPT))
-            assert settled_fds(boxd) == fds, fd_names(boxd.pid)
+            assert settled_fd_count(boxd.pid) == fds, fd_names(boxd.pid)
     traces.check_gone()
 
 
