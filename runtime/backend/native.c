@@ -22,7 +22,6 @@ struct make {
 	struct box_backend_op op;
 	struct box_native *native;
 	bool cancelled;
-	bool asked; /* boxd will answer */
 	uv_timer_t refusal;
 	struct box_err err;
 	box_backend_made *done;
@@ -79,9 +78,8 @@ static void free_if_over(struct box_backend_box *box)
 	}
 }
 
-void box_native_run_ended(struct box_native *native, struct box_backend_box *box)
+void box_native_run_ended(struct box_backend_box *box)
 {
-	(void)native;
 	box->run_count--;
 	free_if_over(box);
 }
@@ -105,7 +103,7 @@ void box_native_lost(struct box_backend_box *box, const char *why)
 	if (box->lost && !box->destroying) {
 		box->lost(box->lost_arg, why);
 	}
-	box_native_run_ended(box->native, box);
+	box_native_run_ended(box);
 }
 
 void box_native_gone(struct box_native *native, uint64_t number)
@@ -118,7 +116,7 @@ void box_native_gone(struct box_native *native, uint64_t number)
 	box->gone = true;
 	box_native_lost(box, "its first process has ended");
 	box->destroying = box->destroying || box->kept;
-	box_native_run_ended(native, box);
+	box_native_run_ended(box);
 }
 
 static void destroy(struct box_backend_box *box, box_backend_gone *done, void *arg)
@@ -270,7 +268,6 @@ static struct box_backend_op *make_box(struct box_backend *backend, const char *
 	if (fill_ask(physical_id, spec, &ask, &make->err) < 0) {
 		(void)uv_timer_start(&make->refusal, refusal_cb, 0, 0);
 	} else {
-		make->asked = true;
 		native->keeper->make(native->keeper_arg, &ask, made, make);
 	}
 	return &make->op;

@@ -86,7 +86,7 @@ void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err
 void box_native_lost(struct box_backend_box *box, const char *why);
 uint64_t box_native_oom_kills(const struct box_backend_box *box);
 /* A command of the box is over: the box may have waited for that with its own end. */
-void box_native_run_ended(struct box_native *native, struct box_backend_box *box);
+void box_native_run_ended(struct box_backend_box *box);
 
 /* The first member of every operation. */
 struct box_backend_op {

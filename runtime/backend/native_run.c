@@ -57,7 +57,7 @@ void box_native_finish(struct box_native_run *run, const struct box_exec_outcome
 	box_buf_free(&run->out);
 	box_buf_free(&run->err);
 	uv_close((uv_handle_t *)&run->backstop, timer_closed);
-	box_native_run_ended(native, box);
+	box_native_run_ended(box);
 }
 
 static void finish_failed(struct box_native_run *run, const struct box_err *err)

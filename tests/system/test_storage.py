@@ -3,11 +3,9 @@
 Measured from outside, whatever the boxes do meanwhile. As root and as an ordinary user.
 """
 
-import contextlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import time
 
@@ -16,96 +14,24 @@ import pytest
 import boxlib
 import clientlib
 import nativelib
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
-HOST_KEYS = ["workspace", "mcp", "inbox", "outbox"]
-BOX_KEYS = ["session_workspaces", "session_caches", "session_temp"]
-ACTION = "box_get_storage_analysis"
-CAP_DAC_READ_SEARCH = 2
-
-
-def pages(*sizes):
-    """What files of these sizes take in a tmpfs."""
-    return sum(-(-size // PAGE) * PAGE for size in sizes)
-
-
-@pytest.fixture(params=nativelib.MODES)
-def place(request):
-    with nativelib.subreaper(), nativelib.Place(request.param) as made:
-        before = set(nativelib.children())
-        yield made
-        boxlib.wait_until(
-            lambda: set(nativelib.children()) <= before, 5, lambda: f"left: {nativelib.children()}"
-        )
-
-
-def local(place):
-    return {"local": {"host_root": str(place.work), "allowed_mount_roots": [str(place.folder)]}}
-
-
-@pytest.fixture
-def box(place):
-    with nativelib.dialled(place, config=local(place)) as client:
-        client.place = place
-        yield client
-
-
-def tenant(place, workspace="ws1"):
-    """The folder of a workspace."""
-    name = clientlib.physical("", workspace).rsplit("-g", 1)[0]
-    return place.work / "default" / "tenants" / name
-
-
-def make_tenant(place, files, workspace="ws1"):
-    """Makes the folder with files {path: size}."""
-    top = tenant(place, workspace)
-    for path, size in files.items():
-        whole = top / path
-        whole.parent.mkdir(parents=True, exist_ok=True)
-        whole.write_bytes(b"x" * size)
-    for path in [top.parent, top, *top.rglob("*")]:
-        place.own(path)
-    return top
-
-
-def run(client, cmd, session="s", **spec):
-    result = client.exec(cmd, session, **spec)
-    assert (result["exit_code"], result["stderr"]) == (0, ""), result
-    return result["stdout"]
-
-
-def analyse(client, **members):
-    """The answer, held to its form; its directories by key."""
-    answer = client.ask(ACTION, **members)
-    directories = answer["directories"]
-    keys = [one["key"] for one in directories]
-    assert keys in ([], HOST_KEYS, BOX_KEYS, HOST_KEYS + BOX_KEYS)
-    for one in directories:
-        detail = one["key"] in HOST_KEYS[1:]
-        scope = "runtime_host" if one["key"] in HOST_KEYS else "sandbox_sessions"
-        members = ["key", "path", "kind", "exists", "size_bytes", "file_count", "error_count"]
-        assert list(one) == members + ["parent_key"] * detail + ["scope"]
-        assert (one["kind"], one["scope"]) == ("detail" if detail else "root", scope)
-        assert one.get("parent_key", "workspace") == "workspace"
-    roots = sum(one["size_bytes"] for one in directories if one["kind"] == "root")
-    assert answer["size_bytes"] == roots
-    assert list(answer) == ["size_bytes", "directories", "active_sessions", "managed_processes"]
-    assert answer["managed_processes"] == 0
-    answer["directories"] = {one["key"]: one for one in directories}
-    return answer
-
-
-def numbers(answer, key):
-    one = answer["directories"][key]
-    return one["exists"], one["size_bytes"], one["file_count"], one["error_count"]
-
-
-NOTHING = (False, 0, 0, 0)
-
-
-def sizes(answer):
-    return [answer["directories"][key]["size_bytes"] for key in BOX_KEYS]
-
+from storagelib import (  # noqa: F401
+    ACTION,
+    BOX_KEYS,
+    HOST_KEYS,
+    NOTHING,
+    PAGE,
+    analyse,
+    box,
+    children_of,
+    local,
+    make_tenant,
+    numbers,
+    pages,
+    place,
+    run,
+    sizes,
+    tenant,
+)
 
 # The answer.
 
@@ -421,125 +347,6 @@ def test_box_rpc_dies_meanwhile(place):
                 lambda: len(children_of(box.boxd.pid)) == 2, what="box-rpc and one box"
             )
 
-
-def children_of(pid):
-    listed = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {int(one) for one in listed if not boxlib.is_blank(one)}
-
-
-# The process that measures.
-
-
-MANY = 30000
-
-
-def walking(boxd, before, top):
-    """The child of boxd that has a folder below `top` open, or None."""
-    for pid in children_of(boxd.pid) - before:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if any(name.startswith(f"{top}/") for name in boxlib.fd_names(pid).values()):
-                return pid
-    return None
-
-
-@contextlib.contextmanager
-def stopped_child(box):
-    """A request whose child is stopped in the middle of its walk: (seq_id, pid)."""
-    before = children_of(box.boxd.pid)
-    pid = None
-    for _ in range(100):
-        seq = box.start(ACTION)
-        end = time.monotonic() + 0.5
-        while not (pid := walking(box.boxd, before, tenant(box.place))):
-            if time.monotonic() > end:
-                break
-        with contextlib.suppress(ProcessLookupError):
-            if pid:
-                os.kill(pid, signal.SIGSTOP)
-                if not box.has_answer(seq) and boxlib.is_alive(pid):
-                    break
-        box.wait(seq)
-    else:
-        pytest.fail("no child could be stopped")
-    try:
-        yield seq, pid
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-@pytest.fixture
-def slow(box):
-    """A client whose workspace takes a while to be measured."""
-    if not boxlib.ROOT:
-        pytest.skip("only root sees the fds of a process that is not dumpable")
-    folder = make_tenant(box.place, {"d/0": 0}) / "d"
-    for number in range(1, MANY):
-        os.link(folder / "0", folder / str(number))
-    return box
-
-
-def test_child_has_little(slow):
-    """Of all that boxd may do it may read; of its fds it has those that it needs."""
-    with stopped_child(slow) as (seq, pid):
-        status = boxlib.status_of(pid)
-        assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 1 << CAP_DAC_READ_SEARCH
-        assert int(status["CapInh"], 16) == int(status["CapAmb"], 16) == 0
-        assert status["NoNewPrivs"] == "1"
-        held = boxlib.fd_names(pid)
-        ours = [name for name in held.values() if name.startswith(str(slow.place.work))]
-        others = [name for fd, name in held.items() if fd != 2 and name not in ours]
-        assert len(ours) >= 2 and len(others) <= 2, held
-        assert not [name for name in others if "socket" in name], held
-        os.kill(pid, signal.SIGCONT)
-        answer = clientlib.success(slow.wait(seq))
-        assert answer["directories"][0]["file_count"] == MANY
-
-
-def test_child_that_hangs_holds_up_nobody(slow):
-    with stopped_child(slow) as (seq, _):
-        for _ in range(3):
-            run(slow, "echo x >/tmp/x", context=clientlib.context("ws2"))
-            other = analyse(slow, context=clientlib.context("ws2"))
-            assert sizes(other)[2] == PAGE
-        assert not slow.has_answer(seq)
-
-
-def test_child_that_dies(slow):
-    """What it was to measure is an error, and nothing more."""
-    with stopped_child(slow) as (seq, pid):
-        os.kill(pid, signal.SIGKILL)
-        answer = clientlib.success(slow.wait(seq))
-        first = answer["directories"][0]
-        assert (first["exists"], first["size_bytes"], first["error_count"]) == (False, 0, 1)
-    assert numbers(analyse(slow), "workspace") == (True, 0, MANY, 0)
-
-
-def test_child_ends_with_boxd(slow):
-    with stopped_child(slow) as (_, pid):
-        os.kill(slow.boxd.pid, signal.SIGKILL)
-        slow.boxd.process.wait(10)
-        boxlib.wait_until(lambda: not boxlib.is_alive(pid), what="the child has ended")
-
-
-def test_child_ends_with_its_request(slow):
-    """With the box-rpc that asked."""
-    with stopped_child(slow) as (_, pid):
-        slow.boxd.kill_worker()
-        boxlib.wait_until(lambda: not boxlib.is_alive(pid), what="the child has ended")
-
-
-@pytest.mark.soak
-def test_child_that_takes_too_long(slow):
-    started = time.monotonic()
-    with stopped_child(slow) as (seq, pid):
-        answer = clientlib.success(slow.wait(seq, 40))
-        assert 25 < time.monotonic() - started < 35
-        assert answer["directories"][0]["error_count"] == 1
-        boxlib.wait_until(lambda: not boxlib.is_alive(pid), what="the child has ended")
-
-
-# Clients.
 
 SCRIPT = """
 import asyncio, json, sys
