@@ -152,6 +152,14 @@ static int walk(const struct box_attach *attach, char *path, bool folder, struct
 	}
 }
 
+int box_attach_at(int mount_fd, int place_fd)
+{
+	return syscall(SYS_move_mount, mount_fd, "", place_fd, "",
+		       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
+		? -errno
+		: 0;
+}
+
 static int attach_one(const struct box_attach *attach, int mount_fd, char *path)
 {
 	struct stat source;
@@ -171,11 +179,7 @@ static int attach_one(const struct box_attach *attach, int mount_fd, char *path)
 	if (r == 0 && S_ISLNK(target.st_mode)) {
 		r = -ELOOP;
 	}
-	if (r == 0 &&
-		syscall(SYS_move_mount, mount_fd, "", place.fd, "",
-			MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
-		r = -errno;
-	}
+	r = r < 0 ? r : box_attach_at(mount_fd, place.fd);
 	close_place(&place);
 	return r;
 }

@@ -20,6 +20,7 @@
 #include "runtime/guest/attach.h"
 #include "runtime/guest/boot.h"
 #include "runtime/guest/loop.h"
+#include "runtime/guest/order.h"
 
 #define FDS_PER_PACKET 64U
 #define JOB_FDS 4U /* body, stdin, stdout, stderr */
@@ -255,6 +256,7 @@ _Noreturn static void mounter_main(pid_t parent)
 {
 	static struct job job;
 	uint64_t keep = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SETUID | 1ULL << CAP_SETGID;
+	(void)prctl(PR_SET_NAME, "box-mounter", 0L, 0L, 0L);
 	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || getppid() != parent ||
 		box_boot_keep_capabilities(keep) < 0) {
 		_exit(1);
@@ -287,6 +289,7 @@ int box_mounter_start(void)
 		/* Its fds are its own: the socket, the root, and the standard ones. */
 		(void)close(BOX_GUEST_CONTROL_FD);
 		(void)close(BOX_GUEST_REPORT_FD);
+		box_order_close();
 		(void)close(pair[0]);
 		box_loop_close();
 		socket_fd = pair[1];

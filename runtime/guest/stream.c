@@ -16,6 +16,7 @@
 #define DROPS_PER_TURN 16 /* reads of one pipe before others have their turn */
 /* The largest pipe that a command can ask for, so all that it can have left in one. */
 #define DRAIN_MAX (1024U * 1024)
+#define WIDE_BYTES (512 * 1024)
 
 struct orphan {
 	int fd; /* 0: none */
@@ -83,6 +84,14 @@ static ssize_t read_nowhere(int fd)
 	return no_splice ? read_room(fd, BOX_GUEST_BYTES_MAX) : got;
 }
 
+/* It was full: whoever writes so much waits less for us with more room. */
+static void widen(struct box_stream *stream)
+{
+	stream->widened = true;
+	/* A user who has many pipes is not given it, and goes on as before. */
+	(void)fcntl(stream->fd, F_SETPIPE_SZ, WIDE_BYTES);
+}
+
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -111,6 +120,9 @@ enum box_stream_result box_stream_read(struct box_stream *stream, uint32_t id, u
 	if (drop) {
 		stream->dropped += size;
 		return BOX_STREAM_MORE;
+	}
+	if (size == BOX_GUEST_BYTES_MAX && !stream->widened) {
+		widen(stream);
 	}
 	stream->left -= size;
 	*credit -= size;

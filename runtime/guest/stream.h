@@ -10,6 +10,7 @@
 struct box_stream {
 	int fd; /* -1: at its end */
 	bool watched;
+	bool widened;
 	uint32_t kind; /* of its packets */
 	struct box_watch watch;
 	uint64_t left; /* of its limit */

@@ -168,6 +168,8 @@ const char *box_guest_boot_step_name(uint32_t step)
 		"lock the secure bits",
 		"set no_new_privs",
 		"start the mounter",
+		"wait for an order",
+		"attach the workspace",
 		"enter Landlock",
 		"drop capabilities",
 		"install the filter",

@@ -20,9 +20,11 @@
 #define BOX_GUEST_REPORT_FD 4  /* it says READY or what went wrong, then closes it */
 #define BOX_GUEST_BOOT_FD 5    /* struct box_guest_boot, then what it announces */
 #define BOX_GUEST_ROOT_FD 6    /* the root, writable, for mount points of single commands */
+#define BOX_GUEST_ORDERS_FD 7  /* one byte comes when the box is wanted, with its workspace */
+#define BOX_GUEST_PLACE_FD 8   /* where the workspace goes, if a folder of the host is to be one */
 
-#define BOX_GUEST_PACKET_MAX 65536U
-#define BOX_GUEST_BYTES_MAX (BOX_GUEST_PACKET_MAX - (uint32_t)sizeof(struct box_guest_header))
+#define BOX_GUEST_BYTES_MAX 65536U /* a pipe holds as much: one packet takes all of it */
+#define BOX_GUEST_PACKET_MAX ((uint32_t)sizeof(struct box_guest_header) + BOX_GUEST_BYTES_MAX)
 #define BOX_GUEST_BODY_MAX (20U * 1024 * 1024) /* env, workdir and command of one RUN */
 #define BOX_GUEST_RUNS_MAX 512U                /* at once in one box */
 #define BOX_GUEST_MOUNTS_MAX 256U              /* of one command */
@@ -123,6 +125,8 @@ enum box_guest_boot_step {
 	BOX_GUEST_BOOT_SECUREBITS,
 	BOX_GUEST_BOOT_PRIVILEGES,
 	BOX_GUEST_BOOT_MOUNTER,
+	BOX_GUEST_BOOT_ORDER, /* up to here it is the same box for many: here it waits for one */
+	BOX_GUEST_BOOT_WORKSPACE,
 	BOX_GUEST_BOOT_LANDLOCK,
 	BOX_GUEST_BOOT_CAPABILITIES,
 	BOX_GUEST_BOOT_FILTER,
@@ -155,6 +159,7 @@ struct box_guest_boot {
 	uint32_t payload_gid;
 	uint32_t same_uid;     /* not 0: only one id is mapped, nothing can be changed */
 	uint32_t landlock_abi; /* 0: no Landlock */
+	uint32_t workspace;    /* not 0: a detached mount comes with the order */
 	uint32_t rule_count;
 	uint32_t filter_count;
 };

@@ -278,10 +278,13 @@ int box_assemble_root(const struct box_assembly *assembly, int *ret_root, int *r
 	return 0;
 }
 
-int box_assemble(const struct box_assembly *assembly, int root, size_t *ret_step)
+int box_assemble(const struct box_assembly *assembly, int root, int *ret_place, size_t *ret_step)
 {
 	for (size_t i = 1; i < assembly->plan->step_count; i++) {
-		int r = doers[assembly->plan->steps[i].kind](assembly, root, i);
+		const struct box_step *step = &assembly->plan->steps[i];
+		bool later = step->kind == BOX_STEP_TREE && assembly->trees[i] < 0;
+		int r = later ? open_place(assembly, root, step, ret_place)
+			      : doers[step->kind](assembly, root, i);
 		if (r < 0) {
 			*ret_step = i;
 			return r;

@@ -9,14 +9,15 @@
 
 struct box_assembly {
 	const struct box_plan *plan;
-	const char *anchor;            /* a folder to hang the new root on */
-	bool same_uid;                 /* one id is all there is */
-	int trees[BOX_PLAN_STEPS_MAX]; /* of TREE steps; else -1 */
+	const char *anchor; /* a folder to hang the new root on */
+	bool same_uid;      /* one id is all there is */
+	const int *trees;   /* of each TREE step; -1 for one that comes later */
 };
 
 /* The new root, attached at the anchor and empty; and a second, detached mount of it, which stays
  * writable when the root is frozen. The plan's first step says what it is. */
 int box_assemble_root(const struct box_assembly *assembly, int *ret_root, int *ret_writable);
 
-/* All other steps. *ret_step is the one that failed. */
-int box_assemble(const struct box_assembly *assembly, int root, size_t *ret_step);
+/* All other steps. *ret_place is where the tree goes that comes later, or what it was before if there
+ * is none. Negative: *ret_step is the one that failed. */
+int box_assemble(const struct box_assembly *assembly, int root, int *ret_place, size_t *ret_step);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "runtime/guest/wire.h"
+#include "runtime/keeper/ahead.h"
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
@@ -25,8 +26,9 @@
 #define MAKE_MS 10000   /* a box must be there by then */
 #define BURY_PAUSE_MS 1 /* between tries to remove what is dying */
 #define EVENTS_AT_ONCE 64
+#define BLANKS_MAX 2
+#define BLANKS_NUMBER 0   /* of no box: events of blanks */
 #define FREE_WAIT_MS 3000 /* at the end of boxd */
-#define BLANKS_MAX 1
 
 enum state {
 	MAKING,
@@ -59,28 +61,11 @@ struct box_boxes {
 	void *arg;
 	int epoll;
 	uint64_t next_number;
-	struct box_blank blanks[BLANKS_MAX]; /* made ahead */
-	unsigned blank_count;
-	uint64_t blanks_made;
-	bool blanks_failing; /* not tried again before a box needs one */
+	struct box_ahead *ahead;
 	struct box_table by_number;
 	struct box_list live;
 	struct box_list restless; /* MAKING and ENDING */
 };
-
-struct box_boxes *box_boxes_new(
-	struct box_ground *ground, const struct box_boxes_events *events, void *arg)
-{
-	struct box_boxes *boxes = box_alloc(sizeof(*boxes));
-	boxes->ground = ground;
-	boxes->events = events;
-	boxes->arg = arg;
-	boxes->epoll = epoll_create1(EPOLL_CLOEXEC);
-	boxes->next_number = 1;
-	box_list_init(&boxes->live);
-	box_list_init(&boxes->restless);
-	return boxes;
-}
 
 static struct box_str key_of(const uint64_t *number)
 {
@@ -98,9 +83,9 @@ static void move_to(struct entry *entry, struct box_list *list)
 	box_list_push(list, &entry->links);
 }
 
-static int watch(struct box_boxes *boxes, int fd, struct entry *entry)
+static int watch(struct box_boxes *boxes, int fd, uint64_t number)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = entry->number};
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = number};
 	return epoll_ctl(boxes->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -133,13 +118,13 @@ static void end_entry(struct box_boxes *boxes, struct entry *entry)
 	/* Its end shows at the pidfd; the look at the clock is for the case that it does not. */
 	entry->deadline_ms = box_clock_ms() + 100;
 	move_to(entry, &boxes->restless);
-	box_birth_kill(&entry->living);
+	box_living_kill(&entry->living);
 }
 
 static void try_bury(struct box_boxes *boxes, struct entry *entry)
 {
 	unwatch(boxes, entry->living.pidfd);
-	if (box_birth_bury(boxes->ground, &entry->living) == -EBUSY) {
+	if (box_living_bury(boxes->ground, &entry->living) == -EBUSY) {
 		entry->deadline_ms = box_clock_ms() + BURY_PAUSE_MS;
 		return;
 	}
@@ -149,6 +134,29 @@ static void try_bury(struct box_boxes *boxes, struct entry *entry)
 	if (told) {
 		boxes->events->gone(boxes->arg, number);
 	}
+}
+
+static struct entry *entry_new(struct box_boxes *boxes)
+{
+	struct entry *entry = box_alloc(sizeof(*entry));
+	entry->number = boxes->next_number++;
+	entry->living = BOX_LIVING_NONE;
+	box_list_init(&entry->links);
+	box_list_push(&boxes->restless, &entry->links);
+	box_table_put(&boxes->by_number, key_of(&entry->number), entry);
+	return entry;
+}
+
+/* A blank that nobody wants: it ends as boxes do, while others are made. */
+static void let_go(void *arg, struct box_blank *blank)
+{
+	struct box_boxes *boxes = arg;
+	struct entry *entry = entry_new(boxes);
+	box_close_p(&blank->orders);
+	box_close_p(&blank->netns);
+	entry->living = blank->living;
+	(void)watch(boxes, entry->living.pidfd, entry->number);
+	end_entry(boxes, entry);
 }
 
 /* --- the beginning --- */
@@ -206,29 +214,6 @@ static void take_report(struct box_boxes *boxes, struct entry *entry)
 	tell_failed(boxes, entry, &err);
 }
 
-static int make_blank(struct box_boxes *boxes, struct box_blank *ret_blank, struct box_err *err)
-{
-	char name[32];
-	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++boxes->blanks_made);
-	return box_blank_make(boxes->ground, name, ret_blank, err);
-}
-
-/* One that was made ahead, unless it has died since; else one is made now. */
-static int take_blank(struct box_boxes *boxes, struct box_blank *ret_blank, struct box_err *err)
-{
-	boxes->blanks_failing = false;
-	while (boxes->blank_count > 0) {
-		struct box_blank blank = boxes->blanks[--boxes->blank_count];
-		struct pollfd polled = {.fd = blank.living.report, .events = POLLIN};
-		if (poll(&polled, 1, 0) == 0) {
-			*ret_blank = blank;
-			return 0;
-		}
-		box_blank_drop(boxes->ground, &blank);
-	}
-	return make_blank(boxes, ret_blank, err);
-}
-
 static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *err)
 {
 	struct box_ground *ground = boxes->ground;
@@ -239,15 +224,15 @@ static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *e
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
 	}
 	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
-	r = r < 0 ? r : take_blank(boxes, &blank, err);
+	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, &blank, err);
 	r = r < 0 ? r : box_birth_begin(ground, &making->plan, &blank, &entry->living, err);
 	if (r < 0) {
 		return r;
 	}
 	entry->workspace = box_strdup(making->ask.mount_path);
 	entry->own_workspace = making->ask.host_mode == BOX_ASK_NONE;
-	r = watch(boxes, entry->living.report, entry);
-	r = r < 0 ? r : watch(boxes, entry->living.pidfd, entry);
+	r = watch(boxes, entry->living.report, entry->number);
+	r = r < 0 ? r : watch(boxes, entry->living.pidfd, entry->number);
 	if (r < 0) {
 		(void)box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r));
 	}
@@ -257,16 +242,11 @@ static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *e
 void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask)
 {
 	struct box_err err;
-	struct entry *entry = box_alloc(sizeof(*entry));
-	entry->number = boxes->next_number++;
+	struct entry *entry = entry_new(boxes);
 	entry->making = box_alloc(sizeof(*entry->making));
 	entry->making->request = request;
 	entry->making->ask = *ask;
 	entry->deadline_ms = box_clock_ms() + MAKE_MS;
-	entry->living = (struct box_living){.pidfd = -1, .control = -1, .report = -1};
-	box_list_init(&entry->links);
-	box_list_push(&boxes->restless, &entry->links);
-	box_table_put(&boxes->by_number, key_of(&entry->number), entry);
 	if (begin(boxes, entry, &err) == 0) {
 		return;
 	}
@@ -279,6 +259,21 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 }
 
 /* --- what callers ask for --- */
+
+struct box_boxes *box_boxes_new(
+	struct box_ground *ground, const struct box_boxes_events *events, void *arg)
+{
+	struct box_boxes *boxes = box_alloc(sizeof(*boxes));
+	boxes->ground = ground;
+	boxes->events = events;
+	boxes->arg = arg;
+	boxes->epoll = epoll_create1(EPOLL_CLOEXEC);
+	boxes->next_number = 1;
+	boxes->ahead = box_ahead_new(ground, boxes->epoll, let_go, boxes);
+	box_list_init(&boxes->live);
+	box_list_init(&boxes->restless);
+	return boxes;
+}
 
 void box_boxes_end(struct box_boxes *boxes, uint64_t box)
 {
@@ -312,21 +307,9 @@ int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, boo
 	return box_birth_mount(boxes->ground, &entry->living, path, read_only, ret_mount, err);
 }
 
-bool box_boxes_want_ahead(const struct box_boxes *boxes)
+struct box_ahead *box_boxes_ahead(struct box_boxes *boxes)
 {
-	return boxes->ground->possible && boxes->ground->sealed && !boxes->blanks_failing &&
-		boxes->blank_count < BLANKS_MAX;
-}
-
-void box_boxes_make_ahead(struct box_boxes *boxes)
-{
-	struct box_err err;
-	if (make_blank(boxes, &boxes->blanks[boxes->blank_count], &err) == 0) {
-		boxes->blank_count++;
-		return;
-	}
-	boxes->blanks_failing = true;
-	BOX_LOG(BOX_LOG_WARNING, "boxes.not_ahead", box_kv_str("why", err.text));
+	return boxes->ahead;
 }
 
 static bool has_ended(const struct entry *entry)
@@ -432,6 +415,10 @@ void box_boxes_step(struct box_boxes *boxes)
 			break;
 		}
 		uint64_t number = event.data.u64; /* the struct is packed */
+		if (number == BOX_AHEAD_EVENT) {
+			box_ahead_failed(boxes->ahead);
+			continue;
+		}
 		struct entry *entry = box_table_get(&boxes->by_number, key_of(&number));
 		if (entry) {
 			serve_entry(boxes, entry);
@@ -443,9 +430,7 @@ void box_boxes_step(struct box_boxes *boxes)
 void box_boxes_free(struct box_boxes *boxes)
 {
 	uint64_t until_ms = box_clock_ms() + FREE_WAIT_MS;
-	while (boxes->blank_count > 0) {
-		box_blank_drop(boxes->ground, &boxes->blanks[--boxes->blank_count]);
-	}
+	box_ahead_free(boxes->ahead);
 	while (!box_list_empty(&boxes->live)) {
 		end_entry(boxes, entry_at(boxes->live.next));
 	}

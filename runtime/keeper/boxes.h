@@ -40,7 +40,5 @@ void box_boxes_list(struct box_boxes *boxes);
 int box_boxes_fd(const struct box_boxes *boxes);
 int box_boxes_timeout_ms(const struct box_boxes *boxes);
 void box_boxes_step(struct box_boxes *boxes);
-/* Whether something can be made ahead for the next box, and making it: for when nothing else is to
- * be done. */
-bool box_boxes_want_ahead(const struct box_boxes *boxes);
-void box_boxes_make_ahead(struct box_boxes *boxes);
+/* What is made of boxes when nothing else is to be done. */
+struct box_ahead *box_boxes_ahead(struct box_boxes *boxes);

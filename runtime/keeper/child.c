@@ -16,7 +16,6 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,19 +23,16 @@
 #include "base/cleanup.h"
 #include "runtime/guest/wire.h"
 #include "runtime/keeper/assemble.h"
-#include "runtime/keeper/ground.h"
 
 #define FIRST_MOUNT_STEP 64 /* reports beyond this are mount steps of the plan */
-#define FD_FLOOR 64         /* fds that are still needed are moved beyond the places they go to */
+#define PROGRAM_FD (BOX_GUEST_PLACE_FD + 1)
+#define FD_FLOOR (PROGRAM_FD + 1) /* fds are moved beyond the places that they go to */
 
 struct child {
 	const struct box_child *start;
-	struct box_child_order order;
-	struct box_plan plan;
-	struct box_assembly assembly;
-	int boot;
 	int root;
 	int writable;
+	int place;          /* of the workspace, or -1 */
 	size_t failed_step; /* of the plan */
 };
 
@@ -49,11 +45,16 @@ static int compare_fds(const void *a, const void *b)
 static int close_strangers(struct child *child)
 {
 	const struct box_child *start = child->start;
-	int kept[BOX_CGROUP_DOORS_MAX + 4] = {
-		start->orders, start->control, start->report, start->init};
-	size_t count = 4;
+	int kept[BOX_CGROUP_DOORS_MAX + BOX_PLAN_STEPS_MAX + 5] = {
+		start->orders, start->control, start->report, start->boot, start->init};
+	size_t count = 5;
 	for (size_t i = 0; i < start->door_count; i++) {
 		kept[count++] = start->doors[i];
+	}
+	for (size_t i = 0; i < start->plan->step_count; i++) {
+		if (start->trees[i] >= 0) {
+			kept[count++] = start->trees[i];
+		}
 	}
 	qsort(kept, count, sizeof(kept[0]), compare_fds);
 	unsigned from = 0;
@@ -137,76 +138,17 @@ static int leave_cgroups(struct child *child)
 	return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
 }
 
-/* The fds of a packet into `fds`; how many there were, or -errno. */
-static int receive_order(int socket, struct box_child_order *order, int fds[BOX_CHILD_FDS_MAX])
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(BOX_CHILD_FDS_MAX * sizeof(int))];
-	} control = {0};
-	struct iovec part = {order, sizeof(*order)};
-	struct msghdr message = {.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes)};
-	ssize_t got;
-	do {
-		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
-	if (got < 0) {
-		return -errno;
-	}
-	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (got != (ssize_t)sizeof(*order) || !header || header->cmsg_type != SCM_RIGHTS ||
-		(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-		return -EOWNERDEAD;
-	}
-	size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	memcpy(fds, CMSG_DATA(header), count * sizeof(int));
-	return (int)count;
-}
-
-/* Here most boxes of the future wait. */
-static int await_order(struct child *child)
-{
-	const struct box_ground *ground = child->start->ground;
-	struct box_plan *plan = &child->plan;
-	int fds[BOX_CHILD_FDS_MAX];
-	int count = receive_order(child->start->orders, &child->order, fds);
-	if (count < 1) {
-		return count < 0 ? count : -EBADMSG;
-	}
-	int r = box_plan_make(&child->order.ask, &ground->policy, &ground->host, plan, NULL);
-	if (r < 0) {
-		return r;
-	}
-	child->boot = fds[0];
-	int next = 1;
-	for (size_t i = 0; i < plan->step_count; i++) {
-		bool tree = plan->steps[i].kind == BOX_STEP_TREE;
-		if (tree && next == count) {
-			return -EBADMSG;
-		}
-		child->assembly.trees[i] = tree ? fds[next++] : -1;
-	}
-	child->assembly.plan = plan;
-	child->assembly.anchor = ground->common.anchor;
-	child->assembly.same_uid = child->start->same_uid;
-	return 0;
-}
-
 static int enter_network(struct child *child)
 {
 	if (!child->start->own_network) {
 		return 0;
 	}
-	return child->order.has_seat ? box_network_enter(&child->order.seat)
-				     : box_network_enter_off();
+	return child->start->seat ? box_network_enter(child->start->seat) : box_network_enter_off();
 }
 
 static int name_host(struct child *child)
 {
-	const char *name = child->plan.hostname;
+	const char *name = child->start->plan->hostname;
 	return sethostname(name, strlen(name)) < 0 ? -errno : 0;
 }
 
@@ -217,14 +159,26 @@ static int separate_mounts(struct child *child)
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
 }
 
+static struct box_assembly assembly_of(const struct box_child *start)
+{
+	return (struct box_assembly){
+		.plan = start->plan,
+		.anchor = start->anchor,
+		.same_uid = start->same_uid,
+		.trees = start->trees,
+	};
+}
+
 static int make_root(struct child *child)
 {
-	return box_assemble_root(&child->assembly, &child->root, &child->writable);
+	const struct box_assembly assembly = assembly_of(child->start);
+	return box_assemble_root(&assembly, &child->root, &child->writable);
 }
 
 static int assemble(struct child *child)
 {
-	return box_assemble(&child->assembly, child->root, &child->failed_step);
+	const struct box_assembly assembly = assembly_of(child->start);
+	return box_assemble(&assembly, child->root, &child->place, &child->failed_step);
 }
 
 /* The old root ends up below the new one and is let go. */
@@ -259,7 +213,7 @@ static int limit_core(void)
 
 static int limit_resources(struct child *child)
 {
-	const struct box_plan *plan = &child->plan;
+	const struct box_plan *plan = child->start->plan;
 	struct rlimit files = {plan->open_files, plan->open_files};
 	struct rlimit processes = {plan->pids, plan->pids};
 	struct rlimit present;
@@ -304,21 +258,28 @@ static int keep_capabilities(struct child *child)
 	return 0;
 }
 
-/* Puts `fd` at its place for box-init, open over exec. */
+/* Puts `fd` at its place for box-init, open over exec; the program itself is not left open. */
 static int place_fd(int fd, int place)
 {
-	return dup3(fd, place, 0) < 0 ? -errno : 0;
+	return dup3(fd, place, place == PROGRAM_FD ? O_CLOEXEC : 0) < 0 ? -errno : 0;
+}
+
+static int leave_free(int place)
+{
+	return close_range((unsigned)place, (unsigned)place, 0) < 0 ? -errno : 0;
 }
 
 static int arrange_fds(struct child *child)
 {
 	const struct box_child *start = child->start;
-	int wanted[] = {start->control, start->report, child->boot, child->writable, start->init};
-	static const int places[] = {
-		BOX_GUEST_CONTROL_FD, BOX_GUEST_REPORT_FD, BOX_GUEST_BOOT_FD, BOX_GUEST_ROOT_FD};
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-		wanted[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, FD_FLOOR);
-		if (wanted[i] < 0) {
+	int wanted[] = {start->control, start->report, start->boot, child->writable, start->orders,
+		child->place, start->init};
+	static const int places[] = {BOX_GUEST_CONTROL_FD, BOX_GUEST_REPORT_FD, BOX_GUEST_BOOT_FD,
+		BOX_GUEST_ROOT_FD, BOX_GUEST_ORDERS_FD, BOX_GUEST_PLACE_FD, PROGRAM_FD};
+	size_t count = sizeof(wanted) / sizeof(wanted[0]);
+	for (size_t i = 0; i < count; i++) {
+		wanted[i] = wanted[i] < 0 ? -1 : fcntl(wanted[i], F_DUPFD_CLOEXEC, FD_FLOOR);
+		if (wanted[i] < 0 && places[i] != BOX_GUEST_PLACE_FD) {
 			return -errno;
 		}
 	}
@@ -330,19 +291,13 @@ static int arrange_fds(struct child *child)
 	for (int fd = 0; fd <= STDERR_FILENO && r == 0; fd++) {
 		r = null == fd ? 0 : place_fd(null, fd);
 	}
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r == 0; i++) {
-		r = place_fd(wanted[i], places[i]);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = wanted[i] < 0 ? leave_free(places[i]) : place_fd(wanted[i], places[i]);
 	}
-	if (r < 0) {
-		return r;
+	if (r == 0 && close_range(PROGRAM_FD + 1, ~0U, 0) < 0) {
+		r = -errno;
 	}
-	/* The program is the only one beyond: exec closes it. */
-	int program = wanted[4];
-	if (dup3(program, BOX_GUEST_ROOT_FD + 1, O_CLOEXEC) < 0 ||
-		close_range(BOX_GUEST_ROOT_FD + 2, ~0U, 0) < 0) {
-		return -errno;
-	}
-	return 0;
+	return r;
 }
 
 static int execute(struct child *child)
@@ -351,8 +306,7 @@ static int execute(struct child *child)
 	char name[] = "box-init";
 	char *const arguments[] = {name, NULL};
 	char *const environment[] = {NULL};
-	(void)syscall(
-		SYS_execveat, BOX_GUEST_ROOT_FD + 1, "", arguments, environment, AT_EMPTY_PATH);
+	(void)syscall(SYS_execveat, PROGRAM_FD, "", arguments, environment, AT_EMPTY_PATH);
 	return -errno;
 }
 
@@ -371,7 +325,6 @@ static const struct {
 	{"leave the session keyring", leave_keyring},
 	{"make a cgroup namespace", leave_cgroups},
 	{"separate mounts", separate_mounts},
-	{"wait for an order", await_order},
 	{"set up the network", enter_network},
 	{"set the host name", name_host},
 	{"make the root", make_root},
@@ -386,7 +339,7 @@ static const struct {
 
 _Noreturn void box_child_run(const struct box_child *start)
 {
-	static struct child child = {.boot = -1, .root = -1, .writable = -1};
+	static struct child child = {.root = -1, .writable = -1, .place = -1};
 	int report_fd = start->report;
 	child.start = start;
 	for (uint32_t step = 0; step < STEP_COUNT; step++) {

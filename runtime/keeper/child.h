@@ -1,8 +1,7 @@
 /* From clone to box-init: what the first process of a box does to become one.
  *
- * It is made ahead, when nobody has asked for a box yet, and goes as far as it can; then it waits for
- * an order that says what box it is to be. The steps are a list in child.c. One that fails ends the
- * box and is reported by its number; nothing falls through.
+ * The steps are a list in child.c. One that fails ends the box and is reported by its number; nothing
+ * falls through.
  */
 #pragma once
 
@@ -13,29 +12,22 @@
 #include "runtime/keeper/network.h"
 #include "runtime/plan/plan.h"
 
-struct box_ground;
-
-/* Everything the child begins with, opened before the clone. */
+/* Everything the child begins with, opened before the clone. The clone has a copy of what is pointed
+ * to. */
 struct box_child {
-	const struct box_ground *ground; /* the clone has a copy of it */
-	bool same_uid;                   /* one id is all there is */
-	bool own_network;                /* the network namespace is its own, to be set up */
-	int orders;                      /* a byte when its maps are written, then the order */
+	const struct box_plan *plan;
+	const char *anchor;                  /* a folder to hang the new root on */
+	bool same_uid;                       /* one id is all there is */
+	bool own_network;                    /* the network namespace is its own, to be set up */
+	const struct box_network_seat *seat; /* then: NULL for none */
+	int orders;                          /* a byte when its maps are written; then box-init's */
 	int control;
 	int report;
+	int boot;                        /* for box-init */
 	int init;                        /* the sealed program */
 	int doors[BOX_CGROUP_DOORS_MAX]; /* of its cgroup, to go in by itself */
 	size_t door_count;
-};
-
-#define BOX_CHILD_FDS_MAX (BOX_ROOT_ENTRIES_MAX + 8)
-
-/* What box it is to be. The plan follows from this, the policy and the host, here as there. With it
- * come the boot file and the trees of the plan, in the order of its steps. */
-struct box_child_order {
-	struct box_ask ask;
-	uint32_t has_seat;
-	struct box_network_seat seat; /* for a network namespace of its own */
+	int trees[BOX_PLAN_STEPS_MAX]; /* of the plan's TREE steps; else -1 */
 };
 
 _Noreturn void box_child_run(const struct box_child *start);

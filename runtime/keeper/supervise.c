@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "runtime/keeper/ahead.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/network.h"
@@ -301,6 +302,7 @@ static void on_writable(struct keeper *keeper)
 static int run(struct keeper *keeper)
 {
 	struct box_boxes *boxes = box_serve_boxes(keeper->serve);
+	struct box_ahead *next = box_boxes_ahead(boxes);
 	struct box_measures *measures = box_serve_measures(keeper->serve);
 	struct box_network *network = keeper->setup->ground->network;
 	while (keeper->exit_code < 0) {
@@ -313,7 +315,7 @@ static int run(struct keeper *keeper)
 			{.fd = network ? box_network_fd(network) : -1, .events = POLLIN},
 			{.fd = box_measures_fd(measures), .events = POLLIN},
 		};
-		bool ahead = !keeper->stopping && box_boxes_want_ahead(boxes);
+		bool ahead = !keeper->stopping && box_ahead_wanted(next);
 		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
 		int count = poll(polled, sizeof(polled) / sizeof(polled[0]), wait_ms);
 		if (count < 0 && errno != EINTR) {
@@ -321,7 +323,7 @@ static int run(struct keeper *keeper)
 			return 1;
 		}
 		if (count == 0 && ahead && wait_ms == AHEAD_MS) {
-			box_boxes_make_ahead(boxes);
+			box_ahead_make(next);
 		}
 		if (polled[0].revents) {
 			on_signal(keeper);

@@ -371,6 +371,15 @@ static void fill_identity(struct maker *maker)
 	plan->hostname = "box";
 }
 
+bool box_plan_same_shape(const struct box_ask *a, const struct box_ask *b,
+	const struct box_host_can *host, bool network_first)
+{
+	return strcmp(a->mount_path, b->mount_path) == 0 && a->host_mode == b->host_mode &&
+		a->writable_root == b->writable_root && a->profile == b->profile &&
+		a->memory_bytes == b->memory_bytes && (host->cgroups || a->pids == b->pids) &&
+		(!network_first || a->network == b->network);
+}
+
 int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
 	const struct box_host_can *host, struct box_plan *ret_plan, struct box_err *err)
 {

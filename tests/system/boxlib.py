@@ -61,10 +61,18 @@ def is_alive(pid):
     return state not in "ZX"
 
 
+BLANKS = 2  # that a boxd makes ahead
+
+
 def is_blank(pid):
-    """Whether it is the first process of a box that nobody has asked for yet."""
+    """Whether it is the first process of a box that nobody has asked for yet.
+
+    It has the name of one, or for moments that of the program that it is or was.
+    """
     with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "box-blank\n"
+        status = status_of(pid)
+        first = status["NSpid"].split()[1:] == ["1"]
+        return first and status["Name"] in ("box-blank", "boxd", "memfd:box-init")
     return False
 
 
@@ -96,10 +104,10 @@ def fd_count(pid):
 
 
 def settled_fd_count(pid):
-    """The fds of a boxd that has made its blank, where it can make one."""
+    """The fds of a boxd that has made its blanks, where it can make some."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
     end = time.monotonic() + 2
-    while time.monotonic() < end and not any(map(is_blank, children.read_text().split())):
+    while time.monotonic() < end and sum(map(is_blank, children.read_text().split())) < BLANKS:
         time.sleep(0.01)
     return fd_count(pid)
 

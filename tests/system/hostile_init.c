@@ -6,7 +6,10 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
+#include <linux/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -295,6 +298,35 @@ static void take(const char *bytes, size_t size)
 	obey(header.id, command);
 }
 
+/* As the real one does: the workspace, if there is one, comes with the order. */
+static void await_order(void)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	char byte;
+	int fd;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes)};
+	if (prctl(PR_SET_NAME, "box-blank") < 0 ||
+		recvmsg(BOX_GUEST_ORDERS_FD, &message, MSG_CMSG_CLOEXEC) != 1 ||
+		prctl(PR_SET_NAME, "box-init") < 0) {
+		_exit(1);
+	}
+	if (!CMSG_FIRSTHDR(&message)) {
+		return;
+	}
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	if (syscall(SYS_move_mount, fd, "", BOX_GUEST_PLACE_FD, "",
+		    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
+		_exit(1);
+	}
+}
+
 static bool boot_is(const char *name)
 {
 	static char text[COMMAND_MAX];
@@ -338,6 +370,7 @@ int main(void)
 {
 	static char incoming[BOX_GUEST_PACKET_MAX];
 	ssize_t got;
+	await_order();
 	report();
 	while ((got = recv(BOX_GUEST_CONTROL_FD, incoming, sizeof(incoming), 0)) > 0) {
 		take(incoming, (size_t)got);

@@ -148,26 +148,24 @@ static inline void keep_capabilities(void)
 	}
 }
 
-_Noreturn static inline void enter_box(int go, int program, int control, int report, int boot)
+_Noreturn static inline void enter_box(int go, struct beginning *from)
 {
 	char byte;
 	must(read(go, &byte, 1) == 1, "go");
 	uid_t id = one_id ? PAYLOAD : 0;
 	must(setresgid(id, id, id) == 0 && setresuid(id, id, id) == 0, "ids");
-	int root = make_root();
+	from->root = make_root();
 	if (one_id) {
 		keep_capabilities();
 	}
 	for (int fd = 0; fd < 2; fd++) {
 		must(dup2(STDERR_FILENO, fd) == fd, "stdio");
 	}
-	become_init(program, control, report, boot, root);
+	become_init(from);
 }
 
 static inline void start_box(struct guest *guest)
 {
-	int control;
-	int report;
 	int go[2];
 	if (geteuid() != 0) {
 		SKIP("needs root");
@@ -175,9 +173,13 @@ static inline void start_box(struct guest *guest)
 	ASSERT(mkdtemp(folder));
 	ASSERT_INT(atexit(remove_folder), 0);
 	ASSERT_INT(chmod(folder, 0755), 0);
-	int program = copy_program();
-	int boot = boot_with_fences();
-	open_guest(guest, &control, &report);
+	struct beginning from = {
+		.program = copy_program(),
+		.boot = boot_with_fences(),
+		.root = -1,
+		.orders = order_that_came(-1),
+	};
+	open_guest(guest, &from);
 	ASSERT_INT(pipe2(go, O_CLOEXEC), 0);
 	unsigned long namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
 		CLONE_NEWIPC | CLONE_NEWUTS;
@@ -187,15 +189,12 @@ static inline void start_box(struct guest *guest)
 	}
 	if (guest->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
-		enter_box(go[0], program, control, report, boot);
+		enter_box(go[0], &from);
 	}
 	write_map(guest->pid, "uid_map");
 	write_map(guest->pid, "gid_map");
 	ASSERT_INT(write(go[1], "", 1), 1);
-	(void)close(control);
-	(void)close(report);
-	(void)close(boot);
-	(void)close(program);
+	close_beginning(&from);
 	(void)close(go[0]);
 	(void)close(go[1]);
 	struct box_guest_report said = take_report(guest);

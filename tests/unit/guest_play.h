@@ -86,17 +86,53 @@ static inline int boot_file(struct box_guest_boot facts, const struct box_guest_
 	return high(fd);
 }
 
+/* A socket on which an order has come already, with this fd unless it is -1. */
+static inline int order_that_came(int fd)
+{
+	int pair[2];
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {.cmsg_len = CMSG_LEN(sizeof(int)),
+			     .cmsg_level = SOL_SOCKET,
+			     .cmsg_type = SCM_RIGHTS}};
+	struct iovec part = {(char[]){0}, 1};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	if (fd >= 0) {
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+	}
+	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ASSERT_INT(sendmsg(pair[0], &message, 0), 1);
+	ASSERT_INT(close(pair[0]), 0);
+	return high(pair[1]);
+}
+
+/* What box-init begins with. */
+struct beginning {
+	int program;
+	int control;
+	int report;
+	int boot;
+	int root;
+	int orders;
+};
+
 /* In the process that becomes box-init. */
-_Noreturn static inline void become_init(int program, int control, int report, int boot, int root)
+_Noreturn static inline void become_init(const struct beginning *from)
 {
 	char name[] = "box-init";
 	char *const arguments[] = {name, NULL};
 	char *const environment[] = {NULL};
-	if (dup2(control, BOX_GUEST_CONTROL_FD) < 0 || dup2(report, BOX_GUEST_REPORT_FD) < 0 ||
-		dup2(boot, BOX_GUEST_BOOT_FD) < 0 || dup2(root, BOX_GUEST_ROOT_FD) < 0) {
+	if (dup2(from->control, BOX_GUEST_CONTROL_FD) < 0 ||
+		dup2(from->report, BOX_GUEST_REPORT_FD) < 0 ||
+		dup2(from->boot, BOX_GUEST_BOOT_FD) < 0 ||
+		dup2(from->root, BOX_GUEST_ROOT_FD) < 0 ||
+		dup2(from->orders, BOX_GUEST_ORDERS_FD) < 0) {
 		_exit(90);
 	}
-	(void)fexecve(program, arguments, environment);
+	(void)fexecve(from->program, arguments, environment);
 	_exit(91);
 }
 
@@ -123,7 +159,7 @@ static inline struct box_guest_report take_report(struct guest *guest)
 	return report;
 }
 
-static inline void open_guest(struct guest *guest, int *ret_control, int *ret_report)
+static inline void open_guest(struct guest *guest, struct beginning *from)
 {
 	int pair[2];
 	int pipes[2];
@@ -131,30 +167,37 @@ static inline void open_guest(struct guest *guest, int *ret_control, int *ret_re
 	ASSERT_INT(pipe2(pipes, O_CLOEXEC), 0);
 	guest->control = high(pair[0]);
 	guest->report = high(pipes[0]);
-	*ret_control = high(pair[1]);
-	*ret_report = high(pipes[1]);
+	from->control = high(pair[1]);
+	from->report = high(pipes[1]);
+}
+
+static inline void close_beginning(const struct beginning *from)
+{
+	(void)close(from->program);
+	(void)close(from->control);
+	(void)close(from->report);
+	(void)close(from->boot);
+	(void)close(from->root);
+	(void)close(from->orders);
 }
 
 /* One in no namespace of its own, with no filter and no rules: an ordinary child of the test. */
 static inline void start_guest(struct guest *guest)
 {
-	int control;
-	int report;
-	int program = open_program();
-	int root = high(open("/", O_PATH | O_CLOEXEC));
-	int boot = boot_file((struct box_guest_boot){.same_uid = 1}, NULL, NULL);
-	open_guest(guest, &control, &report);
+	struct beginning from = {
+		.program = open_program(),
+		.root = high(open("/", O_PATH | O_CLOEXEC)),
+		.boot = boot_file((struct box_guest_boot){.same_uid = 1}, NULL, NULL),
+		.orders = order_that_came(-1),
+	};
+	open_guest(guest, &from);
 	guest->pid = fork();
 	ASSERT(guest->pid >= 0);
 	if (guest->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
-		become_init(program, control, report, boot, root);
+		become_init(&from);
 	}
-	(void)close(control);
-	(void)close(report);
-	(void)close(boot);
-	(void)close(root);
-	(void)close(program);
+	close_beginning(&from);
 	struct box_guest_report said = take_report(guest);
 	ASSERT_INT(said.step, 0);
 	ASSERT_INT(said.errnum, 0);

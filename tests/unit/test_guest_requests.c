@@ -367,26 +367,34 @@ TEST(end_of_the_socket)
 	ASSERT_INT(count, 0);
 }
 
-static struct box_guest_report boot_report(int boot)
+/* Of one that fails. Takes the fds. */
+static struct box_guest_report failed_boot(int boot, int orders)
 {
 	struct guest guest;
-	int control;
-	int report;
-	int program = open_program();
-	open_guest(&guest, &control, &report);
+	struct beginning from = {
+		.program = open_program(),
+		.boot = boot,
+		.root = high(open("/", O_PATH | O_CLOEXEC)),
+		.orders = orders,
+	};
+	open_guest(&guest, &from);
 	pid_t pid = fork();
 	ASSERT(pid >= 0);
 	if (pid == 0) {
-		become_init(program, control, report, boot, program);
+		become_init(&from);
 	}
-	(void)close(control);
-	(void)close(report);
+	close_beginning(&from);
 	struct box_guest_report said = take_report(&guest);
 	int status;
 	ASSERT_INT(waitpid(pid, &status, 0), pid);
 	ASSERT(WIFEXITED(status));
 	ASSERT_INT(WEXITSTATUS(status), 1);
 	return said;
+}
+
+static struct box_guest_report boot_report(int boot)
+{
+	return failed_boot(boot, order_that_came(-1));
 }
 
 TEST(boot_that_fails)
@@ -414,4 +422,27 @@ TEST(boot_that_fails)
 		NULL));
 	ASSERT_INT(said.step, BOX_GUEST_BOOT_LANDLOCK);
 	ASSERT_INT(said.errnum, ENOENT);
+}
+
+TEST(orders_that_are_none)
+{
+	const struct box_guest_boot plain = {.same_uid = 1};
+	const struct box_guest_boot mounting = {.same_uid = 1, .workspace = 1};
+	/* Whoever prepared it has gone, before or while it waits. */
+	int pair[2];
+	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ASSERT_INT(close(pair[0]), 0);
+	struct box_guest_report said = failed_boot(boot_file(plain, NULL, NULL), high(pair[1]));
+	ASSERT_INT(said.step, BOX_GUEST_BOOT_ORDER);
+	ASSERT_INT(said.errnum, EOWNERDEAD);
+	/* A workspace is missing, or is one too many, or is no mount. */
+	said = failed_boot(boot_file(mounting, NULL, NULL), order_that_came(-1));
+	ASSERT_INT(said.step, BOX_GUEST_BOOT_WORKSPACE);
+	ASSERT_INT(said.errnum, EBADMSG);
+	said = failed_boot(boot_file(plain, NULL, NULL), order_that_came(STDERR_FILENO));
+	ASSERT_INT(said.step, BOX_GUEST_BOOT_WORKSPACE);
+	ASSERT_INT(said.errnum, EBADMSG);
+	said = failed_boot(boot_file(mounting, NULL, NULL), order_that_came(STDERR_FILENO));
+	ASSERT_INT(said.step, BOX_GUEST_BOOT_WORKSPACE);
+	ASSERT(said.errnum != 0);
 }

@@ -294,6 +294,7 @@ TEST(names_of_boot_steps)
 {
 	ASSERT_STR(box_guest_boot_step_name(BOX_GUEST_BOOT_READ), "read the boot file");
 	ASSERT_STR(box_guest_boot_step_name(BOX_GUEST_BOOT_MOUNTER), "start the mounter");
+	ASSERT_STR(box_guest_boot_step_name(BOX_GUEST_BOOT_WORKSPACE), "attach the workspace");
 	ASSERT_STR(box_guest_boot_step_name(BOX_GUEST_BOOT_FILTER), "install the filter");
 	ASSERT(!box_guest_boot_step_name(BOX_GUEST_BOOT_END_));
 	ASSERT(!box_guest_boot_step_name(BOX_GUEST_BOOT_READ - 1));

@@ -1,0 +1,12 @@
+/* What makes of a prepared box the one that is wanted. Until then box-init waits, for as long as it
+ * takes; what it has to do afterwards is what a caller waits for. */
+#pragma once
+
+/* Waits for the order. -EOWNERDEAD: there will be none. */
+int box_order_await(void);
+
+/* In a process that waits for none. */
+void box_order_close(void);
+
+/* Attaches the workspace that came with it, if one was to come. */
+int box_order_attach_workspace(void);

@@ -1,0 +1,142 @@
+/* A few blanks, all alike. A request of another shape lets them go and is learned from. */
+#include "runtime/keeper/ahead.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+
+#define BLANKS_MAX 2
+
+struct box_ahead {
+	struct box_ground *ground;
+	int epoll;
+	void (*let_go)(void *arg, struct box_blank *blank);
+	void *arg;
+	struct box_ask likely; /* what the next request may look like: what the last one did */
+	struct box_plan plan;  /* of it */
+	struct box_blank blanks[BLANKS_MAX];
+	unsigned count;
+	bool failing;  /* not tried again before a box needs one */
+	uint64_t made; /* ever */
+};
+
+/* What a caller without wishes asks for: a guess, until there is a request to learn from. */
+static const struct box_ask usual = {
+	.name = "usual",
+	.mount_path = "/workspace",
+	.network = 0,
+	.writable_root = 0,
+	.profile = BOX_FILTER_DEFAULT,
+	.memory_bytes = 512 * BOX_MIB,
+	.pids = 128,
+	.cpu_milli = 1000,
+};
+
+struct box_ahead *box_ahead_new(struct box_ground *ground, int epoll,
+	void (*let_go)(void *arg, struct box_blank *blank), void *arg)
+{
+	struct box_ahead *ahead = box_alloc(sizeof(*ahead));
+	ahead->ground = ground;
+	ahead->epoll = epoll;
+	ahead->let_go = let_go;
+	ahead->arg = arg;
+	ahead->likely = usual;
+	return ahead;
+}
+
+static int make_blank(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
+	struct box_err *err)
+{
+	char name[32];
+	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++ahead->made);
+	return box_blank_make(ahead->ground, name, plan, blank, err);
+}
+
+/* Something came from its first process, which is silent while all is well. */
+static bool has_failed(const struct box_blank *blank)
+{
+	struct pollfd polled = {.fd = blank->living.report, .events = POLLIN};
+	return poll(&polled, 1, 0) != 0;
+}
+
+static int watch(const struct box_ahead *ahead, const struct box_blank *blank)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = BOX_AHEAD_EVENT};
+	return epoll_ctl(ahead->epoll, EPOLL_CTL_ADD, blank->living.report, &event);
+}
+
+/* The last one, unwatched: a clone that has a copy of its fd would keep it in the set. */
+static struct box_blank *pop(struct box_ahead *ahead)
+{
+	struct box_blank *blank = &ahead->blanks[--ahead->count];
+	(void)epoll_ctl(ahead->epoll, EPOLL_CTL_DEL, blank->living.report, NULL);
+	return blank;
+}
+
+static void let_all_go(struct box_ahead *ahead)
+{
+	while (ahead->count > 0) {
+		ahead->let_go(ahead->arg, pop(ahead));
+	}
+}
+
+void box_ahead_free(struct box_ahead *ahead)
+{
+	let_all_go(ahead);
+	free(ahead);
+}
+
+int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
+	struct box_err *err)
+{
+	ahead->likely = *plan->ask;
+	ahead->failing = false;
+	while (ahead->count > 0) {
+		struct box_blank *last = pop(ahead);
+		if (box_blank_fits(ahead->ground, last, plan->ask) && !has_failed(last)) {
+			*blank = *last;
+			return 0;
+		}
+		ahead->let_go(ahead->arg, last);
+	}
+	return make_blank(ahead, plan, blank, err);
+}
+
+bool box_ahead_wanted(const struct box_ahead *ahead)
+{
+	return ahead->ground->possible && ahead->ground->sealed && !ahead->failing &&
+		ahead->count < BLANKS_MAX;
+}
+
+static void give_up(struct box_ahead *ahead, const char *why)
+{
+	ahead->failing = true;
+	BOX_LOG(BOX_LOG_WARNING, "boxes.not_ahead", box_kv_str("why", why));
+}
+
+void box_ahead_make(struct box_ahead *ahead)
+{
+	const struct box_ground *ground = ahead->ground;
+	struct box_blank *blank = &ahead->blanks[ahead->count];
+	struct box_err err;
+	int r = box_plan_make(&ahead->likely, &ground->policy, &ground->host, &ahead->plan, &err);
+	r = r < 0 ? r : make_blank(ahead, &ahead->plan, blank, &err);
+	if (r < 0) {
+		give_up(ahead, err.text);
+		return;
+	}
+	ahead->count++;
+	(void)watch(ahead, blank);
+}
+
+/* The next request makes one that can tell its caller why. */
+void box_ahead_failed(struct box_ahead *ahead)
+{
+	give_up(ahead, "the first process of a blank has failed");
+	let_all_go(ahead);
+}

@@ -1,0 +1,294 @@
+/* One function for each thing that a blank has. Each is in struct box_blank at once, so that one
+ * function takes back whatever there is. What the child needs of it is in struct box_child, which
+ * the clone has a copy of. */
+#include "runtime/keeper/blank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "runtime/keeper/boot_file.h"
+#include "runtime/keeper/cgroup.h"
+#include "runtime/keeper/child.h"
+#include "runtime/keeper/ids.h"
+#include "runtime/keeper/netns.h"
+#include "runtime/keeper/userns.h"
+
+#define INIT_NICE (-10)
+#define TAKE_BACK_TRIES 2000 /* a millisecond each */
+
+static int fail(struct box_err *err, const char *step, int r)
+{
+	return box_err_set(
+		err, BOX_ERR_BOX, -r, "the box cannot be made: %s: %s", step, strerrordesc_np(-r));
+}
+
+static void start_close(struct box_child *start)
+{
+	box_close_p(&start->orders);
+	box_close_p(&start->control);
+	box_close_p(&start->report);
+	box_close_p(&start->boot);
+	for (size_t i = 0; i < start->door_count; i++) {
+		box_close_p(&start->doors[i]);
+	}
+	for (size_t i = 0; i < BOX_PLAN_STEPS_MAX; i++) {
+		box_close_p(&start->trees[i]);
+	}
+	/* `init` belongs to the ground. */
+}
+
+static int take_ids(struct box_ground *ground, struct box_living *living, struct box_err *err)
+{
+	if (!ground->ids) {
+		return 0;
+	}
+	int r = box_ids_take(ground->ids, &living->first_id);
+	living->has_ids = r == 0;
+	return r < 0 ? fail(err, "a range of user ids", r) : 0;
+}
+
+/* Without limits until it is known which. */
+static int make_cgroup(struct box_ground *ground, const char *name, struct box_living *living,
+	struct box_child *start, struct box_err *err)
+{
+	static const struct box_cgroup_limits none;
+	if (!ground->host.cgroups) {
+		return 0;
+	}
+	int r = box_cgroup_make(ground->cgroups, name, &none, &living->cgroup, err);
+	return r < 0 ? r
+		     : box_cgroup_open_doors(living->cgroup, start->doors, &start->door_count, err);
+}
+
+static int clone_common(int fd, int *ret_tree)
+{
+	int tree = open_tree(
+		fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	if (tree < 0) {
+		return -errno;
+	}
+	*ret_tree = tree;
+	return 0;
+}
+
+/* Those that all boxes share; the folder of the host comes with the order. */
+static int open_trees(const struct box_ground *ground, struct box_child *start, struct box_err *err)
+{
+	for (size_t i = 0; i < start->plan->step_count; i++) {
+		const struct box_step *step = &start->plan->steps[i];
+		if (step->kind != BOX_STEP_TREE || step->tree == BOX_TREE_HOST_PATH) {
+			continue;
+		}
+		int from = step->tree == BOX_TREE_ETC ? ground->common.etc
+			: step->tree == BOX_TREE_DEV  ? ground->common.dev
+						      : ground->common.entries[step->entry];
+		int r = clone_common(from, &start->trees[i]);
+		if (r < 0) {
+			return fail(err, step->target, r);
+		}
+	}
+	return 0;
+}
+
+static int make_boot_file(
+	const struct box_ground *ground, struct box_child *start, struct box_err *err)
+{
+	int r = box_boot_file_make(ground, start->plan, &start->boot);
+	return r < 0 ? fail(err, "boot file", r) : 0;
+}
+
+/* Pairs: ours goes to the blank, the child's to `start`. */
+static int make_sockets(struct box_blank *blank, struct box_child *start, struct box_err *err)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		return fail(err, "socketpair", -errno);
+	}
+	blank->living.control = pair[0];
+	start->control = pair[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		return fail(err, "socketpair", -errno);
+	}
+	blank->orders = pair[0];
+	start->orders = pair[1];
+	if (pipe2(pair, O_CLOEXEC) < 0) {
+		return fail(err, "pipe", -errno);
+	}
+	blank->living.report = pair[0];
+	start->report = pair[1];
+	return fcntl(blank->living.report, F_SETFL, O_NONBLOCK) < 0 ? fail(err, "pipe", -errno) : 0;
+}
+
+static int clone_child(
+	const struct box_child *start, struct box_living *living, struct box_err *err)
+{
+	int folder = living->cgroup ? box_cgroup_folder(living->cgroup) : -1;
+	/* The cgroup namespace is made by the child, when it is in its cgroup; that of the network may
+	 * be there already. */
+	uint64_t not_now = CLONE_NEWCGROUP | (start->own_network ? 0 : CLONE_NEWNET);
+	struct clone_args args = {
+		.flags = (BOX_PLAN_NAMESPACES & ~not_now) | CLONE_PIDFD | CLONE_CLEAR_SIGHAND |
+			(folder >= 0 ? CLONE_INTO_CGROUP : 0),
+		.pidfd = (uint64_t)(uintptr_t)&living->pidfd,
+		.exit_signal = SIGCHLD,
+		.cgroup = folder >= 0 ? (uint64_t)folder : 0,
+	};
+	/* A plain user cannot write the maps of a process that is not dumpable. */
+	if (start->same_uid) {
+		(void)prctl(PR_SET_DUMPABLE, 1L, 0L, 0L, 0L);
+	}
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid == 0) {
+		box_child_run(start);
+	}
+	int errnum = errno;
+	if (start->same_uid) {
+		(void)prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L);
+	}
+	if (pid < 0) {
+		living->pidfd = -1;
+		return fail(err, "clone3", -errnum);
+	}
+	living->pid = (pid_t)pid;
+	return 0;
+}
+
+/* The clone makes its own network namespace, where none could be made for it, and sets it up: so a
+ * seat at the router must be known before. */
+static int clone_with_network(struct box_ground *ground, struct box_child *start,
+	struct box_blank *blank, struct box_err *err)
+{
+	struct box_living *living = &blank->living;
+	char path[64];
+	start->own_network = true;
+	if (start->plan->network) {
+		int r = box_network_seat(ground->network, &living->seat, err);
+		if (r < 0) {
+			return r;
+		}
+		living->has_seat = true;
+		start->seat = &living->seat;
+	}
+	int r = clone_child(start, living, err);
+	if (r < 0) {
+		return r;
+	}
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/net", living->pid);
+	blank->netns = open(path, O_RDONLY | O_CLOEXEC);
+	if (blank->netns < 0) {
+		return fail(err, "network namespace", -errno);
+	}
+	return living->has_seat
+		? box_network_attach(ground->network, &living->seat, blank->netns, err)
+		: 0;
+}
+
+/* In one that is there already, from where the clone inherits it. */
+static int clone_in_network(struct box_ground *ground, const struct box_child *start,
+	struct box_blank *blank, struct box_err *err)
+{
+	int r = box_netns_make(ground->netns, &blank->netns);
+	r = r < 0 ? r : box_netns_enter(ground->netns, blank->netns);
+	if (r < 0) {
+		return fail(err, "network namespace", r);
+	}
+	r = clone_child(start, &blank->living, err);
+	box_netns_come_home(ground->netns);
+	return r;
+}
+
+static int write_maps(
+	const struct box_ground *ground, const struct box_living *living, struct box_err *err)
+{
+	int pid = living->pid;
+	uint32_t inside = ground->ids ? 0 : BOX_PLAN_PAYLOAD_ID;
+	uint32_t outside = ground->ids ? living->first_id : 0;
+	uint32_t count = ground->ids ? BOX_PLAN_ID_COUNT : 1;
+	int r = ground->ids ? 0 : box_userns_deny_groups(pid);
+	r = r < 0 ? r : box_userns_write_map(pid, "uid_map", inside, outside, count);
+	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", inside, outside, count);
+	return r < 0 ? fail(err, "id maps", r) : 0;
+}
+
+static int release(const struct box_blank *blank, struct box_err *err)
+{
+	return send(blank->orders, "", 1, MSG_NOSIGNAL) == 1 ? 0 : fail(err, "release", -errno);
+}
+
+/* For what failed half-way: the kernel takes at most moments. */
+static void take_back(struct box_ground *ground, struct box_living *living)
+{
+	if (living->pidfd >= 0) {
+		box_living_kill(living);
+	}
+	for (int tries = 0; box_living_bury(ground, living) == -EBUSY; tries++) {
+		if (tries == TAKE_BACK_TRIES) {
+			BOX_LOG(BOX_LOG_ERROR, "box.not_removed", box_kv_int("pid", living->pid));
+			return;
+		}
+		(void)usleep(1000);
+	}
+}
+
+void box_blank_drop(struct box_ground *ground, struct box_blank *blank)
+{
+	box_close_p(&blank->orders);
+	box_close_p(&blank->netns);
+	take_back(ground, &blank->living);
+}
+
+int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
+	struct box_blank *blank, struct box_err *err)
+{
+	_cleanup_(start_close) struct box_child start = {
+		.plan = plan,
+		.anchor = ground->common.anchor,
+		.same_uid = ground->ids == NULL,
+		.orders = -1,
+		.control = -1,
+		.report = -1,
+		.boot = -1,
+		.init = ground->init,
+	};
+	memset(start.trees, 0xff, sizeof(start.trees)); /* -1 each */
+	*blank = (struct box_blank){
+		.living = BOX_LIVING_NONE, .ask = *plan->ask, .orders = -1, .netns = -1};
+	int r = take_ids(ground, &blank->living, err);
+	r = r < 0 ? r : make_cgroup(ground, name, &blank->living, &start, err);
+	r = r < 0 ? r : open_trees(ground, &start, err);
+	r = r < 0 ? r : make_boot_file(ground, &start, err);
+	r = r < 0 ? r : make_sockets(blank, &start, err);
+	if (r == 0) {
+		r = ground->netns ? clone_in_network(ground, &start, blank, err)
+				  : clone_with_network(ground, &start, blank, err);
+	}
+	r = r < 0 ? r : write_maps(ground, &blank->living, err);
+	if (r == 0) {
+		/* box-init must get its turn among the commands that it serves. They are set back. */
+		(void)setpriority(PRIO_PROCESS, (id_t)blank->living.pid, INIT_NICE);
+		r = release(blank, err);
+	}
+	if (r < 0) {
+		box_blank_drop(ground, blank);
+	}
+	return r;
+}
+
+bool box_blank_fits(
+	const struct box_ground *ground, const struct box_blank *blank, const struct box_ask *ask)
+{
+	return box_plan_same_shape(&blank->ask, ask, &ground->host, ground->netns == NULL);
+}

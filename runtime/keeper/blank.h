@@ -1,0 +1,27 @@
+/* A box of which nobody knows yet what it is for: ids, an empty cgroup, namespaces, its root, and
+ * box-init waiting for an order. What is missing is its folder of the host, its limits, and as root
+ * its network. It is nearly all of making a box, so it is done ahead, in the shape of the last
+ * request.
+ */
+#pragma once
+
+#include "runtime/keeper/living.h"
+
+struct box_blank {
+	struct box_living living;
+	struct box_ask ask; /* what it has the shape of */
+	int orders;         /* where it waits for one */
+	int netns;
+};
+
+/* `name` is that of its cgroup. What its first process has to say comes to the report fd, when it is
+ * too late for an order or after it. Negative: err, and nothing of it remains. */
+int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
+	struct box_blank *blank, struct box_err *err);
+
+/* Whether it can become the box that is asked for. */
+bool box_blank_fits(
+	const struct box_ground *ground, const struct box_blank *blank, const struct box_ask *ask);
+
+/* Nobody wants it. Waits for its end. */
+void box_blank_drop(struct box_ground *ground, struct box_blank *blank);

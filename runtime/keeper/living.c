@@ -1,0 +1,46 @@
+/* The end of a box: each thing that it had is given back once. */
+#include "runtime/keeper/living.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "runtime/keeper/cgroup.h"
+#include "runtime/keeper/ids.h"
+
+void box_living_kill(const struct box_living *living)
+{
+	/* It is our child and not yet waited for: this fails only when it has died already. */
+	(void)pidfd_send_signal(living->pidfd, SIGKILL, NULL, 0);
+}
+
+int box_living_bury(struct box_ground *ground, struct box_living *living)
+{
+	if (living->pidfd >= 0) {
+		siginfo_t end = {0};
+		if (waitid(P_PIDFD, (id_t)living->pidfd, &end, WEXITED | WNOHANG) == 0 &&
+			end.si_pid == 0) {
+			return -EBUSY;
+		}
+		(void)close(TAKE_FD(living->pidfd));
+	}
+	if (living->cgroup) {
+		if (box_cgroup_remove(living->cgroup) < 0) {
+			return -EBUSY;
+		}
+		living->cgroup = NULL;
+	}
+	box_close_p(&living->control);
+	box_close_p(&living->report);
+	if (living->has_seat) {
+		box_network_leave(ground->network, &living->seat);
+	}
+	if (living->has_ids) {
+		box_ids_give(ground->ids, living->first_id);
+	}
+	*living = BOX_LIVING_NONE;
+	return 0;
+}

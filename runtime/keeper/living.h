@@ -1,0 +1,31 @@
+/* What boxd holds of a box from its clone to its end. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/keeper/ground.h"
+#include "runtime/keeper/network.h"
+
+struct box_cgroup;
+
+/* Fds are -1 and pointers NULL where there is none. */
+struct box_living {
+	pid_t pid;
+	int pidfd;
+	int control; /* box-rpc's end */
+	int report;
+	struct box_cgroup *cgroup;
+	bool has_ids;
+	uint32_t first_id;
+	bool has_seat;
+	struct box_network_seat seat;
+};
+
+#define BOX_LIVING_NONE ((struct box_living){.pidfd = -1, .control = -1, .report = -1})
+
+/* Kills it; the end shows at the pidfd. */
+void box_living_kill(const struct box_living *living);
+/* After its end: gives everything back. 0, or -EBUSY when something is not dead yet: try again. */
+int box_living_bury(struct box_ground *ground, struct box_living *living);
