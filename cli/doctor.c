@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "cli/aside.h"
 #include "cli/checks.h"
 #include "cli/cli.h"
 #include "cli/probe.h"
@@ -168,7 +167,6 @@ int box_cli_doctor(const struct cli *cli)
 	const char *no_color = getenv("NO_COLOR");
 	bool colours = isatty(STDOUT_FILENO) && !(no_color && no_color[0]);
 	static struct box_check checks[ROWS];
-	struct box_aside aside;
 	bool boxes = true;
 	if (cli->options.words.count > 0) {
 		return box_cli_misused(cli, "takes no words");
@@ -176,7 +174,6 @@ int box_cli_doctor(const struct cli *cli)
 	if (cli->options.endpoint) {
 		return box_cli_misused(cli, "looks at this host: leave out --endpoint");
 	}
-	box_aside_begin(&aside);
 	for (size_t i = 0; i < ROWS; i++) {
 		try_row(cli, &rows[i], boxes, &checks[i]);
 		boxes = boxes && !(rows[i].decides && checks[i].state == BOX_CHECK_MISSING);
@@ -184,7 +181,6 @@ int box_cli_doctor(const struct cli *cli)
 			print_check(&rows[i], &checks[i], colours);
 		}
 	}
-	box_aside_end(&aside);
 	if (cli->options.json) {
 		(void)print_json(cli, checks, boxes);
 	} else {

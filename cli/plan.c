@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "cli/aside.h"
 #include "cli/cli.h"
 #include "cli/probe.h"
 #include "runtime/keeper/ground.h"
@@ -136,11 +135,8 @@ static void print_command(const struct cli *cli, const struct box_spec *spec)
 static int find_out(const struct cli *cli, struct box_policy *policy, struct findings *findings,
 	struct box_err *err)
 {
-	struct box_aside aside;
-	box_aside_begin(&aside);
 	int r = box_probe_run(
 		look_at_host, policy, findings, sizeof(*findings), LOOK_MS, cli->options.verbose);
-	box_aside_end(&aside);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
 			"the host cannot be looked at: %s (box doctor tells more)",

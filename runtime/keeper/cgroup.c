@@ -24,7 +24,7 @@
 struct tree {
 	const struct box_cgroup_manager *manager;
 	unsigned controllers;
-	int own;
+	struct box_cgroup_own own;
 	int lot;
 	char lot_name[BOX_CGROUP_LOT_NAME_SIZE];
 };
@@ -94,10 +94,13 @@ static char *read_proc(const char *path)
 static void tree_close(struct tree *tree)
 {
 	if (tree->lot >= 0) {
-		(void)unlinkat(tree->own, tree->lot_name, AT_REMOVEDIR);
+		(void)unlinkat(tree->own.fd, tree->lot_name, AT_REMOVEDIR);
+	}
+	if (tree->own.fd >= 0 && tree->manager->leave) {
+		tree->manager->leave(&tree->own);
 	}
 	box_close_p(&tree->lot);
-	box_close_p(&tree->own);
+	box_close_p(&tree->own.fd);
 }
 
 /* Numbered, because order matters. */
@@ -107,7 +110,7 @@ static int tree_open(struct tree *tree, const struct box_cgroup_place *place, st
 	*tree = (struct tree){
 		.manager = place->unified ? &box_cgroup_v2 : &box_cgroup_v1,
 		.controllers = place->controllers,
-		.own = -1,
+		.own = {.fd = -1},
 		.lot = -1,
 	};
 	/* Known beforehand, so that nothing is moved in vain. */
@@ -119,8 +122,8 @@ static int tree_open(struct tree *tree, const struct box_cgroup_place *place, st
 	r = tree->manager->settle(mount, place->below, tree->controllers, &tree->own, err);
 	/* 2. The dead, before the living need their room. */
 	if (r == 0) {
-		box_cgroup_lot_sweep(tree->own, tree->manager);
-		r = box_cgroup_lot_make(tree->own, tree->lot_name, &tree->lot, err);
+		box_cgroup_lot_sweep(tree->own.fd, tree->manager);
+		r = box_cgroup_lot_make(tree->own.fd, tree->lot_name, &tree->lot, err);
 	}
 	/* 3. Controllers for the boxes. */
 	if (r == 0 && tree->manager->furnish) {

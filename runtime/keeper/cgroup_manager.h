@@ -38,12 +38,21 @@ struct box_cgroup_place {
 	char below[BOX_PATH_MAX]; /* relative to the mount; "." for its top */
 };
 
+/* Our own group, settled into. */
+struct box_cgroup_own {
+	int fd;
+	bool moved;     /* all that was in it went down into a leaf of ours */
+	unsigned given; /* controllers that groups below it did not have before */
+};
+
 struct box_cgroup_manager {
 	enum box_cgroup_mode mode;
 	const char *events; /* where kills for lack of memory are told */
 	/* Opens our own group and readies it to have a lot below it. */
-	int (*settle)(int mount, const char *below, unsigned controllers, int *ret_own,
-		struct box_err *err);
+	int (*settle)(int mount, const char *below, unsigned controllers,
+		struct box_cgroup_own *ret_own, struct box_err *err);
+	/* Undoes it when the lot is gone; the fd stays open. NULL: there is nothing to undo. */
+	void (*leave)(const struct box_cgroup_own *own);
 	/* Readies a new lot to have boxes below it; NULL where nothing is to be done. */
 	int (*furnish)(int lot, unsigned controllers, struct box_err *err);
 	/* Write limits into a box's group and read them back. */

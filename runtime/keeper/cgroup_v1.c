@@ -20,8 +20,8 @@ struct victim {
 	bool listed;
 };
 
-static int settle(
-	int mount, const char *below, unsigned controllers, int *ret_own, struct box_err *err)
+static int settle(int mount, const char *below, unsigned controllers,
+	struct box_cgroup_own *ret_own, struct box_err *err)
 {
 	(void)controllers;
 	int own = -1;
@@ -30,7 +30,7 @@ static int settle(
 		return box_err_set(
 			err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below, strerror(-r));
 	}
-	*ret_own = own;
+	*ret_own = (struct box_cgroup_own){.fd = own};
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* Version 2: one hierarchy, in which a group that gives controllers to others holds no process.
  *
- * So we, and all that is in our own group with us, move down into a leaf `keeper` first. The leaf
- * stays, for we live in it; a runtime that starts in such a leaf makes its lot beside it. */
+ * So we, and all that is in our own group with us, move down into a leaf `keeper` first, and up again
+ * at the end. A runtime that starts in such a leaf makes its lot beside it, and leaves the leaf to
+ * whoever made it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,15 +29,31 @@ static bool is_true_root(int folder)
 	return faccessat(folder, "cgroup.events", F_OK, 0) < 0 && errno == ENOENT;
 }
 
+/* As cgroup.subtree_control takes them: each with the sign before it. */
+static void name_controllers(unsigned controllers, char sign, char *text, size_t size)
+{
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} all[] = {
+		{BOX_CGROUP_PIDS, "pids"}, {BOX_CGROUP_MEMORY, "memory"}, {BOX_CGROUP_CPU, "cpu"}};
+	size_t len = 0;
+	text[0] = '\0';
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (controllers & all[i].bit) {
+			len += (size_t)snprintf(text + len, size - len, "%s%c%s", len ? " " : "",
+				sign, all[i].name);
+		}
+	}
+}
+
 static int enable(int folder, unsigned controllers, struct box_err *err)
 {
 	char text[64];
 	if ((controllers_in(folder, "cgroup.subtree_control") & controllers) == controllers) {
 		return 0;
 	}
-	(void)snprintf(text, sizeof(text), "%s%s%s", controllers & BOX_CGROUP_PIDS ? "+pids " : "",
-		controllers & BOX_CGROUP_MEMORY ? "+memory " : "",
-		controllers & BOX_CGROUP_CPU ? "+cpu" : "");
+	name_controllers(controllers, '+', text, sizeof(text));
 	int r = box_cgroup_write(folder, "cgroup.subtree_control", text);
 	if (r == 0 &&
 		(controllers_in(folder, "cgroup.subtree_control") & controllers) != controllers) {
@@ -68,9 +85,10 @@ static int move_all(int from, int to)
 	return 0;
 }
 
-static int open_leaf(int own, int *ret_leaf, struct box_err *err)
+static int open_leaf(int own, int *ret_leaf, bool *ret_made, struct box_err *err)
 {
-	if (mkdirat(own, LEAF, 0755) < 0 && errno != EEXIST) {
+	*ret_made = mkdirat(own, LEAF, 0755) == 0;
+	if (!*ret_made && errno != EEXIST) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make a group in our own: %s",
 			strerror(errno));
 	}
@@ -83,11 +101,25 @@ static int open_leaf(int own, int *ret_leaf, struct box_err *err)
 	return 0;
 }
 
+/* All out of the leaf, which is removed. */
+static void move_up(int own, int leaf)
+{
+	for (int round = 0; round < MOVE_ROUNDS; round++) {
+		(void)move_all(leaf, own);
+		if (unlinkat(own, LEAF, AT_REMOVEDIR) == 0 || errno != EBUSY) {
+			break;
+		}
+	}
+}
+
 /* Moves all down into the leaf and enables the controllers; back again when that cannot be. */
-static int move_aside(int own, unsigned controllers, struct box_err *err)
+static int move_aside(
+	int own, unsigned controllers, struct box_cgroup_own *ret_own, struct box_err *err)
 {
 	_cleanup_(box_close_p) int leaf = -1;
-	int r = open_leaf(own, &leaf, err);
+	bool made = false;
+	unsigned before = controllers_in(own, "cgroup.subtree_control");
+	int r = open_leaf(own, &leaf, &made, err);
 	if (r < 0) {
 		return r;
 	}
@@ -104,10 +136,30 @@ static int move_aside(int own, unsigned controllers, struct box_err *err)
 		}
 	}
 	if (r < 0) {
-		(void)move_all(leaf, own);
-		(void)unlinkat(own, LEAF, AT_REMOVEDIR);
+		move_up(own, leaf);
+		return r;
 	}
-	return r;
+	ret_own->moved = made;
+	ret_own->given = controllers & ~before;
+	return 0;
+}
+
+/* Fails where another runtime has its lot beside ours: then all stays as it is. */
+static void leave(const struct box_cgroup_own *own)
+{
+	char text[64];
+	if (!own->moved) {
+		return;
+	}
+	name_controllers(own->given, '-', text, sizeof(text));
+	if (own->given && box_cgroup_write(own->fd, "cgroup.subtree_control", text) < 0) {
+		return;
+	}
+	_cleanup_(box_close_p) int leaf = openat(
+		own->fd, LEAF, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (leaf >= 0) {
+		move_up(own->fd, leaf);
+	}
 }
 
 /* Opens the group that `below` is the leaf of, when it is one. */
@@ -130,11 +182,12 @@ static bool open_above_leaf(int mount, const char *below, unsigned controllers, 
 	return true;
 }
 
-static int settle(
-	int mount, const char *below, unsigned controllers, int *ret_own, struct box_err *err)
+static int settle(int mount, const char *below, unsigned controllers,
+	struct box_cgroup_own *ret_own, struct box_err *err)
 {
 	_cleanup_(box_close_p) int own = -1;
-	if (open_above_leaf(mount, below, controllers, ret_own)) {
+	if (open_above_leaf(mount, below, controllers, &own)) {
+		*ret_own = (struct box_cgroup_own){.fd = TAKE_FD(own)};
 		return 0;
 	}
 	int r = box_cgroup_open_below(mount, below, &own);
@@ -142,9 +195,12 @@ static int settle(
 		return box_err_set(
 			err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below, strerror(-r));
 	}
-	r = is_true_root(own) ? enable(own, controllers, err) : move_aside(own, controllers, err);
+	struct box_cgroup_own settled = {.fd = -1};
+	r = is_true_root(own) ? enable(own, controllers, err)
+			      : move_aside(own, controllers, &settled, err);
 	if (r == 0) {
-		*ret_own = TAKE_FD(own);
+		settled.fd = TAKE_FD(own);
+		*ret_own = settled;
 	}
 	return r;
 }
@@ -180,6 +236,7 @@ const struct box_cgroup_manager box_cgroup_v2 = {
 	.mode = BOX_CGROUP_V2,
 	.events = "memory.events",
 	.settle = settle,
+	.leave = leave,
 	.furnish = enable,
 	.limit_memory = limit_memory,
 	.limit_cpu = limit_cpu,

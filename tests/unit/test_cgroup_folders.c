@@ -220,7 +220,7 @@ TEST(kills_what_is_listed)
 TEST(version_2_moves_our_group_aside)
 {
 	struct box_err err;
-	int own = -1;
+	struct box_cgroup_own own = {.fd = -1};
 	make_place();
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
 	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
@@ -233,21 +233,21 @@ TEST(version_2_moves_our_group_aside)
 	struct stat named;
 	struct stat opened;
 	ASSERT_INT(fstatat(top, "a", &named, 0), 0);
-	ASSERT_INT(fstat(own, &opened), 0);
+	ASSERT_INT(fstat(own.fd, &opened), 0);
 	ASSERT_INT(opened.st_ino, named.st_ino);
-	(void)close(own);
+	(void)close(own.fd);
 }
 
 TEST(version_2_stays_in_the_root)
 {
 	struct box_err err;
-	int own = -1;
+	struct box_cgroup_own own = {.fd = -1};
 	make_place();
 	put_file("cgroup.procs", "1\n2\n");
 	put_file("cgroup.subtree_control", "cpu memory pids\n");
 	ASSERT_INT(box_cgroup_v2.settle(top, ".", P | M | C, &own, &err), 0);
 	ASSERT(!is_there("keeper"));
-	(void)close(own);
+	(void)close(own.fd);
 }
 
 TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
@@ -272,16 +272,16 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct stat named;
 		struct stat opened;
-		int own = -1;
+		struct box_cgroup_own own = {.fd = -1};
 		put_file("cgroup.subtree_control", rows[i].control);
 		put_file("a/cgroup.subtree_control", rows[i].control);
 		int r = box_cgroup_v2.settle(top, rows[i].below, P | M | C, &own, &err);
 		ASSERT_INT(r < 0, rows[i].found == NULL);
 		if (rows[i].found) {
 			ASSERT_INT(fstatat(top, rows[i].found, &named, 0), 0);
-			ASSERT_INT(fstat(own, &opened), 0);
+			ASSERT_INT(fstat(own.fd, &opened), 0);
 			ASSERT_INT(opened.st_ino, named.st_ino);
-			(void)close(own);
+			(void)close(own.fd);
 		}
 	}
 }
@@ -299,20 +299,20 @@ TEST(version_2_believes_only_what_it_reads_back)
 	assert_file("cgroup.subtree_control", "+pids +memory +cpu");
 	put_file("cgroup.subtree_control", "");
 	ASSERT_INT(box_cgroup_v2.furnish(top, M, &err), -EINVAL);
-	assert_file("cgroup.subtree_control", "+memory ");
+	assert_file("cgroup.subtree_control", "+memory");
 }
 
 TEST(version_2_leaves_nothing_when_it_cannot_move)
 {
 	struct box_err err;
-	int own = -1;
+	struct box_cgroup_own own = {.fd = -1};
 	make_place();
 	put_file("cgroup.events", "populated 1\n");
 	put_file("cgroup.procs", "4194301\n");
 	ASSERT_INT(box_cgroup_v2.settle(top, ".", P | M | C, &own, &err), -ENOENT);
 	ASSERT_STR(err.text, "cannot move to the group keeper: No such file or directory");
 	ASSERT(!is_there("keeper"));
-	ASSERT_INT(own, -1);
+	ASSERT_INT(own.fd, -1);
 }
 
 TEST(goes_through_no_link_and_not_up)

@@ -77,27 +77,40 @@ static int run_inside(void (*inside)(const char *name, int group), const char *n
 	return status;
 }
 
-static void settle_inside(const char *name, int group)
+static int count_in(int group)
 {
-	struct box_err err;
 	struct box_cgroup_list list;
-	int own = -1;
 	pid_t pid = 0;
-	ASSERT_INT(box_cgroup_write(group, "cgroup.procs", "0"), 0);
-	/* Without a controller nothing is enabled, so that any host will do. */
-	ASSERT_INT(box_cgroup_v2.settle(top, name, 0, &own, &err), 0);
-	ASSERT_INT(box_cgroup_list_open(&list, own), 0);
-	ASSERT(!box_cgroup_list_next(&list, &pid));
-	box_cgroup_list_close(&list);
-	int leaf = openat(own, "keeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ASSERT(leaf >= 0);
 	int count = 0;
-	ASSERT_INT(box_cgroup_list_open(&list, leaf), 0);
+	ASSERT_INT(box_cgroup_list_open(&list, group), 0);
 	while (box_cgroup_list_next(&list, &pid)) {
 		count++;
 	}
 	box_cgroup_list_close(&list);
-	ASSERT_INT(count, 2);
+	return count;
+}
+
+static void settle_inside(const char *name, int group)
+{
+	struct box_err err;
+	struct box_cgroup_own own = {.fd = -1};
+	ASSERT_INT(box_cgroup_write(group, "cgroup.procs", "0"), 0);
+	/* Without a controller nothing is enabled, so that any host will do. */
+	ASSERT_INT(box_cgroup_v2.settle(top, name, 0, &own, &err), 0);
+	ASSERT_INT(count_in(own.fd), 0);
+	int leaf = openat(own.fd, "keeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT(leaf >= 0);
+	ASSERT_INT(count_in(leaf), 2);
+	/* Who starts in the leaf leaves it alone. */
+	struct box_cgroup_own beside = {.fd = -1};
+	char below[96];
+	(void)snprintf(below, sizeof(below), "%s/keeper", name);
+	ASSERT_INT(box_cgroup_v2.settle(top, below, 0, &beside, &err), 0);
+	box_cgroup_v2.leave(&beside);
+	ASSERT_INT(count_in(leaf), 2);
+	box_cgroup_v2.leave(&own);
+	ASSERT_INT(count_in(own.fd), 2);
+	ASSERT_INT(faccessat(own.fd, "keeper", F_OK, 0), -1);
 }
 
 TEST(version_2_of_this_host_moves_aside)
@@ -109,7 +122,7 @@ TEST(version_2_of_this_host_moves_aside)
 	int inside = run_inside(settle_inside, name, group);
 	ASSERT_INT(kill(beside, SIGKILL), 0);
 	ASSERT_INT(waitpid(beside, &status, 0), beside);
-	(void)unlinkat(group, "keeper", AT_REMOVEDIR);
+	(void)unlinkat(group, "keeper", AT_REMOVEDIR); /* it is there where an assertion failed */
 	ASSERT_INT(unlinkat(top, name, AT_REMOVEDIR), 0);
 	ASSERT_INT(inside, 0);
 }

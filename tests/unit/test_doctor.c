@@ -1,14 +1,10 @@
 /* What `box doctor` knows without a host: diagnoses. And what it stands on: children with a time
- * limit, and the way back out of a leaf of cgroups. */
+ * limit. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 
-#include "cli/aside.h"
 #include "cli/diagnose.h"
 #include "cli/probe.h"
 #include "tests/unit/test.h"
@@ -252,111 +248,4 @@ TEST(steps)
 		ASSERT_INT(box_probe_step(give, &values[i]), values[i]);
 	}
 	ASSERT_INT(box_probe_step(end_early, NULL), -ECHILD);
-}
-
-/* --- cgroups --- */
-
-static char group[128];
-
-static void write_file(const char *folder, const char *name, const char *text)
-{
-	char path[256];
-	(void)snprintf(path, sizeof(path), "%s/%s", folder, name);
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, text, strlen(text)) < 0) {
-		TEST_FAIL("%s: %s", path, strerror(errno));
-	}
-	(void)close(fd);
-}
-
-static const char *below(const char *name)
-{
-	static char path[256];
-	(void)snprintf(path, sizeof(path), "%s/%s", group, name);
-	return path;
-}
-
-/* A group of our own in version 2, which we are in. */
-static void enter_group(void)
-{
-	static const char *const mounts[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
-	struct statfs system;
-	for (size_t i = 0; i < COUNT(mounts); i++) {
-		(void)snprintf(group, sizeof(group), "%s/box-test-%d", mounts[i], (int)getpid());
-		if (statfs(mounts[i], &system) == 0 && system.f_type == CGROUP2_SUPER_MAGIC &&
-			mkdir(group, 0755) == 0) {
-			write_file(group, "cgroup.procs", "0");
-			return;
-		}
-	}
-	SKIP("no group of version 2 can be made here");
-}
-
-static void leave_group(void)
-{
-	char top[160];
-	(void)snprintf(top, sizeof(top), "%s/..", group);
-	write_file(top, "cgroup.procs", "0");
-	ASSERT_INT(rmdir(group), 0);
-}
-
-static void assert_in(const char *ending)
-{
-	char line[512];
-	FILE *file = fopen("/proc/self/cgroup", "re");
-	bool found = false;
-	ASSERT(file);
-	while (!found && fgets(line, sizeof(line), file)) {
-		line[strcspn(line, "\n")] = '\0';
-		found = strncmp(line, "0::/", 4) == 0;
-	}
-	(void)fclose(file);
-	ASSERT(found && strlen(line) > strlen(ending));
-	ASSERT_STR(line + strlen(line) - strlen(ending), ending);
-}
-
-TEST(out_of_the_leaf_again)
-{
-	struct box_aside aside;
-	enter_group();
-	box_aside_begin(&aside);
-	ASSERT(aside.own >= 0);
-	ASSERT_INT(mkdir(below(BOX_ASIDE_LEAF), 0755), 0);
-	write_file(below(BOX_ASIDE_LEAF), "cgroup.procs", "0");
-	assert_in("/" BOX_ASIDE_LEAF);
-	box_aside_end(&aside);
-	assert_in(strrchr(group, '/'));
-	ASSERT(access(below(BOX_ASIDE_LEAF), F_OK) < 0);
-	ASSERT_INT(aside.own, -1);
-	leave_group();
-}
-
-TEST(nothing_was_moved)
-{
-	struct box_aside aside;
-	enter_group();
-	box_aside_begin(&aside);
-	box_aside_end(&aside);
-	assert_in(strrchr(group, '/'));
-	leave_group();
-}
-
-TEST(a_leaf_of_others_is_left_alone)
-{
-	struct box_aside aside;
-	enter_group();
-	ASSERT_INT(mkdir(below(BOX_ASIDE_LEAF), 0755), 0);
-	write_file(below(BOX_ASIDE_LEAF), "cgroup.procs", "0");
-	/* In it, and then beside it. */
-	box_aside_begin(&aside);
-	ASSERT_INT(aside.own, -1);
-	box_aside_end(&aside);
-	assert_in("/" BOX_ASIDE_LEAF);
-	write_file(group, "cgroup.procs", "0");
-	box_aside_begin(&aside);
-	ASSERT_INT(aside.own, -1);
-	box_aside_end(&aside);
-	ASSERT_INT(access(below(BOX_ASIDE_LEAF), F_OK), 0);
-	ASSERT_INT(rmdir(below(BOX_ASIDE_LEAF)), 0);
-	leave_group();
 }
