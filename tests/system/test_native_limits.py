@@ -102,7 +102,7 @@ def client(place):
 
 @pytest.fixture
 def limited(place, client):
-    if place.mode == "rootless":
+    if not nativelib.has_limits(place.mode):
         pytest.skip(nativelib.UNLIMITED)
     return client
 
