@@ -100,8 +100,10 @@ class Place:
     def furnish(self, mode, operator):
         self.folder.chmod(0o755)
         self.programs = self.make("bin")
-        for name in PROGRAMS:
-            shutil.copy(boxlib.build() / name, self.programs / name)
+        # By another process: a thread of ours that forks meanwhile would hold the copy open for
+        # writing, and nobody could start it.
+        found = [str(boxlib.build() / name) for name in PROGRAMS]
+        subprocess.run(["cp", "--", *found, str(self.programs)], check=True)
         self.work = self.make("work")
         self.home = self.make("home")
         self.config = self.folder / "config.yaml"
