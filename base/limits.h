@@ -65,7 +65,9 @@
 /* Output of commands held in box-rpc, all together; what is beyond is dropped and counted. */
 #define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB)
 
-#define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB) /* waiting for one box; then nothing more is sent */
+#define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB) /* of one managed process, not taken */
+#define BOX_GUEST_QUEUE_BYTES_MAX \
+	(256 * BOX_MIB) /* waiting for one box; then nothing more is sent */
 
 /* Storage analysis. */
 #define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */

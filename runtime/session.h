@@ -29,6 +29,9 @@ struct box_session_rules {
 	int64_t max_sessions;
 	int64_t session_ttl_sec; /* 0: never idle-removed */
 	int64_t max_output_bytes;
+	int64_t max_processes; /* managed ones that run */
+	int64_t max_completed; /* that have ended */
+	int64_t retention_sec; /* how long these are kept */
 	/* A change that a successor must know, for box_sessions_replay; may be NULL. */
 	void (*changed)(void *arg, const struct box_value *change);
 	void *changed_arg;

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "runtime/process.h"
 #include "runtime/runtime.h"
 #include "transport/json.h"
 
@@ -53,8 +54,11 @@ void box_page_refuse(int status, const char *body, bool head_only, struct box_bu
 static void metrics_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
 {
 	struct box_buf body = box_buf(PAGE_BYTES_MAX);
+	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
 	struct box_metrics_gauges gauges = {
 		.sessions = box_sessions_count(runtime->sessions),
+		.managed_processes = processes.running,
+		.completed_processes = processes.completed,
 		.resident_bytes = runtime->host->resident_bytes(runtime->host_arg),
 		.requests_under_way = runtime->requests_under_way,
 	};

@@ -14,6 +14,7 @@
 #include "runtime/spec.h"
 
 struct box_backend;
+struct box_kept_ops;
 struct box_backend_box; /* one living box */
 struct box_backend_op;  /* one operation under way */
 
@@ -81,6 +82,9 @@ struct box_backend_ops {
 	 * this until its last input was told, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
+
+	/* Managed processes; NULL: it has none. */
+	const struct box_kept_ops *kept;
 
 	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
 	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);

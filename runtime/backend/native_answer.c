@@ -101,6 +101,12 @@ void box_native_signal(struct box_backend_op *op, int number)
 	}
 }
 
+const char *box_native_error_text(int errnum)
+{
+	const char *text = errnum > 0 ? strerrordesc_np(errnum) : NULL;
+	return text ? text : "an unknown error";
+}
+
 static const char *step_text(uint32_t step)
 {
 	static const char *const texts[BOX_GUEST_STEPS_] = {

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/kept.h"
 #include "runtime/backend/native.h"
 #include "runtime/guest/wire.h"
 
@@ -37,6 +38,7 @@ struct box_backend_box {
 	struct box_list runs;
 	struct box_table runs_by_id;
 	unsigned run_count;
+	struct box_table processes; /* by their numbers */
 	uint32_t next_id;
 	struct box_list queue; /* packets that wait for the socket */
 	size_t queued_bytes;
@@ -48,6 +50,11 @@ struct box_backend_box {
 	bool destroying;
 	uv_timer_t later; /* for what must not be told at once */
 };
+
+static inline struct box_str box_native_key(const uint32_t *number)
+{
+	return (struct box_str){(const char *)number, sizeof(*number)};
+}
 
 /* --- native_wire.c --- */
 
@@ -70,7 +77,21 @@ void box_native_cancel_exec(struct box_backend_op *op);
 void box_native_finish(struct box_native_run *run, const struct box_exec_outcome *outcome,
 	const struct box_err *err);
 
+/* What every command begins with, and `env` over it; how many variables. */
+uint32_t box_native_append_env(struct box_buf *body, const struct box_env *env, size_t count);
+
+/* --- native_kept.c --- */
+
+extern const struct box_kept_ops box_native_kept_ops;
+/* A packet about a managed process; well-formed. */
+void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
+	const char *bytes, size_t size);
+void box_native_forget_kept(struct box_backend_box *box);
+
 /* --- native_answer.c --- */
+
+/* What an errno that came from a box means. */
+const char *box_native_error_text(int errnum);
 
 void box_native_credit(struct box_backend_op *op, uint64_t bytes);
 void box_native_signal(struct box_backend_op *op, int number);

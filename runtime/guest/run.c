@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/guest/kept.h"
 #include "runtime/guest/launch.h"
 #include "runtime/guest/run_state.h"
 
@@ -298,7 +299,7 @@ static void set_end(struct box_run *run, int status)
 
 static void reaped(pid_t pid, int status)
 {
-	if (box_mounts_reaped(pid)) {
+	if (box_mounts_reaped(pid) || box_kept_reaped(pid, status)) {
 		return;
 	}
 	for (uint32_t i = 0; i < places_used; i++) {

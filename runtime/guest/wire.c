@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "runtime/guest/wire_kept.h"
+
 #define SIGNAL_MAX 64
 #define EXIT_CODE_MAX 255
 #define ERRNO_MAX 4095
@@ -60,7 +62,7 @@ static bool answer_well_formed(const struct body *body)
 	case BOX_GUEST_EXIT:
 		return exit_well_formed(body);
 	default:
-		return false;
+		return box_guest_kept_answer_well_formed(body->kind, body->bytes, body->size);
 	}
 }
 
@@ -119,7 +121,7 @@ static bool request_well_formed(const struct body *body)
 	case BOX_GUEST_SIGNAL:
 		return signal_well_formed(body);
 	default:
-		return false;
+		return box_guest_kept_request_well_formed(body->kind, body->bytes, body->size);
 	}
 }
 
