@@ -70,6 +70,7 @@ struct box_process *box_process_new(
 	process->input = box_buf(BOX_PROCESS_INPUT_BYTES_MAX);
 	process->started_utc_us = box_clock_utc_us();
 	box_list_init(&process->readers);
+	box_list_init(&process->visitors);
 	box_list_init(&process->ops);
 	box_list_init(&process->links);
 	box_list_push(&session->processes, &process->links);

@@ -50,6 +50,7 @@ struct box_value box_process_info(const struct box_process *process, struct box_
 void box_processes_add_info(
 	const struct box_session *session, struct box_arena *arena, struct box_value *info);
 bool box_process_runs(const struct box_process *process);
+int box_process_exit_code(const struct box_process *process);
 
 struct box_process_counts {
 	size_t running;
@@ -67,18 +68,19 @@ struct box_process_reader_events {
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
 	/* Input up to here was taken by the process. */
 	void (*fed)(void *arg, uint64_t taken);
-	/* It has ended and all its output was given, or it is gone. Nothing comes after this; the
-	 * reader must still be detached. */
+	/* It has ended and all its output was given, or it is gone (NULL when it was before). Nothing
+	 * comes after this; the reader must still be detached. */
 	void (*ended)(void *arg, const struct box_process *process);
 };
 
 #define BOX_PROCESS_UNCONFIRMED UINT64_MAX
 
-/* In line behind those that are there; nothing is told before box_process_begin_reading. `from`:
- * where to begin, as far as that can still be had, or at what nobody has confirmed. */
-struct box_process_reader *box_process_attach(struct box_process *process, uint64_t from,
-	const struct box_process_reader_events *events, void *arg);
-void box_process_begin_reading(struct box_process_reader *reader);
+/* Not in line yet: nothing is told before box_process_read, whatever becomes of the process. */
+struct box_process_reader *box_process_attach(
+	struct box_process *process, const struct box_process_reader_events *events, void *arg);
+/* In line behind those that are there. `from`: where to begin, as far as that can still be had, or
+ * at what nobody has confirmed. */
+void box_process_read(struct box_process_reader *reader, uint64_t from);
 void box_process_detach(struct box_process_reader *reader);
 
 /* Frees what is before `confirmed`; lets output come up to `upto`; `hold` bytes may be held for it.

@@ -39,7 +39,7 @@ static void tell_end(struct box_process_reader *reader)
 void box_process_serve_readers(struct box_process *process)
 {
 	struct box_process_reader *reader = first_reader(process);
-	if (!reader || !reader->ready || !process->known) {
+	if (!reader || !process->known) {
 		return;
 	}
 	if (!reader->attached) {
@@ -94,25 +94,32 @@ void box_process_confirm(
 
 /* --- readers --- */
 
-struct box_process_reader *box_process_attach(struct box_process *process, uint64_t from,
-	const struct box_process_reader_events *events, void *arg)
+struct box_process_reader *box_process_attach(
+	struct box_process *process, const struct box_process_reader_events *events, void *arg)
 {
 	struct box_process_reader *reader = box_alloc(sizeof(*reader));
 	reader->process = process;
-	reader->from = from;
 	reader->events = events;
 	reader->arg = arg;
 	box_list_init(&reader->links);
-	box_list_push(&process->readers, &reader->links);
+	box_list_push(&process->visitors, &reader->links);
 	return reader;
 }
 
-void box_process_begin_reading(struct box_process_reader *reader)
+void box_process_read(struct box_process_reader *reader, uint64_t from)
 {
-	reader->ready = true;
-	if (reader->process) {
-		box_process_serve_readers(reader->process);
+	struct box_process *process = reader->process;
+	reader->in_line = true;
+	reader->from = from;
+	if (!process) {
+		reader->told_end = true;
+		reader->events->ended(reader->arg, NULL);
+		return;
 	}
+	box_list_drop(&reader->links);
+	box_list_init(&reader->links);
+	box_list_push(&process->readers, &reader->links);
+	box_process_serve_readers(process);
 }
 
 void box_process_detach(struct box_process_reader *reader)
@@ -137,14 +144,24 @@ void box_process_detach(struct box_process_reader *reader)
 	box_process_serve_readers(process);
 }
 
+static struct box_process_reader *pop_reader(struct box_list *list)
+{
+	struct box_process_reader *reader = BOX_LIST_ITEM(
+		list->next, struct box_process_reader, links);
+	box_list_drop(&reader->links);
+	box_list_init(&reader->links);
+	reader->process = NULL;
+	return reader;
+}
+
 void box_process_dismiss_readers(struct box_process *process)
 {
+	while (!box_list_empty(&process->visitors)) {
+		(void)pop_reader(&process->visitors);
+	}
 	while (!box_list_empty(&process->readers)) {
-		struct box_process_reader *reader = first_reader(process);
-		box_list_drop(&reader->links);
-		box_list_init(&reader->links);
-		reader->process = NULL;
-		if (!reader->told_end && reader->ready) {
+		struct box_process_reader *reader = pop_reader(&process->readers);
+		if (!reader->told_end) {
 			reader->told_end = true;
 			reader->events->ended(reader->arg, process);
 		}

@@ -43,8 +43,9 @@ struct box_process {
 	uint64_t in_taken; /* by the process */
 	bool in_ended;
 	bool skip_line;
-	struct box_list readers; /* the first is attached */
-	struct box_list ops;     /* that wait for its end */
+	struct box_list readers;  /* in line: the first is attached */
+	struct box_list visitors; /* that may come to be in line */
+	struct box_list ops;      /* that wait for its end */
 };
 
 struct box_process_op {
@@ -58,7 +59,7 @@ struct box_process_op {
 struct box_process_reader {
 	struct box_list links;
 	struct box_process *process; /* NULL: it is gone */
-	bool ready;                  /* to be told things */
+	bool in_line;
 	bool attached;
 	bool following; /* the backend was told where to begin */
 	bool told_end;

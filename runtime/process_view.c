@@ -85,6 +85,11 @@ bool box_process_runs(const struct box_process *process)
 	return process->running;
 }
 
+int box_process_exit_code(const struct box_process *process)
+{
+	return process->exit_code;
+}
+
 /* --- counts --- */
 
 static const struct box_session *session_at(const struct box_list *at)
