@@ -119,8 +119,13 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 /* The boxes of the sessions of exactly this placement, by the numbers that boxd gave them, in an
  * array of the arena; those that have none at boxd, or none yet, are only counted. Returns how many
  * there are in the array. */
+struct box_session_box {
+	uint64_t number;
+	bool managed; /* it has managed processes, and a workspace of its own */
+};
 size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_context *context,
-	struct box_arena *arena, const uint64_t **ret_boxes, size_t *ret_session_count);
+	struct box_arena *arena, const struct box_session_box **ret_boxes,
+	size_t *ret_session_count);
 
 const char *box_session_logical_id(const struct box_session *session);
 const char *box_session_backend_name(const struct box_session *session);
