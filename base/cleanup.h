@@ -10,6 +10,7 @@ static inline void box_close_p(int *fd)
 {
 	if (*fd >= 0) {
 		(void)close(*fd);
+		*fd = -1;
 	}
 }
 

@@ -62,12 +62,20 @@
 /* What box-rpc leaves for its successor. */
 #define BOX_STATE_BYTES_MAX (256 * BOX_MIB)
 
-/* Output of commands held in box-rpc, all together; what is beyond is dropped and counted. */
-#define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB)
+/* Output of commands held in box-rpc; what is beyond is dropped and counted. Each stream of a
+ * command has the first, whatever the others do; what it has above that counts for the second. */
+#define BOX_OUTPUT_BYTES_MIN (256 * BOX_KIB)
+#define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB) /* all together */
 
-#define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB) /* of one managed process, not taken */
-#define BOX_GUEST_QUEUE_BYTES_MAX \
-	(256 * BOX_MIB) /* waiting for one box; then nothing more is sent */
+/* Of one managed process, that it has not taken. */
+#define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB)
+
+/* Waiting for one box. */
+#define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
+#define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */
+
+/* Boxes of one boxd, those that end counted too: more than max_sessions can be. */
+#define BOX_BOXES_MAX 5120
 
 /* Storage analysis. */
 #define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */

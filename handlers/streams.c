@@ -23,6 +23,7 @@
 #define CREDIT_BYTES (256 * BOX_KIB) /* of output under way between box-init and the client */
 #define PART_BYTES_MAX (128 * BOX_KIB)
 #define UNACKNOWLEDGED_MAX 8 /* (wire) */
+#define HELD_PIECES_MAX 64   /* then both streams are sorted: a piece is more than its bytes */
 #define SIGNAL_MAX 64
 
 /* Bytes of one stream that wait to go out. */
@@ -41,6 +42,7 @@ struct stream {
 	bool has_stdin;
 	bool input_ended;
 	struct box_list pieces;
+	size_t piece_count;
 	int64_t sent;  /* the index of the last part */
 	int64_t acked; /* by the client */
 	bool over;     /* the command has ended, with: */
@@ -49,8 +51,9 @@ struct stream {
 
 /* --- out --- */
 
-static void piece_free(struct piece *piece)
+static void piece_free(struct stream *stream, struct piece *piece)
 {
+	stream->piece_count--;
 	box_list_drop(&piece->links);
 	box_buf_free(&piece->bytes);
 	free(piece);
@@ -61,7 +64,7 @@ static void stream_close(struct stream *stream)
 {
 	box_table_remove(box_request_streams(stream->request), box_str(stream->exec_id));
 	while (!box_list_empty(&stream->pieces)) {
-		piece_free(BOX_LIST_ITEM(stream->pieces.next, struct piece, links));
+		piece_free(stream, BOX_LIST_ITEM(stream->pieces.next, struct piece, links));
 	}
 }
 
@@ -128,7 +131,7 @@ static void flush(struct stream *stream)
 		}
 		size_t len = piece->bytes.len;
 		send_piece(stream, piece);
-		piece_free(piece);
+		piece_free(stream, piece);
 		if (!stream->over) {
 			box_session_op_credit(stream->asked.op, len);
 		}
@@ -154,20 +157,36 @@ static void started(void *arg)
 	send_event(stream, &event);
 }
 
+/* The piece that these bytes can be added to, or NULL. Between two pipes there is no order that
+ * anyone could know, so when many pieces are held the last one may be passed over. */
+static struct piece *piece_for(struct stream *stream, bool is_stderr, size_t size)
+{
+	struct box_list *at = stream->pieces.prev;
+	for (; at != &stream->pieces; at = at->prev) {
+		struct piece *piece = BOX_LIST_ITEM(at, struct piece, links);
+		if (piece->is_stderr == is_stderr) {
+			return piece->bytes.len + size <= PART_BYTES_MAX ? piece : NULL;
+		}
+		if (stream->piece_count < HELD_PIECES_MAX) {
+			return NULL;
+		}
+	}
+	return NULL;
+}
+
 static void output(void *arg, bool is_stderr, struct box_str bytes)
 {
 	struct box_request *request = arg;
 	struct stream *stream = request->work;
-	struct piece *last = box_list_empty(&stream->pieces)
-		? NULL
-		: BOX_LIST_ITEM(stream->pieces.prev, struct piece, links);
-	if (!last || last->is_stderr != is_stderr || last->bytes.len + bytes.len > PART_BYTES_MAX) {
-		last = box_alloc(sizeof(*last));
-		last->is_stderr = is_stderr;
-		last->bytes = box_buf(PART_BYTES_MAX);
-		box_list_push(&stream->pieces, &last->links);
+	struct piece *piece = piece_for(stream, is_stderr, bytes.len);
+	if (!piece) {
+		piece = box_alloc(sizeof(*piece));
+		piece->is_stderr = is_stderr;
+		piece->bytes = box_buf(PART_BYTES_MAX);
+		box_list_push(&stream->pieces, &piece->links);
+		stream->piece_count++;
 	}
-	(void)box_buf_append(&last->bytes, bytes.bytes, bytes.len);
+	(void)box_buf_append(&piece->bytes, bytes.bytes, bytes.len);
 	flush(stream);
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/process_state.h"
 #include "runtime/session_state.h"
 
+static void gone(void *arg);
 static void remove_session(struct box_session *session);
 static int join(struct box_session_op *op, struct box_err *err);
 
@@ -178,8 +179,12 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 	struct box_session *session = arg;
 	struct box_list waiting;
 	struct box_list *item;
-	detach_ops(session, &waiting);
 	session->making = NULL;
+	if (session->state == BOX_SESSION_REMOVING) {
+		gone(session); /* cancelled, and nothing is left of its box */
+		return;
+	}
+	detach_ops(session, &waiting);
 	if (err) {
 		box_session_forget(session);
 		while ((item = box_list_pop(&waiting))) {
@@ -306,13 +311,16 @@ static void gone(void *arg)
 			rejoin(op);
 			continue;
 		}
-		/* A command that waited before this removal has made the session anew. */
 		struct box_session *again = box_table_get(
 			&op->sessions->by_id, box_str(op->physical_id));
-		if (again) {
-			remove_session(again);
+		if (!again) {
+			op_finish(op, NULL, NULL, NULL);
+			continue;
 		}
-		op_finish(op, NULL, NULL, NULL);
+		/* A command that waited before this removal has made the session anew. */
+		op->session = again;
+		box_list_push(&again->ops, &op->links);
+		remove_session(again);
 	}
 }
 
@@ -354,11 +362,12 @@ static void remove_session(struct box_session *session)
 	session->state = BOX_SESSION_REMOVING;
 	box_processes_end(session);
 	if (session->making) {
+		/* It counts until `made` says that nothing is left of it. */
 		session->backend->cancel(session->making);
-		session->making = NULL;
-		gone(session);
-	} else {
+	} else if (session->box) {
 		session->backend->destroy(session->box, gone, session);
+	} else {
+		gone(session); /* a predecessor's, not adopted yet */
 	}
 	while ((item = box_list_pop(&ended))) {
 		op_finish(BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, &err);
@@ -412,7 +421,7 @@ int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	if (!session) {
 		return -ENOENT;
 	}
-	if (session->state == BOX_SESSION_MAKING) {
+	if (session->state == BOX_SESSION_MAKING && !session->making) {
 		remove_session(session);
 		return 0;
 	}
@@ -435,8 +444,7 @@ void box_session_op_cancel(struct box_session_op *op)
 	}
 	op_free(op);
 	if (session && session->state == BOX_SESSION_MAKING && box_list_empty(&session->ops)) {
-		session->backend->cancel(session->making);
-		box_session_forget(session);
+		remove_session(session);
 	}
 }
 

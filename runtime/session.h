@@ -56,8 +56,8 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	struct box_err *err);
 
 /* Runs spec->cmd in its session, made if need be. An op, or NULL with err set. A command that ran
- * into its timeout takes the session with it, after `done`. `live` (NULL: none) must live as long
- * as the op; its events get `arg`. */
+ * into its timeout takes the session with it, which is closing before `done`. `live` (NULL: none)
+ * must live as long as the op; its events get `arg`. */
 struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
 	const struct box_context *context, const struct box_spec *spec, const struct box_live *live,
 	box_session_ran *done, void *arg, struct box_err *err);
@@ -79,8 +79,8 @@ void box_session_op_signal(struct box_session_op *op, int number);
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err);
 
-/* Ends an operation without its `done`: a command is killed, a box made for nobody else is dropped,
- * a removal goes on unattended. */
+/* Ends an operation without its `done`: a command is killed, a session made for nobody else
+ * is removed, a removal goes on unattended. */
 void box_session_op_cancel(struct box_session_op *op);
 
 /* Removes every session of the workspace older than the context's generation. */

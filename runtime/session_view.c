@@ -1,4 +1,4 @@
-/* What can be seen of sessions: look-ups, counts, the info of the wire, and which are idle. */
+/* What can be seen of sessions: look-ups, counts, the info of the wire, and their boxes. */
 #include <errno.h>
 #include <string.h>
 

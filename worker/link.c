@@ -188,7 +188,8 @@ static void watch(struct box_link *link)
 }
 
 /* boxd makes boxes one after the other and reads in between: what does not fit into the socket waits
- * here, in order. It is bounded by what clients may have under way. */
+ * here, in order. It is bounded by how many sessions, commands and other requests there may be: a
+ * session counts until its make was answered, and a command until its mount was, wanted or not. */
 static int post(struct box_link *link, const void *body, size_t size, const int *fd)
 {
 	int r = box_list_empty(&link->queue)

@@ -2,7 +2,7 @@
  *
  * A backend makes boxes and runs commands in them; sessions, limits and names are decided above it.
  * Nothing here blocks: each operation takes a `done` that is called exactly once, never from inside
- * the call that began it, unless the operation is cancelled, after which it is not called at all.
+ * the call that began it. After an exec was cancelled it is not called at all.
  */
 #pragma once
 
@@ -55,7 +55,7 @@ struct box_live_events {
 
 struct box_live {
 	const struct box_live_events *events;
-	bool has_stdin;  /* else it is /dev/null */
+	bool has_stdin;  /* else it is empty */
 	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
 };
 
@@ -94,7 +94,8 @@ struct box_backend_ops {
 	/* The box of a predecessor, or NULL when it is no more. */
 	struct box_backend_box *(*adopt)(struct box_backend *backend, uint64_t mark);
 
-	/* Ends a make or an exec; a half-made box is removed, a command is killed. */
+	/* Ends a make or an exec. A command is killed. A make still has its `done` called, with an
+	 * error, when nothing is left of its box. */
 	void (*cancel)(struct box_backend_op *op);
 
 	/* Ends the box and everything in it. `done` may be NULL. Cannot fail. */

@@ -280,7 +280,9 @@ static struct box_backend_box *adopt(struct box_backend *backend, uint64_t numbe
 static void cancel(struct box_backend_op *op)
 {
 	if (op->kind == MAKE) {
-		free(op->box);
+		op->broken = true;
+		(void)uv_timer_start(&op->timer, timer_cb, 0, 0);
+		return;
 	}
 	op_free(op);
 }

@@ -115,6 +115,8 @@ void box_native_gone(struct box_native *native, uint64_t number)
 	}
 	box->run_count++;
 	box->gone = true;
+	/* boxd's word may be quicker than the last of the box's own. */
+	box_native_read(box);
 	box_native_lost(box, "its first process has ended");
 	box->destroying = box->destroying || box->kept;
 	box_native_run_ended(box);
@@ -162,6 +164,22 @@ static void make_closed(uv_handle_t *handle)
 	free(handle->data);
 }
 
+static void finish_make(struct make *make, struct box_backend_box *box, const struct box_err *err)
+{
+	box_backend_made *done = make->done;
+	void *arg = make->arg;
+	uv_close((uv_handle_t *)&make->refusal, make_closed);
+	done(arg, box, err);
+}
+
+/* A box that was made for nobody is gone. */
+static void abandoned(void *arg)
+{
+	struct box_err err;
+	(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "the box was not wanted any more");
+	finish_make(arg, NULL, &err);
+}
+
 static void made(void *arg, uint64_t number, int control, int memory, const struct box_err *err)
 {
 	struct make *make = arg;
@@ -172,17 +190,11 @@ static void made(void *arg, uint64_t number, int control, int memory, const stru
 		(void)box_err_set(&deaf, BOX_ERR_BOX, EMFILE, "the box cannot be listened to");
 		err = &deaf;
 	}
-	bool cancelled = make->cancelled;
-	box_backend_made *done = make->done;
-	void *done_arg = make->arg;
-	uv_close((uv_handle_t *)&make->refusal, make_closed);
-	if (cancelled) {
-		if (box) {
-			destroy(box, NULL, NULL);
-		}
+	if (make->cancelled && box) {
+		destroy(box, abandoned, make);
 		return;
 	}
-	done(done_arg, box, err);
+	finish_make(make, box, err);
 }
 
 static void refusal_cb(uv_timer_t *timer)

@@ -6,33 +6,27 @@
 #include "base/limits.h"
 #include "runtime/backend/native_box.h"
 
-static struct box_native_run *run_of(struct box_backend_op *op)
-{
-	return (struct box_native_run *)(void *)op;
-}
-
-static struct box_str key_of(const uint32_t *id)
-{
-	return (struct box_str){(const char *)id, sizeof(*id)};
-}
-
 static void gather(struct box_native_run *run, struct box_buf *buf, uint64_t *discarded,
 	const char *bytes, size_t size)
 {
 	struct box_native *native = run->box->native;
-	size_t room = buf->limit - buf->len;
-	size_t left = native->output_bytes < BOX_OUTPUTS_BYTES_MAX
+	if (size > buf->limit - buf->len - *discarded) {
+		box_native_lost(run->box, "it sent more output than it may");
+		return;
+	}
+	size_t room = native->output_bytes < BOX_OUTPUTS_BYTES_MAX
 		? BOX_OUTPUTS_BYTES_MAX - native->output_bytes
 		: 0;
+	room += buf->len < BOX_OUTPUT_BYTES_MIN ? BOX_OUTPUT_BYTES_MIN - buf->len : 0;
 	size_t kept = size < room ? size : room;
-	kept = kept < left ? kept : left;
 	/* What was dropped once leaves no gap in what is kept. */
 	if (*discarded > 0 || run->cancelled) {
 		kept = 0;
 	}
 	if (kept > 0) {
+		native->output_bytes -= box_native_counted(buf->len);
 		(void)box_buf_append(buf, bytes, kept);
-		native->output_bytes += kept;
+		native->output_bytes += box_native_counted(buf->len);
 	}
 	*discarded += size - kept;
 }
@@ -44,7 +38,7 @@ static uint64_t read_u64(const char *bytes)
 	return value;
 }
 
-/* Before any output of it, whatever came first. */
+/* Before anything else of it, whatever came first. */
 static void tell_started(struct box_native_run *run)
 {
 	if (run->live && !run->told_started && !run->cancelled) {
@@ -83,8 +77,11 @@ static void take_output(struct box_native_run *run, bool is_stderr, const char *
 
 void box_native_credit(struct box_backend_op *op, uint64_t bytes)
 {
-	struct box_native_run *run = run_of(op);
+	struct box_native_run *run = box_native_run_of(op);
 	run->credit += bytes;
+	if (run->late) {
+		box_native_give_time(run);
+	}
 	if (run->sent) {
 		box_native_send(
 			run->box, BOX_GUEST_CREDIT, run->id, &bytes, sizeof(bytes), NULL, 0, -1);
@@ -93,18 +90,12 @@ void box_native_credit(struct box_backend_op *op, uint64_t bytes)
 
 void box_native_signal(struct box_backend_op *op, int number)
 {
-	struct box_native_run *run = run_of(op);
+	struct box_native_run *run = box_native_run_of(op);
 	uint32_t wanted = (uint32_t)number;
 	if (run->sent) {
 		box_native_send(
 			run->box, BOX_GUEST_SIGNAL, run->id, &wanted, sizeof(wanted), NULL, 0, -1);
 	}
-}
-
-const char *box_native_error_text(int errnum)
-{
-	const char *text = errnum > 0 ? strerrordesc_np(errnum) : NULL;
-	return text ? text : "an unknown error";
 }
 
 static const char *step_text(uint32_t step)
@@ -123,6 +114,13 @@ static const char *step_text(uint32_t step)
 	return step < BOX_GUEST_STEPS_ && texts[step] ? texts[step] : "unknown step";
 }
 
+/* The number is the box's own word. */
+const char *box_native_error_text(int errnum)
+{
+	const char *text = strerrordesc_np(errnum);
+	return text ? text : "unknown error";
+}
+
 static void finish_unstarted(struct box_native_run *run, const struct box_guest_exit *end)
 {
 	struct box_err err;
@@ -130,15 +128,18 @@ static void finish_unstarted(struct box_native_run *run, const struct box_guest_
 	const struct box_spec *spec = run->spec;
 	if (end->step == BOX_GUEST_STEP_WORKDIR && spec) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum, "workdir %s cannot be used: %s",
-			spec->workdir, strerrordesc_np(errnum));
+			spec->workdir, box_native_error_text(errnum));
 	} else if (end->step == BOX_GUEST_STEP_MOUNT && spec && end->mount < spec->mount_count) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum,
 			"extra_mounts.mount_path %s cannot be mounted: %s",
-			spec->mounts[end->mount].mount_path, strerrordesc_np(errnum));
+			spec->mounts[end->mount].mount_path, box_native_error_text(errnum));
+	} else if (end->step == BOX_GUEST_STEP_MOUNTER) {
+		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
+			"the box can mount nothing more: delete the session and make it anew");
 	} else {
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
 			"the command cannot be started: %s: %s", step_text(end->step),
-			strerrordesc_np(errnum));
+			box_native_error_text(errnum));
 	}
 	box_native_finish(run, NULL, &err);
 }
@@ -164,6 +165,8 @@ static void take_exit(struct box_native_run *run, const struct box_guest_exit *e
 		finish_unstarted(run, end);
 		return;
 	}
+	/* One that ran out of time while it waited was never started. */
+	tell_started(run);
 	struct box_exec_outcome outcome = {
 		.reason = end->end == BOX_GUEST_END_TIMEOUT ? BOX_END_TIMEOUT
 			: end->end == BOX_GUEST_END_SIGNAL  ? BOX_END_SIGNAL
@@ -191,7 +194,7 @@ static void take_exit(struct box_native_run *run, const struct box_guest_exit *e
 void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size)
 {
-	struct box_native_run *run = box_table_get(&box->runs_by_id, key_of(&header->id));
+	struct box_native_run *run = box_table_get(&box->runs_by_id, box_native_key(&header->id));
 	struct box_guest_exit end;
 	if (!run || !run->sent) {
 		return;

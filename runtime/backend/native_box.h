@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "base/buf.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/table.h"
 #include "runtime/backend/backend.h"
@@ -22,7 +23,7 @@ struct box_native {
 	const struct box_native_keeper *keeper;
 	void *keeper_arg;
 	struct box_table by_number;
-	uint64_t output_bytes; /* of all commands under way */
+	uint64_t output_bytes; /* of all commands under way, as far as it counts */
 };
 
 struct box_backend_box {
@@ -48,13 +49,8 @@ struct box_backend_box {
 	box_backend_gone *destroyed; /* set once destroy was asked */
 	void *destroyed_arg;
 	bool destroying;
-	uv_timer_t later; /* for what must not be told at once */
+	uv_timer_t later; /* for what must not be told or done at once */
 };
-
-static inline struct box_str box_native_key(const uint32_t *number)
-{
-	return (struct box_str){(const char *)number, sizeof(*number)};
-}
 
 /* --- native_wire.c --- */
 
@@ -65,6 +61,8 @@ void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, co
 	size_t first_size, const void *rest, size_t rest_size, int fd);
 /* Drops what waits. */
 void box_native_drop_queue(struct box_backend_box *box);
+/* Takes what lies in the socket, now. */
+void box_native_read(struct box_backend_box *box);
 
 struct box_native_run;
 
@@ -73,6 +71,8 @@ struct box_native_run;
 struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
 	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg);
 void box_native_cancel_exec(struct box_backend_op *op);
+/* From now on it has the time again that box-init may be late with its end. */
+void box_native_give_time(struct box_native_run *run);
 /* Tells whoever asked, unless it was cancelled, and frees the run. */
 void box_native_finish(struct box_native_run *run, const struct box_exec_outcome *outcome,
 	const struct box_err *err);
@@ -124,6 +124,7 @@ struct box_native_run {
 	bool sent;
 	bool started;      /* box-init says so */
 	bool told_started; /* and whoever asked knows */
+	bool late;         /* its end was due */
 	bool refused;      /* will be told so by its timer, with: */
 	struct box_err refusal;
 	uv_timer_t backstop;
@@ -147,6 +148,23 @@ struct box_native_run {
 	uint64_t input_taken; /* by the command */
 	bool input_ended;
 };
+
+static inline struct box_native_run *box_native_run_of(struct box_backend_op *op)
+{
+	return (struct box_native_run *)(void *)op;
+}
+
+/* In runs_by_id. */
+static inline struct box_str box_native_key(const uint32_t *id)
+{
+	return (struct box_str){(const char *)id, sizeof(*id)};
+}
+
+/* How much of so many bytes of one stream counts for all commands together. */
+static inline size_t box_native_counted(size_t len)
+{
+	return len > BOX_OUTPUT_BYTES_MIN ? len - BOX_OUTPUT_BYTES_MIN : 0;
+}
 
 /* --- native_input.c --- */
 

@@ -20,11 +20,6 @@ struct input {
 	void *arg;
 };
 
-static struct box_native_run *run_of(struct box_backend_op *op)
-{
-	return (struct box_native_run *)(void *)op;
-}
-
 static struct input *input_at(struct box_list *at)
 {
 	return BOX_LIST_ITEM(at, struct input, links);
@@ -104,7 +99,7 @@ static uint64_t end_of_inputs(const struct box_native_run *run)
 void box_native_input(struct box_backend_op *op, struct box_str bytes, bool eof,
 	box_backend_taken *taken, void *arg)
 {
-	struct box_native_run *run = run_of(op);
+	struct box_native_run *run = box_native_run_of(op);
 	struct input *input = box_alloc(sizeof(*input));
 	input->left = bytes;
 	input->eof = eof;
@@ -122,7 +117,7 @@ void box_native_input(struct box_backend_op *op, struct box_str bytes, bool eof,
 
 void box_native_forget_input(struct box_backend_op *op, void *arg)
 {
-	struct box_native_run *run = run_of(op);
+	struct box_native_run *run = box_native_run_of(op);
 	for (struct box_list *at = run->inputs.next; at != &run->inputs; at = at->next) {
 		struct input *input = input_at(at);
 		if (input->taken && input->arg == arg) {

@@ -13,16 +13,6 @@
 
 #define BACKSTOP_MS 5000 /* how long box-init may be late with the end of a command */
 
-static struct box_native_run *run_of(struct box_backend_op *op)
-{
-	return (struct box_native_run *)(void *)op;
-}
-
-static struct box_str key_of(const uint32_t *id)
-{
-	return (struct box_str){(const char *)id, sizeof(*id)};
-}
-
 static void timer_closed(uv_handle_t *handle)
 {
 	struct box_native_run *run = handle->data;
@@ -36,7 +26,7 @@ static void detach(struct box_native_run *run)
 		box_close_p(&run->mounts[i]);
 		run->mounts[i] = -1;
 	}
-	box_table_remove(&run->box->runs_by_id, key_of(&run->id));
+	box_table_remove(&run->box->runs_by_id, box_native_key(&run->id));
 	box_list_drop(&run->links);
 	(void)uv_timer_stop(&run->backstop);
 }
@@ -53,16 +43,11 @@ void box_native_finish(struct box_native_run *run, const struct box_exec_outcome
 	if (!run->cancelled) {
 		run->done(run->arg, outcome, err);
 	}
-	native->output_bytes -= run->out.len + run->err.len;
+	native->output_bytes -= box_native_counted(run->out.len) + box_native_counted(run->err.len);
 	box_buf_free(&run->out);
 	box_buf_free(&run->err);
 	uv_close((uv_handle_t *)&run->backstop, timer_closed);
 	box_native_run_ended(box);
-}
-
-static void finish_failed(struct box_native_run *run, const struct box_err *err)
-{
-	box_native_finish(run, NULL, err);
 }
 
 /* --- out to box-init --- */
@@ -171,7 +156,7 @@ static void mounted(void *arg, int mount, const struct box_err *err)
 		return;
 	}
 	box_close_p(&mount);
-	finish_failed(run, err);
+	box_native_finish(run, NULL, err);
 }
 
 static void open_next_mount(struct box_native_run *run)
@@ -191,7 +176,23 @@ static void open_next_mount(struct box_native_run *run)
 static void backstop_cb(uv_timer_t *timer)
 {
 	struct box_native_run *run = timer->data;
+	run->late = true;
+	/* Timers come before sockets: what it said in time may lie there. */
+	box_native_read(run->box);
+	if (uv_is_closing((const uv_handle_t *)timer)) {
+		return;
+	}
+	if (run->live && run->credit == 0 && !run->cancelled) {
+		/* The rest of the output waits for who reads it, and the end for that. */
+		box_native_give_time(run);
+		return;
+	}
 	box_native_lost(run->box, "it did not end a command in time");
+}
+
+void box_native_give_time(struct box_native_run *run)
+{
+	(void)uv_timer_start(&run->backstop, backstop_cb, BACKSTOP_MS, 0);
 }
 
 static void refuse_cb(uv_timer_t *timer);
@@ -235,6 +236,10 @@ static int check_wish(struct box_native_run *run)
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
 			"too many commands at once in one session (%u)", BOX_GUEST_RUNS_MAX);
 	}
+	if (run->box->queued_bytes > BOX_GUEST_QUEUE_RUNS_BYTES_MAX) {
+		return box_err_set(
+			err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the box to take it");
+	}
 	if (run->spec->mount_count > BOX_GUEST_MOUNTS_MAX) {
 		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
 			"extra_mounts has more than %u members", BOX_GUEST_MOUNTS_MAX);
@@ -266,11 +271,11 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 	run->mounts = box_arena_alloc(arena, (spec->mount_count + 1) * sizeof(int));
 	do {
 		run->id = ++box->next_id;
-	} while (run->id == 0 || box_table_get(&box->runs_by_id, key_of(&run->id)));
+	} while (run->id == 0 || box_table_get(&box->runs_by_id, box_native_key(&run->id)));
 	box_list_init(&run->links);
 	box_list_push(&box->runs, &run->links);
 	box->run_count++;
-	box_table_put(&box->runs_by_id, key_of(&run->id), run);
+	box_table_put(&box->runs_by_id, box_native_key(&run->id), run);
 	(void)uv_timer_init(box->native->loop, &run->backstop);
 	run->backstop.data = run;
 	run->oom_kills = box_native_oom_kills(box);
@@ -287,20 +292,21 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 static void refuse_cb(uv_timer_t *timer)
 {
 	struct box_native_run *run = timer->data;
-	finish_failed(run, &run->refusal);
+	box_native_finish(run, NULL, &run->refusal);
 }
 
 void box_native_cancel_exec(struct box_backend_op *op)
 {
-	struct box_native_run *run = run_of(op);
+	struct box_native_run *run = box_native_run_of(op);
 	run->cancelled = true;
 	run->spec = NULL;
 	if (run->sent) {
 		box_native_send(run->box, BOX_GUEST_KILL, run->id, NULL, 0, NULL, 0, -1);
+		box_native_give_time(run);
 		return;
 	}
 	/* Else it waits for boxd, whose answer ends it. */
 	if (run->refused) {
-		finish_failed(run, NULL);
+		box_native_finish(run, NULL, NULL);
 	}
 }

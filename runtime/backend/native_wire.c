@@ -13,7 +13,8 @@
 #include "runtime/backend/native_box.h"
 #include "runtime/guest/wire_kept.h"
 
-#define PACKETS_AT_ONCE 64 /* of one box, before others get their turn */
+#define PACKETS_AT_ONCE 64     /* of one box, before others get their turn */
+#define PACKETS_IN_SOCKET 4096 /* more than it holds */
 
 struct waiting {
 	struct box_list links;
@@ -89,6 +90,14 @@ static void enqueue(
 	watch(box);
 }
 
+static void overflow_cb(uv_timer_t *timer)
+{
+	struct box_backend_box *box = timer->data;
+	box->run_count++; /* so that its end is looked at again, whatever has happened */
+	box_native_lost(box, "it does not take what it is sent");
+	box_native_run_ended(box);
+}
+
 void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
 	size_t first_size, const void *rest, size_t rest_size, int fd)
 {
@@ -102,8 +111,13 @@ void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, co
 		{(void *)(uintptr_t)first, first_size},
 		{(void *)(uintptr_t)rest, rest_size},
 	};
-	/* One that has stopped to read is ended by the time its commands may take. */
-	if (box->deaf || box->queued_bytes > BOX_GUEST_QUEUE_BYTES_MAX) {
+	if (box->deaf) {
+		box_close_p(&fd);
+		return;
+	}
+	if (box->queued_bytes > BOX_GUEST_QUEUE_BYTES_MAX) {
+		/* Not now: who sends is in the middle of something. */
+		(void)uv_timer_start(&box->later, overflow_cb, 0, 0);
 		box_close_p(&fd);
 		return;
 	}
@@ -168,6 +182,12 @@ static int receive_one(struct box_backend_box *box)
 	}
 	take(box, packet, (size_t)got);
 	return 0;
+}
+
+void box_native_read(struct box_backend_box *box)
+{
+	for (int i = 0; i < PACKETS_IN_SOCKET && !box->deaf && receive_one(box) == 0; i++) {
+	}
 }
 
 static void poll_cb(uv_poll_t *poll, int status, int events)

@@ -326,15 +326,17 @@ uint64_t box_runs_deadline(void)
 	return next_deadline;
 }
 
+/* May free it. */
 static void time_out(struct box_run *run)
 {
 	run->deadline_ns = BOX_NEVER;
+	run->timed_out = true;
 	if (run->state == BOX_RUN_RUNNING) {
-		run->timed_out = true;
 		box_run_kill(run);
-	} else if (run->state == BOX_RUN_QUEUED || run->state == BOX_RUN_MOUNTING) {
-		run->timed_out = true;
+	} else if (run->state == BOX_RUN_MOUNTING) {
 		run->kill_wanted = true;
+	} else if (run->state == BOX_RUN_QUEUED) {
+		set_end(run, 0);
 	}
 }
 

@@ -9,7 +9,8 @@
 #include "runtime/guest/mounter.h"
 #include "runtime/guest/run_state.h"
 
-#define PATIENCE_NS 10000000000ULL /* with the mounter, for one command */
+/* With the mounter, for one command: less than box-rpc has with us when it wants one ended. */
+#define PATIENCE_NS 3000000000ULL
 
 static uint64_t last_order;
 static struct box_run *mounting; /* at the mounter, if it is wanted yet */
@@ -54,7 +55,7 @@ static void serve_mounter(void)
 		int r = mounter_gone ? -ESRCH : send_job(run);
 		if (r < 0) {
 			mounter_gone = true;
-			box_run_fail(run, BOX_GUEST_STEP_MOUNT, -r, 0);
+			box_run_fail(run, BOX_GUEST_STEP_MOUNTER, -r, 0);
 			continue;
 		}
 		mounter_busy = true;
@@ -86,8 +87,18 @@ static void mounted(void)
 	} else if (box_mounter_child() > 0) {
 		box_run_set_running(run, box_mounter_child());
 	} else {
-		box_run_fail(run, BOX_GUEST_STEP_MOUNT, ESRCH, 0);
+		box_run_fail(run, BOX_GUEST_STEP_MOUNTER, ESRCH, 0);
 	}
+}
+
+/* The mounter has time again, or is gone. What stands of a job before this one counts no more. */
+static void job_over(void)
+{
+	if (mounter_busy) {
+		mounted();
+		mounter_busy = false;
+	}
+	serve_mounter();
 }
 
 void box_mounts_answered(void)
@@ -96,10 +107,8 @@ void box_mounts_answered(void)
 	if (r == -EAGAIN) {
 		return;
 	}
-	mounted();
-	mounter_busy = false;
 	mounter_gone = mounter_gone || r < 0;
-	serve_mounter();
+	job_over();
 }
 
 void box_mounts_queue(struct box_run *run)
@@ -120,9 +129,7 @@ bool box_mounts_reaped(pid_t pid)
 {
 	if (pid == box_mounter_pid()) {
 		mounter_gone = true;
-		mounted();
-		mounter_busy = false;
-		serve_mounter();
+		job_over();
 		return true;
 	}
 	if (mounter_busy && pid == box_mounter_child()) {
@@ -137,10 +144,15 @@ void box_mounts_tick(uint64_t now_ns)
 	if (!mounter_busy || mounter_gone) {
 		return;
 	}
-	if (now_ns - busy_since_ns >= PATIENCE_NS) {
+	uint64_t since_ns = busy_since_ns;
+	if (now_ns - since_ns < PATIENCE_NS) {
+		box_runs_wake_at(since_ns + PATIENCE_NS);
+		return;
+	}
+	/* While an answer of ours waits to go out nobody looks for one of its. */
+	box_mounts_answered();
+	if (mounter_busy && busy_since_ns == since_ns) {
 		/* Its end is reaped, and what waits for it fails. */
 		(void)kill(box_mounter_pid(), SIGKILL);
-	} else {
-		box_runs_wake_at(busy_since_ns + PATIENCE_NS);
 	}
 }

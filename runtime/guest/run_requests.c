@@ -11,20 +11,23 @@
 
 static bool reset_due;
 
-/* For one that has no place: there is room for the answer, or its packet was not read. */
-static void refuse(uint32_t id, int errnum)
+/* Where a RUN goes, or NULL: there is no place, and it was told so. */
+static struct box_run *place_of(struct box_run *run, uint32_t id)
 {
-	struct box_guest_exit end = {
+	static const struct box_guest_exit no_place = {
 		.end = BOX_GUEST_END_FAILED,
 		.step = BOX_GUEST_STEP_REQUEST,
-		.value = errnum,
+		.value = EAGAIN,
 	};
-	struct box_run *run = box_run_new(id);
-	if (run) {
-		box_run_fail(run, BOX_GUEST_STEP_REQUEST, errnum, 0);
-	} else {
-		box_control_send(BOX_GUEST_EXIT, id, &end, sizeof(end));
+	if (run && (run->state != BOX_RUN_GATHERING || run->asked)) {
+		return NULL; /* an EXIT with this id would be taken for the other one's */
 	}
+	run = run ? run : box_run_new(id);
+	if (!run) {
+		/* There is room for the answer, or its packet was not read. */
+		box_control_send(BOX_GUEST_EXIT, id, &no_place, sizeof(no_place));
+	}
+	return run;
 }
 
 static void on_mount(struct box_run *run, struct box_control_request *request)
@@ -41,12 +44,8 @@ static void on_mount(struct box_run *run, struct box_control_request *request)
 
 static void on_run(struct box_run *run, struct box_control_request *request)
 {
-	if (run && (run->state != BOX_RUN_GATHERING || run->asked)) {
-		return; /* an EXIT with this id would be taken for the other one's */
-	}
-	run = run ? run : box_run_new(request->header.id);
+	run = place_of(run, request->header.id);
 	if (!run) {
-		refuse(request->header.id, EAGAIN);
 		return;
 	}
 	memcpy(&run->ask, request->bytes, sizeof(run->ask));
@@ -86,13 +85,17 @@ static void on_more(struct box_run *run, const struct box_control_request *reque
 	}
 }
 
+/* May free it. */
 static void on_kill(struct box_run *run)
 {
+	/* Who does not want it gives no credit, and its EXIT must not wait for that. */
+	box_stream_void(&run->out);
+	box_stream_void(&run->err);
 	switch (run->state) {
 	case BOX_RUN_GATHERING:
+	case BOX_RUN_QUEUED:
 		box_run_fail(run, BOX_GUEST_STEP_REQUEST, ECANCELED, 0);
 		break;
-	case BOX_RUN_QUEUED:
 	case BOX_RUN_MOUNTING:
 		run->kill_wanted = true;
 		break;
@@ -100,6 +103,8 @@ static void on_kill(struct box_run *run)
 		box_run_kill(run);
 		break;
 	case BOX_RUN_ENDED:
+		box_run_finish(run);
+		break;
 	case BOX_RUN_FREE:
 		break;
 	}
@@ -111,6 +116,7 @@ static void on_input(struct box_run *run, const struct box_control_request *requ
 	if (r < 0) {
 		/* A gap in its input would be worse than its end. */
 		on_kill(run);
+		return;
 	}
 	box_run_tell_taken(run);
 }
@@ -165,10 +171,8 @@ void box_runs_request(struct box_control_request *request, int verdict)
 	uint32_t kind = request->header.kind;
 	if (verdict < 0) {
 		/* It waits for its EXIT. */
-		if (kind == BOX_GUEST_RUN && id != 0 && !run) {
-			refuse(id, EBADMSG);
-		} else if (kind == BOX_GUEST_RUN && run && run->state == BOX_RUN_GATHERING &&
-			!run->asked) {
+		run = kind == BOX_GUEST_RUN && id != 0 ? place_of(run, id) : NULL;
+		if (run) {
 			box_run_fail(run, BOX_GUEST_STEP_REQUEST, EBADMSG, 0);
 		}
 		return;

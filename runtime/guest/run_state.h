@@ -25,7 +25,7 @@ struct box_run {
 	uint32_t generation;
 	bool asked; /* its RUN was here */
 	bool timed_out;
-	bool kill_wanted; /* as soon as it runs */
+	bool kill_wanted; /* MOUNTING: as soon as it runs */
 	bool start_due;   /* STARTED must be sent */
 	pid_t pid;
 	struct box_guest_run ask;

@@ -18,13 +18,20 @@
 #define DRAIN_MAX (1024U * 1024)
 #define WIDE_BYTES (512 * 1024)
 
+enum result {
+	MORE,  /* something was read, there may be more */
+	EMPTY, /* nothing is there right now */
+	END,   /* closed by all who could write to it */
+	STUCK, /* no credit, or an answer waits to go out */
+};
+
 struct orphan {
 	int fd; /* 0: none */
 	uint32_t generation;
 };
 
 static struct orphan orphans[ORPHANS_MAX];
-static uint32_t orphan_count; /* ever; the place of the next one is its oldest */
+static uint32_t orphan_count; /* ever */
 
 int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch watch, int *ret_fd)
 {
@@ -51,7 +58,7 @@ int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch 
 	return 0;
 }
 
-void box_stream_close(struct box_stream *stream)
+static void close_pipe(struct box_stream *stream)
 {
 	if (stream->fd >= 0) {
 		(void)close(
@@ -97,29 +104,30 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-enum box_stream_result box_stream_read(struct box_stream *stream, uint32_t id, uint64_t *credit)
+/* Reads once, and takes what was sent from the credit. */
+static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *credit)
 {
 	if (stream->fd < 0) {
-		return BOX_STREAM_END;
+		return END;
 	}
 	if (box_control_blocked() || (stream->left > 0 && *credit == 0)) {
-		return BOX_STREAM_STUCK;
+		return STUCK;
 	}
 	bool drop = stream->left == 0;
 	uint64_t max = least(least(stream->left, *credit), BOX_GUEST_BYTES_MAX);
 	ssize_t got = drop ? read_nowhere(stream->fd) : read_room(stream->fd, (size_t)max);
 	if (got < 0) {
-		return BOX_STREAM_EMPTY;
+		return EMPTY;
 	}
 	if (got == 0) {
-		box_stream_close(stream);
-		return BOX_STREAM_END;
+		close_pipe(stream);
+		return END;
 	}
 	uint64_t size = (uint64_t)got;
 	stream->drain_left -= (uint32_t)least(size, stream->drain_left);
 	if (drop) {
 		stream->dropped += size;
-		return BOX_STREAM_MORE;
+		return MORE;
 	}
 	if (size == BOX_GUEST_BYTES_MAX && !stream->widened) {
 		widen(stream);
@@ -127,7 +135,7 @@ enum box_stream_result box_stream_read(struct box_stream *stream, uint32_t id, u
 	stream->left -= size;
 	*credit -= size;
 	box_control_send_room(stream->kind, id, (size_t)size);
-	return BOX_STREAM_MORE;
+	return MORE;
 }
 
 static void set_watched(struct box_stream *stream, bool watched)
@@ -145,9 +153,9 @@ static void set_watched(struct box_stream *stream, bool watched)
 
 void box_stream_pump(struct box_stream *stream, uint32_t id, uint64_t *credit)
 {
-	enum box_stream_result result = BOX_STREAM_MORE;
-	for (int i = 0; i < DROPS_PER_TURN && result == BOX_STREAM_MORE; i++) {
-		result = box_stream_read(stream, id, credit);
+	enum result result = MORE;
+	for (int i = 0; i < DROPS_PER_TURN && result == MORE; i++) {
+		result = read_once(stream, id, credit);
 		if (stream->left > 0) {
 			break;
 		}
@@ -170,16 +178,21 @@ bool box_stream_drain(struct box_stream *stream, uint32_t id, uint64_t *credit)
 		if (stream->fd < 0 || stream->drain_left == 0) {
 			return true;
 		}
-		switch (box_stream_read(stream, id, credit)) {
-		case BOX_STREAM_MORE:
+		switch (read_once(stream, id, credit)) {
+		case MORE:
 			break;
-		case BOX_STREAM_STUCK:
+		case STUCK:
 			return !has_bytes(stream);
-		case BOX_STREAM_EMPTY:
-		case BOX_STREAM_END:
+		case EMPTY:
+		case END:
 			return true;
 		}
 	}
+}
+
+void box_stream_void(struct box_stream *stream)
+{
+	stream->left = 0;
 }
 
 void box_stream_unwatch(struct box_stream *stream)
@@ -187,18 +200,33 @@ void box_stream_unwatch(struct box_stream *stream)
 	set_watched(stream, false);
 }
 
+/* A free one, else that of the oldest. */
+static struct orphan *orphan_place(void)
+{
+	struct orphan *oldest = &orphans[0];
+	for (size_t i = 0; i < ORPHANS_MAX; i++) {
+		if (orphans[i].fd == 0) {
+			return &orphans[i];
+		}
+		if (orphan_count - orphans[i].generation > orphan_count - oldest->generation) {
+			oldest = &orphans[i];
+		}
+	}
+	return oldest;
+}
+
 void box_stream_orphan(struct box_stream *stream)
 {
 	if (stream->fd < 0) {
 		return;
 	}
-	struct orphan *orphan = &orphans[orphan_count % ORPHANS_MAX];
+	struct orphan *orphan = orphan_place();
 	if (orphan->fd > 0) {
 		(void)close(orphan->fd);
 	}
 	struct box_watch watch = {
 		.kind = BOX_WATCH_ORPHAN,
-		.index = (uint16_t)(orphan_count % ORPHANS_MAX),
+		.index = (uint16_t)(orphan - orphans),
 		.generation = orphan_count,
 	};
 	int r = stream->watched ? box_loop_rewatch(stream->fd, EPOLLIN, watch)

@@ -18,19 +18,11 @@ struct box_stream {
 	uint32_t drain_left; /* bytes to read yet after the end of the command */
 };
 
-enum box_stream_result {
-	BOX_STREAM_MORE,  /* something was read, there may be more */
-	BOX_STREAM_EMPTY, /* nothing is there right now */
-	BOX_STREAM_END,   /* closed by all who could write to it */
-	BOX_STREAM_STUCK, /* no credit, or an answer waits to go out */
-};
-
 /* Makes a pipe; its other end, which blocks, is the caller's. */
 int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch watch, int *ret_fd);
-void box_stream_close(struct box_stream *stream);
+/* From now on what is read goes nowhere and needs no credit. */
+void box_stream_void(struct box_stream *stream);
 
-/* Reads once, and takes what was sent from the credit. */
-enum box_stream_result box_stream_read(struct box_stream *stream, uint32_t id, uint64_t *credit);
 /* After an event: reads, and watches or not according to what came of it. */
 void box_stream_pump(struct box_stream *stream, uint32_t id, uint64_t *credit);
 /* After the end of the command: reads what it left. False: call again when it is not stuck any

@@ -44,7 +44,7 @@ enum box_guest_kind {
 	BOX_GUEST_INPUT,  /* bytes for its stdin, none: end of it. Too much ends the command */
 	BOX_GUEST_CREDIT, /* bytes: one uint64_t, how much more output may come */
 	BOX_GUEST_SIGNAL, /* bytes: one uint32_t, a signal for its process group */
-	BOX_GUEST_KILL,   /* ends its process group; its EXIT still comes */
+	BOX_GUEST_KILL,   /* ends its process group, its output is void; its EXIT still comes */
 
 	/* from box-init */
 	BOX_GUEST_RESET_DONE = 64,
@@ -96,6 +96,7 @@ enum box_guest_step {
 	BOX_GUEST_STEP_PIPES,
 	BOX_GUEST_STEP_CLONE,
 	BOX_GUEST_STEP_MOUNT,
+	BOX_GUEST_STEP_MOUNTER, /* is gone: this box can mount nothing more */
 	BOX_GUEST_STEP_IDS,
 	BOX_GUEST_STEP_WORKDIR, /* could not be made or entered */
 	BOX_GUEST_STEP_FENCE,

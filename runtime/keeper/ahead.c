@@ -54,7 +54,11 @@ static int make_blank(struct box_ahead *ahead, const struct box_plan *plan, stru
 {
 	char name[32];
 	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++ahead->made);
-	return box_blank_make(ahead->ground, name, plan, blank, err);
+	int r = box_blank_make(ahead->ground, name, plan, blank, err);
+	if (r < 0) {
+		ahead->let_go(ahead->arg, blank);
+	}
+	return r;
 }
 
 /* Something came from its first process, which is silent while all is well. */

@@ -10,7 +10,7 @@ struct box_ahead;
 
 #define BOX_AHEAD_EVENT 0 /* what the epoll set tells when one has failed */
 
-/* `let_go` takes a blank that nobody wants any more. */
+/* `let_go` takes a blank that nobody wants any more, or what there is of one that failed. */
 struct box_ahead *box_ahead_new(struct box_ground *ground, int epoll,
 	void (*let_go)(void *arg, struct box_blank *blank), void *arg);
 /* Lets all of them go. */

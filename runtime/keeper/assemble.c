@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -14,20 +13,6 @@
 
 #include "base/cleanup.h"
 #include "runtime/keeper/filesystem.h"
-
-static int open_beneath(int root, const char *path, int *ret_fd)
-{
-	struct open_how how = {
-		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-	};
-	long fd = syscall(SYS_openat2, root, path[1] ? path + 1 : ".", &how, sizeof(how));
-	if (fd < 0) {
-		return -errno;
-	}
-	*ret_fd = (int)fd;
-	return 0;
-}
 
 static uint32_t id_of(const struct box_assembly *assembly, enum box_owner owner)
 {
@@ -220,7 +205,7 @@ static int do_mask(const struct box_assembly *assembly, int root, size_t number)
 	_cleanup_(box_close_p) int place = -1;
 	_cleanup_(box_close_p) int mount = -1;
 	struct stat status;
-	int r = open_beneath(root, assembly->plan->steps[number].target, &place);
+	int r = box_fs_open_beneath(root, assembly->plan->steps[number].target + 1, &place);
 	if (r == -ENOENT) {
 		return 0;
 	}
@@ -239,7 +224,7 @@ static int do_freeze(const struct box_assembly *assembly, int root, size_t numbe
 		return box_fs_freeze(root);
 	}
 	_cleanup_(box_close_p) int place = -1;
-	int r = open_beneath(root, step->target, &place);
+	int r = box_fs_open_beneath(root, step->target + 1, &place);
 	if (r < 0) {
 		return r == -ENOENT ? 0 : r;
 	}

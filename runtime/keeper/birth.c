@@ -3,21 +3,15 @@
 #include "runtime/keeper/birth.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/netns.h"
+#include "runtime/keeper/packet.h"
 #include "runtime/keeper/source.h"
 
 #define OWN_PROCESSES 2
-
-static int fail(struct box_err *err, const char *step, int r)
-{
-	return box_err_set(
-		err, BOX_ERR_BOX, -r, "the box cannot be made: %s: %s", step, strerrordesc_np(-r));
-}
+#define PIDS_MAX (1U << 22) /* the kernel takes no more */
 
 static struct box_source_owner owner_of(
 	const struct box_ground *ground, const struct box_living *living)
@@ -32,28 +26,33 @@ static struct box_source_owner owner_of(
 static int set_limits(
 	const struct box_plan *plan, const struct box_living *living, struct box_err *err)
 {
+	/* What was asked for is for commands; box-init and its mounter come on top. */
+	uint32_t pids = plan->pids + OWN_PROCESSES;
 	const struct box_cgroup_limits limits = {
 		.memory_bytes = plan->memory_bytes,
-		/* What was asked for is for commands; box-init and its mounter come on top. */
-		.pids = plan->pids + OWN_PROCESSES,
+		.pids = pids < PIDS_MAX ? pids : PIDS_MAX,
 		.cpu_milli = plan->cpu_milli,
 	};
 	return plan->limited ? box_cgroup_limit(living->cgroup, &limits, err) : 0;
 }
 
-/* -1 stays where there is none. */
-static int open_host_path(const struct box_ground *ground, const struct box_living *living,
-	const struct box_ask *ask, int *ret_tree, struct box_err *err)
+int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, int *ret_source,
+	struct box_err *err)
 {
-	if (ask->host_mode == BOX_ASK_NONE) {
-		return 0;
-	}
-	_cleanup_(box_close_p) int source = -1;
+	*ret_source = -1;
+	return ask->host_mode == BOX_ASK_NONE
+		? 0
+		: box_source_open(ask->host_path, "host_path", ask->host_mode == BOX_ASK_RW, false,
+			  &ground->policy, ret_source, err);
+}
+
+/* -1 stays where there is none. */
+static int detach_host_path(const struct box_ground *ground, const struct box_living *living,
+	const struct box_ask *ask, int source, int *ret_tree, struct box_err *err)
+{
 	struct box_source_owner owner = owner_of(ground, living);
-	int r = box_source_open(ask->host_path, "host_path", ask->host_mode == BOX_ASK_RW, false,
-		&ground->policy, &source, err);
-	return r < 0
-		? r
+	return source < 0
+		? 0
 		: box_source_detach(source, ask->host_mode == BOX_ASK_RO, &owner, ret_tree, err);
 }
 
@@ -77,48 +76,24 @@ static int connect_network(struct box_ground *ground, const struct box_plan *pla
 		r = box_network_enter(&living->seat);
 		box_netns_come_home(ground->netns);
 	}
-	return r < 0 ? fail(err, "network", r) : 0;
+	return r < 0 ? box_blank_fail(err, "network", r) : 0;
 }
 
 static int send_order(const struct box_blank *blank, int tree, struct box_err *err)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	char byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-	if (tree >= 0) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(header), &tree, sizeof(int));
-	}
-	ssize_t sent = sendmsg(blank->orders, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	int r = box_packet_send(blank->orders, "", 1, &tree, tree >= 0 ? 1 : 0);
 	/* One that has died says why by its report. */
-	return sent == 1 || errno == EPIPE ? 0 : fail(err, "order", -errno);
+	return r < 0 && r != -EPIPE ? box_blank_fail(err, "order", r) : 0;
 }
 
-int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, struct box_blank *blank,
-	struct box_living *ret_living, struct box_err *err)
+int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int source,
+	struct box_blank *blank, struct box_err *err)
 {
 	_cleanup_(box_close_p) int tree = -1;
 	int r = set_limits(plan, &blank->living, err);
-	r = r < 0 ? r : open_host_path(ground, &blank->living, plan->ask, &tree, err);
+	r = r < 0 ? r : detach_host_path(ground, &blank->living, plan->ask, source, &tree, err);
 	r = r < 0 ? r : connect_network(ground, plan, blank, err);
-	r = r < 0 ? r : send_order(blank, tree, err);
-	if (r < 0) {
-		box_blank_drop(ground, blank);
-		return r;
-	}
-	*ret_living = blank->living;
-	box_close_p(&blank->orders);
-	box_close_p(&blank->netns);
-	return 0;
+	return r < 0 ? r : send_order(blank, tree, err);
 }
 
 int box_birth_mount(struct box_ground *ground, const struct box_living *living, const char *path,

@@ -3,10 +3,15 @@
 
 #include "runtime/keeper/blank.h"
 
-/* Makes of a blank the box of a plan that it fits. What comes to the report fd tells how it went. The
- * blank is used up in any case. Negative: err, and nothing of it remains. */
-int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, struct box_blank *blank,
-	struct box_living *ret_living, struct box_err *err);
+/* Opens the folder of the host that is asked for: before a blank is taken, so that a wrong path costs
+ * none. -1 where none is asked for. */
+int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, int *ret_source,
+	struct box_err *err);
+
+/* Makes of a blank the box of a plan that it fits. What comes to the report fd tells how it went.
+ * Negative: err, and the blank is to be ended. */
+int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int source,
+	struct box_blank *blank, struct box_err *err);
 
 /* A mount of the host for a command in it. */
 int box_birth_mount(struct box_ground *ground, const struct box_living *living, const char *path,

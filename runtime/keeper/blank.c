@@ -1,5 +1,5 @@
-/* One function for each thing that a blank has. Each is in struct box_blank at once, so that one
- * function takes back whatever there is. What the child needs of it is in struct box_child, which
+/* One function for each thing that a blank has. Each is in struct box_blank at once, so that whoever
+ * ends it gives back whatever there is. What the child needs of it is in struct box_child, which
  * the clone has a copy of. */
 #include "runtime/keeper/blank.h"
 
@@ -18,18 +18,17 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "runtime/keeper/boot_file.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
 #include "runtime/keeper/ids.h"
 #include "runtime/keeper/netns.h"
+#include "runtime/keeper/packet.h"
 #include "runtime/keeper/userns.h"
 
 #define INIT_NICE (-10)
-#define TAKE_BACK_TRIES 2000 /* a millisecond each */
 
-static int fail(struct box_err *err, const char *step, int r)
+int box_blank_fail(struct box_err *err, const char *step, int r)
 {
 	return box_err_set(
 		err, BOX_ERR_BOX, -r, "the box cannot be made: %s: %s", step, strerrordesc_np(-r));
@@ -57,7 +56,7 @@ static int take_ids(struct box_ground *ground, struct box_living *living, struct
 	}
 	int r = box_ids_take(ground->ids, &living->first_id);
 	living->has_ids = r == 0;
-	return r < 0 ? fail(err, "a range of user ids", r) : 0;
+	return r < 0 ? box_blank_fail(err, "a range of user ids", r) : 0;
 }
 
 /* Without limits until it is known which. */
@@ -97,7 +96,7 @@ static int open_trees(const struct box_ground *ground, struct box_child *start, 
 						      : ground->common.entries[step->entry];
 		int r = clone_common(from, &start->trees[i]);
 		if (r < 0) {
-			return fail(err, step->target, r);
+			return box_blank_fail(err, step->target, r);
 		}
 	}
 	return 0;
@@ -107,7 +106,7 @@ static int make_boot_file(
 	const struct box_ground *ground, struct box_child *start, struct box_err *err)
 {
 	int r = box_boot_file_make(ground, start->plan, &start->boot);
-	return r < 0 ? fail(err, "boot file", r) : 0;
+	return r < 0 ? box_blank_fail(err, "boot file", r) : 0;
 }
 
 /* Pairs: ours goes to the blank, the child's to `start`. */
@@ -115,21 +114,23 @@ static int make_sockets(struct box_blank *blank, struct box_child *start, struct
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		return fail(err, "socketpair", -errno);
+		return box_blank_fail(err, "socketpair", -errno);
 	}
 	blank->living.control = pair[0];
 	start->control = pair[1];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		return fail(err, "socketpair", -errno);
+		return box_blank_fail(err, "socketpair", -errno);
 	}
 	blank->orders = pair[0];
 	start->orders = pair[1];
 	if (pipe2(pair, O_CLOEXEC) < 0) {
-		return fail(err, "pipe", -errno);
+		return box_blank_fail(err, "pipe", -errno);
 	}
 	blank->living.report = pair[0];
 	start->report = pair[1];
-	return fcntl(blank->living.report, F_SETFL, O_NONBLOCK) < 0 ? fail(err, "pipe", -errno) : 0;
+	return fcntl(blank->living.report, F_SETFL, O_NONBLOCK) < 0
+		? box_blank_fail(err, "pipe", -errno)
+		: 0;
 }
 
 static int clone_child(
@@ -160,7 +161,7 @@ static int clone_child(
 	}
 	if (pid < 0) {
 		living->pidfd = -1;
-		return fail(err, "clone3", -errnum);
+		return box_blank_fail(err, "clone3", -errnum);
 	}
 	living->pid = (pid_t)pid;
 	return 0;
@@ -189,7 +190,7 @@ static int clone_with_network(struct box_ground *ground, struct box_child *start
 	(void)snprintf(path, sizeof(path), "/proc/%d/ns/net", living->pid);
 	blank->netns = open(path, O_RDONLY | O_CLOEXEC);
 	if (blank->netns < 0) {
-		return fail(err, "network namespace", -errno);
+		return box_blank_fail(err, "network namespace", -errno);
 	}
 	return living->has_seat
 		? box_network_attach(ground->network, &living->seat, blank->netns, err)
@@ -203,7 +204,7 @@ static int clone_in_network(struct box_ground *ground, const struct box_child *s
 	int r = box_netns_make(ground->netns, &blank->netns);
 	r = r < 0 ? r : box_netns_enter(ground->netns, blank->netns);
 	if (r < 0) {
-		return fail(err, "network namespace", r);
+		return box_blank_fail(err, "network namespace", r);
 	}
 	r = clone_child(start, &blank->living, err);
 	box_netns_come_home(ground->netns);
@@ -220,34 +221,33 @@ static int write_maps(
 	int r = ground->ids ? 0 : box_userns_deny_groups(pid);
 	r = r < 0 ? r : box_userns_write_map(pid, "uid_map", inside, outside, count);
 	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", inside, outside, count);
-	return r < 0 ? fail(err, "id maps", r) : 0;
+	return r < 0 ? box_blank_fail(err, "id maps", r) : 0;
 }
 
 static int release(const struct box_blank *blank, struct box_err *err)
 {
-	return send(blank->orders, "", 1, MSG_NOSIGNAL) == 1 ? 0 : fail(err, "release", -errno);
+	int r = box_packet_send(blank->orders, "", 1, NULL, 0);
+	return r < 0 ? box_blank_fail(err, "release", r) : 0;
 }
 
-/* For what failed half-way: the kernel takes at most moments. */
-static void take_back(struct box_ground *ground, struct box_living *living)
+/* What was to be done for the child has failed. If that is because it has died, it has said why
+ * before. */
+static int prefer_report(
+	const struct box_blank *blank, const struct box_plan *plan, int r, struct box_err *err)
 {
-	if (living->pidfd >= 0) {
-		box_living_kill(living);
+	struct box_err said;
+	int heard = blank->living.pidfd < 0 ? 0 : box_child_hear(blank->living.report, plan, &said);
+	if (heard >= 0) {
+		return r;
 	}
-	for (int tries = 0; box_living_bury(ground, living) == -EBUSY; tries++) {
-		if (tries == TAKE_BACK_TRIES) {
-			BOX_LOG(BOX_LOG_ERROR, "box.not_removed", box_kv_int("pid", living->pid));
-			return;
-		}
-		(void)usleep(1000);
-	}
+	*err = said;
+	return heard;
 }
 
-void box_blank_drop(struct box_ground *ground, struct box_blank *blank)
+void box_blank_close(struct box_blank *blank)
 {
 	box_close_p(&blank->orders);
 	box_close_p(&blank->netns);
-	take_back(ground, &blank->living);
 }
 
 int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
@@ -282,7 +282,8 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 		r = release(blank, err);
 	}
 	if (r < 0) {
-		box_blank_drop(ground, blank);
+		box_close_p(&start.report); /* so that its end shows */
+		r = prefer_report(blank, plan, r, err);
 	}
 	return r;
 }

@@ -15,7 +15,8 @@ struct box_blank {
 };
 
 /* `name` is that of its cgroup. What its first process has to say comes to the report fd, when it is
- * too late for an order or after it. Negative: err, and nothing of it remains. */
+ * too late for an order or after it. Negative: err, and what there is of it is in `blank`, for
+ * box_blank_close and the end that boxes have. */
 int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
 	struct box_blank *blank, struct box_err *err);
 
@@ -23,5 +24,8 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 bool box_blank_fits(
 	const struct box_ground *ground, const struct box_blank *blank, const struct box_ask *ask);
 
-/* Nobody wants it. Waits for its end. */
-void box_blank_drop(struct box_ground *ground, struct box_blank *blank);
+/* Closes what only a blank has; its living part stays. */
+void box_blank_close(struct box_blank *blank);
+
+/* Fills err: which step of making a box failed, with which errno. Returns r. */
+int box_blank_fail(struct box_err *err, const char *step, int r);

@@ -23,11 +23,10 @@
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
 
-#define MAKE_MS 10000   /* a box must be there by then */
-#define BURY_PAUSE_MS 1 /* between tries to remove what is dying */
+#define MAKE_MS 10000          /* a box must be there by then */
+#define BURY_PAUSE_MAX_MS 1000 /* between tries to remove what is dying; from 1 ms it doubles */
+#define END_MS 100
 #define EVENTS_AT_ONCE 64
-#define BLANKS_MAX 2
-#define BLANKS_NUMBER 0   /* of no box: events of blanks */
 #define FREE_WAIT_MS 3000 /* at the end of boxd */
 
 enum state {
@@ -49,6 +48,7 @@ struct entry {
 	enum state state;
 	bool told;            /* box-rpc knows of it, and must hear of its end */
 	uint64_t deadline_ms; /* MAKING: given up then; ENDING: the next try to bury */
+	uint64_t pause_ms;    /* ENDING: after which it was tried last */
 	struct making *making;
 	struct box_living living;
 	char *workspace;    /* where it is, inside */
@@ -116,16 +116,30 @@ static void end_entry(struct box_boxes *boxes, struct entry *entry)
 	entry->state = ENDING;
 	unwatch(boxes, entry->living.report);
 	/* Its end shows at the pidfd; the look at the clock is for the case that it does not. */
-	entry->deadline_ms = box_clock_ms() + 100;
+	entry->deadline_ms = box_clock_ms() + (entry->living.pidfd >= 0 ? END_MS : 0);
 	move_to(entry, &boxes->restless);
 	box_living_kill(&entry->living);
 }
 
+/* The pidfd is watched until it has told the end. */
+static int bury(struct box_boxes *boxes, struct box_living *living)
+{
+	if (living->pidfd >= 0) {
+		if (!box_living_reap(living)) {
+			return -EBUSY;
+		}
+		unwatch(boxes, living->pidfd);
+		box_close_p(&living->pidfd);
+	}
+	return box_living_bury(boxes->ground, living);
+}
+
 static void try_bury(struct box_boxes *boxes, struct entry *entry)
 {
-	unwatch(boxes, entry->living.pidfd);
-	if (box_living_bury(boxes->ground, &entry->living) == -EBUSY) {
-		entry->deadline_ms = box_clock_ms() + BURY_PAUSE_MS;
+	if (bury(boxes, &entry->living) == -EBUSY) {
+		uint64_t pause_ms = entry->pause_ms > 0 ? 2 * entry->pause_ms : 1;
+		entry->pause_ms = pause_ms < BURY_PAUSE_MAX_MS ? pause_ms : BURY_PAUSE_MAX_MS;
+		entry->deadline_ms = box_clock_ms() + entry->pause_ms;
 		return;
 	}
 	uint64_t number = entry->number;
@@ -147,13 +161,12 @@ static struct entry *entry_new(struct box_boxes *boxes)
 	return entry;
 }
 
-/* A blank that nobody wants: it ends as boxes do, while others are made. */
+/* A blank that nobody wants, or a part of one: it ends as boxes do, while others are made. */
 static void let_go(void *arg, struct box_blank *blank)
 {
 	struct box_boxes *boxes = arg;
 	struct entry *entry = entry_new(boxes);
-	box_close_p(&blank->orders);
-	box_close_p(&blank->netns);
+	box_blank_close(blank);
 	entry->living = blank->living;
 	(void)watch(boxes, entry->living.pidfd, entry->number);
 	end_entry(boxes, entry);
@@ -192,62 +205,67 @@ static void tell_made(struct box_boxes *boxes, struct entry *entry)
 /* What the box's first process has to say: it is there, or the step that failed. */
 static void take_report(struct box_boxes *boxes, struct entry *entry)
 {
-	struct box_guest_report report;
 	struct box_err err;
-	char step[128] = "it ended before it was ready";
-	ssize_t got = read(entry->living.report, &report, sizeof(report));
-	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-		return;
-	}
-	if (got == (ssize_t)sizeof(report) && report.step == 0) {
+	int r = box_child_hear(entry->living.report, &entry->making->plan, &err);
+	if (r > 0) {
 		tell_made(boxes, entry);
-		return;
+	} else if (r < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "box.failed", box_kv_str("why", err.text));
+		tell_failed(boxes, entry, &err);
 	}
-	int errnum = ECHILD;
-	if (got == (ssize_t)sizeof(report)) {
-		box_child_describe(report.step, &entry->making->plan, step, sizeof(step));
-		errnum = report.errnum > 0 && report.errnum < 4096 ? report.errnum : EPROTO;
+}
+
+/* A blank becomes this box, or ends as this entry does. */
+static int use_blank(struct box_boxes *boxes, struct entry *entry, struct box_blank *blank,
+	int source, struct box_err *err)
+{
+	struct making *making = entry->making;
+	int r = box_birth_begin(boxes->ground, &making->plan, source, blank, err);
+	box_blank_close(blank);
+	entry->living = blank->living;
+	int watched = watch(boxes, entry->living.pidfd, entry->number);
+	if (r < 0) {
+		return r;
 	}
-	(void)box_err_set(&err, BOX_ERR_BOX, errnum, "the box cannot be made: %s: %s", step,
-		strerror(errnum));
-	BOX_LOG(BOX_LOG_WARNING, "box.failed", box_kv_str("why", err.text));
-	tell_failed(boxes, entry, &err);
+	entry->workspace = box_strdup(making->ask.mount_path);
+	entry->own_workspace = making->ask.host_mode == BOX_ASK_NONE;
+	r = watched < 0 ? watched : watch(boxes, entry->living.report, entry->number);
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r)) : 0;
 }
 
 static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *err)
 {
 	struct box_ground *ground = boxes->ground;
 	struct making *making = entry->making;
+	_cleanup_(box_close_p) int source = -1;
 	struct box_blank blank;
 	if (!ground->possible) {
 		return box_err_set(
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
 	}
 	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
+	r = r < 0 ? r : box_birth_open(ground, &making->ask, &source, err);
 	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, &blank, err);
-	r = r < 0 ? r : box_birth_begin(ground, &making->plan, &blank, &entry->living, err);
-	if (r < 0) {
-		return r;
-	}
-	entry->workspace = box_strdup(making->ask.mount_path);
-	entry->own_workspace = making->ask.host_mode == BOX_ASK_NONE;
-	r = watch(boxes, entry->living.report, entry->number);
-	r = r < 0 ? r : watch(boxes, entry->living.pidfd, entry->number);
-	if (r < 0) {
-		(void)box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r));
-	}
-	return r;
+	return r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
 }
 
 void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask)
 {
 	struct box_err err;
+	if (boxes->by_number.count >= BOX_BOXES_MAX) {
+		(void)box_err_set(&err, BOX_ERR_CAPACITY, EUSERS,
+			"no more than %d boxes can there be at once", BOX_BOXES_MAX);
+		boxes->events->made(boxes->arg, request, 0, -1, -1, &err);
+		return;
+	}
 	struct entry *entry = entry_new(boxes);
 	entry->making = box_alloc(sizeof(*entry->making));
 	entry->making->request = request;
 	entry->making->ask = *ask;
-	entry->deadline_ms = box_clock_ms() + MAKE_MS;
-	if (begin(boxes, entry, &err) == 0) {
+	int r = begin(boxes, entry, &err);
+	if (r == 0) {
+		/* Only now: what boxd itself needed for it, a router above all, is not its fault. */
+		entry->deadline_ms = box_clock_ms() + MAKE_MS;
 		return;
 	}
 	if (entry->living.pidfd >= 0) {
@@ -416,7 +434,9 @@ void box_boxes_step(struct box_boxes *boxes)
 		}
 		uint64_t number = event.data.u64; /* the struct is packed */
 		if (number == BOX_AHEAD_EVENT) {
-			box_ahead_failed(boxes->ahead);
+			if (boxes->ahead) {
+				box_ahead_failed(boxes->ahead);
+			}
 			continue;
 		}
 		struct entry *entry = box_table_get(&boxes->by_number, key_of(&number));
@@ -431,6 +451,7 @@ void box_boxes_free(struct box_boxes *boxes)
 {
 	uint64_t until_ms = box_clock_ms() + FREE_WAIT_MS;
 	box_ahead_free(boxes->ahead);
+	boxes->ahead = NULL;
 	while (!box_list_empty(&boxes->live)) {
 		end_entry(boxes, entry_at(boxes->live.next));
 	}

@@ -201,6 +201,16 @@ void box_carry_taken(struct box_carried *carried)
 	}
 }
 
+struct box_carried *box_carry_new(void)
+{
+	struct box_carried *carried = mmap(
+		NULL, sizeof(*carried), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (carried == MAP_FAILED) {
+		return NULL;
+	}
+	return madvise(carried, sizeof(*carried), MADV_WIPEONFORK) < 0 ? NULL : carried;
+}
+
 int box_carry_take(
 	const struct box_options *options, struct box_carried *ret_carried, struct box_err *err)
 {

@@ -9,7 +9,7 @@
 #include "runtime/keeper/options.h"
 #include "runtime/keeper/proto.h"
 
-/* What goes into every START. Big: let it be static. */
+/* What goes into every START. */
 struct box_carried {
 	struct box_keeper_start start; /* complete but for the flags of fds and `restarts` */
 	const char *config_path;       /* NULL without --config */
@@ -17,6 +17,9 @@ struct box_carried {
 	int offered;                   /* memfd: one that it was given to reload, or -1 */
 	int variable;                  /* memfd of LANGBOT_BOX_CONFIG, or -1 */
 };
+
+/* Room for it that children of ours find empty: the token is in it. NULL with errno. */
+struct box_carried *box_carry_new(void);
 
 /* Takes the environment and the text of --config; the token is wiped from the environment. Negative
  * with the text of the error when the file cannot be read or something is too long. */

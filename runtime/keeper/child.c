@@ -124,9 +124,13 @@ static int die_with_parent(struct child *child)
 	return prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
+/* Where all boxes are one user, boxd has left its own for all of them: one for each would use up
+ * what this user may have of keys. */
 static int leave_keyring(struct child *child)
 {
-	(void)child;
+	if (child->start->same_uid) {
+		return 0;
+	}
 	long r = syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
 	return r < 0 && errno != ENOSYS ? -errno : 0;
 }
@@ -362,7 +366,7 @@ _Noreturn void box_child_run(const struct box_child *start)
 	_exit(1);
 }
 
-void box_child_describe(uint32_t number, const struct box_plan *plan, char *text, size_t size)
+static void describe(uint32_t number, const struct box_plan *plan, char *text, size_t size)
 {
 	if (number >= 1 && number <= STEP_COUNT) {
 		(void)snprintf(text, size, "%s", steps[number - 1].name);
@@ -373,4 +377,24 @@ void box_child_describe(uint32_t number, const struct box_plan *plan, char *text
 		const char *name = box_guest_boot_step_name(number);
 		(void)snprintf(text, size, "box-init: %s", name ? name : "an unknown step");
 	}
+}
+
+int box_child_hear(int report, const struct box_plan *plan, struct box_err *err)
+{
+	struct box_guest_report said;
+	char step[128] = "it ended before it was ready";
+	int errnum = ECHILD;
+	ssize_t got = read(report, &said, sizeof(said));
+	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return 0;
+	}
+	if (got == (ssize_t)sizeof(said) && said.step == 0) {
+		return 1;
+	}
+	if (got == (ssize_t)sizeof(said)) {
+		describe(said.step, plan, step, sizeof(step));
+		errnum = said.errnum > 0 && said.errnum < 4096 ? said.errnum : EPROTO;
+	}
+	return box_err_set(
+		err, BOX_ERR_BOX, errnum, "the box cannot be made: %s: %s", step, strerror(errnum));
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/network.h"
 #include "runtime/plan/plan.h"
@@ -32,5 +33,6 @@ struct box_child {
 
 _Noreturn void box_child_run(const struct box_child *start);
 
-/* What a reported step is, in words into `text`; the number may be anything. */
-void box_child_describe(uint32_t number, const struct box_plan *plan, char *text, size_t size);
+/* What the first process of a box has reported to this pipe: 1 when it is ready, 0 when nothing is
+ * there yet; negative: err says which step failed. The numbers may be anything. */
+int box_child_hear(int report, const struct box_plan *plan, struct box_err *err);

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -89,6 +91,20 @@ int box_fs_attach(int mount, int parent, const char *name, int *ret_fd)
 		return -errno;
 	}
 	*ret_fd = fd;
+	return 0;
+}
+
+int box_fs_open_beneath(int root, const char *path, int *ret_fd)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (fd < 0) {
+		return -errno;
+	}
+	*ret_fd = (int)fd;
 	return 0;
 }
 

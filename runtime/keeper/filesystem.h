@@ -1,4 +1,5 @@
-/* New file systems by the kernel's fd interface: made, attached, frozen, never named by a path. */
+/* New file systems by the kernel's fd interface: made, attached, frozen, never named by a path; and
+ * the places for them. */
 #pragma once
 
 #include <stdint.h>
@@ -21,6 +22,9 @@ int box_fs_attach(int mount, int parent, const char *name, int *ret_fd);
 
 /* Attaches it at an opened place. */
 int box_fs_attach_at(int mount, int place);
+
+/* An O_PATH fd of whatever is at a relative path below `root`; no link is followed. 0 or -errno. */
+int box_fs_open_beneath(int root, const char *path, int *ret_fd);
 
 /* Makes the mount that the fd is in read-only. */
 int box_fs_freeze(int fd);

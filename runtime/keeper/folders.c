@@ -58,37 +58,69 @@ static int make_one(int parent, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* Goes as far as folders exist. *fd is where the walk got to; the answer is 0 at the end of the
- * path, -ENOENT when `name` is the first that is missing, or why `name` could not be entered. */
-static int walk_existing(int *fd, const char **at, char name[BOX_PATH_MAX])
+/* A path, and how far it was gone. */
+struct walk {
+	int fd;         /* where it got to */
+	const char *at; /* the rest of the path; what is before its last component was gone */
+	char name[BOX_PATH_MAX];
+	struct box_place_roots roots;
+	bool inside; /* at or below one of the roots: from here on no link is followed */
+	bool refused_link;
+};
+
+static void walk_close(struct walk *walk)
 {
-	while (next_name(at, name)) {
-		int next = -1;
-		int r = box_place_open(*fd, name, &next);
-		if (r < 0) {
-			return r;
-		}
-		box_close_p(fd);
-		*fd = next;
+	box_close_p(&walk->fd);
+}
+
+/* Whoever has a box with a folder below a root may have made any link there. Above it they are the
+ * operator's: such a one may lead into a root without passing it. */
+static int enter(struct walk *walk)
+{
+	_cleanup_(box_close_p) int next = -1;
+	int r = box_place_open_plain(walk->fd, walk->name, &next);
+	bool linked = r == -ELOOP;
+	if (linked && walk->inside) {
+		walk->refused_link = true;
+		return r;
 	}
+	r = linked ? box_place_open(walk->fd, walk->name, &next) : r;
+	if (r < 0) {
+		return r;
+	}
+	walk->inside = walk->inside || box_place_is_root(next, &walk->roots, linked);
+	box_close_p(&walk->fd);
+	walk->fd = TAKE_FD(next);
 	return 0;
 }
 
-static int make_missing(int *fd, const char **at, char name[BOX_PATH_MAX])
+/* Goes as far as folders exist: 0 at the end of the path, -ENOENT when `name` is the first that is
+ * missing, or why `name` could not be entered. */
+static int walk_existing(struct walk *walk)
 {
-	int r = box_place_check_makes_none(*fd, name);
+	int r = box_place_open(AT_FDCWD, "/", &walk->fd);
+	walk->inside = r == 0 && box_place_is_root(walk->fd, &walk->roots, false);
+	while (r == 0 && next_name(&walk->at, walk->name)) {
+		r = enter(walk);
+	}
+	return r;
+}
+
+static int make_missing(struct walk *walk)
+{
+	int r = box_place_check_makes_none(walk->fd, walk->name);
 	if (r < 0) {
 		return r;
 	}
 	do {
 		int next = -1;
-		r = make_one(*fd, name, &next);
+		r = make_one(walk->fd, walk->name, &next);
 		if (r < 0) {
 			return r;
 		}
-		box_close_p(fd);
-		*fd = next;
-	} while (next_name(at, name));
+		box_close_p(&walk->fd);
+		walk->fd = next;
+	} while (next_name(&walk->at, walk->name));
 	return 0;
 }
 
@@ -119,42 +151,50 @@ static int check_whole(int fd, const struct box_policy *policy)
 	return r < 0 ? r : box_place_check_roots(fd, policy);
 }
 
-int box_folder_open(
-	const char *path, enum box_folder_want want, const struct box_policy *policy, int *ret_fd)
+/* The same, of a walk that ended with `walked`. */
+static int finish(
+	struct walk *walk, int walked, const char *path, bool make, const struct box_policy *policy)
 {
+	/* Before any answer: not even whether something exists is told of the refused folders. */
+	int r = box_place_check_not_under(walk->fd);
+	if (r < 0) {
+		return r;
+	}
+	if (walked == -ENOENT && make) {
+		/* A root itself may be made, and is looked for again by its fd below. */
+		r = box_place_check_roots(walk->fd, policy);
+		r = r == -EXDEV && makes_a_root(path, walk->at, policy) ? 0 : r;
+		walked = r < 0 ? r : make_missing(walk);
+	}
+	return walked < 0 ? walked : check_whole(walk->fd, policy);
+}
+
+int box_folder_open(const char *path, enum box_folder_want want, const struct box_policy *policy,
+	size_t *ret_link, int *ret_fd)
+{
+	_cleanup_(walk_close) struct walk walk = {.fd = -1, .at = path};
+	*ret_link = 0;
 	if (strnlen(path, BOX_PATH_MAX) == BOX_PATH_MAX || !is_normal(path)) {
 		return -EINVAL;
 	}
-	_cleanup_(box_close_p) int fd = -1;
-	char name[BOX_PATH_MAX];
-	const char *at = path;
-	int r = box_place_open(AT_FDCWD, "/", &fd);
+	box_place_find_roots(policy, &walk.roots);
+	int walked = walk_existing(&walk);
+	if (walk.fd < 0) {
+		return walked;
+	}
+	int r = finish(&walk, walked, path, want == BOX_FOLDER_WANT_MADE, policy);
 	if (r < 0) {
+		*ret_link = r == -ELOOP && walk.refused_link ? (size_t)(walk.at - path) : 0;
 		return r;
 	}
-	int walked = walk_existing(&fd, &at, name);
-	/* Before any answer: not even whether something exists is told of the refused folders. */
-	r = box_place_check_not_under(fd);
-	if (r < 0) {
-		return r;
-	}
-	if (walked == -ENOENT && want == BOX_FOLDER_WANT_MADE) {
-		/* A root itself may be made, and is looked for again by its fd below. */
-		r = box_place_check_roots(fd, policy);
-		r = r == -EXDEV && makes_a_root(path, at, policy) ? 0 : r;
-		walked = r < 0 ? r : make_missing(&fd, &at, name);
-	}
-	r = walked < 0 ? walked : check_whole(fd, policy);
-	if (r < 0) {
-		return r;
-	}
-	*ret_fd = TAKE_FD(fd);
+	*ret_fd = TAKE_FD(walk.fd);
 	return 0;
 }
 
 int box_folder_make(const char *path, bool look_only, const struct box_policy *policy)
 {
 	_cleanup_(box_close_p) int fd = -1;
+	size_t link;
 	return box_folder_open(
-		path, look_only ? BOX_FOLDER_WANT_LOOK : BOX_FOLDER_WANT_MADE, policy, &fd);
+		path, look_only ? BOX_FOLDER_WANT_LOOK : BOX_FOLDER_WANT_MADE, policy, &link, &fd);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -101,6 +102,32 @@ static int compile_filters(struct box_ground *ground, struct box_err *err)
 	return r;
 }
 
+/* Boxes of one and the same user leave boxd's keyring with boxd, once: see leave_keyring in
+ * child.c. */
+static int join_own_keyring(struct box_err *err)
+{
+	if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS) {
+		return box_err_set(err, BOX_ERR_OS, errno, "the session keyring cannot be left: %s",
+			strerrordesc_np(errno));
+	}
+	return 0;
+}
+
+static void find_network(struct box_ground *ground, const struct box_worker_ids *ids)
+{
+	struct box_err why;
+	ground->network = box_network_new(ids->uid, ids->gid);
+	if (!ground->network) {
+		(void)box_err_set(&why, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
+			"boxes cannot have a network: the host's addresses cannot be watched");
+	}
+	ground->host.network = ground->network && box_network_possible(ground->network, &why);
+	if (!ground->host.network) {
+		(void)snprintf(ground->host.network_missing, sizeof(ground->host.network_missing),
+			"%.*s", (int)sizeof(ground->host.network_missing) - 1, why.text);
+	}
+}
+
 static int open_all(
 	struct box_ground *ground, const struct box_worker_ids *ids, struct box_err *err)
 {
@@ -122,14 +149,12 @@ static int open_all(
 		return r;
 	}
 	ground->ids = ground->host.id_ranges ? box_ids_new() : NULL;
-	ground->netns = box_netns_new();
-	ground->network = box_network_new(ids->uid, ids->gid);
-	struct box_err why;
-	ground->host.network = box_network_possible(ground->network, &why);
-	if (!ground->host.network) {
-		(void)snprintf(ground->host.network_missing, sizeof(ground->host.network_missing),
-			"%.*s", (int)sizeof(ground->host.network_missing) - 1, why.text);
+	r = ground->ids ? 0 : join_own_keyring(err);
+	if (r < 0) {
+		return r;
 	}
+	ground->netns = box_netns_new();
+	find_network(ground, ids);
 	return compile_filters(ground, err);
 }
 

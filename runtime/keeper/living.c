@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "runtime/keeper/cgroup.h"
@@ -13,20 +12,19 @@
 
 void box_living_kill(const struct box_living *living)
 {
-	/* It is our child and not yet waited for: this fails only when it has died already. */
+	/* It is our child and not yet waited for: this fails only when it has died already, or was
+	 * never there. */
 	(void)pidfd_send_signal(living->pidfd, SIGKILL, NULL, 0);
+}
+
+bool box_living_reap(const struct box_living *living)
+{
+	siginfo_t end = {0};
+	return waitid(P_PIDFD, (id_t)living->pidfd, &end, WEXITED | WNOHANG) < 0 || end.si_pid != 0;
 }
 
 int box_living_bury(struct box_ground *ground, struct box_living *living)
 {
-	if (living->pidfd >= 0) {
-		siginfo_t end = {0};
-		if (waitid(P_PIDFD, (id_t)living->pidfd, &end, WEXITED | WNOHANG) == 0 &&
-			end.si_pid == 0) {
-			return -EBUSY;
-		}
-		(void)close(TAKE_FD(living->pidfd));
-	}
 	if (living->cgroup) {
 		if (box_cgroup_remove(living->cgroup) < 0) {
 			return -EBUSY;

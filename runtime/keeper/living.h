@@ -27,5 +27,9 @@ struct box_living {
 
 /* Kills it; the end shows at the pidfd. */
 void box_living_kill(const struct box_living *living);
-/* After its end: gives everything back. 0, or -EBUSY when something is not dead yet: try again. */
+/* Whether its first process has ended; then it has been waited for, and the pidfd is good for
+ * nothing any more. */
+bool box_living_reap(const struct box_living *living);
+/* After that, and when the pidfd is closed: gives everything else back. 0, or -EBUSY when something
+ * is not dead yet: try again. */
 int box_living_bury(struct box_ground *ground, struct box_living *living);

@@ -84,11 +84,15 @@ static void raise_open_files(void)
 
 static int serve(const struct box_options *options)
 {
-	static struct box_carried carried;
 	static struct box_ground ground;
 	struct box_err err;
 	raise_open_files();
-	if (box_carry_take(options, &carried, &err) < 0) {
+	struct box_carried *carried = box_carry_new();
+	if (!carried) {
+		(void)box_err_set(&err, BOX_ERR_OS, errno, "no memory of its own for the token");
+		return fail(EXIT_FAILED, &err);
+	}
+	if (box_carry_take(options, carried, &err) < 0) {
 		return fail(EXIT_USAGE, &err);
 	}
 	struct box_worker_ids ids;
@@ -100,7 +104,7 @@ static int serve(const struct box_options *options)
 		open_listeners(options, &listeners, &err) < 0) {
 		return fail(EXIT_FAILED, &err);
 	}
-	tell_listeners(&listeners, &carried.start);
+	tell_listeners(&listeners, &carried->start);
 	box_ground_init(&ground);
 	if (!options->check_config) {
 		box_ground_open(&ground, &ids);
@@ -112,7 +116,7 @@ static int serve(const struct box_options *options)
 		return fail(EXIT_FAILED, &err);
 	}
 	const struct box_supervise_setup setup = {
-		.carried = &carried,
+		.carried = carried,
 		.worker_path = worker_path,
 		.ids = &ids,
 		.listeners = &listeners,

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/walk.h"
 #include "runtime/plan/plan.h"
@@ -76,21 +76,6 @@ static int become_small(pid_t parent, int out, int root)
 
 /* --- what is measured --- */
 
-/* An O_PATH fd of whatever is there, without following a link to it. */
-static int open_beneath(int root, const char *path, int *ret_fd)
-{
-	struct open_how how = {
-		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-	};
-	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-	if (fd < 0) {
-		return -errno;
-	}
-	*ret_fd = (int)fd;
-	return 0;
-}
-
 static bool is_missing(int r)
 {
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
@@ -102,11 +87,13 @@ static int measure_folder(const struct box_measure_task *task, const struct box_
 	static const char *const names[] = {".mcp", "inbox", "outbox"};
 	_cleanup_(box_close_p) int folder = -1;
 	_cleanup_(box_close_p) int fd = -1;
-	int r = box_folder_open(task->path, BOX_FOLDER_WANT_LOOK, policy, &folder);
+	size_t link = 0;
+	int r = box_folder_open(task->path, BOX_FOLDER_WANT_LOOK, policy, &link, &folder);
 	if (r < 0) {
-		return r;
+		/* By a link that is not followed there is no folder that a box may have. */
+		return link > 0 ? -EPERM : r;
 	}
-	r = open_beneath(folder, task->below, &fd);
+	r = box_fs_open_beneath(folder, task->below, &fd);
 	if (r == 0) {
 		box_walk(fd, BOX_WALK_LENGTHS, names, sizeof(names) / sizeof(names[0]), parts);
 	} else if (r != -ENOENT && r != -ENOTDIR) {
@@ -128,7 +115,7 @@ static int measure_place(const char *path, struct place *place)
 	_cleanup_(box_close_p) int fd = -1;
 	struct statfs filesystem;
 	struct stat status;
-	int r = open_beneath(ROOT_FD, path + 1, &fd);
+	int r = box_fs_open_beneath(ROOT_FD, path + 1, &fd);
 	if (r < 0) {
 		return is_missing(r) ? 0 : r;
 	}

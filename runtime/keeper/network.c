@@ -251,7 +251,8 @@ static void try_later(struct box_network *network)
 /* Starts pasta when it can run and does not. */
 static void want_pasta(struct box_network *network)
 {
-	if (network->pidfd >= 0 || network->in_pause || network->closed || !network->host_has_way) {
+	if (!network->made || network->pidfd >= 0 || network->in_pause || network->closed ||
+		!network->host_has_way) {
 		return;
 	}
 	int r = start_pasta(network);

@@ -87,6 +87,11 @@ int box_packet_recv(int socket, struct box_packet *ret_packet)
 		box_packet_close_fds(packet);
 		return -EPIPE;
 	}
+	/* Fewer than there is room for: it was our own table that had none. */
+	if ((message.msg_flags & MSG_CTRUNC) && packet->fd_count < BOX_PACKET_FDS_MAX) {
+		box_packet_close_fds(packet);
+		return -EMFILE;
+	}
 	if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || (size_t)got < sizeof(packet->kind)) {
 		box_packet_close_fds(packet);
 		return -EMSGSIZE;

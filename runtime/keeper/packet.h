@@ -38,8 +38,8 @@ struct box_packet {
 int box_packet_send(int socket, const void *body, size_t size, const int *fds, size_t fd_count);
 
 /* 0; -EAGAIN when nothing is there; -EPIPE at the end; -EMSGSIZE for a packet that is too long, too
- * short to have a kind, or comes with too many fds. On failure no fd is left open. What of
- * ret_packet was not sent is zero. */
+ * short to have a kind, or comes with too many fds; -EMFILE when we have no room for its fds, which
+ * are lost. On failure no fd is left open. What of ret_packet was not sent is zero. */
 int box_packet_recv(int socket, struct box_packet *ret_packet);
 
 /* Closes the fds that were not taken out (those that are >= 0). */

@@ -3,15 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/limits.h"
 #include "runtime/plan/plan.h"
 
 /* In two parts, so that making a missing one can be seen too. */
@@ -31,11 +31,22 @@ static const struct {
 };
 #define REFUSED_COUNT (sizeof(refused) / sizeof(refused[0]))
 
-int box_place_open(int parent, const char *name, int *ret_fd)
+/* What is in /proc, /sys and /dev/pts, wherever else it is mounted. The file system of /dev itself
+ * cannot be told from a tmpfs. */
+static const uint32_t refused_kinds[] = {
+	PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC,
+	TRACEFS_MAGIC, SECURITYFS_MAGIC, SELINUX_MAGIC, SMACK_MAGIC, BPF_FS_MAGIC,
+	DEVPTS_SUPER_MAGIC, PSTOREFS_MAGIC, EFIVARFS_MAGIC, BINFMTFS_MAGIC, BINDERFS_SUPER_MAGIC,
+	NSFS_MAGIC, RDTGROUP_SUPER_MAGIC, XENFS_SUPER_MAGIC, AAFS_MAGIC, 0x62656570, /* configfs */
+	0x65735543,                                                                  /* fusectl */
+	0x19800202,                                                                  /* mqueue */
+};
+
+static int open_folder(int parent, const char *name, uint64_t resolve, int *ret_fd)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-		.resolve = RESOLVE_NO_MAGICLINKS,
+		.resolve = RESOLVE_NO_MAGICLINKS | resolve,
 	};
 	long fd = syscall(SYS_openat2, parent, name, &how, sizeof(how));
 	if (fd < 0) {
@@ -43,6 +54,16 @@ int box_place_open(int parent, const char *name, int *ret_fd)
 	}
 	*ret_fd = (int)fd;
 	return 0;
+}
+
+int box_place_open(int parent, const char *name, int *ret_fd)
+{
+	return open_folder(parent, name, 0, ret_fd);
+}
+
+int box_place_open_plain(int parent, const char *name, int *ret_fd)
+{
+	return open_folder(parent, name, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH, ret_fd);
 }
 
 int box_place_of(int fd, struct box_place *ret_place)
@@ -120,11 +141,26 @@ static int refused_places(struct box_place places[REFUSED_COUNT], size_t *ret_co
 	return 0;
 }
 
+int box_place_check_kind(int fd)
+{
+	struct statfs filesystem;
+	if (fstatfs(fd, &filesystem) < 0) {
+		return -errno;
+	}
+	for (size_t i = 0; i < sizeof(refused_kinds) / sizeof(refused_kinds[0]); i++) {
+		if ((uint32_t)filesystem.f_type == refused_kinds[i]) {
+			return -EPERM;
+		}
+	}
+	return 0;
+}
+
 int box_place_check_not_under(int fd)
 {
 	struct box_place places[REFUSED_COUNT] = {0};
 	size_t count = 0;
-	int r = refused_places(places, &count);
+	int r = box_place_check_kind(fd);
+	r = r < 0 ? r : refused_places(places, &count);
 	return r < 0 ? r : search_upwards(fd, places, count);
 }
 
@@ -179,25 +215,52 @@ int box_place_check_makes_none(int parent, const char *name)
 	return r;
 }
 
+/* A root that is not there yet allows nothing. */
+static void add_roots(const struct box_roots *roots, struct box_place_roots *found)
+{
+	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
+		_cleanup_(box_close_p) int root = -1;
+		if (box_place_open(AT_FDCWD, roots->paths[i], &root) == 0 &&
+			box_place_of(root, &found->places[found->count]) == 0) {
+			found->count++;
+		}
+	}
+}
+
+void box_place_find_roots(const struct box_policy *policy, struct box_place_roots *ret_roots)
+{
+	ret_roots->count = 0;
+	add_roots(&policy->roots, ret_roots);
+	add_roots(&policy->narrower, ret_roots);
+}
+
+bool box_place_is_root(int fd, const struct box_place_roots *roots, bool or_below)
+{
+	struct box_place place = {0};
+	if (roots->count == 0) {
+		return false;
+	}
+	if (or_below) {
+		/* The same walk as for what is refused: -EPERM means that it was met. */
+		return search_upwards(fd, roots->places, roots->count) == -EPERM;
+	}
+	bool found = false;
+	if (box_place_of(fd, &place) == 0) {
+		for (size_t i = 0; i < roots->count && !found; i++) {
+			found = same_folder(&place, &roots->places[i]);
+		}
+	}
+	return found;
+}
+
 static int check_below_one(int fd, const struct box_roots *roots)
 {
+	struct box_place_roots found = {0};
 	if (roots->count == 0) {
 		return 0;
 	}
-	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
-		_cleanup_(box_close_p) int root = -1;
-		struct box_place place = {0};
-		int r = box_place_open(AT_FDCWD, roots->paths[i], &root);
-		/* A root that is not there yet allows nothing. */
-		if (r < 0 || box_place_of(root, &place) < 0) {
-			continue;
-		}
-		/* The same walk as for what is refused: -EPERM means that it was met. */
-		if (search_upwards(fd, &place, 1) == -EPERM) {
-			return 0;
-		}
-	}
-	return -EXDEV;
+	add_roots(roots, &found);
+	return box_place_is_root(fd, &found, true) ? 0 : -EXDEV;
 }
 
 int box_place_check_roots(int fd, const struct box_policy *policy)

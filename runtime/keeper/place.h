@@ -1,8 +1,13 @@
-/* Where an opened folder is: judged by device and inode on the way up from its fd, never by the
- * text of a path, so that no link, bind mount or race leads past a judgement. */
+/* Where an opened folder is: judged by device and inode on the way up from its fd and by the kind of
+ * its file system, never by the text of a path, so that no link or race leads past a judgement. Of
+ * bind mounts those of a folder itself are seen; of one below it only the kind of file system is. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "base/limits.h"
 
 struct box_policy;
 
@@ -14,12 +19,27 @@ struct box_place {
 	uint64_t mount;
 };
 
+/* The policy's roots of both kinds that are there. */
+struct box_place_roots {
+	size_t count;
+	struct box_place places[2 * BOX_MOUNT_ROOTS_MAX];
+};
+
 int box_place_of(int fd, struct box_place *ret_place);
 
 /* Opens a folder as O_PATH, following links but not those of /proc that are no paths. */
 int box_place_open(int parent, const char *name, int *ret_fd);
+/* The same, following none: -ELOOP. `name` is one component. */
+int box_place_open_plain(int parent, const char *name, int *ret_fd);
 
-/* 0 when the folder is neither one of the folders of the system nor below one: -EPERM. */
+void box_place_find_roots(const struct box_policy *policy, struct box_place_roots *ret_roots);
+/* Whether an opened folder is one of them; with `or_below`, or below one. */
+bool box_place_is_root(int fd, const struct box_place_roots *roots, bool or_below);
+
+/* 0 when it is in a file system that holds files; -EPERM in one by which the kernel shows itself. */
+int box_place_check_kind(int fd);
+/* 0 when the folder is neither one of the folders of the system nor below one, and of a kind that
+ * holds files: -EPERM. */
 int box_place_check_not_under(int fd);
 /* 0 when it contains none of them: -EPERM. */
 int box_place_check_contains_none(int fd);

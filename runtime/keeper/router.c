@@ -486,7 +486,6 @@ void box_router_close(struct box_router *router)
 	box_close_p(&router->socket);
 	box_close_p(&router->netns);
 	box_close_p(&router->userns);
-	router->socket = router->netns = router->userns = -1;
 }
 
 bool box_router_has_way(struct box_router *router)

@@ -1,5 +1,5 @@
-/* Packets by a table. Answers that do not fit into the socket wait in a bounded queue: boxes of a
- * predecessor can be many, and each comes with fds. */
+/* Packets by a table. Nothing that is sent waits for box-rpc: what its socket does not take is
+ * outbox.c's. */
 #include "runtime/keeper/serve.h"
 
 #include <errno.h>
@@ -12,23 +12,12 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/measure.h"
+#include "runtime/keeper/outbox.h"
 #include "runtime/keeper/packet.h"
-
-#define QUEUE_MAX 8192 /* above the most boxes there can be */
-
-/* A packet that waits, with copies of its fds. */
-struct outgoing {
-	struct box_list links;
-	size_t size;
-	size_t fd_count;
-	int fds[BOX_PACKET_FDS_MAX];
-	char bytes[];
-};
 
 struct box_serve {
 	struct box_carried *carried;
@@ -41,42 +30,12 @@ struct box_serve {
 	bool ready;
 	bool ever_ready;
 	bool reload_wanted;
-	struct box_list queue;
-	size_t queued;
+	int reserve;       /* closed when a packet is taken, so that there is room for its fd */
+	const char *wrong; /* why this box-rpc is to be ended */
+	struct box_outbox outbox;
 };
 
 /* --- out --- */
-
-static void outgoing_free(struct outgoing *outgoing)
-{
-	for (size_t i = 0; i < outgoing->fd_count; i++) {
-		(void)close(outgoing->fds[i]);
-	}
-	free(outgoing);
-}
-
-static int enqueue(
-	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
-{
-	if (serve->queued >= QUEUE_MAX) {
-		return -ENOBUFS;
-	}
-	struct outgoing *outgoing = box_alloc(sizeof(*outgoing) + size);
-	outgoing->size = size;
-	memcpy(outgoing->bytes, body, size);
-	for (size_t i = 0; i < fd_count; i++) {
-		int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
-		if (copy < 0) {
-			int r = -errno;
-			outgoing_free(outgoing);
-			return r;
-		}
-		outgoing->fds[outgoing->fd_count++] = copy;
-	}
-	box_list_push(&serve->queue, &outgoing->links);
-	serve->queued++;
-	return 0;
-}
 
 static int send_packet(
 	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
@@ -84,13 +43,7 @@ static int send_packet(
 	if (serve->socket < 0) {
 		return -EPIPE;
 	}
-	int r = serve->queued > 0 ? -EAGAIN
-				  : box_packet_send(serve->socket, body, size, fds, fd_count);
-	/* Too many fds under way count as not now, too. */
-	if (r == -EAGAIN || r == -ETOOMANYREFS) {
-		r = enqueue(serve, body, size, fds, fd_count);
-	}
-	return r;
+	return box_outbox_send(&serve->outbox, serve->socket, body, size, fds, fd_count);
 }
 
 static int send_plain(struct box_serve *serve, uint32_t kind, const int *fds, size_t fd_count)
@@ -99,37 +52,32 @@ static int send_plain(struct box_serve *serve, uint32_t kind, const int *fds, si
 	return send_packet(serve, &packet, sizeof(packet), fds, fd_count);
 }
 
-static void drop_queue(struct box_serve *serve)
-{
-	struct box_list *item;
-	while ((item = box_list_pop(&serve->queue))) {
-		outgoing_free(BOX_LIST_ITEM(item, struct outgoing, links));
-	}
-	serve->queued = 0;
-}
-
 bool box_serve_wants_write(const struct box_serve *serve)
 {
-	return serve->queued > 0;
+	return serve->outbox.count > 0;
 }
 
 int box_serve_flush(struct box_serve *serve)
 {
-	while (serve->queued > 0) {
-		struct outgoing *first = BOX_LIST_ITEM(serve->queue.next, struct outgoing, links);
-		int r = box_packet_send(
-			serve->socket, first->bytes, first->size, first->fds, first->fd_count);
-		if (r == -EAGAIN || r == -ETOOMANYREFS) {
-			return 0;
-		}
-		if (r < 0) {
-			return -EPROTO;
-		}
-		box_list_drop(&first->links);
-		serve->queued--;
-		outgoing_free(first);
-	}
-	return 0;
+	return box_outbox_flush(&serve->outbox, serve->socket) < 0 ? -EPROTO : 0;
+}
+
+static const char *answered(int r)
+{
+	return r < 0 && r != -EPIPE ? "it does not read its answers" : NULL;
+}
+
+/* What is told without being asked for: whoever misses it would wait for ever. */
+static void tell(
+	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
+{
+	const char *wrong = answered(send_packet(serve, body, size, fds, fd_count));
+	serve->wrong = serve->wrong ? serve->wrong : wrong;
+}
+
+const char *box_serve_wrong(const struct box_serve *serve)
+{
+	return serve->wrong;
 }
 
 static void fill_failure(struct box_keeper_failure *failure, const struct box_err *err)
@@ -155,25 +103,32 @@ static void box_made(void *arg, uint32_t request, uint64_t box, int control, int
 	};
 	int fds[] = {control, memory};
 	fill_failure(&packet.failure, err);
-	(void)send_packet(serve, &packet, sizeof(packet), fds, err ? 0 : memory >= 0 ? 2 : 1);
+	tell(serve, &packet, sizeof(packet), fds, err ? 0 : memory >= 0 ? 2 : 1);
 }
 
 static void box_gone(void *arg, uint64_t box)
 {
 	struct box_serve *serve = arg;
 	struct box_keeper_box packet = {.kind = BOX_KEEPER_GONE, .box = box};
-	(void)send_packet(serve, &packet, sizeof(packet), NULL, 0);
+	tell(serve, &packet, sizeof(packet), NULL, 0);
 }
 
 static void measured(void *arg, const struct box_keeper_measured *packet)
 {
 	struct box_serve *serve = arg;
-	(void)send_packet(serve, packet, sizeof(*packet), NULL, 0);
+	tell(serve, packet, sizeof(*packet), NULL, 0);
 }
 
 static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
 
 /* --- one box-rpc after the other --- */
+
+static void keep_reserve(struct box_serve *serve)
+{
+	if (serve->reserve < 0) {
+		serve->reserve = fcntl(box_boxes_fd(serve->boxes), F_DUPFD_CLOEXEC, 3);
+	}
+}
 
 struct box_serve *box_serve_new(struct box_carried *carried, const struct box_listeners *listeners,
 	struct box_ground *ground)
@@ -184,8 +139,10 @@ struct box_serve *box_serve_new(struct box_carried *carried, const struct box_li
 	serve->ground = ground;
 	serve->socket = -1;
 	serve->state_fd = -1;
-	box_list_init(&serve->queue);
+	box_outbox_init(&serve->outbox);
 	serve->boxes = box_boxes_new(ground, &boxes_events, serve);
+	serve->reserve = -1;
+	keep_reserve(serve);
 	serve->measures = box_measures_new(serve->boxes, &ground->policy, measured, serve);
 	return serve;
 }
@@ -195,8 +152,9 @@ void box_serve_free(struct box_serve *serve)
 	serve->socket = -1;
 	box_measures_free(serve->measures);
 	box_boxes_free(serve->boxes);
-	drop_queue(serve);
+	box_outbox_drop(&serve->outbox);
 	box_close_p(&serve->state_fd);
+	box_close_p(&serve->reserve);
 	free(serve);
 }
 
@@ -207,8 +165,7 @@ int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts)
 	int fds[BOX_START_FDS_MAX];
 	size_t count = box_carry_fill_start(carried, serve->state_fd, fds);
 	serve->socket = socket;
-	serve->ready = false;
-	serve->reload_wanted = false;
+	serve->wrong = NULL;
 	carried->start.restarts = restarts;
 	box_ground_describe(serve->ground, &carried->start.host);
 	return box_packet_send(socket, &carried->start, sizeof(carried->start), fds, count);
@@ -217,14 +174,10 @@ int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts)
 void box_serve_end(struct box_serve *serve)
 {
 	serve->socket = -1;
-	drop_queue(serve);
+	serve->ready = false;
+	box_outbox_drop(&serve->outbox);
 	box_boxes_drop_requests(serve->boxes);
 	box_measures_drop(serve->measures);
-}
-
-bool box_serve_is_ready(const struct box_serve *serve)
-{
-	return serve->ready;
 }
 
 bool box_serve_was_ready(const struct box_serve *serve)
@@ -247,7 +200,7 @@ void box_serve_reload(struct box_serve *serve)
 	struct box_err err;
 	int fd = -1;
 	if (!serve->ready) {
-		/* LISTEN comes first. */
+		/* LISTEN comes first. START has the last text that was taken, not the present. */
 		serve->reload_wanted = true;
 		return;
 	}
@@ -257,6 +210,11 @@ void box_serve_reload(struct box_serve *serve)
 		return;
 	}
 	r = send_plain(serve, BOX_KEEPER_RELOAD, &fd, 1);
+	if (r == -EPIPE) {
+		/* It has died, and boxd does not know yet. */
+		serve->reload_wanted = true;
+		return;
+	}
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "reload.failed", box_kv_errno("why", r));
 		return;
@@ -346,11 +304,6 @@ static const char *take_taken(struct box_serve *serve, struct box_packet *packet
 	return NULL;
 }
 
-static const char *answered(int r)
-{
-	return r < 0 && r != -EPIPE ? "it does not read its answers" : NULL;
-}
-
 static const char *take_make_folder(struct box_serve *serve, struct box_packet *packet)
 {
 	const struct box_keeper_make_folder *wanted = &packet->make_folder;
@@ -418,24 +371,25 @@ static const char *take_measure_box(struct box_serve *serve, struct box_packet *
 
 static const struct {
 	uint32_t kind;
+	bool bequest; /* counts also when box-rpc has died */
 	size_t size;
 	size_t fd_count;
 	const char *(*take)(struct box_serve *serve, struct box_packet *packet);
 } kinds[] = {
-	{BOX_KEEPER_READY, sizeof(struct box_keeper_plain), 0, take_ready},
-	{BOX_KEEPER_STATE, sizeof(struct box_keeper_plain), 1, take_state},
-	{BOX_KEEPER_TAKEN, sizeof(struct box_keeper_plain), 0, take_taken},
-	{BOX_KEEPER_POLICY, sizeof(struct box_keeper_plain), 1, take_policy},
-	{BOX_KEEPER_MAKE_FOLDER, sizeof(struct box_keeper_make_folder), 0, take_make_folder},
-	{BOX_KEEPER_MAKE_BOX, sizeof(struct box_keeper_make_box), 0, take_make_box},
-	{BOX_KEEPER_END_BOX, sizeof(struct box_keeper_box), 0, take_end_box},
-	{BOX_KEEPER_OPEN_MOUNT, sizeof(struct box_keeper_open_mount), 0, take_open_mount},
-	{BOX_KEEPER_MEASURE_FOLDER, sizeof(struct box_keeper_measure_folder), 0,
+	{BOX_KEEPER_READY, false, sizeof(struct box_keeper_plain), 0, take_ready},
+	{BOX_KEEPER_STATE, true, sizeof(struct box_keeper_plain), 1, take_state},
+	{BOX_KEEPER_TAKEN, true, sizeof(struct box_keeper_plain), 0, take_taken},
+	{BOX_KEEPER_POLICY, false, sizeof(struct box_keeper_plain), 1, take_policy},
+	{BOX_KEEPER_MAKE_FOLDER, false, sizeof(struct box_keeper_make_folder), 0, take_make_folder},
+	{BOX_KEEPER_MAKE_BOX, false, sizeof(struct box_keeper_make_box), 0, take_make_box},
+	{BOX_KEEPER_END_BOX, false, sizeof(struct box_keeper_box), 0, take_end_box},
+	{BOX_KEEPER_OPEN_MOUNT, false, sizeof(struct box_keeper_open_mount), 0, take_open_mount},
+	{BOX_KEEPER_MEASURE_FOLDER, false, sizeof(struct box_keeper_measure_folder), 0,
 		take_measure_folder},
-	{BOX_KEEPER_MEASURE_BOX, sizeof(struct box_keeper_measure_box), 0, take_measure_box},
+	{BOX_KEEPER_MEASURE_BOX, false, sizeof(struct box_keeper_measure_box), 0, take_measure_box},
 };
 
-static const char *take_packet(struct box_serve *serve, struct box_packet *packet)
+static const char *take_packet(struct box_serve *serve, bool dead, struct box_packet *packet)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (kinds[i].kind != packet->kind) {
@@ -447,21 +401,26 @@ static const char *take_packet(struct box_serve *serve, struct box_packet *packe
 		if (kinds[i].fd_count != packet->fd_count) {
 			return "a packet with a wrong number of fds";
 		}
-		return kinds[i].take(serve, packet);
+		return dead && !kinds[i].bequest ? NULL : kinds[i].take(serve, packet);
 	}
 	return "a packet of an unknown kind";
 }
 
-int box_serve_packet(struct box_serve *serve, const char **ret_why)
+int box_serve_packet(struct box_serve *serve, bool dead, const char **ret_why)
 {
 	struct box_packet packet;
+	box_close_p(&serve->reserve);
 	int r = box_packet_recv(serve->socket, &packet);
-	if (r == -EAGAIN || r == -EPIPE) {
-		return r;
-	}
-	const char *wrong = r < 0 ? "a malformed packet" : take_packet(serve, &packet);
+	keep_reserve(serve);
+	const char *wrong = r == -EMFILE ? "there was no room for its fds"
+		: r < 0                  ? "a malformed packet"
+					 : take_packet(serve, dead, &packet);
 	if (r == 0) {
 		box_packet_close_fds(&packet);
+	}
+	keep_reserve(serve);
+	if (r == -EAGAIN || r == -EPIPE) {
+		return r;
 	}
 	if (wrong) {
 		*ret_why = wrong;

@@ -24,16 +24,18 @@ int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts);
 /* It is gone, or is not spoken to any more. */
 void box_serve_end(struct box_serve *serve);
 
-/* READY has come from this one; from any one. */
-bool box_serve_is_ready(const struct box_serve *serve);
+/* READY has come from any one. */
 bool box_serve_was_ready(const struct box_serve *serve);
 
-/* Sends the --config text as it is now; before READY it is kept for then. */
+/* Sends the --config text as it is now; when no box-rpc is ready it is done when the next one is. */
 void box_serve_reload(struct box_serve *serve);
 int box_serve_stop(struct box_serve *serve);
 
-/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: end it. */
-int box_serve_packet(struct box_serve *serve, const char **ret_why);
+/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: end it. Of a `dead`
+ * box-rpc only what it leaves to its successor counts. */
+int box_serve_packet(struct box_serve *serve, bool dead, const char **ret_why);
+/* Why box-rpc is to be ended, found when it was told something; or NULL. */
+const char *box_serve_wrong(const struct box_serve *serve);
 /* Whether the socket wants POLLOUT, and what to do then: 0, or -EPROTO. */
 bool box_serve_wants_write(const struct box_serve *serve);
 int box_serve_flush(struct box_serve *serve);

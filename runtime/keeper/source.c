@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "runtime/keeper/folders.h"
+#include "runtime/keeper/place.h"
 #include "runtime/keeper/userns.h"
 
 /* Whether a mount point as mountinfo writes it, white space and backslashes as octal numbers, is
@@ -37,8 +38,14 @@ bool box_mount_is_below(const char *point, const char *path)
 	return *point == '/';
 }
 
-static int say(const char *what, const char *path, int r, struct box_err *err)
+static int say(const char *what, const char *path, int r, size_t link, struct box_err *err)
 {
+	if (link > 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, ELOOP,
+			"%s %s is refused: %.*s is a link, and none is followed below "
+			"allowed_mount_roots",
+			what, path, (int)link, path);
+	}
 	switch (r) {
 	case -EPERM:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM, "%s %s is blocked for security",
@@ -56,7 +63,8 @@ static int say(const char *what, const char *path, int r, struct box_err *err)
 }
 
 /* A regular file in a folder that is allowed; a link as the last component is not followed. */
-static int open_file(const char *path, const struct box_policy *policy, int *ret_fd)
+static int open_file(
+	const char *path, const struct box_policy *policy, size_t *ret_link, int *ret_fd)
 {
 	char folder[BOX_PATH_MAX];
 	const char *slash = strrchr(path, '/');
@@ -66,7 +74,7 @@ static int open_file(const char *path, const struct box_policy *policy, int *ret
 	memcpy(folder, path, (size_t)(slash - path));
 	folder[slash - path] = '\0';
 	_cleanup_(box_close_p) int parent = -1;
-	int r = box_folder_open(folder, BOX_FOLDER_WANT_LOOK, policy, &parent);
+	int r = box_folder_open(folder, BOX_FOLDER_WANT_LOOK, policy, ret_link, &parent);
 	if (r < 0) {
 		return r;
 	}
@@ -78,6 +86,11 @@ static int open_file(const char *path, const struct box_policy *policy, int *ret
 	if (!S_ISREG(status.st_mode)) {
 		return -ENOTDIR;
 	}
+	/* A file can be a mount of its own. */
+	r = box_place_check_kind(fd);
+	if (r < 0) {
+		return r;
+	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -86,13 +99,14 @@ int box_source_open(const char *path, const char *what, bool make, bool files,
 	const struct box_policy *policy, int *ret_fd, struct box_err *err)
 {
 	int fd = -1;
+	size_t link = 0;
 	int r = box_folder_open(
-		path, make ? BOX_FOLDER_WANT_MADE : BOX_FOLDER_WANT_LOOK, policy, &fd);
+		path, make ? BOX_FOLDER_WANT_MADE : BOX_FOLDER_WANT_LOOK, policy, &link, &fd);
 	if (r == -ENOTDIR && files) {
-		r = open_file(path, policy, &fd);
+		r = open_file(path, policy, &link, &fd);
 	}
 	if (r < 0) {
-		return say(what, path, r, err);
+		return say(what, path, r, link, err);
 	}
 	*ret_fd = fd;
 	return 0;

@@ -38,6 +38,7 @@ struct keeper {
 	struct box_worker worker; /* fds are -1 when there is none */
 	int64_t started_ms;
 	int64_t kill_at_ms;
+	int64_t busy_ms; /* when something was to be done last */
 
 	int64_t start_at_ms; /* NEVER while one runs */
 	uint32_t restarts;
@@ -63,12 +64,6 @@ static bool has_worker(const struct keeper *keeper)
 	return keeper->worker.pidfd >= 0;
 }
 
-static void close_fd(int *fd)
-{
-	box_close_p(fd);
-	*fd = -1;
-}
-
 static void kill_worker(struct keeper *keeper)
 {
 	keeper->kill_at_ms = NEVER;
@@ -82,7 +77,7 @@ static void refuse_worker(struct keeper *keeper, const char *why)
 		box_kv_str("why", why));
 	kill_worker(keeper);
 	box_serve_end(keeper->serve);
-	close_fd(&keeper->worker.socket);
+	box_close_p(&keeper->worker.socket);
 }
 
 static int start_worker(struct keeper *keeper, struct box_err *err)
@@ -142,10 +137,7 @@ static void on_reload_signal(struct keeper *keeper)
 	if (!keeper->setup->carried->config_path) {
 		BOX_LOG(BOX_LOG_WARNING, "reload.nothing",
 			box_kv_str("why", "there is no --config file to reload"));
-	} else if (keeper->worker.socket < 0 || keeper->stopping) {
-		BOX_LOG(BOX_LOG_INFO, "reload.skipped",
-			box_kv_str("why", "the next start reads the file anyway"));
-	} else {
+	} else if (!keeper->stopping) {
 		box_serve_reload(keeper->serve);
 	}
 }
@@ -184,10 +176,10 @@ static void on_signal(struct keeper *keeper)
 }
 
 /* One packet; -EAGAIN, -EPIPE or -EPROTO (then box-rpc is refused) when there is no other. */
-static int serve_packet(struct keeper *keeper)
+static int serve_packet(struct keeper *keeper, bool dead)
 {
 	const char *why = NULL;
-	int r = box_serve_packet(keeper->serve, &why);
+	int r = box_serve_packet(keeper->serve, dead, &why);
 	if (r == -EPROTO) {
 		refuse_worker(keeper, why);
 	}
@@ -196,20 +188,20 @@ static int serve_packet(struct keeper *keeper)
 
 static void on_packet(struct keeper *keeper)
 {
-	if (serve_packet(keeper) == -EPIPE) {
+	if (serve_packet(keeper, false) == -EPIPE) {
 		/* Either it is about to exit, with a code worth knowing, or it is broken. */
 		box_serve_end(keeper->serve);
-		close_fd(&keeper->worker.socket);
+		box_close_p(&keeper->worker.socket);
 		int64_t late_ms = now_ms() + HANGUP_GRACE_MS;
 		keeper->kill_at_ms = late_ms < keeper->kill_at_ms ? late_ms : keeper->kill_at_ms;
 	}
 }
 
-/* What it said last counts: a STATE may lie there still. */
+/* What it left to its successor counts: a STATE may lie there still. */
 static void serve_last_packets(struct keeper *keeper)
 {
 	for (int i = 0; i < LAST_PACKETS_MAX && keeper->worker.socket >= 0; i++) {
-		if (serve_packet(keeper) < 0) {
+		if (serve_packet(keeper, true) < 0) {
 			return;
 		}
 	}
@@ -253,8 +245,8 @@ static void on_death(struct keeper *keeper)
 	serve_last_packets(keeper);
 	log_death(keeper, &end);
 	box_serve_end(keeper->serve);
-	close_fd(&keeper->worker.socket);
-	close_fd(&keeper->worker.pidfd);
+	box_close_p(&keeper->worker.socket);
+	box_close_p(&keeper->worker.pidfd);
 	keeper->kill_at_ms = NEVER;
 	keeper->exit_code = exit_code_after(keeper, &end);
 	if (keeper->exit_code < 0) {
@@ -299,6 +291,28 @@ static void on_writable(struct keeper *keeper)
 	}
 }
 
+/* After each wait, in which `count` fds had something. Blanks are made when nothing has come for a
+ * while; that some time was over is no reason not to. */
+static void make_ahead(struct keeper *keeper, int count, bool wanted, struct box_ahead *next)
+{
+	if (count == 0) {
+		if (!wanted || now_ms() - keeper->busy_ms < AHEAD_MS) {
+			return;
+		}
+		box_ahead_make(next);
+	}
+	keeper->busy_ms = now_ms();
+}
+
+/* What boxes and measures tell may find nobody who takes it. */
+static void check_worker(struct keeper *keeper)
+{
+	const char *why = box_serve_wrong(keeper->serve);
+	if (why && keeper->worker.socket >= 0) {
+		refuse_worker(keeper, why);
+	}
+}
+
 static int run(struct keeper *keeper)
 {
 	struct box_boxes *boxes = box_serve_boxes(keeper->serve);
@@ -322,9 +336,7 @@ static int run(struct keeper *keeper)
 			BOX_LOG(BOX_LOG_ERROR, "poll.failed", box_kv_errno("error", errno));
 			return 1;
 		}
-		if (count == 0 && ahead && wait_ms == AHEAD_MS) {
-			box_ahead_make(next);
-		}
+		make_ahead(keeper, count, ahead, next);
 		if (polled[0].revents) {
 			on_signal(keeper);
 		}
@@ -342,6 +354,7 @@ static int run(struct keeper *keeper)
 			box_network_ready(network);
 		}
 		box_measures_step(measures);
+		check_worker(keeper);
 		on_time(keeper);
 	}
 	return keeper->exit_code;
@@ -393,6 +406,6 @@ int box_supervise(const struct box_supervise_setup *setup)
 	int exit_code = r < 0 ? 1 : run(&keeper);
 	BOX_LOG(BOX_LOG_INFO, "stopped", box_kv_int("code", exit_code));
 	box_serve_free(keeper.serve);
-	close_fd(&keeper.signal_fd);
+	box_close_p(&keeper.signal_fd);
 	return exit_code;
 }

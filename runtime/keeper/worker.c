@@ -289,7 +289,6 @@ static void opened_close(struct opened *opened)
 static void close_report(struct opened *opened)
 {
 	box_close_p(&opened->report[1]);
-	opened->report[1] = -1;
 }
 
 static int open_for_child(const char *path, struct opened *opened, struct box_err *err)

@@ -126,6 +126,11 @@ static const struct box_filter_case personality_cases[] = {{{{0, WORD, PER_LINUX
 	{{{0, WORD, WORD}}}};
 static const struct box_filter_rule personality_rule = ONLY(personality_cases, EPERM);
 
+/* Its own limits: those of others of the same id would be theirs to lower, PID 1's too where there
+ * is one id for all. */
+static const struct box_filter_case prlimit_cases[] = {{{{0, WORD, 0}}}};
+static const struct box_filter_rule prlimit_rule = ONLY(prlimit_cases, EPERM);
+
 #define ROW(name, number, wide, strict)    \
 	{                                  \
 #name, number,             \
@@ -180,7 +185,7 @@ const struct box_filter_row box_filter_rows[] = {
 	MORE(seccomp), MORE(landlock_create_ruleset), MORE(landlock_add_rule),
 	MORE(landlock_restrict_self), MORE(pidfd_open), MORE(pidfd_send_signal),
 	ROW(personality, 0, personality_rule, absent), BOTH(restart_syscall),
-	MORE(getrlimit), MORE(setrlimit), BOTH(prlimit64), BOTH(getrusage), BOTH(times),
+	MORE(getrlimit), MORE(setrlimit), WHEN(prlimit64, prlimit_rule), BOTH(getrusage), BOTH(times),
 	BOTH(uname), BOTH(sysinfo), BOTH(getrandom), MORE(getcpu),
 	BOTH(sched_yield), BOTH(sched_getaffinity), MORE(sched_setaffinity), MORE(sched_getparam),
 	MORE(sched_getscheduler), MORE(sched_setscheduler), MORE(sched_get_priority_max),

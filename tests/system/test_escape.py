@@ -73,7 +73,7 @@ def test_every_attempt_is_blocked():
 def test_every_attempt_without_root_is_blocked():
     done, found = attack("--rootless")
     lacks = set(re.findall(r"^not promised without root: (\S+)$", done.stdout, re.MULTILINE))
-    assert len(lacks) == 8
+    assert len(lacks) == 7
     check(done, found, {(kind, name) for kind, name in expected_names() if name not in lacks})
 
 

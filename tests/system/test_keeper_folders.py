@@ -92,11 +92,14 @@ FOLDERS = [
 ]
 
 
+def ask_folders(peer, paths, base):
+    return {path: int(peer.ask("folder " + path.replace("BASE", str(base)))) for path in paths}
+
+
 def test_make_folder(start_keeper, host_folder):
+    """Without mount roots a link leads wherever it leads."""
     with start_keeper(umask=0o077).connect() as peer:
-        answers = {}
-        for path, _ in FOLDERS:
-            answers[path] = int(peer.ask("folder " + path.replace("BASE", str(host_folder))))
+        answers = ask_folders(peer, [path for path, _ in FOLDERS], host_folder)
     assert answers == dict(FOLDERS)
     for made in ("a", "a/b/c", "a/b/d", "real/new", "through-root"):
         status = (host_folder / made).stat()
@@ -105,6 +108,67 @@ def test_make_folder(start_keeper, host_folder):
     for system in ("/etc", "/run", "/dev/shm", "/tmp"):
         assert not os.path.lexists(system + "/box-test"), system
     assert not os.path.lexists("/etc/box-test-missing")
+
+
+# With BASE as the only mount root: no link below it is followed.
+IN_ROOT = {
+    "BASE": 0,
+    "BASE/a/b/c": 0,
+    "BASE/real": 0,
+    "BASE/real/new": 0,
+    "BASE/link": ELOOP,
+    "BASE/link/new": ELOOP,
+    "BASE/real/inner": ELOOP,
+    "BASE/dangling": ELOOP,
+    "BASE/dangling/x": ELOOP,
+    "BASE/loop": ELOOP,
+    "BASE/to-etc": ELOOP,
+    "BASE/to-etc/passwd": ELOOP,
+    "BASE/to-passwd": ELOOP,
+    "BASE/to-root": ELOOP,
+    "BASE/to-rootBASE/x": ELOOP,
+    "BASE/upwards/box-test": ELOOP,
+    "BASE/file": ENOTDIR,
+    "BASE/file/x": ENOTDIR,
+    "BASE/../outside": EINVAL,
+    "ABOVE/outside": EPERM,
+    # Links above the root are the operator's; behind them the rule is the same.
+    "ABOVE/to-base": 0,
+    "ABOVE/to-base/by-link": 0,
+    "ABOVE/to-base/link": ELOOP,
+    "ABOVE/to-real": 0,
+    "ABOVE/to-real/inner": ELOOP,
+    "ABOVE/to-above/host/real": 0,
+    "ABOVE/to-above/host/link": ELOOP,
+    "ABOVE/to-outside": EPERM,
+}
+
+
+def test_no_link_below_a_mount_root(start_keeper, host_folder):
+    above = host_folder.parent
+    (above / "outside").mkdir()
+    (host_folder / "real/inner").symlink_to(".")
+    for name, target in {
+        "to-base": "host",
+        "to-real": "host/real",
+        "to-above": ".",
+        "to-outside": "outside",
+    }.items():
+        (above / name).symlink_to(target)
+    with start_keeper().connect() as peer:
+        assert peer.ask(f"narrow {host_folder}") == "ok"
+        paths = {path: path.replace("ABOVE", str(above)) for path in IN_ROOT}
+        answers = ask_folders(peer, paths.values(), host_folder)
+    assert {path: answers[paths[path]] for path in paths} == IN_ROOT
+    assert sorted(os.listdir(host_folder / "real")) == ["inner", "new"]
+    assert (host_folder / "by-link").is_dir()
+
+
+def test_everything_is_below_the_root_of_all(start_keeper, host_folder):
+    with start_keeper().connect() as peer:
+        assert peer.ask("narrow /") == "ok"
+        answers = ask_folders(peer, ["BASE/real", "BASE/link", "/etc"], host_folder)
+    assert answers == {"BASE/real": 0, "BASE/link": ELOOP, "/etc": EPERM}
 
 
 @pytest.mark.skipif(ROOT, reason="root may write everywhere")
@@ -123,12 +187,17 @@ def can_mount():
 
 @pytest.mark.skipif(not can_mount(), reason="needs mounts")
 def test_make_folder_behind_bind_mounts(start_keeper, host_folder):
-    for name in ("bound-etc", "bound-root", "self"):
+    kinds = ("new-proc", "part-of-proc", "part-of-sys", "new-pts")
+    for name in ("bound-etc", "bound-root", "self", *kinds):
         (host_folder / name).mkdir()
     script = f"""cd {host_folder}
         mount --bind /etc bound-etc
         mount --rbind / bound-root
         mount --bind {host_folder} self
+        mount -t proc none new-proc
+        mount --bind /proc/sys/net part-of-proc
+        mount --bind /sys/kernel part-of-sys
+        mount -t devpts -o newinstance none new-pts
         mount -t tmpfs none /boot
         mkdir -p /boot/a/a
         mount --bind /boot/a /boot/a/a
@@ -140,6 +209,13 @@ def test_make_folder_behind_bind_mounts(start_keeper, host_folder):
         ("bound-root/etc/box-test", EPERM),
         ("bound-root/proc/box-test", EPERM),
         ("self/self-made", 0),
+        # Not by their place but by their kind.
+        ("new-proc", EPERM),
+        ("new-proc/self/box-test", EPERM),
+        ("part-of-proc", EPERM),
+        ("part-of-proc/ipv4", EPERM),
+        ("part-of-sys", EPERM),
+        ("new-pts", EPERM),
         # A folder mounted inside itself: the way up must not stop between the two.
         ("to-root/boot/a/a/box-test", EPERM),
     ]

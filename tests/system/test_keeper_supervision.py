@@ -3,7 +3,9 @@
 tests/unit/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
 """
 
+import errno
 import os
+import resource
 import signal
 import socket
 import threading
@@ -174,6 +176,41 @@ def test_state_is_handed_over(start_keeper):
         assert peer.ask("getstate") == "third"
 
 
+def test_of_a_dead_worker_only_its_bequest_counts(start_keeper, tmp_path):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keeper.signal(signal.SIGSTOP)
+        peer.send(f"lastfolder {tmp_path}/made")
+        wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
+        keeper.signal(signal.SIGCONT)
+    keeper.wait_event("worker.started", 2)
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "after"
+    assert not (tmp_path / "made").exists()
+    assert keeper.events("worker.refused") == []
+
+
+@pytest.mark.skipif(not ROOT, reason="needs a look at boxd's fds")
+def test_a_state_is_taken_when_there_are_no_more_fds(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keep_state(peer, "early")
+        limits = resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)
+        open_fds = set(map(int, os.listdir(f"/proc/{keeper.pid}/fd")))
+        lowest = min(set(range(len(open_fds) + 1)) - open_fds)
+        resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        assert peer.ask("state first") == "ok"
+        assert peer.ask("state second") == "ok"
+        # This one needs an fd more; the answer says also that the states were taken.
+        assert peer.ask("folder /usr") == str(-errno.EMFILE)
+        resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, limits)
+        os.kill(peer.pid, signal.SIGKILL)
+    keeper.wait_event("worker.started", 2)
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "second"
+    assert keeper.events("worker.refused") == []
+
+
 GARBAGE = {
     "kind": "a packet of an unknown kind",
     "downward": "a packet of an unknown kind",
@@ -220,6 +257,15 @@ def test_flood_without_reading_ends_the_worker(start_keeper):
     keeper = start_keeper()
     with keeper.connect() as peer:
         peer.send("flood")
+        why = keeper.wait_event("worker.refused", seconds=20)["why"]
+        assert why == "it does not read its answers"
+    keeper.wait_event("worker.started", 2)
+
+
+def test_measures_that_nobody_reads_end_the_worker(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        peer.send("floodmeasures")
         why = keeper.wait_event("worker.refused", seconds=20)["why"]
         assert why == "it does not read its answers"
     keeper.wait_event("worker.started", 2)
@@ -290,6 +336,41 @@ def test_reload(start_keeper, tmp_path):
         why = keeper.wait_event("reload.failed")["why"]
         assert why == f"--config: {tmp_path}/c: No such file or directory"
         assert peer.ask_all("start")["reloads"] == "1"
+
+
+def reload_in_a_pause(keeper):
+    """When one box-rpc has died and the next has not begun."""
+    for count in range(1, 7):
+        kill_by_command(keeper, count, "exit 3")
+    with keeper.connect() as peer:
+        peer.send("exit 3")
+        keeper.wait_event("worker.died", 7)
+        keeper.signal(signal.SIGHUP)
+    keeper.wait_event("worker.started", 8)
+
+
+def reload_before_ready(keeper):
+    """The one that is to get it dies before it is ready."""
+    with keeper.connect() as peer:
+        keep_state(peer, "unready")
+        os.kill(peer.pid, signal.SIGKILL)
+        keeper.wait_event("worker.started", 2)
+        keeper.signal(signal.SIGHUP)
+    keeper.wait_event("worker.started", 3)
+    assert keeper.events("reload.sent") == []
+
+
+@pytest.mark.parametrize("moment", [reload_in_a_pause, reload_before_ready])
+def test_no_reload_is_lost(start_keeper, tmp_path, moment):
+    (tmp_path / "c").write_text("one\n")
+    keeper = start_keeper("--config", str(tmp_path / "c"))
+    keeper.wait_event("worker.started")
+    (tmp_path / "c").write_text("two\n")
+    moment(keeper)
+    with keeper.connect() as peer:
+        wait_until(lambda: peer.ask_all("start")["reloads"] == "1")
+        start = peer.ask_all("start")
+        assert (start["file"], start["reload"]) == ("one", "two")
 
 
 def test_nothing_to_reload(start_keeper):

@@ -68,6 +68,14 @@ CASES = {
             "stderr": "end",
         },
     ),
+    "limits of its own": (
+        {"cmd": "ulimit -n 64; prlimit --nofile=32 sh -c 'ulimit -n'; ulimit -n"},
+        {"stdout": "32\n64"},
+    ),
+    "limits of others": (
+        {"cmd": "sleep 9 & prlimit --pid $! --nofile=32 2>&1 | grep -o 'not permitted'"},
+        {"stdout": "not permitted"},
+    ),
     "home is writable": ({"cmd": "echo x >~/f && cat ~/f"}, {"stdout": "x"}),
 }
 
@@ -302,6 +310,48 @@ def test_a_closed_connection_ends_its_commands(client):
         nativelib.proclib.find_one(mark)
     boxlib.wait_until(lambda: not nativelib.proclib.find(mark), 5, "the command ended")
     assert client.exec("echo on")["stdout"] == "on"
+
+
+def start_stream(client, cmd, session):
+    """A live command that has started, with a time limit of 1 s."""
+    data = {"cmd": cmd, "session_id": session, "timeout_sec": 1}
+    seq = client.start("box_exec_stream", data, stream_flow_control=1)
+    assert client.wait(seq)["data"]["event"] == "started"
+    return seq
+
+
+def read_stream(client, seq):
+    """The output and the last event of a stream of which the start has been read."""
+    out = ""
+    while True:
+        part = client.wait(seq)
+        event = part["data"]
+        if event["event"] == "exit":
+            return out, event
+        out += event["data"]
+        assert client.ask("__stream_ack", {"seq_id": seq, "index": part["stream_index"]})
+
+
+def test_streams_that_nobody_reads_do_not_take_their_sessions(client):
+    """Cancelled, closed, or not read for long after the command has ended: in each case its output
+    fills all that may be under way."""
+    sessions = ("cancelled", "closed", "slow")
+    for session in sessions:
+        client.exec("touch /tmp/mine", session)
+    cancelled = start_stream(client, "yes", "cancelled")
+    slow = start_stream(client, "yes | head -c 1500000 & sleep 0.4", "slow")
+    with client.boxd.web() as other:
+        start_stream(other, "yes", "closed")
+        time.sleep(0.5)
+    assert client.ask("__cancel_action", {"seq_id": cancelled}) == {"cancelled": True}
+    time.sleep(1 + 5 + 1)  # the limit, and how late box-init may be
+    for session in sessions:
+        assert client.exec("ls /tmp/mine", session)["stdout"] == "/tmp/mine"
+    for session in ("cancelled", "closed"):
+        assert client.exec("pgrep -x yes", session)["stdout"] == ""
+    out, event = read_stream(client, slow)
+    assert event["status"] == "completed" and len(out) > 256 << 10
+    assert out == ("y\n" * 750000)[: len(out)]
 
 
 @pytest.mark.parametrize("backend", ["local", "nsjail", "native", ""])

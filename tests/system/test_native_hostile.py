@@ -26,6 +26,7 @@ pytestmark = needs_root
 BROKE = "it broke the protocol"
 ENDED = "its first process has ended"
 LATE = "it did not end a command in time"
+MORE = "it sent more output than it may"
 LATE_SECONDS = 1 + 5 + 2  # the command's own timeout, the patience of box-rpc, and some more
 MAKE_SECONDS = 10 + 2
 MEMORY_KB = 300 * 1024  # under sanitizers
@@ -42,11 +43,12 @@ BROKEN = {
     "signal": BROKE,
     "nobody": BROKE,
     "taken": "it took more input than it got",
+    "flood": MORE,
     "empty": ENDED,
     "die": ENDED,
 }
 HARMLESS = ("good", "twice", "reset", "boast", "fds")
-ENDLESS = ("silent", "deaf", "flood", "crumbs", "strangers")
+ENDLESS = ("silent", "deaf", "crumbs", "strangers")
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +143,7 @@ def test_endless(hostile, tmp_path):
         slowest = wait_alone(hostile, client, 2, LATE_SECONDS)
         for cmd, seq in asked.items():
             told = failure(client.wait(seq, 1))
-            assert LATE in told and cmd in told, told
+            assert cmd in told and (LATE in told or (cmd == "crumbs" and MORE in told)), told
         grown = peak_kb(hostile.worker) - before
         slowest = max(slowest, wait_alone(hostile, client, 1, MAKE_SECONDS))
         assert "it was not ready after 10 s" in failure(client.wait(never_ready, 1))

@@ -387,12 +387,19 @@ def test_the_client_s_roots_are_enforced(place):
         check_roots(client, inside, outside)
 
 
-def test_a_link_does_not_lead_out_of_the_client_s_roots(place):
+def test_no_link_is_followed_below_the_client_s_roots(place):
     inside, outside = place.make("leads", "inside"), place.make("leads", "outside")
     (inside / "out").symlink_to(outside)
+    (inside / "within").symlink_to("sub")
+    place.make("leads", "inside", "sub")
+    place.write(inside / "sub" / "file", "text")
+    (inside / "file").symlink_to("sub/file")
     config = {"local": {"allowed_mount_roots": [str(inside)]}}
     with nativelib.dialled(place, config=config) as client:
-        check_outside(client, inside / "out")
+        check_link(client, inside / "out")
+        check_link(client, inside / "within")
+        check_link(client, inside / "file")
+        check_link(client, inside / "within", "/file")
 
 
 def test_the_operator_s_roots_are_enforced(place):
@@ -405,7 +412,7 @@ def test_the_operator_s_roots_are_enforced(place):
         # A client cannot loosen them.
         client.init(backend="local", local={"allowed_mount_roots": ["/tmp"]})
         check_roots(client, inside, outside)
-        check_outside(client, inside / "out")
+        check_link(client, inside / "out")
 
 
 def check_roots(client, inside, outside):
@@ -417,6 +424,13 @@ def check_roots(client, inside, outside):
     assert client.exec("cat /data/f", "extra", extra_mounts=mounts)["stdout"] == "x"
     for path in (outside, inside / "../outside", inside.parent, "/usr/share"):
         check_outside(client, path)
+
+
+def check_link(client, link, rest=""):
+    why = f"is refused: {link} is a link, and none is followed below allowed_mount_roots"
+    assert refusal(client, f"{link}{rest}") == f"host_path {link}{rest} {why}"
+    text = f"extra_mounts.host_path {link}{rest} {why}"
+    assert refusal(client, extra=f"{link}{rest}") == text
 
 
 def check_outside(client, path):

@@ -35,6 +35,7 @@ REFUSALS = (
     "is outside allowed_mount_roots",
     "does not exist",
     "cannot be opened",
+    "is a link, and none is followed below allowed_mount_roots",
 )
 
 

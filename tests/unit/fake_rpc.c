@@ -1,27 +1,26 @@
 /* A stand-in for box-rpc, for the test of boxd: says what it was given, and misbehaves on command.
  *
  * Nothing reaches it but START, so commands come as lines over its connections (or stdin); what it
- * should do before it is ready is the text of the --config file ("exit 78"). */
+ * should do before it is ready is the text of the --config file ("exit 78"), or for once that of
+ * the STATE of its predecessor ("unready"). */
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/keeper/packet.h"
+#include "tests/unit/fake_packets.h"
 
 #define PEERS_MAX 64
 #define TEXT_MAX 8192
+#define UNREADY_US 500000
 
 static struct box_keeper_start start;
 static char file_text[TEXT_MAX] = "-";
@@ -34,16 +33,6 @@ static size_t listener_count;
 static int peers[PEERS_MAX]; /* 0: free */
 static bool stubborn;
 static bool sigpipe_was_default;
-static int answer_fd;
-
-__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	(void)vdprintf(answer_fd, format, args);
-	va_end(args);
-}
-
 static void read_text(int fd, char text[TEXT_MAX])
 {
 	/* Moves the offset, which a successor must not notice. */
@@ -59,19 +48,6 @@ static void await_packet(struct box_packet *packet)
 	if (box_packet_recv(BOX_KEEPER_FD, packet) < 0) {
 		exit(90);
 	}
-}
-
-static void send_packet(const void *body, size_t size, const int *fds, size_t count)
-{
-	if (box_packet_send(BOX_KEEPER_FD, body, size, fds, count) < 0) {
-		say("send failed\n");
-	}
-}
-
-static void send_plain(uint32_t kind, const int *fds, size_t count)
-{
-	struct box_keeper_plain packet = {.kind = kind};
-	send_packet(&packet, sizeof(packet), fds, count);
 }
 
 static void take_start(void)
@@ -218,94 +194,6 @@ static void say_start(void)
 	say("reloads=%d\nreload=%s\n", reloads, reload_text);
 }
 
-static int memfd_with(const char *text)
-{
-	int fd = memfd_create("state", MFD_CLOEXEC);
-	ssize_t ignored = write(fd, text, strlen(text));
-	(void)ignored;
-	return fd;
-}
-
-static void send_state(const char *text)
-{
-	int fd = memfd_with(text);
-	send_plain(BOX_KEEPER_STATE, &fd, 1);
-	(void)close(fd);
-}
-
-/* Packets that boxd must not take. */
-static void send_garbage(const char *what)
-{
-	int fds[BOX_PACKET_FDS_MAX];
-	for (size_t i = 0; i < BOX_PACKET_FDS_MAX; i++) {
-		fds[i] = STDERR_FILENO;
-	}
-	static struct box_keeper_make_folder endless;
-	static char huge[sizeof(struct box_keeper_start) + 1];
-	uint32_t ready = BOX_KEEPER_READY;
-	int big = memfd_with("");
-	int pipes[2] = {-1, -1};
-	if (strcmp(what, "kind") == 0) {
-		send_plain(4711, NULL, 0);
-	} else if (strcmp(what, "downward") == 0) {
-		send_plain(BOX_KEEPER_STOP, NULL, 0);
-	} else if (strcmp(what, "short") == 0) {
-		send_packet(&ready, 3, NULL, 0);
-	} else if (strcmp(what, "empty") == 0) {
-		send_packet(&ready, 0, NULL, 0);
-	} else if (strcmp(what, "long") == 0) {
-		uint32_t two[2] = {BOX_KEEPER_STATE, 0};
-		send_packet(two, sizeof(two), &big, 1);
-	} else if (strcmp(what, "huge") == 0) {
-		send_packet(huge, sizeof(huge), NULL, 0);
-	} else if (strcmp(what, "ready") == 0) {
-		send_plain(BOX_KEEPER_READY, NULL, 0);
-	} else if (strcmp(what, "nofd") == 0) {
-		send_plain(BOX_KEEPER_STATE, NULL, 0);
-	} else if (strcmp(what, "twofds") == 0) {
-		int two[2] = {big, big};
-		send_plain(BOX_KEEPER_STATE, two, 2);
-	} else if (strcmp(what, "manyfds") == 0) {
-		send_plain(BOX_KEEPER_STATE, fds, BOX_PACKET_FDS_MAX);
-	} else if (strcmp(what, "bigstate") == 0 && ftruncate(big, (256L << 20) + 1) == 0) {
-		send_plain(BOX_KEEPER_STATE, &big, 1);
-	} else if (strcmp(what, "pipestate") == 0 && pipe2(pipes, O_CLOEXEC) == 0) {
-		send_plain(BOX_KEEPER_STATE, &pipes[0], 1);
-	} else if (strcmp(what, "path") == 0) {
-		memset(&endless, 'x', sizeof(endless));
-		endless.kind = BOX_KEEPER_MAKE_FOLDER;
-		endless.path[0] = '/';
-		send_packet(&endless, sizeof(endless), NULL, 0);
-	} else {
-		say("no such garbage\n");
-	}
-	(void)close(big);
-}
-
-/* Nine fds and more do not go through packet.h: the struct is spelled out here. */
-static void send_too_many_fds(void)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(100 * sizeof(int))];
-	} control = {0};
-	struct box_keeper_plain packet = {.kind = BOX_KEEPER_STATE};
-	struct iovec part = {.iov_base = &packet, .iov_len = sizeof(packet)};
-	struct msghdr message = {.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(100 * sizeof(int));
-	for (size_t i = 0; i < 100; i++) {
-		int fd = STDERR_FILENO;
-		memcpy(CMSG_DATA(header) + i * sizeof(int), &fd, sizeof(fd));
-	}
-	(void)sendmsg(BOX_KEEPER_FD, &message, 0);
-}
-
 static void make_folder(const char *path)
 {
 	static uint32_t id = 100;
@@ -320,14 +208,6 @@ static void make_folder(const char *path)
 		return;
 	}
 	say("%d\n", packet.folder.result);
-}
-
-static void flood(void)
-{
-	struct box_keeper_make_folder wanted = {.kind = BOX_KEEPER_MAKE_FOLDER, .path = "/tmp"};
-	for (;;) {
-		(void)box_packet_send(BOX_KEEPER_FD, &wanted, sizeof(wanted), NULL, 0);
-	}
 }
 
 static void obey(char *line)
@@ -363,8 +243,15 @@ static void obey(char *line)
 		}
 	} else if (strcmp(line, "folder") == 0) {
 		make_folder(rest);
+	} else if (strcmp(line, "narrow") == 0) {
+		narrow(rest);
+		say("ok\n");
+	} else if (strcmp(line, "lastfolder") == 0) {
+		send_last_folder(rest);
 	} else if (strcmp(line, "flood") == 0) {
 		flood();
+	} else if (strcmp(line, "floodmeasures") == 0) {
+		flood_measures();
 	} else if (strcmp(line, "hangup") == 0) {
 		stubborn = true;
 		(void)close(BOX_KEEPER_FD);
@@ -469,6 +356,11 @@ int main(void)
 	}
 	if (start.flags & BOX_START_CHECK_CONFIG) {
 		return 0;
+	}
+	if (strcmp(state_text, "unready") == 0) {
+		(void)usleep(UNREADY_US);
+		send_state("-");
+		return 3;
 	}
 	send_plain(BOX_KEEPER_READY, NULL, 0);
 	take_listen();

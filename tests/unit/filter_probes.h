@@ -21,10 +21,10 @@ static const char *const everywhere[] = {"read", "write", "close", "wait4", "wai
 	"sendto", "memfd_create", "mmap", "munmap", "mprotect", "close_range", "dup2", "dup3",
 	"setsid", "chdir", "fchdir", "mkdirat", "getcwd", "fcntl", "timerfd_create",
 	"timerfd_settime", "exit", "exit_group", "rt_sigreturn", "rt_sigaction", "rt_sigprocmask",
-	"restart_syscall", "sendmmsg", "prlimit64", "umask", "getrandom", "vfork", "futex",
-	"set_tid_address", "arch_prctl", "rseq", "brk", "fstat", "newfstatat", "statx",
-	"getdents64", "connect", "bind", "listen", "accept4", "renameat2", "unlinkat", "linkat",
-	"clock_gettime", "getpriority", "setpriority"};
+	"restart_syscall", "sendmmsg", "umask", "getrandom", "vfork", "futex", "set_tid_address",
+	"arch_prctl", "rseq", "brk", "fstat", "newfstatat", "statx", "getdents64", "connect",
+	"bind", "listen", "accept4", "renameat2", "unlinkat", "linkat", "clock_gettime",
+	"getpriority", "setpriority"};
 static const char *const default_only[] = {"copy_file_range", "sendfile", "splice", "tee",
 	"vmsplice", "execveat", "pidfd_open", "pidfd_send_signal", "membarrier", "futex_waitv",
 	"inotify_init1", "inotify_add_watch", "epoll_pwait2", "seccomp", "landlock_create_ruleset",
@@ -82,8 +82,12 @@ static const struct probe process_probes[] = {
 	DIFFER("personality", EPERM, ENOSYS, 0x40000),  /* ADDR_NO_RANDOMIZE */
 	DIFFER("personality", EPERM, ENOSYS, 0x400000), /* READ_IMPLIES_EXEC */
 	DIFFER("personality", EPERM, ENOSYS, 1), DIFFER("personality", EPERM, ENOSYS, WORD - 1),
-	SAME("ioctl", 0, 1, 0x5401), /* TCGETS */
-	SAME("ioctl", 0, 1, 0x5413), /* TIOCGWINSZ */
+	SAME("prlimit64", 0, 0), SAME("prlimit64", 0, 0, WORD, UINT64_MAX, UINT64_MAX),
+	SAME("prlimit64", 0, HIGH), /* the kernel takes half of it for the pid */
+	SAME("prlimit64", EPERM, 1), SAME("prlimit64", EPERM, 2),
+	SAME("prlimit64", EPERM, HIGH | 1), SAME("prlimit64", EPERM, 0x80000000ULL),
+	SAME("prlimit64", EPERM, UINT64_MAX), SAME("ioctl", 0, 1, 0x5401), /* TCGETS */
+	SAME("ioctl", 0, 1, 0x5413),                                       /* TIOCGWINSZ */
 	SAME("ioctl", 0, 1, 0x5411), SAME("ioctl", 0, 1, WORD),
 	SAME("ioctl", EPERM, 1, 0x5412),                                          /* TIOCSTI */
 	SAME("ioctl", EPERM, 1, HIGH | 0x5412), SAME("ioctl", EPERM, 1, 0x541c),  /* TIOCLINUX */

@@ -136,12 +136,13 @@ static void headless_box_free(struct box_backend_box *box)
 
 static void headless_cancel(struct box_backend_op *op)
 {
-	headless_drop(op);
 	ASSERT(op->kind != HEADLESS_DESTROY);
 	headless.cancelled[op->kind]++;
 	if (op->kind == HEADLESS_MAKE) {
-		headless_box_free(op->box);
+		op->kind = HEADLESS_DESTROY; /* of a box for nobody */
+		return;
 	}
+	headless_drop(op);
 	free(op);
 }
 
@@ -313,9 +314,13 @@ static inline void headless_run_failed(const char *name, enum box_code code, con
 
 static inline void headless_gone(void)
 {
+	struct box_err err;
 	struct box_backend_op op = headless_take(HEADLESS_DESTROY, NULL);
 	headless_box_free(op.box);
-	if (op.gone) {
+	if (op.made) {
+		(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "cancelled");
+		op.made(op.arg, NULL, &err);
+	} else if (op.gone) {
 		op.gone(op.arg);
 	}
 }

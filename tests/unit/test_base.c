@@ -1,9 +1,11 @@
-/* Arena, buffer, clock, errors. */
+/* Arena, buffer, clock, errors, cleanup. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdalign.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/utf8.h"
@@ -268,4 +270,21 @@ TEST(err_names)
 	ASSERT(box_code_name(BOX_ERR_BUSY) == NULL);
 	ASSERT_INT(box_code_from_name(""), BOX_ERR_NONE);
 	ASSERT_INT(box_code_from_name("boxerror"), BOX_ERR_NONE);
+}
+
+/* --- cleanup --- */
+
+/* Closing twice must not close what has got the number since. */
+TEST(a_closed_fd_is_forgotten)
+{
+	int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	int first = fd;
+	ASSERT(fd >= 3);
+	box_close_p(&fd);
+	ASSERT_INT(fd, -1);
+	int other = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, first);
+	ASSERT_INT(other, first);
+	box_close_p(&fd);
+	ASSERT_INT(fcntl(other, F_GETFD), FD_CLOEXEC);
+	box_close_p(&other);
 }

@@ -319,6 +319,30 @@ TEST(credit_stops_and_goes)
 	stop_guest(&guest);
 }
 
+/* Nobody reads what is left of one that was killed: its EXIT does not wait for credit. */
+TEST(a_kill_needs_no_credit)
+{
+	struct guest guest;
+	start_guest(&guest);
+	ask(&guest, 1, (struct asked){.command = "yes", .credit = 5});
+	while (receive(&guest, 300)) {
+	}
+	ASSERT_INT(outcome_of(1)->out_len, 5);
+	send_kind(&guest, BOX_GUEST_KILL, 1, NULL, 0);
+	ASSERT_END(collect(&guest, 1), BOX_GUEST_END_SIGNAL, SIGKILL);
+	ASSERT_INT(outcome_of(1)->out_len, 5);
+	/* One that has ended already. */
+	ask(&guest, 2, (struct asked){.command = "echo 1234; echo 567 >&2", .credit = 1});
+	while (receive(&guest, 300)) {
+	}
+	ASSERT(!outcome_of(2)->ended);
+	send_kind(&guest, BOX_GUEST_KILL, 2, NULL, 0);
+	ASSERT_END(collect(&guest, 2), BOX_GUEST_END_EXIT, 0);
+	ASSERT_INT(outcome_of(2)->end.stdout_dropped, 4);
+	ASSERT_INT(outcome_of(2)->end.stderr_dropped, 4);
+	stop_guest(&guest);
+}
+
 /* The reader is slow: everything must come all the same, and timeouts still hold meanwhile. */
 TEST(a_slow_reader)
 {

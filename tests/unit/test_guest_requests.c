@@ -230,6 +230,27 @@ TEST(many_background_processes)
 	stop_guest(&guest);
 }
 
+/* Others come and go: one that still writes is not ended for their sake. */
+TEST(a_background_process_among_many)
+{
+	struct guest guest;
+	char folder[] = "/tmp/guest_among_XXXXXX";
+	char command[256];
+	ASSERT(mkdtemp(folder));
+	start_guest(&guest);
+	(void)snprintf(command, sizeof(command),
+		"(until [ -e %s/go ]; do sleep 0.05; done; echo x && echo done >%s/done) & :",
+		folder, folder);
+	(void)run_one(&guest, 1, (struct asked){.command = command});
+	for (int i = 0; i < 100; i++) {
+		(void)run_one(&guest, 2, (struct asked){.command = "sleep 0.01 & :"});
+	}
+	(void)snprintf(command, sizeof(command), "touch %s/go; sleep 0.5; cat %s/done; rm -r %s",
+		folder, folder, folder);
+	ASSERT_OUT(run_one(&guest, 3, (struct asked){.command = command}), "done\n");
+	stop_guest(&guest);
+}
+
 TEST(no_more_places)
 {
 	struct guest guest;

@@ -333,3 +333,27 @@ TEST(config_from_an_endless_pipe)
 	(void)kill(writer, SIGKILL);
 	(void)waitpid(writer, NULL, 0);
 }
+
+/* Children of boxd are copies of it until they have replaced themselves. */
+TEST(children_do_not_have_the_token)
+{
+	struct box_options options = {0};
+	struct box_err err;
+	struct box_carried *own = box_carry_new();
+	ASSERT(own);
+	ASSERT_INT(setenv("LANGBOT_BOX_CONTROL_TOKEN", "secret", 1), 0);
+	ASSERT_INT(box_carry_take(&options, own, &err), 0);
+	ASSERT_STR(own->start.token, "secret");
+	pid_t pid = fork();
+	if (pid == 0) {
+		bool empty = own->start.kind == 0;
+		for (size_t i = 0; i < sizeof(own->start.token); i++) {
+			empty = empty && own->start.token[i] == '\0';
+		}
+		_exit(empty ? 0 : 1);
+	}
+	int status = -1;
+	ASSERT_INT(waitpid(pid, &status, 0), pid);
+	ASSERT_INT(status, 0);
+	ASSERT_STR(own->start.token, "secret");
+}

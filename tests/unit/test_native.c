@@ -151,7 +151,7 @@ TEST(a_path_too_long_is_refused_later_and_boxd_not_asked)
 	struct living nobody = {0};
 	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &nobody));
 	turn();
-	ASSERT_INT(nobody.made, 0);
+	ASSERT_STR(nobody.err.text, "host_path is too long");
 	ASSERT_INT(boxd.make_count, 0);
 	finish();
 }
@@ -185,9 +185,12 @@ TEST(a_box_made_for_nobody_is_ended)
 	ASSERT_INT(boxd.end_count, 1);
 	ASSERT_INT(boxd.ends[0], 5);
 	turn();
+	ASSERT_INT(living.made, 0);
 	box_native_gone(native, 5);
 	turn();
-	ASSERT_INT(living.made, 0);
+	ASSERT_INT(living.made, 1);
+	ASSERT_INT(living.err.errnum, ECANCELED);
+	ASSERT_STR(living.err.text, "the box was not wanted any more");
 	living_close(&living);
 	finish();
 }
@@ -202,7 +205,8 @@ TEST(a_cancelled_make_that_fails_is_over)
 	(void)box_err_set(&err, BOX_ERR_BOX, EIO, "broken");
 	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, &err);
 	turn();
-	ASSERT_INT(living.made, 0);
+	ASSERT_INT(living.made, 1);
+	ASSERT_STR(living.err.text, "broken");
 	ASSERT_INT(boxd.end_count, 0);
 	finish();
 }

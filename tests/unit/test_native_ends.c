@@ -58,6 +58,8 @@ TEST(each_step_that_fails_is_named)
 			"extra_mounts.mount_path /b cannot be mounted: Not a directory"},
 		{BOX_GUEST_STEP_MOUNT, EPERM, 2, BOX_ERR_BOX,
 			"the command cannot be started: mounts: Operation not permitted"},
+		{BOX_GUEST_STEP_MOUNTER, ESRCH, 0, BOX_ERR_BOX,
+			"the box can mount nothing more: delete the session and make it anew"},
 		{BOX_GUEST_STEP_IDS, EPERM, 0, BOX_ERR_BOX,
 			"the command cannot be started: user ids: Operation not permitted"},
 		{BOX_GUEST_STEP_WORKDIR, EACCES, 0, BOX_ERR_VALIDATION,
@@ -66,6 +68,8 @@ TEST(each_step_that_fails_is_named)
 			"the command cannot be started: the fence: Operation not permitted"},
 		{BOX_GUEST_STEP_EXEC, ENOENT, 0, BOX_ERR_BOX,
 			"the command cannot be started: /bin/sh: No such file or directory"},
+		{BOX_GUEST_STEP_EXEC, 4095, 0, BOX_ERR_BOX,
+			"the command cannot be started: /bin/sh: unknown error"},
 	};
 	static struct box_mount mounts[] = {
 		{.host_path = "/h", .mount_path = "/a", .mode = BOX_MOUNT_RO},
@@ -98,6 +102,32 @@ TEST(each_step_that_fails_is_named)
 		expect_failed(&ran, rows[i].code, rows[i].errnum, rows[i].text);
 	}
 	end_living(&living, 3);
+	finish();
+}
+
+/* boxd says that the box is gone before anyone has read what it said last. */
+TEST(an_end_that_was_told_counts)
+{
+	static const struct {
+		struct box_guest_header header;
+		struct box_guest_exit end;
+	} packet = {{sizeof(packet), BOX_GUEST_EXIT, 1, 0}, {.value = 3}};
+	start();
+	struct living living = {0};
+	struct box_spec spec = spec_of("true");
+	struct ran ran[2] = {{0}};
+	make_living(&living, 3);
+	begin_plain(&living, &spec, 1, &ran[0]);
+	begin_plain(&living, &spec, 2, &ran[1]);
+	ASSERT_INT(send(living.init, &packet, sizeof(packet), 0), sizeof(packet));
+	box_native_gone(native, 3);
+	expect_ended(&ran[0], BOX_END_EXIT, 3, 0);
+	expect_failed(&ran[1], BOX_ERR_BOX, EPIPE,
+		"the box ended while the command ran: its first process has ended");
+	backend->ops->destroy(living.box, on_destroyed, &living);
+	turn();
+	ASSERT_INT(living.destroyed, 1);
+	living_close(&living);
 	finish();
 }
 

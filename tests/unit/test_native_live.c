@@ -149,6 +149,22 @@ TEST(a_second_start_is_a_lie)
 	scene_end(&scene);
 }
 
+/* It waited for its mounts until its time was over. */
+TEST(a_command_that_never_ran_starts_before_it_ends)
+{
+	start();
+	struct living living = {0};
+	struct box_spec spec = spec_of("true");
+	struct ran ran = {0};
+	make_living(&living, 3);
+	begin_live(&living, &spec, true, &ran);
+	say_exit(&living, 1, BOX_GUEST_END_TIMEOUT, 0);
+	ASSERT_INT(ran.started, 1);
+	expect_ended(&ran, BOX_END_TIMEOUT, 0, 0);
+	end_living(&living, 3);
+	finish();
+}
+
 TEST(signals_are_passed_on)
 {
 	static const uint32_t number = 15;

@@ -1,22 +1,5 @@
-/* Commands in native boxes whose output is gathered: what init is asked, mounts, cancelling, limits
- * and every way to end. Linked so that timers can be made to run out at once. */
+/* Commands in native boxes: what init is asked, mounts, what is refused, and cancelling. */
 #include "tests/unit/native_play.h"
-
-#define WHILE "the box ended while the command ran: "
-
-/* --- the clock --- */
-
-int __real_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat);
-int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat);
-
-static bool hurry; /* timers run out at once */
-static uint64_t last_timeout_ms;
-
-int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat)
-{
-	last_timeout_ms = timeout;
-	return __real_uv_timer_start(timer, cb, hurry ? 0 : timeout, repeat);
-}
 
 /* --- what init is asked --- */
 
@@ -114,26 +97,6 @@ TEST(a_long_command_goes_in_pieces_and_in_order)
 	ASSERT(memcmp(whole + before, cmd, BOX_MIB) == 0);
 	expect_packet(&living, BOX_GUEST_KILL, 1, "", 0);
 	expect_silence(&living);
-	end_living(&living, 3);
-	finish();
-}
-
-TEST(a_timeout_beyond_a_century_is_a_century)
-{
-	start();
-	struct living living = {0};
-	struct box_spec spec = spec_of("true");
-	struct ran ran = {0};
-	struct heard heard;
-	spec.timeout_sec = INT64_MAX;
-	make_living(&living, 3);
-	begin(&living, &spec, 1000, &ran);
-	expect(&living, BOX_GUEST_RUN, 1, &heard);
-	struct box_guest_run run;
-	memcpy(&run, heard.bytes, sizeof(run));
-	ASSERT_INT(run.timeout_ms, 100LL * 366 * 86400 * 1000);
-	ASSERT_INT(last_timeout_ms, run.timeout_ms + 5000);
-	backend->ops->cancel(ran.op);
 	end_living(&living, 3);
 	finish();
 }
@@ -395,64 +358,6 @@ TEST(a_box_has_room_for_512_commands)
 	for (uint32_t i = 0; i < COUNT(ran); i++) {
 		ASSERT_INT(ran[i].calls, 1);
 	}
-	end_living(&living, 3);
-	finish();
-}
-
-TEST(init_must_end_a_command_in_time)
-{
-	start();
-	struct living living = {0};
-	struct box_spec spec = spec_of("true");
-	struct ran ran[2] = {{0}};
-	spec.timeout_sec = 1;
-	make_living(&living, 3);
-	begin_plain(&living, &spec, 1, &ran[0]);
-	ASSERT_INT(last_timeout_ms, 6000);
-	turn();
-	ASSERT_INT(living.lost, 0);
-	hurry = true;
-	begin_plain(&living, &spec, 2, &ran[1]);
-	turn();
-	ASSERT_INT(living.lost, 1);
-	ASSERT_STR(living.why, "it did not end a command in time");
-	for (int i = 0; i < 2; i++) {
-		expect_failed(
-			&ran[i], BOX_ERR_BOX, EPIPE, WHILE "it did not end a command in time");
-	}
-	end_living(&living, 3);
-	finish();
-}
-
-/* --- output and ends --- */
-
-TEST(output_is_gathered_up_to_its_limit)
-{
-	start();
-	struct living living = {0};
-	struct box_spec spec = spec_of("true");
-	struct ran ran = {0};
-	struct heard heard;
-	make_living(&living, 3);
-	begin(&living, &spec, 10, &ran);
-	expect(&living, BOX_GUEST_RUN, 1, &heard);
-	say_text(&living, BOX_GUEST_STDOUT, 1, "0123456");
-	say_text(&living, BOX_GUEST_STDERR, 1, "bad");
-	say_text(&living, BOX_GUEST_STDOUT, 1, "789abc");
-	say_text(&living, BOX_GUEST_STDOUT, 1, "d");
-	say_text(&living, BOX_GUEST_STDERR, 1, "ly");
-	const struct box_guest_exit end = {.end = BOX_GUEST_END_EXIT,
-		.value = 3,
-		.stdout_dropped = 5,
-		.stderr_dropped = 1,
-		.duration_us = 12999};
-	say(&living, BOX_GUEST_EXIT, 1, &end, sizeof(end));
-	expect_ended(&ran, BOX_END_EXIT, 3, 0);
-	ASSERT_STR(ran.out, "0123456789");
-	ASSERT_INT(ran.outcome.out_discarded, 9);
-	ASSERT_STR(ran.errors, "badly");
-	ASSERT_INT(ran.outcome.err_discarded, 1);
-	ASSERT_INT(ran.outcome.duration_ms, 12);
 	end_living(&living, 3);
 	finish();
 }

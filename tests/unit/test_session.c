@@ -64,8 +64,8 @@ TEST(conflict)
 	(void)open_in(&first, "s", &note);
 	/* While it is made and when it lives. */
 	for (int round = 0; round < 2; round++) {
-		ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, NULL, on_ran, &note, &err) ==
-			NULL);
+		ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, NULL, on_ran, &note,
+			       &err) == NULL);
 		ASSERT_INT(err.code, BOX_ERR_SESSION_CONFLICT);
 		ASSERT_STR(err.text, "Box session " ID("s") " already exists with memory_mb=512");
 		ASSERT_INT(box_sessions_open(sessions, ID("s"), &first, &other, on_opened, &note,
@@ -87,11 +87,13 @@ TEST(no_backend)
 	struct box_spec spec = spec_of("run");
 	make_live("s");
 	headless.unavailable = true;
-	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, NULL, on_ran, &note, &err) == NULL);
+	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, NULL, on_ran, &note, &err) ==
+		NULL);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text, "the backend cannot make boxes now");
 	rules.backend = NULL;
-	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, NULL, on_ran, &note, &err) == NULL);
+	ASSERT(box_sessions_exec(sessions, ID("t"), &first, &spec, NULL, on_ran, &note, &err) ==
+		NULL);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text, "no backend here");
 	/* A session that is there needs none to be chosen. */
@@ -218,6 +220,24 @@ TEST(capacity)
 	headless_gone();
 	make_live("third");
 	expect_full(ID("fourth"));
+	finish();
+}
+
+/* A box that is made for nobody is a box all the same. */
+TEST(capacity_of_cancelled_makes)
+{
+	start();
+	struct note notes[2] = {{0}};
+	rules.max_sessions = 2;
+	box_session_op_cancel(exec("a", "x", &notes[0]));
+	box_session_op_cancel(open_in(&first, "b", &notes[1]));
+	expect_full(ID("third"));
+	headless_gone();
+	make_live("third");
+	expect_full(ID("fourth"));
+	headless_gone();
+	ASSERT_INT(box_sessions_count(sessions), 1);
+	ASSERT_INT(notes[0].calls + notes[1].calls, 0);
 	finish();
 }
 

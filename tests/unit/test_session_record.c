@@ -220,6 +220,23 @@ TEST(a_session_whose_box_is_no_more_is_forgotten)
 	finish_recording();
 }
 
+/* The end comes before boxd has said which boxes there are. */
+TEST(sessions_that_are_not_adopted_yet_are_removed)
+{
+	start_recording();
+	(void)make_marked("s", 42);
+	char *dumped = box_strdup(changes[0]);
+	struct note removed = {0};
+	(void)remove_id(ID("s"), &removed);
+	headless_gone();
+	replay(dumped);
+	box_sessions_remove_all(sessions);
+	ASSERT_INT(box_sessions_count(sessions), 0);
+	ASSERT_INT(headless.begun[HEADLESS_DESTROY], 1); /* of the first life */
+	free(dumped);
+	finish_recording();
+}
+
 TEST(adopting_leaves_other_sessions_alone)
 {
 	struct note making = {0};

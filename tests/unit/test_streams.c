@@ -196,6 +196,28 @@ TEST(credit_comes_back_when_a_part_goes_out)
 	finish_with(&c);
 }
 
+TEST(pieces_that_alternate_are_sorted_when_there_are_many)
+{
+	struct connection c = {0};
+	start_live(&c);
+	stream_with(&c, 5, "a", "");
+	headless_started("a");
+	c.clogged = true;
+	for (int i = 0; i < 40; i++) {
+		say_out("a", "o");
+		say_err("a", "e");
+	}
+	c.clogged = false;
+	box_peer_drained(c.peer);
+	ASSERT_INT(c.count, 1 + 64);
+	expect_part(&c, 62, 0, ERR("e"));
+	expect_part(&c, 63, 0, OUT("ooooooooo"));
+	expect_part(&c, 64, 0, ERR("eeeeeeeee"));
+	ASSERT_INT(headless.credit, 80);
+	headless_ran("a", &well);
+	finish_with(&c);
+}
+
 TEST(a_part_has_its_size)
 {
 	static char bytes[PART_MAX];

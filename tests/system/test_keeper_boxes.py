@@ -1,0 +1,162 @@
+"""boxd and its boxes, by the real programs: what it costs the others that one does not die, one
+cannot be made, and many are of one user.
+"""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+import boxlib
+import deathlib
+import nativelib
+from deathlib import Ground, Traces, native_boxd, needs_root
+
+FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
+KEY_USERS = pathlib.Path("/proc/key-users")
+OTHER_USER = 23456  # of this file alone: its keys are counted
+BLANKS = 2
+
+
+@pytest.fixture
+def boxd(tmp_path):
+    ground = Ground()
+    with native_boxd(tmp_path) as made:
+        traces = Traces(made, ground)
+        yield made
+    traces.check_gone()
+
+
+def blanks(boxd):
+    children = pathlib.Path(f"/proc/{boxd.pid}/task/{boxd.pid}/children").read_text()
+    return {int(pid) for pid in children.split() if boxlib.is_blank(int(pid))}
+
+
+def wait_blanks(boxd):
+    boxlib.wait_until(lambda: len(blanks(boxd)) == BLANKS, 10, "the blanks are made")
+    return blanks(boxd)
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    """A process that does not even die when it is killed."""
+    group = FREEZER / f"box-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(pid))
+        (group / "freezer.state").write_text("FROZEN")
+        boxlib.wait_until(lambda: (group / "freezer.state").read_text() == "FROZEN\n", 5, "frozen")
+        yield
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        boxlib.wait_until(lambda: not (group / "cgroup.procs").read_text(), 5, "it has died")
+        group.rmdir()
+
+
+def switches(pid):
+    return int(boxlib.status_of(pid)["voluntary_ctxt_switches"])
+
+
+@needs_root
+@pytest.mark.skipif(not (FREEZER / "cgroup.procs").exists(), reason="no freezer of cgroup v1")
+def test_a_box_that_does_not_die_holds_up_nobody(boxd):
+    with boxd.web() as client:
+        client.exec("true", "stuck")
+        [stuck] = deathlib.inits(boxd)
+        wait_blanks(boxd)
+        with frozen(stuck):
+            seq = client.start("box_delete_session", {"session_id": "stuck"})
+            time.sleep(0.5)
+            assert boxlib.is_alive(stuck)
+            before = switches(boxd.pid)
+            time.sleep(2)
+            assert switches(boxd.pid) - before < 20, "boxd looks again and again"
+            used = wait_blanks(boxd)
+            assert client.exec("echo x", "other")["stdout"] == "x"
+            assert wait_blanks(boxd) != used
+        assert client.wait(seq)["code"] == 0
+
+
+@needs_root
+def test_a_wrong_host_path_costs_no_blank(boxd):
+    with boxd.web() as client:
+        client.exec("true", "first")
+        before = wait_blanks(boxd)
+        for path in ("/etc", "/nowhere/at/all"):
+            spec = {"cmd": "true", "session_id": "x", "host_path": path, "host_path_mode": "ro"}
+            assert client.fail("box_exec", spec).startswith("BoxValidationError: host_path")
+        assert blanks(boxd) == before
+
+
+def groups_beside(pid):
+    """The cgroups of all boxes of the runtime that this one is of, in one hierarchy."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        lot = (pathlib.Path("/sys/fs/cgroup") / names / path.lstrip("/")).parent
+        if deathlib.LOT.search(str(lot)) and lot.exists():
+            return sorted(one.name for one in lot.iterdir() if one.is_dir())
+    raise AssertionError("a box without a cgroup")
+
+
+OVERLAY = """mount --make-rprivate / && mount -t tmpfs none "$0" && cd "$0" &&
+    mkdir low up work merged &&
+    mount -t overlay -o lowerdir=low,upperdir=up,workdir=work none merged && cd / && exec "$@\""""
+
+
+@needs_root
+def test_a_birth_that_fails_leaves_nothing(tmp_path):
+    """That owners cannot be mapped somewhere is found out when a blank has been taken."""
+    before = ["unshare", "-m", "sh", "-c", OVERLAY, str(tmp_path)]
+    if subprocess.run([*before, "true"], capture_output=True, timeout=20).returncode != 0:
+        pytest.skip("no overlay file system here")
+    ground = Ground()
+    with nativelib.Place("root") as place, nativelib.dialled(place, before=before) as client:
+        traces = Traces(client.boxd, ground)
+        client.exec("true", "first")
+        for _ in range(5):
+            wait_blanks(client.boxd)
+            spec = {"cmd": "true", "session_id": "x", "host_path": f"{tmp_path}/merged"}
+            error = client.fail("box_exec", spec)
+            if "cannot map owners" not in error:
+                pytest.skip(f"owners can be mapped in an overlay here: {error}")
+        [first] = boxlib.wait_until(lambda: deathlib.inits(client.boxd), 5, "one box is left")
+        boxlib.wait_until(
+            lambda: len(wait_blanks(client.boxd)) + 1 == len(groups_beside(first)),
+            5,
+            lambda: f"left: {groups_beside(first)}",
+        )
+    traces.check_gone()
+
+
+@needs_root
+def test_as_many_processes_as_the_kernel_has(boxd):
+    with boxd.web() as client:
+        result = client.exec("echo x", "many", pids_limit=1 << 22)
+        assert (result["stdout"], result["exit_code"]) == ("x", 0)
+
+
+def key_count(uid):
+    """How many keys count for a user."""
+    for line in KEY_USERS.read_text().splitlines():
+        words = line.replace(":", " ").split()
+        if int(words[0]) == uid:
+            return int(words[3].split("/")[0])
+    return 0
+
+
+@needs_root
+@pytest.mark.skipif(not KEY_USERS.exists(), reason="no keys in this kernel")
+def test_boxes_of_one_user_do_not_use_up_its_keys(monkeypatch):
+    user = str(OTHER_USER)
+    command = ("setpriv", "--reuid", user, "--regid", user, "--clear-groups")
+    monkeypatch.setattr(nativelib, "USER", OTHER_USER)
+    monkeypatch.setattr(nativelib, "SETPRIV", command)
+    with nativelib.Place("rootless") as place, nativelib.dialled(place) as client:
+        client.exec("true", "s0")
+        assert key_count(OTHER_USER) == 1, "the session keyring of boxd"
+        for n in range(1, 10):
+            client.exec("true", f"s{n}")
+        assert key_count(OTHER_USER) == 1

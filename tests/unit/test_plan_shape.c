@@ -1,0 +1,111 @@
+/* When what was prepared for one request serves another. */
+#include "runtime/plan/plan.h"
+#include "tests/unit/test.h"
+
+static struct box_ask ask;
+static struct box_policy policy;
+static struct box_host_can host;
+static struct box_plan plan;
+static struct box_err err;
+
+/* As root on a host that can do everything, with a folder of it. */
+static void set_up(void)
+{
+	ask = (struct box_ask){.name = "s1",
+		.host_path = "/srv/a",
+		.host_mode = BOX_ASK_RW,
+		.mount_path = "/workspace",
+		.memory_bytes = 512 * BOX_MIB,
+		.pids = 128,
+		.cpu_milli = 1000};
+	host = (struct box_host_can){.root = true,
+		.id_ranges = true,
+		.cgroups = true,
+		.landlock_abi = 7,
+		.network = true,
+		.own_etc = true,
+		.root_entries = {{.name = "usr"}, {.name = "bin", .link = "usr/bin"}},
+		.root_entry_count = 2};
+}
+
+/* What a blank is built by. */
+static void assert_same_steps(const struct box_plan *other)
+{
+	ASSERT_INT(plan.step_count, other->step_count);
+	for (size_t i = 0; i < plan.step_count; i++) {
+		const struct box_step *a = &plan.steps[i];
+		const struct box_step *b = &other->steps[i];
+		ASSERT_STR(a->target, b->target);
+		ASSERT(a->kind == b->kind && a->tree == b->tree && a->entry == b->entry &&
+			a->read_only == b->read_only && a->no_exec == b->no_exec &&
+			a->devices == b->devices && a->owner == b->owner && a->mode == b->mode &&
+			a->size_bytes == b->size_bytes && a->inodes == b->inodes);
+	}
+	ASSERT_INT(plan.rule_count, other->rule_count);
+	for (size_t i = 0; i < plan.rule_count; i++) {
+		ASSERT_STR(plan.rules[i].path, other->rules[i].path);
+		ASSERT_INT(plan.rules[i].may, other->rules[i].may);
+	}
+	ASSERT_INT(plan.profile, other->profile);
+	ASSERT_INT(plan.landlock_abi, other->landlock_abi);
+}
+
+static void change(struct box_ask *to, unsigned field)
+{
+	switch (field) {
+	case 0:
+		strcpy(to->name, "another");
+		break;
+	case 1:
+		strcpy(to->host_path, "/srv/another");
+		break;
+	case 2:
+		to->cpu_milli++;
+		break;
+	case 3:
+		to->network = 1;
+		break;
+	case 4:
+		to->pids++;
+		break;
+	case 5:
+		strcpy(to->mount_path, "/elsewhere");
+		break;
+	case 6:
+		to->host_mode = BOX_ASK_RO;
+		break;
+	case 7:
+		to->writable_root = !to->writable_root;
+		break;
+	case 8:
+		to->profile = BOX_FILTER_STRICT;
+		break;
+	default:
+		to->memory_bytes += BOX_MIB;
+		break;
+	}
+}
+
+/* Each field by itself: what a blank does not depend on, and what it does. */
+TEST(one_shape)
+{
+	static struct box_plan first;
+	for (unsigned field = 0; field < 10; field++) {
+		for (unsigned bits = 0; bits < 4; bits++) {
+			bool network_first = bits & 1;
+			set_up();
+			host.cgroups = bits & 2;
+			policy.degraded = 1;
+			struct box_ask before = ask;
+			ASSERT_INT(box_plan_make(&before, &policy, &host, &first, &err), 0);
+			change(&ask, field);
+			ASSERT_INT(box_plan_make(&ask, &policy, &host, &plan, &err), 0);
+			bool same = field < 3 || (field == 3 && !network_first) ||
+				(field == 4 && host.cgroups);
+			ASSERT_INT(box_plan_same_shape(&before, &ask, &host, network_first), same);
+			if (same) {
+				assert_same_steps(&first);
+			}
+		}
+	}
+}
