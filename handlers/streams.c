@@ -225,6 +225,34 @@ static void stream_drained(struct box_request *request)
 	flush(request->work);
 }
 
+static int check_size(int64_t rows, int64_t columns, struct box_err *err)
+{
+	if (rows < 1 || rows > UINT16_MAX || columns < 1 || columns > UINT16_MAX) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"rows and cols of a tty must be 1 to %d", UINT16_MAX);
+	}
+	return 0;
+}
+
+static int read_tty(const struct box_value *tty, struct stream *stream, struct box_err *err)
+{
+	if (tty->type == BOX_NULL) {
+		return 0;
+	}
+	const struct box_value *rows = tty->type == BOX_MAP ? box_map_get(tty, "rows") : NULL;
+	const struct box_value *columns = tty->type == BOX_MAP ? box_map_get(tty, "cols") : NULL;
+	if (!rows || rows->type != BOX_INT || !columns || columns->type != BOX_INT) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"tty must be null or a map of the integers rows and cols");
+	}
+	int r = check_size(rows->integer, columns->integer, err);
+	if (r == 0) {
+		stream->live.rows = (uint16_t)rows->integer;
+		stream->live.columns = (uint16_t)columns->integer;
+	}
+	return r;
+}
+
 /* The spec without the two members that only a stream has. */
 static int read_stream(struct box_request *request, struct stream *stream, struct box_err *err)
 {
@@ -238,9 +266,9 @@ static int read_stream(struct box_request *request, struct stream *stream, struc
 			}
 			stream->has_stdin = pair->value.type == BOX_BOOL && pair->value.boolean;
 		} else if (box_str_eq(pair->key, "tty")) {
-			if (pair->value.type != BOX_NULL) {
-				return box_err_set(err, BOX_ERR_VALIDATION, ENOTSUP,
-					"tty is not supported by this runtime yet");
+			int r = read_tty(&pair->value, stream, err);
+			if (r < 0) {
+				return r;
 			}
 		} else {
 			box_map_set(request->arena, &spec, pair->key, pair->value);
@@ -269,8 +297,9 @@ void box_handle_exec_stream(struct box_request *request)
 		box_request_fail(request, &err);
 		return;
 	}
-	stream->live = (struct box_live){
-		.events = &live_events, .has_stdin = stream->has_stdin, .credit = CREDIT_BYTES};
+	stream->live.events = &live_events;
+	stream->live.has_stdin = stream->has_stdin;
+	stream->live.credit = CREDIT_BYTES;
 	request->work = stream;
 	name_stream(request, stream);
 	stream->asked.op = box_sessions_exec(request->runtime->sessions, stream->asked.physical_id,
@@ -338,6 +367,16 @@ static int read_given(struct box_request *request, struct given *given, struct b
 	return 0;
 }
 
+/* A terminal has no end of input but the character for it, and goes on after that. */
+static void sign_off(struct box_request *request, struct given *given)
+{
+	char *bytes = box_arena_bytes(request->arena, given->bytes.len + 1);
+	memcpy(bytes, given->bytes.bytes, given->bytes.len);
+	bytes[given->bytes.len] = 4;
+	given->bytes = (struct box_str){bytes, given->bytes.len + 1};
+	given->eof = false;
+}
+
 static void input_taken(void *arg, const struct box_err *err)
 {
 	struct box_request *request = arg;
@@ -370,6 +409,9 @@ void box_handle_exec_input(struct box_request *request)
 		box_request_fail(request, &err);
 		return;
 	}
+	if (stream->live.rows > 0 && given.eof) {
+		sign_off(request, &given);
+	}
 	stream->input_ended = given.eof;
 	if (given.bytes.len == 0) {
 		if (given.eof) {
@@ -384,6 +426,25 @@ void box_handle_exec_input(struct box_request *request)
 	request->cancel = input_cancel;
 	*input = box_session_op_input(
 		stream->asked.op, given.bytes, given.eof, input_taken, request);
+}
+
+void box_handle_exec_resize(struct box_request *request)
+{
+	struct box_err err;
+	struct box_value answer = box_map_value();
+	struct stream *stream = find_stream(request, &err);
+	int64_t rows = box_request_field(request, "rows")->integer;
+	int64_t columns = box_request_field(request, "cols")->integer;
+	int r = stream ? check_size(rows, columns, &err) : -ENOENT;
+	if (r == 0 && stream->live.rows == 0) {
+		r = box_err_set(&err, BOX_ERR_VALIDATION, ENOTTY, "the exec has no tty");
+	}
+	if (r < 0) {
+		box_request_fail(request, &err);
+		return;
+	}
+	box_session_op_resize(stream->asked.op, (uint16_t)rows, (uint16_t)columns);
+	box_request_reply(request, &answer);
 }
 
 void box_handle_exec_signal(struct box_request *request)

@@ -72,6 +72,7 @@ struct box_session_input {
 struct box_session_input box_session_op_input(struct box_session_op *op, struct box_str bytes,
 	bool eof, box_backend_taken *taken, void *arg);
 void box_session_forget_input(const struct box_session_input *input, void *arg);
+void box_session_op_resize(struct box_session_op *op, uint16_t rows, uint16_t columns);
 void box_session_op_signal(struct box_session_op *op, int number);
 
 /* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;

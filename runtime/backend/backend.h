@@ -55,6 +55,8 @@ struct box_live_events {
 
 struct box_live {
 	const struct box_live_events *events;
+	uint16_t rows; /* of a terminal for it, or 0: pipes */
+	uint16_t columns;
 	bool has_stdin;  /* else it is empty */
 	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
 };
@@ -82,6 +84,8 @@ struct box_backend_ops {
 	 * this until its last input was told, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
+	/* Of one with a terminal. */
+	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 
 	/* Managed processes; NULL: it has none. */
 	const struct box_kept_ops *kept;

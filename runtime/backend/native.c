@@ -368,6 +368,7 @@ static const struct box_backend_ops ops = {
 	.input = box_native_input,
 	.forget_input = box_native_forget_input,
 	.signal = box_native_signal,
+	.resize = box_native_resize,
 	.kept = &box_native_kept_ops,
 	.watch = watch,
 	.mark = mark,

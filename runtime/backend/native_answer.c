@@ -88,6 +88,16 @@ void box_native_credit(struct box_backend_op *op, uint64_t bytes)
 	}
 }
 
+void box_native_resize(struct box_backend_op *op, uint16_t rows, uint16_t columns)
+{
+	struct box_native_run *run = box_native_run_of(op);
+	const struct box_guest_size size = {rows, columns};
+	if (run->sent && run->size.rows > 0) {
+		box_native_send(
+			run->box, BOX_GUEST_RESIZE, run->id, &size, sizeof(size), NULL, 0, -1);
+	}
+}
+
 void box_native_signal(struct box_backend_op *op, int number)
 {
 	struct box_native_run *run = box_native_run_of(op);

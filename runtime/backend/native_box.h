@@ -95,6 +95,7 @@ const char *box_native_error_text(int errnum);
 
 void box_native_credit(struct box_backend_op *op, uint64_t bytes);
 void box_native_signal(struct box_backend_op *op, int number);
+void box_native_resize(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 /* A packet about a command; well-formed. */
 void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size);
@@ -142,7 +143,8 @@ struct box_native_run {
 	void *arg;
 	const struct box_live_events *live; /* NULL: output is gathered */
 	bool has_stdin;
-	uint64_t credit; /* of a live one, at first; then what output may still come */
+	struct box_guest_size size; /* of its terminal, or zeros */
+	uint64_t credit;            /* of a live one, at first; then what output may still come */
 	struct box_list inputs;
 	uint64_t input_sent;  /* to box-init */
 	uint64_t input_taken; /* by the command */

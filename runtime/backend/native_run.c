@@ -109,7 +109,9 @@ static void send_run(struct box_native_run *run)
 	struct box_guest_run wanted = {
 		.mount_count = (uint32_t)spec->mount_count,
 		/* Only with it comes STARTED; one without stdin gets an empty one. */
-		.flags = run->live ? BOX_GUEST_RUN_STDIN : 0,
+		.flags = (run->live ? BOX_GUEST_RUN_STDIN : 0U) |
+			(run->size.rows > 0 ? BOX_GUEST_RUN_TTY : 0U),
+		.size = run->size,
 		.timeout_ms = timeout_ms_of(spec),
 		.output_limit = run->live ? UINT64_MAX : (uint64_t)run->max_output_bytes,
 		.credit = run->live ? run->credit : UINT64_MAX / 2,
@@ -133,7 +135,7 @@ static void send_run(struct box_native_run *run)
 			run->box, BOX_GUEST_MORE, run->id, body.bytes + at, piece, NULL, 0, -1);
 	}
 	box_buf_free(&body);
-	if (run->live && !run->has_stdin) {
+	if (run->live && !run->has_stdin && run->size.rows == 0) {
 		run->input_ended = true;
 		box_native_send(run->box, BOX_GUEST_INPUT, run->id, NULL, 0, NULL, 0, -1);
 	}
@@ -265,6 +267,7 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 	if (live) {
 		run->live = live->events;
 		run->has_stdin = live->has_stdin;
+		run->size = (struct box_guest_size){live->rows, live->columns};
 		run->credit = live->credit;
 	}
 	box_list_init(&run->inputs);

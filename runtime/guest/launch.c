@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -360,6 +361,10 @@ static int run_steps(struct box_launch *launch)
 	if (r == 0) {
 		launch->failure->step = BOX_GUEST_STEP_PIPES;
 		r = arrange_fds(launch);
+	}
+	if (r == 0 && (launch->run->flags & BOX_GUEST_RUN_TTY) &&
+		ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0) {
+		r = -errno;
 	}
 	if (r == 0) {
 		launch->failure->step = BOX_GUEST_STEP_IDS;
