@@ -164,9 +164,6 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 	struct box_process **ret_process, struct box_err *err)
 {
 	struct box_process *former = find_named(session, spec->process_id);
-	if (former) {
-		forget(former);
-	}
 	uint32_t number = ++session->sessions->processes_begun;
 	struct box_process *process = box_process_new(session, number, spec);
 	/* First the record: a successor that looks for one too many finds that it is not there. */
@@ -179,6 +176,9 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 	}
 	process->known = true;
 	session->kept++;
+	if (former) {
+		forget(former);
+	}
 	BOX_LOG(BOX_LOG_INFO, "process.started", box_kv_str("session", session->physical_id),
 		box_kv_str("process", process->id));
 	*ret_process = process;

@@ -45,6 +45,8 @@ void box_process_serve_readers(struct box_process *process)
 	if (!reader->attached) {
 		reader->attached = true;
 		uint64_t from = reader->from == BOX_PROCESS_UNCONFIRMED ? 0 : reader->from;
+		/* There is no more than up to out_end, whatever it asks for. */
+		from = from < process->out_end ? from : process->out_end;
 		process->given = from > process->freed ? from : process->freed;
 		reader->events->attached(
 			reader->arg, process->given, box_process_input_end(reader));

@@ -78,6 +78,20 @@ static int64_t number_of(const struct box_value *record, const char *name)
 	return value && value->type == BOX_INT ? value->integer : 0;
 }
 
+static struct box_process *find_number(struct box_sessions *sessions, int64_t number)
+{
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
+		for (struct box_list *one = session->processes.next; one != &session->processes;
+			one = one->next) {
+			if (box_process_at(one)->number == number) {
+				return box_process_at(one);
+			}
+		}
+	}
+	return NULL;
+}
+
 static void replay_process(struct box_sessions *sessions, const struct box_value *record)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
@@ -91,7 +105,7 @@ static void replay_process(struct box_sessions *sessions, const struct box_value
 		return;
 	}
 	struct box_session *session = box_table_get(&sessions->by_id, session_id->str);
-	if (!session) {
+	if (!session || !session->backend->kept || find_number(sessions, number)) {
 		return;
 	}
 	struct box_process *process = box_process_new(session, (uint32_t)number, &parsed);
@@ -101,20 +115,6 @@ static void replay_process(struct box_sessions *sessions, const struct box_value
 	if (sessions->processes_begun < process->number) {
 		sessions->processes_begun = process->number;
 	}
-}
-
-static struct box_process *find_number(struct box_sessions *sessions, int64_t number)
-{
-	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
-		for (struct box_list *one = session->processes.next; one != &session->processes;
-			one = one->next) {
-			if (box_process_at(one)->number == number) {
-				return box_process_at(one);
-			}
-		}
-	}
-	return NULL;
 }
 
 void box_processes_replay(struct box_sessions *sessions, const struct box_value *change)

@@ -31,7 +31,8 @@ struct box_process {
 	enum box_end_reason reason;
 	int exit_code;
 	int signal;
-	char *tail; /* of its stderr, as text */
+	char *tail; /* of its stderr, as text; it may have NULs */
+	size_t tail_len;
 	bool known; /* its offsets are right */
 	bool out_ended;
 	uint64_t freed;       /* of its output: nobody can have it again */

@@ -49,8 +49,10 @@ struct box_value box_process_info(const struct box_process *process, struct box_
 	box_map_add(arena, &info, "exited_at",
 		exited ? time_value(arena, process->exited_utc_us) : box_null());
 	box_map_add(arena, &info, "exit_code", exited ? box_int(process->exit_code) : box_null());
+	const char *tail = process->tail ? process->tail : "";
 	box_map_add(arena, &info, "stderr_preview",
-		text_value(arena, process->tail ? process->tail : ""));
+		box_text((struct box_str){
+			box_arena_strndup(arena, tail, process->tail_len), process->tail_len}));
 	if (exited) {
 		box_map_add(arena, &info, "end",
 			box_output_end(arena, process->reason, process->signal));
@@ -165,5 +167,6 @@ void box_process_set_tail(struct box_process *process, const struct box_kept_sta
 	size_t len = text.len - at;
 	free(process->tail);
 	process->tail = box_alloc(len + 1);
+	process->tail_len = len;
 	memcpy(process->tail, text.bytes + at, len);
 }

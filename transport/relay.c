@@ -1,6 +1,7 @@
 /* One relay. Output is taken from the process as the client takes it; what the client has for sure is
  * confirmed, and only that is forgotten: with `box.v1` the client says so itself, else a ping behind
- * what was sent is answered. So whoever attaches next gets what this one may have missed. */
+ * what was sent is answered. So whoever attaches next gets what this one may have missed. It is closed
+ * behind a last ping: then the client has everything. */
 #include "transport/relay.h"
 
 #include <errno.h>
@@ -18,26 +19,26 @@
 #define WINDOW_BYTES (256 * BOX_KIB) /* that may come beyond what is here */
 #define UNSENT_BYTES (256 * BOX_KIB) /* that wait for the client; then no more is asked for */
 #define HELD_BYTES (1024 * BOX_KIB)  /* not confirmed; a line that is longer is let grow */
-#define UNFED_BYTES (256 * BOX_KIB)  /* of input; then the client is not read */
+#define UNFED_BYTES (512 * BOX_KIB)  /* of input; then the client is not read */
+#define EARLY_BYTES (1024 * BOX_KIB) /* of input that waits for its turn */
 #define CONTROL_BYTES 32             /* the longest of our own messages of box.v1 */
 
 /* box.v1: the first byte of a message. The offsets behind it are eight bytes, high ones first. */
 enum v1_kind {
-	V1_DATA = 1, /* output or input: offset, bytes */
-	V1_DONE =
-		2, /* so far it is safe: the client's with output, the process's with input: offset */
+	V1_DATA = 1,  /* output or input: offset, bytes */
+	V1_DONE = 2,  /* so far output is safe with the client, input with the process: offset */
 	V1_BEGIN = 3, /* client, first: from which offset; we: the offsets of output and input */
 	V1_END = 4,   /* client: the input ends at this offset; we: the exit code, then we close */
 };
 
 struct relay {
-	struct box_runtime *runtime;
 	struct box_ws_socket *socket;
 	struct box_process_reader *reader;
 	bool reading;
 	bool v1;
 	bool attached;
 	bool paused;
+	bool over; /* nothing more is taken: closed when the client has all */
 	struct box_pieces pieces;
 	uint64_t received;  /* output up to here is here */
 	uint64_t confirmed; /* and up to here with the client for sure */
@@ -45,7 +46,11 @@ struct relay {
 	uint64_t sent;      /* up to here written to the socket */
 	uint64_t pinged;    /* up to here a ping asks */
 	bool ping_under_way;
-	uint64_t taken; /* of the input, by the process */
+	bool last_ping; /* that one is behind all */
+	int last_code;  /* to close with then */
+	const char *last_reason;
+	struct box_buf early; /* input that came before its turn */
+	uint64_t taken;       /* of the input, by the process */
 	/* A ping or a message of box.v1, in front of all pieces; with room for a frame's head. */
 	char control[BOX_BUF_HEADROOM + CONTROL_BYTES];
 	size_t control_len;
@@ -76,8 +81,33 @@ static uint64_t get_u64(const char *from)
 
 static void want_write(struct relay *relay)
 {
-	if (relay->socket) {
-		box_ws_want_write(relay->socket);
+	box_ws_want_write(relay->socket);
+}
+
+/* A client that sends more than the process takes has to wait, unless the process itself waits for
+ * what only the client can say: that it has got what was sent. One that waits for its turn is read:
+ * its pings want answers. */
+static void balance_reading(struct relay *relay)
+{
+	bool held = relay->received - relay->confirmed >= HELD_BYTES;
+	uint64_t unfed = relay->attached ? box_process_input_end(relay->reader) - relay->taken
+					 : relay->early.len;
+	bool paused = !relay->over && unfed > UNFED_BYTES && !held;
+	if (relay->paused != paused) {
+		relay->paused = paused;
+		box_ws_pause_reading(relay->socket, paused);
+	}
+}
+
+/* Closes when the client has got all that is here. */
+static void finish(struct relay *relay, int code, const char *reason)
+{
+	if (!relay->over) {
+		relay->over = true;
+		relay->last_code = code;
+		relay->last_reason = reason;
+		balance_reading(relay);
+		want_write(relay);
 	}
 }
 
@@ -94,6 +124,7 @@ static void update(struct relay *relay)
 	uint64_t hold = open + WINDOW_BYTES;
 	box_process_confirm(relay->reader, relay->confirmed, relay->upto,
 		hold > HELD_BYTES ? hold : HELD_BYTES);
+	balance_reading(relay);
 }
 
 static void confirm(struct relay *relay, uint64_t offset)
@@ -112,40 +143,53 @@ static void on_attached(void *arg, uint64_t offset, uint64_t input)
 	relay->first_input = relay->taken = input;
 	relay->begin_due = relay->v1;
 	relay->pieces.skip = !relay->v1 && box_process_skips_line(relay->reader);
-	if (relay->paused) {
-		relay->paused = false;
-		box_ws_pause_reading(relay->socket, false);
-	}
 	update(relay);
+	if (relay->early.len > 0) {
+		(void)box_process_feed(
+			relay->reader, (struct box_str){relay->early.bytes, relay->early.len});
+		box_buf_free(&relay->early);
+	}
 	want_write(relay);
 }
 
-static void on_output(void *arg, uint64_t offset, struct box_str bytes)
+static void take_output(struct relay *relay, uint64_t offset, struct box_str bytes)
 {
-	struct relay *relay = arg;
-	if (relay->ended) {
+	if (box_pieces_add(&relay->pieces, offset, bytes) < 0) {
+		relay->received = relay->pieces.rest_end;
+		BOX_LOG(BOX_LOG_WARNING, "relay.line_too_long");
+		finish(relay, BOX_WS_TOO_LARGE, "a line is longer than 16 MiB");
 		return;
 	}
 	relay->received = offset + bytes.len;
-	int r = box_pieces_add(&relay->pieces, offset, bytes);
 	if (relay->pieces.kind == BOX_PIECES_LINES) {
 		box_process_skip_line(relay->reader, relay->pieces.skip);
-	}
-	if (r < 0) {
-		/* The rest of the line is nobody's: the next one begins behind it. */
-		relay->confirmed = relay->sent = relay->received;
-		update(relay);
-		BOX_LOG(BOX_LOG_WARNING, "relay.line_too_long");
-		box_ws_close(
-			relay->socket, BOX_WS_TOO_LARGE, "a line is longer than 16 MiB", false);
-		return;
 	}
 	/* What makes no message needs no confirmation. */
 	if (relay->pieces.ready_bytes == 0 && relay->pieces.rest.len == 0 &&
 		relay->sent == relay->confirmed) {
 		relay->sent = relay->confirmed = relay->received;
 	}
-	update(relay);
+}
+
+static void on_output(void *arg, uint64_t offset, struct box_str bytes)
+{
+	struct relay *relay = arg;
+	if (relay->over || relay->ended) {
+		return;
+	}
+	const char *end = relay->pieces.skip ? memchr(bytes.bytes, '\n', bytes.len) : NULL;
+	size_t skipped = end ? (size_t)(end - bytes.bytes) + 1 : 0;
+	/* By itself, so that it is forgotten together with the wish to skip it. */
+	if (skipped > 0) {
+		take_output(relay, offset, (struct box_str){bytes.bytes, skipped});
+	}
+	if (skipped < bytes.len) {
+		take_output(relay, offset + skipped,
+			(struct box_str){bytes.bytes + skipped, bytes.len - skipped});
+	}
+	if (!relay->over) {
+		update(relay);
+	}
 	want_write(relay);
 }
 
@@ -157,7 +201,7 @@ static void on_ended(void *arg, const struct box_process *process)
 		relay->end_due = relay->v1;
 	}
 	box_pieces_end(&relay->pieces);
-	box_ws_close(relay->socket, BOX_WS_NORMAL, "the managed process has ended", true);
+	finish(relay, BOX_WS_NORMAL, "the managed process has ended");
 }
 
 static void on_fed(void *arg, uint64_t taken)
@@ -165,10 +209,7 @@ static void on_fed(void *arg, uint64_t taken)
 	struct relay *relay = arg;
 	relay->taken = taken;
 	relay->done_due = relay->v1;
-	if (relay->paused && box_process_input_end(relay->reader) - taken < UNFED_BYTES) {
-		relay->paused = false;
-		box_ws_pause_reading(relay->socket, false);
-	}
+	balance_reading(relay);
 	if (relay->v1) {
 		want_write(relay);
 	}
@@ -190,10 +231,18 @@ static void set_control(struct relay *relay, char kind, size_t len)
 	relay->control_is_ping = false;
 }
 
+/* Whether one is due; `last`: there is nothing else to send. */
+static bool wants_ping(const struct relay *relay, bool last)
+{
+	return !relay->ping_under_way && !relay->ended &&
+		(last || (!relay->v1 && relay->sent > relay->pinged));
+}
+
 /* The next of our own messages, if one is due; the end comes behind all output. */
 static void fill_control(struct relay *relay)
 {
 	char *body = relay->control + BOX_BUF_HEADROOM + 1;
+	bool last = relay->over && !box_pieces_first(&relay->pieces);
 	if (relay->begin_due) {
 		relay->begin_due = false;
 		put_u64(body, relay->confirmed);
@@ -203,12 +252,13 @@ static void fill_control(struct relay *relay)
 		relay->done_due = false;
 		put_u64(body, relay->taken);
 		set_control(relay, V1_DONE, 9);
-	} else if (relay->end_due && !box_pieces_first(&relay->pieces)) {
+	} else if (relay->end_due && last) {
 		relay->end_due = false;
 		put_u64(body, (uint64_t)(int64_t)relay->exit_code);
 		set_control(relay, V1_END, 9);
-	} else if (!relay->v1 && !relay->ping_under_way && relay->sent > relay->pinged) {
+	} else if (wants_ping(relay, last)) {
 		relay->ping_under_way = true;
+		relay->last_ping = last;
 		relay->pinged = relay->sent;
 		put_u64(relay->control + BOX_BUF_HEADROOM, relay->sent);
 		relay->control_len = 8;
@@ -237,11 +287,11 @@ static bool next(void *arg, struct box_ws_frame *ret_frame)
 	if (!piece) {
 		return false;
 	}
-	size_t left = piece->bytes.len - piece->sent;
+	size_t left = piece->len - piece->sent;
 	size_t len = left < BOX_WS_FRAME_BYTES ? left : BOX_WS_FRAME_BYTES;
 	*ret_frame = (struct box_ws_frame){
 		.kind = relay->v1 ? BOX_WS_FRAME_BINARY : BOX_WS_FRAME_TEXT,
-		.bytes = piece->bytes.bytes + piece->sent,
+		.bytes = piece->bytes + piece->sent,
 		.len = len,
 		.first = piece->sent == 0,
 		.last = len == left,
@@ -258,24 +308,36 @@ static void sent(void *arg, const struct box_ws_frame *frame)
 	}
 	struct box_piece *piece = box_pieces_first(&relay->pieces);
 	piece->sent += frame->len;
-	if (piece->sent < piece->bytes.len) {
+	if (piece->sent < piece->len) {
 		return;
 	}
 	relay->sent = piece->end;
 	box_pieces_drop_first(&relay->pieces);
-	if (!relay->ended) {
+	if (!relay->ended && !relay->over) {
 		update(relay);
 	}
+}
+
+static void close_last(struct relay *relay)
+{
+	if (relay->pieces.skip) {
+		/* The rest of the line is nobody's: the next one begins behind it. */
+		box_process_skip_line(relay->reader, true);
+		box_process_confirm(relay->reader, relay->received, relay->upto, HELD_BYTES);
+	}
+	box_ws_close(relay->socket, relay->last_code, relay->last_reason, false);
 }
 
 static void pong(void *arg, struct box_str bytes)
 {
 	struct relay *relay = arg;
-	if (bytes.len != 8 || relay->v1 || get_u64(bytes.bytes) != relay->pinged) {
+	if (!relay->ping_under_way || bytes.len != 8 || get_u64(bytes.bytes) != relay->pinged) {
 		return; /* of libwebsockets' own */
 	}
 	relay->ping_under_way = false;
-	if (!relay->ended) {
+	if (relay->last_ping) {
+		close_last(relay);
+	} else if (!relay->ended && !relay->over) {
 		confirm(relay, relay->pinged);
 	}
 	want_write(relay);
@@ -290,10 +352,7 @@ static void feed(struct relay *relay, struct box_str bytes)
 		box_ws_close(relay->socket, BOX_WS_TOO_LARGE, "too much input at once", false);
 		return;
 	}
-	if (!relay->paused && box_process_input_end(relay->reader) - relay->taken > UNFED_BYTES) {
-		relay->paused = true;
-		box_ws_pause_reading(relay->socket, true);
-	}
+	balance_reading(relay);
 }
 
 static int take_line(struct relay *relay, struct box_buf *message, const char **ret_why)
@@ -303,6 +362,12 @@ static int take_line(struct relay *relay, struct box_buf *message, const char **
 	if (box_buf_append(message, "\n", 1) < 0) {
 		*ret_why = "message too large";
 		return BOX_WS_TOO_LARGE;
+	}
+	if (!relay->attached) {
+		*ret_why = "too much input before its turn";
+		int r = box_buf_append(&relay->early, message->bytes, message->len);
+		balance_reading(relay);
+		return r < 0 ? BOX_WS_TRY_LATER : 0;
 	}
 	feed(relay, (struct box_str){message->bytes, message->len});
 	return 0;
@@ -366,7 +431,7 @@ static int message(void *arg, struct box_buf bytes, bool binary, const char **re
 	struct relay *relay = arg;
 	(void)binary;
 	int code = 0;
-	if (!relay->ended) {
+	if (!relay->ended && !relay->over) {
 		code = relay->v1 ? take_v1(relay, &bytes, ret_why)
 				 : take_line(relay, &bytes, ret_why);
 	}
@@ -383,9 +448,6 @@ static void opened(void *arg, struct box_ws_socket *socket)
 	if (relay->v1) {
 		return; /* it says where to begin */
 	}
-	/* Not before its turn has come. */
-	relay->paused = true;
-	box_ws_pause_reading(socket, true);
 	relay->reading = true;
 	box_process_read(relay->reader, BOX_PROCESS_UNCONFIRMED);
 }
@@ -401,10 +463,12 @@ static void closed(void *arg)
 	struct relay *relay = arg;
 	box_process_detach(relay->reader);
 	box_pieces_free(&relay->pieces);
+	box_buf_free(&relay->early);
 	free(relay);
 }
 
 static const struct box_ws_user user = {
+	.patient = true,
 	.opened = opened,
 	.message = message,
 	.next = next,
@@ -413,46 +477,6 @@ static const struct box_ws_user user = {
 	.closing = closing,
 	.closed = closed,
 };
-
-enum box_relay_answer box_relay_decide(struct box_runtime *runtime,
-	const struct box_gate_verdict *verdict, struct box_process **ret_process,
-	struct box_err *err)
-{
-	struct box_context context = {
-		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
-	char prefix[BOX_PHYSICAL_ID_SIZE];
-	if (box_fence_require_current(runtime->fence, &context, NULL) < 0) {
-		return BOX_RELAY_UNAUTHORIZED;
-	}
-	if (box_runtime_require_ready(runtime, err) < 0) {
-		return BOX_RELAY_REFUSED;
-	}
-	size_t prefix_len = box_tenant_prefix(&context, prefix);
-	if (strncmp(verdict->session_id, prefix, prefix_len) != 0 ||
-		strlen(verdict->session_id) == prefix_len) {
-		return BOX_RELAY_UNAUTHORIZED;
-	}
-	struct box_session *session = box_sessions_find(
-		runtime->sessions, verdict->session_id, err);
-	struct box_process *process = session ? box_process_find(session, verdict->process_id, err)
-					      : NULL;
-	if (!process) {
-		return BOX_RELAY_REFUSED;
-	}
-	if (!box_process_runs(process)) {
-		(void)box_err_set(err, BOX_ERR_PROCESS_CONFLICT, ESRCH,
-			"managed process %s in session %s is not running", verdict->process_id,
-			verdict->session_id);
-		return BOX_RELAY_REFUSED;
-	}
-	*ret_process = process;
-	return BOX_RELAY_WELCOME;
-}
-
-const char *box_relay_protocol(const struct box_gate_verdict *verdict)
-{
-	return verdict->offers_box_v1 ? "box.v1" : verdict->offers_mcp ? "mcp" : NULL;
-}
 
 void box_relay_accept(struct box_ws *ws, struct box_runtime *runtime,
 	const struct box_gate_verdict *verdict, const struct box_ws_upgrade *upgrade)
@@ -464,9 +488,9 @@ void box_relay_accept(struct box_ws *ws, struct box_runtime *runtime,
 		return;
 	}
 	struct relay *relay = box_alloc(sizeof(*relay));
-	relay->runtime = runtime;
 	relay->reader = box_process_attach(process, &reader_events, relay);
 	relay->v1 = verdict->offers_box_v1;
+	relay->early = box_buf(EARLY_BYTES);
 	box_pieces_init(&relay->pieces,
 		verdict->offers_box_v1        ? BOX_PIECES_BYTES
 			: verdict->offers_mcp ? BOX_PIECES_LINES

@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <libwebsockets.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -42,6 +45,7 @@ struct box_ws_socket {
 	struct box_buf in;
 	bool binary;
 	bool established;
+	bool paused;
 	int close_code;   /* not 0: to be closed at the next chance */
 	bool drain_first; /* but not before the queue is empty */
 	const char *close_reason;
@@ -147,6 +151,7 @@ static int on_receive(struct box_ws_socket *socket, const void *bytes, size_t le
 
 void box_ws_pause_reading(struct box_ws_socket *socket, bool paused)
 {
+	socket->paused = paused;
 	(void)lws_rx_flow_control(socket->wsi, paused ? 0 : 1);
 }
 
@@ -361,12 +366,27 @@ static void write_head(struct box_buf *head, const struct box_ws_upgrade *upgrad
 	(void)box_buf_append(head, upgrade->rest.bytes, upgrade->rest.len);
 }
 
+static void watch_by_kernel(int fd)
+{
+	static const int on = 1;
+	static const int idle_sec = BOX_PING_INTERVAL_SEC;
+	static const int between_sec = (BOX_PING_HANGUP_SEC - BOX_PING_INTERVAL_SEC) / 3;
+	static const int probes = 3;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_sec, sizeof(idle_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg)
 {
 	struct box_buf head = box_buf(2 * BOX_HEAD_BYTES_MAX);
 	struct box_ws_socket *socket = socket_new(ws, user, arg);
 	write_head(&head, upgrade);
+	if (user->patient) {
+		watch_by_kernel(upgrade->fd);
+	}
 	ws->adopting = socket;
 	struct lws *wsi = lws_adopt_socket_vhost_readbuf(
 		ws->vhost, upgrade->fd, head.bytes, head.len);
@@ -394,6 +414,9 @@ void box_ws_tick(struct box_ws *ws)
 		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
 		if (socket->established && is_too_large(socket, socket->in.len)) {
 			box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
+		}
+		if (socket->established && socket->paused && socket->user->patient) {
+			lws_validity_confirmed(socket->wsi);
 		}
 	}
 }

@@ -42,6 +42,8 @@ struct box_ws_frame {
 };
 
 struct box_ws_user {
+	/* While it is not read, its pongs are not either: the kernel alone watches the peer then. */
+	bool patient;
 	/* The handshake is done; from now on `socket` may be used. */
 	void (*opened)(void *arg, struct box_ws_socket *socket);
 	/* A whole message, whose buffer is the callee's. 0, or a code to close with, and why. */

@@ -20,6 +20,7 @@ struct native_kept {
 	bool ended;    /* and said so */
 	uint64_t next; /* offset of the output that comes next */
 	uint64_t upto; /* it may come up to here */
+	uint64_t most; /* and what it sent before it knew that, up to here */
 	uint64_t fed;  /* input that was sent */
 	uint64_t taken;
 	uint64_t oom_kills; /* of the box, when it began */
@@ -30,7 +31,7 @@ static struct native_kept *find_kept(const struct box_backend_box *box, uint32_t
 	return box_table_get(&box->processes, box_native_key(&number));
 }
 
-static void kept_new(struct box_backend_box *box, uint32_t number,
+static struct native_kept *kept_new(struct box_backend_box *box, uint32_t number,
 	const struct box_kept_events *events, void *arg)
 {
 	struct native_kept *kept = box_alloc(sizeof(*kept));
@@ -38,7 +39,8 @@ static void kept_new(struct box_backend_box *box, uint32_t number,
 	kept->events = events;
 	kept->arg = arg;
 	kept->oom_kills = box_native_oom_kills(box);
-	box_table_put(&box->processes, box_native_key(&kept->number), kept);
+	free(box_table_put(&box->processes, box_native_key(&kept->number), kept));
+	return kept;
 }
 
 static void send_kept(struct box_backend_box *box, uint32_t kind, uint32_t number,
@@ -89,7 +91,7 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 	}
 	int r = fill_body(spec, &wanted, &body, err);
 	if (r == 0) {
-		kept_new(box, number, events, arg);
+		(void)kept_new(box, number, events, arg);
 		send_kept(box, BOX_GUEST_KEEP, number, &wanted, sizeof(wanted),
 			(struct box_str){body.bytes, body.len});
 	}
@@ -100,7 +102,8 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 static void find(struct box_backend_box *box, uint32_t number, const struct box_kept_events *events,
 	void *arg)
 {
-	kept_new(box, number, events, arg);
+	/* Whatever the predecessor let come still comes, and is nobody's. */
+	kept_new(box, number, events, arg)->most = UINT64_MAX;
 	send_kept(box, BOX_GUEST_ASK, number, NULL, 0, box_str(""));
 }
 
@@ -126,6 +129,7 @@ static void follow(
 		.hold = bounded(wanted->hold),
 	};
 	kept->upto = wanted->upto;
+	kept->most = wanted->upto > kept->most ? wanted->upto : kept->most;
 	if (wanted->from != BOX_KEPT_GO_ON) {
 		kept->next = wanted->from;
 	}
@@ -222,17 +226,21 @@ static void take_out(
 {
 	uint64_t offset;
 	memcpy(&offset, bytes, sizeof(offset));
+	bytes += sizeof(offset);
 	size -= sizeof(offset);
-	/* What was on its way when it was told to begin elsewhere. */
-	if (offset != kept->next) {
-		return;
-	}
-	if (kept->upto < offset || kept->upto - offset < size) {
+	if (kept->most < offset || kept->most - offset < size) {
 		box_native_lost(box, "it sent more output than it may");
 		return;
 	}
-	kept->next += size;
-	kept->events->output(kept->arg, offset, (struct box_str){bytes + sizeof(offset), size});
+	/* What was on its way when it was told to begin elsewhere. It comes again, cut anew: of
+	 * what overlaps, the part behind counts. */
+	if (offset > kept->next || offset + size <= kept->next || offset + size > kept->upto) {
+		return;
+	}
+	size_t known = (size_t)(kept->next - offset);
+	offset = kept->next;
+	kept->next += size - known;
+	kept->events->output(kept->arg, offset, (struct box_str){bytes + known, size - known});
 }
 
 static void take_fed(struct box_backend_box *box, struct native_kept *kept, const char *bytes)

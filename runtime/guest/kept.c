@@ -19,6 +19,9 @@
 
 #define NS_PER_MS 1000000ULL
 #define HOLD_FIRST (1024U * 1024) /* until someone says otherwise */
+/* The most that a pipe holds: what is behind was written by others than the one that has ended. */
+#define LAST_BYTES (1024U * 1024)
+#define LAST_READS (LAST_BYTES / BOX_GUEST_STDERR_MAX)
 
 struct kept {
 	uint32_t id; /* 0: a free place */
@@ -33,8 +36,9 @@ struct kept {
 	int err_fd;
 	struct box_ring out;
 	struct box_tail err;
-	uint64_t sent; /* of its output */
-	uint64_t upto; /* may be sent */
+	uint64_t out_most; /* of one that has ended: no more is taken */
+	uint64_t sent;     /* of its output */
+	uint64_t upto;     /* may be sent */
 	size_t hold;
 	struct box_input input;
 	uint64_t in_have;
@@ -185,7 +189,8 @@ static bool read_output(struct kept *kept)
 	}
 	ssize_t got = box_ring_read(&kept->out, kept->out_fd, kept->hold);
 	watch_output(kept, got != -ENOBUFS && got != -ENOMEM);
-	if (got == 0 || (got == -EAGAIN && kept->ended)) {
+	bool last = kept->ended && (got == -EAGAIN || kept->out.end >= kept->out_most);
+	if (got == 0 || last) {
 		close_fd(&kept->out_fd);
 		kept->state_due = true;
 	}
@@ -231,10 +236,12 @@ static void set_ended(struct kept *kept, uint32_t end, uint32_t step, int value)
 	kept->kill_ns = BOX_NEVER;
 	kept->end = (struct box_guest_state){.end = end, .step = step, .value = value};
 	kept->state_due = true;
+	kept->out_most = kept->out.end + LAST_BYTES;
 	box_input_close(&kept->input);
-	while (kept->err_fd >= 0) {
+	for (uint32_t i = 0; i < LAST_READS && kept->err_fd >= 0; i++) {
 		pump_stderr(kept);
 	}
+	close_fd(&kept->err_fd);
 	pump_output(kept);
 }
 
