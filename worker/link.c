@@ -216,6 +216,7 @@ static void flush(struct box_link *link)
 {
 	while (!box_list_empty(&link->queue)) {
 		struct waiting *first = BOX_LIST_ITEM(link->queue.next, struct waiting, links);
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
 		if (box_packet_send(BOX_KEEPER_FD, first->bytes, first->size, &first->fd,
 			    first->fd >= 0 ? 1 : 0) == -EAGAIN) {
 			return;

@@ -54,7 +54,7 @@ const char *box_native_shortcoming(const struct box_native *native);
 
 /* What boxd tells: a box of a predecessor, which can be adopted from now on; and that a box, asked
  * for or not, is no more. */
-void box_native_kept(struct box_native *native, uint64_t box, int control, int memory);
-void box_native_gone(struct box_native *native, uint64_t box);
+void box_native_kept(struct box_native *native, uint64_t number, int control, int memory);
+void box_native_gone(struct box_native *native, uint64_t number);
 /* Ends the boxes of a predecessor that nobody has adopted. */
 void box_native_drop_kept(struct box_native *native);

@@ -208,7 +208,7 @@ static int do_mask(const struct box_assembly *assembly, int root, size_t number)
 {
 	_cleanup_(box_close_p) int place = -1;
 	_cleanup_(box_close_p) int mount = -1;
-	struct stat status;
+	struct stat status = {0};
 	int r = box_fs_open_beneath(root, assembly->plan->steps[number].target + 1, &place);
 	if (r == -ENOENT) {
 		return 0;

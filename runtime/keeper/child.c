@@ -287,7 +287,8 @@ static int arrange_fds(struct child *child)
 			return -errno;
 		}
 	}
-	int null = open("/dev/null", O_RDWR | O_NOCTTY); /* it may be one of the three itself */
+	/* NOLINTNEXTLINE(android-cloexec-open): it may be one of the three itself, and stays */
+	int null = open("/dev/null", O_RDWR | O_NOCTTY);
 	if (null < 0) {
 		return -errno;
 	}

@@ -103,12 +103,16 @@ def fd_count(pid):
     return len(fd_names(pid))
 
 
-def settled_fd_count(pid):
-    """The fds of a boxd that has made its blanks, where it can make some."""
+def await_blanks(pid):
+    """Until a boxd has made its blanks, where it can make some."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
     end = time.monotonic() + 2
     while time.monotonic() < end and sum(map(is_blank, children.read_text().split())) < BLANKS:
         time.sleep(0.01)
+
+
+def settled_fd_count(pid):
+    await_blanks(pid)
     return fd_count(pid)
 
 

@@ -4,9 +4,9 @@
  * No command is ever run. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <stdbool.h>
 #include <string.h>
-#include <linux/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>

@@ -10,7 +10,15 @@ import time
 
 import pytest
 
-from boxlib import build, fast_build, fd_names, is_alive, settled_fd_count, wait_until
+from boxlib import (
+    await_blanks,
+    build,
+    fast_build,
+    fd_names,
+    is_alive,
+    settled_fd_count,
+    wait_until,
+)
 from clientlib import Closed, Stdio, success
 from deathlib import (
     GONE_SECONDS,
@@ -435,6 +443,7 @@ def test_two_runtimes(tmp_path):
         first = named_inits(one)
         mine = ranges_of(one)
         assert len(mine) == len(KEPT)
+        await_blanks(one.pid)
         beside = Ground()
         former = None
         for number in range(5):

@@ -191,9 +191,9 @@ def test_restart_beside_silent_boxes(programs, tmp_path):
     with native_boxd(tmp_path, programs=programs) as boxd:
         traces = Traces(boxd, ground)
         with boxd.web() as client:
-            for cmd in ("good", "deaf", "flood"):
+            for cmd in ("good", "deaf", "crumbs"):
                 client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 60})
-            for cmd in ("deaf", "flood"):
+            for cmd in ("deaf", "crumbs"):
                 wait_running(client, cmd)
         boxd.kill_worker()
         boxd.wait_served(2)
@@ -201,7 +201,7 @@ def test_restart_beside_silent_boxes(programs, tmp_path):
             is_good(client, "good")
             asked = {
                 cmd: client.start("box_exec", {"cmd": "good", "session_id": cmd, "timeout_sec": 1})
-                for cmd in ("deaf", "flood")
+                for cmd in ("deaf", "crumbs")
             }
             for cmd, seq in asked.items():
                 told = failure(client.wait(seq, LATE_SECONDS))

@@ -15,6 +15,7 @@
 static time_t skipped_seconds;
 
 /* In place of libc's. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): theirs are reserved */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
 	long r = syscall(SYS_clock_gettime, clock, now);
@@ -314,6 +315,7 @@ TEST(folder_and_boxes)
 	answer(1, &small);
 	ASSERT_INT(note.calls, 1);
 	ASSERT_STR(note.workspace, "/srv/box/default/tenants/" NS);
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): it is a copy */
 	ASSERT_INT(memcmp(note.report.folder, folder.parts, sizeof(folder.parts)), 0);
 	ASSERT_INT(note.report.session_count, 4);
 	ASSERT_INT(note.report.measured_count, 3);
