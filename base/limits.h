@@ -67,6 +67,9 @@
 #define BOX_OUTPUT_BYTES_MIN (256 * BOX_KIB)
 #define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB) /* all together */
 
+/* Of one managed process, that it has not taken. */
+#define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB)
+
 /* Waiting for one box. */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
 #define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */

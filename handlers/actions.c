@@ -35,6 +35,8 @@ const struct box_action box_actions[] = {
 	{"box_exec_input", TENANT, PLAIN, true, box_handle_exec_input,
 		{{"exec_id", BOX_STR, true}, {"data_base64", BOX_STR, false},
 		 {"eof", BOX_BOOL, false}}},
+	{"box_exec_resize", TENANT, PLAIN, true, box_handle_exec_resize,
+		{{"exec_id", BOX_STR, true}, {"rows", BOX_INT, true}, {"cols", BOX_INT, true}}},
 	{"box_exec_signal", TENANT, PLAIN, true, box_handle_exec_signal,
 		{{"exec_id", BOX_STR, true}, {"signal", BOX_INT, true}}},
 	{"box_create_session", TENANT, PLAIN, true, box_handle_create_session, {{0}}},

@@ -65,6 +65,7 @@ void box_handle_delete_session(struct box_request *request);
 /* handlers/streams.c */
 void box_handle_exec_stream(struct box_request *request);
 void box_handle_exec_input(struct box_request *request);
+void box_handle_exec_resize(struct box_request *request);
 void box_handle_exec_signal(struct box_request *request);
 void box_handle_stream_ack(struct box_request *request);
 

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "handlers/request.h"
 #include "runtime/host_path.h"
+#include "runtime/output.h"
 #include "runtime/runtime.h"
 
 int box_asked_read(struct box_request *request, const struct box_value *data,
@@ -47,16 +48,6 @@ void box_asked_add_status(
 void box_asked_add_end(
 	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome)
 {
-	static const char *const reasons[] = {
-		[BOX_END_EXIT] = "exit",
-		[BOX_END_SIGNAL] = "signal",
-		[BOX_END_MEMORY] = "memory",
-		[BOX_END_TIMEOUT] = "timeout",
-	};
-	bool by_signal = outcome->reason == BOX_END_SIGNAL || outcome->reason == BOX_END_MEMORY;
-	struct box_value end = box_map_value();
-	box_map_add(arena, &end, "reason", box_cstr(reasons[outcome->reason]));
-	box_map_add(arena, &end, "signal", by_signal ? box_int(outcome->signal) : box_null());
 	box_map_add(arena, map, "duration_ms", box_int((int64_t)outcome->duration_ms));
-	box_map_add(arena, map, "end", end);
+	box_map_add(arena, map, "end", box_output_end(arena, outcome->reason, outcome->signal));
 }

@@ -6,6 +6,7 @@
 #include "handlers/asked.h"
 #include "handlers/request.h"
 #include "runtime/output.h"
+#include "runtime/process.h"
 #include "runtime/runtime.h"
 
 /* NULL: the request has failed. */
@@ -130,7 +131,13 @@ void box_handle_get_session(struct box_request *request)
 	if (box_request_session_id(request, physical_id, &err) == 0) {
 		session = box_sessions_find(request->runtime->sessions, physical_id, &err);
 	}
-	session_opened(request, session, session ? NULL : &err);
+	if (!session) {
+		box_request_fail(request, &err);
+		return;
+	}
+	struct box_value info = box_session_info(session, request->arena);
+	box_processes_add_info(session, request->arena, &info);
+	box_request_reply(request, &info);
 }
 
 void box_handle_get_sessions(struct box_request *request)

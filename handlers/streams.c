@@ -1,4 +1,4 @@
-/* Commands with live output and input.
+/* Commands with live output.
  *
  * Output goes out as parts of one answer as it comes. What the client, its connection or its
  * acknowledgements do not let out yet is held here, never more than the credit that box-init has;
@@ -16,7 +16,7 @@
 #include "base/table.h"
 #include "base/utf8.h"
 #include "handlers/actions.h"
-#include "handlers/asked.h"
+#include "handlers/live.h"
 #include "handlers/request.h"
 #include "runtime/runtime.h"
 
@@ -24,7 +24,6 @@
 #define PART_BYTES_MAX (128 * BOX_KIB)
 #define UNACKNOWLEDGED_MAX 8 /* (wire) */
 #define HELD_PIECES_MAX 64   /* then both streams are sorted: a piece is more than its bytes */
-#define SIGNAL_MAX 64
 
 /* Bytes of one stream that wait to go out. */
 struct piece {
@@ -33,25 +32,9 @@ struct piece {
 	struct box_buf bytes;
 };
 
-struct stream {
-	struct box_asked asked;
-	struct box_request *request;
-	struct box_live live;
-	char exec_id[32];
-	bool started;
-	bool has_stdin;
-	bool input_ended;
-	struct box_list pieces;
-	size_t piece_count;
-	int64_t sent;  /* the index of the last part */
-	int64_t acked; /* by the client */
-	bool over;     /* the command has ended, with: */
-	struct box_exec_outcome outcome;
-};
-
 /* --- out --- */
 
-static void piece_free(struct stream *stream, struct piece *piece)
+static void piece_free(struct box_live_stream *stream, struct piece *piece)
 {
 	stream->piece_count--;
 	box_list_drop(&piece->links);
@@ -60,7 +43,7 @@ static void piece_free(struct stream *stream, struct piece *piece)
 }
 
 /* Nobody will ask about it any more; the request is the caller's to end. */
-static void stream_close(struct stream *stream)
+static void stream_close(struct box_live_stream *stream)
 {
 	box_table_remove(box_request_streams(stream->request), box_str(stream->exec_id));
 	while (!box_list_empty(&stream->pieces)) {
@@ -69,7 +52,7 @@ static void stream_close(struct stream *stream)
 	}
 }
 
-static bool may_send(const struct stream *stream)
+static bool may_send(const struct box_live_stream *stream)
 {
 	if (stream->request->flow_control && stream->sent - stream->acked >= UNACKNOWLEDGED_MAX) {
 		return false;
@@ -77,7 +60,7 @@ static bool may_send(const struct stream *stream)
 	return !box_request_is_clogged(stream->request);
 }
 
-static void send_event(struct stream *stream, const struct box_value *event)
+static void send_event(struct box_live_stream *stream, const struct box_value *event)
 {
 	stream->sent++;
 	(void)box_request_send_part(
@@ -102,7 +85,7 @@ static void add_bytes(const struct box_request *request, struct box_arena *arena
 	}
 }
 
-static void send_piece(struct stream *stream, struct piece *piece)
+static void send_piece(struct box_live_stream *stream, struct piece *piece)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value event = box_map_value();
@@ -112,7 +95,7 @@ static void send_piece(struct stream *stream, struct piece *piece)
 	send_event(stream, &event);
 }
 
-static void send_exit(struct stream *stream)
+static void send_exit(struct box_live_stream *stream)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value event = box_map_value();
@@ -123,7 +106,7 @@ static void send_exit(struct stream *stream)
 }
 
 /* Sends what may go; after the last of it the end, and then the stream is gone. */
-static void flush(struct stream *stream)
+static void flush(struct box_live_stream *stream)
 {
 	while (!box_list_empty(&stream->pieces)) {
 		struct piece *piece = BOX_LIST_ITEM(stream->pieces.next, struct piece, links);
@@ -151,7 +134,7 @@ static void flush(struct stream *stream)
 static void started(void *arg)
 {
 	struct box_request *request = arg;
-	struct stream *stream = request->work;
+	struct box_live_stream *stream = request->work;
 	struct box_value event = box_map_value();
 	stream->started = true;
 	box_map_add(request->arena, &event, "event", box_cstr("started"));
@@ -161,7 +144,7 @@ static void started(void *arg)
 
 /* The piece that these bytes can be added to, or NULL. Between two pipes there is no order that
  * anyone could know, so when many pieces are held the last one may be passed over. */
-static struct piece *piece_for(struct stream *stream, bool is_stderr, size_t size)
+static struct piece *piece_for(struct box_live_stream *stream, bool is_stderr, size_t size)
 {
 	struct box_list *at = stream->pieces.prev;
 	for (; at != &stream->pieces; at = at->prev) {
@@ -179,7 +162,7 @@ static struct piece *piece_for(struct stream *stream, bool is_stderr, size_t siz
 static void output(void *arg, bool is_stderr, struct box_str bytes)
 {
 	struct box_request *request = arg;
-	struct stream *stream = request->work;
+	struct box_live_stream *stream = request->work;
 	struct piece *piece = piece_for(stream, is_stderr, bytes.len);
 	if (!piece) {
 		piece = box_alloc(sizeof(*piece));
@@ -198,7 +181,7 @@ static void ran(void *arg, const struct box_session *session,
 	const struct box_exec_outcome *outcome, const struct box_err *err)
 {
 	struct box_request *request = arg;
-	struct stream *stream = request->work;
+	struct box_live_stream *stream = request->work;
 	(void)session;
 	if (err) {
 		stream_close(stream);
@@ -215,7 +198,7 @@ static void ran(void *arg, const struct box_session *session,
 
 static void stream_cancel(struct box_request *request)
 {
-	struct stream *stream = request->work;
+	struct box_live_stream *stream = request->work;
 	stream_close(stream);
 	if (stream->asked.op) {
 		box_session_op_cancel(stream->asked.op);
@@ -227,8 +210,29 @@ static void stream_drained(struct box_request *request)
 	flush(request->work);
 }
 
+static int read_tty(
+	const struct box_value *tty, struct box_live_stream *stream, struct box_err *err)
+{
+	if (tty->type == BOX_NULL) {
+		return 0;
+	}
+	const struct box_value *rows = tty->type == BOX_MAP ? box_map_get(tty, "rows") : NULL;
+	const struct box_value *columns = tty->type == BOX_MAP ? box_map_get(tty, "cols") : NULL;
+	if (!rows || rows->type != BOX_INT || !columns || columns->type != BOX_INT) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"tty must be null or a map of the integers rows and cols");
+	}
+	int r = box_live_check_size(rows->integer, columns->integer, err);
+	if (r == 0) {
+		stream->live.rows = (uint16_t)rows->integer;
+		stream->live.columns = (uint16_t)columns->integer;
+	}
+	return r;
+}
+
 /* The spec without the two members that only a stream has. */
-static int read_stream(struct box_request *request, struct stream *stream, struct box_err *err)
+static int read_stream(
+	struct box_request *request, struct box_live_stream *stream, struct box_err *err)
 {
 	struct box_value spec = box_map_value();
 	for (uint32_t i = 0; i < request->data->count; i++) {
@@ -240,9 +244,9 @@ static int read_stream(struct box_request *request, struct stream *stream, struc
 			}
 			stream->has_stdin = pair->value.type == BOX_BOOL && pair->value.boolean;
 		} else if (box_str_eq(pair->key, "tty")) {
-			if (pair->value.type != BOX_NULL) {
-				return box_err_set(err, BOX_ERR_VALIDATION, ENOTSUP,
-					"tty is not supported by this runtime yet");
+			int r = read_tty(&pair->value, stream, err);
+			if (r < 0) {
+				return r;
 			}
 		} else {
 			box_map_set(request->arena, &spec, pair->key, pair->value);
@@ -251,7 +255,7 @@ static int read_stream(struct box_request *request, struct stream *stream, struc
 	return box_asked_read_command(request, &spec, &stream->asked, err);
 }
 
-static void name_stream(struct box_request *request, struct stream *stream)
+static void name_stream(struct box_request *request, struct box_live_stream *stream)
 {
 	struct box_table *streams = box_request_streams(request);
 	do {
@@ -264,15 +268,16 @@ static void name_stream(struct box_request *request, struct stream *stream)
 void box_handle_exec_stream(struct box_request *request)
 {
 	struct box_err err;
-	struct stream *stream = box_arena_alloc(request->arena, sizeof(*stream));
+	struct box_live_stream *stream = box_arena_alloc(request->arena, sizeof(*stream));
 	stream->request = request;
 	box_list_init(&stream->pieces);
 	if (read_stream(request, stream, &err) < 0) {
 		box_request_fail(request, &err);
 		return;
 	}
-	stream->live = (struct box_live){
-		.events = &live_events, .has_stdin = stream->has_stdin, .credit = CREDIT_BYTES};
+	stream->live.events = &live_events;
+	stream->live.has_stdin = stream->has_stdin;
+	stream->live.credit = CREDIT_BYTES;
 	request->work = stream;
 	name_stream(request, stream);
 	stream->asked.op = box_sessions_exec(request->runtime->sessions, stream->asked.physical_id,
@@ -284,127 +289,6 @@ void box_handle_exec_stream(struct box_request *request)
 	}
 	request->cancel = stream_cancel;
 	request->drained = stream_drained;
-}
-
-/* The stream of data.exec_id, if it is one of the asker's own workspace and runs. */
-static struct stream *find_stream(struct box_request *request, struct box_err *err)
-{
-	struct stream *stream = box_table_get(
-		box_request_streams(request), box_request_field(request, "exec_id")->str);
-	if (!stream || !stream->started || stream->over ||
-		stream->request->context.generation != request->context.generation ||
-		!box_context_same_workspace(&stream->request->context, &request->context)) {
-		(void)box_err_set(err, BOX_ERR_VALIDATION, ENOENT, "exec_id names no running exec");
-		return NULL;
-	}
-	return stream;
-}
-
-/* --- input --- */
-
-struct given {
-	struct box_str bytes;
-	bool eof;
-};
-
-static int read_base64(struct box_request *request, struct box_str text, struct box_str *ret_bytes,
-	struct box_err *err)
-{
-	size_t room = text.len / 4 * 3 + 3;
-	char *bytes = box_arena_bytes(request->arena, room);
-	ssize_t len = box_base64_decode(text, bytes, room);
-	if (len < 0) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "data_base64 is not base64");
-	}
-	*ret_bytes = (struct box_str){bytes, (size_t)len};
-	return 0;
-}
-
-static int read_given(struct box_request *request, struct given *given, struct box_err *err)
-{
-	const struct box_value *data = box_request_field(request, "data");
-	const struct box_value *base64 = box_request_field(request, "data_base64");
-	const struct box_value *eof = box_request_field(request, "eof");
-	given->eof = eof && eof->boolean;
-	if (data && base64) {
-		return box_err_set(
-			err, BOX_ERR_VALIDATION, EINVAL, "data and data_base64 exclude each other");
-	}
-	if (base64) {
-		return read_base64(request, base64->str, &given->bytes, err);
-	}
-	if (data && data->type != BOX_STR && data->type != BOX_BIN) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "data must be text or bytes");
-	}
-	given->bytes = data ? data->str : (struct box_str){"", 0};
-	return 0;
-}
-
-static void input_taken(void *arg, const struct box_err *err)
-{
-	struct box_request *request = arg;
-	struct box_value answer = box_map_value();
-	if (err) {
-		box_request_fail(request, err);
-		return;
-	}
-	box_request_reply(request, &answer);
-}
-
-static void input_cancel(struct box_request *request)
-{
-	box_session_forget_input(request->work, request);
-}
-
-void box_handle_exec_input(struct box_request *request)
-{
-	struct box_err err;
-	struct given given = {0};
-	struct stream *stream = find_stream(request, &err);
-	if (!stream || read_given(request, &given, &err) < 0) {
-		box_request_fail(request, &err);
-		return;
-	}
-	if (!stream->has_stdin || stream->input_ended) {
-		(void)box_err_set(&err, BOX_ERR_VALIDATION, EPIPE,
-			stream->has_stdin ? "the input has ended already"
-					  : "the exec has no stdin");
-		box_request_fail(request, &err);
-		return;
-	}
-	stream->input_ended = given.eof;
-	if (given.bytes.len == 0) {
-		if (given.eof) {
-			(void)box_session_op_input(stream->asked.op, given.bytes, true, NULL, NULL);
-		}
-		input_taken(request, NULL);
-		return;
-	}
-	/* Not from inside the call is it told that it was taken, so it still waits here. */
-	struct box_session_input *input = box_arena_alloc(request->arena, sizeof(*input));
-	request->work = input;
-	request->cancel = input_cancel;
-	*input = box_session_op_input(
-		stream->asked.op, given.bytes, given.eof, input_taken, request);
-}
-
-void box_handle_exec_signal(struct box_request *request)
-{
-	struct box_err err;
-	struct box_value answer = box_map_value();
-	struct stream *stream = find_stream(request, &err);
-	int64_t number = box_request_field(request, "signal")->integer;
-	if (stream && (number < 1 || number > SIGNAL_MAX)) {
-		(void)box_err_set(
-			&err, BOX_ERR_VALIDATION, EINVAL, "signal must be 1 to %d", SIGNAL_MAX);
-		stream = NULL;
-	}
-	if (!stream) {
-		box_request_fail(request, &err);
-		return;
-	}
-	box_session_op_signal(stream->asked.op, (int)number);
-	box_request_reply(request, &answer);
 }
 
 /* --- acknowledgements --- */
@@ -422,7 +306,7 @@ void box_handle_stream_ack(struct box_request *request)
 		return;
 	}
 	struct box_request *asked = box_request_find_stream(request, seq_id->integer);
-	struct stream *stream = asked ? asked->work : NULL;
+	struct box_live_stream *stream = asked ? asked->work : NULL;
 	if (stream && (index->integer < stream->acked || index->integer > stream->sent)) {
 		(void)box_err_set(
 			&err, BOX_ERR_VALUE, EINVAL, "Invalid stream acknowledgement index");

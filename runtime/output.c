@@ -41,7 +41,7 @@ static size_t sequence_at(const unsigned char *p, size_t left, bool *ret_valid)
 	return good;
 }
 
-static struct box_str repaired(struct box_arena *arena, struct box_str raw)
+struct box_str box_output_repair(struct box_arena *arena, struct box_str raw)
 {
 	if (box_utf8_valid(raw.bytes, raw.len)) {
 		return raw;
@@ -111,7 +111,7 @@ struct box_str box_output_text(
 	if (raw.len > limit) {
 		raw.len = limit;
 	}
-	struct box_str text = stripped(repaired(arena, raw));
+	struct box_str text = stripped(box_output_repair(arena, raw));
 	if (total == raw.len) {
 		return text;
 	}
@@ -123,4 +123,19 @@ struct box_str box_output_text(
 	memcpy(whole, text.bytes, text.len);
 	memcpy(whole + text.len, line, (size_t)line_len);
 	return (struct box_str){whole, text.len + (size_t)line_len};
+}
+
+struct box_value box_output_end(struct box_arena *arena, enum box_end_reason reason, int signal)
+{
+	static const char *const reasons[] = {
+		[BOX_END_EXIT] = "exit",
+		[BOX_END_SIGNAL] = "signal",
+		[BOX_END_MEMORY] = "memory",
+		[BOX_END_TIMEOUT] = "timeout",
+	};
+	bool by_signal = reason == BOX_END_SIGNAL || reason == BOX_END_MEMORY;
+	struct box_value end = box_map_value();
+	box_map_add(arena, &end, "reason", box_cstr(reasons[reason]));
+	box_map_add(arena, &end, "signal", by_signal ? box_int(signal) : box_null());
+	return end;
 }

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "runtime/backend/native.h"
+#include "runtime/process.h"
 #include "runtime/runtime.h"
 
 static bool backend_available(const struct box_runtime *runtime)
@@ -175,6 +176,7 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_list_add(arena, &features, box_cstr("file_chunk_bin"));
 	box_list_add(arena, &features, box_cstr("exec_end"));
 	box_list_add(arena, &features, box_cstr("box_exec_stream"));
+	box_list_add(arena, &features, box_cstr("relay_box_v1"));
 	if (runtime->setup.wide_open) {
 		box_list_add(arena, &warnings,
 			box_cstr("the control port is open beyond loopback without a token"));
@@ -186,7 +188,8 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	}
 	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
 	box_map_add(arena, &status, "active_sessions", box_int(sessions.count));
-	box_map_add(arena, &status, "managed_processes", box_int(0));
+	box_map_add(arena, &status, "managed_processes",
+		box_int((int64_t)box_processes_count(runtime->sessions, context).running));
 	box_map_add(arena, &status, "session_ttl_sec", box_int(runtime->config->session_ttl_sec));
 	box_map_add(arena, &status, "limits", limits_value(&runtime->config->limits, arena));
 	box_map_add(arena, &status, "capacity", capacity_value(runtime, context, arena));
@@ -200,8 +203,10 @@ struct box_value box_runtime_resources(const struct box_runtime *runtime, struct
 	struct box_value resources = box_map_value();
 	box_map_add(arena, &resources, "sessions",
 		box_int((int64_t)box_sessions_count(runtime->sessions)));
-	box_map_add(arena, &resources, "managed_processes", box_int(0));
-	box_map_add(arena, &resources, "completed_processes", box_int(0));
+	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
+	box_map_add(arena, &resources, "managed_processes", box_int((int64_t)processes.running));
+	box_map_add(
+		arena, &resources, "completed_processes", box_int((int64_t)processes.completed));
 	box_map_add(arena, &resources, "requests_under_way",
 		box_int((int64_t)runtime->requests_under_way));
 	return resources;

@@ -186,6 +186,9 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	rules->max_sessions = config->limits.max_sessions;
 	rules->session_ttl_sec = config->session_ttl_sec;
 	rules->max_output_bytes = config->limits.max_output_bytes;
+	rules->max_processes = config->limits.max_managed_processes;
+	rules->max_completed = config->limits.max_completed_processes;
+	rules->retention_sec = config->limits.completed_process_retention_sec;
 	box_runtime_choose_backend(runtime);
 	if (runtime->host->configured) {
 		runtime->host->configured(runtime->host_arg);

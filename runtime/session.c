@@ -16,6 +16,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "runtime/process_state.h"
 #include "runtime/session_state.h"
 
 static void gone(void *arg);
@@ -135,6 +136,7 @@ static void op_begin(struct box_session_op *op)
 
 void box_session_forget(struct box_session *session)
 {
+	box_processes_end(session);
 	box_session_record_end(session);
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
 	box_list_drop(&session->links);
@@ -169,6 +171,7 @@ void box_session_settle(struct box_session *session, struct box_backend_box *box
 	touch(session);
 	session->backend->watch(box, lost, session);
 	box_session_record(session);
+	box_processes_adopt(session);
 }
 
 static void made(void *arg, struct box_backend_box *box, const struct box_err *err)
@@ -221,6 +224,7 @@ static struct box_session *session_new(struct box_session_op *op)
 		arena, sessions->rules->backend_name, strlen(sessions->rules->backend_name));
 	session->created_utc_us = box_clock_utc_us();
 	box_list_init(&session->ops);
+	box_list_init(&session->processes);
 	touch(session);
 	box_table_put(&sessions->by_id, box_str(session->physical_id), session);
 	box_list_push(&sessions->all, &session->links);
@@ -356,6 +360,7 @@ static void remove_session(struct box_session *session)
 		"session %s was removed while it was in use", session->physical_id);
 	end_ops(session, &ended);
 	session->state = BOX_SESSION_REMOVING;
+	box_processes_end(session);
 	if (session->making) {
 		/* It counts until `made` says that nothing is left of it. */
 		session->backend->cancel(session->making);
@@ -471,13 +476,14 @@ static bool is_idle(const struct box_session *session, uint64_t now_ms)
 {
 	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
 	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
-		session->running == 0 && ttl_sec > 0 && now_ms > session->used_ms &&
-		now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
+		session->running == 0 && session->kept == 0 && ttl_sec > 0 &&
+		now_ms > session->used_ms && now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
 }
 
 void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
 {
 	struct box_list *next;
+	box_processes_tick(sessions, now_ms);
 	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
 		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
 		next = at->next;

@@ -29,6 +29,9 @@ struct box_session_rules {
 	int64_t max_sessions;
 	int64_t session_ttl_sec; /* 0: never idle-removed */
 	int64_t max_output_bytes;
+	int64_t max_processes; /* managed ones that run */
+	int64_t max_completed; /* that have ended */
+	int64_t retention_sec; /* how long these are kept */
 	/* A change that a successor must know, for box_sessions_replay; may be NULL. */
 	void (*changed)(void *arg, const struct box_value *change);
 	void *changed_arg;
@@ -69,6 +72,7 @@ struct box_session_input {
 struct box_session_input box_session_op_input(struct box_session_op *op, struct box_str bytes,
 	bool eof, box_backend_taken *taken, void *arg);
 void box_session_forget_input(const struct box_session_input *input, void *arg);
+void box_session_op_resize(struct box_session_op *op, uint16_t rows, uint16_t columns);
 void box_session_op_signal(struct box_session_op *op, int number);
 
 /* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;
@@ -116,8 +120,13 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 /* The boxes of the sessions of exactly this placement, by the numbers that boxd gave them, in an
  * array of the arena; those that have none at boxd, or none yet, are only counted. Returns how many
  * there are in the array. */
+struct box_session_box {
+	uint64_t number;
+	bool managed; /* it has managed processes, and a workspace of its own */
+};
 size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_context *context,
-	struct box_arena *arena, const uint64_t **ret_boxes, size_t *ret_session_count);
+	struct box_arena *arena, const struct box_session_box **ret_boxes,
+	size_t *ret_session_count);
 
 const char *box_session_logical_id(const struct box_session *session);
 const char *box_session_backend_name(const struct box_session *session);

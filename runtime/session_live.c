@@ -37,6 +37,11 @@ void box_session_forget_input(const struct box_session_input *input, void *arg)
 	input->backend->forget_input(input->running, arg);
 }
 
+void box_session_op_resize(struct box_session_op *op, uint16_t rows, uint16_t columns)
+{
+	op->session->backend->resize(op->running, rows, columns);
+}
+
 void box_session_op_signal(struct box_session_op *op, int number)
 {
 	op->session->backend->signal(op->running, number);

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "runtime/process_state.h"
 #include "runtime/session_state.h"
 
 /* The members of a spec that make a session what it is, as the wire has them. */
@@ -76,6 +77,7 @@ void box_sessions_dump(const struct box_sessions *sessions,
 		if (session->mark != 0) {
 			struct box_value change = session_change(session, arena);
 			emit(arg, &change);
+			box_processes_dump(session, arena, emit, arg);
 		}
 	}
 }
@@ -133,6 +135,7 @@ static void replay_session(struct box_sessions *sessions, const struct box_value
 	session->sessions = sessions;
 	session->arena = arena;
 	box_list_init(&session->ops);
+	box_list_init(&session->processes);
 	if (!backend || !fill(session, record) ||
 		box_table_get(&sessions->by_id, box_str(session->physical_id))) {
 		box_arena_free(arena);
@@ -159,6 +162,7 @@ void box_sessions_replay(struct box_sessions *sessions, const struct box_value *
 			box_session_forget(session);
 		}
 	}
+	box_processes_replay(sessions, change);
 }
 
 void box_sessions_adopt(struct box_sessions *sessions)

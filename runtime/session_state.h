@@ -30,6 +30,8 @@ struct box_session {
 	struct box_backend_box *box;
 	uint64_t mark;    /* in the record: the box can be found again by it; 0: not recorded */
 	unsigned running; /* commands under way */
+	struct box_list processes; /* managed ones */
+	unsigned kept;             /* of these, that run */
 	int64_t created_utc_us;
 	int64_t used_utc_us;
 	uint64_t used_ms;
@@ -73,4 +75,5 @@ struct box_sessions {
 	const struct box_session_rules *rules;
 	struct box_table by_id;
 	struct box_list all;
+	uint32_t processes_begun; /* managed ones, ever: their numbers */
 };

@@ -103,12 +103,14 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 }
 
 size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_context *context,
-	struct box_arena *arena, const uint64_t **ret_boxes, size_t *ret_session_count)
+	struct box_arena *arena, const struct box_session_box **ret_boxes,
+	size_t *ret_session_count)
 {
 	char workspace[BOX_NAMESPACE_SIZE];
 	size_t box_count = 0;
 	size_t session_count = 0;
-	uint64_t *boxes = box_arena_alloc(arena, sessions->by_id.count * sizeof(*boxes));
+	struct box_session_box *boxes = box_arena_alloc(
+		arena, sessions->by_id.count * sizeof(*boxes));
 	box_tenant_namespace(context, workspace);
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
@@ -118,7 +120,11 @@ size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_
 		}
 		session_count++;
 		if (session->mark != 0) {
-			boxes[box_count++] = session->mark;
+			boxes[box_count++] = (struct box_session_box){
+				.number = session->mark,
+				.managed = !box_list_empty(&session->processes) &&
+					!session->spec.host_path,
+			};
 		}
 	}
 	*ret_boxes = boxes;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "runtime/process.h"
 #include "runtime/runtime.h"
 
 struct box_analysis {
@@ -20,7 +21,7 @@ struct box_analysis {
 	uint64_t give_up_ms;
 	const char *folder; /* NULL: asked already */
 	char below[sizeof("tenants/") + BOX_NAMESPACE_SIZE];
-	const uint64_t *boxes;
+	const struct box_session_box *boxes;
 	size_t box_next;
 	size_t box_count;
 	unsigned asked; /* and not answered */
@@ -203,38 +204,56 @@ static void folder_measured(void *arg, const struct box_measured *measured)
 	answered(analysis);
 }
 
-static void box_measured(void *arg, const struct box_measured *measured)
+static void add_part(struct box_measured_part *sum, const struct box_measured_part *part)
 {
-	struct box_analysis *analysis = arg;
+	sum->exists = sum->exists || part->exists;
+	sum->size_bytes = add_up(sum->size_bytes, part->size_bytes);
+	sum->file_count = add_up(sum->file_count, part->file_count);
+}
+
+static void box_measured(
+	struct box_analysis *analysis, const struct box_measured *measured, bool managed)
+{
 	struct box_storage_report *report = &analysis->report;
 	if (measured->result < 0) {
 		report->failed_count++;
 	} else {
 		report->measured_count++;
 		for (size_t i = 0; i < BOX_MEASURED_BOX_PARTS_; i++) {
-			const struct box_measured_part *part = &measured->parts[i];
-			struct box_measured_part *sum = &report->boxes[i];
-			sum->exists = sum->exists || part->exists;
-			sum->size_bytes = add_up(sum->size_bytes, part->size_bytes);
-			sum->file_count = add_up(sum->file_count, part->file_count);
+			add_part(&report->boxes[i], &measured->parts[i]);
 		}
 	}
+	if (managed && measured->result == 0) {
+		report->managed_session_count++;
+		add_part(&report->managed_workspaces, &measured->parts[BOX_MEASURED_WORKSPACE]);
+	}
 	answered(analysis);
+}
+
+static void plain_box_measured(void *arg, const struct box_measured *measured)
+{
+	box_measured(arg, measured, false);
+}
+
+static void managed_box_measured(void *arg, const struct box_measured *measured)
+{
+	box_measured(arg, measured, true);
 }
 
 static void ask_next(struct box_analysis *analysis)
 {
 	struct box_runtime *runtime = analysis->runtime;
 	struct box_measure what = {.path = analysis->folder, .below = analysis->below};
-	bool folder = analysis->folder != NULL;
-	if (!folder) {
-		what.box = analysis->boxes[analysis->box_next++];
+	box_measured_done *done = folder_measured;
+	if (!analysis->folder) {
+		const struct box_session_box *box = &analysis->boxes[analysis->box_next++];
+		what.box = box->number;
+		done = box->managed ? managed_box_measured : plain_box_measured;
 	}
 	analysis->folder = NULL;
 	analysis->asked++;
 	runtime->measures_asked++;
-	runtime->host->measure(
-		runtime->host_arg, &what, folder ? folder_measured : box_measured, analysis);
+	runtime->host->measure(runtime->host_arg, &what, done, analysis);
 }
 
 /* The client does not wait for ever: what has had no turn by then is not measured. */
@@ -291,6 +310,8 @@ struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
 	}
 	analysis->box_count = box_sessions_boxes(
 		runtime->sessions, context, arena, &analysis->boxes, &report->session_count);
+	struct box_process_counts processes = box_processes_count(runtime->sessions, context);
+	report->managed_process_count = processes.running + processes.completed;
 	/* The others hold nothing that could be measured. */
 	report->measured_count = report->session_count - analysis->box_count;
 	if (!has_more(analysis)) {

@@ -21,7 +21,8 @@
 #include "runtime/runtime.h"
 #include "transport/gate.h"
 #include "transport/pages.h"
-#include "transport/ws.h"
+#include "transport/relay.h"
+#include "transport/rpc.h"
 
 #define ACCEPTS_PER_TURN 64
 #define ACCEPT_PAUSE_MS 100
@@ -36,6 +37,7 @@ struct listener {
 struct box_door {
 	uv_loop_t *loop;
 	struct box_runtime *runtime;
+	struct box_dispatch *dispatch;
 	struct box_ws *ws;
 	struct box_door_rules rules;
 	struct listener listeners[BOX_KEEPER_LISTENERS_MAX];
@@ -65,10 +67,8 @@ struct guest {
 	struct box_buf head;
 	struct box_buf answer;
 	size_t sent;
-	/* Once the socket is to be handed over. */
-	bool adopted;
-	char websocket_key[25];
 	size_t head_used;
+	struct box_gate_verdict *verdict; /* once the socket is to be handed over */
 };
 
 static void guest_ready(uv_poll_t *poll, int status, int events);
@@ -114,16 +114,32 @@ static void guest_uncount(struct guest *guest)
 
 /* --- the end of a guest --- */
 
+static void adopt(struct guest *guest)
+{
+	struct box_door *door = guest->door;
+	const struct box_gate_verdict *verdict = guest->verdict;
+	struct box_ws_upgrade upgrade = {
+		.fd = guest->fd,
+		.key = verdict->websocket_key,
+		.rest = {guest->head.bytes + guest->head_used, guest->head.len - guest->head_used},
+	};
+	if (verdict->kind == BOX_GATE_RPC) {
+		box_rpc_accept(door->ws, door->dispatch, door->runtime, &upgrade);
+		return;
+	}
+	upgrade.protocol = box_relay_protocol(verdict);
+	box_relay_accept(door->ws, door->runtime, verdict, &upgrade);
+}
+
 static void guest_gone(uv_handle_t *handle)
 {
 	struct guest *guest = handle->data;
-	if (guest->adopted) {
-		struct box_str rest = {
-			guest->head.bytes + guest->head_used, guest->head.len - guest->head_used};
-		(void)box_ws_adopt(guest->door->ws, guest->fd, guest->websocket_key, rest);
+	if (guest->verdict) {
+		adopt(guest);
 	} else {
 		(void)close(guest->fd);
 	}
+	free(guest->verdict);
 	box_buf_free(&guest->head);
 	box_buf_free(&guest->answer);
 	free(guest);
@@ -201,10 +217,28 @@ static void hand_over(struct guest *guest, const struct box_gate_verdict *verdic
 		refuse(guest, 503, "Too many connections", "too many connections");
 		return;
 	}
-	box_runtime_pin(door->runtime, box_str(verdict->instance));
-	guest->adopted = true;
-	memcpy(guest->websocket_key, verdict->websocket_key, sizeof(guest->websocket_key));
+	guest->verdict = box_alloc(sizeof(*guest->verdict));
+	*guest->verdict = *verdict;
 	guest_leave(guest);
+}
+
+/* Whether it is welcome now; it is asked again when it is adopted. */
+static void decide_relay(struct guest *guest, const struct box_gate_verdict *verdict)
+{
+	struct box_process *process;
+	struct box_err err;
+	switch (box_relay_decide(guest->door->runtime, verdict, &process, &err)) {
+	case BOX_RELAY_WELCOME:
+		hand_over(guest, verdict);
+		return;
+	case BOX_RELAY_UNAUTHORIZED:
+		box_page_refuse(401, "Unauthorized", false, &guest->answer);
+		break;
+	case BOX_RELAY_REFUSED:
+		box_page_refuse_relay(&err, &guest->answer);
+		break;
+	}
+	start_answer(guest);
 }
 
 static void decide(struct guest *guest, const struct box_head *head)
@@ -221,11 +255,12 @@ static void decide(struct guest *guest, const struct box_head *head)
 	guest->head_used = head->bytes_used;
 	switch (verdict.kind) {
 	case BOX_GATE_RPC:
+		box_runtime_pin(runtime, box_str(verdict.instance));
 		hand_over(guest, &verdict);
 		return;
 	case BOX_GATE_RELAY:
-		box_page_relay(runtime, &verdict, &guest->answer);
-		break;
+		decide_relay(guest, &verdict);
+		return;
 	case BOX_GATE_REFUSED:
 		runtime->metrics.handshakes_refused++;
 		BOX_LOG(BOX_LOG_INFO, "door.refused", box_kv_int("status", verdict.status),
@@ -422,12 +457,13 @@ static void listen_all(struct box_door *door, bool accepting)
 	}
 }
 
-struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime, struct box_ws *ws,
-	const struct box_door_rules *rules)
+struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
+	struct box_dispatch *dispatch, struct box_ws *ws, const struct box_door_rules *rules)
 {
 	struct box_door *door = box_alloc(sizeof(*door));
 	door->loop = loop;
 	door->runtime = runtime;
+	door->dispatch = dispatch;
 	door->ws = ws;
 	door->rules = *rules;
 	box_list_init(&door->guests);

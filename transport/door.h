@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+struct box_dispatch;
 struct box_door;
 struct box_runtime;
 struct box_ws;
@@ -18,8 +19,8 @@ struct box_door_rules {
 	bool loopback_names_only; /* Host must name this machine */
 };
 
-struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime, struct box_ws *ws,
-	const struct box_door_rules *rules);
+struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
+	struct box_dispatch *dispatch, struct box_ws *ws, const struct box_door_rules *rules);
 
 /* Starts accepting on a listening socket, which becomes the door's. 0 or negative errno. */
 int box_door_listen(struct box_door *door, int fd);

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "runtime/process.h"
 #include "runtime/runtime.h"
 #include "transport/json.h"
 
@@ -53,8 +54,11 @@ void box_page_refuse(int status, const char *body, bool head_only, struct box_bu
 static void metrics_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
 {
 	struct box_buf body = box_buf(PAGE_BYTES_MAX);
+	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
 	struct box_metrics_gauges gauges = {
 		.sessions = box_sessions_count(runtime->sessions),
+		.managed_processes = processes.running,
+		.completed_processes = processes.completed,
 		.resident_bytes = runtime->host->resident_bytes(runtime->host_arg),
 		.requests_under_way = runtime->requests_under_way,
 	};
@@ -114,7 +118,7 @@ void box_page_answer(
 	}
 }
 
-static void refuse_relay(const struct box_err *err, struct box_buf *out)
+void box_page_refuse_relay(const struct box_err *err, struct box_buf *out)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value error = box_map_value();
@@ -123,34 +127,4 @@ static void refuse_relay(const struct box_err *err, struct box_buf *out)
 	box_map_add(arena, &error, "message", box_cstr(err->text));
 	box_map_add(arena, &body, "error", error);
 	answer_json(400, &body, false, out);
-}
-
-/* The order of PROTOCOL-DETAILS.md: fence, admission, placement, session, process. */
-void box_page_relay(
-	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out)
-{
-	struct box_context context = {
-		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
-	char prefix[BOX_PHYSICAL_ID_SIZE];
-	struct box_err err;
-	if (box_fence_require_current(runtime->fence, &context, NULL) < 0) {
-		box_page_refuse(401, "Unauthorized", false, out);
-		return;
-	}
-	if (box_runtime_require_ready(runtime, &err) < 0) {
-		refuse_relay(&err, out);
-		return;
-	}
-	size_t prefix_len = box_tenant_prefix(&context, prefix);
-	if (strncmp(verdict->session_id, prefix, prefix_len) != 0 ||
-		strlen(verdict->session_id) == prefix_len) {
-		box_page_refuse(401, "Unauthorized", false, out);
-		return;
-	}
-	if (box_sessions_find(runtime->sessions, verdict->session_id, &err)) {
-		(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
-			"session %s has no managed process with process_id=%s", verdict->session_id,
-			verdict->process_id);
-	}
-	refuse_relay(&err, out);
 }

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "transport/gate.h"
 
+struct box_err;
 struct box_runtime;
 
 /* Appends the whole answer to a verdict that is no WebSocket. */
@@ -13,6 +14,5 @@ void box_page_answer(
 /* Appends a refusal: status line, headers, `body` as text/plain. */
 void box_page_refuse(int status, const char *body, bool head_only, struct box_buf *out);
 
-/* What the runtime's state says to a relay that the gate let through. Appends the refusal. */
-void box_page_relay(
-	struct box_runtime *runtime, const struct box_gate_verdict *verdict, struct box_buf *out);
+/* Why a relay may not come in: 400 with the error as JSON. */
+void box_page_refuse_relay(const struct box_err *err, struct box_buf *out);

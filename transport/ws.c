@@ -7,22 +7,22 @@
 
 #include <errno.h>
 #include <libwebsockets.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/log.h"
-#include "transport/conn.h"
-#include "transport/json.h"
-#include "transport/msgpack.h"
 
 _Static_assert(
 	LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
 
-#define CLOSE_TRY_AGAIN_LATER 1013
 #define CLOSE_REASON_MAX 123
 #define WRITES_PER_TURN 16
 #define CLOSE_SECONDS 2
@@ -30,281 +30,252 @@ _Static_assert(
 struct box_ws {
 	struct lws_context *context;
 	struct lws_vhost *vhost;
-	struct box_dispatch *dispatch;
-	struct box_runtime *runtime;
 	struct box_list connections;
 	size_t count;
 	size_t pinned_bytes; /* of unfinished messages, all connections */
-	struct connection *adopting;
+	struct box_ws_socket *adopting;
 };
 
-struct connection {
-	struct box_conn conn;
+struct box_ws_socket {
+	const struct box_ws_user *user;
+	void *arg;
 	struct box_list links;
 	struct box_ws *ws;
 	struct lws *wsi;
 	struct box_buf in;
 	bool binary;
 	bool established;
+	bool paused;
 	int close_code;   /* not 0: to be closed at the next chance */
 	bool drain_first; /* but not before the queue is empty */
 	const char *close_reason;
 };
 
-static struct connection *of_conn(struct box_conn *conn)
-{
-	return (struct connection *)(void *)conn;
-}
-
 /* --- closing --- */
 
-static int close_now(struct connection *connection)
+static int close_now(struct box_ws_socket *socket)
 {
 	unsigned char reason[CLOSE_REASON_MAX];
-	size_t len = strlen(connection->close_reason);
+	size_t len = strlen(socket->close_reason);
 	len = len < sizeof(reason) ? len : sizeof(reason);
-	memcpy(reason, connection->close_reason, len);
-	lws_close_reason(
-		connection->wsi, (enum lws_close_status)connection->close_code, reason, len);
+	memcpy(reason, socket->close_reason, len);
+	lws_close_reason(socket->wsi, (enum lws_close_status)socket->close_code, reason, len);
 	return -1;
 }
 
 /* For callbacks: closes by the value that they return to libwebsockets. */
-static int refuse(struct connection *connection, int code, const char *reason)
+static int refuse(struct box_ws_socket *socket, int code, const char *reason)
 {
-	connection->close_code = code;
-	connection->close_reason = reason;
-	connection->conn.closing = true;
+	socket->close_code = code;
+	socket->close_reason = reason;
+	socket->user->closing(socket->arg);
 	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", code),
 		box_kv_str("why", reason));
-	return close_now(connection);
+	return close_now(socket);
 }
 
 /* For everyone else: closes when the socket can be written, or after CLOSE_SECONDS if never. */
-static void close_soon(struct connection *connection, int code, const char *reason)
+void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bool drain)
 {
-	if (connection->close_code != 0) {
+	if (socket->close_code != 0) {
 		return;
 	}
-	connection->close_code = code;
-	connection->close_reason = reason;
-	connection->conn.closing = true;
-	lws_set_timeout(connection->wsi, PENDING_TIMEOUT_CLOSE_SEND, CLOSE_SECONDS);
-	lws_callback_on_writable(connection->wsi);
-}
-
-static void give_up(struct box_conn *conn)
-{
-	close_soon(of_conn(conn), LWS_CLOSE_STATUS_POLICY_VIOLATION, "answers are not read");
+	socket->close_code = code;
+	socket->close_reason = reason;
+	socket->drain_first = drain;
+	socket->user->closing(socket->arg);
+	lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, CLOSE_SECONDS);
+	lws_callback_on_writable(socket->wsi);
 }
 
 /* --- in --- */
 
-static void unpin(struct connection *connection)
+static void unpin(struct box_ws_socket *socket)
 {
-	connection->ws->pinned_bytes -= connection->in.len;
+	socket->ws->pinned_bytes -= socket->in.len;
 }
 
-/* The assembled message becomes an arena that owns its bytes; the buffer starts anew. */
-static int message_whole(struct connection *connection)
+/* The buffer starts anew; the assembled message is the user's. */
+static int message_whole(struct box_ws_socket *socket)
 {
-	struct box_message message = {.arena = box_arena_new(), .wire_bytes = connection->in.len};
-	struct box_buf in = connection->in;
-	const char *why = NULL;
-	int r;
-	unpin(connection);
-	connection->in = box_buf(BOX_MESSAGE_BYTES_MAX);
-	if (in.bytes) {
-		box_arena_adopt(message.arena, in.bytes - BOX_BUF_HEADROOM);
-	}
-	if (connection->binary) {
-		message.codec = BOX_CODEC_MSGPACK;
-		r = box_msgpack_decode(message.arena, in.bytes, in.len, &message.value, &why);
-	} else {
-		message.codec = BOX_CODEC_JSON;
-		r = box_json_decode(message.arena, in.bytes, in.len, &message.value, &why);
-	}
-	if (r == 0) {
-		box_conn_receive(&connection->conn, &message);
-		return 0;
-	}
-	box_arena_free(message.arena);
-	if (r == -EILSEQ && !connection->binary) {
-		return refuse(connection, LWS_CLOSE_STATUS_INVALID_PAYLOAD, why);
-	}
-	box_conn_ignored(&connection->conn, why);
-	return 0;
+	struct box_buf message = socket->in;
+	const char *why = "";
+	unpin(socket);
+	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
+	int code = socket->user->message(socket->arg, message, socket->binary, &why);
+	return code == 0 ? 0 : refuse(socket, code, why);
 }
 
 /* Compared without adding: a frame may announce 2^63 bytes. */
-static bool is_too_large(const struct connection *connection, size_t have)
+static bool is_too_large(const struct box_ws_socket *socket, size_t have)
 {
-	size_t remaining = lws_remaining_packet_payload(connection->wsi);
+	size_t remaining = lws_remaining_packet_payload(socket->wsi);
 	return remaining > BOX_MESSAGE_BYTES_MAX || have > BOX_MESSAGE_BYTES_MAX - remaining;
 }
 
 /* Room for the rest of the frame at once, but for no more than four times what has come: what a
  * stranger announces costs nothing. */
-static void make_room(struct connection *connection, size_t have, size_t remaining)
+static void make_room(struct box_ws_socket *socket, size_t have, size_t remaining)
 {
 	size_t wanted = remaining < 3 * have ? have + remaining : 4 * have;
 	if (wanted <= BOX_MESSAGE_BYTES_MAX) {
-		(void)box_buf_reserve(&connection->in, wanted - connection->in.len);
+		(void)box_buf_reserve(&socket->in, wanted - socket->in.len);
 	}
 }
 
-static int on_receive(struct connection *connection, const void *bytes, size_t len)
+static int on_receive(struct box_ws_socket *socket, const void *bytes, size_t len)
 {
-	struct box_ws *ws = connection->ws;
-	size_t remaining = lws_remaining_packet_payload(connection->wsi);
-	size_t have = connection->in.len + len;
-	if (connection->close_code != 0) {
+	struct box_ws *ws = socket->ws;
+	size_t remaining = lws_remaining_packet_payload(socket->wsi);
+	size_t have = socket->in.len + len;
+	if (socket->close_code != 0) {
 		return 0;
 	}
-	if (lws_is_first_fragment(connection->wsi)) {
-		connection->binary = lws_frame_is_binary(connection->wsi);
+	if (lws_is_first_fragment(socket->wsi)) {
+		socket->binary = lws_frame_is_binary(socket->wsi);
 	}
-	if (is_too_large(connection, have)) {
-		return refuse(connection, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE, "message too large");
+	if (is_too_large(socket, have)) {
+		return refuse(socket, BOX_WS_TOO_LARGE, "message too large");
 	}
 	if (ws->pinned_bytes + len > BOX_PINNED_BYTES_MAX) {
-		return refuse(connection, CLOSE_TRY_AGAIN_LATER, "too many unfinished messages");
+		return refuse(socket, BOX_WS_TRY_LATER, "too many unfinished messages");
 	}
-	make_room(connection, have, remaining);
-	(void)box_buf_append(&connection->in, bytes, len);
+	make_room(socket, have, remaining);
+	(void)box_buf_append(&socket->in, bytes, len);
 	ws->pinned_bytes += len;
-	if (remaining > 0 || !lws_is_final_fragment(connection->wsi)) {
+	if (remaining > 0 || !lws_is_final_fragment(socket->wsi)) {
 		return 0;
 	}
-	return message_whole(connection);
+	return message_whole(socket);
 }
 
-static void pause_reading(struct box_conn *conn, bool paused)
+void box_ws_pause_reading(struct box_ws_socket *socket, bool paused)
 {
-	(void)lws_rx_flow_control(of_conn(conn)->wsi, paused ? 0 : 1);
+	socket->paused = paused;
+	(void)lws_rx_flow_control(socket->wsi, paused ? 0 : 1);
 }
 
 /* --- out --- */
 
-static void want_write(struct box_conn *conn)
+void box_ws_want_write(struct box_ws_socket *socket)
 {
-	lws_callback_on_writable(of_conn(conn)->wsi);
+	lws_callback_on_writable(socket->wsi);
 }
 
-/* One frame of the first answer. libwebsockets puts the header in front of the bytes: into the
- * headroom, or over what has been sent already. */
-static int write_frame(struct connection *connection, struct box_out *out)
+static int flags_of(const struct box_ws_frame *frame)
 {
-	size_t left = out->bytes.len - out->sent;
-	size_t len = left < BOX_WS_FRAME_BYTES ? left : BOX_WS_FRAME_BYTES;
-	int kind = out->codec == BOX_CODEC_JSON ? LWS_WRITE_TEXT : LWS_WRITE_BINARY;
-	int flags = lws_write_ws_flags(kind, out->sent == 0, len == left);
-	unsigned char *bytes = (unsigned char *)out->bytes.bytes + out->sent;
-	if (lws_write(connection->wsi, bytes, len, (enum lws_write_protocol)flags) < (int)len) {
+	if (frame->kind == BOX_WS_FRAME_PING) {
+		return LWS_WRITE_PING;
+	}
+	return lws_write_ws_flags(
+		frame->kind == BOX_WS_FRAME_TEXT ? LWS_WRITE_TEXT : LWS_WRITE_BINARY, frame->first,
+		frame->last);
+}
+
+/* libwebsockets puts the header in front of the bytes: into the headroom, or over what has been sent
+ * already. */
+static int write_frame(struct box_ws_socket *socket, const struct box_ws_frame *frame)
+{
+	int flags = flags_of(frame);
+	if (lws_write(socket->wsi, (unsigned char *)frame->bytes, frame->len,
+		    (enum lws_write_protocol)flags) < (int)frame->len) {
 		return -1;
 	}
-	box_conn_sent(&connection->conn, len);
+	socket->user->sent(socket->arg, frame);
 	return 0;
 }
 
 /* A callback for writing that fails makes libwebsockets drop the socket without a close frame; this
  * way it sends one. */
-static int close_from_writable(struct connection *connection)
+static int close_from_writable(struct box_ws_socket *socket)
 {
-	(void)close_now(connection);
-	lws_set_timeout(connection->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_SYNC);
+	(void)close_now(socket);
+	lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_SYNC);
 	return 0;
 }
 
-/* Writeable comes unasked too: the queue decides. */
-static int on_writable(struct connection *connection)
+/* Writeable comes unasked too: the user knows whether there is anything. */
+static int on_writable(struct box_ws_socket *socket)
 {
-	struct box_out *out = box_conn_out(&connection->conn);
-	if (connection->close_code != 0 && (!out || !connection->drain_first)) {
-		return close_from_writable(connection);
+	struct box_ws_frame frame;
+	bool more = socket->user->next(socket->arg, &frame);
+	if (socket->close_code != 0 && (!more || !socket->drain_first)) {
+		return close_from_writable(socket);
 	}
-	for (int i = 0; i < WRITES_PER_TURN && (out = box_conn_out(&connection->conn)); i++) {
-		if (write_frame(connection, out) < 0) {
+	for (int i = 0; i < WRITES_PER_TURN && more; i++) {
+		if (write_frame(socket, &frame) < 0) {
 			return -1;
 		}
-		if (lws_send_pipe_choked(connection->wsi)) {
+		more = socket->user->next(socket->arg, &frame);
+		if (lws_send_pipe_choked(socket->wsi)) {
 			break;
 		}
 	}
-	if (box_conn_out(&connection->conn) || connection->close_code != 0) {
-		lws_callback_on_writable(connection->wsi);
+	if (more || socket->close_code != 0) {
+		lws_callback_on_writable(socket->wsi);
 	}
 	return 0;
 }
 
-static const struct box_conn_ops conn_ops = {
-	.want_write = want_write,
-	.pause_reading = pause_reading,
-	.give_up = give_up,
-};
-
 /* --- life --- */
 
-static void on_established(struct connection *connection)
+static void socket_free(struct box_ws_socket *socket)
 {
-	struct box_ws *ws = connection->ws;
-	connection->established = true;
-	box_conn_open(
-		&connection->conn, &conn_ops, ws->dispatch, ws->runtime, BOX_TRANSPORT_WEBSOCKET);
+	socket->user->closed(socket->arg);
+	unpin(socket);
+	box_buf_free(&socket->in);
+	box_list_drop(&socket->links);
+	socket->ws->count--;
+	free(socket);
 }
 
-static void connection_free(struct connection *connection)
-{
-	if (connection->established) {
-		box_conn_close(&connection->conn);
-	}
-	unpin(connection);
-	box_buf_free(&connection->in);
-	box_list_drop(&connection->links);
-	connection->ws->count--;
-	free(connection);
-}
-
-/* The connection of a wsi. libwebsockets may call back from inside the adoption, before we could
+/* The socket of a wsi. libwebsockets may call back from inside the adoption, before we could
  * tell it whose the wsi is. */
-static struct connection *connection_of(struct lws *wsi)
+static struct box_ws_socket *socket_of(struct lws *wsi)
 {
-	struct connection *connection = lws_get_opaque_user_data(wsi);
-	if (!connection) {
+	struct box_ws_socket *socket = lws_get_opaque_user_data(wsi);
+	if (!socket) {
 		struct box_ws *ws = lws_context_user(lws_get_context(wsi));
-		connection = ws->adopting;
+		socket = ws->adopting;
 		ws->adopting = NULL;
-		if (connection) {
-			connection->wsi = wsi;
-			lws_set_opaque_user_data(wsi, connection);
+		if (socket) {
+			socket->wsi = wsi;
+			lws_set_opaque_user_data(wsi, socket);
 		}
 	}
-	return connection;
+	return socket;
 }
 
 static int callback(
 	struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
 {
 	(void)user;
-	struct connection *connection;
+	struct box_ws_socket *socket;
 	switch (reason) {
 	case LWS_CALLBACK_ESTABLISHED:
-		connection = connection_of(wsi);
-		if (!connection) {
+		socket = socket_of(wsi);
+		if (!socket) {
 			return -1;
 		}
-		on_established(connection);
+		socket->established = true;
+		socket->user->opened(socket->arg, socket);
 		return 0;
 	case LWS_CALLBACK_RECEIVE:
 		return on_receive(lws_get_opaque_user_data(wsi), in, len);
+	case LWS_CALLBACK_RECEIVE_PONG:
+		socket = lws_get_opaque_user_data(wsi);
+		if (socket && socket->user->pong) {
+			socket->user->pong(socket->arg, (struct box_str){in, len});
+		}
+		return 0;
 	case LWS_CALLBACK_SERVER_WRITEABLE:
 		return on_writable(lws_get_opaque_user_data(wsi));
 	case LWS_CALLBACK_WSI_DESTROY:
 		/* The one that comes on every path. */
-		connection = lws_get_opaque_user_data(wsi);
-		if (connection) {
+		socket = lws_get_opaque_user_data(wsi);
+		if (socket) {
 			lws_set_opaque_user_data(wsi, NULL);
-			connection_free(connection);
+			socket_free(socket);
 		}
 		return 0;
 	case LWS_CALLBACK_HTTP:
@@ -317,6 +288,8 @@ static int callback(
 
 static const struct lws_protocols protocols[] = {
 	{.name = "box", .callback = callback},
+	{.name = "mcp", .callback = callback},
+	{.name = "box.v1", .callback = callback},
 	{0},
 };
 
@@ -336,8 +309,7 @@ static void on_lws_log(int level, const char *line)
 		box_kv_bytes("line", (struct box_str){line, strcspn(line, "\n")}));
 }
 
-struct box_ws *box_ws_new(
-	uv_loop_t *loop, struct box_dispatch *dispatch, struct box_runtime *runtime)
+struct box_ws *box_ws_new(uv_loop_t *loop)
 {
 	struct box_ws *ws = box_alloc(sizeof(*ws));
 	void *loops[] = {loop};
@@ -356,8 +328,6 @@ struct box_ws *box_ws_new(
 		.vhost_name = "box",
 	};
 	lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
-	ws->dispatch = dispatch;
-	ws->runtime = runtime;
 	box_list_init(&ws->connections);
 	ws->context = lws_create_context(&info);
 	if (ws->context) {
@@ -370,36 +340,65 @@ struct box_ws *box_ws_new(
 	return ws;
 }
 
-static struct connection *connection_new(struct box_ws *ws)
+static struct box_ws_socket *socket_new(
+	struct box_ws *ws, const struct box_ws_user *user, void *arg)
 {
-	struct connection *connection = box_alloc(sizeof(*connection));
-	connection->ws = ws;
-	connection->in = box_buf(BOX_MESSAGE_BYTES_MAX);
-	box_list_push(&ws->connections, &connection->links);
+	struct box_ws_socket *socket = box_alloc(sizeof(*socket));
+	socket->ws = ws;
+	socket->user = user;
+	socket->arg = arg;
+	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
+	box_list_push(&ws->connections, &socket->links);
 	ws->count++;
-	return connection;
+	return socket;
 }
 
-int box_ws_adopt(struct box_ws *ws, int fd, const char *key, struct box_str rest)
+static void write_head(struct box_buf *head, const struct box_ws_upgrade *upgrade)
+{
+	(void)box_buf_printf(head,
+		"GET /rpc/ws HTTP/1.1\r\nHost: box\r\nUpgrade: websocket\r\n"
+		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n",
+		upgrade->key);
+	if (upgrade->protocol) {
+		(void)box_buf_printf(head, "Sec-WebSocket-Protocol: %s\r\n", upgrade->protocol);
+	}
+	(void)box_buf_append_str(head, "\r\n");
+	(void)box_buf_append(head, upgrade->rest.bytes, upgrade->rest.len);
+}
+
+static void watch_by_kernel(int fd)
+{
+	static const int on = 1;
+	static const int idle_sec = BOX_PING_INTERVAL_SEC;
+	static const int between_sec = (BOX_PING_HANGUP_SEC - BOX_PING_INTERVAL_SEC) / 3;
+	static const int probes = 3;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_sec, sizeof(idle_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
+	const struct box_ws_user *user, void *arg)
 {
 	struct box_buf head = box_buf(2 * BOX_HEAD_BYTES_MAX);
-	struct connection *connection = connection_new(ws);
-	(void)box_buf_printf(&head,
-		"GET /rpc/ws HTTP/1.1\r\nHost: box\r\nUpgrade: websocket\r\n"
-		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n",
-		key);
-	(void)box_buf_append(&head, rest.bytes, rest.len);
-	ws->adopting = connection;
-	struct lws *wsi = lws_adopt_socket_vhost_readbuf(ws->vhost, fd, head.bytes, head.len);
-	box_buf_free(&head);
-	if (wsi && ws->adopting == connection) {
-		ws->adopting = NULL;
-		connection->wsi = wsi;
-		lws_set_opaque_user_data(wsi, connection);
+	struct box_ws_socket *socket = socket_new(ws, user, arg);
+	write_head(&head, upgrade);
+	if (user->patient) {
+		watch_by_kernel(upgrade->fd);
 	}
-	if (!wsi && ws->adopting == connection) {
+	ws->adopting = socket;
+	struct lws *wsi = lws_adopt_socket_vhost_readbuf(
+		ws->vhost, upgrade->fd, head.bytes, head.len);
+	box_buf_free(&head);
+	if (wsi && ws->adopting == socket) {
 		ws->adopting = NULL;
-		connection_free(connection);
+		socket->wsi = wsi;
+		lws_set_opaque_user_data(wsi, socket);
+	}
+	if (!wsi && ws->adopting == socket) {
+		ws->adopting = NULL;
+		socket_free(socket);
 	}
 	return wsi ? 0 : -EIO;
 }
@@ -412,10 +411,12 @@ size_t box_ws_count(const struct box_ws *ws)
 void box_ws_tick(struct box_ws *ws)
 {
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
-		struct connection *connection = BOX_LIST_ITEM(at, struct connection, links);
-		if (connection->established && is_too_large(connection, connection->in.len)) {
-			close_soon(connection, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE,
-				"message too large");
+		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
+		if (socket->established && is_too_large(socket, socket->in.len)) {
+			box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
+		}
+		if (socket->established && socket->paused && socket->user->patient) {
+			lws_validity_confirmed(socket->wsi);
 		}
 	}
 }
@@ -423,10 +424,9 @@ void box_ws_tick(struct box_ws *ws)
 void box_ws_close_all(struct box_ws *ws, const char *reason)
 {
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
-		struct connection *connection = BOX_LIST_ITEM(at, struct connection, links);
-		if (connection->established) {
-			connection->drain_first = true;
-			close_soon(connection, LWS_CLOSE_STATUS_GOINGAWAY, reason);
+		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
+		if (socket->established) {
+			box_ws_close(socket, BOX_WS_GOING_AWAY, reason, true);
 		}
 	}
 }

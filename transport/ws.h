@@ -1,7 +1,8 @@
 /* WebSocket connections, from an authenticated upgrade on; the only file that knows libwebsockets.
  *
  * Everything before that (heads, tokens, plain HTTP) is the door's. libwebsockets sees a request
- * head that we wrote ourselves, so no byte of a stranger reaches its HTTP parser.
+ * head that we wrote ourselves, so no byte of a stranger reaches its HTTP parser. What a connection
+ * is for is its user's: rpc.c or relay.c.
  */
 #pragma once
 
@@ -9,19 +10,74 @@
 #include <stddef.h>
 #include <uv.h>
 
+#include "base/buf.h"
 #include "base/value.h"
 
-struct box_dispatch;
-struct box_runtime;
 struct box_ws;
+struct box_ws_socket;
+
+enum box_ws_close {
+	BOX_WS_NORMAL = 1000,
+	BOX_WS_GOING_AWAY = 1001,
+	BOX_WS_PROTOCOL = 1002,
+	BOX_WS_BAD_TEXT = 1007,
+	BOX_WS_POLICY = 1008,
+	BOX_WS_TOO_LARGE = 1009,
+	BOX_WS_TRY_LATER = 1013,
+};
+
+enum box_ws_frame_kind {
+	BOX_WS_FRAME_TEXT,
+	BOX_WS_FRAME_BINARY,
+	BOX_WS_FRAME_PING, /* of 125 bytes at most */
+};
+
+/* The next piece of a message. BOX_BUF_HEADROOM bytes before it are overwritten. */
+struct box_ws_frame {
+	enum box_ws_frame_kind kind;
+	char *bytes;
+	size_t len;
+	bool first; /* of its message */
+	bool last;
+};
+
+struct box_ws_user {
+	/* While it is not read, its pongs are not either: the kernel alone watches the peer then. */
+	bool patient;
+	/* The handshake is done; from now on `socket` may be used. */
+	void (*opened)(void *arg, struct box_ws_socket *socket);
+	/* A whole message, whose buffer is the callee's. 0, or a code to close with, and why. */
+	int (*message)(void *arg, struct box_buf message, bool binary, const char **ret_why);
+	/* What is to be sent next, if there is anything; and that so much of it was sent. */
+	bool (*next)(void *arg, struct box_ws_frame *ret_frame);
+	void (*sent)(void *arg, const struct box_ws_frame *frame);
+	/* An answer to a PING of ours; may be NULL. */
+	void (*pong)(void *arg, struct box_str bytes);
+	/* It will be closed: no message is taken any more. */
+	void (*closing)(void *arg);
+	/* The last word, always, opened or not: `arg` may be freed. */
+	void (*closed)(void *arg);
+};
 
 /* NULL when libwebsockets cannot start, usually because its libuv plugin is not installed. */
-struct box_ws *box_ws_new(
-	uv_loop_t *loop, struct box_dispatch *dispatch, struct box_runtime *runtime);
+struct box_ws *box_ws_new(uv_loop_t *loop);
 
-/* Takes the socket of an upgrade that the gate let through. `key` is its Sec-WebSocket-Key, `rest`
- * what came behind the head. The fd is closed on failure too. */
-int box_ws_adopt(struct box_ws *ws, int fd, const char *key, struct box_str rest);
+/* An upgrade that the gate let through. */
+struct box_ws_upgrade {
+	int fd;               /* closed on failure too */
+	const char *key;      /* its Sec-WebSocket-Key */
+	const char *protocol; /* the one that was chosen, one of "mcp" and "box.v1"; or NULL */
+	struct box_str rest;  /* what came behind the head */
+};
+int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
+	const struct box_ws_user *user, void *arg);
+
+/* There is something to send. */
+void box_ws_want_write(struct box_ws_socket *socket);
+void box_ws_pause_reading(struct box_ws_socket *socket, bool paused);
+/* Closes soon, but not before this returns; what is still to be sent goes out first with `drain`.
+ * Messages are not taken any more. */
+void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bool drain);
 
 size_t box_ws_count(const struct box_ws *ws);
 

@@ -192,7 +192,8 @@ static void on_listen(void *arg, int *fds, size_t count)
 		.token = worker->settings.token,
 		.loopback_names_only = !(worker->settings.flags & BOX_START_EXPLICIT_HOST),
 	};
-	worker->door = box_door_new(&worker->loop, worker->runtime, worker->ws, &rules);
+	worker->door = box_door_new(
+		&worker->loop, worker->runtime, worker->dispatch, worker->ws, &rules);
 	for (size_t i = 0; i < count; i++) {
 		int r = box_door_listen(worker->door, fds[i]);
 		if (r < 0) {
@@ -333,7 +334,7 @@ static int open_parts(struct worker *worker, struct box_err *err)
 	}
 	worker->tick.data = worker;
 	worker->stopping.data = worker;
-	worker->ws = box_ws_new(&worker->loop, worker->dispatch, worker->runtime);
+	worker->ws = box_ws_new(&worker->loop);
 	if (!worker->ws) {
 		return box_err_set(err, BOX_ERR_OS, ENOENT,
 			"libwebsockets cannot start; is its libuv plugin installed "

@@ -14,6 +14,7 @@
 #include "runtime/spec.h"
 
 struct box_backend;
+struct box_kept_ops;
 struct box_backend_box; /* one living box */
 struct box_backend_op;  /* one operation under way */
 
@@ -54,6 +55,8 @@ struct box_live_events {
 
 struct box_live {
 	const struct box_live_events *events;
+	uint16_t rows; /* of a terminal for it, or 0: pipes */
+	uint16_t columns;
 	bool has_stdin;  /* else it is empty */
 	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
 };
@@ -81,6 +84,11 @@ struct box_backend_ops {
 	 * this until its last input was told, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
+	/* Of one with a terminal. */
+	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
+
+	/* Managed processes; NULL: it has none. */
+	const struct box_kept_ops *kept;
 
 	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
 	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);

@@ -250,6 +250,14 @@ static void forget_input(struct box_backend_op *op, void *arg)
 	(void)arg;
 }
 
+/* It has no terminals. */
+static void resize(struct box_backend_op *op, uint16_t rows, uint16_t columns)
+{
+	(void)op;
+	(void)rows;
+	(void)columns;
+}
+
 static void send_signal(struct box_backend_op *op, int number)
 {
 	(void)op;
@@ -307,6 +315,7 @@ static const struct box_backend_ops ops = {
 	.input = input,
 	.forget_input = forget_input,
 	.signal = send_signal,
+	.resize = resize,
 	.watch = watch,
 	.mark = mark,
 	.adopt = adopt,

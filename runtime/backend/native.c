@@ -46,6 +46,7 @@ static void later_closed(uv_handle_t *handle)
 {
 	struct box_backend_box *box = handle->data;
 	box_table_free(&box->runs_by_id);
+	box_native_forget_kept(box);
 	free(box);
 }
 
@@ -367,6 +368,8 @@ static const struct box_backend_ops ops = {
 	.input = box_native_input,
 	.forget_input = box_native_forget_input,
 	.signal = box_native_signal,
+	.resize = box_native_resize,
+	.kept = &box_native_kept_ops,
 	.watch = watch,
 	.mark = mark,
 	.adopt = adopt,

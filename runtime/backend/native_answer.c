@@ -88,6 +88,16 @@ void box_native_credit(struct box_backend_op *op, uint64_t bytes)
 	}
 }
 
+void box_native_resize(struct box_backend_op *op, uint16_t rows, uint16_t columns)
+{
+	struct box_native_run *run = box_native_run_of(op);
+	const struct box_guest_size size = {rows, columns};
+	if (run->sent && run->size.rows > 0) {
+		box_native_send(
+			run->box, BOX_GUEST_RESIZE, run->id, &size, sizeof(size), NULL, 0, -1);
+	}
+}
+
 void box_native_signal(struct box_backend_op *op, int number)
 {
 	struct box_native_run *run = box_native_run_of(op);
@@ -115,7 +125,7 @@ static const char *step_text(uint32_t step)
 }
 
 /* The number is the box's own word. */
-static const char *errno_text(int errnum)
+const char *box_native_error_text(int errnum)
 {
 	const char *text = strerrordesc_np(errnum);
 	return text ? text : "unknown error";
@@ -128,18 +138,18 @@ static void finish_unstarted(struct box_native_run *run, const struct box_guest_
 	const struct box_spec *spec = run->spec;
 	if (end->step == BOX_GUEST_STEP_WORKDIR && spec) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum, "workdir %s cannot be used: %s",
-			spec->workdir, errno_text(errnum));
+			spec->workdir, box_native_error_text(errnum));
 	} else if (end->step == BOX_GUEST_STEP_MOUNT && spec && end->mount < spec->mount_count) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum,
 			"extra_mounts.mount_path %s cannot be mounted: %s",
-			spec->mounts[end->mount].mount_path, errno_text(errnum));
+			spec->mounts[end->mount].mount_path, box_native_error_text(errnum));
 	} else if (end->step == BOX_GUEST_STEP_MOUNTER) {
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
 			"the box can mount nothing more: delete the session and make it anew");
 	} else {
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
 			"the command cannot be started: %s: %s", step_text(end->step),
-			errno_text(errnum));
+			box_native_error_text(errnum));
 	}
 	box_native_finish(run, NULL, &err);
 }

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/kept.h"
 #include "runtime/backend/native.h"
 #include "runtime/guest/wire.h"
 
@@ -38,6 +39,7 @@ struct box_backend_box {
 	struct box_list runs;
 	struct box_table runs_by_id;
 	unsigned run_count;
+	struct box_table processes; /* by their numbers */
 	uint32_t next_id;
 	struct box_list queue; /* packets that wait for the socket */
 	size_t queued_bytes;
@@ -75,10 +77,25 @@ void box_native_give_time(struct box_native_run *run);
 void box_native_finish(struct box_native_run *run, const struct box_exec_outcome *outcome,
 	const struct box_err *err);
 
+/* What every command begins with, and `env` over it; how many variables. */
+uint32_t box_native_append_env(struct box_buf *body, const struct box_env *env, size_t count);
+
+/* --- native_kept.c --- */
+
+extern const struct box_kept_ops box_native_kept_ops;
+/* A packet about a managed process; well-formed. */
+void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
+	const char *bytes, size_t size);
+void box_native_forget_kept(struct box_backend_box *box);
+
 /* --- native_answer.c --- */
+
+/* What an errno that came from a box means. */
+const char *box_native_error_text(int errnum);
 
 void box_native_credit(struct box_backend_op *op, uint64_t bytes);
 void box_native_signal(struct box_backend_op *op, int number);
+void box_native_resize(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 /* A packet about a command; well-formed. */
 void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size);
@@ -126,7 +143,8 @@ struct box_native_run {
 	void *arg;
 	const struct box_live_events *live; /* NULL: output is gathered */
 	bool has_stdin;
-	uint64_t credit; /* of a live one, at first; then what output may still come */
+	struct box_guest_size size; /* of its terminal, or zeros */
+	uint64_t credit;            /* of a live one, at first; then what output may still come */
 	struct box_list inputs;
 	uint64_t input_sent;  /* to box-init */
 	uint64_t input_taken; /* by the command */

@@ -58,30 +58,30 @@ static void append(struct box_buf *body, const void *bytes, size_t size)
 	(void)box_buf_append(body, bytes, size);
 }
 
-static bool is_overridden(const struct box_spec *spec, const char *pair)
+static bool is_overridden(const struct box_env *env, size_t count, const char *pair)
 {
 	size_t len = strcspn(pair, "=");
-	for (size_t i = 0; i < spec->env_count; i++) {
-		if (strlen(spec->env[i].name) == len && memcmp(spec->env[i].name, pair, len) == 0) {
+	for (size_t i = 0; i < count; i++) {
+		if (strlen(env[i].name) == len && memcmp(env[i].name, pair, len) == 0) {
 			return true;
 		}
 	}
 	return false;
 }
 
-static uint32_t append_env(struct box_buf *body, const struct box_spec *spec)
+uint32_t box_native_append_env(struct box_buf *body, const struct box_env *env, size_t env_count)
 {
 	uint32_t count = 0;
 	for (const char *const *pair = box_plan_environment; *pair; pair++) {
-		if (!is_overridden(spec, *pair)) {
+		if (!is_overridden(env, env_count, *pair)) {
 			append(body, *pair, strlen(*pair) + 1);
 			count++;
 		}
 	}
-	for (size_t i = 0; i < spec->env_count; i++, count++) {
-		append(body, spec->env[i].name, strlen(spec->env[i].name));
+	for (size_t i = 0; i < env_count; i++, count++) {
+		append(body, env[i].name, strlen(env[i].name));
 		append(body, "=", 1);
-		append(body, spec->env[i].value, strlen(spec->env[i].value) + 1);
+		append(body, env[i].value, strlen(env[i].value) + 1);
 	}
 	return count;
 }
@@ -109,13 +109,15 @@ static void send_run(struct box_native_run *run)
 	struct box_guest_run wanted = {
 		.mount_count = (uint32_t)spec->mount_count,
 		/* Only with it comes STARTED; one without stdin gets an empty one. */
-		.flags = run->live ? BOX_GUEST_RUN_STDIN : 0,
+		.flags = (run->live ? BOX_GUEST_RUN_STDIN : 0U) |
+			(run->size.rows > 0 ? BOX_GUEST_RUN_TTY : 0U),
+		.size = run->size,
 		.timeout_ms = timeout_ms_of(spec),
 		.output_limit = run->live ? UINT64_MAX : (uint64_t)run->max_output_bytes,
 		.credit = run->live ? run->credit : UINT64_MAX / 2,
 		.command_size = (uint32_t)spec->cmd.len,
 	};
-	wanted.env_count = append_env(&body, spec);
+	wanted.env_count = box_native_append_env(&body, spec->env, spec->env_count);
 	wanted.env_size = (uint32_t)body.len;
 	append(&body, spec->workdir, strlen(spec->workdir) + 1);
 	wanted.workdir_size = (uint32_t)body.len - wanted.env_size;
@@ -133,7 +135,7 @@ static void send_run(struct box_native_run *run)
 			run->box, BOX_GUEST_MORE, run->id, body.bytes + at, piece, NULL, 0, -1);
 	}
 	box_buf_free(&body);
-	if (run->live && !run->has_stdin) {
+	if (run->live && !run->has_stdin && run->size.rows == 0) {
 		run->input_ended = true;
 		box_native_send(run->box, BOX_GUEST_INPUT, run->id, NULL, 0, NULL, 0, -1);
 	}
@@ -207,7 +209,7 @@ static int check_targets(const struct box_spec *spec, struct box_err *err)
 	return r;
 }
 
-/* What append_env, the workdir and the command will make. */
+/* What box_native_append_env, the workdir and the command will make. */
 static int check_size(const struct box_spec *spec, struct box_err *err)
 {
 	size_t count = spec->env_count;
@@ -265,6 +267,7 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 	if (live) {
 		run->live = live->events;
 		run->has_stdin = live->has_stdin;
+		run->size = (struct box_guest_size){live->rows, live->columns};
 		run->credit = live->credit;
 	}
 	box_list_init(&run->inputs);

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "runtime/backend/native_box.h"
+#include "runtime/guest/wire_kept.h"
 
 #define PACKETS_AT_ONCE 64     /* of one box, before others get their turn */
 #define PACKETS_IN_SOCKET 4096 /* more than it holds */
@@ -152,6 +153,10 @@ static void take(struct box_backend_box *box, const char *packet, size_t size)
 	memcpy(&header, packet, sizeof(header));
 	if (box->resetting) {
 		box->resetting = header.kind != BOX_GUEST_RESET_DONE;
+		return;
+	}
+	if (box_guest_is_kept_answer(header.kind)) {
+		box_native_take_kept(box, &header, packet + sizeof(header), size - sizeof(header));
 		return;
 	}
 	box_native_take(box, &header, packet + sizeof(header), size - sizeof(header));

@@ -7,9 +7,11 @@
 
 #include "runtime/guest/boot.h"
 #include "runtime/guest/control.h"
+#include "runtime/guest/kept.h"
 #include "runtime/guest/loop.h"
 #include "runtime/guest/run.h"
 #include "runtime/guest/stream.h"
+#include "runtime/guest/wire_kept.h"
 
 static bool ended;
 
@@ -22,6 +24,7 @@ static void on_control(uint32_t events)
 	}
 	if (was_blocked && !box_control_blocked()) {
 		box_runs_resume();
+		box_kept_resume();
 	}
 	/* With no place left, what comes may have to be refused, and there is no room for it. */
 	if (!(events & ~(uint32_t)EPOLLOUT) || (box_control_blocked() && box_runs_full())) {
@@ -29,7 +32,9 @@ static void on_control(uint32_t events)
 	}
 	struct box_control_request request;
 	int r = box_control_receive(&request);
-	if (r == 0 || r == -EBADMSG) {
+	if (r == 0 && box_guest_is_kept_request(request.header.kind)) {
+		box_kept_request(&request);
+	} else if (r == 0 || r == -EBADMSG) {
 		box_runs_request(&request, r);
 	} else if (r == -EPIPE) {
 		ended = true;
@@ -49,10 +54,22 @@ static void on_event(struct box_watch watch, uint32_t events)
 	case BOX_WATCH_ORPHAN:
 		box_orphan_pump(watch);
 		break;
+	case BOX_WATCH_KEPT_OUT:
+	case BOX_WATCH_KEPT_ERR:
+	case BOX_WATCH_KEPT_IN:
+		box_kept_event(watch);
+		break;
 	default:
 		box_runs_event(watch);
 		break;
 	}
+}
+
+static uint64_t next_deadline(void)
+{
+	uint64_t runs = box_runs_deadline();
+	uint64_t kept = box_kept_deadline();
+	return runs < kept ? runs : kept;
 }
 
 int main(void)
@@ -65,8 +82,9 @@ int main(void)
 	}
 	while (!ended) {
 		bool blocked = box_control_blocked();
-		box_loop_turn(box_runs_deadline(), blocked, blocked && box_runs_full(), on_event);
+		box_loop_turn(next_deadline(), blocked, blocked && box_runs_full(), on_event);
 		box_runs_tick();
+		box_kept_tick();
 	}
 	return 0;
 }

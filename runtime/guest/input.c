@@ -16,6 +16,11 @@ void box_input_init(struct box_input *input)
 	*input = (struct box_input){.fd = -1};
 }
 
+void box_input_take(struct box_input *input, struct box_watch watch, int fd)
+{
+	*input = (struct box_input){.fd = fd, .watch = watch};
+}
+
 int box_input_open(struct box_input *input, struct box_watch watch, int *ret_fd)
 {
 	int ends[2];
@@ -28,7 +33,7 @@ int box_input_open(struct box_input *input, struct box_watch watch, int *ret_fd)
 		(void)close(ends[1]);
 		return r;
 	}
-	*input = (struct box_input){.fd = ends[1], .watch = watch};
+	box_input_take(input, watch, ends[1]);
 	*ret_fd = ends[0];
 	return 0;
 }

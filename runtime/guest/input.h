@@ -19,6 +19,8 @@ struct box_input {
 };
 
 void box_input_init(struct box_input *input);
+/* Of an fd that is there and does not block. */
+void box_input_take(struct box_input *input, struct box_watch watch, int fd);
 /* Makes a pipe; its other end, which blocks, is the caller's. */
 int box_input_open(struct box_input *input, struct box_watch watch, int *ret_fd);
 void box_input_close(struct box_input *input);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -33,6 +34,8 @@ static char *environment[BOX_GUEST_ENV_MAX + 1];
 static char *arguments[BOX_GUEST_ARGS_MAX + 1];
 static char cwd[BOX_GUEST_PATH_MAX];
 static const char *program;
+static bool search_path;
+static char found[BOX_GUEST_PATH_MAX]; /* a program in one folder of the PATH */
 static char *workdir;
 static int script_fd = -1;
 
@@ -296,6 +299,38 @@ static int enter_workdir(void)
 	return cwd[0] == '/' ? 0 : -ENOENT;
 }
 
+static const char *path_variable(void)
+{
+	for (char *const *pair = environment; *pair; pair++) {
+		if (strncmp(*pair, "PATH=", 5) == 0) {
+			return *pair + 5;
+		}
+	}
+	return "/usr/bin:/bin";
+}
+
+/* As execvp: the next folder after one that has no such program, or none that we may start. */
+static int execute_found(void)
+{
+	int r = -ENOENT;
+	size_t name_len = strlen(program);
+	for (const char *at = path_variable(); at;) {
+		size_t len = strcspn(at, ":");
+		if (len + 1 + name_len < sizeof(found)) {
+			memcpy(found, at, len);
+			found[len] = '/';
+			memcpy(found + len + (len > 0), program, name_len + 1);
+			(void)execve(found, arguments, environment);
+			if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) {
+				return -errno;
+			}
+			r = errno == EACCES ? -EACCES : r;
+		}
+		at = at[len] ? at + len + 1 : NULL;
+	}
+	return r;
+}
+
 static int execute(void)
 {
 	sigset_t none;
@@ -303,6 +338,9 @@ static int execute(void)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	/* We may have been put before the commands; a lower rank of boxd's own stays. */
 	(void)setpriority(PRIO_PROCESS, 0, 0);
+	if (search_path && !strchr(program, '/')) {
+		return execute_found();
+	}
 	(void)execve(program, arguments, environment);
 	return -errno;
 }
@@ -323,6 +361,10 @@ static int run_steps(struct box_launch *launch)
 	if (r == 0) {
 		launch->failure->step = BOX_GUEST_STEP_PIPES;
 		r = arrange_fds(launch);
+	}
+	if (r == 0 && (launch->run->flags & BOX_GUEST_RUN_TTY) &&
+		ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0) {
+		r = -errno;
 	}
 	if (r == 0) {
 		launch->failure->step = BOX_GUEST_STEP_IDS;
@@ -371,6 +413,7 @@ pid_t box_launch(struct box_launch *launch)
 	launch->failure->step = BOX_GUEST_STEP_NONE;
 	launch->failure->errnum = 0;
 	launch->failure->mount = 0;
+	search_path = launch->search_path;
 	int r = take_body(launch);
 	if (r < 0) {
 		launch->failure->step = script_fd >= 0 || r == -ENOMEM || r == -EMFILE

@@ -25,6 +25,7 @@ struct box_launch {
 	int stdin_fd; /* -1: what box-init has, /dev/null */
 	int stdout_fd;
 	int stderr_fd;
+	bool search_path; /* of its environment, for a program without a slash */
 
 	/* Done first by the new process, or NULL. Returns 0, or -errno with the step set. */
 	int (*prepare)(struct box_launch *launch);

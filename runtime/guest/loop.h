@@ -13,7 +13,10 @@ enum box_watch_kind {
 	BOX_WATCH_STDOUT, /* of a command */
 	BOX_WATCH_STDERR,
 	BOX_WATCH_STDIN,
-	BOX_WATCH_ORPHAN, /* a pipe whose command has ended */
+	BOX_WATCH_ORPHAN,   /* a pipe whose command has ended */
+	BOX_WATCH_KEPT_OUT, /* of a managed process */
+	BOX_WATCH_KEPT_ERR,
+	BOX_WATCH_KEPT_IN,
 };
 
 /* Whose an event is. `generation` tells an earlier user of the same place from the present one. */

@@ -4,13 +4,16 @@
 #include "runtime/guest/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/guest/kept.h"
 #include "runtime/guest/launch.h"
 #include "runtime/guest/run_state.h"
+#include "runtime/guest/terminal.h"
 
 #define NS_PER_MS 1000000ULL
 #define NS_PER_US 1000ULL
@@ -186,8 +189,31 @@ static struct box_watch watch_of(const struct box_run *run, enum box_watch_kind 
 	};
 }
 
+/* One terminal in place of three pipes; what comes of it is its stdout. */
+static int open_terminal(struct box_run *run)
+{
+	int master = -1;
+	int r = box_terminal_open(run->ask.size, &master, &run->child_fds[0]);
+	int input = r < 0 ? -1 : fcntl(master, F_DUPFD_CLOEXEC, 3);
+	if (r == 0) {
+		r = box_stream_take(
+			&run->out, run->ask.output_limit, watch_of(run, BOX_WATCH_STDOUT), master);
+	}
+	for (int i = 1; i < 3 && r == 0; i++) {
+		run->child_fds[i] = fcntl(run->child_fds[0], F_DUPFD_CLOEXEC, 3);
+		r = run->child_fds[i] < 0 ? -errno : 0;
+	}
+	if (input >= 0) {
+		box_input_take(&run->input, watch_of(run, BOX_WATCH_STDIN), input);
+	}
+	return r == 0 && input < 0 ? -EMFILE : r;
+}
+
 static int open_pipes(struct box_run *run)
 {
+	if (run->ask.flags & BOX_GUEST_RUN_TTY) {
+		return open_terminal(run);
+	}
 	uint64_t limit = run->ask.output_limit;
 	int r = box_stream_open(
 		&run->out, limit, watch_of(run, BOX_WATCH_STDOUT), &run->child_fds[1]);
@@ -298,7 +324,7 @@ static void set_end(struct box_run *run, int status)
 
 static void reaped(pid_t pid, int status)
 {
-	if (box_mounts_reaped(pid)) {
+	if (box_mounts_reaped(pid) || box_kept_reaped(pid, status)) {
 		return;
 	}
 	for (uint32_t i = 0; i < places_used; i++) {

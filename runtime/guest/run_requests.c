@@ -8,6 +8,7 @@
 #include "runtime/guest/control.h"
 #include "runtime/guest/run.h"
 #include "runtime/guest/run_state.h"
+#include "runtime/guest/terminal.h"
 
 static bool reset_due;
 
@@ -134,6 +135,15 @@ static void on_credit(struct box_run *run, const struct box_control_request *req
 	}
 }
 
+static void on_resize(const struct box_run *run, const struct box_control_request *request)
+{
+	struct box_guest_size size;
+	memcpy(&size, request->bytes, sizeof(size));
+	if ((run->ask.flags & BOX_GUEST_RUN_TTY) && run->out.fd >= 0) {
+		(void)box_terminal_resize(run->out.fd, size);
+	}
+}
+
 static void on_signal(const struct box_run *run, const struct box_control_request *request)
 {
 	uint32_t number;
@@ -193,6 +203,8 @@ void box_runs_request(struct box_control_request *request, int verdict)
 		on_credit(run, request);
 	} else if (kind == BOX_GUEST_SIGNAL) {
 		on_signal(run, request);
+	} else if (kind == BOX_GUEST_RESIZE) {
+		on_resize(run, request);
 	} else if (kind == BOX_GUEST_KILL) {
 		on_kill(run);
 	}

@@ -33,27 +33,36 @@ struct orphan {
 static struct orphan orphans[ORPHANS_MAX];
 static uint32_t orphan_count; /* ever */
 
-int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch watch, int *ret_fd)
+int box_stream_take(struct box_stream *stream, uint64_t limit, struct box_watch watch, int fd)
 {
-	int ends[2];
-	if (pipe2(ends, O_CLOEXEC) < 0) {
-		return -errno;
-	}
-	int r = fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-	r = r < 0 ? r : box_loop_watch(ends[0], EPOLLIN, watch);
+	int r = fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+	r = r < 0 ? r : box_loop_watch(fd, EPOLLIN, watch);
 	if (r < 0) {
-		(void)close(ends[0]);
-		(void)close(ends[1]);
+		(void)close(fd);
 		return r;
 	}
 	*stream = (struct box_stream){
-		.fd = ends[0],
+		.fd = fd,
 		.watched = true,
 		.kind = watch.kind == BOX_WATCH_STDOUT ? BOX_GUEST_STDOUT : BOX_GUEST_STDERR,
 		.watch = watch,
 		.left = limit,
 		.drain_left = DRAIN_MAX,
 	};
+	return 0;
+}
+
+int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch watch, int *ret_fd)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	int r = box_stream_take(stream, limit, watch, ends[0]);
+	if (r < 0) {
+		(void)close(ends[1]);
+		return r;
+	}
 	*ret_fd = ends[1];
 	return 0;
 }
@@ -116,10 +125,11 @@ static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *c
 	bool drop = stream->left == 0;
 	uint64_t max = least(least(stream->left, *credit), BOX_GUEST_BYTES_MAX);
 	ssize_t got = drop ? read_nowhere(stream->fd) : read_room(stream->fd, (size_t)max);
-	if (got < 0) {
+	if (got < 0 && errno != EIO) {
 		return EMPTY;
 	}
-	if (got == 0) {
+	/* EIO: a terminal that nobody has open any more. */
+	if (got <= 0) {
 		close_pipe(stream);
 		return END;
 	}

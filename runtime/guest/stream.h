@@ -18,6 +18,8 @@ struct box_stream {
 	uint32_t drain_left; /* bytes to read yet after the end of the command */
 };
 
+/* Of an fd that is there, and is closed on failure too. */
+int box_stream_take(struct box_stream *stream, uint64_t limit, struct box_watch watch, int fd);
 /* Makes a pipe; its other end, which blocks, is the caller's. */
 int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch watch, int *ret_fd);
 /* From now on what is read goes nowhere and needs no credit. */

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "runtime/guest/wire_kept.h"
+
 #define SIGNAL_MAX 64
 #define EXIT_CODE_MAX 255
 #define ERRNO_MAX 4095
@@ -60,7 +62,7 @@ static bool answer_well_formed(const struct body *body)
 	case BOX_GUEST_EXIT:
 		return exit_well_formed(body);
 	default:
-		return false;
+		return box_guest_kept_answer_well_formed(body->kind, body->bytes, body->size);
 	}
 }
 
@@ -71,6 +73,21 @@ static bool target_well_formed(const struct body *body)
 		memchr(body->bytes, '\0', body->size) == body->bytes + body->size - 1;
 }
 
+static bool size_is_real(struct box_guest_size size)
+{
+	return size.rows > 0 && size.columns > 0;
+}
+
+static bool resize_well_formed(const struct body *body)
+{
+	struct box_guest_size size;
+	if (body->size != sizeof(size)) {
+		return false;
+	}
+	memcpy(&size, body->bytes, sizeof(size));
+	return size_is_real(size);
+}
+
 static bool run_well_formed(const struct body *body)
 {
 	struct box_guest_run run;
@@ -78,7 +95,12 @@ static bool run_well_formed(const struct body *body)
 		return false;
 	}
 	memcpy(&run, body->bytes, sizeof(run));
-	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV;
+	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV | BOX_GUEST_RUN_TTY;
+	bool tty = run.flags & BOX_GUEST_RUN_TTY;
+	if (tty != size_is_real(run.size) || run.reserved != 0 ||
+		(tty && !(run.flags & BOX_GUEST_RUN_STDIN))) {
+		return false;
+	}
 	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
 	if ((run.flags & ~flags) != 0 || run.env_count > BOX_GUEST_ENV_MAX ||
 		run.env_size < run.env_count * 3 || (run.env_count == 0 && run.env_size != 0) ||
@@ -118,8 +140,10 @@ static bool request_well_formed(const struct body *body)
 		return body->size == sizeof(uint64_t);
 	case BOX_GUEST_SIGNAL:
 		return signal_well_formed(body);
+	case BOX_GUEST_RESIZE:
+		return resize_well_formed(body);
 	default:
-		return false;
+		return box_guest_kept_request_well_formed(body->kind, body->bytes, body->size);
 	}
 }
 

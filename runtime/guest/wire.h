@@ -44,6 +44,7 @@ enum box_guest_kind {
 	BOX_GUEST_INPUT,  /* bytes for its stdin, none: end of it. Too much ends the command */
 	BOX_GUEST_CREDIT, /* bytes: one uint64_t, how much more output may come */
 	BOX_GUEST_SIGNAL, /* bytes: one uint32_t, a signal for its process group */
+	BOX_GUEST_RESIZE, /* bytes: struct box_guest_size, of its terminal */
 	BOX_GUEST_KILL,   /* ends its process group, its output is void; its EXIT still comes */
 
 	/* from box-init */
@@ -66,6 +67,13 @@ struct box_guest_header {
 enum box_guest_run_flag {
 	BOX_GUEST_RUN_STDIN = 1 << 0, /* a pipe for INPUT instead of /dev/null */
 	BOX_GUEST_RUN_ARGV = 1 << 1,  /* the command is NUL-ended arguments, not text for sh -lc */
+	BOX_GUEST_RUN_TTY = 1 << 2,   /* a terminal is its stdin, stdout and stderr; with STDIN */
+};
+
+/* Of a terminal; neither is 0. */
+struct box_guest_size {
+	uint16_t rows;
+	uint16_t columns;
 };
 
 /* The body: env_count strings NAME=VALUE, each with its NUL; the workdir with its NUL; the command,
@@ -76,7 +84,9 @@ struct box_guest_run {
 	uint32_t env_size;
 	uint32_t workdir_size;
 	uint32_t command_size;
-	uint32_t mount_count;  /* MOUNTs that came before with this id */
+	uint32_t mount_count;       /* MOUNTs that came before with this id */
+	struct box_guest_size size; /* with TTY, else zeros */
+	uint32_t reserved;
 	uint64_t timeout_ms;   /* 0: none */
 	uint64_t output_limit; /* of stdout and of stderr, what is beyond is read and dropped */
 	uint64_t credit;       /* bytes of output that may come before the first CREDIT */

@@ -161,7 +161,11 @@ static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 static int do_pts(const struct box_assembly *assembly, int root, size_t number)
 {
 	const struct box_step *step = &assembly->plan->steps[number];
-	struct box_fs_options options = {.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
+	struct box_fs_options options = {
+		.uid = BOX_PLAN_PAYLOAD_ID,
+		.gid = BOX_PLAN_PAYLOAD_ID,
+		.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+	};
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
 	int r = box_fs_make("devpts", &options, &mount);

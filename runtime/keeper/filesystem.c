@@ -41,10 +41,13 @@ static int configure_proc(int fs)
 	return set_text(fs, "hidepid", "invisible");
 }
 
-static int configure_devpts(int fs)
+/* Every terminal is the commands' own, whoever made it. */
+static int configure_devpts(int fs, const struct box_fs_options *options)
 {
 	int r = set_text(fs, "ptmxmode", "0666");
-	return r < 0 ? r : set_text(fs, "mode", "0620");
+	r = r < 0 ? r : set_text(fs, "mode", "0620");
+	r = r < 0 ? r : set_number(fs, "uid", options->uid);
+	return r < 0 ? r : set_number(fs, "gid", options->gid);
 }
 
 int box_fs_make(const char *type, const struct box_fs_options *options, int *ret_mount)
@@ -55,7 +58,7 @@ int box_fs_make(const char *type, const struct box_fs_options *options, int *ret
 	}
 	int r = strcmp(type, "tmpfs") == 0  ? configure_tmpfs(fs, options)
 		: strcmp(type, "proc") == 0 ? configure_proc(fs)
-					    : configure_devpts(fs);
+					    : configure_devpts(fs, options);
 	if (r < 0) {
 		return r;
 	}

@@ -1,6 +1,7 @@
 /* Any bytes as a packet of box-init or to it: what must hold of those that are let through. Whoever
  * uses a packet relies on these, and on nothing else. */
 #include "runtime/guest/wire.h"
+#include "runtime/guest/wire_kept.h"
 #include "tests/fuzz/common.h"
 
 static void check_header(const struct box_guest_header *header, size_t size)
@@ -25,8 +26,72 @@ static void check_run(const uint8_t *bytes, size_t size)
 	MUST(run.command_size >= 1 && run.flags < 4);
 }
 
+/* About managed processes. */
+static void check_kept_request(uint32_t kind, const uint8_t *bytes, size_t size)
+{
+	struct box_guest_keep keep;
+	struct box_guest_follow follow;
+	uint32_t grace_ms;
+	switch (kind) {
+	case BOX_GUEST_KEEP:
+		MUST(size >= sizeof(keep));
+		memcpy(&keep, bytes, sizeof(keep));
+		MUST((uint64_t)keep.env_size + keep.workdir_size + keep.command_size ==
+			size - sizeof(keep));
+		MUST(keep.env_count <= BOX_GUEST_ENV_MAX);
+		MUST((keep.env_count == 0) == (keep.env_size == 0));
+		MUST(keep.workdir_size >= 2 && keep.workdir_size <= BOX_GUEST_PATH_MAX);
+		MUST(keep.command_size >= 2);
+		break;
+	case BOX_GUEST_FOLLOW:
+		MUST(size == sizeof(follow));
+		memcpy(&follow, bytes, sizeof(follow));
+		MUST(follow.hold >= BOX_GUEST_HOLD_MIN && follow.hold <= BOX_GUEST_HOLD_MAX);
+		break;
+	case BOX_GUEST_FEED:
+		MUST(size >= sizeof(uint64_t));
+		break;
+	case BOX_GUEST_HALT:
+		MUST(size == sizeof(grace_ms));
+		memcpy(&grace_ms, bytes, sizeof(grace_ms));
+		MUST(grace_ms <= BOX_GUEST_GRACE_MS_MAX);
+		break;
+	default:
+		MUST(size == 0);
+	}
+}
+
+static void check_state(const uint8_t *bytes, size_t size)
+{
+	struct box_guest_state state;
+	MUST(size >= sizeof(state) && size <= sizeof(state) + BOX_GUEST_STDERR_MAX);
+	memcpy(&state, bytes, sizeof(state));
+	MUST(state.phase <= BOX_GUEST_PHASE_UNKNOWN && state.out_ended <= 1);
+	MUST(state.freed <= state.out_end && state.in_taken <= state.in_have);
+	MUST(state.out_end - state.freed <= BOX_GUEST_HOLD_MAX);
+	MUST((state.phase == BOX_GUEST_PHASE_RUNNING) <= (state.pid > 0));
+	MUST(state.value >= 0 && state.value <= (state.step ? 4095 : 255));
+	MUST((state.end == BOX_GUEST_END_FAILED) == (state.step != 0));
+	MUST(state.end != BOX_GUEST_END_SIGNAL || (state.value >= 1 && state.value <= 64));
+}
+
+static void check_kept_answer(uint32_t kind, const uint8_t *bytes, size_t size)
+{
+	if (kind == BOX_GUEST_STATE) {
+		check_state(bytes, size);
+	} else if (kind == BOX_GUEST_OUT) {
+		MUST(size > sizeof(uint64_t));
+	} else {
+		MUST(size == sizeof(uint64_t));
+	}
+}
+
 static void check_request(const struct box_guest_header *header, const uint8_t *bytes, size_t size)
 {
+	if (box_guest_is_kept_request(header->kind)) {
+		check_kept_request(header->kind, bytes, size);
+		return;
+	}
 	MUST(header->kind >= BOX_GUEST_RESET && header->kind <= BOX_GUEST_KILL);
 	uint32_t number = 0;
 	switch (header->kind) {
@@ -68,6 +133,10 @@ static void check_exit(const uint8_t *bytes, size_t size)
 
 static void check_answer(const struct box_guest_header *header, const uint8_t *bytes, size_t size)
 {
+	if (box_guest_is_kept_answer(header->kind)) {
+		check_kept_answer(header->kind, bytes, size);
+		return;
+	}
 	MUST(header->kind >= BOX_GUEST_RESET_DONE && header->kind <= BOX_GUEST_EXIT);
 	if (header->kind == BOX_GUEST_EXIT) {
 		check_exit(bytes, size);

@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 
-from langbot_plugin.box.models import BoxSpec
+from langbot_plugin.box.models import BoxManagedProcessSpec, BoxSpec
 
 import proclib
 from client_script import Drive
@@ -51,6 +51,27 @@ class Steps(Drive):
 
     async def do_delete(self, session_id, **members):
         return await self.client.delete_session(session_id, self.where(members))
+
+    async def do_start(self, session_id, **spec):
+        """A managed process."""
+        context = self.where(spec)
+        started = await self.client.start_managed_process(
+            session_id, BoxManagedProcessSpec(**spec), context
+        )
+        return started.model_dump(mode="json")
+
+    async def do_process(self, session_id, process_id="default", **members):
+        found = await self.client.get_managed_process(session_id, process_id, self.where(members))
+        return found.model_dump(mode="json")
+
+    async def do_exited(self, **members):
+        """The same, when it has ended."""
+        while (found := await self.do_process(**members))["status"] == "running":
+            await asyncio.sleep(0.01)
+        return found
+
+    async def do_stop(self, session_id, process_id="default", **members):
+        return await self.client.stop_managed_process(session_id, process_id, self.where(members))
 
     async def do_status(self, **members):
         return await self.client.get_status(self.where(members))

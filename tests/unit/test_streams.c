@@ -404,9 +404,9 @@ TEST(what_cannot_be_streamed_is_refused)
 		{"\"session_id\":\"s\",\"cmd\":\"a\",\"stdin\":\"true\"",
 			"BoxValidationError: stdin must be a boolean"},
 		{"\"session_id\":\"s\",\"cmd\":\"a\",\"tty\":false",
-			"BoxValidationError: tty is not supported by this runtime yet"},
+			"BoxValidationError: tty must be null or a map of the integers rows and cols"},
 		{"\"session_id\":\"s\",\"cmd\":\"a\",\"tty\":{\"rows\":24}",
-			"BoxValidationError: tty is not supported by this runtime yet"},
+			"BoxValidationError: tty must be null or a map of the integers rows and cols"},
 		{"\"session_id\":\"s\",\"cmd\":\"a\",\"network\":\"on\"",
 			"BoxSessionConflictError: Box session " ID("s") " already exists with "
 									"network=off"},

@@ -1,0 +1,27 @@
+/* A live command, as its own request and those about it see it: shared by streams.c (its output) and
+ * live.c (what comes later: input, signals, the size of its terminal). */
+#pragma once
+
+#include "base/list.h"
+#include "handlers/asked.h"
+#include "handlers/request.h"
+#include "runtime/runtime.h"
+
+struct box_live_stream {
+	struct box_asked asked;
+	struct box_request *request;
+	struct box_live live;
+	char exec_id[32];
+	bool started;
+	bool has_stdin;
+	bool input_ended;
+	struct box_list pieces;
+	size_t piece_count;
+	int64_t sent;  /* the index of the last part */
+	int64_t acked; /* by the client */
+	bool over;     /* the command has ended, with: */
+	struct box_exec_outcome outcome;
+};
+
+/* 0, or BOX_ERR_VALIDATION for a terminal that cannot be. */
+int box_live_check_size(int64_t rows, int64_t columns, struct box_err *err);

@@ -1,0 +1,70 @@
+/* Processes that a box keeps, whoever asks or does not: what a backend can do with them.
+ *
+ * Each has a number, chosen by the caller and unique in its box. What a process wrote has offsets;
+ * the backend holds it until it is freed, and gives it again from any offset that is not. Nothing
+ * here blocks: what becomes of a process is told by its events, never from inside a call.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+#include "runtime/backend/backend.h"
+#include "runtime/spec.h"
+
+struct box_kept_state {
+	bool known;   /* false: the box has no such process */
+	bool running; /* else it has ended, with: */
+	enum box_end_reason reason;
+	int exit_code; /* 128 + n for a signal, 127 for one that never started */
+	int signal;
+	const char *failure; /* why it never started, or NULL */
+	bool out_ended;      /* no more output comes than up to out_end */
+	uint64_t freed;
+	uint64_t out_end;
+	uint64_t in_have;    /* input that the box has */
+	uint64_t in_taken;   /* by the process */
+	struct box_str tail; /* the end of its stderr; good during the call */
+};
+
+struct box_kept_events {
+	/* What it is now: after it was begun, asked for, and when something changed for good. */
+	void (*state)(void *arg, const struct box_kept_state *state);
+	/* Output as it follows what came before; good during the call. */
+	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
+	/* How much of its input the process has taken. */
+	void (*fed)(void *arg, uint64_t taken);
+};
+
+#define BOX_KEPT_GO_ON UINT64_MAX
+
+/* What may be given: all that is not freed, from `from` on (BOX_KEPT_GO_ON: where it is) up to
+ * `upto`; and how much may be held. */
+struct box_kept_follow {
+	uint64_t freed;
+	uint64_t from;
+	uint64_t upto;
+	uint64_t hold;
+};
+
+struct box_kept_ops {
+	/* Begins one; `spec` is the caller's and need not outlive the call. */
+	int (*keep)(struct box_backend_box *box, uint32_t number,
+		const struct box_process_spec *spec, const struct box_kept_events *events,
+		void *arg, struct box_err *err);
+	/* One that a predecessor of this program began: its state follows. */
+	void (*find)(struct box_backend_box *box, uint32_t number,
+		const struct box_kept_events *events, void *arg);
+	void (*follow)(
+		struct box_backend_box *box, uint32_t number, const struct box_kept_follow *follow);
+	/* Input from `offset` on; none: its end. The box takes 128 KiB at most that the process has
+	 * not taken yet. */
+	void (*feed)(struct box_backend_box *box, uint32_t number, uint64_t offset,
+		struct box_str bytes);
+	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */
+	void (*halt)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
+	/* Forgets it, and ends it if it runs. No event comes any more. */
+	void (*drop)(struct box_backend_box *box, uint32_t number);
+};

@@ -1,0 +1,283 @@
+/* Managed processes of native boxes: their packets, and what is known of each, so that whatever
+ * box-init says is taken only where it can be true. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "runtime/backend/native_box.h"
+#include "runtime/guest/wire_kept.h"
+
+#define BODY_MAX (BOX_GUEST_BYTES_MAX - sizeof(struct box_guest_keep))
+
+struct native_kept {
+	uint32_t number;
+	const struct box_kept_events *events;
+	void *arg;
+	bool told;     /* a state has come */
+	bool ended;    /* and said so */
+	uint64_t next; /* offset of the output that comes next */
+	uint64_t upto; /* it may come up to here */
+	uint64_t most; /* and what it sent before it knew that, up to here */
+	uint64_t fed;  /* input that was sent */
+	uint64_t taken;
+	uint64_t oom_kills; /* of the box, when it began */
+};
+
+static struct native_kept *find_kept(const struct box_backend_box *box, uint32_t number)
+{
+	return box_table_get(&box->processes, box_native_key(&number));
+}
+
+static struct native_kept *kept_new(struct box_backend_box *box, uint32_t number,
+	const struct box_kept_events *events, void *arg)
+{
+	struct native_kept *kept = box_alloc(sizeof(*kept));
+	kept->number = number;
+	kept->events = events;
+	kept->arg = arg;
+	kept->oom_kills = box_native_oom_kills(box);
+	free(box_table_put(&box->processes, box_native_key(&kept->number), kept));
+	return kept;
+}
+
+static void send_kept(struct box_backend_box *box, uint32_t kind, uint32_t number,
+	const void *first, size_t first_size, struct box_str rest)
+{
+	box_native_send(box, kind, number, first, first_size, rest.bytes, rest.len, -1);
+}
+
+/* --- out --- */
+
+static void append(struct box_buf *body, const char *text)
+{
+	(void)box_buf_append(body, text, strlen(text) + 1);
+}
+
+static int fill_body(const struct box_process_spec *spec, struct box_guest_keep *keep,
+	struct box_buf *body, struct box_err *err)
+{
+	keep->env_count = box_native_append_env(body, spec->env, spec->env_count);
+	keep->env_size = (uint32_t)body->len;
+	append(body, spec->cwd);
+	keep->workdir_size = (uint32_t)body->len - keep->env_size;
+	append(body, spec->command);
+	for (size_t i = 0; i < spec->arg_count; i++) {
+		append(body, spec->args[i]);
+	}
+	keep->command_size = (uint32_t)body->len - keep->env_size - keep->workdir_size;
+	if (!body->overflowed && keep->env_count <= BOX_GUEST_ENV_MAX &&
+		spec->arg_count < BOX_GUEST_ARGS_MAX) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+		"command, args, env and cwd are longer than %zu bytes together, or too many",
+		(size_t)BODY_MAX);
+}
+
+static int keep(struct box_backend_box *box, uint32_t number, const struct box_process_spec *spec,
+	const struct box_kept_events *events, void *arg, struct box_err *err)
+{
+	struct box_guest_keep wanted = {0};
+	struct box_buf body = box_buf(BODY_MAX);
+	if (box->deaf) {
+		return box_err_set(err, BOX_ERR_BOX, EPIPE, "the box has ended");
+	}
+	if (box->processes.count >= BOX_GUEST_KEPT_MAX) {
+		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
+			"too many managed processes in one session (%u)", BOX_GUEST_KEPT_MAX);
+	}
+	int r = fill_body(spec, &wanted, &body, err);
+	if (r == 0) {
+		(void)kept_new(box, number, events, arg);
+		send_kept(box, BOX_GUEST_KEEP, number, &wanted, sizeof(wanted),
+			(struct box_str){body.bytes, body.len});
+	}
+	box_buf_free(&body);
+	return r;
+}
+
+static void find(struct box_backend_box *box, uint32_t number, const struct box_kept_events *events,
+	void *arg)
+{
+	/* Whatever the predecessor let come still comes, and is nobody's. */
+	kept_new(box, number, events, arg)->most = UINT64_MAX;
+	send_kept(box, BOX_GUEST_ASK, number, NULL, 0, box_str(""));
+}
+
+static uint64_t bounded(uint64_t hold)
+{
+	if (hold < BOX_GUEST_HOLD_MIN) {
+		return BOX_GUEST_HOLD_MIN;
+	}
+	return hold < BOX_GUEST_HOLD_MAX ? hold : BOX_GUEST_HOLD_MAX;
+}
+
+static void follow(
+	struct box_backend_box *box, uint32_t number, const struct box_kept_follow *wanted)
+{
+	struct native_kept *kept = find_kept(box, number);
+	if (!kept) {
+		return;
+	}
+	const struct box_guest_follow packet = {
+		.freed = wanted->freed,
+		.from = wanted->from,
+		.upto = wanted->upto,
+		.hold = bounded(wanted->hold),
+	};
+	kept->upto = wanted->upto;
+	kept->most = wanted->upto > kept->most ? wanted->upto : kept->most;
+	if (wanted->from != BOX_KEPT_GO_ON) {
+		kept->next = wanted->from;
+	}
+	send_kept(box, BOX_GUEST_FOLLOW, number, &packet, sizeof(packet), box_str(""));
+}
+
+static void feed(
+	struct box_backend_box *box, uint32_t number, uint64_t offset, struct box_str bytes)
+{
+	struct native_kept *kept = find_kept(box, number);
+	if (!kept) {
+		return;
+	}
+	if (offset + bytes.len > kept->fed) {
+		kept->fed = offset + bytes.len;
+	}
+	send_kept(box, BOX_GUEST_FEED, number, &offset, sizeof(offset), bytes);
+}
+
+static void halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
+{
+	send_kept(box, BOX_GUEST_HALT, number, &grace_ms, sizeof(grace_ms), box_str(""));
+}
+
+static void drop(struct box_backend_box *box, uint32_t number)
+{
+	struct native_kept *kept = box_table_remove(&box->processes, box_native_key(&number));
+	if (kept) {
+		free(kept);
+		send_kept(box, BOX_GUEST_DROP, number, NULL, 0, box_str(""));
+	}
+}
+
+const struct box_kept_ops box_native_kept_ops = {
+	.keep = keep,
+	.find = find,
+	.follow = follow,
+	.feed = feed,
+	.halt = halt,
+	.drop = drop,
+};
+
+/* --- in --- */
+
+static void fill_end(struct box_backend_box *box, const struct native_kept *kept,
+	const struct box_guest_state *state, struct box_kept_state *told)
+{
+	if (state->end == BOX_GUEST_END_FAILED) {
+		told->exit_code = 127;
+		told->failure = box_native_error_text(state->value);
+	} else if (state->end == BOX_GUEST_END_EXIT) {
+		told->exit_code = state->value;
+	} else {
+		bool memory = state->value == 9 && box_native_oom_kills(box) > kept->oom_kills;
+		told->reason = memory ? BOX_END_MEMORY : BOX_END_SIGNAL;
+		told->signal = state->value;
+		told->exit_code = 128 + state->value;
+	}
+}
+
+static void take_state(
+	struct box_backend_box *box, struct native_kept *kept, const char *bytes, size_t size)
+{
+	struct box_guest_state state;
+	memcpy(&state, bytes, sizeof(state));
+	struct box_kept_state told = {
+		.known = state.phase != BOX_GUEST_PHASE_UNKNOWN,
+		.running = state.phase == BOX_GUEST_PHASE_RUNNING,
+		.out_ended = state.out_ended != 0,
+		.freed = state.freed,
+		.out_end = state.out_end,
+		.in_have = state.in_have,
+		.in_taken = state.in_taken,
+		.tail = {bytes + sizeof(state), size - sizeof(state)},
+	};
+	if (kept->ended && told.running) {
+		box_native_lost(box, "a process of it came back to life");
+		return;
+	}
+	if (!kept->told) {
+		kept->fed = state.in_have > kept->fed ? state.in_have : kept->fed;
+		kept->taken = state.in_taken;
+	}
+	kept->told = true;
+	kept->ended = !told.running;
+	if (state.phase == BOX_GUEST_PHASE_ENDED) {
+		fill_end(box, kept, &state, &told);
+	}
+	kept->events->state(kept->arg, &told);
+}
+
+static void take_out(
+	struct box_backend_box *box, struct native_kept *kept, const char *bytes, size_t size)
+{
+	uint64_t offset;
+	memcpy(&offset, bytes, sizeof(offset));
+	bytes += sizeof(offset);
+	size -= sizeof(offset);
+	if (kept->most < offset || kept->most - offset < size) {
+		box_native_lost(box, "it sent more output than it may");
+		return;
+	}
+	/* What was on its way when it was told to begin elsewhere. It comes again, cut anew: of
+	 * what overlaps, the part behind counts. */
+	if (offset > kept->next || offset + size <= kept->next || offset + size > kept->upto) {
+		return;
+	}
+	size_t known = (size_t)(kept->next - offset);
+	offset = kept->next;
+	kept->next += size - known;
+	kept->events->output(kept->arg, offset, (struct box_str){bytes + known, size - known});
+}
+
+static void take_fed(struct box_backend_box *box, struct native_kept *kept, const char *bytes)
+{
+	uint64_t taken;
+	memcpy(&taken, bytes, sizeof(taken));
+	if (taken < kept->taken || taken > kept->fed) {
+		box_native_lost(box, "it took input that it never got");
+		return;
+	}
+	kept->taken = taken;
+	kept->events->fed(kept->arg, taken);
+}
+
+void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
+	const char *bytes, size_t size)
+{
+	struct native_kept *kept = find_kept(box, header->id);
+	if (!kept) {
+		return; /* dropped meanwhile */
+	}
+	if (header->kind == BOX_GUEST_STATE) {
+		take_state(box, kept, bytes, size);
+	} else if (header->kind == BOX_GUEST_OUT) {
+		take_out(box, kept, bytes, size);
+	} else {
+		take_fed(box, kept, bytes);
+	}
+}
+
+/* Those who asked know it by the box itself. */
+void box_native_forget_kept(struct box_backend_box *box)
+{
+	uint64_t position = 0;
+	struct native_kept *kept;
+	while ((kept = box_table_next(&box->processes, &position, NULL))) {
+		free(kept);
+	}
+	box_table_free(&box->processes);
+}

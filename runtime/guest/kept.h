@@ -1,0 +1,23 @@
+/* The managed processes of a box, each from its KEEP to its DROP. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/guest/control.h"
+#include "runtime/guest/loop.h"
+
+/* A request about one of them, well-formed. */
+void box_kept_request(struct box_control_request *request);
+/* An event of a pipe of theirs. */
+void box_kept_event(struct box_watch watch);
+/* A child was reaped. True: it was one of them. */
+bool box_kept_reaped(pid_t pid, int status);
+
+/* When one must be killed; BOX_NEVER for none. */
+uint64_t box_kept_deadline(void);
+void box_kept_tick(void);
+
+/* Answers can go out again. */
+void box_kept_resume(void);

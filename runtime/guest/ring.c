@@ -1,0 +1,109 @@
+/* The byte at offset o is at o modulo the capacity. Memory comes from mmap: box-init has no heap that
+ * could be held by one long-lived piece. */
+#include "runtime/guest/ring.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define CAPACITY_MIN (64U * 1024)
+
+static size_t held(const struct box_ring *ring)
+{
+	return (size_t)(ring->end - ring->start);
+}
+
+static size_t place_of(const struct box_ring *ring, uint64_t offset)
+{
+	return (size_t)(offset & (ring->capacity - 1));
+}
+
+void box_ring_close(struct box_ring *ring)
+{
+	if (ring->bytes) {
+		(void)munmap(ring->bytes, ring->capacity);
+		ring->bytes = NULL;
+		ring->capacity = 0;
+	}
+}
+
+/* Room for `size` bytes in all; what is held moves along. */
+static int reserve(struct box_ring *ring, size_t size)
+{
+	size_t capacity = ring->capacity ? ring->capacity : CAPACITY_MIN;
+	while (capacity < size) {
+		capacity *= 2;
+	}
+	if (capacity == ring->capacity) {
+		return 0;
+	}
+	void *bytes = mmap(
+		NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (bytes == MAP_FAILED) {
+		return -errno;
+	}
+	struct box_ring larger = {bytes, capacity, ring->start, ring->end};
+	for (uint64_t at = ring->start; at < ring->end;) {
+		size_t place = place_of(&larger, at);
+		at += box_ring_copy(ring, at, larger.bytes + place, capacity - place);
+	}
+	box_ring_close(ring);
+	*ring = larger;
+	return 0;
+}
+
+ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
+{
+	size_t used = held(ring);
+	if (used >= hold) {
+		return -ENOBUFS;
+	}
+	/* Twice what is there: a slow reader costs little, a fast writer not many turns. */
+	size_t want = used < CAPACITY_MIN / 2 ? CAPACITY_MIN : 2 * used;
+	want = want < hold ? want : hold;
+	int r = reserve(ring, want);
+	if (r < 0) {
+		return r;
+	}
+	size_t room = want - used;
+	size_t place = place_of(ring, ring->end);
+	size_t first = ring->capacity - place < room ? ring->capacity - place : room;
+	struct iovec parts[] = {{ring->bytes + place, first}, {ring->bytes, room - first}};
+	ssize_t got;
+	do {
+		got = readv(fd, parts, 2);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0) {
+		return -errno;
+	}
+	ring->end += (uint64_t)got;
+	return got;
+}
+
+size_t box_ring_copy(const struct box_ring *ring, uint64_t offset, char *to, size_t max)
+{
+	if (offset < ring->start || offset >= ring->end) {
+		return 0;
+	}
+	size_t size = (size_t)(ring->end - offset) < max ? (size_t)(ring->end - offset) : max;
+	size_t place = place_of(ring, offset);
+	size_t first = ring->capacity - place < size ? ring->capacity - place : size;
+	memcpy(to, ring->bytes + place, first);
+	memcpy(to + first, ring->bytes, size - first);
+	return size;
+}
+
+void box_ring_free_upto(struct box_ring *ring, uint64_t offset)
+{
+	if (offset > ring->end) {
+		offset = ring->end;
+	}
+	if (offset > ring->start) {
+		ring->start = offset;
+	}
+	if (ring->start == ring->end && ring->capacity > CAPACITY_MIN) {
+		box_ring_close(ring);
+	}
+}

@@ -1,0 +1,27 @@
+/* A run of bytes with offsets, of which the last ones are held: for the output of managed processes.
+ * Its memory grows with what is held, and most of it goes when nothing is. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct box_ring {
+	char *bytes;     /* NULL until something is held */
+	size_t capacity; /* a power of two */
+	uint64_t start;  /* freed up to here */
+	uint64_t end;    /* held up to here */
+};
+
+/* Reads once from a pipe that does not block, at most up to `hold` held bytes. How many came; 0 at
+ * the end; -EAGAIN when there are none; -ENOBUFS when there is no room; else -errno. */
+ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold);
+
+/* Copies what is held from `offset` on; how many bytes that were. */
+size_t box_ring_copy(const struct box_ring *ring, uint64_t offset, char *to, size_t max);
+
+/* Frees what is before `offset`, which may be anything. */
+void box_ring_free_upto(struct box_ring *ring, uint64_t offset);
+
+void box_ring_close(struct box_ring *ring);

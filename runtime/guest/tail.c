@@ -1,0 +1,57 @@
+/* A ring that forgets its oldest bytes. */
+#include "runtime/guest/tail.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "runtime/guest/wire_kept.h"
+
+ssize_t box_tail_read(struct box_tail *tail, int fd)
+{
+	if (!tail->bytes) {
+		void *bytes = mmap(NULL, BOX_GUEST_STDERR_MAX, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (bytes == MAP_FAILED) {
+			return -errno;
+		}
+		tail->bytes = bytes;
+	}
+	size_t place = tail->total % BOX_GUEST_STDERR_MAX;
+	struct iovec parts[] = {
+		{tail->bytes + place, BOX_GUEST_STDERR_MAX - place}, {tail->bytes, place}};
+	ssize_t got;
+	do {
+		got = readv(fd, parts, 2);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0) {
+		return -errno;
+	}
+	tail->total += (uint64_t)got;
+	return got;
+}
+
+size_t box_tail_copy(const struct box_tail *tail, char *to)
+{
+	size_t place = tail->total % BOX_GUEST_STDERR_MAX;
+	if (tail->total <= BOX_GUEST_STDERR_MAX) {
+		if (tail->total > 0) {
+			memcpy(to, tail->bytes, (size_t)tail->total);
+		}
+		return (size_t)tail->total;
+	}
+	memcpy(to, tail->bytes + place, BOX_GUEST_STDERR_MAX - place);
+	memcpy(to + BOX_GUEST_STDERR_MAX - place, tail->bytes, place);
+	return BOX_GUEST_STDERR_MAX;
+}
+
+void box_tail_close(struct box_tail *tail)
+{
+	if (tail->bytes) {
+		(void)munmap(tail->bytes, BOX_GUEST_STDERR_MAX);
+		tail->bytes = NULL;
+	}
+	tail->total = 0;
+}

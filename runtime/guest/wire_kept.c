@@ -1,0 +1,118 @@
+/* Decides over single packets about managed processes. Pure. */
+#include "runtime/guest/wire_kept.h"
+
+#include <string.h>
+
+#define SIGNAL_MAX 64
+#define EXIT_CODE_MAX 255
+#define ERRNO_MAX 4095
+
+static bool end_well_formed(const struct box_guest_state *state)
+{
+	bool failed = state->end == BOX_GUEST_END_FAILED;
+	if (state->step >= BOX_GUEST_STEPS_ || failed != (state->step != BOX_GUEST_STEP_NONE)) {
+		return false;
+	}
+	switch (state->end) {
+	case BOX_GUEST_END_EXIT:
+		return state->value >= 0 && state->value <= EXIT_CODE_MAX;
+	case BOX_GUEST_END_SIGNAL:
+		return state->value >= 1 && state->value <= SIGNAL_MAX;
+	case BOX_GUEST_END_FAILED:
+		return state->value >= 1 && state->value <= ERRNO_MAX;
+	default:
+		return false;
+	}
+}
+
+static bool state_well_formed(const char *bytes, size_t size)
+{
+	static const struct box_guest_state none = {.phase = BOX_GUEST_PHASE_UNKNOWN};
+	struct box_guest_state state;
+	if (size < sizeof(state) || size - sizeof(state) > BOX_GUEST_STDERR_MAX) {
+		return false;
+	}
+	memcpy(&state, bytes, sizeof(state));
+	if (state.phase == BOX_GUEST_PHASE_UNKNOWN) {
+		return size == sizeof(state) && memcmp(&state, &none, sizeof(none)) == 0;
+	}
+	if (state.phase > BOX_GUEST_PHASE_UNKNOWN || state.out_ended > 1 || state.pid < 0 ||
+		state.freed > state.out_end || state.out_end - state.freed > BOX_GUEST_HOLD_MAX ||
+		state.in_taken > state.in_have) {
+		return false;
+	}
+	if (state.phase == BOX_GUEST_PHASE_RUNNING) {
+		return state.pid > 0 && state.end == 0 && state.step == 0 && state.value == 0;
+	}
+	return end_well_formed(&state);
+}
+
+bool box_guest_kept_answer_well_formed(uint32_t kind, const char *bytes, size_t size)
+{
+	switch (kind) {
+	case BOX_GUEST_STATE:
+		return state_well_formed(bytes, size);
+	case BOX_GUEST_OUT:
+		return size > sizeof(uint64_t);
+	case BOX_GUEST_FED:
+		return size == sizeof(uint64_t);
+	default:
+		return false;
+	}
+}
+
+static bool keep_well_formed(const char *bytes, size_t size)
+{
+	struct box_guest_keep keep;
+	if (size < sizeof(keep)) {
+		return false;
+	}
+	memcpy(&keep, bytes, sizeof(keep));
+	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
+	if (keep.env_count > BOX_GUEST_ENV_MAX || keep.env_size < keep.env_count * 3 ||
+		(keep.env_count == 0 && keep.env_size != 0) || keep.workdir_size < 2 ||
+		keep.workdir_size > BOX_GUEST_PATH_MAX || keep.command_size < 2) {
+		return false;
+	}
+	return size - sizeof(keep) ==
+		(uint64_t)keep.env_size + keep.workdir_size + keep.command_size;
+}
+
+static bool follow_well_formed(const char *bytes, size_t size)
+{
+	struct box_guest_follow follow;
+	if (size != sizeof(follow)) {
+		return false;
+	}
+	memcpy(&follow, bytes, sizeof(follow));
+	return follow.hold >= BOX_GUEST_HOLD_MIN && follow.hold <= BOX_GUEST_HOLD_MAX;
+}
+
+static bool halt_well_formed(const char *bytes, size_t size)
+{
+	uint32_t grace_ms;
+	if (size != sizeof(grace_ms)) {
+		return false;
+	}
+	memcpy(&grace_ms, bytes, sizeof(grace_ms));
+	return grace_ms <= BOX_GUEST_GRACE_MS_MAX;
+}
+
+bool box_guest_kept_request_well_formed(uint32_t kind, const char *bytes, size_t size)
+{
+	switch (kind) {
+	case BOX_GUEST_KEEP:
+		return keep_well_formed(bytes, size);
+	case BOX_GUEST_FOLLOW:
+		return follow_well_formed(bytes, size);
+	case BOX_GUEST_FEED:
+		return size >= sizeof(uint64_t);
+	case BOX_GUEST_HALT:
+		return halt_well_formed(bytes, size);
+	case BOX_GUEST_DROP:
+	case BOX_GUEST_ASK:
+		return size == 0;
+	default:
+		return false;
+	}
+}

@@ -1,0 +1,93 @@
+/* What box-rpc and box-init say about managed processes, beside wire.h.
+ *
+ * A managed process is kept by box-init whoever asks or does not: it begins with KEEP, under a
+ * number that the caller chose, and is forgotten by DROP alone. RESET does not touch it, so a new
+ * box-rpc finds it as it is.
+ *
+ * Its output is a run of bytes, each with its offset from the first. Box-init holds what has not been
+ * freed, up to a bound at which the process blocks; FOLLOW frees, says how far may be sent, and where
+ * to begin again. What was sent but not freed can be sent again: nothing is lost with whoever was
+ * reading. Its input has offsets too, so that what is sent twice goes in once.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/guest/wire.h"
+
+#define BOX_GUEST_KEPT_MAX 1024U        /* in one box, ended ones included */
+#define BOX_GUEST_HOLD_MIN (64U * 1024) /* of output that is not freed */
+#define BOX_GUEST_HOLD_MAX (17U * 1024 * 1024)
+#define BOX_GUEST_STDERR_MAX (16U * 1024) /* of its end: 4,000 characters in any script */
+#define BOX_GUEST_GRACE_MS_MAX 60000U
+
+enum box_guest_kept_kind {
+	/* to box-init */
+	BOX_GUEST_KEEP = 32, /* bytes: struct box_guest_keep, then all of its strings */
+	BOX_GUEST_FOLLOW,    /* bytes: struct box_guest_follow */
+	BOX_GUEST_FEED,      /* bytes: a uint64_t offset, then input; none: its end is there */
+	BOX_GUEST_HALT,      /* bytes: a uint32_t, milliseconds from SIGTERM to SIGKILL */
+	BOX_GUEST_DROP,      /* forgotten; one that runs is killed first */
+	BOX_GUEST_ASK,       /* answered by STATE */
+	BOX_GUEST_KEPT_ASKS_END_,
+
+	/* from box-init */
+	BOX_GUEST_STATE = 96, /* bytes: struct box_guest_state, then the end of its stderr; unasked
+			       * too, when it has ended and when its output has */
+	BOX_GUEST_OUT,        /* bytes: a uint64_t offset, then output */
+	BOX_GUEST_FED,        /* bytes: a uint64_t, how much of its input it has taken */
+	BOX_GUEST_KEPT_TELLS_END_,
+};
+
+static inline bool box_guest_is_kept_request(uint32_t kind)
+{
+	return kind >= BOX_GUEST_KEEP && kind < BOX_GUEST_KEPT_ASKS_END_;
+}
+
+static inline bool box_guest_is_kept_answer(uint32_t kind)
+{
+	return kind >= BOX_GUEST_STATE && kind < BOX_GUEST_KEPT_TELLS_END_;
+}
+
+/* env_count strings NAME=VALUE, the workdir, the program and its arguments, each with its NUL. The
+ * program is searched for in the PATH of that environment. */
+struct box_guest_keep {
+	uint32_t env_count;
+	uint32_t env_size;
+	uint32_t workdir_size;
+	uint32_t command_size;
+};
+
+#define BOX_GUEST_GO_ON UINT64_MAX
+
+struct box_guest_follow {
+	uint64_t freed; /* nobody will ask for what is before */
+	uint64_t from;  /* begin again here, or BOX_GUEST_GO_ON */
+	uint64_t upto;  /* what is before may be sent */
+	uint64_t hold;  /* how much may be held */
+};
+
+enum box_guest_phase {
+	BOX_GUEST_PHASE_RUNNING,
+	BOX_GUEST_PHASE_ENDED,
+	BOX_GUEST_PHASE_UNKNOWN, /* there is no such process */
+};
+
+struct box_guest_state {
+	uint32_t phase;
+	uint32_t end;  /* ENDED: enum box_guest_end, never TIMEOUT */
+	uint32_t step; /* of one that never started */
+	int32_t value;
+	int32_t pid;        /* inside; 0 when it has none */
+	uint32_t out_ended; /* no more output will come than up to out_end */
+	uint64_t freed;
+	uint64_t out_end; /* held up to here */
+	uint64_t in_have; /* input that has come */
+	uint64_t in_taken;
+};
+
+/* As box_guest_check_answer and _request, for these kinds alone. */
+bool box_guest_kept_answer_well_formed(uint32_t kind, const char *bytes, size_t size);
+bool box_guest_kept_request_well_formed(uint32_t kind, const char *bytes, size_t size);

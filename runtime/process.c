@@ -1,0 +1,389 @@
+/* The life of managed processes: running -> exited -> forgotten; one that was stopped or replaced is
+ * leaving until it has ended. What waits for an end waits in the list of the process that ends. */
+#include "runtime/process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/process_state.h"
+
+#define GRACE_MS 5000 /* (wire) from SIGTERM to SIGKILL */
+
+static const struct box_kept_state killed = {.known = true,
+	.reason = BOX_END_SIGNAL,
+	.signal = 9,
+	.exit_code = 128 + 9,
+	.out_ended = true};
+
+static const struct box_kept_ops *ops_of(const struct box_process *process)
+{
+	return process->session->backend->kept;
+}
+
+static void touch(struct box_session *session)
+{
+	session->used_utc_us = box_clock_utc_us();
+	session->used_ms = box_clock_ms();
+}
+
+/* --- making and forgetting --- */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static const char *copy(struct box_arena *arena, const char *text)
+{
+	return box_arena_strndup(arena, text, strlen(text));
+}
+
+struct box_process *box_process_new(
+	struct box_session *session, uint32_t number, const struct box_process_spec *spec)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_process *process = box_arena_alloc(arena, sizeof(*process));
+	process->arena = arena;
+	process->session = session;
+	process->number = number;
+	process->id = copy(arena, spec->process_id);
+	process->command = copy(arena, spec->command);
+	process->cwd = copy(arena, spec->cwd);
+	process->memory_mb = spec->memory_mb;
+	process->arg_count = spec->arg_count;
+	process->args = box_arena_alloc(arena, (spec->arg_count + 1) * sizeof(char *));
+	for (size_t i = 0; i < spec->arg_count; i++) {
+		process->args[i] = copy(arena, spec->args[i]);
+	}
+	process->env_count = spec->env_count;
+	process->env_keys = box_arena_alloc(arena, (spec->env_count + 1) * sizeof(char *));
+	for (size_t i = 0; i < spec->env_count; i++) {
+		process->env_keys[i] = copy(arena, spec->env[i].name);
+	}
+	qsort(process->env_keys, process->env_count, sizeof(char *), compare_names);
+	process->running = true;
+	process->input = box_buf(BOX_PROCESS_INPUT_BYTES_MAX);
+	process->started_utc_us = box_clock_utc_us();
+	box_list_init(&process->readers);
+	box_list_init(&process->visitors);
+	box_list_init(&process->ops);
+	box_list_init(&process->links);
+	box_list_push(&session->processes, &process->links);
+	return process;
+}
+
+/* Its box is gone, or has been told to forget it. */
+void box_process_free(struct box_process *process)
+{
+	box_process_dismiss_readers(process);
+	box_process_record_end(process);
+	box_list_drop(&process->links);
+	box_buf_free(&process->input);
+	free(process->tail);
+	box_arena_free(process->arena);
+}
+
+static void forget(struct box_process *process)
+{
+	ops_of(process)->drop(process->session->box, process->number);
+	box_process_free(process);
+}
+
+/* --- operations --- */
+
+static struct box_process_op *op_new(struct box_session *session,
+	const struct box_process_spec *spec, box_process_done *done, void *arg)
+{
+	struct box_process_op *op = box_alloc(sizeof(*op));
+	op->session = session;
+	op->spec = spec;
+	op->done = done;
+	op->arg = arg;
+	box_list_init(&op->links);
+	return op;
+}
+
+void box_process_op_cancel(struct box_process_op *op)
+{
+	box_list_drop(&op->links);
+	free(op);
+}
+
+static void op_finish(
+	struct box_process_op *op, const struct box_process *process, const struct box_err *err)
+{
+	struct box_process_op last = *op;
+	box_process_op_cancel(op);
+	last.done(last.arg, process, err);
+}
+
+/* Nobody finds it by its id from now on, and it is ended. */
+static void leave(struct box_process *process)
+{
+	if (process->leaving) {
+		return;
+	}
+	process->leaving = true;
+	box_process_dismiss_readers(process);
+	if (process->running) {
+		ops_of(process)->halt(process->session->box, process->number, GRACE_MS);
+	}
+}
+
+/* One of this id that is not over yet, or NULL. */
+static struct box_process *find_present(struct box_session *session, const char *id)
+{
+	for (struct box_list *at = session->processes.next; at != &session->processes;
+		at = at->next) {
+		struct box_process *process = box_process_at(at);
+		if (process->running && strcmp(process->id, id) == 0) {
+			return process;
+		}
+	}
+	return NULL;
+}
+
+static struct box_process *find_named(struct box_session *session, const char *id)
+{
+	for (struct box_list *at = session->processes.next; at != &session->processes;
+		at = at->next) {
+		struct box_process *process = box_process_at(at);
+		if (!process->leaving && strcmp(process->id, id) == 0) {
+			return process;
+		}
+	}
+	return NULL;
+}
+
+static int begin(struct box_session *session, const struct box_process_spec *spec,
+	struct box_process **ret_process, struct box_err *err)
+{
+	struct box_process *former = find_named(session, spec->process_id);
+	uint32_t number = ++session->sessions->processes_begun;
+	struct box_process *process = box_process_new(session, number, spec);
+	/* First the record: a successor that looks for one too many finds that it is not there. */
+	box_process_record(process);
+	int r = session->backend->kept->keep(
+		session->box, number, spec, &box_process_events, process, err);
+	if (r < 0) {
+		box_process_free(process);
+		return r;
+	}
+	process->known = true;
+	session->kept++;
+	if (former) {
+		forget(former);
+	}
+	BOX_LOG(BOX_LOG_INFO, "process.started", box_kv_str("session", session->physical_id),
+		box_kv_str("process", process->id));
+	*ret_process = process;
+	return 0;
+}
+
+static int check_live(const struct box_session *session, struct box_err *err)
+{
+	if (session->state != BOX_SESSION_LIVE) {
+		return box_err_set(err, BOX_ERR_SESSION_NOT_FOUND, ENOENT,
+			"session %s is being deleted", session->physical_id);
+	}
+	if (!session->backend->kept) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
+			"the backend of session %s runs no managed processes",
+			session->physical_id);
+	}
+	return 0;
+}
+
+/* What waited for an end goes on: a start begins, or waits for another one that began since. */
+static void op_go_on(struct box_process_op *op)
+{
+	struct box_process *process = NULL;
+	struct box_err err;
+	if (!op->spec) {
+		op_finish(op, NULL, NULL);
+		return;
+	}
+	int r = check_live(op->session, &err);
+	struct box_process *present = r < 0 ? NULL
+					    : find_present(op->session, op->spec->process_id);
+	if (present) {
+		leave(present);
+		box_list_push(&present->ops, &op->links);
+		return;
+	}
+	r = r < 0 ? r : begin(op->session, op->spec, &process, &err);
+	op_finish(op, r < 0 ? NULL : process, r < 0 ? &err : NULL);
+}
+
+/* It has left: it is freed, and then those go on that waited for this. */
+static void depart(struct box_process *process)
+{
+	struct box_list ops;
+	box_list_init(&ops);
+	while (!box_list_empty(&process->ops)) {
+		struct box_list *first = process->ops.next;
+		box_list_drop(first);
+		box_list_push(&ops, first);
+	}
+	box_process_free(process);
+	while (!box_list_empty(&ops)) {
+		struct box_list *first = ops.next;
+		box_list_drop(first);
+		box_list_init(first);
+		op_go_on(BOX_LIST_ITEM(first, struct box_process_op, links));
+	}
+}
+
+static int check_capacity(
+	const struct box_session *session, const struct box_process *replaced, struct box_err *err)
+{
+	const struct box_session_rules *rules = session->sessions->rules;
+	struct box_process_counts counts = box_processes_count(session->sessions, NULL);
+	int64_t others = (int64_t)counts.running - (replaced != NULL);
+	if (others < rules->max_processes) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
+		"Box managed process capacity reached (%lld)", (long long)rules->max_processes);
+}
+
+int box_process_start(struct box_session *session, const struct box_process_spec *spec,
+	box_process_done *done, void *arg, struct box_process **ret_process,
+	struct box_process_op **ret_op, struct box_err *err)
+{
+	int r = check_live(session, err);
+	struct box_process *present = r < 0 ? NULL : find_present(session, spec->process_id);
+	r = r < 0 ? r : check_capacity(session, present, err);
+	if (r < 0) {
+		return r;
+	}
+	touch(session);
+	if (!present) {
+		return begin(session, spec, ret_process, err);
+	}
+	leave(present);
+	struct box_process_op *op = op_new(session, spec, done, arg);
+	box_list_push(&present->ops, &op->links);
+	*ret_op = op;
+	return 1;
+}
+
+struct box_process *box_process_find(
+	struct box_session *session, const char *process_id, struct box_err *err)
+{
+	struct box_process *process = find_named(session, process_id);
+	if (!process) {
+		(void)box_err_set(err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
+			"session %s has no managed process with process_id=%s",
+			session->physical_id, process_id);
+	}
+	return process;
+}
+
+int box_process_stop(struct box_process *process, box_process_done *done, void *arg,
+	struct box_process_op **ret_op)
+{
+	struct box_session *session = process->session;
+	touch(session);
+	leave(process);
+	if (!process->running) {
+		forget(process);
+		return 0;
+	}
+	struct box_process_op *op = op_new(session, NULL, done, arg);
+	box_list_push(&process->ops, &op->links);
+	*ret_op = op;
+	return 1;
+}
+
+/* --- what the backend tells --- */
+
+static void set_ended(struct box_process *process, const struct box_kept_state *state)
+{
+	process->running = false;
+	process->session->kept--;
+	touch(process->session);
+	process->exited_utc_us = box_clock_utc_us();
+	process->exited_ms = box_clock_ms();
+	process->reason = state->reason;
+	process->exit_code = state->exit_code;
+	process->signal = state->signal;
+	BOX_LOG(BOX_LOG_INFO, "process.exited",
+		box_kv_str("session", process->session->physical_id),
+		box_kv_str("process", process->id), box_kv_int("code", state->exit_code));
+}
+
+static void on_state(void *arg, const struct box_kept_state *state)
+{
+	struct box_process *process = arg;
+	state = state->known ? state : &killed;
+	process->freed = state->freed > process->freed ? state->freed : process->freed;
+	process->out_end = state->out_end > process->out_end ? state->out_end : process->out_end;
+	process->out_ended = state->out_ended;
+	if (!process->known) {
+		process->known = true;
+		process->in_sent = state->in_have;
+		process->in_taken = state->in_taken;
+	}
+	box_process_set_tail(process, state);
+	if (process->running && !state->running) {
+		set_ended(process, state);
+		if (process->leaving) {
+			ops_of(process)->drop(process->session->box, process->number);
+			depart(process);
+			return;
+		}
+	}
+	box_process_serve_readers(process);
+}
+
+static void on_output(void *arg, uint64_t offset, struct box_str bytes)
+{
+	box_process_give(arg, offset, bytes);
+}
+
+static void on_fed(void *arg, uint64_t taken)
+{
+	box_process_set_taken(arg, taken);
+}
+
+const struct box_kept_events box_process_events = {
+	.state = on_state,
+	.output = on_output,
+	.fed = on_fed,
+};
+
+/* --- sessions --- */
+
+void box_processes_end(struct box_session *session)
+{
+	while (!box_list_empty(&session->processes)) {
+		struct box_process *process = box_process_at(session->processes.next);
+		process->leaving = true;
+		if (session->box) {
+			ops_of(process)->drop(session->box, process->number);
+		}
+		if (process->running) {
+			set_ended(process, &killed);
+		}
+		depart(process);
+	}
+}
+
+void box_processes_tick(struct box_sessions *sessions, uint64_t now_ms)
+{
+	const struct box_session_rules *rules = sessions->rules;
+	uint64_t kept_ms = (uint64_t)rules->retention_sec * 1000;
+	int64_t completed = (int64_t)box_processes_count(sessions, NULL).completed;
+	struct box_process *oldest;
+	while ((oldest = box_processes_oldest_completed(sessions)) &&
+		(completed > rules->max_completed || now_ms - oldest->exited_ms >= kept_ms)) {
+		forget(oldest);
+		completed--;
+	}
+}

@@ -1,0 +1,99 @@
+/* Managed processes: programs that a session keeps running, found by their id in it.
+ *
+ * Owns their table, their limits and who reads them. One reader at a time is attached to a process,
+ * the next ones wait; what nobody confirmed is given to the next. An operation that has to wait for
+ * an end (a replacement, a stop) is a struct box_process_op whose `done` is called once, later,
+ * unless it was cancelled.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+#include "runtime/session.h"
+#include "runtime/spec.h"
+
+struct box_arena;
+struct box_process;
+struct box_process_op;
+struct box_process_reader;
+
+/* With a process or an error; for a stop with neither. */
+typedef void box_process_done(
+	void *arg, const struct box_process *process, const struct box_err *err);
+
+/* Starts one in a session that lives; one of the same id is stopped first. 0: *ret_process is there.
+ * 1: `done` will be called; the spec must live until then. Negative: err. */
+int box_process_start(struct box_session *session, const struct box_process_spec *spec,
+	box_process_done *done, void *arg, struct box_process **ret_process,
+	struct box_process_op **ret_op, struct box_err *err);
+
+/* The process, or NULL with BOX_ERR_PROCESS_NOT_FOUND. */
+struct box_process *box_process_find(
+	struct box_session *session, const char *process_id, struct box_err *err);
+
+/* Nobody finds it from now on. 0: it is gone; 1: `done` will be called when it has ended. */
+int box_process_stop(struct box_process *process, box_process_done *done, void *arg,
+	struct box_process_op **ret_op);
+
+/* Forgets a start; a stop goes on unattended. */
+void box_process_op_cancel(struct box_process_op *op);
+
+/* --- what can be seen --- */
+
+/* Process info as the wire has it. */
+struct box_value box_process_info(const struct box_process *process, struct box_arena *arena);
+/* Adds managed_processes and managed_process to a session's info, where there are any. */
+void box_processes_add_info(
+	const struct box_session *session, struct box_arena *arena, struct box_value *info);
+bool box_process_runs(const struct box_process *process);
+int box_process_exit_code(const struct box_process *process);
+
+struct box_process_counts {
+	size_t running;
+	size_t completed;
+};
+/* Of all sessions, or of those of a context's workspace. */
+struct box_process_counts box_processes_count(
+	const struct box_sessions *sessions, const struct box_context *context);
+
+/* --- readers --- */
+
+struct box_process_reader_events {
+	/* Its turn has come: output begins at `offset`, the input so far ends at `input`. */
+	void (*attached)(void *arg, uint64_t offset, uint64_t input);
+	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
+	/* Input up to here was taken by the process. */
+	void (*fed)(void *arg, uint64_t taken);
+	/* It has ended and all its output was given, or it is gone (NULL when it was before). Nothing
+	 * comes after this; the reader must still be detached. */
+	void (*ended)(void *arg, const struct box_process *process);
+};
+
+#define BOX_PROCESS_UNCONFIRMED UINT64_MAX
+
+/* Not in line yet: nothing is told before box_process_read, whatever becomes of the process. */
+struct box_process_reader *box_process_attach(
+	struct box_process *process, const struct box_process_reader_events *events, void *arg);
+/* In line behind those that are there. `from`: where to begin, as far as that can still be had, or
+ * at what nobody has confirmed. */
+void box_process_read(struct box_process_reader *reader, uint64_t from);
+void box_process_detach(struct box_process_reader *reader);
+
+/* Frees what is before `confirmed`; lets output come up to `upto`; `hold` bytes may be held for it.
+ * Only from the one that is attached. */
+void box_process_confirm(
+	struct box_process_reader *reader, uint64_t confirmed, uint64_t upto, uint64_t hold);
+
+/* More input, which the process gets even if the reader goes; none: the end of it. -ENOBUFS when
+ * more than BOX_PROCESS_INPUT_BYTES_MAX would wait; -EPIPE after the end. */
+int box_process_feed(struct box_process_reader *reader, struct box_str bytes);
+/* Where the next input goes: behind all that came so far. */
+uint64_t box_process_input_end(const struct box_process_reader *reader);
+
+/* The rest of a line that is too long is not given to anyone who reads lines. */
+bool box_process_skips_line(const struct box_process_reader *reader);
+void box_process_skip_line(struct box_process_reader *reader, bool skip);

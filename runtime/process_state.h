@@ -1,0 +1,113 @@
+/* What a managed process is made of: shared by process.c, which changes it, process_reader.c (who
+ * reads it), process_view.c (what can be seen) and process_record.c (what is kept for a successor).
+ * Besides them session*.c include this, for what happens to all processes of a session. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "runtime/backend/kept.h"
+#include "runtime/process.h"
+#include "runtime/session_state.h"
+
+struct box_process {
+	struct box_list links; /* in session->processes, oldest first */
+	struct box_session *session;
+	struct box_arena *arena; /* of the texts, and of this */
+	uint32_t number;         /* in its box */
+	const char *id;
+	const char *command;
+	const char **args;
+	size_t arg_count;
+	const char **env_keys; /* sorted */
+	size_t env_count;
+	const char *cwd;
+	int64_t memory_mb;
+	bool leaving; /* stopped or replaced: not found by its id any more */
+	bool running;
+	bool recorded;
+	int64_t started_utc_us;
+	int64_t exited_utc_us;
+	uint64_t exited_ms;
+	enum box_end_reason reason;
+	int exit_code;
+	int signal;
+	char *tail; /* of its stderr, as text; it may have NULs */
+	size_t tail_len;
+	bool known; /* its offsets are right */
+	bool out_ended;
+	uint64_t freed;       /* of its output: nobody can have it again */
+	uint64_t out_end;     /* known so far */
+	uint64_t given;       /* to the reader that is attached, up to here */
+	struct box_buf input; /* what came, from input_at on not sent to the box yet */
+	size_t input_at;
+	uint64_t in_sent;  /* to the box */
+	uint64_t in_taken; /* by the process */
+	bool in_ended;
+	bool skip_line;
+	struct box_list readers;  /* in line: the first is attached */
+	struct box_list visitors; /* that may come to be in line */
+	struct box_list ops;      /* that wait for its end */
+};
+
+struct box_process_op {
+	struct box_list links;               /* in process->ops */
+	const struct box_process_spec *spec; /* of a start; NULL: a stop */
+	struct box_session *session;
+	box_process_done *done;
+	void *arg;
+};
+
+struct box_process_reader {
+	struct box_list links;
+	struct box_process *process; /* NULL: it is gone */
+	bool in_line;
+	bool attached;
+	bool following; /* the backend was told where to begin */
+	bool told_end;
+	uint64_t from;
+	const struct box_process_reader_events *events;
+	void *arg;
+};
+
+static inline struct box_process *box_process_at(const struct box_list *at)
+{
+	return (struct box_process *)(void *)((char *)(uintptr_t)at -
+		offsetof(struct box_process, links));
+}
+
+/* --- process.c --- */
+
+struct box_process *box_process_new(
+	struct box_session *session, uint32_t number, const struct box_process_spec *spec);
+void box_process_free(struct box_process *process);
+/* For the backend. */
+extern const struct box_kept_events box_process_events;
+
+/* The session is being removed, or its box is gone: all of them are over. */
+void box_processes_end(struct box_session *session);
+/* Forgets those that ended long ago, or of which there are too many. */
+void box_processes_tick(struct box_sessions *sessions, uint64_t now_ms);
+
+/* --- process_view.c --- */
+
+void box_process_set_tail(struct box_process *process, const struct box_kept_state *state);
+struct box_process *box_processes_oldest_completed(const struct box_sessions *sessions);
+
+/* --- process_reader.c --- */
+
+/* Lets the first reader begin, if it has not. */
+void box_process_serve_readers(struct box_process *process);
+void box_process_give(struct box_process *process, uint64_t offset, struct box_str bytes);
+void box_process_set_taken(struct box_process *process, uint64_t taken);
+/* It is going: every reader is told. */
+void box_process_dismiss_readers(struct box_process *process);
+
+/* --- process_record.c --- */
+
+void box_process_record(struct box_process *process);
+void box_process_record_end(const struct box_process *process);
+void box_processes_dump(const struct box_session *session, struct box_arena *arena,
+	void (*emit)(void *arg, const struct box_value *change), void *arg);
+void box_processes_replay(struct box_sessions *sessions, const struct box_value *change);
+/* Its session has its box again: what became of each is asked for. */
+void box_processes_adopt(struct box_session *session);

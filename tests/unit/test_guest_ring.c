@@ -1,0 +1,176 @@
+/* The ring that holds a process's output: offsets, bounds, growing while it is wrapped. */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "runtime/guest/ring.h"
+#include "tests/unit/test.h"
+
+#define KIB 1024U
+#define MIB (1024U * 1024)
+
+static int ends[2];
+static uint64_t written;
+
+static void start(void)
+{
+	ASSERT_INT(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+	ASSERT(fcntl(ends[1], F_SETPIPE_SZ, (int)MIB) > 0);
+	written = 0;
+}
+
+/* The byte at an offset, whatever it is read from. */
+static char byte_at(uint64_t offset)
+{
+	return (char)(offset * 31 + (offset >> 8) * 7 + (offset >> 16));
+}
+
+static void put(size_t size)
+{
+	char *bytes = malloc(size + 1);
+	ASSERT(bytes);
+	for (size_t i = 0; i < size; i++) {
+		bytes[i] = byte_at(written + i);
+	}
+	ASSERT_INT(write(ends[1], bytes, size), size);
+	written += size;
+	free(bytes);
+}
+
+static void check(const struct box_ring *ring)
+{
+	size_t held = (size_t)(ring->end - ring->start);
+	char *bytes = malloc(held + 1);
+	ASSERT(bytes);
+	for (uint64_t from = ring->start; from <= ring->end; from += 1 + held / 3) {
+		size_t size = (size_t)(ring->end - from);
+		ASSERT_INT(box_ring_copy(ring, from, bytes, held + 1), size);
+		for (size_t i = 0; i < size; i++) {
+			if (bytes[i] != byte_at(from + i)) {
+				TEST_FAIL("another byte at %" PRIu64, from + i);
+			}
+		}
+	}
+	free(bytes);
+}
+
+/* Reads all that is in the pipe. */
+static void fill(struct box_ring *ring, size_t hold)
+{
+	ssize_t got;
+	while ((got = box_ring_read(ring, ends[0], hold)) > 0) {
+	}
+	ASSERT_INT(got, ring->end - ring->start >= hold ? -ENOBUFS : -EAGAIN);
+}
+
+TEST(empty)
+{
+	struct box_ring ring = {0};
+	char byte;
+	start();
+	ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB), -EAGAIN);
+	ASSERT_INT(box_ring_copy(&ring, 0, &byte, 1), 0);
+	box_ring_free_upto(&ring, 0);
+	box_ring_free_upto(&ring, UINT64_MAX);
+	ASSERT_INT(ring.start, 0);
+	ASSERT_INT(close(ends[1]), 0);
+	ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB), 0);
+	box_ring_close(&ring);
+	box_ring_close(&ring);
+	ASSERT(ring.bytes == NULL);
+}
+
+TEST(copies_of_parts)
+{
+	struct box_ring ring = {0};
+	char bytes[16] = "";
+	start();
+	put(10);
+	ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB), 10);
+	ASSERT_INT(box_ring_copy(&ring, 3, bytes, 4), 4);
+	for (uint64_t i = 0; i < 4; i++) {
+		ASSERT_INT(bytes[i], byte_at(3 + i));
+	}
+	ASSERT_INT(box_ring_copy(&ring, 9, bytes, 16), 1);
+	ASSERT_INT(box_ring_copy(&ring, 10, bytes, 16), 0);
+	ASSERT_INT(box_ring_copy(&ring, UINT64_MAX, bytes, 16), 0);
+	box_ring_free_upto(&ring, 4);
+	ASSERT_INT(box_ring_copy(&ring, 3, bytes, 16), 0);
+	ASSERT_INT(box_ring_copy(&ring, 4, bytes, 16), 6);
+	/* Nothing comes back, and no more is freed than there is. */
+	box_ring_free_upto(&ring, 2);
+	ASSERT_INT(ring.start, 4);
+	box_ring_free_upto(&ring, 999);
+	ASSERT_INT(ring.start, 10);
+	ASSERT_INT(ring.end, 10);
+	box_ring_close(&ring);
+}
+
+TEST(no_more_than_may_be_held)
+{
+	static const size_t holds[] = {64 * KIB, 64 * KIB + 1, 100 * KIB, 1000 * KIB - 1};
+	for (size_t i = 0; i < COUNT(holds); i++) {
+		struct box_ring ring = {0};
+		start();
+		put(1000 * KIB);
+		fill(&ring, holds[i]);
+		ASSERT_INT(ring.end, holds[i]);
+		check(&ring);
+		/* One byte of room is one byte read. */
+		box_ring_free_upto(&ring, 1);
+		ASSERT_INT(box_ring_read(&ring, ends[0], holds[i]), 1);
+		ASSERT_INT(box_ring_read(&ring, ends[0], holds[i]), -ENOBUFS);
+		check(&ring);
+		/* Less may be held than is: nothing goes. */
+		ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB - 1), -ENOBUFS);
+		ASSERT_INT(ring.end - ring.start, holds[i]);
+		box_ring_close(&ring);
+		(void)close(ends[0]);
+		(void)close(ends[1]);
+	}
+}
+
+/* Freed and filled in odd pieces: it wraps and grows while it is wrapped. */
+TEST(around_and_around)
+{
+	struct box_ring ring = {0};
+	start();
+	for (unsigned turn = 0; turn < 400; turn++) {
+		size_t hold = (64 + 37 * (turn % 23)) * KIB;
+		put(1 + (turn * 7919) % (60 * KIB));
+		fill(&ring, hold);
+		check(&ring);
+		uint64_t held = ring.end - ring.start;
+		box_ring_free_upto(&ring, ring.start + (turn % 5 == 0 ? held : held / 3));
+		/* So that the pipe does not fill up. */
+		while (written - ring.end > 500 * KIB) {
+			box_ring_free_upto(&ring, ring.end);
+			(void)box_ring_read(&ring, ends[0], MIB);
+			check(&ring);
+		}
+	}
+	ASSERT(ring.end > 4 * MIB);
+	box_ring_close(&ring);
+}
+
+TEST(memory_follows_what_is_held)
+{
+	struct box_ring ring = {0};
+	start();
+	put(10);
+	fill(&ring, MIB);
+	ASSERT_INT(ring.capacity, 64 * KIB);
+	put(900 * KIB);
+	fill(&ring, MIB);
+	ASSERT(ring.capacity >= 900 * KIB && ring.capacity <= 2 * MIB);
+	box_ring_free_upto(&ring, ring.end - 1);
+	check(&ring);
+	box_ring_free_upto(&ring, ring.end);
+	ASSERT(ring.bytes == NULL);
+	ASSERT_INT(ring.capacity, 0);
+	put(3);
+	fill(&ring, MIB);
+	ASSERT_INT(ring.capacity, 64 * KIB);
+	ASSERT_INT(ring.start, 900 * KIB + 10);
+	check(&ring);
+	box_ring_close(&ring);
+}

@@ -1,0 +1,207 @@
+/* Which packets about managed processes are well-formed: each kind at its edges. */
+#include "runtime/guest/wire.h"
+#include "runtime/guest/wire_kept.h"
+#include "tests/unit/test.h"
+
+static char packet[BOX_GUEST_PACKET_MAX + 1];
+
+static size_t make(uint32_t kind, uint32_t id, const void *first, size_t first_size, size_t rest)
+{
+	struct box_guest_header header = {
+		.size = (uint32_t)(sizeof(header) + first_size + rest), .kind = kind, .id = id};
+	ASSERT(header.size <= sizeof(packet));
+	memset(packet, 'x', sizeof(packet));
+	memcpy(packet, &header, sizeof(header));
+	if (first_size > 0) {
+		memcpy(packet + sizeof(header), first, first_size);
+	}
+	return header.size;
+}
+
+static bool request_good(uint32_t kind, const void *first, size_t first_size, size_t rest)
+{
+	size_t size = make(kind, 7, first, first_size, rest);
+	bool good = box_guest_check_request(packet, size) == 0;
+	/* It is no answer, a piece of it is nothing, and it is always about one process. */
+	ASSERT(box_guest_check_answer(packet, size) < 0);
+	ASSERT(box_guest_check_request(packet, size - 1) < 0);
+	size = make(kind, 0, first, first_size, rest);
+	ASSERT(box_guest_check_request(packet, size) < 0);
+	return good;
+}
+
+static bool answer_good(uint32_t kind, const void *first, size_t first_size, size_t rest)
+{
+	size_t size = make(kind, 7, first, first_size, rest);
+	bool good = box_guest_check_answer(packet, size) == 0;
+	ASSERT(box_guest_check_request(packet, size) < 0);
+	ASSERT(box_guest_check_answer(packet, size - 1) < 0);
+	size = make(kind, 0, first, first_size, rest);
+	ASSERT(box_guest_check_answer(packet, size) < 0);
+	return good;
+}
+
+TEST(kinds)
+{
+	ASSERT(!request_good(BOX_GUEST_KEEP - 1, NULL, 0, 0));
+	ASSERT(!request_good(BOX_GUEST_KEPT_ASKS_END_, NULL, 0, 0));
+	ASSERT(!answer_good(BOX_GUEST_STATE - 1, NULL, 0, 8));
+	ASSERT(!answer_good(BOX_GUEST_KEPT_TELLS_END_, NULL, 0, 8));
+}
+
+TEST(keep)
+{
+	static const struct {
+		struct box_guest_keep keep;
+		size_t more; /* bytes beyond what it says; or one fewer */
+		bool good;
+	} table[] = {
+		{{0, 0, 2, 2}, 0, true},
+		{{0, 0, 2, 2}, 1, false},
+		{{0, 0, 2, 2}, SIZE_MAX, false},
+		{{1, 3, 2, 2}, 0, true},
+		{{1, 2, 2, 2}, 0, false},
+		{{0, 1, 2, 2}, 0, false},
+		{{1, 0, 2, 2}, 0, false},
+		{{2, 6, 2, 2}, 0, true},
+		{{2, 5, 2, 2}, 0, false},
+		{{0, 0, 1, 2}, 0, false},
+		{{0, 0, 0, 2}, 0, false},
+		{{0, 0, 2, 1}, 0, false},
+		{{0, 0, 2, 0}, 0, false},
+		{{0, 0, BOX_GUEST_PATH_MAX, 2}, 0, true},
+		{{0, 0, BOX_GUEST_PATH_MAX + 1, 2}, 0, false},
+		{{BOX_GUEST_ENV_MAX, 3 * BOX_GUEST_ENV_MAX, 2, 2}, 0, true},
+		{{BOX_GUEST_ENV_MAX + 1, 3 * BOX_GUEST_ENV_MAX + 3, 2, 2}, 0, false},
+		{{0, 0, 2, BOX_GUEST_BYTES_MAX - sizeof(struct box_guest_keep) - 2}, 0, true},
+	};
+	for (size_t i = 0; i < COUNT(table); i++) {
+		const struct box_guest_keep *keep = &table[i].keep;
+		size_t body = (size_t)keep->env_size + keep->workdir_size + keep->command_size +
+			table[i].more;
+		if (request_good(BOX_GUEST_KEEP, keep, sizeof(*keep), body) != table[i].good) {
+			TEST_FAIL("row %zu", i);
+		}
+	}
+	/* Sums that go round. */
+	struct box_guest_keep round = {0, 0, 2, UINT32_MAX};
+	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round), 1));
+	round = (struct box_guest_keep){UINT32_MAX / 3 + 1, 2, 2, 2};
+	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round), 6));
+	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round) - 1, 0));
+	ASSERT(!request_good(BOX_GUEST_KEEP, NULL, 0, 0));
+}
+
+TEST(follow)
+{
+	struct box_guest_follow follow = {0, BOX_GUEST_GO_ON, UINT64_MAX, BOX_GUEST_HOLD_MIN};
+	ASSERT(request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow), 0));
+	ASSERT(!request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow), 1));
+	ASSERT(!request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow) - 1, 0));
+	follow.hold = BOX_GUEST_HOLD_MIN - 1;
+	ASSERT(!request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow), 0));
+	follow.hold = BOX_GUEST_HOLD_MAX;
+	ASSERT(request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow), 0));
+	follow.hold = BOX_GUEST_HOLD_MAX + 1;
+	ASSERT(!request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow), 0));
+	follow.hold = UINT64_MAX;
+	ASSERT(!request_good(BOX_GUEST_FOLLOW, &follow, sizeof(follow), 0));
+}
+
+TEST(other_requests)
+{
+	uint32_t grace_ms = 0;
+	ASSERT(request_good(BOX_GUEST_FEED, NULL, 0, 8));
+	ASSERT(request_good(BOX_GUEST_FEED, NULL, 0, BOX_GUEST_BYTES_MAX));
+	ASSERT(!request_good(BOX_GUEST_FEED, NULL, 0, 7));
+	ASSERT(request_good(BOX_GUEST_HALT, &grace_ms, sizeof(grace_ms), 0));
+	grace_ms = BOX_GUEST_GRACE_MS_MAX;
+	ASSERT(request_good(BOX_GUEST_HALT, &grace_ms, sizeof(grace_ms), 0));
+	ASSERT(!request_good(BOX_GUEST_HALT, &grace_ms, sizeof(grace_ms), 1));
+	grace_ms++;
+	ASSERT(!request_good(BOX_GUEST_HALT, &grace_ms, sizeof(grace_ms), 0));
+	ASSERT(!request_good(BOX_GUEST_HALT, NULL, 0, 0));
+	for (uint32_t kind = BOX_GUEST_DROP; kind <= BOX_GUEST_ASK; kind++) {
+		ASSERT(request_good(kind, NULL, 0, 0));
+		ASSERT(!request_good(kind, NULL, 0, 1));
+	}
+}
+
+#define RUNNING BOX_GUEST_PHASE_RUNNING
+#define GONE BOX_GUEST_PHASE_ENDED
+#define EXIT BOX_GUEST_END_EXIT
+#define SIGNAL BOX_GUEST_END_SIGNAL
+#define FAILED BOX_GUEST_END_FAILED
+#define STEP BOX_GUEST_STEP_EXEC
+#define HOLD BOX_GUEST_HOLD_MAX
+
+TEST(states)
+{
+	static const struct {
+		struct box_guest_state state;
+		bool good;
+	} table[] = {
+		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 0, 0}, true},
+		{{RUNNING, 0, 0, 0, 0, 0, 0, 0, 0, 0}, false},
+		{{RUNNING, 0, 0, 0, -1, 0, 0, 0, 0, 0}, false},
+		{{RUNNING, 1, 0, 0, 5, 0, 0, 0, 0, 0}, false},
+		{{RUNNING, 0, 1, 0, 5, 0, 0, 0, 0, 0}, false},
+		{{RUNNING, 0, 0, 1, 5, 0, 0, 0, 0, 0}, false},
+		{{RUNNING, 0, 0, 0, 5, 1, 0, 0, 0, 0}, true},
+		{{RUNNING, 0, 0, 0, 5, 2, 0, 0, 0, 0}, false},
+		{{RUNNING, 0, 0, 0, 5, 0, 9, 9, 0, 0}, true},
+		{{RUNNING, 0, 0, 0, 5, 0, 10, 9, 0, 0}, false},
+		{{RUNNING, 0, 0, 0, 5, 0, 9, 9 + HOLD, 0, 0}, true},
+		{{RUNNING, 0, 0, 0, 5, 0, 9, 10 + HOLD, 0, 0}, false},
+		{{RUNNING, 0, 0, 0, 5, 0, 0, UINT64_MAX, 0, 0}, false},
+		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 3, 3}, true},
+		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 3, 4}, false},
+		{{GONE, EXIT, 0, 0, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, EXIT, 0, 255, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, EXIT, 0, 256, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, EXIT, 0, -1, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, EXIT, STEP, 1, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, SIGNAL, 0, 0, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, SIGNAL, 0, 1, 0, 0, 0, 0, 0, 0}, true},
+		{{GONE, SIGNAL, 0, 64, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, SIGNAL, 0, 65, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, FAILED, STEP, 0, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, FAILED, STEP, 1, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, FAILED, STEP, 4095, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, FAILED, STEP, 4096, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, FAILED, 0, 1, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, FAILED, BOX_GUEST_STEPS_ - 1, 1, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, FAILED, BOX_GUEST_STEPS_, 1, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, BOX_GUEST_END_TIMEOUT, 0, 0, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, 99, 0, 0, 0, 1, 0, 0, 0, 0}, false},
+		{{BOX_GUEST_PHASE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0}, true},
+		{{BOX_GUEST_PHASE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 1}, false},
+		{{BOX_GUEST_PHASE_UNKNOWN, 0, 0, 0, 1, 0, 0, 0, 0, 0}, false},
+		{{BOX_GUEST_PHASE_UNKNOWN + 1, 0, 0, 0, 5, 0, 0, 0, 0, 0}, false},
+	};
+	for (size_t i = 0; i < COUNT(table); i++) {
+		const struct box_guest_state *state = &table[i].state;
+		if (answer_good(BOX_GUEST_STATE, state, sizeof(*state), 0) != table[i].good) {
+			TEST_FAIL("row %zu", i);
+		}
+		/* With an end of stderr, as long as one may be; of an unknown one there is none. */
+		bool good = table[i].good && state->phase != BOX_GUEST_PHASE_UNKNOWN;
+		if (answer_good(BOX_GUEST_STATE, state, sizeof(*state), BOX_GUEST_STDERR_MAX) !=
+			good) {
+			TEST_FAIL("row %zu with stderr", i);
+		}
+		ASSERT(!answer_good(
+			BOX_GUEST_STATE, state, sizeof(*state), BOX_GUEST_STDERR_MAX + 1));
+		ASSERT(!answer_good(BOX_GUEST_STATE, state, sizeof(*state) - 1, 0));
+	}
+}
+
+TEST(other_answers)
+{
+	ASSERT(!answer_good(BOX_GUEST_OUT, NULL, 0, 8));
+	ASSERT(answer_good(BOX_GUEST_OUT, NULL, 0, 9));
+	ASSERT(answer_good(BOX_GUEST_OUT, NULL, 0, BOX_GUEST_BYTES_MAX));
+	ASSERT(!answer_good(BOX_GUEST_FED, NULL, 0, 7));
+	ASSERT(answer_good(BOX_GUEST_FED, NULL, 0, 8));
+	ASSERT(!answer_good(BOX_GUEST_FED, NULL, 0, 9));
+}

@@ -1,0 +1,52 @@
+/* What a managed process wrote, cut into messages: a line each, or pieces of text as they come. Pure:
+ * bytes with offsets go in, messages with the offset behind them come out. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/value.h"
+
+enum box_pieces_kind {
+	BOX_PIECES_LINES, /* one message a line, without its end; empty lines are none */
+	BOX_PIECES_TEXT,  /* as it comes, never inside of a character */
+	BOX_PIECES_BYTES, /* as it comes, behind a byte 1 and the offset in eight, high ones first */
+};
+
+/* A message, and behind it in the same run of bytes those that follow: what a process writes in small
+ * pieces costs little more than its bytes. */
+struct box_piece {
+	struct box_list links;
+	struct box_buf run;  /* as it was written */
+	uint64_t run_offset; /* of its first byte */
+	size_t run_next;     /* where the following message begins */
+	struct box_buf text; /* of the message, where it had to be repaired */
+	char *bytes;         /* the message; NULL while it is not the first */
+	size_t len;
+	size_t sent;
+	uint64_t end; /* the offset behind it */
+};
+
+struct box_pieces {
+	enum box_pieces_kind kind;
+	bool skip;           /* up to the end of the present line */
+	struct box_buf rest; /* of a line or a character that is not whole */
+	uint64_t rest_end;   /* the offset behind it */
+	struct box_list ready;
+	size_t ready_bytes;
+};
+
+void box_pieces_init(struct box_pieces *pieces, enum box_pieces_kind kind);
+void box_pieces_free(struct box_pieces *pieces);
+
+/* More output. -EMSGSIZE: the present line is longer than a message may be. It is being skipped from
+ * now on, and nothing was taken from rest_end on. */
+int box_pieces_add(struct box_pieces *pieces, uint64_t offset, struct box_str bytes);
+/* There will be no more: what is left is a message too. */
+void box_pieces_end(struct box_pieces *pieces);
+
+/* The first message, or NULL; and away with it. */
+struct box_piece *box_pieces_first(const struct box_pieces *pieces);
+void box_pieces_drop_first(struct box_pieces *pieces);

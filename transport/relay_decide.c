@@ -1,0 +1,47 @@
+/* Who may have a relay, once the gate has let it through. */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/process.h"
+#include "runtime/runtime.h"
+#include "transport/relay.h"
+
+enum box_relay_answer box_relay_decide(struct box_runtime *runtime,
+	const struct box_gate_verdict *verdict, struct box_process **ret_process,
+	struct box_err *err)
+{
+	struct box_context context = {
+		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
+	char prefix[BOX_PHYSICAL_ID_SIZE];
+	if (box_fence_require_current(runtime->fence, &context, NULL) < 0) {
+		return BOX_RELAY_UNAUTHORIZED;
+	}
+	if (box_runtime_require_ready(runtime, err) < 0) {
+		return BOX_RELAY_REFUSED;
+	}
+	size_t prefix_len = box_tenant_prefix(&context, prefix);
+	if (strncmp(verdict->session_id, prefix, prefix_len) != 0 ||
+		strlen(verdict->session_id) == prefix_len) {
+		return BOX_RELAY_UNAUTHORIZED;
+	}
+	struct box_session *session = box_sessions_find(
+		runtime->sessions, verdict->session_id, err);
+	struct box_process *process = session ? box_process_find(session, verdict->process_id, err)
+					      : NULL;
+	if (!process) {
+		return BOX_RELAY_REFUSED;
+	}
+	if (!box_process_runs(process)) {
+		(void)box_err_set(err, BOX_ERR_PROCESS_CONFLICT, ESRCH,
+			"managed process %s in session %s is not running", verdict->process_id,
+			verdict->session_id);
+		return BOX_RELAY_REFUSED;
+	}
+	*ret_process = process;
+	return BOX_RELAY_WELCOME;
+}
+
+const char *box_relay_protocol(const struct box_gate_verdict *verdict)
+{
+	return verdict->offers_box_v1 ? "box.v1" : verdict->offers_mcp ? "mcp" : NULL;
+}

@@ -1,0 +1,11 @@
+/* RPC over a WebSocket: messages decoded and given to the dispatcher, answers encoded. */
+#pragma once
+
+#include "transport/ws.h"
+
+struct box_dispatch;
+struct box_runtime;
+
+/* Takes an upgrade that the gate let through. */
+void box_rpc_accept(struct box_ws *ws, struct box_dispatch *dispatch, struct box_runtime *runtime,
+	const struct box_ws_upgrade *upgrade);
