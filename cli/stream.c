@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 
-#define INPUT_BYTES (64 * BOX_KIB)
+#define INPUT_BYTES (1 * BOX_MIB)
 #define PIPE_PIECE 4096 /* a pipe that is ready takes this much without waiting */
 #define FILE_PIECE (1 * BOX_MIB)
 

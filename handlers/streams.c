@@ -20,8 +20,8 @@
 #include "handlers/request.h"
 #include "runtime/runtime.h"
 
-#define CREDIT_BYTES (256 * BOX_KIB) /* of output under way between box-init and the client */
-#define PART_BYTES_MAX (128 * BOX_KIB)
+#define CREDIT_BYTES (1 * BOX_MIB) /* of output under way between box-init and the client */
+#define PART_BYTES_MAX (256 * BOX_KIB)
 #define UNACKNOWLEDGED_MAX 8 /* (wire) */
 #define HELD_PIECES_MAX 64   /* then both streams are sorted: a piece is more than its bytes */
 
@@ -85,14 +85,16 @@ static void add_bytes(const struct box_request *request, struct box_arena *arena
 	}
 }
 
-static void send_piece(struct box_live_stream *stream, struct piece *piece)
+static void send_output(struct box_live_stream *stream, bool is_stderr, struct box_str bytes)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value event = box_map_value();
-	box_map_add(arena, &event, "event", box_cstr(piece->is_stderr ? "stderr" : "stdout"));
-	add_bytes(stream->request, arena, &event,
-		(struct box_str){piece->bytes.bytes, piece->bytes.len});
+	box_map_add(arena, &event, "event", box_cstr(is_stderr ? "stderr" : "stdout"));
+	add_bytes(stream->request, arena, &event, bytes);
 	send_event(stream, &event);
+	if (!stream->over) {
+		box_session_op_credit(stream->asked.op, bytes.len);
+	}
 }
 
 static void send_exit(struct box_live_stream *stream)
@@ -114,12 +116,9 @@ static void flush(struct box_live_stream *stream)
 			return;
 		}
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
-		size_t len = piece->bytes.len;
-		send_piece(stream, piece);
+		send_output(stream, piece->is_stderr,
+			(struct box_str){piece->bytes.bytes, piece->bytes.len});
 		piece_free(stream, piece);
-		if (!stream->over) {
-			box_session_op_credit(stream->asked.op, len);
-		}
 	}
 	if (stream->over && may_send(stream)) {
 		struct box_request *request = stream->request;
@@ -163,6 +162,10 @@ static void output(void *arg, bool is_stderr, struct box_str bytes)
 {
 	struct box_request *request = arg;
 	struct box_live_stream *stream = request->work;
+	if (box_list_empty(&stream->pieces) && may_send(stream)) {
+		send_output(stream, is_stderr, bytes);
+		return;
+	}
 	struct piece *piece = piece_for(stream, is_stderr, bytes.len);
 	if (!piece) {
 		piece = box_alloc(sizeof(*piece));

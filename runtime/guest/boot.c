@@ -262,8 +262,18 @@ static int enter_landlock(void)
 	return box_boot_enter_landlock(NULL, 0);
 }
 
+/* What a command opens by /dev/stdout is a pipe of ours: it must belong to the payload. */
+static void make_files_as_payload(void)
+{
+	if (!boot.facts.same_uid) {
+		(void)syscall(SYS_setfsgid, boot.facts.payload_gid);
+		(void)syscall(SYS_setfsuid, boot.facts.payload_uid);
+	}
+}
+
 static int drop_capabilities(void)
 {
+	make_files_as_payload();
 	uint64_t keep = BIT(CAP_SETUID) | BIT(CAP_SETGID) | BIT(CAP_KILL);
 	return box_boot_keep_capabilities(boot.facts.same_uid ? 0 : keep);
 }

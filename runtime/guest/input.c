@@ -1,5 +1,5 @@
 /* Owns the writing ends of commands' stdin. What does not fit into a pipe waits in a buffer, which
- * is there only while it is needed; the other side may send no more than fits. */
+ * is there from when it is needed first; the other side may send no more than fits. */
 #include "runtime/guest/input.h"
 
 #include <errno.h>
@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "runtime/guest/wire.h"
+
+#define WIDE_BYTES (512 * 1024)
 
 void box_input_init(struct box_input *input)
 {
@@ -60,19 +62,28 @@ void box_input_close(struct box_input *input)
 	free_buffer(input);
 }
 
+/* True once, if there is more room now: whoever is given so much waits less for us then. */
+static bool widen(struct box_input *input)
+{
+	bool first = !input->widened;
+	input->widened = true;
+	return first && fcntl(input->fd, F_SETPIPE_SZ, WIDE_BYTES) > 0;
+}
+
 /* How many bytes the pipe took. When nobody reads it any more it is closed, and all are void. */
 static uint32_t write_some(struct box_input *input, const char *bytes, uint32_t size)
 {
-	ssize_t written;
+	uint32_t done = 0;
 	do {
-		written = write(input->fd, bytes, size);
-	} while (written < 0 && errno == EINTR);
-	if (written < 0 && errno != EAGAIN) {
-		(void)close(input->fd);
-		input->fd = -1;
-		return size;
-	}
-	return written < 0 ? 0 : (uint32_t)written;
+		ssize_t written = write(input->fd, bytes + done, size - done);
+		if (written < 0 && errno != EAGAIN && errno != EINTR) {
+			(void)close(input->fd);
+			input->fd = -1;
+			return size;
+		}
+		done += written > 0 ? (uint32_t)written : 0;
+	} while (done < size && widen(input));
+	return done;
 }
 
 static int keep(struct box_input *input, const char *bytes, uint32_t size)
@@ -114,19 +125,19 @@ int box_input_put(struct box_input *input, const char *bytes, uint32_t size)
 	if (input->ended) {
 		/* Nothing may come behind the end. */
 		input->taken += size;
-		if (!input->buffer) {
+		if (input->start == input->end) {
 			box_input_close(input);
 		}
 		return 0;
 	}
-	uint32_t now = input->buffer ? 0 : write_some(input, bytes, size);
+	uint32_t now = input->start < input->end ? 0 : write_some(input, bytes, size);
 	input->taken += now;
 	return now == size ? 0 : keep(input, bytes + now, size - now);
 }
 
 void box_input_pump(struct box_input *input)
 {
-	if (input->fd < 0 || !input->buffer) {
+	if (input->fd < 0 || input->start == input->end) {
 		return;
 	}
 	uint32_t now = write_some(input, input->buffer + input->start, input->end - input->start);
@@ -135,7 +146,8 @@ void box_input_pump(struct box_input *input)
 	if (input->start < input->end) {
 		return;
 	}
-	free_buffer(input);
+	input->start = 0;
+	input->end = 0;
 	if (input->fd >= 0) {
 		box_loop_unwatch(input->fd);
 	}

@@ -9,10 +9,11 @@
 struct box_input {
 	int fd; /* -1: none, or closed */
 	struct box_watch watch;
-	char *buffer; /* what the pipe did not take yet, or NULL */
+	char *buffer; /* start to end: what the pipe did not take yet; or NULL */
 	uint32_t start;
 	uint32_t end;
 	bool watched;
+	bool widened;
 	bool ended; /* no more comes: close when the buffer is empty */
 	uint64_t taken;
 	uint64_t told; /* of taken, to the other side */

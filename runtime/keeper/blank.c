@@ -26,6 +26,8 @@
 #include "runtime/keeper/packet.h"
 #include "runtime/keeper/userns.h"
 
+#define CONTROL_BYTES \
+	(512 * 1024) /* that one end may have sent and the other not read; the kernel doubles it */
 #define INIT_NICE (-10)
 
 int box_blank_fail(struct box_err *err, const char *step, int r)
@@ -109,6 +111,16 @@ static int make_boot_file(
 	return r < 0 ? box_blank_fail(err, "boot file", r) : 0;
 }
 
+/* Output and input in large pieces go by fewer turns of both ends. A plain user gets what the
+ * system's limit allows. */
+static void widen(int socket)
+{
+	const int bytes = CONTROL_BYTES;
+	if (setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0) {
+		(void)setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	}
+}
+
 /* Pairs: ours goes to the blank, the child's to `start`. */
 static int make_sockets(struct box_blank *blank, struct box_child *start, struct box_err *err)
 {
@@ -118,6 +130,8 @@ static int make_sockets(struct box_blank *blank, struct box_child *start, struct
 	}
 	blank->living.control = pair[0];
 	start->control = pair[1];
+	widen(pair[0]);
+	widen(pair[1]);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		return box_blank_fail(err, "socketpair", -errno);
 	}

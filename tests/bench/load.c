@@ -30,6 +30,10 @@ static const char usage[] =
 	"  output   the same of a command that prints --bytes of text\n"
 	"  first    a new session each time: its first exec, its second, its end\n"
 	"  rate     execs a second with --window of them under way in --sessions\n"
+	"  relay    round trips of a line of --bytes through the relay of a process that runs --cmd\n"
+	"  flow     the same with --window lines under way\n"
+	"  processes  starts --sessions processes that run --cmd\n"
+	"  drain    how long all that a --bare peer says takes\n"
 	"  spawn    one process after the other on this machine\n"
 	"  spawns   processes a second with --window of them under way\n"
 	"In exec and first each COMMAND (// between two) is run in turn with the requests: what\n"
@@ -39,6 +43,8 @@ static const char usage[] =
 	"  --window N    under way at once (32)   --bytes N     length of the text (1048576)\n"
 	"  --msgpack     not JSON                 --plain       a text without escapes\n"
 	"  --echo        the peer answers with what it got\n"
+	"  --bare        the peer is a plain socket: lines come back as they went\n"
+	"  --relay PATH  where the relay is (modes relay, flow)\n"
 	"  --exec        box_exec (mode big)\n"
 	"  --cmd C       what is run (true)       --expect T    part of its answer, as encoded\n"
 	"  --session S   its session (bench)      --sessions N  S-0 to S-(N-1) (mode rate) (1)\n"
@@ -154,6 +160,8 @@ enum {
 	FLAG_MSGPACK,
 	FLAG_PLAIN,
 	FLAG_ECHO,
+	FLAG_BARE,
+	FLAG_RELAY,
 	FLAG_EXEC,
 	FLAG_CMD,
 	FLAG_EXPECT,
@@ -181,6 +189,8 @@ static const struct option flags[] = {
 	{"msgpack", no_argument, NULL, FLAG_MSGPACK},
 	{"plain", no_argument, NULL, FLAG_PLAIN},
 	{"echo", no_argument, NULL, FLAG_ECHO},
+	{"bare", no_argument, NULL, FLAG_BARE},
+	{"relay", required_argument, NULL, FLAG_RELAY},
 	{"exec", no_argument, NULL, FLAG_EXEC},
 	{"cmd", required_argument, NULL, FLAG_CMD},
 	{"expect", required_argument, NULL, FLAG_EXPECT},
@@ -227,6 +237,9 @@ static bool apply_exec(int flag)
 		return true;
 	case FLAG_EXPECT:
 		opt.expect = optarg;
+		return true;
+	case FLAG_RELAY:
+		opt.relay = optarg;
 		return true;
 	case FLAG_SESSION:
 		opt.session = optarg;
@@ -282,6 +295,9 @@ static void apply(int flag)
 	case FLAG_ECHO:
 		opt.echo = true;
 		break;
+	case FLAG_BARE:
+		opt.bare = true;
+		break;
 	case FLAG_BACKEND:
 		opt.backend = optarg;
 		break;
@@ -329,6 +345,10 @@ static const struct mode modes[] = {
 	{.name = "output", .measure = measure_output, .inits = true},
 	{.name = "first", .measure = measure_first, .inits = true, .may_command = true},
 	{.name = "rate", .measure = measure_rate, .inits = true},
+	{.name = "relay", .measure = measure_relay, .inits = true},
+	{.name = "flow", .measure = measure_relay_flood, .inits = true},
+	{.name = "processes", .measure = measure_processes, .inits = true},
+	{.name = "drain", .measure = measure_drain},
 	{.name = "spawn", .measure = measure_spawn, .no_peer = true, .must_command = true},
 	{.name = "spawns", .measure = measure_spawns, .no_peer = true, .must_command = true},
 };
@@ -348,7 +368,7 @@ static void check_options(const struct mode *mode)
 	bool must = mode->must_command || opt.stdio;
 	if (opt.ws + opt.stdio != (mode->no_peer ? 0 : 1) || opt.count == 0 || opt.window == 0 ||
 		opt.text_bytes == 0 || opt.sessions == 0 ||
-		(mode->inits && !opt.echo && !opt.backend) || (must && !opt.command) ||
+		(mode->inits && !opt.echo && !opt.bare && !opt.backend) || (must && !opt.command) ||
 		(!must && !mode->may_command && opt.command) || (mode->may_command && opt.stdio)) {
 		wrong_usage();
 	}

@@ -12,10 +12,10 @@ struct text {
 };
 
 struct options {
-	bool ws, stdio, msgpack, plain, echo, exec, network;
+	bool ws, stdio, msgpack, plain, echo, exec, network, bare;
 	uint16_t port;
 	size_t count, warmup, window, text_bytes, sessions, cpus, seconds;
-	const char *cmd, *expect, *session;
+	const char *cmd, *expect, *session, *relay;
 	const char *backend, *root, *instance, *token, *log;
 	char **command;
 	char *env[64];
@@ -41,6 +41,8 @@ void ask_empty(struct text *out, uint64_t seq, const char *action);
 void ask_init(struct text *out, uint64_t seq);
 void ask_big(struct text *out, uint64_t seq);
 void ask_exec(struct text *out, uint64_t seq, const char *session, const char *cmd, bool network);
+void ask_start(struct text *out, uint64_t seq, const char *session, const char *process,
+	const char *command);
 void ask_delete(struct text *out, uint64_t seq, const char *session);
 const char *big_command(void);        /* writes the text of mode big into the file f */
 uint64_t check(struct text *message); /* the seq_id of an answer that is a success */
@@ -63,6 +65,12 @@ void measure_output(void);
 void measure_first(void);
 void measure_rate(void);
 
+/* load_relay.c: of streams */
+void measure_relay(void);
+void measure_relay_flood(void);
+void measure_processes(void);
+void measure_drain(void);
+
 /* load_spawn.c: of processes on this machine */
 void spawns_prepare(size_t rounds); /* of each COMMAND */
 void spawns_turn(size_t round);     /* each once */
@@ -76,8 +84,11 @@ void take_signals(void); /* the child ends with us */
 void kill_child(void);
 void end_child(void);
 void dial(void);
+void dial_relay(const char *path); /* instead of the connection that there is */
 void wrap(struct text *out, const struct text *message); /* adds it as it goes over the wire */
 void write_all(const struct text *out);
-void receive(struct text *message); /* one message as it came: on stdio with its chunk lines */
-bool more_received(void);           /* whether some of the next one is here already */
+void receive(struct text *message);    /* one message as it came: on stdio with its chunk lines */
+void receive_bytes(struct text *out);  /* with --bare: what there is, some at least */
+size_t receive_some(struct text *out); /* the same, or 0 at the end */
+bool more_received(void);              /* whether some of the next one is here already */
 bool line_is(const char *line, const struct text *message, const char *type);

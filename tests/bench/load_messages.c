@@ -143,6 +143,21 @@ void ask_exec(struct text *out, uint64_t seq, const char *session, const char *c
 	put_context(out);
 }
 
+void ask_start(struct text *out, uint64_t seq, const char *session, const char *process,
+	const char *command)
+{
+	put_head(out, seq, "box_start_managed_process", 4);
+	put_map(out, 2);
+	put_pair(out, true, "session_id", session);
+	put_key(out, false, "spec");
+	put_map(out, 2);
+	put_pair(out, true, "process_id", process);
+	put_pair(out, false, "command", command);
+	put_end(out);
+	put_end(out);
+	put_context(out);
+}
+
 void ask_delete(struct text *out, uint64_t seq, const char *session)
 {
 	put_head(out, seq, "box_delete_session", 4);

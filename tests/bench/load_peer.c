@@ -97,13 +97,38 @@ void write_all(const struct text *out)
 	}
 }
 
+/* 0 at the end. */
+static size_t read_or_end(char *place, size_t len)
+{
+	ssize_t got;
+	do {
+		got = read(in_fd, place, len);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0) {
+		die("read: %s", strerror(errno));
+	}
+	return (size_t)got;
+}
+
 static size_t read_some(char *place, size_t len)
 {
-	ssize_t got = read(in_fd, place, len);
-	if (got == 0 || (got < 0 && errno != EINTR)) {
-		die("read: %s", got == 0 ? "the peer is gone" : strerror(errno));
+	size_t got = read_or_end(place, len);
+	if (got == 0) {
+		die("read: the peer is gone");
 	}
-	return got > 0 ? (size_t)got : 0;
+	return got;
+}
+
+size_t receive_some(struct text *out)
+{
+	size_t got = read_or_end(space(out, READ_BYTES), READ_BYTES);
+	out->len += got;
+	return got;
+}
+
+void receive_bytes(struct text *out)
+{
+	out->len += read_some(space(out, READ_BYTES), READ_BYTES);
 }
 
 /* Reads more behind what was not taken yet. */
@@ -378,6 +403,32 @@ static int try_connect(void)
 	return fd;
 }
 
+static void upgrade(const char *path, const char *more)
+{
+	struct text head = {0};
+	char fields[8192];
+	(void)snprintf(fields, sizeof(fields),
+		"GET %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nUpgrade: websocket\r\n"
+		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-LangBot-Instance-Id: %s\r\n"
+		"%s%s%s%s\r\n",
+		path, opt.port, opt.instance, opt.token ? "X-LangBot-Box-Control-Token: " : "",
+		opt.token ? opt.token : "", opt.token ? "\r\n" : "", more);
+	add_cstr(&head, fields);
+	write_all(&head);
+	free(head.bytes);
+	const char *end;
+	(void)want(1);
+	while (!(end = memmem(received.bytes, received.len, "\r\n\r\n", 4))) {
+		fill();
+	}
+	if (!memmem(received.bytes, received.len, " 101 ", 5) ||
+		!memmem(received.bytes, received.len, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", 28)) {
+		die("no upgrade: %.*s", (int)(end - received.bytes), received.bytes);
+	}
+	taken = (size_t)(end - received.bytes) + 4;
+}
+
 void dial(void)
 {
 	const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_US * 1000L};
@@ -395,27 +446,22 @@ void dial(void)
 		(void)nanosleep(&pause, NULL);
 	}
 	in_fd = out_fd = fd;
-	struct text head = {0};
-	char fields[8192];
-	(void)snprintf(fields, sizeof(fields),
-		"GET /rpc/ws HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nUpgrade: websocket\r\n"
-		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-LangBot-Instance-Id: %s\r\n%s%s%s\r\n",
-		opt.port, opt.instance, opt.token ? "X-LangBot-Box-Control-Token: " : "",
-		opt.token ? opt.token : "", opt.token ? "\r\n" : "");
-	add_cstr(&head, fields);
-	write_all(&head);
-	free(head.bytes);
-	const char *end;
-	(void)want(1);
-	while (!(end = memmem(received.bytes, received.len, "\r\n\r\n", 4))) {
-		fill();
+	if (!opt.bare) {
+		upgrade("/rpc/ws", "");
 	}
-	if (!memmem(received.bytes, received.len, " 101 ", 5) ||
-		!memmem(received.bytes, received.len, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", 28)) {
-		die("no upgrade: %.*s", (int)(end - received.bytes), received.bytes);
+}
+
+void dial_relay(const char *path)
+{
+	(void)close(in_fd);
+	received.len = taken = 0;
+	in_fd = out_fd = try_connect();
+	if (in_fd < 0) {
+		die("port %u: %s", opt.port, strerror(errno));
 	}
-	taken = (size_t)(end - received.bytes) + 4;
+	upgrade(path,
+		"X-LangBot-Workspace-Id: ws1\r\nX-LangBot-Placement-Generation: 1\r\n"
+		"Sec-WebSocket-Protocol: mcp\r\n");
 }
 
 /* Ends the command by what ends it: end of file on stdio, else SIGTERM. */

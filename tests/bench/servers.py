@@ -107,14 +107,17 @@ def one_processor(pids):
     """Client and servers share one processor meanwhile. Else a round trip takes 25 us or 70 us by
     where the scheduler happens to put the two, which says nothing about the server."""
     allowed = os.sched_getaffinity(0)
-    members = [0, *(member for pid in pids for member in family(pid))]
+
+    def put(processors):
+        for member in [0, *(member for pid in pids for member in family(pid))]:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(member, processors)
+
     try:
-        for member in members:
-            os.sched_setaffinity(member, {max(allowed)})
+        put({max(allowed)})
         yield
     finally:
-        for member in members:
-            os.sched_setaffinity(member, allowed)
+        put(allowed)
 
 
 def pss_kb(pid, kinds=("Pss",)):

@@ -48,6 +48,23 @@ DEMANDS = [
     ("boxes made a second, 8 at once", "/s", None, LIMIT, None),
     ("memory of an idle box", "MiB", None, LIMIT, 2),
     ("exec with all of them there", "us", "1 box", SLOWER, 1.1),
+    ("relay echo of 100 bytes, more than bare", "us", None, LIMIT, 80),
+    ("relay echo of 100 bytes", "us", "bare pipe and socket", SLOWER, None),
+    ("relay echo of 100 bytes", "us", "reference, nsjail", FASTER, 3),
+    ("relay echo of 100 bytes", "us", "reference, no isolation", BOUND, 3),
+    ("relay echo of 100 bytes, p99", "us", "bare pipe and socket", SLOWER, None),
+    ("relay echo of 100 bytes, all processors", "us", "bare pipe and socket", SLOWER, None),
+    ("relay echo of 100 bytes, all processors", "us", "reference, nsjail", FASTER, None),
+    ("relay echo of 100 bytes, all processors, more than bare", "us", None, LIMIT, 80),
+    ("relay, lines of 16 KiB", "MB/s", "reference, nsjail", RATE, 3),
+    ("relay, lines of 16 KiB", "MB/s", "reference, no isolation", RATE, 3),
+    ("relay, lines of 16 KiB", "MB/s", "bare pipe and socket", RATE, None),
+    ("memory of 60 managed cat", "MB", None, LIMIT, 20),
+    ("256 MiB of a live command", "MB/s", "cat into a socket", RATE, 0.4),
+    ("box cp of 1024 MiB into a box", "MB/s", "cp to tmpfs", RATE, 0.5),
+    ("box cp of 1024 MiB out of a box", "MB/s", "cp to tmpfs", RATE, 0.5),
+    ("box cp of 256 MiB into a box", "MB/s", "cp to tmpfs", RATE, 0.5),
+    ("box cp of 256 MiB out of a box", "MB/s", "cp to tmpfs", RATE, 0.5),
 ]
 
 

@@ -42,12 +42,13 @@ def status(pid):
     return {name: " ".join(lines[name].split()) for name in FIELDS}
 
 
-def status_of(uid, capabilities, filters):
+def status_of(uid, capabilities, filters, makes_files_as=None):
     """What `status` must give."""
+    owner = uid if makes_files_as is None else makes_files_as
     sets = {"CapInh": 0, "CapPrm": capabilities, "CapEff": capabilities, "CapBnd": 0, "CapAmb": 0}
     return {
-        "Uid": " ".join([str(uid)] * 4),
-        "Gid": " ".join([str(uid)] * 4),
+        "Uid": f"{uid} {uid} {uid} {owner}",
+        "Gid": f"{uid} {uid} {uid} {owner}",
         "Groups": "",
         **{name: f"{value:016x}" for name, value in sets.items()},
         "NoNewPrivs": "1",
@@ -144,12 +145,13 @@ def expected_mounts(workspace, first, memory_mb):
     payload = first + PAYLOAD
     dev = "rw,size=64k,nr_inodes=64,mode=755"
     proc = "rw,hidepid=invisible"
+    terminals = f"rw,uid={payload},gid={payload},mode=620,ptmxmode=666"
     device = ("devtmpfs", "rw,nosuid,noexec", None)
     wanted = {
         "/": tmpfs(4096, 4096, 755, first, "ro,nosuid,nodev"),
         "/etc": tmpfs(32768, 32768, 755, None, "ro,nosuid,nodev"),
         "/dev": ("tmpfs", "/", "ro,nosuid,noexec", dev),
-        "/dev/pts": ("devpts", "/", "rw,nosuid,noexec", "rw,mode=620,ptmxmode=666"),
+        "/dev/pts": ("devpts", "/", "rw,nosuid,noexec", terminals),
         "/dev/shm": tmpfs(quarter, quarter // 4, None, first, "rw,nosuid,nodev,noexec"),
         "/proc": ("proc", "/", "rw,nosuid,nodev,noexec", proc),
         "/tmp": tmpfs(half, half // 4, None, first),

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -16,6 +17,10 @@ TIMEOUT_SECONDS = 120
 
 
 def pytest_configure(config):
+    # Who starts the tests in the background may ignore these, and all that they start would too.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     config.addinivalue_line("markers", "soak: a long form, run only with BOX_SOAK=1")
 
 

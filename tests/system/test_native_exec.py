@@ -18,6 +18,10 @@ LONG = "0123456789abcdef" * (5 << 16)  # 5 MiB
 # name: the members of the spec, then what comes back (exit_code 0, stdout, stderr "" unless said)
 CASES = {
     "both streams": ({"cmd": "echo out; echo err >&2"}, {"stdout": "out", "stderr": "err"}),
+    "streams by their names": (
+        {"cmd": "echo out >/dev/stdout; echo err >/dev/stderr; cat /dev/stdin"},
+        {"stdout": "out", "stderr": "err"},
+    ),
     "exit code": ({"cmd": "echo x; exit 3"}, {"stdout": "x", "exit_code": 3}),
     "largest exit code": ({"cmd": "exit 255"}, {"exit_code": 255}),
     "no such command": ({"cmd": "exec /nonexistent 2>/dev/null"}, {"exit_code": 127}),

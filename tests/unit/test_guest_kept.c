@@ -144,20 +144,23 @@ TEST(input_with_offsets)
 
 TEST(input_that_is_not_taken_waits)
 {
+	enum {
+		COUNT = 20
+	};
 	static char bytes[32 * 1024];
 	memset(bytes, 'i', sizeof(bytes));
 	start_guest(&guest);
 	keep(1, "read x; wc -c");
 	follow(1, 0, 0, ENDLESS, HOLD);
-	for (uint64_t i = 0; i < 5; i++) { /* 160 KiB: the pipe and what waits */
+	for (uint64_t i = 0; i < COUNT; i++) { /* more than the widest pipe */
 		feed(1, i * sizeof(bytes), bytes, sizeof(bytes));
 	}
-	ASSERT_INT(look(1)->in_have, 5 * sizeof(bytes));
-	ASSERT(told[1].state.in_taken < 5 * sizeof(bytes));
-	feed(1, 5 * sizeof(bytes), "\nrest", 5);
-	feed(1, 5 * sizeof(bytes) + 5, "", 0);
+	ASSERT_INT(look(1)->in_have, COUNT * sizeof(bytes));
+	ASSERT(told[1].state.in_taken < COUNT * sizeof(bytes));
+	feed(1, COUNT * sizeof(bytes), "\nrest", 5);
+	feed(1, COUNT * sizeof(bytes) + 5, "", 0);
 	wait_ended(1, BOX_GUEST_END_EXIT, 0);
-	ASSERT_INT(told[1].fed, 5 * sizeof(bytes) + 5);
+	ASSERT_INT(told[1].fed, COUNT * sizeof(bytes) + 5);
 	expect_out(1, "4\n");
 	stop_guest(&guest);
 }

@@ -2,8 +2,8 @@
  * acknowledgements), and every way a stream ends. */
 #include "tests/unit/stream_play.h"
 
-#define CREDIT (256UL * 1024)
-#define PART_MAX (128UL * 1024)
+#define CREDIT (1024UL * 1024)
+#define PART_MAX (256UL * 1024)
 
 TEST(a_stream_starts_tells_and_ends)
 {
