@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "runtime/keeper/cgroup_manager.h"
 
 #define LEAF "keeper"
 #define REST "rest"   /* in a box's group: what is in none of its parts */
 #define MOVE_ROUNDS 8 /* whoever is moved may just have forked */
-#define REST_ROUNDS 100
+#define DIVIDE_MS 500 /* nothing else is done meanwhile */
 
 static unsigned controllers_in(int folder, const char *file)
 {
@@ -68,7 +69,7 @@ static int enable(int folder, unsigned controllers, struct box_err *err)
 }
 
 /* Moves what can be moved; what cannot shows itself when the controllers are enabled. */
-static int move_listed(int from, int to)
+static int move_listed(int from, int to, uint64_t until_ms)
 {
 	struct box_cgroup_list list;
 	char text[16];
@@ -77,7 +78,7 @@ static int move_listed(int from, int to)
 	if (r < 0) {
 		return r;
 	}
-	while (box_cgroup_list_next(&list, &pid)) {
+	while (box_clock_ms() < until_ms && box_cgroup_list_next(&list, &pid)) {
 		(void)snprintf(text, sizeof(text), "%d", (int)pid);
 		(void)box_cgroup_write(to, "cgroup.procs", text);
 	}
@@ -89,7 +90,7 @@ static int move_all(int from, int to)
 {
 	/* 0 is the writer itself, whatever its pid is here. */
 	int r = box_cgroup_write(to, "cgroup.procs", "0");
-	return r < 0 ? r : move_listed(from, to);
+	return r < 0 ? r : move_listed(from, to, UINT64_MAX);
 }
 
 static int open_leaf(int own, const char *name, int *ret_leaf, bool *ret_made, struct box_err *err)
@@ -231,8 +232,23 @@ static int limit_part(int folder, uint64_t bytes, struct box_err *err)
 	return r < 0 ? r : box_cgroup_put_number(folder, "memory.oom.group", 1, err);
 }
 
-/* What forks meanwhile is moved in the next round; who was moved forks there. What was in it before
- * stays charged to it. */
+/* What was forked meanwhile is moved in the next round. When there is too much of it for the time,
+ * what was moved stays there, and the next try goes on with the rest. */
+static int move_down(int folder, int rest, struct box_err *err)
+{
+	uint64_t until_ms = box_clock_ms() + DIVIDE_MS;
+	int r = -EBUSY;
+	do {
+		r = move_listed(folder, rest, until_ms);
+		r = r < 0 ? box_err_set(err, BOX_ERR_BOX, -r, "cannot read cgroup.procs: %s",
+				    strerror(-r))
+			  : enable(folder, BOX_CGROUP_MEMORY, err);
+	} while (r == -EBUSY && box_clock_ms() < until_ms);
+	return r;
+}
+
+/* What is moved stands still: it neither forks nor takes the processor from us. A box that is being
+ * killed dies all the same. Memory that was taken before stays charged to the box's group. */
 static int divide(int folder, int *ret_rest, struct box_err *err)
 {
 	_cleanup_(box_close_p) int rest = -1;
@@ -241,13 +257,9 @@ static int divide(int folder, int *ret_rest, struct box_err *err)
 	if (r < 0) {
 		return r;
 	}
-	r = -EBUSY;
-	for (int round = 0; r == -EBUSY && round < REST_ROUNDS; round++) {
-		r = move_listed(folder, rest);
-		r = r < 0 ? box_err_set(err, BOX_ERR_BOX, -r, "cannot read cgroup.procs: %s",
-				    strerror(-r))
-			  : enable(folder, BOX_CGROUP_MEMORY, err);
-	}
+	(void)box_cgroup_write(folder, "cgroup.freeze", "1");
+	r = move_down(folder, rest, err);
+	(void)box_cgroup_write(folder, "cgroup.freeze", "0");
 	if (r == 0) {
 		*ret_rest = TAKE_FD(rest);
 	}

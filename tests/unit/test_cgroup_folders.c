@@ -325,16 +325,20 @@ TEST(version_2_divides_a_box)
 	put_file("cgroup.procs", "4194301\n4194302\n");
 	put_file("cgroup.subtree_control", "memory\n");
 	put_file("rest/cgroup.procs", "");
+	put_file("cgroup.freeze", "");
 	ASSERT_INT(box_cgroup_v2.divide(top, &rest, &err), 0);
 	assert_file("rest/cgroup.procs", "4194302");
+	assert_file("cgroup.freeze", "0");
 	char found[16];
 	ASSERT(box_cgroup_read(rest, "cgroup.procs", found, sizeof(found)) > 0);
 	(void)close(rest);
 	/* Where the controller is not there afterwards, it was not. */
 	rest = -1;
 	put_file("cgroup.subtree_control", "");
+	put_file("cgroup.freeze", "");
 	ASSERT_INT(box_cgroup_v2.divide(top, &rest, &err), -EINVAL);
 	ASSERT_INT(rest, -1);
+	assert_file("cgroup.freeze", "0");
 }
 
 TEST(version_1_divides_where_limits_count_below)
