@@ -76,6 +76,11 @@
 
 /* Boxes of one boxd, those that end counted too: more than max_sessions can be. */
 #define BOX_BOXES_MAX 5120
+/* Of one box, groups for single processes; those that cannot be removed yet counted too. */
+#define BOX_GROUPS_MAX 1024
+
+/* A managed process with a limit of memory of its own: less would hold no program. */
+#define BOX_PROCESS_MEMORY_MB_MIN 4
 
 /* Storage analysis. */
 #define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */

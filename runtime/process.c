@@ -12,8 +12,6 @@
 #include "base/log.h"
 #include "runtime/process_state.h"
 
-#define GRACE_MS 5000 /* (wire) from SIGTERM to SIGKILL */
-
 static const struct box_kept_state killed = {.known = true,
 	.reason = BOX_END_SIGNAL,
 	.signal = 9,
@@ -77,6 +75,11 @@ struct box_process *box_process_new(
 	return process;
 }
 
+int64_t box_process_limit_mb(const struct box_process *process)
+{
+	return process->memory_mb < process->session->spec.memory_mb ? process->memory_mb : 0;
+}
+
 /* Its box is gone, or has been told to forget it. */
 void box_process_free(struct box_process *process)
 {
@@ -131,7 +134,8 @@ static void leave(struct box_process *process)
 	process->leaving = true;
 	box_process_dismiss_readers(process);
 	if (process->running) {
-		ops_of(process)->halt(process->session->box, process->number, GRACE_MS);
+		box_process_record_leaving(process);
+		ops_of(process)->halt(process->session->box, process->number, BOX_PROCESS_GRACE_MS);
 	}
 }
 
@@ -166,10 +170,13 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 	struct box_process *former = find_named(session, spec->process_id);
 	uint32_t number = ++session->sessions->processes_begun;
 	struct box_process *process = box_process_new(session, number, spec);
+	struct box_process_spec limited = *spec;
+	limited.memory_mb = box_process_limit_mb(process);
+	process->oom_kills = session->backend->kept->oom_kills(session->box);
 	/* First the record: a successor that looks for one too many finds that it is not there. */
 	box_process_record(process);
 	int r = session->backend->kept->keep(
-		session->box, number, spec, &box_process_events, process, err);
+		session->box, number, &limited, &box_process_events, process, err);
 	if (r < 0) {
 		box_process_free(process);
 		return r;
@@ -313,6 +320,9 @@ static void set_ended(struct box_process *process, const struct box_kept_state *
 	process->reason = state->reason;
 	process->exit_code = state->exit_code;
 	process->signal = state->signal;
+	if (!process->leaving) {
+		box_process_record_exit(process);
+	}
 	BOX_LOG(BOX_LOG_INFO, "process.exited",
 		box_kv_str("session", process->session->physical_id),
 		box_kv_str("process", process->id), box_kv_int("code", state->exit_code));
@@ -333,11 +343,11 @@ static void on_state(void *arg, const struct box_kept_state *state)
 	box_process_set_tail(process, state);
 	if (process->running && !state->running) {
 		set_ended(process, state);
-		if (process->leaving) {
-			ops_of(process)->drop(process->session->box, process->number);
-			depart(process);
-			return;
-		}
+	}
+	if (process->leaving && !process->running) {
+		ops_of(process)->drop(process->session->box, process->number);
+		depart(process);
+		return;
 	}
 	box_process_serve_readers(process);
 }

@@ -1,10 +1,15 @@
-/* Managed processes for a successor of this program: {process: {...}} when one is begun, {forgotten:
- * number} when it is no more. What is read back may be anyone's. */
+/* Managed processes for a successor of this program: {process: {...}} when one is begun, {ended:
+ * {...}} and {leaving: number} when it has, {forgotten: number} when it is no more. What is read back
+ * may be anyone's. */
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "runtime/process_state.h"
+
+#define SIGNAL_MAX 64
+#define EXIT_CODE_MAX 255
 
 /* The spec as the wire has it; of the environment the names alone. */
 static struct box_value spec_value(const struct box_process *process, struct box_arena *arena)
@@ -31,6 +36,7 @@ static struct box_value process_change(const struct box_process *process, struct
 	box_map_add(arena, &record, "session", box_cstr(process->session->physical_id));
 	box_map_add(arena, &record, "number", box_int(process->number));
 	box_map_add(arena, &record, "started", box_int(process->started_utc_us));
+	box_map_add(arena, &record, "kills", box_int((int64_t)process->oom_kills));
 	box_map_add(arena, &record, "spec", spec_value(process, arena));
 	box_map_add(arena, &change, "process", record);
 	return change;
@@ -48,16 +54,66 @@ void box_process_record(struct box_process *process)
 	process->recorded = true;
 }
 
-void box_process_record_end(const struct box_process *process)
+static struct box_value exit_change(const struct box_process *process, struct box_arena *arena)
+{
+	struct box_value record = box_map_value();
+	struct box_value change = box_map_value();
+	box_map_add(arena, &record, "number", box_int(process->number));
+	box_map_add(arena, &record, "at", box_int(process->exited_utc_us));
+	box_map_add(arena, &record, "reason", box_int(process->reason));
+	box_map_add(arena, &record, "code", box_int(process->exit_code));
+	box_map_add(arena, &record, "signal", box_int(process->signal));
+	box_map_add(arena, &change, "ended", record);
+	return change;
+}
+
+static struct box_value number_change(
+	const struct box_process *process, const char *what, struct box_arena *arena)
+{
+	struct box_value change = box_map_value();
+	box_map_add(arena, &change, what, box_int(process->number));
+	return change;
+}
+
+/* Of one whose beginning was written. */
+static bool is_recorded(const struct box_process *process)
+{
+	return process->recorded && process->session->mark != 0 &&
+		process->session->sessions->rules->changed;
+}
+
+static void emit_change(const struct box_process *process, const struct box_value *change)
 {
 	const struct box_session_rules *rules = process->session->sessions->rules;
-	if (!process->recorded || process->session->mark == 0 || !rules->changed) {
-		return;
+	rules->changed(rules->changed_arg, change);
+}
+
+void box_process_record_exit(const struct box_process *process)
+{
+	if (is_recorded(process)) {
+		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+		struct box_value change = exit_change(process, arena);
+		emit_change(process, &change);
 	}
-	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_value change = box_map_value();
-	box_map_add(arena, &change, "forgotten", box_int(process->number));
-	rules->changed(rules->changed_arg, &change);
+}
+
+static void record_number(const struct box_process *process, const char *what)
+{
+	if (is_recorded(process)) {
+		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+		struct box_value change = number_change(process, what, arena);
+		emit_change(process, &change);
+	}
+}
+
+void box_process_record_leaving(const struct box_process *process)
+{
+	record_number(process, "leaving");
+}
+
+void box_process_record_end(const struct box_process *process)
+{
+	record_number(process, "forgotten");
 }
 
 void box_processes_dump(const struct box_session *session, struct box_arena *arena,
@@ -65,8 +121,16 @@ void box_processes_dump(const struct box_session *session, struct box_arena *are
 {
 	const struct box_list *list = &session->processes;
 	for (const struct box_list *at = list->next; at != list; at = at->next) {
-		struct box_value change = process_change(box_process_at(at), arena);
+		const struct box_process *process = box_process_at(at);
+		struct box_value change = process_change(process, arena);
 		emit(arg, &change);
+		if (!process->running) {
+			change = exit_change(process, arena);
+			emit(arg, &change);
+		} else if (process->leaving) {
+			change = number_change(process, "leaving", arena);
+			emit(arg, &change);
+		}
 	}
 }
 
@@ -110,6 +174,7 @@ static void replay_process(struct box_sessions *sessions, const struct box_value
 	}
 	struct box_process *process = box_process_new(session, (uint32_t)number, &parsed);
 	process->started_utc_us = number_of(record, "started");
+	process->oom_kills = (uint64_t)number_of(record, "kills");
 	process->recorded = true;
 	session->kept++;
 	if (sessions->processes_begun < process->number) {
@@ -117,20 +182,65 @@ static void replay_process(struct box_sessions *sessions, const struct box_value
 	}
 }
 
+static struct box_process *find_named(
+	struct box_sessions *sessions, const struct box_value *change, const char *name)
+{
+	const struct box_value *number = box_map_get(change, name);
+	return number && number->type == BOX_INT ? find_number(sessions, number->integer) : NULL;
+}
+
+/* How long ago, as far as our own clocks can tell. */
+static uint64_t ended_ms(int64_t utc_us)
+{
+	uint64_t now_ms = box_clock_ms();
+	int64_t now_us = box_clock_utc_us();
+	uint64_t ago_ms = utc_us < now_us ? ((uint64_t)now_us - (uint64_t)utc_us) / 1000 : 0;
+	return ago_ms < now_ms ? now_ms - ago_ms : 0;
+}
+
+static void replay_exit(struct box_sessions *sessions, const struct box_value *record)
+{
+	struct box_process *process = find_named(sessions, record, "number");
+	int64_t reason = number_of(record, "reason");
+	int64_t code = number_of(record, "code");
+	int64_t signal = number_of(record, "signal");
+	if (!process || !process->running || reason < 0 || reason > BOX_END_TIMEOUT || code < 0 ||
+		code > EXIT_CODE_MAX || signal < 0 || signal > SIGNAL_MAX) {
+		return;
+	}
+	process->running = false;
+	process->session->kept--;
+	process->exited_utc_us = number_of(record, "at");
+	process->exited_ms = ended_ms(process->exited_utc_us);
+	process->reason = (enum box_end_reason)reason;
+	process->exit_code = (int)code;
+	process->signal = (int)signal;
+}
+
+static void replay_forgotten(struct box_process *process)
+{
+	process->recorded = false;
+	process->session->kept -= process->running;
+	box_process_free(process);
+}
+
 void box_processes_replay(struct box_sessions *sessions, const struct box_value *change)
 {
 	const struct box_value *record = box_map_get(change, "process");
-	const struct box_value *forgotten = box_map_get(change, "forgotten");
+	const struct box_value *ended = box_map_get(change, "ended");
+	struct box_process *leaving = find_named(sessions, change, "leaving");
+	struct box_process *forgotten = find_named(sessions, change, "forgotten");
 	if (record && record->type == BOX_MAP) {
 		replay_process(sessions, record);
 	}
-	struct box_process *process = forgotten && forgotten->type == BOX_INT
-		? find_number(sessions, forgotten->integer)
-		: NULL;
-	if (process) {
-		process->recorded = false;
-		process->session->kept--;
-		box_process_free(process);
+	if (ended && ended->type == BOX_MAP) {
+		replay_exit(sessions, ended);
+	}
+	if (leaving) {
+		leaving->leaving = true;
+	}
+	if (forgotten) {
+		replay_forgotten(forgotten);
 	}
 }
 
@@ -139,7 +249,16 @@ void box_processes_adopt(struct box_session *session)
 	for (struct box_list *at = session->processes.next; at != &session->processes;
 		at = at->next) {
 		struct box_process *process = box_process_at(at);
+		const struct box_kept_past past = {
+			.memory_mb = box_process_limit_mb(process),
+			.oom_kills = process->oom_kills,
+			.ended = !process->running,
+		};
 		session->backend->kept->find(
-			session->box, process->number, &box_process_events, process);
+			session->box, process->number, &past, &box_process_events, process);
+		if (process->leaving) {
+			session->backend->kept->halt(
+				session->box, process->number, BOX_PROCESS_GRACE_MS);
+		}
 	}
 }

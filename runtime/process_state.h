@@ -21,8 +21,9 @@ struct box_process {
 	const char **env_keys; /* sorted */
 	size_t env_count;
 	const char *cwd;
-	int64_t memory_mb;
-	bool leaving; /* stopped or replaced: not found by its id any more */
+	int64_t memory_mb;  /* as it was asked for */
+	uint64_t oom_kills; /* of its box, when it began */
+	bool leaving;       /* stopped or replaced: not found by its id any more */
 	bool running;
 	bool recorded;
 	int64_t started_utc_us;
@@ -80,6 +81,9 @@ static inline struct box_process *box_process_at(const struct box_list *at)
 struct box_process *box_process_new(
 	struct box_session *session, uint32_t number, const struct box_process_spec *spec);
 void box_process_free(struct box_process *process);
+/* Its own limit of memory: one that is no less than the session's is none. */
+int64_t box_process_limit_mb(const struct box_process *process);
+#define BOX_PROCESS_GRACE_MS 5000 /* (wire) from SIGTERM to SIGKILL */
 /* For the backend. */
 extern const struct box_kept_events box_process_events;
 
@@ -105,9 +109,12 @@ void box_process_dismiss_readers(struct box_process *process);
 /* --- process_record.c --- */
 
 void box_process_record(struct box_process *process);
+/* It has ended, and how; it is leaving. */
+void box_process_record_exit(const struct box_process *process);
+void box_process_record_leaving(const struct box_process *process);
 void box_process_record_end(const struct box_process *process);
 void box_processes_dump(const struct box_session *session, struct box_arena *arena,
 	void (*emit)(void *arg, const struct box_value *change), void *arg);
 void box_processes_replay(struct box_sessions *sessions, const struct box_value *change);
-/* Its session has its box again: what became of each is asked for. */
+/* Its session has its box again: what became of each is asked for, and a stop goes on. */
 void box_processes_adopt(struct box_session *session);

@@ -128,7 +128,9 @@ struct box_process *box_processes_oldest_completed(const struct box_sessions *se
 	struct box_process *oldest = NULL;
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_list *list = &session_at(at)->processes;
-		for (const struct box_list *one = list->next; one != list; one = one->next) {
+		/* Of a predecessor's session that has no box yet, nothing can be forgotten. */
+		for (const struct box_list *one = list->next; session_at(at)->box && one != list;
+			one = one->next) {
 			struct box_process *process = box_process_at(one);
 			if (!process->running && !process->leaving &&
 				(!oldest || process->exited_ms < oldest->exited_ms)) {
@@ -156,10 +158,10 @@ void box_process_set_tail(struct box_process *process, const struct box_kept_sta
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_str raw = state->tail;
-	char said[512];
+	char said[1024];
 	if (state->failure) {
 		(void)snprintf(
-			said, sizeof(said), "%.300s: %.100s", process->command, state->failure);
+			said, sizeof(said), "%.300s: %.500s", process->command, state->failure);
 		raw = box_str(said);
 	}
 	struct box_str text = raw.len == 0 ? box_str("") : box_output_repair(arena, raw);

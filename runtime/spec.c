@@ -265,6 +265,10 @@ int box_process_spec_parse(struct box_arena *arena, const struct box_value *data
 	if (spec->memory_mb < 0) {
 		spec->memory_mb = 0;
 	}
+	if (spec->memory_mb > 0 && spec->memory_mb < BOX_PROCESS_MEMORY_MB_MIN) {
+		return box_fields_refuse(
+			&fields, "memory_mb", "Value error, memory_mb must be 0 or at least 4");
+	}
 	*ret_spec = *spec;
 	return 0;
 }

@@ -25,6 +25,7 @@ struct asked {
 	box_folder_done *folder;
 	box_native_made *made;
 	box_native_mounted *mounted;
+	box_native_grouped *grouped;
 	box_measured_done *measured;
 	void *arg;
 };
@@ -104,6 +105,17 @@ static void tell_measured(const struct asked *asked, const struct box_packet *pa
 	asked->measured(asked->arg, &measured);
 }
 
+static void tell_grouped(
+	const struct asked *asked, struct box_packet *packet, const struct box_err *why)
+{
+	const struct box_native_group group = {
+		.door = packet ? take_fd(packet, 0) : -1,
+		.events = packet ? take_fd(packet, 1) : -1,
+		.rest = packet ? take_fd(packet, 2) : -1,
+	};
+	asked->grouped(asked->arg, &group, why);
+}
+
 /* The packet is NULL when it could not be asked. */
 static void finish(struct asked *asked, struct box_packet *packet)
 {
@@ -122,6 +134,9 @@ static void finish(struct asked *asked, struct box_packet *packet)
 		const struct box_err *why = packet ? failure_of(&packet->made.failure, &err) : &err;
 		last.made(last.arg, packet ? packet->made.box : 0, packet ? take_fd(packet, 0) : -1,
 			packet ? take_fd(packet, 1) : -1, why);
+	} else if (last.grouped) {
+		tell_grouped(
+			&last, packet, packet ? failure_of(&packet->grouped.failure, &err) : &err);
 	} else {
 		const struct box_err *why = packet ? failure_of(&packet->mounted.failure, &err)
 						   : &err;
@@ -165,9 +180,12 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 	case BOX_KEEPER_MOUNTED:
 		answered(link, packet->mounted.id, packet);
 		break;
+	case BOX_KEEPER_GROUPED:
+		answered(link, packet->grouped.id, packet);
+		break;
 	case BOX_KEEPER_KEPT:
-		link->events->kept(
-			link->arg, packet->made.box, take_fd(packet, 0), take_fd(packet, 1));
+		link->events->kept(link->arg, packet->made.box, take_fd(packet, 0),
+			take_fd(packet, 1), take_fd(packet, 2));
 		break;
 	case BOX_KEEPER_GONE:
 		link->events->gone(link->arg, packet->box.box);
@@ -380,15 +398,40 @@ static void make_box(void *keeper, const struct box_ask *ask, box_native_made *d
 	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
 }
 
-/* One that cannot be sent ends with us. */
-static void end_box(void *keeper, uint64_t box)
+/* What cannot be sent ends with us. */
+static void tell(struct box_link *link, const void *packet, size_t size)
 {
-	struct box_link *link = keeper;
-	const struct box_keeper_box packet = {.kind = BOX_KEEPER_END_BOX, .box = box};
-	int r = post(link, &packet, sizeof(packet), NULL);
+	int r = post(link, packet, size, NULL);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "keeper.unreachable", box_kv_errno("why", r));
 	}
+}
+
+static void end_box(void *keeper, uint64_t box)
+{
+	const struct box_keeper_box packet = {.kind = BOX_KEEPER_END_BOX, .box = box};
+	tell(keeper, &packet, sizeof(packet));
+}
+
+static void open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
+	box_native_grouped *done, void *arg)
+{
+	struct box_link *link = keeper;
+	struct asked *asked = asked_new(link, arg);
+	const struct box_keeper_open_group packet = {.kind = BOX_KEEPER_OPEN_GROUP,
+		.id = asked->id,
+		.box = box,
+		.process = process,
+		.mebibytes = mebibytes};
+	asked->grouped = done;
+	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
+}
+
+static void close_group(void *keeper, uint64_t box, uint32_t process)
+{
+	const struct box_keeper_close_group packet = {
+		.kind = BOX_KEEPER_CLOSE_GROUP, .process = process, .box = box};
+	tell(keeper, &packet, sizeof(packet));
 }
 
 static void open_mount(void *keeper, uint64_t box, const char *path, bool read_only,
@@ -407,6 +450,8 @@ const struct box_native_keeper box_link_keeper = {
 	.make = make_box,
 	.end = end_box,
 	.mount = open_mount,
+	.open_group = open_group,
+	.close_group = close_group,
 };
 
 int box_link_policy(struct box_link *link, const struct box_policy *policy)

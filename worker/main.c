@@ -170,10 +170,10 @@ static void stop(struct worker *worker, uint64_t grace_ms)
 
 /* --- what boxd tells us --- */
 
-static void on_kept(void *arg, uint64_t box, int control, int memory)
+static void on_kept(void *arg, uint64_t box, int control, int memory, int rest)
 {
 	struct worker *worker = arg;
-	box_native_kept(worker->native, box, control, memory);
+	box_native_kept(worker->native, box, control, memory, rest);
 }
 
 static void on_gone(void *arg, uint64_t box)

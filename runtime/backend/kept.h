@@ -49,13 +49,23 @@ struct box_kept_follow {
 	uint64_t hold;
 };
 
+/* What whoever began a process has noted of it for a successor. */
+struct box_kept_past {
+	int64_t memory_mb;  /* its own limit, or 0 */
+	uint64_t oom_kills; /* of its box, when it began */
+	bool ended;         /* how, is known */
+};
+
 struct box_kept_ops {
-	/* Begins one; `spec` is the caller's and need not outlive the call. */
+	/* How many of the box the kernel has killed for memory. */
+	uint64_t (*oom_kills)(const struct box_backend_box *box);
+	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and need
+	 * not outlive the call. */
 	int (*keep)(struct box_backend_box *box, uint32_t number,
 		const struct box_process_spec *spec, const struct box_kept_events *events,
 		void *arg, struct box_err *err);
 	/* One that a predecessor of this program began: its state follows. */
-	void (*find)(struct box_backend_box *box, uint32_t number,
+	void (*find)(struct box_backend_box *box, uint32_t number, const struct box_kept_past *past,
 		const struct box_kept_events *events, void *arg);
 	void (*follow)(
 		struct box_backend_box *box, uint32_t number, const struct box_kept_follow *follow);

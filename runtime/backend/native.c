@@ -33,11 +33,16 @@ static struct box_str key_of(const uint64_t *number)
 	return (struct box_str){(const char *)number, sizeof(*number)};
 }
 
-uint64_t box_native_oom_kills(const struct box_backend_box *box)
+uint64_t box_native_read_kills(int events)
 {
 	char text[1024];
-	ssize_t got = box->memory < 0 ? -1 : pread(box->memory, text, sizeof(text), 0);
+	ssize_t got = events < 0 ? -1 : pread(events, text, sizeof(text), 0);
 	return got > 0 ? box_oom_kills(text, (size_t)got) : 0;
+}
+
+uint64_t box_native_oom_kills(const struct box_backend_box *box)
+{
+	return box_native_read_kills(box->memory) + box_native_read_kills(box->rest);
 }
 
 /* --- the end --- */
@@ -64,6 +69,7 @@ static void tell_destroyed_cb(uv_timer_t *timer)
 	void *arg = box->destroyed_arg;
 	box_native_drop_queue(box);
 	box_close_p(&box->memory);
+	box_close_p(&box->rest);
 	uv_close((uv_handle_t *)&box->poll, poll_closed);
 	if (done) {
 		done(arg);
@@ -144,6 +150,7 @@ static struct box_backend_box *box_new(
 	box->number = number;
 	box->control = control;
 	box->memory = memory;
+	box->rest = -1;
 	box_list_init(&box->runs);
 	box_list_init(&box->queue);
 	if (box_native_listen(box) < 0) {
@@ -321,12 +328,14 @@ static struct box_backend_box *adopt(struct box_backend *backend, uint64_t numbe
 	return box;
 }
 
-void box_native_kept(struct box_native *native, uint64_t number, int control, int memory)
+void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest)
 {
 	struct box_backend_box *box = box_new(native, number, control, memory);
 	if (!box) {
+		box_close_p(&rest);
 		return;
 	}
+	box->rest = rest;
 	box->kept = true;
 	box->resetting = true;
 	box->oom_kills = box_native_oom_kills(box);

@@ -21,12 +21,26 @@ typedef void box_native_made(
 	void *arg, uint64_t box, int control, int memory, const struct box_err *err);
 typedef void box_native_mounted(void *arg, int mount, const struct box_err *err);
 
+/* A cgroup of one process; -1 where there is none. */
+struct box_native_group {
+	int door;   /* the process goes in by writing "0" to it */
+	int events; /* tells kills for memory in it */
+	int rest;   /* tells those of what is in no such group */
+};
+typedef void box_native_grouped(
+	void *arg, const struct box_native_group *group, const struct box_err *err);
+
 /* What boxd does for us; the program that owns the link implements it. */
 struct box_native_keeper {
 	void (*make)(void *keeper, const struct box_ask *ask, box_native_made *done, void *arg);
 	void (*end)(void *keeper, uint64_t box);
 	void (*mount)(void *keeper, uint64_t box, const char *path, bool read_only,
 		box_native_mounted *done, void *arg);
+	/* The group of one process in a box, with its limit, and its end. Opened again it is the
+	 * same. */
+	void (*open_group)(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
+		box_native_grouped *done, void *arg);
+	void (*close_group)(void *keeper, uint64_t box, uint32_t process);
 };
 
 /* What boxes can have here, as boxd found out. Texts outlive the object. */
@@ -52,9 +66,9 @@ const char *box_native_missing(const struct box_native *native);
 /* NULL, or in what boxes fall short of what they promise, by the operator's word. */
 const char *box_native_shortcoming(const struct box_native *native);
 
-/* What boxd tells: a box of a predecessor, which can be adopted from now on; and that a box, asked
- * for or not, is no more. */
-void box_native_kept(struct box_native *native, uint64_t number, int control, int memory);
+/* What boxd tells: a box of a predecessor, which can be adopted from now on, with its fds as of a
+ * box that was made and of a group; and that a box, asked for or not, is no more. */
+void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest);
 void box_native_gone(struct box_native *native, uint64_t number);
 /* Ends the boxes of a predecessor that nobody has adopted. */
 void box_native_drop_kept(struct box_native *native);

@@ -120,6 +120,7 @@ static const char *step_text(uint32_t step)
 		[BOX_GUEST_STEP_IDS] = "user ids",
 		[BOX_GUEST_STEP_FENCE] = "the fence",
 		[BOX_GUEST_STEP_EXEC] = "/bin/sh",
+		[BOX_GUEST_STEP_GROUP] = "its memory limit",
 	};
 	return step < BOX_GUEST_STEPS_ && texts[step] ? texts[step] : "unknown step";
 }

@@ -1,6 +1,6 @@
 /* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
- * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands). Nobody else
- * includes this. */
+ * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands), native_kept.c
+ * and native_group.c (managed processes). Nobody else includes this. */
 #pragma once
 
 #include <uv.h>
@@ -31,7 +31,8 @@ struct box_backend_box {
 	uint64_t number;
 	uv_poll_t poll; /* of the control socket */
 	int control;
-	int memory;     /* -1: not limited */
+	int memory;     /* kills for memory; -1: not limited */
+	int rest;       /* and those since processes have groups of their own, or -1 */
 	bool resetting; /* of a predecessor: nothing counts before RESET_DONE */
 	bool kept;      /* nobody has adopted it */
 	bool deaf;      /* its init is gone, or spoke nonsense */
@@ -82,11 +83,44 @@ uint32_t box_native_append_env(struct box_buf *body, const struct box_env *env, 
 
 /* --- native_kept.c --- */
 
+/* One managed process. */
+struct box_native_kept {
+	uint32_t number;
+	const struct box_kept_events *events;
+	void *arg;
+	bool told;     /* a state has come */
+	bool ended;    /* and said so */
+	uint64_t next; /* offset of the output that comes next */
+	uint64_t upto; /* it may come up to here */
+	uint64_t most; /* and what it sent before it knew that, up to here */
+	uint64_t fed;  /* input that was sent */
+	uint64_t taken;
+	uint64_t oom_kills; /* of the box, when it began */
+	bool limited;       /* boxd has a group for it, or is asked for one */
+	bool pending;       /* until that is there, packets wait in: */
+	struct box_list packets;
+	int kills; /* the file that tells kills in its group, or -1 */
+};
+
+struct box_native_kept *box_native_find_kept(const struct box_backend_box *box, uint32_t number);
 extern const struct box_kept_ops box_native_kept_ops;
 /* A packet about a managed process; well-formed. */
 void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size);
 void box_native_forget_kept(struct box_backend_box *box);
+
+/* --- native_group.c --- */
+
+/* Sends a packet about a process, now or when its group is there. */
+void box_native_send_kept(struct box_backend_box *box, struct box_native_kept *kept, uint32_t kind,
+	const void *first, size_t first_size, struct box_str rest);
+/* Asks boxd for the group of a process that is begun or found. What is sent from now on waits. */
+void box_native_open_group(
+	struct box_backend_box *box, struct box_native_kept *kept, int64_t memory_mb);
+/* Nobody needs its group any more. */
+void box_native_close_group(struct box_backend_box *box, struct box_native_kept *kept);
+/* Takes NULL. */
+void box_native_free_kept(struct box_native_kept *kept);
 
 /* --- native_answer.c --- */
 
@@ -106,7 +140,10 @@ void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err
 
 /* Its init is gone or cannot be believed. */
 void box_native_lost(struct box_backend_box *box, const char *why);
+/* How many of it the kernel has killed for memory, outside of groups of their own. */
 uint64_t box_native_oom_kills(const struct box_backend_box *box);
+/* What such a file tells; 0 for -1. */
+uint64_t box_native_read_kills(int events);
 /* A command of the box is over: the box may have waited for that with its own end. */
 void box_native_run_ended(struct box_backend_box *box);
 

@@ -1,7 +1,7 @@
 /* Managed processes of native boxes: their packets, and what is known of each, so that whatever
  * box-init says is taken only where it can be true. */
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -12,41 +12,23 @@
 
 #define BODY_MAX (BOX_GUEST_BYTES_MAX - sizeof(struct box_guest_keep))
 
-struct native_kept {
-	uint32_t number;
-	const struct box_kept_events *events;
-	void *arg;
-	bool told;     /* a state has come */
-	bool ended;    /* and said so */
-	uint64_t next; /* offset of the output that comes next */
-	uint64_t upto; /* it may come up to here */
-	uint64_t most; /* and what it sent before it knew that, up to here */
-	uint64_t fed;  /* input that was sent */
-	uint64_t taken;
-	uint64_t oom_kills; /* of the box, when it began */
-};
-
-static struct native_kept *find_kept(const struct box_backend_box *box, uint32_t number)
+struct box_native_kept *box_native_find_kept(const struct box_backend_box *box, uint32_t number)
 {
 	return box_table_get(&box->processes, box_native_key(&number));
 }
 
-static struct native_kept *kept_new(struct box_backend_box *box, uint32_t number,
+static struct box_native_kept *kept_new(struct box_backend_box *box, uint32_t number,
 	const struct box_kept_events *events, void *arg)
 {
-	struct native_kept *kept = box_alloc(sizeof(*kept));
+	struct box_native_kept *kept = box_alloc(sizeof(*kept));
 	kept->number = number;
 	kept->events = events;
 	kept->arg = arg;
 	kept->oom_kills = box_native_oom_kills(box);
-	free(box_table_put(&box->processes, box_native_key(&kept->number), kept));
+	kept->kills = -1;
+	box_list_init(&kept->packets);
+	box_native_free_kept(box_table_put(&box->processes, box_native_key(&kept->number), kept));
 	return kept;
-}
-
-static void send_kept(struct box_backend_box *box, uint32_t kind, uint32_t number,
-	const void *first, size_t first_size, struct box_str rest)
-{
-	box_native_send(box, kind, number, first, first_size, rest.bytes, rest.len, -1);
 }
 
 /* --- out --- */
@@ -80,6 +62,8 @@ static int fill_body(const struct box_process_spec *spec, struct box_guest_keep 
 static int keep(struct box_backend_box *box, uint32_t number, const struct box_process_spec *spec,
 	const struct box_kept_events *events, void *arg, struct box_err *err)
 {
+	/* Where nothing can be limited, boxes run without limits, by the operator's word. */
+	bool limited = spec->memory_mb > 0 && box->native->means.limits;
 	struct box_guest_keep wanted = {0};
 	struct box_buf body = box_buf(BODY_MAX);
 	if (box->deaf) {
@@ -91,20 +75,31 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 	}
 	int r = fill_body(spec, &wanted, &body, err);
 	if (r == 0) {
-		(void)kept_new(box, number, events, arg);
-		send_kept(box, BOX_GUEST_KEEP, number, &wanted, sizeof(wanted),
-			(struct box_str){body.bytes, body.len});
+		struct box_native_kept *kept = kept_new(box, number, events, arg);
+		if (limited) {
+			box_native_open_group(box, kept, spec->memory_mb);
+		}
+		box_native_send_kept(box, kept, limited ? BOX_GUEST_KEEP_IN : BOX_GUEST_KEEP,
+			&wanted, sizeof(wanted), (struct box_str){body.bytes, body.len});
 	}
 	box_buf_free(&body);
 	return r;
 }
 
-static void find(struct box_backend_box *box, uint32_t number, const struct box_kept_events *events,
-	void *arg)
+static void find(struct box_backend_box *box, uint32_t number, const struct box_kept_past *past,
+	const struct box_kept_events *events, void *arg)
 {
+	struct box_native_kept *kept = kept_new(box, number, events, arg);
 	/* Whatever the predecessor let come still comes, and is nobody's. */
-	kept_new(box, number, events, arg)->most = UINT64_MAX;
-	send_kept(box, BOX_GUEST_ASK, number, NULL, 0, box_str(""));
+	kept->most = UINT64_MAX;
+	kept->oom_kills = past->oom_kills;
+	kept->limited = past->memory_mb > 0 && box->native->means.limits;
+	if (kept->limited && past->ended) {
+		box_native_close_group(box, kept);
+	} else if (kept->limited) {
+		box_native_open_group(box, kept, past->memory_mb);
+	}
+	box_native_send_kept(box, kept, BOX_GUEST_ASK, NULL, 0, box_str(""));
 }
 
 static uint64_t bounded(uint64_t hold)
@@ -118,7 +113,7 @@ static uint64_t bounded(uint64_t hold)
 static void follow(
 	struct box_backend_box *box, uint32_t number, const struct box_kept_follow *wanted)
 {
-	struct native_kept *kept = find_kept(box, number);
+	struct box_native_kept *kept = box_native_find_kept(box, number);
 	if (!kept) {
 		return;
 	}
@@ -133,37 +128,46 @@ static void follow(
 	if (wanted->from != BOX_KEPT_GO_ON) {
 		kept->next = wanted->from;
 	}
-	send_kept(box, BOX_GUEST_FOLLOW, number, &packet, sizeof(packet), box_str(""));
+	box_native_send_kept(box, kept, BOX_GUEST_FOLLOW, &packet, sizeof(packet), box_str(""));
 }
 
 static void feed(
 	struct box_backend_box *box, uint32_t number, uint64_t offset, struct box_str bytes)
 {
-	struct native_kept *kept = find_kept(box, number);
+	struct box_native_kept *kept = box_native_find_kept(box, number);
 	if (!kept) {
 		return;
 	}
 	if (offset + bytes.len > kept->fed) {
 		kept->fed = offset + bytes.len;
 	}
-	send_kept(box, BOX_GUEST_FEED, number, &offset, sizeof(offset), bytes);
+	box_native_send_kept(box, kept, BOX_GUEST_FEED, &offset, sizeof(offset), bytes);
 }
 
 static void halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
 {
-	send_kept(box, BOX_GUEST_HALT, number, &grace_ms, sizeof(grace_ms), box_str(""));
+	struct box_native_kept *kept = box_native_find_kept(box, number);
+	if (kept) {
+		box_native_send_kept(
+			box, kept, BOX_GUEST_HALT, &grace_ms, sizeof(grace_ms), box_str(""));
+	}
 }
 
 static void drop(struct box_backend_box *box, uint32_t number)
 {
-	struct native_kept *kept = box_table_remove(&box->processes, box_native_key(&number));
-	if (kept) {
-		free(kept);
-		send_kept(box, BOX_GUEST_DROP, number, NULL, 0, box_str(""));
+	struct box_native_kept *kept = box_table_remove(&box->processes, box_native_key(&number));
+	if (!kept) {
+		return;
 	}
+	if (!kept->pending) {
+		box_native_send(box, BOX_GUEST_DROP, number, NULL, 0, NULL, 0, -1);
+	}
+	box_native_close_group(box, kept);
+	box_native_free_kept(kept);
 }
 
 const struct box_kept_ops box_native_kept_ops = {
+	.oom_kills = box_native_oom_kills,
 	.keep = keep,
 	.find = find,
 	.follow = follow,
@@ -174,24 +178,43 @@ const struct box_kept_ops box_native_kept_ops = {
 
 /* --- in --- */
 
-static void fill_end(struct box_backend_box *box, const struct native_kept *kept,
+/* Itself, or a process of its shell that says 137. In a group of its own each kill is its own. */
+static bool was_out_of_memory(const struct box_backend_box *box, const struct box_native_kept *kept,
+	const struct box_guest_state *state)
+{
+	bool killed = (state->end == BOX_GUEST_END_SIGNAL && state->value == 9) ||
+		(state->end == BOX_GUEST_END_EXIT && state->value == 128 + 9);
+	return killed &&
+		(kept->limited ? box_native_read_kills(kept->kills) > 0
+			       : box_native_oom_kills(box) > kept->oom_kills);
+}
+
+static void fill_end(const struct box_backend_box *box, const struct box_native_kept *kept,
 	const struct box_guest_state *state, struct box_kept_state *told)
 {
+	static char failure[256];
 	if (state->end == BOX_GUEST_END_FAILED) {
 		told->exit_code = 127;
-		told->failure = box_native_error_text(state->value);
+		(void)snprintf(failure, sizeof(failure), "%s%s",
+			state->step == BOX_GUEST_STEP_GROUP ? "its memory limit cannot be set: "
+							    : "",
+			box_native_error_text(state->value));
+		told->failure = failure;
+	} else if (was_out_of_memory(box, kept, state)) {
+		told->reason = BOX_END_MEMORY;
+		told->signal = 9;
+		told->exit_code = 128 + 9;
 	} else if (state->end == BOX_GUEST_END_EXIT) {
 		told->exit_code = state->value;
 	} else {
-		bool memory = state->value == 9 && box_native_oom_kills(box) > kept->oom_kills;
-		told->reason = memory ? BOX_END_MEMORY : BOX_END_SIGNAL;
+		told->reason = BOX_END_SIGNAL;
 		told->signal = state->value;
 		told->exit_code = 128 + state->value;
 	}
 }
 
 static void take_state(
-	struct box_backend_box *box, struct native_kept *kept, const char *bytes, size_t size)
+	struct box_backend_box *box, struct box_native_kept *kept, const char *bytes, size_t size)
 {
 	struct box_guest_state state;
 	memcpy(&state, bytes, sizeof(state));
@@ -218,11 +241,17 @@ static void take_state(
 	if (state.phase == BOX_GUEST_PHASE_ENDED) {
 		fill_end(box, kept, &state, &told);
 	}
+	uint32_t number = kept->number;
 	kept->events->state(kept->arg, &told);
+	/* Only now: whoever comes after us must know how it ended, or find the group. */
+	kept = told.running ? NULL : box_native_find_kept(box, number);
+	if (kept) {
+		box_native_close_group(box, kept);
+	}
 }
 
 static void take_out(
-	struct box_backend_box *box, struct native_kept *kept, const char *bytes, size_t size)
+	struct box_backend_box *box, struct box_native_kept *kept, const char *bytes, size_t size)
 {
 	uint64_t offset;
 	memcpy(&offset, bytes, sizeof(offset));
@@ -243,7 +272,7 @@ static void take_out(
 	kept->events->output(kept->arg, offset, (struct box_str){bytes + known, size - known});
 }
 
-static void take_fed(struct box_backend_box *box, struct native_kept *kept, const char *bytes)
+static void take_fed(struct box_backend_box *box, struct box_native_kept *kept, const char *bytes)
 {
 	uint64_t taken;
 	memcpy(&taken, bytes, sizeof(taken));
@@ -258,9 +287,9 @@ static void take_fed(struct box_backend_box *box, struct native_kept *kept, cons
 void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size)
 {
-	struct native_kept *kept = find_kept(box, header->id);
-	if (!kept) {
-		return; /* dropped meanwhile */
+	struct box_native_kept *kept = box_native_find_kept(box, header->id);
+	if (!kept || kept->pending) {
+		return; /* dropped meanwhile, or not asked about yet */
 	}
 	if (header->kind == BOX_GUEST_STATE) {
 		take_state(box, kept, bytes, size);
@@ -275,9 +304,9 @@ void box_native_take_kept(struct box_backend_box *box, const struct box_guest_he
 void box_native_forget_kept(struct box_backend_box *box)
 {
 	uint64_t position = 0;
-	struct native_kept *kept;
+	struct box_native_kept *kept;
 	while ((kept = box_table_next(&box->processes, &position, NULL))) {
-		free(kept);
+		box_native_free_kept(kept);
 	}
 	box_table_free(&box->processes);
 }

@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "runtime/guest/wire_kept.h"
+
 /* More than one is wrong, and the kernel closes what does not fit; some room tells them apart. */
 #define FDS_MAX 4
 
@@ -54,7 +56,8 @@ static int judge(const struct msghdr *message, size_t got, size_t fd_count,
 		box_guest_check_request(incoming, got) < 0) {
 		return -EBADMSG;
 	}
-	return fd_count == (request->header.kind == BOX_GUEST_MOUNT) ? 0 : -EBADMSG;
+	uint32_t kind = request->header.kind;
+	return fd_count == (kind == BOX_GUEST_MOUNT || kind == BOX_GUEST_KEEP_IN) ? 0 : -EBADMSG;
 }
 
 int box_control_receive(struct box_control_request *ret_request)

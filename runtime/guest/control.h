@@ -11,7 +11,7 @@ struct box_control_request {
 	struct box_guest_header header;
 	char *bytes; /* with one more byte behind them; good until the next receive */
 	size_t size;
-	int fd; /* of MOUNT: the receiver's to close; else -1 */
+	int fd; /* of MOUNT and KEEP_IN: the receiver's to close; else -1 */
 };
 
 /* 0; -EAGAIN when there is none; -EPIPE at the end; -EBADMSG for a malformed one, of which the

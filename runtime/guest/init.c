@@ -32,8 +32,8 @@ static void on_control(uint32_t events)
 	}
 	struct box_control_request request;
 	int r = box_control_receive(&request);
-	if (r == 0 && box_guest_is_kept_request(request.header.kind)) {
-		box_kept_request(&request);
+	if ((r == 0 || r == -EBADMSG) && box_guest_is_kept_request(request.header.kind)) {
+		box_kept_request(&request, r);
 	} else if (r == 0 || r == -EBADMSG) {
 		box_runs_request(&request, r);
 	} else if (r == -EPIPE) {

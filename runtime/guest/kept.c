@@ -245,7 +245,15 @@ static void set_ended(struct kept *kept, uint32_t end, uint32_t step, int value)
 	pump_output(kept);
 }
 
-static void start(struct kept *kept, const struct box_guest_keep *keep, char *body)
+/* In the new process, before anything else: what it is from now on counts there. */
+static int enter_group(struct box_launch *launch)
+{
+	const int *door = launch->prepare_data;
+	launch->failure->step = BOX_GUEST_STEP_GROUP;
+	return write(*door, "0", 1) == 1 ? 0 : -errno;
+}
+
+static void start(struct kept *kept, const struct box_guest_keep *keep, char *body, int door)
 {
 	int theirs[3] = {-1, -1, -1};
 	struct box_guest_run run = {
@@ -266,6 +274,8 @@ static void start(struct kept *kept, const struct box_guest_keep *keep, char *bo
 			.stdout_fd = theirs[1],
 			.stderr_fd = theirs[2],
 			.search_path = true,
+			.prepare = door >= 0 ? enter_group : NULL,
+			.prepare_data = &door,
 			.failure = &failure,
 		};
 		pid = box_launch(&launch);
@@ -283,16 +293,22 @@ static void start(struct kept *kept, const struct box_guest_keep *keep, char *bo
 	set_ended(kept, BOX_GUEST_END_FAILED, failure.step, failure.errnum);
 }
 
-static void on_keep(uint32_t id, struct box_control_request *request)
+/* One that is not well-formed: most likely there was no room for its fd. Someone waits for it. */
+static void on_keep(uint32_t id, struct box_control_request *request, int verdict)
 {
 	struct box_guest_keep keep;
 	struct kept *kept = take_place(id);
-	if (kept) {
-		memcpy(&keep, request->bytes, sizeof(keep));
-		start(kept, &keep, request->bytes + sizeof(keep));
-		kept->state_due = true;
-		tell_state(kept);
+	if (!kept) {
+		return;
 	}
+	if (verdict < 0) {
+		set_ended(kept, BOX_GUEST_END_FAILED, BOX_GUEST_STEP_REQUEST, -verdict);
+		return;
+	}
+	memcpy(&keep, request->bytes, sizeof(keep));
+	start(kept, &keep, request->bytes + sizeof(keep), request->fd);
+	kept->state_due = true;
+	tell_state(kept);
 }
 
 /* --- requests --- */
@@ -382,25 +398,30 @@ static void on_drop(struct kept *kept)
 	kept->pid = 0;
 }
 
-void box_kept_request(struct box_control_request *request)
+void box_kept_request(struct box_control_request *request, int verdict)
 {
 	uint32_t id = request->header.id;
+	uint32_t kind = request->header.kind;
 	struct kept *kept = find(id);
-	if (request->header.kind == BOX_GUEST_ASK) {
-		on_ask(kept, id);
-	} else if (request->header.kind == BOX_GUEST_KEEP) {
-		if (!kept) {
-			on_keep(id, request);
+	if (kind == BOX_GUEST_KEEP || kind == BOX_GUEST_KEEP_IN) {
+		if (!kept && id != 0) {
+			on_keep(id, request, verdict);
 		}
+		/* A door is for one moment: nobody who is started later may find it. */
+		close_fd(&request->fd);
+	} else if (verdict < 0) {
+		return;
+	} else if (kind == BOX_GUEST_ASK) {
+		on_ask(kept, id);
 	} else if (!kept || kept->unknown) {
 		return;
-	} else if (request->header.kind == BOX_GUEST_FOLLOW) {
+	} else if (kind == BOX_GUEST_FOLLOW) {
 		on_follow(kept, request);
-	} else if (request->header.kind == BOX_GUEST_FEED) {
+	} else if (kind == BOX_GUEST_FEED) {
 		on_feed(kept, request);
-	} else if (request->header.kind == BOX_GUEST_HALT) {
+	} else if (kind == BOX_GUEST_HALT) {
 		on_halt(kept, request);
-	} else if (request->header.kind == BOX_GUEST_DROP) {
+	} else if (kind == BOX_GUEST_DROP) {
 		on_drop(kept);
 	}
 }

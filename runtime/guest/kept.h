@@ -8,8 +8,9 @@
 #include "runtime/guest/control.h"
 #include "runtime/guest/loop.h"
 
-/* A request about one of them, well-formed. */
-void box_kept_request(struct box_control_request *request);
+/* A request about one of them. Of one that was not well-formed (`verdict` < 0) a KEEP is told to have
+ * failed: someone waits for its end. */
+void box_kept_request(struct box_control_request *request, int verdict);
 /* An event of a pipe of theirs. */
 void box_kept_event(struct box_watch watch);
 /* A child was reaped. True: it was one of them. */

@@ -111,6 +111,7 @@ enum box_guest_step {
 	BOX_GUEST_STEP_WORKDIR, /* could not be made or entered */
 	BOX_GUEST_STEP_FENCE,
 	BOX_GUEST_STEP_EXEC,
+	BOX_GUEST_STEP_GROUP, /* the cgroup of its own could not be entered */
 	BOX_GUEST_STEPS_
 };
 

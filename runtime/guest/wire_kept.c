@@ -102,6 +102,7 @@ bool box_guest_kept_request_well_formed(uint32_t kind, const char *bytes, size_t
 {
 	switch (kind) {
 	case BOX_GUEST_KEEP:
+	case BOX_GUEST_KEEP_IN:
 		return keep_well_formed(bytes, size);
 	case BOX_GUEST_FOLLOW:
 		return follow_well_formed(bytes, size);

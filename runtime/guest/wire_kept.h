@@ -1,7 +1,7 @@
 /* What box-rpc and box-init say about managed processes, beside wire.h.
  *
- * A managed process is kept by box-init whoever asks or does not: it begins with KEEP, under a
- * number that the caller chose, and is forgotten by DROP alone. RESET does not touch it, so a new
+ * A managed process is kept by box-init whoever asks or does not: it begins with KEEP
+ * or KEEP_IN, under a number that the caller chose, and is forgotten by DROP alone. RESET does not touch it, so a new
  * box-rpc finds it as it is.
  *
  * Its output is a run of bytes, each with its offset from the first. Box-init holds what has not been
@@ -31,6 +31,7 @@ enum box_guest_kept_kind {
 	BOX_GUEST_HALT,      /* bytes: a uint32_t, milliseconds from SIGTERM to SIGKILL */
 	BOX_GUEST_DROP,      /* forgotten; one that runs is killed first */
 	BOX_GUEST_ASK,       /* answered by STATE */
+	BOX_GUEST_KEEP_IN,   /* as KEEP; one fd: the door of a cgroup that it goes into first */
 	BOX_GUEST_KEPT_ASKS_END_,
 
 	/* from box-init */

@@ -51,8 +51,9 @@ struct entry {
 	uint64_t pause_ms;    /* ENDING: after which it was tried last */
 	struct making *making;
 	struct box_living living;
-	char *workspace;    /* where it is, inside */
-	bool own_workspace; /* no folder of the host */
+	struct box_groups *groups; /* LIVE: NULL when there was never one */
+	char *workspace;           /* where it is, inside */
+	bool own_workspace;        /* no folder of the host */
 };
 
 struct box_boxes {
@@ -65,6 +66,7 @@ struct box_boxes {
 	struct box_table by_number;
 	struct box_list live;
 	struct box_list restless; /* MAKING and ENDING */
+	struct box_list groups;   /* that were closed and are to be removed */
 };
 
 static struct box_str key_of(const uint64_t *number)
@@ -114,6 +116,8 @@ static void end_entry(struct box_boxes *boxes, struct entry *entry)
 		return;
 	}
 	entry->state = ENDING;
+	box_groups_free(entry->groups);
+	entry->groups = NULL;
 	unwatch(boxes, entry->living.report);
 	/* Its end shows at the pidfd; the look at the clock is for the case that it does not. */
 	entry->deadline_ms = box_clock_ms() + (entry->living.pidfd >= 0 ? END_MS : 0);
@@ -179,13 +183,19 @@ static void tell_failed(struct box_boxes *boxes, struct entry *entry, const stru
 	uint32_t request = entry->making->request;
 	end_entry(boxes, entry);
 	if (request != 0) {
-		boxes->events->made(boxes->arg, request, 0, -1, -1, err);
+		boxes->events->made(boxes->arg, request, 0, NULL, err);
 	}
 }
 
-static int memory_of(const struct entry *entry)
+static void tell_box(struct box_boxes *boxes, const struct entry *entry, uint32_t request)
 {
-	return entry->living.cgroup ? box_cgroup_events(entry->living.cgroup) : -1;
+	const struct box_cgroup *cgroup = entry->living.cgroup;
+	const struct box_boxes_fds fds = {
+		.control = entry->living.control,
+		.memory = cgroup ? box_cgroup_events(cgroup) : -1,
+		.rest = cgroup ? box_cgroup_rest_events(cgroup) : -1,
+	};
+	boxes->events->made(boxes->arg, request, entry->number, &fds, NULL);
 }
 
 static void tell_made(struct box_boxes *boxes, struct entry *entry)
@@ -198,8 +208,7 @@ static void tell_made(struct box_boxes *boxes, struct entry *entry)
 	entry->state = LIVE;
 	entry->told = true;
 	move_to(entry, &boxes->live);
-	boxes->events->made(
-		boxes->arg, request, entry->number, entry->living.control, memory_of(entry), NULL);
+	tell_box(boxes, entry, request);
 }
 
 /* What the box's first process has to say: it is there, or the step that failed. */
@@ -255,7 +264,7 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	if (boxes->by_number.count >= BOX_BOXES_MAX) {
 		(void)box_err_set(&err, BOX_ERR_CAPACITY, EUSERS,
 			"no more than %d boxes can there be at once", BOX_BOXES_MAX);
-		boxes->events->made(boxes->arg, request, 0, -1, -1, &err);
+		boxes->events->made(boxes->arg, request, 0, NULL, &err);
 		return;
 	}
 	struct entry *entry = entry_new(boxes);
@@ -273,7 +282,7 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 		return;
 	}
 	entry_free(boxes, entry);
-	boxes->events->made(boxes->arg, request, 0, -1, -1, &err);
+	boxes->events->made(boxes->arg, request, 0, NULL, &err);
 }
 
 /* --- what callers ask for --- */
@@ -290,13 +299,25 @@ struct box_boxes *box_boxes_new(
 	boxes->ahead = box_ahead_new(ground, boxes->epoll, let_go, boxes);
 	box_list_init(&boxes->live);
 	box_list_init(&boxes->restless);
+	box_list_init(&boxes->groups);
 	return boxes;
+}
+
+static struct entry *find_live(struct box_boxes *boxes, uint64_t box)
+{
+	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
+	return entry && entry->state == LIVE ? entry : NULL;
+}
+
+static int no_box(struct box_err *err)
+{
+	return box_err_set(err, BOX_ERR_BOX, ENOENT, "the box has ended");
 }
 
 void box_boxes_end(struct box_boxes *boxes, uint64_t box)
 {
-	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
-	if (entry && entry->state == LIVE) {
+	struct entry *entry = find_live(boxes, box);
+	if (entry) {
 		end_entry(boxes, entry);
 	}
 }
@@ -318,11 +339,26 @@ void box_boxes_drop_requests(struct box_boxes *boxes)
 int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, bool read_only,
 	int *ret_mount, struct box_err *err)
 {
-	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
-	if (!entry || entry->state != LIVE) {
-		return box_err_set(err, BOX_ERR_BOX, ENOENT, "the box has ended");
+	const struct entry *entry = find_live(boxes, box);
+	return entry
+		? box_birth_mount(boxes->ground, &entry->living, path, read_only, ret_mount, err)
+		: no_box(err);
+}
+
+struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err)
+{
+	struct entry *entry = find_live(boxes, box);
+	if (!entry) {
+		(void)no_box(err);
+		return NULL;
 	}
-	return box_birth_mount(boxes->ground, &entry->living, path, read_only, ret_mount, err);
+	if (!entry->groups && entry->living.cgroup) {
+		entry->groups = box_groups_new(entry->living.cgroup, &boxes->groups);
+	} else if (!entry->groups) {
+		(void)box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+			"no limits can be set in this box");
+	}
+	return entry->groups;
 }
 
 struct box_ahead *box_boxes_ahead(struct box_boxes *boxes)
@@ -340,9 +376,9 @@ static bool has_ended(const struct entry *entry)
 int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
 	bool *ret_own)
 {
-	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
+	struct entry *entry = find_live(boxes, box);
 	char path[64];
-	if (!entry || entry->state != LIVE || has_ended(entry)) {
+	if (!entry || has_ended(entry)) {
 		return -ESRCH;
 	}
 	(void)snprintf(path, sizeof(path), "/proc/%d/root", entry->living.pid);
@@ -359,9 +395,7 @@ int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const c
 void box_boxes_list(struct box_boxes *boxes)
 {
 	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
-		struct entry *entry = entry_at(at);
-		boxes->events->made(boxes->arg, 0, entry->number, entry->living.control,
-			memory_of(entry), NULL);
+		tell_box(boxes, entry_at(at), 0);
 	}
 }
 
@@ -375,11 +409,9 @@ int box_boxes_fd(const struct box_boxes *boxes)
 int box_boxes_timeout_ms(const struct box_boxes *boxes)
 {
 	uint64_t now_ms = box_clock_ms();
-	uint64_t next_ms = UINT64_MAX;
-	for (const struct box_list *at = boxes->restless.next; at != &boxes->restless;
-		at = at->next) {
-		const struct entry *entry = (const struct entry *)(const void *)((const char *)at -
-			offsetof(struct entry, links));
+	uint64_t next_ms = box_groups_due_ms(&boxes->groups);
+	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = at->next) {
+		const struct entry *entry = entry_at(at);
 		next_ms = entry->deadline_ms < next_ms ? entry->deadline_ms : next_ms;
 	}
 	if (next_ms == UINT64_MAX) {
@@ -445,6 +477,7 @@ void box_boxes_step(struct box_boxes *boxes)
 		}
 	}
 	serve_late(boxes);
+	box_groups_try(&boxes->groups);
 }
 
 void box_boxes_free(struct box_boxes *boxes)

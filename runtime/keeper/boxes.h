@@ -5,13 +5,21 @@
 #include <stdint.h>
 
 #include "runtime/keeper/ground.h"
+#include "runtime/keeper/groups.h"
 
 struct box_boxes;
 
-/* What is told, from box_boxes_make or box_boxes_step. Fds stay the table's. */
+/* Of one box; they stay the table's. -1 where there is none. */
+struct box_boxes_fds {
+	int control;
+	int memory; /* its memory events */
+	int rest;   /* those since it has groups below it, of what is in none of them */
+};
+
+/* What is told, from box_boxes_make or box_boxes_step. */
 struct box_boxes_events {
-	/* Once for each request: a box, or err. `memory` is its file of memory events, or -1. */
-	void (*made)(void *arg, uint32_t request, uint64_t box, int control, int memory,
+	/* Once for each request: a box, or err. */
+	void (*made)(void *arg, uint32_t request, uint64_t box, const struct box_boxes_fds *fds,
 		const struct box_err *err);
 	/* Once for each box that was made. */
 	void (*gone)(void *arg, uint64_t box);
@@ -29,6 +37,8 @@ void box_boxes_end(struct box_boxes *boxes, uint64_t box);
 void box_boxes_drop_requests(struct box_boxes *boxes);
 int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, bool read_only,
 	int *ret_mount, struct box_err *err);
+/* The groups of single processes in a living box, or NULL: err. */
+struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err);
 /* The root of a living box as an O_PATH fd, and where its workspace is; *ret_own: it is the box's
  * own and no folder of the host. The text is good until the next call. 0, or -ESRCH. */
 int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,

@@ -1,4 +1,4 @@
-/* The groups of boxes, over however many hierarchies hold the controllers.
+/* Our lots, over however many hierarchies hold the controllers.
  *
  * Controllers are taken one by one from wherever they are, so a host with some in version 1 and
  * some in version 2 is no case of its own. The order is pids, memory, cpu: what must be killed is
@@ -17,31 +17,6 @@
 
 #include "base/cleanup.h"
 #include "runtime/keeper/cgroup_manager.h"
-
-#define TREES_MAX 3 /* one for each needed controller at most */
-
-/* One hierarchy. */
-struct tree {
-	const struct box_cgroup_manager *manager;
-	unsigned controllers;
-	struct box_cgroup_own own;
-	int lot;
-	char lot_name[BOX_CGROUP_LOT_NAME_SIZE];
-};
-
-struct box_cgroups {
-	enum box_cgroup_mode mode;
-	size_t count;
-	struct tree trees[TREES_MAX];
-	char why[512];
-};
-
-struct box_cgroup {
-	struct box_cgroups *cgroups;
-	int folder; /* of version 2, or -1 */
-	int events;
-	char name[BOX_CGROUP_NAME_MAX + 1];
-};
 
 /* For when there is no memory to say so in. */
 static struct box_cgroups out_of_memory = {.why = "out of memory"};
@@ -91,7 +66,7 @@ static char *read_proc(const char *path)
 	return TAKE_PTR(text);
 }
 
-static void tree_close(struct tree *tree)
+static void tree_close(struct box_cgroup_tree *tree)
 {
 	if (tree->lot >= 0) {
 		(void)unlinkat(tree->own.fd, tree->lot_name, AT_REMOVEDIR);
@@ -104,10 +79,11 @@ static void tree_close(struct tree *tree)
 }
 
 /* Numbered, because order matters. */
-static int tree_open(struct tree *tree, const struct box_cgroup_place *place, struct box_err *err)
+static int tree_open(
+	struct box_cgroup_tree *tree, const struct box_cgroup_place *place, struct box_err *err)
 {
 	_cleanup_(box_close_p) int mount = -1;
-	*tree = (struct tree){
+	*tree = (struct box_cgroup_tree){
 		.manager = place->unified ? &box_cgroup_v2 : &box_cgroup_v1,
 		.controllers = place->controllers,
 		.own = {.fd = -1},
@@ -304,185 +280,4 @@ void box_cgroups_close(struct box_cgroups *cgroups)
 	}
 	close_all(cgroups);
 	free(cgroups);
-}
-
-static bool is_name(const char *name)
-{
-	static const char letters[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-	size_t len = strnlen(name, BOX_CGROUP_NAME_MAX + 1);
-	return len > 0 && len <= BOX_CGROUP_NAME_MAX && strspn(name, letters) == len &&
-		strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
-static int write_limits(const struct tree *tree, int folder, const struct box_cgroup_limits *limits,
-	struct box_err *err)
-{
-	int r = 0;
-	if (tree->controllers & BOX_CGROUP_PIDS && limits->pids > 0) {
-		r = box_cgroup_put_number(folder, "pids.max", limits->pids, err);
-	}
-	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY && limits->memory_bytes > 0) {
-		r = tree->manager->limit_memory(
-			folder, box_cgroup_whole_pages(limits->memory_bytes), err);
-	}
-	if (r == 0 && tree->controllers & BOX_CGROUP_CPU && limits->cpu_milli > 0) {
-		r = tree->manager->limit_cpu(folder, box_cgroup_quota_us(limits->cpu_milli), err);
-	}
-	return r;
-}
-
-static int make_in(const struct tree *tree, struct box_cgroup *cgroup,
-	const struct box_cgroup_limits *limits, struct box_err *err)
-{
-	if (mkdirat(tree->lot, cgroup->name, 0700) < 0) {
-		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s",
-			cgroup->name, strerror(errno));
-	}
-	_cleanup_(box_close_p) int folder = openat(
-		tree->lot, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int r = folder < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open the cgroup %s: %s",
-				     cgroup->name, strerror(errno))
-			   : write_limits(tree, folder, limits, err);
-	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY) {
-		cgroup->events = openat(folder, tree->manager->events, O_RDONLY | O_CLOEXEC);
-		r = cgroup->events < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open %s: %s",
-						 tree->manager->events, strerror(errno))
-				       : 0;
-	}
-	if (r < 0) {
-		(void)unlinkat(tree->lot, cgroup->name, AT_REMOVEDIR);
-	} else if (tree->manager->mode == BOX_CGROUP_V2) {
-		cgroup->folder = TAKE_FD(folder);
-	}
-	return r;
-}
-
-static void cgroup_free(struct box_cgroup *cgroup)
-{
-	box_close_p(&cgroup->folder);
-	box_close_p(&cgroup->events);
-	free(cgroup);
-}
-
-int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
-	const struct box_cgroup_limits *limits, struct box_cgroup **ret_cgroup, struct box_err *err)
-{
-	if (!is_name(name)) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "not the name of a cgroup");
-	}
-	if (cgroups->mode == BOX_CGROUP_NONE) {
-		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-			"no limits can be set here: %s", cgroups->why);
-	}
-	struct box_cgroup *cgroup = calloc(1, sizeof(*cgroup));
-	if (!cgroup) {
-		return box_err_set(err, BOX_ERR_BOX, ENOMEM, "out of memory");
-	}
-	*cgroup = (struct box_cgroup){.cgroups = cgroups, .folder = -1, .events = -1};
-	memcpy(cgroup->name, name, strlen(name) + 1);
-	for (size_t i = 0; i < cgroups->count; i++) {
-		int r = make_in(&cgroups->trees[i], cgroup, limits, err);
-		if (r < 0) {
-			while (i-- > 0) {
-				(void)unlinkat(cgroups->trees[i].lot, name, AT_REMOVEDIR);
-			}
-			cgroup_free(cgroup);
-			return r;
-		}
-	}
-	*ret_cgroup = cgroup;
-	return 0;
-}
-
-int box_cgroup_limit(
-	struct box_cgroup *cgroup, const struct box_cgroup_limits *limits, struct box_err *err)
-{
-	int r = 0;
-	for (size_t i = 0; i < cgroup->cgroups->count && r == 0; i++) {
-		const struct tree *tree = &cgroup->cgroups->trees[i];
-		_cleanup_(box_close_p) int folder = openat(
-			tree->lot, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		r = folder < 0
-			? box_err_set(err, BOX_ERR_BOX, errno, "cannot open the cgroup %s: %s",
-				  cgroup->name, strerror(errno))
-			: write_limits(tree, folder, limits, err);
-	}
-	return r;
-}
-
-int box_cgroup_folder(const struct box_cgroup *cgroup)
-{
-	return cgroup->folder;
-}
-
-int box_cgroup_open_doors(const struct box_cgroup *cgroup, int ret_fds[BOX_CGROUP_DOORS_MAX],
-	size_t *ret_count, struct box_err *err)
-{
-	char file[BOX_CGROUP_NAME_MAX + sizeof("/tasks")];
-	(void)snprintf(file, sizeof(file), "%s/tasks", cgroup->name);
-	size_t count = 0;
-	for (size_t i = 0; i < cgroup->cgroups->count; i++) {
-		const struct tree *tree = &cgroup->cgroups->trees[i];
-		if (tree->manager->mode == BOX_CGROUP_V2) {
-			continue;
-		}
-		int fd = count < BOX_CGROUP_DOORS_MAX
-			? openat(tree->lot, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
-			: -1;
-		if (fd < 0) {
-			int errnum = count < BOX_CGROUP_DOORS_MAX ? errno : E2BIG;
-			while (count > 0) {
-				(void)close(ret_fds[--count]);
-			}
-			return box_err_set(err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file,
-				strerror(errnum));
-		}
-		ret_fds[count++] = fd;
-	}
-	*ret_count = count;
-	return 0;
-}
-
-int box_cgroup_go_in(const int *fds, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (write(fds[i], "0", 1) != 1) {
-			return errno ? -errno : -EIO;
-		}
-	}
-	return 0;
-}
-
-int box_cgroup_events(const struct box_cgroup *cgroup)
-{
-	return cgroup->events;
-}
-
-/* Most often all in it is dead by now, and asking is dearer than trying. */
-static int remove_from(const struct tree *tree, const char *name)
-{
-	if (unlinkat(tree->lot, name, AT_REMOVEDIR) == 0 || errno == ENOENT) {
-		return 0;
-	}
-	_cleanup_(box_close_p) int folder = openat(
-		tree->lot, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (folder < 0) {
-		return -errno;
-	}
-	tree->manager->kill(folder);
-	return unlinkat(tree->lot, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
-}
-
-int box_cgroup_remove(struct box_cgroup *cgroup)
-{
-	int first = 0;
-	for (size_t i = 0; i < cgroup->cgroups->count; i++) {
-		int r = remove_from(&cgroup->cgroups->trees[i], cgroup->name);
-		first = first < 0 ? first : r;
-	}
-	if (first == 0) {
-		cgroup_free(cgroup);
-	}
-	return first < 0 ? -EBUSY : 0;
 }

@@ -59,9 +59,23 @@ int box_cgroup_open_doors(const struct box_cgroup *cgroup, int ret_fds[BOX_CGROU
 /* In the new process. 0 or -errno. */
 int box_cgroup_go_in(const int *fds, size_t count);
 /* An fd that tells how many were killed for memory when it is read from its beginning:
- * memory.events (version 2) or memory.oom_control (version 1), for box_cgroup_oom_kills. The
- * group's, or -1. */
+ * memory.events.local (version 2) or memory.oom_control (version 1), for box_oom_kills. What is in
+ * a part does not count here. The group's, or -1. */
 int box_cgroup_events(const struct box_cgroup *cgroup);
-/* Kills all that is in it, and removes it: 0, or -EBUSY while something still dies: try again a
+/* The same for what has gone on since the group was divided, to be added to the first; or -1. */
+int box_cgroup_rest_events(const struct box_cgroup *cgroup);
+
+/* A part is a group below a box's, for one process and what it starts, with a limit of memory of its
+ * own. The first one divides the box's group: in version 2 all that runs in it goes down into a leaf.
+ * `number` is not 0 and is that of no other part of the box. On failure there is no part. */
+int box_cgroup_part_make(
+	struct box_cgroup *cgroup, uint32_t number, uint64_t memory_bytes, struct box_err *err);
+/* Its door, as above, and its events; the fds are the caller's. */
+int box_cgroup_part_open(const struct box_cgroup *cgroup, uint32_t number, int *ret_door,
+	int *ret_events, struct box_err *err);
+/* 0, or -EBUSY while something is in it. */
+int box_cgroup_part_remove(const struct box_cgroup *cgroup, uint32_t number);
+
+/* Kills all that is in it, and removes it with its parts: 0, or -EBUSY while something still dies: try again a
  * little later. After 0 the struct is gone. */
 int box_cgroup_remove(struct box_cgroup *cgroup);

@@ -119,16 +119,19 @@ static const char *next_folder(DIR *entries)
 	return NULL;
 }
 
-/* Kills what is in the boxes of a lot and removes those that are empty. */
-static void clear(int lot, const struct box_cgroup_manager *manager)
+/* Boxes in a lot, parts in a box: nobody else can make groups there. */
+/* NOLINTNEXTLINE(misc-no-recursion): two levels */
+void box_cgroup_clear(int folder, const struct box_cgroup_manager *manager)
 {
-	DIR *entries = list_folders(lot);
+	DIR *entries = list_folders(folder);
 	const char *name = NULL;
 	while (entries && (name = next_folder(entries)) != NULL) {
-		_cleanup_(box_close_p) int box = -1;
-		if (unlinkat(lot, name, AT_REMOVEDIR) < 0 && open_folder(lot, name, &box) == 0) {
-			manager->kill(box);
-			(void)unlinkat(lot, name, AT_REMOVEDIR);
+		_cleanup_(box_close_p) int below = -1;
+		if (unlinkat(folder, name, AT_REMOVEDIR) < 0 &&
+			open_folder(folder, name, &below) == 0) {
+			manager->kill(below);
+			box_cgroup_clear(below, manager);
+			(void)unlinkat(folder, name, AT_REMOVEDIR);
 		}
 	}
 	if (entries) {
@@ -156,7 +159,7 @@ static int remove_dead(int own, const char *name, const struct box_cgroup_manage
 			(void)nanosleep(&pause, NULL);
 		}
 		manager->kill(lot);
-		clear(lot, manager);
+		box_cgroup_clear(lot, manager);
 	}
 	return -EBUSY;
 }

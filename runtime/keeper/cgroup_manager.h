@@ -47,7 +47,8 @@ struct box_cgroup_own {
 
 struct box_cgroup_manager {
 	enum box_cgroup_mode mode;
-	const char *events; /* where kills for lack of memory are told */
+	const char *events; /* where kills for lack of memory in this very group are told */
+	const char *door;   /* where a process writes "0" to go in */
 	/* Opens our own group and readies it to have a lot below it. */
 	int (*settle)(int mount, const char *below, unsigned controllers,
 		struct box_cgroup_own *ret_own, struct box_err *err);
@@ -58,12 +59,48 @@ struct box_cgroup_manager {
 	/* Write limits into a box's group and read them back. */
 	int (*limit_memory)(int folder, uint64_t whole_pages_bytes, struct box_err *err);
 	int (*limit_cpu)(int folder, uint64_t quota_us, struct box_err *err);
+	/* Readies a box's group, with all that runs in it, to have parts below it. *ret_rest is the
+	 * folder where what was in it is from now on, or -1: it stays. */
+	int (*divide)(int folder, int *ret_rest, struct box_err *err);
+	/* As limit_memory, for a part. */
+	int (*limit_part)(int folder, uint64_t whole_pages_bytes, struct box_err *err);
 	/* Kills what is in a group. It dies a little later. */
 	void (*kill)(int folder);
 };
 
 extern const struct box_cgroup_manager box_cgroup_v1;
 extern const struct box_cgroup_manager box_cgroup_v2;
+
+#define BOX_CGROUP_TREES_MAX 3 /* one for each needed controller at most */
+
+/* One hierarchy. */
+struct box_cgroup_tree {
+	const struct box_cgroup_manager *manager;
+	unsigned controllers;
+	struct box_cgroup_own own;
+	int lot;
+	char lot_name[BOX_CGROUP_LOT_NAME_SIZE];
+};
+
+struct box_cgroups {
+	enum box_cgroup_mode mode;
+	size_t count;
+	struct box_cgroup_tree trees[BOX_CGROUP_TREES_MAX];
+	char why[512];
+};
+
+struct box_cgroup {
+	struct box_cgroups *cgroups;
+	int folder; /* of version 2, or -1 */
+	int events;
+	bool divided;    /* it can have parts */
+	int rest_events; /* of what is in none of them, where that has a group of its own; else -1 */
+	char name[BOX_CGROUP_NAME_MAX + 1];
+};
+
+/* The folder of a box's group in one hierarchy. */
+int box_cgroup_open_in(const struct box_cgroup_tree *tree, const struct box_cgroup *cgroup,
+	int *ret_folder, struct box_err *err);
 
 /* Which of the needed controllers a list names, whatever stands between the names. Pure. */
 unsigned box_cgroup_controllers(const char *list, size_t len);
@@ -77,6 +114,8 @@ int box_cgroup_lot_make(
 	int own, char name[BOX_CGROUP_LOT_NAME_SIZE], int *ret_lot, struct box_err *err);
 /* Removes the lots of dead owners that are below our own group. */
 void box_cgroup_lot_sweep(int own, const struct box_cgroup_manager *manager);
+/* Kills what is in the groups below this one, and removes those that are empty. */
+void box_cgroup_clear(int folder, const struct box_cgroup_manager *manager);
 
 /* A folder below a mount; no link and no other mount on the way. */
 int box_cgroup_open_below(int mount, const char *below, int *ret_fd);

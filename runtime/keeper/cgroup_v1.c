@@ -48,6 +48,19 @@ static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 	return box_cgroup_put_number(folder, "memory.memsw.limit_in_bytes", bytes, err);
 }
 
+/* Where a limit counts for what is below it, as ours must, groups below can have their own. Kernels
+ * before 5.11 could be told otherwise. */
+static int divide(int folder, int *ret_rest, struct box_err *err)
+{
+	char text[16];
+	*ret_rest = -1;
+	int len = box_cgroup_read(folder, "memory.use_hierarchy", text, sizeof(text));
+	if (len == -ENOENT || (len > 0 && text[0] == '1')) {
+		return 0;
+	}
+	return box_cgroup_put_number(folder, "memory.use_hierarchy", 1, err);
+}
+
 static int limit_cpu(int folder, uint64_t quota_us, struct box_err *err)
 {
 	int r = box_cgroup_put_number(folder, "cpu.cfs_period_us", BOX_CGROUP_PERIOD_US, err);
@@ -114,8 +127,11 @@ void box_cgroup_kill_listed(int folder)
 const struct box_cgroup_manager box_cgroup_v1 = {
 	.mode = BOX_CGROUP_V1,
 	.events = "memory.oom_control",
+	.door = "tasks",
 	.settle = settle,
 	.limit_memory = limit_memory,
 	.limit_cpu = limit_cpu,
+	.divide = divide,
+	.limit_part = limit_memory,
 	.kill = box_cgroup_kill_listed,
 };

@@ -11,10 +11,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "runtime/keeper/cgroup_manager.h"
 
 #define LEAF "keeper"
+#define REST "rest"   /* in a box's group: what is in none of its parts */
 #define MOVE_ROUNDS 8 /* whoever is moved may just have forked */
+#define DIVIDE_MS 500 /* nothing else is done meanwhile */
 
 static unsigned controllers_in(int folder, const char *file)
 {
@@ -66,18 +69,16 @@ static int enable(int folder, unsigned controllers, struct box_err *err)
 }
 
 /* Moves what can be moved; what cannot shows itself when the controllers are enabled. */
-static int move_all(int from, int to)
+static int move_listed(int from, int to, uint64_t until_ms)
 {
 	struct box_cgroup_list list;
 	char text[16];
 	pid_t pid = 0;
-	/* 0 is the writer itself, whatever its pid is here. */
-	int r = box_cgroup_write(to, "cgroup.procs", "0");
-	r = r < 0 ? r : box_cgroup_list_open(&list, from);
+	int r = box_cgroup_list_open(&list, from);
 	if (r < 0) {
 		return r;
 	}
-	while (box_cgroup_list_next(&list, &pid)) {
+	while (box_clock_ms() < until_ms && box_cgroup_list_next(&list, &pid)) {
 		(void)snprintf(text, sizeof(text), "%d", (int)pid);
 		(void)box_cgroup_write(to, "cgroup.procs", text);
 	}
@@ -85,16 +86,23 @@ static int move_all(int from, int to)
 	return 0;
 }
 
-static int open_leaf(int own, int *ret_leaf, bool *ret_made, struct box_err *err)
+static int move_all(int from, int to)
 {
-	*ret_made = mkdirat(own, LEAF, 0755) == 0;
+	/* 0 is the writer itself, whatever its pid is here. */
+	int r = box_cgroup_write(to, "cgroup.procs", "0");
+	return r < 0 ? r : move_listed(from, to, UINT64_MAX);
+}
+
+static int open_leaf(int own, const char *name, int *ret_leaf, bool *ret_made, struct box_err *err)
+{
+	*ret_made = mkdirat(own, name, 0755) == 0;
 	if (!*ret_made && errno != EEXIST) {
-		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make a group in our own: %s",
+		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the group %s: %s", name,
 			strerror(errno));
 	}
-	int leaf = openat(own, LEAF, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int leaf = openat(own, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (leaf < 0) {
-		return box_err_set(err, BOX_ERR_BOX, errno, "cannot open the group " LEAF ": %s",
+		return box_err_set(err, BOX_ERR_BOX, errno, "cannot open the group %s: %s", name,
 			strerror(errno));
 	}
 	*ret_leaf = leaf;
@@ -119,7 +127,7 @@ static int move_aside(
 	_cleanup_(box_close_p) int leaf = -1;
 	bool made = false;
 	unsigned before = controllers_in(own, "cgroup.subtree_control");
-	int r = open_leaf(own, &leaf, &made, err);
+	int r = open_leaf(own, LEAF, &leaf, &made, err);
 	if (r < 0) {
 		return r;
 	}
@@ -216,6 +224,48 @@ static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 	return box_cgroup_put_number(folder, "memory.swap.max", 0, err);
 }
 
+/* A process that ends for lack of memory takes with it what it has started: half of a server is no
+ * use, and its end says why. */
+static int limit_part(int folder, uint64_t bytes, struct box_err *err)
+{
+	int r = limit_memory(folder, bytes, err);
+	return r < 0 ? r : box_cgroup_put_number(folder, "memory.oom.group", 1, err);
+}
+
+/* What was forked meanwhile is moved in the next round. When there is too much of it for the time,
+ * what was moved stays there, and the next try goes on with the rest. */
+static int move_down(int folder, int rest, struct box_err *err)
+{
+	uint64_t until_ms = box_clock_ms() + DIVIDE_MS;
+	int r = -EBUSY;
+	do {
+		r = move_listed(folder, rest, until_ms);
+		r = r < 0 ? box_err_set(err, BOX_ERR_BOX, -r, "cannot read cgroup.procs: %s",
+				    strerror(-r))
+			  : enable(folder, BOX_CGROUP_MEMORY, err);
+	} while (r == -EBUSY && box_clock_ms() < until_ms);
+	return r;
+}
+
+/* What is moved stands still: it neither forks nor takes the processor from us. A box that is being
+ * killed dies all the same. Memory that was taken before stays charged to the box's group. */
+static int divide(int folder, int *ret_rest, struct box_err *err)
+{
+	_cleanup_(box_close_p) int rest = -1;
+	bool made = false;
+	int r = open_leaf(folder, REST, &rest, &made, err);
+	if (r < 0) {
+		return r;
+	}
+	(void)box_cgroup_write(folder, "cgroup.freeze", "1");
+	r = move_down(folder, rest, err);
+	(void)box_cgroup_write(folder, "cgroup.freeze", "0");
+	if (r == 0) {
+		*ret_rest = TAKE_FD(rest);
+	}
+	return r;
+}
+
 static int limit_cpu(int folder, uint64_t quota_us, struct box_err *err)
 {
 	char text[64];
@@ -234,11 +284,14 @@ static void kill_all(int folder)
 
 const struct box_cgroup_manager box_cgroup_v2 = {
 	.mode = BOX_CGROUP_V2,
-	.events = "memory.events",
+	.events = "memory.events.local",
+	.door = "cgroup.procs",
 	.settle = settle,
 	.leave = leave,
 	.furnish = enable,
 	.limit_memory = limit_memory,
 	.limit_cpu = limit_cpu,
+	.divide = divide,
+	.limit_part = limit_part,
 	.kill = kill_all,
 };

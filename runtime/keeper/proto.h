@@ -26,10 +26,13 @@ enum box_keeper_kind {
 	BOX_KEEPER_STOP,      /* stop accepting, finish or cancel, exit 0 */
 	BOX_KEEPER_FOLDER,    /* the answer to MAKE_FOLDER */
 	BOX_KEEPER_KEPT,      /* a box of my predecessor; fds as of MADE. All come before LISTEN */
-	BOX_KEEPER_MADE,    /* the answer to MAKE_BOX; fds: its control socket, its memory events */
-	BOX_KEEPER_MOUNTED, /* the answer to OPEN_MOUNT; fd: the detached mount */
-	BOX_KEEPER_GONE,    /* a box that was made is no more, asked for or not; comes once */
+	BOX_KEEPER_MADE, /* the answer to MAKE_BOX; fds: its control socket, its memory events and,
+			     * when it has groups below it, those of what is in none of them */
+	BOX_KEEPER_MOUNTED,  /* the answer to OPEN_MOUNT; fd: the detached mount */
+	BOX_KEEPER_GONE,     /* a box that was made is no more, asked for or not; comes once */
 	BOX_KEEPER_MEASURED, /* the answer to MEASURE_FOLDER and MEASURE_BOX */
+	BOX_KEEPER_GROUPED,  /* the answer to OPEN_GROUP; fds: its door, its memory events, and the
+			      * third of MADE where there is one */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -43,6 +46,8 @@ enum box_keeper_kind {
 	BOX_KEEPER_OPEN_MOUNT, /* a folder or file of the host, for a command in a box */
 	BOX_KEEPER_MEASURE_FOLDER,
 	BOX_KEEPER_MEASURE_BOX,
+	BOX_KEEPER_OPEN_GROUP, /* limits the memory of one process in a box; again: the same group */
+	BOX_KEEPER_CLOSE_GROUP, /* it goes when it is empty, at the latest with its box */
 };
 
 enum box_keeper_start_flag {
@@ -142,6 +147,27 @@ struct box_keeper_mounted {
 	uint32_t kind;
 	uint32_t id;
 	struct box_keeper_failure failure;
+};
+
+/* Neither number is 0. */
+struct box_keeper_open_group {
+	uint32_t kind;
+	uint32_t id;
+	uint64_t box;
+	uint32_t process; /* chosen by box-rpc, once for each */
+	uint32_t mebibytes;
+};
+
+struct box_keeper_grouped {
+	uint32_t kind;
+	uint32_t id;
+	struct box_keeper_failure failure;
+};
+
+struct box_keeper_close_group {
+	uint32_t kind;
+	uint32_t process;
+	uint64_t box;
 };
 
 /* How much there is in `below`, a relative path in the folder `path`. */

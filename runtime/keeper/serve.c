@@ -92,7 +92,17 @@ static void fill_failure(struct box_keeper_failure *failure, const struct box_er
 
 /* --- what boxes tell --- */
 
-static void box_made(void *arg, uint32_t request, uint64_t box, int control, int memory,
+/* Those of a list that are there; the first always is, and one that is not is the last. */
+static size_t count_fds(const int *fds, size_t most)
+{
+	size_t count = 0;
+	while (count < most && fds[count] >= 0) {
+		count++;
+	}
+	return count;
+}
+
+static void box_made(void *arg, uint32_t request, uint64_t box, const struct box_boxes_fds *found,
 	const struct box_err *err)
 {
 	struct box_serve *serve = arg;
@@ -101,9 +111,12 @@ static void box_made(void *arg, uint32_t request, uint64_t box, int control, int
 		.id = request,
 		.box = box,
 	};
-	int fds[] = {control, memory};
+	int fds[3] = {-1, -1, -1};
+	if (found) {
+		memcpy(fds, (const int[]){found->control, found->memory, found->rest}, sizeof(fds));
+	}
 	fill_failure(&packet.failure, err);
-	tell(serve, &packet, sizeof(packet), fds, err ? 0 : memory >= 0 ? 2 : 1);
+	tell(serve, &packet, sizeof(packet), fds, count_fds(fds, 3));
 }
 
 static void box_gone(void *arg, uint64_t box)
@@ -352,6 +365,39 @@ static const char *take_open_mount(struct box_serve *serve, struct box_packet *p
 	return answered(send_packet(serve, &answer, sizeof(answer), &mount, r < 0 ? 0 : 1));
 }
 
+static const char *take_open_group(struct box_serve *serve, struct box_packet *packet)
+{
+	const struct box_keeper_open_group *wanted = &packet->open_group;
+	struct box_keeper_grouped answer = {.kind = BOX_KEEPER_GROUPED, .id = wanted->id};
+	struct box_group_fds opened = {-1, -1, -1};
+	struct box_err err;
+	if (wanted->process == 0 || wanted->mebibytes == 0) {
+		return "a group of nobody or of nothing";
+	}
+	struct box_groups *groups = box_boxes_groups(serve->boxes, wanted->box, &err);
+	int r = groups ? box_groups_open(groups, wanted->process,
+				 wanted->mebibytes * (uint64_t)BOX_MIB, &opened, &err)
+		       : -1;
+	const int fds[] = {opened.door, opened.events, opened.rest};
+	fill_failure(&answer.failure, r < 0 ? &err : NULL);
+	const char *wrong = answered(
+		send_packet(serve, &answer, sizeof(answer), fds, count_fds(fds, 3)));
+	box_close_p(&opened.door);
+	box_close_p(&opened.events);
+	return wrong;
+}
+
+static const char *take_close_group(struct box_serve *serve, struct box_packet *packet)
+{
+	const struct box_keeper_close_group *wanted = &packet->close_group;
+	struct box_err ignored;
+	struct box_groups *groups = box_boxes_groups(serve->boxes, wanted->box, &ignored);
+	if (groups) {
+		box_groups_close(groups, wanted->process);
+	}
+	return NULL;
+}
+
 static const char *take_measure_folder(struct box_serve *serve, struct box_packet *packet)
 {
 	const struct box_keeper_measure_folder *wanted = &packet->measure_folder;
@@ -387,6 +433,8 @@ static const struct {
 	{BOX_KEEPER_MEASURE_FOLDER, false, sizeof(struct box_keeper_measure_folder), 0,
 		take_measure_folder},
 	{BOX_KEEPER_MEASURE_BOX, false, sizeof(struct box_keeper_measure_box), 0, take_measure_box},
+	{BOX_KEEPER_OPEN_GROUP, false, sizeof(struct box_keeper_open_group), 0, take_open_group},
+	{BOX_KEEPER_CLOSE_GROUP, true, sizeof(struct box_keeper_close_group), 0, take_close_group},
 };
 
 static const char *take_packet(struct box_serve *serve, bool dead, struct box_packet *packet)

@@ -34,6 +34,7 @@ static void check_kept_request(uint32_t kind, const uint8_t *bytes, size_t size)
 	uint32_t grace_ms;
 	switch (kind) {
 	case BOX_GUEST_KEEP:
+	case BOX_GUEST_KEEP_IN:
 		MUST(size >= sizeof(keep));
 		memcpy(&keep, bytes, sizeof(keep));
 		MUST((uint64_t)keep.env_size + keep.workdir_size + keep.command_size ==

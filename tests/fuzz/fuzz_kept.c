@@ -2,6 +2,7 @@
  * as init would send them, right or wrong, and between them what readers do. Whatever comes, output
  * follows without a gap and within its window, nothing is told of what was dropped, and what goes out
  * is well-formed. */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include "tests/fuzz/common.h"
 
 #define PROCESSES 4
+#define GROUPINGS 64
 #define TURNS_MAX 1000
 
 struct process {
@@ -28,6 +30,11 @@ struct process {
 	bool told;
 };
 
+struct grouping {
+	box_native_grouped *done;
+	void *arg;
+};
+
 static struct {
 	uv_loop_t loop;
 	struct box_native *native;
@@ -37,6 +44,9 @@ static struct {
 	void *make;
 	int destroyed;
 	struct process processes[PROCESSES];
+	struct grouping groupings[GROUPINGS]; /* that boxd was asked and has not answered */
+	unsigned groups;
+	unsigned answered;
 } play;
 
 struct script {
@@ -77,7 +87,56 @@ static void keeper_end(void *keeper, uint64_t box)
 	(void)box;
 }
 
-static const struct box_native_keeper keeper = {.make = keeper_make, .end = keeper_end};
+static void keeper_open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
+	box_native_grouped *done, void *arg)
+{
+	(void)keeper;
+	struct grouping *grouping = &play.groupings[play.groups++ % GROUPINGS];
+	MUST(box == 7 && process >= 1 && process <= PROCESSES && mebibytes > 0 && !grouping->done);
+	*grouping = (struct grouping){done, arg};
+}
+
+static void keeper_close_group(void *keeper, uint64_t box, uint32_t process)
+{
+	(void)keeper;
+	MUST(box == 7 && process >= 1 && process <= PROCESSES);
+}
+
+static const struct box_native_keeper keeper = {
+	.make = keeper_make,
+	.end = keeper_end,
+	.open_group = keeper_open_group,
+	.close_group = keeper_close_group,
+};
+
+/* boxd answers the question that has waited longest. */
+static void answer_group(uint8_t how)
+{
+	struct grouping *grouping = &play.groupings[play.answered % GROUPINGS];
+	struct box_native_group group = {-1, -1, -1};
+	struct box_err err;
+	if (!grouping->done) {
+		return;
+	}
+	struct grouping last = *grouping;
+	grouping->done = NULL;
+	play.answered++;
+	if (how & 1) {
+		(void)box_err_set(&err, BOX_ERR_BOX, ENOSPC, "no group");
+		last.done(last.arg, &group, &err);
+		return;
+	}
+	group.door = memfd_create("fuzz-door", MFD_CLOEXEC);
+	group.events = memfd_create("fuzz-events", MFD_CLOEXEC);
+	MUST(group.door >= 0 && group.events >= 0);
+	if (how & 2) {
+		MUST(write(group.events, "oom_kill 1\n", 11) == 11);
+	}
+	if (how & 4) {
+		group.rest = memfd_create("fuzz-rest", MFD_CLOEXEC);
+	}
+	last.done(last.arg, &group, NULL);
+}
 
 static void on_made(void *arg, struct box_backend_box *box, const struct box_err *err)
 {
@@ -138,16 +197,22 @@ static const struct box_backend_ops *ops(void)
 
 static void ask(struct script *script)
 {
-	static const struct box_process_spec spec = {.process_id = "p", .command = "c", .cwd = "/"};
+	struct box_process_spec spec = {.process_id = "p", .command = "c", .cwd = "/"};
 	uint8_t what = next(script);
 	uint32_t id = 1 + next(script) % PROCESSES;
 	struct process *process = &play.processes[id - 1];
 	const struct box_kept_ops *kept = ops()->kept;
 	struct box_err err;
 	if (!process->there) {
+		const struct box_kept_past past = {
+			.memory_mb = what >> 6, .oom_kills = what >> 4 & 1, .ended = what & 8};
+		bool full = play.groups - play.answered == GROUPINGS;
 		*process = (struct process){.there = true};
-		if (what & 1) {
-			kept->find(play.box, id, &events, process);
+		spec.memory_mb = what >> 6;
+		if (full) {
+			process->there = false;
+		} else if (what & 1) {
+			kept->find(play.box, id, &past, &events, process);
 		} else if (kept->keep(play.box, id, &spec, &events, process, &err) < 0) {
 			process->there = false;
 		}
@@ -246,6 +311,9 @@ static void set_up(void)
 
 static void tear_down(void)
 {
+	while (play.answered != play.groups) {
+		answer_group((uint8_t)play.answered);
+	}
 	ops()->destroy(play.box, on_destroyed, NULL);
 	box_native_gone(play.native, 7);
 	for (int i = 0; i < TURNS_MAX && uv_loop_alive(&play.loop); i++) {
@@ -262,9 +330,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	box_log_setup("fuzz", (enum box_log_level)(BOX_LOG_ERROR + 1), BOX_LOG_TEXT);
 	set_up();
 	while (script.left > 0) {
-		switch (next(&script) % 4) {
+		uint8_t step = next(&script);
+		switch (step % 4) {
 		case 0:
-			ask(&script);
+			if (step & 0x80) {
+				answer_group(step >> 2);
+			} else {
+				ask(&script);
+			}
 			break;
 		case 1:
 		case 2:

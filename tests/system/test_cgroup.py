@@ -84,6 +84,18 @@ class Owner:
     def kills(self, name):
         return int(self.ask(f"kills {name}")[1])
 
+    def part(self, name, number, mebibytes):
+        assert self.ask(f"part make {name} {number} {mebibytes}") == ["ok"]
+
+    def start_in(self, name, number, what, amount=0):
+        word, pid = self.ask(f"part start {name} {number} {what} {amount}")
+        assert word == "pid"
+        return int(pid)
+
+    def part_kills(self, name, number):
+        """In the part, in its box, and in what is in no part."""
+        return tuple(map(int, self.ask(f"part kills {name} {number}")[1:]))
+
     def remove(self, name):
         assert self.ask(f"remove {name}")[0] == "removed"
 
@@ -104,7 +116,9 @@ class Owner:
         }
 
     def pids(self, box):
-        lists = [(lot / box / "cgroup.procs").read_text() for lot in self.lots]
+        """Of version 2 also those in groups below it; in version 1 each is in its box elsewhere."""
+        lists = [path.read_text() for lot in self.lots for path in lot.glob(f"{box}/cgroup.procs")]
+        lists += [path.read_text() for lot in self.lots for path in lot.glob(f"{box}/*/cgroup.procs")]
         return {int(pid) for text in lists for pid in text.split()}
 
 
@@ -204,6 +218,77 @@ def test_a_living_fork_bomb_is_removed(owner):
     owner.remove("bomb")
     assert [pid for pid in pids if alive(pid)] == []
     assert [lot / "bomb" for lot in owner.lots if (lot / "bomb").exists()] == []
+
+
+# Parts: groups of single processes below that of a box.
+
+
+def test_a_part_has_a_limit_of_its_own(owner):
+    owner.make("box", memory=96 * MIB, pids=60, cpu=1000)
+    before = {owner.start("box", "stay") for _ in range(5)}
+    owner.part("box", 1, 24)
+    owner.part("box", 2, 24)
+    beside = owner.start_in("box", 2, "stay")
+    assert owner.wait(owner.start_in("box", 1, "eat", 40))[:2] == ("signal", signal.SIGKILL)
+    # Version 2 kills all that is in the part, and counts the first one twice.
+    assert owner.part_kills("box", 1) == ({"v1": 1, "v2": 2}[owner.mode], 0, 0)
+    assert owner.part_kills("box", 2) == (0, 0, 0)
+    assert owner.wait(owner.start_in("box", 2, "eat", 8))[:2] == ("exit", 0)
+    assert owner.pids("box") == before | {beside}
+    # The box's own limits count for all of it.
+    owner.part("box", 3, 4096)
+    assert owner.wait(owner.start_in("box", 3, "eat", 200))[:2] == ("signal", signal.SIGKILL)
+    assert owner.part_kills("box", 3)[0] > 0
+    assert owner.wait(owner.start_in("box", 3, "forks"))[:2] == ("exit", 60 - 7)
+    assert owner.ask("part remove box 1") == ["removed"]
+    assert owner.ask("part remove box 2") == ["busy"]
+    assert owner.ask("part make box 2 24")[0] == "error"
+    os.kill(beside, signal.SIGKILL)
+    owner.wait(beside)
+    assert owner.ask("part remove box 2") == ["removed"]
+    assert owner.ask("part remove box 2") == ["removed"]
+    owner.remove("box")
+    assert not [pid for pid in before if alive(pid)]
+    assert [path for lot in owner.lots for path in lot.iterdir() if path.is_dir()] == []
+
+
+def test_what_is_in_no_part_is_counted_after_the_division(owner):
+    owner.make("box", memory=64 * MIB)
+    assert owner.wait(owner.start("box", "eat", 100))[:2] == ("signal", signal.SIGKILL)
+    # It is alive while all is moved.
+    late = owner.start("box", "later", 100)
+    owner.part("box", 1, 32)
+    assert owner.part_kills("box", 1) == (0, 1, 0)
+    os.kill(late, signal.SIGUSR1)
+    assert owner.wait(late)[:2] == ("signal", signal.SIGKILL)
+    in_part, in_box, in_rest = owner.part_kills("box", 1)
+    assert (in_part, in_box + in_rest) == (0, 2)
+    owner.remove("box")
+
+
+def test_a_living_fork_bomb_is_divided(owner):
+    owner.make("bomb", pids=100)
+    owner.start("bomb", "breed")
+    boxlib.wait_until(lambda: len(owner.pids("bomb")) >= 50, what="fifty processes")
+    begun = time.monotonic()
+    owner.part("bomb", 1, 32)
+    assert time.monotonic() - begun < 5
+    owner.remove("bomb")
+    assert [lot / "bomb" for lot in owner.lots if (lot / "bomb").exists()] == []
+
+
+def test_parts_of_a_dead_owner_are_swept(owner):
+    with Owner() as dead:
+        dead.make("box")
+        pids = {dead.start("box", "stay")}
+        dead.part("box", 1, 32)
+        pids.add(dead.start_in("box", 1, "stay"))
+        boxlib.wait_until(lambda: dead.pids("box") == pids, what="both are in")
+        dead.process.kill()
+        dead.process.wait(timeout=10)
+    with Owner():
+        assert [lot for lot in dead.lots if lot.exists()] == []
+        assert [pid for pid in pids if alive(pid)] == []
 
 
 def test_a_limit_that_the_kernel_cuts_down_is_refused(owner):

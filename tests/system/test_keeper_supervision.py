@@ -225,6 +225,9 @@ GARBAGE = {
     "bigstate": "a STATE that is too big",
     "pipestate": "a STATE that is no file",
     "path": "a path without an end",
+    "nobodysgroup": "a group of nobody or of nothing",
+    "emptygroup": "a group of nobody or of nothing",
+    "groupfd": "a packet with a wrong number of fds",
 }
 
 

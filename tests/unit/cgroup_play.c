@@ -64,6 +64,17 @@ static int eat(long mib)
 	return sum > 0 ? 0 : 1;
 }
 
+/* When it gets SIGUSR1, which is blocked from the beginning. */
+static int eat_later(long mib)
+{
+	sigset_t awaited;
+	int number = 0;
+	(void)sigemptyset(&awaited);
+	(void)sigaddset(&awaited, SIGUSR1);
+	(void)sigwait(&awaited, &number);
+	return eat(mib);
+}
+
 /* How many children there could be. */
 static int fork_all(void)
 {
@@ -106,6 +117,9 @@ static int behave(const char *what, long amount)
 	if (strcmp(what, "breed") == 0) {
 		breed();
 	}
+	if (strcmp(what, "later") == 0) {
+		return eat_later(amount);
+	}
 	if (strcmp(what, "spin") == 0) {
 		return spin(amount);
 	}
@@ -146,6 +160,73 @@ static pid_t start(struct box_cgroup *cgroup, const char *what, long amount)
 	return r < 0 ? r : (pid_t)pid;
 }
 
+/* Into a part: by the doors of its box first, where there are any. */
+static pid_t start_in_part(struct box_cgroup *cgroup, int door, const char *what, long amount)
+{
+	int doors[BOX_CGROUP_DOORS_MAX];
+	size_t count = 0;
+	struct box_err err;
+	int r = box_cgroup_open_doors(cgroup, doors, &count, &err);
+	if (r < 0) {
+		return r;
+	}
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (box_cgroup_go_in(doors, count) < 0 || box_cgroup_go_in(&door, 1) < 0) {
+			_exit(99);
+		}
+		(void)close_range(3, ~0U, 0);
+		_exit(behave(what, amount));
+	}
+	for (size_t i = 0; i < count; i++) {
+		(void)close(doors[i]);
+	}
+	return pid;
+}
+
+static unsigned long long kills_in(int events)
+{
+	char text[4096];
+	ssize_t n = pread(events, text, sizeof(text), 0);
+	return n < 0 ? 0 : (unsigned long long)box_oom_kills(text, (size_t)n);
+}
+
+/* "part make BOX NUMBER MIB", "part start BOX NUMBER WHAT AMOUNT", "part kills BOX NUMBER" (in it,
+ * in the box, and in the rest of the box), "part remove BOX NUMBER". */
+static void act_on_part(const char *line)
+{
+	char verb[16] = "";
+	char name[64] = "";
+	char what[16] = "";
+	unsigned number = 0;
+	long amount = 0;
+	struct box_err err;
+	int door = -1;
+	int events = -1;
+	(void)sscanf(line, "%*s %15s %63s %u %15s %ld", verb, name, &number, what, &amount);
+	int slot = slot_of(name);
+	struct box_cgroup *cgroup = slot < 0 ? NULL : groups[slot].cgroup;
+	if (!cgroup) {
+		printf("error no such group\n");
+	} else if (strcmp(verb, "make") == 0) {
+		int r = box_cgroup_part_make(cgroup, number, strtoull(what, NULL, 10) << 20, &err);
+		printf("%s %s\n", r < 0 ? "error" : "ok", r < 0 ? err.text : "");
+	} else if (strcmp(verb, "remove") == 0) {
+		printf("%s\n", box_cgroup_part_remove(cgroup, number) < 0 ? "busy" : "removed");
+	} else if (box_cgroup_part_open(cgroup, number, &door, &events, &err) < 0) {
+		printf("error %s\n", err.text);
+	} else if (strcmp(verb, "start") == 0) {
+		pid_t pid = start_in_part(cgroup, door, what, amount);
+		printf(pid < 0 ? "error %d\n" : "pid %d\n", (int)pid);
+	} else {
+		printf("kills %llu %llu %llu\n", kills_in(events),
+			kills_in(box_cgroup_events(cgroup)),
+			kills_in(box_cgroup_rest_events(cgroup)));
+	}
+	(void)close(door);
+	(void)close(events);
+}
+
 static void say_wait(pid_t pid)
 {
 	int status = 0;
@@ -162,9 +243,7 @@ static void say_wait(pid_t pid)
 
 static void say_kills(const struct box_cgroup *cgroup)
 {
-	char text[4096];
-	ssize_t n = pread(box_cgroup_events(cgroup), text, sizeof(text), 0);
-	printf("kills %llu\n", n < 0 ? ~0ULL : (unsigned long long)box_oom_kills(text, (size_t)n));
+	printf("kills %llu\n", kills_in(box_cgroup_events(cgroup)));
 }
 
 /* How often it had to be tried. */
@@ -267,6 +346,8 @@ static void obey(const char *line)
 		(void)sscanf(line, "%*s %*s %" SCNu64 " %u %u", &limits.memory_bytes, &limits.pids,
 			&limits.cpu_milli);
 		make(name, &limits);
+	} else if (strcmp(verb, "part") == 0) {
+		act_on_part(line);
 	} else if (strcmp(verb, "wait") == 0) {
 		say_wait((pid_t)atoi(name));
 	} else if (strcmp(verb, "times") == 0) {
@@ -279,6 +360,10 @@ static void obey(const char *line)
 int main(void)
 {
 	char line[512];
+	sigset_t blocked;
+	(void)sigemptyset(&blocked);
+	(void)sigaddset(&blocked, SIGUSR1);
+	(void)sigprocmask(SIG_BLOCK, &blocked, NULL);
 	cgroups = box_cgroups_open();
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);
 	while (fgets(line, sizeof(line), stdin)) {

@@ -93,6 +93,14 @@ static void send_garbage(const char *what)
 		endless.kind = BOX_KEEPER_MAKE_FOLDER;
 		endless.path[0] = '/';
 		send_packet(&endless, sizeof(endless), NULL, 0);
+	} else if (strcmp(what, "nobodysgroup") == 0 || strcmp(what, "emptygroup") == 0) {
+		struct box_keeper_open_group group = {.kind = BOX_KEEPER_OPEN_GROUP,
+			.process = what[0] == 'e',
+			.mebibytes = what[0] == 'n'};
+		send_packet(&group, sizeof(group), NULL, 0);
+	} else if (strcmp(what, "groupfd") == 0) {
+		struct box_keeper_close_group group = {.kind = BOX_KEEPER_CLOSE_GROUP};
+		send_packet(&group, sizeof(group), &big, 1);
 	} else {
 		say("no such garbage\n");
 	}

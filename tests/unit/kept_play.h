@@ -36,16 +36,18 @@ static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t u
 	send_kind(&guest, BOX_GUEST_FOLLOW, id, &packet, sizeof(packet));
 }
 
-/* args: the program and its arguments, each with its NUL. */
-static inline void keep_args(
-	uint32_t id, const char *args, size_t args_size, const char *workdir, const char *env)
+/* args: the program and its arguments, each with its NUL; door: -1 for none. */
+static inline void keep_args_in(uint32_t id, const char *args, size_t args_size,
+	const char *workdir, const char *env, int door)
 {
-	static char packet[BOX_GUEST_BYTES_MAX];
+	static char packet[BOX_GUEST_PACKET_MAX];
+	struct box_guest_header header = {
+		.kind = door >= 0 ? BOX_GUEST_KEEP_IN : BOX_GUEST_KEEP, .id = id};
 	size_t env_size = strlen(env) + 1;
 	size_t workdir_size = strlen(workdir) + 1;
 	struct box_guest_keep keep = {
 		1, (uint32_t)env_size, (uint32_t)workdir_size, (uint32_t)args_size};
-	char *at = packet;
+	char *at = packet + sizeof(header);
 	memcpy(at, &keep, sizeof(keep));
 	at += sizeof(keep);
 	memcpy(at, env, env_size);
@@ -56,16 +58,29 @@ static inline void keep_args(
 	at += args_size;
 	free(told[id].out);
 	told[id] = (struct told){0};
-	send_kind(&guest, BOX_GUEST_KEEP, id, packet, (size_t)(at - packet));
+	header.size = (uint32_t)(at - packet);
+	memcpy(packet, &header, sizeof(header));
+	send_bytes(&guest, packet, header.size, door);
 }
 
-static inline void keep(uint32_t id, const char *script)
+static inline void keep_args(
+	uint32_t id, const char *args, size_t args_size, const char *workdir, const char *env)
+{
+	keep_args_in(id, args, args_size, workdir, env, -1);
+}
+
+static inline void keep_in(uint32_t id, const char *script, int door)
 {
 	char args[4096] = "sh\0-c";
 	size_t size = strlen(script) + 1;
 	ASSERT(size + 6 <= sizeof(args));
 	memcpy(args + 6, script, size);
-	keep_args(id, args, 6 + size, "/", "PATH=/usr/bin:/bin");
+	keep_args_in(id, args, 6 + size, "/", "PATH=/usr/bin:/bin", door);
+}
+
+static inline void keep(uint32_t id, const char *script)
+{
+	keep_in(id, script, -1);
 }
 
 /* Takes one packet. */

@@ -35,6 +35,14 @@ struct asked_mount {
 	void *arg;
 };
 
+struct asked_group {
+	uint64_t box;
+	uint32_t process;
+	uint32_t mebibytes;
+	box_native_grouped *done;
+	void *arg;
+};
+
 static uv_loop_t loop;
 static struct box_native *native;
 static struct box_backend *backend;
@@ -48,6 +56,10 @@ static struct {
 	int end_count;
 	struct asked_mount mounts[ASKED_MAX];
 	int mount_count;
+	struct asked_group groups[ASKED_MAX];
+	int group_count;
+	struct asked_group closed[ASKED_MAX];
+	int closed_count;
 } boxd;
 
 static inline void boxd_make(
@@ -72,8 +84,26 @@ static inline void boxd_mount(void *keeper, uint64_t box, const char *path, bool
 	(void)snprintf(mount->path, sizeof(mount->path), "%s", path);
 }
 
+static inline void boxd_open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
+	box_native_grouped *done, void *arg)
+{
+	ASSERT(keeper == &boxd && boxd.group_count < ASKED_MAX);
+	boxd.groups[boxd.group_count++] = (struct asked_group){box, process, mebibytes, done, arg};
+}
+
+static inline void boxd_close_group(void *keeper, uint64_t box, uint32_t process)
+{
+	ASSERT(keeper == &boxd && boxd.closed_count < ASKED_MAX);
+	boxd.closed[boxd.closed_count++] = (struct asked_group){.box = box, .process = process};
+}
+
 static const struct box_native_keeper boxd_ops = {
-	.make = boxd_make, .end = boxd_end, .mount = boxd_mount};
+	.make = boxd_make,
+	.end = boxd_end,
+	.mount = boxd_mount,
+	.open_group = boxd_open_group,
+	.close_group = boxd_close_group,
+};
 
 static inline int open_fds(void)
 {

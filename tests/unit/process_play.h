@@ -25,10 +25,13 @@ static struct played {
 	int halts;
 	int follows;
 	int eofs;
-	bool found; /* by one who did not begin it */
+	bool found; /* by one who did not begin it, with: */
+	struct box_kept_past past;
+	int64_t memory_mb; /* when it was begun */
 	bool dropped;
 } played[PLAYED_MAX];
 static const char *keep_fails;
+static uint64_t played_kills;
 
 static inline struct played *played_of(uint32_t number)
 {
@@ -63,13 +66,22 @@ static inline int played_keep(struct box_backend_box *box, uint32_t number,
 	struct played *one = play_one(box, number, events, arg);
 	(void)snprintf(one->command, sizeof(one->command), "%s", spec->command);
 	one->args = spec->arg_count;
+	one->memory_mb = spec->memory_mb;
 	return 0;
 }
 
-static inline void played_find(struct box_backend_box *box, uint32_t number,
-	const struct box_kept_events *events, void *arg)
+static inline uint64_t played_oom_kills(const struct box_backend_box *box)
 {
-	play_one(box, number, events, arg)->found = true;
+	ASSERT(box != NULL);
+	return played_kills;
+}
+
+static inline void played_find(struct box_backend_box *box, uint32_t number,
+	const struct box_kept_past *past, const struct box_kept_events *events, void *arg)
+{
+	struct played *one = play_one(box, number, events, arg);
+	one->found = true;
+	one->past = *past;
 }
 
 static inline void played_follow(
@@ -117,6 +129,7 @@ static inline void played_drop(struct box_backend_box *box, uint32_t number)
 }
 
 static const struct box_kept_ops played_ops = {
+	.oom_kills = played_oom_kills,
 	.keep = played_keep,
 	.find = played_find,
 	.follow = played_follow,

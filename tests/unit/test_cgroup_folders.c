@@ -315,6 +315,71 @@ TEST(version_2_leaves_nothing_when_it_cannot_move)
 	ASSERT_INT(own.fd, -1);
 }
 
+/* What runs in a box goes down into a leaf, we do not; a plain file keeps the last. */
+TEST(version_2_divides_a_box)
+{
+	struct box_err err;
+	int rest = -1;
+	make_place();
+	ASSERT_INT(mkdirat(top, "rest", 0700), 0);
+	put_file("cgroup.procs", "4194301\n4194302\n");
+	put_file("cgroup.subtree_control", "memory\n");
+	put_file("rest/cgroup.procs", "");
+	put_file("cgroup.freeze", "");
+	ASSERT_INT(box_cgroup_v2.divide(top, &rest, &err), 0);
+	assert_file("rest/cgroup.procs", "4194302");
+	assert_file("cgroup.freeze", "0");
+	char found[16];
+	ASSERT(box_cgroup_read(rest, "cgroup.procs", found, sizeof(found)) > 0);
+	(void)close(rest);
+	/* Where the controller is not there afterwards, it was not. */
+	rest = -1;
+	put_file("cgroup.subtree_control", "");
+	put_file("cgroup.freeze", "");
+	ASSERT_INT(box_cgroup_v2.divide(top, &rest, &err), -EINVAL);
+	ASSERT_INT(rest, -1);
+	assert_file("cgroup.freeze", "0");
+}
+
+TEST(version_1_divides_where_limits_count_below)
+{
+	struct box_err err;
+	int rest = 7;
+	make_place();
+	ASSERT_INT(box_cgroup_v1.divide(top, &rest, &err), 0);
+	ASSERT_INT(rest, -1);
+	put_file("memory.use_hierarchy", "1\n");
+	ASSERT_INT(box_cgroup_v1.divide(top, &rest, &err), 0);
+	put_file("memory.use_hierarchy", "0\n");
+	ASSERT_INT(box_cgroup_v1.divide(top, &rest, &err), 0);
+	assert_file("memory.use_hierarchy", "1\n");
+}
+
+TEST(a_part_ends_as_one_in_version_2)
+{
+	struct box_err err;
+	make_place();
+	put_file("memory.max", "");
+	put_file("memory.oom.group", "");
+	ASSERT_INT(box_cgroup_v2.limit_part(top, 64 << 20, &err), 0);
+	assert_file("memory.max", "67108864");
+	assert_file("memory.oom.group", "1");
+	put_file("memory.limit_in_bytes", "");
+	ASSERT_INT(box_cgroup_v1.limit_part(top, 64 << 20, &err), 0);
+	assert_file("memory.limit_in_bytes", "67108864");
+}
+
+TEST(groups_below_are_cleared)
+{
+	make_place();
+	ASSERT_INT(mkdirat(top, "a", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/p1", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/rest", 0700), 0);
+	ASSERT_INT(mkdirat(top, "b", 0700), 0);
+	box_cgroup_clear(top, &box_cgroup_v2);
+	ASSERT(!is_there("a") && !is_there("b"));
+}
+
 TEST(goes_through_no_link_and_not_up)
 {
 	int fd = -1;

@@ -1,4 +1,6 @@
 /* box-init keeps managed processes, from KEEP to DROP: how they begin and end, what goes in. */
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "tests/unit/kept_play.h"
@@ -38,6 +40,92 @@ TEST(ends)
 		WAIT_FOR(told[i + 1].next == told[i + 1].state.out_end);
 		expect_out(i + 1, table[i].out);
 		drop(i + 1);
+	}
+	stop_guest(&guest);
+}
+
+/* --- a group of its own --- */
+
+static int door_file(const char *text)
+{
+	int fd = memfd_create("door", MFD_CLOEXEC);
+	ASSERT(fd >= 0);
+	ASSERT_INT(write(fd, text, strlen(text)), strlen(text));
+	ASSERT_INT(lseek(fd, 0, SEEK_SET), 0);
+	return fd;
+}
+
+/* It goes in before its program begins, and neither it nor a later one finds the door. */
+TEST(goes_into_its_group_first)
+{
+	char text[8] = "";
+	start_guest(&guest);
+	int door = door_file("");
+	const char *look_for_it = "for fd in /proc/self/fd/*; do readlink $fd; done | "
+				  "grep -c memfd; exit 4";
+	keep_in(1, look_for_it, door);
+	follow(1, 0, 0, ENDLESS, HOLD);
+	wait_ended(1, BOX_GUEST_END_EXIT, 4);
+	WAIT_FOR(told[1].next == told[1].state.out_end);
+	expect_out(1, "0\n");
+	ASSERT_INT(pread(door, text, sizeof(text), 0), 1);
+	ASSERT_STR(text, "0");
+	keep(2, look_for_it);
+	follow(2, 0, 0, ENDLESS, HOLD);
+	wait_ended(2, BOX_GUEST_END_EXIT, 4);
+	WAIT_FOR(told[2].next == told[2].state.out_end);
+	expect_out(2, "0\n");
+	/* Of those that did not need it any more it is closed too. */
+	keep_in(2, "exit 5", door);
+	ASSERT_INT(look(2)->value, 4);
+	ASSERT_INT(pread(door, text, sizeof(text), 0), 1);
+	drop(1);
+	drop(2);
+	(void)close(door);
+	stop_guest(&guest);
+}
+
+TEST(does_not_start_without_its_group)
+{
+	start_guest(&guest);
+	int door = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	ASSERT(door >= 0);
+	keep_in(1, "touch /tmp/box-test-started", door);
+	wait_ended(1, BOX_GUEST_END_FAILED, EBADF);
+	ASSERT_INT(told[1].state.step, BOX_GUEST_STEP_GROUP);
+	ASSERT_INT(access("/tmp/box-test-started", F_OK), -1);
+	(void)close(door);
+	drop(1);
+	stop_guest(&guest);
+}
+
+/* A door that is missing, or one too many: told, because someone waits. */
+TEST(malformed_beginnings)
+{
+	static const struct box_guest_keep keep_none = {0, 0, 2, 2};
+	char bytes[sizeof(keep_none) + 4];
+	memcpy(bytes, &keep_none, sizeof(keep_none));
+	memcpy(bytes + sizeof(keep_none), "/\0x", 4);
+	start_guest(&guest);
+	send_kind(&guest, BOX_GUEST_KEEP_IN, 1, bytes, sizeof(bytes));
+	wait_ended(1, BOX_GUEST_END_FAILED, EBADMSG);
+	ASSERT_INT(told[1].state.step, BOX_GUEST_STEP_REQUEST);
+	int door = door_file("");
+	struct {
+		struct box_guest_header header;
+		char bytes[sizeof(bytes)];
+	} packet = {.header = {.size = sizeof(packet), .kind = BOX_GUEST_KEEP, .id = 2}};
+	memcpy(packet.bytes, bytes, sizeof(bytes));
+	send_bytes(&guest, &packet, sizeof(packet), door);
+	wait_ended(2, BOX_GUEST_END_FAILED, EBADMSG);
+	/* One that is there stays as it is. */
+	keep(3, "sleep 1000");
+	WAIT_FOR(told[3].states > 0);
+	send_kind(&guest, BOX_GUEST_KEEP_IN, 3, bytes, sizeof(bytes));
+	ASSERT_INT(look(3)->phase, BOX_GUEST_PHASE_RUNNING);
+	(void)close(door);
+	for (uint32_t id = 1; id <= 3; id++) {
+		drop(id);
 	}
 	stop_guest(&guest);
 }

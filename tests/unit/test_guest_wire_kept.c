@@ -90,6 +90,11 @@ TEST(keep)
 	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round), 6));
 	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round) - 1, 0));
 	ASSERT(!request_good(BOX_GUEST_KEEP, NULL, 0, 0));
+	ASSERT(!request_good(BOX_GUEST_KEEP_IN, NULL, 0, 0));
+	/* Its door is no part of the bytes. */
+	struct box_guest_keep least = {0, 0, 2, 2};
+	ASSERT(request_good(BOX_GUEST_KEEP_IN, &least, sizeof(least), 4));
+	ASSERT(!request_good(BOX_GUEST_KEEP_IN, &least, sizeof(least), 3));
 }
 
 TEST(follow)

@@ -199,7 +199,7 @@ static void keep(struct living *living, uint64_t number)
 {
 	int control = new_control(living);
 	living->memory = memory_file("oom_kill 3\n");
-	box_native_kept(native, number, control, another(living->memory));
+	box_native_kept(native, number, control, another(living->memory), -1);
 	expect_packet(living, BOX_GUEST_RESET, 0, "", 0);
 }
 

@@ -213,7 +213,7 @@ TEST(output_of_one_that_was_found)
 {
 	struct heard heard;
 	start_box();
-	ops->find(living.box, NUMBER, &events, &told);
+	ops->find(living.box, NUMBER, &(struct box_kept_past){0}, &events, &told);
 	expect(&living, BOX_GUEST_ASK, NUMBER, &heard);
 	say_out(0, "first bytes ever");
 	say_out(16, "and more");

@@ -375,3 +375,28 @@ TEST(listed_in_their_session)
 	ASSERT(!box_map_get(&info, "managed_process"));
 	finish_processes();
 }
+
+/* A limit that is no less than the session's is the session's: 512. */
+TEST(limits_of_their_own)
+{
+	static const struct {
+		int64_t asked;
+		int64_t given;
+	} rows[] = {{0, 0}, {4, 4}, {511, 511}, {512, 0}, {513, 0}, {INT64_MAX, 0}};
+	start_processes();
+	make_live("s");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_process_spec spec = *process_spec("default", "prog");
+		struct box_process *process = NULL;
+		struct box_process_op *waiting = NULL;
+		struct box_err err;
+		spec.memory_mb = rows[i].asked;
+		ASSERT_INT(box_process_start(
+				   session_of("s"), &spec, on_op, NULL, &process, &waiting, &err),
+			0);
+		struct played *one = &played[i];
+		ASSERT_INT(one->memory_mb, rows[i].given);
+		tell_exit(one->number, 0, 0);
+	}
+	finish_processes();
+}

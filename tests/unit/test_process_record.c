@@ -1,4 +1,7 @@
 /* What is written of managed processes, and what a successor makes of it. */
+#include <unistd.h>
+
+#include "base/clock.h"
 #include "tests/unit/process_play.h"
 
 #define CHANGES_MAX 32
@@ -47,7 +50,7 @@ static void start_marked(void)
 }
 
 /* As if this program had been killed and started again: what was written is replayed. */
-static void succeed(void)
+static void replay_all(void)
 {
 	char *written[CHANGES_MAX];
 	int count = change_count;
@@ -61,9 +64,26 @@ static void succeed(void)
 		replay(written[i]);
 		free(written[i]);
 	}
+}
+
+static void adopt_all(void)
+{
 	leave_box(77);
 	box_sessions_adopt(sessions);
 	ASSERT_INT(box_sessions_count(sessions), 1);
+}
+
+static void succeed(void)
+{
+	replay_all();
+	adopt_all();
+}
+
+/* As nothing runs in it, it is removed after a while. */
+static void expect_idle(void)
+{
+	box_sessions_tick(sessions, box_clock_ms() + 1000 * 1000);
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
 }
 
 TEST(recorded_and_found_again)
@@ -83,8 +103,8 @@ TEST(recorded_and_found_again)
 	succeed();
 	ASSERT(played_of(number)->found && played_of(over)->found);
 	expect_missing("s", "gone");
-	/* Until the box has told, they run as far as anybody knows. */
-	expect_counts(2, 0);
+	/* Until the box has told, what is not known to have ended runs. */
+	expect_counts(1, 1);
 	ASSERT_STR(info_json("s", "default"), SHOWN("running", "null", "", ""));
 	tell(number, (struct box_kept_state){.running = true, .tail = box_str("said")});
 	tell_exit(over, 4, 0);
@@ -92,6 +112,139 @@ TEST(recorded_and_found_again)
 	ASSERT_STR(info_json("s", "default"), SHOWN("running", "null", "said", ""));
 	/* Numbers are not given twice. */
 	ASSERT(begun("s", "new") > over);
+	finish_processes();
+	forget_changes();
+}
+
+static const char *exited_at(const char *id)
+{
+	struct box_value info = box_process_info(process_of("s", id), kept_arena);
+	const struct box_value *at = box_map_get(&info, "exited_at");
+	ASSERT(at && at->type == BOX_STR);
+	return box_arena_strndup(kept_arena, at->str.bytes, at->str.len);
+}
+
+#define MEMORY ",\"end\":{\"reason\":\"memory\",\"signal\":9}"
+
+/* When and how it ended is as it was told first, whatever the box says later. */
+static void expect_end_kept(bool dumped)
+{
+	char at[64];
+	start_marked();
+	uint32_t number = begun("s", "default");
+	tell(number,
+		(struct box_kept_state){.reason = BOX_END_MEMORY,
+			.exit_code = 137,
+			.signal = 9,
+			.out_ended = true,
+			.tail = box_str("last")});
+	(void)snprintf(at, sizeof(at), "%s", exited_at("default"));
+	ASSERT_STR(info_json("s", "default"), SHOWN("exited", "137", "last", MEMORY));
+	if (dumped) {
+		forget_changes();
+		box_sessions_dump(sessions, on_change, &changes);
+	}
+	usleep(2000);
+	succeed();
+	expect_counts(0, 1);
+	ASSERT(played_of(number)->past.ended);
+	tell(number,
+		(struct box_kept_state){.reason = BOX_END_SIGNAL,
+			.exit_code = 137,
+			.signal = 9,
+			.out_ended = true,
+			.tail = box_str("last")});
+	expect_counts(0, 1);
+	ASSERT_STR(info_json("s", "default"), SHOWN("exited", "137", "last", MEMORY));
+	ASSERT_STR(exited_at("default"), at);
+	expect_idle();
+	finish_processes();
+	forget_changes();
+}
+
+TEST(an_end_is_recorded)
+{
+	expect_end_kept(false);
+}
+
+TEST(an_end_is_dumped)
+{
+	expect_end_kept(true);
+}
+
+/* What was stopped or replaced is not there any more for a successor either. */
+static void expect_stop_goes_on(bool dumped)
+{
+	struct ended_op op = {0};
+	struct box_process_op *waiting = NULL;
+	start_marked();
+	uint32_t number = begun("s", "default");
+	ASSERT_INT(box_process_stop(process_of("s", "default"), on_op, &op, &waiting), 1);
+	if (dumped) {
+		forget_changes();
+		box_sessions_dump(sessions, on_change, &changes);
+	}
+	succeed();
+	expect_missing("s", "default");
+	expect_counts(1, 0);
+	ASSERT_INT(played_of(number)->halts, 1);
+	ASSERT_INT(played_of(number)->grace_ms, 5000);
+	tell_running(number);
+	expect_missing("s", "default");
+	tell_exit(number, 0, 0);
+	expect_counts(0, 0);
+	finish_processes();
+	forget_changes();
+}
+
+TEST(a_stop_goes_on)
+{
+	expect_stop_goes_on(false);
+}
+
+TEST(a_stop_is_dumped)
+{
+	expect_stop_goes_on(true);
+}
+
+TEST(what_a_limit_needs_is_recorded)
+{
+	struct box_err err;
+	struct box_process *process = NULL;
+	struct box_process_op *waiting = NULL;
+	start_marked();
+	struct box_process_spec spec = *process_spec("default", "prog");
+	played_kills = 7;
+	spec.memory_mb = 64;
+	ASSERT_INT(box_process_start(session_of("s"), &spec, on_op, NULL, &process, &waiting, &err),
+		0);
+	uint32_t number = played[0].number;
+	ASSERT_INT(played_of(number)->memory_mb, 64);
+	played_kills = 8;
+	succeed();
+	ASSERT_INT(played_of(number)->past.memory_mb, 64);
+	ASSERT_INT(played_of(number)->past.oom_kills, 7);
+	ASSERT(!played_of(number)->past.ended);
+	finish_processes();
+	forget_changes();
+}
+
+/* A session that has no box yet forgets nothing, however old. */
+TEST(retention_waits_for_the_box)
+{
+	start_marked();
+	uint32_t number = begun("s", "default");
+	tell_exit(number, 0, 0);
+	replay_all();
+	box_sessions_tick(sessions, box_clock_ms() + 301 * 1000);
+	expect_counts(0, 1);
+	adopt_all();
+	ASSERT(played_of(number)->found);
+	/* Its time goes on from its end, not from ours. */
+	box_sessions_tick(sessions, box_clock_ms() + 299 * 1000);
+	expect_counts(0, 1);
+	box_sessions_tick(sessions, box_clock_ms() + 301 * 1000);
+	expect_counts(0, 0);
 	finish_processes();
 	forget_changes();
 }
@@ -130,6 +283,20 @@ TEST(records_of_others)
 		"{\"forgotten\":9}",
 		"{\"forgotten\":\"9\"}",
 		"{\"forgotten\":-1}",
+		"{\"leaving\":9}",
+		"{\"leaving\":\"9\"}",
+		"{\"ended\":9}",
+		"{\"ended\":{}}",
+		"{\"ended\":{\"number\":9,\"code\":0}}",
+	};
+	static const char *const wrong_ends[] = {
+		"{\"ended\":{\"number\":9,\"code\":256}}",
+		"{\"ended\":{\"number\":9,\"code\":-1}}",
+		"{\"ended\":{\"number\":9,\"signal\":65}}",
+		"{\"ended\":{\"number\":9,\"signal\":-1}}",
+		"{\"ended\":{\"number\":9,\"reason\":4}}",
+		"{\"ended\":{\"number\":9,\"reason\":-1}}",
+		"{\"ended\":{\"number\":\"9\",\"code\":0}}",
 	};
 	static const char right[] = "{\"process\":{\"session\":\"" ID(
 		"s") "\",\"number\":9,\"spec\":{\"command\":\"x\",\"process_id\":\"p\"}}}";
@@ -142,12 +309,24 @@ TEST(records_of_others)
 	/* The same one twice is one. */
 	changes[change_count++] = box_strdup(right);
 	changes[change_count++] = box_strdup(right);
+	for (size_t i = 0; i < COUNT(wrong_ends); i++) {
+		changes[change_count++] = box_strdup(wrong_ends[i]);
+	}
 	succeed();
 	expect_counts(1, 0);
 	tell_running(9);
 	ASSERT(process_of("s", "p") != NULL);
 	replay("{\"forgotten\":8}");
 	expect_counts(1, 0);
+	/* One that is right counts once, and a time that is none is ours. */
+	replay("{\"ended\":{\"number\":9,\"at\":9223372036854775807,\"code\":7}}");
+	replay("{\"ended\":{\"number\":9,\"code\":8}}");
+	expect_counts(0, 1);
+	ASSERT_INT(box_process_exit_code(process_of("s", "p")), 7);
+	replay("{\"forgotten\":9}");
+	expect_counts(0, 0);
+	played_of(9)->dropped = true;
+	expect_idle();
 	finish_processes();
 	forget_changes();
 }

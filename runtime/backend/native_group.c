@@ -1,0 +1,163 @@
+/* Processes with a limit of memory of their own: each gets a group from boxd before its box hears of
+ * it, and what is said about it meanwhile waits here, in order. Without its group it is not started. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "runtime/backend/native_box.h"
+#include "runtime/guest/wire_kept.h"
+
+/* What waits for a group: few packets, of which only input is large, and that has a bound of its
+ * own. */
+struct packet {
+	struct box_list links;
+	uint32_t kind;
+	size_t size;
+	char bytes[];
+};
+
+/* A question to boxd; its box stays until it is answered. */
+struct grouping {
+	struct box_backend_box *box;
+	uint32_t number;
+};
+
+static struct packet *pop_packet(struct box_native_kept *kept)
+{
+	struct box_list *item = box_list_pop(&kept->packets);
+	return item ? BOX_LIST_ITEM(item, struct packet, links) : NULL;
+}
+
+static void drop_packets(struct box_native_kept *kept)
+{
+	struct packet *packet;
+	while ((packet = pop_packet(kept))) {
+		free(packet);
+	}
+}
+
+void box_native_free_kept(struct box_native_kept *kept)
+{
+	if (kept) {
+		drop_packets(kept);
+		box_close_p(&kept->kills);
+		free(kept);
+	}
+}
+
+void box_native_send_kept(struct box_backend_box *box, struct box_native_kept *kept, uint32_t kind,
+	const void *first, size_t first_size, struct box_str rest)
+{
+	if (!kept->pending) {
+		box_native_send(
+			box, kind, kept->number, first, first_size, rest.bytes, rest.len, -1);
+		return;
+	}
+	struct packet *packet = box_alloc(sizeof(*packet) + first_size + rest.len);
+	packet->kind = kind;
+	packet->size = first_size + rest.len;
+	if (first_size > 0) {
+		memcpy(packet->bytes, first, first_size);
+	}
+	if (rest.len > 0) {
+		memcpy(packet->bytes + first_size, rest.bytes, rest.len);
+	}
+	box_list_push(&kept->packets, &packet->links);
+}
+
+/* The door goes with the packet that begins it, if there is one; nobody else needs it. */
+static void send_packets(struct box_backend_box *box, struct box_native_kept *kept, int door)
+{
+	struct packet *packet;
+	while ((packet = pop_packet(kept))) {
+		int fd = packet->kind == BOX_GUEST_KEEP_IN ? TAKE_FD(door) : -1;
+		box_native_send(
+			box, packet->kind, kept->number, packet->bytes, packet->size, NULL, 0, fd);
+		free(packet);
+	}
+	box_close_p(&door);
+}
+
+static bool begins(const struct box_native_kept *kept)
+{
+	return !box_list_empty(&kept->packets) &&
+		BOX_LIST_ITEM(kept->packets.next, struct packet, links)->kind == BOX_GUEST_KEEP_IN;
+}
+
+static void tell_failed(struct box_native_kept *kept, const struct box_err *err)
+{
+	char why[512];
+	(void)snprintf(why, sizeof(why), "its memory limit cannot be set: %.400s", err->text);
+	const struct box_kept_state failed = {
+		.known = true,
+		.exit_code = 127,
+		.failure = why,
+		.out_ended = true,
+	};
+	kept->told = true;
+	kept->ended = true;
+	drop_packets(kept);
+	kept->events->state(kept->arg, &failed);
+}
+
+static void take_group(struct box_backend_box *box, uint32_t number,
+	const struct box_native_group *group, const struct box_err *err)
+{
+	struct box_native_kept *kept = box_native_find_kept(box, number);
+	int door = group->door;
+	int kills = group->events;
+	if (!kept) {
+		/* Dropped meanwhile, and its group closed. */
+		box_close_p(&door);
+		box_close_p(&kills);
+		return;
+	}
+	kept->pending = false;
+	kept->kills = kills;
+	if (err && begins(kept)) {
+		tell_failed(kept, err);
+		return;
+	}
+	/* One that was there before is asked for all the same. */
+	send_packets(box, kept, door);
+}
+
+static void grouped(void *arg, const struct box_native_group *group, const struct box_err *err)
+{
+	struct grouping grouping = *(struct grouping *)arg;
+	struct box_backend_box *box = grouping.box;
+	int rest = group->rest;
+	free(arg);
+	if (box->rest < 0) {
+		box->rest = TAKE_FD(rest);
+	}
+	box_close_p(&rest);
+	take_group(box, grouping.number, group, err);
+	box_native_run_ended(box);
+}
+
+void box_native_open_group(
+	struct box_backend_box *box, struct box_native_kept *kept, int64_t memory_mb)
+{
+	const struct box_native *native = box->native;
+	struct grouping *grouping = box_alloc(sizeof(*grouping));
+	*grouping = (struct grouping){.box = box, .number = kept->number};
+	kept->limited = true;
+	kept->pending = true;
+	box->run_count++;
+	native->keeper->open_group(native->keeper_arg, box->number, kept->number,
+		memory_mb < UINT32_MAX ? (uint32_t)memory_mb : UINT32_MAX, grouped, grouping);
+}
+
+void box_native_close_group(struct box_backend_box *box, struct box_native_kept *kept)
+{
+	if (kept->limited) {
+		kept->limited = false;
+		box_close_p(&kept->kills);
+		box->native->keeper->close_group(
+			box->native->keeper_arg, box->number, kept->number);
+	}
+}
