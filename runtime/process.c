@@ -262,6 +262,13 @@ int box_process_start(struct box_session *session, const struct box_process_spec
 	if (r < 0) {
 		return r;
 	}
+	/* One that cannot be begun ends no other. */
+	if (present) {
+		r = session->backend->kept->check(session->box, spec, err);
+		if (r < 0) {
+			return r;
+		}
+	}
 	touch(session);
 	if (!present) {
 		return begin(session, spec, ret_process, err);

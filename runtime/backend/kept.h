@@ -50,6 +50,10 @@ struct box_kept_follow {
 };
 
 struct box_kept_ops {
+	/* Whether one of this spec can be begun in this box at all: asked before another one is ended
+	 * for it. */
+	int (*check)(const struct box_backend_box *box, const struct box_process_spec *spec,
+		struct box_err *err);
 	/* Begins one; `spec` is the caller's and need not outlive the call. */
 	int (*keep)(struct box_backend_box *box, uint32_t number,
 		const struct box_process_spec *spec, const struct box_kept_events *events,

@@ -14,7 +14,7 @@ import boxlib
 import nativelib
 import proclib
 from clientlib import context, physical
-from relaylib import exited, info, shell, start, stop
+from relaylib import Relay, exited, info, shell, start, stop
 
 PREVIEW_CHARACTERS = 4000
 EATER = "python3 -c 'x = bytearray({} << 20); print(len(x))'"
@@ -263,6 +263,28 @@ def test_arguments_as_they_are(client):
     assert exited(client)["stderr_preview"] == "60000"
     data = {"session_id": "s", "spec": {"command": "echo", "args": ["x" * 66_000]}}
     assert client.fail("box_start_managed_process", data).startswith("BoxValidationError: ")
+    stop(client)
+
+
+TOO_MUCH = {
+    "a long argument": {"args": ["x" * 66_000]},
+    "many arguments": {"args": ["x"] * 4097},
+    "a long value": {"env": {"A": "x" * 66_000}},
+    "many variables": {"env": {f"A{number}": "" for number in range(4097)}},
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_one_that_is_too_large_stops_no_other(client, what):
+    """The process of that id goes on, with whoever reads it."""
+    start(client, "cat")
+    with Relay(client.boxd) as relay:
+        spec = {"command": "cat", **TOO_MUCH[what]}
+        answer = client.fail("box_start_managed_process", {"session_id": "s", "spec": spec})
+        assert answer.startswith("BoxValidationError: ") and "65520 bytes together" in answer
+        relay.send("on")
+        assert relay.recv() == "on"
+        assert info(client)["status"] == "running"
     stop(client)
 
 
