@@ -83,7 +83,7 @@ void box_process_free(struct box_process *process)
 	box_process_dismiss_readers(process);
 	box_process_record_end(process);
 	box_list_drop(&process->links);
-	box_buf_free(&process->input);
+	box_process_free_input(process);
 	free(process->tail);
 	box_arena_free(process->arena);
 }
@@ -336,6 +336,7 @@ static void on_state(void *arg, const struct box_kept_state *state)
 		process->known = true;
 		process->in_sent = state->in_have;
 		process->in_taken = state->in_taken;
+		process->in_ended = state->in_ended;
 	}
 	box_process_set_tail(process, state);
 	if (process->running && !state->running) {

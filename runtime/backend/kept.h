@@ -26,6 +26,7 @@ struct box_kept_state {
 	uint64_t out_end;
 	uint64_t in_have;    /* input that the box has */
 	uint64_t in_taken;   /* by the process */
+	bool in_ended;       /* no more may come than it has */
 	struct box_str tail; /* the end of its stderr; good during the call */
 };
 

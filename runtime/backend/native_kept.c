@@ -215,6 +215,7 @@ static void take_state(
 		.out_end = state.out_end,
 		.in_have = state.in_have,
 		.in_taken = state.in_taken,
+		.in_ended = state.in_ended != 0,
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
 	if (kept->ended && told.running) {

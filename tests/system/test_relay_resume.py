@@ -4,7 +4,6 @@ moments while a counter is printed, and the death of box-rpc under processes and
 
 import contextlib
 import random
-import struct
 import time
 
 import pytest
@@ -20,6 +19,7 @@ from relaylib import (
     END,
     ENDED,
     UNCONFIRMED,
+    V1,
     Bare,
     Relay,
     Resuming,
@@ -29,7 +29,6 @@ from relaylib import (
     shell,
     start,
     stop,
-    unpack,
 )
 
 SHORT, LONG = 200, 10_000
@@ -60,58 +59,6 @@ def boxd(client):
 
 
 # box.v1.
-
-
-class V1(Bare):
-    """One connection that has begun; `first` is where its output begins, `next` its input."""
-
-    def __init__(self, boxd, begin=UNCONFIRMED, turn=True, **options):
-        super().__init__(boxd.port, protocol="box.v1", **options)
-        self.done = 0
-        if begin is not None:
-            self.say(BEGIN, begin)
-        if begin is not None and turn:
-            self.wait_turn()
-
-    def say(self, kind, offset, data=b""):
-        self.send(pack(kind, offset, data), opcode=framelib.BINARY)
-
-    def wait_turn(self):
-        kind, self.first, data = unpack(self.recv())
-        assert kind == BEGIN
-        self.next = struct.unpack("!Q", data)[0]
-
-    def output(self, size):
-        """The next so many bytes of output."""
-        found = b""
-        at = self.first
-        while len(found) < size:
-            kind, offset, data = unpack(self.recv())
-            if kind == DATA:
-                assert offset == at
-                at += len(data)
-                found += data
-            else:
-                assert kind == DONE
-                self.done = offset
-        self.first = at
-        return found
-
-    def until(self, wanted):
-        """Takes messages up to one of this kind: its offset."""
-        while True:
-            kind, offset, _ = unpack(self.recv())
-            if kind == wanted:
-                return offset
-
-    def taken(self, offset):
-        """Until the process has taken its input up to here."""
-        while self.done < offset:
-            self.done = self.until(DONE)
-
-    def closed(self):
-        end = self.wait_closed()
-        return end.code, end.reason
 
 
 def test_offsets_and_the_end(client, boxd):
@@ -197,7 +144,6 @@ def test_input_twice_and_with_a_gap(client, boxd):
     with V1(boxd, 6) as relay:
         relay.say(DATA, 6, b"g")
         relay.say(END, 7)
-        relay.say(DATA, 7, b"never")
         assert relay.output(1) == b"g"
         assert relay.until(END) == 0
         assert relay.closed() == (1000, ENDED)
