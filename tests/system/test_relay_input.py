@@ -139,7 +139,9 @@ def test_a_client_that_waits_is_told_nothing_and_loses_nothing(client, boxd):
     shell(client, WAITS + f"head -c {size} | md5sum; exec cat")
     with Bare(boxd.port) as bare:
         data = [framelib.frame(line.encode()) for line in lines]
-        sender = threading.Thread(target=lambda: [bare.sock.sendall(one) for one in data])
+        sender = threading.Thread(
+            target=lambda: [bare.sock.sendall(one) for one in data], daemon=True
+        )
         sender.start()
         time.sleep(1.5)
         assert sender.is_alive()
@@ -258,7 +260,7 @@ def test_a_message_that_is_too_long(client, boxd, protocol):
     with V1(boxd, 0) as relay:
         assert relay.next == 0
         piece = bytes(16 * MIB - 9)
-        sender = threading.Thread(target=relay.say, args=(DATA, 0, piece))
+        sender = threading.Thread(target=relay.say, args=(DATA, 0, piece), daemon=True)
         sender.start()
         got = 0
         while got < len(piece):
