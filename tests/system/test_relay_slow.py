@@ -120,14 +120,18 @@ class Times:
         self.ctx = context()
         self.ws.call("box_exec", self.command, self.ctx)
 
+    def time(self, *request):
+        """In microseconds."""
+        begun = time.perf_counter_ns()
+        self.ws.call(*request)
+        return (time.perf_counter_ns() - begun) / 1000
+
     def measure(self, seconds):
         pings, execs = [], []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            pings += self.ws.times(20)
-            begun = time.monotonic()
-            self.ws.call("box_exec", self.command, self.ctx)
-            execs.append((time.monotonic() - begun) * 1e6)
+            pings += [self.time("__ping") for _ in range(20)]
+            execs.append(self.time("box_exec", self.command, self.ctx))
             time.sleep(0.02)
         return {"ping": pings, "exec": execs}
 
