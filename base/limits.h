@@ -76,6 +76,9 @@
 #define BOX_INPUTS_BYTES_MAX (512 * BOX_MIB)
 #define BOX_RELAY_EARLY_BYTES_MAX (1 * BOX_MIB) /* of a relay that waits for its turn */
 
+/* After a restart: boxes may take so long to say what became of their processes; then all are served. */
+#define BOX_ADOPT_MS 1000
+
 /* Waiting for one box. */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
 #define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */

@@ -56,6 +56,8 @@ struct box_process_counts {
 	size_t running;
 	size_t completed;
 };
+/* Whether the boxes have told what became of all processes of a predecessor. */
+bool box_processes_known(const struct box_sessions *sessions);
 /* Of all sessions, or of those of a context's workspace. */
 struct box_process_counts box_processes_count(
 	const struct box_sessions *sessions, const struct box_context *context);

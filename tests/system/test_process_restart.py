@@ -3,7 +3,6 @@ nobody has read and how it ended, and every relay goes on where it was.
 """
 
 import contextlib
-import time
 
 import pytest
 
@@ -34,14 +33,6 @@ def place(request, nothing_left):
         yield made
 
 
-def same(look, wanted):
-    """The new worker asks the boxes what became of their processes, while it serves already."""
-    end = time.monotonic() + 5
-    while (found := look()) != wanted:
-        assert time.monotonic() < end, f"{found}, not {wanted}"
-        time.sleep(0.01)
-
-
 class Quiet:
     """One that has told its pid, and written what nobody reads until the end."""
 
@@ -63,7 +54,7 @@ class Quiet:
 
     def check(self, client):
         assert proclib.find(self.mark) == [self.pid]
-        same(lambda: self.info(client), self.before)
+        assert self.info(client) == self.before
 
     def check_output(self, boxd):
         with Relay(boxd, self.name, self.session) as relay:
@@ -113,10 +104,8 @@ def take_rest(bare, counter):
 def check_ended(client, before):
     """When it was is told by another clock than how it was."""
     for name, known in before.items():
-        same(
-            lambda name=name: {**info(client, name, "s1"), "exited_at": None},
-            {**known, "exited_at": None},
-        )
+        after = info(client, name, "s1")
+        assert {**after, "exited_at": None} == {**known, "exited_at": None}
 
 
 def check_killed(place, rounds):

@@ -463,6 +463,7 @@ static void check_found_again(bool ended)
 	box_sessions_adopt(sessions);
 	attach_and_read(&one, BOX_PROCESS_UNCONFIRMED);
 	ASSERT_INT(one.attached, 0);
+	ASSERT(!box_processes_known(sessions));
 	tell(3,
 		(struct box_kept_state){.running = true,
 			.freed = 100,
@@ -470,6 +471,7 @@ static void check_found_again(bool ended)
 			.in_have = 40,
 			.in_taken = 30,
 			.in_ended = ended});
+	ASSERT(box_processes_known(sessions));
 	ASSERT_INT(one.attached, 1);
 	ASSERT_INT(one.offset, 100);
 	ASSERT_INT(one.input, 40);
