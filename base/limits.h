@@ -67,8 +67,17 @@
 #define BOX_OUTPUT_BYTES_MIN (256 * BOX_KIB)
 #define BOX_OUTPUTS_BYTES_MAX (512 * BOX_MIB) /* all together */
 
-/* Of one managed process, that it has not taken. */
-#define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB)
+/* Input that managed processes have not taken. Each has the first, whatever the others do; what it has
+ * above that counts for the last. */
+#define BOX_PROCESS_INPUT_BYTES_MIN (512 * BOX_KIB)
+#define BOX_PROCESS_INPUT_PAUSE_BYTES (16 * BOX_MIB) /* then whoever sends it is not read */
+#define BOX_PROCESS_INPUT_BYTES_MAX (33 * BOX_MIB)   /* one message more, and its line end */
+#define BOX_INPUTS_PAUSE_BYTES (256 * BOX_MIB) /* all together: then nobody may send far ahead */
+#define BOX_INPUTS_BYTES_MAX (512 * BOX_MIB)
+#define BOX_RELAY_EARLY_BYTES_MAX (1 * BOX_MIB) /* of a relay that waits for its turn */
+
+/* After a restart: boxes may take so long to say what became of their processes; then all are served. */
+#define BOX_ADOPT_MS 1000
 
 /* Waiting for one box. */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */

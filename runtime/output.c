@@ -41,6 +41,22 @@ static size_t sequence_at(const unsigned char *p, size_t left, bool *ret_valid)
 	return good;
 }
 
+size_t box_output_repaired_size(struct box_str raw)
+{
+	if (box_utf8_valid(raw.bytes, raw.len)) {
+		return raw.len;
+	}
+	const unsigned char *p = (const unsigned char *)raw.bytes;
+	size_t size = 0;
+	for (size_t at = 0; at < raw.len;) {
+		bool valid;
+		size_t sequence = sequence_at(p + at, raw.len - at, &valid);
+		size += valid ? sequence : sizeof(replacement);
+		at += sequence;
+	}
+	return size;
+}
+
 struct box_str box_output_repair(struct box_arena *arena, struct box_str raw)
 {
 	if (box_utf8_valid(raw.bytes, raw.len)) {

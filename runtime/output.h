@@ -10,6 +10,8 @@ struct box_arena;
 
 /* The bytes as UTF-8, with U+FFFD for what is none; the bytes themselves where nothing is wrong. */
 struct box_str box_output_repair(struct box_arena *arena, struct box_str raw);
+/* How long that would be. */
+size_t box_output_repaired_size(struct box_str raw);
 
 /* {reason, signal}: how a command or a process ended. */
 struct box_value box_output_end(struct box_arena *arena, enum box_end_reason reason, int signal);

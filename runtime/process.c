@@ -86,7 +86,7 @@ void box_process_free(struct box_process *process)
 	box_process_dismiss_readers(process);
 	box_process_record_end(process);
 	box_list_drop(&process->links);
-	box_buf_free(&process->input);
+	box_process_free_input(process);
 	free(process->tail);
 	box_arena_free(process->arena);
 }
@@ -269,6 +269,13 @@ int box_process_start(struct box_session *session, const struct box_process_spec
 	if (r < 0) {
 		return r;
 	}
+	/* One that cannot be begun ends no other. */
+	if (present) {
+		r = session->backend->kept->check(session->box, spec, err);
+		if (r < 0) {
+			return r;
+		}
+	}
 	touch(session);
 	if (!present) {
 		return begin(session, spec, ret_process, err);
@@ -339,6 +346,7 @@ static void on_state(void *arg, const struct box_kept_state *state)
 		process->known = true;
 		process->in_sent = state->in_have;
 		process->in_taken = state->in_taken;
+		process->in_ended = state->in_ended;
 	}
 	box_process_set_tail(process, state);
 	if (process->running && !state->running) {

@@ -56,6 +56,8 @@ struct box_process_counts {
 	size_t running;
 	size_t completed;
 };
+/* Whether the boxes have told what became of all processes of a predecessor. */
+bool box_processes_known(const struct box_sessions *sessions);
 /* Of all sessions, or of those of a context's workspace. */
 struct box_process_counts box_processes_count(
 	const struct box_sessions *sessions, const struct box_context *context);
@@ -88,9 +90,12 @@ void box_process_detach(struct box_process_reader *reader);
 void box_process_confirm(
 	struct box_process_reader *reader, uint64_t confirmed, uint64_t upto, uint64_t hold);
 
-/* More input, which the process gets even if the reader goes; none: the end of it. -ENOBUFS when
- * more than BOX_PROCESS_INPUT_BYTES_MAX would wait; -EPIPE after the end. */
+/* More input, which the process gets even if the reader goes; none: the end of it, once or again.
+ * -EPIPE after that; -ESRCH when the process is over; -ENOBUFS when more than
+ * BOX_PROCESS_INPUT_BYTES_MAX would wait, -EAGAIN when it would be too much for all together. */
 int box_process_feed(struct box_process_reader *reader, struct box_str bytes);
+/* So much waits that whoever sends it should wait too. */
+bool box_process_input_full(const struct box_process_reader *reader);
 /* Where the next input goes: behind all that came so far. */
 uint64_t box_process_input_end(const struct box_process_reader *reader);
 

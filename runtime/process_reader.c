@@ -177,15 +177,35 @@ static size_t waiting_input(const struct box_process *process)
 	return process->input.len - process->input_at;
 }
 
-/* What was sent goes when it is all, or the larger half. */
-static void drop_sent_input(struct box_process *process)
+/* What is held counts for all together, but for what each has for itself. */
+static size_t counted(size_t held)
+{
+	return held > BOX_PROCESS_INPUT_BYTES_MIN ? held - BOX_PROCESS_INPUT_BYTES_MIN : 0;
+}
+
+static void count_input(struct box_process *process)
+{
+	struct box_sessions *sessions = process->session->sessions;
+	sessions->input_bytes -= process->input_counted;
+	process->input_counted = counted(process->input.len);
+	sessions->input_bytes += process->input_counted;
+}
+
+void box_process_free_input(struct box_process *process)
+{
+	box_buf_free(&process->input);
+	count_input(process);
+}
+
+/* What was sent goes when it is all, or the larger half; `now`: in any case. */
+static void drop_sent_input(struct box_process *process, bool now)
 {
 	struct box_buf *input = &process->input;
 	if (process->input_at == input->len) {
 		box_buf_free(input);
 		*input = box_buf(BOX_PROCESS_INPUT_BYTES_MAX);
 		process->input_at = 0;
-	} else if (process->input_at > input->len / 2) {
+	} else if (now || process->input_at > input->len / 2) {
 		input->len -= process->input_at;
 		memmove(input->bytes, input->bytes + process->input_at, input->len);
 		process->input_at = 0;
@@ -206,7 +226,8 @@ static void pump_input(struct box_process *process)
 		process->in_sent += len;
 		process->input_at += len;
 	}
-	drop_sent_input(process);
+	drop_sent_input(process, false);
+	count_input(process);
 	if (process->in_ended && waiting_input(process) == 0) {
 		ops->feed(process->session->box, process->number, process->in_sent, box_str(""));
 	}
@@ -215,8 +236,19 @@ static void pump_input(struct box_process *process)
 int box_process_feed(struct box_process_reader *reader, struct box_str bytes)
 {
 	struct box_process *process = reader->process;
-	if (!process || !process->running || process->in_ended) {
+	if (!process || !process->running) {
+		return -ESRCH;
+	}
+	if (process->in_ended && bytes.len > 0) {
 		return -EPIPE;
+	}
+	if (process->input.len + bytes.len > BOX_PROCESS_INPUT_BYTES_MAX) {
+		drop_sent_input(process, true);
+		count_input(process);
+	}
+	size_t more = counted(process->input.len + bytes.len) - process->input_counted;
+	if (process->session->sessions->input_bytes + more > BOX_INPUTS_BYTES_MAX) {
+		return -EAGAIN;
 	}
 	if (bytes.len == 0) {
 		process->in_ended = true;
@@ -225,6 +257,17 @@ int box_process_feed(struct box_process_reader *reader, struct box_str bytes)
 	}
 	pump_input(process);
 	return 0;
+}
+
+bool box_process_input_full(const struct box_process_reader *reader)
+{
+	const struct box_process *process = reader->process;
+	if (!process) {
+		return false;
+	}
+	bool crowded = process->session->sessions->input_bytes > BOX_INPUTS_PAUSE_BYTES;
+	return waiting_input(process) >
+		(crowded ? BOX_PROCESS_INPUT_BYTES_MIN : BOX_PROCESS_INPUT_PAUSE_BYTES);
 }
 
 uint64_t box_process_input_end(const struct box_process_reader *reader)

@@ -41,8 +41,9 @@ struct box_process {
 	uint64_t given;       /* to the reader that is attached, up to here */
 	struct box_buf input; /* what came, from input_at on not sent to the box yet */
 	size_t input_at;
-	uint64_t in_sent;  /* to the box */
-	uint64_t in_taken; /* by the process */
+	size_t input_counted; /* of all that waits for processes */
+	uint64_t in_sent;     /* to the box */
+	uint64_t in_taken;    /* by the process */
 	bool in_ended;
 	bool skip_line;
 	struct box_list readers;  /* in line: the first is attached */
@@ -103,6 +104,8 @@ struct box_process *box_processes_oldest_completed(const struct box_sessions *se
 void box_process_serve_readers(struct box_process *process);
 void box_process_give(struct box_process *process, uint64_t offset, struct box_str bytes);
 void box_process_set_taken(struct box_process *process, uint64_t taken);
+/* Its input is nobody's any more. */
+void box_process_free_input(struct box_process *process);
 /* It is going: every reader is told. */
 void box_process_dismiss_readers(struct box_process *process);
 

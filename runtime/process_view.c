@@ -123,6 +123,19 @@ struct box_process_counts box_processes_count(
 	return counts;
 }
 
+bool box_processes_known(const struct box_sessions *sessions)
+{
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_list *list = &session_at(at)->processes;
+		for (const struct box_list *one = list->next; one != list; one = one->next) {
+			if (!box_process_at(one)->known) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
 struct box_process *box_processes_oldest_completed(const struct box_sessions *sessions)
 {
 	struct box_process *oldest = NULL;

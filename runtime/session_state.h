@@ -76,4 +76,5 @@ struct box_sessions {
 	struct box_table by_id;
 	struct box_list all;
 	uint32_t processes_begun; /* managed ones, ever: their numbers */
+	size_t input_bytes;       /* that wait for them, above what each has for itself */
 };

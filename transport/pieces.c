@@ -13,6 +13,8 @@
 
 #define OFFSET_HEAD 9 /* a byte for the kind, eight for the offset */
 #define OUTPUT_KIND 1
+/* Each byte that is no UTF-8 becomes three: what is longer must be measured. */
+#define SURE_BYTES (BOX_MESSAGE_BYTES_MAX / 3)
 
 void box_pieces_init(struct box_pieces *pieces, enum box_pieces_kind kind)
 {
@@ -150,6 +152,8 @@ static struct box_buf take_rest(struct box_pieces *pieces)
 {
 	struct box_buf rest = pieces->rest;
 	pieces->rest = box_buf(BOX_MESSAGE_BYTES_MAX);
+	pieces->measured = 0;
+	pieces->text_size = 0;
 	return rest;
 }
 
@@ -164,46 +168,6 @@ static void push_lines(struct box_pieces *pieces, uint64_t offset, struct box_st
 	(void)box_buf_append(&run, bytes.bytes, bytes.len);
 	push(pieces, &run, offset);
 }
-
-static int add_lines(struct box_pieces *pieces, uint64_t offset, struct box_str bytes)
-{
-	const char *newline = pieces->skip ? memchr(bytes.bytes, '\n', bytes.len) : NULL;
-	size_t whole = 0; /* lines up to here */
-	if (pieces->skip) {
-		size_t skipped = newline ? (size_t)(newline - bytes.bytes) + 1 : bytes.len;
-		pieces->skip = !newline;
-		offset += skipped;
-		bytes = (struct box_str){bytes.bytes + skipped, bytes.len - skipped};
-	}
-	pieces->rest_end = offset + bytes.len;
-	while (bytes.len > 0) {
-		newline = memchr(bytes.bytes + whole, '\n', bytes.len - whole);
-		size_t len = newline ? (size_t)(newline - bytes.bytes) - whole : bytes.len - whole;
-		if (len + (whole == 0 ? pieces->rest.len : 0) > BOX_MESSAGE_BYTES_MAX) {
-			pieces->skip = true;
-			pieces->rest_end = offset + whole;
-			break;
-		}
-		if (!newline) {
-			break;
-		}
-		whole += len + 1;
-	}
-	if (whole > 0) {
-		push_lines(pieces, offset, (struct box_str){bytes.bytes, whole});
-	}
-	if (pieces->skip && bytes.len > 0) {
-		struct box_buf rest = take_rest(pieces);
-		box_buf_free(&rest);
-		return -EMSGSIZE;
-	}
-	if (whole < bytes.len) {
-		(void)box_buf_append(&pieces->rest, bytes.bytes + whole, bytes.len - whole);
-	}
-	return 0;
-}
-
-/* --- pieces of text and of bytes --- */
 
 /* Up to the end, or to the beginning of a character that is not whole there. */
 static size_t whole_characters(const char *bytes, size_t len)
@@ -220,6 +184,97 @@ static size_t whole_characters(const char *bytes, size_t len)
 	}
 	return len;
 }
+
+/* Whether the rest, all of which is of one line, makes a message. Each byte is looked at once; a
+ * character that is not whole yet counts when the line ends. */
+static bool rest_fits(struct box_pieces *pieces, bool ends)
+{
+	const struct box_buf *rest = &pieces->rest;
+	size_t end = whole_characters(rest->bytes, rest->len);
+	pieces->text_size += box_output_repaired_size(
+		(struct box_str){rest->bytes + pieces->measured, end - pieces->measured});
+	pieces->measured = end;
+	const struct box_str broken = {rest->bytes + end, rest->len - end};
+	return pieces->text_size + (ends ? box_output_repaired_size(broken) : 0) <=
+		BOX_MESSAGE_BYTES_MAX;
+}
+
+/* Bytes with their offset, lines up to `whole`. */
+struct added {
+	uint64_t offset;
+	struct box_str bytes;
+	size_t whole;
+};
+
+/* Whether the next `len` bytes belong to no line that is too long. Those of one that has begun and
+ * is long go to the rest, to be measured there. */
+static bool line_fits(struct box_pieces *pieces, struct added *added, size_t len, bool ends)
+{
+	struct box_str line = {added->bytes.bytes + added->whole, len};
+	if (added->whole > 0 || pieces->rest.len == 0) {
+		return len <= SURE_BYTES ||
+			(len <= BOX_MESSAGE_BYTES_MAX &&
+				box_output_repaired_size(line) <= BOX_MESSAGE_BYTES_MAX);
+	}
+	if (pieces->rest.len + len <= SURE_BYTES) {
+		return true;
+	}
+	if (box_buf_append(&pieces->rest, line.bytes, line.len) < 0) {
+		return false;
+	}
+	added->offset += len;
+	added->bytes = (struct box_str){line.bytes + len, added->bytes.len - len};
+	return rest_fits(pieces, ends);
+}
+
+/* Goes through the lines; false at one that is too long. */
+static bool walk_lines(struct box_pieces *pieces, struct added *added)
+{
+	while (added->whole < added->bytes.len) {
+		const char *at = added->bytes.bytes + added->whole;
+		size_t left = added->bytes.len - added->whole;
+		const char *newline = memchr(at, '\n', left);
+		if (!line_fits(pieces, added, newline ? (size_t)(newline - at) : left, newline)) {
+			return false;
+		}
+		if (!newline) {
+			break;
+		}
+		added->whole = (size_t)(newline - added->bytes.bytes) + 1;
+	}
+	return true;
+}
+
+static int add_lines(struct box_pieces *pieces, uint64_t offset, struct box_str bytes)
+{
+	if (pieces->skip) {
+		const char *newline = memchr(bytes.bytes, '\n', bytes.len);
+		size_t skipped = newline ? (size_t)(newline - bytes.bytes) + 1 : bytes.len;
+		pieces->skip = !newline;
+		offset += skipped;
+		bytes = (struct box_str){bytes.bytes + skipped, bytes.len - skipped};
+	}
+	struct added added = {.offset = offset, .bytes = bytes};
+	pieces->rest_end = offset + bytes.len;
+	bool fits = walk_lines(pieces, &added);
+	if (added.whole > 0) {
+		push_lines(pieces, added.offset, (struct box_str){added.bytes.bytes, added.whole});
+	}
+	if (!fits) {
+		struct box_buf rest = take_rest(pieces);
+		box_buf_free(&rest);
+		pieces->skip = true;
+		pieces->rest_end = added.offset + added.whole;
+		return -EMSGSIZE;
+	}
+	if (added.whole < added.bytes.len) {
+		(void)box_buf_append(&pieces->rest, added.bytes.bytes + added.whole,
+			added.bytes.len - added.whole);
+	}
+	return 0;
+}
+
+/* --- pieces of text and of bytes --- */
 
 static void add_text(struct box_pieces *pieces, uint64_t offset, struct box_str bytes)
 {
@@ -265,6 +320,9 @@ int box_pieces_add(struct box_pieces *pieces, uint64_t offset, struct box_str by
 
 void box_pieces_end(struct box_pieces *pieces)
 {
+	if (pieces->rest.len > SURE_BYTES && !rest_fits(pieces, true)) {
+		pieces->rest.len = pieces->measured; /* no room for the rest of a character */
+	}
 	if (pieces->rest.len > 0 && !pieces->skip) {
 		struct box_buf rest = take_rest(pieces);
 		push(pieces, &rest, pieces->rest_end - rest.len);

@@ -34,6 +34,8 @@ struct box_pieces {
 	bool skip;           /* up to the end of the present line */
 	struct box_buf rest; /* of a line or a character that is not whole */
 	uint64_t rest_end;   /* the offset behind it */
+	size_t measured;     /* so much of the rest */
+	size_t text_size;    /* is so long as text */
 	struct box_list ready;
 	size_t ready_bytes;
 };
@@ -41,7 +43,7 @@ struct box_pieces {
 void box_pieces_init(struct box_pieces *pieces, enum box_pieces_kind kind);
 void box_pieces_free(struct box_pieces *pieces);
 
-/* More output. -EMSGSIZE: the present line is longer than a message may be. It is being skipped from
+/* More output. -EMSGSIZE: the present line is longer, as text, than a message may be. It is being skipped from
  * now on, and nothing was taken from rest_end on. */
 int box_pieces_add(struct box_pieces *pieces, uint64_t offset, struct box_str bytes);
 /* There will be no more: what is left is a message too. */

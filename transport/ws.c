@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -33,6 +34,7 @@ struct box_ws {
 	struct box_list connections;
 	size_t count;
 	size_t pinned_bytes; /* of unfinished messages, all connections */
+	uint64_t ticked_ms;
 	struct box_ws_socket *adopting;
 };
 
@@ -408,14 +410,29 @@ size_t box_ws_count(const struct box_ws *ws)
 	return ws->count;
 }
 
+/* Whether the peer's kernel has answered since the last tick. That is all there is to know of one that
+ * is not read, and it is known also while something sent waits for its answer: no probe is sent then. */
+static bool kernel_answered(const struct box_ws_socket *socket, uint64_t since_ms)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+	int fd = (int)lws_get_socket_fd(socket->wsi);
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+		info.tcpi_last_ack_recv <= since_ms;
+}
+
 void box_ws_tick(struct box_ws *ws)
 {
+	uint64_t now_ms = box_clock_ms();
+	uint64_t since_ms = now_ms - ws->ticked_ms;
+	ws->ticked_ms = now_ms;
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
 		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
 		if (socket->established && is_too_large(socket, socket->in.len)) {
 			box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
 		}
-		if (socket->established && socket->paused && socket->user->patient) {
+		if (socket->established && socket->paused && socket->user->patient &&
+			kernel_answered(socket, since_ms)) {
 			lws_validity_confirmed(socket->wsi);
 		}
 	}

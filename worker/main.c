@@ -21,6 +21,7 @@
 #include "handlers/dispatch.h"
 #include "runtime/backend/native.h"
 #include "runtime/policy.h"
+#include "runtime/process.h"
 #include "runtime/runtime.h"
 #include "transport/door.h"
 #include "transport/stdio.h"
@@ -48,6 +49,10 @@ struct worker {
 	struct box_stdio *stdio;
 	uv_timer_t tick;
 	uv_timer_t stopping;
+	uv_timer_t adopting;
+	uint64_t adopt_by_ms;
+	int listeners[BOX_KEEPER_LISTENERS_MAX];
+	size_t listener_count;
 	uint64_t stop_by_ms;    /* what runs may go on until then */
 	uint64_t give_up_by_ms; /* and connections close until then */
 	bool closing;
@@ -182,25 +187,51 @@ static void on_gone(void *arg, uint64_t box)
 	box_native_gone(worker->native, box);
 }
 
-static void on_listen(void *arg, int *fds, size_t count)
+static void open_door(struct worker *worker)
 {
-	struct worker *worker = arg;
-	/* All boxes of a predecessor are here now. */
-	box_sessions_adopt(worker->runtime->sessions);
-	box_native_drop_kept(worker->native);
 	const struct box_door_rules rules = {
 		.token = worker->settings.token,
 		.loopback_names_only = !(worker->settings.flags & BOX_START_EXPLICIT_HOST),
 	};
 	worker->door = box_door_new(
 		&worker->loop, worker->runtime, worker->dispatch, worker->ws, &rules);
-	for (size_t i = 0; i < count; i++) {
-		int r = box_door_listen(worker->door, fds[i]);
+	for (size_t i = 0; i < worker->listener_count; i++) {
+		int r = box_door_listen(worker->door, worker->listeners[i]);
 		if (r < 0) {
 			BOX_LOG(BOX_LOG_ERROR, "listener.unusable", box_kv_errno("why", r));
 		}
 	}
-	BOX_LOG(BOX_LOG_INFO, "serving", box_kv_int("listeners", (int64_t)count));
+	BOX_LOG(BOX_LOG_INFO, "serving", box_kv_int("listeners", (int64_t)worker->listener_count));
+}
+
+/* Whoever asks what became of a process shall not be told what was true of it once. */
+static void adopting_cb(uv_timer_t *timer)
+{
+	struct worker *worker = timer->data;
+	if (worker->runtime->stopping) {
+		(void)uv_timer_stop(timer);
+	} else if (box_processes_known(worker->runtime->sessions) ||
+		box_clock_ms() >= worker->adopt_by_ms) {
+		(void)uv_timer_stop(timer);
+		open_door(worker);
+	}
+}
+
+static void on_listen(void *arg, int *fds, size_t count)
+{
+	struct worker *worker = arg;
+	count = count < BOX_KEEPER_LISTENERS_MAX ? count : BOX_KEEPER_LISTENERS_MAX;
+	memcpy(worker->listeners, fds, count * sizeof(*fds));
+	worker->listener_count = count;
+	/* All boxes of a predecessor are here now. */
+	box_sessions_adopt(worker->runtime->sessions);
+	box_native_drop_kept(worker->native);
+	if (box_processes_known(worker->runtime->sessions)) {
+		open_door(worker);
+		return;
+	}
+	worker->adopt_by_ms = box_clock_ms() + BOX_ADOPT_MS;
+	(void)uv_timer_start(&worker->adopting, adopting_cb, 1, 1);
 }
 
 static void on_reload(void *arg, int fd)
@@ -329,11 +360,15 @@ static int open_parts(struct worker *worker, struct box_err *err)
 	if (r == 0) {
 		r = uv_timer_init(&worker->loop, &worker->stopping);
 	}
+	if (r == 0) {
+		r = uv_timer_init(&worker->loop, &worker->adopting);
+	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
 	}
 	worker->tick.data = worker;
 	worker->stopping.data = worker;
+	worker->adopting.data = worker;
 	worker->ws = box_ws_new(&worker->loop);
 	if (!worker->ws) {
 		return box_err_set(err, BOX_ERR_OS, ENOENT,

@@ -26,6 +26,7 @@ struct box_kept_state {
 	uint64_t out_end;
 	uint64_t in_have;    /* input that the box has */
 	uint64_t in_taken;   /* by the process */
+	bool in_ended;       /* no more may come than it has */
 	struct box_str tail; /* the end of its stderr; good during the call */
 };
 
@@ -59,6 +60,10 @@ struct box_kept_past {
 struct box_kept_ops {
 	/* How many of the box the kernel has killed for memory. */
 	uint64_t (*oom_kills)(const struct box_backend_box *box);
+	/* Whether one of this spec can be begun in this box at all: asked before another one is ended
+	 * for it. */
+	int (*check)(const struct box_backend_box *box, const struct box_process_spec *spec,
+		struct box_err *err);
 	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and need
 	 * not outlive the call. */
 	int (*keep)(struct box_backend_box *box, uint32_t number,

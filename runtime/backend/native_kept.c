@@ -59,6 +59,17 @@ static int fill_body(const struct box_process_spec *spec, struct box_guest_keep 
 		(size_t)BODY_MAX);
 }
 
+static int check(
+	const struct box_backend_box *box, const struct box_process_spec *spec, struct box_err *err)
+{
+	struct box_guest_keep wanted = {0};
+	struct box_buf body = box_buf(BODY_MAX);
+	(void)box;
+	int r = fill_body(spec, &wanted, &body, err);
+	box_buf_free(&body);
+	return r;
+}
+
 static int keep(struct box_backend_box *box, uint32_t number, const struct box_process_spec *spec,
 	const struct box_kept_events *events, void *arg, struct box_err *err)
 {
@@ -168,6 +179,7 @@ static void drop(struct box_backend_box *box, uint32_t number)
 
 const struct box_kept_ops box_native_kept_ops = {
 	.oom_kills = box_native_oom_kills,
+	.check = check,
 	.keep = keep,
 	.find = find,
 	.follow = follow,
@@ -226,6 +238,7 @@ static void take_state(
 		.out_end = state.out_end,
 		.in_have = state.in_have,
 		.in_taken = state.in_taken,
+		.in_ended = state.in_ended != 0,
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
 	if (kept->ended && told.running) {

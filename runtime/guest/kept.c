@@ -113,6 +113,7 @@ static void tell_state(struct kept *kept)
 	state.freed = kept->out.start;
 	state.out_end = kept->out.end;
 	state.in_have = kept->in_have;
+	state.in_ended = kept->input.ended;
 	state.in_taken = kept->input.taken;
 	char *room = box_control_room();
 	memcpy(room, &state, sizeof(state));

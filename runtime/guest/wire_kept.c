@@ -38,7 +38,7 @@ static bool state_well_formed(const char *bytes, size_t size)
 	}
 	if (state.phase > BOX_GUEST_PHASE_UNKNOWN || state.out_ended > 1 || state.pid < 0 ||
 		state.freed > state.out_end || state.out_end - state.freed > BOX_GUEST_HOLD_MAX ||
-		state.in_taken > state.in_have) {
+		state.in_taken > state.in_have || state.in_ended > 1) {
 		return false;
 	}
 	if (state.phase == BOX_GUEST_PHASE_RUNNING) {

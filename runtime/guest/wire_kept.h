@@ -87,6 +87,7 @@ struct box_guest_state {
 	uint64_t out_end; /* held up to here */
 	uint64_t in_have; /* input that has come */
 	uint64_t in_taken;
+	uint64_t in_ended; /* 1: its end has come too */
 };
 
 /* As box_guest_check_answer and _request, for these kinds alone. */

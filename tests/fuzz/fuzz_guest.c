@@ -69,6 +69,7 @@ static void check_state(const uint8_t *bytes, size_t size)
 	memcpy(&state, bytes, sizeof(state));
 	MUST(state.phase <= BOX_GUEST_PHASE_UNKNOWN && state.out_ended <= 1);
 	MUST(state.freed <= state.out_end && state.in_taken <= state.in_have);
+	MUST(state.in_ended <= 1);
 	MUST(state.out_end - state.freed <= BOX_GUEST_HOLD_MAX);
 	MUST((state.phase == BOX_GUEST_PHASE_RUNNING) <= (state.pid > 0));
 	MUST(state.value >= 0 && state.value <= (state.step ? 4095 : 255));

@@ -86,9 +86,10 @@ def skip_if_missing(mode):
 class Place:
     """A folder with the programs, a home and a working folder that boxd of this mode can use."""
 
-    def __init__(self, mode, operator=None):
+    def __init__(self, mode, operator=None, build="BOX_BUILD"):
         skip_if_missing(mode)
         self.mode = mode
+        self.build = build
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
         MADE.add(self.folder.name)
         try:
@@ -102,7 +103,7 @@ class Place:
         self.programs = self.make("bin")
         # By another process: a thread of ours that forks meanwhile would hold the copy open for
         # writing, and nobody could start it.
-        found = [str(boxlib.build() / name) for name in PROGRAMS]
+        found = [str(boxlib.build(self.build) / name) for name in PROGRAMS]
         subprocess.run(["cp", "--", *found, str(self.programs)], check=True)
         self.work = self.make("work")
         self.home = self.make("home")

@@ -162,6 +162,58 @@ def unpack(message):
     return kind, offset, message[9:]
 
 
+class V1(Bare):
+    """One connection that has begun; `first` is where its output begins, `next` its input."""
+
+    def __init__(self, boxd, begin=UNCONFIRMED, turn=True, **options):
+        super().__init__(boxd.port, protocol="box.v1", **options)
+        self.done = 0
+        if begin is not None:
+            self.say(BEGIN, begin)
+        if begin is not None and turn:
+            self.wait_turn()
+
+    def say(self, kind, offset, data=b""):
+        self.send(pack(kind, offset, data), opcode=framelib.BINARY)
+
+    def wait_turn(self):
+        kind, self.first, data = unpack(self.recv())
+        assert kind == BEGIN
+        self.next = struct.unpack("!Q", data)[0]
+
+    def output(self, size):
+        """The next so many bytes of output."""
+        found = b""
+        at = self.first
+        while len(found) < size:
+            kind, offset, data = unpack(self.recv())
+            if kind == DATA:
+                assert offset == at
+                at += len(data)
+                found += data
+            else:
+                assert kind == DONE
+                self.done = offset
+        self.first = at
+        return found
+
+    def until(self, wanted):
+        """Takes messages up to one of this kind: its offset."""
+        while True:
+            kind, offset, _ = unpack(self.recv())
+            if kind == wanted:
+                return offset
+
+    def taken(self, offset):
+        """Until the process has taken its input up to here."""
+        while self.done < offset:
+            self.done = self.until(DONE)
+
+    def closed(self):
+        end = self.wait_closed()
+        return end.code, end.reason
+
+
 class Resuming:
     """Everything a process wrote, over as many connections as it takes: nothing may be missing and
     nothing may come twice."""

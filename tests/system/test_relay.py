@@ -138,6 +138,22 @@ def test_a_line_that_is_too_long_is_dropped(client, boxd):
     stop(client)
 
 
+def test_a_line_that_is_too_long_as_text(client, boxd):
+    """Bytes that are no UTF-8 become three each: the message counts."""
+    third = MESSAGE_BYTES_MAX // 3
+    bad = "head -c {} /dev/zero | tr '\\0' '\\377'"
+    shell(client, f"{bad.format(third)}; echo x; {bad.format(third + 1)}; echo y; echo last; cat")
+    with Relay(boxd) as relay:
+        most = relay.recv(30)
+        assert len(most.encode()) == MESSAGE_BYTES_MAX and most == "\ufffd" * third + "x"
+        assert relay.rest(30) == ([], (1009, LINE_TOO_LONG))
+    with Relay(boxd) as relay:
+        assert relay.recv(30) == "last"
+        relay.send("on")
+        assert relay.recv() == "on"
+    stop(client)
+
+
 def test_what_came_before_a_line_that_is_too_long_is_not_lost(client, boxd):
     shell(
         client,

@@ -4,7 +4,6 @@ moments while a counter is printed, and the death of box-rpc under processes and
 
 import contextlib
 import random
-import struct
 import time
 
 import pytest
@@ -20,6 +19,7 @@ from relaylib import (
     END,
     ENDED,
     UNCONFIRMED,
+    V1,
     Bare,
     Relay,
     Resuming,
@@ -29,7 +29,6 @@ from relaylib import (
     shell,
     start,
     stop,
-    unpack,
 )
 
 SHORT, LONG = 200, 10_000
@@ -60,58 +59,6 @@ def boxd(client):
 
 
 # box.v1.
-
-
-class V1(Bare):
-    """One connection that has begun; `first` is where its output begins, `next` its input."""
-
-    def __init__(self, boxd, begin=UNCONFIRMED, turn=True, **options):
-        super().__init__(boxd.port, protocol="box.v1", **options)
-        self.done = 0
-        if begin is not None:
-            self.say(BEGIN, begin)
-        if begin is not None and turn:
-            self.wait_turn()
-
-    def say(self, kind, offset, data=b""):
-        self.send(pack(kind, offset, data), opcode=framelib.BINARY)
-
-    def wait_turn(self):
-        kind, self.first, data = unpack(self.recv())
-        assert kind == BEGIN
-        self.next = struct.unpack("!Q", data)[0]
-
-    def output(self, size):
-        """The next so many bytes of output."""
-        found = b""
-        at = self.first
-        while len(found) < size:
-            kind, offset, data = unpack(self.recv())
-            if kind == DATA:
-                assert offset == at
-                at += len(data)
-                found += data
-            else:
-                assert kind == DONE
-                self.done = offset
-        self.first = at
-        return found
-
-    def until(self, wanted):
-        """Takes messages up to one of this kind: its offset."""
-        while True:
-            kind, offset, _ = unpack(self.recv())
-            if kind == wanted:
-                return offset
-
-    def taken(self, offset):
-        """Until the process has taken its input up to here."""
-        while self.done < offset:
-            self.done = self.until(DONE)
-
-    def closed(self):
-        end = self.wait_closed()
-        return end.code, end.reason
 
 
 def test_offsets_and_the_end(client, boxd):
@@ -197,7 +144,6 @@ def test_input_twice_and_with_a_gap(client, boxd):
     with V1(boxd, 6) as relay:
         relay.say(DATA, 6, b"g")
         relay.say(END, 7)
-        relay.say(DATA, 7, b"never")
         assert relay.output(1) == b"g"
         assert relay.until(END) == 0
         assert relay.closed() == (1000, ENDED)
@@ -347,73 +293,6 @@ def test_10000_disconnects(client, boxd, check):
 
 
 # The death of box-rpc.
-
-
-def host_pids(marks):
-    return {mark: proclib.find_one(mark) for mark in marks}
-
-
-def test_worker_killed_under_processes_and_relays(place):
-    """Every process has its old pid, what nobody has read, and how it ended."""
-    marks = [nativelib.marker() for _ in range(14)]
-    with nativelib.dialled(place) as client:
-        boxd = client.boxd
-        for number, mark in enumerate(marks):
-            script = f"seq 1 {number + 1}; echo err{number} >&2; exec sleep {mark}"
-            where = {"process": f"p{number}", "session": f"s{number % 3}"}
-            shell(client, script, env={"B": "", "A": "x"}, **where)
-        for number in range(3):
-            shell(client, COUNTER, process=f"c{number}", session="s0")
-        shell(client, "echo last words >&2; echo said; exit 9", process="over", session="s1")
-        shell(client, "kill -11 $$", process="signal", session="s1")
-        start(client, "nosuch", process="missing", session="s2")
-        before = {name: exited(client, name, where) for name, where in ENDED_ONES}
-        pids = host_pids(marks)
-        counters = [Resuming() for _ in range(3)]
-        with contextlib.ExitStack() as stack:
-            bares = [counters[n].dial(boxd.port, f"c{n}", "s0") for n in range(3)]
-            for bare in bares:
-                stack.enter_context(bare)
-            quiet = [stack.enter_context(Relay(boxd, f"p{n}", f"s{n % 3}")) for n in range(2)]
-            for n, relay in enumerate(quiet):
-                assert relay.take(n + 1) == [str(line) for line in range(1, n + 2)]
-            for bare, counter in zip(bares, counters, strict=True):
-                while counter.end < 50_000:
-                    counter.take(bare)
-                    counter.confirm(bare)
-            boxd.kill_worker()
-            for relay in quiet:
-                assert relay.rest()[1][0] in (None, 1006)
-        boxd.wait_served(2)
-        with boxd.web() as again:
-            assert host_pids(marks) == pids
-            for number in range(2, 14):
-                got = info(again, f"p{number}", f"s{number % 3}")
-                assert (got["status"], got["attached"]) == ("running", False)
-                assert got["env_keys"] == ["A", "B"] and got["command"] == "sh"
-                assert got["stderr_preview"] == f"err{number}\n"
-                with Relay(boxd, f"p{number}", f"s{number % 3}") as relay:
-                    lines = [str(line) for line in range(1, number + 2)]
-                    assert relay.take(number + 1) == lines
-            for name, where in ENDED_ONES:
-                after = info(again, name, where)
-                after["exited_at"] = before[name]["exited_at"]
-                assert after == before[name]
-            for number, counter in enumerate(counters):
-                with counter.dial(boxd.port, f"c{number}", "s0") as bare:
-                    target = counter.end + 50_000
-                    while counter.end < target:
-                        counter.take(bare)
-                        counter.confirm(bare)
-                wanted = [b"%d" % line for line in range(1, len(counter.lines) + 1)]
-                assert counter.lines == wanted
-            assert again.ask("box_status")["managed_processes"] == 17
-            for number in range(14):
-                stop(again, f"p{number}", f"s{number % 3}")
-            assert not any(proclib.find(mark) for mark in marks)
-
-
-ENDED_ONES = [("over", "s1"), ("signal", "s1"), ("missing", "s2")]
 
 
 def test_output_of_a_process_that_was_silent_when_the_worker_died(place):

@@ -56,6 +56,13 @@ static inline struct played *play_one(struct box_backend_box *box, uint32_t numb
 	return &played[at];
 }
 
+static inline int played_check(
+	const struct box_backend_box *box, const struct box_process_spec *spec, struct box_err *err)
+{
+	ASSERT(!box->destroyed && spec->command);
+	return keep_fails ? box_err_set(err, BOX_ERR_VALIDATION, E2BIG, "%s", keep_fails) : 0;
+}
+
 static inline int played_keep(struct box_backend_box *box, uint32_t number,
 	const struct box_process_spec *spec, const struct box_kept_events *events, void *arg,
 	struct box_err *err)
@@ -130,6 +137,7 @@ static inline void played_drop(struct box_backend_box *box, uint32_t number)
 
 static const struct box_kept_ops played_ops = {
 	.oom_kills = played_oom_kills,
+	.check = played_check,
 	.keep = played_keep,
 	.find = played_find,
 	.follow = played_follow,

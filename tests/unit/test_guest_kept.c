@@ -222,8 +222,10 @@ TEST(input_with_offsets)
 	ASSERT_INT(look(1)->in_have, 5);
 	ASSERT_INT(told[1].state.in_taken, 5);
 	ASSERT_INT(told[1].state.phase, BOX_GUEST_PHASE_RUNNING);
+	ASSERT_INT(told[1].state.in_ended, 0);
 	feed(1, 5, "", 0);
 	wait_ended(1, BOX_GUEST_END_EXIT, 0);
+	ASSERT_INT(told[1].state.in_ended, 1);
 	ASSERT_INT(told[1].next, 5);
 	feed(1, 5, "late", 4);
 	ASSERT_INT(look(1)->phase, BOX_GUEST_PHASE_ENDED);

@@ -161,6 +161,8 @@ TEST(states)
 		{{RUNNING, 0, 0, 0, 5, 0, 0, UINT64_MAX, 0, 0}, false},
 		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 3, 3}, true},
 		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 3, 4}, false},
+		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 3, 3, 1}, true},
+		{{RUNNING, 0, 0, 0, 5, 0, 0, 0, 3, 3, 2}, false},
 		{{GONE, EXIT, 0, 0, 0, 1, 0, 0, 0, 0}, true},
 		{{GONE, EXIT, 0, 255, 0, 1, 0, 0, 0, 0}, true},
 		{{GONE, EXIT, 0, 256, 0, 1, 0, 0, 0, 0}, false},

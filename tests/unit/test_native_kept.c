@@ -305,7 +305,11 @@ TEST(too_long)
 	struct box_process_spec spec = {.command = "x", .args = args, .arg_count = 1, .cwd = "/"};
 	struct box_err err;
 	start_box();
+	ASSERT_INT(ops->check(living.box, &spec, &err), 0);
 	memset(word, 'w', sizeof(word) - 1);
+	ASSERT(ops->check(living.box, &spec, &err) < 0);
+	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
+	err.code = BOX_ERR_BOX;
 	ASSERT(ops->keep(living.box, 6, &spec, &events, &told, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
 	expect_silence(&living);

@@ -230,6 +230,71 @@ TEST(skipping)
 	free(bytes);
 }
 
+/* What is no UTF-8 becomes three bytes for one: the message counts, not the line. */
+TEST(a_line_that_is_too_long_as_text)
+{
+	const size_t third = MOST / 3;
+	char *bytes = filled(MOST);
+	memset(bytes, '\xff', third + 1);
+	begin(BOX_PIECES_LINES, 0);
+	ASSERT_INT(add_bytes(bytes, third), 0);
+	ASSERT_INT(add_bytes("x\nnext\n", 7), 0);
+	const struct box_piece *piece = box_pieces_first(&pieces);
+	ASSERT_INT(piece->len, MOST);
+	ASSERT_BYTES(piece->bytes, 6, "\xef\xbf\xbd\xef\xbf\xbd", 6);
+	box_pieces_drop_first(&pieces);
+	expect("next", third + 7);
+	/* One more, with its end and before it. */
+	ASSERT_INT(add_bytes(bytes, third), 0);
+	ASSERT_INT(add_bytes("\xff\nafter\n", 8), -EMSGSIZE);
+	ASSERT(pieces.skip);
+	/* What is left of the line is skipped by whoever comes next. */
+	ASSERT_INT(pieces.rest_end, third + 7 + third + 1);
+	expect_none();
+	box_pieces_free(&pieces);
+	begin(BOX_PIECES_LINES, 0);
+	ASSERT_INT(add_bytes(bytes, third - 9), 0);
+	ASSERT_INT(add_bytes(bytes, 9), 0);
+	/* The last byte could still begin a character. */
+	ASSERT_INT(add_bytes(bytes, 1), 0);
+	ASSERT_INT(add_bytes(bytes, 1), -EMSGSIZE);
+	expect_none();
+	box_pieces_free(&pieces);
+	free(bytes);
+}
+
+/* A character that was cut off counts as what it becomes. */
+TEST(a_character_at_the_end_of_the_longest_line)
+{
+	static const struct {
+		const char *last; /* of the line, one byte before the others */
+		size_t room;      /* that it has */
+		bool fits;
+	} rows[] = {{"\xc3\xa9\n", 2, true}, {"\xc3\xa9\n", 1, false},
+		{"\xf0\x9f\x98\x80\n", 4, true}, {"\xf0\x9f\x98\n", 3, true},
+		{"\xf0\x9f\x98\n", 2, false}, {"\xe2x\n", 4, true}, {"\xe2x\n", 3, false}};
+	char *bytes = filled(MOST);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		begin(BOX_PIECES_LINES, 0);
+		ASSERT_INT(add_bytes(bytes, MOST - rows[i].room), 0);
+		ASSERT_INT(add_bytes(rows[i].last, 1), 0);
+		ASSERT_INT(add_bytes(rows[i].last + 1, strlen(rows[i].last) - 1),
+			rows[i].fits ? 0 : -EMSGSIZE);
+		if (rows[i].fits) {
+			ASSERT_INT(box_pieces_first(&pieces)->len, MOST);
+		}
+		box_pieces_free(&pieces);
+	}
+	/* The end of all, in the middle of a character that there is no room for. */
+	begin(BOX_PIECES_LINES, 0);
+	ASSERT_INT(add_bytes(bytes, MOST - 1), 0);
+	ASSERT_INT(add_bytes("\xe2", 1), 0);
+	box_pieces_end(&pieces);
+	expect_bytes(bytes, MOST - 1, MOST);
+	finish();
+	free(bytes);
+}
+
 /* --- text --- */
 
 TEST(text_as_it_comes)

@@ -109,6 +109,23 @@ TEST(a_start_that_fails)
 	finish_processes();
 }
 
+TEST(a_replacement_that_cannot_be_begun_ends_nothing)
+{
+	struct ended_op op;
+	struct box_process_op *waiting = NULL;
+	start_processes();
+	make_live("s");
+	uint32_t old = begun("s", "default");
+	keep_fails = "too long";
+	ASSERT(begin("s", "default", &op, &waiting) < 0);
+	ASSERT_INT(op.err.code, BOX_ERR_VALIDATION);
+	ASSERT(waiting == NULL);
+	ASSERT_INT(played_of(old)->halts, 0);
+	ASSERT(box_process_runs(process_of("s", "default")));
+	expect_counts(1, 0);
+	finish_processes();
+}
+
 TEST(replaced_when_the_old_one_has_ended)
 {
 	struct ended_op op;

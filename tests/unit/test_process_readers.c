@@ -245,7 +245,8 @@ TEST(readers_of_one_that_goes)
 	/* Nothing can be done with them, and nothing goes wrong. */
 	for (size_t i = 0; i < 3; i++) {
 		box_process_confirm(readers[i].reader, 0, 100, 5000);
-		ASSERT_INT(box_process_feed(readers[i].reader, box_str("x")), -EPIPE);
+		ASSERT_INT(box_process_feed(readers[i].reader, box_str("x")), -ESRCH);
+		ASSERT(!box_process_input_full(readers[i].reader));
 		ASSERT_INT(box_process_input_end(readers[i].reader), 0);
 		box_process_skip_line(readers[i].reader, true);
 		ASSERT(!box_process_skips_line(readers[i].reader));
@@ -324,7 +325,9 @@ TEST(input)
 	ASSERT_INT(box_process_feed(two.reader, box_str("")), 0);
 	ASSERT_INT(played_of(number)->eofs, 1);
 	ASSERT_INT(box_process_feed(two.reader, box_str("late")), -EPIPE);
-	ASSERT_INT(box_process_feed(two.reader, box_str("")), -EPIPE);
+	/* Whoever resumes may say again that it has ended. */
+	ASSERT_INT(box_process_feed(two.reader, box_str("")), 0);
+	ASSERT_INT(box_process_feed(two.reader, box_str("late")), -EPIPE);
 	expect_fed(number, "abcde");
 	box_process_detach(two.reader);
 	finish_processes();
@@ -378,6 +381,7 @@ TEST(too_much_input)
 	ASSERT_INT(r, -ENOBUFS);
 	ASSERT_INT(given, BOX_PROCESS_INPUT_BYTES_MAX / BOX_MIB);
 	ASSERT_INT(box_process_input_end(one.reader), (uint64_t)given * BOX_MIB);
+	ASSERT(box_process_input_full(one.reader));
 	/* It goes on when some is taken. */
 	for (uint64_t taken = 64 * KIB; taken <= 10 * BOX_MIB; taken += 64 * KIB) {
 		tell_fed(number, taken);
@@ -388,8 +392,56 @@ TEST(too_much_input)
 	finish_processes();
 }
 
+/* All that waits is bounded too; then each has only what is its own. */
+TEST(too_much_input_for_all)
+{
+	enum {
+		PROCESSES = 20
+	};
+	static struct reading all[PROCESSES];
+	struct box_str most = {calloc(1, 32 * BOX_MIB), 32 * BOX_MIB};
+	struct box_str own = {most.bytes, BOX_PROCESS_INPUT_BYTES_MIN};
+	start_processes();
+	rules.max_processes = PROCESSES;
+	make_live("s");
+	int refused = 0;
+	int full = 0;
+	for (size_t i = 0; i < PROCESSES; i++) {
+		char name[16];
+		(void)snprintf(name, sizeof(name), "p%zu", i);
+		tell_running(begun("s", box_arena_strndup(kept_arena, name, strlen(name))));
+		all[i].reader = box_process_attach(process_of("s", name), &events, &all[i]);
+		box_process_read(all[i].reader, BOX_PROCESS_UNCONFIRMED);
+		ASSERT(!box_process_input_full(all[i].reader));
+		int r = box_process_feed(all[i].reader, most);
+		refused += r == -EAGAIN;
+		ASSERT(r == 0 || r == -EAGAIN);
+		r = r < 0 ? box_process_feed(all[i].reader, own) : 0;
+		ASSERT_INT(r, 0);
+		/* A little more than its own. */
+		r = box_process_feed(all[i].reader, (struct box_str){own.bytes, 100 * KIB});
+		full += box_process_input_full(all[i].reader);
+	}
+	ASSERT_INT(refused, PROCESSES - BOX_INPUTS_BYTES_MAX / (32 * BOX_MIB));
+	ASSERT_INT(full, PROCESSES);
+	/* What one has goes with it. */
+	for (size_t i = 0; i < PROCESSES; i++) {
+		box_process_detach(all[i].reader);
+	}
+	tell_exit(1, 0, 0);
+	struct box_process_op *op = NULL;
+	ASSERT_INT(box_process_stop(process_of("s", "p0"), on_op, NULL, &op), 0);
+	struct reading last = {0};
+	last.reader = box_process_attach(process_of("s", "p19"), &events, &last);
+	box_process_read(last.reader, BOX_PROCESS_UNCONFIRMED);
+	ASSERT_INT(box_process_feed(last.reader, (struct box_str){most.bytes, 30 * BOX_MIB}), 0);
+	box_process_detach(last.reader);
+	free((char *)(uintptr_t)most.bytes);
+	finish_processes();
+}
+
 /* A predecessor sent some: whoever attaches goes on behind it, but not before that is known. */
-TEST(found_again)
+static void check_found_again(bool ended)
 {
 	struct reading one = {0};
 	start_processes();
@@ -411,23 +463,36 @@ TEST(found_again)
 	box_sessions_adopt(sessions);
 	attach_and_read(&one, BOX_PROCESS_UNCONFIRMED);
 	ASSERT_INT(one.attached, 0);
+	ASSERT(!box_processes_known(sessions));
 	tell(3,
 		(struct box_kept_state){.running = true,
 			.freed = 100,
 			.out_end = 150,
 			.in_have = 40,
-			.in_taken = 30});
+			.in_taken = 30,
+			.in_ended = ended});
+	ASSERT(box_processes_known(sessions));
 	ASSERT_INT(one.attached, 1);
 	ASSERT_INT(one.offset, 100);
 	ASSERT_INT(one.input, 40);
 	played_of(3)->fed_len = 40;
 	played_of(3)->fed = calloc(1, FED_MAX);
-	ASSERT_INT(box_process_feed(one.reader, box_str("next")), 0);
-	ASSERT_INT(played_of(3)->fed_len, 44);
+	ASSERT_INT(box_process_feed(one.reader, box_str("next")), ended ? -EPIPE : 0);
+	ASSERT_INT(played_of(3)->fed_len, ended ? 40 : 44);
 	box_process_confirm(one.reader, 0, 500, 5000);
 	expect_follow(3, 100, 100, 500, 5000);
 	box_process_detach(one.reader);
 	finish_processes();
+}
+
+TEST(found_again)
+{
+	check_found_again(false);
+}
+
+TEST(found_again_with_its_input_ended)
+{
+	check_found_again(true);
 }
 
 TEST(a_line_that_is_skipped)
