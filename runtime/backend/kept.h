@@ -59,8 +59,8 @@ struct box_kept_past {
 struct box_kept_ops {
 	/* How many of the box the kernel has killed for memory. */
 	uint64_t (*oom_kills)(const struct box_backend_box *box);
-	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and need
-	 * not outlive the call. */
+	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and
+	 * need not outlive the call. */
 	int (*keep)(struct box_backend_box *box, uint32_t number,
 		const struct box_process_spec *spec, const struct box_kept_events *events,
 		void *arg, struct box_err *err);
