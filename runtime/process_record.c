@@ -1,6 +1,6 @@
 /* Managed processes for a successor of this program: {process: {...}} when one is begun, {ended:
- * {...}} and {leaving: number} when it has, {forgotten: number} when it is no more. What is read back
- * may be anyone's. */
+ * {...}} when it has ended, {leaving: number} when it is to, {forgotten: number} when it is gone.
+ * What is read back may be anyone's. */
 #include <string.h>
 
 #include "base/arena.h"

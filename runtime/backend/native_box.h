@@ -1,6 +1,6 @@
 /* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
- * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands), native_kept.c
- * and native_group.c (managed processes). Nobody else includes this. */
+ * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands),
+ * native_kept.c and native_group.c (managed processes). Nobody else includes this. */
 #pragma once
 
 #include <uv.h>

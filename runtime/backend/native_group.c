@@ -1,5 +1,6 @@
-/* Processes with a limit of memory of their own: each gets a group from boxd before its box hears of
- * it, and what is said about it meanwhile waits here, in order. Without its group it is not started. */
+/* Processes with a limit of memory of their own: each gets a group from boxd before its box hears
+ * of it, and what is said about it meanwhile waits here, in order. Without its group it is not
+ * started. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -170,9 +170,7 @@ static void drop(struct box_backend_box *box, uint32_t number)
 	if (!kept) {
 		return;
 	}
-	if (!kept->pending) {
-		box_native_send(box, BOX_GUEST_DROP, number, NULL, 0, NULL, 0, -1);
-	}
+	box_native_send(box, BOX_GUEST_DROP, number, NULL, 0, NULL, 0, -1);
 	box_native_close_group(box, kept);
 	box_native_free_kept(kept);
 }

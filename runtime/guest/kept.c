@@ -382,7 +382,9 @@ static void on_halt(struct kept *kept, const struct box_control_request *request
 	kill_group(kept, SIGTERM);
 	/* One that is stopped would not even notice. */
 	kill_group(kept, SIGCONT);
-	kept->kill_ns = box_now_ns() + grace_ms * NS_PER_MS;
+	/* Whoever asks again, as a new box-rpc does, does not make it later. */
+	uint64_t kill_ns = box_now_ns() + grace_ms * NS_PER_MS;
+	kept->kill_ns = kill_ns < kept->kill_ns ? kill_ns : kept->kill_ns;
 	next_kill = kept->kill_ns < next_kill ? kept->kill_ns : next_kill;
 }
 

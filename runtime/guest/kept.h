@@ -8,8 +8,8 @@
 #include "runtime/guest/control.h"
 #include "runtime/guest/loop.h"
 
-/* A request about one of them. Of one that was not well-formed (`verdict` < 0) a KEEP is told to have
- * failed: someone waits for its end. */
+/* A request about one of them. Of those that are not well-formed (`verdict` < 0) a KEEP is told to
+ * have failed: someone waits for its end. */
 void box_kept_request(struct box_control_request *request, int verdict);
 /* An event of a pipe of theirs. */
 void box_kept_event(struct box_watch watch);

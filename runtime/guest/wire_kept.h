@@ -1,8 +1,8 @@
 /* What box-rpc and box-init say about managed processes, beside wire.h.
  *
- * A managed process is kept by box-init whoever asks or does not: it begins with KEEP
- * or KEEP_IN, under a number that the caller chose, and is forgotten by DROP alone. RESET does not touch it, so a new
- * box-rpc finds it as it is.
+ * A managed process is kept by box-init whoever asks or does not: it begins with KEEP or KEEP_IN,
+ * under a number that the caller chose, and is forgotten by DROP alone. RESET does not touch it, so
+ * a new box-rpc finds it as it is.
  *
  * Its output is a run of bytes, each with its offset from the first. Box-init holds what has not been
  * freed, up to a bound at which the process blocks; FOLLOW frees, says how far may be sent, and where

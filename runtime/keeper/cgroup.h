@@ -65,9 +65,9 @@ int box_cgroup_events(const struct box_cgroup *cgroup);
 /* The same for what has gone on since the group was divided, to be added to the first; or -1. */
 int box_cgroup_rest_events(const struct box_cgroup *cgroup);
 
-/* A part is a group below a box's, for one process and what it starts, with a limit of memory of its
- * own. The first one divides the box's group: in version 2 all that runs in it goes down into a leaf.
- * `number` is not 0 and is that of no other part of the box. On failure there is no part. */
+/* A part is a group below a box's, for one process and what it starts, with a limit of memory of
+ * its own. The first one divides the box's group: in version 2 all that runs in it goes down into a
+ * leaf. `number` is not 0 and is that of no other part of the box. On failure there is no part. */
 int box_cgroup_part_make(
 	struct box_cgroup *cgroup, uint32_t number, uint64_t memory_bytes, struct box_err *err);
 /* Its door, as above, and its events; the fds are the caller's. */
@@ -76,6 +76,6 @@ int box_cgroup_part_open(const struct box_cgroup *cgroup, uint32_t number, int *
 /* 0, or -EBUSY while something is in it. */
 int box_cgroup_part_remove(const struct box_cgroup *cgroup, uint32_t number);
 
-/* Kills all that is in it, and removes it with its parts: 0, or -EBUSY while something still dies: try again a
- * little later. After 0 the struct is gone. */
+/* Kills all that is in it, and removes it with its parts: 0, or -EBUSY while something still dies:
+ * try again a little later. After 0 the struct is gone. */
 int box_cgroup_remove(struct box_cgroup *cgroup);

@@ -1,5 +1,5 @@
-/* The group of one box: made in every hierarchy that is needed, limited, and removed with all that is
- * below it. */
+/* The group of one box: made in every hierarchy that is needed, limited, and removed with all that
+ * is below it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

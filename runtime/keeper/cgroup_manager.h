@@ -94,7 +94,7 @@ struct box_cgroup {
 	int folder; /* of version 2, or -1 */
 	int events;
 	bool divided;    /* it can have parts */
-	int rest_events; /* of what is in none of them, where that has a group of its own; else -1 */
+	int rest_events; /* of what is in none, where that has a group of its own; else -1 */
 	char name[BOX_CGROUP_NAME_MAX + 1];
 };
 

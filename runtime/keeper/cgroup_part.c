@@ -1,5 +1,5 @@
-/* Parts of a box's group: each for one process, limited in its memory alone, so in the one hierarchy
- * that has this controller. */
+/* Parts of a box's group: each for one process, limited in its memory alone, so in the one
+ * hierarchy that has this controller. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

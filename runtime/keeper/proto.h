@@ -46,7 +46,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_OPEN_MOUNT, /* a folder or file of the host, for a command in a box */
 	BOX_KEEPER_MEASURE_FOLDER,
 	BOX_KEEPER_MEASURE_BOX,
-	BOX_KEEPER_OPEN_GROUP, /* limits the memory of one process in a box; again: the same group */
+	BOX_KEEPER_OPEN_GROUP,  /* limits the memory of one process; again: the same group */
 	BOX_KEEPER_CLOSE_GROUP, /* it goes when it is empty, at the latest with its box */
 };
 

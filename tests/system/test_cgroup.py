@@ -117,8 +117,9 @@ class Owner:
 
     def pids(self, box):
         """Of version 2 also those in groups below it; in version 1 each is in its box elsewhere."""
-        lists = [path.read_text() for lot in self.lots for path in lot.glob(f"{box}/cgroup.procs")]
-        lists += [path.read_text() for lot in self.lots for path in lot.glob(f"{box}/*/cgroup.procs")]
+        names = (f"{box}/cgroup.procs", f"{box}/*/cgroup.procs")
+        paths = [path for lot in self.lots for name in names for path in lot.glob(name)]
+        lists = [path.read_text() for path in paths]
         return {int(pid) for text in lists for pid in text.split()}
 
 

@@ -18,7 +18,7 @@ import nativelib
 import proclib
 from relaylib import Relay, exited, info, shell, start, stop
 
-EAT = "python3 -c 'x = bytearray({} << 20); print(len(x), flush=True); import time; time.sleep(1e4)'"
+EAT = "python3 -c 'x = bytearray({} << 20); print(len(x), flush=True); input()'"
 MEMORY = {"reason": "memory", "signal": 9}
 LIMITS = ("memory.max", "memory.limit_in_bytes")
 

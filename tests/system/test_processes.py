@@ -282,7 +282,7 @@ def test_children_go_with_it(client):
     shell(client, f"sleep {mark} & sleep {mark} & wait")
     boxlib.wait_until(lambda: len(proclib.find(mark)) == 2, 5, "they run")
     stop(client)
-    assert not proclib.find(mark)
+    boxlib.wait_until(lambda: not proclib.find(mark), 5, "they are gone")
 
 
 def test_one_that_left_does_not_hold_the_end(client):

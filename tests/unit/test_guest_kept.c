@@ -310,6 +310,7 @@ TEST(killed_after_the_grace)
 	uint64_t begun = now_us();
 	halt(1, 600);
 	halt(2, 200);
+	halt(1, 60000); /* which does not make it later */
 	wait_ended(2, BOX_GUEST_END_SIGNAL, 9);
 	ASSERT(now_us() - begun >= 200000);
 	ASSERT_INT(told[1].state.phase, BOX_GUEST_PHASE_RUNNING);

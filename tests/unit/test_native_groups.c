@@ -219,11 +219,20 @@ TEST(a_group_that_cannot_be_entered)
 	finish_box();
 }
 
+/* The box knows one that was found, and may be told to forget one that it never heard of. */
 TEST(dropped_before_its_group_is_there)
 {
+	struct heard heard;
 	start_box();
+	find_limited(false);
+	ops->drop(living.box, NUMBER);
+	expect(&living, BOX_GUEST_DROP, NUMBER, &heard);
+	(void)close(answer_group("oom_kill 0\n", -1));
+	expect_silence(&living);
+	boxd.closed_count = 0;
 	keep_limited(64);
 	ops->drop(living.box, NUMBER);
+	expect(&living, BOX_GUEST_DROP, NUMBER, &heard);
 	expect_closed(1);
 	(void)close(answer_group("oom_kill 0\n", -1));
 	expect_silence(&living);
