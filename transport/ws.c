@@ -27,6 +27,7 @@ _Static_assert(
 #define CLOSE_REASON_MAX 123
 #define WRITES_PER_TURN 16
 #define CLOSE_SECONDS 2
+#define ACK_SLACK_MS 100 /* the kernel's clock is coarser than ours */
 
 struct box_ws {
 	struct lws_context *context;
@@ -418,7 +419,7 @@ static bool kernel_answered(const struct box_ws_socket *socket, uint64_t since_m
 	socklen_t size = sizeof(info);
 	int fd = (int)lws_get_socket_fd(socket->wsi);
 	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-		info.tcpi_last_ack_recv <= since_ms;
+		info.tcpi_last_ack_recv <= since_ms + ACK_SLACK_MS;
 }
 
 void box_ws_tick(struct box_ws *ws)

@@ -19,6 +19,7 @@
 
 #define NS_PER_MS 1000000ULL
 #define HOLD_FIRST (1024U * 1024) /* until someone says otherwise */
+#define TELL_MS 500               /* from one look at stderr to the next */
 /* The most that a pipe holds: what is behind was written by others than the one that has ended. */
 #define LAST_BYTES (1024U * 1024)
 #define LAST_READS (LAST_BYTES / BOX_GUEST_STDERR_MAX)
@@ -43,11 +44,18 @@ struct kept {
 	struct box_input input;
 	uint64_t in_have;
 	uint64_t kill_ns; /* BOX_NEVER: not to be killed */
+	uint64_t tell_ns; /* when what it wrote to stderr is told; BOX_NEVER: it is known */
+	uint64_t told_ns;
 };
 
 static struct kept all[BOX_GUEST_KEPT_MAX];
-static uint32_t places_used; /* no place from here on was ever used */
-static uint64_t next_kill = BOX_NEVER;
+static uint32_t places_used;          /* no place from here on was ever used */
+static uint64_t next_due = BOX_NEVER; /* a kill, or something to tell */
+
+static void due_at(uint64_t ns)
+{
+	next_due = ns < next_due ? ns : next_due;
+}
 
 static struct kept *find(uint32_t id)
 {
@@ -78,6 +86,7 @@ static struct kept *take_place(uint32_t id)
 		.err_fd = -1,
 		.hold = HOLD_FIRST,
 		.kill_ns = BOX_NEVER,
+		.tell_ns = BOX_NEVER,
 	};
 	box_input_init(&kept->input);
 	return kept;
@@ -213,6 +222,10 @@ static void pump_output(struct kept *kept)
 static void pump_stderr(struct kept *kept)
 {
 	ssize_t got = box_tail_read(&kept->err, kept->err_fd);
+	if (got > 0 && kept->tell_ns == BOX_NEVER) {
+		kept->tell_ns = kept->told_ns + TELL_MS * NS_PER_MS;
+		due_at(kept->tell_ns);
+	}
 	if (got == 0 || (got < 0 && kept->ended)) {
 		close_fd(&kept->err_fd);
 	}
@@ -243,6 +256,7 @@ static void set_ended(struct kept *kept, uint32_t end, uint32_t step, int value)
 		pump_stderr(kept);
 	}
 	close_fd(&kept->err_fd);
+	kept->tell_ns = BOX_NEVER; /* with its end */
 	pump_output(kept);
 }
 
@@ -385,7 +399,7 @@ static void on_halt(struct kept *kept, const struct box_control_request *request
 	/* Whoever asks again, as a new box-rpc does, does not make it later. */
 	uint64_t kill_ns = box_now_ns() + grace_ms * NS_PER_MS;
 	kept->kill_ns = kill_ns < kept->kill_ns ? kill_ns : kept->kill_ns;
-	next_kill = kept->kill_ns < next_kill ? kept->kill_ns : next_kill;
+	due_at(kept->kill_ns);
 }
 
 /* Its end, when it is reaped, is nobody's any more. */
@@ -466,25 +480,33 @@ bool box_kept_reaped(pid_t pid, int status)
 
 uint64_t box_kept_deadline(void)
 {
-	return next_kill;
+	return next_due;
 }
 
 void box_kept_tick(void)
 {
 	uint64_t now = box_now_ns();
-	if (now < next_kill) {
+	if (now < next_due) {
 		return;
 	}
-	next_kill = BOX_NEVER;
+	next_due = BOX_NEVER;
 	for (uint32_t i = 0; i < places_used; i++) {
 		struct kept *kept = &all[i];
-		if (kept->id != 0 && kept->kill_ns <= now) {
+		if (kept->id == 0 || kept->unknown) {
+			continue;
+		}
+		if (kept->kill_ns <= now) {
 			kept->kill_ns = BOX_NEVER;
 			kill_group(kept, SIGKILL);
 		}
-		if (kept->id != 0 && kept->kill_ns < next_kill) {
-			next_kill = kept->kill_ns;
+		if (kept->tell_ns <= now) {
+			kept->tell_ns = BOX_NEVER;
+			kept->told_ns = now;
+			kept->state_due = true;
+			tell_state(kept);
 		}
+		due_at(kept->kill_ns);
+		due_at(kept->tell_ns);
 	}
 }
 

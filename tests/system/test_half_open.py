@@ -1,5 +1,5 @@
-"""Peers that vanish without a word are found within 60 s: idle ones, one that is not read because its
-process does not read, one that is owed output, and RPC. The network between is taken away.
+"""Peers that vanish without a word are found within 60 s: idle ones, one that is not read because
+its process does not read, one that is owed output, and RPC. The network between is taken away.
 """
 
 import contextlib

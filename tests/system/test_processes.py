@@ -14,7 +14,7 @@ import boxlib
 import nativelib
 import proclib
 from clientlib import context, physical
-from relaylib import exited, info, shell, start, stop
+from relaylib import Relay, exited, info, shell, start, stop
 
 PREVIEW_CHARACTERS = 4000
 EATER = "python3 -c 'x = bytearray({} << 20); print(len(x))'"
@@ -210,6 +210,18 @@ def place(request, nothing_left):
 def client(place):
     with nativelib.dialled(place) as made:
         yield made
+
+
+def test_stderr_of_one_that_runs(client):
+    shell(client, "echo ready >&2; read x; echo more >&2; exec sleep 1000")
+    boxlib.wait_until(lambda: info(client)["stderr_preview"] == "ready\n", 5, "it is shown")
+    with Relay(client.boxd) as relay:
+        relay.send("")
+        boxlib.wait_until(
+            lambda: info(client)["stderr_preview"] == "ready\nmore\n", 5, "all is shown"
+        )
+    assert info(client)["status"] == "running"
+    stop(client)
 
 
 def test_the_answers_as_they_are_sent(client):

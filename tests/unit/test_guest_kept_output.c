@@ -116,6 +116,23 @@ TEST(output_behind_the_end)
 	stop_guest(&guest);
 }
 
+/* Unasked, and however much there is not often. */
+TEST(stderr_is_told_while_it_runs)
+{
+	start_guest(&guest);
+	keep(1, "echo first >&2; read x; yes >&2");
+	WAIT_FOR(strcmp(told[1].err, "first\n") == 0);
+	ASSERT_INT(told[1].state.phase, BOX_GUEST_PHASE_RUNNING);
+	feed(1, 0, "\n", 1);
+	WAIT_FOR(told[1].err_len == BOX_GUEST_STDERR_MAX);
+	int states = told[1].states;
+	uint64_t begun = now_us();
+	WAIT_FOR(told[1].states >= states + 3);
+	ASSERT(now_us() - begun > 900000);
+	drop(1);
+	stop_guest(&guest);
+}
+
 TEST(only_the_end_of_stderr)
 {
 	start_guest(&guest);
