@@ -9,8 +9,8 @@
 #include "runtime/process_state.h"
 
 #define HOLD_BYTES (1024 * BOX_KIB)     /* while nobody says otherwise */
-#define FEED_BYTES (64 * BOX_KIB)       /* of input on their way, not taken */
-#define FEED_PIECE_BYTES (32 * BOX_KIB) /* in one packet */
+#define FEED_BYTES (256 * BOX_KIB)      /* of input on their way, not taken */
+#define FEED_PIECE_BYTES (63 * BOX_KIB) /* in one packet */
 
 static struct box_process_reader *first_reader(const struct box_process *process)
 {

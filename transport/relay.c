@@ -18,6 +18,10 @@
 
 #define WINDOW_BYTES (256 * BOX_KIB) /* that may come beyond what is here */
 #define UNSENT_BYTES (256 * BOX_KIB) /* that wait for the client; then no more is asked for */
+/* What was sent is asked about when it is so much, or so long ago: a ping for each line would cost as
+ * much as the line. */
+#define PING_BYTES (64 * BOX_KIB)
+#define PING_MS 10
 
 static void want_write(struct box_relay *relay)
 {
@@ -38,6 +42,21 @@ static void finish(struct box_relay *relay, int code, const char *reason)
 
 /* --- output --- */
 
+/* What may come and what may be forgotten. What changes nothing that the process would notice soon
+ * is not told: it would be as many packets again as its output. */
+static void tell_process(struct box_relay *relay, uint64_t hold)
+{
+	bool low = relay->told_upto < relay->received + WINDOW_BYTES / 2;
+	if (relay->told_hold >= hold && relay->told_confirmed == relay->confirmed &&
+		!(low && relay->upto > relay->told_upto)) {
+		return;
+	}
+	relay->told_hold = hold;
+	relay->told_confirmed = relay->confirmed;
+	relay->told_upto = relay->upto;
+	box_process_confirm(relay->reader, relay->confirmed, relay->upto, hold);
+}
+
 /* Asks for more when there is room, and tells what may be forgotten. */
 static void update(struct box_relay *relay)
 {
@@ -47,8 +66,8 @@ static void update(struct box_relay *relay)
 		relay->upto = relay->received + WINDOW_BYTES;
 	}
 	uint64_t hold = open + WINDOW_BYTES;
-	box_process_confirm(relay->reader, relay->confirmed, relay->upto,
-		hold > BOX_RELAY_HELD_BYTES ? hold : BOX_RELAY_HELD_BYTES);
+	hold = hold > BOX_RELAY_HELD_BYTES ? hold : BOX_RELAY_HELD_BYTES;
+	tell_process(relay, hold);
 	box_relay_balance_reading(relay);
 }
 
@@ -155,8 +174,9 @@ static void set_control(struct box_relay *relay, char kind, size_t len)
 /* Whether one is due; `last`: there is nothing else to send. */
 static bool wants_ping(const struct box_relay *relay, bool last)
 {
+	uint64_t unasked = relay->v1 ? 0 : relay->sent - relay->pinged;
 	return !relay->ping_under_way && !relay->ended &&
-		(last || (!relay->v1 && relay->sent > relay->pinged));
+		(last || unasked >= PING_BYTES || (unasked > 0 && relay->ping_due));
 }
 
 /* The next of our own messages, if one is due; the end comes behind all output. */
@@ -179,6 +199,7 @@ static void fill_control(struct box_relay *relay)
 		set_control(relay, BOX_V1_END, 9);
 	} else if (wants_ping(relay, last)) {
 		relay->ping_under_way = true;
+		relay->ping_due = false;
 		relay->last_ping = last;
 		relay->pinged = relay->sent;
 		box_relay_put_u64(relay->control + BOX_BUF_HEADROOM, relay->sent);
@@ -234,9 +255,21 @@ static void sent(void *arg, const struct box_ws_frame *frame)
 	}
 	relay->sent = piece->end;
 	box_pieces_drop_first(&relay->pieces);
+	if (!relay->v1 && !relay->waking) {
+		relay->waking = true;
+		box_ws_wake_after(relay->socket, PING_MS);
+	}
 	if (!relay->ended && !relay->over) {
 		update(relay);
 	}
+}
+
+static void woken(void *arg)
+{
+	struct box_relay *relay = arg;
+	relay->waking = false;
+	relay->ping_due = true;
+	want_write(relay);
 }
 
 static void close_last(struct box_relay *relay)
@@ -301,6 +334,7 @@ static const struct box_ws_user user = {
 	.next = next,
 	.sent = sent,
 	.pong = pong,
+	.woken = woken,
 	.closing = closing,
 	.closed = closed,
 };

@@ -165,6 +165,11 @@ void box_ws_want_write(struct box_ws_socket *socket)
 	lws_callback_on_writable(socket->wsi);
 }
 
+void box_ws_wake_after(struct box_ws_socket *socket, unsigned int ms)
+{
+	lws_set_timer_usecs(socket->wsi, (lws_usec_t)ms * LWS_US_PER_MS);
+}
+
 static int flags_of(const struct box_ws_frame *frame)
 {
 	if (frame->kind == BOX_WS_FRAME_PING) {
@@ -269,6 +274,12 @@ static int callback(
 		socket = lws_get_opaque_user_data(wsi);
 		if (socket && socket->user->pong) {
 			socket->user->pong(socket->arg, (struct box_str){in, len});
+		}
+		return 0;
+	case LWS_CALLBACK_TIMER:
+		socket = lws_get_opaque_user_data(wsi);
+		if (socket && socket->user->woken) {
+			socket->user->woken(socket->arg);
 		}
 		return 0;
 	case LWS_CALLBACK_SERVER_WRITEABLE:

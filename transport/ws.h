@@ -53,6 +53,8 @@ struct box_ws_user {
 	void (*sent)(void *arg, const struct box_ws_frame *frame);
 	/* An answer to a PING of ours; may be NULL. */
 	void (*pong)(void *arg, struct box_str bytes);
+	/* What box_ws_wake_after asked for; may be NULL. */
+	void (*woken)(void *arg);
 	/* It will be closed: no message is taken any more. */
 	void (*closing)(void *arg);
 	/* The last word, always, opened or not: `arg` may be freed. */
@@ -74,6 +76,8 @@ int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 
 /* There is something to send. */
 void box_ws_want_write(struct box_ws_socket *socket);
+/* Has it woken once, after so long. */
+void box_ws_wake_after(struct box_ws_socket *socket, unsigned int ms);
 void box_ws_pause_reading(struct box_ws_socket *socket, bool paused);
 /* Closes soon, but not before this returns; what is still to be sent goes out first with `drain`.
  * Messages are not taken any more. */

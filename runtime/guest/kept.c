@@ -1,6 +1,6 @@
-/* Owns the table of managed processes: their pipes, what they wrote, how they ended. Nothing here
- * depends on anybody reading: output is held up to a bound, at which the process blocks; of stderr
- * only the end is kept. Answers that cannot go out now are remembered as what is due. */
+/* Owns the table of managed processes: how they begin, what is asked of them, how they ended. Nothing
+ * here depends on anybody reading: output is held up to a bound, at which the process blocks; of
+ * stderr only the end is kept. */
 #include "runtime/guest/kept.h"
 
 #include <errno.h>
@@ -11,53 +11,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/guest/input.h"
+#include "runtime/guest/kept_state.h"
 #include "runtime/guest/launch.h"
-#include "runtime/guest/ring.h"
-#include "runtime/guest/tail.h"
-#include "runtime/guest/wire_kept.h"
 
 #define NS_PER_MS 1000000ULL
 #define HOLD_FIRST (1024U * 1024) /* until someone says otherwise */
-#define TELL_MS 500               /* from one look at stderr to the next */
 /* The most that a pipe holds: what is behind was written by others than the one that has ended. */
 #define LAST_BYTES (1024U * 1024)
 #define LAST_READS (LAST_BYTES / BOX_GUEST_STDERR_MAX)
 
-struct kept {
-	uint32_t id; /* 0: a free place */
-	uint32_t generation;
-	pid_t pid;    /* 0: it has ended, or never was */
-	bool unknown; /* only asked for: free again when that is told */
-	bool ended;
-	bool state_due;
-	struct box_guest_state end; /* how, when it has ended */
-	int out_fd;                 /* -1: at its end */
-	bool out_watched;
-	int err_fd;
-	struct box_ring out;
-	struct box_tail err;
-	uint64_t out_most; /* of one that has ended: no more is taken */
-	uint64_t sent;     /* of its output */
-	uint64_t upto;     /* may be sent */
-	size_t hold;
-	struct box_input input;
-	uint64_t in_have;
-	uint64_t kill_ns; /* BOX_NEVER: not to be killed */
-	uint64_t tell_ns; /* when what it wrote to stderr is told; BOX_NEVER: it is known */
-	uint64_t told_ns;
-};
-
-static struct kept all[BOX_GUEST_KEPT_MAX];
+static struct box_kept all[BOX_GUEST_KEPT_MAX];
 static uint32_t places_used;          /* no place from here on was ever used */
 static uint64_t next_due = BOX_NEVER; /* a kill, or something to tell */
 
-static void due_at(uint64_t ns)
+void box_kept_due_at(uint64_t ns)
 {
 	next_due = ns < next_due ? ns : next_due;
 }
 
-static struct kept *find(uint32_t id)
+static struct box_kept *find(uint32_t id)
 {
 	for (uint32_t i = 0; i < places_used; i++) {
 		if (all[i].id == id) {
@@ -68,7 +40,7 @@ static struct kept *find(uint32_t id)
 }
 
 /* NULL when there is no place: the caller knows how many there may be. */
-static struct kept *take_place(uint32_t id)
+static struct box_kept *take_place(uint32_t id)
 {
 	uint32_t place = 0;
 	while (place < places_used && all[place].id != 0) {
@@ -78,8 +50,8 @@ static struct kept *take_place(uint32_t id)
 		return NULL;
 	}
 	places_used += place == places_used;
-	struct kept *kept = &all[place];
-	*kept = (struct kept){
+	struct box_kept *kept = &all[place];
+	*kept = (struct box_kept){
 		.id = id,
 		.generation = kept->generation + 1,
 		.out_fd = -1,
@@ -87,12 +59,13 @@ static struct kept *take_place(uint32_t id)
 		.hold = HOLD_FIRST,
 		.kill_ns = BOX_NEVER,
 		.tell_ns = BOX_NEVER,
+		.fed_ns = BOX_NEVER,
 	};
 	box_input_init(&kept->input);
 	return kept;
 }
 
-static struct box_watch watch_of(const struct kept *kept, enum box_watch_kind kind)
+struct box_watch box_kept_watch(const struct box_kept *kept, enum box_watch_kind kind)
 {
 	return (struct box_watch){
 		.kind = (uint8_t)kind,
@@ -101,149 +74,9 @@ static struct box_watch watch_of(const struct kept *kept, enum box_watch_kind ki
 	};
 }
 
-/* --- answers --- */
-
-static void tell_state(struct kept *kept)
-{
-	if (!kept->state_due || box_control_blocked()) {
-		return;
-	}
-	kept->state_due = false;
-	if (kept->unknown) {
-		const struct box_guest_state none = {.phase = BOX_GUEST_PHASE_UNKNOWN};
-		box_control_send(BOX_GUEST_STATE, kept->id, &none, sizeof(none));
-		kept->id = 0;
-		return;
-	}
-	struct box_guest_state state = kept->end;
-	state.phase = kept->ended ? BOX_GUEST_PHASE_ENDED : BOX_GUEST_PHASE_RUNNING;
-	state.pid = kept->pid;
-	state.out_ended = kept->out_fd < 0;
-	state.freed = kept->out.start;
-	state.out_end = kept->out.end;
-	state.in_have = kept->in_have;
-	state.in_ended = kept->input.ended;
-	state.in_taken = kept->input.taken;
-	char *room = box_control_room();
-	memcpy(room, &state, sizeof(state));
-	size_t size = box_tail_copy(&kept->err, room + sizeof(state));
-	box_control_send_room(BOX_GUEST_STATE, kept->id, sizeof(state) + size);
-}
-
-static void tell_fed(struct kept *kept)
-{
-	if (kept->input.taken != kept->input.told && !box_control_blocked()) {
-		kept->input.told = kept->input.taken;
-		box_control_send(BOX_GUEST_FED, kept->id, &kept->input.told, sizeof(uint64_t));
-	}
-}
-
-/* Sends what may be sent, one packet after the other until the socket is full. */
-static void send_output(struct kept *kept)
-{
-	const size_t most = BOX_GUEST_BYTES_MAX - sizeof(uint64_t);
-	while (kept->sent < kept->upto && kept->sent < kept->out.end && !box_control_blocked()) {
-		uint64_t may = kept->upto - kept->sent;
-		char *room = box_control_room();
-		memcpy(room, &kept->sent, sizeof(uint64_t));
-		size_t size = box_ring_copy(&kept->out, kept->sent, room + sizeof(uint64_t),
-			may < most ? (size_t)may : most);
-		box_control_send_room(BOX_GUEST_OUT, kept->id, sizeof(uint64_t) + size);
-		kept->sent += size;
-	}
-}
-
-/* --- pipes --- */
-
-static int make_pipe(int *ret_own, int *ret_theirs, struct box_watch watch)
-{
-	int ends[2];
-	if (pipe2(ends, O_CLOEXEC) < 0) {
-		return -errno;
-	}
-	*ret_own = ends[0];
-	*ret_theirs = ends[1];
-	if (fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0) {
-		return -errno;
-	}
-	return box_loop_watch(ends[0], EPOLLIN, watch);
-}
-
-static void close_fd(int *fd)
-{
-	if (*fd >= 0) {
-		(void)close(*fd); /* which unregisters it too */
-		*fd = -1;
-	}
-}
-
-static void watch_output(struct kept *kept, bool watched)
-{
-	if (kept->out_fd < 0 || kept->out_watched == watched) {
-		return;
-	}
-	if (!watched) {
-		box_loop_unwatch(kept->out_fd);
-	} else if (box_loop_watch(kept->out_fd, EPOLLIN, watch_of(kept, BOX_WATCH_KEPT_OUT)) < 0) {
-		return;
-	}
-	kept->out_watched = watched;
-}
-
-/* Reads once. Of one that has ended, an empty pipe is the end too: whoever else holds it is nobody
- * that was asked for. */
-static bool read_output(struct kept *kept)
-{
-	if (kept->out_fd < 0) {
-		return false;
-	}
-	ssize_t got = box_ring_read(&kept->out, kept->out_fd, kept->hold);
-	watch_output(kept, got != -ENOBUFS && got != -ENOMEM);
-	bool last = kept->ended && (got == -EAGAIN || kept->out.end >= kept->out_most);
-	if (got == 0 || last) {
-		close_fd(&kept->out_fd);
-		kept->state_due = true;
-	}
-	return got > 0;
-}
-
-/* Nothing else is read before what is there has gone out: then the reader is behind, not we. */
-static void pump_output(struct kept *kept)
-{
-	do {
-		if (!read_output(kept)) {
-			break;
-		}
-	} while (kept->ended);
-	send_output(kept);
-	tell_state(kept);
-}
-
-static void pump_stderr(struct kept *kept)
-{
-	ssize_t got = box_tail_read(&kept->err, kept->err_fd);
-	if (got > 0 && kept->tell_ns == BOX_NEVER) {
-		kept->tell_ns = kept->told_ns + TELL_MS * NS_PER_MS;
-		due_at(kept->tell_ns);
-	}
-	if (got == 0 || (got < 0 && kept->ended)) {
-		close_fd(&kept->err_fd);
-	}
-}
-
 /* --- the beginning --- */
 
-static int open_pipes(struct kept *kept, int theirs[3])
-{
-	int r = box_input_open(&kept->input, watch_of(kept, BOX_WATCH_KEPT_IN), &theirs[0]);
-	if (r == 0) {
-		r = make_pipe(&kept->out_fd, &theirs[1], watch_of(kept, BOX_WATCH_KEPT_OUT));
-		kept->out_watched = r == 0;
-	}
-	return r < 0 ? r : make_pipe(&kept->err_fd, &theirs[2], watch_of(kept, BOX_WATCH_KEPT_ERR));
-}
-
-static void set_ended(struct kept *kept, uint32_t end, uint32_t step, int value)
+static void set_ended(struct box_kept *kept, uint32_t end, uint32_t step, int value)
 {
 	kept->pid = 0;
 	kept->ended = true;
@@ -253,11 +86,11 @@ static void set_ended(struct kept *kept, uint32_t end, uint32_t step, int value)
 	kept->out_most = kept->out.end + LAST_BYTES;
 	box_input_close(&kept->input);
 	for (uint32_t i = 0; i < LAST_READS && kept->err_fd >= 0; i++) {
-		pump_stderr(kept);
+		box_kept_pump_stderr(kept);
 	}
-	close_fd(&kept->err_fd);
+	box_kept_close_fd(&kept->err_fd);
 	kept->tell_ns = BOX_NEVER; /* with its end */
-	pump_output(kept);
+	box_kept_pump_output(kept);
 }
 
 /* In the new process, before anything else: what it is from now on counts there. */
@@ -268,7 +101,7 @@ static int enter_group(struct box_launch *launch)
 	return write(*door, "0", 1) == 1 ? 0 : -errno;
 }
 
-static void start(struct kept *kept, const struct box_guest_keep *keep, char *body, int door)
+static void start(struct box_kept *kept, const struct box_guest_keep *keep, char *body, int door)
 {
 	int theirs[3] = {-1, -1, -1};
 	struct box_guest_run run = {
@@ -279,7 +112,7 @@ static void start(struct kept *kept, const struct box_guest_keep *keep, char *bo
 		.command_size = keep->command_size,
 	};
 	struct box_launch_failure failure = {.step = BOX_GUEST_STEP_PIPES};
-	failure.errnum = -open_pipes(kept, theirs);
+	failure.errnum = -box_kept_open_pipes(kept, theirs);
 	pid_t pid = -1;
 	if (failure.errnum == 0) {
 		struct box_launch launch = {
@@ -296,7 +129,7 @@ static void start(struct kept *kept, const struct box_guest_keep *keep, char *bo
 		pid = box_launch(&launch);
 	}
 	for (size_t i = 0; i < 3; i++) {
-		close_fd(&theirs[i]);
+		box_kept_close_fd(&theirs[i]);
 	}
 	if (failure.errnum == 0) {
 		kept->pid = pid;
@@ -312,7 +145,7 @@ static void start(struct kept *kept, const struct box_guest_keep *keep, char *bo
 static void on_keep(uint32_t id, struct box_control_request *request, int verdict)
 {
 	struct box_guest_keep keep;
-	struct kept *kept = take_place(id);
+	struct box_kept *kept = take_place(id);
 	if (!kept) {
 		return;
 	}
@@ -323,12 +156,12 @@ static void on_keep(uint32_t id, struct box_control_request *request, int verdic
 	memcpy(&keep, request->bytes, sizeof(keep));
 	start(kept, &keep, request->bytes + sizeof(keep), request->fd);
 	kept->state_due = true;
-	tell_state(kept);
+	box_kept_tell_state(kept);
 }
 
 /* --- requests --- */
 
-static void on_ask(struct kept *kept, uint32_t id)
+static void on_ask(struct box_kept *kept, uint32_t id)
 {
 	if (!kept) {
 		kept = take_place(id);
@@ -338,10 +171,10 @@ static void on_ask(struct kept *kept, uint32_t id)
 		kept->unknown = true;
 	}
 	kept->state_due = true;
-	tell_state(kept);
+	box_kept_tell_state(kept);
 }
 
-static void on_follow(struct kept *kept, const struct box_control_request *request)
+static void on_follow(struct box_kept *kept, const struct box_control_request *request)
 {
 	struct box_guest_follow follow;
 	memcpy(&follow, request->bytes, sizeof(follow));
@@ -354,10 +187,10 @@ static void on_follow(struct kept *kept, const struct box_control_request *reque
 	if (kept->sent < kept->out.start) {
 		kept->sent = kept->out.start;
 	}
-	pump_output(kept);
+	box_kept_pump_output(kept);
 }
 
-static void on_feed(struct kept *kept, const struct box_control_request *request)
+static void on_feed(struct box_kept *kept, const struct box_control_request *request)
 {
 	uint64_t offset;
 	memcpy(&offset, request->bytes, sizeof(offset));
@@ -374,10 +207,10 @@ static void on_feed(struct kept *kept, const struct box_control_request *request
 		kept->in_have += fresh;
 		(void)box_input_put(&kept->input, bytes + before, fresh);
 	}
-	tell_fed(kept);
+	box_kept_tell_fed_soon(kept);
 }
 
-static void kill_group(const struct kept *kept, int number)
+static void kill_group(const struct box_kept *kept, int number)
 {
 	/* Not reaped yet, so the number is its own. */
 	if (kept->pid > 0) {
@@ -385,7 +218,7 @@ static void kill_group(const struct kept *kept, int number)
 	}
 }
 
-static void on_halt(struct kept *kept, const struct box_control_request *request)
+static void on_halt(struct box_kept *kept, const struct box_control_request *request)
 {
 	uint32_t grace_ms;
 	memcpy(&grace_ms, request->bytes, sizeof(grace_ms));
@@ -399,16 +232,16 @@ static void on_halt(struct kept *kept, const struct box_control_request *request
 	/* Whoever asks again, as a new box-rpc does, does not make it later. */
 	uint64_t kill_ns = box_now_ns() + grace_ms * NS_PER_MS;
 	kept->kill_ns = kill_ns < kept->kill_ns ? kill_ns : kept->kill_ns;
-	due_at(kept->kill_ns);
+	box_kept_due_at(kept->kill_ns);
 }
 
 /* Its end, when it is reaped, is nobody's any more. */
-static void on_drop(struct kept *kept)
+static void on_drop(struct box_kept *kept)
 {
 	kill_group(kept, SIGKILL);
 	box_input_close(&kept->input);
-	close_fd(&kept->out_fd);
-	close_fd(&kept->err_fd);
+	box_kept_close_fd(&kept->out_fd);
+	box_kept_close_fd(&kept->err_fd);
 	box_ring_close(&kept->out);
 	box_tail_close(&kept->err);
 	kept->id = 0;
@@ -419,13 +252,13 @@ void box_kept_request(struct box_control_request *request, int verdict)
 {
 	uint32_t id = request->header.id;
 	uint32_t kind = request->header.kind;
-	struct kept *kept = find(id);
+	struct box_kept *kept = find(id);
 	if (kind == BOX_GUEST_KEEP || kind == BOX_GUEST_KEEP_IN) {
 		if (!kept && id != 0) {
 			on_keep(id, request, verdict);
 		}
 		/* A door is for one moment: nobody who is started later may find it. */
-		close_fd(&request->fd);
+		box_kept_close_fd(&request->fd);
 	} else if (verdict < 0) {
 		return;
 	} else if (kind == BOX_GUEST_ASK) {
@@ -447,24 +280,24 @@ void box_kept_request(struct box_control_request *request, int verdict)
 
 void box_kept_event(struct box_watch watch)
 {
-	struct kept *kept = &all[watch.index];
+	struct box_kept *kept = &all[watch.index];
 	if (kept->id == 0 || kept->generation != watch.generation) {
 		return; /* it was dropped earlier in this turn */
 	}
 	if (watch.kind == BOX_WATCH_KEPT_IN) {
 		box_input_pump(&kept->input);
-		tell_fed(kept);
+		box_kept_tell_fed_soon(kept);
 	} else if (watch.kind == BOX_WATCH_KEPT_ERR) {
-		pump_stderr(kept);
+		box_kept_pump_stderr(kept);
 	} else {
-		pump_output(kept);
+		box_kept_pump_output(kept);
 	}
 }
 
 bool box_kept_reaped(pid_t pid, int status)
 {
 	for (uint32_t i = 0; i < places_used; i++) {
-		struct kept *kept = &all[i];
+		struct box_kept *kept = &all[i];
 		if (kept->id == 0 || kept->pid != pid) {
 			continue;
 		}
@@ -491,7 +324,7 @@ void box_kept_tick(void)
 	}
 	next_due = BOX_NEVER;
 	for (uint32_t i = 0; i < places_used; i++) {
-		struct kept *kept = &all[i];
+		struct box_kept *kept = &all[i];
 		if (kept->id == 0 || kept->unknown) {
 			continue;
 		}
@@ -503,10 +336,15 @@ void box_kept_tick(void)
 			kept->tell_ns = BOX_NEVER;
 			kept->told_ns = now;
 			kept->state_due = true;
-			tell_state(kept);
+			box_kept_tell_state(kept);
 		}
-		due_at(kept->kill_ns);
-		due_at(kept->tell_ns);
+		if (kept->fed_ns <= now) {
+			kept->fed_ns = BOX_NEVER;
+			box_kept_tell_fed(kept);
+		}
+		box_kept_due_at(kept->kill_ns);
+		box_kept_due_at(kept->tell_ns);
+		box_kept_due_at(kept->fed_ns);
 	}
 }
 
@@ -514,9 +352,9 @@ void box_kept_resume(void)
 {
 	for (uint32_t i = 0; i < places_used && !box_control_blocked(); i++) {
 		if (all[i].id != 0) {
-			tell_fed(&all[i]);
-			send_output(&all[i]);
-			tell_state(&all[i]); /* which may free it */
+			box_kept_tell_fed(&all[i]);
+			box_kept_send_output(&all[i]);
+			box_kept_tell_state(&all[i]); /* which may free it */
 		}
 	}
 }

@@ -1,0 +1,173 @@
+/* What managed processes write and read: their pipes, and the packets about that. Output goes as far
+ * as it may and the socket takes it; what cannot go out now is remembered as what is due. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "runtime/guest/control.h"
+#include "runtime/guest/kept_state.h"
+#include "runtime/guest/wire_kept.h"
+
+#define NS_PER_MS 1000000ULL
+#define TELL_MS 500 /* from one look at stderr to the next */
+/* Input that was taken is told when it is so much, or so long ago. */
+#define FED_BYTES (32U * 1024)
+#define FED_MS 10
+
+/* --- answers --- */
+
+void box_kept_tell_state(struct box_kept *kept)
+{
+	if (!kept->state_due || box_control_blocked()) {
+		return;
+	}
+	kept->state_due = false;
+	if (kept->unknown) {
+		const struct box_guest_state none = {.phase = BOX_GUEST_PHASE_UNKNOWN};
+		box_control_send(BOX_GUEST_STATE, kept->id, &none, sizeof(none));
+		kept->id = 0;
+		return;
+	}
+	struct box_guest_state state = kept->end;
+	state.phase = kept->ended ? BOX_GUEST_PHASE_ENDED : BOX_GUEST_PHASE_RUNNING;
+	state.pid = kept->pid;
+	state.out_ended = kept->out_fd < 0;
+	state.freed = kept->out.start;
+	state.out_end = kept->out.end;
+	state.in_have = kept->in_have;
+	state.in_ended = kept->input.ended;
+	state.in_taken = kept->input.taken;
+	char *room = box_control_room();
+	memcpy(room, &state, sizeof(state));
+	size_t size = box_tail_copy(&kept->err, room + sizeof(state));
+	box_control_send_room(BOX_GUEST_STATE, kept->id, sizeof(state) + size);
+}
+
+void box_kept_tell_fed(struct box_kept *kept)
+{
+	if (kept->input.taken != kept->input.told && !box_control_blocked()) {
+		kept->fed_ns = BOX_NEVER;
+		kept->input.told = kept->input.taken;
+		box_control_send(BOX_GUEST_FED, kept->id, &kept->input.told, sizeof(uint64_t));
+	}
+}
+
+/* To tell each line would cost as much as to carry it. */
+void box_kept_tell_fed_soon(struct box_kept *kept)
+{
+	uint64_t untold = kept->input.taken - kept->input.told;
+	if (untold >= FED_BYTES || kept->input.fd < 0) {
+		box_kept_tell_fed(kept);
+	} else if (untold > 0 && kept->fed_ns == BOX_NEVER) {
+		kept->fed_ns = box_now_ns() + FED_MS * NS_PER_MS;
+		box_kept_due_at(kept->fed_ns);
+	}
+}
+
+/* Sends what may be sent, one packet after the other until the socket is full. */
+void box_kept_send_output(struct box_kept *kept)
+{
+	const size_t most = BOX_GUEST_BYTES_MAX - sizeof(uint64_t);
+	while (kept->sent < kept->upto && kept->sent < kept->out.end && !box_control_blocked()) {
+		uint64_t may = kept->upto - kept->sent;
+		char *room = box_control_room();
+		memcpy(room, &kept->sent, sizeof(uint64_t));
+		size_t size = box_ring_copy(&kept->out, kept->sent, room + sizeof(uint64_t),
+			may < most ? (size_t)may : most);
+		box_control_send_room(BOX_GUEST_OUT, kept->id, sizeof(uint64_t) + size);
+		kept->sent += size;
+	}
+}
+
+/* --- pipes --- */
+
+static int make_pipe(int *ret_own, int *ret_theirs, struct box_watch watch)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	*ret_own = ends[0];
+	*ret_theirs = ends[1];
+	if (fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0) {
+		return -errno;
+	}
+	return box_loop_watch(ends[0], EPOLLIN, watch);
+}
+
+void box_kept_close_fd(int *fd)
+{
+	if (*fd >= 0) {
+		(void)close(*fd); /* which unregisters it too */
+		*fd = -1;
+	}
+}
+
+static void watch_output(struct box_kept *kept, bool watched)
+{
+	if (kept->out_fd < 0 || kept->out_watched == watched) {
+		return;
+	}
+	if (!watched) {
+		box_loop_unwatch(kept->out_fd);
+	} else if (box_loop_watch(kept->out_fd, EPOLLIN, box_kept_watch(kept, BOX_WATCH_KEPT_OUT)) <
+		0) {
+		return;
+	}
+	kept->out_watched = watched;
+}
+
+/* Reads once. Of one that has ended, an empty pipe is the end too: whoever else holds it is nobody
+ * that was asked for. */
+static bool read_output(struct box_kept *kept)
+{
+	if (kept->out_fd < 0) {
+		return false;
+	}
+	ssize_t got = box_ring_read(&kept->out, kept->out_fd, kept->hold);
+	watch_output(kept, got != -ENOBUFS && got != -ENOMEM);
+	bool last = kept->ended && (got == -EAGAIN || kept->out.end >= kept->out_most);
+	if (got == 0 || last) {
+		box_kept_close_fd(&kept->out_fd);
+		kept->state_due = true;
+	}
+	return got > 0;
+}
+
+/* Nothing else is read before what is there has gone out: then the reader is behind, not we. */
+void box_kept_pump_output(struct box_kept *kept)
+{
+	do {
+		if (!read_output(kept)) {
+			break;
+		}
+	} while (kept->ended);
+	box_kept_send_output(kept);
+	box_kept_tell_state(kept);
+}
+
+void box_kept_pump_stderr(struct box_kept *kept)
+{
+	ssize_t got = box_tail_read(&kept->err, kept->err_fd);
+	if (got > 0 && kept->tell_ns == BOX_NEVER) {
+		kept->tell_ns = kept->told_ns + TELL_MS * NS_PER_MS;
+		box_kept_due_at(kept->tell_ns);
+	}
+	if (got == 0 || (got < 0 && kept->ended)) {
+		box_kept_close_fd(&kept->err_fd);
+	}
+}
+
+int box_kept_open_pipes(struct box_kept *kept, int theirs[3])
+{
+	int r = box_input_open(&kept->input, box_kept_watch(kept, BOX_WATCH_KEPT_IN), &theirs[0]);
+	if (r == 0) {
+		r = make_pipe(&kept->out_fd, &theirs[1], box_kept_watch(kept, BOX_WATCH_KEPT_OUT));
+		kept->out_watched = r == 0;
+	}
+	return r < 0
+		? r
+		: make_pipe(&kept->err_fd, &theirs[2], box_kept_watch(kept, BOX_WATCH_KEPT_ERR));
+}
