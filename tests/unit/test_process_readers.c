@@ -3,6 +3,7 @@
 #include "tests/unit/process_play.h"
 
 #define KIB 1024U
+#define WINDOW (256 * KIB) /* of input on its way */
 
 struct reading {
 	struct box_process_reader *reader;
@@ -333,12 +334,12 @@ TEST(input)
 	finish_processes();
 }
 
-/* No more is on its way than 64 KiB; the rest follows as it is taken, and then the end. */
+/* No more is on its way than 256 KiB; the rest follows as it is taken, and then the end. */
 TEST(input_in_windows)
 {
 	struct reading one = {0};
 	uint32_t number = started();
-	size_t size = 300 * KIB + 7;
+	size_t size = 600 * KIB + 7;
 	char *bytes = malloc(size);
 	ASSERT(bytes);
 	for (size_t i = 0; i < size; i++) {
@@ -348,11 +349,11 @@ TEST(input_in_windows)
 	ASSERT_INT(box_process_feed(one.reader, (struct box_str){bytes, size}), 0);
 	ASSERT_INT(box_process_feed(one.reader, box_str("")), 0);
 	struct played *box = played_of(number);
-	ASSERT_INT(box->fed_len, 64 * KIB);
+	ASSERT_INT(box->fed_len, WINDOW);
 	ASSERT_INT(box_process_input_end(one.reader), size);
 	uint64_t taken = 0;
 	for (uint64_t step = 1; taken < size; step = step * 3 % 50000 + 1) {
-		ASSERT(box->fed_len - taken <= 64 * KIB);
+		ASSERT(box->fed_len - taken <= WINDOW);
 		ASSERT_INT(box->eofs > 0, box->fed_len == size);
 		taken = taken + step < box->fed_len ? taken + step : box->fed_len;
 		tell_fed(number, taken);
@@ -418,8 +419,8 @@ TEST(too_much_input_for_all)
 		ASSERT(r == 0 || r == -EAGAIN);
 		r = r < 0 ? box_process_feed(all[i].reader, own) : 0;
 		ASSERT_INT(r, 0);
-		/* A little more than its own. */
-		r = box_process_feed(all[i].reader, (struct box_str){own.bytes, 100 * KIB});
+		/* A little more than its own and what is on its way. */
+		r = box_process_feed(all[i].reader, (struct box_str){own.bytes, WINDOW + KIB});
 		full += box_process_input_full(all[i].reader);
 	}
 	ASSERT_INT(refused, PROCESSES - BOX_INPUTS_BYTES_MAX / (32 * BOX_MIB));
