@@ -225,7 +225,7 @@ static void turn(struct stream *stream)
 static int follow(struct stream *stream)
 {
 	struct box_err err;
-	if (box_exec_start(stream->client, stream->spec, stream->input_open, &events, stream,
+	if (box_exec_start(stream->client, stream->spec, stream->input_open, NULL, &events, stream,
 		    &stream->exec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
