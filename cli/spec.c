@@ -9,6 +9,8 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 
+#define TERM_DEFAULT "xterm"
+
 /* A spec has no word for "no limit". */
 #define TIMEOUT_NEVER_SEC (10 * 365 * 24 * 3600LL)
 
@@ -126,13 +128,38 @@ static int join_command(const struct cli *cli, const char *const *words, size_t 
 	return r;
 }
 
+int box_cli_check_command(const struct cli *cli, bool has_words, struct box_err *err)
+{
+	bool both = cli->options.interactive && cli->options.tty;
+	if (!has_words && !both) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"%s: no command, and no -it for a shell (see box %s --help)", cli->name,
+			cli->name);
+	}
+	return both && !isatty(STDIN_FILENO)
+		? box_err_set(err, BOX_ERR_VALUE, ENOTTY, "the input device is not a TTY")
+		: 0;
+}
+
+/* What is drawn inside is seen on our terminal. Its size is not for variables: it changes. */
+static void add_term(struct box_arena *arena, struct box_value *env)
+{
+	const char *term = getenv("TERM");
+	bool good = term && term[0] && box_utf8_valid(term, strlen(term));
+	box_map_add(arena, env, "TERM", box_cstr(good ? term : TERM_DEFAULT));
+}
+
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
 	struct box_value *spec, struct box_err *err)
 {
+	static const char *const login[] = {"exec \"${SHELL:-/bin/sh}\" -l"};
 	const struct cli_options *options = &cli->options;
 	struct box_value mounts = box_list_value();
 	struct box_value env = box_map_value();
-	int r = join_command(cli, words, count, spec, err);
+	if (options->tty) {
+		add_term(cli->arena, &env);
+	}
+	int r = join_command(cli, count ? words : login, count ? count : 1, spec, err);
 	r = r < 0 ? r : check_words("--mount", options->mounts.items, options->mounts.count, err);
 	for (size_t i = 0; r == 0 && i < options->mounts.count; i++) {
 		r = add_mount(cli->arena, options->mounts.items[i], &mounts, err);
