@@ -40,14 +40,14 @@ int box_cli_run(const struct cli *cli)
 	struct box_client *client;
 	struct box_value spec;
 	struct box_err err;
-	if (box_cli_check_command(cli, words->count > 0, &err) < 0) {
-		return box_cli_fail(&err);
+	if (words->count == 0 && !box_cli_wants_shell(cli)) {
+		return box_cli_misused(cli, "no command");
 	}
 	if (cli->options.config && cli->options.endpoint) {
 		return box_cli_misused(
 			cli, "--config is for a boxd that is started, not for --endpoint");
 	}
-	if (box_cli_spec(cli, name, &spec, &err) < 0 ||
+	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}

@@ -106,10 +106,10 @@ int box_cli_exec(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_err err;
-	if (cli->options.words.count == 0) {
+	if (cli->options.words.count < (box_cli_wants_shell(cli) ? 1 : 2)) {
 		return box_cli_misused(cli, "NAME and a command are needed");
 	}
-	if (box_cli_check_command(cli, cli->options.words.count > 1, &err) < 0) {
+	if (box_cli_check_terminal(cli, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	if (box_cli_connect(cli, false, &client) < 0) {

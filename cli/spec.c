@@ -128,15 +128,14 @@ static int join_command(const struct cli *cli, const char *const *words, size_t 
 	return r;
 }
 
-int box_cli_check_command(const struct cli *cli, bool has_words, struct box_err *err)
+bool box_cli_wants_shell(const struct cli *cli)
 {
-	bool both = cli->options.interactive && cli->options.tty;
-	if (!has_words && !both) {
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"%s: no command, and no -it for a shell (see box %s --help)", cli->name,
-			cli->name);
-	}
-	return both && !isatty(STDIN_FILENO)
+	return cli->options.interactive && cli->options.tty;
+}
+
+int box_cli_check_terminal(const struct cli *cli, struct box_err *err)
+{
+	return box_cli_wants_shell(cli) && !isatty(STDIN_FILENO)
 		? box_err_set(err, BOX_ERR_VALUE, ENOTTY, "the input device is not a TTY")
 		: 0;
 }
