@@ -112,12 +112,24 @@ static int check_words(
 	return r;
 }
 
+/* A program and not a line for sh: a single word has nothing that means something to sh. */
+static bool is_program(const char *const *words, size_t count)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_-./+";
+	return count > 1 || (words[0][0] && !words[0][strspn(words[0], plain)]);
+}
+
 static int join_command(const struct cli *cli, const char *const *words, size_t count,
 	struct box_value *spec, struct box_err *err)
 {
 	struct box_buf line = box_buf(BOX_MESSAGE_BYTES_MAX);
 	int r = check_words("the command", words, count, err);
-	if (r == 0 && box_shell_join(&line, words, count) < 0) {
+	/* A shell that waits for a program takes Ctrl-C for its own end too, though the program
+	 * made something else of it: on a terminal it makes way. */
+	const char *way = cli->options.tty && is_program(words, count) ? "exec " : "";
+	if (r == 0 &&
+		(box_buf_append_str(&line, way) < 0 || box_shell_join(&line, words, count) < 0)) {
 		r = box_err_set(err, BOX_ERR_VALUE, E2BIG, "the command is over 16 MiB");
 	}
 	if (r == 0) {
