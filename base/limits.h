@@ -77,6 +77,9 @@
 /* Boxes of one boxd, those that end counted too: more than max_sessions can be. */
 #define BOX_BOXES_MAX 5120
 
+/* Terminals in one box, with those that commands make themselves. */
+#define BOX_TERMINALS_MAX 64
+
 /* Storage analysis. */
 #define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */
 #define BOX_MEASURES_WAITING_MAX 64     /* and waiting for that in boxd */

@@ -269,6 +269,21 @@ def test_another_box_has_another_devpts(client):
         assert live.end() == 0
 
 
+def test_a_box_cannot_take_all_terminals(client):
+    """The host has a number for all boxes. Who has none left is told so, and others go on."""
+    take = "import os\nfor n in range(64): os.openpty()\nprint('ready', flush=True)\ninput()"
+    greedy = Live(client, f'exec python3 -c "{take}"', "greedy")
+    greedy.until("ready\n")
+    spec = {"cmd": "true", "session_id": "greedy", "tty": TTY}
+    why = "BoxCapacityExceededError: too many terminals at once in one session (64)"
+    assert client.fail("box_exec_stream", spec) == why
+    assert "No space left" in client.exec(f'python3 -c "{take}" 2>&1', "greedy")["stdout"]
+    assert Live(client, "tty", "other", tty=TTY).end() == 0
+    greedy.type("\n")
+    assert greedy.end() == 0
+    assert Live(client, "tty", "greedy", tty=TTY).end() == 0
+
+
 # What is refused.
 
 
