@@ -42,8 +42,8 @@ int box_cli_spec(const struct cli *cli, const char *session, struct box_value *r
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
 	struct box_value *spec, struct box_err *err);
 
-/* Whether -it is given: without words of a command a login shell is meant. */
-bool box_cli_wants_shell(const struct cli *cli);
+/* Whether -it is given: people talk with the command, and without one with a login shell. */
+bool box_cli_is_dialog(const struct cli *cli);
 /* -it needs a terminal. */
 int box_cli_check_terminal(const struct cli *cli, struct box_err *err);
 /* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. */

@@ -40,7 +40,7 @@ int box_cli_run(const struct cli *cli)
 	struct box_client *client;
 	struct box_value spec;
 	struct box_err err;
-	if (words->count == 0 && !box_cli_wants_shell(cli)) {
+	if (words->count == 0 && !box_cli_is_dialog(cli)) {
 		return box_cli_misused(cli, "no command");
 	}
 	if (cli->options.config && cli->options.endpoint) {

@@ -106,7 +106,7 @@ int box_cli_exec(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_err err;
-	if (cli->options.words.count < (box_cli_wants_shell(cli) ? 1 : 2)) {
+	if (cli->options.words.count < (box_cli_is_dialog(cli) ? 1 : 2)) {
 		return box_cli_misused(cli, "NAME and a command are needed");
 	}
 	if (box_cli_check_terminal(cli, &err) < 0) {

@@ -140,14 +140,14 @@ static int join_command(const struct cli *cli, const char *const *words, size_t 
 	return r;
 }
 
-bool box_cli_wants_shell(const struct cli *cli)
+bool box_cli_is_dialog(const struct cli *cli)
 {
 	return cli->options.interactive && cli->options.tty;
 }
 
 int box_cli_check_terminal(const struct cli *cli, struct box_err *err)
 {
-	return box_cli_wants_shell(cli) && !isatty(STDIN_FILENO)
+	return box_cli_is_dialog(cli) && !isatty(STDIN_FILENO)
 		? box_err_set(err, BOX_ERR_VALUE, ENOTTY, "the input device is not a TTY")
 		: 0;
 }

@@ -214,7 +214,9 @@ static void turn(struct stream *stream)
 		return;
 	}
 	if (polls[AT_SIGNAL].revents) {
+		/* We may have been stopped, and others have read what was there to read. */
 		heed_signals(stream);
+		return;
 	}
 	if (polls[AT_IN].revents) {
 		read_input(stream);
