@@ -179,8 +179,12 @@ def test_run_removes_its_box_from_a_shared_runtime(boxd):
 
 def test_a_signal_removes_the_box_from_a_shared_runtime(boxd):
     process = start("run", "--endpoint", boxd.url, "sleep 60000", private=False)
-    listed = wait_until(lambda: json.loads(dialled(boxd, "ls", "--json")[1]), what="a box")
-    assert listed[0]["status"] == "running"
+
+    def running():
+        listed = json.loads(dialled(boxd, "ls", "--json")[1])
+        return listed and listed[0]["status"] == "running"
+
+    wait_until(running, what="a box with a command")
     process.send_signal(signal.SIGINT)
     assert process.wait(SECONDS) == 130
     process.communicate()
