@@ -176,8 +176,8 @@ static int wait_connected(int fd, uint64_t until_ms)
 	}
 }
 
-/* A host that vanished says nothing. The kernel asks while nothing is sent, and waits for what is: so
- * a terminal does not stand still for ever. */
+/* A host that vanished says nothing. The kernel asks while nothing is sent, and waits only so long
+ * for what is, or a terminal would stand still for ever. */
 static void watch_by_kernel(int fd)
 {
 	const int on = 1;

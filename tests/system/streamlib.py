@@ -1,7 +1,8 @@
 """A runtime that streams, as far as the `box` command can tell: it plays commands by a script.
 
 The first word of `cmd` says what to play, see `Play`. What the client sent is kept: `requests`,
-`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. A broken rule of the protocol is kept in `broken`.
+`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. A broken rule of the protocol
+is kept in `broken`.
 """
 
 import contextlib

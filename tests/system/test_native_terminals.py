@@ -85,8 +85,8 @@ class Live:
 
 
 def test_a_terminal_of_its_own(client):
-    live = Live(client, "tty; stty size; readlink /proc/self/fd/0 /proc/self/fd/2; ps -o tty= $$",
-                tty={"rows": 33, "cols": 101})
+    command = "tty; stty size; readlink /proc/self/fd/0 /proc/self/fd/2; ps -o tty= $$"
+    live = Live(client, command, tty={"rows": 33, "cols": 101})
     assert live.end() == 0
     assert live.out == "/dev/pts/0\r\n33 101\r\n/dev/pts/0\r\n/dev/pts/0\r\npts/0\r\n"
 
@@ -390,8 +390,10 @@ def test_signals_that_are_none(waiting, piped, number, why):
     "members, why",
     [
         ({"data": 5}, "BoxValidationError: data must be text or bytes"),
-        ({"data": "a", "data_base64": "YQ=="},
-         "BoxValidationError: data and data_base64 exclude each other"),
+        (
+            {"data": "a", "data_base64": "YQ=="},
+            "BoxValidationError: data and data_base64 exclude each other",
+        ),
         ({"data_base64": "YQ"}, "BoxValidationError: data_base64 is not base64"),
         ({"data": "a", "eof": 1}, "ValueError: eof must be bool, not int"),
     ],
