@@ -91,6 +91,9 @@
 /* A managed process with a limit of memory of its own: less would hold no program. */
 #define BOX_PROCESS_MEMORY_MB_MIN 4
 
+/* Terminals in one box, with those that commands make themselves. */
+#define BOX_TERMINALS_MAX 64
+
 /* Storage analysis. */
 #define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */
 #define BOX_MEASURES_WAITING_MAX 64     /* and waiting for that in boxd */

@@ -37,12 +37,17 @@ int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_c
 /* The box spec that the options describe. */
 int box_cli_spec(const struct cli *cli, const char *session, struct box_value *ret_spec,
 	struct box_err *err);
-/* What belongs to one command of a box: cmd, env, mounts, folder, time. `words` are its words. */
+/* What belongs to one command of a box: cmd, env, mounts, folder, time. `words` are its words;
+ * without any it is a login shell. */
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
 	struct box_value *spec, struct box_err *err);
 
+/* Whether -it is given: people talk with the command, and without one with a login shell. */
+bool box_cli_is_dialog(const struct cli *cli);
+/* -it needs a terminal. */
+int box_cli_check_terminal(const struct cli *cli, struct box_err *err);
 /* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. */
-int box_cli_stream(struct box_client *client, const struct box_value *spec);
+int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec);
 
 int box_cli_run(const struct cli *cli);
 int box_cli_create(const struct cli *cli);

@@ -36,7 +36,9 @@
 	"      --mount HOST:BOX[:ro|rw]\n"                                            \
 	"                         show a folder of the host in it; repeatable (rw)\n" \
 	"      --workdir PATH     the folder it starts in (/workspace)\n"             \
-	"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
+	"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"      \
+	"  -i, --interactive      with -t: what is typed goes to it\n"                \
+	"  -t, --tty              give it a terminal\n"
 
 static const struct command {
 	const char *name;
@@ -48,10 +50,10 @@ static const struct command {
 } commands[] = {
 	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND | CLI_START, 0, box_cli_run,
 		"run a command in a box of its own",
-		"Usage: box run [OPTION]... [--] CMD [ARG]...\n"
+		"Usage: box run [OPTION]... [[--] CMD [ARG]...]\n"
 		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
 		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
-		"is.\n"
+		"is. With -it and no CMD it is a login shell.\n"
 		"\n" SPEC_USAGE COMMAND_USAGE
 		"      --config FILE      the configuration of the boxd that is started\n" COMMON_USAGE},
 	{"create", CLI_COMMON | CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
@@ -59,9 +61,9 @@ static const struct command {
 		"Makes a box that stays until it is removed. Its name is printed.\n"
 		"\n" SPEC_USAGE COMMON_USAGE},
 	{"exec", CLI_COMMON | CLI_COMMAND, 1, box_cli_exec, "run a command in a box that is there",
-		"Usage: box exec [OPTION]... NAME [--] CMD [ARG]...\n"
+		"Usage: box exec [OPTION]... NAME [[--] CMD [ARG]...]\n"
 		"Runs a command in a box. A single CMD is a command line for sh; with ARGs each\n"
-		"word is taken as it is.\n"
+		"word is taken as it is. With -it and no CMD it is a login shell.\n"
 		"\n" COMMAND_USAGE COMMON_USAGE},
 	{"ls", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ls, "list boxes",
 		"Usage: box ls [OPTION]...\n"

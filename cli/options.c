@@ -51,6 +51,8 @@ static const struct option table[] = {
 	{"--timeout", 0, COUNT, CLI_COMMAND, AT(timeout_sec), MOST},
 	{"--workdir", 0, TEXT, CLI_COMMAND, AT(workdir), 0},
 	{"--env", 0, WORDS, CLI_COMMAND, AT(env), 0},
+	{"--interactive", 'i', FLAG, CLI_COMMAND, AT(interactive), 0},
+	{"--tty", 't', FLAG, CLI_COMMAND, AT(tty), 0},
 	{"--json", 0, FLAG, CLI_LIST, AT(json), 0},
 };
 /* clang-format on */
@@ -213,6 +215,25 @@ static const struct option *find(struct box_str name, unsigned sets)
 	return NULL;
 }
 
+/* Letters that are joined, as in -it. All of them are flags. */
+static int read_letters(
+	const char *letters, unsigned sets, struct cli_options *options, struct box_err *err)
+{
+	int r = 0;
+	for (; *letters && r == 0; letters++) {
+		const char name[] = {'-', *letters, '\0'};
+		const struct option *row = find(box_str(name), sets);
+		if (row && row->kind != FLAG) {
+			r = box_err_set(
+				err, BOX_ERR_VALUE, EINVAL, "%s: cannot be joined", row->name);
+		} else {
+			r = row ? set_value(NULL, row, NULL, 0, options, err)
+				: unknown(box_str(name), sets, err);
+		}
+	}
+	return r;
+}
+
 /* One option, `--name value` or `--name=value`. */
 static int read_option(struct box_arena *arena, int argc, char **argv, int *at, unsigned sets,
 	struct cli_options *options, struct box_err *err)
@@ -221,6 +242,9 @@ static int read_option(struct box_arena *arena, int argc, char **argv, int *at, 
 	struct box_str name = {word, strcspn(word, "=")};
 	const char *value = word[name.len] == '=' ? word + name.len + 1 : NULL;
 	const struct option *row = find(name, sets);
+	if (!row && !value && name.len > 2 && word[1] != '-') {
+		return read_letters(word + 1, sets, options, err);
+	}
 	if (!row) {
 		return unknown(name, sets, err);
 	}

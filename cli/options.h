@@ -30,6 +30,8 @@ struct cli_options {
 	bool verbose;
 	bool json;
 	bool writable_root;
+	bool interactive;
+	bool tty;
 	const char *endpoint;
 	const char *config;
 	const char *instance;

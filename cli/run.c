@@ -6,8 +6,10 @@
 
 #include "base/hash.h"
 #include "cli/cli.h"
+#include "cli/terminal.h"
 
 #define NAME_BYTES 8
+#define HURRY_MS 5000
 
 static const char *make_name(struct box_arena *arena)
 {
@@ -21,13 +23,14 @@ static const char *make_name(struct box_arena *arena)
 }
 
 /* The box may be gone already, after a timeout: only the command's fate counts. */
-static void remove_box(const struct cli *cli, struct box_client *client, const char *name)
+static void remove_box(
+	const struct cli *cli, struct box_client *client, const char *name, int timeout_ms)
 {
 	struct box_value answer;
 	struct box_value data = box_map_value();
 	box_map_add(cli->arena, &data, "session_id", box_cstr(name));
 	(void)box_client_call(
-		client, "box_delete_session", &data, CLI_CALL_MS, cli->arena, &answer, NULL);
+		client, "box_delete_session", &data, timeout_ms, cli->arena, &answer, NULL);
 }
 
 int box_cli_run(const struct cli *cli)
@@ -37,23 +40,25 @@ int box_cli_run(const struct cli *cli)
 	struct box_client *client;
 	struct box_value spec;
 	struct box_err err;
-	if (words->count == 0) {
+	if (words->count == 0 && !box_cli_is_dialog(cli)) {
 		return box_cli_misused(cli, "no command");
 	}
 	if (cli->options.config && cli->options.endpoint) {
 		return box_cli_misused(
 			cli, "--config is for a boxd that is started, not for --endpoint");
 	}
-	if (box_cli_spec(cli, name, &spec, &err) < 0 ||
+	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	if (box_cli_connect(cli, true, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = box_cli_stream(client, &spec);
+	int code = box_cli_stream(cli, client, &spec);
 	if (!box_client_is_private(client)) {
-		remove_box(cli, client, name);
+		/* Who ended us does not wait for a runtime that hangs. */
+		bool hurry = box_cli_happened().ended_by != 0;
+		remove_box(cli, client, name, hurry ? HURRY_MS : CLI_CALL_MS);
 	}
 	box_client_close(client);
 	return code;

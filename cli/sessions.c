@@ -99,14 +99,18 @@ static int exec_in(const struct cli *cli, struct box_client *client)
 	if (box_cli_add_command(cli, words->items + 1, words->count - 1, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	return box_cli_stream(client, &spec);
+	return box_cli_stream(cli, client, &spec);
 }
 
 int box_cli_exec(const struct cli *cli)
 {
 	struct box_client *client;
-	if (cli->options.words.count < 2) {
+	struct box_err err;
+	if (cli->options.words.count < (box_cli_is_dialog(cli) ? 1 : 2)) {
 		return box_cli_misused(cli, "NAME and a command are needed");
+	}
+	if (box_cli_check_terminal(cli, &err) < 0) {
+		return box_cli_fail(&err);
 	}
 	if (box_cli_connect(cli, false, &client) < 0) {
 		return CLI_EXIT_FAILED;

@@ -9,6 +9,8 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 
+#define TERM_DEFAULT "xterm"
+
 /* A spec has no word for "no limit". */
 #define TIMEOUT_NEVER_SEC (10 * 365 * 24 * 3600LL)
 
@@ -110,12 +112,24 @@ static int check_words(
 	return r;
 }
 
+/* A program and not a line for sh: a single word has nothing that means something to sh. */
+static bool is_program(const char *const *words, size_t count)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_-./+";
+	return count > 1 || (words[0][0] && !words[0][strspn(words[0], plain)]);
+}
+
 static int join_command(const struct cli *cli, const char *const *words, size_t count,
 	struct box_value *spec, struct box_err *err)
 {
 	struct box_buf line = box_buf(BOX_MESSAGE_BYTES_MAX);
 	int r = check_words("the command", words, count, err);
-	if (r == 0 && box_shell_join(&line, words, count) < 0) {
+	/* A shell that waits for a program takes Ctrl-C for its own end too, though the program
+	 * made something else of it: on a terminal it makes way. */
+	const char *way = cli->options.tty && is_program(words, count) ? "exec " : "";
+	if (r == 0 &&
+		(box_buf_append_str(&line, way) < 0 || box_shell_join(&line, words, count) < 0)) {
 		r = box_err_set(err, BOX_ERR_VALUE, E2BIG, "the command is over 16 MiB");
 	}
 	if (r == 0) {
@@ -126,13 +140,37 @@ static int join_command(const struct cli *cli, const char *const *words, size_t 
 	return r;
 }
 
+bool box_cli_is_dialog(const struct cli *cli)
+{
+	return cli->options.interactive && cli->options.tty;
+}
+
+int box_cli_check_terminal(const struct cli *cli, struct box_err *err)
+{
+	return box_cli_is_dialog(cli) && !isatty(STDIN_FILENO)
+		? box_err_set(err, BOX_ERR_VALUE, ENOTTY, "the input device is not a TTY")
+		: 0;
+}
+
+/* What is drawn inside is seen on our terminal. Its size is not for variables: it changes. */
+static void add_term(struct box_arena *arena, struct box_value *env)
+{
+	const char *term = getenv("TERM");
+	bool good = term && term[0] && box_utf8_valid(term, strlen(term));
+	box_map_add(arena, env, "TERM", box_cstr(good ? term : TERM_DEFAULT));
+}
+
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
 	struct box_value *spec, struct box_err *err)
 {
+	static const char *const login[] = {"exec \"${SHELL:-/bin/sh}\" -l"};
 	const struct cli_options *options = &cli->options;
 	struct box_value mounts = box_list_value();
 	struct box_value env = box_map_value();
-	int r = join_command(cli, words, count, spec, err);
+	if (options->tty) {
+		add_term(cli->arena, &env);
+	}
+	int r = join_command(cli, count ? words : login, count ? count : 1, spec, err);
 	r = r < 0 ? r : check_words("--mount", options->mounts.items, options->mounts.count, err);
 	for (size_t i = 0; r == 0 && i < options->mounts.count; i++) {
 		r = add_mount(cli->arena, options->mounts.items[i], &mounts, err);

@@ -17,10 +17,12 @@
 
 #include "base/buf.h"
 #include "cli/cli.h"
+#include "cli/terminal.h"
 
 #define INPUT_BYTES (1 * BOX_MIB)
 #define PIPE_PIECE 4096 /* a pipe that is ready takes this much without waiting */
 #define FILE_PIECE (1 * BOX_MIB)
+#define TERMINAL_PIECE (64 * BOX_KIB) /* one that does not block takes what it can */
 
 enum {
 	AT_SIGNAL,
@@ -32,6 +34,7 @@ enum {
 };
 
 struct output {
+	int fd;
 	struct box_buf bytes;
 	size_t written;
 	size_t piece;
@@ -42,6 +45,10 @@ struct stream {
 	const struct box_value *spec;
 	struct box_exec *exec;
 	struct output outputs[2];
+	int signal_fd;
+	bool terminal;   /* the command has one */
+	bool raw_wanted; /* ours is to be raw, as soon as the command has started */
+	bool was_raw;
 	bool input_open;
 	bool ended;
 	bool failed; /* and err says why */
@@ -49,40 +56,6 @@ struct stream {
 	struct box_exec_result result;
 	int ended_by; /* a signal that we got, or SIGPIPE when nobody reads our output */
 };
-
-/* --- signals --- */
-
-static int wake_pipe[2] = {-1, -1};
-static volatile sig_atomic_t signal_got;
-
-/* The second one does not wait for anything. */
-static void on_signal(int number)
-{
-	int saved = errno;
-	if (signal_got) {
-		_exit(CLI_EXIT_SIGNAL + number);
-	}
-	signal_got = number;
-	(void)!write(wake_pipe[1], "", 1);
-	errno = saved;
-}
-
-static int catch_signals(void)
-{
-	static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
-	if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
-		return -errno;
-	}
-	for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
-		struct sigaction before;
-		struct sigaction action = {.sa_handler = on_signal};
-		/* Who was told to ignore one (nohup) goes on ignoring it. */
-		if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
-			(void)sigaction(caught[i], &action, NULL);
-		}
-	}
-	return 0;
-}
 
 /* --- what the command does --- */
 
@@ -105,27 +78,38 @@ static void has_ended(void *arg, const struct box_exec_result *result, const str
 	}
 }
 
+/* A program that had the terminal has left the cursor anywhere. */
+static void say(const struct stream *stream)
+{
+	if (stream->was_raw) {
+		(void)fputc('\n', stderr);
+	}
+	(void)box_cli_fail(&stream->err);
+}
+
 /* Only when all output is written, so that what we say is the last. */
 static int tell_end(struct stream *stream)
 {
 	const struct box_exec_result *result = &stream->result;
 	if (stream->failed) {
-		return box_cli_fail(&stream->err);
+		say(stream);
+		return CLI_EXIT_FAILED;
 	}
 	if (result->timed_out) {
 		(void)box_err_set(&stream->err, BOX_ERR_NONE, ETIMEDOUT, "the command timed out");
-		(void)box_cli_fail(&stream->err);
+		say(stream);
 		return CLI_EXIT_TIMEOUT;
 	}
 	if (result->exit_code < 0) {
 		(void)box_err_set(
 			&stream->err, BOX_ERR_BOX, EPROTO, "the runtime told no exit code");
-		return box_cli_fail(&stream->err);
+		say(stream);
+		return CLI_EXIT_FAILED;
 	}
 	if (strcmp(result->reason, "memory") == 0) {
 		(void)box_err_set(
 			&stream->err, BOX_ERR_NONE, ENOMEM, "the command ran out of memory");
-		(void)box_cli_fail(&stream->err);
+		say(stream);
 	}
 	return result->exit_code;
 }
@@ -139,11 +123,10 @@ static bool pending(const struct output *output)
 	return output->bytes.len > output->written;
 }
 
-static void write_some(struct stream *stream, int fd)
+static void write_some(struct stream *stream, struct output *output)
 {
-	struct output *output = &stream->outputs[fd - 1];
 	size_t left = output->bytes.len - output->written;
-	ssize_t written = write(fd, output->bytes.bytes + output->written,
+	ssize_t written = write(output->fd, output->bytes.bytes + output->written,
 		left < output->piece ? left : output->piece);
 	if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
 		return;
@@ -189,50 +172,85 @@ static bool holds_output(const struct stream *stream)
 	return pending(&stream->outputs[0]) || pending(&stream->outputs[1]);
 }
 
+static void heed_signals(struct stream *stream)
+{
+	struct cli_happened happened = box_cli_happened();
+	if (happened.resized && stream->terminal) {
+		(void)box_exec_resize(stream->exec, box_cli_terminal_size(), NULL);
+	}
+	/* A command that does not run yet cannot be told: it is not to start then. */
+	if (happened.interrupted && box_exec_signal(stream->exec, SIGINT, NULL) < 0) {
+		happened.ended_by = SIGINT;
+	}
+	if (happened.ended_by) {
+		stream->ended_by = happened.ended_by;
+	}
+}
+
+/* A command that lacks it is no use to anyone. */
+static void enter_raw(struct stream *stream)
+{
+	stream->raw_wanted = false;
+	stream->was_raw = true;
+	if (box_cli_terminal_raw(&stream->err) < 0) {
+		stream->ended = stream->failed = true;
+	}
+}
+
 static void turn(struct stream *stream)
 {
+	struct output *out = &stream->outputs[0];
+	struct output *err = &stream->outputs[1];
 	bool wants = stream->input_open && box_exec_wants_input(stream->exec);
 	struct pollfd polls[FDS] = {
-		[AT_SIGNAL] = {.fd = wake_pipe[0], .events = POLLIN},
+		[AT_SIGNAL] = {.fd = stream->signal_fd, .events = POLLIN},
 		[AT_CLIENT] = {.fd = box_client_fd(stream->client),
 			.events = box_client_events(stream->client)},
 		[AT_IN] = {.fd = wants ? STDIN_FILENO : -1, .events = POLLIN},
-		[AT_OUT] = {.fd = pending(&stream->outputs[0]) ? STDOUT_FILENO : -1,
-			.events = POLLOUT},
-		[AT_ERR] = {.fd = pending(&stream->outputs[1]) ? STDERR_FILENO : -1,
-			.events = POLLOUT},
+		[AT_OUT] = {.fd = pending(out) ? out->fd : -1, .events = POLLOUT},
+		[AT_ERR] = {.fd = pending(err) ? err->fd : -1, .events = POLLOUT},
 	};
 	if (poll(polls, FDS, -1) < 0) {
+		return;
+	}
+	if (polls[AT_SIGNAL].revents) {
+		/* We may have been stopped, and others have read what was there to read. */
+		heed_signals(stream);
 		return;
 	}
 	if (polls[AT_IN].revents) {
 		read_input(stream);
 	}
 	if (polls[AT_OUT].revents) {
-		write_some(stream, STDOUT_FILENO);
+		write_some(stream, out);
 	}
 	if (polls[AT_ERR].revents) {
-		write_some(stream, STDERR_FILENO);
+		write_some(stream, err);
 	}
 	if (!holds_output(stream)) {
 		box_exec_taken(stream->exec);
 	}
 	/* What ends the connection ends the command too, and that is told to has_ended. */
 	(void)box_client_step(stream->client, NULL);
+	/* Not before the command is there: until then Ctrl-C is for us. */
+	if (stream->raw_wanted && box_exec_wants_input(stream->exec)) {
+		enter_raw(stream);
+	}
 }
 
 /* Until the end of the command or of us. */
 static int follow(struct stream *stream)
 {
 	struct box_err err;
-	if (box_exec_start(stream->client, stream->spec, stream->input_open, &events, stream,
-		    &stream->exec, &err) < 0) {
+	struct box_exec_terminal size = box_cli_terminal_size();
+	if (box_exec_start(stream->client, stream->spec, stream->input_open,
+		    stream->terminal ? &size : NULL, &events, stream, &stream->exec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	while (!stream->ended_by && (!stream->ended || holds_output(stream))) {
 		turn(stream);
-		stream->ended_by = signal_got ? signal_got : stream->ended_by;
 	}
+	box_cli_terminal_restore();
 	/* Ends the command if it still runs. */
 	box_exec_free(stream->exec);
 	if (stream->ended_by) {
@@ -244,25 +262,38 @@ static int follow(struct stream *stream)
 static void open_output(struct output *output, int fd)
 {
 	struct stat status;
+	int terminal = box_cli_terminal_reopen(fd);
 	bool file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-	output->piece = file ? FILE_PIECE : PIPE_PIECE;
+	output->fd = terminal >= 0 ? terminal : fd;
+	output->piece = terminal >= 0 ? TERMINAL_PIECE : file ? FILE_PIECE : PIPE_PIECE;
 	output->bytes = box_buf(BOX_OUT_BYTES_MAX);
 }
 
-int box_cli_stream(struct box_client *client, const struct box_value *spec)
+static void close_output(struct output *output)
 {
-	struct stream stream = {.client = client, .spec = spec};
+	if (output->fd > STDERR_FILENO) {
+		(void)close(output->fd);
+	}
+	box_buf_free(&output->bytes);
+}
+
+int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec)
+{
+	const struct cli_options *options = &cli->options;
+	struct stream stream = {.client = client, .spec = spec, .terminal = options->tty};
 	struct box_err err;
-	int r = catch_signals();
+	int r = box_cli_catch_signals(&stream.signal_fd);
 	if (r < 0) {
 		(void)box_err_set(&err, BOX_ERR_OS, -r, "pipe: %s", strerror(-r));
 		return box_cli_fail(&err);
 	}
 	open_output(&stream.outputs[0], STDOUT_FILENO);
 	open_output(&stream.outputs[1], STDERR_FILENO);
-	stream.input_open = !input_is_null();
+	/* With a terminal only what was asked for: it would be read until its end. */
+	stream.input_open = options->tty ? options->interactive : !input_is_null();
+	stream.raw_wanted = options->tty && options->interactive;
 	int code = follow(&stream);
-	box_buf_free(&stream.outputs[0].bytes);
-	box_buf_free(&stream.outputs[1].bytes);
+	close_output(&stream.outputs[0]);
+	close_output(&stream.outputs[1]);
 	return code;
 }

@@ -127,11 +127,17 @@ struct box_exec_events {
 	void (*ended)(void *arg, const struct box_exec_result *result, const struct box_err *err);
 };
 
+struct box_exec_terminal {
+	uint16_t rows; /* both at least 1 */
+	uint16_t cols;
+};
+
 /* Starts a command; `spec` is a box spec. With `has_input` it reads what box_exec_input gives, else
- * nothing. */
+ * nothing. With `terminal` a terminal of that size is its stdin, stdout and stderr, and all its
+ * output comes as fd 1; NULL: three pipes. */
 int box_exec_start(struct box_client *client, const struct box_value *spec, bool has_input,
-	const struct box_exec_events *events, void *arg, struct box_exec **ret_exec,
-	struct box_err *err);
+	const struct box_exec_terminal *terminal, const struct box_exec_events *events, void *arg,
+	struct box_exec **ret_exec, struct box_err *err);
 
 /* All output so far is dealt with. Without this no more than 8 pieces come. */
 void box_exec_taken(struct box_exec *exec);
@@ -139,9 +145,18 @@ void box_exec_taken(struct box_exec *exec);
 /* Whether box_exec_input would send: the command runs and has taken all input so far. */
 bool box_exec_wants_input(const struct box_exec *exec);
 
-/* Input for the command; with `eof` the last. -EAGAIN while box_exec_wants_input says no. */
+/* Input for the command; with `eof` the last. -EAGAIN while box_exec_wants_input says no. A
+ * terminal has no end: there `eof` types Ctrl-D. */
 int box_exec_input(
 	struct box_exec *exec, const void *bytes, size_t len, bool eof, struct box_err *err);
+
+/* Its terminal has this size from now on, or from its start on if that is still to come. Of sizes
+ * that come faster than the runtime answers the last counts. -ENOTTY when it has no terminal. */
+int box_exec_resize(struct box_exec *exec, struct box_exec_terminal size, struct box_err *err);
+
+/* Sends a signal, 1 to 64, to the command's process group; what comes of it is seen by its end.
+ * -EAGAIN before it has started and after its end. */
+int box_exec_signal(struct box_exec *exec, int number, struct box_err *err);
 
 /* Ends the command if it runs, and frees. NULL is fine. Before box_client_close. */
 void box_exec_free(struct box_exec *exec);

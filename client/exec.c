@@ -17,6 +17,11 @@ struct box_exec {
 	bool input;      /* the command reads from us */
 	bool input_sent; /* and a piece is on its way */
 	int64_t input_seq_id;
+	bool has_terminal;
+	struct box_exec_terminal wanted; /* the size it is to have */
+	struct box_exec_terminal told;   /* that the runtime was last told */
+	bool resize_sent; /* one is on its way: the next waits, and the last counts */
+	int64_t resize_seq_id;
 	bool ended;
 	bool has_result;
 	struct box_exec_result result;
@@ -60,6 +65,64 @@ static void read_result(struct box_exec *exec, const struct box_value *data)
 	}
 }
 
+/* --- its terminal --- */
+
+static void add_size(
+	struct box_arena *arena, struct box_value *map, const struct box_exec_terminal *size)
+{
+	box_map_add(arena, map, "rows", box_int(size->rows));
+	box_map_add(arena, map, "cols", box_int(size->cols));
+}
+
+static int send_size(struct box_exec *exec, struct box_err *err);
+
+/* It may have ended meanwhile; a size that was refused would be refused again. */
+static void resize_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct box_exec *exec = arg;
+	(void)data;
+	(void)last;
+	exec->resize_sent = false;
+	if (!err) {
+		(void)send_size(exec, NULL);
+	}
+}
+
+/* Tells the wanted size if the runtime does not know it, and is not being told another one. */
+static int send_size(struct box_exec *exec, struct box_err *err)
+{
+	bool known = exec->wanted.rows == exec->told.rows && exec->wanted.cols == exec->told.cols;
+	if (known || exec->resize_sent || exec->ended || exec->exec_id[0] == '\0') {
+		return 0;
+	}
+	struct box_arena *arena = box_arena_new();
+	struct box_value data = box_map_value();
+	box_map_add(arena, &data, "exec_id", box_cstr(exec->exec_id));
+	add_size(arena, &data, &exec->wanted);
+	int r = box_client_submit(exec->client, "box_exec_resize", &data, resize_answered, exec,
+		&exec->resize_seq_id, err);
+	box_arena_free(arena);
+	if (r == 0) {
+		exec->resize_sent = true;
+		exec->told = exec->wanted;
+	}
+	return r;
+}
+
+int box_exec_resize(struct box_exec *exec, struct box_exec_terminal size, struct box_err *err)
+{
+	if (!exec->has_terminal) {
+		return box_err_set(err, BOX_ERR_VALUE, ENOTTY, "the command has no terminal");
+	}
+	if (size.rows == 0 || size.cols == 0) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "a terminal has one row and column at least");
+	}
+	exec->wanted = size;
+	return send_size(exec, err);
+}
+
 /* --- live --- */
 
 static void live_event(struct box_exec *exec, const struct box_value *data)
@@ -76,6 +139,7 @@ static void live_event(struct box_exec *exec, const struct box_value *data)
 		if (id.len <= EXEC_ID_MAX) {
 			memcpy(exec->exec_id, id.bytes, id.len);
 		}
+		(void)send_size(exec, NULL);
 	}
 }
 
@@ -90,14 +154,18 @@ static void live_answered(
 	}
 }
 
-/* --- begin, input, end --- */
+/* --- begin, input, signals, end --- */
 
 static int start_live(struct box_exec *exec, const struct box_value *spec, struct box_err *err)
 {
 	struct box_arena *arena = box_arena_new();
 	struct box_value data = box_value_copy(arena, spec);
 	box_map_add(arena, &data, "stdin", box_bool(exec->input));
-	box_map_add(arena, &data, "tty", box_null());
+	struct box_value tty = exec->has_terminal ? box_map_value() : box_null();
+	if (exec->has_terminal) {
+		add_size(arena, &tty, &exec->wanted);
+	}
+	box_map_add(arena, &data, "tty", tty);
 	int r = box_client_submit_stream(
 		exec->client, "box_exec_stream", &data, live_answered, exec, &exec->seq_id, err);
 	box_arena_free(arena);
@@ -105,14 +173,18 @@ static int start_live(struct box_exec *exec, const struct box_value *spec, struc
 }
 
 int box_exec_start(struct box_client *client, const struct box_value *spec, bool has_input,
-	const struct box_exec_events *events, void *arg, struct box_exec **ret_exec,
-	struct box_err *err)
+	const struct box_exec_terminal *terminal, const struct box_exec_events *events, void *arg,
+	struct box_exec **ret_exec, struct box_err *err)
 {
 	struct box_exec *exec = box_alloc(sizeof(*exec));
 	exec->client = client;
 	exec->events = events;
 	exec->arg = arg;
 	exec->input = has_input;
+	if (terminal) {
+		exec->has_terminal = true;
+		exec->wanted = exec->told = *terminal;
+	}
 	int r = start_live(exec, spec, err);
 	if (r < 0) {
 		free(exec);
@@ -169,6 +241,31 @@ int box_exec_input(
 	return r;
 }
 
+/* It may have ended while the signal was on its way, which its end tells. */
+static void signal_answered(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	(void)arg;
+	(void)data;
+	(void)err;
+	(void)last;
+}
+
+int box_exec_signal(struct box_exec *exec, int number, struct box_err *err)
+{
+	if (exec->ended || exec->exec_id[0] == '\0') {
+		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "the command does not run now");
+	}
+	struct box_arena *arena = box_arena_new();
+	struct box_value data = box_map_value();
+	box_map_add(arena, &data, "exec_id", box_cstr(exec->exec_id));
+	box_map_add(arena, &data, "signal", box_int(number));
+	int r = box_client_submit(
+		exec->client, "box_exec_signal", &data, signal_answered, NULL, NULL, err);
+	box_arena_free(arena);
+	return r;
+}
+
 void box_exec_free(struct box_exec *exec)
 {
 	if (!exec) {
@@ -176,6 +273,9 @@ void box_exec_free(struct box_exec *exec)
 	}
 	if (exec->input_sent) {
 		box_client_cancel(exec->client, exec->input_seq_id);
+	}
+	if (exec->resize_sent) {
+		box_client_cancel(exec->client, exec->resize_seq_id);
 	}
 	if (!exec->ended) {
 		box_client_cancel(exec->client, exec->seq_id);

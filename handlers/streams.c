@@ -221,9 +221,10 @@ static int read_tty(
 	}
 	const struct box_value *rows = tty->type == BOX_MAP ? box_map_get(tty, "rows") : NULL;
 	const struct box_value *columns = tty->type == BOX_MAP ? box_map_get(tty, "cols") : NULL;
-	if (!rows || rows->type != BOX_INT || !columns || columns->type != BOX_INT) {
+	if (!rows || rows->type != BOX_INT || !columns || columns->type != BOX_INT ||
+		tty->count != 2) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
-			"tty must be null or a map of the integers rows and cols");
+			"tty must be null or a map of two integers, rows and cols");
 	}
 	int r = box_live_check_size(rows->integer, columns->integer, err);
 	if (r == 0) {

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/value.h"
 
 #define SCHEME "ws://"
@@ -175,6 +176,22 @@ static int wait_connected(int fd, uint64_t until_ms)
 	}
 }
 
+/* A host that vanished says nothing. The kernel asks while nothing is sent, and waits only so long
+ * for what is, or a terminal would stand still for ever. */
+static void watch_by_kernel(int fd)
+{
+	const int on = 1;
+	const int idle_sec = BOX_PING_INTERVAL_SEC;
+	const int between_sec = (BOX_PING_HANGUP_SEC - BOX_PING_INTERVAL_SEC) / 3;
+	const int probes = 3;
+	const unsigned unsent_ms = BOX_PING_HANGUP_SEC * 1000;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_sec, sizeof(idle_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof(unsent_ms));
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
 static int dial_address(const struct addrinfo *address, uint64_t until_ms, int *ret_fd)
 {
 	const int on = 1;
@@ -185,6 +202,7 @@ static int dial_address(const struct addrinfo *address, uint64_t until_ms, int *
 	}
 	/* Small requests wait for their answers: they must not wait for each other. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	watch_by_kernel(fd);
 	int r = connect(fd, address->ai_addr, address->ai_addrlen) < 0 ? -errno : 0;
 	if (r == -EINPROGRESS) {
 		r = wait_connected(fd, until_ms);

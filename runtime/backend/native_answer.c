@@ -144,6 +144,9 @@ static void finish_unstarted(struct box_native_run *run, const struct box_guest_
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum,
 			"extra_mounts.mount_path %s cannot be mounted: %s",
 			spec->mounts[end->mount].mount_path, box_native_error_text(errnum));
+	} else if (end->step == BOX_GUEST_STEP_PIPES && run->size.rows > 0 && errnum == ENOSPC) {
+		(void)box_err_set(&err, BOX_ERR_CAPACITY, errnum,
+			"too many terminals at once in one session (%d)", BOX_TERMINALS_MAX);
 	} else if (end->step == BOX_GUEST_STEP_MOUNTER) {
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
 			"the box can mount nothing more: delete the session and make it anew");

@@ -96,9 +96,14 @@ struct box_run *box_run_new(uint32_t id)
 	return run;
 }
 
-static void close_child_fds(struct box_run *run)
+static bool has_terminal(const struct box_run *run)
 {
-	for (size_t i = 0; i < 3; i++) {
+	return run->ask.flags & BOX_GUEST_RUN_TTY;
+}
+
+static void close_child_fds(struct box_run *run, bool all)
+{
+	for (size_t i = all ? 0 : 1; i < 3; i++) {
 		if (run->child_fds[i] >= 0) {
 			(void)close(run->child_fds[i]);
 			run->child_fds[i] = -1;
@@ -111,7 +116,11 @@ void box_run_free(struct box_run *run)
 	box_mounts_forget(run);
 	box_gather_free(&run->gather);
 	box_input_close(&run->input);
-	close_child_fds(run);
+	close_child_fds(run, true);
+	if (has_terminal(run)) {
+		/* Who is still there finds that it has hung up. */
+		box_stream_close(&run->out);
+	}
 	box_stream_orphan(&run->out);
 	box_stream_orphan(&run->err);
 	set_pid(run, 0);
@@ -162,7 +171,7 @@ static void end_run(struct box_run *run)
 {
 	set_pid(run, 0);
 	run->state = BOX_RUN_ENDED;
-	close_child_fds(run);
+	close_child_fds(run, true);
 	box_run_finish(run);
 }
 
@@ -211,7 +220,7 @@ static int open_terminal(struct box_run *run)
 
 static int open_pipes(struct box_run *run)
 {
-	if (run->ask.flags & BOX_GUEST_RUN_TTY) {
+	if (has_terminal(run)) {
 		return open_terminal(run);
 	}
 	uint64_t limit = run->ask.output_limit;
@@ -237,7 +246,9 @@ void box_run_set_running(struct box_run *run, pid_t pid)
 {
 	set_pid(run, pid);
 	run->state = BOX_RUN_RUNNING;
-	close_child_fds(run);
+	/* A terminal is at its end for us while nobody has it open, though the command may open it
+	 * again: so we keep it open until the command ends. */
+	close_child_fds(run, !has_terminal(run));
 	run->start_due = (run->ask.flags & BOX_GUEST_RUN_STDIN) != 0;
 	if (run->kill_wanted) {
 		box_run_kill(run);

@@ -67,7 +67,7 @@ int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch 
 	return 0;
 }
 
-static void close_pipe(struct box_stream *stream)
+void box_stream_close(struct box_stream *stream)
 {
 	if (stream->fd >= 0) {
 		(void)close(
@@ -88,16 +88,18 @@ static ssize_t read_room(int fd, size_t max)
 }
 
 /* The same to nowhere: stdout of ours is /dev/null, to which pages of a pipe go without being
- * copied. A filter may not know that call. */
+ * copied. A filter may not know that call, and a terminal is no pipe. */
 static ssize_t read_nowhere(int fd)
 {
 	static bool no_splice;
 	ssize_t got = -1;
+	bool here = no_splice;
 	if (!no_splice) {
 		got = splice(fd, NULL, STDOUT_FILENO, NULL, DRAIN_MAX, SPLICE_F_NONBLOCK);
-		no_splice = got < 0 && errno != EAGAIN && errno != EINTR;
+		here = got < 0 && errno != EAGAIN && errno != EINTR;
+		no_splice = here && errno != EINVAL;
 	}
-	return no_splice ? read_room(fd, BOX_GUEST_BYTES_MAX) : got;
+	return here ? read_room(fd, BOX_GUEST_BYTES_MAX) : got;
 }
 
 /* It was full: whoever writes so much waits less for us with more room. */
@@ -128,9 +130,13 @@ static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *c
 	if (got < 0 && errno != EIO) {
 		return EMPTY;
 	}
-	/* EIO: a terminal that nobody has open any more. */
+	if (got < 0) {
+		/* A terminal that nobody has open any more. Its input is another fd of the same,
+		 * so that closing this one would not unregister it. */
+		box_stream_unwatch(stream);
+	}
 	if (got <= 0) {
-		close_pipe(stream);
+		box_stream_close(stream);
 		return END;
 	}
 	uint64_t size = (uint64_t)got;

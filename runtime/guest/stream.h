@@ -32,6 +32,7 @@ void box_stream_pump(struct box_stream *stream, uint32_t id, uint64_t *credit);
 bool box_stream_drain(struct box_stream *stream, uint32_t id, uint64_t *credit);
 
 void box_stream_unwatch(struct box_stream *stream);
+void box_stream_close(struct box_stream *stream);
 
 /* Others may still write to the pipe of a command that has ended: it is read to nowhere. */
 void box_stream_orphan(struct box_stream *stream);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #ifndef TIOCGPTPEER
@@ -15,6 +16,17 @@ int box_terminal_resize(int master, struct box_guest_size size)
 {
 	const struct winsize wanted = {.ws_row = size.rows, .ws_col = size.columns};
 	return ioctl(master, TIOCSWINSZ, &wanted) < 0 ? -errno : 0;
+}
+
+/* Commands speak UTF-8 (LANG says so), so erasing takes back a whole character. */
+static int set_utf8(int slave)
+{
+	struct termios modes;
+	if (tcgetattr(slave, &modes) < 0) {
+		return -errno;
+	}
+	modes.c_iflag |= IUTF8;
+	return tcsetattr(slave, TCSANOW, &modes) < 0 ? -errno : 0;
 }
 
 int box_terminal_open(struct box_guest_size size, int *ret_master, int *ret_slave)
@@ -31,9 +43,12 @@ int box_terminal_open(struct box_guest_size size, int *ret_master, int *ret_slav
 	}
 	if (r == 0) {
 		slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-		r = slave < 0 ? -errno : 0;
+		r = slave < 0 ? -errno : set_utf8(slave);
 	}
 	if (r < 0) {
+		if (slave >= 0) {
+			(void)close(slave);
+		}
 		(void)close(master);
 		return r;
 	}

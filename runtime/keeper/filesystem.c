@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 
 static int set_text(int fs, const char *key, const char *value)
 {
@@ -41,11 +42,13 @@ static int configure_proc(int fs)
 	return set_text(fs, "hidepid", "invisible");
 }
 
-/* Every terminal is the commands' own, whoever made it. */
+/* Every terminal is the commands' own, whoever made it. The host has some thousands for all boxes
+ * together, and one box could take them all. */
 static int configure_devpts(int fs, const struct box_fs_options *options)
 {
 	int r = set_text(fs, "ptmxmode", "0666");
 	r = r < 0 ? r : set_text(fs, "mode", "0620");
+	r = r < 0 ? r : set_number(fs, "max", BOX_TERMINALS_MAX);
 	r = r < 0 ? r : set_number(fs, "uid", options->uid);
 	return r < 0 ? r : set_number(fs, "gid", options->gid);
 }

@@ -1,7 +1,7 @@
 /* The environment that every command begins with.
  *
  * Nothing of boxd's own goes in. TMPDIR and TERM are left out on purpose: /tmp is what tools take
- * without the first, and a command has no terminal.
+ * without the first, and who gives a command a terminal knows what it is.
  */
 #include "runtime/plan/plan.h"
 

@@ -1,7 +1,8 @@
 """A runtime that streams, as far as the `box` command can tell: it plays commands by a script.
 
 The first word of `cmd` says what to play, see `Play`. What the client sent is kept: `requests`,
-`specs`, `acks`, `cancelled`, `deleted`. A broken rule of the protocol is kept in `broken`.
+`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. A broken rule of the protocol
+is kept in `broken`.
 """
 
 import contextlib
@@ -43,8 +44,9 @@ class Play:
         self.queue = []
         self.over = False
         self.wants_input = request["data"]["stdin"]
-        self.event("started", exec_id="exec-7")
-        name, *words = request["data"]["cmd"].split()
+        name, *words = request["data"]["cmd"].removeprefix("exec ").split()
+        if name != "never":
+            self.event("started", exec_id="exec-7")
         getattr(self, f"play_{name}")(*words)
         self.pump()
 
@@ -80,6 +82,11 @@ class Play:
     def input(self, data, eof):
         """What most commands do with their input."""
 
+    def signal(self, number):
+        """What most commands do with a signal."""
+        self.exit(128 + number, reason="signal", signal=number)
+        self.pump()
+
     # -- what there is to play
 
     def play_exit(self, code):
@@ -90,6 +97,9 @@ class Play:
         self.event("stderr", data=b"err 1\n")
         self.event("stdout", data=b"\x00\xff no newline")
         self.exit(0)
+
+    def play_never(self):
+        """Does not even start."""
 
     def play_live(self):
         """Ends when the test says so."""
@@ -116,6 +126,11 @@ class Play:
         """Ends with input on its way."""
         self.input = None
         self.event("stdout", data=b"deaf\n")
+
+    def play_tough(self):
+        """Signals do nothing to it."""
+        self.signal = lambda number: None
+        self.event("stdout", data=b"first\n")
 
     def play_hang(self):
         self.server.hanging.set()
@@ -146,9 +161,12 @@ class StreamServer:
     def __init__(self):
         self.requests, self.specs, self.acks, self.sent = [], [], [], []
         self.cancelled, self.deleted, self.inputs, self.broken = [], [], [], []
+        self.ttys, self.signals, self.sizes = [], [], []
         self.headers = None
         self.live = None
         self.hanging = threading.Event()
+        self.hung = threading.Event()  # another one in its place: nothing is served until it is set
+        self.hung.set()
         self.plays = {}
         self.connections = []
 
@@ -176,6 +194,7 @@ class StreamServer:
         self.connections.append(socket)
         with contextlib.suppress(ConnectionClosed):
             for message in socket:
+                self.hung.wait()
                 if not isinstance(message, bytes):
                     self.broken.append("a text message")
                 self._serve(socket, msgpack.unpackb(message))
@@ -184,12 +203,20 @@ class StreamServer:
         action, data, seq = request["action"], request["data"], request["seq_id"]
         self.requests.append(action)
         if action == "box_exec_stream":
-            if request.get("stream_flow_control") != 1 or data.pop("tty") is not None:
-                self.broken.append("no flow control, or a terminal")
+            if request.get("stream_flow_control") != 1:
+                self.broken.append("no flow control")
+            self.ttys.append(data.pop("tty"))
             self.specs.append(data)
             self.plays[seq] = Play(self, socket, request)
         elif action == "box_exec_input":
             self._input(socket, seq, data)
+        elif action == "box_exec_signal":
+            self.signals.append(data["signal"])
+            self.answer(socket, seq, {})
+            list(self.plays.values())[-1].signal(data["signal"])
+        elif action == "box_exec_resize":
+            self.sizes.append((data["rows"], data["cols"]))
+            self.answer(socket, seq, {})
         elif action == "__stream_ack":
             self.acks.append(data["index"])
             self.plays[data["seq_id"]].ack(data["index"])

@@ -179,8 +179,12 @@ def test_run_removes_its_box_from_a_shared_runtime(boxd):
 
 def test_a_signal_removes_the_box_from_a_shared_runtime(boxd):
     process = start("run", "--endpoint", boxd.url, "sleep 60000", private=False)
-    listed = wait_until(lambda: json.loads(dialled(boxd, "ls", "--json")[1]), what="a box")
-    assert listed[0]["status"] == "running"
+
+    def running():
+        listed = json.loads(dialled(boxd, "ls", "--json")[1])
+        return listed and listed[0]["status"] == "running"
+
+    wait_until(running, what="a box with a command")
     process.send_signal(signal.SIGINT)
     assert process.wait(SECONDS) == 130
     process.communicate()
@@ -371,6 +375,14 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
             ["run", "--timeout=99999999999999999999", "x"],
             '--timeout: "99999999999999999999" is not a whole number from 1 to 2147483647',
         ),
+        (["run", "-it", "x"], "the input device is not a TTY"),
+        (["exec", "-ti", "a"], "the input device is not a TTY"),
+        (["exec", "-t", "a"], "exec: NAME and a command are needed (see box exec --help)"),
+        (["exec", "-i", "a"], "exec: NAME and a command are needed (see box exec --help)"),
+        (["run", "-i"], "run: no command (see box run --help)"),
+        (["run", "-ix", "a"], "unknown option -x"),
+        (["run", "-it=1", "a"], "unknown option -it"),
+        (["create", "-it", "a"], "unknown option -i"),
         (["run", "--cpus=-1", "x"], '--cpus: "-1" is not a number above 0'),
         (["run", "--cpus=inf", "x"], '--cpus: "inf" is not a number above 0'),
         (["run", "--cpus=1.2.3", "x"], '--cpus: "1.2.3" is not a number above 0'),

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_command_may_end_without_its_input(streaming):
     assert len(streaming.inputs) == 1
 
 
-@pytest.mark.parametrize("number, code", [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("number, code", [("SIGHUP", 129), ("SIGTERM", 143)])
 def test_a_signal_cancels(streaming, number, code):
     process = start("run", "--endpoint", streaming.url, "hang", private=False)
     assert streaming.hanging.wait(SECONDS)
@@ -137,6 +138,47 @@ def test_a_signal_cancels(streaming, number, code):
     assert process.communicate() == (b"", b"")
     assert len(streaming.cancelled) == 1
     assert streaming.requests[-2:] == ["__cancel_action", "box_delete_session"]
+
+
+def test_an_interrupt_is_for_the_command(streaming):
+    process = start("run", "--endpoint", streaming.url, "live", private=False)
+    assert process.stdout.readline() == b"first\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 130
+    assert process.communicate() == (b"", b"")
+    assert (streaming.signals, streaming.cancelled) == ([signal.SIGINT], [])
+    assert len(streaming.deleted) == 1
+
+
+def test_the_second_interrupt_is_for_us(streaming):
+    process = start("run", "--endpoint", streaming.url, "tough", private=False)
+    assert process.stdout.readline() == b"first\n"
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: streaming.signals == [signal.SIGINT], what="the command was told")
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 130
+    assert process.communicate() == (b"", b"")
+    assert (streaming.signals, len(streaming.cancelled)) == ([signal.SIGINT], 1)
+    assert streaming.requests[-2:] == ["__cancel_action", "box_delete_session"]
+
+
+def test_two_interrupts_leave_a_runtime_that_hangs(streaming):
+    """It reads nothing any more, and the connection stays."""
+    process = start("exec", "--endpoint", streaming.url, "there", "tough", private=False)
+    assert process.stdout.readline() == b"first\n"
+    streaming.hung = threading.Event()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert process.poll() is None and streaming.signals == []
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    try:
+        assert process.wait(SECONDS) == 130
+        assert time.monotonic() - begun < 5
+    finally:
+        streaming.hung.set()
+    process.communicate()
 
 
 def test_an_ignored_signal_stays_ignored(streaming):

@@ -1,7 +1,7 @@
 /* A runtime that does what it is told, over stdin and stdout: the test program itself, started
  * as its own child. Its actions: echo, context, hold and release (answers in reverse order),
  * fail, stream (by the window), flood and gap (which break it), mute, seen (what steered it so
- * far), die.
+ * far), die. A live command starts and goes on; what is asked of it is seen, and its sizes are held.
  */
 #pragma once
 
@@ -99,6 +99,30 @@ static void serve_stream(struct pretend *self, struct box_str action, int64_t se
 	}
 }
 
+static void serve_exec(
+	struct pretend *self, struct box_str action, int64_t seq_id, const struct box_value *data)
+{
+	struct box_arena *arena = box_arena_new();
+	const struct box_value *tty = box_map_get(data, "tty");
+	if (box_str_eq(action, "box_exec_stream")) {
+		struct box_value event = box_map_value();
+		box_map_add(arena, &event, "event", box_cstr("started"));
+		box_map_add(arena, &event, "exec_id", box_cstr("e"));
+		(void)box_buf_printf(&self->seen, "tty %lldx%lld ", (long long)number(tty, "rows"),
+			(long long)number(tty, "cols"));
+		answer(seq_id, &event, NULL, 1);
+	} else if (box_str_eq(action, "box_exec_resize")) {
+		(void)box_buf_printf(&self->seen, "size %lldx%lld ",
+			(long long)number(data, "rows"), (long long)number(data, "cols"));
+		self->held[self->held_count++ % HELD_MAX] = seq_id;
+	} else {
+		(void)box_buf_printf(
+			&self->seen, "signal %lld ", (long long)number(data, "signal"));
+		answer(seq_id, NULL, "BoxValidationError: it has ended", 0);
+	}
+	box_arena_free(arena);
+}
+
 static void serve_held(struct pretend *self, int64_t seq_id)
 {
 	while (self->held_count > 0) {
@@ -152,6 +176,8 @@ static void serve(struct pretend *self, const struct box_value *message)
 	} else if (box_str_eq(action, "die")) {
 		(void)fputs("one\ntwo\n", stderr);
 		_exit(7);
+	} else if (action.len > 8 && memcmp(action.bytes, "box_exec", 8) == 0) {
+		serve_exec(self, action, seq_id, data);
 	} else if (!box_str_eq(action, "mute")) {
 		serve_stream(self, action, seq_id, message, data);
 	}
