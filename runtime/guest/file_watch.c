@@ -112,9 +112,8 @@ static int moved_to(const struct inotify_event *event, uint32_t node, bool is_fo
 {
 	char path[BOX_GUEST_FILE_TEXT_MAX];
 	char from[BOX_GUEST_FILE_TEXT_MAX];
-	if (half.cookie == 0 || half.cookie != event->cookie) {
-		int r = settle_half();
-		return r < 0 ? r : came(node, event->name, is_folder);
+	if (half.cookie == 0) {
+		return came(node, event->name, is_folder);
 	}
 	half.cookie = 0;
 	int r = box_tree_path(&tree, half.node, half.name, from);
@@ -153,10 +152,6 @@ static int take_in_folder(const struct inotify_event *event, uint32_t node)
 	if (event->mask & IN_MOVED_TO) {
 		return moved_to(event, node, is_folder);
 	}
-	int r = settle_half();
-	if (r < 0) {
-		return r;
-	}
 	if (event->mask & IN_MOVED_FROM) {
 		half = (struct half){.is_folder = is_folder, .cookie = event->cookie, .node = node};
 		(void)strncpy(half.name, name, sizeof(half.name) - 1);
@@ -185,6 +180,16 @@ static int begin_anew(void)
 
 static int take(const struct inotify_event *event)
 {
+	bool is_second = (event->mask & IN_MOVED_TO) && event->cookie == half.cookie;
+	int r = half.cookie != 0 && !is_second ? settle_half() : 0;
+	if (r < 0) {
+		return r;
+	}
+	/* The kernel tells the end of a folder itself only when nobody has it open, as we do. */
+	if (tree.above_wd >= 0 && event->wd == tree.above_wd) {
+		bool is_own = event->len > 0 && strcmp(event->name, tree.own_name) == 0;
+		return is_own ? tell_end() : 0;
+	}
 	uint32_t node = event->wd >= 0 ? box_tree_find(&tree, event->wd) : BOX_TREE_NONE;
 	if (node == BOX_TREE_NONE) {
 		return 0; /* of one that was dropped */
@@ -197,8 +202,7 @@ static int take(const struct inotify_event *event)
 		return 0;
 	}
 	if (node == 0 && (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT))) {
-		int r = settle_half();
-		return r < 0 ? r : tell_end();
+		return tell_end();
 	}
 	return only ? take_single(event) : take_in_folder(event, node);
 }
@@ -243,6 +247,8 @@ static int choose(struct box_file_job *job)
 	}
 	if (S_ISDIR(st.st_mode)) {
 		tree.base = fd;
+		tree.above = walk->name[0] ? walk->folder : -1;
+		tree.own_name = walk->name;
 		tree.recursive = job->ask.flags & BOX_GUEST_FILE_RECURSIVE;
 		return 0;
 	}
@@ -255,6 +261,7 @@ static int choose(struct box_file_job *job)
 int box_file_watch(struct box_file_job *job)
 {
 	tree.inotify = -1;
+	tree.above = -1;
 	tree.found = found;
 	out_fd = job->out;
 	int r = box_file_walk(job, BOX_WALK_FOLLOW);

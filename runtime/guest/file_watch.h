@@ -19,7 +19,10 @@ struct box_tree_node {
 };
 
 struct box_tree {
-	int base; /* O_PATH of the first folder */
+	int base;             /* O_PATH of the first folder */
+	int above;            /* O_PATH of the folder that it is in, or -1 */
+	const char *own_name; /* its name there */
+	int above_wd;         /* of that folder, of which only the end of ours matters; or -1 */
 	int inotify;
 	bool recursive;
 	struct box_tree_node *nodes;

@@ -16,8 +16,7 @@
 
 #define ENTRIES_BYTES 4096
 #define DEPTH_MAX 128 /* of folders that are found at once */
-#define EVENTS \
-	(IN_CREATE | IN_MODIFY | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ONLYDIR)
+#define EVENTS (IN_CREATE | IN_MODIFY | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define OWN_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF)
 
 struct entry {
@@ -133,18 +132,25 @@ static bool is_gone(int r)
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES;
 }
 
-/* An opened folder. Its node, or -errno. */
-static int add_watch(struct box_tree *tree, int fd, uint32_t parent, const char *name)
+/* A wd, or -errno. */
+static int watch_folder(const struct box_tree *tree, int fd, uint32_t events)
 {
-	uint32_t events = EVENTS | (name[0] ? 0 : OWN_EVENTS);
 	if (fchdir(fd) < 0) {
 		return -errno;
 	}
-	int wd = inotify_add_watch(tree->inotify, ".", events);
-	int r = wd < 0 ? -errno : 0;
-	(void)chdir("/");
-	if (r < 0) {
-		return r == -ENOSPC ? -E2BIG : r;
+	int wd = inotify_add_watch(tree->inotify, ".", events | IN_ONLYDIR);
+	int r = wd < 0 ? -errno : wd;
+	int ignored = chdir("/");
+	(void)ignored;
+	return r == -ENOSPC ? -E2BIG : r;
+}
+
+/* An opened folder. Its node, or -errno. */
+static int add_watch(struct box_tree *tree, int fd, uint32_t parent, const char *name)
+{
+	int wd = watch_folder(tree, fd, EVENTS | (name[0] ? 0 : OWN_EVENTS));
+	if (wd < 0) {
+		return wd;
 	}
 	uint32_t node = box_tree_find(tree, wd);
 	node = node != BOX_TREE_NONE ? node : take_place(tree, wd);
@@ -250,6 +256,14 @@ int box_tree_begin(struct box_tree *tree)
 	tree->inotify = inotify_init1(IN_CLOEXEC);
 	if (tree->inotify < 0) {
 		return -errno;
+	}
+	tree->above_wd = -1;
+	if (tree->above >= 0) {
+		int wd = watch_folder(tree, tree->above, IN_DELETE | IN_MOVED_FROM);
+		if (wd < 0) {
+			return wd;
+		}
+		tree->above_wd = wd;
 	}
 	int (*found)(void *arg, const char *path, bool is_folder) = tree->found;
 	tree->found = NULL; /* what was there before is no news */
