@@ -178,7 +178,7 @@ static void headless_destroy(struct box_backend_box *box, box_backend_gone *done
 static void headless_check_live(struct box_backend_op *op)
 {
 	for (struct box_backend_op *at = headless.pending; at; at = at->next) {
-		if (at == op && op->live) {
+		if (at == op && (op->live || op->events)) {
 			return;
 		}
 	}
