@@ -194,22 +194,22 @@ static int name_fresh(const struct box_walk *walk, struct fresh *fresh)
 	return r;
 }
 
-/* What is there now: it must be a file that we may write to. Its mode is kept. */
+/* What is there now: it must be a file that we may write to. Its mode is kept. It is not opened: one
+ * that is being executed can be replaced, but not written to. */
 static int check_old(struct box_file_job *job, mode_t *mode)
 {
 	struct box_walk *walk = &job->walk;
 	struct stat st;
-	int fd = box_walk_open(walk, O_WRONLY, &st);
-	if (fd == -ENOENT) {
-		return 0;
+	int r = box_walk_look_at_file(walk, &st);
+	if (r < 0) {
+		return r == -ENOENT ? 0 : r;
 	}
-	if (fd < 0) {
-		return fd;
+	if (faccessat(walk->folder, walk->name, W_OK, 0) < 0) {
+		return errno == ENOENT ? 0 : -errno;
 	}
 	if (!(job->ask.flags & BOX_GUEST_FILE_MODE)) {
 		*mode = st.st_mode & 0777;
 	}
-	(void)close(fd);
 	return 0;
 }
 

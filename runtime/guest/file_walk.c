@@ -374,18 +374,23 @@ static int check_regular(struct box_walk *walk, mode_t mode)
 	return refuse(walk, BOX_GUEST_FILE_WHY_TYPE, S_ISDIR(mode) ? EISDIR : EINVAL);
 }
 
+int box_walk_look_at_file(struct box_walk *walk, struct stat *ret_stat)
+{
+	int fd = box_walk_look(walk, ret_stat);
+	if (fd < 0) {
+		return fd;
+	}
+	(void)close(fd);
+	return check_regular(walk, ret_stat->st_mode);
+}
+
 /* What is no regular file is not even opened; one that became something else meanwhile is opened
  * without waiting, and seen. */
 int box_walk_open(struct box_walk *walk, int flags, struct stat *ret_stat)
 {
 	struct stat seen;
 	for (int i = 0; i < TRIES_MAX; i++) {
-		int look = box_walk_look(walk, &seen);
-		if (look < 0) {
-			return look;
-		}
-		(void)close(look);
-		int r = check_regular(walk, seen.st_mode);
+		int r = box_walk_look_at_file(walk, &seen);
 		if (r < 0) {
 			return r;
 		}

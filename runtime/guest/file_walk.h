@@ -37,6 +37,8 @@ void box_walk_close(struct box_walk *walk);
 
 /* O_PATH for what the walk found. An fd or -errno. */
 int box_walk_look(struct box_walk *walk, struct stat *ret_stat);
+/* The same, and it must be a regular file; nothing is opened. 0 or -errno. */
+int box_walk_look_at_file(struct box_walk *walk, struct stat *ret_stat);
 /* A regular file for its bytes; anything else is refused by its type and never waited for. */
 int box_walk_open(struct box_walk *walk, int flags, struct stat *ret_stat);
 /* A folder for its names. */

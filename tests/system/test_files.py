@@ -102,6 +102,13 @@ def test_a_whole_file_takes_the_place_of_the_old_one_at_once(files):
     assert files.sh("cd /workspace; cat a b; stat -c %a a; ls -A") == "newold\n640\na\nb"
 
 
+def test_a_program_that_runs_can_be_replaced(files):
+    files.sh("cd /workspace; cp /usr/bin/sleep run; (./run 60 >/dev/null 2>&1 &); sleep 0.1")
+    assert "[ETXTBSY]" in files.tell("write", "run", data="x", append=True)
+    files.write("run", b"#!/bin/sh\necho new\n")
+    assert files.sh("/workspace/run") == "new"
+
+
 def test_modes_and_parents(files):
     files.write("deep/er/a", b"x", parents=True, mode=0o750)
     files.mkdir("deep/m", mode=0o700)
@@ -247,6 +254,7 @@ BAD_PATHS = {
     "link to tmp": ("tmp", "PermissionError: [EXDEV] /workspace/tmp: leads out of /workspace"),
     "folder link": ("etc/passwd", "[EXDEV] /workspace/etc/passwd: leads out of /workspace"),
     "up": ("../etc/passwd", "[EXDEV] /workspace/../etc/passwd: leads out of /workspace"),
+    "up to nothing": ("../opt/nix", "[EXDEV] /workspace/../opt/nix: leads out of /workspace"),
     "up again": ("/workspace/d/../../etc/passwd", "leads out of /workspace"),
     "out of tmp": ("/tmp/out", "[EXDEV] /tmp/out: leads out of /tmp"),
     "loop": ("loop", "OSError: [ELOOP] /workspace/loop: Too many levels of symbolic links"),
