@@ -79,7 +79,7 @@ int box_file_temporary(char name[24])
 	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
 		return -EIO;
 	}
-	(void)strcpy(name, ".box-");
+	box_walk_copy(name, ".box-");
 	for (size_t i = 0; i < sizeof(random); i++) {
 		name[5 + 2 * i] = digits[random[i] >> 4];
 		name[6 + 2 * i] = digits[random[i] & 15];

@@ -78,13 +78,13 @@ static void offer(struct page *page, const char *name)
 {
 	if (page->count < page->limit) {
 		page->heap[page->count] = page->count;
-		(void)strcpy(page->names[page->count], name);
+		box_walk_copy(page->names[page->count], name);
 		sift_up(page, page->count++);
 		return;
 	}
 	page->more = 1;
 	if (page->limit > 0 && strcmp(name, page->names[page->heap[0]]) < 0) {
-		(void)strcpy(page->names[page->heap[0]], name);
+		box_walk_copy(page->names[page->heap[0]], name);
 		sift_down(page, 0, page->count);
 	}
 }

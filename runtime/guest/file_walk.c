@@ -14,7 +14,7 @@
 #define LINKS_MAX 40
 #define TRIES_MAX 8
 #define FOLDER_MODE 0755
-#define LOOK (O_PATH | O_NOFOLLOW | O_CLOEXEC)
+#define LOOK (O_PATH | O_NOFOLLOW)
 
 /* --- what is no place for files --- */
 
@@ -103,7 +103,7 @@ static int next_name(const char **text, char name[BOX_GUEST_FILE_NAME_MAX + 1])
 int box_walk_down(int base, const char *trail)
 {
 	char name[BOX_GUEST_FILE_NAME_MAX + 1];
-	int fd = openat(base, ".", LOOK | O_DIRECTORY);
+	int fd = openat(base, ".", LOOK | O_DIRECTORY | O_CLOEXEC);
 	while (fd >= 0) {
 		if (next_name(&trail, name) < 0) {
 			(void)close(fd);
@@ -112,7 +112,7 @@ int box_walk_down(int base, const char *trail)
 		if (name[0] == '\0') {
 			return fd;
 		}
-		int next = openat(fd, name, LOOK | O_DIRECTORY);
+		int next = openat(fd, name, LOOK | O_DIRECTORY | O_CLOEXEC);
 		int errnum = errno;
 		(void)close(fd);
 		errno = errnum;
@@ -146,7 +146,7 @@ static void cut_trail(struct box_walk *walk, char *name)
 	char *slash = strrchr(walk->trail, '/');
 	char *last = slash ? slash + 1 : walk->trail;
 	if (name) {
-		(void)strcpy(name, last);
+		box_walk_copy(name, last);
 	}
 	*(slash ? slash : last) = '\0';
 }
@@ -171,7 +171,7 @@ static int step_down(struct box_walk *walk, const char *name, int fd)
 	if (len > 0) {
 		walk->trail[len++] = '/';
 	}
-	(void)strcpy(walk->trail + len, name);
+	box_walk_copy(walk->trail + len, name);
 	move_to(walk, fd);
 	return 0;
 }
@@ -231,13 +231,12 @@ static int expand(struct box_walk *walk, int link, const char *left)
 		}
 	}
 	size_t from_len = strlen(from);
-	size_t left_len = strlen(left);
-	if (from_len + 1 + left_len >= sizeof(rest)) {
+	if (from_len + 1 + strlen(left) >= sizeof(rest)) {
 		return -ENAMETOOLONG;
 	}
-	memcpy(rest, from, from_len);
-	memcpy(rest + from_len, left, left_len + 1); /* it begins with a slash, or is empty */
-	(void)strcpy(walk->left, rest);
+	box_walk_copy(rest, from);
+	box_walk_copy(rest + from_len, left); /* it begins with a slash, or is empty */
+	box_walk_copy(walk->left, rest);
 	return 0;
 }
 
@@ -245,10 +244,10 @@ static int expand(struct box_walk *walk, int link, const char *left)
 
 static int open_step(struct box_walk *walk, const char *name, bool make)
 {
-	int fd = openat(walk->folder, name, LOOK);
+	int fd = openat(walk->folder, name, LOOK | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT && make &&
 		(mkdirat(walk->folder, name, FOLDER_MODE) == 0 || errno == EEXIST)) {
-		fd = openat(walk->folder, name, LOOK);
+		fd = openat(walk->folder, name, LOOK | O_CLOEXEC);
 	}
 	return fd < 0 ? -errno : fd;
 }
@@ -266,7 +265,7 @@ static int step(struct box_walk *walk, const char *name, const char *left, unsig
 	int fd = open_step(walk, name, !last && (flags & BOX_WALK_PARENTS));
 	if (fd == -ENOENT && last) {
 		walk->slash = slash;
-		(void)strcpy(walk->name, name);
+		box_walk_copy(walk->name, name);
 		return 1;
 	}
 	if (fd < 0) {
@@ -280,7 +279,7 @@ static int step(struct box_walk *walk, const char *name, const char *left, unsig
 		r = expand(walk, fd, left);
 	} else if (r == 0 && last) {
 		walk->slash = slash;
-		(void)strcpy(walk->name, name);
+		box_walk_copy(walk->name, name);
 		r = slash && !S_ISDIR(st.st_mode) ? -ENOTDIR : 1;
 	} else if (r == 0 && !S_ISDIR(st.st_mode)) {
 		r = -ENOTDIR;
@@ -314,7 +313,7 @@ int box_walk(struct box_walk *walk, int root, const char *place, const char *pat
 		return walk->place;
 	}
 	int r = go_back(walk);
-	(void)strcpy(walk->left, path);
+	box_walk_copy(walk->left, path);
 	while (r == 0) {
 		const char *left = walk->left;
 		r = next_name(&left, name);
@@ -350,7 +349,7 @@ void box_walk_close(struct box_walk *walk)
 
 int box_walk_look(struct box_walk *walk, struct stat *ret_stat)
 {
-	int fd = openat(walk->folder, walk->name[0] ? walk->name : ".", LOOK);
+	int fd = openat(walk->folder, walk->name[0] ? walk->name : ".", LOOK | O_CLOEXEC);
 	if (fd < 0) {
 		return -errno;
 	}
@@ -388,7 +387,7 @@ int box_walk_look_at_file(struct box_walk *walk, struct stat *ret_stat)
  * without waiting, and seen. */
 int box_walk_open(struct box_walk *walk, int flags, struct stat *ret_stat)
 {
-	struct stat seen;
+	struct stat seen = {0};
 	for (int i = 0; i < TRIES_MAX; i++) {
 		int r = box_walk_look_at_file(walk, &seen);
 		if (r < 0) {

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "runtime/guest/wire_file.h"
@@ -51,3 +52,9 @@ int box_walk_down(int base, const char *trail);
 int box_walk_check_kind(int fd);
 
 uint32_t box_walk_type(mode_t mode);
+
+/* A text with its NUL; the caller knows that it fits. */
+static inline void box_walk_copy(char *to, const char *text)
+{
+	memcpy(to, text, strlen(text) + 1);
+}

@@ -254,7 +254,7 @@ static int choose(struct box_file_job *job)
 	}
 	(void)close(fd);
 	only = walk->name;
-	tree.base = dup(walk->folder);
+	tree.base = fcntl(walk->folder, F_DUPFD_CLOEXEC, 3);
 	return tree.base < 0 ? -errno : 0;
 }
 

@@ -27,7 +27,7 @@ static void sh(const char *command)
 
 static void start(void)
 {
-	(void)strcpy(root_path, "/tmp/box-guest-file-XXXXXX");
+	box_walk_copy(root_path, "/tmp/box-guestfile-XXXXXX");
 	ASSERT(mkdtemp(root_path) != NULL);
 	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(root >= 0);

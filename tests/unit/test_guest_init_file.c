@@ -38,7 +38,7 @@ static struct box_guest_file_answer answer_of(const struct outcome *outcome)
 
 TEST(a_file_is_read_and_the_answer_told)
 {
-	char path[] = "/tmp/box-guest-read-XXXXXX";
+	char path[] = "/tmp/box-guestread-XXXXXX";
 	struct guest guest;
 	int fd = mkstemp(path);
 	ASSERT(fd >= 0);

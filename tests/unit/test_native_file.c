@@ -41,7 +41,7 @@ static void on_filed(void *arg, const struct box_file_outcome *outcome, const st
 static void on_started(void *arg)
 {
 	struct filed *filed = arg;
-	(void)strcat(filed->events, "started ");
+	(void)snprintf(filed->events + strlen(filed->events), 16, "started ");
 }
 
 static void on_event(void *arg, const struct box_file_event *event)
