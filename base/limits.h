@@ -55,6 +55,17 @@
 #define BOX_FILES_MAX 128                         /* (wire) at once on a connection */
 #define BOX_FILES_TOTAL_BYTES_MAX (256 * BOX_MIB) /* held by all connections together */
 
+/* Files in boxes. */
+#define BOX_FILE_OP_READ_BYTES_MAX \
+	(8 * BOX_MIB)                 /* (wire) of one read: base64 of it fits a message */
+#define BOX_FILE_OP_LIST_MAX 10000    /* (wire) entries of one page */
+#define BOX_FILE_OP_LIST_DEFAULT 1000 /* (wire) */
+#define BOX_FILE_OP_LIST_BYTES_MAX (1 * BOX_MIB) /* names and targets of one page */
+#define BOX_FILE_OPS_MAX 64                      /* (wire) under way in one session, with: */
+#define BOX_FILE_OP_WATCHES_MAX 16               /* (wire) */
+#define BOX_FILE_OP_MS 60000                     /* (wire) for one that is no watch */
+#define BOX_FILE_OP_EVENTS_BYTES (64 * BOX_KIB)  /* of a watch on their way to the client */
+
 /* Configuration. */
 #define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
 #define BOX_MOUNT_ROOTS_MAX 64

@@ -67,7 +67,21 @@ void box_handle_exec_stream(struct box_request *request);
 void box_handle_exec_input(struct box_request *request);
 void box_handle_exec_resize(struct box_request *request);
 void box_handle_exec_signal(struct box_request *request);
+
+/* handlers/parts.c */
 void box_handle_stream_ack(struct box_request *request);
+
+/* handlers/box_files.c */
+void box_handle_file_read(struct box_request *request);
+void box_handle_file_write(struct box_request *request);
+void box_handle_file_list(struct box_request *request);
+void box_handle_file_stat(struct box_request *request);
+void box_handle_file_mkdir(struct box_request *request);
+void box_handle_file_remove(struct box_request *request);
+void box_handle_file_move(struct box_request *request);
+
+/* handlers/box_watch.c */
+void box_handle_file_watch(struct box_request *request);
 
 /* handlers/storage.c */
 void box_handle_storage_analysis(struct box_request *request);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/base64.h"
 #include "base/table.h"
 #include "handlers/actions.h"
 
@@ -41,37 +40,15 @@ struct given {
 	bool eof;
 };
 
-static int read_base64(struct box_request *request, struct box_str text, struct box_str *ret_bytes,
-	struct box_err *err)
-{
-	size_t room = text.len / 4 * 3 + 3;
-	char *bytes = box_arena_bytes(request->arena, room);
-	ssize_t len = box_base64_decode(text, bytes, room);
-	if (len < 0) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "data_base64 is not base64");
-	}
-	*ret_bytes = (struct box_str){bytes, (size_t)len};
-	return 0;
-}
-
 static int read_given(struct box_request *request, struct given *given, struct box_err *err)
 {
-	const struct box_value *data = box_request_field(request, "data");
-	const struct box_value *base64 = box_request_field(request, "data_base64");
 	const struct box_value *eof = box_request_field(request, "eof");
 	given->eof = eof && eof->boolean;
-	if (data && base64) {
-		return box_err_set(
-			err, BOX_ERR_VALIDATION, EINVAL, "data and data_base64 exclude each other");
+	int r = box_request_read_data(request, "data", &given->bytes, err);
+	if (r == 0 && !given->bytes.bytes) {
+		given->bytes = box_str("");
 	}
-	if (base64) {
-		return read_base64(request, base64->str, &given->bytes, err);
-	}
-	if (data && data->type != BOX_STR && data->type != BOX_BIN) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "data must be text or bytes");
-	}
-	given->bytes = data ? data->str : (struct box_str){"", 0};
-	return 0;
+	return r;
 }
 
 /* A terminal has no end of input but the character for it, and goes on after that. */

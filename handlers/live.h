@@ -17,9 +17,7 @@ struct box_live_stream {
 	bool input_ended;
 	struct box_list pieces;
 	size_t piece_count;
-	int64_t sent;  /* the index of the last part */
-	int64_t acked; /* by the client */
-	bool over;     /* the command has ended, with: */
+	bool over; /* the command has ended, with: */
 	struct box_exec_outcome outcome;
 };
 

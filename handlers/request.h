@@ -31,7 +31,9 @@ struct box_request {
 	struct box_value seq;
 	int codec; /* the transport's, for the answer */
 	uint64_t started_us;
-	bool flow_control; /* the client acknowledges what is streamed to it */
+	bool flow_control;  /* the client acknowledges what is streamed to it */
+	int64_t parts_sent; /* the index of the last part of a stream */
+	int64_t parts_acked;
 	void (*cancel)(struct box_request *request);
 	void (*drained)(
 		struct box_request *request); /* the connection takes more again; may be NULL */
@@ -45,6 +47,23 @@ int box_request_send_part(struct box_request *request, const struct box_value *d
 void box_request_end_parts(struct box_request *request);
 /* Whether the connection has so much to send that a stream had better wait for `drained`. */
 bool box_request_is_clogged(const struct box_request *request);
+
+/* --- parts.c --- */
+
+/* Whether a part of a stream may go out now: the connection and the client's acknowledgements say
+ * so. Else `drained` will be called. */
+bool box_request_may_send(const struct box_request *request);
+/* Sends an event of a stream as its next part. */
+void box_request_send_event(struct box_request *request, const struct box_value *event);
+/* Adds bytes as `data` where the codec has bytes or they are text, else as `data_base64`. */
+void box_request_add_data(const struct box_request *request, struct box_arena *arena,
+	struct box_value *map, struct box_str bytes);
+/* Bytes as text of base64. */
+struct box_value box_request_base64(struct box_arena *arena, struct box_str bytes);
+/* Reads `data` (text or bytes) or `data_base64`; NULL bytes when there is neither. `name` is "data",
+ * or "path" and so on. 0, or negative with err. */
+int box_request_read_data(struct box_request *request, const char *name, struct box_str *ret_bytes,
+	struct box_err *err);
 
 /* Whether its codec has bytes; else they must be text or base64. */
 bool box_request_has_bytes(const struct box_request *request);

@@ -9,12 +9,10 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/base64.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/table.h"
-#include "base/utf8.h"
 #include "handlers/actions.h"
 #include "handlers/live.h"
 #include "handlers/request.h"
@@ -22,8 +20,7 @@
 
 #define CREDIT_BYTES (1 * BOX_MIB) /* of output under way between box-init and the client */
 #define PART_BYTES_MAX (256 * BOX_KIB)
-#define UNACKNOWLEDGED_MAX 8 /* (wire) */
-#define HELD_PIECES_MAX 64   /* then both streams are sorted: a piece is more than its bytes */
+#define HELD_PIECES_MAX 64 /* then both streams are sorted: a piece is more than its bytes */
 
 /* Bytes of one stream that wait to go out. */
 struct piece {
@@ -52,46 +49,13 @@ static void stream_close(struct box_live_stream *stream)
 	}
 }
 
-static bool may_send(const struct box_live_stream *stream)
-{
-	if (stream->request->flow_control && stream->sent - stream->acked >= UNACKNOWLEDGED_MAX) {
-		return false;
-	}
-	return !box_request_is_clogged(stream->request);
-}
-
-static void send_event(struct box_live_stream *stream, const struct box_value *event)
-{
-	stream->sent++;
-	(void)box_request_send_part(
-		stream->request, event, stream->request->flow_control ? stream->sent : 0);
-}
-
-/* As `data` where the codec has bytes or they are text, else as `data_base64`. */
-static void add_bytes(const struct box_request *request, struct box_arena *arena,
-	struct box_value *event, struct box_str bytes)
-{
-	if (box_request_has_bytes(request)) {
-		box_map_add(arena, event, "data", box_bin(bytes));
-	} else if (box_utf8_valid(bytes.bytes, bytes.len)) {
-		box_map_add(arena, event, "data", box_text(bytes));
-	} else {
-		struct box_buf text = box_buf(2 * PART_BYTES_MAX);
-		(void)box_base64_encode(&text, bytes.bytes, bytes.len);
-		box_map_add(arena, event, "data_base64",
-			box_text((struct box_str){
-				box_arena_strndup(arena, text.bytes, text.len), text.len}));
-		box_buf_free(&text);
-	}
-}
-
 static void send_output(struct box_live_stream *stream, bool is_stderr, struct box_str bytes)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value event = box_map_value();
 	box_map_add(arena, &event, "event", box_cstr(is_stderr ? "stderr" : "stdout"));
-	add_bytes(stream->request, arena, &event, bytes);
-	send_event(stream, &event);
+	box_request_add_data(stream->request, arena, &event, bytes);
+	box_request_send_event(stream->request, &event);
 	if (!stream->over) {
 		box_session_op_credit(stream->asked.op, bytes.len);
 	}
@@ -104,7 +68,7 @@ static void send_exit(struct box_live_stream *stream)
 	box_map_add(arena, &event, "event", box_cstr("exit"));
 	box_asked_add_status(arena, &event, &stream->outcome);
 	box_asked_add_end(arena, &event, &stream->outcome);
-	send_event(stream, &event);
+	box_request_send_event(stream->request, &event);
 }
 
 /* Sends what may go; after the last of it the end, and then the stream is gone. */
@@ -112,7 +76,7 @@ static void flush(struct box_live_stream *stream)
 {
 	while (!box_list_empty(&stream->pieces)) {
 		struct piece *piece = BOX_LIST_ITEM(stream->pieces.next, struct piece, links);
-		if (!may_send(stream)) {
+		if (!box_request_may_send(stream->request)) {
 			return;
 		}
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
@@ -120,7 +84,7 @@ static void flush(struct box_live_stream *stream)
 			(struct box_str){piece->bytes.bytes, piece->bytes.len});
 		piece_free(stream, piece);
 	}
-	if (stream->over && may_send(stream)) {
+	if (stream->over && box_request_may_send(stream->request)) {
 		struct box_request *request = stream->request;
 		send_exit(stream);
 		stream_close(stream);
@@ -138,7 +102,7 @@ static void started(void *arg)
 	stream->started = true;
 	box_map_add(request->arena, &event, "event", box_cstr("started"));
 	box_map_add(request->arena, &event, "exec_id", box_cstr(stream->exec_id));
-	send_event(stream, &event);
+	box_request_send_event(stream->request, &event);
 }
 
 /* The piece that these bytes can be added to, or NULL. Between two pipes there is no order that
@@ -162,7 +126,7 @@ static void output(void *arg, bool is_stderr, struct box_str bytes)
 {
 	struct box_request *request = arg;
 	struct box_live_stream *stream = request->work;
-	if (box_list_empty(&stream->pieces) && may_send(stream)) {
+	if (box_list_empty(&stream->pieces) && box_request_may_send(stream->request)) {
 		send_output(stream, is_stderr, bytes);
 		return;
 	}
@@ -293,36 +257,4 @@ void box_handle_exec_stream(struct box_request *request)
 	}
 	request->cancel = stream_cancel;
 	request->drained = stream_drained;
-}
-
-/* --- acknowledgements --- */
-
-void box_handle_stream_ack(struct box_request *request)
-{
-	const struct box_value *seq_id = box_map_get(request->data, "seq_id");
-	const struct box_value *index = box_map_get(request->data, "index");
-	struct box_value answer = box_map_value();
-	struct box_err err;
-	if (!seq_id || seq_id->type != BOX_INT || !index || index->type != BOX_INT) {
-		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL,
-			"Stream acknowledgement requires integer sequence and index");
-		box_request_fail(request, &err);
-		return;
-	}
-	struct box_request *asked = box_request_find_stream(request, seq_id->integer);
-	struct box_live_stream *stream = asked ? asked->work : NULL;
-	if (stream && (index->integer < stream->acked || index->integer > stream->sent)) {
-		(void)box_err_set(
-			&err, BOX_ERR_VALUE, EINVAL, "Invalid stream acknowledgement index");
-		box_request_fail(request, &err);
-		return;
-	}
-	if (stream) {
-		stream->acked = index->integer;
-	}
-	box_map_add(request->arena, &answer, "accepted", box_bool(stream != NULL));
-	box_request_reply(request, &answer);
-	if (stream) {
-		flush(stream);
-	}
 }

@@ -20,8 +20,6 @@
 #include "runtime/session_state.h"
 
 static void gone(void *arg);
-static void remove_session(struct box_session *session);
-static int join(struct box_session_op *op, struct box_err *err);
 
 struct box_sessions *box_sessions_new(const struct box_session_rules *rules)
 {
@@ -42,9 +40,9 @@ void box_sessions_free(struct box_sessions *sessions)
 
 /* --- operations --- */
 
-static struct box_session_op *op_new(struct box_sessions *sessions, enum box_session_op_kind kind,
-	const char *physical_id, const struct box_context *context, const struct box_spec *spec,
-	void *arg)
+struct box_session_op *box_session_op_new(struct box_sessions *sessions,
+	enum box_session_op_kind kind, const char *physical_id, const struct box_context *context,
+	const struct box_spec *spec, void *arg)
 {
 	struct box_arena *arena = box_arena_new();
 	struct box_session_op *op = box_arena_alloc(arena, sizeof(*op));
@@ -59,7 +57,7 @@ static struct box_session_op *op_new(struct box_sessions *sessions, enum box_ses
 	return op;
 }
 
-static void op_free(struct box_session_op *op)
+void box_session_op_free(struct box_session_op *op)
 {
 	box_list_drop(&op->links);
 	box_arena_free(op->arena);
@@ -70,7 +68,7 @@ static void op_finish(struct box_session_op *op, struct box_session *session,
 	const struct box_exec_outcome *outcome, const struct box_err *err)
 {
 	struct box_session_op last = *op;
-	op_free(op);
+	box_session_op_free(op);
 	switch (last.kind) {
 	case BOX_OP_OPEN:
 		last.opened(last.arg, session, err);
@@ -78,13 +76,16 @@ static void op_finish(struct box_session_op *op, struct box_session *session,
 	case BOX_OP_EXEC:
 		last.ran(last.arg, session, outcome, err);
 		break;
+	case BOX_OP_FILE:
+		last.filed(last.arg, NULL, err);
+		break;
 	case BOX_OP_REMOVE:
 		last.removed(last.arg);
 		break;
 	}
 }
 
-static void touch(struct box_session *session)
+void box_session_touch(struct box_session *session)
 {
 	session->used_utc_us = box_clock_utc_us();
 	session->used_ms = box_clock_ms();
@@ -103,23 +104,27 @@ static void exec_done(void *arg, const struct box_exec_outcome *outcome, const s
 	}
 	op->running = NULL;
 	session->running--;
-	touch(session);
+	box_session_touch(session);
 	if (timed_out) {
 		/* Apart from the session, which goes first: whoever is told finds it closing. */
 		box_list_drop(&op->links);
 		op->session = NULL;
-		remove_session(session);
+		box_session_remove(session);
 	}
 	op_finish(op, err ? NULL : session, outcome, err);
 }
 
 /* The session is LIVE: does what the op came for. */
-static void op_begin(struct box_session_op *op)
+void box_session_op_begin(struct box_session_op *op)
 {
 	struct box_session *session = op->session;
-	touch(session);
+	box_session_touch(session);
 	if (op->kind == BOX_OP_OPEN) {
 		op_finish(op, session, NULL, NULL);
+		return;
+	}
+	if (op->kind == BOX_OP_FILE) {
+		box_session_file_begin(op);
 		return;
 	}
 	session->running++;
@@ -161,14 +166,14 @@ static void lost(void *arg, const char *why)
 	struct box_session *session = arg;
 	BOX_LOG(BOX_LOG_WARNING, "session.lost", box_kv_str("session", session->physical_id),
 		box_kv_str("why", why));
-	remove_session(session);
+	box_session_remove(session);
 }
 
 void box_session_settle(struct box_session *session, struct box_backend_box *box)
 {
 	session->box = box;
 	session->state = BOX_SESSION_LIVE;
-	touch(session);
+	box_session_touch(session);
 	session->backend->watch(box, lost, session);
 	box_session_record(session);
 	box_processes_adopt(session);
@@ -201,7 +206,7 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 		/* One that was told before may have removed it: then this one waits for the
 		 * next. */
 		if (session->state == BOX_SESSION_LIVE) {
-			op_begin(op);
+			box_session_op_begin(op);
 		}
 	}
 }
@@ -225,7 +230,7 @@ static struct box_session *session_new(struct box_session_op *op)
 	session->created_utc_us = box_clock_utc_us();
 	box_list_init(&session->ops);
 	box_list_init(&session->processes);
-	touch(session);
+	box_session_touch(session);
 	box_table_put(&sessions->by_id, box_str(session->physical_id), session);
 	box_list_push(&sessions->all, &session->links);
 	return session;
@@ -265,16 +270,15 @@ static int check_conflict(
 		"Box session %s already exists with %s=%s", session->physical_id, field, value);
 }
 
-/* Brings the op to its session. 0: the session is LIVE, the op is in its list and not begun;
- * 1: it waits; negative: it is not in any list. */
-static int join(struct box_session_op *op, struct box_err *err)
+int box_session_join(struct box_session_op *op, struct box_err *err)
 {
 	struct box_session *session = box_table_get(&op->sessions->by_id, box_str(op->physical_id));
+	bool uses = op->kind == BOX_OP_FILE; /* what is there, and makes nothing */
 	if (!session) {
-		int r = make_session(op, err);
+		int r = uses ? box_session_missing(op->physical_id, err) : make_session(op, err);
 		return r < 0 ? r : 1;
 	}
-	if (session->state != BOX_SESSION_REMOVING) {
+	if (session->state != BOX_SESSION_REMOVING && !uses) {
 		int r = check_conflict(op, session, err);
 		if (r < 0) {
 			return r;
@@ -290,11 +294,11 @@ static int join(struct box_session_op *op, struct box_err *err)
 static void rejoin(struct box_session_op *op)
 {
 	struct box_err err;
-	int r = join(op, &err);
+	int r = box_session_join(op, &err);
 	if (r < 0) {
 		op_finish(op, NULL, NULL, &err);
 	} else if (r == 0) {
-		op_begin(op);
+		box_session_op_begin(op);
 	}
 }
 
@@ -320,7 +324,7 @@ static void gone(void *arg)
 		/* A command that waited before this removal has made the session anew. */
 		op->session = again;
 		box_list_push(&again->ops, &op->links);
-		remove_session(again);
+		box_session_remove(again);
 	}
 }
 
@@ -343,12 +347,13 @@ static void end_ops(struct box_session *session, struct box_list *ended)
 			op->running = NULL;
 			session->running--;
 		}
+		box_session_file_leave(op);
 		op->session = NULL;
 		box_list_push(ended, item);
 	}
 }
 
-static void remove_session(struct box_session *session)
+void box_session_remove(struct box_session *session)
 {
 	if (session->state == BOX_SESSION_REMOVING) {
 		return;
@@ -381,15 +386,16 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	void *arg, struct box_session **ret_session, struct box_session_op **ret_op,
 	struct box_err *err)
 {
-	struct box_session_op *op = op_new(sessions, BOX_OP_OPEN, physical_id, context, spec, arg);
+	struct box_session_op *op = box_session_op_new(
+		sessions, BOX_OP_OPEN, physical_id, context, spec, arg);
 	op->opened = done;
-	int r = join(op, err);
+	int r = box_session_join(op, err);
 	if (r == 0) {
 		*ret_session = op->session;
-		touch(op->session);
+		box_session_touch(op->session);
 	}
 	if (r <= 0) {
-		op_free(op);
+		box_session_op_free(op);
 	} else {
 		*ret_op = op;
 	}
@@ -400,16 +406,17 @@ struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const ch
 	const struct box_context *context, const struct box_spec *spec, const struct box_live *live,
 	box_session_ran *done, void *arg, struct box_err *err)
 {
-	struct box_session_op *op = op_new(sessions, BOX_OP_EXEC, physical_id, context, spec, arg);
+	struct box_session_op *op = box_session_op_new(
+		sessions, BOX_OP_EXEC, physical_id, context, spec, arg);
 	op->ran = done;
 	op->live = live;
-	int r = join(op, err);
+	int r = box_session_join(op, err);
 	if (r < 0) {
-		op_free(op);
+		box_session_op_free(op);
 		return NULL;
 	}
 	if (r == 0) {
-		op_begin(op);
+		box_session_op_begin(op);
 	}
 	return op;
 }
@@ -422,14 +429,15 @@ int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 		return -ENOENT;
 	}
 	if (session->state == BOX_SESSION_MAKING && !session->making) {
-		remove_session(session);
+		box_session_remove(session);
 		return 0;
 	}
-	struct box_session_op *op = op_new(sessions, BOX_OP_REMOVE, physical_id, NULL, NULL, arg);
+	struct box_session_op *op = box_session_op_new(
+		sessions, BOX_OP_REMOVE, physical_id, NULL, NULL, arg);
 	op->removed = done;
 	op->session = session;
 	box_list_push(&session->ops, &op->links);
-	remove_session(session);
+	box_session_remove(session);
 	*ret_op = op;
 	return 1;
 }
@@ -440,57 +448,11 @@ void box_session_op_cancel(struct box_session_op *op)
 	if (op->running) {
 		session->backend->cancel(op->running);
 		session->running--;
-		touch(session);
+		box_session_touch(session);
 	}
-	op_free(op);
+	box_session_file_leave(op);
+	box_session_op_free(op);
 	if (session && session->state == BOX_SESSION_MAKING && box_list_empty(&session->ops)) {
-		remove_session(session);
-	}
-}
-
-void box_sessions_retire(struct box_sessions *sessions, const struct box_context *context)
-{
-	char workspace[BOX_NAMESPACE_SIZE];
-	box_tenant_namespace(context, workspace);
-	struct box_list *next;
-	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
-		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
-		next = at->next;
-		if (session->generation < context->generation &&
-			strcmp(session->workspace, workspace) == 0) {
-			remove_session(session);
-		}
-	}
-}
-
-void box_sessions_remove_all(struct box_sessions *sessions)
-{
-	struct box_list *next;
-	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
-		next = at->next;
-		remove_session(BOX_LIST_ITEM(at, struct box_session, links));
-	}
-}
-
-static bool is_idle(const struct box_session *session, uint64_t now_ms)
-{
-	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
-	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
-		session->running == 0 && session->kept == 0 && ttl_sec > 0 &&
-		now_ms > session->used_ms && now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
-}
-
-void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
-{
-	struct box_list *next;
-	box_processes_tick(sessions, now_ms);
-	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
-		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
-		next = at->next;
-		if (is_idle(session, now_ms)) {
-			BOX_LOG(BOX_LOG_INFO, "session.idle",
-				box_kv_str("session", session->physical_id));
-			remove_session(session);
-		}
+		box_session_remove(session);
 	}
 }

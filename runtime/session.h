@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/value.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/file.h"
 #include "runtime/spec.h"
 #include "runtime/tenant.h"
 
@@ -74,6 +75,24 @@ struct box_session_input box_session_op_input(struct box_session_op *op, struct 
 void box_session_forget_input(const struct box_session_input *input, void *arg);
 void box_session_op_resize(struct box_session_op *op, uint16_t rows, uint16_t columns);
 void box_session_op_signal(struct box_session_op *op, int number);
+
+/* Works on files of a session that is there: BOX_ERR_SESSION_NOT_FOUND otherwise, and nothing is made
+ * for it. One that is being made, or removed, is waited for. */
+struct box_session_file {
+	/* What to ask, now that there is a session; it must live as long as the op. 0, or negative
+	 * with err. */
+	int (*prepare)(void *arg, const struct box_spec *session_spec, struct box_file_ask *ret_ask,
+		struct box_err *err);
+	const struct box_file_events *events; /* of a watch; they get `arg` */
+	bool watches;
+	struct box_file_ask ask;
+};
+typedef void box_session_filed(
+	void *arg, const struct box_file_outcome *outcome, const struct box_err *err);
+/* An op, or NULL with err set. `file` must live as long as the op. */
+struct box_session_op *box_sessions_file(struct box_sessions *sessions, const char *physical_id,
+	const struct box_context *context, struct box_session_file *file, box_session_filed *done,
+	void *arg, struct box_err *err);
 
 /* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;
  * negative: BOX_ERR_SESSION_NOT_FOUND. */

@@ -1,6 +1,6 @@
-/* What a session is made of: shared by session.c, which changes it, session_live.c (live commands),
- * session_view.c (what can be seen) and session_record.c (what is kept for a successor). Nobody
- * else includes this. */
+/* What a session is made of: shared by session.c, which changes it, session_care.c (many at once),
+ * session_file.c (work on files), session_live.c (live commands), session_view.c (what can be seen)
+ * and session_record.c (what is kept for a successor). Nobody else includes this. */
 #pragma once
 
 #include "base/list.h"
@@ -29,7 +29,9 @@ struct box_session {
 	struct box_backend_op *making;
 	struct box_backend_box *box;
 	uint64_t mark;    /* in the record: the box can be found again by it; 0: not recorded */
-	unsigned running; /* commands under way */
+	unsigned running; /* commands and work on files under way */
+	unsigned files;   /* of these, work on files */
+	unsigned watches; /* of these */
 	struct box_list processes; /* managed ones */
 	unsigned kept;             /* of these, that run */
 	int64_t created_utc_us;
@@ -40,6 +42,7 @@ struct box_session {
 enum box_session_op_kind {
 	BOX_OP_OPEN,
 	BOX_OP_EXEC,
+	BOX_OP_FILE,
 	BOX_OP_REMOVE,
 };
 
@@ -52,17 +55,46 @@ struct box_session_op {
 	const char *physical_id;
 	const struct box_context *context;
 	const struct box_spec *spec;
-	const struct box_live *live;    /* BOX_OP_EXEC: NULL for gathered output */
-	struct box_live own_live;       /* the same with our own events */
-	struct box_backend_op *running; /* BOX_OP_EXEC, once begun */
+	const struct box_live *live; /* BOX_OP_EXEC: NULL for gathered output */
+	struct box_live own_live;    /* the same with our own events */
+	struct box_session_file *file;
+	bool counted;                   /* BOX_OP_FILE: in session->files */
+	struct box_backend_op *running; /* BOX_OP_EXEC, BOX_OP_FILE, once begun */
 	box_session_opened *opened;
 	box_session_ran *ran;
+	box_session_filed *filed;
 	box_session_removed *removed;
 	void *arg;
 };
 
 /* For the backend: passes what a live command tells on to the op's own asker. */
 extern const struct box_live_events box_session_live_events;
+
+/* --- session.c --- */
+
+struct box_session_op *box_session_op_new(struct box_sessions *sessions,
+	enum box_session_op_kind kind, const char *physical_id, const struct box_context *context,
+	const struct box_spec *spec, void *arg);
+void box_session_op_free(struct box_session_op *op);
+/* Brings the op to its session. 0: the session is LIVE, the op is in its list and not begun;
+ * 1: it waits; negative: it is not in any list. */
+int box_session_join(struct box_session_op *op, struct box_err *err);
+/* The session is LIVE: does what the op came for. */
+void box_session_op_begin(struct box_session_op *op);
+void box_session_touch(struct box_session *session);
+void box_session_remove(struct box_session *session);
+
+/* --- session_file.c --- */
+
+/* Not from inside this is it done. */
+void box_session_file_begin(struct box_session_op *op);
+/* The op leaves its session; of another kind: nothing. */
+void box_session_file_leave(struct box_session_op *op);
+
+/* --- session_view.c --- */
+
+/* BOX_ERR_SESSION_NOT_FOUND. */
+int box_session_missing(const char *physical_id, struct box_err *err);
 
 /* Out of all lists and gone. */
 void box_session_forget(struct box_session *session);

@@ -6,13 +6,18 @@
 #include "base/clock.h"
 #include "runtime/session_state.h"
 
+int box_session_missing(const char *physical_id, struct box_err *err)
+{
+	return box_err_set(
+		err, BOX_ERR_SESSION_NOT_FOUND, ENOENT, "session %s not found", physical_id);
+}
+
 struct box_session *box_sessions_find(
 	struct box_sessions *sessions, const char *physical_id, struct box_err *err)
 {
 	struct box_session *session = box_table_get(&sessions->by_id, box_str(physical_id));
 	if (!session) {
-		(void)box_err_set(err, BOX_ERR_SESSION_NOT_FOUND, ENOENT, "session %s not found",
-			physical_id);
+		(void)box_session_missing(physical_id, err);
 	}
 	return session;
 }

@@ -14,6 +14,9 @@
 #include "runtime/spec.h"
 
 struct box_backend;
+struct box_file_ask;
+struct box_file_events;
+struct box_file_outcome;
 struct box_kept_ops;
 struct box_backend_box; /* one living box */
 struct box_backend_op;  /* one operation under way */
@@ -41,6 +44,8 @@ struct box_exec_outcome {
 typedef void box_backend_made(void *arg, struct box_backend_box *box, const struct box_err *err);
 typedef void box_backend_ran(
 	void *arg, const struct box_exec_outcome *outcome, const struct box_err *err);
+typedef void box_backend_filed(
+	void *arg, const struct box_file_outcome *outcome, const struct box_err *err);
 typedef void box_backend_gone(void *arg);
 typedef void box_backend_lost(void *arg, const char *why);
 
@@ -87,6 +92,11 @@ struct box_backend_ops {
 	/* Of one with a terminal. */
 	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 
+	/* Work on files, see file.h; `ask` lives until `done`. With a watch `events` are told to `arg`
+	 * too, as far as there is credit. */
+	struct box_backend_op *(*file)(struct box_backend_box *box, const struct box_file_ask *ask,
+		const struct box_file_events *events, box_backend_filed *done, void *arg);
+
 	/* Managed processes; NULL: it has none. */
 	const struct box_kept_ops *kept;
 
@@ -98,7 +108,7 @@ struct box_backend_ops {
 	/* The box of a predecessor, or NULL when it is no more. */
 	struct box_backend_box *(*adopt)(struct box_backend *backend, uint64_t mark);
 
-	/* Ends a make or an exec. A command is killed. A make still has its `done` called, with an
+	/* Ends a make, an exec or work on files. A command is killed. A make still has its `done` called, with an
 	 * error, when nothing is left of its box. */
 	void (*cancel)(struct box_backend_op *op);
 

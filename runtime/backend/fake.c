@@ -6,6 +6,10 @@
  * What is printed live ends with a newline. Anything else prints nothing and ends with 0. Making a
  * box takes as many milliseconds as the image says ("make-MS"); the image "broken" cannot be made.
  * A spec's timeout holds.
+ *
+ * Its files: reading gives the path below its place, a list has the names a and b, everything is a
+ * file of 3 bytes. "missing" is not there, "slow-MS" takes that long, and a watch tells of a file
+ * "new" and goes on, unless it is of "short".
  */
 #include "runtime/backend/fake.h"
 
@@ -18,6 +22,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/file.h"
 
 struct fake {
 	struct box_backend base;
@@ -31,6 +36,7 @@ struct box_backend_box {
 enum kind {
 	MAKE,
 	EXEC,
+	WORK, /* on files */
 	DESTROY,
 };
 
@@ -48,6 +54,9 @@ struct box_backend_op {
 	uint64_t started_ms;
 	box_backend_made *made;
 	box_backend_ran *ran;
+	const struct box_file_ask *ask;
+	const struct box_file_events *events;
+	box_backend_filed *filed;
 	box_backend_gone *gone;
 	void *arg;
 };
@@ -143,6 +152,43 @@ static void finish_exec(struct box_backend_op *op)
 	free(made);
 }
 
+static void tell_watch(const struct box_backend_op *op)
+{
+	const struct box_file_event event = {.change = BOX_FILE_CREATED,
+		.path = box_str("new"),
+		.from = box_str(""),
+		.cost = 19};
+	op->events->started(op->arg);
+	op->events->event(op->arg, &event);
+}
+
+/* Whether it is over. */
+static bool finish_work(struct box_backend_op *op)
+{
+	const struct box_file_ask *ask = op->ask;
+	const struct box_file_facts entries[] = {
+		{.name = box_str("a"), .type = BOX_FILE_TYPE_FILE, .mode = 0644, .size = 3},
+		{.name = box_str("b"), .type = BOX_FILE_TYPE_LINK, .target = box_str("a")},
+	};
+	struct box_file_outcome outcome = {
+		.facts = {.type = BOX_FILE_TYPE_FILE, .mode = 0644, .size = 3, .mtime_ms = 7},
+		.written = ask->data.len,
+		.entries = entries,
+		.entry_count = ask->kind == BOX_FILE_LIST ? 2 : 0,
+		.data = box_str(ask->path.below),
+	};
+	if (strcmp(ask->path.below, "missing") == 0) {
+		outcome = (struct box_file_outcome){.errnum = ENOENT};
+	} else if (ask->kind == BOX_FILE_WATCH) {
+		tell_watch(op);
+		if (strcmp(ask->path.below, "short") != 0) {
+			return false;
+		}
+	}
+	op->filed(op->arg, &outcome, NULL);
+	return true;
+}
+
 static void timer_cb(uv_timer_t *timer)
 {
 	struct box_backend_op *op = timer->data;
@@ -163,6 +209,11 @@ static void timer_cb(uv_timer_t *timer)
 			finish_failed(op, rest);
 		} else {
 			finish_exec(op);
+		}
+		break;
+	case WORK:
+		if (!finish_work(op)) {
+			return; /* until it is cancelled */
 		}
 		break;
 	case DESTROY:
@@ -223,6 +274,18 @@ static struct box_backend_op *exec(struct box_backend_box *box, const struct box
 	op->max_output_bytes = max_output_bytes;
 	op->live = live ? live->events : NULL;
 	op->ran = done;
+	return op;
+}
+
+static struct box_backend_op *file(struct box_backend_box *box, const struct box_file_ask *ask,
+	const struct box_file_events *events, box_backend_filed *done, void *arg)
+{
+	unsigned long after_ms = 0;
+	(void)sscanf(ask->path.below, "slow-%lu", &after_ms);
+	struct box_backend_op *op = op_new(box->fake, WORK, box, after_ms, arg);
+	op->ask = ask;
+	op->events = events;
+	op->filed = done;
 	return op;
 }
 
@@ -311,6 +374,7 @@ static const struct box_backend_ops ops = {
 	.available = available,
 	.make = make,
 	.exec = exec,
+	.file = file,
 	.credit = credit,
 	.input = input,
 	.forget_input = forget_input,

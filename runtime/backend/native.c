@@ -378,6 +378,7 @@ static const struct box_backend_ops ops = {
 	.forget_input = box_native_forget_input,
 	.signal = box_native_signal,
 	.resize = box_native_resize,
+	.file = box_native_file,
 	.kept = &box_native_kept_ops,
 	.watch = watch,
 	.mark = mark,

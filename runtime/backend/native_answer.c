@@ -151,8 +151,8 @@ static void finish_unstarted(struct box_native_run *run, const struct box_guest_
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
 			"the box can mount nothing more: delete the session and make it anew");
 	} else {
-		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
-			"the command cannot be started: %s: %s", step_text(end->step),
+		(void)box_err_set(&err, BOX_ERR_BOX, errnum, "%s cannot be started: %s: %s",
+			run->file ? "the work on files" : "the command", step_text(end->step),
 			box_native_error_text(errnum));
 	}
 	box_native_finish(run, NULL, &err);

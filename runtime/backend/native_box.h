@@ -1,6 +1,6 @@
 /* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
- * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands),
- * native_kept.c and native_group.c (managed processes). Nobody else includes this. */
+ * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands), native_file.c
+ * (files), native_kept.c and native_group.c (managed processes). Nobody else includes this. */
 #pragma once
 
 #include <uv.h>
@@ -72,6 +72,15 @@ struct box_native_run;
 struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
 	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg);
 void box_native_cancel_exec(struct box_backend_op *op);
+/* One that is listed, with an id, and not sent. */
+struct box_native_run *box_native_run_new(
+	struct box_backend_box *box, int64_t max_output_bytes, box_backend_ran *done, void *arg);
+/* Whether the box can take one more: 0, or negative with run->refusal. */
+int box_native_check_room(struct box_native_run *run);
+/* Will be told run->refusal. */
+void box_native_refuse(struct box_native_run *run);
+/* box-init must have ended it by then, and a little more. */
+void box_native_give_up_after(struct box_native_run *run, uint64_t timeout_ms);
 /* From now on it has the time again that box-init may be late with its end. */
 void box_native_give_time(struct box_native_run *run);
 /* Tells whoever asked, unless it was cancelled, and frees the run. */
@@ -80,6 +89,14 @@ void box_native_finish(struct box_native_run *run, const struct box_exec_outcome
 
 /* What every command begins with, and `env` over it; how many variables. */
 uint32_t box_native_append_env(struct box_buf *body, const struct box_env *env, size_t count);
+
+/* --- native_file.c --- */
+
+struct box_native_file;
+struct box_backend_op *box_native_file(struct box_backend_box *box, const struct box_file_ask *ask,
+	const struct box_file_events *events, box_backend_filed *done, void *arg);
+/* It was cancelled: what was asked is its asker's no more. */
+void box_native_forget_file(struct box_native_run *run);
 
 /* --- native_kept.c --- */
 
@@ -186,6 +203,7 @@ struct box_native_run {
 	uint64_t input_sent;  /* to box-init */
 	uint64_t input_taken; /* by the command */
 	bool input_ended;
+	struct box_native_file *file; /* what it works on, when it is no command */
 };
 
 static inline struct box_native_run *box_native_run_of(struct box_backend_op *op)

@@ -227,8 +227,7 @@ static int check_size(const struct box_spec *spec, struct box_err *err)
 		"cmd and env are too long together, or env has too many members");
 }
 
-/* Why a command is not even sent, in run->refusal. */
-static int check_wish(struct box_native_run *run)
+int box_native_check_room(struct box_native_run *run)
 {
 	struct box_err *err = &run->refusal;
 	if (run->box->deaf) {
@@ -242,36 +241,38 @@ static int check_wish(struct box_native_run *run)
 		return box_err_set(
 			err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the box to take it");
 	}
+	return 0;
+}
+
+/* Why a command is not even sent, in run->refusal. */
+static int check_wish(struct box_native_run *run)
+{
+	struct box_err *err = &run->refusal;
+	int r = box_native_check_room(run);
+	if (r < 0) {
+		return r;
+	}
 	if (run->spec->mount_count > BOX_GUEST_MOUNTS_MAX) {
 		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
 			"extra_mounts has more than %u members", BOX_GUEST_MOUNTS_MAX);
 	}
-	int r = check_size(run->spec, err);
+	r = check_size(run->spec, err);
 	return r < 0 ? r : check_targets(run->spec, err);
 }
 
-/* The backstop also carries what must not be told from inside the call. */
-struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
-	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg)
+struct box_native_run *box_native_run_new(
+	struct box_backend_box *box, int64_t max_output_bytes, box_backend_ran *done, void *arg)
 {
 	struct box_arena *arena = box_arena_new();
 	struct box_native_run *run = box_arena_alloc(arena, sizeof(*run));
 	run->arena = arena;
 	run->box = box;
-	run->spec = spec;
 	run->max_output_bytes = max_output_bytes;
 	run->done = done;
 	run->arg = arg;
 	run->out = box_buf((size_t)max_output_bytes);
 	run->err = box_buf((size_t)max_output_bytes);
-	if (live) {
-		run->live = live->events;
-		run->has_stdin = live->has_stdin;
-		run->size = (struct box_guest_size){live->rows, live->columns};
-		run->credit = live->credit;
-	}
 	box_list_init(&run->inputs);
-	run->mounts = box_arena_alloc(arena, (spec->mount_count + 1) * sizeof(int));
 	do {
 		run->id = ++box->next_id;
 	} while (run->id == 0 || box_table_get(&box->runs_by_id, box_native_key(&run->id)));
@@ -282,12 +283,38 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 	(void)uv_timer_init(box->native->loop, &run->backstop);
 	run->backstop.data = run;
 	run->oom_kills = box_native_oom_kills(box);
+	return run;
+}
+
+/* The backstop also carries what must not be told from inside the call. */
+void box_native_refuse(struct box_native_run *run)
+{
+	run->refused = true;
+	(void)uv_timer_start(&run->backstop, refuse_cb, 0, 0);
+}
+
+void box_native_give_up_after(struct box_native_run *run, uint64_t timeout_ms)
+{
+	(void)uv_timer_start(&run->backstop, backstop_cb, timeout_ms + BACKSTOP_MS, 0);
+}
+
+struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct box_spec *spec,
+	int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done, void *arg)
+{
+	struct box_native_run *run = box_native_run_new(box, max_output_bytes, done, arg);
+	run->spec = spec;
+	if (live) {
+		run->live = live->events;
+		run->has_stdin = live->has_stdin;
+		run->size = (struct box_guest_size){live->rows, live->columns};
+		run->credit = live->credit;
+	}
+	run->mounts = box_arena_alloc(run->arena, (spec->mount_count + 1) * sizeof(int));
 	if (check_wish(run) < 0) {
-		run->refused = true;
-		(void)uv_timer_start(&run->backstop, refuse_cb, 0, 0);
+		box_native_refuse(run);
 		return &run->op;
 	}
-	(void)uv_timer_start(&run->backstop, backstop_cb, timeout_ms_of(spec) + BACKSTOP_MS, 0);
+	box_native_give_up_after(run, timeout_ms_of(spec));
 	open_next_mount(run);
 	return &run->op;
 }
@@ -303,6 +330,9 @@ void box_native_cancel_exec(struct box_backend_op *op)
 	struct box_native_run *run = box_native_run_of(op);
 	run->cancelled = true;
 	run->spec = NULL;
+	if (run->file) {
+		box_native_forget_file(run);
+	}
 	if (run->sent) {
 		box_native_send(run->box, BOX_GUEST_KILL, run->id, NULL, 0, NULL, 0, -1);
 		box_native_give_time(run);

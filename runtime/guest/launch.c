@@ -248,7 +248,7 @@ static int arrange_fds(const struct box_launch *launch)
 
 /* The calls themselves: the library's functions would tell other threads, of which there are none.
  * Where the uid stays, the mounter's CAP_SYS_ADMIN would stay too without capset. */
-static int change_ids(void)
+int box_launch_change_ids(void)
 {
 	if (!ids.same &&
 		(syscall(SYS_setgroups, 0, NULL) < 0 ||
@@ -368,7 +368,7 @@ static int run_steps(struct box_launch *launch)
 	}
 	if (r == 0) {
 		launch->failure->step = BOX_GUEST_STEP_IDS;
-		r = change_ids();
+		r = box_launch_change_ids();
 	}
 	if (r == 0) {
 		launch->failure->step = BOX_GUEST_STEP_WORKDIR;

@@ -44,6 +44,9 @@ void box_launch_raise_oom_score(bool raise);
 /* In a forked process: its own file. */
 void box_launch_refind_oom_score(void);
 
+/* In a new process: the ids of commands, no capability, and death with its parent. 0 or -errno. */
+int box_launch_change_ids(void);
+
 /* Returns when the process runs its program, or has failed: then `failure` says where, and a pid
  * that is returned is a child to reap. Negative errno when there is no process. */
 pid_t box_launch(struct box_launch *launch);

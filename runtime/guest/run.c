@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/guest/file.h"
 #include "runtime/guest/kept.h"
 #include "runtime/guest/launch.h"
 #include "runtime/guest/run_state.h"
@@ -267,7 +268,8 @@ static void start_here(struct box_run *run, char *body)
 		.stderr_fd = run->child_fds[2],
 		.failure = &failure,
 	};
-	pid_t pid = box_launch(&launch);
+	pid_t pid = run->ask.flags & BOX_GUEST_RUN_FILE ? box_file_launch(&launch)
+							: box_launch(&launch);
 	if (failure.errnum == 0) {
 		box_run_set_running(run, pid);
 		return;

@@ -95,10 +95,15 @@ static bool run_well_formed(const struct body *body)
 		return false;
 	}
 	memcpy(&run, body->bytes, sizeof(run));
-	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV | BOX_GUEST_RUN_TTY;
+	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV | BOX_GUEST_RUN_TTY |
+		BOX_GUEST_RUN_FILE;
 	bool tty = run.flags & BOX_GUEST_RUN_TTY;
 	if (tty != size_is_real(run.size) || run.reserved != 0 ||
 		(tty && !(run.flags & BOX_GUEST_RUN_STDIN))) {
+		return false;
+	}
+	if ((run.flags & BOX_GUEST_RUN_FILE) &&
+		((run.flags & ~BOX_GUEST_RUN_STDIN) != BOX_GUEST_RUN_FILE || run.mount_count > 0)) {
 		return false;
 	}
 	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */

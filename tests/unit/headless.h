@@ -8,11 +8,13 @@
 
 #include "base/arena.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/file.h"
 #include "tests/unit/test.h"
 
 enum headless_kind {
 	HEADLESS_MAKE,
 	HEADLESS_EXEC,
+	HEADLESS_FILE, /* its name is the path below its place */
 	HEADLESS_DESTROY,
 	HEADLESS_KINDS_
 };
@@ -32,6 +34,9 @@ struct box_backend_op {
 	char name[256];
 	int64_t max_output_bytes;
 	const struct box_live *live;
+	const struct box_file_ask *ask;
+	const struct box_file_events *events;
+	box_backend_filed *filed;
 	box_backend_made *made;
 	box_backend_ran *ran;
 	box_backend_gone *gone;
@@ -116,6 +121,21 @@ static struct box_backend_op *headless_exec(struct box_backend_box *box,
 	return op;
 }
 
+static struct box_backend_op *headless_file(struct box_backend_box *box,
+	const struct box_file_ask *ask, const struct box_file_events *events,
+	box_backend_filed *done, void *arg)
+{
+	if (box->destroyed) {
+		TEST_FAIL("work on files was begun in a box that is being destroyed");
+	}
+	struct box_backend_op *op = headless_begin(HEADLESS_FILE, box, NULL, arg);
+	(void)snprintf(op->name, sizeof(op->name), "%s", ask->path.below);
+	op->ask = ask;
+	op->events = events;
+	op->filed = done;
+	return op;
+}
+
 static void headless_drop(struct box_backend_op *op)
 {
 	struct box_backend_op **at = &headless.pending;
@@ -158,7 +178,7 @@ static void headless_destroy(struct box_backend_box *box, box_backend_gone *done
 static void headless_check_live(struct box_backend_op *op)
 {
 	for (struct box_backend_op *at = headless.pending; at; at = at->next) {
-		if (at == op && op->live) {
+		if (at == op && (op->live || op->events)) {
 			return;
 		}
 	}
@@ -234,6 +254,7 @@ static const struct box_backend_ops headless_ops = {
 	.available = headless_available,
 	.make = headless_make,
 	.exec = headless_exec,
+	.file = headless_file,
 	.credit = headless_credit,
 	.input = headless_input,
 	.forget_input = headless_forget_input,
@@ -310,6 +331,12 @@ static inline void headless_run_failed(const char *name, enum box_code code, con
 	struct box_backend_op op = headless_take(HEADLESS_EXEC, name);
 	(void)box_err_set(&err, code, EIO, "%s", text);
 	op.ran(op.arg, NULL, &err);
+}
+
+static inline void headless_filed(const char *name, const struct box_file_outcome *outcome)
+{
+	struct box_backend_op op = headless_take(HEADLESS_FILE, name);
+	op.filed(op.arg, outcome, NULL);
 }
 
 static inline void headless_gone(void)

@@ -1,0 +1,202 @@
+/* Owns the process that works on files: how it comes to be, what it may, and its one answer. PID 1
+ * never touches a file for a client itself: a slow disk must not stop it. */
+#include "runtime/guest/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/guest/launch.h"
+
+#define NOREPLACE 1U /* RENAME_NOREPLACE, which some headers do not have */
+
+static struct box_file_job the_job; /* of the forked process, which has only this one */
+
+/* --- for all kinds --- */
+
+static int write_all(int fd, const char *bytes, size_t size)
+{
+	while (size > 0) {
+		ssize_t written = write(fd, bytes, size);
+		if (written < 0 && errno != EINTR) {
+			return -errno;
+		}
+		if (written > 0) {
+			bytes += written;
+			size -= (size_t)written;
+		}
+	}
+	return 0;
+}
+
+int box_file_put(struct box_file_job *job, const void *bytes, size_t size)
+{
+	job->answer.data_size += size;
+	return write_all(job->out, bytes, size);
+}
+
+static int tell_walk(struct box_file_job *job, const struct box_walk *walk, int r)
+{
+	if (r < 0) {
+		job->answer.of_to = walk == &job->to;
+	}
+	return r;
+}
+
+int box_file_walk(struct box_file_job *job, unsigned flags)
+{
+	int r = box_walk(&job->walk, job->root, job->texts[0], job->texts[1], flags);
+	return tell_walk(job, &job->walk, r);
+}
+
+int box_file_walk_to(struct box_file_job *job)
+{
+	int r = box_walk(&job->to, job->root, job->texts[2], job->texts[3], 0);
+	return tell_walk(job, &job->to, r);
+}
+
+struct box_guest_file_facts box_file_facts(const struct stat *st)
+{
+	return (struct box_guest_file_facts){
+		.type = box_walk_type(st->st_mode),
+		.mode = st->st_mode & 07777,
+		.size = st->st_size > 0 ? (uint64_t)st->st_size : 0,
+		.mtime_sec = st->st_mtim.tv_sec,
+		.mtime_nsec = (uint32_t)st->st_mtim.tv_nsec,
+	};
+}
+
+int box_file_temporary(char name[24])
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned char random[8];
+	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+		return -EIO;
+	}
+	box_walk_copy(name, ".box-");
+	for (size_t i = 0; i < sizeof(random); i++) {
+		name[5 + 2 * i] = digits[random[i] >> 4];
+		name[6 + 2 * i] = digits[random[i] & 15];
+	}
+	name[5 + 2 * sizeof(random)] = '\0';
+	return 0;
+}
+
+int box_file_rename(int from, const char *from_name, int to, const char *to_name, bool replace)
+{
+	unsigned flags = replace ? 0 : NOREPLACE;
+	long r = syscall(SYS_renameat2, from, from_name, to, to_name, flags);
+	return r < 0 ? -errno : 0;
+}
+
+void box_file_serve(struct box_file_job *job, int err)
+{
+	static int (*const kinds[BOX_GUEST_FILE_KINDS_])(struct box_file_job *) = {
+		[BOX_GUEST_FILE_READ] = box_file_read,
+		[BOX_GUEST_FILE_WRITE] = box_file_write,
+		[BOX_GUEST_FILE_LIST] = box_file_list,
+		[BOX_GUEST_FILE_STAT] = box_file_stat,
+		[BOX_GUEST_FILE_MKDIR] = box_file_mkdir,
+		[BOX_GUEST_FILE_REMOVE] = box_file_remove,
+		[BOX_GUEST_FILE_MOVE] = box_file_move,
+		[BOX_GUEST_FILE_WATCH] = box_file_watch,
+	};
+	job->walk.place = -1;
+	job->walk.folder = -1;
+	job->to.place = -1;
+	job->to.folder = -1;
+	int r = kinds[job->ask.kind](job);
+	if (r < 0) {
+		const struct box_walk *walk = job->answer.of_to ? &job->to : &job->walk;
+		job->answer.errnum = -r;
+		job->answer.data_size = 0;
+		job->answer.more = 0;
+		job->answer.facts = (struct box_guest_file_facts){.type = walk->type};
+		if (job->answer.why == BOX_GUEST_FILE_WHY_NONE) {
+			job->answer.why = walk->why;
+		}
+	}
+	box_walk_close(&job->walk);
+	box_walk_close(&job->to);
+	if (job->ask.kind != BOX_GUEST_FILE_WATCH || r < 0) {
+		(void)write_all(err, (const char *)&job->answer, sizeof(job->answer));
+	}
+}
+
+/* --- the process --- */
+
+/* No fd of PID 1 is left, no right that a command has not, and no way to look into us: we hold what
+ * PID 1 had in its memory. */
+static int become_command(const struct box_launch *launch)
+{
+	if ((launch->stdin_fd >= 0 && dup2(launch->stdin_fd, STDIN_FILENO) < 0) ||
+		dup2(launch->stdout_fd, STDOUT_FILENO) < 0 ||
+		dup2(launch->stderr_fd, STDERR_FILENO) < 0 ||
+		syscall(SYS_close_range, 3, ~0U, 0) < 0) {
+		return -errno;
+	}
+	int r = box_launch_change_ids();
+	if (r < 0) {
+		return r;
+	}
+	return prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ? -errno : 0;
+}
+
+static void child_main(struct box_file_job *job, const struct box_launch *launch)
+{
+	sigset_t none;
+	(void)sigemptyset(&none);
+	/* A file past its limit is an error, not our end. */
+	(void)signal(SIGXFSZ, SIG_IGN);
+	(void)prctl(PR_SET_NAME, "box-file", 0L, 0L, 0L);
+	(void)setpgid(0, 0);
+	int r = become_command(launch);
+	if (r < 0) {
+		_exit(127);
+	}
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)setpriority(PRIO_PROCESS, 0, 0);
+	(void)umask(0);
+	job->in = STDIN_FILENO;
+	job->out = STDOUT_FILENO;
+	job->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	box_file_serve(job, STDERR_FILENO);
+	_exit(0);
+}
+
+pid_t box_file_launch(struct box_launch *launch)
+{
+	const struct box_guest_run *run = launch->run;
+	struct box_file_job *job = &the_job;
+	launch->failure->step = BOX_GUEST_STEP_REQUEST;
+	launch->failure->errnum = 0;
+	*job = (struct box_file_job){0};
+	int r = box_guest_file_check(launch->body + run->env_size + run->workdir_size,
+		run->command_size, &job->ask, job->texts);
+	if (r < 0) {
+		launch->failure->errnum = -r;
+		return r;
+	}
+	box_launch_raise_oom_score(true);
+	pid_t pid = fork();
+	if (pid == 0) {
+		child_main(job, launch);
+	}
+	r = pid < 0 ? -errno : 0;
+	box_launch_raise_oom_score(false);
+	if (r < 0) {
+		launch->failure->step = BOX_GUEST_STEP_CLONE;
+		launch->failure->errnum = -r;
+		return r;
+	}
+	/* Here too: who ends its group may do so before it has come that far. */
+	(void)setpgid(pid, pid);
+	launch->failure->step = BOX_GUEST_STEP_NONE;
+	return pid;
+}

@@ -1,0 +1,253 @@
+/* The bytes of files: read from an offset, written at one, at the end, or as a whole file that takes
+ * the place of the old one in one moment. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/guest/file.h"
+
+#define FILE_MODE 0644
+
+static char buffer[65536];
+
+static size_t piece_of(uint64_t left)
+{
+	return left < sizeof(buffer) ? (size_t)left : sizeof(buffer);
+}
+
+/* --- reading --- */
+
+int box_file_read(struct box_file_job *job)
+{
+	struct stat st;
+	int r = box_file_walk(job, BOX_WALK_FOLLOW);
+	int fd = r < 0 ? r : box_walk_open(&job->walk, O_RDONLY, &st);
+	if (fd < 0) {
+		return fd;
+	}
+	uint64_t at = job->ask.offset;
+	uint64_t end = at + job->ask.size;
+	while (r == 0 && at < end) {
+		ssize_t got = pread(fd, buffer, piece_of(end - at), (off_t)at);
+		if (got == 0) {
+			break;
+		}
+		if (got < 0) {
+			r = errno == EINTR ? 0 : -errno;
+			continue;
+		}
+		r = box_file_put(job, buffer, (size_t)got);
+		at += (uint64_t)got;
+	}
+	/* It may have grown or shrunk meanwhile. */
+	if (r == 0 && fstat(fd, &st) < 0) {
+		r = -errno;
+	}
+	job->answer.facts = box_file_facts(&st);
+	(void)close(fd);
+	return r;
+}
+
+/* --- writing --- */
+
+static int write_piece(int fd, size_t size, int64_t at, uint64_t *written)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t now = at < 0 ? write(fd, buffer + done, size - done)
+				     : pwrite(fd, buffer + done, size - done, at);
+		if (now < 0 && errno != EINTR) {
+			return -errno;
+		}
+		if (now > 0) {
+			done += (size_t)now;
+			*written += (uint64_t)now;
+			at += at < 0 ? 0 : now;
+		}
+	}
+	return 0;
+}
+
+/* All that comes, to `at`; -1: where the file says. */
+static int pour(struct box_file_job *job, int fd, int64_t at)
+{
+	uint64_t *written = &job->answer.written;
+	while (*written < job->ask.size) {
+		ssize_t got = read(job->in, buffer, piece_of(job->ask.size - *written));
+		if (got < 0 && errno == EINTR) {
+			continue;
+		}
+		if (got <= 0) {
+			return got < 0 ? -errno : -ECANCELED;
+		}
+		int r = write_piece(fd, (size_t)got, at < 0 ? -1 : at + (int64_t)*written, written);
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
+}
+
+static int finish(struct box_file_job *job, int fd, int r)
+{
+	struct stat st;
+	if (r == 0 && fstat(fd, &st) < 0) {
+		r = -errno;
+	}
+	if (r == 0) {
+		job->answer.facts = box_file_facts(&st);
+	}
+	/* Some file systems say only here that they are full. */
+	if (close(fd) < 0 && r == 0) {
+		r = -errno;
+	}
+	return r;
+}
+
+static mode_t mode_of(const struct box_file_job *job)
+{
+	return job->ask.flags & BOX_GUEST_FILE_MODE ? job->ask.mode : FILE_MODE;
+}
+
+/* Into the file that is there, or a new one. */
+static int write_in_place(struct box_file_job *job)
+{
+	struct box_walk *walk = &job->walk;
+	bool append = job->ask.flags & BOX_GUEST_FILE_APPEND;
+	int flags = O_WRONLY | (append ? O_APPEND : 0);
+	struct stat st;
+	int fd = box_walk_open(walk, flags, &st);
+	if (fd == -ENOENT) {
+		fd = openat(walk->folder, walk->name,
+			flags | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_of(job));
+		fd = fd < 0 ? -errno : fd;
+	} else if (fd >= 0 && (job->ask.flags & BOX_GUEST_FILE_MODE) &&
+		fchmod(fd, mode_of(job)) < 0) {
+		return finish(job, fd, -errno);
+	}
+	if (fd < 0) {
+		return fd;
+	}
+	return finish(job, fd, pour(job, fd, append ? -1 : (int64_t)job->ask.offset));
+}
+
+/* --- a whole file --- */
+
+/* A file that is going to have a name: without one so far, so that nothing is left of it if we end
+ * now; or, where that cannot be, with a temporary one. */
+struct fresh {
+	int fd;
+	char proc[32];      /* by which a nameless one can be named */
+	char temporary[24]; /* "": it has none yet */
+};
+
+static int open_fresh(const struct box_walk *walk, mode_t mode, struct fresh *fresh)
+{
+	char target[16];
+	*fresh = (struct fresh){
+		.fd = openat(walk->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode)};
+	if (fresh->fd >= 0) {
+		(void)snprintf(fresh->proc, sizeof(fresh->proc), "/proc/self/fd/%d", fresh->fd);
+		if (readlinkat(AT_FDCWD, fresh->proc, target, sizeof(target)) > 0) {
+			return 0;
+		}
+		(void)close(fresh->fd);
+	} else if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT) {
+		return -errno;
+	}
+	int r = box_file_temporary(fresh->temporary);
+	if (r < 0) {
+		return r;
+	}
+	fresh->fd = openat(walk->folder, fresh->temporary,
+		O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, mode);
+	return fresh->fd < 0 ? -errno : 0;
+}
+
+/* Under the name that was asked for, in one moment. */
+static int name_fresh(const struct box_walk *walk, struct fresh *fresh)
+{
+	if (!fresh->temporary[0]) {
+		if (linkat(AT_FDCWD, fresh->proc, walk->folder, walk->name, AT_SYMLINK_FOLLOW) ==
+			0) {
+			return 0;
+		}
+		if (errno != EEXIST) {
+			return -errno;
+		}
+		/* A link does not replace anything: by way of another name, then. */
+		char name[24];
+		int r = box_file_temporary(name);
+		if (r < 0) {
+			return r;
+		}
+		if (linkat(AT_FDCWD, fresh->proc, walk->folder, name, AT_SYMLINK_FOLLOW) < 0) {
+			return -errno;
+		}
+		memcpy(fresh->temporary, name, sizeof(name));
+	}
+	int r = box_file_rename(walk->folder, fresh->temporary, walk->folder, walk->name, true);
+	if (r == 0) {
+		fresh->temporary[0] = '\0';
+	}
+	return r;
+}
+
+/* What is there now: it must be a file that we may write to. Its mode is kept. It is not opened: one
+ * that is being executed can be replaced, but not written to. */
+static int check_old(struct box_file_job *job, mode_t *mode)
+{
+	struct box_walk *walk = &job->walk;
+	struct stat st;
+	int r = box_walk_look_at_file(walk, &st);
+	if (r < 0) {
+		return r == -ENOENT ? 0 : r;
+	}
+	if (faccessat(walk->folder, walk->name, W_OK, 0) < 0) {
+		return errno == ENOENT ? 0 : -errno;
+	}
+	if (!(job->ask.flags & BOX_GUEST_FILE_MODE)) {
+		*mode = st.st_mode & 0777;
+	}
+	return 0;
+}
+
+static int write_whole(struct box_file_job *job)
+{
+	mode_t mode = mode_of(job);
+	struct fresh fresh;
+	int r = check_old(job, &mode);
+	r = r < 0 ? r : open_fresh(&job->walk, mode, &fresh);
+	if (r < 0) {
+		return r;
+	}
+	r = pour(job, fresh.fd, -1);
+	if (r == 0) {
+		r = name_fresh(&job->walk, &fresh);
+	}
+	if (fresh.temporary[0]) {
+		(void)unlinkat(job->walk.folder, fresh.temporary, 0);
+	}
+	r = finish(job, fresh.fd, r);
+	if (r < 0) {
+		job->answer.written = 0; /* it is all undone */
+	}
+	return r;
+}
+
+int box_file_write(struct box_file_job *job)
+{
+	bool parents = job->ask.flags & BOX_GUEST_FILE_PARENTS;
+	int r = box_file_walk(job, BOX_WALK_FOLLOW | (parents ? BOX_WALK_PARENTS : 0));
+	if (r < 0) {
+		return r;
+	}
+	if (!job->walk.name[0] || job->walk.slash) {
+		job->walk.why = BOX_GUEST_FILE_WHY_TYPE;
+		job->walk.type = BOX_GUEST_FILE_TYPE_FOLDER;
+		return -EISDIR;
+	}
+	bool whole = !(job->ask.flags & (BOX_GUEST_FILE_AT | BOX_GUEST_FILE_APPEND));
+	return whole ? write_whole(job) : write_in_place(job);
+}

@@ -1,0 +1,93 @@
+/* What files are called and what they are: stat, mkdir and move. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/guest/file.h"
+
+#define FOLDER_MODE 0755
+
+int box_file_stat(struct box_file_job *job)
+{
+	char target[BOX_GUEST_FILE_TEXT_MAX];
+	struct stat st;
+	int r = box_file_walk(job, 0);
+	int fd = r < 0 ? r : box_walk_look(&job->walk, &st);
+	if (fd < 0) {
+		return fd;
+	}
+	job->answer.facts = box_file_facts(&st);
+	r = 0;
+	if (S_ISLNK(st.st_mode)) {
+		ssize_t size = readlinkat(fd, "", target, sizeof(target) - 1);
+		r = size < 0 ? -errno : box_file_put(job, target, (size_t)size);
+		job->answer.facts.target_size = size < 0 ? 0 : (uint32_t)size;
+	}
+	(void)close(fd);
+	return r;
+}
+
+int box_file_mkdir(struct box_file_job *job)
+{
+	struct box_walk *walk = &job->walk;
+	bool parents = job->ask.flags & BOX_GUEST_FILE_PARENTS;
+	mode_t mode = job->ask.flags & BOX_GUEST_FILE_MODE ? job->ask.mode : FOLDER_MODE;
+	struct stat st;
+	int r = box_file_walk(job, parents ? BOX_WALK_PARENTS : 0);
+	if (r < 0) {
+		return r;
+	}
+	if (walk->name[0] && mkdirat(walk->folder, walk->name, mode) == 0) {
+		return 0;
+	}
+	r = walk->name[0] ? -errno : -EEXIST;
+	if (r != -EEXIST || !parents) {
+		return r;
+	}
+	int fd = box_walk_look(walk, &st);
+	if (fd >= 0) {
+		(void)close(fd);
+	}
+	return fd >= 0 && S_ISDIR(st.st_mode) ? 0 : -EEXIST;
+}
+
+static int refuse_place(struct box_file_job *job, struct box_walk *walk)
+{
+	walk->why = BOX_GUEST_FILE_WHY_PLACE;
+	job->answer.of_to = walk == &job->to;
+	return -EBUSY;
+}
+
+int box_file_move(struct box_file_job *job)
+{
+	struct box_walk *from = &job->walk;
+	struct box_walk *to = &job->to;
+	struct stat st;
+	int r = box_file_walk(job, 0);
+	if (r < 0) {
+		return r;
+	}
+	/* The kernel would not say which of the two is missing. */
+	int fd = box_walk_look(from, &st);
+	if (fd < 0) {
+		return fd;
+	}
+	(void)close(fd);
+	r = box_file_walk_to(job);
+	if (r < 0) {
+		return r;
+	}
+	if (!from->name[0] || !to->name[0]) {
+		return refuse_place(job, from->name[0] ? to : from);
+	}
+	if (to->slash && !S_ISDIR(st.st_mode)) {
+		return -ENOTDIR;
+	}
+	bool replace = job->ask.flags & BOX_GUEST_FILE_REPLACE;
+	r = box_file_rename(from->folder, from->name, to->folder, to->name, replace);
+	job->answer.of_to = r == -EEXIST || r == -ENOTEMPTY || r == -EISDIR || r == -ENOTDIR ||
+		r == -ENOSPC || r == -EDQUOT;
+	return r;
+}

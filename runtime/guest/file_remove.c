@@ -1,0 +1,132 @@
+/* Removal, of whole trees too. No link is followed and no mount is entered: a folder is tried as an
+ * empty one first, and the kernel says then whether something is mounted on it. What lies too deep
+ * is moved up, so that any tree can be removed with a few open folders. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/guest/file.h"
+
+#define DEPTH_MAX 64
+#define ROUNDS_MAX 64 /* of a folder that somebody fills meanwhile */
+#define ENTRIES_BYTES 4096
+
+struct entry {
+	uint64_t ino;
+	int64_t off;
+	unsigned short size;
+	unsigned char type;
+	char name[];
+};
+
+static int clear(int top, int fd, int depth);
+
+/* A folder that is not empty. */
+static int remove_full(int top, int folder, const char *name, int depth)
+{
+	if (depth == DEPTH_MAX) {
+		char up[24];
+		int r = box_file_temporary(up);
+		if (r < 0) {
+			return r;
+		}
+		return box_file_rename(folder, name, top, up, false);
+	}
+	int r = -ENOTEMPTY;
+	for (int i = 0; i < ROUNDS_MAX && r == -ENOTEMPTY; i++) {
+		int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0) {
+			return -errno;
+		}
+		r = clear(top < 0 ? fd : top, fd, depth + 1);
+		(void)close(fd);
+		if (r == 0) {
+			r = unlinkat(folder, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+		}
+	}
+	return r;
+}
+
+static int remove_one(int top, int folder, const char *name, int depth, bool recursive)
+{
+	if (unlinkat(folder, name, 0) == 0) {
+		return 0;
+	}
+	/* POSIX has EPERM for a folder. */
+	if (errno != EISDIR && errno != EPERM) {
+		return -errno;
+	}
+	int r = -errno;
+	if (unlinkat(folder, name, AT_REMOVEDIR) == 0) {
+		return 0;
+	}
+	if (errno == ENOTDIR) {
+		return r;
+	}
+	if ((errno != ENOTEMPTY && errno != EEXIST) || !recursive) {
+		return errno == EEXIST ? -ENOTEMPTY : -errno;
+	}
+	return remove_full(top, folder, name, depth);
+}
+
+static bool is_dots(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* One pass over the names; how many there were, or -errno. */
+static int pass(int top, int fd, int depth)
+{
+	_Alignas(struct entry) char bytes[ENTRIES_BYTES];
+	int seen = 0;
+	if (lseek(fd, 0, SEEK_SET) < 0) {
+		return -errno;
+	}
+	for (;;) {
+		long size = syscall(SYS_getdents64, fd, bytes, sizeof(bytes));
+		if (size <= 0) {
+			return size < 0 ? -errno : seen;
+		}
+		for (long at = 0; at < size;) {
+			const struct entry *entry = (const struct entry *)(void *)(bytes + at);
+			at += entry->size;
+			if (is_dots(entry->name)) {
+				continue;
+			}
+			int r = remove_one(top, fd, entry->name, depth, true);
+			if (r < 0 && r != -ENOENT) {
+				return r;
+			}
+			seen = 1;
+		}
+	}
+}
+
+/* Names may be passed over while others go, so that it takes until a pass has seen none. */
+static int clear(int top, int fd, int depth)
+{
+	int r = 1;
+	while (r == 1) {
+		r = pass(top, fd, depth);
+	}
+	return r;
+}
+
+int box_file_remove(struct box_file_job *job)
+{
+	struct box_walk *walk = &job->walk;
+	int r = box_file_walk(job, 0);
+	if (r < 0) {
+		return r;
+	}
+	if (!walk->name[0]) {
+		walk->why = BOX_GUEST_FILE_WHY_PLACE;
+		return -EBUSY;
+	}
+	bool recursive = job->ask.flags & BOX_GUEST_FILE_RECURSIVE;
+	return remove_one(-1, walk->folder, walk->name, 0, recursive);
+}

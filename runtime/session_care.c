@@ -1,0 +1,54 @@
+/* What happens to many sessions at once: an older placement of a workspace, all of them, those that
+ * nobody uses. */
+#include <string.h>
+
+#include "base/log.h"
+#include "runtime/process_state.h"
+#include "runtime/session_state.h"
+
+void box_sessions_retire(struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	box_tenant_namespace(context, workspace);
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
+		next = at->next;
+		if (session->generation < context->generation &&
+			strcmp(session->workspace, workspace) == 0) {
+			box_session_remove(session);
+		}
+	}
+}
+
+void box_sessions_remove_all(struct box_sessions *sessions)
+{
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		next = at->next;
+		box_session_remove(BOX_LIST_ITEM(at, struct box_session, links));
+	}
+}
+
+static bool is_idle(const struct box_session *session, uint64_t now_ms)
+{
+	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
+	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
+		session->running == 0 && session->kept == 0 && ttl_sec > 0 &&
+		now_ms > session->used_ms && now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
+}
+
+void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
+{
+	struct box_list *next;
+	box_processes_tick(sessions, now_ms);
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
+		next = at->next;
+		if (is_idle(session, now_ms)) {
+			BOX_LOG(BOX_LOG_INFO, "session.idle",
+				box_kv_str("session", session->physical_id));
+			box_session_remove(session);
+		}
+	}
+}
