@@ -232,8 +232,9 @@ static void turn(struct stream *stream)
 	}
 	/* What ends the connection ends the command too, and that is told to has_ended. */
 	(void)box_client_step(stream->client, NULL);
-	/* Not before the command is there: until then Ctrl-C is for us. */
-	if (stream->raw_wanted && box_exec_wants_input(stream->exec)) {
+	/* Not before the command is there: until then Ctrl-C is for us. One that has ended at once
+	 * is shown as others are. */
+	if (stream->raw_wanted && (box_exec_wants_input(stream->exec) || holds_output(stream))) {
 		enter_raw(stream);
 	}
 }
