@@ -53,6 +53,8 @@ struct box_ws_user {
 	void (*sent)(void *arg, const struct box_ws_frame *frame);
 	/* An answer to a PING of ours; may be NULL. */
 	void (*pong)(void *arg, struct box_str bytes);
+	/* The peer closes with 1009: a message was too large for it; may be NULL. */
+	void (*refused)(void *arg);
 	/* It will be closed: no message is taken any more. */
 	void (*closing)(void *arg);
 	/* The last word, always, opened or not: `arg` may be freed. */

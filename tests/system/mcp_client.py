@@ -1,7 +1,7 @@
 """A whole conversation by the client of the package `mcp` over the relay.
 
 Run by a python that has the package, with one argument: a JSON map {urls: {everything, files,
-refused}, file, long_bytes}. Prints "tear" when its connection is to be broken off, "waiting" when
+refused}, file, lines, long_bytes}. Prints "tear" when its connection is to be broken off, "waiting" when
 the server may be ended, then one JSON line: the results by name, as mcp_client.mjs does.
 """
 
@@ -40,11 +40,13 @@ async def dial(url):
             yield session, await session.initialize()
 
 
-def leaves(exc):
-    """What is in groups of exceptions."""
-    if isinstance(exc, BaseExceptionGroup):
-        return [leaf for inner in exc.exceptions for leaf in leaves(inner)]
-    return [exc]
+async def broken(awaitable):
+    """The code that the connection was closed with, None without one; it raises a group."""
+    try:
+        return ["nothing raised", repr(await awaitable)]
+    except* websockets.ConnectionClosed as group:
+        (exc,) = group.exceptions
+    return exc.sent.code if exc.sent else None
 
 
 def text(result):
@@ -100,9 +102,16 @@ async def make_progress(session):
     await session.call_tool(name, arguments, progress_callback=progress)
 
 
-async def read_files(url, path):
+async def read_too_much(url, path):
+    """A message of more than 1 MiB, for which the client closes."""
     async with dial(url) as (session, _):
-        content = text(await session.call_tool("read_text_file", {"path": path}))
+        await session.call_tool("read_text_file", {"path": path})
+
+
+async def read_files(url, path, lines):
+    """Of which the first one of this connection is not what the last one refused."""
+    async with dial(url) as (session, _):
+        content = text(await session.call_tool("read_text_file", {"path": path, "head": lines}))
         OUT["file"] = [len(content), hashlib.sha256(content.encode()).hexdigest()]
         forbidden = await session.call_tool("read_text_file", {"path": "/etc/passwd"})
         OUT["forbidden"] = forbidden.isError
@@ -135,11 +144,9 @@ async def converse(wanted):
         await ask_for_the_rest(session)
         await be_wrong(session)
         await make_progress(session)
-    await read_files(urls["files"], wanted["file"])
-    try:
-        await break_off(urls["everything"])
-    except Exception as exc:
-        OUT["broken"] = [type(leaf).__name__ for leaf in leaves(exc)]
+    OUT["too_much"] = await broken(read_too_much(urls["files"], wanted["file"]))
+    await read_files(urls["files"], wanted["file"], wanted["lines"])
+    OUT["broken"] = await broken(break_off(urls["everything"]))
     async with dial(urls["everything"]) as (session, _):
         OUT["echo_again"] = text(await session.call_tool("echo", {"message": "again"}))
         print("waiting", flush=True)

