@@ -102,9 +102,9 @@ install: build ## Install what `make build` made
 	@meson install -C build/release --no-rebuild
 
 .PHONY: clean
-clean: ## Remove all builds, but not the Python environments
+clean: ## Remove all builds, but not what was fetched for the tests
 	@if [ -d build ]; then \
-		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' -exec rm -rf {} +; \
+		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' ! -name npm -exec rm -rf {} +; \
 	fi
 
 .PHONY: distclean

@@ -104,6 +104,10 @@ void box_pieces_drop_first(struct box_pieces *pieces)
 {
 	struct box_piece *piece = box_pieces_first(pieces);
 	size_t next = skip_empty(&piece->run, piece->run_next);
+	if (piece->len > pieces->longest_len) {
+		pieces->longest_len = piece->len;
+		pieces->longest_end = piece->end;
+	}
 	box_buf_free(&piece->text);
 	piece->bytes = NULL;
 	if (next == piece->run.len) {
@@ -112,6 +116,13 @@ void box_pieces_drop_first(struct box_pieces *pieces)
 	} else {
 		piece->run_next = next;
 	}
+}
+
+uint64_t box_pieces_longest_end(const struct box_pieces *pieces)
+{
+	const struct box_piece *piece = box_pieces_first(pieces);
+	bool begun = piece && piece->sent > 0;
+	return begun && piece->len > pieces->longest_len ? piece->end : pieces->longest_end;
 }
 
 /* Behind what is there and was not begun, as far as that follows and is not long. */

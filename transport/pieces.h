@@ -38,6 +38,8 @@ struct box_pieces {
 	size_t text_size;    /* is so long as text */
 	struct box_list ready;
 	size_t ready_bytes;
+	size_t longest_len; /* of the longest message that is done with, the first of such */
+	uint64_t longest_end;
 };
 
 void box_pieces_init(struct box_pieces *pieces, enum box_pieces_kind kind);
@@ -52,3 +54,7 @@ void box_pieces_end(struct box_pieces *pieces);
 /* The first message, or NULL; and away with it. */
 struct box_piece *box_pieces_first(const struct box_pieces *pieces);
 void box_pieces_drop_first(struct box_pieces *pieces);
+
+/* Whoever refuses a message for its length refuses the longest that it has seen a byte of: what was
+ * as long before was taken. The offset behind that one; 0: there is none. */
+uint64_t box_pieces_longest_end(const struct box_pieces *pieces);

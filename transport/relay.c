@@ -312,6 +312,18 @@ static void opened(void *arg, struct box_ws_socket *socket)
 	box_process_read(relay->reader, BOX_PROCESS_UNCONFIRMED);
 }
 
+/* The next one would refuse it too, and get nothing that is behind it. */
+static void refused(void *arg)
+{
+	struct box_relay *relay = arg;
+	uint64_t end = box_pieces_longest_end(&relay->pieces);
+	if (!relay->v1 && !relay->over && end > relay->confirmed) {
+		BOX_LOG(BOX_LOG_WARNING, "relay.line_refused");
+		relay->sent = end > relay->sent ? end : relay->sent;
+		box_relay_confirm(relay, end);
+	}
+}
+
 static void closing(void *arg)
 {
 	struct box_relay *relay = arg;
@@ -335,6 +347,7 @@ static const struct box_ws_user user = {
 	.sent = sent,
 	.pong = pong,
 	.woken = woken,
+	.refused = refused,
 	.closing = closing,
 	.closed = closed,
 };

@@ -225,6 +225,15 @@ static int on_writable(struct box_ws_socket *socket)
 	return 0;
 }
 
+/* Its code is in the first two bytes, the high one first. */
+static void on_peer_close(struct box_ws_socket *socket, const unsigned char *in, size_t len)
+{
+	bool too_large = len >= 2 && (in[0] << 8 | in[1]) == BOX_WS_TOO_LARGE;
+	if (socket && too_large && socket->close_code == 0 && socket->user->refused) {
+		socket->user->refused(socket->arg);
+	}
+}
+
 /* --- life --- */
 
 static void socket_free(struct box_ws_socket *socket)
@@ -281,6 +290,9 @@ static int callback(
 		if (socket && socket->user->woken) {
 			socket->user->woken(socket->arg);
 		}
+		return 0;
+	case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
+		on_peer_close(lws_get_opaque_user_data(wsi), in, len);
 		return 0;
 	case LWS_CALLBACK_SERVER_WRITEABLE:
 		return on_writable(lws_get_opaque_user_data(wsi));

@@ -55,6 +55,8 @@ struct box_ws_user {
 	void (*pong)(void *arg, struct box_str bytes);
 	/* What box_ws_wake_after asked for; may be NULL. */
 	void (*woken)(void *arg);
+	/* The peer closes with 1009: a message was too large for it; may be NULL. */
+	void (*refused)(void *arg);
 	/* It will be closed: no message is taken any more. */
 	void (*closing)(void *arg);
 	/* The last word, always, opened or not: `arg` may be freed. */

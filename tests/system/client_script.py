@@ -188,7 +188,8 @@ class Drive:
         reader = asyncio.create_task(self.handler.run())
         try:
             await getattr(self, self.wanted["scenario"])()
-            await self.client.shutdown()
+            if not self.wanted.get("stay"):
+                await self.client.shutdown()
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)

@@ -10,14 +10,11 @@ import os
 import pathlib
 import sys
 
-from langbot.pkg.api.http.context import ExecutionContext
-from langbot.pkg.box import connector
 from langbot.pkg.box.runner import RunnerBoxService
 from langbot.pkg.box.service import BoxService
 from langbot.pkg.provider.tools.loaders.native import NativeToolLoader
-from langbot.pkg.utils import platform
 
-from langbot_script import WORKSPACE, make_application, make_query
+from langbot_drive import choose_child, make_application, make_context, make_query
 
 
 def process_name(pid):
@@ -29,9 +26,7 @@ async def use(box, application, wanted, out):
     out["child"] = process_name(process.pid)
     parent = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[1]
     out["is our child"] = int(parent) == os.getpid()
-    context = ExecutionContext(
-        instance_uuid=wanted["instance"], workspace_uuid=WORKSPACE, placement_generation=1
-    )
+    context = make_context(wanted["instance"])
     query = make_query(wanted["instance"])
     runner = RunnerBoxService(box)
     acquired = await runner.acquire(context, {"reuse_key": "person"})
@@ -44,9 +39,7 @@ async def use(box, application, wanted, out):
 
 
 async def run(wanted):
-    # In a container LangBot dials a host instead; and its port may be someone else's here.
-    platform.get_platform = lambda: "linux"
-    connector._DEFAULT_PORT = 0
+    choose_child(port=0)
     out = {}
     application = make_application({**wanted, "endpoint": ""})
     box = application.box_service = BoxService(application)

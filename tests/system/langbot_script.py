@@ -1,151 +1,118 @@
-"""Drives the real services of `langbot` against a runtime; only the application is faked.
+"""Drives the real services of `langbot` against a runtime; only the application is a stand-in.
 
 Run by the python of an environment that has the package, with one argument: a JSON map {endpoint,
-instance, host_root, profile}. Prints one JSON line: the results by name.
+port, instance, host_root, roots, profile, network, server, server_folder, marker}. With an empty
+endpoint LangBot starts the runtime as its child, whose relay is on that port. Prints one JSON line:
+the results by name.
 """
 
 import asyncio
 import base64
+import contextlib
 import json
-import logging
+import os
+import pathlib
 import sys
-import types
 
-from langbot.pkg.api.http.context import ExecutionContext
-from langbot.pkg.box.runner import RunnerBoxService
-from langbot.pkg.box.service import BoxService
-from langbot.pkg.provider.tools.loaders.native import NativeToolLoader
-from langbot_plugin.api.entities.builtin.platform import message
+import langbot_steps
+from langbot_drive import LETTER, PICTURE, Drive, choose_child, digest, raised
 
-WORKSPACE = "7c0d8f6e-5d0b-4a39-9a51-0d1c4f1f9a77"
-BIG = bytes(range(256)) * (3 << 12)  # 3 MiB: the references cannot export that
-LETTER = "grüße, 漢字\n".encode()
+BIG_BYTES = 6_000_000  # of a file to export; the references' clip of stdout ends at some 780 kB
+PARCELS = [(f"parcel-{number}", os.urandom(256 << 10)) for number in range(3)]
 
 
-class Workspaces:
-    def __init__(self, instance):
-        self.instance_uuid = instance
-
-    async def get_execution_binding(self, workspace_uuid, expected_generation=None):
-        return types.SimpleNamespace(
-            instance_uuid=self.instance_uuid,
-            workspace_uuid=workspace_uuid,
-            placement_generation=expected_generation or 1,
-        )
-
-
-def make_application(wanted):
-    box = {
-        "enabled": True,
-        "backend": "local",
-        "runtime": {"endpoint": wanted["endpoint"]},
-        "local": {
-            "profile": wanted["profile"],
-            "host_root": wanted["host_root"],
-            "allowed_mount_roots": [wanted["host_root"]],
-        },
-    }
-    return types.SimpleNamespace(
-        logger=logging.getLogger("langbot"),
-        instance_config=types.SimpleNamespace(data={"box": box}),
-        workspace_service=Workspaces(wanted["instance"]),
-        deployment=types.SimpleNamespace(mode="oss", multi_workspace_enabled=False),
-        event_loop=asyncio.get_running_loop(),
-        skill_mgr=None,
-    )
-
-
-def make_query(instance):
-    attached = message.File(name="letter.txt", base64=base64.b64encode(LETTER).decode())
-    return types.SimpleNamespace(
-        query_id=1,
-        query_uuid="0b0e",
-        instance_uuid=instance,
-        workspace_uuid=WORKSPACE,
-        placement_generation=1,
-        variables={},
-        message_chain=message.MessageChain([attached]),
-        launcher_type="person",
-        launcher_id="someone",
-    )
-
-
-async def raised(awaitable):
-    try:
-        return ["nothing raised", repr(await awaitable)]
-    except Exception as exc:
-        return [type(exc).__name__, str(exc)]
-
-
-async def run_tools(application, query, out):
-    tools = NativeToolLoader(application)
-    await tools.initialize()
-    out["tools"] = [tool.name for tool in await tools.get_tools()]
-
-    async def use(name, **parameters):
-        return await tools.invoke_tool(name, parameters, query)
-
-    out["exec"] = await use("exec", command="echo hello; id -u; pwd; exit 3")
-    out["late"] = await use("exec", command="echo so far; sleep 30", timeout_sec=1)
-    out["write"] = await use("write", path="/workspace/a/note.txt", content="one\ntwo\n")
-    out["read"] = await use("read", path="/workspace/a/note.txt")
-    out["edit"] = await use(
-        "edit", path="/workspace/a/note.txt", old_string="two", new_string="three"
-    )
-    out["grep"] = await use("grep", path="/workspace", pattern="thr.e")
-    out["glob"] = await use("glob", path="/workspace", pattern="**/*.txt")
-
-
-async def run_runner(box, context, query, out):
-    runner = RunnerBoxService(box)
+async def run_runner(drive):
+    """A run of a pipeline gets its box, and what the user sent."""
+    out, runner, context = drive.out, drive.runner, drive.context
     out["status"] = await runner.status(context)
     acquired = await runner.acquire(context, {"reuse_key": "person"})
     out["again"] = await runner.acquire(context, {"reuse_key": "person"}) == acquired
     out["acquired"] = acquired["status"]
-    bound = await runner.bind(context, query, "run1", acquired["id"])
+    bound = await runner.bind(context, drive.query, "run1", acquired["id"])
     out["outbox"] = bound["outbox"]
-    imported = await runner.import_attachments(query, None)
-    out["imported"] = imported["items"]
-    return runner, bound
+    out["imported"] = (await runner.import_attachments(drive.query, None))["items"]
 
 
-async def run_export(runner, application, query, bound, out):
+async def run_tools(drive):
+    out, use = drive.out, drive.use
+    await drive.tools.initialize()
+    out["tools"] = [tool.name for tool in await drive.tools.get_tools()]
+    out["exec"] = await drive.sh("echo hello; id -u; pwd; exit 3")
+    out["late"] = await drive.sh("echo so far; sleep 30", timeout_sec=1)
+    note = "/workspace/a/note.txt"
+    out["write"] = await use("write", path=note, content="one\ntwo\n")
+    out["append"] = await use("write", path=note, content="four\n", mode="append")
+    out["read"] = await use("read", path=note)
+    out["edit"] = await use("edit", path=note, old_string="two", new_string="three")
+    out["grep"] = await use("grep", path="/workspace/a", pattern="thr.e")
+    out["glob"] = await use("glob", path="/workspace/inbox", pattern="**/*.txt")
+    out["list"] = await use("read", path="/workspace/a")
+    binary = base64.b64encode(bytes(range(256))).decode()
+    blob = "/workspace/a/blob"
+    out["write binary"] = await use("write", path=blob, content=binary, encoding="base64")
+    out["read binary"] = await use("read", path=blob, encoding="base64")
+    out["read nothing"] = await use("read", path="/workspace/nothing")
+
+
+async def run_attachments(drive):
+    """What came in, as the box sees it; and as a LangBot sends it that does not see the folder."""
+    out = drive.out
+    paths = [item["path"] for item in out["imported"]]
+    out["seen inside"] = (await drive.sh(f"sha256sum {' '.join(paths)}"))["stdout"]
+    out["sent"] = [[digest(data), path] for data, path in zip((LETTER, PICTURE), paths)]
+    folder = "/workspace/inbox/parcels"
+    out["by exec"] = await drive.box._write_files_via_exec(drive.query, folder, PARCELS)
+    inside = await drive.sh(f"cd {folder} && sha256sum *; rm -r {folder}")
+    out["parcels inside"] = inside["stdout"]
+    out["parcels"] = [[digest(data), name] for name, data in PARCELS]
+
+
+async def run_export(drive):
     """A copy of what came in, and something large."""
-    tools = NativeToolLoader(application)
-    source, target = out["imported"][0]["path"], bound["outbox"]
+    out, runner, query = drive.out, drive.runner, drive.query
+    source, target = out["imported"][0]["path"], out["outbox"]
     command = (
         f"mkdir -p {target}; cp {source} {target}/copy.txt; "
-        f"python3 -c 'open(\"{target}/big.bin\", \"wb\").write(bytes(range(256)) * {3 << 12})'"
+        f"head -c {BIG_BYTES} /dev/urandom > {target}/big.bin; sha256sum {target}/big.bin"
     )
-    out["made"] = await tools.invoke_tool("exec", {"command": command}, query)
+    out["made"] = await drive.sh(command)
     exported = await runner.export_files(query, [f"{target}/copy.txt", f"{target}/big.bin"])
     out["exported"] = sorted([item["name"], item["size"]] for item in exported["items"])
     kept = query._box_binding.exported.values()
     data = [base64.b64decode(item["base64"].split(";base64,")[-1]) for item in kept]
-    out["exported whole"] = sorted(data, key=len) == [LETTER, BIG]
+    small, big = sorted(data, key=len)
+    out["exported whole"] = small == LETTER and digest(big) == out["made"]["stdout"].split()[0]
     out["missing"] = await raised(runner.export_files(query, [f"{target}/nothing"]))
 
 
 async def run(wanted):
-    out = {}
-    application = make_application(wanted)
-    query = make_query(wanted["instance"])
-    box = application.box_service = BoxService(application)
+    if not wanted["endpoint"]:
+        choose_child(wanted["port"])
+    drive = Drive(wanted)
+    out, box = drive.out, drive.box
     await box.initialize()
     out["available"], out["error"] = box.available, box._connector_error
     out["backend"] = (await box.get_backend_status()) if box.available else None
-    context = ExecutionContext(
-        instance_uuid=wanted["instance"], workspace_uuid=WORKSPACE, placement_generation=1
-    )
-    runner, bound = await run_runner(box, context, query, out)
-    await run_tools(application, query, out)
-    await run_export(runner, application, query, bound, out)
-    out["sessions"] = await box.get_sessions(context)
-    out["storage"] = await box.get_storage_analysis(context)
-    out["tenant folder"] = box.workspace_host_path(context)
-    await box.shutdown()
+    child = getattr(box._runtime_connector, "_subprocess", None)
+    out["child"] = pathlib.Path(f"/proc/{child.pid}/comm").read_text().strip() if child else None
+    try:
+        await run_runner(drive)
+        await run_tools(drive)
+        await run_attachments(drive)
+        await run_export(drive)
+        out["sessions"] = await box.get_sessions(drive.context)
+        out["storage"] = await box.get_storage_analysis(drive.context)
+        out["tenant folder"] = box.workspace_host_path(drive.context)
+        await langbot_steps.run_skill(drive)
+        await langbot_steps.run_mcp(drive)
+    finally:
+        await box.shutdown()
+    if child:
+        out["exit code"] = await asyncio.wait_for(child.wait(), 10)
     return out
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(json.loads(sys.argv[1])))))
+    with contextlib.redirect_stdout(sys.stderr):
+        results = asyncio.run(run(json.loads(sys.argv[1])))
+    print(json.dumps(results))

@@ -1,8 +1,9 @@
 """Carries out a list of steps with the real client of `langbot-plugin`, as LangBot would.
 
 Run by the python of an environment that has the package (0.5.x or 0.7.x), with one argument: a file
-with a JSON map {carrier, command, env, url, headers, instance, steps}. `steps` maps names to steps
-(see `Steps`). Prints one JSON line: for each name what came, or [class, text] of what was raised.
+with a JSON map {carrier, command, env, url, headers, instance, steps, stay}. `steps` maps names to
+steps (see `Steps`); with `stay` what they made is not shut down. Prints one JSON line: for each
+name what came, or [class, text] of what was raised.
 """
 
 import asyncio

@@ -1,29 +1,34 @@
-"""LangBot's own services against this runtime, over WebSocket: what a bot platform really does.
+"""LangBot's own services against this runtime: what a bot platform really does.
 
-langbot_script.py drives them inside LangBot's environment (BOX_VENV_LANGBOT, else
-build/venv-langbot, made by scripts/deps); here its results are judged. Skipped where there is none.
+langbot_script.py drives them inside an environment that has LangBot (langbotlib.py), once with boxd
+as a server that LangBot dials, and once with boxd as LangBot's child by the package of
+contrib/langbot; here the results are judged.
 """
 
+import base64
 import json
 import os
 import pathlib
+import random
 import shutil
+import socket
 import subprocess
+import uuid
 
 import pytest
 
 import clientlib
+import langbotlib
 import nativelib
+import proclib
 
-ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = pathlib.Path(__file__).with_name("langbot_script.py")
-VENV = pathlib.Path(os.environ.get("BOX_VENV_LANGBOT") or ROOT / "build" / "venv-langbot")
 VERSION = "4.11.2"
 LETTER_BYTES = len("grüße, 漢字\n".encode())
-
-pytestmark = pytest.mark.skipif(
-    not (VENV / "bin" / "python").exists(), reason=f"no environment with langbot: {VENV}"
-)
+PICTURE_BYTES = 8 + (2 << 20)
+NOTE = b"one\nthree\nfour\n"
+CARRIERS = ("websocket", "child")
+EVERYTHING = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
 
 def profile(mode):
@@ -35,6 +40,15 @@ def profile(mode):
     return ("default", "on") if can else ("offline", "off")
 
 
+def free_port():
+    """One that nobody listens on, and that no outgoing connection is given."""
+    while True:
+        port = random.randrange(10240, 32000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left():
     with nativelib.nothing_left():
@@ -42,42 +56,76 @@ def nothing_left():
 
 
 @pytest.fixture(scope="module", params=nativelib.MODES)
-def driven(request, nothing_left):
-    """What LangBot said, run by the user that boxd is."""
-    mode = request.param
-    with nativelib.Place(mode) as place:
-        probe = [*place.before, str(VENV / "bin" / "python"), "-c", "import langbot"]
-        if subprocess.run(probe, cwd="/", capture_output=True, timeout=60).returncode != 0:
-            pytest.skip(f"the user that boxd is cannot use {VENV}")
-        yield drive(place, mode)
+def place(request, nothing_left):
+    """Where LangBot is, of the user that boxd is."""
+    with nativelib.Place(request.param) as place:
+        place.langbot = langbotlib.environment_for(place)
+        place.server = place.make("server")
+        place.write(place.server / "start.mjs", f'import "/workspace/tools/{EVERYTHING}";\n')
+        yield place
 
 
-def drive(place, mode):
+@pytest.fixture(scope="module", params=CARRIERS)
+def driven(request, place):
+    """What LangBot said."""
+    host_root = place.make(request.param)
+    for parts in (("default",), ("default", "tenants"), ("default", "tenants", namespace())):
+        tenant = place.make(request.param, *parts)
+    langbotlib.link_packages(tenant / "tools")
+    name, network = profile(place.mode)
+    wanted = {
+        "instance": clientlib.INSTANCE,
+        "host_root": str(host_root),
+        "roots": [str(place.server)],
+        "profile": name,
+        "network": network,
+        "server": str(uuid.uuid4()),
+        "server_folder": str(place.server),
+        "marker": nativelib.marker(),
+    }
+    if request.param == "websocket":
+        results = dial(place, wanted)
+    else:
+        wanted |= {"endpoint": "", "port": free_port()}
+        results = drive(place, wanted, LANGBOT_BOXD=str(langbotlib.write_wrapper(place)))
+    results["files"] = read_files(tenant)
+    about = {"tenant": str(tenant), "carrier": request.param, "mode": place.mode}
+    return {**results, **about, "wanted": wanted}
+
+
+def dial(place, wanted):
+    """With boxd as a server; what it counts when LangBot has shut down is among the results."""
     with place.start(token=clientlib.TOKEN) as boxd:
-        name, network = profile(mode)
-        wanted = {
-            "endpoint": f"ws://127.0.0.1:{boxd.port}",
-            "instance": clientlib.INSTANCE,
-            "host_root": str(place.work / "box"),
-            "profile": name,
-        }
-        done = subprocess.run(
-            [*place.before, str(VENV / "bin" / "python"), str(SCRIPT), json.dumps(wanted)],
-            env=place.environment(LANGBOT_BOX_CONTROL_TOKEN=clientlib.TOKEN),
-            cwd=place.work,
-            capture_output=True,
-            text=True,
-            timeout=110,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
-        tenant = place.work / "box/default/tenants" / namespace()
-        files = {
-            str(path.relative_to(tenant)): path.read_bytes()
-            for path in tenant.rglob("*")
-            if path.is_file()
-        }
-        results = json.loads(done.stdout.splitlines()[-1])
-        return {**results, "files": files, "network": network, "tenant": str(tenant), "mode": mode}
+        wanted["endpoint"] = f"ws://127.0.0.1:{boxd.port}"
+        results = drive(place, wanted, LANGBOT_BOX_CONTROL_TOKEN=clientlib.TOKEN)
+        with boxd.web(token=clientlib.TOKEN) as client:
+            status = client.ask("box_status")
+        results["counts"] = [status["active_sessions"], status["managed_processes"]]
+    return results
+
+
+def drive(place, wanted, **more):
+    """One life of LangBot, with what it left running."""
+    command = [*place.before, str(place.langbot.python), str(SCRIPT), json.dumps(wanted)]
+    done = subprocess.run(
+        command,
+        env=place.langbot.environ(HOME=str(place.home), **more),
+        cwd=place.work,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    arguments = (server_path(wanted["server"]), wanted["marker"])
+    results["left"] = [pid for argument in arguments for pid in proclib.find(argument)]
+    return results
+
+
+def server_path(server):
+    """Inside; LangBot has copied the folder there."""
+    return f"/workspace/.mcp/{server}/workspace/start.mjs"
 
 
 def namespace():
@@ -85,18 +133,39 @@ def namespace():
     return clientlib.physical("", workspace).removesuffix("-g1-")
 
 
+def read_files(folder):
+    """All but the packages, by their paths."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    named = {str(path.relative_to(folder)): path for path in found}
+    return {name: path.read_bytes() for name, path in named.items() if name[:6] != "tools/"}
+
+
+# -- the connection
+
+
 def test_version():
     code = "import importlib.metadata as m; print(m.version('langbot'))"
-    done = subprocess.run(
-        [str(VENV / "bin" / "python"), "-c", code], capture_output=True, text=True, timeout=60
-    )
+    python = str(langbotlib.LANGBOT / "bin" / "python")
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == VERSION
 
 
 def test_initialize(driven):
     assert (driven["available"], driven["error"]) == (True, "")
     assert driven["backend"]["backend"] == nativelib.backend(driven["mode"])
-    assert driven["tools"] == ["exec", "read", "write", "edit", "glob", "grep"]
+    assert driven["child"] == (None if driven["carrier"] == "websocket" else "boxd")
+
+
+def test_shutdown(driven):
+    """The server has nothing of LangBot's left and goes on; the child has ended by itself."""
+    assert driven["left"] == [], "of processes of boxes"
+    if driven["carrier"] == "websocket":
+        assert driven["counts"] == [0, 0]
+    else:
+        assert driven["exit code"] == 0
+
+
+# -- boxes of runs
 
 
 def test_acquire_and_bind(driven):
@@ -108,7 +177,8 @@ def test_acquire_and_bind(driven):
 
 def test_session(driven):
     (session,) = driven["sessions"]
-    expected = {"network": driven["network"], "host_path": driven["tenant"], "status": "idle"}
+    network = driven["wanted"]["network"]
+    expected = {"network": network, "host_path": driven["tenant"], "status": "idle"}
     assert expected.items() <= session.items()
     assert driven["tenant folder"] == driven["tenant"]
 
@@ -122,44 +192,152 @@ def test_exec(driven):
 
 
 def test_file_tools(driven):
-    note = "/workspace/a/note.txt"
-    assert driven["write"] == {"ok": True, "path": note}
-    assert driven["read"]["content"] == "one\ntwo"
-    assert driven["edit"] == {"ok": True, "path": note}
+    """In the box by way of commands, or on the disk where the runtime is LangBot's child."""
+    assert driven["tools"] == ["exec", "read", "write", "edit", "glob", "grep"]
+    note, done = "/workspace/a/note.txt", {"ok": True, "path": "/workspace/a/note.txt"}
+    assert (driven["write"], driven["append"], driven["edit"]) == (done, done, done)
+    assert driven["read"]["content"] == "one\ntwo\nfour"
     assert driven["grep"]["matches"] == [{"file": note, "line": 2, "content": "three"}]
-    assert driven["glob"]["matches"] == [note, driven["imported"][0]["path"]]
-    assert driven["files"]["a/note.txt"] == b"one\nthree\n"
+    assert driven["glob"]["matches"] == [driven["imported"][0]["path"]]
+    assert (driven["list"]["is_directory"], driven["list"]["content"]) == (True, "note.txt")
+    assert driven["files"]["a/note.txt"] == NOTE
+    assert driven["write binary"]["ok"] is True and driven["files"]["a/blob"] == bytes(range(256))
+    assert base64.b64decode(driven["read binary"]["content"]) == bytes(range(256))
+    assert driven["read nothing"]["ok"] is False and "not found" in driven["read nothing"]["error"]
+
+
+# -- files in and out
+
+
+def sums(text):
+    """What sha256sum printed."""
+    return [line.split(maxsplit=1) for line in text.splitlines()]
 
 
 def test_import(driven):
-    (item,) = driven["imported"]
+    letter, picture = driven["imported"]
     path = "/workspace/inbox/run1-attachment-0/letter.txt"
-    assert (item["name"], item["size"], item["path"]) == ("letter.txt", LETTER_BYTES, path)
+    assert (letter["name"], letter["size"], letter["path"]) == ("letter.txt", LETTER_BYTES, path)
+    assert (picture["type"], picture["size"]) == ("Image", PICTURE_BYTES)
+    assert sums(driven["seen inside"]) == driven["sent"]
+
+
+def test_import_by_exec(driven):
+    """Where LangBot does not see the workspace it sends files as one command of a megabyte."""
+    names = [path.rsplit("/", 1)[1] for path in driven["by exec"]]
+    assert names == [name for _, name in driven["parcels"]]
+    assert sums(driven["parcels inside"]) == driven["parcels"]
 
 
 def test_export(driven):
-    """Of 3 MiB too: the references' clip of stdout would have cut it."""
+    """Of 6 MB: the references' clip of stdout would have cut it."""
     assert driven["made"]["exit_code"] == 0, driven["made"]
-    assert driven["exported"] == [["big.bin", 3 << 20], ["copy.txt", LETTER_BYTES]]
+    assert driven["exported"] == [["big.bin", 6_000_000], ["copy.txt", LETTER_BYTES]]
     assert driven["exported whole"] is True
     assert not [path for path in driven["files"] if path.startswith("outbox")]
     name, text = driven["missing"]
     assert name == "BoxValidationError" and "No such file or directory" in text
 
 
+# -- skills
+
+
+def test_skill(driven):
+    """A mount that is named by its content, and cannot be written."""
+    (mount,) = driven["mounts"]
+    digest = mount["content_digest"].removeprefix("sha256:")
+    assert mount["mount_path"] == f"/opt/langbot-artifacts/{digest}" and mount["mode"] == "ro"
+    greeted = driven["greeted"]
+    assert greeted["stdout"] == "hello, world grüße\n./SKILL.md\n./data/word\n./greet.sh"
+    spoiled = driven["spoiled"]
+    assert spoiled["stdout"] == "SKILL.md\ndata\ngreet.sh"
+    assert spoiled["stderr"].count("Read-only file system") == 2
+    assert "Run greet.sh with a name." in driven["skill read"]["content"]
+
+
+def test_skill_and_session(driven):
+    """It comes into a session that is there, and only into the commands of its run."""
+    assert driven["same session"]["stdout"] == "kept\nruns"
+    assert driven["another run"]["stdout"] == "not here"
+
+
+# -- MCP
+
+
+def test_mcp_server(driven):
+    mcp, server = driven["mcp"], driven["wanted"]["server"]
+    assert (mcp["status"], mcp["error"], mcp["phase"]) == ("connected", None, None)
+    assert {"echo", "get-sum", "langbot_mcp_read_resource"} <= set(mcp["tools"])
+    process = mcp["process"]
+    assert (process["status"], process["attached"]) == ("running", True)
+    assert (process["command"], process["args"]) == ("node", [server_path(server), "stdio"])
+    assert process["env_keys"] == ["GREETING"]
+
+
+def test_mcp_tools(driven):
+    mcp = driven["mcp"]
+    assert (mcp["echo"], mcp["sum"]) == (["Echo: grüße"], ["The sum of 40 and 2 is 42."])
+    seen = json.loads(mcp["env"][0])
+    assert (seen["GREETING"], seen["HOME"]) == ("grüße", "/home/box")
+    assert not [name for name in seen if name.startswith("LANGBOT")]
+    assert mcp["long"] is True
+    assert mcp["at once"] == [f"Echo: {number}" for number in range(20)]
+    assert "MCP error -32602" in mcp["wrong"][1]
+    assert mcp["unknown"] == ["ValueError", "Tool not found: no-such-tool"]
+
+
+def test_mcp_resources(driven):
+    mcp = driven["mcp"]
+    assert mcp["resources"] == 7
+    (content,) = mcp["resource"]
+    assert content["mime_type"] == "text/markdown" and "Everything Server" in content["text"]
+
+
+def test_mcp_reconnects(driven):
+    """After the relay's connection was torn; LangBot then starts the process anew."""
+    mcp = driven["mcp"]
+    assert (mcp["relays"], mcp["echo again"]) == (1, ["Echo: again"])
+    again = mcp["process again"]
+    assert (again["status"], again["attached"]) == ("running", True)
+
+
+def test_mcp_removed(driven):
+    name, text = driven["mcp"]["gone"]
+    assert name == "BoxManagedProcessNotFoundError" and driven["wanted"]["server"] in text
+    assert not [path for path in driven["files"] if path.startswith(".mcp")]
+
+
+# -- storage
+
+
+def directories(storage):
+    return {one["key"]: one for one in storage["directories"]}
+
+
 def test_storage_analysis(driven):
     storage = driven["storage"]
-    directories = {one["key"]: one for one in storage["directories"]}
+    found = directories(storage)
     order = ["workspace", "mcp", "inbox", "outbox"]
     assert [one["key"] for one in storage["directories"]][:4] == order
-    assert directories["workspace"]["path"] == driven["tenant"]
-    # Two files: the note and the letter.
-    assert directories["workspace"]["file_count"] == 2
-    assert directories["workspace"]["size_bytes"] == len(b"one\nthree\n") + LETTER_BYTES
-    assert (directories["inbox"]["size_bytes"], directories["mcp"]["exists"]) == (
-        LETTER_BYTES,
-        False,
-    )
+    assert found["workspace"]["path"] == driven["tenant"]
+    # The packages, the note, the blob, the letter and the picture.
+    fetched = (langbotlib.NPM / "node_modules").rglob("*")
+    packages = [path for path in fetched if not is_folder(path)]
+    size = sum(path.lstat().st_size for path in packages)
+    came = LETTER_BYTES + PICTURE_BYTES
+    assert found["workspace"]["file_count"] == len(packages) + 4
+    assert found["workspace"]["size_bytes"] == size + len(NOTE) + 256 + came
+    assert (found["inbox"]["size_bytes"], found["mcp"]["exists"]) == (came, False)
     roots = [one["size_bytes"] for one in storage["directories"] if one["kind"] == "root"]
     assert storage["size_bytes"] == sum(roots)
     assert (storage["active_sessions"], storage["managed_processes"]) == (1, 0)
+
+
+def test_storage_analysis_with_mcp(driven):
+    storage = driven["mcp"]["storage"]
+    assert (storage["active_sessions"], storage["managed_processes"]) == (2, 1)
+    assert directories(storage)["mcp"]["file_count"] == 1
+
+
+def is_folder(path):
+    return path.is_dir() and not path.is_symlink()

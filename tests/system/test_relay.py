@@ -154,6 +154,25 @@ def test_a_line_that_is_too_long_as_text(client, boxd):
     stop(client)
 
 
+REFUSED = r"""
+echo before; head -c 2000000 /dev/zero | tr '\0' x; echo; echo behind; exec cat
+"""
+
+
+def test_a_line_that_the_client_refuses_is_dropped(client, boxd):
+    """It closes with 1009 and would do so again: what comes behind would never be reached."""
+    shell(client, REFUSED)
+    with Relay(boxd, max_size=1 << 20) as relay:
+        assert relay.recv() == "before"
+        with pytest.raises(Closed):
+            relay.recv()
+    with Relay(boxd, max_size=1 << 20) as relay:
+        assert relay.recv() == "behind"
+        relay.send("more")
+        assert relay.recv() == "more"
+    stop(client)
+
+
 def test_what_came_before_a_line_that_is_too_long_is_not_lost(client, boxd):
     shell(
         client,

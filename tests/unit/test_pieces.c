@@ -297,6 +297,30 @@ TEST(a_character_at_the_end_of_the_longest_line)
 
 /* --- text --- */
 
+/* What a client may have refused: what it has seen of all, if nothing as long was there before. */
+TEST(the_longest)
+{
+	begin(BOX_PIECES_LINES, 100);
+	ASSERT_INT(box_pieces_longest_end(&pieces), 0);
+	add("ab\nabcd\n");
+	ASSERT_INT(box_pieces_longest_end(&pieces), 0);
+	expect("ab", 103);
+	ASSERT_INT(box_pieces_longest_end(&pieces), 103);
+	/* As soon as a part of it was sent. */
+	box_pieces_first(&pieces)->sent = 1;
+	ASSERT_INT(box_pieces_longest_end(&pieces), 108);
+	box_pieces_first(&pieces)->sent = 0;
+	ASSERT_INT(box_pieces_longest_end(&pieces), 103);
+	expect("abcd", 108);
+	add("efgh\n");
+	box_pieces_first(&pieces)->sent = 1;
+	ASSERT_INT(box_pieces_longest_end(&pieces), 108);
+	box_pieces_first(&pieces)->sent = 0;
+	expect("efgh", 113);
+	ASSERT_INT(box_pieces_longest_end(&pieces), 108);
+	finish();
+}
+
 TEST(text_as_it_comes)
 {
 	begin(BOX_PIECES_TEXT, 5);
