@@ -27,10 +27,11 @@ LINE_BYTES = 1000
 RATE_BYTES = 64 * 1024
 MIB = 1 << 20
 # What may be held for one reader: in box-rpc 256 KiB that wait for the client, as much on its way
-# from the box, and what sockets and the allocator add; in box-init 1 MiB that nobody has confirmed,
-# and a window beyond it. Of boxd there is nothing that a reader could make larger.
+# from the box, and what sockets and the allocator add; in box-init 1 MiB that nobody has confirmed
+# and a window beyond it, in a ring that is a power of two. Of boxd there is nothing that a reader
+# could make larger.
 RPC_BYTES_PER_READER = 3 * MIB // 2
-INIT_BYTES_PER_READER = 3 * MIB // 2
+INIT_BYTES_PER_READER = 9 * MIB // 4
 KEEPER_BYTES = 4 * MIB
 # The box as a whole: its processes beside that, each with its pages.
 BOX_BYTES_PER_READER = 4 * MIB
