@@ -153,6 +153,16 @@ class Bare(framelib.Ws):
         self.sock.close()
 
 
+def fill(bare):
+    """Until we are made to wait: from now on it is not read."""
+    line = framelib.frame(b"f" * 65535)
+    bare.sock.settimeout(1)
+    with contextlib.suppress(TimeoutError):
+        for _ in range(1024):
+            bare.sock.sendall(line)
+        raise AssertionError("it takes whatever it is sent")
+
+
 def pack(kind, offset, data=b""):
     return struct.pack("!BQ", kind, offset) + data
 

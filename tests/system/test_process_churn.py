@@ -135,6 +135,13 @@ class Churner(threading.Thread):
             self.web.close()
 
 
+def alive_of(churners):
+    """Of the processes that were started last under each name, those that the host has."""
+    marks = {mark for one in churners for mark in one.marks.values()}
+    alive = {mark for _, folder in proclib.processes() for mark in proclib.arguments(folder)[1:2]}
+    return marks & alive
+
+
 def look_together(client, churners):
     """Nobody does anything: all that counts must agree with what the clients know."""
     known = {name: one for churner in churners for name, one in churner.known.items()}
@@ -154,9 +161,7 @@ def look_together(client, churners):
     assert {name: one["status"] for name, one in listed.items()} == {
         name: one["status"] for name, one in known.items()
     }
-    marks = {mark for one in churners for mark in one.marks.values()}
-    alive = {mark for _, folder in proclib.processes() for mark in proclib.arguments(folder)[1:2]}
-    assert len(marks & alive) == running
+    assert len(alive_of(churners)) == running
     check_limit(client, LIMIT - running)
     return running
 
@@ -209,8 +214,7 @@ def check_churn(place, seconds):
             client.ask("box_delete_session", {"session_id": f"s{number}"})
         resources = json.loads(boxd.http("/healthz")[2])["resources"]
         assert (resources["managed_processes"], resources["completed_processes"]) == (0, 0)
-        for one in churners:
-            assert not any(proclib.find(mark) for mark in list(one.marks.values())[:3])
+        assert not alive_of(churners)
         if boxlib.ROOT:
             # The boxes' sockets and ten clients' are gone; nothing else came.
             assert boxlib.fd_count(boxd.worker) <= fds

@@ -17,6 +17,7 @@ import nativelib
 from clientlib import Closed
 from relaylib import (
     DATA,
+    DONE,
     END,
     ENDED,
     V1,
@@ -267,6 +268,6 @@ def test_a_message_that_is_too_long(client, boxd, protocol):
             # What is confirmed makes room for more.
             got += len(relay.output(1))
             if not sender.is_alive():
-                relay.say(2, relay.first)
+                relay.say(DONE, relay.first)
         sender.join()
     stop(client)

@@ -24,6 +24,7 @@ from relaylib import (
     Relay,
     Resuming,
     exited,
+    fill,
     info,
     pack,
     shell,
@@ -361,8 +362,7 @@ def test_who_waits_is_not_taken_for_gone(client, boxd):
     with Relay(boxd) as first, Relay(boxd) as second:
         with Bare(boxd.port, "deaf") as unread, Bare(boxd.port, "deaf") as silent:
             second.send("second")
-            for _ in range(9):
-                unread.send(b"d" * 100_000)
+            fill(unread)
             while time.monotonic() - begun < 100:
                 first.send("tick")
                 assert first.recv() == "tick"

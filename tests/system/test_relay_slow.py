@@ -27,10 +27,11 @@ LINE_BYTES = 1000
 RATE_BYTES = 64 * 1024
 MIB = 1 << 20
 # What may be held for one reader: in box-rpc 256 KiB that wait for the client, as much on its way
-# from the box, and what sockets and the allocator add; in box-init 1 MiB that nobody has confirmed,
-# and a window beyond it. Of boxd there is nothing that a reader could make larger.
+# from the box, and what sockets and the allocator add; in box-init 1 MiB that nobody has confirmed
+# and a window beyond it, in a ring that is a power of two. Of boxd there is nothing that a reader
+# could make larger.
 RPC_BYTES_PER_READER = 3 * MIB // 2
-INIT_BYTES_PER_READER = 3 * MIB // 2
+INIT_BYTES_PER_READER = 9 * MIB // 4
 KEEPER_BYTES = 4 * MIB
 # The box as a whole: its processes beside that, each with its pages.
 BOX_BYTES_PER_READER = 4 * MIB
@@ -154,17 +155,22 @@ def check_latency(before, slow, after):
 # All of it.
 
 
+def find_init(client):
+    """The pid of box-init of the session."""
+    mark = nativelib.marker()
+    shell(client, f"exec sleep {mark}", process="mark")
+    return proclib.init_of(proclib.find_one(mark))
+
+
 def start_writers(client, count, size):
-    """Each writes `size` bytes of numbered lines; the pid of box-init, and the MD5 of one."""
+    """Each writes `size` bytes of numbered lines; the MD5 of them."""
     lines = size // LINE_BYTES
     for number in range(count):
         shell(client, f"exec seq -f %0{LINE_BYTES - 1}.0f 1 {lines}", process=f"p{number}")
-    mark = nativelib.marker()
-    shell(client, f"exec sleep {mark}", process="mark")
     whole = hashlib.md5()
     for line in range(1, lines + 1):
         whole.update(b"%0*d\n" % (LINE_BYTES - 1, line))
-    return proclib.init_of(proclib.find_one(mark)), whole.hexdigest()
+    return whole.hexdigest()
 
 
 def check_slow(place, count, seconds, size):
@@ -174,9 +180,8 @@ def check_slow(place, count, seconds, size):
         times = Times(boxd)
         times.measure(0.5)
         before = times.measure(3)
-        # Where all are full: each has written what nobody reads yet.
-        init, md5 = start_writers(client, count, size)
-        with Watch(boxd, init, place.mode) as watch:
+        with Watch(boxd, find_init(client), place.mode) as watch:
+            md5 = start_writers(client, count, size)
             words = [boxd.port, count, seconds, size]
             readers = subprocess.Popen(
                 [sys.executable, str(HERE / "slow_readers.py"), *map(str, words)],
