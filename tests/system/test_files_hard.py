@@ -141,7 +141,7 @@ while True:
 
 
 def test_nothing_outside_is_reached_by_a_swap(files):
-    """Folders become links that lead out while they are walked: never a byte from there or to it."""
+    """Folders become links that lead out while they are walked: never a byte from there or to."""
     client = files.client
     files.write("swap.py", SWAP.encode())
     stream = client.start("box_exec_stream", {"session_id": "s", "cmd": "exec python3 swap.py"})
@@ -240,7 +240,7 @@ open('last', 'w').close()
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_10000_quick_changes(boxd, slow):
-    """Every one is told, or that some were lost is. A client that does not take them is told late."""
+    """Every one is told, or that some were lost is; also to a client that is slow to take them."""
     with filelib.dialled(boxd, "msgpack", "quick") as files:
         files.mkdir("w")
         files.write("c.py", CHANGES.encode())
