@@ -68,7 +68,8 @@ enum box_guest_run_flag {
 	BOX_GUEST_RUN_STDIN = 1 << 0, /* a pipe for INPUT instead of /dev/null */
 	BOX_GUEST_RUN_ARGV = 1 << 1,  /* the command is NUL-ended arguments, not text for sh -lc */
 	BOX_GUEST_RUN_TTY = 1 << 2,   /* a terminal is its stdin, stdout and stderr; with STDIN */
-	BOX_GUEST_RUN_FILE = 1 << 3,  /* no command but work on files, see wire_file.h; alone, or with
+	BOX_GUEST_RUN_FILE =
+		1 << 3, /* no command but work on files, see wire_file.h; alone, or with
 				       * STDIN */
 };
 

@@ -174,9 +174,8 @@ def test_names_that_are_no_text(files):
     assert files.bytes_of(files.client.ask("box_file_read", path)) == b"y"
     if files.binary:
         assert files.read(b"odd/x\xff") == b"y"
-    assert "odd/x\ufffd/y: Not a directory" in files.client.fail(
-        "box_file_stat", {"session_id": "s", "path_base64": base64.b64encode(b"odd/x\xff/y").decode()}
-    )
+    below = {"session_id": "s", "path_base64": base64.b64encode(b"odd/x\xff/y").decode()}
+    assert "odd/x\ufffd/y: Not a directory" in files.client.fail("box_file_stat", below)
     assert files.client.ask("box_file_remove", path) == {}
     assert files.names("odd") == []
 
@@ -249,7 +248,7 @@ BAD_PATHS = {
     "missing": ("nix", "OSError: [ENOENT] /workspace/nix: No such file or directory"),
     "missing folder": ("nix/a", "OSError: [ENOENT] /workspace/nix/a: No such file or directory"),
     "below a file": ("f/a", "OSError: [ENOTDIR] /workspace/f/a: Not a directory"),
-    "link to the root's": ("out", "PermissionError: [EXDEV] /workspace/out: leads out of /workspace"),
+    "link to the root's": ("out", "PermissionError: [EXDEV] /workspace/out: leads out of "),
     "link up": ("up", "PermissionError: [EXDEV] /workspace/up: leads out of /workspace"),
     "link to tmp": ("tmp", "PermissionError: [EXDEV] /workspace/tmp: leads out of /workspace"),
     "folder link": ("etc/passwd", "[EXDEV] /workspace/etc/passwd: leads out of /workspace"),
@@ -258,10 +257,10 @@ BAD_PATHS = {
     "up again": ("/workspace/d/../../etc/passwd", "leads out of /workspace"),
     "out of tmp": ("/tmp/out", "[EXDEV] /tmp/out: leads out of /tmp"),
     "loop": ("loop", "OSError: [ELOOP] /workspace/loop: Too many levels of symbolic links"),
-    "procfs": ("/proc/self/environ", "PermissionError: [EACCES] /proc/self/environ: is in a file system"),
+    "procfs": ("/proc/self/mem", "PermissionError: [EACCES] /proc/self/mem: is in a file"),
     "sysfs": ("/sys/kernel", "PermissionError: [EACCES] /sys/kernel: is in a file system of the"),
     "device": ("/dev/zero", "PermissionError: [EACCES] /dev/zero: is in a file system of the"),
-    "link to procfs": ("/home/box/p/self/mem", "[EACCES] /home/box/p/self/mem: is in a file system"),
+    "link to procfs": ("/home/box/p/self/mem", "[EACCES] /home/box/p/self/mem: is in a file "),
     "link to a device": ("/home/box/z", "[EACCES] /home/box/z: is in a file system of the kernel"),
     "fifo": ("fifo", "OSError: [EINVAL] /workspace/fifo: is a fifo and no file"),
     "socket": ("sock", "OSError: [EINVAL] /workspace/sock: is a socket and no file"),
@@ -270,7 +269,8 @@ BAD_PATHS = {
 }
 FURNISH = (
     "cd /workspace; echo f >f; mkdir d; mkfifo fifo; ln -s /etc/passwd out; ln -s ../etc up;"
-    " ln -s /tmp/x tmp; ln -s /etc etc; ln -s loop loop; ln -s /etc/passwd /tmp/out; echo x >/tmp/x;"
+    " ln -s /tmp/x tmp; ln -s /etc etc; ln -s loop loop; ln -s /etc/passwd /tmp/out;"
+    " echo x >/tmp/x;"
     " ln -sfn /proc /home/box/p; ln -sfn /dev/zero /home/box/z; echo >locked; chmod 0 locked;"
     " python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'"
 )
@@ -324,7 +324,8 @@ def test_bad_words(files):
         told = tell("remove", path, recursive=True)
         assert told.startswith("PermissionError: [EBUSY] ") and "is where" in told
     given = {"session_id": "s", "from": ".", "to": "y"}
-    assert "PermissionError: [EBUSY] /workspace/.: is where" in files.client.fail("box_file_move", given)
+    told = files.client.fail("box_file_move", given)
+    assert told.startswith("PermissionError: [EBUSY] /workspace/.: is where")
 
 
 def test_a_session_that_is_not_there(files):
