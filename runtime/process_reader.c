@@ -10,6 +10,7 @@
 
 #define HOLD_BYTES (1024 * BOX_KIB)     /* while nobody says otherwise */
 #define FEED_BYTES (256 * BOX_KIB)      /* of input on their way, not taken */
+#define TELL_BYTES (64 * BOX_KIB)       /* confirmed, then the box is told at once */
 #define FEED_PIECE_BYTES (63 * BOX_KIB) /* in one packet */
 
 static struct box_process_reader *first_reader(const struct box_process *process)
@@ -73,25 +74,50 @@ void box_process_give(struct box_process *process, uint64_t offset, struct box_s
 	}
 }
 
-void box_process_confirm(
+/* Whether the box must know at once: soon it would wait for that, with the process. */
+static bool is_urgent(const struct box_process_reader *reader, const struct box_kept_follow *wanted)
+{
+	const struct box_process *process = reader->process;
+	const struct box_kept_follow *told = &reader->told;
+	uint64_t has = told->upto > process->given ? told->upto - process->given : 0;
+	uint64_t gets = wanted->upto > process->given ? wanted->upto - process->given : 0;
+	bool low = wanted->upto > told->upto && has < gets / 2;
+	return !reader->following || low || wanted->upto < told->upto ||
+		wanted->hold > told->hold || wanted->freed - told->freed >= TELL_BYTES;
+}
+
+void box_process_tell_confirmed(struct box_process_reader *reader)
+{
+	if (reader->untold) {
+		reader->untold = false;
+		reader->told = reader->wanted;
+		follow(reader->process, &reader->told);
+	}
+}
+
+bool box_process_confirm(
 	struct box_process_reader *reader, uint64_t confirmed, uint64_t upto, uint64_t hold)
 {
 	struct box_process *process = reader->process;
 	if (!process || !reader->attached || first_reader(process) != reader) {
-		return;
+		return true;
 	}
 	if (confirmed > process->given) {
 		confirmed = process->given;
 	}
 	process->freed = confirmed > process->freed ? confirmed : process->freed;
-	const struct box_kept_follow wanted = {
+	reader->wanted = (struct box_kept_follow){
 		.freed = process->freed,
 		.from = reader->following ? BOX_KEPT_GO_ON : process->given,
 		.upto = upto,
 		.hold = hold,
 	};
-	reader->following = true;
-	follow(process, &wanted);
+	reader->untold = true;
+	if (is_urgent(reader, &reader->wanted)) {
+		reader->following = true;
+		box_process_tell_confirmed(reader);
+	}
+	return !reader->untold;
 }
 
 /* --- readers --- */
@@ -153,6 +179,7 @@ static struct box_process_reader *pop_reader(struct box_list *list)
 	box_list_drop(&reader->links);
 	box_list_init(&reader->links);
 	reader->process = NULL;
+	reader->untold = false;
 	return reader;
 }
 

@@ -64,6 +64,9 @@ struct box_process_reader {
 	struct box_process *process; /* NULL: it is gone */
 	bool in_line;
 	bool attached;
+	struct box_kept_follow told;   /* to the box, last */
+	struct box_kept_follow wanted; /* since then, if: */
+	bool untold;
 	bool following; /* the backend was told where to begin */
 	bool told_end;
 	uint64_t from;

@@ -18,10 +18,7 @@
 
 #define WINDOW_BYTES (256 * BOX_KIB) /* that may come beyond what is here */
 #define UNSENT_BYTES (256 * BOX_KIB) /* that wait for the client; then no more is asked for */
-/* What was sent is asked about when it is so much, or so long ago: a ping for each line would cost as
- * much as the line. */
-#define PING_BYTES (64 * BOX_KIB)
-#define PING_MS 10
+#define TELL_MS 10                   /* so late the process may learn what was confirmed */
 
 static void want_write(struct box_relay *relay)
 {
@@ -42,21 +39,6 @@ static void finish(struct box_relay *relay, int code, const char *reason)
 
 /* --- output --- */
 
-/* What may come and what may be forgotten. What changes nothing that the process would notice soon
- * is not told: it would be as many packets again as its output. */
-static void tell_process(struct box_relay *relay, uint64_t hold)
-{
-	bool low = relay->told_upto < relay->received + WINDOW_BYTES / 2;
-	if (relay->told_hold >= hold && relay->told_confirmed == relay->confirmed &&
-		!(low && relay->upto > relay->told_upto)) {
-		return;
-	}
-	relay->told_hold = hold;
-	relay->told_confirmed = relay->confirmed;
-	relay->told_upto = relay->upto;
-	box_process_confirm(relay->reader, relay->confirmed, relay->upto, hold);
-}
-
 /* Asks for more when there is room, and tells what may be forgotten. */
 static void update(struct box_relay *relay)
 {
@@ -67,7 +49,11 @@ static void update(struct box_relay *relay)
 	}
 	uint64_t hold = open + WINDOW_BYTES;
 	hold = hold > BOX_RELAY_HELD_BYTES ? hold : BOX_RELAY_HELD_BYTES;
-	tell_process(relay, hold);
+	bool told = box_process_confirm(relay->reader, relay->confirmed, relay->upto, hold);
+	if (!told && !relay->waking) {
+		relay->waking = true;
+		box_ws_wake_after(relay->socket, TELL_MS);
+	}
 	box_relay_balance_reading(relay);
 }
 
@@ -174,9 +160,8 @@ static void set_control(struct box_relay *relay, char kind, size_t len)
 /* Whether one is due; `last`: there is nothing else to send. */
 static bool wants_ping(const struct box_relay *relay, bool last)
 {
-	uint64_t unasked = relay->v1 ? 0 : relay->sent - relay->pinged;
 	return !relay->ping_under_way && !relay->ended &&
-		(last || unasked >= PING_BYTES || (unasked > 0 && relay->ping_due));
+		(last || (!relay->v1 && relay->sent > relay->pinged));
 }
 
 /* The next of our own messages, if one is due; the end comes behind all output. */
@@ -199,7 +184,6 @@ static void fill_control(struct box_relay *relay)
 		set_control(relay, BOX_V1_END, 9);
 	} else if (wants_ping(relay, last)) {
 		relay->ping_under_way = true;
-		relay->ping_due = false;
 		relay->last_ping = last;
 		relay->pinged = relay->sent;
 		box_relay_put_u64(relay->control + BOX_BUF_HEADROOM, relay->sent);
@@ -255,10 +239,6 @@ static void sent(void *arg, const struct box_ws_frame *frame)
 	}
 	relay->sent = piece->end;
 	box_pieces_drop_first(&relay->pieces);
-	if (!relay->v1 && !relay->waking) {
-		relay->waking = true;
-		box_ws_wake_after(relay->socket, PING_MS);
-	}
 	if (!relay->ended && !relay->over) {
 		update(relay);
 	}
@@ -268,8 +248,7 @@ static void woken(void *arg)
 {
 	struct box_relay *relay = arg;
 	relay->waking = false;
-	relay->ping_due = true;
-	want_write(relay);
+	box_process_tell_confirmed(relay->reader);
 }
 
 static void close_last(struct box_relay *relay)
@@ -277,7 +256,7 @@ static void close_last(struct box_relay *relay)
 	if (relay->pieces.skip) {
 		/* The rest of the line is nobody's: the next one begins behind it. */
 		box_process_skip_line(relay->reader, true);
-		box_process_confirm(
+		(void)box_process_confirm(
 			relay->reader, relay->received, relay->upto, BOX_RELAY_HELD_BYTES);
 	}
 	box_ws_close(relay->socket, relay->last_code, relay->last_reason, false);

@@ -31,16 +31,12 @@ struct box_relay {
 	bool paused;
 	bool over; /* nothing more is taken: closed when the client has all */
 	struct box_pieces pieces;
-	uint64_t received;       /* output up to here is here */
-	uint64_t confirmed;      /* and up to here with the client for sure */
-	uint64_t upto;           /* asked for */
-	uint64_t told_confirmed; /* to the process, of these */
-	uint64_t told_upto;
-	uint64_t told_hold; /* how much it may hold; 0: nothing was told yet */
+	uint64_t received;  /* output up to here is here */
+	uint64_t confirmed; /* and up to here with the client for sure */
+	uint64_t upto;      /* asked for */
 	uint64_t sent;      /* up to here written to the socket */
 	uint64_t pinged;    /* up to here a ping asks */
-	bool waking;        /* soon it will be asked about */
-	bool ping_due;      /* it was long enough */
+	bool waking;        /* soon the process is told what was confirmed */
 	bool ping_under_way;
 	bool last_ping; /* that one is behind all */
 	int last_code;  /* to close with then */

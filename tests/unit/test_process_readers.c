@@ -10,7 +10,7 @@ struct reading {
 	int attached;
 	uint64_t offset;
 	uint64_t input;
-	char out[256];
+	char out[128 * KIB];
 	uint64_t next;
 	uint64_t fed;
 	int ended;
@@ -104,7 +104,7 @@ TEST(one_reader)
 	ASSERT_INT(one.attached, 1);
 	ASSERT_INT(one.offset, 0);
 	/* It says how far; the first time, from where. */
-	box_process_confirm(one.reader, 0, 100, 5000);
+	(void)box_process_confirm(one.reader, 0, 100, 5000);
 	expect_follow(number, 0, 0, 100, 5000);
 	tell_output(number, 0, "hello ");
 	tell_output(number, 6, "world");
@@ -113,17 +113,51 @@ TEST(one_reader)
 	tell_output(number, 6, "again");
 	tell_output(number, 100, "gap");
 	ASSERT_INT(one.next, 11);
-	box_process_confirm(one.reader, 6, 200, 6000);
+	(void)box_process_confirm(one.reader, 6, 200, 6000);
 	expect_follow(number, 6, BOX_KEPT_GO_ON, 200, 6000);
 	/* Never back, and never more than was given. */
-	box_process_confirm(one.reader, 2, 200, 6000);
+	ASSERT(!box_process_confirm(one.reader, 2, 200, 6000));
+	box_process_tell_confirmed(one.reader);
 	ASSERT_INT(played_of(number)->follow.freed, 6);
-	box_process_confirm(one.reader, 1000, 200, 6000);
+	ASSERT(!box_process_confirm(one.reader, 1000, 200, 6000));
+	box_process_tell_confirmed(one.reader);
 	ASSERT_INT(played_of(number)->follow.freed, 11);
 	/* Gone: nothing may come, and all from what is not freed is sent again. */
 	box_process_detach(one.reader);
 	expect_follow(number, 11, 11, 0, 1024 * KIB);
 	tell_output(number, 11, "nobody's");
+	finish_processes();
+}
+
+/* Packets that nothing waits for would be as many as its output. */
+TEST(what_is_confirmed_is_told_when_it_matters)
+{
+	static char bytes[100 * KIB];
+	struct reading one = {0};
+	uint32_t number = started();
+	attach_and_read(&one, BOX_PROCESS_UNCONFIRMED);
+	ASSERT(box_process_confirm(one.reader, 0, 1000 * KIB, 5000));
+	ASSERT_INT(played_of(number)->follows, 1);
+	memset(bytes, 'x', sizeof(bytes) - 1);
+	tell_output(number, 0, bytes);
+	ASSERT(!box_process_confirm(one.reader, 10, 1010 * KIB, 5000));
+	ASSERT(!box_process_confirm(one.reader, 20, 1020 * KIB, 5000));
+	ASSERT_INT(played_of(number)->follows, 1);
+	box_process_tell_confirmed(one.reader);
+	expect_follow(number, 20, BOX_KEPT_GO_ON, 1020 * KIB, 5000);
+	box_process_tell_confirmed(one.reader); /* it knows */
+	ASSERT_INT(played_of(number)->follows, 2);
+	/* Much was confirmed; more may be held; much more may come; less may come. */
+	ASSERT(box_process_confirm(one.reader, 70 * KIB, 1020 * KIB, 5000));
+	ASSERT(box_process_confirm(one.reader, 70 * KIB, 1020 * KIB, 5001));
+	ASSERT(!box_process_confirm(one.reader, 70 * KIB, 1900 * KIB, 5001));
+	ASSERT(box_process_confirm(one.reader, 70 * KIB, 2000 * KIB, 5001));
+	ASSERT(box_process_confirm(one.reader, 70 * KIB, 1999 * KIB, 5001));
+	ASSERT_INT(played_of(number)->follows, 6);
+	/* Whoever goes leaves nothing untold. */
+	ASSERT(!box_process_confirm(one.reader, 71 * KIB, 1999 * KIB, 5001));
+	box_process_detach(one.reader);
+	expect_follow(number, 71 * KIB, 71 * KIB, 0, 1024 * KIB);
 	finish_processes();
 }
 
@@ -136,18 +170,18 @@ TEST(one_after_the_other)
 	attach_and_read(&one, BOX_PROCESS_UNCONFIRMED);
 	attach_and_read(&two, BOX_PROCESS_UNCONFIRMED);
 	attach_and_read(&three, 0);
-	box_process_confirm(one.reader, 0, 100, 5000);
+	(void)box_process_confirm(one.reader, 0, 100, 5000);
 	tell_output(number, 0, "abcdef");
-	box_process_confirm(one.reader, 2, 100, 5000);
+	(void)box_process_confirm(one.reader, 2, 100, 5000);
 	ASSERT_INT(two.attached + three.attached, 0);
 	/* One that waits has no say. */
 	int follows = played_of(number)->follows;
-	box_process_confirm(two.reader, 6, 100, 5000);
+	(void)box_process_confirm(two.reader, 6, 100, 5000);
 	ASSERT_INT(played_of(number)->follows, follows);
 	box_process_detach(one.reader);
 	ASSERT_INT(two.attached, 1);
 	ASSERT_INT(two.offset, 2);
-	box_process_confirm(two.reader, 0, 100, 5000);
+	(void)box_process_confirm(two.reader, 0, 100, 5000);
 	expect_follow(number, 2, 2, 100, 5000);
 	tell_output(number, 2, "cdef");
 	ASSERT_STR(two.out, "cdef");
@@ -172,9 +206,9 @@ TEST(from_an_offset)
 	struct reading one = {0};
 	uint32_t number = started();
 	attach_and_read(&one, 0);
-	box_process_confirm(one.reader, 0, 100, 5000);
+	(void)box_process_confirm(one.reader, 0, 100, 5000);
 	tell_output(number, 0, "01234567");
-	box_process_confirm(one.reader, 3, 100, 5000);
+	(void)box_process_confirm(one.reader, 3, 100, 5000);
 	box_process_detach(one.reader);
 	for (size_t i = 0; i < COUNT(table); i++) {
 		attach_and_read(&one, table[i].from);
@@ -192,7 +226,7 @@ TEST(the_end)
 	uint32_t number = started();
 	attach_and_read(&one, BOX_PROCESS_UNCONFIRMED);
 	attach_and_read(&two, BOX_PROCESS_UNCONFIRMED);
-	box_process_confirm(one.reader, 0, 100, 5000);
+	(void)box_process_confirm(one.reader, 0, 100, 5000);
 	tell_output(number, 0, "abc");
 	tell(number, (struct box_kept_state){.exit_code = 1, .out_end = 5});
 	ASSERT(!box_process_runs(process_of("s", "default")));
@@ -211,7 +245,7 @@ TEST(the_end)
 	ASSERT_INT(two.ended, 0);
 	box_process_detach(one.reader);
 	ASSERT_INT(two.attached, 1);
-	box_process_confirm(two.reader, 0, 100, 5000);
+	(void)box_process_confirm(two.reader, 0, 100, 5000);
 	tell_output(number, 0, "abcdef");
 	ASSERT_INT(two.ended, 1);
 	box_process_detach(two.reader);
@@ -245,7 +279,7 @@ TEST(readers_of_one_that_goes)
 	ASSERT(!readers[2].with_process);
 	/* Nothing can be done with them, and nothing goes wrong. */
 	for (size_t i = 0; i < 3; i++) {
-		box_process_confirm(readers[i].reader, 0, 100, 5000);
+		(void)box_process_confirm(readers[i].reader, 0, 100, 5000);
 		ASSERT_INT(box_process_feed(readers[i].reader, box_str("x")), -ESRCH);
 		ASSERT(!box_process_input_full(readers[i].reader));
 		ASSERT_INT(box_process_input_end(readers[i].reader), 0);
@@ -480,7 +514,7 @@ static void check_found_again(bool ended)
 	played_of(3)->fed = calloc(1, FED_MAX);
 	ASSERT_INT(box_process_feed(one.reader, box_str("next")), ended ? -EPIPE : 0);
 	ASSERT_INT(played_of(3)->fed_len, ended ? 40 : 44);
-	box_process_confirm(one.reader, 0, 500, 5000);
+	(void)box_process_confirm(one.reader, 0, 500, 5000);
 	expect_follow(3, 100, 100, 500, 5000);
 	box_process_detach(one.reader);
 	finish_processes();
