@@ -70,6 +70,11 @@
 /* Of one managed process, that it has not taken. */
 #define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB)
 
+/* Looks at the output of one managed process. */
+#define BOX_PROCESS_PEEKS_MAX 16                   /* that wait */
+#define BOX_PROCESS_PEEK_BYTES_MAX (60 * BOX_KIB) /* (wire) in one answer */
+#define BOX_PROCESS_PEEK_MS_MAX 60000              /* (wire) */
+
 /* Waiting for one box. */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
 #define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */

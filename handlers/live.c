@@ -6,7 +6,10 @@
 
 #include "base/arena.h"
 #include "base/base64.h"
+#include "base/buf.h"
+#include "base/limits.h"
 #include "base/table.h"
+#include "base/utf8.h"
 #include "handlers/actions.h"
 
 #define SIGNAL_MAX 64
@@ -18,6 +21,23 @@ int box_live_check_size(int64_t rows, int64_t columns, struct box_err *err)
 			"rows and cols of a tty must be 1 to %d", UINT16_MAX);
 	}
 	return 0;
+}
+
+void box_live_add_bytes(const struct box_request *request, struct box_arena *arena,
+	struct box_value *map, struct box_str bytes)
+{
+	if (box_request_has_bytes(request)) {
+		box_map_add(arena, map, "data", box_bin(bytes));
+	} else if (box_utf8_valid(bytes.bytes, bytes.len)) {
+		box_map_add(arena, map, "data", box_text(bytes));
+	} else {
+		struct box_buf text = box_buf(BOX_MESSAGE_BYTES_MAX);
+		(void)box_base64_encode(&text, bytes.bytes, bytes.len);
+		box_map_add(arena, map, "data_base64",
+			box_text((struct box_str){
+				box_arena_strndup(arena, text.bytes, text.len), text.len}));
+		box_buf_free(&text);
+	}
 }
 
 /* The stream of data.exec_id, if it is one of the asker's own workspace and runs. */

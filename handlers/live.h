@@ -23,5 +23,10 @@ struct box_live_stream {
 	struct box_exec_outcome outcome;
 };
 
+/* Adds bytes, which must live as long as the map: as `data` where the codec has bytes or they are text,
+ * else as `data_base64`. */
+void box_live_add_bytes(const struct box_request *request, struct box_arena *arena,
+	struct box_value *map, struct box_str bytes);
+
 /* 0, or BOX_ERR_VALIDATION for a terminal that cannot be. */
 int box_live_check_size(int64_t rows, int64_t columns, struct box_err *err);

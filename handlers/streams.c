@@ -9,12 +9,10 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/base64.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/table.h"
-#include "base/utf8.h"
 #include "handlers/actions.h"
 #include "handlers/live.h"
 #include "handlers/request.h"
@@ -67,30 +65,12 @@ static void send_event(struct box_live_stream *stream, const struct box_value *e
 		stream->request, event, stream->request->flow_control ? stream->sent : 0);
 }
 
-/* As `data` where the codec has bytes or they are text, else as `data_base64`. */
-static void add_bytes(const struct box_request *request, struct box_arena *arena,
-	struct box_value *event, struct box_str bytes)
-{
-	if (box_request_has_bytes(request)) {
-		box_map_add(arena, event, "data", box_bin(bytes));
-	} else if (box_utf8_valid(bytes.bytes, bytes.len)) {
-		box_map_add(arena, event, "data", box_text(bytes));
-	} else {
-		struct box_buf text = box_buf(2 * PART_BYTES_MAX);
-		(void)box_base64_encode(&text, bytes.bytes, bytes.len);
-		box_map_add(arena, event, "data_base64",
-			box_text((struct box_str){
-				box_arena_strndup(arena, text.bytes, text.len), text.len}));
-		box_buf_free(&text);
-	}
-}
-
 static void send_piece(struct box_live_stream *stream, struct piece *piece)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value event = box_map_value();
 	box_map_add(arena, &event, "event", box_cstr(piece->is_stderr ? "stderr" : "stdout"));
-	add_bytes(stream->request, arena, &event,
+	box_live_add_bytes(stream->request, arena, &event,
 		(struct box_str){piece->bytes.bytes, piece->bytes.len});
 	send_event(stream, &event);
 }

@@ -149,6 +149,18 @@ static void feed(
 	send_kept(box, BOX_GUEST_FEED, number, &offset, sizeof(offset), bytes);
 }
 
+static void peek(struct box_backend_box *box, uint32_t number, const struct box_kept_peek *wanted)
+{
+	const struct box_guest_peek packet = {
+		.token = wanted->token,
+		.offset = wanted->offset,
+		.most = wanted->most,
+		.stream = wanted->is_stderr ? BOX_GUEST_PEEK_STDERR : BOX_GUEST_PEEK_STDOUT,
+		.wait = wanted->wait,
+	};
+	send_kept(box, BOX_GUEST_PEEK, number, &packet, sizeof(packet), box_str(""));
+}
+
 static void halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
 {
 	send_kept(box, BOX_GUEST_HALT, number, &grace_ms, sizeof(grace_ms), box_str(""));
@@ -168,6 +180,7 @@ const struct box_kept_ops box_native_kept_ops = {
 	.find = find,
 	.follow = follow,
 	.feed = feed,
+	.peek = peek,
 	.halt = halt,
 	.drop = drop,
 };
@@ -255,6 +268,20 @@ static void take_fed(struct box_backend_box *box, struct native_kept *kept, cons
 	kept->events->fed(kept->arg, taken);
 }
 
+static void take_peeked(struct native_kept *kept, const char *bytes, size_t size)
+{
+	struct box_guest_peeked peeked;
+	memcpy(&peeked, bytes, sizeof(peeked));
+	const struct box_kept_peeked told = {
+		.token = peeked.token,
+		.offset = peeked.offset,
+		.end = peeked.end,
+		.ended = peeked.ended != 0,
+		.bytes = {bytes + sizeof(peeked), size - sizeof(peeked)},
+	};
+	kept->events->peeked(kept->arg, &told);
+}
+
 void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size)
 {
@@ -266,6 +293,8 @@ void box_native_take_kept(struct box_backend_box *box, const struct box_guest_he
 		take_state(box, kept, bytes, size);
 	} else if (header->kind == BOX_GUEST_OUT) {
 		take_out(box, kept, bytes, size);
+	} else if (header->kind == BOX_GUEST_PEEKED) {
+		take_peeked(kept, bytes, size);
 	} else {
 		take_fed(box, kept, bytes);
 	}

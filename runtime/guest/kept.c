@@ -13,6 +13,7 @@
 
 #include "runtime/guest/input.h"
 #include "runtime/guest/launch.h"
+#include "runtime/guest/peeks.h"
 #include "runtime/guest/ring.h"
 #include "runtime/guest/tail.h"
 #include "runtime/guest/wire_kept.h"
@@ -43,6 +44,7 @@ struct kept {
 	struct box_input input;
 	uint64_t in_have;
 	uint64_t kill_ns; /* BOX_NEVER: not to be killed */
+	struct box_peeks peeks;
 };
 
 static struct kept all[BOX_GUEST_KEPT_MAX];
@@ -143,6 +145,19 @@ static void send_output(struct kept *kept)
 	}
 }
 
+static void tell_peeks(struct kept *kept)
+{
+	const struct box_peeks_seen seen = {
+		.out = &kept->out,
+		.err = &kept->err,
+		.out_ended = kept->out_fd < 0,
+		.err_ended = kept->err_fd < 0,
+	};
+	if (kept->id != 0 && !kept->unknown) {
+		box_peeks_answer(&kept->peeks, kept->id, &seen);
+	}
+}
+
 /* --- pipes --- */
 
 static int make_pipe(int *ret_own, int *ret_theirs, struct box_watch watch)
@@ -207,6 +222,7 @@ static void pump_output(struct kept *kept)
 	} while (kept->ended);
 	send_output(kept);
 	tell_state(kept);
+	tell_peeks(kept);
 }
 
 static void pump_stderr(struct kept *kept)
@@ -215,6 +231,7 @@ static void pump_stderr(struct kept *kept)
 	if (got == 0 || (got < 0 && kept->ended)) {
 		close_fd(&kept->err_fd);
 	}
+	tell_peeks(kept);
 }
 
 /* --- the beginning --- */
@@ -346,6 +363,14 @@ static void on_feed(struct kept *kept, const struct box_control_request *request
 	tell_fed(kept);
 }
 
+static void on_peek(struct kept *kept, const struct box_control_request *request)
+{
+	struct box_guest_peek peek;
+	memcpy(&peek, request->bytes, sizeof(peek));
+	box_peeks_put(&kept->peeks, &peek);
+	tell_peeks(kept);
+}
+
 static void kill_group(const struct kept *kept, int number)
 {
 	/* Not reaped yet, so the number is its own. */
@@ -400,6 +425,8 @@ void box_kept_request(struct box_control_request *request)
 		on_feed(kept, request);
 	} else if (request->header.kind == BOX_GUEST_HALT) {
 		on_halt(kept, request);
+	} else if (request->header.kind == BOX_GUEST_PEEK) {
+		on_peek(kept, request);
 	} else if (request->header.kind == BOX_GUEST_DROP) {
 		on_drop(kept);
 	}
@@ -470,6 +497,7 @@ void box_kept_resume(void)
 		if (all[i].id != 0) {
 			tell_fed(&all[i]);
 			send_output(&all[i]);
+			tell_peeks(&all[i]);
 			tell_state(&all[i]); /* which may free it */
 		}
 	}
