@@ -71,9 +71,9 @@
 #define BOX_PROCESS_INPUT_BYTES_MAX (17 * BOX_MIB)
 
 /* Looks at the output of one managed process. */
-#define BOX_PROCESS_PEEKS_MAX 16                   /* that wait */
+#define BOX_PROCESS_PEEKS_MAX 16                  /* that wait */
 #define BOX_PROCESS_PEEK_BYTES_MAX (60 * BOX_KIB) /* (wire) in one answer */
-#define BOX_PROCESS_PEEK_MS_MAX 60000              /* (wire) */
+#define BOX_PROCESS_PEEK_MS_MAX 60000             /* (wire) */
 
 /* Waiting for one box. */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */

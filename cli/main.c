@@ -72,6 +72,38 @@ static const struct command {
 		"Usage: box rm [OPTION]... NAME...\n"
 		"Removes boxes and everything in them.\n"
 		"\n" COMMON_USAGE},
+	{"start", CLI_COMMON | CLI_PROCESS, 1, box_cli_start, "start a process that a box keeps",
+		"Usage: box start [OPTION]... NAME [--] CMD [ARG]...\n"
+		"Starts a process in a box, which keeps it running whoever comes and goes. Its id\n"
+		"is printed. A single CMD that is more than a name is a command line for sh; with\n"
+		"ARGs each word is taken as it is. One of the same id is stopped first.\n"
+		"\n"
+		"      --name ID          what it is called in the box (default)\n"
+		"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
+		"      --workdir PATH     the folder it starts in (/workspace)\n"
+		"      --memory MB        the memory it is meant to need\n" COMMON_USAGE},
+	{"ps", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ps, "list processes that boxes keep",
+		"Usage: box ps [OPTION]... [NAME]\n"
+		"Lists the processes of one box, or of all of a workspace, with those that have\n"
+		"ended of late.\n"
+		"\n"
+		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
+	{"logs", CLI_COMMON | CLI_FOLLOW, SIZE_MAX, box_cli_logs, "show what a process wrote",
+		"Usage: box logs [OPTION]... NAME [PROCESS]\n"
+		"Shows what is still held of the output of a process, and takes nothing of it away\n"
+		"from who is attached.\n"
+		"\n"
+		"  -f, --follow           go on until it ends\n" COMMON_USAGE},
+	{"attach", CLI_COMMON, SIZE_MAX, box_cli_attach, "speak with a process",
+		"Usage: box attach [OPTION]... NAME [PROCESS]\n"
+		"Connects our stdin and stdout with those of a process. Ctrl-C detaches and leaves\n"
+		"it running; the end of our input is the end of its input.\n"
+		"\n" COMMON_USAGE},
+	{"stop", CLI_COMMON, SIZE_MAX, box_cli_stop, "stop processes that a box keeps",
+		"Usage: box stop [OPTION]... NAME [PROCESS]...\n"
+		"Stops processes of a box, or all of them: SIGTERM, and SIGKILL 5 s later. The box\n"
+		"stays.\n"
+		"\n" COMMON_USAGE},
 	{"plan", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_plan, "show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
 		"Prints what `box run` with the same options would make on this host, and makes\n"
@@ -141,11 +173,10 @@ static void show_log_line(void *arg, const char *line)
 	print_line("", line);
 }
 
-int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client)
+struct box_client_options box_cli_client_options(const struct cli *cli, bool spawn)
 {
-	struct box_err err;
 	const char *named = cli->options.endpoint ? cli->options.endpoint : getenv("BOX_ENDPOINT");
-	const struct box_client_options options = {
+	return (struct box_client_options){
 		.endpoint = named && named[0] ? named : NULL,
 		.standalone = !spawn,
 		.spawn = spawn,
@@ -155,6 +186,12 @@ int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_c
 		.show_log = cli->options.verbose,
 		.log_line = show_log_line,
 	};
+}
+
+int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client)
+{
+	struct box_err err;
+	const struct box_client_options options = box_cli_client_options(cli, spawn);
 	int r = box_client_open(&options, ret_client, &err);
 	if (r == -ECONNREFUSED && !options.endpoint) {
 		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,

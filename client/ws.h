@@ -69,6 +69,10 @@ struct box_ws_hello {
 	const char *path;
 	const char *instance;
 	const char *token; /* NULL: none is sent */
+	/* Of a relay; NULL: it is none. */
+	const char *workspace;
+	int64_t generation;
+	const char *protocol; /* the one that is offered and must be chosen; NULL: none */
 	char key[BOX_WS_KEY_SIZE];
 };
 
@@ -87,5 +91,5 @@ enum box_ws_answer {
 
 /* Reads the answer's head, which is `*ret_used` bytes long once it is whole. `bytes` is all that
  * has come so far; a head over BOX_HEAD_BYTES_MAX is broken. */
-enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const char *key, size_t *ret_used,
-	int *ret_status, const char **ret_why);
+enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const struct box_ws_hello *hello,
+	size_t *ret_used, int *ret_status, const char **ret_why);

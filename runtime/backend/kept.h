@@ -83,7 +83,8 @@ struct box_kept_ops {
 	void (*feed)(struct box_backend_box *box, uint32_t number, uint64_t offset,
 		struct box_str bytes);
 	/* Answered once by `peeked`, unless it is dropped or there are too many. */
-	void (*peek)(struct box_backend_box *box, uint32_t number, const struct box_kept_peek *peek);
+	void (*peek)(
+		struct box_backend_box *box, uint32_t number, const struct box_kept_peek *peek);
 	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */
 	void (*halt)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
 	/* Forgets it, and ends it if it runs. No event comes any more. */

@@ -43,10 +43,8 @@ static struct box_process_peek *look(size_t at, bool wait, uint32_t most)
 static void answer(uint32_t number, uint64_t token, const char *text)
 {
 	struct played *one = played_of(number);
-	const struct box_kept_peeked peeked = {.token = token,
-		.offset = 3,
-		.end = 3 + strlen(text),
-		.bytes = box_str(text)};
+	const struct box_kept_peeked peeked = {
+		.token = token, .offset = 3, .end = 3 + strlen(text), .bytes = box_str(text)};
 	one->events->peeked(one->arg, &peeked);
 }
 
