@@ -95,3 +95,9 @@
 #define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */
 #define BOX_EOF_GRACE_MS 1000      /* after EOF on stdin: answers may still drain */
 #define BOX_RESTART_PAUSE_MAX_MS 500
+
+/* Archives that `box cp` reads. */
+#define BOX_TAR_EXTRA_BYTES_MAX (1 * BOX_MIB) /* a pax header, a long name */
+#define BOX_TAR_SIZE_MAX (1LL << 53)          /* one file */
+#define BOX_COPY_DEPTH_MAX 256                /* folders in folders, each an open fd */
+#define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */

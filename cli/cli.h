@@ -72,5 +72,6 @@ int box_cli_ps(const struct cli *cli);
 int box_cli_logs(const struct cli *cli);
 int box_cli_attach(const struct cli *cli);
 int box_cli_stop(const struct cli *cli);
+int box_cli_cp(const struct cli *cli);
 int box_cli_plan(const struct cli *cli);
 int box_cli_doctor(const struct cli *cli);

@@ -104,6 +104,12 @@ static const struct command {
 		"Stops processes of a box, or all of them: SIGTERM, and SIGKILL 5 s later. The box\n"
 		"stays.\n"
 		"\n" COMMON_USAGE},
+	{"cp", CLI_COMMON, SIZE_MAX, box_cli_cp, "copy files into a box, or out of it",
+		"Usage: box cp [OPTION]... SRC NAME:PATH\n"
+		"       box cp [OPTION]... NAME:PATH DST\n"
+		"Copies a file or a folder. \"-\" is a tar archive on stdin or stdout. SRC/. means\n"
+		"what is in a folder, not the folder itself.\n"
+		"\n" COMMON_USAGE},
 	{"plan", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_plan, "show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
 		"Prints what `box run` with the same options would make on this host, and makes\n"

@@ -41,6 +41,11 @@ int box_cli_catch_signals(void)
 	return wake_pipe[0];
 }
 
+int box_cli_wake_fd(void)
+{
+	return wake_pipe[0];
+}
+
 int box_cli_signal(void)
 {
 	return signal_got;

@@ -5,5 +5,8 @@
  * readable when one has come; the second one exits at once. Negative errno when there is none. */
 int box_cli_catch_signals(void);
 
+/* The same fd again; -1 before that. */
+int box_cli_wake_fd(void);
+
 /* Which one has come, or 0. */
 int box_cli_signal(void);
