@@ -127,6 +127,7 @@ int box_copy_run(struct cli_copy *copy, struct cli_transfer *transfer)
 	struct box_err err;
 	transfer->client = copy->client;
 	transfer->progress = copy->shows ? show : NULL;
+	transfer->progress_arg = copy;
 	copy->begun_ms = box_clock_ms();
 	int r = box_cli_transfer(transfer, &err);
 	show_end(copy);

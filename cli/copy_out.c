@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "cli/copy.h"
 #include "cli/output.h"
 #include "cli/unpack.h"
@@ -98,12 +100,29 @@ static void stdout_flush(void *arg)
 	box_cli_output_write(&sink->output);
 }
 
+/* Whether the archive is of what is in the folder, by names that begin there. A slash at the end says
+ * that a folder is meant, also where a link leads to one. */
+static bool is_inside(const struct cli_copy *copy)
+{
+	const char *base = box_copy_base(copy->cli->arena, copy->box.path);
+	return base[0] == '\0' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 ||
+		box_copy_ends_with_slash(copy->box.path);
+}
+
+/* The folder of that name, made if it is missing; never by a link. */
+static int open_folder(int folder, const char *name)
+{
+	if (mkdirat(folder, name, 0777) < 0 && errno != EEXIST) {
+		return -errno;
+	}
+	int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 static int archive_spec(struct cli_copy *copy, struct box_value *ret_spec)
 {
 	const char *base = box_copy_base(copy->cli->arena, copy->box.path);
-	bool content = base[0] == '\0' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0;
-	/* A link at the end is followed only where a slash says that a folder is meant. */
-	bool inside = content || (copy->box_link && box_copy_ends_with_slash(copy->box.path));
+	bool inside = is_inside(copy);
 	const char *const words[] = {"sh", "-c", "cd -- \"$1\"&&exec tar -c $3 -f - -- \"$2\"",
 		"box-cp",
 		inside ? copy->box.path : box_copy_parent(copy->cli->arena, copy->box.path),
@@ -156,7 +175,14 @@ static int copy_tree(struct cli_copy *copy, int folder, const char *name)
 	}
 	struct cli_transfer transfer = {
 		.spec = &spec, .input_fd = -1, .output_fd = -1, .take = take_archive, .arg = &sink};
-	sink.unpack = box_unpack_new(folder, name, box_copy_complain, NULL);
+	bool apart = is_inside(copy) && name;
+	int own = apart ? open_folder(folder, name) : -1;
+	if (apart && own < 0) {
+		(void)box_err_set(&err, BOX_ERR_OS, -own, "%s: %s", name, strerror(-own));
+		return box_cli_fail(&err);
+	}
+	sink.unpack = box_unpack_new(
+		apart ? own : folder, apart ? NULL : name, box_copy_complain, NULL);
 	code = box_copy_run(copy, &transfer);
 	if (code == 0 && box_unpack_end(sink.unpack, &err) < 0) {
 		code = box_cli_fail(&err);
@@ -165,6 +191,7 @@ static int copy_tree(struct cli_copy *copy, int folder, const char *name)
 		code = CLI_EXIT_FAILED;
 	}
 	box_unpack_free(sink.unpack);
+	box_close_p(&own);
 	return code;
 }
 

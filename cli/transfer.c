@@ -128,7 +128,7 @@ static void turn(struct run *run, int wake_fd)
 		box_exec_taken(run->exec);
 	}
 	if (transfer->progress) {
-		transfer->progress(transfer->arg);
+		transfer->progress(transfer->progress_arg);
 	}
 }
 

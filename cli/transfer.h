@@ -26,6 +26,7 @@ struct cli_transfer {
 	void *arg;
 	/* How it goes on, now and then; may be NULL. */
 	void (*progress)(void *arg);
+	void *progress_arg;
 	char said[CLI_TRANSFER_SAID]; /* the end of what it wrote to stderr, as one line */
 	struct box_exec_result result;
 };
