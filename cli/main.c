@@ -2,12 +2,14 @@
  * runtime. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 
@@ -292,6 +294,10 @@ int main(int argc, char **argv)
 	if (fill_standard_fds() < 0) {
 		return CLI_EXIT_FAILED;
 	}
+	/* What a message took is kept for the next: asking the kernel for it again costs more than the
+	 * copying. */
+	(void)mallopt(M_MMAP_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
+	(void)mallopt(M_TRIM_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
 	/* A reader that went away is an error of write, told like others. */
 	(void)signal(SIGPIPE, SIG_IGN);
 	struct cli cli = {.arena = box_arena_new()};

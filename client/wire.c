@@ -52,15 +52,22 @@ static int send_frame(
 
 int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
 {
-	struct box_buf encoded = box_buf(BOX_MESSAGE_BYTES_MAX);
-	int r = box_msgpack_encode(&encoded, message);
-	if (r == 0 && wire->websocket) {
-		r = send_frame(wire, BOX_WS_BINARY, encoded.bytes, encoded.len);
-	} else if (r == 0) {
-		r = box_buf_append(&wire->out, encoded.bytes, encoded.len);
+	struct box_buf *out = &wire->out;
+	size_t before = out->len;
+	size_t mark = 0;
+	int r = wire->websocket ? box_ws_frame_begin(out, &mark) : 0;
+	size_t begin = out->len;
+	r = r < 0 ? r : box_msgpack_encode(out, message);
+	if (r == 0 && out->len - begin > BOX_MESSAGE_BYTES_MAX) {
+		r = -EMSGSIZE;
 	}
-	box_buf_free(&encoded);
+	if (r == 0 && wire->websocket) {
+		unsigned char mask[BOX_WS_MASK_BYTES];
+		random_bytes(mask, sizeof(mask));
+		box_ws_frame_end(out, mark, BOX_WS_BINARY, mask);
+	}
 	if (r < 0) {
+		out->len = before;
 		return box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
 			"the request is over 16 MiB, or too many wait to be sent");
 	}
@@ -111,8 +118,11 @@ static char *read_space(struct box_wire *wire, size_t *ret_len)
 	}
 	/* box_wire_next has fed all that was there. */
 	wire->in_used = wire->in_len = 0;
-	*ret_len = READ_BYTES;
-	return wire->in;
+	char *direct = box_ws_reader_space(&wire->ws, ret_len);
+	if (!direct) {
+		*ret_len = READ_BYTES;
+	}
+	return direct ? direct : wire->in;
 }
 
 int box_wire_read(struct box_wire *wire, struct box_err *err)
@@ -129,6 +139,8 @@ int box_wire_read(struct box_wire *wire, struct box_err *err)
 	}
 	if (wire->framer) {
 		box_framer_filled(wire->framer, (size_t)got);
+	} else if (space != wire->in) {
+		box_ws_reader_filled(&wire->ws, (size_t)got);
 	} else {
 		wire->in_len = (size_t)got;
 	}
@@ -189,7 +201,7 @@ static int closed_by_peer(struct box_wire *wire, struct box_err *err)
 
 int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct box_err *err)
 {
-	while (wire->in_used < wire->in_len) {
+	while (wire->in_used < wire->in_len || box_ws_reader_is_due(&wire->ws)) {
 		size_t used;
 		const char *why;
 		enum box_ws_event event = box_ws_reader_feed(&wire->ws, wire->in + wire->in_used,

@@ -78,7 +78,7 @@ struct box_kept_ops {
 		const struct box_kept_events *events, void *arg);
 	void (*follow)(
 		struct box_backend_box *box, uint32_t number, const struct box_kept_follow *follow);
-	/* Input from `offset` on; none: its end. The box takes 128 KiB at most that the process has
+	/* Input from `offset` on; none: its end. The box takes 512 KiB at most that the process has
 	 * not taken yet. */
 	void (*feed)(struct box_backend_box *box, uint32_t number, uint64_t offset,
 		struct box_str bytes);

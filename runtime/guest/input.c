@@ -75,6 +75,16 @@ static uint32_t write_some(struct box_input *input, const char *bytes, uint32_t 
 	return written < 0 ? 0 : (uint32_t)written;
 }
 
+/* It was full: a pipe that holds more makes fewer turns, and nothing to keep. A user who has many pipes
+ * is not given it, and goes on as before. */
+static void widen(struct box_input *input)
+{
+	if (!input->widened) {
+		input->widened = true;
+		(void)fcntl(input->fd, F_SETPIPE_SZ, BOX_GUEST_INPUT_MAX);
+	}
+}
+
 static int keep(struct box_input *input, const char *bytes, uint32_t size)
 {
 	if (!input->buffer) {
@@ -120,6 +130,10 @@ int box_input_put(struct box_input *input, const char *bytes, uint32_t size)
 		return 0;
 	}
 	uint32_t now = input->buffer ? 0 : write_some(input, bytes, size);
+	if (now < size && !input->widened) {
+		widen(input);
+		now += input->buffer ? 0 : write_some(input, bytes + now, size - now);
+	}
 	input->taken += now;
 	return now == size ? 0 : keep(input, bytes + now, size - now);
 }

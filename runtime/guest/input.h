@@ -14,6 +14,7 @@ struct box_input {
 	uint32_t end;
 	bool watched;
 	bool ended; /* no more comes: close when the buffer is empty */
+	bool widened;
 	uint64_t taken;
 	uint64_t told; /* of taken, to the other side */
 };

@@ -32,7 +32,7 @@
 #define BOX_GUEST_ARGS_MAX 4096U                 /* with BOX_GUEST_RUN_ARGV */
 #define BOX_GUEST_PATH_MAX 4096U                 /* a workdir or target, with its NUL */
 #define BOX_GUEST_GATHER_MAX (64U * 1024 * 1024) /* bodies of all RUNs that are not whole yet */
-#define BOX_GUEST_INPUT_MAX (128U * 1024)        /* INPUT of one command that is not TAKEN yet */
+#define BOX_GUEST_INPUT_MAX (512U * 1024)        /* INPUT of one command that is not TAKEN yet */
 
 enum box_guest_kind {
 	/* to box-init */

@@ -142,6 +142,8 @@ TEST(input_with_offsets)
 	stop_guest(&guest);
 }
 
+#define PIECES 17 /* 544 KiB */
+
 TEST(input_that_is_not_taken_waits)
 {
 	static char bytes[32 * 1024];
@@ -149,15 +151,15 @@ TEST(input_that_is_not_taken_waits)
 	start_guest(&guest);
 	keep(1, "read x; wc -c");
 	follow(1, 0, 0, ENDLESS, HOLD);
-	for (uint64_t i = 0; i < 5; i++) { /* 160 KiB: the pipe and what waits */
+	for (uint64_t i = 0; i < PIECES; i++) { /* more than the widest pipe */
 		feed(1, i * sizeof(bytes), bytes, sizeof(bytes));
 	}
-	ASSERT_INT(look(1)->in_have, 5 * sizeof(bytes));
-	ASSERT(told[1].state.in_taken < 5 * sizeof(bytes));
-	feed(1, 5 * sizeof(bytes), "\nrest", 5);
-	feed(1, 5 * sizeof(bytes) + 5, "", 0);
+	ASSERT_INT(look(1)->in_have, PIECES * sizeof(bytes));
+	ASSERT(told[1].state.in_taken < PIECES * sizeof(bytes));
+	feed(1, PIECES * sizeof(bytes), "\nrest", 5);
+	feed(1, PIECES * sizeof(bytes) + 5, "", 0);
 	wait_ended(1, BOX_GUEST_END_EXIT, 0);
-	ASSERT_INT(told[1].fed, 5 * sizeof(bytes) + 5);
+	ASSERT_INT(told[1].fed, PIECES * sizeof(bytes) + 5);
 	expect_out(1, "4\n");
 	stop_guest(&guest);
 }

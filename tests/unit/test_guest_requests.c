@@ -87,7 +87,7 @@ TEST(too_much_input_ends_the_command)
 	struct guest guest;
 	start_guest(&guest);
 	ask(&guest, 1, (struct asked){.command = "sleep 30", .flags = BOX_GUEST_RUN_STDIN});
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 20; i++) {
 		send_kind(&guest, BOX_GUEST_INPUT, 1, bytes, sizeof(bytes));
 	}
 	ASSERT_END(collect(&guest, 1), BOX_GUEST_END_SIGNAL, 9);
