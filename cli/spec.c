@@ -143,7 +143,7 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 {
 	const struct cli_options *options = &cli->options;
 	struct box_value mounts = box_list_value();
-	struct box_value env;
+	struct box_value env = box_map_value();
 	int r = join_command(cli, words, count, spec, err);
 	r = r < 0 ? r : check_words("--mount", options->mounts.items, options->mounts.count, err);
 	for (size_t i = 0; r == 0 && i < options->mounts.count; i++) {

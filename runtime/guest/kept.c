@@ -363,14 +363,6 @@ static void on_feed(struct kept *kept, const struct box_control_request *request
 	tell_fed(kept);
 }
 
-static void on_peek(struct kept *kept, const struct box_control_request *request)
-{
-	struct box_guest_peek peek;
-	memcpy(&peek, request->bytes, sizeof(peek));
-	box_peeks_put(&kept->peeks, &peek);
-	tell_peeks(kept);
-}
-
 static void kill_group(const struct kept *kept, int number)
 {
 	/* Not reaped yet, so the number is its own. */
@@ -426,7 +418,8 @@ void box_kept_request(struct box_control_request *request)
 	} else if (request->header.kind == BOX_GUEST_HALT) {
 		on_halt(kept, request);
 	} else if (request->header.kind == BOX_GUEST_PEEK) {
-		on_peek(kept, request);
+		box_peeks_put(&kept->peeks, request->bytes);
+		tell_peeks(kept);
 	} else if (request->header.kind == BOX_GUEST_DROP) {
 		on_drop(kept);
 	}

@@ -13,18 +13,20 @@ static void remove_at(struct box_peeks *peeks, uint32_t at)
 		(peeks->count - at) * sizeof(peeks->waiting[0]));
 }
 
-void box_peeks_put(struct box_peeks *peeks, const struct box_guest_peek *peek)
+void box_peeks_put(struct box_peeks *peeks, const char *bytes)
 {
+	struct box_guest_peek peek;
+	memcpy(&peek, bytes, sizeof(peek));
 	for (uint32_t i = 0; i < peeks->count; i++) {
-		if (peeks->waiting[i].token == peek->token) {
-			peeks->waiting[i] = *peek;
+		if (peeks->waiting[i].token == peek.token) {
+			peeks->waiting[i] = peek;
 			return;
 		}
 	}
 	if (peeks->count == BOX_GUEST_PEEKS_MAX) {
 		remove_at(peeks, 0);
 	}
-	peeks->waiting[peeks->count++] = *peek;
+	peeks->waiting[peeks->count++] = peek;
 }
 
 static bool is_due(const struct box_guest_peek *peek, const struct box_peeks_seen *seen)

@@ -20,8 +20,9 @@ struct box_peeks_seen {
 	bool err_ended;
 };
 
-/* In the place of one with the same token; of too many the oldest goes. */
-void box_peeks_put(struct box_peeks *peeks, const struct box_guest_peek *peek);
+/* A struct box_guest_peek as it came, well-formed: in the place of one with the same token; of too many
+ * the oldest goes. */
+void box_peeks_put(struct box_peeks *peeks, const char *bytes);
 
 /* Answers all that need not wait any longer, as far as the socket takes it. */
 void box_peeks_answer(struct box_peeks *peeks, uint32_t id, const struct box_peeks_seen *seen);
