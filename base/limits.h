@@ -76,6 +76,7 @@
 #define BOX_PROCESS_PEEK_MS_MAX 60000             /* (wire) */
 
 /* Waiting for one box. */
+#define BOX_GUEST_SOCKET_BYTES (512 * 1024)            /* in the kernel, each way */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
 #define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */
 
