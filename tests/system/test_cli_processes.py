@@ -209,17 +209,17 @@ def test_logs_of_one_that_closed_its_output(boxd, client, session):
 
 
 def test_what_is_not_held_is_said(boxd, client, session):
-    begin(boxd, "seq 1 100000; echo end; read x")
-    total = len("".join(f"{i}\n" for i in range(1, 100001))) + 4
+    begin(boxd, "seq -f %01000g 1 5000; echo end; read x")
+    total = 5000 * 1001 + 4
     with relaylib.Relay(boxd, protocol="mcp") as relay:
         while relay.recv() != "end":
             pass
         relay.send("")
     ended(client)
     code, out, err = box(boxd, "logs", "s")
-    assert code == 0 and out.endswith("\n99999\n100000\nend\n")
+    assert code == 0 and out.endswith("05000\nend\n")
     # At least the last 64 KiB are there, whoever has read them, and the rest is counted.
-    assert 64 * 1024 <= len(out) <= MIB + 65536
+    assert 64 * 1024 <= len(out) <= 3 * MIB
     assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
 
 
@@ -341,7 +341,8 @@ def test_broken_connections_lose_and_double_nothing(boxd, client, session):
                 cutting.result()
         assert (process.returncode, err) == (0, b"")
         assert out == data
-        assert proxy.accepted >= breaks + 2
+        # Ours, the relay's, and at least two more: a cut may come while there is no connection.
+        assert proxy.accepted >= 4
 
 
 def test_worker_killed_while_attached(place):

@@ -303,7 +303,7 @@ TEST(commands_that_wait_for_the_mounter)
 	ask_with(&guest, 4, source,
 		(struct asked){.command = "touch /workspace/4", .flags = BOX_GUEST_RUN_STDIN});
 	static const char bytes[BOX_GUEST_BYTES_MAX];
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 20; i++) {
 		send_kind(&guest, BOX_GUEST_INPUT, 4, bytes, sizeof(bytes)); /* too much */
 	}
 	send_kind(&guest, BOX_GUEST_KILL, 2, NULL, 0);
