@@ -90,7 +90,13 @@
 /* After a restart: boxes may take so long to say what became of their processes; then all are served. */
 #define BOX_ADOPT_MS 1000
 
+/* Looks at the output of one managed process. */
+#define BOX_PROCESS_PEEKS_MAX 16                  /* that wait */
+#define BOX_PROCESS_PEEK_BYTES_MAX (60 * BOX_KIB) /* (wire) in one answer */
+#define BOX_PROCESS_PEEK_MS_MAX 60000             /* (wire) */
+
 /* Waiting for one box. */
+#define BOX_GUEST_SOCKET_BYTES (512 * 1024)            /* in the kernel, each way */
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
 #define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */
 
@@ -118,3 +124,9 @@
 #define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */
 #define BOX_EOF_GRACE_MS 1000      /* after EOF on stdin: answers may still drain */
 #define BOX_RESTART_PAUSE_MAX_MS 500
+
+/* Archives that `box cp` reads. */
+#define BOX_TAR_EXTRA_BYTES_MAX (1 * BOX_MIB) /* a pax header, a long name */
+#define BOX_TAR_SIZE_MAX (1LL << 53)          /* one file */
+#define BOX_COPY_DEPTH_MAX 256                /* folders in folders, each an open fd */
+#define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */

@@ -17,6 +17,7 @@ enum {
 };
 
 #define CLI_CALL_MS 60000 /* a box may have to be made */
+#define CLI_PROCESS_DEFAULT "default"
 
 struct cli {
 	struct box_arena *arena;
@@ -33,6 +34,20 @@ int box_cli_misused(const struct cli *cli, const char *why);
 /* The runtime that ls, exec, create and rm speak to; or for run with `spawn` one of our own where
  * none was named. Has said why when it fails. */
 int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client);
+struct box_client_options box_cli_client_options(const struct cli *cli, bool spawn);
+
+/* Asks; has said why when it fails. */
+int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
+	const struct box_value *data, struct box_value *ret_answer);
+/* {session_id: name} */
+struct box_value box_cli_name_only(const struct cli *cli, const char *name);
+/* The spec of a box that is there, for a command in it. Has said why when it fails. */
+int box_cli_session_spec(const struct cli *cli, struct box_client *client, const char *name,
+	struct box_value *ret_spec);
+
+/* Text of the runtime, which cannot steer a terminal, filled up to `width`; "-" for no text. */
+void box_cli_print_text(const struct box_value *value, int width);
+int box_cli_print_json(const struct box_value *value);
 
 /* The box spec that the options describe. */
 int box_cli_spec(const struct cli *cli, const char *session, struct box_value *ret_spec,
@@ -46,6 +61,9 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 bool box_cli_is_dialog(const struct cli *cli);
 /* -it needs a terminal. */
 int box_cli_check_terminal(const struct cli *cli, struct box_err *err);
+/* The variables of --env. */
+int box_cli_env(const struct cli *cli, struct box_value *ret_env, struct box_err *err);
+
 /* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. */
 int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec);
 
@@ -54,5 +72,11 @@ int box_cli_create(const struct cli *cli);
 int box_cli_exec(const struct cli *cli);
 int box_cli_ls(const struct cli *cli);
 int box_cli_rm(const struct cli *cli);
+int box_cli_start(const struct cli *cli);
+int box_cli_ps(const struct cli *cli);
+int box_cli_logs(const struct cli *cli);
+int box_cli_attach(const struct cli *cli);
+int box_cli_stop(const struct cli *cli);
+int box_cli_cp(const struct cli *cli);
 int box_cli_plan(const struct cli *cli);
 int box_cli_doctor(const struct cli *cli);

@@ -2,12 +2,14 @@
  * runtime. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 
@@ -73,6 +75,44 @@ static const struct command {
 	{"rm", CLI_COMMON, SIZE_MAX, box_cli_rm, "remove boxes",
 		"Usage: box rm [OPTION]... NAME...\n"
 		"Removes boxes and everything in them.\n"
+		"\n" COMMON_USAGE},
+	{"start", CLI_COMMON | CLI_PROCESS, 1, box_cli_start, "start a process that a box keeps",
+		"Usage: box start [OPTION]... NAME [--] CMD [ARG]...\n"
+		"Starts a process in a box, which keeps it running whoever comes and goes. Its id\n"
+		"is printed. A single CMD that is more than a name is a command line for sh; with\n"
+		"ARGs each word is taken as it is. One of the same id is stopped first.\n"
+		"\n"
+		"      --name ID          what it is called in the box (default)\n"
+		"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
+		"      --workdir PATH     the folder it starts in (/workspace)\n"
+		"      --memory MB        the memory it is meant to need\n" COMMON_USAGE},
+	{"ps", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ps, "list processes that boxes keep",
+		"Usage: box ps [OPTION]... [NAME]\n"
+		"Lists the processes of one box, or of all of a workspace, with those that have\n"
+		"ended of late.\n"
+		"\n"
+		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
+	{"logs", CLI_COMMON | CLI_FOLLOW, SIZE_MAX, box_cli_logs, "show what a process wrote",
+		"Usage: box logs [OPTION]... NAME [PROCESS]\n"
+		"Shows what is still held of the output of a process, and takes nothing of it away\n"
+		"from who is attached.\n"
+		"\n"
+		"  -f, --follow           go on until it ends\n" COMMON_USAGE},
+	{"attach", CLI_COMMON, SIZE_MAX, box_cli_attach, "speak with a process",
+		"Usage: box attach [OPTION]... NAME [PROCESS]\n"
+		"Connects our stdin and stdout with those of a process. Ctrl-C detaches and leaves\n"
+		"it running; the end of our input is the end of its input.\n"
+		"\n" COMMON_USAGE},
+	{"stop", CLI_COMMON, SIZE_MAX, box_cli_stop, "stop processes that a box keeps",
+		"Usage: box stop [OPTION]... NAME [PROCESS]...\n"
+		"Stops processes of a box, or all of them: SIGTERM, and SIGKILL 5 s later. The box\n"
+		"stays.\n"
+		"\n" COMMON_USAGE},
+	{"cp", CLI_COMMON, SIZE_MAX, box_cli_cp, "copy files into a box, or out of it",
+		"Usage: box cp [OPTION]... SRC NAME:PATH\n"
+		"       box cp [OPTION]... NAME:PATH DST\n"
+		"Copies a file or a folder. \"-\" is a tar archive on stdin or stdout. SRC/. means\n"
+		"what is in a folder, not the folder itself.\n"
 		"\n" COMMON_USAGE},
 	{"plan", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_plan, "show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
@@ -143,11 +183,10 @@ static void show_log_line(void *arg, const char *line)
 	print_line("", line);
 }
 
-int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client)
+struct box_client_options box_cli_client_options(const struct cli *cli, bool spawn)
 {
-	struct box_err err;
 	const char *named = cli->options.endpoint ? cli->options.endpoint : getenv("BOX_ENDPOINT");
-	const struct box_client_options options = {
+	return (struct box_client_options){
 		.endpoint = named && named[0] ? named : NULL,
 		.standalone = !spawn,
 		.spawn = spawn,
@@ -157,6 +196,12 @@ int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_c
 		.show_log = cli->options.verbose,
 		.log_line = show_log_line,
 	};
+}
+
+int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client)
+{
+	struct box_err err;
+	const struct box_client_options options = box_cli_client_options(cli, spawn);
 	int r = box_client_open(&options, ret_client, &err);
 	if (r == -ECONNREFUSED && !options.endpoint) {
 		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
@@ -251,6 +296,10 @@ int main(int argc, char **argv)
 	if (fill_standard_fds() < 0) {
 		return CLI_EXIT_FAILED;
 	}
+	/* What a message took is kept for the next: asking the kernel for it again costs more than the
+	 * copying. */
+	(void)mallopt(M_MMAP_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
+	(void)mallopt(M_TRIM_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
 	/* A reader that went away is an error of write, told like others. */
 	(void)signal(SIGPIPE, SIG_IGN);
 	struct cli cli = {.arena = box_arena_new()};

@@ -15,8 +15,10 @@ enum {
 	CLI_SPEC = 2,    /* what a box is like */
 	CLI_COMMAND = 4, /* what a command is like */
 	CLI_LIST = 8,
-	CLI_TOP = 16,   /* before the command only */
-	CLI_START = 32, /* what a boxd that is started is like */
+	CLI_TOP = 16,     /* before the command only */
+	CLI_START = 32,   /* what a boxd that is started is like */
+	CLI_PROCESS = 64, /* what a managed process is like */
+	CLI_FOLLOW = 128,
 };
 
 struct cli_words {
@@ -32,6 +34,8 @@ struct cli_options {
 	bool writable_root;
 	bool interactive;
 	bool tty;
+	bool follow;
+	const char *process; /* its id */
 	const char *endpoint;
 	const char *config;
 	const char *instance;

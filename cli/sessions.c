@@ -1,43 +1,7 @@
 /* Boxes that stay: create, exec, ls, rm, in a runtime that is running. */
 #include <stdio.h>
-#include <string.h>
 
-#include "base/buf.h"
 #include "cli/cli.h"
-#include "transport/json.h"
-
-/* Asks; says why when it fails. */
-static int ask(const struct cli *cli, struct box_client *client, const char *action,
-	const struct box_value *data, struct box_value *ret_answer)
-{
-	struct box_err err;
-	int r = box_client_call(client, action, data, CLI_CALL_MS, cli->arena, ret_answer, &err);
-	if (r < 0) {
-		(void)box_cli_fail(&err);
-	}
-	return r;
-}
-
-static struct box_value name_only(const struct cli *cli, const char *name)
-{
-	struct box_value data = box_map_value();
-	box_map_add(cli->arena, &data, "session_id", box_cstr(name));
-	return data;
-}
-
-/* Text of the runtime: it must not steer a terminal. */
-static void print_text(const struct box_value *value, int width)
-{
-	int printed = 0;
-	struct box_str text = value && value->type == BOX_STR ? value->str : box_str("-");
-	for (size_t i = 0; i < text.len; i++) {
-		char c = text.bytes[i];
-		bool control = (unsigned char)c < ' ' || c == 0x7f;
-		(void)putchar(control ? '?' : c);
-		printed += ((unsigned char)c & 0xc0) != 0x80; /* code points */
-	}
-	(void)printf("%*s", printed < width ? width - printed : 0, "");
-}
 
 /* --- create --- */
 
@@ -59,8 +23,8 @@ int box_cli_create(const struct cli *cli)
 		return CLI_EXIT_FAILED;
 	}
 	int code = CLI_EXIT_FAILED;
-	if (ask(cli, client, "box_create_session", &spec, &info) == 0) {
-		print_text(box_map_get(&info, "session_id"), 0);
+	if (box_cli_ask(cli, client, "box_create_session", &spec, &info) == 0) {
+		box_cli_print_text(box_map_get(&info, "session_id"), 0);
 		(void)putchar('\n');
 		code = box_cli_flush();
 	}
@@ -70,32 +34,14 @@ int box_cli_create(const struct cli *cli)
 
 /* --- exec --- */
 
-/* A command must name its box as it was made, or it is refused. */
-static void copy_identity(
-	const struct cli *cli, const struct box_value *info, struct box_value *spec)
-{
-	static const char *const members[] = {"session_id", "network", "image", "host_path",
-		"host_path_mode", "mount_path", "persistent", "cpus", "memory_mb", "pids_limit",
-		"read_only_rootfs", "workspace_quota_mb", "egress"};
-	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-		const struct box_value *value = box_map_get(info, members[i]);
-		if (value) {
-			box_map_add(cli->arena, spec, members[i], *value);
-		}
-	}
-}
-
 static int exec_in(const struct cli *cli, struct box_client *client)
 {
 	const struct cli_words *words = &cli->options.words;
-	struct box_value data = name_only(cli, words->items[0]);
-	struct box_value spec = box_map_value();
-	struct box_value info;
+	struct box_value spec;
 	struct box_err err;
-	if (ask(cli, client, "box_get_session", &data, &info) < 0) {
+	if (box_cli_session_spec(cli, client, words->items[0], &spec) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	copy_identity(cli, &info, &spec);
 	if (box_cli_add_command(cli, words->items + 1, words->count - 1, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
@@ -122,26 +68,16 @@ int box_cli_exec(const struct cli *cli)
 
 /* --- ls --- */
 
-static int print_json(const struct box_value *sessions)
-{
-	struct box_buf text = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
-	if (box_json_encode(&text, sessions) == 0) {
-		(void)printf("%.*s\n", (int)text.len, text.bytes);
-	}
-	box_buf_free(&text);
-	return box_cli_flush();
-}
-
 static void print_session(const struct box_value *info)
 {
 	const struct box_value *memory = box_map_get(info, "memory_mb");
 	const struct box_value *cpus = box_map_get(info, "cpus");
 	char text[32];
-	print_text(box_map_get(info, "session_id"), 24);
+	box_cli_print_text(box_map_get(info, "session_id"), 24);
 	(void)putchar(' ');
-	print_text(box_map_get(info, "status"), 8);
+	box_cli_print_text(box_map_get(info, "status"), 8);
 	(void)putchar(' ');
-	print_text(box_map_get(info, "network"), 8);
+	box_cli_print_text(box_map_get(info, "network"), 8);
 	(void)snprintf(text, sizeof(text), "%lld MB",
 		memory && memory->type == BOX_INT ? (long long)memory->integer : 0LL);
 	(void)printf(" %-10s", text);
@@ -149,7 +85,7 @@ static void print_session(const struct box_value *info)
 		: cpus && cpus->type == BOX_INT        ? (double)cpus->integer
 						       : 0;
 	(void)printf(" %-5.4g ", number);
-	print_text(box_map_get(info, "created_at"), 0);
+	box_cli_print_text(box_map_get(info, "created_at"), 0);
 	(void)putchar('\n');
 }
 
@@ -159,7 +95,7 @@ static int print_sessions(const struct cli *cli, const struct box_value *answer)
 	struct box_value none = box_list_value();
 	sessions = sessions && sessions->type == BOX_LIST ? sessions : &none;
 	if (cli->options.json) {
-		return print_json(sessions);
+		return box_cli_print_json(sessions);
 	}
 	(void)printf("%-24s %-8s %-8s %-10s %-5s %s\n", "NAME", "STATUS", "NETWORK", "MEMORY",
 		"CPUS", "CREATED");
@@ -179,7 +115,7 @@ int box_cli_ls(const struct cli *cli)
 	if (box_cli_connect(cli, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = ask(cli, client, "box_get_sessions", NULL, &answer) < 0
+	int code = box_cli_ask(cli, client, "box_get_sessions", NULL, &answer) < 0
 		? CLI_EXIT_FAILED
 		: print_sessions(cli, &answer);
 	box_client_close(client);
@@ -200,9 +136,9 @@ int box_cli_rm(const struct cli *cli)
 		return CLI_EXIT_FAILED;
 	}
 	for (size_t i = 0; i < words->count; i++) {
-		struct box_value data = name_only(cli, words->items[i]);
+		struct box_value data = box_cli_name_only(cli, words->items[i]);
 		struct box_value answer;
-		if (ask(cli, client, "box_delete_session", &data, &answer) < 0) {
+		if (box_cli_ask(cli, client, "box_delete_session", &data, &answer) < 0) {
 			code = CLI_EXIT_FAILED;
 			continue;
 		}

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "transport/json.h"
+
 #define NAME_MAX_LEN 64
 
 static const struct {
@@ -56,6 +59,27 @@ static void read_error(struct box_str message, struct box_err *err)
 	}
 	(void)box_err_set(err, code, errnum_of(code), "%.*s",
 		(int)(text.len < sizeof(err->text) ? text.len : sizeof(err->text)), text.bytes);
+}
+
+void box_answer_refusal(struct box_str body, struct box_err *err)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_value value;
+	const char *why;
+	char *copy = box_arena_strndup(arena, body.bytes, body.len);
+	(void)box_err_set(err, BOX_ERR_BOX, EPROTO, "the runtime refuses the relay");
+	if (box_json_decode(arena, copy, body.len, &value, &why) == 0 && value.type == BOX_MAP) {
+		const struct box_value *error = box_map_get(&value, "error");
+		bool is_map = error && error->type == BOX_MAP;
+		const struct box_value *code = is_map ? box_map_get(error, "code") : NULL;
+		const struct box_value *text = is_map ? box_map_get(error, "message") : NULL;
+		if (code && code->type == BOX_STR && text && text->type == BOX_STR) {
+			read_error(box_str(box_arena_printf(arena, "%.*s: %.*s", (int)code->str.len,
+					   code->str.bytes, (int)text->str.len, text->str.bytes)),
+				err);
+		}
+	}
+	box_arena_free(arena);
 }
 
 int box_answer_parse(

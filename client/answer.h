@@ -18,6 +18,9 @@ struct box_answer {
 	int64_t index;                /* stream_index, 0 when there is none */
 };
 
+/* Why a relay was refused, from the body of the HTTP answer. Changes the body. */
+void box_answer_refusal(struct box_str body, struct box_err *err);
+
 /* 0, or -EBADMSG when it is no answer. What the runtime answered as an error is in *err, which
  * answer->err then points to. */
 int box_answer_parse(

@@ -142,7 +142,8 @@ int box_exec_start(struct box_client *client, const struct box_value *spec, bool
 /* All output so far is dealt with. Without this no more than 8 pieces come. */
 void box_exec_taken(struct box_exec *exec);
 
-/* Whether box_exec_input would send: the command runs and has taken all input so far. */
+/* Whether box_exec_input would send: the command runs, and no more than three pieces of input are on
+ * their way to it. */
 bool box_exec_wants_input(const struct box_exec *exec);
 
 /* Input for the command; with `eof` the last. -EAGAIN while box_exec_wants_input says no. A
@@ -160,6 +161,50 @@ int box_exec_signal(struct box_exec *exec, int number, struct box_err *err);
 
 /* Ends the command if it runs, and frees. NULL is fine. Before box_client_close. */
 void box_exec_free(struct box_exec *exec);
+
+/* --- managed processes ---
+ *
+ * A relay is the stdin and stdout of one managed process, by the protocol box.v1 of docs/protocol.md.
+ * It is a connection of its own beside the client's. One that breaks is dialled again, and goes on
+ * where it was: nothing is lost and nothing comes twice. */
+
+struct box_relay;
+
+struct box_relay_events {
+	/* It is our turn: output begins at `offset`. Others may be attached before us; and this comes
+	 * again after the connection was dialled again, then with the offset behind what came last,
+	 * or later when somebody else has read meanwhile. */
+	void (*attached)(void *arg, uint64_t offset);
+	/* Output in order; bytes are good during the call. Call box_relay_taken when it is safe. */
+	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
+	/* The last: the process has ended with this code (128+n for signal n); or an error. With
+	 * BOX_ERR_PROCESS_CONFLICT it has ended while we were not connected. */
+	void (*ended)(void *arg, int exit_code, const struct box_err *err);
+};
+
+/* Dials, and gets in line. `session` is the backend_session_id of its info, `options` are those of
+ * box_client_open; a child of ours has no relay. */
+int box_relay_open(const struct box_client_options *options, const char *session,
+	const char *process, const struct box_relay_events *events, void *arg,
+	struct box_relay **ret_relay, struct box_err *err);
+/* Detaches; the process runs on. NULL is fine; not from inside an event. */
+void box_relay_close(struct box_relay *relay);
+
+/* For a loop: poll the fd (-1 while there is none) for the events, no longer than the timeout (-1: any
+ * time), then step. A step that dials again waits up to 5 s. */
+int box_relay_fd(const struct box_relay *relay);
+short box_relay_poll_events(const struct box_relay *relay);
+int box_relay_timeout_ms(const struct box_relay *relay);
+void box_relay_step(struct box_relay *relay);
+
+/* Everything before `offset` is safe with us: the runtime forgets it. Without this 1 MiB comes. */
+void box_relay_taken(struct box_relay *relay, uint64_t offset);
+
+/* How many bytes box_relay_input takes now; 0 before our turn, and after the end of the input. */
+size_t box_relay_input_room(const struct box_relay *relay);
+/* Input; with `eof` the last. -EAGAIN when there is no room for it. */
+int box_relay_input(
+	struct box_relay *relay, const void *bytes, size_t len, bool eof, struct box_err *err);
 
 /* Appends the words as one command line for sh: it gives exactly these words back. A single word is
  * taken as a command line that is one already. 0 or -EMSGSIZE. */

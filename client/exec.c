@@ -1,5 +1,5 @@
-/* A command from its start to its end, live. Input goes one piece at a time: the next when the last
- * was taken. */
+/* A command from its start to its end, live. Input goes a few pieces at a time: the next when the first
+ * of them was taken. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +8,16 @@
 #include "client/box.h"
 
 #define EXEC_ID_MAX 256
+#define INPUTS_MAX 4 /* pieces of input that the command has not taken */
 
 struct box_exec {
 	struct box_client *client;
 	const struct box_exec_events *events;
 	void *arg;
 	int64_t seq_id;
-	bool input;      /* the command reads from us */
-	bool input_sent; /* and a piece is on its way */
-	int64_t input_seq_id;
+	bool input;    /* the command reads from us */
+	size_t inputs; /* and so many pieces are on their way */
+	int64_t input_seq_ids[INPUTS_MAX];
 	bool has_terminal;
 	struct box_exec_terminal wanted; /* the size it is to have */
 	struct box_exec_terminal told;   /* that the runtime was last told */
@@ -203,7 +204,7 @@ void box_exec_taken(struct box_exec *exec)
 
 bool box_exec_wants_input(const struct box_exec *exec)
 {
-	return exec->input && !exec->input_sent && !exec->ended && exec->exec_id[0] != '\0';
+	return exec->input && exec->inputs < INPUTS_MAX && !exec->ended && exec->exec_id[0] != '\0';
 }
 
 /* A command may end, or close its stdin, with input on the way: then it wants no more. */
@@ -213,7 +214,10 @@ static void input_answered(
 	struct box_exec *exec = arg;
 	(void)data;
 	(void)last;
-	exec->input_sent = false;
+	/* They are answered in their order. */
+	exec->inputs--;
+	memmove(exec->input_seq_ids, exec->input_seq_ids + 1,
+		exec->inputs * sizeof(exec->input_seq_ids[0]));
 	if (err) {
 		exec->input = false;
 	}
@@ -232,10 +236,10 @@ int box_exec_input(
 	box_map_add(arena, &data, "data", piece);
 	box_map_add(arena, &data, "eof", box_bool(eof));
 	int r = box_client_submit(exec->client, "box_exec_input", &data, input_answered, exec,
-		&exec->input_seq_id, err);
+		&exec->input_seq_ids[exec->inputs], err);
 	box_arena_free(arena);
 	if (r == 0) {
-		exec->input_sent = true;
+		exec->inputs++;
 		exec->input = !eof;
 	}
 	return r;
@@ -271,8 +275,8 @@ void box_exec_free(struct box_exec *exec)
 	if (!exec) {
 		return;
 	}
-	if (exec->input_sent) {
-		box_client_cancel(exec->client, exec->input_seq_id);
+	for (size_t i = 0; i < exec->inputs; i++) {
+		box_client_cancel(exec->client, exec->input_seq_ids[i]);
 	}
 	if (exec->resize_sent) {
 		box_client_cancel(exec->client, exec->resize_seq_id);

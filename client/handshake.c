@@ -51,7 +51,8 @@ static bool header_value(const char *text)
 
 int box_ws_hello(struct box_buf *out, const struct box_ws_hello *hello)
 {
-	if (!header_value(hello->instance) || (hello->token && !header_value(hello->token))) {
+	if (!header_value(hello->instance) || (hello->token && !header_value(hello->token)) ||
+		(hello->workspace && !header_value(hello->workspace))) {
 		return -EINVAL;
 	}
 	int r = box_buf_printf(out,
@@ -65,6 +66,15 @@ int box_ws_hello(struct box_buf *out, const struct box_ws_hello *hello)
 		hello->path, hello->authority, hello->key, hello->instance);
 	if (r == 0 && hello->token) {
 		r = box_buf_printf(out, "X-LangBot-Box-Control-Token: %s\r\n", hello->token);
+	}
+	if (r == 0 && hello->workspace) {
+		r = box_buf_printf(out,
+			"X-LangBot-Workspace-Id: %s\r\n"
+			"X-LangBot-Placement-Generation: %lld\r\n",
+			hello->workspace, (long long)hello->generation);
+	}
+	if (r == 0 && hello->protocol) {
+		r = box_buf_printf(out, "Sec-WebSocket-Protocol: %s\r\n", hello->protocol);
 	}
 	return r < 0 ? r : box_buf_append_str(out, "\r\n");
 }
@@ -116,11 +126,12 @@ static bool same_word(struct box_str text, const char *word)
 }
 
 /* NULL, or why a 101 does not open the connection that we asked for. */
-static const char *check_open(struct box_str head, const char *key)
+static const char *check_open(struct box_str head, const struct box_ws_hello *hello)
 {
 	char accept[ACCEPT_SIZE];
-	accept_of(key, accept);
+	accept_of(hello->key, accept);
 	struct box_str given = field(head, "Sec-WebSocket-Accept");
+	struct box_str protocol = field(head, "Sec-WebSocket-Protocol");
 	if (!same_word(field(head, "Upgrade"), "websocket") ||
 		!same_word(field(head, "Connection"), "upgrade")) {
 		return "it does not upgrade to WebSocket";
@@ -128,15 +139,17 @@ static const char *check_open(struct box_str head, const char *key)
 	if (!given.bytes || !box_str_eq(given, accept)) {
 		return "it does not answer our key";
 	}
-	if (field(head, "Sec-WebSocket-Extensions").bytes ||
-		field(head, "Sec-WebSocket-Protocol").bytes) {
+	if (field(head, "Sec-WebSocket-Extensions").bytes || (!hello->protocol && protocol.bytes)) {
 		return "it chose an extension or a protocol that was not offered";
+	}
+	if (hello->protocol && (!protocol.bytes || !box_str_eq(protocol, hello->protocol))) {
+		return "it does not speak the protocol that was offered";
 	}
 	return NULL;
 }
 
-enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const char *key, size_t *ret_used,
-	int *ret_status, const char **ret_why)
+enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const struct box_ws_hello *hello,
+	size_t *ret_used, int *ret_status, const char **ret_why)
 {
 	size_t looked = len < BOX_HEAD_BYTES_MAX ? len : BOX_HEAD_BYTES_MAX;
 	const char *end = looked > 0 ? memmem(bytes, looked, "\r\n\r\n", 4) : NULL;
@@ -161,6 +174,6 @@ enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const char *key,
 	if (status != STATUS_OPEN) {
 		return BOX_WS_ANSWER_REFUSED;
 	}
-	*ret_why = check_open(head, key);
+	*ret_why = check_open(head, hello);
 	return *ret_why ? BOX_WS_ANSWER_BROKEN : BOX_WS_ANSWER_OPEN;
 }

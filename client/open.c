@@ -55,29 +55,18 @@ static int start_child(
 	return 0;
 }
 
-static int dial(const struct box_client_options *options, const char *url, struct box_link *link,
-	struct box_err *err)
-{
-	struct box_endpoint endpoint;
-	int r = box_endpoint_parse(url, &endpoint, err);
-	if (r < 0) {
-		return r;
-	}
-	link->instance = box_strdup(
-		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID", BOX_INSTANCE_DEFAULT));
-	const char *token = pick(options->token, "LANGBOT_BOX_CONTROL_TOKEN", NULL);
-	return box_wire_dial(&link->wire, &endpoint, link->instance, token, err);
-}
-
-int box_link_open(
-	const struct box_client_options *options, struct box_link *link, struct box_err *err)
+static struct box_connector_choice choose(const struct box_client_options *options)
 {
 	const struct box_connector_facts facts = {
 		.endpoint = options->endpoint,
 		.standalone = options->standalone,
 		.in_container = !options->spawn && box_connector_in_container(),
 	};
-	const struct box_connector_choice choice = box_connector_choose(&facts);
+	return box_connector_choose(&facts);
+}
+
+static void link_init(const struct box_client_options *options, struct box_link *link)
+{
 	*link = (struct box_link){
 		.wire = {.fd = -1},
 		.child = {.pidfd = -1, .log_fd = -1},
@@ -87,8 +76,41 @@ int box_link_open(
 	};
 	link->workspace = box_strdup(
 		options->workspace ? options->workspace : BOX_WORKSPACE_DEFAULT);
-	return choice.carrier == BOX_CARRIER_STDIO ? start_child(options, link, err)
-						   : dial(options, choice.endpoint, link, err);
+}
+
+static int address(const struct box_client_options *options, const char *url, struct box_link *link,
+	struct box_endpoint *ret_endpoint, const char **ret_token, struct box_err *err)
+{
+	link->instance = box_strdup(
+		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID", BOX_INSTANCE_DEFAULT));
+	*ret_token = pick(options->token, "LANGBOT_BOX_CONTROL_TOKEN", NULL);
+	return box_endpoint_parse(url, ret_endpoint, err);
+}
+
+int box_link_address(const struct box_client_options *options, struct box_link *link,
+	struct box_endpoint *ret_endpoint, const char **ret_token, struct box_err *err)
+{
+	const struct box_connector_choice choice = choose(options);
+	link_init(options, link);
+	if (choice.carrier == BOX_CARRIER_STDIO) {
+		return box_err_set(err, BOX_ERR_VALUE, ENOTSUP, "a boxd of our own has no relay");
+	}
+	return address(options, choice.endpoint, link, ret_endpoint, ret_token, err);
+}
+
+int box_link_open(
+	const struct box_client_options *options, struct box_link *link, struct box_err *err)
+{
+	const struct box_connector_choice choice = choose(options);
+	struct box_endpoint endpoint;
+	const char *token;
+	link_init(options, link);
+	if (choice.carrier == BOX_CARRIER_STDIO) {
+		return start_child(options, link, err);
+	}
+	int r = address(options, choice.endpoint, link, &endpoint, &token, err);
+	const struct box_wire_who who = {.instance = link->instance, .token = token};
+	return r < 0 ? r : box_wire_dial(&link->wire, &endpoint, &who, err);
 }
 
 void box_link_close(struct box_link *link)

@@ -23,3 +23,8 @@ struct box_link {
 int box_link_open(
 	const struct box_client_options *options, struct box_link *link, struct box_err *err);
 void box_link_close(struct box_link *link);
+
+/* Who we are and where the runtime is, without dialling it; *ret_token is the caller's of the options
+ * or the environment's, or NULL. -ENOTSUP where a child would be started. */
+int box_link_address(const struct box_client_options *options, struct box_link *link,
+	struct box_endpoint *ret_endpoint, const char **ret_token, struct box_err *err);

@@ -12,12 +12,14 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "client/answer.h"
 #include "transport/msgpack.h"
 #include "transport/stdio_frame.h"
 
 #define READ_BYTES (64 * BOX_KIB)
 #define KEPT_BYTES (1 * BOX_MIB) /* of a queue that has been sent: a larger one is given back */
-#define CLOSE_NORMAL "\x03\xe8"  /* 1000 */
+#define STATUS_RELAY_REFUSED 400
+#define CLOSE_NORMAL "\x03\xe8" /* 1000 */
 
 static int broken(struct box_err *err, int errnum, const char *why)
 {
@@ -50,19 +52,37 @@ static int send_frame(
 
 int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
 {
-	struct box_buf encoded = box_buf(BOX_MESSAGE_BYTES_MAX);
-	int r = box_msgpack_encode(&encoded, message);
-	if (r == 0 && wire->websocket) {
-		r = send_frame(wire, BOX_WS_BINARY, encoded.bytes, encoded.len);
-	} else if (r == 0) {
-		r = box_buf_append(&wire->out, encoded.bytes, encoded.len);
+	struct box_buf *out = &wire->out;
+	size_t before = out->len;
+	size_t mark = 0;
+	int r = wire->websocket ? box_ws_frame_begin(out, &mark) : 0;
+	size_t begin = out->len;
+	r = r < 0 ? r : box_msgpack_encode(out, message);
+	if (r == 0 && out->len - begin > BOX_MESSAGE_BYTES_MAX) {
+		r = -EMSGSIZE;
 	}
-	box_buf_free(&encoded);
+	if (r == 0 && wire->websocket) {
+		unsigned char mask[BOX_WS_MASK_BYTES];
+		random_bytes(mask, sizeof(mask));
+		box_ws_frame_end(out, mark, BOX_WS_BINARY, mask);
+	}
 	if (r < 0) {
+		out->len = before;
 		return box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
 			"the request is over 16 MiB, or too many wait to be sent");
 	}
 	return 0;
+}
+
+int box_wire_send_bytes(
+	struct box_wire *wire, struct box_str head, struct box_str rest, struct box_err *err)
+{
+	struct box_buf message = box_buf(BOX_MESSAGE_BYTES_MAX);
+	int r = box_buf_append(&message, head.bytes, head.len);
+	r = r < 0 ? r : box_buf_append(&message, rest.bytes, rest.len);
+	r = r < 0 ? r : send_frame(wire, BOX_WS_BINARY, message.bytes, message.len);
+	box_buf_free(&message);
+	return r < 0 ? box_err_set(err, BOX_ERR_VALUE, EMSGSIZE, "too much waits to be sent") : 0;
 }
 
 int box_wire_flush(struct box_wire *wire, struct box_err *err)
@@ -98,8 +118,11 @@ static char *read_space(struct box_wire *wire, size_t *ret_len)
 	}
 	/* box_wire_next has fed all that was there. */
 	wire->in_used = wire->in_len = 0;
-	*ret_len = READ_BYTES;
-	return wire->in;
+	char *direct = box_ws_reader_space(&wire->ws, ret_len);
+	if (!direct) {
+		*ret_len = READ_BYTES;
+	}
+	return direct ? direct : wire->in;
 }
 
 int box_wire_read(struct box_wire *wire, struct box_err *err)
@@ -116,6 +139,8 @@ int box_wire_read(struct box_wire *wire, struct box_err *err)
 	}
 	if (wire->framer) {
 		box_framer_filled(wire->framer, (size_t)got);
+	} else if (space != wire->in) {
+		box_ws_reader_filled(&wire->ws, (size_t)got);
 	} else {
 		wire->in_len = (size_t)got;
 	}
@@ -158,12 +183,14 @@ static int decode(struct box_buf *bytes, struct box_message *ret_message, struct
 }
 
 /* The reason is a stranger's text, cut by the frame's own limit. */
-static int closed_by_peer(const struct box_ws_reader *reader, struct box_err *err)
+static int closed_by_peer(struct box_wire *wire, struct box_err *err)
 {
+	const struct box_ws_reader *reader = &wire->ws;
 	if (reader->control_len < 2) {
 		return broken(err, ECONNRESET, "the runtime has closed the connection");
 	}
 	unsigned code = (unsigned)reader->control[0] << 8 | reader->control[1];
+	wire->close_code = code;
 	const char *reason = (const char *)reader->control + 2;
 	size_t len = reader->control_len - 2;
 	bool readable = box_utf8_valid(reason, len) && !memchr(reason, '\0', len);
@@ -172,10 +199,9 @@ static int closed_by_peer(const struct box_ws_reader *reader, struct box_err *er
 		readable ? (int)len : 0, reason);
 }
 
-static int next_websocket(
-	struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
+int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct box_err *err)
 {
-	while (wire->in_used < wire->in_len) {
+	while (wire->in_used < wire->in_len || box_ws_reader_is_due(&wire->ws)) {
 		size_t used;
 		const char *why;
 		enum box_ws_event event = box_ws_reader_feed(&wire->ws, wire->in + wire->in_used,
@@ -190,17 +216,24 @@ static int next_websocket(
 			(void)send_frame(
 				wire, BOX_WS_OP_PONG, wire->ws.control, wire->ws.control_len);
 			break;
-		case BOX_WS_MESSAGE: {
-			struct box_buf bytes = box_ws_reader_take(&wire->ws);
-			return decode(&bytes, ret_message, err);
-		}
+		case BOX_WS_MESSAGE:
+			*ret_bytes = box_ws_reader_take(&wire->ws);
+			return 1;
 		case BOX_WS_CLOSE:
-			return closed_by_peer(&wire->ws, err);
+			return closed_by_peer(wire, err);
 		case BOX_WS_BROKEN:
 			return broken(err, EPROTO, why);
 		}
 	}
 	return 0;
+}
+
+static int next_websocket(
+	struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
+{
+	struct box_buf bytes;
+	int r = box_wire_next_bytes(wire, &bytes, err);
+	return r == 1 ? decode(&bytes, ret_message, err) : r;
 }
 
 int box_wire_next(struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
@@ -247,8 +280,23 @@ static int refused(
 			"serves another instance than \"%.128s\"",
 			endpoint->authority, instance);
 	}
-	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
+	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, EPROTO,
 		"%s answers %d where a boxd would open a WebSocket", endpoint->authority, status);
+}
+
+/* The body says why, as JSON; it ends with the connection. */
+static int relay_refused(struct box_wire *wire, uint64_t until_ms, struct box_err *err)
+{
+	while (wire->in_len < READ_BYTES && wait_for(wire->fd, POLLIN, until_ms) == 0) {
+		ssize_t got = recv(wire->fd, wire->in + wire->in_len, READ_BYTES - wire->in_len, 0);
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+			break;
+		}
+		wire->in_len += got > 0 ? (size_t)got : 0;
+	}
+	box_answer_refusal(
+		(struct box_str){wire->in + wire->in_used, wire->in_len - wire->in_used}, err);
+	return -err->errnum;
 }
 
 static int read_answer(struct box_wire *wire, const struct box_endpoint *endpoint,
@@ -272,13 +320,15 @@ static int read_answer(struct box_wire *wire, const struct box_endpoint *endpoin
 		int status;
 		const char *why;
 		switch (box_ws_answer(
-			wire->in, wire->in_len, hello->key, &wire->in_used, &status, &why)) {
+			wire->in, wire->in_len, hello, &wire->in_used, &status, &why)) {
 		case BOX_WS_ANSWER_MORE:
 			break;
 		case BOX_WS_ANSWER_OPEN:
 			return 0;
 		case BOX_WS_ANSWER_REFUSED:
-			return refused(endpoint, hello->instance, status, err);
+			return hello->protocol && status == STATUS_RELAY_REFUSED
+				? relay_refused(wire, until_ms, err)
+				: refused(endpoint, hello->instance, status, err);
 		case BOX_WS_ANSWER_BROKEN:
 			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, EPROTO,
 				"%s is no boxd: %s", endpoint->authority, why);
@@ -287,15 +337,18 @@ static int read_answer(struct box_wire *wire, const struct box_endpoint *endpoin
 }
 
 static int shake_hands(struct box_wire *wire, const struct box_endpoint *endpoint,
-	const char *instance, const char *token, struct box_err *err)
+	const struct box_wire_who *who, struct box_err *err)
 {
 	uint64_t until_ms = box_clock_ms() + BOX_HANDSHAKE_MS;
 	unsigned char key[BOX_WS_KEY_BYTES];
 	struct box_ws_hello hello = {
 		.authority = endpoint->authority,
-		.path = endpoint->path,
-		.instance = instance,
-		.token = token,
+		.path = who->path ? who->path : endpoint->path,
+		.instance = who->instance,
+		.token = who->token,
+		.workspace = who->workspace,
+		.generation = who->generation,
+		.protocol = who->protocol,
 	};
 	random_bytes(key, sizeof(key));
 	box_ws_key(key, hello.key);
@@ -315,8 +368,8 @@ static int shake_hands(struct box_wire *wire, const struct box_endpoint *endpoin
 	return read_answer(wire, endpoint, &hello, until_ms, err);
 }
 
-int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint, const char *instance,
-	const char *token, struct box_err *err)
+int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
+	const struct box_wire_who *who, struct box_err *err)
 {
 	int fd;
 	int r = box_connector_dial(endpoint, BOX_HANDSHAKE_MS, &fd, err);
@@ -326,7 +379,7 @@ int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint, co
 	struct box_wire dialled = {.fd = fd, .out = box_buf(BOX_OUT_BYTES_MAX)};
 	dialled.in = box_alloc(READ_BYTES);
 	box_ws_reader_start(&dialled.ws);
-	r = shake_hands(&dialled, endpoint, instance, token, err);
+	r = shake_hands(&dialled, endpoint, who, err);
 	if (r < 0) {
 		box_wire_close(&dialled);
 		return r;

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/value.h"
 #include "client/ws.h"
 #include "transport/connector.h"
 #include "transport/message.h"
@@ -19,14 +20,26 @@ struct box_wire {
 	size_t in_len;
 	struct box_buf out;
 	size_t out_sent;
+	unsigned close_code; /* of a WebSocket that the other end closed, when it told one */
+};
+
+/* Who dials, and what for. */
+struct box_wire_who {
+	const char *instance;
+	const char *token; /* NULL: none */
+	/* Of a relay; all NULL for RPC. */
+	const char *path;
+	const char *workspace;
+	int64_t generation;
+	const char *protocol;
 };
 
 /* Over the stdin and stdout of a child. The fd becomes the wire's. */
 void box_wire_start_stdio(struct box_wire *wire, int fd);
 
 /* Dials, and shakes hands. */
-int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint, const char *instance,
-	const char *token, struct box_err *err);
+int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
+	const struct box_wire_who *who, struct box_err *err);
 
 /* Closes; a WebSocket says so first. Fine for a zeroed wire whose fd is -1. */
 void box_wire_close(struct box_wire *wire);
@@ -41,6 +54,12 @@ int box_wire_read(struct box_wire *wire, struct box_err *err);
 /* 1: *ret_message is the caller's, box_arena_free its arena. 0: nothing whole is here. Negative:
  * the connection cannot go on. */
 int box_wire_next(struct box_wire *wire, struct box_message *ret_message, struct box_err *err);
+
+/* The same for messages that are bytes, over WebSocket: `head` and `rest` become one. What is taken is
+ * the caller's: box_buf_free. */
+int box_wire_send_bytes(
+	struct box_wire *wire, struct box_str head, struct box_str rest, struct box_err *err);
+int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct box_err *err);
 
 static inline bool box_wire_pending(const struct box_wire *wire)
 {

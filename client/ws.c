@@ -14,6 +14,8 @@
 #define LENGTH_16 126
 #define LENGTH_64 127
 #define HEADER_MAX 14
+#define AT_ONCE_BYTES (256 * BOX_KIB)
+#define DIRECT_BYTES (4 * BOX_KIB) /* less is not worth a call of its own */
 
 static size_t write_length(unsigned char *header, size_t len)
 {
@@ -29,13 +31,38 @@ static size_t write_length(unsigned char *header, size_t len)
 	return 2 + width;
 }
 
+/* Eight bytes at a time, which compilers make more of: a byte at a time was half of a copy's work. */
+static void mask_bytes(char *to, const char *from, size_t len, const unsigned char *mask)
+{
+	uint64_t wide;
+	size_t at = 0;
+	memcpy(&wide, mask, BOX_WS_MASK_BYTES);
+	memcpy((char *)&wide + BOX_WS_MASK_BYTES, mask, BOX_WS_MASK_BYTES);
+	for (; at + sizeof(wide) <= len; at += sizeof(wide)) {
+		uint64_t word;
+		memcpy(&word, from + at, sizeof(word));
+		word ^= wide;
+		memcpy(to + at, &word, sizeof(word));
+	}
+	for (; at < len; at++) {
+		to[at] = (char)(from[at] ^ mask[at % BOX_WS_MASK_BYTES]);
+	}
+}
+
+static size_t write_header(unsigned char header[HEADER_MAX], enum box_ws_opcode opcode, size_t len,
+	const unsigned char *mask)
+{
+	header[0] = (unsigned char)(FINAL | opcode);
+	size_t header_len = write_length(header, len);
+	memcpy(header + header_len, mask, BOX_WS_MASK_BYTES);
+	return header_len + BOX_WS_MASK_BYTES;
+}
+
 int box_ws_frame(struct box_buf *out, enum box_ws_opcode opcode, const void *payload, size_t len,
 	const unsigned char mask[BOX_WS_MASK_BYTES])
 {
-	unsigned char header[HEADER_MAX] = {(unsigned char)(FINAL | opcode)};
-	size_t header_len = write_length(header, len);
-	memcpy(header + header_len, mask, BOX_WS_MASK_BYTES);
-	header_len += BOX_WS_MASK_BYTES;
+	unsigned char header[HEADER_MAX];
+	size_t header_len = write_header(header, opcode, len, mask);
 	if (len > SIZE_MAX - header_len) {
 		return -EMSGSIZE;
 	}
@@ -44,13 +71,32 @@ int box_ws_frame(struct box_buf *out, enum box_ws_opcode opcode, const void *pay
 		return -EMSGSIZE;
 	}
 	memcpy(place, header, header_len);
-	place += header_len;
-	const char *from = payload;
-	for (size_t i = 0; i < len; i++) {
-		place[i] = (char)(from[i] ^ mask[i % BOX_WS_MASK_BYTES]);
-	}
+	mask_bytes(place + header_len, payload, len, mask);
 	out->len += header_len + len;
 	return 0;
+}
+
+int box_ws_frame_begin(struct box_buf *out, size_t *ret_mark)
+{
+	*ret_mark = out->len;
+	if (!box_buf_reserve(out, HEADER_MAX)) {
+		return -EMSGSIZE;
+	}
+	out->len += HEADER_MAX;
+	return 0;
+}
+
+void box_ws_frame_end(struct box_buf *out, size_t mark, enum box_ws_opcode opcode,
+	const unsigned char mask[BOX_WS_MASK_BYTES])
+{
+	unsigned char header[HEADER_MAX];
+	char *place = out->bytes + mark;
+	size_t len = out->len - mark - HEADER_MAX;
+	size_t header_len = write_header(header, opcode, len, mask);
+	/* Only a short payload has a shorter header, and moves. */
+	mask_bytes(place + header_len, place + HEADER_MAX, len, mask);
+	memcpy(place, header, header_len);
+	out->len = mark + header_len + len;
 }
 
 void box_ws_reader_start(struct box_ws_reader *reader)
@@ -158,7 +204,11 @@ static size_t take_payload(struct box_ws_reader *reader, const char *bytes, size
 		memcpy(reader->control + reader->control_len, bytes, piece);
 		reader->control_len += piece;
 	} else {
-		/* The header was checked against the limit. */
+		/* The header was checked against the limit. What is declared takes no memory before some
+		 * of it is there, and then not by doubling. */
+		if (reader->left <= AT_ONCE_BYTES) {
+			(void)box_buf_reserve(&reader->message, (size_t)reader->left);
+		}
 		(void)box_buf_append(&reader->message, bytes, piece);
 	}
 	reader->left -= piece;
@@ -182,6 +232,26 @@ static enum box_ws_event frame_whole(struct box_ws_reader *reader)
 	}
 	reader->in_message = !reader->final;
 	return reader->final ? BOX_WS_MESSAGE : BOX_WS_MORE;
+}
+
+char *box_ws_reader_space(struct box_ws_reader *reader, size_t *ret_len)
+{
+	if (!reader->in_payload || is_control(reader->opcode) || reader->left < DIRECT_BYTES) {
+		return NULL;
+	}
+	*ret_len = reader->left < AT_ONCE_BYTES ? (size_t)reader->left : AT_ONCE_BYTES;
+	return box_buf_reserve(&reader->message, *ret_len);
+}
+
+void box_ws_reader_filled(struct box_ws_reader *reader, size_t len)
+{
+	reader->message.len += len;
+	reader->left -= len;
+}
+
+bool box_ws_reader_is_due(const struct box_ws_reader *reader)
+{
+	return reader->in_payload && reader->left == 0;
 }
 
 enum box_ws_event box_ws_reader_feed(struct box_ws_reader *reader, const char *bytes, size_t len,

@@ -29,6 +29,12 @@ enum box_ws_opcode {
 int box_ws_frame(struct box_buf *out, enum box_ws_opcode opcode, const void *payload, size_t len,
 	const unsigned char mask[BOX_WS_MASK_BYTES]);
 
+/* The same in place, for who encodes into the buffer: between the two the payload is appended. The gap
+ * belongs to the frame. */
+int box_ws_frame_begin(struct box_buf *out, size_t *ret_mark);
+void box_ws_frame_end(struct box_buf *out, size_t mark, enum box_ws_opcode opcode,
+	const unsigned char mask[BOX_WS_MASK_BYTES]);
+
 struct box_ws_reader {
 	unsigned char header[10];
 	size_t header_len;
@@ -59,6 +65,13 @@ void box_ws_reader_free(struct box_ws_reader *reader);
 enum box_ws_event box_ws_reader_feed(struct box_ws_reader *reader, const char *bytes, size_t len,
 	size_t *ret_used, const char **ret_why);
 
+/* Where the payload that comes next may be read to without a copy; NULL: nowhere, feed it. Then
+ * box_ws_reader_filled says how much came, and when box_ws_reader_is_due the next feed, of nothing, tells
+ * of it. */
+char *box_ws_reader_space(struct box_ws_reader *reader, size_t *ret_len);
+void box_ws_reader_filled(struct box_ws_reader *reader, size_t len);
+bool box_ws_reader_is_due(const struct box_ws_reader *reader);
+
 /* The whole message, whose memory becomes the caller's: box_buf_free. */
 struct box_buf box_ws_reader_take(struct box_ws_reader *reader);
 
@@ -69,6 +82,10 @@ struct box_ws_hello {
 	const char *path;
 	const char *instance;
 	const char *token; /* NULL: none is sent */
+	/* Of a relay; NULL: it is none. */
+	const char *workspace;
+	int64_t generation;
+	const char *protocol; /* the one that is offered and must be chosen; NULL: none */
 	char key[BOX_WS_KEY_SIZE];
 };
 
@@ -87,5 +104,5 @@ enum box_ws_answer {
 
 /* Reads the answer's head, which is `*ret_used` bytes long once it is whole. `bytes` is all that
  * has come so far; a head over BOX_HEAD_BYTES_MAX is broken. */
-enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const char *key, size_t *ret_used,
-	int *ret_status, const char **ret_why);
+enum box_ws_answer box_ws_answer(const char *bytes, size_t len, const struct box_ws_hello *hello,
+	size_t *ret_used, int *ret_status, const char **ret_why);

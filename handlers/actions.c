@@ -77,6 +77,10 @@ const struct box_action box_actions[] = {
 		{{"session_id", BOX_STR, true}, {"spec", BOX_MAP, true}}},
 	{"box_get_managed_process", TENANT, PLAIN, true, box_handle_get_process,
 		{{"session_id", BOX_STR, true}, {"process_id", BOX_STR, false}}},
+	{"box_get_process_output", TENANT, PLAIN, true, box_handle_process_output,
+		{{"session_id", BOX_STR, true}, {"process_id", BOX_STR, false},
+		 {"stream", BOX_STR, false}, {"offset", BOX_INT, false},
+		 {"length", BOX_INT, false}, {"wait_ms", BOX_INT, false}}},
 	{"box_stop_managed_process", TENANT, PLAIN, true, box_handle_stop_process,
 		{{"session_id", BOX_STR, true}, {"process_id", BOX_STR, false}}},
 

@@ -89,6 +89,7 @@ void box_handle_storage_analysis(struct box_request *request);
 /* handlers/processes.c */
 void box_handle_start_process(struct box_request *request);
 void box_handle_get_process(struct box_request *request);
+void box_handle_process_output(struct box_request *request);
 void box_handle_stop_process(struct box_request *request);
 
 /* handlers/admission.c */

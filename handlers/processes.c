@@ -1,8 +1,10 @@
-/* Managed processes: start, get, stop. Starting one whose id is taken, and stopping, wait for an
- * end. */
+/* Managed processes: start, get, look at, stop. Starting one whose id is taken, and stopping, wait for
+ * an end; a look waits for the box. */
 #include <errno.h>
 
+#include "base/limits.h"
 #include "handlers/actions.h"
+#include "handlers/live.h"
 #include "handlers/request.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
@@ -80,6 +82,80 @@ void box_handle_get_process(struct box_request *request)
 	}
 	struct box_value info = box_process_info(process, request->arena);
 	box_request_reply(request, &info);
+}
+
+/* --- look --- */
+
+static int64_t number_field(const struct box_request *request, const char *name, int64_t otherwise)
+{
+	const struct box_value *value = box_request_field(request, name);
+	return value ? value->integer : otherwise;
+}
+
+static int read_look(const struct box_request *request, struct box_kept_peek *look,
+	uint64_t *wait_ms, struct box_err *err)
+{
+	const struct box_value *stream = box_request_field(request, "stream");
+	int64_t offset = number_field(request, "offset", 0);
+	int64_t length = number_field(request, "length", BOX_PROCESS_PEEK_BYTES_MAX);
+	int64_t wait = number_field(request, "wait_ms", 0);
+	bool is_stderr = stream && box_str_eq(stream->str, "stderr");
+	if (stream && !is_stderr && !box_str_eq(stream->str, "stdout")) {
+		return box_err_set(
+			err, BOX_ERR_VALIDATION, EINVAL, "stream must be stdout or stderr");
+	}
+	if (offset < 0 || length < 0 || wait < 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"offset, length and wait_ms must not be negative");
+	}
+	*wait_ms = wait < BOX_PROCESS_PEEK_MS_MAX ? (uint64_t)wait : BOX_PROCESS_PEEK_MS_MAX;
+	*look = (struct box_kept_peek){
+		.is_stderr = is_stderr,
+		.offset = (uint64_t)offset,
+		.most = length < (int64_t)BOX_PROCESS_PEEK_BYTES_MAX ? (uint32_t)length
+								     : BOX_PROCESS_PEEK_BYTES_MAX,
+		.wait = wait > 0,
+	};
+	return 0;
+}
+
+static void looked(void *arg, const struct box_process *process,
+	const struct box_kept_peeked *peeked, const struct box_err *err)
+{
+	struct box_request *request = arg;
+	struct box_value answer = box_map_value();
+	if (err) {
+		box_request_fail(request, err);
+		return;
+	}
+	bool runs = box_process_runs(process);
+	box_map_add(request->arena, &answer, "offset", box_int((int64_t)peeked->offset));
+	box_map_add(request->arena, &answer, "end", box_int((int64_t)peeked->end));
+	box_map_add(request->arena, &answer, "ended", box_bool(peeked->ended));
+	box_map_add(request->arena, &answer, "status", box_cstr(runs ? "running" : "exited"));
+	box_request_add_data(request, request->arena, &answer, peeked->bytes);
+	box_request_reply(request, &answer);
+}
+
+static void cancel_look(struct box_request *request)
+{
+	box_process_peek_cancel(request->work);
+}
+
+void box_handle_process_output(struct box_request *request)
+{
+	struct box_err err;
+	struct box_kept_peek look;
+	uint64_t wait_ms;
+	struct box_process_peek *peek;
+	struct box_process *process = find_process(request, &err);
+	if (!process || read_look(request, &look, &wait_ms, &err) < 0 ||
+		box_process_peek(process, &look, wait_ms, looked, request, &peek, &err) < 0) {
+		box_request_fail(request, &err);
+		return;
+	}
+	request->work = peek;
+	request->cancel = cancel_look;
 }
 
 /* --- stop --- */

@@ -70,6 +70,7 @@ struct box_process *box_process_new(
 	box_list_init(&process->readers);
 	box_list_init(&process->visitors);
 	box_list_init(&process->ops);
+	box_list_init(&process->peeks);
 	box_list_init(&process->links);
 	box_list_push(&session->processes, &process->links);
 	return process;
@@ -84,6 +85,7 @@ int64_t box_process_limit_mb(const struct box_process *process)
 void box_process_free(struct box_process *process)
 {
 	box_process_dismiss_readers(process);
+	box_process_end_peeks(process);
 	box_process_record_end(process);
 	box_list_drop(&process->links);
 	box_process_free_input(process);
@@ -370,10 +372,16 @@ static void on_fed(void *arg, uint64_t taken)
 	box_process_set_taken(arg, taken);
 }
 
+static void on_peeked(void *arg, const struct box_kept_peeked *peeked)
+{
+	box_process_take_peeked(arg, peeked);
+}
+
 const struct box_kept_events box_process_events = {
 	.state = on_state,
 	.output = on_output,
 	.fed = on_fed,
+	.peeked = on_peeked,
 };
 
 /* --- sessions --- */
@@ -404,4 +412,5 @@ void box_processes_tick(struct box_sessions *sessions, uint64_t now_ms)
 		forget(oldest);
 		completed--;
 	}
+	box_processes_tick_peeks(sessions, now_ms);
 }

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/value.h"
+#include "runtime/backend/kept.h"
 #include "runtime/session.h"
 #include "runtime/spec.h"
 
@@ -61,6 +62,22 @@ bool box_processes_known(const struct box_sessions *sessions);
 /* Of all sessions, or of those of a context's workspace. */
 struct box_process_counts box_processes_count(
 	const struct box_sessions *sessions, const struct box_context *context);
+
+/* --- looking --- */
+
+struct box_process_peek;
+
+/* What was seen, good during the call; or an error when the process is gone. */
+typedef void box_process_peeked(void *arg, const struct box_process *process,
+	const struct box_kept_peeked *peeked, const struct box_err *err);
+
+/* Looks at output that is still there, whoever reads the process, and takes nothing away. With
+ * `wanted.wait` there may be an answer without bytes after wait_ms. The token is chosen here. `done`
+ * is called once, later, unless it was cancelled. 0, or BOX_ERR_CAPACITY. */
+int box_process_peek(struct box_process *process, const struct box_kept_peek *wanted,
+	uint64_t wait_ms, box_process_peeked *done, void *arg, struct box_process_peek **ret_peek,
+	struct box_err *err);
+void box_process_peek_cancel(struct box_process_peek *peek);
 
 /* --- readers --- */
 

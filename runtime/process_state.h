@@ -1,6 +1,7 @@
 /* What a managed process is made of: shared by process.c, which changes it, process_reader.c (who
- * reads it), process_view.c (what can be seen) and process_record.c (what is kept for a successor).
- * Besides them session*.c include this, for what happens to all processes of a session. */
+ * reads it), process_peek.c (who looks at it), process_view.c (what can be seen) and process_record.c
+ * (what is kept for a successor). Besides them session*.c include this, for what happens to all
+ * processes of a session. */
 #pragma once
 
 #include "base/buf.h"
@@ -49,6 +50,8 @@ struct box_process {
 	struct box_list readers;  /* in line: the first is attached */
 	struct box_list visitors; /* that may come to be in line */
 	struct box_list ops;      /* that wait for its end */
+	struct box_list peeks;    /* that were not answered */
+	size_t peek_count;
 };
 
 struct box_process_op {
@@ -111,6 +114,14 @@ void box_process_set_taken(struct box_process *process, uint64_t taken);
 void box_process_free_input(struct box_process *process);
 /* It is going: every reader is told. */
 void box_process_dismiss_readers(struct box_process *process);
+
+/* --- process_peek.c --- */
+
+void box_process_take_peeked(struct box_process *process, const struct box_kept_peeked *peeked);
+/* Those whose time is over are answered with what there is. */
+void box_processes_tick_peeks(struct box_sessions *sessions, uint64_t now_ms);
+/* It is going: all are told. */
+void box_process_end_peeks(struct box_process *process);
 
 /* --- process_record.c --- */
 

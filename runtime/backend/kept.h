@@ -30,6 +30,23 @@ struct box_kept_state {
 	struct box_str tail; /* the end of its stderr; good during the call */
 };
 
+/* A look at output that is still there: it frees nothing, and who follows does not notice. */
+struct box_kept_peek {
+	uint64_t token; /* the caller's; one with the same token takes the place of the first */
+	bool is_stderr;
+	uint64_t offset;
+	uint32_t most; /* BOX_PROCESS_PEEK_BYTES_MAX at most */
+	bool wait;     /* until there is something behind the offset, or the end of it */
+};
+
+struct box_kept_peeked {
+	uint64_t token;
+	uint64_t offset; /* later than asked where that is forgotten */
+	uint64_t end;    /* of all so far */
+	bool ended;      /* and there will be no more */
+	struct box_str bytes;
+};
+
 struct box_kept_events {
 	/* What it is now: after it was begun, asked for, and when something changed for good. */
 	void (*state)(void *arg, const struct box_kept_state *state);
@@ -37,6 +54,8 @@ struct box_kept_events {
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
 	/* How much of its input the process has taken. */
 	void (*fed)(void *arg, uint64_t taken);
+	/* The answer to a peek. The box may say what it wants: tokens and sizes are to be checked. */
+	void (*peeked)(void *arg, const struct box_kept_peeked *peeked);
 };
 
 #define BOX_KEPT_GO_ON UINT64_MAX
@@ -78,6 +97,9 @@ struct box_kept_ops {
 	 * not taken yet. */
 	void (*feed)(struct box_backend_box *box, uint32_t number, uint64_t offset,
 		struct box_str bytes);
+	/* Answered once by `peeked`, unless it is dropped or there are too many. */
+	void (*peek)(
+		struct box_backend_box *box, uint32_t number, const struct box_kept_peek *peek);
 	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */
 	void (*halt)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
 	/* Forgets it, and ends it if it runs. No event comes any more. */

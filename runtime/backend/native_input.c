@@ -8,7 +8,7 @@
 #include "runtime/backend/native_box.h"
 
 #define UNDER_WAY_MAX (BOX_GUEST_INPUT_MAX / 2)
-#define PIECE_MAX BOX_GUEST_BYTES_MAX
+#define PIECE_MAX ((size_t)BOX_GUEST_BYTES_MAX)
 
 struct input {
 	struct box_list links;

@@ -155,6 +155,22 @@ static void feed(
 	box_native_send_kept(box, kept, BOX_GUEST_FEED, &offset, sizeof(offset), bytes);
 }
 
+static void peek(struct box_backend_box *box, uint32_t number, const struct box_kept_peek *wanted)
+{
+	const struct box_guest_peek packet = {
+		.token = wanted->token,
+		.offset = wanted->offset,
+		.most = wanted->most,
+		.stream = wanted->is_stderr ? BOX_GUEST_PEEK_STDERR : BOX_GUEST_PEEK_STDOUT,
+		.wait = wanted->wait,
+	};
+	struct box_native_kept *kept = box_native_find_kept(box, number);
+	if (kept) {
+		box_native_send_kept(
+			box, kept, BOX_GUEST_PEEK, &packet, sizeof(packet), box_str(""));
+	}
+}
+
 static void halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
 {
 	struct box_native_kept *kept = box_native_find_kept(box, number);
@@ -182,6 +198,7 @@ const struct box_kept_ops box_native_kept_ops = {
 	.find = find,
 	.follow = follow,
 	.feed = feed,
+	.peek = peek,
 	.halt = halt,
 	.drop = drop,
 };
@@ -295,6 +312,20 @@ static void take_fed(struct box_backend_box *box, struct box_native_kept *kept, 
 	kept->events->fed(kept->arg, taken);
 }
 
+static void take_peeked(const struct box_native_kept *kept, const char *bytes, size_t size)
+{
+	struct box_guest_peeked peeked;
+	memcpy(&peeked, bytes, sizeof(peeked));
+	const struct box_kept_peeked told = {
+		.token = peeked.token,
+		.offset = peeked.offset,
+		.end = peeked.end,
+		.ended = peeked.ended != 0,
+		.bytes = {bytes + sizeof(peeked), size - sizeof(peeked)},
+	};
+	kept->events->peeked(kept->arg, &told);
+}
+
 void box_native_take_kept(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size)
 {
@@ -306,6 +337,8 @@ void box_native_take_kept(struct box_backend_box *box, const struct box_guest_he
 		take_state(box, kept, bytes, size);
 	} else if (header->kind == BOX_GUEST_OUT) {
 		take_out(box, kept, bytes, size);
+	} else if (header->kind == BOX_GUEST_PEEKED) {
+		take_peeked(kept, bytes, size);
 	} else {
 		take_fed(box, kept, bytes);
 	}

@@ -271,6 +271,9 @@ void box_kept_request(struct box_control_request *request, int verdict)
 		on_feed(kept, request);
 	} else if (kind == BOX_GUEST_HALT) {
 		on_halt(kept, request);
+	} else if (kind == BOX_GUEST_PEEK) {
+		box_peeks_put(&kept->peeks, request->bytes);
+		box_kept_tell_peeks(kept);
 	} else if (kind == BOX_GUEST_DROP) {
 		on_drop(kept);
 	}
@@ -354,6 +357,7 @@ void box_kept_resume(void)
 		if (all[i].id != 0) {
 			box_kept_tell_fed(&all[i]);
 			box_kept_send_output(&all[i]);
+			box_kept_tell_peeks(&all[i]);
 			box_kept_tell_state(&all[i]); /* which may free it */
 		}
 	}

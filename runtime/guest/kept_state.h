@@ -8,6 +8,7 @@
 
 #include "runtime/guest/input.h"
 #include "runtime/guest/loop.h"
+#include "runtime/guest/peeks.h"
 #include "runtime/guest/ring.h"
 #include "runtime/guest/tail.h"
 #include "runtime/guest/wire_kept.h"
@@ -35,6 +36,7 @@ struct box_kept {
 	uint64_t tell_ns; /* when what it wrote to stderr is told; BOX_NEVER: it is known */
 	uint64_t told_ns;
 	uint64_t fed_ns; /* when it is told what it has read; BOX_NEVER: that is known */
+	struct box_peeks peeks;
 };
 
 /* --- kept.c --- */
@@ -56,3 +58,4 @@ void box_kept_tell_state(struct box_kept *kept);
 void box_kept_tell_fed(struct box_kept *kept);
 void box_kept_tell_fed_soon(struct box_kept *kept);
 void box_kept_send_output(struct box_kept *kept);
+void box_kept_tell_peeks(struct box_kept *kept);

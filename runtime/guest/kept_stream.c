@@ -81,6 +81,19 @@ void box_kept_send_output(struct box_kept *kept)
 	}
 }
 
+void box_kept_tell_peeks(struct box_kept *kept)
+{
+	const struct box_peeks_seen seen = {
+		.out = &kept->out,
+		.err = &kept->err,
+		.out_ended = kept->out_fd < 0,
+		.err_ended = kept->err_fd < 0,
+	};
+	if (kept->id != 0 && !kept->unknown) {
+		box_peeks_answer(&kept->peeks, kept->id, &seen);
+	}
+}
+
 /* --- pipes --- */
 
 static int make_pipe(int *ret_own, int *ret_theirs, struct box_watch watch)
@@ -146,6 +159,7 @@ void box_kept_pump_output(struct box_kept *kept)
 	} while (kept->ended);
 	box_kept_send_output(kept);
 	box_kept_tell_state(kept);
+	box_kept_tell_peeks(kept);
 }
 
 void box_kept_pump_stderr(struct box_kept *kept)
@@ -158,6 +172,7 @@ void box_kept_pump_stderr(struct box_kept *kept)
 	if (got == 0 || (got < 0 && kept->ended)) {
 		box_kept_close_fd(&kept->err_fd);
 	}
+	box_kept_tell_peeks(kept);
 }
 
 int box_kept_open_pipes(struct box_kept *kept, int theirs[3])

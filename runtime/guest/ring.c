@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CAPACITY_MIN (64U * 1024)
+#define CAPACITY_MIN BOX_RING_PAST_BYTES
 
 static size_t held(const struct box_ring *ring)
 {
@@ -27,6 +27,41 @@ void box_ring_close(struct box_ring *ring)
 		ring->bytes = NULL;
 		ring->capacity = 0;
 	}
+	ring->past = ring->end;
+}
+
+/* What is in memory from `offset` on. */
+static size_t copy(const struct box_ring *ring, uint64_t offset, char *to, size_t max)
+{
+	size_t size = (size_t)(ring->end - offset) < max ? (size_t)(ring->end - offset) : max;
+	size_t place = place_of(ring, offset);
+	size_t first = ring->capacity - place < size ? ring->capacity - place : size;
+	memcpy(to, ring->bytes + place, first);
+	memcpy(to + first, ring->bytes, size - first);
+	return size;
+}
+
+/* Moves to memory of another size, with as much as fits. */
+static int move(struct box_ring *ring, size_t capacity)
+{
+	void *bytes = mmap(
+		NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (bytes == MAP_FAILED) {
+		return -errno;
+	}
+	struct box_ring moved = *ring;
+	moved.bytes = bytes;
+	moved.capacity = capacity;
+	if (moved.end - moved.past > capacity) {
+		moved.past = moved.end - capacity;
+	}
+	for (uint64_t at = moved.past; at < ring->end;) {
+		size_t place = place_of(&moved, at);
+		at += copy(ring, at, moved.bytes + place, capacity - place);
+	}
+	box_ring_close(ring);
+	*ring = moved;
+	return 0;
 }
 
 /* Room for `size` bytes in all; what is held moves along. */
@@ -36,22 +71,7 @@ static int reserve(struct box_ring *ring, size_t size)
 	while (capacity < size) {
 		capacity *= 2;
 	}
-	if (capacity == ring->capacity) {
-		return 0;
-	}
-	void *bytes = mmap(
-		NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (bytes == MAP_FAILED) {
-		return -errno;
-	}
-	struct box_ring larger = {bytes, capacity, ring->start, ring->end};
-	for (uint64_t at = ring->start; at < ring->end;) {
-		size_t place = place_of(&larger, at);
-		at += box_ring_copy(ring, at, larger.bytes + place, capacity - place);
-	}
-	box_ring_close(ring);
-	*ring = larger;
-	return 0;
+	return capacity == ring->capacity ? 0 : move(ring, capacity);
 }
 
 ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
@@ -79,6 +99,9 @@ ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
 		return -errno;
 	}
 	ring->end += (uint64_t)got;
+	if (ring->end - ring->past > ring->capacity) {
+		ring->past = ring->end - ring->capacity;
+	}
 	return got;
 }
 
@@ -87,12 +110,16 @@ size_t box_ring_copy(const struct box_ring *ring, uint64_t offset, char *to, siz
 	if (offset < ring->start || offset >= ring->end) {
 		return 0;
 	}
-	size_t size = (size_t)(ring->end - offset) < max ? (size_t)(ring->end - offset) : max;
-	size_t place = place_of(ring, offset);
-	size_t first = ring->capacity - place < size ? ring->capacity - place : size;
-	memcpy(to, ring->bytes + place, first);
-	memcpy(to + first, ring->bytes, size - first);
-	return size;
+	return copy(ring, offset, to, max);
+}
+
+size_t box_ring_look(
+	const struct box_ring *ring, uint64_t offset, char *to, size_t max, uint64_t *ret_offset)
+{
+	offset = offset > ring->past ? offset : ring->past;
+	offset = offset < ring->end ? offset : ring->end;
+	*ret_offset = offset;
+	return offset < ring->end ? copy(ring, offset, to, max) : 0;
 }
 
 void box_ring_free_upto(struct box_ring *ring, uint64_t offset)
@@ -103,7 +130,8 @@ void box_ring_free_upto(struct box_ring *ring, uint64_t offset)
 	if (offset > ring->start) {
 		ring->start = offset;
 	}
-	if (ring->start == ring->end && ring->capacity > CAPACITY_MIN) {
+	if (ring->start == ring->end && ring->capacity > CAPACITY_MIN &&
+		move(ring, CAPACITY_MIN) < 0) {
 		box_ring_close(ring);
 	}
 }

@@ -1,5 +1,6 @@
 /* A run of bytes with offsets, of which the last ones are held: for the output of managed processes.
- * Its memory grows with what is held, and most of it goes when nothing is. */
+ * Its memory grows with what is held, and most of it goes when nothing is. What was freed can be looked
+ * at until its place is needed: at least the last BOX_RING_PAST_BYTES. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,9 +8,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define BOX_RING_PAST_BYTES (64U * 1024)
+
 struct box_ring {
 	char *bytes;     /* NULL until something is held */
 	size_t capacity; /* a power of two */
+	uint64_t past;   /* forgotten up to here */
 	uint64_t start;  /* freed up to here */
 	uint64_t end;    /* held up to here */
 };
@@ -20,6 +24,10 @@ ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold);
 
 /* Copies what is held from `offset` on; how many bytes that were. */
 size_t box_ring_copy(const struct box_ring *ring, uint64_t offset, char *to, size_t max);
+
+/* The same for what is there, freed or not, or else what follows; *ret_offset is where that begins. */
+size_t box_ring_look(
+	const struct box_ring *ring, uint64_t offset, char *to, size_t max, uint64_t *ret_offset);
 
 /* Frees what is before `offset`, which may be anything. */
 void box_ring_free_upto(struct box_ring *ring, uint64_t offset);

@@ -47,6 +47,24 @@ size_t box_tail_copy(const struct box_tail *tail, char *to)
 	return BOX_GUEST_STDERR_MAX;
 }
 
+size_t box_tail_look(
+	const struct box_tail *tail, uint64_t offset, char *to, size_t max, uint64_t *ret_offset)
+{
+	uint64_t kept = tail->total < BOX_GUEST_STDERR_MAX ? tail->total : BOX_GUEST_STDERR_MAX;
+	offset = offset > tail->total - kept ? offset : tail->total - kept;
+	offset = offset < tail->total ? offset : tail->total;
+	*ret_offset = offset;
+	size_t size = tail->total - offset < max ? (size_t)(tail->total - offset) : max;
+	if (size == 0) {
+		return 0;
+	}
+	size_t place = offset % BOX_GUEST_STDERR_MAX;
+	size_t first = BOX_GUEST_STDERR_MAX - place < size ? BOX_GUEST_STDERR_MAX - place : size;
+	memcpy(to, tail->bytes + place, first);
+	memcpy(to + first, tail->bytes, size - first);
+	return size;
+}
+
 void box_tail_close(struct box_tail *tail)
 {
 	if (tail->bytes) {

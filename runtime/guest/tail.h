@@ -16,4 +16,8 @@ ssize_t box_tail_read(struct box_tail *tail, int fd);
 /* Copies what is kept, at most BOX_GUEST_STDERR_MAX bytes; how many there are. */
 size_t box_tail_copy(const struct box_tail *tail, char *to);
 
+/* As box_ring_look. */
+size_t box_tail_look(
+	const struct box_tail *tail, uint64_t offset, char *to, size_t max, uint64_t *ret_offset);
+
 void box_tail_close(struct box_tail *tail);

@@ -47,6 +47,17 @@ static bool state_well_formed(const char *bytes, size_t size)
 	return end_well_formed(&state);
 }
 
+static bool peeked_well_formed(const char *bytes, size_t size)
+{
+	struct box_guest_peeked peeked;
+	if (size < sizeof(peeked)) {
+		return false;
+	}
+	memcpy(&peeked, bytes, sizeof(peeked));
+	return peeked.ended <= 1 && peeked.reserved == 0 && peeked.offset <= peeked.end &&
+		size - sizeof(peeked) <= peeked.end - peeked.offset;
+}
+
 bool box_guest_kept_answer_well_formed(uint32_t kind, const char *bytes, size_t size)
 {
 	switch (kind) {
@@ -56,6 +67,8 @@ bool box_guest_kept_answer_well_formed(uint32_t kind, const char *bytes, size_t 
 		return size > sizeof(uint64_t);
 	case BOX_GUEST_FED:
 		return size == sizeof(uint64_t);
+	case BOX_GUEST_PEEKED:
+		return peeked_well_formed(bytes, size);
 	default:
 		return false;
 	}
@@ -88,6 +101,17 @@ static bool follow_well_formed(const char *bytes, size_t size)
 	return follow.hold >= BOX_GUEST_HOLD_MIN && follow.hold <= BOX_GUEST_HOLD_MAX;
 }
 
+static bool peek_well_formed(const char *bytes, size_t size)
+{
+	struct box_guest_peek peek;
+	if (size != sizeof(peek)) {
+		return false;
+	}
+	memcpy(&peek, bytes, sizeof(peek));
+	return peek.stream <= BOX_GUEST_PEEK_STDERR && peek.wait <= 1 &&
+		peek.most <= BOX_GUEST_PEEK_BYTES_MAX;
+}
+
 static bool halt_well_formed(const char *bytes, size_t size)
 {
 	uint32_t grace_ms;
@@ -110,6 +134,8 @@ bool box_guest_kept_request_well_formed(uint32_t kind, const char *bytes, size_t
 		return size >= sizeof(uint64_t);
 	case BOX_GUEST_HALT:
 		return halt_well_formed(bytes, size);
+	case BOX_GUEST_PEEK:
+		return peek_well_formed(bytes, size);
 	case BOX_GUEST_DROP:
 	case BOX_GUEST_ASK:
 		return size == 0;

@@ -22,6 +22,7 @@
 #define BOX_GUEST_HOLD_MAX (17U * 1024 * 1024)
 #define BOX_GUEST_STDERR_MAX (16U * 1024) /* of its end: 4,000 characters in any script */
 #define BOX_GUEST_GRACE_MS_MAX 60000U
+#define BOX_GUEST_PEEKS_MAX 16U /* of one process that wait */
 
 enum box_guest_kept_kind {
 	/* to box-init */
@@ -32,6 +33,7 @@ enum box_guest_kept_kind {
 	BOX_GUEST_DROP,      /* forgotten; one that runs is killed first */
 	BOX_GUEST_ASK,       /* answered by STATE */
 	BOX_GUEST_KEEP_IN,   /* as KEEP; one fd: the door of a cgroup that it goes into first */
+	BOX_GUEST_PEEK,      /* bytes: struct box_guest_peek; answered by PEEKED, now or later */
 	BOX_GUEST_KEPT_ASKS_END_,
 
 	/* from box-init */
@@ -39,6 +41,7 @@ enum box_guest_kept_kind {
 			       * too, when it has ended and when its output has */
 	BOX_GUEST_OUT,        /* bytes: a uint64_t offset, then output */
 	BOX_GUEST_FED,        /* bytes: a uint64_t, how much of its input it has taken */
+	BOX_GUEST_PEEKED,     /* bytes: struct box_guest_peeked, then output */
 	BOX_GUEST_KEPT_TELLS_END_,
 };
 
@@ -68,6 +71,31 @@ struct box_guest_follow {
 	uint64_t from;  /* begin again here, or BOX_GUEST_GO_ON */
 	uint64_t upto;  /* what is before may be sent */
 	uint64_t hold;  /* how much may be held */
+};
+
+enum box_guest_peek_stream {
+	BOX_GUEST_PEEK_STDOUT,
+	BOX_GUEST_PEEK_STDERR,
+};
+
+/* A look at what is still there, freed or not: it frees nothing, and whoever follows does not notice.
+ * One with the token of another that waits takes its place; of too many the oldest is forgotten. */
+struct box_guest_peek {
+	uint64_t token; /* the caller's, comes back */
+	uint64_t offset;
+	uint32_t most;
+	uint16_t stream;
+	uint16_t wait; /* not 0: answer when there is something behind the offset, or the end */
+};
+
+#define BOX_GUEST_PEEK_BYTES_MAX (BOX_GUEST_BYTES_MAX - (uint32_t)sizeof(struct box_guest_peeked))
+
+struct box_guest_peeked {
+	uint64_t token;
+	uint64_t offset; /* of the first byte; later than asked where that is forgotten */
+	uint64_t end;    /* of all that was written so far */
+	uint32_t ended;  /* 1: and nothing more will be */
+	uint32_t reserved;
 };
 
 enum box_guest_phase {

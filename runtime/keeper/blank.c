@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "runtime/keeper/boot_file.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
@@ -26,8 +27,6 @@
 #include "runtime/keeper/packet.h"
 #include "runtime/keeper/userns.h"
 
-#define CONTROL_BYTES \
-	(512 * 1024) /* that one end may have sent and the other not read; the kernel doubles it */
 #define INIT_NICE (-10)
 
 int box_blank_fail(struct box_err *err, const char *step, int r)
@@ -111,13 +110,13 @@ static int make_boot_file(
 	return r < 0 ? box_blank_fail(err, "boot file", r) : 0;
 }
 
-/* Output and input in large pieces go by fewer turns of both ends. A plain user gets what the
- * system's limit allows. */
-static void widen(int socket)
+/* Room for some packets each way: what does not fit waits in a copy, and each wait is a turn of two
+ * programs. A plain user gets what the host allows, and less is fine. */
+static void widen_socket(int fd)
 {
-	const int bytes = CONTROL_BYTES;
-	if (setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0) {
-		(void)setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	int bytes = BOX_GUEST_SOCKET_BYTES;
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0) {
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	}
 }
 
@@ -130,8 +129,8 @@ static int make_sockets(struct box_blank *blank, struct box_child *start, struct
 	}
 	blank->living.control = pair[0];
 	start->control = pair[1];
-	widen(pair[0]);
-	widen(pair[1]);
+	widen_socket(pair[0]);
+	widen_socket(pair[1]);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		return box_blank_fail(err, "socketpair", -errno);
 	}

@@ -51,6 +51,12 @@ def info(client, process="default", session="s"):
     return client.ask("box_get_managed_process", {"session_id": session, "process_id": process})
 
 
+def peek(client, process="default", session="s"):
+    """How much a process has written so far."""
+    data = {"session_id": session, "process_id": process, "length": 0}
+    return client.ask("box_get_process_output", data)["end"]
+
+
 def stop(client, process="default", session="s"):
     data = {"session_id": session, "process_id": process}
     assert client.ask("box_stop_managed_process", data) == {"stopped": process}

@@ -124,8 +124,9 @@ def test_null_and_a_closed_stdin_are_no_input(streaming, closed):
 
 
 def test_a_command_may_end_without_its_input(streaming):
-    assert dialled(streaming, "run", "deaf", data=b"x" * 300_000) == (5, "deaf\n", "")
-    assert len(streaming.inputs) == 1
+    assert dialled(streaming, "run", "deaf", data=b"x" * 600_000) == (5, "deaf\n", "")
+    # No more is sent than may be on its way.
+    assert 1 <= len(streaming.inputs) <= 4
 
 
 @pytest.mark.parametrize("number, code", [("SIGHUP", 129), ("SIGTERM", 143)])

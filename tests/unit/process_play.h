@@ -22,6 +22,8 @@ static struct played {
 	char command[64];
 	uint32_t number; /* 0: a free place */
 	uint32_t grace_ms;
+	struct box_kept_peek peek; /* the last one */
+	int peeks;
 	int halts;
 	int follows;
 	int eofs;
@@ -118,6 +120,15 @@ static inline void played_feed(
 	one->fed_len += bytes.len;
 }
 
+static inline void played_peek(
+	struct box_backend_box *box, uint32_t number, const struct box_kept_peek *peek)
+{
+	struct played *one = played_of(number);
+	ASSERT(one->box == box);
+	one->peek = *peek;
+	one->peeks++;
+}
+
 static inline void played_halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
 {
 	struct played *one = played_of(number);
@@ -142,6 +153,7 @@ static const struct box_kept_ops played_ops = {
 	.find = played_find,
 	.follow = played_follow,
 	.feed = played_feed,
+	.peek = played_peek,
 	.halt = played_halt,
 	.drop = played_drop,
 };

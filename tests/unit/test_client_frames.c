@@ -214,6 +214,7 @@ TEST(reads_a_message_of_16_mib)
 /* --- the handshake --- */
 
 #define KEY "dGhlIHNhbXBsZSBub25jZQ=="
+static const struct box_ws_hello asked = {.key = KEY};
 #define ACCEPT "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
 #define OPENING "HTTP/1.1 101 Switching Protocols\r\n"
 #define UPGRADE "Upgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -234,7 +235,41 @@ TEST(says_hello)
 	ASSERT_INT(box_ws_hello(&out, &hello), 0);
 	static const char with_token[] = HELLO "X-LangBot-Box-Control-Token: secret\r\n\r\n";
 	ASSERT_BYTES(out.bytes, out.len, with_token, sizeof(with_token) - 1);
+	out.len = 0;
+	hello.token = NULL;
+	hello.workspace = "w";
+	hello.generation = 3;
+	hello.protocol = "box.v1";
+	ASSERT_INT(box_ws_hello(&out, &hello), 0);
+	static const char relay[] = HELLO "X-LangBot-Workspace-Id: w\r\n"
+					  "X-LangBot-Placement-Generation: 3\r\n"
+					  "Sec-WebSocket-Protocol: box.v1\r\n\r\n";
+	ASSERT_BYTES(out.bytes, out.len, relay, sizeof(relay) - 1);
 	box_buf_free(&out);
+}
+
+/* What was offered must be chosen, and nothing else. */
+TEST(reads_the_protocol)
+{
+	static const struct {
+		const char *head;
+		enum box_ws_answer answer;
+	} rows[] = {
+		{OPENING UPGRADE ACCEPT "Sec-WebSocket-Protocol: box.v1\r\n\r\n",
+			BOX_WS_ANSWER_OPEN},
+		{OPENING UPGRADE ACCEPT "Sec-WebSocket-Protocol: mcp\r\n\r\n",
+			BOX_WS_ANSWER_BROKEN},
+		{OPENING UPGRADE ACCEPT "\r\n", BOX_WS_ANSWER_BROKEN},
+	};
+	static const struct box_ws_hello offered = {.key = KEY, .protocol = "box.v1"};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		size_t used;
+		int status;
+		const char *why = NULL;
+		ASSERT_INT(box_ws_answer(rows[i].head, strlen(rows[i].head), &offered, &used,
+				   &status, &why),
+			rows[i].answer);
+	}
 }
 
 TEST(lets_no_header_slip_in)
@@ -246,6 +281,9 @@ TEST(lets_no_header_slip_in)
 		ASSERT_INT(box_ws_hello(&out, &hello), -EINVAL);
 		hello.instance = "me";
 		hello.token = bad[i];
+		ASSERT_INT(box_ws_hello(&out, &hello), -EINVAL);
+		hello.token = NULL;
+		hello.workspace = bad[i];
 		ASSERT_INT(box_ws_hello(&out, &hello), -EINVAL);
 		ASSERT_INT(out.len, 0);
 		box_buf_free(&out);
@@ -291,14 +329,14 @@ TEST(reads_the_answer)
 		const char *why = NULL;
 		/* Every beginning of it wants more. */
 		for (size_t part = 0; part < len; part++) {
-			ASSERT_INT(box_ws_answer(rows[i].head, part, KEY, &used, &status, &why),
+			ASSERT_INT(box_ws_answer(rows[i].head, part, &asked, &used, &status, &why),
 				BOX_WS_ANSWER_MORE);
 		}
 		char *with_frame = box_alloc(len + 2);
 		put_bytes(with_frame, rows[i].head, len);
 		put_bytes(with_frame + len, "\x82", 2);
 		why = NULL;
-		ASSERT_INT(box_ws_answer(with_frame, len + 2, KEY, &used, &status, &why),
+		ASSERT_INT(box_ws_answer(with_frame, len + 2, &asked, &used, &status, &why),
 			rows[i].answer);
 		ASSERT_INT(status, rows[i].status);
 		if (rows[i].answer == BOX_WS_ANSWER_BROKEN) {
@@ -317,7 +355,8 @@ TEST(knows_other_servers_early)
 	int status;
 	for (size_t i = 0; i < COUNT(others); i++) {
 		const char *why = NULL;
-		ASSERT_INT(box_ws_answer(others[i], strlen(others[i]), KEY, &used, &status, &why),
+		ASSERT_INT(
+			box_ws_answer(others[i], strlen(others[i]), &asked, &used, &status, &why),
 			BOX_WS_ANSWER_BROKEN);
 		ASSERT_STR(why, "it does not speak HTTP/1.1");
 	}
@@ -331,10 +370,10 @@ TEST(reads_no_endless_head)
 	const char *why = NULL;
 	memset(head, 'x', BOX_HEAD_BYTES_MAX);
 	put_bytes(head, OPENING, sizeof(OPENING) - 1);
-	ASSERT_INT(box_ws_answer(head, BOX_HEAD_BYTES_MAX - 1, KEY, &used, &status, &why),
+	ASSERT_INT(box_ws_answer(head, BOX_HEAD_BYTES_MAX - 1, &asked, &used, &status, &why),
 		BOX_WS_ANSWER_MORE);
 	put_bytes(head + BOX_HEAD_BYTES_MAX, "\r\n\r\n", 4);
-	ASSERT_INT(box_ws_answer(head, BOX_HEAD_BYTES_MAX + 4, KEY, &used, &status, &why),
+	ASSERT_INT(box_ws_answer(head, BOX_HEAD_BYTES_MAX + 4, &asked, &used, &status, &why),
 		BOX_WS_ANSWER_BROKEN);
 	ASSERT_STR(why, "its answer's head is too long");
 	free(head);

@@ -165,12 +165,48 @@ TEST(memory_follows_what_is_held)
 	box_ring_free_upto(&ring, ring.end - 1);
 	check(&ring);
 	box_ring_free_upto(&ring, ring.end);
-	ASSERT(ring.bytes == NULL);
-	ASSERT_INT(ring.capacity, 0);
+	ASSERT_INT(ring.capacity, 64 * KIB);
 	put(3);
 	fill(&ring, MIB);
 	ASSERT_INT(ring.capacity, 64 * KIB);
 	ASSERT_INT(ring.start, 900 * KIB + 10);
 	check(&ring);
 	box_ring_close(&ring);
+}
+
+/* What was freed is looked at as long as its place is not needed. */
+TEST(looks_behind_what_was_freed)
+{
+	struct box_ring ring = {0};
+	char bytes[16];
+	uint64_t offset;
+	start();
+	ASSERT_INT(box_ring_look(&ring, 5, bytes, 16, &offset), 0);
+	ASSERT_INT(offset, 0);
+	put(100);
+	fill(&ring, MIB);
+	box_ring_free_upto(&ring, 100);
+	ASSERT_INT(box_ring_look(&ring, 0, bytes, 4, &offset), 4);
+	ASSERT_INT(offset, 0);
+	ASSERT_INT(bytes[3], byte_at(3));
+	/* Grown and shrunk, the last 64 KiB stay, and no others. */
+	put(900 * KIB);
+	fill(&ring, MIB);
+	box_ring_free_upto(&ring, ring.end);
+	ASSERT_INT(ring.capacity, 64 * KIB);
+	ASSERT_INT(box_ring_look(&ring, 0, bytes, 16, &offset), 16);
+	ASSERT_INT(offset, ring.end - 64 * KIB);
+	for (uint64_t i = 0; i < 16; i++) {
+		ASSERT_INT(bytes[i], byte_at(offset + i));
+	}
+	/* Each byte that comes takes the place of one. */
+	put(1);
+	fill(&ring, MIB);
+	ASSERT_INT(box_ring_look(&ring, 0, bytes, 1, &offset), 1);
+	ASSERT_INT(offset, ring.end - 64 * KIB);
+	ASSERT_INT(bytes[0], byte_at(offset));
+	ASSERT_INT(box_ring_look(&ring, UINT64_MAX, bytes, 1, &offset), 0);
+	ASSERT_INT(offset, ring.end);
+	box_ring_close(&ring);
+	ASSERT_INT(box_ring_look(&ring, 0, bytes, 1, &offset), 0);
 }

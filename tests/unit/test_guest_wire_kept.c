@@ -132,6 +132,34 @@ TEST(other_requests)
 	}
 }
 
+TEST(peeks)
+{
+	struct box_guest_peek peek = {1, 0, BOX_GUEST_PEEK_BYTES_MAX, BOX_GUEST_PEEK_STDERR, 1};
+	ASSERT(request_good(BOX_GUEST_PEEK, &peek, sizeof(peek), 0));
+	ASSERT(!request_good(BOX_GUEST_PEEK, &peek, sizeof(peek), 1));
+	ASSERT(!request_good(BOX_GUEST_PEEK, &peek, sizeof(peek) - 1, 0));
+	peek.most++;
+	ASSERT(!request_good(BOX_GUEST_PEEK, &peek, sizeof(peek), 0));
+	peek = (struct box_guest_peek){1, 0, 0, BOX_GUEST_PEEK_STDERR + 1, 0};
+	ASSERT(!request_good(BOX_GUEST_PEEK, &peek, sizeof(peek), 0));
+	peek = (struct box_guest_peek){1, 0, 0, BOX_GUEST_PEEK_STDOUT, 2};
+	ASSERT(!request_good(BOX_GUEST_PEEK, &peek, sizeof(peek), 0));
+
+	struct box_guest_peeked peeked = {1, 5, 10, 0, 0};
+	ASSERT(answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 0));
+	ASSERT(answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 5));
+	ASSERT(!answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 6));
+	ASSERT(!answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked) - 1, 0));
+	peeked.offset = 11;
+	ASSERT(!answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 0));
+	peeked = (struct box_guest_peeked){1, 0, UINT64_MAX, 1, 0};
+	ASSERT(answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 9));
+	peeked.ended = 2;
+	ASSERT(!answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 0));
+	peeked = (struct box_guest_peeked){1, 0, 9, 0, 1};
+	ASSERT(!answer_good(BOX_GUEST_PEEKED, &peeked, sizeof(peeked), 0));
+}
+
 #define RUNNING BOX_GUEST_PHASE_RUNNING
 #define GONE BOX_GUEST_PHASE_ENDED
 #define EXIT BOX_GUEST_END_EXIT

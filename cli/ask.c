@@ -1,0 +1,75 @@
+/* What several commands ask a runtime, and how its texts are printed. */
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "cli/cli.h"
+#include "transport/json.h"
+
+int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
+	const struct box_value *data, struct box_value *ret_answer)
+{
+	struct box_err err;
+	int r = box_client_call(client, action, data, CLI_CALL_MS, cli->arena, ret_answer, &err);
+	if (r < 0) {
+		(void)box_cli_fail(&err);
+	}
+	return r;
+}
+
+struct box_value box_cli_name_only(const struct cli *cli, const char *name)
+{
+	struct box_value data = box_map_value();
+	box_map_add(cli->arena, &data, "session_id", box_cstr(name));
+	return data;
+}
+
+/* A command must name its box as it was made, or it is refused. */
+static void copy_identity(
+	const struct cli *cli, const struct box_value *info, struct box_value *spec)
+{
+	static const char *const members[] = {"session_id", "network", "image", "host_path",
+		"host_path_mode", "mount_path", "persistent", "cpus", "memory_mb", "pids_limit",
+		"read_only_rootfs", "workspace_quota_mb", "egress"};
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+		const struct box_value *value = box_map_get(info, members[i]);
+		if (value) {
+			box_map_add(cli->arena, spec, members[i], *value);
+		}
+	}
+}
+
+int box_cli_session_spec(const struct cli *cli, struct box_client *client, const char *name,
+	struct box_value *ret_spec)
+{
+	struct box_value data = box_cli_name_only(cli, name);
+	struct box_value info;
+	int r = box_cli_ask(cli, client, "box_get_session", &data, &info);
+	if (r == 0) {
+		*ret_spec = box_map_value();
+		copy_identity(cli, &info, ret_spec);
+	}
+	return r;
+}
+
+void box_cli_print_text(const struct box_value *value, int width)
+{
+	int printed = 0;
+	struct box_str text = value && value->type == BOX_STR ? value->str : box_str("-");
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.bytes[i];
+		bool control = (unsigned char)c < ' ' || c == 0x7f;
+		(void)putchar(control ? '?' : c);
+		printed += ((unsigned char)c & 0xc0) != 0x80; /* code points */
+	}
+	(void)printf("%*s", printed < width ? width - printed : 0, "");
+}
+
+int box_cli_print_json(const struct box_value *value)
+{
+	struct box_buf text = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
+	if (box_json_encode(&text, value) == 0) {
+		(void)printf("%.*s\n", (int)text.len, text.bytes);
+	}
+	box_buf_free(&text);
+	return box_cli_flush();
+}

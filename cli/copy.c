@@ -1,0 +1,218 @@
+/* box cp: which way, what is at both ends, and how it goes on. */
+#include "cli/copy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/wake.h"
+
+#define TIDY_MS 5000
+#define SHOW_EVERY_MS 100
+
+/* Letters for what is there, and behind them mode, size and time where the box has stat. */
+static const char probe_script[] =
+	"s=;[ -L \"$1\" ]&&s=l;[ -d \"$1\" ]&&s=${s}d;[ -f \"$1\" ]&&s=${s}f;"
+	"[ -e \"$1\" ]&&s=${s}e;[ -d \"$2\" ]&&s=${s}p;"
+	"if command -v tar >/dev/null 2>&1;then s=${s}t;"
+	"case $(tar --version 2>/dev/null) in *GNU*)s=${s}g;;esac;fi;"
+	"printf '%s:%s\\n' \"$s\" \"$(stat -c %a:%s:%Y -- \"$1\" 2>/dev/null)\"";
+
+int box_copy_command(struct cli_copy *copy, const char *const *words, size_t count,
+	struct box_value *ret_spec, struct box_err *err)
+{
+	struct box_value spec = box_value_copy(copy->cli->arena, copy->identity);
+	int r = box_cli_add_command(copy->cli, words, count, &spec, err);
+	*ret_spec = spec;
+	return r;
+}
+
+void box_copy_tidy(struct cli_copy *copy, const char *const *words, size_t count)
+{
+	struct box_value spec;
+	struct box_value answer;
+	if (box_copy_command(copy, words, count, &spec, NULL) == 0) {
+		(void)box_client_call(
+			copy->client, "box_exec", &spec, TIDY_MS, copy->cli->arena, &answer, NULL);
+	}
+}
+
+/* What a box says may be anything: it decides what is asked of the box, and nothing else. */
+static void read_probe(struct cli_copy *copy, struct box_str said)
+{
+	const char *text = box_arena_strndup(copy->cli->arena, said.bytes, said.len);
+	size_t letters = strcspn(text, ":");
+	const char *found = box_arena_strndup(copy->cli->arena, text, letters);
+	unsigned mode;
+	long long size;
+	long long mtime;
+	copy->box_link = strchr(found, 'l') != NULL;
+	copy->box.kind = strchr(found, 'd')            ? BOX_COPY_FOLDER
+		: strchr(found, 'e') || copy->box_link ? BOX_COPY_FILE
+						       : BOX_COPY_NOTHING;
+	copy->box.has_parent = strchr(found, 'p') != NULL;
+	copy->has_tar = strchr(found, 't') != NULL;
+	copy->has_gnu_tar = strchr(found, 'g') != NULL;
+	copy->has_stat = strchr(found, 'f') && !copy->box_link &&
+		sscanf(text + letters, ":%o:%lld:%lld", &mode, &size, &mtime) == 3 && size >= 0;
+	if (copy->has_stat) {
+		copy->mode = mode & 0777;
+		copy->size = size;
+		copy->mtime = mtime < 0 ? 0 : mtime;
+	}
+}
+
+int box_copy_probe(struct cli_copy *copy)
+{
+	const char *const words[] = {"sh", "-c", probe_script, "box-cp", copy->box.path,
+		box_copy_parent(copy->cli->arena, copy->box.path)};
+	struct box_value spec;
+	struct box_value answer;
+	struct box_err err;
+	if (box_copy_command(copy, words, sizeof(words) / sizeof(words[0]), &spec, &err) < 0) {
+		(void)box_cli_fail(&err);
+		return -EINVAL;
+	}
+	int r = box_cli_ask(copy->cli, copy->client, "box_exec", &spec, &answer);
+	const struct box_value *said = r < 0 ? NULL : box_map_get(&answer, "stdout");
+	if (said && said->type == BOX_STR) {
+		read_probe(copy, said->str);
+	}
+	return r;
+}
+
+/* --- how it goes on --- */
+
+void box_copy_complain(void *arg, const char *line)
+{
+	struct box_err err;
+	(void)arg;
+	(void)box_err_set(&err, BOX_ERR_VALUE, EIO, "%s", line);
+	(void)box_cli_fail(&err);
+}
+
+static void show(void *arg)
+{
+	static uint64_t shown_ms;
+	struct cli_copy *copy = arg;
+	uint64_t now = box_clock_ms();
+	if (!copy->shows || now - shown_ms < SHOW_EVERY_MS) {
+		return;
+	}
+	shown_ms = now;
+	double seconds = (double)(now - copy->begun_ms) / 1000;
+	double mib = (double)copy->done / (double)BOX_MIB;
+	(void)fprintf(stderr, "\r\033[K%.1f MiB", mib);
+	if (copy->total > 0) {
+		(void)fprintf(stderr, " of %.1f MiB (%d %%)", (double)copy->total / BOX_MIB,
+			(int)((double)copy->done * 100 / (double)copy->total));
+	}
+	(void)fprintf(stderr, "  %.1f MiB/s", seconds > 0 ? mib / seconds : 0);
+	(void)fflush(stderr);
+}
+
+static void show_end(const struct cli_copy *copy)
+{
+	if (copy->shows) {
+		(void)fputs("\r\033[K", stderr);
+	}
+}
+
+int box_copy_run(struct cli_copy *copy, struct cli_transfer *transfer)
+{
+	struct box_err err;
+	transfer->client = copy->client;
+	transfer->progress = copy->shows ? show : NULL;
+	transfer->progress_arg = copy;
+	copy->begun_ms = box_clock_ms();
+	int r = box_cli_transfer(transfer, &err);
+	show_end(copy);
+	if (r == -EINTR) {
+		return CLI_EXIT_SIGNAL + box_cli_signal();
+	}
+	if (r < 0) {
+		return box_cli_fail(&err);
+	}
+	if (transfer->result.exit_code == 0) {
+		return 0;
+	}
+	if (transfer->said[0]) {
+		(void)box_err_set(&err, BOX_ERR_VALUE, EIO, "in the box: %s", transfer->said);
+	} else {
+		(void)box_err_set(&err, BOX_ERR_VALUE, EIO, "in the box: it ended with code %d",
+			transfer->result.exit_code);
+	}
+	return box_cli_fail(&err);
+}
+
+/* --- both ends --- */
+
+static void look_at_host(struct cli_copy *copy)
+{
+	struct stat status;
+	const char *path = copy->host.path;
+	const char *parent = box_copy_parent(copy->cli->arena, path);
+	copy->host.has_parent = stat(parent, &status) == 0 && S_ISDIR(status.st_mode);
+	bool there = stat(path, &status) == 0;
+	copy->host.kind = there && S_ISDIR(status.st_mode) ? BOX_COPY_FOLDER : BOX_COPY_FILE;
+	/* A link that leads nowhere is something too. */
+	if (!there && lstat(path, &status) < 0) {
+		copy->host.kind = BOX_COPY_NOTHING;
+	}
+}
+
+static int copy_with(struct cli_copy *copy, bool in)
+{
+	struct box_value identity;
+	if (box_cli_session_spec(copy->cli, copy->client, copy->session, &identity) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	copy->identity = &identity;
+	copy->total = -1;
+	copy->shows = isatty(STDERR_FILENO);
+	if (box_copy_probe(copy) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	return in ? box_copy_in(copy) : box_copy_out(copy);
+}
+
+int box_cli_cp(const struct cli *cli)
+{
+	const struct cli_words *words = &cli->options.words;
+	struct cli_copy copy = {.cli = cli};
+	const char *unused;
+	struct box_err err;
+	if (words->count != 2) {
+		return box_cli_misused(cli, "SRC and DST are needed");
+	}
+	bool out = box_copy_split(cli->arena, words->items[0], &copy.session, &copy.box.path);
+	bool in = out ? box_copy_split(cli->arena, words->items[1], &unused, &unused)
+		      : box_copy_split(cli->arena, words->items[1], &copy.session, &copy.box.path);
+	if (in == out) {
+		return box_cli_misused(cli, "one of SRC and DST must be NAME:PATH, the other not");
+	}
+	copy.host.path = words->items[in ? 0 : 1];
+	if (copy.box.path[0] == '\0' || copy.host.path[0] == '\0') {
+		return box_cli_misused(cli, "a path must not be empty");
+	}
+	if (strcmp(copy.host.path, "-") == 0) {
+		copy.host.kind = BOX_COPY_STREAM;
+	} else {
+		look_at_host(&copy);
+	}
+	int wake_fd = box_cli_wake_on_signals();
+	if (wake_fd < 0) {
+		(void)box_err_set(&err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
+		return box_cli_fail(&err);
+	}
+	if (box_cli_connect(cli, false, &copy.client) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	int code = copy_with(&copy, in);
+	box_client_close(copy.client);
+	return code;
+}

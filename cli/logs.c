@@ -1,0 +1,208 @@
+/* box logs: looks at what is held of a process's output, and takes nothing away. Each stream is asked
+ * for by itself, piece by piece, the next when the last was written. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/wake.h"
+
+#define WAIT_MS 30000
+#define AGAIN_MS 500 /* when a process that runs has closed its output */
+
+enum {
+	AT_SIGNAL,
+	AT_CLIENT,
+	AT_OUT,
+	AT_ERR,
+	FDS,
+};
+
+struct source {
+	struct logs *logs;
+	const char *name;
+	struct cli_output output;
+	int64_t offset; /* of what comes next */
+	bool asked;
+	bool ended; /* there is nothing more, for now or ever */
+};
+
+struct logs {
+	const struct cli *cli;
+	struct box_client *client;
+	const char *session;
+	const char *process;
+	struct source sources[2];
+	bool exited;
+	bool failed;
+	bool seen; /* something was answered */
+	struct box_err err;
+};
+
+static int64_t int_of(const struct box_value *data, const char *key)
+{
+	const struct box_value *value = box_map_get(data, key);
+	return value && value->type == BOX_INT ? value->integer : 0;
+}
+
+static bool is_true(const struct box_value *data, const char *key)
+{
+	const struct box_value *value = box_map_get(data, key);
+	return value && value->type == BOX_BOOL && value->boolean;
+}
+
+/* What lies between what we have and what there is was taken by who is attached. */
+static void tell_gap(const struct source *source, int64_t offset)
+{
+	if (offset > source->offset) {
+		(void)fprintf(stderr, "box: %lld bytes of %s are not held any more\n",
+			(long long)(offset - source->offset), source->name);
+	}
+}
+
+static void answered(void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct source *source = arg;
+	struct logs *logs = source->logs;
+	(void)last;
+	source->asked = false;
+	if (err) {
+		/* One that is stopped meanwhile is gone, and that is an end too. */
+		bool gone = err->code == BOX_ERR_PROCESS_NOT_FOUND && logs->seen;
+		logs->exited = logs->exited || gone;
+		logs->failed = logs->failed || !gone;
+		logs->sources[0].ended = logs->sources[1].ended = true;
+		logs->err = *err;
+		return;
+	}
+	const struct box_value *bytes = box_map_get(data, "data");
+	const struct box_value *status = box_map_get(data, "status");
+	int64_t offset = int_of(data, "offset");
+	logs->seen = true;
+	logs->exited = status && status->type == BOX_STR && box_str_eq(status->str, "exited");
+	tell_gap(source, offset);
+	source->offset = offset;
+	if (bytes && (bytes->type == BOX_BIN || bytes->type == BOX_STR)) {
+		box_cli_output_add(&source->output, bytes->str);
+		source->offset += (int64_t)bytes->str.len;
+	}
+	bool all = source->offset >= int_of(data, "end");
+	source->ended = all && (is_true(data, "ended") || !logs->cli->options.follow);
+}
+
+static void ask(struct source *source)
+{
+	struct logs *logs = source->logs;
+	struct box_arena *arena = box_arena_new();
+	struct box_value data = box_map_value();
+	struct box_err err;
+	box_map_add(arena, &data, "session_id", box_cstr(logs->session));
+	box_map_add(arena, &data, "process_id", box_cstr(logs->process));
+	box_map_add(arena, &data, "stream", box_cstr(source->name));
+	box_map_add(arena, &data, "offset", box_int(source->offset));
+	bool wait = logs->cli->options.follow && !source->ended;
+	box_map_add(arena, &data, "wait_ms", box_int(wait ? WAIT_MS : 0));
+	source->asked = true;
+	if (box_client_submit(logs->client, "box_get_process_output", &data, answered, source, NULL,
+		    &err) < 0) {
+		answered(source, NULL, &err, true);
+	}
+	box_arena_free(arena);
+}
+
+static bool pending(const struct logs *logs)
+{
+	return box_cli_output_pending(&logs->sources[0].output) ||
+		box_cli_output_pending(&logs->sources[1].output);
+}
+
+static void turn(struct logs *logs, int wake_fd, int timeout_ms)
+{
+	struct cli_output *out = &logs->sources[0].output;
+	struct cli_output *errors = &logs->sources[1].output;
+	struct pollfd polls[FDS] = {
+		[AT_SIGNAL] = {.fd = wake_fd, .events = POLLIN},
+		[AT_CLIENT] = {.fd = box_client_fd(logs->client),
+			.events = box_client_events(logs->client)},
+		[AT_OUT] = {.fd = box_cli_output_pending(out) ? out->fd : -1, .events = POLLOUT},
+		[AT_ERR] = {.fd = box_cli_output_pending(errors) ? errors->fd : -1,
+			.events = POLLOUT},
+	};
+	if (poll(polls, FDS, timeout_ms) < 0) {
+		return;
+	}
+	if (polls[AT_OUT].revents) {
+		box_cli_output_write(out);
+	}
+	if (polls[AT_ERR].revents) {
+		box_cli_output_write(errors);
+	}
+	/* What ends the connection is told to `answered`. */
+	(void)box_client_step(logs->client, NULL);
+}
+
+/* Until nothing is left to show; -f: until the process has ended. */
+static int follow(struct logs *logs, int wake_fd)
+{
+	struct source *out = &logs->sources[0];
+	struct source *errors = &logs->sources[1];
+	for (;;) {
+		bool ended = out->ended && errors->ended;
+		bool over = ended && (logs->exited || logs->failed || !logs->cli->options.follow);
+		if (box_cli_signal() || out->output.broken || (over && !pending(logs))) {
+			break;
+		}
+		for (size_t i = 0; i < 2 && !over; i++) {
+			struct source *source = &logs->sources[i];
+			if (!source->asked && !source->ended &&
+				!box_cli_output_pending(&source->output)) {
+				ask(source);
+			}
+		}
+		/* It runs on without output: that it ends must be asked for. */
+		bool mute = ended && !over && !out->asked;
+		turn(logs, wake_fd, mute ? AGAIN_MS : -1);
+		if (mute && !out->asked) {
+			ask(out);
+		}
+	}
+	if (box_cli_signal()) {
+		return CLI_EXIT_SIGNAL + box_cli_signal();
+	}
+	return logs->failed ? box_cli_fail(&logs->err) : 0;
+}
+
+int box_cli_logs(const struct cli *cli)
+{
+	const struct cli_words *words = &cli->options.words;
+	struct logs logs = {.cli = cli, .sources = {{.name = "stdout"}, {.name = "stderr"}}};
+	struct box_err err;
+	if (words->count < 1 || words->count > 2) {
+		return box_cli_misused(cli, "a NAME, and perhaps a PROCESS, are needed");
+	}
+	logs.session = words->items[0];
+	logs.process = words->count == 2 ? words->items[1] : CLI_PROCESS_DEFAULT;
+	if (box_cli_connect(cli, false, &logs.client) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	int wake_fd = box_cli_wake_on_signals();
+	if (wake_fd < 0) {
+		(void)box_err_set(&err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
+		box_client_close(logs.client);
+		return box_cli_fail(&err);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		logs.sources[i].logs = &logs;
+		box_cli_output_open(
+			&logs.sources[i].output, i == 0 ? STDOUT_FILENO : STDERR_FILENO);
+	}
+	int code = follow(&logs, wake_fd);
+	box_client_close(logs.client);
+	for (size_t i = 0; i < 2; i++) {
+		box_cli_output_close(&logs.sources[i].output);
+	}
+	return code;
+}

@@ -1,0 +1,91 @@
+/* Archives as bytes: ustar with what pax and GNU tar put around it for long names, large sizes and
+ * exact times. Pure: no file, no clock. What is read may come from a hostile box: sizes are bounded,
+ * and names are given only after box_tar_check_name has seen them; what an entry may do to a host is
+ * for the caller to decide. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/value.h"
+
+#define BOX_TAR_BLOCK 512
+
+enum box_tar_type {
+	BOX_TAR_FILE,
+	BOX_TAR_FOLDER,
+	BOX_TAR_LINK, /* symbolic */
+	BOX_TAR_HARD_LINK,
+	BOX_TAR_OTHER, /* a device, a FIFO, or something unknown: entry->what says which */
+};
+
+struct box_tar_entry {
+	enum box_tar_type type;
+	const char *what; /* in words */
+	unsigned mode;    /* the lower 12 bits */
+	int64_t size;     /* of a file's data; 0 for others */
+	int64_t mtime_sec;
+	uint32_t mtime_nsec;
+	struct box_str path; /* as it came; it may be anything but has no NUL */
+	struct box_str link; /* the target of a link */
+};
+
+/* --- reading --- */
+
+enum box_tar_event {
+	BOX_TAR_MORE,  /* all was used */
+	BOX_TAR_ENTRY, /* reader->entry, good until the next call */
+	BOX_TAR_DATA,  /* *ret_data: bytes of the entry, in order */
+	BOX_TAR_DONE,  /* the entry's data is all there; for every entry */
+	BOX_TAR_END,   /* of the archive: whatever follows is ignored */
+	BOX_TAR_BROKEN,
+};
+
+struct box_tar_reader {
+	char block[BOX_TAR_BLOCK];
+	size_t block_len;
+	int state;
+	unsigned zeros;        /* empty blocks in a row */
+	int extra;             /* what kind of header is gathered */
+	struct box_buf gather; /* its bytes */
+	uint64_t left;         /* of the data */
+	uint64_t padding;
+	struct box_buf path; /* from an extra header, for the next entry */
+	struct box_buf link;
+	bool has_size;
+	bool has_mtime;
+	bool sparse;
+	int64_t size;
+	int64_t mtime_sec;
+	uint32_t mtime_nsec;
+	char path_room[260];
+	char link_room[104];
+	struct box_tar_entry entry;
+};
+
+void box_tar_reader_start(struct box_tar_reader *reader);
+void box_tar_reader_free(struct box_tar_reader *reader);
+
+/* Walks on to the next event; *ret_used says how many bytes that took. After BROKEN (*ret_why) there
+ * is no going on. */
+enum box_tar_event box_tar_reader_feed(struct box_tar_reader *reader, struct box_str bytes,
+	size_t *ret_used, struct box_str *ret_data, const char **ret_why);
+/* Whether an archive may end here, before its END: between two entries. */
+bool box_tar_reader_at_edge(const struct box_tar_reader *reader);
+
+/* Goes through the parts of a path that has to stay below a folder. NULL, or why it does not: it is
+ * absolute, has "..", is empty or too long. */
+const char *box_tar_check_name(struct box_str path);
+/* The next part of such a path, "." left out; false when there is none. Advances *path. */
+bool box_tar_next_part(struct box_str *path, struct box_str *ret_part);
+
+/* --- writing --- */
+
+/* Appends the headers of an entry. 0 or -EMSGSIZE. The data follows, then box_tar_padding. */
+int box_tar_write_entry(struct box_buf *out, const struct box_tar_entry *entry);
+/* How many zeros follow the data. */
+size_t box_tar_padding(uint64_t size);
+/* Appends the end of the archive. */
+int box_tar_write_end(struct box_buf *out);

@@ -1,0 +1,400 @@
+/* The stdin and stdout of a managed process, by box.v1, over as many connections as it takes.
+ *
+ * What was sent and not taken by the process is kept, so that it can be sent again; what was not said
+ * to be safe is asked for again, and given on once. State first, events last. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "client/box.h"
+#include "client/open.h"
+
+#define INPUT_BYTES (256 * BOX_KIB) /* kept until the process has taken them */
+#define PIECE_BYTES (64 * BOX_KIB)
+#define AGAIN_MS 200     /* between two dials */
+#define GIVE_UP_MS 30000 /* without a connection */
+#define FROM_UNCONFIRMED UINT64_MAX
+#define CLOSE_NORMAL 1000
+#define CLOSE_GOING_AWAY 1001
+
+enum kind {
+	DATA = 1,
+	DONE,
+	BEGIN,
+	END,
+};
+
+#define HEAD_BYTES 9
+
+struct box_relay {
+	struct box_link link; /* who we are, and the wire */
+	struct box_endpoint endpoint;
+	char *token;
+	char *path;
+	const struct box_relay_events *events;
+	void *arg;
+	bool attached; /* on this connection */
+	bool known;    /* it was our turn once: offsets mean something */
+	bool over;
+	uint64_t lost_ms;  /* when the connection broke */
+	uint64_t again_ms; /* when to dial */
+	uint64_t received;
+	uint64_t confirmed;
+	struct box_buf input; /* from in_taken on */
+	uint64_t in_taken;
+	uint64_t in_sent;
+	bool in_ended;
+	bool end_sent;
+};
+
+static void put_u64(char *to, uint64_t number)
+{
+	for (int i = 0; i < 8; i++) {
+		to[i] = (char)(number >> 8 * (7 - i));
+	}
+}
+
+static uint64_t get_u64(const char *from)
+{
+	uint64_t number = 0;
+	for (int i = 0; i < 8; i++) {
+		number = number << 8 | (unsigned char)from[i];
+	}
+	return number;
+}
+
+static uint64_t in_end(const struct box_relay *relay)
+{
+	return relay->in_taken + relay->input.len;
+}
+
+/* What cannot be queued breaks the connection, and is sent on the next one. */
+static void send_kind(
+	struct box_relay *relay, enum kind kind, uint64_t offset, struct box_str bytes)
+{
+	char head[HEAD_BYTES] = {(char)kind};
+	put_u64(head + 1, offset);
+	(void)box_wire_send_bytes(
+		&relay->link.wire, (struct box_str){head, sizeof(head)}, bytes, NULL);
+}
+
+static void finish(struct box_relay *relay, int exit_code, const struct box_err *err)
+{
+	if (!relay->over) {
+		relay->over = true;
+		box_wire_close(&relay->link.wire);
+		relay->events->ended(relay->arg, exit_code, err);
+	}
+}
+
+/* --- connections --- */
+
+static int dial(struct box_relay *relay, struct box_err *err)
+{
+	const struct box_wire_who who = {
+		.instance = relay->link.instance,
+		.token = relay->token,
+		.path = relay->path,
+		.workspace = relay->link.workspace,
+		.generation = relay->link.generation,
+		.protocol = "box.v1",
+	};
+	int r = box_wire_dial(&relay->link.wire, &relay->endpoint, &who, err);
+	if (r == 0) {
+		relay->attached = false;
+		relay->end_sent = false;
+		send_kind(relay, BEGIN, relay->known ? relay->confirmed : FROM_UNCONFIRMED,
+			box_str(""));
+	}
+	return r;
+}
+
+/* Whether a runtime that is started again may still take us. */
+static bool may_return(const struct box_err *err)
+{
+	return err->code == BOX_ERR_RUNTIME_UNAVAILABLE && err->errnum != EPROTO;
+}
+
+static void broke_off(struct box_relay *relay, const struct box_err *why)
+{
+	uint64_t now = box_clock_ms();
+	struct box_err err = *why;
+	unsigned code = relay->link.wire.close_code;
+	box_wire_close(&relay->link.wire);
+	relay->attached = false;
+	relay->lost_ms = relay->lost_ms ? relay->lost_ms : now;
+	relay->again_ms = now + AGAIN_MS;
+	if (code == CLOSE_NORMAL) {
+		(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
+			"the process was stopped or replaced, or its session removed");
+		finish(relay, 0, &err);
+	} else if ((code != 0 && code != CLOSE_GOING_AWAY) || !may_return(&err) ||
+		now - relay->lost_ms >= GIVE_UP_MS) {
+		finish(relay, 0, &err);
+	}
+}
+
+/* --- input --- */
+
+static void send_input(struct box_relay *relay)
+{
+	while (relay->attached && relay->in_sent < in_end(relay)) {
+		size_t at = (size_t)(relay->in_sent - relay->in_taken);
+		size_t len = relay->input.len - at;
+		len = len < PIECE_BYTES ? len : PIECE_BYTES;
+		send_kind(relay, DATA, relay->in_sent,
+			(struct box_str){relay->input.bytes + at, len});
+		relay->in_sent += len;
+	}
+	if (relay->attached && relay->in_ended && !relay->end_sent) {
+		relay->end_sent = true;
+		send_kind(relay, END, in_end(relay), box_str(""));
+	}
+}
+
+static void drop_input(struct box_relay *relay, uint64_t upto)
+{
+	uint64_t end = in_end(relay);
+	upto = upto < end ? upto : end;
+	if (upto > relay->in_taken) {
+		size_t len = (size_t)(upto - relay->in_taken);
+		relay->input.len -= len;
+		memmove(relay->input.bytes, relay->input.bytes + len, relay->input.len);
+		relay->in_taken = upto;
+		relay->in_sent = relay->in_sent > upto ? relay->in_sent : upto;
+	}
+}
+
+size_t box_relay_input_room(const struct box_relay *relay)
+{
+	return relay->over || !relay->known || relay->in_ended ? 0 : INPUT_BYTES - relay->input.len;
+}
+
+int box_relay_input(
+	struct box_relay *relay, const void *bytes, size_t len, bool eof, struct box_err *err)
+{
+	size_t room = box_relay_input_room(relay);
+	if (len > room || (room == 0 && (relay->in_ended || !relay->known))) {
+		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "no input is wanted now");
+	}
+	(void)box_buf_append(&relay->input, bytes, len);
+	relay->in_ended = eof;
+	send_input(relay);
+	return 0;
+}
+
+/* --- what comes --- */
+
+static const char *take_begin(struct box_relay *relay, struct box_str body)
+{
+	if (body.len != 16 || relay->attached) {
+		return "a wrong beginning";
+	}
+	uint64_t offset = get_u64(body.bytes);
+	uint64_t input = get_u64(body.bytes + 8);
+	if (!relay->known) {
+		relay->received = relay->confirmed = offset;
+		relay->in_taken = relay->in_sent = input;
+	} else {
+		/* What nobody can have again was read by another meanwhile. */
+		relay->received = offset > relay->received ? offset : relay->received;
+		relay->confirmed = offset;
+		/* So much of ours is there; what another has written counts too. */
+		drop_input(relay, input < relay->in_taken ? relay->in_taken : input);
+		if (input > in_end(relay)) {
+			relay->in_taken = input;
+		}
+		relay->in_sent = relay->in_taken;
+	}
+	relay->known = relay->attached = true;
+	relay->lost_ms = 0;
+	send_input(relay);
+	relay->events->attached(relay->arg, relay->received);
+	return NULL;
+}
+
+static const char *take_data(struct box_relay *relay, uint64_t offset, struct box_str bytes)
+{
+	if (!relay->attached || offset > relay->received || offset + bytes.len < offset) {
+		return "output is missing";
+	}
+	uint64_t known = relay->received - offset;
+	if (known < bytes.len) {
+		offset = relay->received;
+		bytes = (struct box_str){bytes.bytes + known, bytes.len - (size_t)known};
+		relay->received += bytes.len;
+		relay->events->output(relay->arg, offset, bytes);
+	}
+	return NULL;
+}
+
+static const char *take_end(struct box_relay *relay, int64_t code)
+{
+	if (!relay->attached || code < 0 || code > 255) {
+		return "a wrong end";
+	}
+	/* What is queued has to go out: that all of its output is safe. */
+	(void)box_wire_flush(&relay->link.wire, NULL);
+	finish(relay, (int)code, NULL);
+	return NULL;
+}
+
+/* NULL, or what is wrong with it. */
+static const char *take(struct box_relay *relay, struct box_str message)
+{
+	if (message.len < HEAD_BYTES) {
+		return "a message is too short";
+	}
+	uint64_t offset = get_u64(message.bytes + 1);
+	struct box_str rest = {message.bytes + HEAD_BYTES, message.len - HEAD_BYTES};
+	switch (message.bytes[0]) {
+	case DATA:
+		return take_data(relay, offset, rest);
+	case DONE:
+		if (offset > relay->in_sent) {
+			return "it took input that it never got";
+		}
+		drop_input(relay, offset);
+		return NULL;
+	case BEGIN:
+		return take_begin(relay, (struct box_str){message.bytes + 1, message.len - 1});
+	case END:
+		return take_end(relay, (int64_t)offset);
+	default:
+		return "an unknown kind of message";
+	}
+}
+
+static int receive(struct box_relay *relay, struct box_err *err)
+{
+	struct box_wire *wire = &relay->link.wire;
+	int sent = box_wire_flush(wire, err);
+	int r = box_wire_read(wire, err);
+	while (r == 0 && !relay->over) {
+		struct box_buf message;
+		r = box_wire_next_bytes(wire, &message, err);
+		if (r <= 0) {
+			break;
+		}
+		const char *why = take(relay, (struct box_str){message.bytes, message.len});
+		box_buf_free(&message);
+		r = why ? box_err_set(err, BOX_ERR_BOX, EPROTO, "the relay is broken: %s", why) : 0;
+	}
+	return relay->over ? 0 : r < 0 ? r : sent < 0 ? sent : box_wire_flush(wire, err);
+}
+
+void box_relay_step(struct box_relay *relay)
+{
+	struct box_err err;
+	if (relay->over) {
+		return;
+	}
+	if (relay->link.wire.fd < 0) {
+		if (box_clock_ms() >= relay->again_ms && dial(relay, &err) < 0) {
+			broke_off(relay, &err);
+		}
+		return;
+	}
+	if (receive(relay, &err) < 0) {
+		broke_off(relay, &err);
+	}
+}
+
+void box_relay_taken(struct box_relay *relay, uint64_t offset)
+{
+	if (relay->attached && !relay->over && offset > relay->confirmed &&
+		offset <= relay->received) {
+		relay->confirmed = offset;
+		send_kind(relay, DONE, offset, box_str(""));
+	}
+}
+
+int box_relay_fd(const struct box_relay *relay)
+{
+	return relay->link.wire.fd;
+}
+
+short box_relay_poll_events(const struct box_relay *relay)
+{
+	return box_wire_pending(&relay->link.wire) ? POLLIN | POLLOUT : POLLIN;
+}
+
+int box_relay_timeout_ms(const struct box_relay *relay)
+{
+	uint64_t now = box_clock_ms();
+	if (relay->over || relay->link.wire.fd >= 0) {
+		return -1;
+	}
+	return now >= relay->again_ms ? 0 : (int)(relay->again_ms - now);
+}
+
+/* --- begin and end --- */
+
+/* An id as a part of a path. */
+static int append_id(struct box_buf *out, const char *id)
+{
+	int r = 0;
+	for (; r == 0 && *id; id++) {
+		unsigned char c = (unsigned char)*id;
+		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+			(c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+		r = plain ? box_buf_append(out, id, 1) : box_buf_printf(out, "%%%02X", c);
+	}
+	return r;
+}
+
+static int make_path(
+	struct box_relay *relay, const char *session, const char *process, struct box_err *err)
+{
+	struct box_buf path = box_buf(BOX_HEAD_BYTES_MAX / 2);
+	int r = box_buf_append_str(&path, "/v1/sessions/");
+	r = r < 0 ? r : append_id(&path, session);
+	r = r < 0 ? r : box_buf_append_str(&path, "/managed-process/");
+	r = r < 0 ? r : append_id(&path, process);
+	r = r < 0 ? r : box_buf_append_str(&path, "/ws");
+	if (r == 0) {
+		relay->path = box_alloc(path.len + 1);
+		memcpy(relay->path, path.bytes, path.len);
+	} else {
+		r = box_err_set(err, BOX_ERR_VALUE, ENAMETOOLONG, "the process's id is too long");
+	}
+	box_buf_free(&path);
+	return r;
+}
+
+int box_relay_open(const struct box_client_options *options, const char *session,
+	const char *process, const struct box_relay_events *events, void *arg,
+	struct box_relay **ret_relay, struct box_err *err)
+{
+	struct box_relay *relay = box_alloc(sizeof(*relay));
+	const char *token;
+	relay->events = events;
+	relay->arg = arg;
+	relay->input = box_buf(INPUT_BYTES);
+	int r = box_link_address(options, &relay->link, &relay->endpoint, &token, err);
+	relay->token = r == 0 && token ? box_strdup(token) : NULL;
+	r = r < 0 ? r : make_path(relay, session, process, err);
+	r = r < 0 ? r : dial(relay, err);
+	if (r < 0) {
+		box_relay_close(relay);
+		return r;
+	}
+	*ret_relay = relay;
+	return 0;
+}
+
+void box_relay_close(struct box_relay *relay)
+{
+	if (!relay) {
+		return;
+	}
+	box_link_close(&relay->link);
+	box_buf_free(&relay->input);
+	free(relay->token);
+	free(relay->path);
+	free(relay);
+}

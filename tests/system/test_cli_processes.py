@@ -1,0 +1,387 @@
+"""box start, ps, logs, attach and stop, with a real boxd and native boxes."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import time
+
+import boxlib
+import clilib
+import nativelib
+import pytest
+import relaylib
+from boxlib import wait_until
+from clientlib import INSTANCE
+from proxylib import Proxy
+
+WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    with nativelib.nothing_left():
+        yield
+
+
+@pytest.fixture(scope="module", params=nativelib.MODES)
+def place(request, nothing_left):
+    with nativelib.Place(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(place):
+    with nativelib.dialled(place) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def boxd(client):
+    return client.boxd
+
+
+def options(endpoint):
+    return ["--endpoint", endpoint, "--workspace", "ws1"]
+
+
+def box(boxd, command, *args, **more):
+    return clilib.box(command, *options(boxd.url), *args, private=False, env=WHO, **more)
+
+
+def start(boxd, command, *args, endpoint=None, **more):
+    return clilib.start(
+        command, *options(endpoint or boxd.url), *args, private=False, env=WHO, **more
+    )
+
+
+@pytest.fixture
+def session(boxd):
+    code, out, err = box(boxd, "create", "s")
+    assert (code, out, err) == (0, "s\n", "")
+    yield "s"
+    box(boxd, "rm", "s")
+
+
+def begin(boxd, script, name="default", *more):
+    code, out, err = box(boxd, "start", *more, "--name", name, "s", "--", "sh", "-c", script)
+    assert (code, out, err) == (0, f"{name}\n", "")
+
+
+def ended(client, name="default"):
+    return relaylib.exited(client, name)
+
+
+# start, ps, stop
+
+
+def test_start_as_asked(boxd, client, session):
+    code, out, err = box(
+        *[boxd, "start", "s", "--name", "p", "--env", "A=b c", "--workdir", "/tmp"],
+        *["--", "sh", "-c", 'echo "$A" $PWD "$1"', "x", "y  z"],
+    )
+    assert (code, out, err) == (0, "p\n", "")
+    ended(client, "p")
+    assert box(boxd, "logs", "s", "p") == (0, "b c /tmp y  z\n", "")
+    # One word: a line for sh, or just a program.
+    assert box(boxd, "start", "s", "echo a; echo b")[0] == 0
+    assert ended(client)["command"] == "sh"
+    assert box(boxd, "logs", "s") == (0, "a\nb\n", "")
+    assert box(boxd, "start", "s", "pwd")[0] == 0
+    assert ended(client)["command"] == "pwd"
+    assert box(boxd, "logs", "s") == (0, "/workspace\n", "")
+
+
+def test_what_cannot_be_started(boxd, session):
+    code, out, err = box(boxd, "start", "nosuch", "true")
+    assert code == 125 and out == "" and "BoxSessionNotFoundError" in err
+    assert box(boxd, "start", "s")[0] == 125
+    assert box(boxd, "start", "s", "--name", "", "true")[0] == 125
+    code, out, err = box(boxd, "start", "s", "--env", "=x", "true")
+    assert code == 125 and "--env" in err
+
+
+def test_ps(boxd, client, session):
+    header = "BOX PROCESS STATUS ATTACHED STARTED EXITED COMMAND".split()
+    code, out, err = box(boxd, "ps")
+    assert (code, out.split(), err) == (0, header, "")
+    begin(boxd, "exit 3", "three")
+    begin(boxd, "kill -9 $$", "killed")
+    begin(boxd, "sleep 1000", "runs")
+    ended(client, "three")
+    ended(client, "killed")
+    for args in ([], ["s"]):
+        code, out, err = box(boxd, "ps", *args)
+        assert (code, err) == (0, "")
+        lines = [line.split() for line in out.splitlines()]
+        assert lines[0] == header
+        assert lines[1][:5] == ["s", "three", "exited", "(3)", "no"]
+        assert lines[2][:5] == ["s", "killed", "signal", "(9)", "no"]
+        assert lines[3][:4] == ["s", "runs", "running", "no"]
+        assert lines[3][5:] == ["-", "sh", "-c", "sleep", "1000"]
+    with relaylib.Relay(boxd, "runs"):
+        assert box(boxd, "ps", "s")[1].splitlines()[3].split()[3] == "yes"
+    told = json.loads(box(boxd, "ps", "--json", "s")[1])
+    assert [one["process_id"] for one in told] == ["three", "killed", "runs"]
+    assert told[0]["exit_code"] == 3
+    code, out, err = box(boxd, "ps", "nosuch")
+    assert code == 125 and "BoxSessionNotFoundError" in err
+
+
+def test_ps_cannot_steer_a_terminal(boxd, client, session):
+    begin(boxd, "sleep 1000 # \x1b[31m")
+    assert "\x1b" not in box(boxd, "ps")[1]
+
+
+def test_stop(boxd, client, session):
+    for name in "abc":
+        begin(boxd, "sleep 1000", name)
+    assert box(boxd, "stop", "s", "b") == (0, "b\n", "")
+    code, out, err = box(boxd, "stop", "s", "b")
+    assert code == 125 and "BoxManagedProcessNotFoundError" in err
+    begin(boxd, "exit 0", "over")
+    ended(client, "over")
+    # All that run; the session stays, and what has ended can still be looked at.
+    assert box(boxd, "stop", "s") == (0, "a\nc\n", "")
+    assert box(boxd, "ps", "s")[1].splitlines()[1].split()[:3] == ["s", "over", "exited"]
+    assert box(boxd, "stop", "s") == (0, "", "")
+    assert box(boxd, "exec", "s", "echo", "here")[1] == "here\n"
+    assert box(boxd, "stop")[0] == 125
+
+
+# logs
+
+
+def test_logs_take_nothing_away(boxd, client, session):
+    begin(boxd, "echo out; echo err >&2; read x; echo got $x; read y")
+    wait_until(lambda: box(boxd, "logs", "s")[1:] == ("out\n", "err\n"), what="output")
+    assert box(boxd, "logs", "s")[1:] == ("out\n", "err\n")
+    with relaylib.Relay(boxd, protocol="mcp") as relay:
+        assert relay.recv() == "out"
+        # Attached, and not in the way of it.
+        begun = time.monotonic()
+        assert box(boxd, "logs", "s")[1:] == ("out\n", "err\n")
+        assert time.monotonic() - begun < 5
+        relay.send("hello")
+        assert relay.recv() == "got hello"
+        # What it has taken is still shown.
+        wait_until(lambda: box(boxd, "logs", "s")[1] == "out\ngot hello\n", what="output")
+
+
+def test_logs_of_one_that_has_ended(boxd, client, session):
+    begin(boxd, "seq 1 1000; echo last >&2; exit 3")
+    ended(client)
+    expected = "".join(f"{i}\n" for i in range(1, 1001))
+    assert box(boxd, "logs", "s") == (0, expected, "last\n")
+    assert box(boxd, "logs", "-f", "s", "default") == (0, expected, "last\n")
+
+
+def test_logs_follow(boxd, client, session):
+    begin(boxd, "echo 1; read x; echo 2; echo e >&2; read x; echo 3")
+    with start(boxd, "logs", "-f", "s") as process, relaylib.Relay(boxd, protocol="mcp") as relay:
+        assert process.stdout.readline() == b"1\n"
+        relay.send("")
+        assert process.stdout.readline() == b"2\n"
+        assert process.stderr.readline() == b"e\n"
+        assert process.poll() is None
+        relay.send("")
+        assert process.stdout.read() == b"3\n"
+        assert process.wait(10) == 0
+
+
+def test_logs_follow_until_it_is_stopped_or_we_are(boxd, client, session):
+    begin(boxd, "echo 1; sleep 1000")
+    with start(boxd, "logs", "-f", "s") as one, start(boxd, "logs", "-f", "s") as two:
+        assert one.stdout.readline() == two.stdout.readline() == b"1\n"
+        two.send_signal(signal.SIGINT)
+        assert two.wait(10) == 130
+        assert box(boxd, "stop", "s")[0] == 0
+        assert one.wait(10) == 0
+        assert one.stderr.read() == b""
+
+
+def test_logs_of_one_that_closed_its_output(boxd, client, session):
+    begin(boxd, "echo 1; exec >&- 2>&-; sleep 1")
+    assert box(boxd, "logs", "-f", "s") == (0, "1\n", "")
+    assert ended(client)["exit_code"] == 0
+
+
+def test_what_is_not_held_is_said(boxd, client, session):
+    begin(boxd, "seq -f %01000g 1 5000; echo end; read x")
+    total = 5000 * 1001 + 4
+    with relaylib.Relay(boxd, protocol="mcp") as relay:
+        while relay.recv() != "end":
+            pass
+        relay.send("")
+    ended(client)
+    code, out, err = box(boxd, "logs", "s")
+    assert code == 0 and out.endswith("05000\nend\n")
+    # At least the last 64 KiB are there, whoever has read them, and the rest is counted.
+    assert 64 * 1024 <= len(out) <= 3 * MIB
+    assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
+
+
+def test_only_the_end_of_stderr_is_kept(boxd, client, session):
+    begin(boxd, "seq 1 100000 >&2")
+    ended(client)
+    code, out, err = box(boxd, "logs", "s")
+    assert code == 0 and out == ""
+    said, rest = err.split("\n", 1)
+    assert said.endswith("bytes of stderr are not held any more")
+    assert len(rest) == 16 * 1024 and rest.endswith("\n99999\n100000\n")
+
+
+def test_logs_of_nobody(boxd, session):
+    for args, name in [
+        (["s"], "BoxManagedProcessNotFoundError"),
+        (["s", "x"], "BoxManagedProcessNotFoundError"),
+        (["nosuch"], "BoxSessionNotFoundError"),
+    ]:
+        code, out, err = box(boxd, "logs", *args)
+        assert code == 125 and out == "" and name in err
+
+
+# attach
+
+
+def test_attach(boxd, client, session):
+    begin(boxd, "echo hello; while read x; do echo got $x; done; echo bye; exit 7")
+    assert box(boxd, "attach", "s", data=b"a\nb\n") == (7, "hello\ngot a\ngot b\nbye\n", "")
+
+
+def test_attach_gives_the_end_of_a_signal(boxd, client, session):
+    begin(boxd, "read x; kill -11 $$")
+    assert box(boxd, "attach", "s", "default", data=b"\n") == (139, "", "")
+
+
+def test_detached_it_runs_on(boxd, client, session):
+    begin(boxd, "echo one; while read x; do echo got $x; done")
+    with start(boxd, "attach", "s", stdin=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"one\n"
+        process.stdin.write(b"x\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"got x\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+    assert relaylib.info(client)["status"] == "running"
+    # What was shown does not come again; nothing at /dev/null is no end of its input.
+    with start(boxd, "attach", "s") as process:
+        wait_until(lambda: relaylib.info(client)["attached"], what="attached")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 143
+        assert process.stdout.read() == b""
+    assert relaylib.info(client)["status"] == "running"
+
+
+def test_the_second_is_told_that_it_waits(boxd, client, session):
+    begin(boxd, "echo one; while read x; do echo got $x; done; exit 4")
+    with start(boxd, "attach", "s", stdin=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"one\n"
+        with start(boxd, "attach", "s", stdin=subprocess.PIPE) as second:
+            told = b"box: another is attached: waiting for our turn\n"
+            assert second.stderr.readline() == told
+            first.send_signal(signal.SIGINT)
+            assert first.wait(10) == 130
+            assert second.communicate(b"now\n", timeout=10) == (b"got now\n", b"")
+            assert second.returncode == 4
+
+
+def test_attach_to_nobody(boxd, client, session):
+    begin(boxd, "exit 0")
+    ended(client)
+    for args, name in [
+        (["s"], "BoxManagedProcessConflictError"),
+        (["s", "x"], "BoxManagedProcessNotFoundError"),
+        (["nosuch"], "BoxSessionNotFoundError"),
+    ]:
+        code, out, err = box(boxd, "attach", *args)
+        assert code == 125 and out == "" and name in err, err
+
+
+def test_stopped_while_attached(boxd, client, session):
+    begin(boxd, "echo one; sleep 1000")
+    with start(boxd, "attach", "s", stdin=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"one\n"
+        assert box(boxd, "stop", "s")[0] == 0
+        process.stdin.close()
+        assert process.wait(10) == 125
+        assert b"stopped or replaced" in process.stderr.read()
+
+
+def test_much_both_ways(boxd, client, session):
+    data = os.urandom(5 * MIB)
+    begin(boxd, "exec cat")
+    with start(boxd, "attach", "s", stdin=subprocess.PIPE) as process:
+        out, err = process.communicate(data, timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert out == data
+
+
+def test_broken_connections_lose_and_double_nothing(boxd, client, session):
+    """Lines go in and come back, while the connection is cut again and again."""
+    begin(boxd, "exec cat")
+    data = b"".join(f"{i} {'x' * 200}\n".encode() for i in range(60000))
+    breaks = 5
+    with Proxy(boxd.port) as proxy:
+        with start(boxd, "attach", "s", endpoint=proxy.url, stdin=subprocess.PIPE) as process:
+
+            def cut():
+                for _ in range(breaks):
+                    before = relaylib.peek(client)
+                    wait_until(lambda: relaylib.peek(client) > before + 300000, what="output")
+                    proxy.break_all()
+
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                cutting = pool.submit(cut)
+                out, err = process.communicate(data, timeout=60)
+                cutting.result()
+        assert (process.returncode, err) == (0, b"")
+        assert out == data
+        # Ours, the relay's, and at least two more: a cut may come while there is no connection.
+        assert proxy.accepted >= 4
+
+
+def test_worker_killed_while_attached(place):
+    with nativelib.dialled(place) as client:
+        boxd = client.boxd
+        assert box(boxd, "create", "s")[0] == 0
+        begin(boxd, "echo one; while read x; do echo got $x; done; exit 5")
+        with start(boxd, "attach", "s", stdin=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"one\n"
+            boxd.kill_worker()
+            out, err = process.communicate(b"a\nb\n", timeout=20)
+        assert (process.returncode, out, err) == (5, b"got a\ngot b\n", b"")
+
+
+def test_ended_while_the_connection_was_broken(boxd, client, session):
+    begin(boxd, "echo one; read x; echo two; seq 1 20000; exit 6")
+    with Proxy(boxd.port) as proxy:
+        with start(boxd, "attach", "s", endpoint=proxy.url, stdin=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"one\n"
+            process.send_signal(signal.SIGSTOP)
+            proxy.break_all()
+            wait_until(lambda: not relaylib.info(client)["attached"], what="detached")
+            with relaylib.Bare(boxd.port, "default", protocol="box.v1") as bare:
+                bare.send(relaylib.pack(relaylib.BEGIN, 4), opcode=relaylib.framelib.BINARY)
+                while relaylib.unpack(bare.recv())[0] != relaylib.BEGIN:
+                    pass
+                data = relaylib.pack(relaylib.DATA, 0, b"\n")
+                bare.send(data, opcode=relaylib.framelib.BINARY)
+                ended(client)
+            process.send_signal(signal.SIGCONT)
+            out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (6, b"")
+    assert out == b"two\n" + "".join(f"{i}\n" for i in range(1, 20001)).encode()
+
+
+def test_usage(boxd):
+    for command in ("logs", "attach", "stop", "start"):
+        code, out, err = box(boxd, command)
+        assert code == 125 and f"see box {command} --help" in err
+        assert clilib.box(command, "--help", private=False)[0] == 0
+    assert box(boxd, "ps", "a", "b")[0] == 125
+    assert boxlib.is_alive(boxd.pid)

@@ -1,0 +1,89 @@
+/* Where a copy goes: the rules of `docker cp`, one row each. */
+#include <errno.h>
+
+#include "cli/copy_rules.h"
+#include "tests/unit/test.h"
+
+#define NONE BOX_COPY_NOTHING
+#define FILE_ BOX_COPY_FILE
+#define FOLDER BOX_COPY_FOLDER
+
+TEST(rules)
+{
+	static const struct {
+		const char *from;
+		enum box_copy_kind from_kind;
+		const char *to;
+		enum box_copy_kind to_kind;
+		bool has_parent;
+		int r;
+		const char *folder;
+		const char *name;
+	} rows[] = {
+		{"a/f", FILE_, "b/g", NONE, true, 0, "b", "g"},
+		{"a/f", FILE_, "g", NONE, true, 0, ".", "g"},
+		{"a/f", FILE_, "/g", NONE, true, 0, "/", "g"},
+		{"a/f", FILE_, "b/g", NONE, false, -ENOENT, NULL, NULL},
+		{"a/f", FILE_, "b/g/", NONE, true, -ENOENT, NULL, NULL},
+		{"a/f", FILE_, "b/g", FILE_, true, 0, "b", "g"},
+		{"a/f", FILE_, "b/g/", FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/f", FILE_, "b", FOLDER, true, 0, "b", "f"},
+		{"a/f", FILE_, "b/", FOLDER, true, 0, "b/", "f"},
+		{"a/f/", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"a/d", FOLDER, "b/e", NONE, true, 0, "b", "e"},
+		{"a/d", FOLDER, "b/e/", NONE, true, 0, "b", "e"},
+		{"a/d", FOLDER, "b/e", NONE, false, -ENOENT, NULL, NULL},
+		{"a/d/.", FOLDER, "b/e", NONE, true, 0, "b", "e"},
+		{"a/d", FOLDER, "b/e", FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/d", FOLDER, "b", FOLDER, true, 0, "b", "d"},
+		{"a/d/", FOLDER, "b", FOLDER, true, 0, "b", "d"},
+		{"a/d/.", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		{".", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		{"/", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		{"a/..", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		{"a/d", NONE, "b", FOLDER, true, -ENOENT, NULL, NULL},
+		{"-", BOX_COPY_STREAM, "b", FOLDER, true, 0, "b", NULL},
+		{"-", BOX_COPY_STREAM, "b", FILE_, true, -ENOTDIR, NULL, NULL},
+		{"-", BOX_COPY_STREAM, "b", NONE, true, -ENOTDIR, NULL, NULL},
+	};
+	struct box_arena *arena = box_arena_new();
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const struct box_copy_end from = {.path = rows[i].from, .kind = rows[i].from_kind};
+		const struct box_copy_end to = {rows[i].to, rows[i].to_kind, rows[i].has_parent};
+		struct box_copy_way way = {0};
+		struct box_err err;
+		int r = box_copy_resolve(arena, &from, &to, &way, &err);
+		if (r != rows[i].r) {
+			TEST_FAIL("row %zu: %d", i, r);
+		}
+		if (r == 0) {
+			ASSERT_STR(way.folder, rows[i].folder);
+			ASSERT((way.name == NULL) == (rows[i].name == NULL));
+			ASSERT(!way.name || strcmp(way.name, rows[i].name) == 0);
+		}
+	}
+	box_arena_free(arena);
+}
+
+TEST(which_side)
+{
+	static const struct {
+		const char *text;
+		const char *session;
+		const char *path;
+	} rows[] = {{"s:/a", "s", "/a"}, {"s:a:b", "s", "a:b"}, {"s:", "s", ""}, {"a", NULL, NULL},
+		{"./s:a", NULL, NULL}, {"/s:a", NULL, NULL}, {"a/s:a", NULL, NULL},
+		{":a", NULL, NULL}, {"-", NULL, NULL}, {"../s:a", NULL, NULL}};
+	struct box_arena *arena = box_arena_new();
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const char *session = NULL;
+		const char *path = NULL;
+		bool is = box_copy_split(arena, rows[i].text, &session, &path);
+		ASSERT(is == (rows[i].session != NULL));
+		if (is) {
+			ASSERT_STR(session, rows[i].session);
+			ASSERT_STR(path, rows[i].path);
+		}
+	}
+	box_arena_free(arena);
+}
