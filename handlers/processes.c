@@ -146,7 +146,7 @@ void box_handle_process_output(struct box_request *request)
 {
 	struct box_err err;
 	struct box_kept_peek look;
-	uint64_t wait_ms;
+	uint64_t wait_ms = 0;
 	struct box_process_peek *peek;
 	struct box_process *process = find_process(request, &err);
 	if (!process || read_look(request, &look, &wait_ms, &err) < 0 ||
