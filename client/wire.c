@@ -2,7 +2,9 @@
  * is a binary message, and pings are answered here. */
 #include "client/wire.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +44,22 @@ static void random_bytes(void *out, size_t len)
 	}
 }
 
+/* Masks keep what a page's script chose from meaning something to a proxy. On loopback there is none,
+ * and a mask costs both ends a walk over every byte: there it is zeros, which change nothing. */
+static void choose_mask(const struct box_wire *wire, unsigned char mask[BOX_WS_MASK_BYTES])
+{
+	if (wire->loopback) {
+		memset(mask, 0, BOX_WS_MASK_BYTES);
+	} else {
+		random_bytes(mask, BOX_WS_MASK_BYTES);
+	}
+}
+
 static int send_frame(
 	struct box_wire *wire, enum box_ws_opcode opcode, const void *bytes, size_t len)
 {
 	unsigned char mask[BOX_WS_MASK_BYTES];
-	random_bytes(mask, sizeof(mask));
+	choose_mask(wire, mask);
 	return box_ws_frame(&wire->out, opcode, bytes, len, mask);
 }
 
@@ -63,7 +76,7 @@ int box_wire_send(struct box_wire *wire, const struct box_value *message, struct
 	}
 	if (r == 0 && wire->websocket) {
 		unsigned char mask[BOX_WS_MASK_BYTES];
-		random_bytes(mask, sizeof(mask));
+		choose_mask(wire, mask);
 		box_ws_frame_end(out, mark, BOX_WS_BINARY, mask);
 	}
 	if (r < 0) {
@@ -368,6 +381,21 @@ static int shake_hands(struct box_wire *wire, const struct box_endpoint *endpoin
 	return read_answer(wire, endpoint, &hello, until_ms, err);
 }
 
+static bool is_loopback(int fd)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} peer = {0};
+	socklen_t size = sizeof(peer);
+	if (getpeername(fd, &peer.any, &size) < 0) {
+		return false;
+	}
+	return (peer.any.sa_family == AF_INET && ntohl(peer.four.sin_addr.s_addr) >> 24 == 127) ||
+		(peer.any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&peer.six.sin6_addr));
+}
+
 int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
 	const struct box_wire_who *who, struct box_err *err)
 {
@@ -376,7 +404,8 @@ int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
 	if (r < 0) {
 		return r;
 	}
-	struct box_wire dialled = {.fd = fd, .out = box_buf(BOX_OUT_BYTES_MAX)};
+	struct box_wire dialled = {
+		.fd = fd, .loopback = is_loopback(fd), .out = box_buf(BOX_OUT_BYTES_MAX)};
 	dialled.in = box_alloc(READ_BYTES);
 	box_ws_reader_start(&dialled.ws);
 	r = shake_hands(&dialled, endpoint, who, err);

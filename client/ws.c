@@ -38,6 +38,10 @@ static void mask_bytes(char *to, const char *from, size_t len, const unsigned ch
 	size_t at = 0;
 	memcpy(&wide, mask, BOX_WS_MASK_BYTES);
 	memcpy((char *)&wide + BOX_WS_MASK_BYTES, mask, BOX_WS_MASK_BYTES);
+	if (wide == 0) {
+		memmove(to, from, to == from ? 0 : len);
+		return;
+	}
 	for (; at + sizeof(wide) <= len; at += sizeof(wide)) {
 		uint64_t word;
 		memcpy(&word, from + at, sizeof(word));

@@ -16,6 +16,7 @@
 #define DROPS_PER_TURN 16 /* reads of one pipe before others have their turn */
 /* The largest pipe that a command can ask for, so all that it can have left in one. */
 #define DRAIN_MAX (1024U * 1024)
+#define PIPE_BYTES (64U * 1024) /* that a pipe holds when it is made */
 #define WIDE_BYTES (512 * 1024)
 
 enum result {
@@ -145,7 +146,7 @@ static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *c
 		stream->dropped += size;
 		return MORE;
 	}
-	if (size == BOX_GUEST_BYTES_MAX && !stream->widened) {
+	if (size >= PIPE_BYTES && !stream->widened) {
 		widen(stream);
 	}
 	stream->left -= size;

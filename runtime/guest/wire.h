@@ -23,7 +23,8 @@
 #define BOX_GUEST_ORDERS_FD 7  /* one byte comes when the box is wanted, with its workspace */
 #define BOX_GUEST_PLACE_FD 8   /* where the workspace goes, if a folder of the host is to be one */
 
-#define BOX_GUEST_BYTES_MAX 65536U /* a pipe holds as much: one packet takes all of it */
+/* As large as fits into a socket that nobody has widened: fewer packets, fewer turns. */
+#define BOX_GUEST_BYTES_MAX (128U * 1024)
 #define BOX_GUEST_PACKET_MAX ((uint32_t)sizeof(struct box_guest_header) + BOX_GUEST_BYTES_MAX)
 #define BOX_GUEST_BODY_MAX (20U * 1024 * 1024) /* env, workdir and command of one RUN */
 #define BOX_GUEST_RUNS_MAX 512U                /* at once in one box */

@@ -300,7 +300,7 @@ TEST(a_box_that_has_ended)
 
 TEST(too_long)
 {
-	static char word[70000];
+	static char word[BOX_GUEST_BYTES_MAX];
 	const char *args[] = {word, NULL};
 	struct box_process_spec spec = {.command = "x", .args = args, .arg_count = 1, .cwd = "/"};
 	struct box_err err;
