@@ -15,8 +15,10 @@ static pid_t start_sleeper(int folder)
 	pid_t pid = fork();
 	ASSERT(pid >= 0);
 	if (pid == 0) {
-		(void)box_cgroup_write(folder, "cgroup.procs", "0");
-		(void)close_range(3, ~0U, 0);
+		/* It must hold no lot any more when it is seen in there. */
+		(void)dup2(folder, 3);
+		(void)close_range(4, ~0U, 0);
+		(void)box_cgroup_write(3, "cgroup.procs", "0");
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		(void)alarm(TEST_SECONDS);
 		(void)pause();
