@@ -145,7 +145,7 @@ def expected_mounts(workspace, first, memory_mb):
     payload = first + PAYLOAD
     dev = "rw,size=64k,nr_inodes=64,mode=755"
     proc = "rw,hidepid=invisible"
-    terminals = f"rw,uid={payload},gid={payload},mode=620,ptmxmode=666"
+    terminals = f"rw,uid={payload},gid={payload},mode=620,ptmxmode=666,max=64"
     device = ("devtmpfs", "rw,nosuid,noexec", None)
     wanted = {
         "/": tmpfs(4096, 4096, 755, first, "ro,nosuid,nodev"),
