@@ -61,8 +61,8 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 bool box_cli_is_dialog(const struct cli *cli);
 /* -it needs a terminal. */
 int box_cli_check_terminal(const struct cli *cli, struct box_err *err);
-/* The variables of --env. */
-int box_cli_env(const struct cli *cli, struct box_value *ret_env, struct box_err *err);
+/* Adds the variables of --env. */
+int box_cli_add_env(const struct cli *cli, struct box_value *env, struct box_err *err);
 
 /* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. */
 int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec);

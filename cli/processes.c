@@ -22,7 +22,7 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 	const struct cli_words *words = &options->words;
 	struct box_value spec = box_map_value();
 	struct box_value args = box_list_value();
-	struct box_value env;
+	struct box_value env = box_map_value();
 	bool line = words->count == 2 && !is_program(words->items[1]);
 	for (size_t i = 1; i < words->count; i++) {
 		if (!box_utf8_valid(words->items[i], strlen(words->items[i]))) {
@@ -35,7 +35,7 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 	for (size_t i = line ? 1 : 2; i < words->count; i++) {
 		box_list_add(cli->arena, &args, box_cstr(words->items[i]));
 	}
-	int r = box_cli_env(cli, &env, err);
+	int r = box_cli_add_env(cli, &env, err);
 	box_map_add(cli->arena, &spec, "process_id",
 		box_cstr(options->process ? options->process : CLI_PROCESS_DEFAULT));
 	box_map_add(cli->arena, &spec, "command", box_cstr(line ? "sh" : words->items[1]));

@@ -120,15 +120,13 @@ static bool is_program(const char *const *words, size_t count)
 	return count > 1 || (words[0][0] && !words[0][strspn(words[0], plain)]);
 }
 
-int box_cli_env(const struct cli *cli, struct box_value *ret_env, struct box_err *err)
+int box_cli_add_env(const struct cli *cli, struct box_value *env, struct box_err *err)
 {
 	const struct cli_words *given = &cli->options.env;
-	struct box_value env = box_map_value();
 	int r = check_words("--env", given->items, given->count, err);
 	for (size_t i = 0; r == 0 && i < given->count; i++) {
-		r = add_variable(cli->arena, given->items[i], &env, err);
+		r = add_variable(cli->arena, given->items[i], env, err);
 	}
-	*ret_env = env;
 	return r;
 }
 
@@ -187,7 +185,7 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 	for (size_t i = 0; r == 0 && i < options->mounts.count; i++) {
 		r = add_mount(cli->arena, options->mounts.items[i], &mounts, err);
 	}
-	r = r < 0 ? r : box_cli_env(cli, &env, err);
+	r = r < 0 ? r : box_cli_add_env(cli, &env, err);
 	if (r == 0 && options->workdir) {
 		r = check_text("--workdir", options->workdir, err);
 		box_map_add(cli->arena, spec, "workdir", box_cstr(options->workdir));

@@ -113,6 +113,9 @@ void box_process_tell_confirmed(struct box_process_reader *reader);
  * -EPIPE after that; -ESRCH when the process is over; -ENOBUFS when more than
  * BOX_PROCESS_INPUT_BYTES_MAX would wait, -EAGAIN when it would be too much for all together. */
 int box_process_feed(struct box_process_reader *reader, struct box_str bytes);
+/* The same, but it goes to the process with box_process_push: many lines in one piece. */
+int box_process_put(struct box_process_reader *reader, struct box_str bytes);
+void box_process_push(struct box_process_reader *reader);
 /* So much waits that whoever sends it should wait too. */
 bool box_process_input_full(const struct box_process_reader *reader);
 /* Where the next input goes: behind all that came so far. */

@@ -260,7 +260,7 @@ static void pump_input(struct box_process *process)
 	}
 }
 
-int box_process_feed(struct box_process_reader *reader, struct box_str bytes)
+int box_process_put(struct box_process_reader *reader, struct box_str bytes)
 {
 	struct box_process *process = reader->process;
 	if (!process || !process->running) {
@@ -282,8 +282,23 @@ int box_process_feed(struct box_process_reader *reader, struct box_str bytes)
 	} else if (box_buf_append(&process->input, bytes.bytes, bytes.len) < 0) {
 		return -ENOBUFS;
 	}
-	pump_input(process);
 	return 0;
+}
+
+void box_process_push(struct box_process_reader *reader)
+{
+	if (reader->process && reader->process->running) {
+		pump_input(reader->process);
+	}
+}
+
+int box_process_feed(struct box_process_reader *reader, struct box_str bytes)
+{
+	int r = box_process_put(reader, bytes);
+	if (r == 0) {
+		box_process_push(reader);
+	}
+	return r;
 }
 
 bool box_process_input_full(const struct box_process_reader *reader)

@@ -303,6 +303,13 @@ static void refused(void *arg)
 	}
 }
 
+static void settled(void *arg)
+{
+	struct box_relay *relay = arg;
+	box_process_push(relay->reader);
+	box_relay_balance_reading(relay);
+}
+
 static void closing(void *arg)
 {
 	struct box_relay *relay = arg;
@@ -312,6 +319,7 @@ static void closing(void *arg)
 static void closed(void *arg)
 {
 	struct box_relay *relay = arg;
+	box_process_push(relay->reader);
 	box_process_detach(relay->reader);
 	box_pieces_free(&relay->pieces);
 	box_buf_free(&relay->early);
@@ -320,8 +328,10 @@ static void closed(void *arg)
 
 static const struct box_ws_user user = {
 	.patient = true,
+	.gathers = true,
 	.opened = opened,
 	.message = box_relay_message,
+	.settled = settled,
 	.next = next,
 	.sent = sent,
 	.pong = pong,

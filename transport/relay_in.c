@@ -23,7 +23,7 @@ void box_relay_balance_reading(struct box_relay *relay)
 /* 0, or a code to close with, and why. */
 static int feed(struct box_relay *relay, struct box_str bytes, const char **ret_why)
 {
-	int r = box_process_feed(relay->reader, bytes);
+	int r = box_process_put(relay->reader, bytes);
 	box_relay_balance_reading(relay);
 	switch (-r) {
 	case EPIPE:
@@ -48,6 +48,7 @@ void box_relay_feed_early(struct box_relay *relay)
 	}
 	int code = feed(relay, (struct box_str){relay->early.bytes, relay->early.len}, &why);
 	box_buf_free(&relay->early);
+	box_process_push(relay->reader);
 	if (code != 0) {
 		box_ws_close(relay->socket, code, why, false);
 	}

@@ -33,6 +33,8 @@ struct box_ws {
 	struct lws_context *context;
 	struct lws_vhost *vhost;
 	struct box_list connections;
+	struct box_list heard; /* those that got messages in this turn of the loop */
+	uv_check_t check;      /* its end */
 	size_t count;
 	size_t pinned_bytes; /* of unfinished messages, all connections */
 	uint64_t ticked_ms;
@@ -43,6 +45,8 @@ struct box_ws_socket {
 	const struct box_ws_user *user;
 	void *arg;
 	struct box_list links;
+	struct box_list heard_links;
+	bool heard;
 	struct box_ws *ws;
 	struct lws *wsi;
 	struct box_buf in;
@@ -98,6 +102,28 @@ static void unpin(struct box_ws_socket *socket)
 	socket->ws->pinned_bytes -= socket->in.len;
 }
 
+static void check_cb(uv_check_t *check)
+{
+	struct box_ws *ws = check->data;
+	(void)uv_check_stop(check);
+	while (!box_list_empty(&ws->heard)) {
+		struct box_ws_socket *socket = BOX_LIST_ITEM(
+			ws->heard.next, struct box_ws_socket, heard_links);
+		box_list_drop(&socket->heard_links);
+		socket->heard = false;
+		socket->user->settled(socket->arg);
+	}
+}
+
+static void note_heard(struct box_ws_socket *socket)
+{
+	if (socket->user->settled && !socket->heard) {
+		socket->heard = true;
+		box_list_push(&socket->ws->heard, &socket->heard_links);
+		(void)uv_check_start(&socket->ws->check, check_cb);
+	}
+}
+
 /* The buffer starts anew; the assembled message is the user's. */
 static int message_whole(struct box_ws_socket *socket)
 {
@@ -105,6 +131,7 @@ static int message_whole(struct box_ws_socket *socket)
 	const char *why = "";
 	unpin(socket);
 	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
+	note_heard(socket);
 	int code = socket->user->message(socket->arg, message, socket->binary, &why);
 	return code == 0 ? 0 : refuse(socket, code, why);
 }
@@ -202,6 +229,12 @@ static int close_from_writable(struct box_ws_socket *socket)
 	return 0;
 }
 
+/* While it is set, what is written waits until there is a segment full of it. */
+static void set_cork(const struct box_ws_socket *socket, int on)
+{
+	(void)setsockopt(lws_get_socket_fd(socket->wsi), IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
+}
+
 /* Writeable comes unasked too: the user knows whether there is anything. */
 static int on_writable(struct box_ws_socket *socket)
 {
@@ -209,6 +242,10 @@ static int on_writable(struct box_ws_socket *socket)
 	bool more = socket->user->next(socket->arg, &frame);
 	if (socket->close_code != 0 && (!more || !socket->drain_first)) {
 		return close_from_writable(socket);
+	}
+	bool corked = more && socket->user->gathers;
+	if (corked) {
+		set_cork(socket, 1);
 	}
 	for (int i = 0; i < WRITES_PER_TURN && more; i++) {
 		if (write_frame(socket, &frame) < 0) {
@@ -218,6 +255,9 @@ static int on_writable(struct box_ws_socket *socket)
 		if (lws_send_pipe_choked(socket->wsi)) {
 			break;
 		}
+	}
+	if (corked) {
+		set_cork(socket, 0);
 	}
 	if (more || socket->close_code != 0) {
 		lws_callback_on_writable(socket->wsi);
@@ -241,6 +281,9 @@ static void socket_free(struct box_ws_socket *socket)
 	socket->user->closed(socket->arg);
 	unpin(socket);
 	box_buf_free(&socket->in);
+	if (socket->heard) {
+		box_list_drop(&socket->heard_links);
+	}
 	box_list_drop(&socket->links);
 	socket->ws->count--;
 	free(socket);
@@ -355,6 +398,7 @@ struct box_ws *box_ws_new(uv_loop_t *loop)
 	};
 	lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
 	box_list_init(&ws->connections);
+	box_list_init(&ws->heard);
 	ws->context = lws_create_context(&info);
 	if (ws->context) {
 		ws->vhost = lws_create_vhost(ws->context, &info);
@@ -363,6 +407,8 @@ struct box_ws *box_ws_new(uv_loop_t *loop)
 		free(ws);
 		return NULL;
 	}
+	(void)uv_check_init(loop, &ws->check);
+	ws->check.data = ws;
 	return ws;
 }
 

@@ -44,10 +44,14 @@ struct box_ws_frame {
 struct box_ws_user {
 	/* While it is not read, its pongs are not either: the kernel alone watches the peer then. */
 	bool patient;
+	/* Often sends several messages at once: they go out together. */
+	bool gathers;
 	/* The handshake is done; from now on `socket` may be used. */
 	void (*opened)(void *arg, struct box_ws_socket *socket);
 	/* A whole message, whose buffer is the callee's. 0, or a code to close with, and why. */
 	int (*message)(void *arg, struct box_buf message, bool binary, const char **ret_why);
+	/* That was the last of those that lay there; may be NULL. */
+	void (*settled)(void *arg);
 	/* What is to be sent next, if there is anything; and that so much of it was sent. */
 	bool (*next)(void *arg, struct box_ws_frame *ret_frame);
 	void (*sent)(void *arg, const struct box_ws_frame *frame);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#define FRAME_BYTES 65536UL
+#define FRAME_BYTES 131072UL
 
 struct message {
 	struct message *next;

@@ -92,8 +92,8 @@ class Streams:
             for who, peer, flags in self.peers(server, bare, others):
                 count = "4000" if who in ("box", "bare pipe and socket") else "400"
                 more = ["--bytes", str(LONG_LINE), "--count", count, "--warmup", "20"]
-                # Few enough for everyone's pipes: a peer that only writes stops one that does too.
-                got = self.relay("flow", peer, flags, *more, "--window", "4")
+                # Few enough for everyone's buffers: a peer that only writes stops one that does too.
+                got = self.relay("flow", peer, flags, *more, "--window", "16")
                 self.note(measured, who, got["mb_per_second"])
 
     def measure_processes(self, server):

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import boxlib
 import framelib
 import nativelib
 import proclib
@@ -344,7 +345,12 @@ def test_a_stop_is_finished_though_the_worker_dies(place):
         client.boxd.kill_worker()
         client.boxd.wait_served(2)
         with client.boxd.web() as again:
-            assert exited(again, "deaf", seconds=8)["end"] == {"reason": "signal", "signal": 9}
+            asked = {"session_id": "s", "process_id": "deaf"}
+            boxlib.wait_until(
+                lambda: again.call("box_get_managed_process", asked)["code"] == 1, 8, "its end"
+            )
+            message = again.fail("box_get_managed_process", asked)
+            assert message.startswith("BoxManagedProcessNotFoundError: ")
             assert info(again)["status"] == "running"
 
 
