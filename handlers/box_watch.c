@@ -21,6 +21,7 @@ struct watch {
 	struct box_files_asked asked; /* first: it is request->work for those who begin it */
 	struct box_request *request;
 	struct box_list held;
+	bool flushing;
 	bool over;
 };
 
@@ -66,9 +67,14 @@ static void send_event(struct watch *watch, const struct box_file_event *event)
 /* Sends what may go; after the last of it the end, and then the watch is gone. */
 static void flush(struct watch *watch)
 {
+	/* Sending may find that there is room again, and call us from inside. */
+	if (watch->flushing) {
+		return;
+	}
+	watch->flushing = true;
 	while (!box_list_empty(&watch->held)) {
 		if (!box_request_may_send(watch->request)) {
-			return;
+			break;
 		}
 		struct held *held = BOX_LIST_ITEM(box_list_pop(&watch->held), struct held, links);
 		uint64_t cost = held->event.cost;
@@ -78,9 +84,11 @@ static void flush(struct watch *watch)
 			box_session_op_credit(watch->asked.op, cost);
 		}
 	}
-	if (watch->over && box_request_may_send(watch->request)) {
+	if (watch->over && box_list_empty(&watch->held) && box_request_may_send(watch->request)) {
 		box_request_end_parts(watch->request);
+		return;
 	}
+	watch->flushing = false;
 }
 
 /* --- what the box tells --- */

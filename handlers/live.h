@@ -17,6 +17,7 @@ struct box_live_stream {
 	bool input_ended;
 	struct box_list pieces;
 	size_t piece_count;
+	bool flushing;
 	bool over; /* the command has ended, with: */
 	struct box_exec_outcome outcome;
 };

@@ -74,22 +74,30 @@ static void send_exit(struct box_live_stream *stream)
 /* Sends what may go; after the last of it the end, and then the stream is gone. */
 static void flush(struct box_live_stream *stream)
 {
+	/* Sending may find that there is room again, and call us from inside. */
+	if (stream->flushing) {
+		return;
+	}
+	stream->flushing = true;
 	while (!box_list_empty(&stream->pieces)) {
 		struct piece *piece = BOX_LIST_ITEM(stream->pieces.next, struct piece, links);
 		if (!box_request_may_send(stream->request)) {
-			return;
+			break;
 		}
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
 		send_output(stream, piece->is_stderr,
 			(struct box_str){piece->bytes.bytes, piece->bytes.len});
 		piece_free(stream, piece);
 	}
-	if (stream->over && box_request_may_send(stream->request)) {
+	if (stream->over && box_list_empty(&stream->pieces) &&
+		box_request_may_send(stream->request)) {
 		struct box_request *request = stream->request;
 		send_exit(stream);
 		stream_close(stream);
 		box_request_end_parts(request);
+		return;
 	}
+	stream->flushing = false;
 }
 
 /* --- what the command tells --- */

@@ -322,6 +322,7 @@ int box_process_stop(struct box_process *process, box_process_done *done, void *
 static void set_ended(struct box_process *process, const struct box_kept_state *state)
 {
 	process->running = false;
+	box_process_free_input(process);
 	process->session->kept--;
 	touch(process->session);
 	process->exited_utc_us = box_clock_utc_us();

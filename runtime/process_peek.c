@@ -8,6 +8,8 @@
 #include "base/limits.h"
 #include "runtime/process_state.h"
 
+#define LATE_MS 3000 /* that the box may be */
+
 struct box_process_peek {
 	struct box_list links;
 	struct box_process *process;
@@ -97,18 +99,31 @@ void box_process_take_peeked(struct box_process *process, const struct box_kept_
 	}
 }
 
+/* One that is late is asked for what there is; a box that says nothing has no such process. */
+static void tick_peeks(struct box_process *process, uint64_t now_ms)
+{
+	struct box_list *next;
+	struct box_err err;
+	for (struct box_list *p = process->peeks.next; p != &process->peeks; p = next) {
+		struct box_process_peek *peek = peek_at(p);
+		next = p->next;
+		if (now_ms >= peek->until_ms + LATE_MS) {
+			(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ESRCH,
+				"nothing is held of managed process %s", process->id);
+			finish(peek, NULL, &err);
+		} else if (now_ms >= peek->until_ms) {
+			hurry(peek);
+		}
+	}
+}
+
 void box_processes_tick_peeks(struct box_sessions *sessions, uint64_t now_ms)
 {
 	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
 		struct box_list *all = &session->processes;
 		for (struct box_list *one = all->next; one != all; one = one->next) {
-			struct box_list *peeks = &box_process_at(one)->peeks;
-			for (struct box_list *p = peeks->next; p != peeks; p = p->next) {
-				if (now_ms >= peek_at(p)->until_ms) {
-					hurry(peek_at(p));
-				}
-			}
+			tick_peeks(box_process_at(one), now_ms);
 		}
 	}
 }

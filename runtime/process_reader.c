@@ -221,6 +221,8 @@ static void count_input(struct box_process *process)
 void box_process_free_input(struct box_process *process)
 {
 	box_buf_free(&process->input);
+	process->input = box_buf(BOX_PROCESS_INPUT_BYTES_MAX);
+	process->input_at = 0;
 	count_input(process);
 }
 
@@ -274,7 +276,7 @@ int box_process_put(struct box_process_reader *reader, struct box_str bytes)
 		count_input(process);
 	}
 	size_t more = counted(process->input.len + bytes.len) - process->input_counted;
-	if (process->session->sessions->input_bytes + more > BOX_INPUTS_BYTES_MAX) {
+	if (more > 0 && process->session->sessions->input_bytes + more > BOX_INPUTS_BYTES_MAX) {
 		return -EAGAIN;
 	}
 	if (bytes.len == 0) {
@@ -282,6 +284,7 @@ int box_process_put(struct box_process_reader *reader, struct box_str bytes)
 	} else if (box_buf_append(&process->input, bytes.bytes, bytes.len) < 0) {
 		return -ENOBUFS;
 	}
+	count_input(process);
 	return 0;
 }
 

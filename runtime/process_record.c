@@ -230,6 +230,10 @@ void box_processes_replay(struct box_sessions *sessions, const struct box_value 
 	const struct box_value *ended = box_map_get(change, "ended");
 	struct box_process *leaving = find_named(sessions, change, "leaving");
 	struct box_process *forgotten = find_named(sessions, change, "forgotten");
+	int64_t begun = number_of(change, "begun");
+	if (begun > sessions->processes_begun && begun <= UINT32_MAX) {
+		sessions->processes_begun = (uint32_t)begun;
+	}
 	if (record && record->type == BOX_MAP) {
 		replay_process(sessions, record);
 	}

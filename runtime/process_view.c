@@ -145,7 +145,9 @@ struct box_process *box_processes_oldest_completed(const struct box_sessions *se
 		for (const struct box_list *one = list->next; session_at(at)->box && one != list;
 			one = one->next) {
 			struct box_process *process = box_process_at(one);
+			/* Whoever reads it gets its last words first. */
 			if (!process->running && !process->leaving &&
+				box_list_empty(&process->readers) &&
 				(!oldest || process->exited_ms < oldest->exited_ms)) {
 				oldest = process;
 			}

@@ -70,6 +70,12 @@ void box_sessions_dump(const struct box_sessions *sessions,
 	void (*emit)(void *arg, const struct box_value *change), void *arg)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	if (sessions->processes_begun > 0) {
+		/* Numbers do not come again: something of theirs may be left in a box. */
+		struct box_value begun = box_map_value();
+		box_map_add(arena, &begun, "begun", box_int(sessions->processes_begun));
+		emit(arg, &begun);
+	}
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session =
 			(const struct box_session *)(const void *)((const char *)at -

@@ -138,6 +138,21 @@ struct box_out *box_conn_out(struct box_conn *conn)
 					  : BOX_LIST_ITEM(conn->out.next, struct box_out, links);
 }
 
+/* What is sent then may make room again at once: that is told afterwards, not from inside. */
+static void tell_drained(struct box_conn *conn)
+{
+	conn->drained = true;
+	if (conn->telling) {
+		return;
+	}
+	conn->telling = true;
+	while (conn->drained && !conn->closing) {
+		conn->drained = false;
+		box_peer_drained(conn->peer);
+	}
+	conn->telling = false;
+}
+
 void box_conn_sent(struct box_conn *conn, size_t len)
 {
 	struct box_out *out = box_conn_out(conn);
@@ -150,6 +165,6 @@ void box_conn_sent(struct box_conn *conn, size_t len)
 	if (conn->paused && conn->out_bytes < BOX_OUT_RESUME_BYTES) {
 		conn->paused = false;
 		conn->ops->pause_reading(conn, false);
-		box_peer_drained(conn->peer);
+		tell_drained(conn);
 	}
 }

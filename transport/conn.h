@@ -41,6 +41,8 @@ struct box_conn {
 	enum box_metrics_transport transport;
 	bool json_lines; /* JSON goes out as stdio lines */
 	bool paused;
+	bool drained; /* and streams are to be told */
+	bool telling; /* which is done now */
 	bool closing; /* answers are not taken any more */
 	struct box_list out;
 	size_t out_bytes;

@@ -44,7 +44,8 @@ static void update(struct box_relay *relay)
 {
 	uint64_t open = relay->received - relay->confirmed;
 	bool growing = relay->pieces.rest.len > open / 2;
-	if (relay->pieces.ready_bytes < UNSENT_BYTES && (open < BOX_RELAY_HELD_BYTES || growing)) {
+	if (!relay->over && relay->pieces.ready_bytes < UNSENT_BYTES &&
+		(open < BOX_RELAY_HELD_BYTES || growing)) {
 		relay->upto = relay->received + WINDOW_BYTES;
 	}
 	uint64_t hold = open + WINDOW_BYTES;
@@ -57,11 +58,27 @@ static void update(struct box_relay *relay)
 	box_relay_balance_reading(relay);
 }
 
+/* What makes no message needs no confirmation: whoever has all messages has all but the rest. */
+static void pass_over(struct box_relay *relay)
+{
+	uint64_t end = relay->received - relay->pieces.rest.len;
+	if (relay->pieces.ready_bytes == 0 && relay->sent == relay->confirmed &&
+		end > relay->confirmed) {
+		relay->sent = relay->confirmed = end;
+		relay->pinged = relay->ping_under_way ? relay->pinged : end;
+	}
+}
+
 void box_relay_confirm(struct box_relay *relay, uint64_t offset)
 {
 	if (offset > relay->confirmed && offset <= relay->sent) {
 		relay->confirmed = offset;
+		pass_over(relay);
 		update(relay);
+		/* A line that others gave up was read by someone to whom it is none. */
+		if (relay->pieces.kind != BOX_PIECES_LINES) {
+			box_process_skip_line(relay->reader, false);
+		}
 	}
 }
 
@@ -90,11 +107,7 @@ static void take_output(struct box_relay *relay, uint64_t offset, struct box_str
 	if (relay->pieces.kind == BOX_PIECES_LINES) {
 		box_process_skip_line(relay->reader, relay->pieces.skip);
 	}
-	/* What makes no message needs no confirmation. */
-	if (relay->pieces.ready_bytes == 0 && relay->pieces.rest.len == 0 &&
-		relay->sent == relay->confirmed) {
-		relay->sent = relay->confirmed = relay->received;
-	}
+	pass_over(relay);
 }
 
 static void on_output(void *arg, uint64_t offset, struct box_str bytes)
@@ -270,10 +283,11 @@ static void pong(void *arg, struct box_str bytes)
 		return; /* of libwebsockets' own */
 	}
 	relay->ping_under_way = false;
+	if (!relay->ended && !relay->v1) {
+		box_relay_confirm(relay, relay->pinged);
+	}
 	if (relay->last_ping) {
 		close_last(relay);
-	} else if (!relay->ended && !relay->over) {
-		box_relay_confirm(relay, relay->pinged);
 	}
 	want_write(relay);
 }

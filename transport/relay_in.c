@@ -142,7 +142,9 @@ int box_relay_message(void *arg, struct box_buf message, bool binary, const char
 	struct box_relay *relay = arg;
 	(void)binary;
 	int code = 0;
-	if (!relay->ended && !relay->over) {
+	/* The last output of a process can be confirmed after its end. */
+	bool confirms = relay->v1 && message.len == 9 && message.bytes[0] == BOX_V1_DONE;
+	if (!relay->ended && (!relay->over || confirms)) {
 		code = relay->v1 ? take_v1(relay, &message, ret_why)
 				 : take_line(relay, &message, ret_why);
 	}

@@ -34,7 +34,9 @@ struct box_ws {
 	struct lws_vhost *vhost;
 	struct box_list connections;
 	struct box_list heard; /* those that got messages in this turn of the loop */
-	uv_check_t check;      /* its end */
+	/* The end of the turn; what libwebsockets had kept back comes behind that. */
+	uv_check_t check;
+	uv_prepare_t prepare;
 	size_t count;
 	size_t pinned_bytes; /* of unfinished messages, all connections */
 	uint64_t ticked_ms;
@@ -102,10 +104,10 @@ static void unpin(struct box_ws_socket *socket)
 	socket->ws->pinned_bytes -= socket->in.len;
 }
 
-static void check_cb(uv_check_t *check)
+static void tell_settled(struct box_ws *ws)
 {
-	struct box_ws *ws = check->data;
-	(void)uv_check_stop(check);
+	(void)uv_check_stop(&ws->check);
+	(void)uv_prepare_stop(&ws->prepare);
 	while (!box_list_empty(&ws->heard)) {
 		struct box_ws_socket *socket = BOX_LIST_ITEM(
 			ws->heard.next, struct box_ws_socket, heard_links);
@@ -115,12 +117,23 @@ static void check_cb(uv_check_t *check)
 	}
 }
 
+static void check_cb(uv_check_t *check)
+{
+	tell_settled(check->data);
+}
+
+static void prepare_cb(uv_prepare_t *prepare)
+{
+	tell_settled(prepare->data);
+}
+
 static void note_heard(struct box_ws_socket *socket)
 {
 	if (socket->user->settled && !socket->heard) {
 		socket->heard = true;
 		box_list_push(&socket->ws->heard, &socket->heard_links);
 		(void)uv_check_start(&socket->ws->check, check_cb);
+		(void)uv_prepare_start(&socket->ws->prepare, prepare_cb);
 	}
 }
 
@@ -408,7 +421,9 @@ struct box_ws *box_ws_new(uv_loop_t *loop)
 		return NULL;
 	}
 	(void)uv_check_init(loop, &ws->check);
+	(void)uv_prepare_init(loop, &ws->prepare);
 	ws->check.data = ws;
+	ws->prepare.data = ws;
 	return ws;
 }
 

@@ -105,6 +105,7 @@ struct box_native_kept {
 	uint32_t number;
 	const struct box_kept_events *events;
 	void *arg;
+	bool found;    /* a predecessor began it */
 	bool told;     /* a state has come */
 	bool ended;    /* and said so */
 	uint64_t next; /* offset of the output that comes next */

@@ -20,6 +20,7 @@ struct box_native_file {
 	struct box_buf pending;               /* of its events: what is not whole yet */
 	struct box_buf answer;                /* of a watch that ended badly */
 	bool broken;                          /* it told nonsense */
+	bool began;                           /* the watch says that it watches */
 	box_backend_filed *done;
 	void *arg;
 };
@@ -158,7 +159,13 @@ static void pass_on(struct box_native_file *file, const struct box_guest_file_ch
 		[BOX_GUEST_FILE_OVERFLOW] = BOX_FILE_OVERFLOW,
 	};
 	uint64_t cost = sizeof(struct box_guest_file_event) + changed->path.len + changed->from.len;
-	if (changed->change == BOX_GUEST_FILE_STARTED) {
+	/* That comes first and once: it costs nothing, so it must not be said again. */
+	if (file->began == (changed->change == BOX_GUEST_FILE_STARTED)) {
+		give_up(file);
+		return;
+	}
+	if (!file->began) {
+		file->began = true;
 		box_native_credit(&file->run->op, cost);
 		file->events->started(file->arg);
 		return;
@@ -185,12 +192,13 @@ static void take_events(struct box_native_file *file, struct box_str bytes)
 	struct box_guest_file_changed changed;
 	int r = 0;
 	file->pending = box_buf(whole.limit);
-	while (!file->run->cancelled && (r = box_guest_file_next_event(&left, &changed)) == 1) {
+	while (!file->run->cancelled && !file->broken &&
+		(r = box_guest_file_next_event(&left, &changed)) == 1) {
 		pass_on(file, &changed);
 	}
-	if (!file->run->cancelled && r < 0) {
+	if (!file->run->cancelled && !file->broken && r < 0) {
 		give_up(file);
-	} else if (!file->run->cancelled) {
+	} else if (!file->run->cancelled && !file->broken) {
 		(void)box_buf_append(&file->pending, left.bytes, left.len);
 	}
 	box_buf_free(&whole);

@@ -103,6 +103,7 @@ static void find(struct box_backend_box *box, uint32_t number, const struct box_
 	struct box_native_kept *kept = kept_new(box, number, events, arg);
 	/* Whatever the predecessor let come still comes, and is nobody's. */
 	kept->most = UINT64_MAX;
+	kept->found = true;
 	kept->oom_kills = past->oom_kills;
 	kept->limited = past->memory_mb > 0 && box->native->means.limits;
 	if (kept->limited && past->ended) {
@@ -304,6 +305,9 @@ static void take_fed(struct box_backend_box *box, struct box_native_kept *kept, 
 {
 	uint64_t taken;
 	memcpy(&taken, bytes, sizeof(taken));
+	if (kept->found && !kept->told) {
+		return; /* of what the predecessor sent: its state will tell */
+	}
 	if (taken < kept->taken || taken > kept->fed) {
 		box_native_lost(box, "it took input that it never got");
 		return;

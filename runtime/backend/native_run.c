@@ -189,6 +189,13 @@ static void backstop_cb(uv_timer_t *timer)
 		box_native_give_time(run);
 		return;
 	}
+	if (run->file) {
+		/* It may hang in a file system, where nothing ends it, and box-init is well. */
+		struct box_err err;
+		(void)box_err_set(&err, BOX_ERR_OS, ETIMEDOUT, "the files do not answer");
+		box_native_finish(run, NULL, &err);
+		return;
+	}
 	box_native_lost(run->box, "it did not end a command in time");
 }
 

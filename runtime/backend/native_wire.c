@@ -86,7 +86,7 @@ static void enqueue(
 	waiting->size = size;
 	waiting->fd = fd;
 	box_list_push(&box->queue, &waiting->links);
-	box->queued_bytes += size;
+	box->queued_bytes += sizeof(*waiting) + size;
 	watch(box);
 }
 
@@ -141,7 +141,7 @@ static void flush(struct box_backend_box *box)
 			return;
 		}
 		box_list_drop(&first->links);
-		box->queued_bytes -= first->size;
+		box->queued_bytes -= sizeof(*first) + first->size;
 		waiting_free(first);
 	}
 	watch(box);

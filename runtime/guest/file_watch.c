@@ -161,6 +161,11 @@ static int take_in_folder(const struct inotify_event *event, uint32_t node)
 		return came(node, name, is_folder);
 	}
 	if (event->mask & IN_DELETE) {
+		/* Whoever is still in it keeps its own watch from ending. */
+		uint32_t gone = is_folder ? box_tree_child(&tree, node, name) : BOX_TREE_NONE;
+		if (gone != BOX_TREE_NONE) {
+			box_tree_drop(&tree, gone);
+		}
 		return tell_at(BOX_GUEST_FILE_REMOVED, is_folder, node, name);
 	}
 	/* Of a folder below the one above it says the same. */
@@ -267,13 +272,7 @@ int box_file_watch(struct box_file_job *job)
 	int r = box_file_walk(job, BOX_WALK_FOLLOW);
 	r = r < 0 ? r : choose(job);
 	r = r < 0 ? r : box_tree_begin(&tree);
-	if (r < 0) {
-		job->answer.why = r == -ENOSYS ? BOX_GUEST_FILE_WHY_INOTIFY
-			: r == -E2BIG          ? BOX_GUEST_FILE_WHY_FOLDERS
-					       : BOX_GUEST_FILE_WHY_NONE;
-		return r;
-	}
-	r = tell(BOX_GUEST_FILE_STARTED, false, "", "");
+	r = r < 0 ? r : tell(BOX_GUEST_FILE_STARTED, false, "", "");
 	r = r < 0 ? r : flush();
 	while (r == 0 && !over) {
 		r = take_some();
@@ -281,6 +280,11 @@ int box_file_watch(struct box_file_job *job)
 			int sent = flush();
 			r = r < 0 ? r : sent;
 		}
+	}
+	if (r == -ENOSYS) {
+		job->answer.why = BOX_GUEST_FILE_WHY_INOTIFY;
+	} else if (r == -E2BIG) {
+		job->answer.why = BOX_GUEST_FILE_WHY_FOLDERS;
 	}
 	return r;
 }

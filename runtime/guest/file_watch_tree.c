@@ -259,7 +259,7 @@ int box_tree_begin(struct box_tree *tree)
 	}
 	tree->above_wd = -1;
 	if (tree->above >= 0) {
-		int wd = watch_folder(tree, tree->above, IN_DELETE | IN_MOVED_FROM);
+		int wd = watch_folder(tree, tree->above, IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO);
 		if (wd < 0) {
 			return wd;
 		}

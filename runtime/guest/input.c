@@ -94,6 +94,7 @@ static int keep(struct box_input *input, const char *bytes, uint32_t size)
 		if (buffer == MAP_FAILED) {
 			return -ENOBUFS;
 		}
+		(void)madvise(buffer, BOX_GUEST_INPUT_MAX, MADV_DONTFORK); /* as the ring */
 		input->buffer = buffer;
 	}
 	uint32_t held = input->end - input->start;

@@ -190,6 +190,14 @@ static void on_follow(struct box_kept *kept, const struct box_control_request *r
 	box_kept_pump_output(kept);
 }
 
+static void kill_group(const struct box_kept *kept, int number)
+{
+	/* Not reaped yet, so the number is its own. */
+	if (kept->pid > 0) {
+		(void)kill(-kept->pid, number);
+	}
+}
+
 static void on_feed(struct box_kept *kept, const struct box_control_request *request)
 {
 	uint64_t offset;
@@ -205,17 +213,12 @@ static void on_feed(struct box_kept *kept, const struct box_control_request *req
 	} else if (before < size) {
 		uint32_t fresh = (uint32_t)(size - before);
 		kept->in_have += fresh;
-		(void)box_input_put(&kept->input, bytes + before, fresh);
+		/* A gap in its input would be worse than its end. */
+		if (box_input_put(&kept->input, bytes + before, fresh) < 0) {
+			kill_group(kept, SIGKILL);
+		}
 	}
 	box_kept_tell_fed_soon(kept);
-}
-
-static void kill_group(const struct box_kept *kept, int number)
-{
-	/* Not reaped yet, so the number is its own. */
-	if (kept->pid > 0) {
-		(void)kill(-kept->pid, number);
-	}
 }
 
 static void on_halt(struct box_kept *kept, const struct box_control_request *request)

@@ -49,6 +49,8 @@ static int move(struct box_ring *ring, size_t capacity)
 	if (bytes == MAP_FAILED) {
 		return -errno;
 	}
+	/* Who works on files for us is a copy of us, and would hold what we let go. */
+	(void)madvise(bytes, capacity, MADV_DONTFORK);
 	struct box_ring moved = *ring;
 	moved.bytes = bytes;
 	moved.capacity = capacity;

@@ -17,6 +17,7 @@ ssize_t box_tail_read(struct box_tail *tail, int fd)
 		if (bytes == MAP_FAILED) {
 			return -errno;
 		}
+		(void)madvise(bytes, BOX_GUEST_STDERR_MAX, MADV_DONTFORK); /* as the ring */
 		tail->bytes = bytes;
 	}
 	size_t place = tail->total % BOX_GUEST_STDERR_MAX;

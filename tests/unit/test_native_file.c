@@ -330,6 +330,25 @@ TEST(a_watch_that_cannot_begin_says_why)
 	close_scene(scene);
 }
 
+/* It costs nothing, so that it could be said for ever. */
+TEST(a_watch_begins_first_and_once)
+{
+	for (int late = 0; late < 2; late++) {
+		struct heard heard;
+		struct scene *scene = open_scene(ask_of(BOX_FILE_WATCH));
+		if (!late) {
+			say_event(scene, BOX_GUEST_FILE_STARTED, "", "", 0);
+			expect(&scene->living, BOX_GUEST_CREDIT, 1, &heard);
+		}
+		say_event(scene, late ? BOX_GUEST_FILE_CREATED : BOX_GUEST_FILE_STARTED,
+			late ? "x" : "", "", 0);
+		expect(&scene->living, BOX_GUEST_KILL, 1, &heard);
+		say_exit(&scene->living, 1, BOX_GUEST_END_SIGNAL, 9);
+		ASSERT_STR(scene->filed.err.text, NONSENSE);
+		close_scene(scene);
+	}
+}
+
 TEST(a_watch_that_lies_is_ended)
 {
 	struct heard heard;
@@ -366,11 +385,12 @@ TEST(a_watch_may_not_say_more_than_its_credit)
 TEST(a_cancelled_watch_tells_nobody)
 {
 	struct scene *scene = open_scene(ask_of(BOX_FILE_WATCH));
+	say_event(scene, BOX_GUEST_FILE_STARTED, "", "", 0);
 	say_event(scene, BOX_GUEST_FILE_CREATED, "new", "", 5);
 	backend->ops->cancel(scene->filed.op);
 	say_event(scene, BOX_GUEST_FILE_CREATED, "more", "", 0);
 	say_exit(&scene->living, 1, BOX_GUEST_END_SIGNAL, 9);
-	ASSERT_STR(scene->filed.events, "0:new< ");
+	ASSERT_STR(scene->filed.events, "started 0:new< ");
 	ASSERT_INT(scene->filed.calls, 0);
 	close_scene(scene);
 }

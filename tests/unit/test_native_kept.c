@@ -217,8 +217,10 @@ TEST(output_of_one_that_was_found)
 	expect(&living, BOX_GUEST_ASK, NUMBER, &heard);
 	say_out(0, "first bytes ever");
 	say_out(16, "and more");
+	say_fed(3); /* of the predecessor's input */
 	ASSERT_INT(living.lost, 0);
 	ASSERT_INT(told.next, 0);
+	ASSERT_INT(told.fed, 0);
 	say_state((struct box_guest_state){.phase = BOX_GUEST_PHASE_RUNNING,
 		.pid = 9,
 		.out_end = 24,
