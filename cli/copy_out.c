@@ -109,9 +109,13 @@ static bool is_inside(const struct cli_copy *copy)
 		box_copy_ends_with_slash(copy->box.path);
 }
 
-/* The folder of that name, made if it is missing; never by a link. */
+/* The folder of that name, made if it is missing; never by a link, and never this one or the one above.
+ */
 static int open_folder(int folder, const char *name)
 {
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+		return -EINVAL;
+	}
 	if (mkdirat(folder, name, 0777) < 0 && errno != EEXIST) {
 		return -errno;
 	}

@@ -93,7 +93,9 @@ int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
 	if (from->kind == BOX_COPY_NOTHING) {
 		return wrong(err, ENOENT, from->path, "no such file or folder");
 	}
-	if (from->kind == BOX_COPY_FILE && box_copy_ends_with_slash(from->path)) {
+	/* Only a folder is called "..", whatever the box says. */
+	if (from->kind == BOX_COPY_FILE &&
+		(box_copy_ends_with_slash(from->path) || !is_name(name))) {
 		return wrong(err, ENOTDIR, from->path, "is no folder");
 	}
 	if (from->kind == BOX_COPY_STREAM) {
@@ -106,8 +108,7 @@ int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
 		return into_new(arena, from, to, ret_way, err);
 	}
 	if (to->kind == BOX_COPY_FOLDER) {
-		bool content = from->kind == BOX_COPY_FOLDER && !is_name(name);
-		*ret_way = (struct box_copy_way){to->path, content ? NULL : name};
+		*ret_way = (struct box_copy_way){to->path, is_name(name) ? name : NULL};
 		return 0;
 	}
 	if (from->kind == BOX_COPY_FOLDER || box_copy_ends_with_slash(to->path)) {

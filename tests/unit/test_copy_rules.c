@@ -41,6 +41,13 @@ TEST(rules)
 		{".", FOLDER, "b", FOLDER, true, 0, "b", NULL},
 		{"/", FOLDER, "b", FOLDER, true, 0, "b", NULL},
 		{"a/..", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		/* A box says of these that they are files: no name can be made of them. */
+		{"a/..", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"a/..", FILE_, "b/g", NONE, true, -ENOTDIR, NULL, NULL},
+		{"a/..", FILE_, "b/g", FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/.", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"..", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"/", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
 		{"a/d", NONE, "b", FOLDER, true, -ENOENT, NULL, NULL},
 		{"-", BOX_COPY_STREAM, "b", FOLDER, true, 0, "b", NULL},
 		{"-", BOX_COPY_STREAM, "b", FILE_, true, -ENOTDIR, NULL, NULL},

@@ -1,0 +1,75 @@
+"""box cp with what an honest box or host would not show it: answers of the box that contradict each
+other, names too long, and places that are no files.
+"""
+
+import os
+import stat
+
+import clilib
+import nativelib
+import pytest
+from clientlib import INSTANCE
+
+WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    with nativelib.nothing_left():
+        yield
+
+
+@pytest.fixture(scope="module", params=nativelib.MODES)
+def place(request, nothing_left):
+    with nativelib.Place(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def boxd(place):
+    with nativelib.dialled(place) as client:
+        yield client.boxd
+
+
+def start(boxd, command, *args, **more):
+    options = ["--endpoint", boxd.url, "--workspace", "ws1"]
+    return clilib.start(command, *options, *map(str, args), private=False, env=WHO, **more)
+
+
+def box(boxd, command, *args, **more):
+    options = ["--endpoint", boxd.url, "--workspace", "ws1"]
+    return clilib.box(command, *options, *map(str, args), private=False, env=WHO, **more)
+
+
+@pytest.fixture
+def session(boxd):
+    assert box(boxd, "create", "s") == (0, "s\n", "")
+    yield "s"
+    box(boxd, "rm", "s")
+
+
+def inside(boxd, script):
+    code, out, err = box(boxd, "exec", "s", script)
+    assert (code, err) == (0, ""), (code, out, err)
+    return out
+
+
+def probe_says(boxd, answer):
+    """From now on the box answers the question what is there with this."""
+    inside(
+        boxd,
+        "mkdir -p bin; printf '#!/bin/sh\\ncase $2 in s=*) echo %s; exit;; esac;"
+        f" exec /bin/sh \"$@\"\\n' {answer} > bin/sh; chmod +x bin/sh;"
+        "echo 'PATH=/workspace/bin:$PATH' > ~/.profile",
+    )
+
+
+def test_a_file_that_is_called_up(boxd, session, tmp_path):
+    """A box that says of ".." that it is a file must not get at the folder above DST."""
+    inside(boxd, "mkdir a; echo x > pwned")
+    (tmp_path / "out").mkdir()
+    probe_says(boxd, "ept:")
+    code, out, err = box(boxd, "cp", "s:a/..", tmp_path / "out")
+    assert (code, out) == (125, "") and "is no folder" in err
+    assert os.listdir(tmp_path) == ["out"]
+    assert os.listdir(tmp_path / "out") == []
