@@ -2,6 +2,7 @@
 #include "cli/copy_rules.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "base/value.h"
@@ -86,7 +87,7 @@ static int into_new(struct box_arena *arena, const struct box_copy_end *from,
 	return 0;
 }
 
-int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
+static int choose(struct box_arena *arena, const struct box_copy_end *from,
 	const struct box_copy_end *to, struct box_copy_way *ret_way, struct box_err *err)
 {
 	const char *name = box_copy_base(arena, from->path);
@@ -117,4 +118,14 @@ int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
 	*ret_way = (struct box_copy_way){
 		box_copy_parent(arena, to->path), box_copy_base(arena, to->path)};
 	return 0;
+}
+
+int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
+	const struct box_copy_end *to, struct box_copy_way *ret_way, struct box_err *err)
+{
+	int r = choose(arena, from, to, ret_way, err);
+	if (r == 0 && ret_way->name && strlen(ret_way->name) > NAME_MAX) {
+		return wrong(err, ENAMETOOLONG, ret_way->name, "the name is too long");
+	}
+	return r;
 }

@@ -73,3 +73,16 @@ def test_a_file_that_is_called_up(boxd, session, tmp_path):
     assert (code, out) == (125, "") and "is no folder" in err
     assert os.listdir(tmp_path) == ["out"]
     assert os.listdir(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("name", ["a" * 256, "a" * 300, "a" * 3000])
+def test_names_too_long(boxd, session, tmp_path, name):
+    inside(boxd, "mkdir d; echo x > d/f; echo x > f")
+    for source in ("s:d", "s:f"):
+        code, out, err = box(boxd, "cp", source, f"{tmp_path}/{name}")
+        assert (code, out) == (125, "") and err.endswith(": the name is too long\n"), err
+    # A box can say that it has one.
+    probe_says(boxd, "dept:")
+    code, out, err = box(boxd, "cp", f"s:{name}", tmp_path)
+    assert (code, out) == (125, "") and err.endswith(": the name is too long\n"), err
+    assert os.listdir(tmp_path) == []
