@@ -82,7 +82,10 @@ static int take_archive(void *arg, struct box_str bytes, struct box_err *err)
 static int take_stdout(void *arg, struct box_str bytes, struct box_err *err)
 {
 	struct sink *sink = arg;
-	(void)err;
+	if (sink->output.broken) {
+		sink->copy->stdout_gone = true;
+		return box_err_set(err, BOX_ERR_OS, EPIPE, "stdout: %s", strerror(EPIPE));
+	}
 	box_cli_output_add(&sink->output, bytes);
 	sink->copy->done += bytes.len;
 	return 0;

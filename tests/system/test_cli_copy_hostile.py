@@ -86,3 +86,33 @@ def test_names_too_long(boxd, session, tmp_path, name):
     code, out, err = box(boxd, "cp", f"s:{name}", tmp_path)
     assert (code, out) == (125, "") and err.endswith(": the name is too long\n"), err
     assert os.listdir(tmp_path) == []
+
+
+def test_an_archive_without_end_ends_with_its_reader(boxd, session):
+    inside(
+        boxd,
+        "mkdir bin d; printf '#!/bin/sh\\n[ $1 = -c ]&&exec cat /dev/zero\\n' > bin/tar; chmod +x bin/tar;"
+        "echo 'PATH=/workspace/bin:$PATH' > ~/.profile",
+    )
+    with start(boxd, "cp", "s:d", "-") as process:
+        process.stdout.read(1000)
+        process.stdout.close()
+        try:
+            assert process.wait(10) == 141
+        finally:
+            process.kill()
+        assert process.stderr.read() == b""
+
+
+def test_a_fifo_does_not_give_way(boxd, session, tmp_path):
+    """Nor does a device, which root could replace by a file."""
+    inside(boxd, "echo x > f")
+    os.mkfifo(tmp_path / "p")
+    (tmp_path / "l").symlink_to("p")
+    code, out, err = box(boxd, "cp", "s:f", tmp_path / "p")
+    assert (code, out) == (125, "") and err.endswith("p: is no file, folder or link\n"), err
+    assert stat.S_ISFIFO((tmp_path / "p").lstat().st_mode)
+    # A link gives way itself.
+    assert box(boxd, "cp", "s:f", tmp_path / "l") == (0, "", "")
+    assert (tmp_path / "l").read_text() == "x\n" and not (tmp_path / "l").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["l", "p"]
