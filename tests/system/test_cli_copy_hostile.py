@@ -116,3 +116,12 @@ def test_a_fifo_does_not_give_way(boxd, session, tmp_path):
     assert box(boxd, "cp", "s:f", tmp_path / "l") == (0, "", "")
     assert (tmp_path / "l").read_text() == "x\n" and not (tmp_path / "l").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["l", "p"]
+
+
+def test_a_folder_that_may_not_be_written(boxd, session, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_text("x")
+    os.utime(tmp_path / "d", (1234567890, 1234567890))
+    (tmp_path / "d").chmod(0o555)
+    assert box(boxd, "cp", tmp_path / "d", "s:new") == (0, "", "")
+    assert inside(boxd, "stat -c '%a %Y' new; cat new/f; ls -A") == "555 1234567890\nxnew\n"
