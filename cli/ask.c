@@ -51,13 +51,21 @@ int box_cli_session_spec(const struct cli *cli, struct box_client *client, const
 	return r;
 }
 
+bool box_cli_is_c1(const char *bytes, size_t len)
+{
+	const unsigned char *at = (const unsigned char *)bytes;
+	return len >= 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+}
+
 void box_cli_print_text(const struct box_value *value, int width)
 {
 	int printed = 0;
 	struct box_str text = value && value->type == BOX_STR ? value->str : box_str("-");
 	for (size_t i = 0; i < text.len; i++) {
 		char c = text.bytes[i];
-		bool control = (unsigned char)c < ' ' || c == 0x7f;
+		bool wide = box_cli_is_c1(text.bytes + i, text.len - i);
+		bool control = (unsigned char)c < ' ' || c == 0x7f || wide;
+		i += wide;
 		(void)putchar(control ? '?' : c);
 		printed += ((unsigned char)c & 0xc0) != 0x80; /* code points */
 	}

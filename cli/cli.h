@@ -45,6 +45,8 @@ struct box_value box_cli_name_only(const struct cli *cli, const char *name);
 int box_cli_session_spec(const struct cli *cli, struct box_client *client, const char *name,
 	struct box_value *ret_spec);
 
+/* Whether a control of two bytes begins here (U+0080 to U+009F): some terminals obey them. */
+bool box_cli_is_c1(const char *bytes, size_t len);
 /* Text of the runtime, which cannot steer a terminal, filled up to `width`; "-" for no text. */
 void box_cli_print_text(const struct box_value *value, int width);
 int box_cli_print_json(const struct box_value *value);

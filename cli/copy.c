@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -134,6 +135,9 @@ int box_copy_run(struct cli_copy *copy, struct cli_transfer *transfer)
 	if (r == -EINTR) {
 		return CLI_EXIT_SIGNAL + box_cli_signal();
 	}
+	if (copy->stdout_gone) {
+		return CLI_EXIT_SIGNAL + SIGPIPE;
+	}
 	if (r < 0) {
 		return box_cli_fail(&err);
 	}
@@ -150,6 +154,18 @@ int box_copy_run(struct cli_copy *copy, struct cli_transfer *transfer)
 }
 
 /* --- both ends --- */
+
+/* What is in the place of a file gives way to the new one: a device or a FIFO must not. */
+static int check_host(const struct cli_copy *copy, struct box_err *err)
+{
+	struct stat status;
+	if (copy->host.kind == BOX_COPY_FILE && lstat(copy->host.path, &status) == 0 &&
+		!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+		return box_err_set(err, BOX_ERR_VALUE, EEXIST,
+			"%.3000s: is no file, folder or link", copy->host.path);
+	}
+	return 0;
+}
 
 static void look_at_host(struct cli_copy *copy)
 {
@@ -203,6 +219,9 @@ int box_cli_cp(const struct cli *cli)
 		copy.host.kind = BOX_COPY_STREAM;
 	} else {
 		look_at_host(&copy);
+	}
+	if (out && check_host(&copy, &err) < 0) {
+		return box_cli_fail(&err);
 	}
 	int wake_fd = box_cli_wake_on_signals();
 	if (wake_fd < 0) {

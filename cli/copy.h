@@ -22,7 +22,8 @@ struct cli_copy {
 	uint64_t done; /* bytes */
 	int64_t total; /* -1: not known */
 	uint64_t begun_ms;
-	bool shows; /* how it goes on */
+	bool shows;       /* how it goes on */
+	bool stdout_gone; /* nobody reads our archive any more */
 };
 
 /* What is at the end in the box, and what the box can do. Has said why when it fails. */

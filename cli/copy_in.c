@@ -28,13 +28,17 @@ static const char file_script[] =
 	"find \"$2\" -type d -exec chmod 700 {} + 2>/dev/null;" \
 	"rm -rf -- \"$2\";}"
 
-/* Folder, temporary name, options of tar. What is there already is replaced file by file. */
+/* Folder, temporary name, options of tar. What is there already is replaced file by file. A
+ * folder that may not be written cannot be moved to another either: it may be for that long. */
 static const char tree_script[] =
 	"cd -- \"$1\"&&mkdir -m 700 -- \"$2\"||exit 1;"
 	"tar -x -p $3 -f - -C \"$2\";r=$?;"
-	"if [ $r = 0 ];then cd -- \"$2\";for f in * .[!.]* ..?*;do "
+	"if [ $r = 0 ];then chmod u+rwx \"$2\";cd -- \"$2\";for f in * .[!.]* ..?*;do "
 	"if [ ! -e \"../$f\" ]&&[ ! -L \"../$f\" ];then "
-	"if [ -e \"$f\" ]||[ -L \"$f\" ];then mv -- \"$f\" ../||r=1;fi;"
+	"if [ -e \"$f\" ]||[ -L \"$f\" ];then m=;"
+	"if [ -d \"$f\" ]&&[ ! -L \"$f\" ]&&[ ! -w \"$f\" ];then "
+	"m=$(stat -c %a -- \"$f\")&&chmod u+w -- \"$f\";fi;"
+	"mv -- \"$f\" ../||r=1;[ -z \"$m\" ]||chmod \"$m\" -- \"../$f\";fi;"
 	"elif [ -e \"$f\" ]||[ -L \"$f\" ];then "
 	"cp -alf -- \"$f\" ../ 2>/dev/null||cp -af -- \"$f\" ../||r=1;fi;done;cd ..;fi;" REMOVE
 	";exit $r";

@@ -82,7 +82,10 @@ static int take_archive(void *arg, struct box_str bytes, struct box_err *err)
 static int take_stdout(void *arg, struct box_str bytes, struct box_err *err)
 {
 	struct sink *sink = arg;
-	(void)err;
+	if (sink->output.broken) {
+		sink->copy->stdout_gone = true;
+		return box_err_set(err, BOX_ERR_OS, EPIPE, "stdout: %s", strerror(EPIPE));
+	}
 	box_cli_output_add(&sink->output, bytes);
 	sink->copy->done += bytes.len;
 	return 0;
@@ -109,9 +112,13 @@ static bool is_inside(const struct cli_copy *copy)
 		box_copy_ends_with_slash(copy->box.path);
 }
 
-/* The folder of that name, made if it is missing; never by a link. */
+/* The folder of that name, made if it is missing; never by a link, and never this one or the one above.
+ */
 static int open_folder(int folder, const char *name)
 {
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+		return -EINVAL;
+	}
 	if (mkdirat(folder, name, 0777) < 0 && errno != EEXIST) {
 		return -errno;
 	}

@@ -2,6 +2,7 @@
 #include "cli/copy_rules.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "base/value.h"
@@ -86,14 +87,16 @@ static int into_new(struct box_arena *arena, const struct box_copy_end *from,
 	return 0;
 }
 
-int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
+static int choose(struct box_arena *arena, const struct box_copy_end *from,
 	const struct box_copy_end *to, struct box_copy_way *ret_way, struct box_err *err)
 {
 	const char *name = box_copy_base(arena, from->path);
 	if (from->kind == BOX_COPY_NOTHING) {
 		return wrong(err, ENOENT, from->path, "no such file or folder");
 	}
-	if (from->kind == BOX_COPY_FILE && box_copy_ends_with_slash(from->path)) {
+	/* Only a folder is called "..", whatever the box says. */
+	if (from->kind == BOX_COPY_FILE &&
+		(box_copy_ends_with_slash(from->path) || !is_name(name))) {
 		return wrong(err, ENOTDIR, from->path, "is no folder");
 	}
 	if (from->kind == BOX_COPY_STREAM) {
@@ -106,8 +109,7 @@ int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
 		return into_new(arena, from, to, ret_way, err);
 	}
 	if (to->kind == BOX_COPY_FOLDER) {
-		bool content = from->kind == BOX_COPY_FOLDER && !is_name(name);
-		*ret_way = (struct box_copy_way){to->path, content ? NULL : name};
+		*ret_way = (struct box_copy_way){to->path, is_name(name) ? name : NULL};
 		return 0;
 	}
 	if (from->kind == BOX_COPY_FOLDER || box_copy_ends_with_slash(to->path)) {
@@ -116,4 +118,14 @@ int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
 	*ret_way = (struct box_copy_way){
 		box_copy_parent(arena, to->path), box_copy_base(arena, to->path)};
 	return 0;
+}
+
+int box_copy_resolve(struct box_arena *arena, const struct box_copy_end *from,
+	const struct box_copy_end *to, struct box_copy_way *ret_way, struct box_err *err)
+{
+	int r = choose(arena, from, to, ret_way, err);
+	if (r == 0 && ret_way->name && strlen(ret_way->name) > NAME_MAX) {
+		return wrong(err, ENAMETOOLONG, ret_way->name, "the name is too long");
+	}
+	return r;
 }

@@ -21,8 +21,9 @@ struct box_copy_end {
 
 struct box_copy_way {
 	const char *folder; /* goes into this one, which is there */
-	const char *
-		name; /* under this name; NULL: only what is in the source, or the archive's names */
+	/* Under this name, of NAME_MAX bytes at most; NULL: only what is in the source, or the
+	 * archive's names. */
+	const char *name;
 };
 
 /* "SESSION:PATH" -> true; a path of the host, which "./a:b" is, -> false. */

@@ -135,7 +135,9 @@ static void print_line(const char *prefix, const char *text)
 	char line[sizeof(((struct box_err *)0)->text) + 128];
 	size_t len = 0;
 	for (const char *c = text; *c && len + 1 < sizeof(line); c++) {
-		bool control = (unsigned char)*c < ' ' || *c == 0x7f;
+		bool wide = box_cli_is_c1(c, strlen(c));
+		bool control = (unsigned char)*c < ' ' || *c == 0x7f || wide;
+		c += wide;
 		/* Lines of a longer text become one, their indentation one space. */
 		if (control || (*c == ' ' && len > 0 && line[len - 1] == ' ')) {
 			if (len > 0 && line[len - 1] != ' ') {

@@ -1,5 +1,5 @@
-/* Walks a tree by opened folders, depth first. A file that shrinks meanwhile is filled up with zeros:
- * its header has gone out already. */
+/* Walks a tree by opened folders, depth first. A file that shrinks meanwhile is filled up with zeros,
+ * since its header has gone out already, and that is told. */
 #include "cli/pack.h"
 
 #include <dirent.h>
@@ -28,6 +28,7 @@ struct box_pack {
 	size_t head_sent;
 	int fd; /* of the file that is read, or -1 */
 	uint64_t left;
+	bool shrank; /* it has less than it had, which was told */
 	size_t padding;
 	bool ended;
 	uint64_t refused;
@@ -87,6 +88,7 @@ static int add_opened(struct box_pack *pack, int fd, const struct stat *status)
 {
 	if (S_ISREG(status->st_mode)) {
 		pack->fd = fd;
+		pack->shrank = false;
 		pack->left = (uint64_t)status->st_size;
 		pack->padding = box_tar_padding(pack->left);
 		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
@@ -198,6 +200,10 @@ static ssize_t take_data(struct box_pack *pack, char *to, size_t max)
 		return errno == EINTR ? 0 : -errno;
 	}
 	if (got == 0 && piece > 0) {
+		if (!pack->shrank) {
+			pack->shrank = true;
+			leave_out(pack, "shrank while it was read");
+		}
 		memset(to, 0, piece);
 		got = (ssize_t)piece;
 	}

@@ -10,14 +10,22 @@
 #define EXEC_ID_MAX 256
 #define INPUTS_MAX 4 /* pieces of input that the command has not taken */
 
+struct box_exec;
+
+/* A piece of input. They are not answered in their order: an empty last one is at once. */
+struct input {
+	struct box_exec *exec;
+	bool sent; /* and not answered */
+	int64_t seq_id;
+};
+
 struct box_exec {
 	struct box_client *client;
 	const struct box_exec_events *events;
 	void *arg;
 	int64_t seq_id;
-	bool input;    /* the command reads from us */
-	size_t inputs; /* and so many pieces are on their way */
-	int64_t input_seq_ids[INPUTS_MAX];
+	bool input; /* the command reads from us */
+	struct input inputs[INPUTS_MAX];
 	bool has_terminal;
 	struct box_exec_terminal wanted; /* the size it is to have */
 	struct box_exec_terminal told;   /* that the runtime was last told */
@@ -202,24 +210,32 @@ void box_exec_taken(struct box_exec *exec)
 	}
 }
 
+/* Where the next piece goes, or INPUTS_MAX. */
+static size_t free_input(const struct box_exec *exec)
+{
+	size_t at = 0;
+	while (at < INPUTS_MAX && exec->inputs[at].sent) {
+		at++;
+	}
+	return at;
+}
+
 bool box_exec_wants_input(const struct box_exec *exec)
 {
-	return exec->input && exec->inputs < INPUTS_MAX && !exec->ended && exec->exec_id[0] != '\0';
+	return exec->input && free_input(exec) < INPUTS_MAX && !exec->ended &&
+		exec->exec_id[0] != '\0';
 }
 
 /* A command may end, or close its stdin, with input on the way: then it wants no more. */
 static void input_answered(
 	void *arg, const struct box_value *data, const struct box_err *err, bool last)
 {
-	struct box_exec *exec = arg;
+	struct input *input = arg;
 	(void)data;
 	(void)last;
-	/* They are answered in their order. */
-	exec->inputs--;
-	memmove(exec->input_seq_ids, exec->input_seq_ids + 1,
-		exec->inputs * sizeof(exec->input_seq_ids[0]));
+	input->sent = false;
 	if (err) {
-		exec->input = false;
+		input->exec->input = false;
 	}
 }
 
@@ -235,11 +251,13 @@ int box_exec_input(
 	box_map_add(arena, &data, "exec_id", box_cstr(exec->exec_id));
 	box_map_add(arena, &data, "data", piece);
 	box_map_add(arena, &data, "eof", box_bool(eof));
-	int r = box_client_submit(exec->client, "box_exec_input", &data, input_answered, exec,
-		&exec->input_seq_ids[exec->inputs], err);
+	struct input *input = &exec->inputs[free_input(exec)];
+	input->exec = exec;
+	int r = box_client_submit(
+		exec->client, "box_exec_input", &data, input_answered, input, &input->seq_id, err);
 	box_arena_free(arena);
 	if (r == 0) {
-		exec->inputs++;
+		input->sent = true;
 		exec->input = !eof;
 	}
 	return r;
@@ -275,8 +293,10 @@ void box_exec_free(struct box_exec *exec)
 	if (!exec) {
 		return;
 	}
-	for (size_t i = 0; i < exec->inputs; i++) {
-		box_client_cancel(exec->client, exec->input_seq_ids[i]);
+	for (size_t i = 0; i < INPUTS_MAX; i++) {
+		if (exec->inputs[i].sent) {
+			box_client_cancel(exec->client, exec->inputs[i].seq_id);
+		}
 	}
 	if (exec->resize_sent) {
 		box_client_cancel(exec->client, exec->resize_seq_id);

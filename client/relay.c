@@ -17,6 +17,7 @@
 #define PIECE_BYTES (64 * BOX_KIB)
 #define AGAIN_MS 200     /* between two dials */
 #define GIVE_UP_MS 30000 /* without a connection */
+#define STAYED_MS 5000   /* a connection that lasted so long was one */
 #define FROM_UNCONFIRMED UINT64_MAX
 #define CLOSE_NORMAL 1000
 #define CLOSE_GOING_AWAY 1001
@@ -40,6 +41,7 @@ struct box_relay {
 	bool attached; /* on this connection */
 	bool known;    /* it was our turn once: offsets mean something */
 	bool over;
+	uint64_t up_ms;    /* when it was dialled last; 0: it is not */
 	uint64_t lost_ms;  /* when the connection broke */
 	uint64_t again_ms; /* when to dial */
 	uint64_t received;
@@ -107,6 +109,7 @@ static int dial(struct box_relay *relay, struct box_err *err)
 	if (r == 0) {
 		relay->attached = false;
 		relay->end_sent = false;
+		relay->up_ms = box_clock_ms();
 		send_kind(relay, BEGIN, relay->known ? relay->confirmed : FROM_UNCONFIRMED,
 			box_str(""));
 	}
@@ -126,7 +129,10 @@ static void broke_off(struct box_relay *relay, const struct box_err *why)
 	unsigned code = relay->link.wire.close_code;
 	box_wire_close(&relay->link.wire);
 	relay->attached = false;
-	relay->lost_ms = relay->lost_ms ? relay->lost_ms : now;
+	/* Also one that only waited for its turn. */
+	bool stayed = relay->up_ms && now - relay->up_ms >= STAYED_MS;
+	relay->up_ms = 0;
+	relay->lost_ms = relay->lost_ms && !stayed ? relay->lost_ms : now;
 	relay->again_ms = now + AGAIN_MS;
 	if (code == CLOSE_NORMAL) {
 		(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
@@ -189,6 +195,27 @@ int box_relay_input(
 
 /* --- what comes --- */
 
+/* The input goes on at this offset, which counts what others have written meanwhile. What was not sent
+ * goes behind that. Of what was sent nobody can then say how much is in it: that is the end. */
+static bool resume_input(struct box_relay *relay, uint64_t input)
+{
+	if (input <= relay->in_sent) {
+		drop_input(relay, input);
+		relay->in_sent = relay->in_taken;
+		return true;
+	}
+	if (relay->in_taken == relay->in_sent) {
+		relay->in_taken = relay->in_sent = input;
+		return true;
+	}
+	struct box_err err;
+	(void)box_err_set(&err, BOX_ERR_BOX, ECONNABORTED,
+		"another wrote to the process while the connection was broken: how much of our "
+		"input came before it is not known");
+	finish(relay, 0, &err);
+	return false;
+}
+
 static const char *take_begin(struct box_relay *relay, struct box_str body)
 {
 	if (body.len != 16 || relay->attached) {
@@ -203,12 +230,9 @@ static const char *take_begin(struct box_relay *relay, struct box_str body)
 		/* What nobody can have again was read by another meanwhile. */
 		relay->received = offset > relay->received ? offset : relay->received;
 		relay->confirmed = offset;
-		/* So much of ours is there; what another has written counts too. */
-		drop_input(relay, input < relay->in_taken ? relay->in_taken : input);
-		if (input > in_end(relay)) {
-			relay->in_taken = input;
+		if (!resume_input(relay, input)) {
+			return NULL;
 		}
-		relay->in_sent = relay->in_taken;
 	}
 	relay->known = relay->attached = true;
 	relay->lost_ms = 0;

@@ -345,6 +345,51 @@ def test_broken_connections_lose_and_double_nothing(boxd, client, session):
         assert proxy.accepted >= 4
 
 
+def test_another_writes_while_the_connection_is_broken(boxd, client, session):
+    """What was not sent yet goes in behind what the other has written."""
+    begin(boxd, "while read x; do echo got $x; done")
+    with Proxy(boxd.port) as proxy:
+        with start(boxd, "attach", "s", endpoint=proxy.url, stdin=subprocess.PIPE) as process:
+            process.stdin.write(b"a\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"got a\n"
+            time.sleep(0.5)  # until it knows that this was taken
+            with relaylib.V1(boxd, turn=False) as other:
+                accepted = proxy.accepted
+                proxy.break_all()
+                other.wait_turn()
+                other.say(relaylib.DATA, other.next, b"bbb\n")
+                assert other.output(8) == b"got bbb\n"
+                wait_until(lambda: proxy.accepted > accepted, what="in line")
+                process.stdin.write(b"c\n")
+                process.stdin.flush()
+                time.sleep(0.5)  # until it has read that
+            out, err = process.communicate(timeout=20)
+    # The other has confirmed nothing of what it read.
+    assert (process.returncode, out, err) == (0, b"got bbb\ngot c\n", b"")
+
+
+def test_another_writes_behind_what_nobody_took(boxd, client, session, tmp_path):
+    """How much of what was sent is in the process cannot be known then, and that is said."""
+    begin(boxd, "echo one; sleep 2; exec cat > /dev/null")
+    # More than can wait before the process: not all is told to be taken.
+    (tmp_path / "input").write_bytes(bytes(8 * MIB))
+    with Proxy(boxd.port) as proxy, open(tmp_path / "input", "rb") as data:
+        with start(boxd, "attach", "s", endpoint=proxy.url, stdin=data) as process:
+            assert process.stdout.readline() == b"one\n"
+            time.sleep(0.5)
+            with relaylib.V1(boxd, turn=False) as other:
+                accepted = proxy.accepted
+                proxy.break_all()
+                other.wait_turn()
+                other.say(relaylib.DATA, other.next, b"b")
+                other.taken(other.next + 1)
+                wait_until(lambda: proxy.accepted > accepted, what="in line")
+            out, err = process.communicate(timeout=20)
+    assert process.returncode == 125
+    assert b"another wrote to the process while the connection was broken" in err
+
+
 def test_worker_killed_while_attached(place):
     with nativelib.dialled(place) as client:
         boxd = client.boxd

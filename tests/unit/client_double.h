@@ -1,7 +1,8 @@
 /* A runtime that does what it is told, over stdin and stdout: the test program itself, started
  * as its own child. Its actions: echo, context, hold and release (answers in reverse order),
  * fail, stream (by the window), flood and gap (which break it), mute, seen (what steered it so
- * far), die. A live command starts and goes on; what is asked of it is seen, and its sizes are held.
+ * far), die. A live command starts and goes on; what is asked of it is seen; its sizes and its input
+ * are held, but for an empty end of it.
  */
 #pragma once
 
@@ -115,6 +116,14 @@ static void serve_exec(
 		(void)box_buf_printf(&self->seen, "size %lldx%lld ",
 			(long long)number(data, "rows"), (long long)number(data, "cols"));
 		self->held[self->held_count++ % HELD_MAX] = seq_id;
+	} else if (box_str_eq(action, "box_exec_input")) {
+		const struct box_value *piece = box_map_get(data, "data");
+		(void)box_buf_printf(&self->seen, "input %zu ", piece->str.len);
+		if (piece->str.len > 0) {
+			self->held[self->held_count++ % HELD_MAX] = seq_id;
+		} else {
+			answer(seq_id, NULL, NULL, 0);
+		}
 	} else {
 		(void)box_buf_printf(
 			&self->seen, "signal %lld ", (long long)number(data, "signal"));

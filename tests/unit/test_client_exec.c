@@ -155,3 +155,35 @@ TEST(what_is_under_way_is_forgotten_with_the_command)
 	assert_seen(client, "tty 24x80 size 30x90 signal 2 cancel 3 cancel 2 ");
 	box_client_close(client);
 }
+
+TEST(input_that_is_answered_out_of_order)
+{
+	struct box_client *client = open_double();
+	struct box_exec *exec = start(client, NULL);
+	await_start(client, exec);
+	ASSERT_INT(box_exec_input(exec, "ab", 2, false, NULL), 0);
+	ASSERT_INT(box_exec_input(exec, "c", 1, false, NULL), 0);
+	ASSERT_INT(box_exec_input(exec, "", 0, true, NULL), 0);
+	/* The last is answered by now, the first two are not: both are cancelled. */
+	assert_seen(client, "tty -1x-1 input 2 input 1 input 0 ");
+	box_exec_free(exec);
+	call(client, "release");
+	assert_seen(client, "tty -1x-1 input 2 input 1 input 0 cancel 3 cancel 4 cancel 2 ");
+	box_client_close(client);
+}
+
+TEST(input_goes_on_when_any_piece_is_taken)
+{
+	struct box_client *client = open_double();
+	struct box_exec *exec = start(client, NULL);
+	await_start(client, exec);
+	for (int i = 0; i < 4; i++) {
+		ASSERT_INT(box_exec_input(exec, "x", 1, false, NULL), 0);
+	}
+	ASSERT(!box_exec_wants_input(exec));
+	ASSERT_INT(box_exec_input(exec, "x", 1, false, NULL), -EAGAIN);
+	call(client, "release");
+	ASSERT_INT(box_exec_input(exec, "y", 1, true, NULL), 0);
+	box_exec_free(exec);
+	box_client_close(client);
+}

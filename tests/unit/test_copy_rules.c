@@ -7,6 +7,10 @@
 #define NONE BOX_COPY_NOTHING
 #define FILE_ BOX_COPY_FILE
 #define FOLDER BOX_COPY_FOLDER
+#define LONGEST                                                                                    \
+	NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 NAME16 \
+		NAME16 NAME16 "123456789012345"
+#define NAME16 "1234567890123456"
 
 TEST(rules)
 {
@@ -41,7 +45,18 @@ TEST(rules)
 		{".", FOLDER, "b", FOLDER, true, 0, "b", NULL},
 		{"/", FOLDER, "b", FOLDER, true, 0, "b", NULL},
 		{"a/..", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		/* A box says of these that they are files: no name can be made of them. */
+		{"a/..", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"a/..", FILE_, "b/g", NONE, true, -ENOTDIR, NULL, NULL},
+		{"a/..", FILE_, "b/g", FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/.", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"..", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"/", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
 		{"a/d", NONE, "b", FOLDER, true, -ENOENT, NULL, NULL},
+		{"a/d", FOLDER, LONGEST, NONE, true, 0, ".", LONGEST},
+		{"a/d", FOLDER, LONGEST "6", NONE, true, -ENAMETOOLONG, NULL, NULL},
+		{"a/" LONGEST "6", FOLDER, "b", FOLDER, true, -ENAMETOOLONG, NULL, NULL},
+		{"a/" LONGEST "6", FILE_, "b/g", FILE_, true, 0, "b", "g"},
 		{"-", BOX_COPY_STREAM, "b", FOLDER, true, 0, "b", NULL},
 		{"-", BOX_COPY_STREAM, "b", FILE_, true, -ENOTDIR, NULL, NULL},
 		{"-", BOX_COPY_STREAM, "b", NONE, true, -ENOTDIR, NULL, NULL},

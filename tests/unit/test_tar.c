@@ -1,8 +1,11 @@
 /* Archives: what is written is read again, and what is hostile is told as what it is. */
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/limits.h"
+#include "cli/pack.h"
 #include "cli/tar.h"
 #include "tests/unit/test.h"
 
@@ -320,4 +323,37 @@ TEST(names)
 	ASSERT_STR(box_tar_check_name(box_str(deep)), "is in too many folders");
 	deep[2 * BOX_COPY_DEPTH_MAX] = '\0';
 	ASSERT(box_tar_check_name(box_str(deep)) == NULL);
+}
+
+static void hear(void *arg, const char *line)
+{
+	(void)snprintf(arg, PATH_MAX, "%s", line);
+}
+
+TEST(a_file_that_shrinks_is_told)
+{
+	char path[] = "/tmp/box-test-shrinks.XXXXXX";
+	char said[PATH_MAX] = "";
+	char bytes[4 * BOX_TAR_BLOCK];
+	struct box_pack *pack;
+	struct box_err err;
+	ssize_t got;
+	int fd = mkstemp(path);
+	ASSERT(fd >= 0);
+	ASSERT_INT(ftruncate(fd, 100 * BOX_TAR_BLOCK), 0);
+	ASSERT_INT(box_pack_open(path, "f", false, hear, said, &pack, &err), 0);
+	size_t all = 0;
+	do {
+		got = box_pack_read(pack, bytes, sizeof(bytes), &err);
+		ASSERT(got >= 0);
+		all += (size_t)got;
+		ASSERT_INT(ftruncate(fd, 2 * BOX_TAR_BLOCK), 0);
+	} while (got > 0);
+	ASSERT_STR(said, "f: shrank while it was read");
+	ASSERT_INT((int)box_pack_refused(pack), 1);
+	/* The archive is as long as its header says. */
+	ASSERT(all >= 100 * BOX_TAR_BLOCK);
+	box_pack_close(pack);
+	(void)close(fd);
+	(void)unlink(path);
 }
