@@ -26,6 +26,8 @@ struct source {
 	const char *name;
 	struct cli_output output;
 	int64_t offset; /* of what comes next */
+	int64_t end;    /* of all that is shown */
+	bool has_end;
 	bool asked;
 	bool ended; /* there is nothing more, for now or ever */
 };
@@ -89,7 +91,12 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 		box_cli_output_add(&source->output, bytes->str);
 		source->offset += (int64_t)bytes->str.len;
 	}
-	bool all = source->offset >= int_of(data, "end");
+	/* Without -f the end is where it was when we asked first: one that writes on has none. */
+	if (!source->has_end || logs->cli->options.follow) {
+		source->has_end = true;
+		source->end = int_of(data, "end");
+	}
+	bool all = source->offset >= source->end;
 	source->ended = all && (is_true(data, "ended") || !logs->cli->options.follow);
 }
 

@@ -141,6 +141,9 @@ static char *read_space(struct box_wire *wire, size_t *ret_len)
 int box_wire_read(struct box_wire *wire, struct box_err *err)
 {
 	size_t room;
+	if (!wire->framer && wire->in_used < wire->in_len) {
+		return 0; /* what came with the answer to our hello is first */
+	}
 	char *space = read_space(wire, &room);
 	ssize_t got = recv(wire->fd, space, room, 0);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {

@@ -154,6 +154,18 @@ def test_stop(boxd, client, session):
 # logs
 
 
+def test_logs_of_one_that_writes_on_have_an_end(boxd, client, session):
+    begin(boxd, "yes")
+    reader = start(boxd, "attach", "s", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: relaylib.info(client)["attached"], what="a reader")
+        code, out, _ = box(boxd, "logs", "s")
+        assert code == 0 and set(out) == {"y", "\n"}
+    finally:
+        reader.kill()
+        reader.wait()
+
+
 def test_logs_take_nothing_away(boxd, client, session):
     begin(boxd, "echo out; echo err >&2; read x; echo got $x; read y")
     wait_until(lambda: box(boxd, "logs", "s")[1:] == ("out\n", "err\n"), what="output")
