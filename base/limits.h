@@ -31,7 +31,7 @@
 #define BOX_PING_HANGUP_SEC 60            /* no valid traffic for this long: gone */
 #define BOX_OUT_PAUSE_BYTES (1 * BOX_MIB) /* queued output above which we stop reading a peer */
 #define BOX_OUT_RESUME_BYTES (256 * BOX_KIB)
-#define BOX_OUT_BYTES_MAX (256 * BOX_MIB) /* queued output at which the peer is given up */
+#define BOX_OUT_BYTES_MAX (256 * BOX_MIB)  /* queued output at which the peer is given up */
 #define BOX_WS_FRAME_BYTES (128 * BOX_KIB) /* we send and receive frames in pieces of this size */
 
 /* HTTP heads. */

@@ -13,7 +13,7 @@ struct box_framer;
 struct box_wire {
 	int fd;
 	bool websocket;
-	bool loopback; /* to this machine itself */
+	bool loopback;             /* to this machine itself */
 	struct box_framer *framer; /* stdio */
 	struct box_ws_reader ws;
 	char *in; /* WebSocket: bytes that were read and not fed yet */
