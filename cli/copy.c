@@ -190,10 +190,11 @@ static int copy_with(struct cli_copy *copy, bool in)
 	copy->identity = &identity;
 	copy->total = -1;
 	copy->shows = isatty(STDERR_FILENO);
-	if (box_copy_probe(copy) < 0) {
-		return CLI_EXIT_FAILED;
-	}
-	return in ? box_copy_in(copy) : box_copy_out(copy);
+	int code = box_copy_probe(copy) < 0 ? CLI_EXIT_FAILED
+		: in                        ? box_copy_in(copy)
+					    : box_copy_out(copy);
+	copy->identity = NULL;
+	return code;
 }
 
 int box_cli_cp(const struct cli *cli)

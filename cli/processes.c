@@ -54,7 +54,7 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 int box_cli_start(const struct cli *cli)
 {
 	struct box_client *client;
-	struct box_value spec;
+	struct box_value spec = box_map_value();
 	struct box_value info;
 	struct box_err err;
 	if (cli->options.words.count < 2) {
