@@ -1,0 +1,10 @@
+/* Unpacks what zip.h has found to be in order. */
+#pragma once
+
+#include "base/err.h"
+
+struct box_zip;
+
+/* Makes the folders and files of the archive beneath the empty folder out_fd. Headers are not
+ * trusted: sizes and checksums are those of the data, or the entry is refused before it is there. */
+int box_archive_write(const struct box_zip *zip, int out_fd, struct box_err *err);
