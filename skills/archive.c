@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,16 +86,15 @@ static int read_all(const struct box_archive_job *job, uint8_t *bytes, struct bo
 /* In the child. Its memory goes with it. */
 static int unpack(const struct box_archive_job *job, struct box_err *err)
 {
-	struct box_zip zip;
+	struct box_zip zip = {0};
 	struct box_arena *arena = box_arena_new();
-	uint8_t *bytes = mmap(NULL, job->archive_size, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	int r = bytes == MAP_FAILED ? fail(err, errno, "mmap") : read_all(job, bytes, err);
+	uint8_t *bytes = box_archive_memory(job->archive_size);
+	int r = bytes ? read_all(job, bytes, err) : fail(err, ENOMEM, "memory");
 	if (r == 0) {
 		r = box_zip_check(bytes, job->archive_size, arena, &zip, err);
 	}
 	if (r == 0) {
-		r = box_archive_write(&zip, job->out_fd, err);
+		r = box_archive_write(&zip, job->out_fd, job->is_lasting, err);
 	}
 	/* One sync of the file system costs a tenth of one for each of 500 files. */
 	if (r == 0 && job->is_lasting && syncfs(job->out_fd) < 0) {

@@ -11,13 +11,12 @@
 #include <libdeflate.h>
 #include <linux/openat2.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/cleanup.h"
 #include "skills/zip.h"
 
@@ -27,7 +26,22 @@ struct unpacker {
 	struct libdeflate_decompressor *inflater;
 	uint8_t *memory; /* for the largest entry */
 	int out_fd;
+	bool is_lasting;
 };
+
+void *box_archive_memory(size_t size)
+{
+	const size_t large = 2 * BOX_MIB;
+	/* More than asked for, so that it can begin where a large page does. */
+	uint8_t *memory = mmap(
+		NULL, size + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED) {
+		return NULL;
+	}
+	memory += (large - (uintptr_t)memory % large) % large;
+	(void)madvise(memory, size, MADV_HUGEPAGE);
+	return memory;
+}
 
 static int open_beneath(int folder_fd, const char *path, uint64_t flags, mode_t mode)
 {
@@ -115,7 +129,7 @@ static int write_file(struct unpacker *unpacker, const struct box_zip_entry *ent
 		}
 		done += wrote > 0 ? (size_t)wrote : 0;
 	}
-	if (entry->size >= FLUSH_BYTES) {
+	if (unpacker->is_lasting && entry->size >= FLUSH_BYTES) {
 		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 	}
 	return 0;
@@ -130,7 +144,7 @@ static int write_all(struct unpacker *unpacker, const struct box_zip *zip, struc
 		}
 	}
 	for (size_t i = 0; i < zip->count; i++) {
-		const uint8_t *content;
+		const uint8_t *content = NULL;
 		int r = unpack(unpacker, &zip->entries[i], &content, err);
 		if (r == 0 && !zip->entries[i].is_folder) {
 			r = write_file(unpacker, &zip->entries[i], content, err);
@@ -142,18 +156,19 @@ static int write_all(struct unpacker *unpacker, const struct box_zip *zip, struc
 	return 0;
 }
 
-int box_archive_write(const struct box_zip *zip, int out_fd, struct box_err *err)
+int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err)
 {
-	struct unpacker unpacker = {.out_fd = out_fd};
+	struct unpacker unpacker = {.out_fd = out_fd, .is_lasting = is_lasting};
 	size_t largest = 1;
 	for (size_t i = 0; i < zip->count; i++) {
 		largest = zip->entries[i].size > largest ? zip->entries[i].size : largest;
 	}
-	unpacker.memory = box_alloc(largest);
+	unpacker.memory = box_archive_memory(largest);
 	unpacker.inflater = libdeflate_alloc_decompressor();
-	int r = unpacker.inflater ? write_all(&unpacker, zip, err)
-				  : fail(err, ENOMEM, "libdeflate");
+	if (!unpacker.memory || !unpacker.inflater) {
+		return fail(err, ENOMEM, "memory");
+	}
+	int r = write_all(&unpacker, zip, err);
 	libdeflate_free_decompressor(unpacker.inflater);
-	free(unpacker.memory);
 	return r;
 }

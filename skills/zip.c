@@ -77,7 +77,7 @@ static int find_end(const uint8_t *bytes, size_t len, size_t *ret_at, struct box
 static int read_end(
 	const uint8_t *bytes, size_t len, struct directory *ret_directory, struct box_err *err)
 {
-	size_t at;
+	size_t at = 0;
 	int r = find_end(bytes, len, &at, err);
 	if (r < 0) {
 		return r;
@@ -139,7 +139,7 @@ static int check_entry(struct box_zip_names *names, const struct box_zip_header 
 	if (r == 0) {
 		r = box_zip_header_check(header, entry->is_folder, err);
 	}
-	size_t data;
+	size_t data = 0;
 	if (r == 0) {
 		r = box_zip_header_match(header, space, &data, &span->end, err);
 	}
@@ -217,7 +217,7 @@ static int check_entries(struct box_zip_names *names, struct directory directory
 int box_zip_check(const uint8_t *bytes, size_t len, struct box_arena *arena,
 	struct box_zip *ret_zip, struct box_err *err)
 {
-	struct directory directory;
+	struct directory directory = {0};
 	int r = read_end(bytes, len, &directory, err);
 	if (r < 0) {
 		return r;

@@ -159,7 +159,7 @@ int box_zip_name_check(struct box_arena *arena, const struct box_zip_header *hea
 	}
 	bool is_folder = name.bytes[name.len - 1] == '/';
 	char *path = box_arena_bytes(arena, name.len + 1);
-	size_t path_len;
+	size_t path_len = 0;
 	why = copy_parts((const char *)name.bytes, name.len - is_folder, path, &path_len);
 	if (why) {
 		return refuse(err, header, why);
