@@ -139,6 +139,9 @@ static const char *copy_parts(const char *name, size_t len, char *out, size_t *r
 		part += part_len + 1;
 	}
 	*ret_len = at;
+	if (len > 0 && name[len - 1] == '/') {
+		return " (empty component)";
+	}
 	return at == 0 ? "" : at >= BOX_PATH_MAX ? " (too long)" : NULL;
 }
 
