@@ -140,3 +140,17 @@
 #define BOX_TAR_SIZE_MAX (1LL << 53)          /* one file */
 #define BOX_COPY_DEPTH_MAX 256                /* folders in folders, each an open fd */
 #define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */
+
+/* Skill archives (ZIP). */
+#define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */
+#define BOX_ARCHIVE_ENTRIES_MAX 512                  /* (wire) */
+#define BOX_ARCHIVE_ENTRY_BYTES_MAX (16 * BOX_MIB)   /* (wire) one entry, unpacked */
+#define BOX_ARCHIVE_TOTAL_BYTES_MAX (64 * BOX_MIB)   /* (wire) all entries, unpacked */
+#define BOX_ARCHIVE_RATIO_MAX 100                    /* (wire) unpacked to packed */
+#define BOX_ARCHIVE_FOLDERS_MAX 1024                 /* with those that names only imply */
+#define BOX_ARCHIVE_PART_BYTES_MAX 255               /* one component of a name */
+#define BOX_ARCHIVE_DEPTH_MAX 32                     /* components of a name */
+#define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
+#define BOX_ARCHIVE_MS 60000                         /* to unpack one, the disk's time too */
+#define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
+#define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */

@@ -3,16 +3,15 @@
 #include "skills/fence.h"
 
 #include <errno.h>
-#include <linux/landlock.h>
 #include <seccomp.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "skills/landlock.h"
 
 const char *const box_skills_calls[] = {
 	/* files, by fds */
@@ -48,6 +47,7 @@ const char *const box_skills_calls[] = {
 	"fsync",
 	"fdatasync",
 	"syncfs",
+	"sync_file_range",
 	"flock",
 	"fcntl",
 	"dup",
@@ -66,18 +66,14 @@ const char *const box_skills_calls[] = {
 	"ppoll",
 	"memfd_create",
 	/* children, and their own fences */
+	"kill",
 	"wait4",
-	"waitid",
-	"pidfd_open",
-	"pidfd_send_signal",
 	"prctl",
 	"seccomp",
 	"landlock_create_ruleset",
 	"landlock_add_rule",
 	"landlock_restrict_self",
-	"setpriority",
 	"prlimit64",
-	"setrlimit",
 	/* memory */
 	"munmap",
 	"mremap",
@@ -94,8 +90,6 @@ const char *const box_skills_calls[] = {
 	"rt_sigreturn",
 	"sigaltstack",
 	"restart_syscall",
-	"alarm",
-	"setitimer",
 	"clock_gettime",
 	"clock_nanosleep",
 	"clock_getres",
@@ -120,64 +114,21 @@ const char *const box_skills_calls[] = {
 	NULL,
 };
 
-/* --- Landlock --- */
-
-#define READING (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-#define WRITING                                                                \
-	(LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |       \
-		LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR | \
-		LANDLOCK_ACCESS_FS_MAKE_REG)
-/* Of later versions: to move between folders, and to cut files off. */
-#define MOVING (1ULL << 13)
-#define CUTTING (1ULL << 14)
-
-/* Newer than the headers that some distributions build with. */
-struct ruleset_attr {
-	uint64_t handled_access_fs;
-	uint64_t handled_access_net;
-	uint64_t scoped;
-};
-
-static int add_rule(int ruleset, const struct box_skills_room *room, uint64_t handled)
-{
-	struct landlock_path_beneath_attr rule = {
-		.allowed_access = (READING | (room->writes ? WRITING | MOVING | CUTTING : 0)) &
-			handled,
-		.parent_fd = room->fd,
-	};
-	return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0
-		? -errno
-		: 0;
-}
-
 static int enter_landlock(const struct box_skills_room *rooms, size_t count, struct box_err *err)
 {
-	static const int fs_rights[] = {0, 13, 14, 15, 15, 16};
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	if (abi < 1) {
-		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_kv_errno("why", errno));
+	const unsigned all = BOX_LANDLOCK_READ | BOX_LANDLOCK_WRITE | BOX_LANDLOCK_MAKE |
+		BOX_LANDLOCK_MOVE;
+	struct box_landlock_rule rules[BOX_SKILLS_ROOMS_MAX];
+	for (size_t i = 0; i < count; i++) {
+		rules[i] = (struct box_landlock_rule){
+			.fd = rooms[i].fd, .may = rooms[i].writes ? all : BOX_LANDLOCK_READ};
+	}
+	int r = box_landlock_enter(rules, count, err);
+	if (r == -ENOSYS || r == -EOPNOTSUPP) {
+		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_kv_errno("why", r));
 		return 0;
 	}
-	size_t last = sizeof(fs_rights) / sizeof(fs_rights[0]) - 1;
-	struct ruleset_attr attr = {
-		.handled_access_fs = (1ULL << fs_rights[(size_t)abi < last ? (size_t)abi : last]) -
-			1,
-		.handled_access_net = abi >= 4 ? 3 : 0,
-		.scoped = abi >= 6 ? 3 : 0,
-	};
-	size_t size = abi >= 6 ? sizeof(attr) : abi >= 4 ? 16 : 8;
-	long ruleset = syscall(SYS_landlock_create_ruleset, &attr, size, 0);
-	int r = ruleset < 0 ? -errno : 0;
-	for (size_t i = 0; i < count && r == 0; i++) {
-		r = add_rule((int)ruleset, &rooms[i], attr.handled_access_fs);
-	}
-	if (r == 0 && syscall(SYS_landlock_restrict_self, (int)ruleset, 0) < 0) {
-		r = -errno;
-	}
-	if (ruleset >= 0) {
-		(void)close((int)ruleset);
-	}
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "Landlock: %s", strerrordesc_np(-r)) : 0;
+	return r;
 }
 
 /* --- seccomp --- */

@@ -6,6 +6,8 @@
 
 #include "base/err.h"
 
+#define BOX_SKILLS_ROOMS_MAX 2
+
 /* A folder that stays reachable. */
 struct box_skills_room {
 	int fd;

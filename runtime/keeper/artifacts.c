@@ -47,6 +47,7 @@ struct tree {
 struct box_artifacts {
 	struct box_errands *errands;
 	const char *program;
+	const struct box_worker_ids *ids;
 	const struct box_policy *policy;
 	box_artifacts_done *done;
 	void *arg;
@@ -58,11 +59,13 @@ struct box_artifacts {
 };
 
 struct box_artifacts *box_artifacts_new(struct box_errands *errands, const char *program,
-	const struct box_policy *policy, box_artifacts_done *done, void *arg)
+	const struct box_worker_ids *ids, const struct box_policy *policy, box_artifacts_done *done,
+	void *arg)
 {
 	struct box_artifacts *artifacts = box_alloc(sizeof(*artifacts));
 	artifacts->errands = errands;
 	artifacts->program = program;
+	artifacts->ids = ids;
 	artifacts->policy = policy;
 	artifacts->done = done;
 	artifacts->arg = arg;
@@ -145,14 +148,17 @@ static void make_room(struct box_artifacts *artifacts)
 	}
 }
 
-/* A file system for it, hung up so that it can be cloned. */
-static int hang(struct tree *tree)
+/* A file system for it, hung up so that it can be cloned. It belongs to whom the source does, and so
+ * does the process that fills it; a box sees it as nobody's. */
+static int hang(struct tree *tree, const struct box_worker_ids *ids)
 {
-	static const struct box_fs_options options = {
+	const struct box_fs_options options = {
 		/* Pages, and more files than a manifest has: folders count too. */
 		.size_bytes = BOX_ARTIFACT_BYTES_MAX + BOX_ARTIFACT_FILES_MAX * 4 * BOX_KIB,
 		.inodes = 16 * BOX_ARTIFACT_FILES_MAX,
 		.mode = 0755,
+		.uid = ids->change ? ids->uid : 0,
+		.gid = ids->change ? ids->gid : 0,
 		.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
 	};
 	struct box_artifacts *artifacts = tree->artifacts;
@@ -304,8 +310,10 @@ static void filled(void *arg)
 static int start_filling(struct tree *tree, int source, int manifest, struct box_err *err)
 {
 	struct box_artifacts *artifacts = tree->artifacts;
+	struct box_worker_ids ids;
 	int ends[2];
-	int r = hang(tree);
+	int r = box_owner_ids(artifacts->ids, source, &ids);
+	r = r < 0 ? r : hang(tree, &ids);
 	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		r = -errno;
 	}
@@ -318,7 +326,7 @@ static int start_filling(struct tree *tree, int source, int manifest, struct box
 		.path = artifacts->program,
 		.name = "box-skills",
 		.task = tree->digest,
-		.reads_all = true,
+		.ids = ids,
 		.fds = {out, source, manifest, tree->root},
 		.fd_count = 4,
 	};

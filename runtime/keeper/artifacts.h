@@ -22,7 +22,8 @@ typedef void box_artifacts_done(void *arg, uint32_t id, int mount, const struct 
 
 /* `program` is the path of box-skills; all of these outlive it. */
 struct box_artifacts *box_artifacts_new(struct box_errands *errands, const char *program,
-	const struct box_policy *policy, box_artifacts_done *done, void *arg);
+	const struct box_worker_ids *ids, const struct box_policy *policy, box_artifacts_done *done,
+	void *arg);
 void box_artifacts_free(struct box_artifacts *artifacts);
 
 /* Where the file systems are hung: an O_PATH fd of an empty folder that only we see, -1 while there is

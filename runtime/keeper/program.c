@@ -130,10 +130,8 @@ static int raise_open_files(const struct child *child)
 /* Before the ids change, which takes the capability that this needs. */
 static int drop_bounding_set(const struct child *child)
 {
+	(void)child;
 	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
-		if (capability == CAP_DAC_READ_SEARCH && child->wanted->reads_all) {
-			continue;
-		}
 		if (prctl(PR_CAPBSET_DROP, capability) < 0 && errno != EPERM) {
 			return -errno;
 		}
@@ -164,30 +162,15 @@ static int change_uid(const struct child *child)
 	return child->wanted->ids.change && setresuid(uid, uid, uid) < 0 ? -errno : 0;
 }
 
-/* All but, where it is wanted and there, the one to read what belongs to others: that is inherited
- * by the program. */
 static int drop_capabilities(const struct child *child)
 {
+	(void)child;
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capget, &header, data) < 0) {
-		return -errno;
-	}
-	uint32_t wanted = child->wanted->reads_all ? 1U << CAP_DAC_READ_SEARCH : 0;
-	uint32_t kept = data[0].permitted & wanted;
-	memset(data, 0, sizeof(data));
-	data[0].permitted = data[0].effective = data[0].inheritable = kept;
-	if (syscall(SYS_capset, &header, data) < 0) {
-		return -errno;
-	}
-	if (kept == 0) {
-		return 0;
-	}
-	long capability = CAP_DAC_READ_SEARCH;
-	return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0L, 0L) < 0 ? -errno : 0;
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
 }
 
-/* What a uid 0 can get by exec is in its bounding set. */
+/* This also keeps a uid 0 from getting capabilities back by exec. */
 static int forbid_new_privileges(const struct child *child)
 {
 	(void)child;

@@ -16,8 +16,7 @@ struct box_program {
 	const char *name;
 	const char *task; /* its one argument, or NULL */
 	struct box_worker_ids ids;
-	bool stdio;     /* keeps our stdin and stdout; else it has nothing there */
-	bool reads_all; /* keeps the right to read files of others, where we have it */
+	bool stdio;                   /* keeps our stdin and stdout; else it has nothing there */
 	int fds[BOX_PROGRAM_FDS_MAX]; /* from 3 on; they stay the caller's */
 	size_t fd_count;
 };

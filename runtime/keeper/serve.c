@@ -145,8 +145,8 @@ struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 	serve->measures = box_measures_new(serve->boxes, &ground->policy, measured, serve);
 	serve->errands = box_errands_new();
 	serve->store = box_store_keeper_new(serve->errands, setup->skills_path, setup->ids);
-	serve->artifacts = box_artifacts_new(
-		serve->errands, setup->skills_path, &ground->policy, box_take_artifact_done, serve);
+	serve->artifacts = box_artifacts_new(serve->errands, setup->skills_path, setup->ids,
+		&ground->policy, box_take_artifact_done, serve);
 	return serve;
 }
 

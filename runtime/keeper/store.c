@@ -48,19 +48,6 @@ static void ended(void *arg)
 	BOX_LOG(BOX_LOG_DEBUG, "skills.ended");
 }
 
-/* The owner's ids, where ours can be changed at all. */
-static int choose_ids(
-	const struct box_store_keeper *keeper, int folder, struct box_worker_ids *ret_ids)
-{
-	struct stat status;
-	if (fstat(folder, &status) < 0) {
-		return -errno;
-	}
-	*ret_ids = (struct box_worker_ids){
-		.change = keeper->ids->change, .uid = status.st_uid, .gid = status.st_gid};
-	return 0;
-}
-
 static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, struct box_err *err)
 {
 	int ends[2];
@@ -77,7 +64,7 @@ static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, s
 		.fds = {theirs, folder},
 		.fd_count = 2,
 	};
-	int r = choose_ids(keeper, folder, &wanted.ids);
+	int r = box_owner_ids(keeper->ids, folder, &wanted.ids);
 	if (r < 0) {
 		return box_err_set(
 			err, BOX_ERR_OS, -r, "the folder of the skills: %s", strerrordesc_np(-r));
