@@ -140,7 +140,7 @@
 #define BOX_SKILL_ENTRIES_MAX 10000               /* (wire) looked at to find skills; of one folder */
 #define BOX_SKILLS_MAX 1000                       /* (wire) of one tenant, of one archive */
 #define BOX_SKILL_FILES_MAX 1000                  /* (wire) in one answer */
-#define BOX_SKILL_ARCHIVE_BYTES_MAX (20 * BOX_MIB) /* (wire) packed */
+#define BOX_SKILL_FILES_DEFAULT 200                /* (wire) */
 #define BOX_SKILL_META_BYTES_MAX (64 * BOX_KIB)   /* front matter */
 #define BOX_SKILL_META_DEPTH_MAX 32               /* lists and maps in it */
 #define BOX_SKILL_META_VALUES_MAX 10000           /* in it, merged ones counted again */
@@ -154,3 +154,17 @@
 #define BOX_SKILL_REMOVE_DEPTH 64                 /* folders open at once while removing */
 #define BOX_SKILL_TENANTS_KEPT_MAX 64             /* whose lists are remembered */
 #define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB)   /* texts remembered, all tenants */
+
+/* Skill archives (ZIP). */
+#define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */
+#define BOX_ARCHIVE_ENTRIES_MAX 512                  /* (wire) */
+#define BOX_ARCHIVE_ENTRY_BYTES_MAX (16 * BOX_MIB)   /* (wire) one entry, unpacked */
+#define BOX_ARCHIVE_TOTAL_BYTES_MAX (64 * BOX_MIB)   /* (wire) all entries, unpacked */
+#define BOX_ARCHIVE_RATIO_MAX 100                    /* (wire) unpacked to packed */
+#define BOX_ARCHIVE_FOLDERS_MAX 1024                 /* with those that names only imply */
+#define BOX_ARCHIVE_PART_BYTES_MAX 255               /* one component of a name */
+#define BOX_ARCHIVE_DEPTH_MAX 32                     /* components of a name */
+#define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
+#define BOX_ARCHIVE_MS 60000                         /* to unpack one, the disk's time too */
+#define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
+#define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */

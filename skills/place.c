@@ -16,7 +16,6 @@
 #include "base/cleanup.h"
 
 #define READ_BYTES 65536
-#define SYNC_DEPTH_MAX 64
 #define TRIES 8 /* openat2 beneath may say EAGAIN while others rename */
 
 static int open_beneath(int base_fd, const char *path, int flags, mode_t mode, uint64_t resolve)
@@ -238,48 +237,6 @@ int box_place_sync(int dir_fd)
 	}
 	/* Some file systems have no fsync of folders. */
 	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
-}
-
-struct syncing {
-	int dir_fd;
-	unsigned depth;
-	bool begin; /* only tell the kernel to start writing */
-};
-
-static int sync_entry(void *context, const char *name, int d_type);
-
-static int sync_folder(int dir_fd, unsigned depth, bool begin)
-{
-	struct syncing syncing = {dir_fd, depth, begin};
-	return box_place_each(dir_fd, sync_entry, &syncing);
-}
-
-static int sync_entry(void *context, const char *name, int d_type)
-{
-	const struct syncing *syncing = context;
-	if ((d_type != DT_DIR && d_type != DT_REG) || syncing->depth > SYNC_DEPTH_MAX) {
-		return 0;
-	}
-	_cleanup_(box_close_p) int fd =
-		box_place_open(syncing->dir_fd, name, O_RDONLY | O_NONBLOCK, 0);
-	if (fd < 0) {
-		return fd;
-	}
-	int r = d_type == DT_DIR ? sync_folder(fd, syncing->depth + 1, syncing->begin) : 0;
-	if (r == 0 && syncing->begin && d_type == DT_REG) {
-		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-	} else if (r == 0 && !syncing->begin && fsync(fd) < 0 && errno != EINVAL) {
-		r = -errno;
-	}
-	return r;
-}
-
-int box_place_sync_tree(int dir_fd, unsigned depth)
-{
-	/* Two rounds: when all is on its way, the first fsync takes the others along. */
-	int r = sync_folder(dir_fd, depth, true);
-	r = r < 0 ? r : sync_folder(dir_fd, depth, false);
-	return r < 0 ? r : box_place_sync(dir_fd);
 }
 
 static int type_of(int dir_fd, const char *name)

@@ -36,8 +36,6 @@ int box_place_write(int fd, const char *bytes, size_t len);
 
 /* fsync of a folder that may be open as O_PATH. */
 int box_place_sync(int dir_fd);
-/* fsync of all that is in a folder (which stays open), and of itself. */
-int box_place_sync_tree(int dir_fd, unsigned depth);
 
 /* The entries of a folder, not sorted, without "." and ".."; each name by `each`, which says 0 to go
  * on. d_type is DT_DIR, DT_REG...: DT_UNKNOWN has been looked up. */

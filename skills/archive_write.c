@@ -1,0 +1,174 @@
+/* From packed bytes to files. The adapter of libdeflate.
+ *
+ * An entry is inflated as a whole into memory of its declared size, which the check has bounded:
+ * libdeflate stops at its end, so there is never more than that, and nothing is written of an entry
+ * that is not what its headers say. Whoever else has the folder cannot lead a file elsewhere.
+ */
+#include "skills/archive_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libdeflate.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "skills/zip.h"
+
+#define FLUSH_BYTES (256 * BOX_KIB) /* the disk begins at once with files from this size on */
+
+struct unpacker {
+	struct libdeflate_decompressor *inflater;
+	uint8_t *memory; /* for the largest entry */
+	int out_fd;
+	bool is_lasting;
+};
+
+void *box_archive_memory(size_t size)
+{
+	const size_t large = 2 * BOX_MIB;
+	/* More than asked for, so that it can begin where a large page does. */
+	uint8_t *memory = mmap(
+		NULL, size + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED) {
+		return NULL;
+	}
+	memory += (large - (uintptr_t)memory % large) % large;
+	(void)madvise(memory, size, MADV_HUGEPAGE);
+	return memory;
+}
+
+static int open_beneath(int folder_fd, const char *path, uint64_t flags, mode_t mode)
+{
+	struct open_how how = {
+		.flags = flags | O_CLOEXEC | O_NOFOLLOW,
+		.mode = mode,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd = syscall(SYS_openat2, folder_fd, path, &how, sizeof(how));
+	return fd < 0 ? -errno : (int)fd;
+}
+
+static int fail(struct box_err *err, int errnum, const char *name)
+{
+	if (errnum == EEXIST) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EEXIST,
+			"Archive contains a duplicate path: %s", name);
+	}
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", name, strerrordesc_np(errnum));
+}
+
+static int make_folder(int out_fd, const char *path, struct box_err *err)
+{
+	char parent[BOX_PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	if (!slash) {
+		return mkdirat(out_fd, path, 0755) < 0 ? fail(err, errno, path) : 0;
+	}
+	/* mkdirat follows links on its way, so it gets no way. */
+	memcpy(parent, path, (size_t)(slash - path));
+	parent[slash - path] = '\0';
+	_cleanup_(box_close_p) int fd = open_beneath(out_fd, parent, O_PATH | O_DIRECTORY, 0);
+	if (fd < 0) {
+		return fail(err, -fd, path);
+	}
+	return mkdirat(fd, slash + 1, 0755) < 0 ? fail(err, errno, path) : 0;
+}
+
+static int refuse(struct box_err *err, const char *what, const struct box_zip_entry *entry)
+{
+	return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: %s", what, entry->name);
+}
+
+/* The content of an entry, in the archive or in our memory. */
+static int unpack(struct unpacker *unpacker, const struct box_zip_entry *entry,
+	const uint8_t **ret_content, struct box_err *err)
+{
+	const uint8_t *content = entry->packed;
+	if (entry->is_deflated) {
+		size_t taken = 0;
+		size_t given = 0;
+		enum libdeflate_result result = libdeflate_deflate_decompress_ex(unpacker->inflater,
+			entry->packed, entry->packed_size, unpacker->memory, entry->size, &taken,
+			&given);
+		if (result == LIBDEFLATE_INSUFFICIENT_SPACE ||
+			(result == LIBDEFLATE_SUCCESS && given != entry->size)) {
+			return refuse(err, "Archive entry size changed while extracting", entry);
+		}
+		if (result != LIBDEFLATE_SUCCESS || taken != entry->packed_size) {
+			return refuse(err,
+				"Uploaded file must be a valid .zip archive: broken data", entry);
+		}
+		content = unpacker->memory;
+	}
+	if (libdeflate_crc32(0, content, entry->size) != entry->crc) {
+		return refuse(
+			err, "Uploaded file must be a valid .zip archive: wrong checksum", entry);
+	}
+	*ret_content = content;
+	return 0;
+}
+
+static int write_file(struct unpacker *unpacker, const struct box_zip_entry *entry,
+	const uint8_t *content, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fd = open_beneath(unpacker->out_fd, entry->path,
+		O_WRONLY | O_CREAT | O_EXCL, entry->is_executable ? 0755 : 0644);
+	if (fd < 0) {
+		return fail(err, -fd, entry->name);
+	}
+	for (size_t done = 0; done < entry->size;) {
+		ssize_t wrote = write(fd, content + done, entry->size - done);
+		if (wrote < 0 && errno != EINTR) {
+			return fail(err, errno, entry->name);
+		}
+		done += wrote > 0 ? (size_t)wrote : 0;
+	}
+	if (unpacker->is_lasting && entry->size >= FLUSH_BYTES) {
+		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	}
+	return 0;
+}
+
+static int write_all(struct unpacker *unpacker, const struct box_zip *zip, struct box_err *err)
+{
+	for (size_t i = 0; i < zip->folder_count; i++) {
+		int r = make_folder(unpacker->out_fd, zip->folders[i], err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	for (size_t i = 0; i < zip->count; i++) {
+		const uint8_t *content = NULL;
+		int r = unpack(unpacker, &zip->entries[i], &content, err);
+		if (r == 0 && !zip->entries[i].is_folder) {
+			r = write_file(unpacker, &zip->entries[i], content, err);
+		}
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
+}
+
+int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err)
+{
+	struct unpacker unpacker = {.out_fd = out_fd, .is_lasting = is_lasting};
+	size_t largest = 1;
+	for (size_t i = 0; i < zip->count; i++) {
+		largest = zip->entries[i].size > largest ? zip->entries[i].size : largest;
+	}
+	unpacker.memory = box_archive_memory(largest);
+	unpacker.inflater = libdeflate_alloc_decompressor();
+	if (!unpacker.memory || !unpacker.inflater) {
+		return fail(err, ENOMEM, "memory");
+	}
+	int r = write_all(&unpacker, zip, err);
+	libdeflate_free_decompressor(unpacker.inflater);
+	return r;
+}

@@ -1,0 +1,18 @@
+/* Unpacks what zip.h has found to be in order. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct box_zip;
+
+/* Zeroed memory in large pages where there are some, or NULL: most of the time that megabytes take is
+ * the faults of small ones. It is given back with the process. */
+void *box_archive_memory(size_t size);
+
+/* Makes the folders and files of the archive beneath the empty folder out_fd. Headers are not
+ * trusted: sizes and checksums are those of the data, or the entry is refused before it is there.
+ * is_lasting: the disk begins with it at once, for a sync comes next. */
+int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err);
