@@ -1,0 +1,55 @@
+/* One skill package: a folder with SKILL.md (or skill.md), read and made ready for answers. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/value.h"
+
+struct box_arena;
+struct box_err;
+struct stat;
+
+/* What must be the same for something read earlier to be true still. */
+struct box_stamp {
+	uint64_t dev, ino, size;
+	int64_t mtime_ns, ctime_ns;
+};
+
+/* The stamp of an entry, through no link at its end. 0 or -errno. */
+int box_stamp_read(int dir_fd, const char *path, struct box_stamp *ret_stamp, unsigned *ret_mode);
+bool box_stamp_same(const struct box_stamp *a, const struct box_stamp *b);
+/* True when a change after `now_ns` is sure to show in the stamp: file times are coarse, so one that is
+ * younger than a few ticks proves nothing. */
+bool box_stamp_is_settled(const struct box_stamp *stamp, int64_t now_ns);
+int64_t box_stamp_now_ns(void);
+
+struct box_skill {
+	struct box_arena *arena; /* owns all below */
+	struct box_str name;
+	struct box_str instructions;
+	struct box_str display_name;
+	struct box_str description;
+	struct box_str updated_at;
+	const char *package_root;
+	struct box_value map;      /* the public fields, ready for an answer */
+	struct box_value warnings; /* {field, message}: where it does not conform */
+	size_t text_bytes;
+	struct box_stamp stamp; /* of the entry file */
+	bool is_settled;
+	bool has_links; /* python_project went through a link: nothing about it is remembered */
+};
+
+/* Reads the package in the opened folder. `root` is its path for clients, `folder` its folder's name,
+ * which is its own where the front matter has none. -errno with a text for clients. */
+int box_skill_load(int folder_fd, const char *entry_file, const char *root, const char *folder,
+	struct box_skill **ret_skill, struct box_err *err);
+void box_skill_free(struct box_skill *skill);
+
+enum box_entry_kind {
+	BOX_ENTRY_NONE,
+	BOX_ENTRY_GOOD,
+	BOX_ENTRY_BAD, /* there is one, but no regular file */
+};
+/* Which entry file a folder has. A link, FIFO or device is not opened. */
+enum box_entry_kind box_skill_find_entry(int folder_fd, const char **ret_entry_file);

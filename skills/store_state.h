@@ -1,0 +1,81 @@
+/* What the files of the store share. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/list.h"
+#include "base/value.h"
+#include "skills/stage.h"
+#include "skills/tree.h"
+
+struct box_arena;
+struct box_skill;
+
+struct box_tenant {
+	char *namespace;
+	char *root_path; /* as clients see it */
+	struct box_tree *tree;
+	uint64_t used; /* when it was last asked for, counted in calls */
+};
+
+struct box_store {
+	int root_fd;
+	char *root_path;
+	struct box_tenant *tenants[BOX_SKILL_TENANTS_KEPT_MAX];
+	size_t tenant_count;
+	uint64_t calls;
+};
+
+/* One action under way. */
+struct box_serving {
+	struct box_tenant *tenant;
+	int root_fd; /* the tenant's folder */
+	const struct box_value *data;
+	int archive_fd;
+	struct box_arena *arena;
+	struct box_err *err;
+};
+
+/* -- what actions begin with (store.c) */
+
+/* Fills err and gives -EINVAL: the text is for clients. */
+int box_serving_refuse(struct box_serving *serving, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* As Python words an OSError: [Errno 21] Is a directory: 'PATH'. The path is below the tenant's root. */
+int box_serving_os_error(struct box_serving *serving, int errnum, const char *path);
+
+/* A member that must be there. */
+int box_serving_need(
+	struct box_serving *serving, const char *key, const struct box_value **ret_value);
+/* str(value), str(value or fallback); `value` may be NULL in the second. */
+struct box_str box_serving_str(struct box_serving *serving, const struct box_value *value);
+struct box_str box_serving_str_or(
+	struct box_serving *serving, const struct box_value *value, const char *fallback);
+
+/* All skills of the tenant, read anew. */
+int box_serving_list(struct box_serving *serving);
+/* The newest one of that name, or NULL. box_serving_list has been called. */
+const struct box_skill *box_serving_find(
+	struct box_serving *serving, const struct box_value *name, struct box_str *ret_path);
+/* The same with the list, and an error when there is none. ret_path is below the tenant's root. */
+int box_serving_require(struct box_serving *serving, const struct box_value *name,
+	const struct box_skill **ret_skill, char **ret_path);
+/* Where a path for clients leads, below the tenant's root. -EINVAL: `label` must stay within... */
+int box_serving_scoped(
+	struct box_serving *serving, struct box_str path, const char *label, char **ret_path);
+/* Its path for clients. */
+char *box_serving_path(struct box_serving *serving, const char *path);
+/* The public fields, and warnings if there are any. */
+struct box_value box_serving_skill(struct box_serving *serving, const struct box_skill *skill);
+/* Discovery below a folder of the tenant that must have exactly one package; loaded. The tree is the
+ * caller's to free. */
+int box_serving_scan(struct box_serving *serving, const char *path, struct box_tree **ret_tree);
+
+/* -- the actions: each fills the answer (store.c, store_edit.c, store_files.c, store_zip.c) */
+
+typedef int box_store_action(struct box_serving *serving, struct box_value *ret_answer);
+box_store_action box_store_list, box_store_get, box_store_scan;
+box_store_action box_store_create, box_store_update, box_store_delete;
+box_store_action box_store_list_files, box_store_read_file, box_store_write_file;
+box_store_action box_store_preview, box_store_install;

@@ -1,0 +1,370 @@
+/* The tree of a store: nodes for folders, kept between walks and stamped anew by each. */
+#include "skills/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "skills/package.h"
+#include "skills/place.h"
+#include "skills/stage.h"
+
+struct node {
+	char *path;
+	const char *name; /* the end of path */
+	struct box_stamp stamp;
+	bool is_known; /* the rest is as it was when the folder had this stamp */
+	enum box_entry_kind entry;
+	const char *entry_file;
+	size_t entries; /* of the folder, of whatever kind */
+	struct node **children;
+	size_t child_count;
+	struct box_skill *skill;
+	char *why;
+	struct box_stamp why_stamp; /* of the entry file that could not be loaded */
+	bool why_is_settled;
+};
+
+struct box_tree {
+	char *root_path;
+	struct node *root;
+	struct node **found;
+	size_t found_count, found_room;
+	size_t bytes;
+};
+
+static struct node *node_new(const char *parent, const char *name)
+{
+	struct node *node = box_alloc(sizeof(*node));
+	size_t before = strlen(parent);
+	node->path = box_alloc(before + strlen(name) + 2);
+	if (before > 0) {
+		memcpy(node->path, parent, before);
+		node->path[before++] = '/';
+	}
+	(void)strcpy(node->path + before, name);
+	node->name = node->path + before;
+	return node;
+}
+
+static void node_free(struct node *node)
+{
+	for (size_t i = 0; i < node->child_count; i++) {
+		node_free(node->children[i]);
+	}
+	free(node->children);
+	box_skill_free(node->skill);
+	free(node->why);
+	free(node->path);
+	free(node);
+}
+
+static void forget_package(struct node *node)
+{
+	box_skill_free(node->skill);
+	node->skill = NULL;
+	free(node->why);
+	node->why = NULL;
+}
+
+static void forget_children(struct node *node)
+{
+	for (size_t i = 0; i < node->child_count; i++) {
+		node_free(node->children[i]);
+	}
+	free(node->children);
+	node->children = NULL;
+	node->child_count = 0;
+	node->entries = 0;
+}
+
+struct box_tree *box_tree_new(const char *root_path)
+{
+	struct box_tree *tree = box_alloc(sizeof(*tree));
+	tree->root_path = box_strdup(root_path);
+	tree->root = node_new("", "");
+	return tree;
+}
+
+void box_tree_free(struct box_tree *tree)
+{
+	if (tree) {
+		node_free(tree->root);
+		free(tree->found);
+		free(tree->root_path);
+		free(tree);
+	}
+}
+
+/* -- one folder ------------------------------------------------------------------------------- */
+
+struct listing {
+	char **folders;
+	size_t count, room;
+	size_t entries;
+	size_t entries_max;
+	bool is_root;
+};
+
+static int list_entry(void *context, const char *name, int d_type)
+{
+	struct listing *listing = context;
+	if (listing->is_root && strcmp(name, BOX_STAGE_NAME) == 0) {
+		return 0;
+	}
+	if (++listing->entries > listing->entries_max) {
+		return -E2BIG;
+	}
+	if (d_type != DT_DIR || !box_utf8_valid(name, strlen(name))) {
+		return 0;
+	}
+	if (listing->count == listing->room) {
+		listing->room = listing->room ? 2 * listing->room : 16;
+		listing->folders =
+			box_realloc(listing->folders, listing->room * sizeof(*listing->folders));
+	}
+	listing->folders[listing->count++] = box_strdup(name);
+	return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* New children in order; those that were there before keep what is known of them. */
+static void adopt_children(struct node *node, struct listing *listing)
+{
+	struct node **fresh = box_alloc((listing->count + 1) * sizeof(*fresh));
+	size_t old = 0;
+	if (listing->count > 1) {
+		qsort(listing->folders, listing->count, sizeof(*listing->folders), by_text);
+	}
+	for (size_t i = 0; i < listing->count; i++) {
+		int order = -1;
+		while (old < node->child_count &&
+			(order = strcmp(node->children[old]->name, listing->folders[i])) < 0) {
+			node_free(node->children[old++]);
+		}
+		bool same = old < node->child_count && order == 0;
+		fresh[i] = same ? node->children[old++] : node_new(node->path, listing->folders[i]);
+	}
+	while (old < node->child_count) {
+		node_free(node->children[old++]);
+	}
+	free(node->children);
+	node->children = fresh;
+	node->child_count = listing->count;
+	node->entries = listing->entries;
+}
+
+/* Reads a folder whose stamp is new. -E2BIG past the limit; what else goes wrong leaves it empty. */
+static int study(struct node *node, int root_fd, bool descend, size_t entries_max)
+{
+	int64_t now = box_stamp_now_ns();
+	unsigned mode = 0;
+	node->is_known = false;
+	node->entry = BOX_ENTRY_NONE;
+	/* What it says of the folder's other files is old too. */
+	forget_package(node);
+	_cleanup_(box_close_p) int fd =
+		box_place_open(root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0 || box_stamp_read(fd, "", &node->stamp, &mode) < 0) {
+		forget_children(node);
+		return 0;
+	}
+	node->entry = box_skill_find_entry(fd, &node->entry_file);
+	if (node->entry != BOX_ENTRY_NONE) {
+		forget_children(node);
+	} else if (descend) {
+		struct listing listing = {.entries_max = entries_max, .is_root = !*node->path};
+		int r = box_place_each(fd, list_entry, &listing);
+		if (r == 0) {
+			adopt_children(node, &listing);
+		} else {
+			forget_children(node);
+		}
+		for (size_t i = 0; i < listing.count; i++) {
+			free(listing.folders[i]);
+		}
+		free(listing.folders);
+		if (r < 0) {
+			return r == -E2BIG ? r : 0;
+		}
+	}
+	node->is_known = box_stamp_is_settled(&node->stamp, now);
+	return 0;
+}
+
+static int visit(struct node *node, int root_fd, bool descend, size_t entries_max)
+{
+	struct box_stamp stamp;
+	unsigned mode = 0;
+	if (node->is_known && box_stamp_read(root_fd, node->path, &stamp, &mode) == 0 &&
+		S_ISDIR(mode) && box_stamp_same(&stamp, &node->stamp)) {
+		return node->entries > entries_max ? -E2BIG : 0;
+	}
+	return study(node, root_fd, descend, entries_max);
+}
+
+/* -- the walk --------------------------------------------------------------------------------- */
+
+struct queue {
+	struct node **nodes;
+	size_t first, count, room;
+};
+
+static void push(struct node ***nodes, size_t *count, size_t *room, struct node *node)
+{
+	if (*count == *room) {
+		*room = *room ? 2 * *room : 64;
+		*nodes = box_realloc(*nodes, *room * sizeof(struct node *));
+	}
+	(*nodes)[(*count)++] = node;
+}
+
+static unsigned depth_of(const struct node *node)
+{
+	unsigned depth = *node->path != '\0';
+	for (const char *p = node->path; *p; p++) {
+		depth += *p == '/';
+	}
+	return depth;
+}
+
+static int walk_all(struct box_tree *tree, int root_fd, unsigned max_depth, struct queue *queue,
+	struct box_err *err)
+{
+	size_t entries = 0;
+	push(&queue->nodes, &queue->count, &queue->room, tree->root);
+	while (queue->first < queue->count) {
+		struct node *node = queue->nodes[queue->first++];
+		bool descend = depth_of(node) < max_depth;
+		if (visit(node, root_fd, descend, BOX_SKILL_ENTRIES_MAX - entries) < 0) {
+			return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+				"Skill discovery exceeded the configured entry limit");
+		}
+		entries += node->entries;
+		if (node->entry != BOX_ENTRY_NONE) {
+			push(&tree->found, &tree->found_count, &tree->found_room, node);
+		}
+		if (tree->found_count > BOX_SKILLS_MAX) {
+			return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+				"Skill discovery exceeded the configured package limit");
+		}
+		for (size_t i = 0; i < node->child_count; i++) {
+			push(&queue->nodes, &queue->count, &queue->room, node->children[i]);
+		}
+	}
+	return 0;
+}
+
+int box_tree_walk(struct box_tree *tree, int root_fd, unsigned max_depth, struct box_err *err)
+{
+	struct queue queue = {0};
+	tree->found_count = 0;
+	int r = walk_all(tree, root_fd, max_depth, &queue, err);
+	if (r < 0) {
+		tree->found_count = 0;
+	}
+	free(queue.nodes);
+	return r;
+}
+
+/* -- packages --------------------------------------------------------------------------------- */
+
+static bool is_current(const struct node *node, int root_fd)
+{
+	struct box_stamp stamp;
+	unsigned mode = 0;
+	char path[BOX_PATH_MAX];
+	const struct box_stamp *known = node->skill ? &node->skill->stamp : &node->why_stamp;
+	bool settled = node->skill ? node->skill->is_settled && !node->skill->has_links
+				   : node->why && node->why_is_settled;
+	size_t len = strlen(node->path);
+	if (!node->is_known || !settled || len + 16 > sizeof(path)) {
+		return false;
+	}
+	memcpy(path, node->path, len);
+	path[len] = '/';
+	(void)strcpy(path + len + (len > 0), node->entry_file);
+	return box_stamp_read(root_fd, path, &stamp, &mode) == 0 && S_ISREG(mode) &&
+		box_stamp_same(&stamp, known);
+}
+
+static void load(struct box_tree *tree, struct node *node, int root_fd)
+{
+	struct box_err *err = box_alloc(sizeof(*err));
+	size_t len = strlen(tree->root_path);
+	char *root = box_alloc(len + strlen(node->path) + 2);
+	(void)strcpy(root, tree->root_path);
+	if (*node->path) {
+		root[len] = '/';
+		(void)strcpy(root + len + 1, node->path);
+	}
+	const char *slash = strrchr(root, '/');
+	int64_t now = box_stamp_now_ns();
+	unsigned mode = 0;
+	forget_package(node);
+	node->why_is_settled = false;
+	_cleanup_(box_close_p) int fd =
+		box_place_open(root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0) {
+		(void)box_err_set(err, BOX_ERR_VALIDATION, -fd, "%s", strerror(-fd));
+	} else if (box_skill_load(fd, node->entry_file, root, slash ? slash + 1 : root,
+			   &node->skill, err) < 0 &&
+		box_stamp_read(fd, node->entry_file, &node->why_stamp, &mode) == 0) {
+		/* Stamped after it was read: only one that has not changed for long is sure. */
+		node->why_is_settled = box_stamp_is_settled(&node->why_stamp, now);
+	}
+	if (!node->skill) {
+		node->why = box_strdup(err->text);
+	}
+	free(root);
+	free(err);
+}
+
+int box_tree_load(struct box_tree *tree, int root_fd, struct box_err *err)
+{
+	tree->bytes = 0;
+	for (size_t i = 0; i < tree->found_count; i++) {
+		struct node *node = tree->found[i];
+		if (tree->bytes > BOX_SKILL_LIST_TEXT_BYTES_MAX) {
+			forget_package(node);
+			continue;
+		}
+		if (!is_current(node, root_fd)) {
+			load(tree, node, root_fd);
+		}
+		tree->bytes += node->skill ? node->skill->text_bytes : 0;
+	}
+	if (tree->bytes > BOX_SKILL_LIST_TEXT_BYTES_MAX) {
+		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+			"Skill listing exceeds the configured text limit");
+	}
+	return 0;
+}
+
+size_t box_tree_count(const struct box_tree *tree)
+{
+	return tree->found_count;
+}
+
+struct box_found box_tree_at(const struct box_tree *tree, size_t i)
+{
+	const struct node *node = tree->found[i];
+	return (struct box_found){node->path, node->entry_file, node->skill, node->why};
+}
+
+size_t box_tree_bytes(const struct box_tree *tree)
+{
+	return tree->bytes;
+}
