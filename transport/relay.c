@@ -280,7 +280,7 @@ static void pong(void *arg, struct box_str bytes)
 	struct box_relay *relay = arg;
 	if (!relay->ping_under_way || bytes.len != 8 ||
 		box_relay_get_u64(bytes.bytes) != relay->pinged) {
-		return; /* of libwebsockets' own */
+		return; /* to a ping that was not ours */
 	}
 	relay->ping_under_way = false;
 	if (!relay->ended && !relay->v1) {
