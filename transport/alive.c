@@ -10,16 +10,15 @@
 
 void box_alive_heard(struct box_alive *alive, uint64_t now_ms)
 {
-	alive->heard_ms = now_ms;
-	alive->asked = false;
+	alive->since_ms = now_ms;
 }
 
 bool box_alive_ask(struct box_alive *alive, const struct box_alive_times *times, uint64_t now_ms)
 {
-	if (alive->asked || now_ms - alive->heard_ms < times->ping_sec * UINT64_C(1000)) {
+	if (now_ms - alive->since_ms < times->ping_sec * UINT64_C(1000)) {
 		return false;
 	}
-	alive->asked = true;
+	alive->since_ms = now_ms;
 	return true;
 }
 

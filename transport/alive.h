@@ -11,12 +11,12 @@ struct box_alive_times {
 };
 
 struct box_alive {
-	uint64_t heard_ms;
-	bool asked; /* and not heard since */
+	uint64_t since_ms; /* it was heard or asked last */
 };
 
 void box_alive_heard(struct box_alive *alive, uint64_t now_ms);
-/* Whether to ask it now; once it was asked, not again before it is heard. */
+/* Whether to ask it now. It is asked again after as long, also if it was not heard: some answer with
+ * nothing in it, of which we are not told. */
 bool box_alive_ask(struct box_alive *alive, const struct box_alive_times *times, uint64_t now_ms);
 
 /* Has the kernel give up a peer whose kernel does not answer. */
