@@ -386,7 +386,8 @@ static int open_parts(struct worker *worker, struct box_err *err)
 	worker->tick.data = worker;
 	worker->stopping.data = worker;
 	worker->adopting.data = worker;
-	worker->ws = box_ws_new(&worker->loop);
+	worker->ws = box_ws_new(&worker->loop,
+		&(struct box_alive_times){BOX_PING_INTERVAL_SEC, BOX_PING_HANGUP_SEC});
 	if (!worker->ws) {
 		return box_err_set(err, BOX_ERR_OS, ENOENT,
 			"libwebsockets cannot start; is its libuv plugin installed "
