@@ -13,16 +13,7 @@ from clientlib import INSTANCE
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,7 @@ PIECE = 8 << 20
 SIZE = 100 << 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module", params=nativelib.MODES)

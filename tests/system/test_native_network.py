@@ -35,7 +35,10 @@ def missing():
 
 
 REASON = missing()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+pytestmark = [
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+    pytest.mark.usefixtures("nothing_left"),
+]
 
 
 def at(addresses, port):
@@ -89,12 +92,6 @@ def make_steps(place, generation, carrier, mode):
         "on links": {**on, "cmd": LINKS},
         "sessions": {"do": "list"},
     }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +151,6 @@ def test_links(flow):
 
 
 # Closer.
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,7 @@ MEMORY = {"reason": "memory", "signal": 9}
 LIMITS = ("memory.max", "memory.limit_in_bytes")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(params=nativelib.MODES)

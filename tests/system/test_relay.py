@@ -21,16 +21,7 @@ from relaylib import ENDED, Bare, Relay, exited, headers, info, path, shell, sta
 LINE_TOO_LONG = "a line is longer than 16 MiB"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")
