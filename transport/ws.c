@@ -20,6 +20,8 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "transport/tcp.h"
+#include "transport/ws_head.h"
 
 _Static_assert(
 	LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
@@ -27,7 +29,6 @@ _Static_assert(
 #define CLOSE_REASON_MAX 123
 #define WRITES_PER_TURN 16
 #define CLOSE_SECONDS 2
-#define ACK_SLACK_MS 100 /* the kernel's clock is coarser than ours */
 
 struct box_ws {
 	struct lws_context *context;
@@ -440,39 +441,14 @@ static struct box_ws_socket *socket_new(
 	return socket;
 }
 
-static void write_head(struct box_buf *head, const struct box_ws_upgrade *upgrade)
-{
-	(void)box_buf_printf(head,
-		"GET /rpc/ws HTTP/1.1\r\nHost: box\r\nUpgrade: websocket\r\n"
-		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n",
-		upgrade->key);
-	if (upgrade->protocol) {
-		(void)box_buf_printf(head, "Sec-WebSocket-Protocol: %s\r\n", upgrade->protocol);
-	}
-	(void)box_buf_append_str(head, "\r\n");
-	(void)box_buf_append(head, upgrade->rest.bytes, upgrade->rest.len);
-}
-
-static void watch_by_kernel(int fd)
-{
-	static const int on = 1;
-	static const int idle_sec = BOX_PING_INTERVAL_SEC;
-	static const int between_sec = (BOX_PING_HANGUP_SEC - BOX_PING_INTERVAL_SEC) / 3;
-	static const int probes = 3;
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_sec, sizeof(idle_sec));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-}
-
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg)
 {
 	struct box_buf head = box_buf(2 * BOX_HEAD_BYTES_MAX);
 	struct box_ws_socket *socket = socket_new(ws, user, arg);
-	write_head(&head, upgrade);
+	box_ws_write_head(&head, upgrade);
 	if (user->patient) {
-		watch_by_kernel(upgrade->fd);
+		box_tcp_watch(upgrade->fd);
 	}
 	ws->adopting = socket;
 	struct lws *wsi = lws_adopt_socket_vhost_readbuf(
@@ -495,17 +471,6 @@ size_t box_ws_count(const struct box_ws *ws)
 	return ws->count;
 }
 
-/* Whether the peer's kernel has answered since the last tick. That is all there is to know of one that
- * is not read, and it is known also while something sent waits for its answer: no probe is sent then. */
-static bool kernel_answered(const struct box_ws_socket *socket, uint64_t since_ms)
-{
-	struct tcp_info info;
-	socklen_t size = sizeof(info);
-	int fd = (int)lws_get_socket_fd(socket->wsi);
-	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-		info.tcpi_last_ack_recv <= since_ms + ACK_SLACK_MS;
-}
-
 void box_ws_tick(struct box_ws *ws)
 {
 	uint64_t now_ms = box_clock_ms();
@@ -517,7 +482,7 @@ void box_ws_tick(struct box_ws *ws)
 			box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
 		}
 		if (socket->established && socket->paused && socket->user->patient &&
-			kernel_answered(socket, since_ms)) {
+			box_tcp_answered((int)lws_get_socket_fd(socket->wsi), since_ms)) {
 			lws_validity_confirmed(socket->wsi);
 		}
 	}
