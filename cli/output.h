@@ -28,6 +28,6 @@ void box_cli_output_write(struct cli_output *output);
 /* Writes all that is held, unless it breaks or a signal comes (cli/wake.h). */
 void box_cli_output_drain(struct cli_output *output);
 
-/* The exit code for one that is broken. A reader that went away is no news to anyone: that is the end
- * by SIGPIPE. Anything else is said. */
+/* The exit code for one that is broken. A reader that went away is no news to anyone: that is the
+ * end by SIGPIPE. Anything else is said. */
 int box_cli_output_lost(const struct cli_output *output);

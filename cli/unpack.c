@@ -256,9 +256,9 @@ static int put_link(struct box_unpack *unpack, const struct box_tar_entry *entry
 	return 0;
 }
 
-/* Opens the folder that holds a file which is there already, and gives the file's name. By fds of its
- * own: the stack stands for the entry, and leaving a folder of it would give it its mode too early.
- * Makes nothing, and goes through no link. */
+/* Opens the folder that holds a file which is there already, and gives the file's name. By fds of
+ * its own: the stack stands for the entry, and leaving a folder of it would give it its mode too
+ * early. Makes nothing, and goes through no link. */
 static int open_target(
 	const struct box_unpack *unpack, struct box_str path, char last[NAME_MAX + 1])
 {
@@ -278,7 +278,8 @@ static int open_target(
 	return fd < 0 ? -errno : fd;
 }
 
-/* Makes the second name under another one first: what is in its place goes only for one that is there. */
+/* Makes the second name under another one first: what is in its place goes only for one that is
+ * there. */
 static int link_to(struct box_unpack *unpack, int from, const char *other, struct box_str path)
 {
 	char name[NAME_MAX + 1];

@@ -13,7 +13,8 @@ struct box_read_turn {
 	struct box_list links;
 	uint64_t bytes; /* at most */
 	bool begun;
-	/* 0, or negative: it has ended already, and so has its turn. Must not call box_reads_leave. */
+	/* 0, or negative: it has ended already, and so has its turn. Must not call
+	 * box_reads_leave. */
 	int (*begin)(struct box_read_turn *turn);
 };
 

@@ -1,4 +1,5 @@
-/* Nothing of it is the client's but the key, which the gate has checked, and what came behind its head. */
+/* Nothing of it is the client's but the key, which the gate has checked, and what came behind its
+ * head. */
 #include "transport/ws_head.h"
 
 void box_ws_write_head(struct box_buf *head, const struct box_ws_upgrade *upgrade)

@@ -215,8 +215,8 @@ static bool was_killed(const struct box_guest_state *state)
 		(state->end == BOX_GUEST_END_EXIT && state->value == 128 + 9);
 }
 
-/* Itself, or a process of its shell that says 137. In a group of its own each kill is its own: there
- * also one that lost a child (in version 1 they do not die together) and did not end well. */
+/* Itself, or a process of its shell that says 137. In a group of its own each kill is its own: also
+ * one that lost a child (in version 1 they do not die together) and did not end well. */
 static bool was_out_of_memory(const struct box_backend_box *box, const struct box_native_kept *kept,
 	const struct box_guest_state *state)
 {

@@ -1,6 +1,6 @@
 /* Owns the temporary name of a file that is being written. We may be killed at any time, with our
- * whole process group: so where a file cannot be without a name, a process outside of the group waits
- * for our end, and removes the name if we did not. */
+ * whole process group: so where a file cannot be without a name, a process outside of the group
+ * waits for our end, and removes the name if we did not. */
 #include "runtime/guest/file_fresh.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #include "runtime/guest/file.h"
 
-/* The end of the line without a byte is our death. It holds nothing else that was ours: who waits for
- * the end of our output would wait for it too. */
+/* The end of the line without a byte is our death. It holds nothing else that was ours: who waits
+ * for the end of our output would wait for it too. */
 _Noreturn static void be_guard(int line, int folder, const char *name)
 {
 	char byte;

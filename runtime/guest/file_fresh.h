@@ -1,5 +1,6 @@
 /* A file that is going to have a name: without one so far, so that nothing is left of it if we end
- * now; or, where that cannot be, with a temporary one, which another process removes if we are killed. */
+ * now; or, where that cannot be, with a temporary one, which another process removes if we are
+ * killed. */
 #pragma once
 
 #include <sys/types.h>

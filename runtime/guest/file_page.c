@@ -1,5 +1,5 @@
-/* A heap of names, so that a page takes one pass and bounded memory however many there are. A folder
- * that is changed while it is read may give a name twice. */
+/* A heap of names, so that a page takes one pass and bounded memory however many there are. In a
+ * folder that is changed while it is read a name may come twice. */
 #include "runtime/guest/file_page.h"
 
 #include <string.h>

@@ -194,7 +194,8 @@ TEST(writes)
 	finish();
 }
 
-/* In a root without /proc a file cannot get its name later: it has a temporary one from the start. */
+/* In a root without /proc a file cannot get its name later: it has a temporary one from the
+ * start. */
 static pid_t write_without_proc(const char *path, uint64_t size, int input)
 {
 	pid_t pid = fork();

@@ -1,5 +1,5 @@
-/* Reads of files have turns on their connection: how many are under way, what waits, and what lets it
- * go on. */
+/* Reads of files have turns on their connection: how many are under way, what waits, and what lets
+ * it go on. */
 #include "tests/unit/dispatch_play.h"
 
 #define AT_ONCE (BOX_FILE_OP_READS_BYTES_MAX / BOX_FILE_OP_READ_BYTES_MAX)
