@@ -57,9 +57,11 @@
 
 /* Files in boxes. */
 #define BOX_FILE_OP_READ_BYTES_MAX \
-	(8 * BOX_MIB)                 /* (wire) of one read: base64 of it fits a message */
-#define BOX_FILE_OP_LIST_MAX 10000    /* (wire) entries of one page */
-#define BOX_FILE_OP_LIST_DEFAULT 1000 /* (wire) */
+	(8 * BOX_MIB) /* (wire) of one read: base64 of it fits a message */
+#define BOX_FILE_OP_READS_BYTES_MAX \
+	(64 * BOX_MIB)             /* (wire) of reads under way for one connection; others wait */
+#define BOX_FILE_OP_LIST_MAX 10000 /* (wire) entries of one page */
+#define BOX_FILE_OP_LIST_DEFAULT 1000            /* (wire) */
 #define BOX_FILE_OP_LIST_BYTES_MAX (1 * BOX_MIB) /* names and targets of one page */
 #define BOX_FILE_OPS_MAX 64                      /* (wire) under way in one session, with: */
 #define BOX_FILE_OP_WATCHES_MAX 16               /* (wire) */

@@ -1,17 +1,78 @@
 /* What several commands ask a runtime, and how its texts are printed. */
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/wake.h"
 #include "transport/json.h"
+
+struct question {
+	struct box_arena *arena;
+	struct box_value data;
+	bool done;
+	bool failed; /* with err */
+	struct box_err err;
+};
+
+static void answered(void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct question *question = arg;
+	(void)last;
+	question->done = true;
+	question->failed = err != NULL;
+	if (err) {
+		question->err = *err;
+	} else {
+		question->data = box_value_copy(question->arena, data);
+	}
+}
+
+/* Until there is an answer, a signal that we catch, or no time left. */
+static int await(struct box_client *client, const struct question *question, struct box_err *err)
+{
+	uint64_t until_ms = box_clock_ms() + CLI_CALL_MS;
+	while (!question->done) {
+		struct pollfd polls[] = {
+			{.fd = box_cli_wake_fd(), .events = POLLIN},
+			{.fd = box_client_fd(client), .events = box_client_events(client)},
+		};
+		uint64_t now = box_clock_ms();
+		if (box_cli_signal()) {
+			return -EINTR;
+		}
+		if (now >= until_ms) {
+			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT,
+				"no answer within %d s", CLI_CALL_MS / 1000);
+		}
+		if (poll(polls, 2, (int)(until_ms - now)) > 0 && polls[1].revents) {
+			/* What ends the connection is told to `answered`. */
+			(void)box_client_step(client, NULL);
+		}
+	}
+	return 0;
+}
 
 int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
 	const struct box_value *data, struct box_value *ret_answer)
 {
-	struct box_err err;
-	int r = box_client_call(client, action, data, CLI_CALL_MS, cli->arena, ret_answer, &err);
-	if (r < 0) {
-		(void)box_cli_fail(&err);
+	struct question question = {.arena = cli->arena};
+	int64_t seq_id;
+	int r = box_client_submit(
+		client, action, data, answered, &question, &seq_id, &question.err);
+	if (r == 0) {
+		r = await(client, &question, &question.err);
+		if (!question.done) {
+			box_client_cancel(client, seq_id);
+		}
+	}
+	r = question.failed ? -EIO : r;
+	if (r == 0) {
+		*ret_answer = question.data;
+	} else if (r != -EINTR) {
+		(void)box_cli_fail(&question.err);
 	}
 	return r;
 }
@@ -76,7 +137,10 @@ int box_cli_print_json(const struct box_value *value)
 {
 	struct box_buf text = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
 	if (box_json_encode(&text, value) == 0) {
-		(void)printf("%.*s\n", (int)text.len, text.bytes);
+		/* The line end by itself: of a long text that fails nothing is left to flush, and
+		 * nobody would know why. */
+		(void)fwrite(text.bytes, 1, text.len, stdout);
+		(void)putchar('\n');
 	}
 	box_buf_free(&text);
 	return box_cli_flush();

@@ -117,7 +117,7 @@ static void turn(struct attach *attach, int wake_fd)
 		[AT_RELAY] = {.fd = box_relay_fd(attach->relay),
 			.events = box_relay_poll_events(attach->relay)},
 		[AT_IN] = {.fd = wants ? STDIN_FILENO : -1, .events = POLLIN},
-		[AT_OUT] = {.fd = pending ? STDOUT_FILENO : -1, .events = POLLOUT},
+		[AT_OUT] = {.fd = pending ? attach->output.fd : -1, .events = POLLOUT},
 	};
 	if (poll(polls, FDS, timeout_of(attach)) < 0) {
 		return;
@@ -157,7 +157,7 @@ static int show_rest(struct attach *attach, struct box_client *client)
 		struct box_value data = what(attach);
 		box_map_add(cli->arena, &data, "offset", box_int((int64_t)attach->received));
 		if (box_cli_ask(cli, client, "box_get_process_output", &data, &answer) < 0) {
-			return CLI_EXIT_FAILED;
+			return box_cli_signal_code(CLI_EXIT_FAILED);
 		}
 		const struct box_value *offset = box_map_get(&answer, "offset");
 		bytes = box_map_get(&answer, "data");
@@ -166,13 +166,15 @@ static int show_rest(struct attach *attach, struct box_client *client)
 		}
 		on_attached(attach, (uint64_t)offset->integer);
 		on_output(attach, attach->received, bytes->str);
-		while (box_cli_output_pending(&attach->output)) {
-			box_cli_output_write(&attach->output);
+		box_cli_output_drain(&attach->output);
+		if (box_cli_signal() || attach->output.broken) {
+			return box_cli_signal() ? box_cli_signal_code(0)
+						: box_cli_output_lost(&attach->output);
 		}
-	} while (bytes->str.len > 0 && !attach->output.broken);
+	} while (bytes->str.len > 0);
 	struct box_value data = what(attach);
 	if (box_cli_ask(cli, client, "box_get_managed_process", &data, &answer) < 0) {
-		return CLI_EXIT_FAILED;
+		return box_cli_signal_code(CLI_EXIT_FAILED);
 	}
 	const struct box_value *code = box_map_get(&answer, "exit_code");
 	bool told = code && code->type == BOX_INT && code->integer >= 0 && code->integer <= 255;
@@ -212,9 +214,9 @@ static int follow(struct attach *attach)
 		if (isatty(STDERR_FILENO)) {
 			(void)fputs("\nbox: detached; the process runs on\n", stderr);
 		}
-		return CLI_EXIT_SIGNAL + box_cli_signal();
+		return box_cli_signal_code(0);
 	}
-	return attach->output.broken ? CLI_EXIT_FAILED : tell_end(attach);
+	return attach->output.broken ? box_cli_output_lost(&attach->output) : tell_end(attach);
 }
 
 /* --- the beginning --- */

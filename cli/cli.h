@@ -36,7 +36,7 @@ int box_cli_misused(const struct cli *cli, const char *why);
 int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client);
 struct box_client_options box_cli_client_options(const struct cli *cli, bool spawn);
 
-/* Asks; has said why when it fails. */
+/* Asks; has said why when it fails, but for -EINTR: a signal came that we catch (cli/wake.h). */
 int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
 	const struct box_value *data, struct box_value *ret_answer);
 /* {session_id: name} */

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -133,10 +132,10 @@ int box_copy_run(struct cli_copy *copy, struct cli_transfer *transfer)
 	int r = box_cli_transfer(transfer, &err);
 	show_end(copy);
 	if (r == -EINTR) {
-		return CLI_EXIT_SIGNAL + box_cli_signal();
+		return box_cli_signal_code(0);
 	}
-	if (copy->stdout_gone) {
-		return CLI_EXIT_SIGNAL + SIGPIPE;
+	if (transfer->given_up) {
+		return CLI_EXIT_FAILED;
 	}
 	if (r < 0) {
 		return box_cli_fail(&err);
@@ -185,12 +184,12 @@ static int copy_with(struct cli_copy *copy, bool in)
 {
 	struct box_value identity;
 	if (box_cli_session_spec(copy->cli, copy->client, copy->session, &identity) < 0) {
-		return CLI_EXIT_FAILED;
+		return box_cli_signal_code(CLI_EXIT_FAILED);
 	}
 	copy->identity = &identity;
 	copy->total = -1;
 	copy->shows = isatty(STDERR_FILENO);
-	int code = box_copy_probe(copy) < 0 ? CLI_EXIT_FAILED
+	int code = box_copy_probe(copy) < 0 ? box_cli_signal_code(CLI_EXIT_FAILED)
 		: in                        ? box_copy_in(copy)
 					    : box_copy_out(copy);
 	copy->identity = NULL;
@@ -224,15 +223,15 @@ int box_cli_cp(const struct cli *cli)
 	if (out && check_host(&copy, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	int wake_fd = box_cli_wake_on_signals();
-	if (wake_fd < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
-		return box_cli_fail(&err);
-	}
 	if (box_cli_connect(cli, false, &copy.client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = copy_with(&copy, in);
+	/* Until here nothing has to be tidied, and a signal ends us as it ends others. */
+	int wake_fd = box_cli_wake_on_signals();
+	if (wake_fd < 0) {
+		(void)box_err_set(&err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
+	}
+	int code = wake_fd < 0 ? box_cli_fail(&err) : copy_with(&copy, in);
 	box_client_close(copy.client);
 	return code;
 }

@@ -22,8 +22,7 @@ struct cli_copy {
 	uint64_t done; /* bytes */
 	int64_t total; /* -1: not known */
 	uint64_t begun_ms;
-	bool shows;       /* how it goes on */
-	bool stdout_gone; /* nobody reads our archive any more */
+	bool shows; /* how it goes on */
 };
 
 /* What is at the end in the box, and what the box can do. Has said why when it fails. */
@@ -35,7 +34,8 @@ int box_copy_command(struct cli_copy *copy, const char *const *words, size_t cou
 /* A command whose output nobody needs, whatever signals came; for a few seconds. */
 void box_copy_tidy(struct cli_copy *copy, const char *const *words, size_t count);
 
-/* Runs it, shows how it goes on, and gives the exit code: has said why when it is not 0. */
+/* Runs it, shows how it goes on, and gives the exit code: has said why when it is not 0, unless the
+ * transfer's own flush has given it up. */
 int box_copy_run(struct cli_copy *copy, struct cli_transfer *transfer);
 
 void box_copy_complain(void *arg, const char *line);

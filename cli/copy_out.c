@@ -2,7 +2,6 @@
  * box and can be nothing but one file here. */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,10 +81,7 @@ static int take_archive(void *arg, struct box_str bytes, struct box_err *err)
 static int take_stdout(void *arg, struct box_str bytes, struct box_err *err)
 {
 	struct sink *sink = arg;
-	if (sink->output.broken) {
-		sink->copy->stdout_gone = true;
-		return box_err_set(err, BOX_ERR_OS, EPIPE, "stdout: %s", strerror(EPIPE));
-	}
+	(void)err;
 	box_cli_output_add(&sink->output, bytes);
 	sink->copy->done += bytes.len;
 	return 0;
@@ -97,10 +93,11 @@ static bool stdout_pending(void *arg)
 	return box_cli_output_pending(&sink->output);
 }
 
-static void stdout_flush(void *arg)
+static bool stdout_flush(void *arg)
 {
 	struct sink *sink = arg;
 	box_cli_output_write(&sink->output);
+	return !sink->output.broken;
 }
 
 /* Whether the archive is of what is in the folder, by names that begin there. A slash at the end says
@@ -159,13 +156,13 @@ static int copy_to_stdout(struct cli_copy *copy)
 		.take = take_stdout,
 		.pending = stdout_pending,
 		.flush = stdout_flush,
-		.output_fd = STDOUT_FILENO,
 		.arg = &sink,
 	};
 	box_cli_output_open(&sink.output, STDOUT_FILENO);
+	transfer.output_fd = sink.output.fd;
 	code = box_copy_run(copy, &transfer);
-	if (code == 0 && sink.output.broken) {
-		code = CLI_EXIT_SIGNAL + SIGPIPE;
+	if (transfer.given_up) {
+		code = box_cli_output_lost(&sink.output);
 	}
 	box_cli_output_close(&sink.output);
 	return code;

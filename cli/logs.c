@@ -126,6 +126,15 @@ static bool pending(const struct logs *logs)
 		box_cli_output_pending(&logs->sources[1].output);
 }
 
+/* One that cannot be written any more, or NULL. */
+static const struct cli_output *lost(const struct logs *logs)
+{
+	const struct source *sources = logs->sources;
+	return sources[0].output.broken    ? &sources[0].output
+		: sources[1].output.broken ? &sources[1].output
+					   : NULL;
+}
+
 static void turn(struct logs *logs, int wake_fd, int timeout_ms)
 {
 	struct cli_output *out = &logs->sources[0].output;
@@ -159,7 +168,7 @@ static int follow(struct logs *logs, int wake_fd)
 	for (;;) {
 		bool ended = out->ended && errors->ended;
 		bool over = ended && (logs->exited || logs->failed || !logs->cli->options.follow);
-		if (box_cli_signal() || out->output.broken || (over && !pending(logs))) {
+		if (box_cli_signal() || lost(logs) || (over && !pending(logs))) {
 			break;
 		}
 		for (size_t i = 0; i < 2 && !over; i++) {
@@ -177,7 +186,10 @@ static int follow(struct logs *logs, int wake_fd)
 		}
 	}
 	if (box_cli_signal()) {
-		return CLI_EXIT_SIGNAL + box_cli_signal();
+		return box_cli_signal_code(0);
+	}
+	if (lost(logs)) {
+		return box_cli_output_lost(lost(logs));
 	}
 	return logs->failed ? box_cli_fail(&logs->err) : 0;
 }

@@ -166,10 +166,16 @@ int box_cli_fail(const struct box_err *err)
 int box_cli_flush(void)
 {
 	struct box_err err;
-	if (fflush(stdout) == 0 && !ferror(stdout)) {
+	int errnum = fflush(stdout) < 0 ? errno : 0;
+	if (errnum == 0 && !ferror(stdout)) {
 		return 0;
 	}
-	(void)box_err_set(&err, BOX_ERR_OS, errno, "stdout: %s", strerror(errno));
+	if (errnum == EPIPE) {
+		return CLI_EXIT_SIGNAL + SIGPIPE;
+	}
+	/* What failed before, and why nobody knows any more. */
+	(void)box_err_set(&err, BOX_ERR_OS, errnum, "stdout: %s",
+		errnum ? strerror(errnum) : "not all of it could be written");
 	return box_cli_fail(&err);
 }
 

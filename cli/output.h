@@ -8,13 +8,15 @@
 #include "base/value.h"
 
 struct cli_output {
-	int fd;
+	int fd; /* of a terminal another one, which does not block */
+	const char *name;
 	struct box_buf bytes;
 	size_t written;
 	size_t piece;
-	bool broken; /* nobody reads it any more: what is added is dropped */
+	int broken; /* the errno of a write that failed: what is added is dropped */
 };
 
+/* Our stdout or stderr. */
 void box_cli_output_open(struct cli_output *output, int fd);
 void box_cli_output_close(struct cli_output *output);
 
@@ -23,3 +25,9 @@ void box_cli_output_add(struct cli_output *output, struct box_str bytes);
 bool box_cli_output_pending(const struct cli_output *output);
 /* Writes once; poll(2) has said that it is ready. */
 void box_cli_output_write(struct cli_output *output);
+/* Writes all that is held, unless it breaks or a signal comes (cli/wake.h). */
+void box_cli_output_drain(struct cli_output *output);
+
+/* The exit code for one that is broken. A reader that went away is no news to anyone: that is the
+ * end by SIGPIPE. Anything else is said. */
+int box_cli_output_lost(const struct cli_output *output);

@@ -258,5 +258,6 @@ int box_cli_stop(const struct cli *cli)
 		}
 	}
 	box_client_close(client);
-	return box_cli_flush() ? CLI_EXIT_FAILED : code;
+	int lost = box_cli_flush();
+	return lost ? lost : code;
 }

@@ -145,5 +145,6 @@ int box_cli_rm(const struct cli *cli)
 		(void)printf("%s\n", words->items[i]);
 	}
 	box_client_close(client);
-	return box_cli_flush() ? CLI_EXIT_FAILED : code;
+	int lost = box_cli_flush();
+	return lost ? lost : code;
 }

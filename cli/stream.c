@@ -15,14 +15,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 
 #define INPUT_BYTES (1 * BOX_MIB)
-#define PIPE_PIECE 4096 /* a pipe that is ready takes this much without waiting */
-#define FILE_PIECE (1 * BOX_MIB)
-#define TERMINAL_PIECE (64 * BOX_KIB) /* one that does not block takes what it can */
 
 enum {
 	AT_SIGNAL,
@@ -33,18 +30,11 @@ enum {
 	FDS,
 };
 
-struct output {
-	int fd;
-	struct box_buf bytes;
-	size_t written;
-	size_t piece;
-};
-
 struct stream {
 	struct box_client *client;
 	const struct box_value *spec;
 	struct box_exec *exec;
-	struct output outputs[2];
+	struct cli_output outputs[2];
 	int signal_fd;
 	bool terminal;   /* the command has one */
 	bool raw_wanted; /* ours is to be raw, as soon as the command has started */
@@ -54,7 +44,7 @@ struct stream {
 	bool failed; /* and err says why */
 	struct box_err err;
 	struct box_exec_result result;
-	int ended_by; /* a signal that we got, or SIGPIPE when nobody reads our output */
+	int ended_by; /* a signal that we got */
 };
 
 /* --- what the command does --- */
@@ -62,8 +52,7 @@ struct stream {
 static void got_output(void *arg, int fd, struct box_str bytes)
 {
 	struct stream *stream = arg;
-	/* The window of the stream keeps this far from its limit. */
-	(void)box_buf_append(&stream->outputs[fd - 1].bytes, bytes.bytes, bytes.len);
+	box_cli_output_add(&stream->outputs[fd - 1], bytes);
 }
 
 static void has_ended(void *arg, const struct box_exec_result *result, const struct box_err *err)
@@ -118,29 +107,6 @@ static const struct box_exec_events events = {got_output, has_ended};
 
 /* --- our own fds --- */
 
-static bool pending(const struct output *output)
-{
-	return output->bytes.len > output->written;
-}
-
-static void write_some(struct stream *stream, struct output *output)
-{
-	size_t left = output->bytes.len - output->written;
-	ssize_t written = write(output->fd, output->bytes.bytes + output->written,
-		left < output->piece ? left : output->piece);
-	if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
-		return;
-	}
-	if (written < 0) {
-		stream->ended_by = stream->ended_by ? stream->ended_by : SIGPIPE;
-		written = (ssize_t)left;
-	}
-	output->written += (size_t)written;
-	if (!pending(output)) {
-		output->bytes.len = output->written = 0;
-	}
-}
-
 static void read_input(struct stream *stream)
 {
 	char bytes[INPUT_BYTES];
@@ -169,7 +135,16 @@ static bool input_is_null(void)
 
 static bool holds_output(const struct stream *stream)
 {
-	return pending(&stream->outputs[0]) || pending(&stream->outputs[1]);
+	return box_cli_output_pending(&stream->outputs[0]) ||
+		box_cli_output_pending(&stream->outputs[1]);
+}
+
+/* One that cannot be written any more, or NULL. */
+static const struct cli_output *lost(const struct stream *stream)
+{
+	return stream->outputs[0].broken    ? &stream->outputs[0]
+		: stream->outputs[1].broken ? &stream->outputs[1]
+					    : NULL;
 }
 
 static void heed_signals(struct stream *stream)
@@ -199,16 +174,16 @@ static void enter_raw(struct stream *stream)
 
 static void turn(struct stream *stream)
 {
-	struct output *out = &stream->outputs[0];
-	struct output *err = &stream->outputs[1];
+	struct cli_output *out = &stream->outputs[0];
+	struct cli_output *err = &stream->outputs[1];
 	bool wants = stream->input_open && box_exec_wants_input(stream->exec);
 	struct pollfd polls[FDS] = {
 		[AT_SIGNAL] = {.fd = stream->signal_fd, .events = POLLIN},
 		[AT_CLIENT] = {.fd = box_client_fd(stream->client),
 			.events = box_client_events(stream->client)},
 		[AT_IN] = {.fd = wants ? STDIN_FILENO : -1, .events = POLLIN},
-		[AT_OUT] = {.fd = pending(out) ? out->fd : -1, .events = POLLOUT},
-		[AT_ERR] = {.fd = pending(err) ? err->fd : -1, .events = POLLOUT},
+		[AT_OUT] = {.fd = box_cli_output_pending(out) ? out->fd : -1, .events = POLLOUT},
+		[AT_ERR] = {.fd = box_cli_output_pending(err) ? err->fd : -1, .events = POLLOUT},
 	};
 	if (poll(polls, FDS, -1) < 0) {
 		return;
@@ -222,10 +197,10 @@ static void turn(struct stream *stream)
 		read_input(stream);
 	}
 	if (polls[AT_OUT].revents) {
-		write_some(stream, out);
+		box_cli_output_write(out);
 	}
 	if (polls[AT_ERR].revents) {
-		write_some(stream, err);
+		box_cli_output_write(err);
 	}
 	if (!holds_output(stream)) {
 		box_exec_taken(stream->exec);
@@ -248,7 +223,7 @@ static int follow(struct stream *stream)
 		    stream->terminal ? &size : NULL, &events, stream, &stream->exec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	while (!stream->ended_by && (!stream->ended || holds_output(stream))) {
+	while (!stream->ended_by && !lost(stream) && (!stream->ended || holds_output(stream))) {
 		turn(stream);
 	}
 	box_cli_terminal_restore();
@@ -257,25 +232,10 @@ static int follow(struct stream *stream)
 	if (stream->ended_by) {
 		return CLI_EXIT_SIGNAL + stream->ended_by;
 	}
-	return tell_end(stream);
-}
-
-static void open_output(struct output *output, int fd)
-{
-	struct stat status;
-	int terminal = box_cli_terminal_reopen(fd);
-	bool file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-	output->fd = terminal >= 0 ? terminal : fd;
-	output->piece = terminal >= 0 ? TERMINAL_PIECE : file ? FILE_PIECE : PIPE_PIECE;
-	output->bytes = box_buf(BOX_OUT_BYTES_MAX);
-}
-
-static void close_output(struct output *output)
-{
-	if (output->fd > STDERR_FILENO) {
-		(void)close(output->fd);
+	if (lost(stream)) {
+		return box_cli_output_lost(lost(stream));
 	}
-	box_buf_free(&output->bytes);
+	return tell_end(stream);
 }
 
 int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec)
@@ -288,13 +248,13 @@ int box_cli_stream(const struct cli *cli, struct box_client *client, const struc
 		(void)box_err_set(&err, BOX_ERR_OS, -r, "pipe: %s", strerror(-r));
 		return box_cli_fail(&err);
 	}
-	open_output(&stream.outputs[0], STDOUT_FILENO);
-	open_output(&stream.outputs[1], STDERR_FILENO);
+	box_cli_output_open(&stream.outputs[0], STDOUT_FILENO);
+	box_cli_output_open(&stream.outputs[1], STDERR_FILENO);
 	/* With a terminal only what was asked for: it would be read until its end. */
 	stream.input_open = options->tty ? options->interactive : !input_is_null();
 	stream.raw_wanted = options->tty && options->interactive;
 	int code = follow(&stream);
-	close_output(&stream.outputs[0]);
-	close_output(&stream.outputs[1]);
+	box_cli_output_close(&stream.outputs[0]);
+	box_cli_output_close(&stream.outputs[1]);
 	return code;
 }

@@ -120,7 +120,7 @@ static void turn(struct run *run, int wake_fd)
 		give(run);
 	}
 	if (polls[AT_OUT].revents) {
-		transfer->flush(transfer->arg);
+		transfer->given_up = !transfer->flush(transfer->arg);
 	}
 	/* What ends the connection ends the command too, and that is told to has_ended. */
 	(void)box_client_step(transfer->client, NULL);
@@ -142,7 +142,8 @@ int box_cli_transfer(struct cli_transfer *transfer, struct box_err *err)
 		return r;
 	}
 	run.piece = transfer->give ? box_alloc(PIECE_BYTES) : NULL;
-	while (!box_cli_signal() && run.failed == 0 && (!run.ended || pending(&run))) {
+	while (!box_cli_signal() && !transfer->given_up && run.failed == 0 &&
+		(!run.ended || pending(&run))) {
 		turn(&run, wake_fd);
 	}
 	/* Ends the command if it still runs. */
@@ -151,5 +152,5 @@ int box_cli_transfer(struct cli_transfer *transfer, struct box_err *err)
 	if (run.failed < 0 && err) {
 		*err = run.err;
 	}
-	return box_cli_signal() ? -EINTR : run.failed;
+	return box_cli_signal() ? -EINTR : transfer->given_up ? -ECANCELED : run.failed;
 }

@@ -18,19 +18,21 @@ struct cli_transfer {
 	int input_fd; /* or -1 */
 	/* What it writes; 0, or negative with err: it is given up. NULL: nothing is wanted. */
 	int (*take)(void *arg, struct box_str bytes, struct box_err *err);
-	/* Whether what was taken last is not dealt with yet; then `output_fd` is waited for and `flush`
-	 * called. NULL: it always is. */
+	/* Whether what was taken last is not dealt with yet; then `output_fd` is waited for and
+	 * `flush` called, which says whether it goes on: who says no knows why. NULL: it always
+	 * is. */
 	bool (*pending)(void *arg);
-	void (*flush)(void *arg);
+	bool (*flush)(void *arg);
 	int output_fd;
 	void *arg;
 	/* How it goes on, now and then; may be NULL. */
 	void (*progress)(void *arg);
 	void *progress_arg;
+	bool given_up;                /* by flush */
 	char said[CLI_TRANSFER_SAID]; /* the end of what it wrote to stderr, as one line */
 	struct box_exec_result result;
 };
 
-/* Until it ends: 0, with transfer->result. -EINTR: a signal came. Else negative with err. The command
- * does not run any more in any case. */
+/* Until it ends: 0, with transfer->result. -EINTR: a signal came; -ECANCELED: it was given up. Else
+ * negative with err. The command does not run any more in any case. */
 int box_cli_transfer(struct cli_transfer *transfer, struct box_err *err);

@@ -256,38 +256,65 @@ static int put_link(struct box_unpack *unpack, const struct box_tar_entry *entry
 	return 0;
 }
 
-/* A second name of a file below the root: never of a link, and never by way of one. */
-static int put_hard_link(struct box_unpack *unpack, const struct box_tar_entry *entry)
+/* Opens the folder that holds a file which is there already, and gives the file's name. By fds of
+ * its own: the stack stands for the entry, and leaving a folder of it would give it its mode too
+ * early. Makes nothing, and goes through no link. */
+static int open_target(
+	const struct box_unpack *unpack, struct box_str path, char last[NAME_MAX + 1])
+{
+	char part[NAME_MAX + 1];
+	if (!next_part(unpack, &path, true, last)) {
+		return -EISDIR;
+	}
+	int fd = fcntl(unpack->root, F_DUPFD_CLOEXEC, 3);
+	while (fd >= 0 && next_part(unpack, &path, false, part)) {
+		int next = openat(fd, last, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int errnum = errno;
+		(void)close(fd);
+		fd = next;
+		errno = errnum;
+		memcpy(last, part, sizeof(part));
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* Makes the second name under another one first: what is in its place goes only for one that is
+ * there. */
+static int link_to(struct box_unpack *unpack, int from, const char *other, struct box_str path)
 {
 	char name[NAME_MAX + 1];
-	char other[NAME_MAX + 1];
 	struct stat status;
-	int r = place_of(unpack, entry->link, other);
-	if (r < 0) {
-		return r;
-	}
-	if (fstatat(top(unpack), other, &status, AT_SYMLINK_NOFOLLOW) < 0) {
+	struct box_newfile place = {.fd = -1};
+	if (fstatat(from, other, &status, AT_SYMLINK_NOFOLLOW) < 0) {
 		return -errno;
 	}
 	if (!S_ISREG(status.st_mode)) {
 		return -EPERM;
 	}
-	int from = fcntl(top(unpack), F_DUPFD_CLOEXEC, 3);
-	if (from < 0) {
+	int r = place_of(unpack, path, name);
+	r = r < 0 ? r : box_newfile_begin(&place, top(unpack));
+	if (r < 0) {
+		return r;
+	}
+	box_newfile_drop(&place);
+	if (linkat(from, other, place.folder, place.temporary, 0) < 0) {
 		return -errno;
 	}
-	r = place_of(unpack, entry->path, name);
-	struct box_newfile place = {.fd = -1};
-	r = r < 0 ? r : box_newfile_begin(&place, top(unpack));
-	if (r == 0) {
-		box_newfile_drop(&place);
-		r = linkat(from, other, place.folder, place.temporary, 0) < 0 ? -errno : 0;
+	r = renameat(place.folder, place.temporary, place.folder, name) < 0 ? -errno : 0;
+	/* Two names of one file: renaming one to the other does nothing. */
+	(void)unlinkat(place.folder, place.temporary, 0);
+	return r;
+}
+
+/* A second name of a file below the root: never of a link, and never by way of one. */
+static int put_hard_link(struct box_unpack *unpack, const struct box_tar_entry *entry)
+{
+	char other[NAME_MAX + 1];
+	int from = open_target(unpack, entry->link, other);
+	if (from < 0) {
+		return from;
 	}
-	if (r == 0) {
-		r = renameat(place.folder, place.temporary, place.folder, name) < 0 ? -errno : 0;
-		/* Two names of one file: renaming one to the other does nothing. */
-		(void)unlinkat(place.folder, place.temporary, 0);
-	}
+	int r = link_to(unpack, from, other, entry->path);
 	(void)close(from);
 	return r;
 }

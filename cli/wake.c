@@ -50,3 +50,8 @@ int box_cli_signal(void)
 {
 	return signal_got;
 }
+
+int box_cli_signal_code(int otherwise)
+{
+	return signal_got ? CLI_EXIT_SIGNAL + signal_got : otherwise;
+}

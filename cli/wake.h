@@ -10,3 +10,5 @@ int box_cli_wake_fd(void);
 
 /* Which one has come, or 0. */
 int box_cli_signal(void);
+/* The exit code for it; `otherwise` when none has come. */
+int box_cli_signal_code(int otherwise);

@@ -6,6 +6,8 @@
 
 #include "base/limits.h"
 #include "handlers/actions.h"
+#include "handlers/dispatch.h"
+#include "handlers/reads.h"
 #include "runtime/file.h"
 
 #define MODE_MAX 0777
@@ -103,6 +105,12 @@ static void done_empty(void *arg, const struct box_file_outcome *outcome, const 
 
 /* --- box_file_read --- */
 
+struct reading {
+	struct box_files_asked asked; /* first: it is request->work for those who begin it */
+	struct box_request *request;
+	struct box_read_turn turn;
+};
+
 static void add_range(struct box_request *request, struct box_value *answer,
 	const struct box_file_outcome *outcome)
 {
@@ -114,9 +122,9 @@ static void add_range(struct box_request *request, struct box_value *answer,
 	box_map_add(request->arena, answer, "eof", box_bool(offset + outcome->data.len >= size));
 }
 
-static void read_done(void *arg, const struct box_file_outcome *outcome, const struct box_err *err)
+static void reply_read(struct box_request *request, const struct box_file_outcome *outcome,
+	const struct box_err *err)
 {
-	struct box_request *request = arg;
 	if (failed(request, outcome, err)) {
 		return;
 	}
@@ -134,17 +142,64 @@ static void read_done(void *arg, const struct box_file_outcome *outcome, const s
 	box_request_reply(request, &answer);
 }
 
+static void read_done(void *arg, const struct box_file_outcome *outcome, const struct box_err *err)
+{
+	struct box_request *request = arg;
+	struct reading *reading = request->work;
+	struct box_reads *reads = box_peer_reads(request->peer);
+	box_reads_leave(reads, &reading->turn);
+	reply_read(request, outcome, err);
+	box_reads_go_on(reads);
+}
+
+static void read_cancel(struct box_request *request)
+{
+	struct reading *reading = request->work;
+	struct box_reads *reads = box_peer_reads(request->peer);
+	bool begun = reading->turn.begun;
+	box_reads_leave(reads, &reading->turn);
+	if (begun) {
+		box_session_op_cancel(reading->asked.op);
+		box_reads_go_on(reads);
+	}
+}
+
+static int read_begin(struct box_read_turn *turn)
+{
+	struct reading *reading = BOX_LIST_ITEM(turn, struct reading, turn);
+	struct box_request *request = reading->request;
+	int r = box_files_begin(request, &reading->asked, read_done);
+	if (r == 0) {
+		request->cancel = read_cancel;
+	}
+	return r;
+}
+
 void box_handle_file_read(struct box_request *request)
 {
 	struct box_err err;
-	struct box_file_ask *ask = &asked_new(request, BOX_FILE_READ)->file.ask;
+	struct reading *reading = box_arena_alloc(request->arena, sizeof(*reading));
+	struct box_file_ask *ask = &reading->asked.file.ask;
 	int64_t offset = 0;
 	int64_t length = BOX_FILE_OP_READ_BYTES_MAX;
 	int r = read_number(request, "offset", INT64_MAX - length, &offset, &err);
 	r = r < 0 ? r : read_number(request, "length", length, &length, &err);
-	ask->offset = (uint64_t)offset;
-	ask->length = (uint64_t)length;
-	begin(request, read_done, r, &err);
+	if (r < 0) {
+		box_request_fail(request, &err);
+		return;
+	}
+	*ask = (struct box_file_ask){
+		.kind = BOX_FILE_READ,
+		.mode = -1,
+		.offset = (uint64_t)offset,
+		.length = (uint64_t)length,
+	};
+	reading->request = request;
+	reading->turn.bytes = (uint64_t)length;
+	reading->turn.begin = read_begin;
+	request->work = reading;
+	request->cancel = read_cancel;
+	box_reads_enter(box_peer_reads(request->peer), &reading->turn);
 }
 
 /* --- box_file_write --- */

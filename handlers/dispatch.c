@@ -14,6 +14,7 @@
 #include "handlers/actions.h"
 #include "handlers/envelope.h"
 #include "handlers/files.h"
+#include "handlers/reads.h"
 #include "handlers/request.h"
 #include "runtime/runtime.h"
 #include "runtime/spec_fields.h"
@@ -32,6 +33,7 @@ struct box_peer {
 	struct box_list requests;
 	size_t under_way[BOX_LANES_];
 	struct box_files *files;
+	struct box_reads reads;
 };
 
 static const size_t lane_limits[BOX_LANES_] = {
@@ -67,6 +69,7 @@ struct box_peer *box_peer_new(
 	peer->ops = ops;
 	peer->connection = connection;
 	peer->files = box_files_new(&dispatch->runtime->files_total_bytes);
+	box_reads_init(&peer->reads, ops->clogged, connection);
 	box_list_init(&peer->requests);
 	box_list_push(&dispatch->peers, &peer->links);
 	return peer;
@@ -75,6 +78,11 @@ struct box_peer *box_peer_new(
 struct box_files *box_peer_files(struct box_peer *peer)
 {
 	return peer->files;
+}
+
+struct box_reads *box_peer_reads(struct box_peer *peer)
+{
+	return &peer->reads;
 }
 
 /* --- answers --- */
@@ -212,6 +220,7 @@ void box_peer_drained(struct box_peer *peer)
 			request->drained(request);
 		}
 	}
+	box_reads_go_on(&peer->reads);
 }
 
 void box_request_fail(struct box_request *request, const struct box_err *err)
@@ -245,8 +254,9 @@ void box_peer_free(struct box_peer *peer)
 	if (!peer) {
 		return;
 	}
+	/* The newest first, so that nothing that waits for its turn gets it now. */
 	while (!box_list_empty(&peer->requests)) {
-		request_cancel(BOX_LIST_ITEM(peer->requests.next, struct box_request, links));
+		request_cancel(BOX_LIST_ITEM(peer->requests.prev, struct box_request, links));
 	}
 	box_list_drop(&peer->links);
 	box_files_free(peer->files);
@@ -284,17 +294,17 @@ struct box_request *box_request_find_stream(struct box_request *asker, int64_t s
 	return request && request->drained ? request : NULL;
 }
 
-/* Ends every request of an older placement of the workspace, or, without `newer`, simply every one.
- * The order matters elsewhere: requests hear this before their session goes. */
+/* Ends every request of an older placement of the workspace, or, without `newer`, simply every one;
+ * the newest first, as above. Requests must hear this before their session goes. */
 static void overtake_matching(
 	struct box_dispatch *dispatch, const struct box_context *newer, const struct box_err *err)
 {
 	for (struct box_list *p = dispatch->peers.next; p != &dispatch->peers; p = p->next) {
 		struct box_peer *peer = BOX_LIST_ITEM(p, struct box_peer, links);
-		struct box_list *next;
-		for (struct box_list *at = peer->requests.next; at != &peer->requests; at = next) {
+		struct box_list *prev;
+		for (struct box_list *at = peer->requests.prev; at != &peer->requests; at = prev) {
 			struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
-			next = at->next;
+			prev = at->prev;
 			bool older = request->action->scope == BOX_SCOPE_TENANT && newer &&
 				request->context.generation < newer->generation &&
 				box_context_same_workspace(&request->context, newer);

@@ -53,6 +53,10 @@ void box_dispatch_cancel_all(struct box_dispatch *dispatch);
 /* The peer's file transfers, for handlers. */
 struct box_files *box_peer_files(struct box_peer *peer);
 
+/* The turns of its reads of files in boxes, for handlers. */
+struct box_reads;
+struct box_reads *box_peer_reads(struct box_peer *peer);
+
 struct box_request;
 /* Cancels the request of this seq_id on the asker's connection, if it was made for the same
  * workspace and generation. The request gets no answer. */

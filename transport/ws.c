@@ -9,7 +9,6 @@
 #include <libwebsockets.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,6 +19,8 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "transport/alive.h"
+#include "transport/ws_head.h"
 
 _Static_assert(
 	LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
@@ -474,25 +475,12 @@ static struct box_ws_socket *socket_new(
 	return socket;
 }
 
-static void write_head(struct box_buf *head, const struct box_ws_upgrade *upgrade)
-{
-	(void)box_buf_printf(head,
-		"GET /rpc/ws HTTP/1.1\r\nHost: box\r\nUpgrade: websocket\r\n"
-		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n",
-		upgrade->key);
-	if (upgrade->protocol) {
-		(void)box_buf_printf(head, "Sec-WebSocket-Protocol: %s\r\n", upgrade->protocol);
-	}
-	(void)box_buf_append_str(head, "\r\n");
-	(void)box_buf_append(head, upgrade->rest.bytes, upgrade->rest.len);
-}
-
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg)
 {
 	struct box_buf head = box_buf(2 * BOX_HEAD_BYTES_MAX);
 	struct box_ws_socket *socket = socket_new(ws, user, arg);
-	write_head(&head, upgrade);
+	box_ws_write_head(&head, upgrade);
 	if (user->patient) {
 		box_alive_watch_by_kernel(upgrade->fd, &ws->times);
 	}

@@ -117,7 +117,8 @@ struct box_native_kept {
 	bool limited;       /* boxd has a group for it, or is asked for one */
 	bool pending;       /* until that is there, packets wait in: */
 	struct box_list packets;
-	int kills; /* the file that tells kills in its group, or -1 */
+	int kills;        /* the file that tells kills in its group, or -1 */
+	uint64_t excused; /* kills in its group before it was asked to stop */
 };
 
 struct box_native_kept *box_native_find_kept(const struct box_backend_box *box, uint32_t number);

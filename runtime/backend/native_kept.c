@@ -176,6 +176,9 @@ static void halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms
 {
 	struct box_native_kept *kept = box_native_find_kept(box, number);
 	if (kept) {
+		/* From now on it ends because of that, unless more are killed. */
+		kept->oom_kills = box_native_oom_kills(box);
+		kept->excused = box_native_read_kills(kept->kills);
 		box_native_send_kept(
 			box, kept, BOX_GUEST_HALT, &grace_ms, sizeof(grace_ms), box_str(""));
 	}
@@ -206,15 +209,23 @@ const struct box_kept_ops box_native_kept_ops = {
 
 /* --- in --- */
 
-/* Itself, or a process of its shell that says 137. In a group of its own each kill is its own. */
+static bool was_killed(const struct box_guest_state *state)
+{
+	return (state->end == BOX_GUEST_END_SIGNAL && state->value == 9) ||
+		(state->end == BOX_GUEST_END_EXIT && state->value == 128 + 9);
+}
+
+/* Itself, or a process of its shell that says 137. In a group of its own each kill is its own: also
+ * one that lost a child (in version 1 they do not die together) and did not end well. */
 static bool was_out_of_memory(const struct box_backend_box *box, const struct box_native_kept *kept,
 	const struct box_guest_state *state)
 {
-	bool killed = (state->end == BOX_GUEST_END_SIGNAL && state->value == 9) ||
-		(state->end == BOX_GUEST_END_EXIT && state->value == 128 + 9);
-	return killed &&
-		(kept->limited ? box_native_read_kills(kept->kills) > 0
-			       : box_native_oom_kills(box) > kept->oom_kills);
+	bool failed = state->end == BOX_GUEST_END_EXIT && state->value != 0;
+	if (kept->limited) {
+		return (was_killed(state) || failed) &&
+			box_native_read_kills(kept->kills) > kept->excused;
+	}
+	return was_killed(state) && box_native_oom_kills(box) > kept->oom_kills;
 }
 
 static void fill_end(const struct box_backend_box *box, const struct box_native_kept *kept,
@@ -231,7 +242,7 @@ static void fill_end(const struct box_backend_box *box, const struct box_native_
 	} else if (was_out_of_memory(box, kept, state)) {
 		told->reason = BOX_END_MEMORY;
 		told->signal = 9;
-		told->exit_code = 128 + 9;
+		told->exit_code = was_killed(state) ? 128 + 9 : state->value;
 	} else if (state->end == BOX_GUEST_END_EXIT) {
 		told->exit_code = state->value;
 	} else {

@@ -39,6 +39,9 @@ struct box_guest_file_facts box_file_facts(const struct stat *st);
 int box_file_temporary(char name[24]);
 /* By the call itself: some C libraries have no function for it. 0 or -errno. */
 int box_file_rename(int from, const char *from_name, int to, const char *to_name, bool replace);
+/* The same without replacing anything, where the file system cannot do that in one step: by steps
+ * of which none replaces. */
+int box_file_rename_apart(int from, const char *from_name, int to, const char *to_name);
 
 int box_file_read(struct box_file_job *job);
 int box_file_write(struct box_file_job *job);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/guest/file.h"
+#include "runtime/guest/file_fresh.h"
 
 #define FILE_MODE 0644
 
@@ -134,66 +135,6 @@ static int write_in_place(struct box_file_job *job)
 
 /* --- a whole file --- */
 
-/* A file that is going to have a name: without one so far, so that nothing is left of it if we end
- * now; or, where that cannot be, with a temporary one. */
-struct fresh {
-	int fd;
-	char proc[32];      /* by which a nameless one can be named */
-	char temporary[24]; /* "": it has none yet */
-};
-
-static int open_fresh(const struct box_walk *walk, mode_t mode, struct fresh *fresh)
-{
-	char target[16];
-	*fresh = (struct fresh){
-		.fd = openat(walk->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode)};
-	if (fresh->fd >= 0) {
-		(void)snprintf(fresh->proc, sizeof(fresh->proc), "/proc/self/fd/%d", fresh->fd);
-		if (readlinkat(AT_FDCWD, fresh->proc, target, sizeof(target)) > 0) {
-			return 0;
-		}
-		(void)close(fresh->fd);
-	} else if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT) {
-		return -errno;
-	}
-	int r = box_file_temporary(fresh->temporary);
-	if (r < 0) {
-		return r;
-	}
-	fresh->fd = openat(walk->folder, fresh->temporary,
-		O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, mode);
-	return fresh->fd < 0 ? -errno : 0;
-}
-
-/* Under the name that was asked for, in one moment. */
-static int name_fresh(const struct box_walk *walk, struct fresh *fresh)
-{
-	if (!fresh->temporary[0]) {
-		if (linkat(AT_FDCWD, fresh->proc, walk->folder, walk->name, AT_SYMLINK_FOLLOW) ==
-			0) {
-			return 0;
-		}
-		if (errno != EEXIST) {
-			return -errno;
-		}
-		/* A link does not replace anything: by way of another name, then. */
-		char name[24];
-		int r = box_file_temporary(name);
-		if (r < 0) {
-			return r;
-		}
-		if (linkat(AT_FDCWD, fresh->proc, walk->folder, name, AT_SYMLINK_FOLLOW) < 0) {
-			return -errno;
-		}
-		memcpy(fresh->temporary, name, sizeof(name));
-	}
-	int r = box_file_rename(walk->folder, fresh->temporary, walk->folder, walk->name, true);
-	if (r == 0) {
-		fresh->temporary[0] = '\0';
-	}
-	return r;
-}
-
 /* What is there now: it must be a file that we may write to. Its mode is kept. It is not opened: one
  * that is being executed can be replaced, but not written to. */
 static int check_old(struct box_file_job *job, mode_t *mode)
@@ -216,19 +157,17 @@ static int check_old(struct box_file_job *job, mode_t *mode)
 static int write_whole(struct box_file_job *job)
 {
 	mode_t mode = mode_of(job);
-	struct fresh fresh;
+	struct box_fresh fresh;
 	int r = check_old(job, &mode);
-	r = r < 0 ? r : open_fresh(&job->walk, mode, &fresh);
+	r = r < 0 ? r : box_fresh_open(&fresh, job->walk.folder, mode);
 	if (r < 0) {
 		return r;
 	}
 	r = pour(job, fresh.fd, -1);
 	if (r == 0) {
-		r = name_fresh(&job->walk, &fresh);
+		r = box_fresh_name(&fresh, job->walk.name);
 	}
-	if (fresh.temporary[0]) {
-		(void)unlinkat(job->walk.folder, fresh.temporary, 0);
-	}
+	box_fresh_end(&fresh);
 	r = finish(job, fresh.fd, r);
 	if (r < 0) {
 		job->answer.written = 0; /* it is all undone */

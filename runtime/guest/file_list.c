@@ -1,6 +1,5 @@
-/* The names in a folder, sorted, a page at a time: of all names the smallest ones behind a given
- * one are kept in a heap, so that a page takes one pass and bounded memory however many there are.
- * Only what is on the page is looked at. */
+/* The names in a folder, sorted, a page at a time (file_page.c). Only what is on the page is looked
+ * at. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,11 +8,10 @@
 #include <unistd.h>
 
 #include "runtime/guest/file.h"
+#include "runtime/guest/file_page.h"
 
 #define ENTRIES_BYTES 32768
 #define OUT_BYTES 65536
-
-typedef char file_name[BOX_GUEST_FILE_NAME_MAX + 1];
 
 struct entry {
 	uint64_t ino;
@@ -23,83 +21,12 @@ struct entry {
 	char name[];
 };
 
-struct page {
-	file_name *names;
-	uint32_t *heap; /* indexes of names, the greatest first */
-	uint32_t count;
-	uint32_t limit;
-	uint32_t more;
-};
-
 static char out[OUT_BYTES];
 static size_t out_size;
 
-/* --- the heap --- */
-
-static bool greater(const struct page *page, uint32_t a, uint32_t b)
-{
-	return strcmp(page->names[page->heap[a]], page->names[page->heap[b]]) > 0;
-}
-
-static void swap(struct page *page, uint32_t a, uint32_t b)
-{
-	uint32_t kept = page->heap[a];
-	page->heap[a] = page->heap[b];
-	page->heap[b] = kept;
-}
-
-static void sift_down(struct page *page, uint32_t at, uint32_t count)
-{
-	for (;;) {
-		uint32_t child = 2 * at + 1;
-		if (child >= count) {
-			return;
-		}
-		if (child + 1 < count && greater(page, child + 1, child)) {
-			child++;
-		}
-		if (!greater(page, child, at)) {
-			return;
-		}
-		swap(page, at, child);
-		at = child;
-	}
-}
-
-static void sift_up(struct page *page, uint32_t at)
-{
-	while (at > 0 && greater(page, at, (at - 1) / 2)) {
-		swap(page, at, (at - 1) / 2);
-		at = (at - 1) / 2;
-	}
-}
-
-static void offer(struct page *page, const char *name)
-{
-	if (page->count < page->limit) {
-		page->heap[page->count] = page->count;
-		box_walk_copy(page->names[page->count], name);
-		sift_up(page, page->count++);
-		return;
-	}
-	page->more = 1;
-	if (page->limit > 0 && strcmp(name, page->names[page->heap[0]]) < 0) {
-		box_walk_copy(page->names[page->heap[0]], name);
-		sift_down(page, 0, page->count);
-	}
-}
-
-static void sort(struct page *page)
-{
-	for (uint32_t left = page->count; left > 1; left--) {
-		swap(page, 0, left - 1);
-		sift_down(page, 0, left - 1);
-	}
-}
-
 /* --- the folder --- */
 
-static int gather(struct page *page, int fd, const char *after)
+static int gather(struct box_file_page *page, int fd, const char *after)
 {
 	static _Alignas(struct entry) char bytes[ENTRIES_BYTES];
 	for (;;) {
@@ -113,7 +40,7 @@ static int gather(struct page *page, int fd, const char *after)
 			if (strcmp(entry->name, ".") != 0 && strcmp(entry->name, "..") != 0 &&
 				strcmp(entry->name, after) > 0 &&
 				strlen(entry->name) <= BOX_GUEST_FILE_NAME_MAX) {
-				offer(page, entry->name);
+				box_file_page_offer(page, entry->name);
 			}
 		}
 	}
@@ -134,7 +61,7 @@ static int put(struct box_file_job *job, const void *bytes, size_t size)
 	return r;
 }
 
-/* One entry. 1: it does not fit any more. */
+/* One entry, unless it has gone meanwhile. 1: it does not fit any more. */
 static int tell(struct box_file_job *job, int fd, const char *name)
 {
 	char target[BOX_GUEST_FILE_TEXT_MAX];
@@ -159,15 +86,35 @@ static int tell(struct box_file_job *job, int fd, const char *name)
 	return r < 0 ? r : put(job, target, entry.facts.target_size);
 }
 
-static int tell_page(struct box_file_job *job, struct page *page, int fd)
+static int tell_page(struct box_file_job *job, struct box_file_page *page, int fd)
 {
 	int r = 0;
-	sort(page);
+	box_file_page_sort(page);
 	for (uint32_t i = 0; r == 0 && i < page->count; i++) {
-		r = tell(job, fd, page->names[page->heap[i]]);
+		r = tell(job, fd, box_file_page_name(page, i));
 	}
 	job->answer.more = page->more || r == 1;
-	return r < 0 ? r : flush(job);
+	return r < 0 ? r : 0;
+}
+
+/* Who asks for more does so by the last name of a page, so a page that has more behind it must have
+ * one: if all of its files have gone meanwhile, the next one is told in its place. */
+static int tell_some(struct box_file_job *job, struct box_file_page *page, int fd)
+{
+	box_file_name after;
+	const char *behind = job->texts[3];
+	for (;;) {
+		page->count = 0;
+		page->more = false;
+		int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : gather(page, fd, behind);
+		r = r < 0 ? r : tell_page(job, page, fd);
+		bool some = out_size + job->answer.data_size > 0;
+		if (r < 0 || some || page->count == 0 || !job->answer.more) {
+			return r < 0 ? r : flush(job);
+		}
+		box_walk_copy(after, box_file_page_name(page, page->count - 1));
+		behind = after;
+	}
 }
 
 static void *map(size_t size)
@@ -178,18 +125,17 @@ static void *map(size_t size)
 
 int box_file_list(struct box_file_job *job)
 {
-	struct page page = {.limit = job->ask.limit};
+	struct box_file_page page = {.limit = job->ask.limit};
 	int r = box_file_walk(job, 0);
 	int fd = r < 0 ? r : box_walk_open_folder(&job->walk);
 	if (fd < 0) {
 		return fd;
 	}
-	size_t names_size = ((size_t)page.limit + 1) * sizeof(file_name);
+	size_t names_size = ((size_t)page.limit + 1) * sizeof(box_file_name);
 	size_t heap_size = ((size_t)page.limit + 1) * sizeof(uint32_t);
 	page.names = map(names_size);
 	page.heap = map(heap_size);
-	r = page.names && page.heap ? gather(&page, fd, job->texts[3]) : -ENOMEM;
-	r = r < 0 ? r : tell_page(job, &page, fd);
+	r = page.names && page.heap ? tell_some(job, &page, fd) : -ENOMEM;
 	(void)close(fd);
 	if (page.names) {
 		(void)munmap(page.names, names_size);

@@ -60,6 +60,34 @@ static int refuse_place(struct box_file_job *job, struct box_walk *walk)
 	return -EBUSY;
 }
 
+int box_file_rename_apart(int from, const char *from_name, int to, const char *to_name)
+{
+	struct stat st;
+	int r = 0;
+	if (fstatat(from, from_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		return -errno;
+	}
+	if (S_ISDIR(st.st_mode)) {
+		/* A folder takes the place of an empty one in one moment, and of no other. */
+		if (mkdirat(to, to_name, FOLDER_MODE) < 0) {
+			return -errno;
+		}
+		r = box_file_rename(from, from_name, to, to_name, true);
+		if (r < 0) {
+			(void)unlinkat(to, to_name, AT_REMOVEDIR);
+		}
+		return r;
+	}
+	if (linkat(from, from_name, to, to_name, 0) < 0) {
+		return errno == EPERM ? -EOPNOTSUPP : -errno;
+	}
+	if (unlinkat(from, from_name, 0) < 0) {
+		r = -errno;
+		(void)unlinkat(to, to_name, 0);
+	}
+	return r;
+}
+
 int box_file_move(struct box_file_job *job)
 {
 	struct box_walk *from = &job->walk;
@@ -87,6 +115,9 @@ int box_file_move(struct box_file_job *job)
 	}
 	bool replace = job->ask.flags & BOX_GUEST_FILE_REPLACE;
 	r = box_file_rename(from->folder, from->name, to->folder, to->name, replace);
+	if (r == -EINVAL && !replace) {
+		r = box_file_rename_apart(from->folder, from->name, to->folder, to->name);
+	}
 	job->answer.of_to = r == -EEXIST || r == -ENOTEMPTY || r == -EISDIR || r == -ENOTDIR ||
 		r == -ENOSPC || r == -EDQUOT;
 	return r;

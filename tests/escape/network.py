@@ -65,11 +65,11 @@ class Inside:
     def __init__(self, made, around):
         self.made = made
         self.around = around
-        script = made.workspace / "netlib.py"
-        shutil.copy(netlib.__file__, script)
+        script = made.workspace / "netinside.py"
+        shutil.copy(netlib.SCRIPT, script)
         script.chmod(0o644)
 
-    def script(self, *words, session="s", folder=None, program="netlib.py"):
+    def script(self, *words, session="s", folder=None, program="netinside.py"):
         cmd = f"exec {world.PYTHON} /workspace/{program} {' '.join(words)}"
         answer = self.made.run(cmd, session=session, host_path=str(folder or self.made.workspace))
         assert answer["code"] == 0 and answer["data"]["exit_code"] == 0, answer

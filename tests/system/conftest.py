@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import boxlib  # noqa: E402
 import clientlib  # noqa: E402
 import keeperlib  # noqa: E402
+import nativelib  # noqa: E402
 
 TIMEOUT_SECONDS = 120
 
@@ -102,6 +103,27 @@ def fast(tmp_path):
     """The same at release speed."""
     with boxlib.fake_boxd(tmp_path, programs=boxlib.fast_build()) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def nothing_left():
+    """No process, mount, cgroup or folder stays behind the module."""
+    with nativelib.nothing_left():
+        yield
+
+
+@pytest.fixture(scope="module", params=nativelib.MODES)
+def place(request, nothing_left):
+    """A folder for a boxd with native boxes: as root, and as an ordinary user."""
+    with nativelib.Place(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def native(place):
+    """A client of a boxd with native boxes, which all tests of the module share."""
+    with nativelib.dialled(place) as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ that can break off at any byte, and clients of the subprotocol `box.v1` that res
 
 import contextlib
 import json
+import socket
 import struct
 import time
 
@@ -21,6 +22,15 @@ ENDED = "the managed process has ended"
 def path(process=None, session="s", **placement):
     named = "" if process is None else f"/{process}"
     return f"/v1/sessions/{physical(session, **placement)}/managed-process{named}/ws"
+
+
+def narrow(boxd):
+    """A socket that takes little while nobody reads it."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.settimeout(20)
+    made.connect(("127.0.0.1", boxd.port))
+    return made
 
 
 def headers(workspace="ws1", generation=1, instance=INSTANCE):

@@ -1,6 +1,4 @@
-"""box cp both ways, with a real boxd and native boxes: what arrives, where, and what a hostile box can
-make of it. A box is hostile here by a `tar` of its own, which sends what the test made.
-"""
+"""box cp both ways, with a real boxd and native boxes: what arrives, where, and what goes wrong."""
 
 import concurrent.futures
 import io
@@ -16,23 +14,13 @@ import nativelib
 import proclib
 import pytest
 from boxlib import wait_until
-from clientlib import INSTANCE
+from copylib import WHO, archive_of, box, copied, entry, inside, options, start, tree
 
-WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
 MIB = 1 << 20
 LONG = "n" * 200
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")
@@ -41,53 +29,11 @@ def boxd(place):
         yield client.boxd
 
 
-def options(boxd):
-    return ["--endpoint", boxd.url, "--workspace", "ws1"]
-
-
-def box(boxd, command, *args, **more):
-    return clilib.box(
-        command, *options(boxd), *map(str, args), private=False, env=WHO, **more
-    )
-
-
-def start(boxd, command, *args, **more):
-    return clilib.start(
-        command, *options(boxd), *map(str, args), private=False, env=WHO, **more
-    )
-
-
 @pytest.fixture
 def session(boxd):
     assert box(boxd, "create", "s") == (0, "s\n", "")
     yield "s"
     box(boxd, "rm", "s")
-
-
-def inside(boxd, script):
-    code, out, err = box(boxd, "exec", "s", script)
-    assert (code, err) == (0, ""), (code, out, err)
-    return out
-
-
-def copied(boxd, source, target, **more):
-    assert box(boxd, "cp", source, target, **more) == (0, "", "")
-
-
-def tree(folder):
-    """Everything below: path -> (kind, mode, mtime, content)."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        status = path.lstat()
-        mode = stat.S_IMODE(status.st_mode)
-        if path.is_symlink():
-            told = ("l", None, None, os.readlink(path))
-        elif path.is_dir():
-            told = ("d", mode, int(status.st_mtime), None)
-        else:
-            told = ("f", mode, int(status.st_mtime), path.read_bytes())
-        found[str(path.relative_to(folder))] = told
-    return found
 
 
 def make_tree(folder):
@@ -241,175 +187,6 @@ def test_archives(boxd, session, tmp_path):
         process.stdout.read(1000)
         process.stdout.close()
         assert process.wait(20) == 141
-
-
-# A hostile box.
-
-
-def entry(name, data=b"", kind=tarfile.REGTYPE, link="", mode=0o644, **pax):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.mode, info.pax_headers = kind, link, mode, pax
-    info.size = len(data)
-    return info, data
-
-
-def archive_of(*entries, form=tarfile.PAX_FORMAT):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
-        for info, data in entries:
-            archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
-
-
-def make_hostile(boxd, archive):
-    """From now on the box's tar is one of its own."""
-    inside(boxd, "mkdir -p bin d")
-    feed = [*options(boxd), "s", "--", "sh", "-c", "cat > /workspace/evil"]
-    assert clilib.box("exec", *feed, private=False, env=WHO, data=archive)[0] == 0
-    inside(
-        boxd,
-        "printf '#!/bin/sh\\nexec cat /workspace/evil\\n' > bin/tar; chmod +x bin/tar;"
-        "echo 'PATH=/workspace/bin:$PATH' > ~/.profile",
-    )
-
-
-SYMLINK, HARD = tarfile.SYMTYPE, tarfile.LNKTYPE
-FOLDER = tarfile.DIRTYPE
-
-HOSTILE = {
-    "absolute": ([entry("{out}/pwned", b"x")], "has an absolute name"),
-    "up": ([entry("d/../../out/pwned", b"x")], 'has ".." in its name'),
-    "up by pax": ([entry("d/ok", b"x", path="../out/pwned")], 'has ".." in its name'),
-    "long and up": ([entry("d/" + LONG + "/../../../out/pwned", b"x")], 'has ".." in its name'),
-    "through a link": (
-        [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/l/pwned", b"x")],
-        "there is a link or a file where a folder is on its way",
-    ),
-    "through a relative link": (
-        [entry("d/l", kind=SYMLINK, link="../../out"), entry("d/l/pwned", b"x")],
-        "there is a link or a file where a folder is on its way",
-    ),
-    "a folder through a link": (
-        [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/l/pwned", kind=FOLDER)],
-        "there is a link or a file where a folder is on its way",
-    ),
-    "a link as a folder": (
-        [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/l", kind=FOLDER, mode=0o777)],
-        "there is a link or a file where a folder is on its way",
-    ),
-    "hard link out": (
-        [entry("d/h", kind=HARD, link="{out}/secret")],
-        "is a hard link to something outside",
-    ),
-    "hard link up": (
-        [entry("d/h", kind=HARD, link="../out/secret")],
-        "is a hard link to something outside",
-    ),
-    "hard link by a link": (
-        [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/h", kind=HARD, link="d/l/secret")],
-        "there is a link or a file where a folder is on its way",
-    ),
-    "hard link to a link": (
-        [entry("d/l", kind=SYMLINK, link="{out}/secret"), entry("d/h", kind=HARD, link="d/l")],
-        "Operation not permitted",
-    ),
-    "a device": ([entry("d/null", kind=tarfile.CHRTYPE)], "a device"),
-    "a disk": ([entry("d/disk", kind=tarfile.BLKTYPE)], "a device"),
-    "a FIFO": ([entry("d/fifo", kind=tarfile.FIFOTYPE)], "a FIFO"),
-    "sparse": ([entry("d/s", b"x", **{"GNU.sparse.major": "1"})], "a sparse file"),
-    "old sparse": ([entry("d/s", b"", kind=tarfile.GNUTYPE_SPARSE)], "a sparse file"),
-    "an unknown kind": ([entry("d/u", kind=b"Z")], "of an unknown kind"),
-    "a folder in the place of a file": (
-        [entry("d/x", kind=FOLDER), entry("d/x", b"y")],
-        "there is a folder in its place",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_nothing_is_written_outside(boxd, session, tmp_path, name):
-    entries, why = HOSTILE[name]
-    outside = tmp_path / "out"
-    outside.mkdir()
-    (outside / "secret").write_text("secret")
-    (outside / "secret").chmod(0o600)
-    before = tree(outside)
-    target = tmp_path / "target"
-    target.mkdir()
-    real = []
-    for info, data in entries:
-        info = info.replace()
-        info.name = info.name.replace("{out}", str(outside))
-        info.linkname = info.linkname.replace("{out}", str(outside))
-        real.append((info, data))
-    make_hostile(boxd, archive_of(*real, entry("d/good", b"good")))
-    code, out, err = box(boxd, "cp", "s:d", target)
-    assert code == 125 and out == "" and err.startswith("box: ") and err.endswith(why + "\n"), err
-    assert len(err.splitlines()) == 1
-    assert tree(outside) == before
-    assert outside.stat().st_mode & 0o777 == 0o755
-    # What is good in it still comes, and nothing else is anywhere.
-    assert (target / "d" / "good").read_bytes() == b"good"
-    assert sorted(os.listdir(tmp_path)) == ["out", "target"]
-    assert (outside / "secret").stat().st_nlink == 1
-
-
-def test_links_that_were_there_are_not_followed(boxd, session, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "target" / "d").mkdir(parents=True)
-    (tmp_path / "target" / "d" / "l").symlink_to(tmp_path / "out")
-    (tmp_path / "target" / "d" / "f").symlink_to(tmp_path / "out" / "pwned")
-    inside(boxd, "mkdir -p d/l; echo x > d/l/pwned; echo y > d/f")
-    code, out, err = box(boxd, "cp", "s:d", tmp_path / "target")
-    assert code == 125 and "d/l" in err
-    assert os.listdir(tmp_path / "out") == []
-    # A link in the place of a file gives way itself.
-    assert not (tmp_path / "target" / "d" / "f").is_symlink()
-    assert (tmp_path / "target" / "d" / "f").read_text() == "y\n"
-
-
-def test_no_setuid_comes_out(boxd, session, tmp_path):
-    entries = [
-        entry("d", kind=FOLDER, mode=0o7755),
-        entry("d/s", b"x", mode=0o6755),
-        entry("d/t", b"x", mode=0o1777),
-    ]
-    make_hostile(boxd, archive_of(*entries))
-    copied(boxd, "s:d", tmp_path)
-    # A file by itself comes with the mode that the box's stat tells.
-    inside(boxd, "echo x > f; printf '#!/bin/sh\\necho 6755:2:1\\n' > bin/stat; chmod +x bin/stat")
-    copied(boxd, "s:f", tmp_path)
-    for name, mode in [("d", 0o755), ("d/s", 0o755), ("d/t", 0o777), ("f", 0o755)]:
-        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode, name
-
-
-@pytest.mark.parametrize(
-    "archive, why",
-    [
-        (b"no archive at all" * 100, "this is no tar archive"),
-        (archive_of(entry("d/f", b"x" * 5000))[:3000], "the archive breaks off"),
-        (archive_of(entry("d/f", b"x", size="-1")), "a size in a pax header is no number"),
-    ],
-)
-def test_broken_archives(boxd, session, tmp_path, archive, why):
-    make_hostile(boxd, archive)
-    code, out, err = box(boxd, "cp", "s:d", tmp_path / "t")
-    assert code == 125 and why in err
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_complaints_are_bounded_and_cannot_steer_a_terminal(boxd, session, tmp_path):
-    entries = [entry(f"d/\x1b[31m\x9b31m{i}", kind=tarfile.FIFOTYPE) for i in range(1000)]
-    make_hostile(boxd, archive_of(*entries))
-    code, out, err = box(boxd, "cp", "s:d", tmp_path)
-    assert code == 125 and "\x1b" not in err and "\x9b" not in err
-    assert 1 < len(err.splitlines()) < 50
-
-
-def test_hard_links_inside_stay(boxd, session, tmp_path):
-    inside(boxd, "mkdir d; echo x > d/a; ln d/a d/b")
-    copied(boxd, "s:d", tmp_path)
-    assert (tmp_path / "d" / "a").stat().st_ino == (tmp_path / "d" / "b").stat().st_ino
 
 
 # What goes wrong.

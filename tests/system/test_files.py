@@ -15,10 +15,7 @@ import nativelib
 BINARY = bytes(range(256)) * 5
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module", params=nativelib.MODES)

@@ -20,10 +20,7 @@ PIECE = 8 << 20
 SIZE = 100 << 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module", params=nativelib.MODES)
@@ -113,6 +110,37 @@ def test_a_folder_of_100000(started):
         files.sh("mkdir t; cp /usr/bin/env t; mv name-* t", timeout_sec=90)
         files.remove("t", recursive=True)
         assert files.names(".") == []
+
+
+class Held(clientlib.MsgpackWeb):
+    """Reads nothing before it is let go."""
+
+    def __init__(self, *args, **options):
+        self.gate = threading.Event()
+        super().__init__(*args, **options)
+
+    def _read(self):
+        self.gate.wait()
+        super()._read()
+
+
+def test_many_large_reads_at_once_wait_for_their_reader(boxd, files):
+    """320 MiB are asked for in one go, and the queue of a connection ends at 256."""
+    files.sh("head -c 8388608 /dev/urandom > big")
+    whole = files.read("big")
+    held = Held(boxd)
+    try:
+        asked = [held.start("box_file_read", files.data("big")) for _ in range(40)]
+        time.sleep(3)
+        assert files.read("big", length=100) == whole[:100]
+        held.gate.set()
+        for seq in asked:
+            answer = clientlib.success(held.wait(seq, 60))
+            assert answer["eof"] is True and answer["data"] == whole
+    finally:
+        held.gate.set()
+        held.close()
+    files.remove("big")
 
 
 # -- a payload that swaps

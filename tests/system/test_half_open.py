@@ -23,10 +23,7 @@ OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"',
 TALKS = "while [ ! -e /tmp/gone ]; do sleep 0.1; done; while :; do echo x; sleep 1; done"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def inside(pid, make):

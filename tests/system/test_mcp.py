@@ -13,7 +13,6 @@ import pytest
 import clientlib
 import langbotlib
 import mcplib
-import nativelib
 
 HERE = pathlib.Path(__file__).parent
 CLIENTS = ("node", "python")
@@ -21,16 +20,7 @@ LONG_BYTES = {"node": 3 << 20, "python": 700_000}  # the client of PyPI takes 1 
 LINES = 20_000  # of the file, for that one
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as place:
-        yield place
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def node_command(world, wanted):

@@ -49,10 +49,7 @@ def make_steps(place, generation, carrier, mode):
 LIMITED = [who for who in nativelib.EVERYONE if who[2] == "root"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +83,6 @@ def test_processes_are_bounded(flow):
 
 
 # Closer.
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -85,10 +85,7 @@ def make_steps(place, generation, carrier, mode):
     }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")
@@ -182,12 +179,6 @@ def test_a_refused_mount_leaves_no_session(flow):
 
 
 # Closer.
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,10 @@ def missing():
 
 
 REASON = missing()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+pytestmark = [
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+    pytest.mark.usefixtures("nothing_left"),
+]
 
 
 def at(addresses, port):
@@ -50,7 +53,7 @@ EVERYTHING = [SITE, NAME, *HOST, *BOXD, *LOOPBACK, *METADATA]
 
 
 def probe(*targets):
-    return f"{netlib.PYTHON} /workspace/netlib.py probe {' '.join(targets)}"
+    return f"{netlib.PYTHON} /workspace/netinside.py probe {' '.join(targets)}"
 
 
 def probed(result):
@@ -65,7 +68,7 @@ def probed(result):
 def prepare(place):
     """The folder of the host that brings the prober into a box; what stands before boxd."""
     folder = place.make("probe")
-    place.write(folder / "netlib.py", pathlib.Path(netlib.__file__).read_text())
+    place.write(folder / "netinside.py", pathlib.Path(netlib.SCRIPT).read_text())
     resolv = place.write(place.folder / "resolv.conf", f"nameserver {netlib.RESOLVER}\n")
     steps = ["mount --make-rprivate /", f"mount --bind {resolv} /etc/resolv.conf"]
     if place.mode == "rootless":
@@ -89,12 +92,6 @@ def make_steps(place, generation, carrier, mode):
         "on links": {**on, "cmd": LINKS},
         "sessions": {"do": "list"},
     }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +153,6 @@ def test_links(flow):
 # Closer.
 
 
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def client(place, world):
     """On stdio: its carrier needs no network."""
@@ -180,7 +171,7 @@ def ask(place, client, session, *targets, network="on"):
 
 def test_the_prober_sees_what_is_there(world, client):
     """From the host itself all of it is reached: a refusal in a box means something."""
-    command = world.host.inside(netlib.PYTHON, netlib.__file__, "probe", *HOST, SITE, *BOXD)
+    command = world.host.inside(netlib.PYTHON, netlib.SCRIPT, "probe", *HOST, SITE, *BOXD)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     results = {target: what for target, (what, _) in json.loads(done.stdout).items()}
     all_are(results, HOST, "host")
@@ -191,7 +182,7 @@ def test_the_prober_sees_what_is_there(world, client):
 def test_own_loopback_works(place, client):
     """A server in the box is reached at 127.0.0.1, with network off and on."""
     serve = (
-        f"{netlib.PYTHON} /workspace/netlib.py box >/tmp/ready & "
+        f"{netlib.PYTHON} /workspace/netinside.py box >/tmp/ready & "
         "until [ -s /tmp/ready ]; do sleep 0.05; done; "
     )
     for network in ("off", "on"):
@@ -204,7 +195,7 @@ def test_own_loopback_works(place, client):
 def test_boxes_do_not_reach_each_other(place, client):
     """Neither by the address on eth0, which the other tells."""
     serve = (
-        f"{netlib.PYTHON} /workspace/netlib.py box >/tmp/ready & "
+        f"{netlib.PYTHON} /workspace/netinside.py box >/tmp/ready & "
         "until [ -s /tmp/ready ]; do sleep 0.05; done; "
         "awk '/32 host/ { print f } { f = $2 }' /proc/net/fib_trie | sort -u"
     )

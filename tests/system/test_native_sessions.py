@@ -98,10 +98,7 @@ def make_steps(place, generation, carrier, mode):
     return steps
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")
@@ -190,12 +187,6 @@ def test_idle_ones_go_and_persistent_ones_stay(flow):
 
 
 # Closer.
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,7 @@ NO_SIZE = "BoxValidationError: rows and cols of a tty must be 1 to 65535"
 TTY = {"rows": 24, "cols": 80}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,10 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GO_PATH = f"/usr/local/go/bin:{PATH}"
 TIMEOUT_SECONDS = 170
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("nothing_left"),
+]
 
 C_PROGRAM = r"""
 #include <pthread.h>
@@ -235,12 +238,6 @@ def is_here(tool):
     found = tool if os.path.isabs(tool) and os.access(tool, os.X_OK) else None
     found = found or shutil.which(tool, path=PATH)
     return found is not None and os.path.realpath(found).startswith("/usr/")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
 
 
 @pytest.fixture(scope="module")

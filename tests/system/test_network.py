@@ -233,7 +233,7 @@ def router_server(play):
     fds = f"/proc/{play.process.pid}/fd"
     net = next(fd for fd in os.listdir(fds) if os.readlink(f"{fds}/{fd}").startswith("net:"))
     server = subprocess.Popen(
-        ["nsenter", f"--net={fds}/{net}", netlib.PYTHON, netlib.__file__, "box"],
+        ["nsenter", f"--net={fds}/{net}", netlib.PYTHON, netlib.SCRIPT, "box"],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=netlib.die_with_parent,

@@ -22,16 +22,7 @@ PAUSE_SECONDS = 2  # how often all are looked at together
 FULL = f"BoxCapacityExceededError: Box managed process capacity reached ({LIMIT})"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class Churner(threading.Thread):

@@ -23,10 +23,7 @@ MEMORY = {"reason": "memory", "signal": 9}
 LIMITS = ("memory.max", "memory.limit_in_bytes")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(params=nativelib.MODES)
@@ -129,6 +126,25 @@ def test_what_it_started_dies_with_it(client):
     shell(client, f"{EAT.format(128)}; {after}", process="shell", memory_mb=48)
     ended = exited(client, "shell", seconds=60)
     assert (ended["exit_code"], ended["end"]) == (137, MEMORY)
+    await_groups(client, 0)
+
+
+def test_one_that_lost_a_child_and_ends_otherwise(client):
+    """In version 1 the first process lives on, and says in its own way that it failed."""
+    whole = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    shell(client, f"{EAT.format(128)} || exit 3", process="fails", memory_mb=48)
+    ended = exited(client, "fails", seconds=60)
+    assert (ended["exit_code"], ended["end"]) == (137 if whole else 3, MEMORY)
+    shell(client, f"{EAT.format(128)}; exit 0", process="copes", memory_mb=48)
+    ended = exited(client, "copes", seconds=60)
+    assert ended["end"] == (MEMORY if whole else {"reason": "exit", "signal": None})
+    # Later it is stopped, and that is what it ends by.
+    shell(client, f"{EAT.format(128)}; echo on; sleep 1000", process="stopped", memory_mb=48)
+    if not whole:
+        with Relay(client.boxd, "stopped") as relay:
+            assert relay.recv(60) == "on"
+        assert info(client, "stopped")["status"] == "running"
+        stop(client, "stopped")
     await_groups(client, 0)
 
 

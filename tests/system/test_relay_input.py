@@ -39,16 +39,7 @@ ANXIOUS = {"ping_interval": 0.5, "ping_timeout": 1.5}
 WAITS = "while [ ! -e /tmp/go ]; do sleep 0.05; done; rm /tmp/go; "
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,7 @@ BOX_BYTES_PER_READER = 4 * MIB
 LATENCY_TIMES = 2
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(params=nativelib.MODES)

@@ -20,10 +20,7 @@ from ttylib import Pty, Tmux, is_raw, set_size
 MODE = "root" if boxlib.ROOT else "rootless"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")

@@ -73,3 +73,18 @@ static inline void say_err(const char *cmd, const char *text)
 }
 
 static const struct box_exec_outcome well = {.duration_ms = 7};
+
+/* Eight parts have gone out, numbers 1 to 8; number 9 and 10 wait. */
+static inline void fill_window(struct connection *connection)
+{
+	start_live(connection);
+	stream_flowing(connection, 5, "a");
+	headless_started("a");
+	for (int i = 2; i <= 10; i++) {
+		char text[16];
+		(void)snprintf(text, sizeof(text), "%d", i);
+		headless_output("a", i % 2, text, strlen(text));
+	}
+	ASSERT_INT(connection->count, 8);
+	ASSERT_INT(headless.credit, 7);
+}

@@ -273,8 +273,9 @@ TEST(cancel_all)
 	box_dispatch_cancel_all(dispatch);
 	ASSERT_INT(box_dispatch_under_way(dispatch), 0);
 	expect_error(&c, 0, "1", "BoxRuntimeUnavailableError: Box runtime is shutting down");
-	expect_error(&d, 0, "2", "BoxRuntimeUnavailableError: Box runtime is shutting down");
-	expect_error(&d, 1, "3", "BoxRuntimeUnavailableError: Box runtime is shutting down");
+	/* On each connection the newest first. */
+	expect_error(&d, 0, "3", "BoxRuntimeUnavailableError: Box runtime is shutting down");
+	expect_error(&d, 1, "2", "BoxRuntimeUnavailableError: Box runtime is shutting down");
 	folder_done(folder_arg, 0);
 	close_peer(&c);
 	close_peer(&d);

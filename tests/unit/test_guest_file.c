@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -195,6 +196,99 @@ TEST(writes)
 	finish();
 }
 
+/* In a root without /proc a file cannot get its name later: it has a temporary one from the
+ * start. */
+static pid_t write_without_proc(const char *path, uint64_t size, int input)
+{
+	pid_t pid = fork();
+	if (pid != 0) {
+		return pid;
+	}
+	(void)setpgid(0, 0);
+	int out = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (chroot(root_path) < 0) {
+		_exit(TEST_SKIPPED);
+	}
+	job = (struct box_file_job){
+		.ask = {.kind = BOX_GUEST_FILE_WRITE, .size = size},
+		.texts = {"/ws", path, "", ""},
+		.root = root,
+		.in = input,
+		.out = out,
+	};
+	box_file_serve(&job, out);
+	_exit(job.answer.errnum);
+}
+
+static int exit_of(pid_t pid)
+{
+	int status;
+	ASSERT_INT(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED) {
+		finish();
+		SKIP("chroot is not allowed");
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* Whether the folder ws/d has, or has not, a second name within 10 s. */
+static void wait_for_names(const char *count)
+{
+	char text[128];
+	(void)snprintf(text, sizeof(text),
+		"for i in $(seq 1000); do test $(ls -A ws/d | wc -l) != %s || exit 0; sleep 0.01; "
+		"done; exit 1",
+		count);
+	sh(text);
+}
+
+TEST(a_temporary_name_goes_with_who_made_it)
+{
+	int in[2];
+	start();
+	ASSERT_INT(pipe2(in, O_CLOEXEC), 0);
+	pid_t pid = write_without_proc("d/f", 3, in[0]);
+	ASSERT_INT(write(in[1], "new", 3), 3);
+	ASSERT_INT(exit_of(pid), 0);
+	sh("test \"$(cat ws/d/f)\" = new; test \"$(ls -A ws/d)\" = f");
+	pid = write_without_proc("d/f", 100, in[0]);
+	ASSERT_INT(write(in[1], "half", 4), 4);
+	wait_for_names("2");
+	ASSERT_INT(kill(-pid, SIGKILL), 0);
+	ASSERT_INT(exit_of(pid), -SIGKILL);
+	wait_for_names("1");
+	sh("test \"$(cat ws/d/f)\" = new");
+	finish();
+}
+
+/* A folder that may be gone through but not read, as of a home that others have. */
+TEST(a_folder_that_cannot_be_read_can_be_gone_through)
+{
+	start();
+	sh("mkdir -p ws/dark/in; echo deep >ws/dark/in/f; echo in >ws/dark/f; "
+	   "chmod 0311 ws/dark; chmod 0711 ws/dark/in");
+	if (geteuid() == 0) {
+		sh("chown -R 65534:65534 .; chown 0:0 ws/dark/in");
+		ASSERT_INT(setegid(65534), 0);
+		ASSERT_INT(seteuid(65534), 0);
+	}
+	ASSERT_INT(do_path(BOX_GUEST_FILE_READ, "/ws", "dark/f"), 0);
+	ASSERT_STR(given, "in\n");
+	ASSERT_INT(do_path(BOX_GUEST_FILE_READ, "/ws", "dark/in/../in/f"), 0);
+	ASSERT_STR(given, "deep\n");
+	ASSERT_INT(do_path(BOX_GUEST_FILE_STAT, "/ws", "dark/in/f"), 0);
+	ASSERT_INT(do_path(BOX_GUEST_FILE_STAT, "/ws", "dark"), 0);
+	ASSERT_INT(do_write("dark/f", 0, 3, "new"), 0);
+	ASSERT_INT(do_write("dark/f", BOX_GUEST_FILE_APPEND, 1, "!"), 0);
+	ASSERT_INT(do_write("dark/in/f", BOX_GUEST_FILE_AT, 1, "D"), 0);
+	ASSERT_INT(do_path(BOX_GUEST_FILE_READ, "/ws", "dark/f"), 0);
+	ASSERT_STR(given, "new!");
+	ASSERT_INT(do_path(BOX_GUEST_FILE_LIST, "/ws", "dark"), EACCES);
+	ASSERT_INT(seteuid(getuid()), 0);
+	sh("chmod 0755 ws/dark");
+	finish();
+}
+
 TEST(removal_follows_no_link)
 {
 	struct box_guest_file ask = {
@@ -226,6 +320,58 @@ TEST(moves)
 	ASSERT_INT(serve(ask, "/ws", "ok", "/ws", "abs/x", ""), EXDEV);
 	ASSERT_INT(job.answer.of_to, 1);
 	ASSERT_INT(serve(ask, "/", "dev", "/ws", "x", ""), EACCES);
+	finish();
+}
+
+/* As where a file system cannot promise not to replace anything. */
+TEST(moves_by_steps_replace_nothing)
+{
+	start();
+	int ws = openat(root, "ws", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int tmp = openat(root, "tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	sh("mkdir tmp/empty tmp/full; touch tmp/full/x");
+	ASSERT_INT(box_file_rename_apart(ws, "fifo", tmp, "secret"), -EEXIST);
+	ASSERT_INT(box_file_rename_apart(ws, "d", tmp, "secret"), -EEXIST);
+	ASSERT_INT(box_file_rename_apart(ws, "d", tmp, "empty"), -EEXIST);
+	ASSERT_INT(box_file_rename_apart(ws, "d", tmp, "full"), -EEXIST);
+	ASSERT_INT(box_file_rename_apart(ws, "none", tmp, "x"), -ENOENT);
+	ASSERT_INT(box_file_rename_apart(tmp, "secret", tmp, "secret"), -EEXIST);
+	sh("test \"$(cat tmp/secret)\" = out; test -d tmp/empty; test -p ws/fifo");
+	int d = openat(ws, "d", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_INT(box_file_rename_apart(ws, "d", d, "within"), -EINVAL);
+	sh("test \"$(ls -A ws/d)\" = f");
+	ASSERT_INT(box_file_rename_apart(ws, "d", tmp, "d"), 0);
+	ASSERT_INT(box_file_rename_apart(tmp, "secret", ws, "s"), 0);
+	ASSERT_INT(box_file_rename_apart(ws, "rel", tmp, "rel"), 0);
+	sh("test \"$(cat tmp/d/f)\" = in; test ! -e ws/d; test \"$(cat ws/s)\" = out; "
+	   "test ! -e tmp/secret; test \"$(readlink tmp/rel)\" = ../tmp/secret; test ! -L ws/rel");
+	ASSERT_INT(close(d), 0);
+	ASSERT_INT(close(ws), 0);
+	ASSERT_INT(close(tmp), 0);
+	finish();
+}
+
+/* Names come and go while they are told. */
+TEST(a_page_with_more_behind_it_has_a_last_name)
+{
+	struct box_guest_file ask = {.kind = BOX_GUEST_FILE_LIST, .size = 4096, .limit = 1};
+	start();
+	sh("mkdir ws/m; touch ws/m/z1 ws/m/z2");
+	pid_t pid = fork();
+	if (pid == 0) {
+		int folder = openat(root, "ws/m", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
+		for (;;) {
+			(void)close(openat(folder, "a", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+			(void)unlinkat(folder, "a", 0);
+		}
+	}
+	for (int i = 0; i < 5000; i++) {
+		ASSERT_INT(serve(ask, "/ws", "m", "", "", ""), 0);
+		ASSERT(given_size > 0 || !job.answer.more);
+	}
+	ASSERT_INT(kill(pid, SIGKILL), 0);
+	ASSERT_INT(waitpid(pid, NULL, 0), pid);
 	finish();
 }
 

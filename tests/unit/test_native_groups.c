@@ -147,6 +147,38 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	finish_box();
 }
 
+/* It lost a child long ago, and ends now because it was asked to. */
+TEST(a_stop_is_no_end_by_memory)
+{
+	static const struct {
+		const char *later; /* kills in the group when it ends */
+		uint32_t end;
+		int value;
+		enum box_end_reason reason;
+	} rows[] = {
+		{"oom_kill 2\n", BOX_GUEST_END_EXIT, 1, BOX_END_EXIT},
+		{"oom_kill 2\n", BOX_GUEST_END_SIGNAL, 9, BOX_END_SIGNAL},
+		{"oom_kill 3\n", BOX_GUEST_END_EXIT, 1, BOX_END_MEMORY},
+	};
+	start_box();
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct heard heard;
+		keep_limited(64);
+		int file = answer_group("oom_kill 2\n", -1);
+		expect_keep_in();
+		ops->halt(living.box, NUMBER, 5000);
+		expect(&living, BOX_GUEST_HALT, NUMBER, &heard);
+		ASSERT_INT(pwrite(file, rows[i].later, strlen(rows[i].later), 0),
+			strlen(rows[i].later));
+		say_end(rows[i].end, rows[i].value);
+		ASSERT_INT(told.state.reason, rows[i].reason);
+		ops->drop(living.box, NUMBER);
+		expect(&living, BOX_GUEST_DROP, NUMBER, &heard);
+		(void)close(file);
+	}
+	finish_box();
+}
+
 TEST(ends_in_a_group)
 {
 	static const struct {
@@ -161,7 +193,9 @@ TEST(ends_in_a_group)
 		{"oom_kill 0\n", BOX_GUEST_END_SIGNAL, 9, BOX_END_SIGNAL, 137},
 		{"oom_kill 0\n", BOX_GUEST_END_EXIT, 137, BOX_END_EXIT, 137},
 		{"oom_kill 1\n", BOX_GUEST_END_SIGNAL, 15, BOX_END_SIGNAL, 143},
-		{"oom_kill 1\n", BOX_GUEST_END_EXIT, 1, BOX_END_EXIT, 1},
+		{"oom_kill 1\n", BOX_GUEST_END_EXIT, 1, BOX_END_MEMORY, 1},
+		{"oom_kill 1\n", BOX_GUEST_END_EXIT, 0, BOX_END_EXIT, 0},
+		{"oom_kill 0\n", BOX_GUEST_END_EXIT, 1, BOX_END_EXIT, 1},
 	};
 	start_box();
 	/* Of the box others were killed meanwhile. */
