@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "skills/zip.h"
 
+#define LARGE_PAGE (2 * BOX_MIB)
 #define FLUSH_BYTES (256 * BOX_KIB) /* the disk begins at once with files from this size on */
 
 struct unpacker {
@@ -29,18 +30,34 @@ struct unpacker {
 	bool is_lasting;
 };
 
+static size_t whole_pages(size_t size)
+{
+	return (size + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+}
+
 void *box_archive_memory(size_t size)
 {
-	const size_t large = 2 * BOX_MIB;
-	/* More than asked for, so that it can begin where a large page does. */
-	uint8_t *memory = mmap(
-		NULL, size + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size = whole_pages(size);
+	/* One more, so that it can begin where a large page does; what is left over goes back. */
+	uint8_t *memory = mmap(NULL, size + LARGE_PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED) {
 		return NULL;
 	}
-	memory += (large - (uintptr_t)memory % large) % large;
-	(void)madvise(memory, size, MADV_HUGEPAGE);
-	return memory;
+	size_t before = whole_pages((uintptr_t)memory) - (uintptr_t)memory;
+	if (before > 0) {
+		(void)munmap(memory, before);
+	}
+	(void)munmap(memory + before + size, LARGE_PAGE - before);
+	(void)madvise(memory + before, size, MADV_HUGEPAGE);
+	return memory + before;
+}
+
+void box_archive_memory_free(void *memory, size_t size)
+{
+	if (memory) {
+		(void)munmap(memory, whole_pages(size));
+	}
 }
 
 static int open_beneath(int folder_fd, const char *path, uint64_t flags, mode_t mode)
@@ -165,10 +182,9 @@ int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, st
 	}
 	unpacker.memory = box_archive_memory(largest);
 	unpacker.inflater = libdeflate_alloc_decompressor();
-	if (!unpacker.memory || !unpacker.inflater) {
-		return fail(err, ENOMEM, "memory");
-	}
-	int r = write_all(&unpacker, zip, err);
+	int r = unpacker.memory && unpacker.inflater ? write_all(&unpacker, zip, err)
+						     : fail(err, ENOMEM, "memory");
 	libdeflate_free_decompressor(unpacker.inflater);
+	box_archive_memory_free(unpacker.memory, largest);
 	return r;
 }
