@@ -81,18 +81,18 @@ static void unpack(const struct box_zip *zip, struct box_err *err)
 	MUST(rmdir(folder) == 0);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct box_err err;
 	struct box_zip zip;
 	struct box_arena *arena = box_arena_new();
 	err.text[0] = '\0';
-	int r = box_zip_check(bytes, size, arena, &zip, &err);
+	int r = box_zip_check(data, size, arena, &zip, &err);
 	if (r < 0) {
 		MUST(r == -EINVAL && err.code == BOX_ERR_VALIDATION && err.text[0] != '\0');
 		MUST(box_utf8_valid(err.text, strlen(err.text)));
 	} else {
-		check_zip(&zip, bytes, size);
+		check_zip(&zip, data, size);
 		unpack(&zip, &err);
 	}
 	box_arena_free(arena);

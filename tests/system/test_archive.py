@@ -1,5 +1,5 @@
-"""Uploaded ZIPs, by tests/unit/archive_play.c: every malicious kind is refused with its entry named,
-nothing lies outside of the folder or above the limits; and what packers write is unpacked."""
+"""Uploaded ZIPs, by tests/unit/archive_play.c: every malicious kind is refused by name,
+nothing lies outside of the folder or above the limits; what packers write is unpacked."""
 
 import io
 import os

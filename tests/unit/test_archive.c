@@ -68,9 +68,9 @@ static int unpack(const struct zip_item *items, size_t count)
 
 static size_t count_names(void)
 {
-	_cleanup_(box_close_p) int fd = openat(out_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	size_t count = 0;
-	DIR *list = fdopendir(dup(fd));
+	DIR *list = fdopendir(openat(out_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	ASSERT(list);
 	for (struct dirent *entry = readdir(list); entry; entry = readdir(list)) {
 		count += entry->d_name[0] != '.';
 	}
