@@ -51,6 +51,8 @@ const char *const box_archive_calls[] = {
 	"madvise",
 	"brk",
 	"futex",
+	"sched_getaffinity",
+	"exit",
 	"getrandom",
 	"exit_group",
 	"rt_sigprocmask",

@@ -8,8 +8,8 @@
 
 struct box_zip;
 
-/* Zeroed memory in large pages where there are some, or NULL: of the time that megabytes take, most is
- * the faults of small ones. */
+/* Zeroed memory in large pages where there are some, or NULL: of the time that megabytes take, most
+ * is the faults of small ones. */
 void *box_archive_memory(size_t size);
 void box_archive_memory_free(void *memory, size_t size);
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -140,6 +141,35 @@ TEST(what_the_data_say_counts)
 		struct stat st;
 		ASSERT(fstatat(out_fd, "a", &st, 0) < 0 || S_ISDIR(st.st_mode));
 	}
+}
+
+/* Large enough for threads: all of it is there, and of many faults the first is told. */
+TEST(a_large_one_is_unpacked_whole)
+{
+	static char content[4 * BOX_MIB];
+	static char names[40][8];
+	struct zip_item items[COUNT(names)] = {{0}};
+	struct stat st;
+	for (size_t i = 0; i < COUNT(items); i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "d/f%zu", i);
+		items[i] = (struct zip_item){.name = names[i], .content = content};
+		items[i].content_len = 100000 + i;
+	}
+	open_out();
+	if (unpack(items, COUNT(items)) < 0) {
+		TEST_FAIL("%s", err.text);
+	}
+	for (size_t i = 0; i < COUNT(items); i++) {
+		ASSERT_INT(fstatat(out_fd, names[i], &st, 0), 0);
+		ASSERT_INT(st.st_size, 100000 + i);
+		ASSERT_INT(unlinkat(out_fd, names[i], 0), 0);
+	}
+	ASSERT_INT(unlinkat(out_fd, "d", AT_REMOVEDIR), 0);
+	for (size_t i = 7; i < COUNT(items); i++) {
+		items[i].crc_off = 1;
+	}
+	ASSERT_INT(unpack(items, COUNT(items)), -EINVAL);
+	ASSERT_STR(err.text, VALID ": wrong checksum: d/f7");
 }
 
 TEST(broken_data_are_refused)
@@ -304,6 +334,7 @@ static int try_calls(const struct box_archive_job *job, struct box_err *child_er
 	MUST_FAIL(syscall(SYS_socket, AF_INET, SOCK_STREAM, 0));
 	MUST_FAIL(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, pair));
 	MUST_FAIL(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+	MUST_FAIL(syscall(SYS_clone, CLONE_VM | SIGCHLD, 0, 0, 0, 0));
 	MUST_FAIL(syscall(SYS_execve, "/bin/true", NULL, NULL));
 	MUST_FAIL(syscall(SYS_kill, getppid(), 0));
 	MUST_FAIL(syscall(SYS_ptrace, 0, 0, 0, 0));

@@ -16,12 +16,12 @@ static int add_call(scmp_filter_ctx filter, const char *name)
 	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
 }
 
-/* No call fails that is not on the list: the process is ended. */
+/* As fences are here: what is not on the list fails. */
 static void keep_calls(void)
 {
 	/* What a test needs to tell how it went. */
 	static const char *const own[] = {"unlinkat", "sigaltstack"};
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	ASSERT(filter);
 	for (const char *const *name = box_archive_calls; *name; name++) {
 		ASSERT_INT(add_call(filter, *name), 0);
@@ -35,7 +35,7 @@ static void keep_calls(void)
 
 TEST(they_are_enough)
 {
-	static char content[BOX_MIB];
+	static char content[5 * BOX_MIB];
 	const struct zip_item items[] = {
 		{.name = "a/b/c", .content = "hello hello hello", .method = 8},
 		{.name = "large", .content = content, .content_len = sizeof(content)},
