@@ -101,8 +101,8 @@ static int allow_memory(scmp_filter_ctx filter)
 	return r;
 }
 
-/* Threads may be made, processes may not. clone3 hides its flags behind a pointer: it answers ENOSYS
- * and glibc goes back to clone. */
+/* Threads may be made, processes may not. clone3 hides its flags behind a pointer: it answers
+ * ENOSYS and glibc goes back to clone. */
 static int allow_threads(scmp_filter_ctx filter)
 {
 	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);

@@ -1,5 +1,5 @@
 /* Uploaded ZIPs. What the check lets through keeps to every limit and leads nowhere; entries share
- * no byte and none is outside of the archive; and it can be unpacked, or is refused with a reason. */
+ * no byte and none is outside of the archive; and it is unpacked, or refused with a reason. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
