@@ -50,21 +50,17 @@ static int fail(struct box_err *err, int errnum, const char *step)
 /* --- in the child --- */
 
 /* The three fds to their places, all others closed. */
-static int keep_fds(const struct box_archive_job *job, int answer_fd, struct box_err *err)
+static int keep_fds(const struct box_archive_job *job, int answer_fd)
 {
-	/* The folder anew: the caller's may be O_PATH, which cannot be synced. */
-	int from[] = {
-		fcntl(job->archive_fd, F_DUPFD_CLOEXEC, FDS_END),
-		openat(job->out_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-		fcntl(answer_fd, F_DUPFD_CLOEXEC, FDS_END),
-	};
-	int out = from[1] < 0 ? -1 : fcntl(from[1], F_DUPFD_CLOEXEC, FDS_END);
-	if (from[0] < 0 || out < 0 || from[2] < 0) {
-		return fail(err, errno, "fds");
-	}
-	if (dup3(from[0], ARCHIVE_FD, O_CLOEXEC) < 0 || dup3(out, OUT_FD, O_CLOEXEC) < 0 ||
-		dup3(from[2], ANSWER_FD, O_CLOEXEC) < 0 || close_range(FDS_END, ~0U, 0) < 0) {
-		return fail(err, errno, "fds");
+	/* The folder anew: the caller's may be O_PATH, which cannot be synced. All are taken out of
+	 * the way of each other first. */
+	int folder = openat(job->out_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int out = fcntl(folder, F_DUPFD_CLOEXEC, FDS_END);
+	int archive = fcntl(job->archive_fd, F_DUPFD_CLOEXEC, FDS_END);
+	int answer = fcntl(answer_fd, F_DUPFD_CLOEXEC, FDS_END);
+	if (dup3(archive, ARCHIVE_FD, O_CLOEXEC) < 0 || dup3(out, OUT_FD, O_CLOEXEC) < 0 ||
+		dup3(answer, ANSWER_FD, O_CLOEXEC) < 0 || close_range(FDS_END, ~0U, 0) < 0) {
+		return -errno;
 	}
 #ifndef BOX_SANITIZED /* which has something to say at its end */
 	(void)close(STDERR_FILENO);
@@ -75,19 +71,16 @@ static int keep_fds(const struct box_archive_job *job, int answer_fd, struct box
 }
 
 /* Nothing of the caller's happens here: not its handlers, and no life after it. */
-static int cut_loose(pid_t parent, struct box_err *err)
+static int cut_loose(pid_t parent)
 {
 	sigset_t all;
 	(void)sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0 ||
 		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) {
-		return fail(err, errno, "prctl");
-	}
-	if (getppid() != parent) {
-		return fail(err, ESRCH, "getppid");
+		return -errno;
 	}
 	(void)umask(0);
-	return 0;
+	return getppid() == parent ? 0 : -ESRCH;
 }
 
 static void send_answer(const struct box_err *err, int r, bool has_landlock)
@@ -111,15 +104,11 @@ _Noreturn static void run_child(
 	bool has_landlock = true;
 	own.archive_fd = ARCHIVE_FD;
 	own.out_fd = OUT_FD;
-	int r = cut_loose(parent, &err);
-	if (r == 0) {
-		r = keep_fds(job, answer_fd, &err);
-	}
-	if (r < 0) {
-		/* There may be no place for the answer: the exit code says it. */
+	if (cut_loose(parent) < 0 || keep_fds(job, answer_fd) < 0) {
+		/* There may be no place for an answer: the caller will miss it. */
 		_exit(1);
 	}
-	r = box_archive_fence_enter(OUT_FD, &has_landlock, &err);
+	int r = box_archive_fence_enter(OUT_FD, &has_landlock, &err);
 	if (r == 0) {
 		r = work(&own, &err);
 	}

@@ -6,6 +6,7 @@
 #include "skills/archive_fence.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <stdint.h>
 #include <string.h>
@@ -31,6 +32,11 @@ static const int calls[] = {
 	SCMP_SYS(madvise),
 	SCMP_SYS(brk),
 	SCMP_SYS(futex),
+	/* threads of its own */
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(exit),
 	/* chance, for the hash tables */
 	SCMP_SYS(getrandom),
 	/* the end, and abort() */
@@ -95,6 +101,18 @@ static int allow_memory(scmp_filter_ctx filter)
 	return r;
 }
 
+/* Threads may be made, processes may not. clone3 hides its flags behind a pointer: it answers
+ * ENOSYS and glibc goes back to clone. */
+static int allow_threads(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	if (r == 0) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+			SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+	}
+	return r;
+}
+
 /* abort() signals its own thread; other processes of this uid are none of its business. */
 static int allow_abort(scmp_filter_ctx filter)
 {
@@ -111,6 +129,9 @@ static int add_calls(scmp_filter_ctx filter)
 		}
 	}
 	int r = allow_memory(filter);
+	if (r == 0) {
+		r = allow_threads(filter);
+	}
 	return r < 0 ? r : allow_abort(filter);
 }
 

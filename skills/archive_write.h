@@ -8,9 +8,10 @@
 
 struct box_zip;
 
-/* Zeroed memory in large pages where there are some, or NULL: most of the time that megabytes take is
- * the faults of small ones. It is given back with the process. */
+/* Zeroed memory in large pages where there are some, or NULL: of the time that megabytes take, most
+ * is the faults of small ones. */
 void *box_archive_memory(size_t size);
+void box_archive_memory_free(void *memory, size_t size);
 
 /* Makes the folders and files of the archive beneath the empty folder out_fd. Headers are not
  * trusted: sizes and checksums are those of the data, or the entry is refused before it is there.

@@ -1,4 +1,4 @@
-/* The archive as a whole: its end, its directory, the sums, and that every byte belongs to one part.
+/* The archive as a whole: its end, its directory, its sums, and that each byte belongs to one part.
  *
  * Where the reference refuses an archive, the text is the reference's.
  */

@@ -56,9 +56,7 @@ const char *box_zip_name_show(struct box_arena *arena, struct box_zip_run name, 
 		struct box_zip_run rest = {name.bytes + i, name.len - i};
 		size_t step = next_character(rest, &character);
 		if (shown == BOX_ARCHIVE_SHOWN_MAX) {
-			memcpy(text + len, "...", 3);
-			len += 3;
-			break;
+			return box_arena_printf(arena, "%.*s...", (int)len, text);
 		}
 		if (step == 0 || is_control(character)) {
 			len += (size_t)snprintf(text + len, 5, "\\x%02x", name.bytes[i]);

@@ -17,20 +17,20 @@ struct zip_item {
 	const char *local; /* the name in the local header */
 	const char *content;
 	size_t content_len;
-	uint32_t mode; /* of unix */
-	uint16_t flags;
-	uint16_t method;
+	const void *extra; /* in the central header, and in the local one if is_extra_local */
+	size_t extra_len;
+	size_t gap;        /* bytes before it that are nobody's */
+	uint32_t mode;     /* of unix */
+	uint32_t dos;      /* attributes */
 	uint32_t crc_off;  /* added to the right one, in both headers */
 	int32_t size_off;  /* likewise */
 	int32_t local_off; /* added to the size in the local header alone */
-	uint32_t dos;      /* attributes */
+	uint32_t descriptor_off;
+	uint16_t flags;
+	uint16_t method;
 	uint16_t disk;
-	const void *extra; /* in the central header, and in the local one if is_extra_local */
-	size_t extra_len;
 	bool is_extra_local;
 	bool has_descriptor; /* and nothing in the local header */
-	uint32_t descriptor_off;
-	size_t gap; /* bytes before it that are nobody's */
 };
 
 #define _zip_ _cleanup_(box_buf_free) struct box_buf
