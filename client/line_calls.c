@@ -1,5 +1,5 @@
-/* Requests on a line, and waiting for them. A request goes out when the line is up; else it is refused
- * at once, with the reason. */
+/* Requests on a line, and waiting for them. A request goes out when the line is up; else it is
+ * refused at once, with the reason. */
 #include <errno.h>
 #include <poll.h>
 

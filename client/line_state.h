@@ -1,4 +1,5 @@
-/* When a line connects, pings, gives up and tries again. Pure: the time is told, nothing is done. */
+/* When a line connects, pings, gives up and tries again. Pure: the time is told, nothing is
+ * done. */
 #pragma once
 
 #include <stdbool.h>
