@@ -39,7 +39,7 @@ struct box_line_events {
 struct box_line_times {
 	int64_t ping_interval_ms; /* 20,000 */
 	int64_t ping_wait_ms;     /* 15,000 */
-	int64_t ping_failures;    /* 3, in a row; an answer to anything else starts the row anew */
+	int64_t ping_failures;    /* 3, in a row; any answer, a late one too, starts it anew */
 	int64_t connect_ms;       /* 30,000: the way there, `__ping` and `box_init` together */
 	int64_t pause_ms;     /* 3,000 before the first attempt after a break, then twice as long */
 	int64_t pause_max_ms; /* 60,000 */

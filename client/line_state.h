@@ -31,7 +31,7 @@ enum box_line_event {
 	BOX_LINE_LOST,    /* the attempt failed, or the connection is over */
 	BOX_LINE_PONG,
 	BOX_LINE_PING_REFUSED, /* the ping was answered by an error */
-	BOX_LINE_HEARD,        /* something else was answered */
+	BOX_LINE_HEARD,        /* something was answered, whatever it was */
 };
 
 enum box_line_due {
