@@ -153,7 +153,10 @@ def runtime(carrier, tmp_path):
 
 
 def echo(line, text="x"):
-    return line.ask("box_exec", session_id="s", cmd=f"echo {text}")
+    """By the fake backend, which the config chose: it came before the first request."""
+    answer = line.ask("box_exec", session_id="s", cmd=f"echo {text}")
+    assert answer["backend_name"] == "fake"
+    return answer
 
 
 def test_killed_and_started_again_while_calls_are_under_way(runtime):
@@ -176,7 +179,6 @@ def test_killed_and_started_again_while_calls_are_under_way(runtime):
             assert refused.startswith(UNAVAILABLE + "the runtime is not reachable: ")
         runtime.start()
         line.expect("up")
-        # The config came before the first request: the fake backend was chosen.
         assert echo(line, "two")["stdout"] == "two"
         wait_until(lambda: not any(map(is_alive, pids)), what="the old ones are gone")
         if runtime.carrier == "stdio":
