@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "tests/unit/test.h"
 #include "transport/connector.h"
 
 #define NAMED "ws://box.example:1"
+#define NEIGHBOUR "ws://langbot_box:5410"
 
 TEST(chooses_by_the_facts)
 {
@@ -26,6 +29,16 @@ TEST(chooses_by_the_facts)
 		{{.cannot_spawn = true}, BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
 		{{.endpoint = NAMED, .standalone = true, .in_container = true},
 			BOX_CARRIER_WEBSOCKET, false, NAMED},
+		{{.container_endpoint = NEIGHBOUR}, BOX_CARRIER_STDIO, true, NULL},
+		{{.in_container = true, .container_endpoint = NEIGHBOUR}, BOX_CARRIER_WEBSOCKET,
+			false, NEIGHBOUR},
+		{{.cannot_spawn = true, .container_endpoint = NEIGHBOUR}, BOX_CARRIER_WEBSOCKET,
+			false, BOX_ENDPOINT_DEFAULT},
+		{{.standalone = true, .in_container = true, .container_endpoint = NEIGHBOUR},
+			BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.endpoint = NAMED, .in_container = true, .container_endpoint = NEIGHBOUR},
+			BOX_CARRIER_WEBSOCKET, false, NAMED},
+		{{.endpoint = NAMED, .cannot_spawn = true}, BOX_CARRIER_WEBSOCKET, false, NAMED},
 		{{.endpoint = "", .in_container = true}, BOX_CARRIER_WEBSOCKET, false,
 			BOX_ENDPOINT_DEFAULT},
 		{{.shares = BOX_SHARES_NO}, BOX_CARRIER_STDIO, false, NULL},
@@ -57,6 +70,7 @@ TEST(parses_endpoints)
 	} rows[] = {
 		{"ws://h", "h", "5410", "h:5410", "/rpc/ws"},
 		{"ws://h/", "h", "5410", "h:5410", "/rpc/ws"},
+		{"http://h:81/", "h", "81", "h:81", "/rpc/ws"},
 		{"WS://h:80", "h", "80", "h:80", "/rpc/ws"},
 		{"ws://127.0.0.1:5410", "127.0.0.1", "5410", "127.0.0.1:5410", "/rpc/ws"},
 		{"ws://[::1]", "::1", "5410", "[::1]:5410", "/rpc/ws"},
@@ -80,6 +94,7 @@ TEST(refuses_other_endpoints)
 	static const char host[] = "the host is missing or malformed";
 	static const char port[] = "the port must be 1 to 65535";
 	static const char path[] = "the path is too long or holds what no path may";
+	static const char tls[] = "TLS is not spoken here; use ws:// through a TLS proxy";
 	static const char scheme[] = "must begin with ws://";
 	static const struct {
 		const char *url;
@@ -87,9 +102,10 @@ TEST(refuses_other_endpoints)
 	} rows[] = {
 		{"", scheme},
 		{"h:5410", scheme},
-		{"http://h", scheme},
+		{"httpx://h", scheme},
 		{"ws:/h", scheme},
-		{"wss://h", "wss:// is not spoken here; use ws:// through a TLS proxy"},
+		{"wss://h", tls},
+		{"https://h", tls},
 		{"ws://", host},
 		{"ws:///rpc/ws", host},
 		{"ws://:5410", host},
@@ -176,6 +192,53 @@ TEST(dials_who_listens)
 	(void)close(fd);
 	(void)close(peer);
 	(void)close(listener);
+}
+
+/* A name goes by another way than an address does, and may have several. */
+TEST(dials_a_name)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int fd = -1;
+	int listener = bound(&endpoint);
+	ASSERT_INT(listen(listener, 1), 0);
+	(void)snprintf(endpoint.host, sizeof(endpoint.host), "localhost");
+	ASSERT_INT(box_connector_dial(&endpoint, 20000, &fd, &err), 0);
+	(void)close(fd);
+	(void)close(listener);
+}
+
+TEST(a_name_that_nobody_has_is_the_reason)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int fd = -2;
+	ASSERT_INT(box_endpoint_parse("ws://no-such-host.invalid", &endpoint, NULL), 0);
+	ASSERT(box_connector_dial(&endpoint, 5000, &fd, &err) < 0);
+	ASSERT_INT(err.code, BOX_ERR_RUNTIME_UNAVAILABLE);
+	ASSERT(strstr(err.text, "no-such-host.invalid:5410: "));
+	ASSERT_INT(fd, -2);
+}
+
+/* Whoever loses interest does not wait for the answer, and nothing is left of it. */
+TEST(a_lookup_can_be_left)
+{
+	struct box_endpoint endpoint;
+	ASSERT_INT(box_endpoint_parse("ws://localhost", &endpoint, NULL), 0);
+	for (int i = 0; i < 50; i++) {
+		struct box_dial *dial = box_dial_start(&endpoint);
+		ASSERT(box_dial_fd(dial) >= 0);
+		ASSERT_INT(box_dial_events(dial), POLLIN);
+		box_dial_free(dial);
+	}
+	/* Their threads are done within moments; the kernel counts them. */
+	for (int links = 0, tries = 0; links != 3 && tries < 500; tries++) {
+		struct stat info;
+		ASSERT_INT(stat("/proc/self/task", &info), 0);
+		links = (int)info.st_nlink;
+		(void)usleep(10000);
+		ASSERT(tries < 499);
+	}
 }
 
 TEST(says_that_nobody_listens)
