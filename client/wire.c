@@ -2,9 +2,7 @@
  * is a binary message, and pings are answered here. */
 #include "client/wire.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/loopback.h"
 #include "base/utf8.h"
 #include "client/answer.h"
 #include "transport/msgpack.h"
@@ -386,17 +385,10 @@ static int shake_hands(struct box_wire *wire, const struct box_endpoint *endpoin
 
 static bool is_loopback(int fd)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} peer = {0};
+	struct sockaddr_storage peer = {0};
 	socklen_t size = sizeof(peer);
-	if (getpeername(fd, &peer.any, &size) < 0) {
-		return false;
-	}
-	return (peer.any.sa_family == AF_INET && ntohl(peer.four.sin_addr.s_addr) >> 24 == 127) ||
-		(peer.any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&peer.six.sin6_addr));
+	return getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
+		box_loopback_is((const struct sockaddr *)&peer);
 }
 
 int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
@@ -410,6 +402,9 @@ int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
 	struct box_wire dialled = {
 		.fd = fd, .loopback = is_loopback(fd), .out = box_buf(BOX_OUT_BYTES_MAX)};
 	dialled.in = box_alloc(READ_BYTES);
+	if (dialled.loopback) {
+		box_loopback_send_at_once(fd);
+	}
 	box_ws_reader_start(&dialled.ws);
 	r = shake_hands(&dialled, endpoint, who, err);
 	if (r < 0) {
