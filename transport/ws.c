@@ -263,8 +263,8 @@ static int on_writable(struct box_ws_socket *socket)
 	return 0;
 }
 
-/* Most sockets take what there is at once; to be told so first would cost a turn of the loop. What fails
- * here fails again when it is asked for, and then libwebsockets closes. */
+/* Most sockets take what there is at once; to be told so first would cost a turn of the loop. One that
+ * is broken is ended from here: libwebsockets does not ask about it again. */
 static void send_due(struct box_turn_call *call)
 {
 	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, due);
@@ -275,7 +275,7 @@ static void send_due(struct box_turn_call *call)
 	}
 	socket->sending = true;
 	if (on_writable(socket) < 0) {
-		lws_callback_on_writable(socket->wsi);
+		lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
 	}
 	socket->sending = false;
 }
