@@ -2,9 +2,7 @@
  * relay that is refused is told why in the body behind the answer, which is read to its end. */
 #include "client/reach.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -12,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/loopback.h"
 #include "client/answer.h"
 
 #define STATUS_RELAY_REFUSED 400
@@ -76,17 +75,10 @@ int box_reach_timeout_ms(const struct box_reach *reach)
 
 static bool is_loopback(int fd)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} peer = {0};
+	struct sockaddr_storage peer = {0};
 	socklen_t size = sizeof(peer);
-	if (getpeername(fd, &peer.any, &size) < 0) {
-		return false;
-	}
-	return (peer.any.sa_family == AF_INET && ntohl(peer.four.sin_addr.s_addr) >> 24 == 127) ||
-		(peer.any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&peer.six.sin6_addr));
+	return getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
+		box_loopback_is((const struct sockaddr *)&peer);
 }
 
 static int greet(struct box_reach *reach, int fd, struct box_err *err)
@@ -98,6 +90,9 @@ static int greet(struct box_reach *reach, int fd, struct box_err *err)
 	reach->wire = (struct box_wire){
 		.fd = fd, .loopback = is_loopback(fd), .out = box_buf(BOX_OUT_BYTES_MAX)};
 	reach->wire.in = box_alloc(BOX_WIRE_READ_BYTES);
+	if (reach->wire.loopback) {
+		box_loopback_send_at_once(fd);
+	}
 	box_ws_reader_start(&reach->wire.ws);
 	reach->hello = (struct box_ws_hello){
 		.authority = reach->endpoint.authority,

@@ -1,7 +1,6 @@
 /* Sockets that have not said who they are yet: accept, read, decide, answer or hand over. */
 #include "transport/door.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +15,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/loopback.h"
 #include "base/table.h"
 #include "runtime/keeper/proto.h"
 #include "runtime/runtime.h"
@@ -372,13 +372,11 @@ static void arm_timer(struct box_door *door)
 
 static void read_peer(struct guest *guest, const struct sockaddr_storage *address)
 {
-	if (address->ss_family == AF_INET6) {
-		const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-		memcpy(guest->peer, &six->sin6_addr, sizeof(six->sin6_addr));
-	} else {
-		const struct sockaddr_in *four = (const struct sockaddr_in *)address;
-		memcpy(guest->peer, &four->sin_addr, sizeof(four->sin_addr));
-	}
+	const struct in_addr *four = &((const struct sockaddr_in *)address)->sin_addr;
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+	bool is_six = address->ss_family == AF_INET6;
+	memcpy(guest->peer, is_six ? (const void *)six : four,
+		is_six ? sizeof(*six) : sizeof(*four));
 }
 
 /* Makes room for a newcomer: the longest-waiting of its own address, then of all. */
@@ -404,6 +402,9 @@ static void admit(struct box_door *door, int fd, const struct sockaddr_storage *
 	struct guest *guest = box_alloc(sizeof(*guest));
 	const int on = 1;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (box_loopback_is((const struct sockaddr *)address)) {
+		box_loopback_send_at_once(fd);
+	}
 	guest->door = door;
 	guest->fd = fd;
 	guest->head = box_buf(BOX_HEAD_BYTES_MAX);

@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "transport/alive.h"
+#include "transport/turn.h"
 #include "transport/ws_head.h"
 
 _Static_assert(
@@ -36,10 +37,7 @@ struct box_ws {
 	struct box_alive_times times;
 	lws_retry_bo_t hangup;
 	struct box_list connections;
-	struct box_list heard; /* those that got messages in this turn of the loop */
-	/* The end of the turn; what libwebsockets had kept back comes behind that. */
-	uv_check_t check;
-	uv_prepare_t prepare;
+	struct box_turn turn;
 	size_t count;
 	size_t pinned_bytes; /* of unfinished messages, all connections */
 	uint64_t ticked_ms;
@@ -50,8 +48,8 @@ struct box_ws_socket {
 	const struct box_ws_user *user;
 	void *arg;
 	struct box_list links;
-	struct box_list heard_links;
-	bool heard;
+	struct box_turn_call heard; /* it got messages in this turn */
+	struct box_turn_call due;   /* it has something to send */
 	struct box_ws *ws;
 	struct lws *wsi;
 	struct box_buf in;
@@ -61,6 +59,8 @@ struct box_ws_socket {
 	struct box_alive alive;
 	bool ping_due;
 	char ping[BOX_BUF_HEADROOM + PING_BYTES];
+	bool sending; /* unasked, at the end of a turn */
+	bool peer_closes;
 	int close_code;   /* not 0: to be closed at the next chance */
 	bool drain_first; /* but not before the queue is empty */
 	const char *close_reason;
@@ -110,37 +110,10 @@ static void unpin(struct box_ws_socket *socket)
 	socket->ws->pinned_bytes -= socket->in.len;
 }
 
-static void tell_settled(struct box_ws *ws)
+static void tell_settled(struct box_turn_call *call)
 {
-	(void)uv_check_stop(&ws->check);
-	(void)uv_prepare_stop(&ws->prepare);
-	while (!box_list_empty(&ws->heard)) {
-		struct box_ws_socket *socket = BOX_LIST_ITEM(
-			ws->heard.next, struct box_ws_socket, heard_links);
-		box_list_drop(&socket->heard_links);
-		socket->heard = false;
-		socket->user->settled(socket->arg);
-	}
-}
-
-static void check_cb(uv_check_t *check)
-{
-	tell_settled(check->data);
-}
-
-static void prepare_cb(uv_prepare_t *prepare)
-{
-	tell_settled(prepare->data);
-}
-
-static void note_heard(struct box_ws_socket *socket)
-{
-	if (socket->user->settled && !socket->heard) {
-		socket->heard = true;
-		box_list_push(&socket->ws->heard, &socket->heard_links);
-		(void)uv_check_start(&socket->ws->check, check_cb);
-		(void)uv_prepare_start(&socket->ws->prepare, prepare_cb);
-	}
+	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, heard);
+	socket->user->settled(socket->arg);
 }
 
 /* The buffer starts anew; the assembled message is the user's. */
@@ -150,7 +123,9 @@ static int message_whole(struct box_ws_socket *socket)
 	const char *why = "";
 	unpin(socket);
 	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
-	note_heard(socket);
+	if (socket->user->settled) {
+		box_turn_wait(&socket->ws->turn, &socket->heard);
+	}
 	int code = socket->user->message(socket->arg, message, socket->binary, &why);
 	return code == 0 ? 0 : refuse(socket, code, why);
 }
@@ -206,9 +181,14 @@ void box_ws_pause_reading(struct box_ws_socket *socket, bool paused)
 
 /* --- out --- */
 
+/* What comes up while it sends waits for its turn, so that others get theirs. */
 void box_ws_want_write(struct box_ws_socket *socket)
 {
-	lws_callback_on_writable(socket->wsi);
+	if (socket->sending || socket->close_code != 0 || socket->peer_closes) {
+		lws_callback_on_writable(socket->wsi);
+	} else {
+		box_turn_wait(&socket->ws->turn, &socket->due);
+	}
 }
 
 void box_ws_wake_after(struct box_ws_socket *socket, unsigned int ms)
@@ -263,6 +243,11 @@ static int write_frame(struct box_ws_socket *socket, const struct box_ws_frame *
  * way it sends one. */
 static int close_from_writable(struct box_ws_socket *socket)
 {
+	if (socket->sending) {
+		/* It would be gone under the hands of whoever sends. */
+		lws_callback_on_writable(socket->wsi);
+		return 0;
+	}
 	(void)close_now(socket);
 	lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_SYNC);
 	return 0;
@@ -315,10 +300,30 @@ static void on_pong(struct box_ws_socket *socket, struct box_str bytes)
 	}
 }
 
+/* Most sockets take what there is at once; to be told so first would cost a turn of the loop. One that
+ * is broken is ended from here: libwebsockets does not ask about it again. */
+static void send_due(struct box_turn_call *call)
+{
+	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, due);
+	if (socket->close_code != 0 || socket->peer_closes || lws_partial_buffered(socket->wsi) ||
+		lws_send_pipe_choked(socket->wsi)) {
+		lws_callback_on_writable(socket->wsi);
+		return;
+	}
+	socket->sending = true;
+	if (on_writable(socket) < 0) {
+		lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
+	}
+	socket->sending = false;
+}
+
 /* Its code is in the first two bytes, the high one first. */
 static void on_peer_close(struct box_ws_socket *socket, const unsigned char *in, size_t len)
 {
 	bool too_large = len >= 2 && (in[0] << 8 | in[1]) == BOX_WS_TOO_LARGE;
+	if (socket) {
+		socket->peer_closes = true;
+	}
 	if (socket && too_large && socket->close_code == 0 && socket->user->refused) {
 		socket->user->refused(socket->arg);
 	}
@@ -331,9 +336,8 @@ static void socket_free(struct box_ws_socket *socket)
 	socket->user->closed(socket->arg);
 	unpin(socket);
 	box_buf_free(&socket->in);
-	if (socket->heard) {
-		box_list_drop(&socket->heard_links);
-	}
+	box_turn_forget(&socket->heard);
+	box_turn_forget(&socket->due);
 	box_list_drop(&socket->links);
 	socket->ws->count--;
 	free(socket);
@@ -446,7 +450,6 @@ struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times)
 	ws->hangup.secs_since_valid_hangup = times->hangup_sec;
 	lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
 	box_list_init(&ws->connections);
-	box_list_init(&ws->heard);
 	ws->context = lws_create_context(&info);
 	if (ws->context) {
 		ws->vhost = lws_create_vhost(ws->context, &info);
@@ -455,10 +458,7 @@ struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times)
 		free(ws);
 		return NULL;
 	}
-	(void)uv_check_init(loop, &ws->check);
-	(void)uv_prepare_init(loop, &ws->prepare);
-	ws->check.data = ws;
-	ws->prepare.data = ws;
+	box_turn_init(&ws->turn, loop);
 	return ws;
 }
 
@@ -470,6 +470,8 @@ static struct box_ws_socket *socket_new(
 	socket->user = user;
 	socket->arg = arg;
 	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
+	socket->heard.call = tell_settled;
+	socket->due.call = send_due;
 	box_list_push(&ws->connections, &socket->links);
 	ws->count++;
 	return socket;

@@ -19,10 +19,11 @@
 /* The most that a pipe holds: what is behind was written by others than the one that has ended. */
 #define LAST_BYTES (1024U * 1024)
 #define LAST_READS (LAST_BYTES / BOX_GUEST_STDERR_MAX)
+#define SHRINK_MS 1000 /* memory of output stays so long for what comes next */
 
 static struct box_kept all[BOX_GUEST_KEPT_MAX];
 static uint32_t places_used;          /* no place from here on was ever used */
-static uint64_t next_due = BOX_NEVER; /* a kill, or something to tell */
+static uint64_t next_due = BOX_NEVER; /* a kill, something to tell, memory to let go */
 
 void box_kept_due_at(uint64_t ns)
 {
@@ -60,6 +61,7 @@ static struct box_kept *take_place(uint32_t id)
 		.kill_ns = BOX_NEVER,
 		.tell_ns = BOX_NEVER,
 		.fed_ns = BOX_NEVER,
+		.shrink_ns = BOX_NEVER,
 	};
 	box_input_init(&kept->input);
 	return kept;
@@ -174,11 +176,21 @@ static void on_ask(struct box_kept *kept, uint32_t id)
 	box_kept_tell_state(kept);
 }
 
+/* To let it go with every line would cost more than the line. */
+static void shrink_soon(struct box_kept *kept)
+{
+	if (kept->shrink_ns == BOX_NEVER && box_ring_is_idle(&kept->out)) {
+		kept->shrink_ns = box_now_ns() + SHRINK_MS * NS_PER_MS;
+		box_kept_due_at(kept->shrink_ns);
+	}
+}
+
 static void on_follow(struct box_kept *kept, const struct box_control_request *request)
 {
 	struct box_guest_follow follow;
 	memcpy(&follow, request->bytes, sizeof(follow));
 	box_ring_free_upto(&kept->out, follow.freed);
+	shrink_soon(kept);
 	kept->hold = (size_t)follow.hold;
 	kept->until = follow.until;
 	if (follow.from != BOX_GUEST_GO_ON) {
@@ -348,9 +360,14 @@ void box_kept_tick(void)
 			kept->fed_ns = BOX_NEVER;
 			box_kept_tell_fed(kept);
 		}
+		if (kept->shrink_ns <= now) {
+			kept->shrink_ns = BOX_NEVER;
+			box_ring_shrink(&kept->out);
+		}
 		box_kept_due_at(kept->kill_ns);
 		box_kept_due_at(kept->tell_ns);
 		box_kept_due_at(kept->fed_ns);
+		box_kept_due_at(kept->shrink_ns);
 	}
 }
 

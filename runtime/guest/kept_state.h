@@ -35,7 +35,8 @@ struct box_kept {
 	uint64_t kill_ns; /* BOX_NEVER: not to be killed */
 	uint64_t tell_ns; /* when what it wrote to stderr is told; BOX_NEVER: it is known */
 	uint64_t told_ns;
-	uint64_t fed_ns; /* when it is told what it has read; BOX_NEVER: that is known */
+	uint64_t fed_ns;    /* when it is told what it has read; BOX_NEVER: that is known */
+	uint64_t shrink_ns; /* when memory of its output goes; BOX_NEVER: it is needed */
 	struct box_peeks peeks;
 };
 

@@ -132,8 +132,16 @@ void box_ring_free_upto(struct box_ring *ring, uint64_t offset)
 	if (offset > ring->start) {
 		ring->start = offset;
 	}
-	if (ring->start == ring->end && ring->capacity > CAPACITY_MIN &&
-		move(ring, CAPACITY_MIN) < 0) {
+}
+
+bool box_ring_is_idle(const struct box_ring *ring)
+{
+	return ring->start == ring->end && ring->capacity > CAPACITY_MIN;
+}
+
+void box_ring_shrink(struct box_ring *ring)
+{
+	if (box_ring_is_idle(ring) && move(ring, CAPACITY_MIN) < 0) {
 		box_ring_close(ring);
 	}
 }

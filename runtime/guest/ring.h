@@ -1,6 +1,6 @@
 /* A run of bytes with offsets, of which the last ones are held: for the output of managed processes.
- * Its memory grows with what is held, and most of it goes when nothing is. What was freed can be looked
- * at until its place is needed: at least the last BOX_RING_PAST_BYTES. */
+ * Its memory grows with what is held, and most of it can go when nothing is. What was freed can be
+ * looked at until its place is needed: at least the last BOX_RING_PAST_BYTES. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,5 +31,10 @@ size_t box_ring_look(
 
 /* Frees what is before `offset`, which may be anything. */
 void box_ring_free_upto(struct box_ring *ring, uint64_t offset);
+
+/* Whether nothing is held, in more memory than that needs; and that memory goes. Whoever fills the
+ * ring and empties it in turns does better to keep it for a while. */
+bool box_ring_is_idle(const struct box_ring *ring);
+void box_ring_shrink(struct box_ring *ring);
 
 void box_ring_close(struct box_ring *ring);

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/loopback.h"
 
 #define BACKLOG 1024
 #define FREE_PORT_TRIES 16
@@ -57,14 +58,6 @@ static void address_set_port(union address *address, uint16_t port)
 	} else {
 		address->v4.sin_port = htons(port);
 	}
-}
-
-static bool is_loopback(const union address *address)
-{
-	if (address->any.sa_family == AF_INET6) {
-		return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
-	}
-	return ntohl(address->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 static bool is_any6(const union address *address)
@@ -181,7 +174,8 @@ static int open_all(struct addresses *addresses, uint16_t port, struct box_liste
 		}
 		if (r == 0) {
 			listeners->fds[listeners->count++] = fd;
-			listeners->all_loopback = listeners->all_loopback && is_loopback(address);
+			listeners->all_loopback = listeners->all_loopback &&
+				box_loopback_is(&address->any);
 			r = port == 0 ? bound_port(fd, &port) : 0;
 		}
 		if (r < 0) {

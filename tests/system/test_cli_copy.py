@@ -287,6 +287,23 @@ def test_interrupted_on_the_way_out(boxd, session, tmp_path):
         )
 
 
+def test_killed_on_the_way_out(boxd, session, tmp_path):
+    """Whoever goes without a word leaves no command behind, whatever the runtime was doing."""
+    inside(boxd, "truncate -s 4G big")
+    for turn in range(12):
+        with start(boxd, "cp", "s:big", tmp_path / "big") as process:
+            (begun,) = wait_until(lambda: list(tmp_path.glob(".box-cp.*")), what="a beginning")
+            while begun.stat().st_size < turn * MIB:
+                assert process.poll() is None
+            process.kill()
+            process.wait(15)
+        begun.unlink()
+    wait_until(
+        lambda: inside(boxd, "ps ax -o comm | grep -cE '^cat$' || true") == "0\n",
+        what="the end of cat",
+    )
+
+
 def test_progress_on_a_terminal(boxd, session, tmp_path):
     (tmp_path / "f").write_bytes(bytes(64 * MIB))
     near, far = pty.openpty()

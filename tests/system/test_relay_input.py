@@ -228,10 +228,11 @@ def test_the_end_is_known_to_the_next_worker(place):
 
 def test_input_for_one_that_has_ended(client, boxd):
     """Its output is still read: what is sent to it is nobody's, and no fault."""
-    shell(client, "seq -f %01000.0f 1 1000; exit 3")
+    shell(client, "read go; seq -f %01000.0f 1 1000; exit 3")
     with V1(boxd, 0) as relay:
+        relay.say(DATA, 0, b"go\n")
         boxlib.wait_until(lambda: info(client)["status"] == "exited", 10, "it has ended")
-        relay.say(DATA, 0, b"late")
+        relay.say(DATA, 3, b"late")
         assert len(relay.output(1001 * 1000)) == 1001 * 1000
         assert relay.until(END) == 3
         assert relay.closed() == (1000, ENDED)

@@ -69,6 +69,38 @@ TEST(a_writer_blocks)
 	stop_guest(&guest);
 }
 
+/* How much memory is mapped in box-init. */
+static long mapped_pages(void)
+{
+	char path[64];
+	long pages = 0;
+	(void)snprintf(path, sizeof(path), "/proc/%d/statm", guest.pid);
+	FILE *file = fopen(path, "re");
+	ASSERT(file);
+	ASSERT_INT(fscanf(file, "%ld", &pages), 1);
+	(void)fclose(file);
+	return pages;
+}
+
+/* What was read leaves its memory for a moment, to what may come next, and no longer. */
+TEST(memory_goes_when_all_is_read)
+{
+	const long much = 512 * (long)KIB / sysconf(_SC_PAGESIZE);
+	start_guest(&guest);
+	keep(1, "head -c 900000 /dev/zero; exec sleep 1000");
+	while (look(1)->out_end < 900000) {
+	}
+	long held = mapped_pages();
+	follow(1, 900000, 0, ENDLESS, HOLD);
+	ASSERT_INT(look(1)->freed, 900000);
+	for (int i = 0; i < 100 && mapped_pages() > held - much; i++) {
+		(void)take_one(100);
+	}
+	ASSERT(mapped_pages() <= held - much);
+	drop(1);
+	stop_guest(&guest);
+}
+
 /* Everything is given again from any byte that is not freed, at any time. */
 TEST(sent_again_while_it_writes)
 {

@@ -141,6 +141,9 @@ TEST(around_and_around)
 		check(&ring);
 		uint64_t held = ring.end - ring.start;
 		box_ring_free_upto(&ring, ring.start + (turn % 5 == 0 ? held : held / 3));
+		if (turn % 3 == 0) {
+			box_ring_shrink(&ring);
+		}
 		/* So that the pipe does not fill up. */
 		while (written - ring.end > 500 * KIB) {
 			box_ring_free_upto(&ring, ring.end);
@@ -162,10 +165,18 @@ TEST(memory_follows_what_is_held)
 	put(900 * KIB);
 	fill(&ring, MIB);
 	ASSERT(ring.capacity >= 900 * KIB && ring.capacity <= 2 * MIB);
+	size_t large = ring.capacity;
 	box_ring_free_upto(&ring, ring.end - 1);
 	check(&ring);
+	ASSERT(!box_ring_is_idle(&ring));
+	box_ring_shrink(&ring);
+	ASSERT_INT(ring.capacity, large);
 	box_ring_free_upto(&ring, ring.end);
+	ASSERT_INT(ring.capacity, large);
+	ASSERT(box_ring_is_idle(&ring));
+	box_ring_shrink(&ring);
 	ASSERT_INT(ring.capacity, 64 * KIB);
+	ASSERT(!box_ring_is_idle(&ring));
 	put(3);
 	fill(&ring, MIB);
 	ASSERT_INT(ring.capacity, 64 * KIB);
@@ -193,6 +204,7 @@ TEST(looks_behind_what_was_freed)
 	put(900 * KIB);
 	fill(&ring, MIB);
 	box_ring_free_upto(&ring, ring.end);
+	box_ring_shrink(&ring);
 	ASSERT_INT(ring.capacity, 64 * KIB);
 	ASSERT_INT(box_ring_look(&ring, 0, bytes, 16, &offset), 16);
 	ASSERT_INT(offset, ring.end - 64 * KIB);

@@ -1,0 +1,29 @@
+/* Knows which addresses are this host's own, and what TCP is told about them. */
+#include "base/loopback.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+/* Every kernel has it and lets everyone choose it. */
+static const char unpaced[] = "reno";
+
+bool box_loopback_is(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+		return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	}
+	if (address->sa_family != AF_INET6) {
+		return false;
+	}
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(six) ||
+		(IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+void box_loopback_send_at_once(int fd)
+{
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, (socklen_t)strlen(unpaced));
+}
