@@ -130,3 +130,17 @@
 #define BOX_TAR_SIZE_MAX (1LL << 53)          /* one file */
 #define BOX_COPY_DEPTH_MAX 256                /* folders in folders, each an open fd */
 #define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */
+
+/* The service of libbox. */
+#define BOX_SERVICE_OUTPUT_CHARS 4000 /* of stdout and of stderr, unless configured */
+#define BOX_SERVICE_OUTPUT_CHARS_MAX (1 << 24)
+#define BOX_SERVICE_ERRORS_KEPT 50          /* the last ones */
+#define BOX_SERVICE_ERROR_CHARS_MAX 1000    /* of the text of one that is kept */
+#define BOX_SERVICE_TEMPLATE_BYTES_MAX 1024 /* of session ids */
+#define BOX_SERVICE_JOBS_MAX 128 /* runs under way; more than the runtime takes at once */
+#define BOX_PROFILES_MAX 64      /* of the operator's own */
+#define BOX_PROFILE_NAME_MAX 64
+#define BOX_WORKSPACE_ENTRIES_DEFAULT 100000 /* seen in one walk for the quota */
+#define BOX_WORKSPACE_ENTRIES_MAX 1000000
+#define BOX_WORKSPACE_DEPTH_MAX 256    /* folders in folders, each an open fd */
+#define BOX_WORKSPACE_STEP_ENTRIES 512 /* seen in one turn of a loop */
