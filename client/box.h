@@ -30,11 +30,14 @@
 struct box_client;
 
 struct box_client_options {
-	/* Which runtime: the one at this URL (ws://HOST[:PORT]), or where none is named one of our
+	/* Which runtime: the one at this URL (ws://HOST[:PORT] or http:// for it), or where none is named one of our
 	 * own, `boxd -s` as a child that ends with this client. */
 	const char *endpoint;
 	bool standalone; /* with no endpoint: dial ws://127.0.0.1:5410 */
 	bool spawn;      /* with no endpoint: start a child in a container too, not dial */
+	/* With no endpoint, in a container: dial this, such as ws://langbot_box:5410. NULL: as with
+	 * standalone. */
+	const char *container_endpoint;
 
 	/* Who we are. NULL: what the environment says (LANGBOT_BOX_TRUSTED_INSTANCE_UUID,
 	 * LANGBOT_BOX_CONTROL_TOKEN), then the defaults above. A child gets secrets of its own. */

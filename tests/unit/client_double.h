@@ -1,7 +1,7 @@
 /* A runtime that does what it is told, over stdin and stdout: the test program itself, started
  * as its own child. Its actions: echo, context, hold and release (answers in reverse order),
  * fail, stream (by the window), flood and gap (which break it), mute, seen (what steered it so
- * far), die. A live command starts and goes on; what is asked of it is seen; its sizes and its input
+ * far), die, deaf (no answers from then on; as "silent" from its start). A live command starts and goes on; what is asked of it is seen; its sizes and its input
  * are held, but for an empty end of it.
  */
 #pragma once
@@ -24,6 +24,7 @@ struct pretend {
 	int64_t stream_index;
 	int64_t stream_acknowledged;
 	struct box_buf seen;
+	bool deaf;
 };
 
 static void answer(int64_t seq_id, const struct box_value *data, const char *error, int64_t index)
@@ -160,7 +161,13 @@ static void serve(struct pretend *self, const struct box_value *message)
 	struct box_str action = box_map_get(message, "action")->str;
 	const struct box_value *data = box_map_get(message, "data");
 	int64_t seq_id = number(message, "seq_id");
+	if (self->deaf) {
+		return;
+	}
 	if (box_str_eq(action, "__ping")) {
+		answer(seq_id, NULL, NULL, 0);
+	} else if (box_str_eq(action, "deaf")) {
+		self->deaf = true;
 		answer(seq_id, NULL, NULL, 0);
 	} else if (box_str_eq(action, "echo")) {
 		answer(seq_id, data, NULL, 0);
@@ -205,7 +212,7 @@ __attribute__((constructor)) static void act(void)
 		}
 		_exit(3);
 	}
-	struct pretend self = {.seen = box_buf(BOX_MIB)};
+	struct pretend self = {.seen = box_buf(BOX_MIB), .deaf = strcmp(what, "silent") == 0};
 	struct box_framer *framer = box_framer_new();
 	for (;;) {
 		struct box_message message;
