@@ -108,6 +108,9 @@ void box_line_step(struct box_line *line);
  * signal ends the wait. */
 int box_line_wait(struct box_line *line, int timeout_ms);
 
+/* Until a callback has set *done. -ETIMEDOUT after timeout_ms. Signals do not end it. */
+int box_line_wait_for(struct box_line *line, const bool *done, int timeout_ms);
+
 /* Until it is up. -ETIMEDOUT after timeout_ms, with the reason of the last attempt. */
 int box_line_wait_up(struct box_line *line, int timeout_ms, struct box_err *err);
 

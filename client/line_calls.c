@@ -61,8 +61,7 @@ int box_line_wait(struct box_line *line, int timeout_ms)
 	return 0;
 }
 
-/* Until *done, or until the time is over: then -ETIMEDOUT. Signals do not end it. */
-static int wait_for(struct box_line *line, const bool *done, int timeout_ms)
+int box_line_wait_for(struct box_line *line, const bool *done, int timeout_ms)
 {
 	uint64_t until_ms = box_clock_ms() + (uint64_t)timeout_ms;
 	while (!*done) {
@@ -119,7 +118,7 @@ int box_line_call(struct box_line *line, const char *action, const struct box_va
 	if (r < 0) {
 		return r;
 	}
-	if (wait_for(line, &call.done, timeout_ms) < 0) {
+	if (box_line_wait_for(line, &call.done, timeout_ms) < 0) {
 		box_line_cancel(line, seq_id);
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT,
 			"%s: no answer within %d ms", action, timeout_ms);

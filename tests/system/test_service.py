@@ -1,5 +1,5 @@
-"""The service of libbox against a real runtime: profiles, session ids, folders, quotas, output, errors
-and states, over both transports, as root and as an ordinary user.
+"""The service of libbox against a real runtime: profiles, session ids, folders, quotas, output,
+errors and states, over both transports, as root and as an ordinary user.
 
 Each case drives `service_play` (tests/unit/service_play.c), a C program on libbox.
 """
@@ -84,7 +84,8 @@ class Play:
         return self.raised("exec", spec=spec, query=query, **members)["message"]
 
     def sessions(self):
-        return {one["session_id"]: one for one in self.gave("call", action="box_get_sessions")["sessions"]}
+        listed = self.gave("call", action="box_get_sessions")["sessions"]
+        return {one["session_id"]: one for one in listed}
 
 
 class World:
@@ -178,7 +179,9 @@ def test_the_operators_own_profile(world):
 
 
 def test_the_timeout_is_cut_in_every_form(world):
-    with world.service(world.config(profiles={"quick": {"max_timeout_sec": 1}}, profile="quick")) as play:
+    config = world.config(profile="quick", profiles={"quick": {"max_timeout_sec": 1}})
+    says = ["timeout_sec 20 is cut to 1, the most of profile quick"]
+    with world.service(config) as play:
         forms = [20, "20", " 20 ", 20.0, "20.0"]
         runs = [
             {"spec": {"cmd": "sleep 30", "timeout_sec": form, "session_id": f"s{at}"}}
@@ -188,7 +191,7 @@ def test_the_timeout_is_cut_in_every_form(world):
         for answer in answers:
             assert answer["gave"]["status"] == "timed_out", answer
             assert answer["gave"]["duration_ms"] < 5000 and not answer["gave"]["ok"]
-            assert answer["gave"]["notes"] == ["timeout_sec 20 is cut to 1, the most of profile quick"]
+            assert answer["gave"]["notes"] == says
         assert "timeout_sec" in play.refused(spec={"timeout_sec": "soon"})
 
 
@@ -228,11 +231,13 @@ def test_session_ids_come_from_templates(world):
 
 
 def test_a_forced_template_overrides(world):
-    config = world.config(session_template="{query_id}", forced_session_template="all-{launcher_type}")
-    with world.service(config) as play:
+    forced = {"forced_session_template": "all-{launcher_type}"}
+    with world.service(world.config(session_template="{query_id}", **forced)) as play:
         result = play.run("true", template="{sender_id}", spec={"session_id": "mine"})
         assert result["session_id"] == "all-group"
-        assert result["notes"] == ["session_id mine is ignored: the operator's template gives all-group"]
+        assert result["notes"] == [
+            "session_id mine is ignored: the operator's template gives all-group"
+        ]
     with world.service(world.config(session_template="{query_id}")) as play:
         assert play.run("true")["session_id"] == "7"
 
@@ -273,7 +278,8 @@ def test_folders_outside_of_the_roots_are_refused(world):
     with world.service(config, shares=1) as play:
         assert play.refused(spec={"host_path": str(outside)}) == ours
         assert "existing directory" in play.refused(spec={"host_path": f"{inside}/none"})
-    says = world.refuses(world.config(default_workspace="/var/box-none", allowed_mount_roots=[str(world.root)]), shares=1)
+    config["local"]["default_workspace"] = "/var/box-none"
+    says = world.refuses(config, shares=1)
     assert says.startswith("box.local.default_workspace is outside allowed_mount_roots")
     assert not pathlib.Path("/var/box-none").exists()
 
@@ -389,7 +395,8 @@ def test_reachable_without_a_backend(world):
             answer = play.gave("status", **members)
             assert (answer["state"], answer["available"]) == ("no_backend", False), answer
             assert answer["backend"]["available"] is False and answer["connector_error"]
-        assert play.raised("exec", spec={"cmd": "true"}, query=QUERY)["type"] == "BoxBackendUnavailableError"
+        answer = play.raised("exec", spec={"cmd": "true"}, query=QUERY)
+        assert answer["type"] == "BoxBackendUnavailableError"
 
 
 def test_well_and_back_again(world):
@@ -425,7 +432,8 @@ def end_runtime(world, play):
 def test_skills_become_mounts(world):
     package = world.place.make("root", "skills", "hello")
     world.place.write(package / "SKILL.md", "---\nname: hello\n---\n")
-    skills = [{"name": "hello", "package_root": str(package)}, {"name": "empty", "package_root": ""}]
+    skills = [{"name": "hello", "package_root": str(package)}]
+    skills.append({"name": "empty", "package_root": ""})
     gone = {"name": "gone", "package_root": str(world.root / "skills" / "gone")}
     with world.service() as play:
         script = "cat .skills/hello/SKILL.md; touch .skills/hello/x; ls .skills"

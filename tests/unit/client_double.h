@@ -2,7 +2,7 @@
  * as its own child. Its actions: echo, context, hold and release (answers in reverse order),
  * fail, stream (by the window), flood and gap (which break it), mute, seen (what steered it so
  * far), die, deaf (no answers from then on; as "silent" from its start). A live command starts and goes on; what is asked of it is seen; its sizes and its input
- * are held, but for an empty end of it.
+ * are held, but for an empty end of it. Pieces of files are seen.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 
 #define DOUBLE "BOX_TEST_DOUBLE" /* set in the child: what it plays */
 #define HELD_MAX 256
+#define CHUNKS_MAX 20 /* of a file that it takes */
 
 struct pretend {
 	int64_t held[HELD_MAX];
@@ -156,6 +157,14 @@ static void serve_seen(struct pretend *self, int64_t seq_id)
 	box_arena_free(arena);
 }
 
+static void serve_chunk(struct pretend *self, int64_t seq_id, const struct box_value *data)
+{
+	int64_t index = number(data, "chunk_index");
+	(void)box_buf_printf(&self->seen, "%lld/%lld:%zu ", (long long)index,
+		(long long)number(data, "chunk_amount"), box_map_get(data, "chunk")->str.len);
+	answer(seq_id, NULL, index < CHUNKS_MAX ? NULL : "ValueError: too large", 0);
+}
+
 static void serve(struct pretend *self, const struct box_value *message)
 {
 	struct box_str action = box_map_get(message, "action")->str;
@@ -166,6 +175,8 @@ static void serve(struct pretend *self, const struct box_value *message)
 	}
 	if (box_str_eq(action, "__ping")) {
 		answer(seq_id, NULL, NULL, 0);
+	} else if (box_str_eq(action, "__file_chunk")) {
+		serve_chunk(self, seq_id, data);
 	} else if (box_str_eq(action, "deaf")) {
 		self->deaf = true;
 		answer(seq_id, NULL, NULL, 0);
