@@ -128,17 +128,23 @@ struct box_value box_service_errors(const struct box_service *service, struct bo
 	return box_error_ring_list(&service->errors, arena);
 }
 
-int box_service_profiles(struct box_arena *arena, const struct box_value *own,
+int box_service_profiles(struct box_arena *arena, const struct box_value *own, const char *name,
 	struct box_value *ret_list, struct box_err *err)
 {
+	const struct box_profile *only = NULL;
 	struct box_profiles profiles;
 	int r = box_profiles_read(arena, own, &profiles, err);
 	if (r < 0) {
 		return r;
 	}
+	if (name && !(only = box_profiles_find(&profiles, name, err))) {
+		return -EINVAL;
+	}
 	*ret_list = box_list_value();
 	for (size_t i = 0; i < profiles.count; i++) {
-		box_list_add(arena, ret_list, box_profile_value(arena, profiles.items[i]));
+		if (!only || profiles.items[i] == only) {
+			box_list_add(arena, ret_list, box_profile_value(arena, profiles.items[i]));
+		}
 	}
 	return 0;
 }
