@@ -24,6 +24,8 @@
 #include "base/err.h"
 #include "base/value.h"
 
+#pragma GCC visibility push(default)
+
 #define BOX_INSTANCE_DEFAULT "box"
 #define BOX_WORKSPACE_DEFAULT "box"
 
@@ -213,3 +215,5 @@ int box_relay_input(
  * taken as a command line that is one already. 0 or -EMSGSIZE. */
 struct box_buf;
 int box_shell_join(struct box_buf *out, const char *const *words, size_t count);
+
+#pragma GCC visibility pop

@@ -326,7 +326,7 @@ int box_line_open(
 			: options->shares_filesystem < 0 ? BOX_SHARES_NO
 							 : BOX_SHARES_DERIVED);
 	struct box_endpoint endpoint;
-	uint64_t random = 0;
+	uint64_t random;
 	int r = choice.endpoint ? box_endpoint_parse(choice.endpoint, &endpoint, err) : 0;
 	if (r < 0) {
 		return r;
@@ -338,8 +338,9 @@ int box_line_open(
 	struct box_line *line = new_line();
 	copy_options(line, options);
 	line->shares_filesystem = choice.shares_filesystem;
-	/* It may fail: then pauses are the same for all. */
-	(void)getrandom(&random, sizeof(random), GRND_NONBLOCK);
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random)) {
+		random = box_clock_us();
+	}
 	box_line_state_init(&line->state, &options->times, random, box_clock_ms());
 	*ret_line = line;
 	return 0;
