@@ -43,6 +43,9 @@ static int open_line(
 	if (!service->config.enabled) {
 		return 0;
 	}
+	if (service->line) {
+		return settle_folders(service, err);
+	}
 	line.config = &service->config.init;
 	if (!named && !line.client.spawn) {
 		line.client.endpoint = service->config.endpoint;
@@ -60,13 +63,18 @@ int box_service_open(const struct box_service_options *options, struct box_servi
 		folder = getcwd(here, sizeof(here));
 	}
 	if (!folder) {
+		box_line_close(options->given);
 		return box_err_set(
 			err, BOX_ERR_OS, errno, "the working folder: %s", strerror(errno));
 	}
 	struct box_service *service = box_alloc(sizeof(*service));
-	*service = (struct box_service){.arena = box_arena_new()};
+	*service = (struct box_service){.arena = box_arena_new(), .line = options->given};
 	int r = box_service_config_read(
 		service->arena, options->config, folder, &service->config, err);
+	if (r == 0 && !service->config.enabled) {
+		box_line_close(service->line);
+		service->line = NULL;
+	}
 	if (r == 0) {
 		r = open_line(service, options, err);
 	}

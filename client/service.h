@@ -26,6 +26,9 @@ struct box_service_options {
 	/* How the runtime is reached. `config` in it is not used. An endpoint that is not named here is
 	 * the map's `runtime.endpoint`. */
 	struct box_line_options line;
+	/* Or a line that is there already, as of box_line_adopt, in place of all that. It becomes the
+	 * service's, also when this fails. */
+	struct box_line *given;
 	const struct box_value *config; /* the `box` map; NULL: nothing is set. Copied */
 	const char *working_folder;     /* relative paths start here; NULL: ours */
 };

@@ -278,6 +278,11 @@ def test_folders_outside_of_the_roots_are_refused(world):
     with world.service(config, shares=1) as play:
         assert play.refused(spec={"host_path": str(outside)}) == ours
         assert "existing directory" in play.refused(spec={"host_path": f"{inside}/none"})
+    # A connection that was handed in may lead anywhere.
+    with world.service(config, adopt=True) as play:
+        play.gave("call", action="box_init", data=config)
+        says = play.refused(spec={"host_path": str(outside)})
+        assert "outside" in says and says != ours
     config["local"]["default_workspace"] = "/var/box-none"
     says = world.refuses(config, shares=1)
     assert says.startswith("box.local.default_workspace is outside allowed_mount_roots")
@@ -311,6 +316,20 @@ def test_the_quota_before_and_after(world):
         for kind, text in zip(kinds, says):
             assert text.startswith(f"workspace entry limit exceeded {kind} execution: entries>20 ")
         assert len(play.gave("errors")) == 2
+
+
+def test_what_cannot_be_measured_is_no_free_room(world):
+    if world.place.mode != "rootless":
+        pytest.skip("root can read everything")
+    with world.service(world.config(workspace_quota_mb=1)) as play:
+        script = "mkdir hidden; touch hidden/x; chmod 0 hidden"
+        if world.carrier == "websocket":  # what we cannot see there is the runtime's to guard
+            assert play.run(script)["ok"] and play.run("true")["ok"]
+        else:
+            says = play.refused(script)
+            assert says == "workspace quota cannot be checked: hidden: Permission denied"
+            assert play.sessions() == {} and play.refused() == says
+    (world.root / "default" / "hidden").chmod(0o755)
 
 
 # -- output

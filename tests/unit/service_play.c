@@ -93,7 +93,7 @@ static void hear(void *arg, const struct box_value *data, const struct box_err *
 
 static struct box_value open_service(struct box_arena *arena, const struct box_value *order)
 {
-	const struct box_service_options options = {
+	struct box_service_options options = {
 		.config = box_map_get(order, "config"),
 		.working_folder = text(arena, order, "working_folder"),
 		.line =
@@ -113,7 +113,14 @@ static struct box_value open_service(struct box_arena *arena, const struct box_v
 				.times = {.pause_ms = 100, .pause_max_ms = 200},
 			},
 	};
+	struct box_client *client;
 	struct box_err err;
+	if (flag(order, "adopt")) {
+		if (box_client_open(&options.line.client, &client, &err) < 0) {
+			return raised(arena, &err);
+		}
+		options.given = box_line_adopt(client);
+	}
 	if (box_service_open(&options, &service, &err) < 0) {
 		return raised(arena, &err);
 	}
