@@ -1,5 +1,5 @@
-/* The table of actions: which member of which struct goes where on the wire, and how long an answer may
- * take. Building the map is pure; everything else is a line's. */
+/* The table of actions: which member of which struct goes where on the wire, and how long an
+ * answer may take. Building the map is pure; everything else is a line's. */
 #include "client/calls.h"
 
 #include <errno.h>

@@ -6,10 +6,10 @@
  *           struct box_str out = box_get_str(&answer, "stdout");
  *   }
  *
- * Each has two forms. box_call_NAME waits for the answer, which is built in the arena; it waits as long
- * as that action may take. box_call_NAME_async is box_line_submit with these arguments. A member that is
- * left 0 or NULL is not sent: the runtime's default holds. Those that it needs are marked (*). What is
- * behind the arrow are members of the answer; docs/protocol.md has more of it.
+ * Each has two forms. box_call_NAME waits for the answer, which is built in the arena; it waits as
+ * long as that action may take. box_call_NAME_async is box_line_submit with these arguments. A
+ * member that is left 0 or NULL is not sent: the runtime's default holds. Those that it needs are
+ * marked (*). What is behind the arrow are members of the answer; docs/protocol.md has more of it.
  */
 #pragma once
 
@@ -258,8 +258,8 @@ struct box_upload;
 /* `err` is NULL when all of it is there under `file_key`. The upload is freed before. */
 typedef void box_upload_done(void *arg, const char *file_key, const struct box_err *err);
 
-/* Sends bytes, which must stay until it is done. A file belongs to its connection: when that breaks,
- * upload again. */
+/* Sends bytes, which must stay until it is done. A file belongs to its connection: when that
+ * breaks, upload again. */
 int box_upload_start(struct box_line *line, const void *bytes, size_t len, box_upload_done *done,
 	void *arg, struct box_upload **ret_upload, struct box_err *err);
 /* Ends one under way, without a callback. */

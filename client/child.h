@@ -35,8 +35,9 @@ int box_child_start(const struct box_child_setup *setup, int *ret_fd, struct box
 void box_child_end(struct box_child *child, void (*line)(void *arg, const char *line), void *arg,
 	char out[BOX_CHILD_END_SIZE]);
 
-/* The same in steps that do not wait: its stdin was closed so long ago. True when it is gone; `out`
- * and `line` as above. Else *ret_again_ms says when to look again if its pidfd says nothing before. */
+/* The same in steps that do not wait: its stdin was closed so long ago. True when it is gone;
+ * `out` and `line` as above. Else *ret_again_ms says when to look again if its pidfd says
+ * nothing before. */
 bool box_child_leave(struct box_child *child, uint64_t waited_ms,
 	void (*line)(void *arg, const char *line), void *arg, char out[BOX_CHILD_END_SIZE],
 	int *ret_again_ms);

@@ -14,6 +14,7 @@
 #include "client/open.h"
 #include "client/start.h"
 
+/* A child that died of itself closed our socket a moment before it can be waited for. */
 #define CHILD_MOMENT_MS 100
 
 struct request {
@@ -192,7 +193,7 @@ static void deliver(struct box_client *client, const struct box_value *message)
 }
 
 /* How the child ended; nothing when there is none, or when it takes its time and we do not. */
-static void end_child(struct box_client *client, char how[BOX_CHILD_END_SIZE])
+static void end_child(struct box_client *client, int moment_ms, char how[BOX_CHILD_END_SIZE])
 {
 	struct box_link *link = &client->link;
 	struct pollfd ended = {.fd = link->child.pidfd, .events = POLLIN};
@@ -201,12 +202,11 @@ static void end_child(struct box_client *client, char how[BOX_CHILD_END_SIZE])
 		box_child_end(&link->child, link->log_line, link->log_arg, how);
 		return;
 	}
-	/* One that died of itself closed our socket a moment before it can be waited for. */
-	(void)poll(&ended, 1, CHILD_MOMENT_MS);
+	(void)poll(&ended, 1, moment_ms);
 	(void)box_child_leave(&link->child, 0, link->log_line, link->log_arg, how, &again_ms);
 }
 
-static void lose(struct box_client *client, const struct box_err *err)
+static void lose(struct box_client *client, const struct box_err *err, int moment_ms)
 {
 	char how[BOX_CHILD_END_SIZE] = "";
 	client->lost = box_alloc(sizeof(*client->lost));
@@ -215,7 +215,7 @@ static void lose(struct box_client *client, const struct box_err *err)
 	client->link.reach = NULL;
 	box_wire_close(&client->link.wire);
 	if (client->link.child.pid != 0) {
-		end_child(client, how);
+		end_child(client, moment_ms, how);
 	}
 	if (how[0] != '\0') {
 		(void)box_err_set(
@@ -255,7 +255,7 @@ int box_client_step(struct box_client *client, struct box_err *err)
 	r = r == 1 && client->link.reach ? box_link_step(&client->link, &why) : r;
 	r = r == 1 ? turn(client, &why) : r;
 	if (r < 0) {
-		lose(client, &why);
+		lose(client, &why, CHILD_MOMENT_MS);
 	}
 	if (client->lost) {
 		return box_err_set(err, client->lost->code, ENOTCONN, "%s", client->lost->text);
@@ -418,7 +418,7 @@ int box_client_timeout_ms(const struct box_client *client)
 void box_client_drop(struct box_client *client, const struct box_err *why)
 {
 	if (!client->lost) {
-		lose(client, why);
+		lose(client, why, 0);
 	}
 }
 

@@ -61,6 +61,7 @@ static void let_go(struct box_line *line, const struct box_err *why)
 		line->last_seq_id = box_client_last_seq_id(client);
 		line->old = box_client_take_child(client);
 		line->old_since_ms = box_clock_ms();
+		line->old_again_ms = 0;
 		box_client_close(client);
 	}
 	box_line_state_tell(&line->state, BOX_LINE_LOST, box_clock_ms());
@@ -173,7 +174,7 @@ static void pinged(void *arg, const struct box_value *data, const struct box_err
 	(void)data;
 	(void)last;
 	line->ping_seq_id = 0;
-	line->heard++; /* as a ping, and not once more as something else */
+	line->heard += err != NULL; /* that was no sign of health */
 	if (!err || err->code != BOX_ERR_RUNTIME_UNAVAILABLE) {
 		box_line_state_tell(
 			&line->state, err ? BOX_LINE_PING_REFUSED : BOX_LINE_PONG, box_clock_ms());

@@ -6,16 +6,18 @@
  *   if (box_line_wait_up(line, 30000, &err) < 0) { ... still tries; err says why not yet ... }
  *   box_line_call(line, "box_status", NULL, 15000, arena, &status, &err);
  *
- * Which runtime: box_client_options. After each connect come `__ping` and, with a config, `box_init`,
- * before anybody's request. Then `__ping` every 20 s; three in a row that are not answered within 15 s
- * each, or a connection that is closed, end it. Then it is made again after 3 s, 6 s ... 60 s. There
- * is one attempt at a time. A child that was lost is ended before the next is started.
+ * Which runtime: box_client_options. After each connect come `__ping` and, with a config,
+ * `box_init`, before anybody's request. Then `__ping` every 20 s; three in a row that are not
+ * answered within 15 s each, or a connection that is closed, end it. Then it is made again after 3
+ * s, 6 s ... 60 s. There is one attempt at a time. A child that was lost is ended before the next
+ * is started.
  *
  * Requests under way when it breaks are answered with BOX_ERR_RUNTIME_UNAVAILABLE. Requests while
  * it is down fail at once with that, and the reason why it is down.
  *
  * As a client, a line is used from one thread. Nothing here waits, but what says so. (Names are
- * looked up by a thread that ends with the lookup.)
+ * looked up by a thread that ends with the lookup; a child whose end was seen has 100 ms to be
+ * one.)
  */
 #pragma once
 
@@ -28,8 +30,8 @@ struct box_line;
 struct box_line_events {
 	/* Requests are taken from now on. */
 	void (*up)(void *arg);
-	/* It broke, or an attempt to make it failed; the next comes in pause_ms (-1: none will, it was
-	 * adopted). */
+	/* It broke, or an attempt to make it failed; the next comes in pause_ms (-1: none will,
+	 * it was adopted). */
 	void (*down)(void *arg, const struct box_err *why, int64_t pause_ms);
 };
 
@@ -37,12 +39,12 @@ struct box_line_events {
 struct box_line_times {
 	int64_t ping_interval_ms; /* 20,000 */
 	int64_t ping_wait_ms;     /* 15,000 */
-	int64_t ping_failures;    /* 3, in a row; an answer to anything else starts the row anew */
+	int64_t ping_failures;    /* 3, in a row; any answer, a late one too, starts it anew */
 	int64_t connect_ms;       /* 30,000: the way there, `__ping` and `box_init` together */
 	int64_t pause_ms;     /* 3,000 before the first attempt after a break, then twice as long */
 	int64_t pause_max_ms; /* 60,000 */
-	/* Pauses are up to so much longer or shorter, that many clients do not come at once: 10; -1:
-	 * exact. */
+	/* Pauses are up to so much longer or shorter, that many clients do not come at once: 10;
+	 * -1: exact. */
 	int64_t jitter_percent;
 };
 
@@ -50,8 +52,8 @@ struct box_line_times {
 struct box_line_options {
 	struct box_client_options client;
 	const struct box_value *config; /* the map for `box_init`; NULL: that is not sent */
-	/* Whether a path here is the same path for the runtime. 0: derived, true for a child of ours
-	 * and false for what was dialled; 1: yes; -1: no. */
+	/* Whether a path here is the same path for the runtime. 0: derived, true for a child of
+	 * ours and false for what was dialled; 1: yes; -1: no. */
 	int shares_filesystem;
 	struct box_line_times times;
 	const struct box_line_events *events; /* may be NULL, and so may its members */
@@ -63,8 +65,8 @@ struct box_line_options {
 int box_line_open(
 	const struct box_line_options *options, struct box_line **ret_line, struct box_err *err);
 
-/* A line on a connection that is there; the client becomes the line's. It counts as separated from our
- * file system. When it breaks, it stays down: nobody knows how it was made. */
+/* A line on a connection that is there; the client becomes the line's. It counts as separated
+ * from our file system. When it breaks, it stays down: nobody knows how it was made. */
 struct box_line *box_line_adopt(struct box_client *client);
 
 /* Requests under way are forgotten without a callback. A child is waited for. NULL is fine. */
@@ -93,9 +95,9 @@ void box_line_cancel(struct box_line *line, int64_t seq_id);
 
 /* --- a loop of the caller's ---
  *
- * Poll the fd (-1 while there is none; it changes) for the events, no longer than the timeout (-1: any
- * time), then step. Callbacks come from inside a step; they may submit and cancel, and must neither
- * step nor close. */
+ * Poll the fd (-1 while there is none; it changes) for the events, no longer than the timeout
+ * (-1: any time), then step. Callbacks come from inside a step; they may submit and cancel, and
+ * must neither step nor close. */
 
 int box_line_fd(const struct box_line *line);
 short box_line_poll_events(const struct box_line *line);

@@ -1,5 +1,5 @@
-/* Requests on a line, and waiting for them. A request goes out when the line is up; else it is refused
- * at once, with the reason. */
+/* Requests on a line, and waiting for them. A request goes out when the line is up; else it is
+ * refused at once, with the reason. */
 #include <errno.h>
 #include <poll.h>
 
@@ -113,7 +113,7 @@ int box_line_call(struct box_line *line, const char *action, const struct box_va
 	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err)
 {
 	struct call call = {.arena = arena, .err = err};
-	int64_t seq_id;
+	int64_t seq_id = 0;
 	int r = box_line_submit(line, action, data, call_answered, &call, &seq_id, err);
 	if (r < 0) {
 		return r;

@@ -1,4 +1,5 @@
-/* When a line connects, pings, gives up and tries again. Pure: the time is told, nothing is done. */
+/* When a line connects, pings, gives up and tries again. Pure: the time is told, nothing is
+ * done. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,7 +31,7 @@ enum box_line_event {
 	BOX_LINE_LOST,    /* the attempt failed, or the connection is over */
 	BOX_LINE_PONG,
 	BOX_LINE_PING_REFUSED, /* the ping was answered by an error */
-	BOX_LINE_HEARD,        /* something else was answered */
+	BOX_LINE_HEARD,        /* something was answered, whatever it was */
 };
 
 enum box_line_due {

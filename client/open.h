@@ -22,8 +22,8 @@ struct box_link {
 	void *log_arg;
 };
 
-/* Chooses, and starts a child or to dial: nothing waits. The link needs box_link_close also after an
- * error. */
+/* Chooses, and starts a child or to dial: nothing waits. The link needs box_link_close also
+ * after an error. */
 int box_link_start(
 	const struct box_client_options *options, struct box_link *link, struct box_err *err);
 void box_link_close(struct box_link *link);

@@ -17,8 +17,9 @@ struct box_reach_who {
 
 struct box_reach;
 
-/* Without waiting: poll the fd for the events, no longer than the timeout, then step. 1: the wire is
- * open and the caller's; 0: not yet; negative: it will not be. What `who` points to must stay. */
+/* Without waiting: poll the fd for the events, no longer than the timeout, then step. 1: the
+ * wire is open and the caller's; 0: not yet; negative: it will not be. What `who` points to must
+ * stay. */
 struct box_reach *box_reach_start(
 	const struct box_endpoint *endpoint, const struct box_reach_who *who);
 int box_reach_fd(const struct box_reach *reach);

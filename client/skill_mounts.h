@@ -23,11 +23,11 @@ struct box_skill_mounts_options {
 	void *arg;
 };
 
-/* Builds the list of extra_mounts. `skills` is what the runtime answered ({skills: [...]}) or the list
- * itself; of a skill `name` and `package_root` count. *ret_warnings is a list of texts for people, one
- * for each skill that is left out because of a name that is none, a name that came before, a path that
- * is empty or is none, or a package that is not here. No skills, no mounts. Everything is built in
- * the arena; texts of `skills` are not copied. */
+/* Builds the list of extra_mounts. `skills` is what the runtime answered ({skills: [...]}) or
+ * the list itself; of a skill `name` and `package_root` count. *ret_warnings is a list of texts
+ * for people, one for each skill that is left out because of a name that is none, a name that
+ * came before, a path that is empty or is none, or a package that is not here. No skills, no
+ * mounts. Everything is built in the arena; texts of `skills` are not copied. */
 void box_skill_mounts(struct box_arena *arena, const struct box_value *skills,
 	const struct box_skill_mounts_options *options, struct box_value *ret_mounts,
 	struct box_value *ret_warnings);

@@ -4,9 +4,10 @@
 #include "client/box.h"
 #include "client/child.h"
 
-/* Starts a child or to dial. Numbers of requests begin behind `after_seq_id`. Until it is dialled
- * nothing can be submitted; box_client_fd, box_client_events and box_client_step do that too. A child
- * that does not end at once when the connection is lost is left to the caller: box_client_take_child. */
+/* Starts a child or to dial. Numbers of requests begin behind `after_seq_id`. Until it is
+ * dialled nothing can be submitted; box_client_fd, box_client_events and box_client_step do that
+ * too. A child that does not end at once when the connection is lost is left to the caller:
+ * box_client_take_child. */
 int box_client_start(const struct box_client_options *options, int64_t after_seq_id,
 	struct box_client **ret_client, struct box_err *err);
 /* The same from now on for one that box_client_open made: its child is not waited for when it is

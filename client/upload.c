@@ -1,5 +1,5 @@
-/* A file on its way to the runtime by `__file_chunk`: a few pieces ahead, in order. The runtime takes
- * them in the order they are sent, so an answer only makes room for the next. */
+/* A file on its way to the runtime by `__file_chunk`: a few pieces ahead, in order. The runtime
+ * takes them in the order they are sent, so an answer only makes room for the next. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -54,13 +54,14 @@ struct box_endpoint {
 	char path[BOX_ENDPOINT_PATH_MAX];
 };
 
-/* ws://HOST[:PORT][/PATH], or http:// for it; port 5410 and path /rpc/ws unless given. 0, or -EINVAL
- * with the reason. */
+/* ws://HOST[:PORT][/PATH], or http:// for it; port 5410 and path /rpc/ws unless given. 0, or
+ * -EINVAL with the reason. */
 int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struct box_err *err);
 
-/* Connects by TCP to the first address that answers, without waiting: poll the fd for the events, then
- * step. 1 and a socket that does not block, 0 when it is not there yet, or a negative errno:
- * -ECONNREFUSED when nobody listens. How long that may take is the caller's to say. */
+/* Connects by TCP to the first address that answers, without waiting: poll the fd for the
+ * events, then step. 1 and a socket that does not block, 0 when it is not there yet, or a
+ * negative errno: -ECONNREFUSED when nobody listens. How long that may take is the caller's to
+ * say. */
 struct box_dial;
 struct box_dial *box_dial_start(const struct box_endpoint *endpoint);
 int box_dial_fd(const struct box_dial *dial);

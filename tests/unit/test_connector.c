@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "tests/unit/test.h"
 #include "transport/connector.h"
@@ -190,6 +192,53 @@ TEST(dials_who_listens)
 	(void)close(fd);
 	(void)close(peer);
 	(void)close(listener);
+}
+
+/* A name goes by another way than an address does, and may have several. */
+TEST(dials_a_name)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int fd = -1;
+	int listener = bound(&endpoint);
+	ASSERT_INT(listen(listener, 1), 0);
+	(void)snprintf(endpoint.host, sizeof(endpoint.host), "localhost");
+	ASSERT_INT(box_connector_dial(&endpoint, 20000, &fd, &err), 0);
+	(void)close(fd);
+	(void)close(listener);
+}
+
+TEST(a_name_that_nobody_has_is_the_reason)
+{
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int fd = -2;
+	ASSERT_INT(box_endpoint_parse("ws://no-such-host.invalid", &endpoint, NULL), 0);
+	ASSERT(box_connector_dial(&endpoint, 5000, &fd, &err) < 0);
+	ASSERT_INT(err.code, BOX_ERR_RUNTIME_UNAVAILABLE);
+	ASSERT(strstr(err.text, "no-such-host.invalid:5410: "));
+	ASSERT_INT(fd, -2);
+}
+
+/* Whoever loses interest does not wait for the answer, and nothing is left of it. */
+TEST(a_lookup_can_be_left)
+{
+	struct box_endpoint endpoint;
+	ASSERT_INT(box_endpoint_parse("ws://localhost", &endpoint, NULL), 0);
+	for (int i = 0; i < 50; i++) {
+		struct box_dial *dial = box_dial_start(&endpoint);
+		ASSERT(box_dial_fd(dial) >= 0);
+		ASSERT_INT(box_dial_events(dial), POLLIN);
+		box_dial_free(dial);
+	}
+	/* Their threads are done within moments; the kernel counts them. */
+	for (int links = 0, tries = 0; links != 3 && tries < 500; tries++) {
+		struct stat info;
+		ASSERT_INT(stat("/proc/self/task", &info), 0);
+		links = (int)info.st_nlink;
+		(void)usleep(10000);
+		ASSERT(tries < 499);
+	}
 }
 
 TEST(says_that_nobody_listens)

@@ -124,6 +124,43 @@ TEST(requests_under_way_end_with_the_child_and_a_new_one_comes)
 	ASSERT_INT(lost, 5);
 }
 
+static struct box_exec *running;
+static int ends;
+
+static void exec_ended(void *arg, const struct box_exec_result *result, const struct box_err *err)
+{
+	(void)arg;
+	ASSERT(!result && err);
+	ASSERT_INT(err->code, BOX_ERR_RUNTIME_UNAVAILABLE);
+	ends++;
+}
+
+/* It has input and a size on their way when its connection goes. */
+TEST(a_live_command_outlives_its_connection_as_a_struct_only)
+{
+	static const struct box_exec_events exec_events = {.ended = exec_ended};
+	static const struct box_exec_terminal size = {24, 80};
+	const struct box_line_options options = double_options("serves");
+	const struct box_value spec = box_map_value();
+	struct box_line *line = open_line(&options);
+	ASSERT_INT(box_line_wait_up(line, CALL_MS, NULL), 0);
+	ASSERT_INT(box_exec_start(box_line_client(line), &spec, true, &size, &exec_events, NULL,
+			   &running, NULL),
+		0);
+	ASSERT_INT(ask(line, "echo", NULL), 0);
+	ASSERT_INT(box_exec_input(running, "x", 1, false, NULL), 0);
+	ASSERT_INT(box_exec_resize(running, (struct box_exec_terminal){1, 1}, NULL), 0);
+	ASSERT_INT(ask(line, "die", NULL), -ECONNRESET);
+	ASSERT_INT(ends, 1);
+	ASSERT_INT(box_line_wait_up(line, CALL_MS, NULL), 0);
+	ASSERT(!box_exec_wants_input(running));
+	ASSERT(box_exec_signal(running, 15, NULL) < 0);
+	ASSERT_INT(box_exec_resize(running, size, NULL), 0);
+	box_exec_taken(running);
+	box_exec_free(running);
+	box_line_close(line);
+}
+
 TEST(a_child_that_fails_is_tried_again_after_growing_pauses)
 {
 	const struct box_line_options options = double_options("fails");

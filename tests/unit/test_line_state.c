@@ -1,4 +1,5 @@
-/* When a line connects, pings, gives up and tries again: no socket, and no time but what is told. */
+/* When a line connects, pings, gives up and tries again: no socket, and no time but what is
+ * told. */
 #include "client/line_state.h"
 #include "tests/unit/test.h"
 

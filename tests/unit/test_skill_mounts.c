@@ -174,6 +174,29 @@ TEST(the_answer_of_the_runtime_is_taken_as_it_is)
 	box_arena_free(self.arena);
 }
 
+TEST(a_line_knows_whether_to_look)
+{
+	char folder[] = "/tmp/box-skill-XXXXXX";
+	ASSERT(mkdtemp(folder));
+	for (int remote = 0; remote <= 1; remote++) {
+		const struct box_line_options options = {
+			.client = {.spawn = true, .endpoint = remote ? "ws://127.0.0.1:1" : NULL}};
+		struct play self = play();
+		struct box_line *line;
+		add(&self, "here", folder);
+		add(&self, "gone", "/nowhere/at/all");
+		add(&self, "file", "/proc/self/exe");
+		ASSERT_INT(box_line_open(&options, &line, NULL), 0);
+		box_line_skill_mounts(line, self.arena, &self.skills, &self.mounts, &self.warnings);
+		ASSERT_INT(self.mounts.count, remote ? 3 : 1);
+		ASSERT_INT(self.warnings.count, remote ? 0 : 2);
+		assert_mount(&self, 0, folder, "/workspace/.skills/here");
+		box_line_close(line);
+		box_arena_free(self.arena);
+	}
+	ASSERT_INT(rmdir(folder), 0);
+}
+
 /* 1 ms is asked for; sanitizers and other people's work take their part of it here. */
 TEST(a_hundred_skills_take_no_time)
 {
