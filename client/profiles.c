@@ -70,15 +70,21 @@ const struct box_field box_profile_fields[BOX_PROFILE_FIELDS] = {
 		.broken = "workspace_quota_mb must be greater than or equal to 0"},
 };
 
+#define OFFLINE_READONLY_LOCKED                                         \
+	(1U << BOX_PROFILE_NETWORK | 1U << BOX_PROFILE_HOST_PATH_MODE | \
+		1U << BOX_PROFILE_READ_ONLY_ROOTFS)
+
+/* clang-format off */
 static const struct box_profile built_in[] = {
-	{"default", true, IMAGE, NETWORK_ON, 30, MOUNT_RW, 120, 1, 512, 128, true, 0, 0},
-	{"network_basic", true, IMAGE, NETWORK_ON, 30, MOUNT_RW, 120, 1, 512, 128, true, 0, 0},
-	{"network_extended", true, IMAGE, NETWORK_ON, 30, MOUNT_RW, 300, 2, 1024, 256, false, 0, 0},
-	{"offline", true, IMAGE, NETWORK_OFF, 30, MOUNT_RW, 120, 1, 512, 128, true, 0, 0},
-	{"offline_readonly", true, IMAGE, NETWORK_OFF, 30, MOUNT_RO, 60, 0.5, 256, 64, true, 0,
-		1U << BOX_PROFILE_NETWORK | 1U << BOX_PROFILE_HOST_PATH_MODE |
-			1U << BOX_PROFILE_READ_ONLY_ROOTFS},
+	/* name, image, timeout and the most, cpus, memory, pids, quota, network, folder, locked, root */
+	{"default", IMAGE, 30, 120, 1, 512, 128, 0, NETWORK_ON, MOUNT_RW, 0, true, true},
+	{"network_basic", IMAGE, 30, 120, 1, 512, 128, 0, NETWORK_ON, MOUNT_RW, 0, true, true},
+	{"network_extended", IMAGE, 30, 300, 2, 1024, 256, 0, NETWORK_ON, MOUNT_RW, 0, false, true},
+	{"offline", IMAGE, 30, 120, 1, 512, 128, 0, NETWORK_OFF, MOUNT_RW, 0, true, true},
+	{"offline_readonly", IMAGE, 30, 60, 0.5, 256, 64, 0, NETWORK_OFF, MOUNT_RO,
+		OFFLINE_READONLY_LOCKED, true, true},
 };
+/* clang-format on */
 
 #define BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
 
@@ -151,21 +157,21 @@ static const struct box_profile *find_built_in(struct box_str name)
 	return NULL;
 }
 
-static int find_base(const struct box_fields *fields, const struct box_value *map,
-	const struct box_profile **ret_base)
+/* NULL when it has said why not. */
+static const struct box_profile *find_base(
+	const struct box_fields *fields, const struct box_value *map)
 {
 	const struct box_value *value = box_map_get(map, "base");
 	struct box_str name = box_str(BASE_DEFAULT);
 	const char *why = value ? box_fields_to_str(value, &name) : NULL;
-	if (why) {
-		return box_fields_refuse(fields, "base", why);
+	const struct box_profile *base = why ? NULL : find_built_in(box_str_strip(name));
+	if (!base) {
+		(void)box_fields_refuse(fields, "base",
+			why ? why
+			    : box_arena_printf(fields->arena, "no built-in profile is called %s",
+				      box_fields_echo(fields->arena, name)));
 	}
-	*ret_base = find_built_in(box_str_strip(name));
-	return *ret_base
-		? 0
-		: box_fields_refuse(fields, "base",
-			  box_arena_printf(fields->arena, "no built-in profile is called %s",
-				  box_fields_echo(fields->arena, name)));
+	return base;
 }
 
 static int refuse_unknown(const struct box_fields *fields, const struct box_value *map)
@@ -177,8 +183,25 @@ static int refuse_unknown(const struct box_fields *fields, const struct box_valu
 	return box_fields_refuse_unknown(fields, all, BOX_PROFILE_FIELDS + 3, map);
 }
 
+/* Of a base's time nobody has thought; of two that stand side by side somebody has. */
+static int fit_times(
+	const struct box_fields *fields, const struct box_value *map, struct box_profile *profile)
+{
+	bool usual = box_map_get(map, "timeout_sec") != NULL;
+	bool most = box_map_get(map, "max_timeout_sec") != NULL;
+	if (profile->timeout_sec <= profile->max_timeout_sec) {
+		return 0;
+	}
+	if (usual && most) {
+		return box_fields_refuse(fields, "timeout_sec", "is more than max_timeout_sec");
+	}
+	*(usual ? &profile->max_timeout_sec
+		: &profile->timeout_sec) = usual ? profile->timeout_sec : profile->max_timeout_sec;
+	return 0;
+}
+
 static int read_own(struct box_arena *arena, struct box_str name, const struct box_value *map,
-	struct box_profile **ret_profile, struct box_err *err)
+	struct box_profile *ret_profile, struct box_err *err)
 {
 	const struct box_fields fields = {
 		.arena = arena,
@@ -187,39 +210,28 @@ static int read_own(struct box_arena *arena, struct box_str name, const struct b
 		.within = "",
 		.err = err,
 	};
-	struct box_profile *profile = box_arena_alloc(arena, sizeof(*profile));
-	const struct box_profile *base;
 	if (name.len == 0 || name.len > BOX_PROFILE_NAME_MAX || box_str_has_nul(name)) {
 		return box_fields_refuse(&fields, "", "a name has 1 to 64 bytes and no NUL");
 	}
 	if (map->type != BOX_MAP) {
 		return box_fields_refuse(&fields, "", "a profile is a map of its members");
 	}
-	int r = find_base(&fields, map, &base);
-	if (r < 0) {
-		return r;
+	const struct box_profile *base = find_base(&fields, map);
+	if (!base) {
+		return -EINVAL;
 	}
-	*profile = *base;
-	profile->built_in = false;
-	profile->name = box_arena_strndup(arena, name.bytes, name.len);
-	r = refuse_unknown(&fields, map);
+	struct box_profile profile = *base;
+	profile.built_in = false;
+	profile.name = box_arena_strndup(arena, name.bytes, name.len);
+	int r = refuse_unknown(&fields, map);
 	if (r == 0) {
-		r = box_fields_read(&fields, box_profile_fields, BOX_PROFILE_FIELDS, map, profile);
+		r = box_fields_read(&fields, box_profile_fields, BOX_PROFILE_FIELDS, map, &profile);
 	}
 	if (r == 0) {
-		r = box_fields_read(&fields, more_fields, 2, map, profile);
+		r = box_fields_read(&fields, more_fields, 2, map, &profile);
 	}
-	if (r == 0 && profile->timeout_sec > profile->max_timeout_sec) {
-		/* Of a base's time nobody has thought, of one that stands beside it somebody has. */
-		if (box_map_get(map, "timeout_sec") && box_map_get(map, "max_timeout_sec")) {
-			return box_fields_refuse(
-				&fields, "timeout_sec", "is more than max_timeout_sec");
-		}
-		if (box_map_get(map, "timeout_sec")) {
-			profile->max_timeout_sec = profile->timeout_sec;
-		} else {
-			profile->timeout_sec = profile->max_timeout_sec;
-		}
+	if (r == 0) {
+		r = fit_times(&fields, map, &profile);
 	}
 	if (r == 0) {
 		*ret_profile = profile;
@@ -231,9 +243,9 @@ static int read_own(struct box_arena *arena, struct box_str name, const struct b
 
 static int by_name(const void *a, const void *b)
 {
-	const struct box_profile *const *first = a;
-	const struct box_profile *const *second = b;
-	return strcmp((*first)->name, (*second)->name);
+	const struct box_profile *first = a;
+	const struct box_profile *second = b;
+	return strcmp(first->name, second->name);
 }
 
 int box_profiles_read(struct box_arena *arena, const struct box_value *own,
@@ -251,16 +263,15 @@ int box_profiles_read(struct box_arena *arena, const struct box_value *own,
 	struct box_profiles profiles = {
 		.items = box_arena_alloc(arena, (BUILT_IN + more) * sizeof(*profiles.items))};
 	for (size_t i = 0; i < more; i++) {
-		struct box_profile *profile;
-		int r = read_own(arena, own->pairs[i].key, &own->pairs[i].value, &profile, err);
+		int r = read_own(arena, own->pairs[i].key, &own->pairs[i].value,
+			&profiles.items[profiles.count++], err);
 		if (r < 0) {
 			return r;
 		}
-		profiles.items[profiles.count++] = profile;
 	}
 	for (size_t i = 0; i < BUILT_IN; i++) {
 		if (more == 0 || !box_map_get(own, built_in[i].name)) {
-			profiles.items[profiles.count++] = &built_in[i];
+			profiles.items[profiles.count++] = built_in[i];
 		}
 	}
 	qsort(profiles.items, profiles.count, sizeof(*profiles.items), by_name);
@@ -274,11 +285,11 @@ const struct box_profile *box_profiles_find(
 	struct box_buf names = box_buf(BOX_ERROR_TEXT_MAX);
 	name = name && name[0] != '\0' ? name : "default";
 	for (size_t i = 0; i < profiles->count; i++) {
-		if (strcmp(name, profiles->items[i]->name) == 0) {
+		if (strcmp(name, profiles->items[i].name) == 0) {
 			box_buf_free(&names);
-			return profiles->items[i];
+			return &profiles->items[i];
 		}
-		(void)box_buf_printf(&names, "%s%s", i > 0 ? ", " : "", profiles->items[i]->name);
+		(void)box_buf_printf(&names, "%s%s", i > 0 ? ", " : "", profiles->items[i].name);
 	}
 	(void)box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
 		"unknown box profile '%.100s', available profiles: %.*s", name, (int)names.len,

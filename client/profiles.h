@@ -14,22 +14,22 @@ struct box_arena;
 
 struct box_profile {
 	const char *name;
-	bool built_in;
 	const char *image;
-	int network;
 	int64_t timeout_sec;
-	int host_path_mode;
 	int64_t max_timeout_sec;
 	double cpus;
 	int64_t memory_mb;
 	int64_t pids_limit;
-	bool read_only_rootfs;
 	int64_t workspace_quota_mb;
+	int network; /* these two by their place in the words that they may be */
+	int host_path_mode;
 	unsigned locked; /* one bit for each member of a spec that a profile has */
+	bool read_only_rootfs;
+	bool built_in;
 };
 
 struct box_profiles {
-	const struct box_profile **items; /* by name */
+	struct box_profile *items; /* by name */
 	size_t count;
 };
 

@@ -150,8 +150,8 @@ int box_service_profiles(struct box_arena *arena, const struct box_value *own, c
 	}
 	*ret_list = box_list_value();
 	for (size_t i = 0; i < profiles.count; i++) {
-		if (!only || profiles.items[i] == only) {
-			box_list_add(arena, ret_list, box_profile_value(arena, profiles.items[i]));
+		if (!only || &profiles.items[i] == only) {
+			box_list_add(arena, ret_list, box_profile_value(arena, &profiles.items[i]));
 		}
 	}
 	return 0;

@@ -174,7 +174,7 @@ static int expand(struct box_arena *arena, const char *template, const struct bo
 {
 	const char *at = template;
 	bool whole = true;
-	struct piece piece;
+	struct piece piece = {{"", 0}, false};
 	int r;
 	while ((r = next_piece(template, &at, &piece, err)) == 1) {
 		struct box_str text = piece.text;

@@ -58,7 +58,8 @@ bool box_truncate(
 	size_t head = box_utf8_prefix(text.bytes, text.len, head_chars);
 	size_t tail = box_utf8_prefix(text.bytes, text.len, total - (kept - head_chars));
 	size_t len = head + notice_len + (text.len - tail);
-	char *out = box_arena_bytes(arena, len);
+	char *out = box_arena_bytes(arena, len + 1);
+	out[len] = '\0';
 	memcpy(out, text.bytes, head);
 	memcpy(out + head, notice, notice_len);
 	memcpy(out + head + notice_len, text.bytes + tail, text.len - tail);
