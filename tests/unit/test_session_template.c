@@ -122,10 +122,8 @@ TEST(braces_and_length)
 TEST(safe_as_the_runtime_has_it)
 {
 	static const struct box_context context = {{"i", 1}, {"w", 1}, 1};
-	static const char *const names[] = {"group_1", "a b", "--a//b--",
-		"\xe4\xb8\xad"
-		"1",
-		"a.b-c_d", "x\ny", "!a", "a!"};
+	static const char *const names[] = {
+		"group_1", "a b", "--a//b--", "\xe4\xb8\xad_1", "a.b-c_d", "x\ny", "!a", "a!"};
 	for (size_t i = 0; i < COUNT(names); i++) {
 		struct box_arena *arena = box_arena_new();
 		char theirs[BOX_PHYSICAL_ID_SIZE];
