@@ -184,7 +184,7 @@ short box_service_poll_events(const struct box_service *service)
 
 int box_service_timeout_ms(const struct box_service *service)
 {
-	if (box_service_is_walking(service)) {
+	if (box_service_is_busy(service)) {
 		return 0;
 	}
 	return service->line ? box_line_timeout_ms(service->line) : -1;
@@ -195,7 +195,7 @@ void box_service_step(struct box_service *service)
 	if (service->line) {
 		box_line_step(service->line);
 	}
-	box_service_walk_on(service);
+	box_service_go_on(service);
 }
 
 /* --- waiting --- */

@@ -165,46 +165,60 @@ static void walk_on(struct box_job *job)
 	}
 }
 
-static bool is_due(const struct box_job *job)
+static bool is_walking(const struct box_job *job)
 {
-	return job->phase == BOX_JOB_BEFORE || job->phase == BOX_JOB_AFTER ||
-		job->phase == BOX_JOB_TELL;
+	return job->phase == BOX_JOB_BEFORE || job->phase == BOX_JOB_AFTER;
 }
 
-bool box_service_is_walking(const struct box_service *service)
+bool box_service_is_busy(const struct box_service *service)
 {
 	for (const struct box_job *job = service->jobs; job; job = job->next) {
-		if (is_due(job)) {
+		if (is_walking(job) || job->phase == BOX_JOB_TELL) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* A callback may submit and cancel: after each the next is looked for by its number. */
-void box_service_walk_on(struct box_service *service)
+/* One after the other: each level of a walk is an open fd, and whoever fills workspaces chooses how deep
+ * they are. */
+static struct box_job *pick_walk(struct box_service *service)
 {
-	int64_t done = 0;
-	int64_t last = service->last_id;
-	for (;;) {
-		struct box_job *job = service->jobs;
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): one that is freed is out of the list */
-		while (job && (job->id <= done || !is_due(job))) {
-			job = job->next;
+	struct box_job *first = NULL;
+	for (struct box_job *job = service->jobs; job; job = job->next) {
+		if (is_walking(job) && job->id == service->walking) {
+			return job;
 		}
-		if (!job || job->id > last) {
-			return;
-		}
-		done = job->id;
-		if (job->phase == BOX_JOB_TELL) {
-			const struct box_err *why = service->line ? box_line_why(service->line)
-								  : NULL;
-			struct box_value status = box_service_tell(
-				service, job->arena, NULL, why ? why->text : NULL);
-			finish(job, &status, NULL);
-		} else {
-			walk_on(job);
-		}
+		first = !first && is_walking(job) ? job : first;
+	}
+	service->walking = first ? first->id : 0;
+	return first;
+}
+
+static struct box_job *pick_status(struct box_service *service)
+{
+	struct box_job *job = service->jobs;
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): one that is freed is out of the list */
+	while (job && job->phase != BOX_JOB_TELL) {
+		job = job->next;
+	}
+	return job;
+}
+
+void box_service_go_on(struct box_service *service)
+{
+	struct box_job *job;
+	const int64_t last =
+		service->last_id; /* those that a callback adds are for the next turn */
+	while ((job = pick_status(service)) && job->id <= last) {
+		const struct box_err *why = service->line ? box_line_why(service->line) : NULL;
+		struct box_value status = box_service_tell(
+			service, job->arena, NULL, why ? why->text : NULL);
+		finish(job, &status, NULL);
+	}
+	job = pick_walk(service);
+	if (job) {
+		walk_on(job);
 	}
 }
 

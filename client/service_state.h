@@ -44,6 +44,7 @@ struct box_service {
 	struct box_job *jobs;
 	size_t job_count;
 	int64_t last_id;
+	int64_t walking; /* whose walk goes on */
 };
 
 /* The spec of a run, in the job's arena; fills session_id, folder and quota too. */
@@ -58,8 +59,9 @@ struct box_value box_service_result(
 struct box_value box_service_tell(const struct box_service *service, struct box_arena *arena,
 	const struct box_value *runtime, const char *why);
 
-/* One piece of all walks that are under way. */
-void box_service_walk_on(struct box_service *service);
-bool box_service_is_walking(const struct box_service *service);
+/* What needs no runtime: states that are to be told, and one piece of one walk. */
+void box_service_go_on(struct box_service *service);
+/* Whether there is more of that. */
+bool box_service_is_busy(const struct box_service *service);
 /* Takes it out of the list and frees it. */
 void box_service_drop(struct box_job *job);
