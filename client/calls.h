@@ -207,8 +207,8 @@ struct box_skill_args {
 };
 struct box_skill_edit_args {
 	const char *name; /* (*) for update */
-	const struct box_value
-		*skill; /* (*) a map: name, display_name, description, instructions */
+	/* (*) a map: name, display_name, description, instructions */
+	const struct box_value *skill;
 };
 struct box_skill_scan_args {
 	const char *path; /* (*) */
@@ -229,7 +229,7 @@ struct box_skill_write_args {
 	struct box_str content;
 };
 struct box_skill_zip_args {
-	const char *file_key; /* (*) of box_upload, on the same connection */
+	const char *file_key; /* (*) of box_upload, and of the same connection */
 	const char *filename;
 	const char *source_subdir;
 	const char *target_suffix;            /* "upload" */
@@ -244,8 +244,8 @@ BOX_CALL(delete_skill, "box_delete_skill", struct box_skill_args)            /* 
 BOX_CALL(scan_skill, "box_scan_skill_directory", struct box_skill_scan_args) /* -> the skill */
 BOX_CALL(list_skill_files, "box_list_skill_files", struct box_skill_files_args) /* -> entries ... */
 BOX_CALL(read_skill_file, "box_read_skill_file", struct box_skill_file_args)    /* -> content ... */
-BOX_CALL(write_skill_file, "box_write_skill_file",
-	struct box_skill_write_args) /* -> bytes_written */
+/* -> bytes_written */
+BOX_CALL(write_skill_file, "box_write_skill_file", struct box_skill_write_args)
 BOX_CALL(preview_skill_zip, "box_preview_skill_zip", struct box_skill_zip_args) /* -> skills */
 BOX_CALL(install_skill_zip, "box_install_skill_zip", struct box_skill_zip_args) /* -> skills */
 

@@ -104,9 +104,9 @@ short box_line_poll_events(const struct box_line *line);
 int box_line_timeout_ms(const struct box_line *line);
 void box_line_step(struct box_line *line);
 
-/* --- without one: these wait --- */
+/* --- without one: these wait. A timeout_ms of -1 means for ever. --- */
 
-/* One turn that waits for something to happen, timeout_ms at most (-1: for ever). 0; -EINTR when a
+/* One turn that waits for something to happen, timeout_ms at most. 0; -EINTR when a
  * signal ends the wait. */
 int box_line_wait(struct box_line *line, int timeout_ms);
 

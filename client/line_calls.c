@@ -1,6 +1,7 @@
 /* Requests on a line, and waiting for them. A request goes out when the line is up; else it is
  * refused at once, with the reason. */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 
 #include "base/clock.h"
@@ -61,29 +62,42 @@ int box_line_wait(struct box_line *line, int timeout_ms)
 	return 0;
 }
 
+/* A time below 0 never comes. */
+static uint64_t time_after(int timeout_ms)
+{
+	return timeout_ms < 0 ? UINT64_MAX : box_clock_ms() + (uint64_t)timeout_ms;
+}
+
+/* One turn; false when the time has come. */
+static bool turn_before(struct box_line *line, uint64_t until_ms)
+{
+	uint64_t now = box_clock_ms();
+	if (now >= until_ms) {
+		return false;
+	}
+	(void)box_line_wait(line, until_ms - now > INT_MAX ? -1 : (int)(until_ms - now));
+	return true;
+}
+
 int box_line_wait_for(struct box_line *line, const bool *done, int timeout_ms)
 {
-	uint64_t until_ms = box_clock_ms() + (uint64_t)timeout_ms;
+	uint64_t until_ms = time_after(timeout_ms);
 	while (!*done) {
-		uint64_t now = box_clock_ms();
-		if (now >= until_ms) {
+		if (!turn_before(line, until_ms)) {
 			return -ETIMEDOUT;
 		}
-		(void)box_line_wait(line, (int)(until_ms - now));
 	}
 	return 0;
 }
 
 int box_line_wait_up(struct box_line *line, int timeout_ms, struct box_err *err)
 {
-	uint64_t until_ms = box_clock_ms() + (uint64_t)timeout_ms;
+	uint64_t until_ms = time_after(timeout_ms);
 	while (!box_line_is_up(line)) {
-		uint64_t now = box_clock_ms();
-		if (now >= until_ms) {
+		if (!turn_before(line, until_ms)) {
 			(void)refuse(line, err);
 			return -ETIMEDOUT;
 		}
-		(void)box_line_wait(line, (int)(until_ms - now));
 	}
 	return 0;
 }

@@ -109,7 +109,8 @@ def test_headers_stand_by_themselves(prefix, tmp_path):
 def test_what_is_exported_is_what_the_headers_declare(prefix):
     root, _ = prefix
     library = next(path for path in root.rglob("libbox.so.*") if not path.is_symlink())
-    exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()}
+    symbols = run("nm", "-D", "--defined-only", library).splitlines()
+    exported = {line.split()[-1] for line in symbols}
     text = "".join(path.read_text() for path in root.rglob("include/box/*/*.h"))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     # A declaration at the start of a line; those that are inline have a body.

@@ -1,5 +1,5 @@
-"""A line of libbox on real runtimes, over both carriers: what breaks is told and made again, one attempt
-at a time after growing pauses, and no step of it waits. Driven by tests/unit/line_play.c.
+"""A line of libbox on real runtimes, over both carriers: what breaks is told and made again, one
+attempt at a time after growing pauses, and no step of it waits. Driven by tests/unit/line_play.c.
 """
 
 import base64
@@ -153,7 +153,10 @@ def runtime(carrier, tmp_path):
 
 
 def echo(line, text="x"):
-    return line.ask("box_exec", session_id="s", cmd=f"echo {text}")
+    """By the fake backend, which the config chose: it came before the first request."""
+    answer = line.ask("box_exec", session_id="s", cmd=f"echo {text}")
+    assert answer["backend_name"] == "fake"
+    return answer
 
 
 def test_killed_and_started_again_while_calls_are_under_way(runtime):
@@ -176,7 +179,6 @@ def test_killed_and_started_again_while_calls_are_under_way(runtime):
             assert refused.startswith(UNAVAILABLE + "the runtime is not reachable: ")
         runtime.start()
         line.expect("up")
-        # The config came before the first request: the fake backend was chosen.
         assert echo(line, "two")["stdout"] == "two"
         wait_until(lambda: not any(map(is_alive, pids)), what="the old ones are gone")
         if runtime.carrier == "stdio":
@@ -238,7 +240,7 @@ def test_every_kind_of_call(runtime):
 
 
 class Silent:
-    """Accepts and says nothing, or only that a WebSocket is open. Counts who is connected at once."""
+    """Accepts and says nothing, or only that a WebSocket is open. Counts who is there at once."""
 
     def __init__(self, upgrades=False):
         self.upgrades = upgrades
@@ -304,14 +306,11 @@ def test_a_server_that_says_nothing(upgrades):
         options = {"endpoint": f"ws://127.0.0.1:{server.port}", "connect_ms": 300}
         with Line(**options) as line:
             began = time.monotonic()
-            assert_growing(
-                line, [100, 200, 400, 400], "the runtime was not ready within 300 ms"
-            )
+            why = "the runtime was not ready within 300 ms"
+            assert_growing(line, [100, 200, 400, 400], why)
             assert time.monotonic() - began >= 4 * 0.3 + (0.1 + 0.2 + 0.4) * (1 - JITTER)
             refused = line.ask("box_status")
-            assert refused == (
-                UNAVAILABLE + "the runtime is not reachable: the runtime was not ready within 300 ms"
-            )
+            assert refused == f"{UNAVAILABLE}the runtime is not reachable: {why}"
         assert len(server.accepted) in (4, 5)
         assert server.most == 1
         gaps = [b - a for a, b in zip(server.accepted, server.accepted[1:])]
