@@ -144,28 +144,28 @@
 #define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */
 
 /* Skills. */
-#define BOX_SKILL_NAME_MAX 64                     /* (wire) characters */
-#define BOX_SKILL_TEXT_BYTES_MAX (1 * BOX_MIB)    /* (wire) SKILL.md, and any file read or written */
+#define BOX_SKILL_NAME_MAX 64                  /* (wire) characters */
+#define BOX_SKILL_TEXT_BYTES_MAX (1 * BOX_MIB) /* (wire) SKILL.md, and any file read or written */
 #define BOX_SKILL_LIST_TEXT_BYTES_MAX (16 * BOX_MIB) /* (wire) of all skills of a tenant */
-#define BOX_SKILL_LIST_DEPTH 6                    /* (wire) folders below the tenant's root */
-#define BOX_SKILL_SCAN_DEPTH 2                    /* (wire) below a scanned folder, in an archive */
-#define BOX_SKILL_ENTRIES_MAX 10000               /* (wire) looked at to find skills; of one folder */
-#define BOX_SKILLS_MAX 1000                       /* (wire) of one tenant, of one archive */
-#define BOX_SKILL_FILES_MAX 1000                  /* (wire) in one answer */
-#define BOX_SKILL_FILES_DEFAULT 200                /* (wire) */
-#define BOX_SKILL_META_BYTES_MAX (64 * BOX_KIB)   /* front matter */
-#define BOX_SKILL_META_DEPTH_MAX 32               /* lists and maps in it */
-#define BOX_SKILL_META_VALUES_MAX 10000           /* in it, merged ones counted again */
-#define BOX_SKILL_META_ANCHORS_MAX 64             /* in it, and aliases: */
+#define BOX_SKILL_LIST_DEPTH 6                       /* (wire) folders below the tenant's root */
+#define BOX_SKILL_SCAN_DEPTH 2                  /* (wire) below a scanned folder, in an archive */
+#define BOX_SKILL_ENTRIES_MAX 10000             /* (wire) looked at to find skills; of one folder */
+#define BOX_SKILLS_MAX 1000                     /* (wire) of one tenant, of one archive */
+#define BOX_SKILL_FILES_MAX 1000                /* (wire) in one answer */
+#define BOX_SKILL_FILES_DEFAULT 200             /* (wire) */
+#define BOX_SKILL_META_BYTES_MAX (64 * BOX_KIB) /* front matter */
+#define BOX_SKILL_META_DEPTH_MAX 32             /* lists and maps in it */
+#define BOX_SKILL_META_VALUES_MAX 10000         /* in it, merged ones counted again */
+#define BOX_SKILL_META_ANCHORS_MAX 64           /* in it, and aliases: */
 #define BOX_SKILL_META_ALIASES_MAX 256
-#define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)    /* one of its fields as text */
-#define BOX_SKILL_META_DIGITS_MAX 4300            /* of one number */
-#define BOX_SKILL_DESCRIPTION_MAX 1024            /* characters; a longer one gets a warning */
-#define BOX_SKILL_COMPATIBILITY_MAX 500           /* the same */
-#define BOX_SKILL_LINKS_MAX 40                    /* followed on the way to one file */
-#define BOX_SKILL_REMOVE_DEPTH 64                 /* folders open at once while removing */
-#define BOX_SKILL_TENANTS_KEPT_MAX 64             /* whose lists are remembered */
-#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB)   /* texts remembered, all tenants */
+#define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)  /* one of its fields as text */
+#define BOX_SKILL_META_DIGITS_MAX 4300          /* of one number */
+#define BOX_SKILL_DESCRIPTION_MAX 1024          /* characters; a longer one gets a warning */
+#define BOX_SKILL_COMPATIBILITY_MAX 500         /* the same */
+#define BOX_SKILL_LINKS_MAX 40                  /* followed on the way to one file */
+#define BOX_SKILL_REMOVE_DEPTH 64               /* folders open at once while removing */
+#define BOX_SKILL_TENANTS_KEPT_MAX 64           /* whose lists are remembered */
+#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB) /* texts remembered, all tenants */
 
 /* Skill archives (ZIP). */
 #define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */
@@ -180,3 +180,17 @@
 #define BOX_ARCHIVE_MS 60000                         /* to unpack one, the disk's time too */
 #define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
 #define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */
+
+/* The service of libbox. */
+#define BOX_SERVICE_OUTPUT_CHARS 4000 /* of stdout and of stderr, unless configured */
+#define BOX_SERVICE_OUTPUT_CHARS_MAX (1 << 24)
+#define BOX_SERVICE_ERRORS_KEPT 50          /* the last ones */
+#define BOX_SERVICE_ERROR_CHARS_MAX 1000    /* of the text of one that is kept */
+#define BOX_SERVICE_TEMPLATE_BYTES_MAX 1024 /* of session ids */
+#define BOX_SERVICE_JOBS_MAX 128 /* runs under way; more than the runtime takes at once */
+#define BOX_PROFILES_MAX 64      /* of the operator's own */
+#define BOX_PROFILE_NAME_MAX 64
+#define BOX_WORKSPACE_ENTRIES_DEFAULT 100000 /* seen in one walk for the quota */
+#define BOX_WORKSPACE_ENTRIES_MAX 1000000
+#define BOX_WORKSPACE_DEPTH_MAX 256    /* folders in folders, each an open fd */
+#define BOX_WORKSPACE_STEP_ENTRIES 512 /* seen in one turn of a loop */

@@ -18,6 +18,7 @@ enum {
 
 #define CLI_CALL_MS 60000 /* a box may have to be made */
 #define CLI_PROCESS_DEFAULT "default"
+#define CLI_ENDPOINT_DEFAULT "ws://127.0.0.1:5410"
 
 struct cli {
 	struct box_arena *arena;
@@ -35,6 +36,9 @@ int box_cli_misused(const struct cli *cli, const char *why);
  * none was named. Has said why when it fails. */
 int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client);
 struct box_client_options box_cli_client_options(const struct cli *cli, bool spawn);
+/* As box_client_open, and says what to do when nobody listens where nobody was named. */
+int box_cli_open(const struct box_client_options *options, struct box_client **ret_client,
+	struct box_err *err);
 
 /* Asks; has said why when it fails, but for -EINTR: a signal came that we catch (cli/wake.h). */
 int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
@@ -82,3 +86,5 @@ int box_cli_stop(const struct cli *cli);
 int box_cli_cp(const struct cli *cli);
 int box_cli_plan(const struct cli *cli);
 int box_cli_doctor(const struct cli *cli);
+int box_cli_status(const struct cli *cli);
+int box_cli_profiles(const struct cli *cli);

@@ -27,6 +27,9 @@
 #define LOCAL_USAGE                                                 \
 	"  -v, --verbose          show what is logged on the way\n" \
 	"  -h, --help             print this, and exit\n"
+#define CONFIG_USAGE                                                                \
+	"      --config FILE      the bot platform's or boxd's own, for what the\n" \
+	"                         operator set (LANGBOT_BOX_CONFIG)\n"
 #define SPEC_USAGE                                                        \
 	"      --network on|off   whether it reaches the network (off)\n" \
 	"      --memory MB        the most memory (512)\n"                \
@@ -125,6 +128,21 @@ static const struct command {
 		"fails. Exit status: 0 when boxes can be made, 1 when not.\n"
 		"\n"
 		"      --json             as JSON\n" LOCAL_USAGE},
+	{"status", CLI_COMMON | CLI_LIST | CLI_START, SIZE_MAX, box_cli_status,
+		"tell how the runtime is",
+		"Usage: box status [OPTION]...\n"
+		"Tells whether a runtime answers and can make boxes, and what it says of itself:\n"
+		"disabled (by the configuration), unreachable, no_backend, or well. Exit status: 0\n"
+		"when it is well, 1 when not.\n"
+		"\n"
+		"      --json             as JSON, with everything that is known\n" CONFIG_USAGE
+			COMMON_USAGE},
+	{"profiles", CLI_COMMON | CLI_LIST | CLI_START, SIZE_MAX, box_cli_profiles,
+		"list profiles of boxes",
+		"Usage: box profiles [OPTION]... [PROFILE]\n"
+		"Lists the profiles that the service of libbox knows, or all of one.\n"
+		"\n"
+		"      --json             as JSON\n" CONFIG_USAGE LOCAL_USAGE},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -206,16 +224,23 @@ struct box_client_options box_cli_client_options(const struct cli *cli, bool spa
 	};
 }
 
+int box_cli_open(const struct box_client_options *options, struct box_client **ret_client,
+	struct box_err *err)
+{
+	int r = box_client_open(options, ret_client, err);
+	if (r == -ECONNREFUSED && !options->endpoint) {
+		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
+			"no boxd answers on 127.0.0.1:5410: start one with `boxd`, or name one "
+			"with --endpoint");
+	}
+	return r;
+}
+
 int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_client)
 {
 	struct box_err err;
 	const struct box_client_options options = box_cli_client_options(cli, spawn);
-	int r = box_client_open(&options, ret_client, &err);
-	if (r == -ECONNREFUSED && !options.endpoint) {
-		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
-			"no boxd answers on 127.0.0.1:5410: start one with `boxd`, or name one "
-			"with --endpoint");
-	}
+	int r = box_cli_open(&options, ret_client, &err);
 	if (r < 0) {
 		(void)box_cli_fail(&err);
 	}

@@ -16,7 +16,7 @@ enum {
 	CLI_COMMAND = 4, /* what a command is like */
 	CLI_LIST = 8,
 	CLI_TOP = 16,     /* before the command only */
-	CLI_START = 32,   /* what a boxd that is started is like */
+	CLI_START = 32,   /* what a boxd that is started is like, or the service */
 	CLI_PROCESS = 64, /* what a managed process is like */
 	CLI_FOLLOW = 128,
 };

@@ -188,7 +188,8 @@ static int read_allowed_origins(struct box_config *config, struct box_err *err)
 static const char *const limits_members[] = {"max_workspace_entries", NULL};
 static const char *const local_members[] = {"profile", "image", "host_root", "default_workspace",
 	"skills_root", "allowed_mount_roots", "workspace_quota_mb", "rootfs", "seccomp", "degraded",
-	NULL};
+	/* These are the service's of libbox: one file can serve both. */
+	"profiles", "session_template", "forced_session_template", "output_chars", NULL};
 
 /* What only the operator's own file may say: a client cannot open doors. */
 #define OPERATORS true

@@ -278,19 +278,25 @@ def subreaper():
 
 def children():
     """Our children that live; those that have ended and were not asked for are buried."""
-    found = {}
+    return {
+        pid: proclib.arguments(pathlib.Path(f"/proc/{pid}"))
+        for pid in listed_children()
+        if boxlib.is_alive(pid)
+    }
+
+
+def listed_children():
+    found = set()
     for listed in pathlib.Path("/proc/self/task").glob("*/children"):
-        for pid in map(int, listed.read_text().split()):
-            if boxlib.is_alive(pid):
-                found[pid] = proclib.arguments(pathlib.Path(f"/proc/{pid}"))
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            found.update(map(int, listed.read_text().split()))
     return found
 
 
 def bury(known):
-    for listed in pathlib.Path("/proc/self/task").glob("*/children"):
-        for pid in set(map(int, listed.read_text().split())) - known:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    for pid in listed_children() - known:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def descendants(pid):

@@ -1,0 +1,7 @@
+/* The configuration that commands of the service look at. */
+#pragma once
+
+#include "cli/cli.h"
+
+/* The map of --config, else of LANGBOT_BOX_CONFIG, else an empty one. */
+int box_cli_read_config(const struct cli *cli, struct box_value *ret_map, struct box_err *err);
