@@ -166,7 +166,7 @@ static bool is_python_project(int folder_fd, bool *ret_link)
 static int read_fields(struct box_skill *skill, const struct box_front_matter *front,
 	const char *folder_name, struct box_err *err)
 {
-	struct box_str name;
+	struct box_str name = {NULL, 0};
 	int r = box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "name"), "name",
 		box_str(folder_name), &name, err);
 	r = r < 0 ? r : box_names_check(name, &skill->name, err);

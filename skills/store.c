@@ -208,7 +208,7 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 int box_store_find_package(struct box_store *store, const char *namespace, const char *skill_name,
 	struct box_buf *ret_path, struct box_err *err)
 {
-	struct box_str name;
+	struct box_str name = {NULL, 0};
 	if (!box_names_is_namespace(namespace)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "Invalid Box skill namespace");
 	}

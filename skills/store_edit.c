@@ -165,7 +165,9 @@ static int put_created(struct box_serving *serving, struct box_str name, const c
 	}
 	_cleanup_(box_close_p) int fd = box_place_open(
 		serving->root_fd, path, O_PATH | O_DIRECTORY, 0);
-	if (fd == -ELOOP) {
+	struct stat st;
+	if (fd < 0 && fstatat(serving->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		S_ISLNK(st.st_mode)) {
 		return refuse_failed(serving, name);
 	}
 	return fd < 0 ? box_serving_os_error(serving, fd == -ENOTDIR ? EEXIST : -fd, path)
@@ -195,7 +197,7 @@ static int create(struct box_serving *serving, const struct box_value *map, stru
 int box_store_create(struct box_serving *serving, struct box_value *ret_answer)
 {
 	const struct box_value *map = NULL;
-	struct box_str name;
+	struct box_str name = {NULL, 0};
 	struct box_str path_found = {NULL, 0};
 	struct box_skill *imported = NULL;
 	char *path = NULL;

@@ -256,7 +256,7 @@ int box_store_list_files(struct box_serving *serving, struct box_value *ret_answ
 	const struct box_value *name = NULL;
 	const struct box_value *asked = box_map_get(serving->data, "max_entries");
 	const struct box_value *hidden = box_map_get(serving->data, "include_hidden");
-	struct target target;
+	struct target target = {0};
 	int64_t most = BOX_SKILL_FILES_DEFAULT;
 	int r = box_serving_need(serving, "name", &name);
 	r = r < 0 || !asked ? r : int_of(serving, asked, &most);
@@ -321,8 +321,8 @@ int box_store_read_file(struct box_serving *serving, struct box_value *ret_answe
 {
 	const struct box_value *name = NULL;
 	const struct box_value *path = NULL;
-	struct box_str content;
-	struct target target;
+	struct box_str content = {NULL, 0};
+	struct target target = {0};
 	int r = box_serving_need(serving, "name", &name);
 	r = r < 0 ? r : box_serving_need(serving, "path", &path);
 	r = r < 0 ? r : find_target(serving, name, path, false, &target);
@@ -396,7 +396,7 @@ int box_store_write_file(struct box_serving *serving, struct box_value *ret_answ
 	const struct box_value *path = NULL;
 	const struct box_value *raw = box_map_get(serving->data, "content");
 	struct box_str content = raw && raw->type == BOX_STR ? raw->str : box_str("");
-	struct target target;
+	struct target target = {0};
 	int r = box_serving_need(serving, "name", &name);
 	r = r < 0 ? r : box_serving_need(serving, "path", &path);
 	r = r < 0 ? r : find_target(serving, name, path, false, &target);
