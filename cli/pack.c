@@ -242,6 +242,26 @@ ssize_t box_pack_read(struct box_pack *pack, char *to, size_t max, struct box_er
 
 /* --- begin and end --- */
 
+/* What is there by that name, links followed. */
+static int add_path(struct box_pack *pack, const char *path)
+{
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	if (fstat(fd, &status) < 0) {
+		int r = -errno;
+		(void)close(fd);
+		return r;
+	}
+	if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+		(void)close(fd);
+		return -EINVAL;
+	}
+	return add_opened(pack, fd, &status);
+}
+
 int box_pack_open(const char *path, const char *name, bool follow,
 	void (*complain)(void *arg, const char *line), void *arg, struct box_pack **ret_pack,
 	struct box_err *err)
@@ -260,12 +280,7 @@ int box_pack_open(const char *path, const char *name, bool follow,
 	if (!follow && r == 0 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode)) {
 		r = add_link(pack, AT_FDCWD, path, &status);
 	} else if (r == 0) {
-		int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-		r = fd < 0 || fstat(fd, &status) < 0 ? -errno : 0;
-		if (r == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-			r = -EINVAL;
-		}
-		r = r < 0 ? (void)(fd < 0 ? 0 : close(fd)), r : add_opened(pack, fd, &status);
+		r = add_path(pack, path);
 	}
 	if (r < 0) {
 		box_pack_close(pack);

@@ -162,16 +162,16 @@ static void send_input(struct box_relay *relay)
 	}
 }
 
-static void drop_input(struct box_relay *relay, uint64_t upto)
+static void drop_input(struct box_relay *relay, uint64_t until)
 {
 	uint64_t end = in_end(relay);
-	upto = upto < end ? upto : end;
-	if (upto > relay->in_taken) {
-		size_t len = (size_t)(upto - relay->in_taken);
+	until = until < end ? until : end;
+	if (until > relay->in_taken) {
+		size_t len = (size_t)(until - relay->in_taken);
 		relay->input.len -= len;
 		memmove(relay->input.bytes, relay->input.bytes + len, relay->input.len);
-		relay->in_taken = upto;
-		relay->in_sent = relay->in_sent > upto ? relay->in_sent : upto;
+		relay->in_taken = until;
+		relay->in_sent = relay->in_sent > until ? relay->in_sent : until;
 	}
 }
 

@@ -247,7 +247,7 @@ int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct
 static int next_websocket(
 	struct box_wire *wire, struct box_message *ret_message, struct box_err *err)
 {
-	struct box_buf bytes;
+	struct box_buf bytes = {0};
 	int r = box_wire_next_bytes(wire, &bytes, err);
 	return r == 1 ? decode(&bytes, ret_message, err) : r;
 }

@@ -98,9 +98,9 @@ const struct box_action box_actions[] = {
 		{{"name", BOX_STR, true}, {"path", BOX_STR, true}}},
 	{"box_write_skill_file", TENANT, PLAIN, false, box_handle_skill,
 		{{"name", BOX_STR, true}, {"path", BOX_STR, true}, {"content", BOX_STR, false}}},
-	{"box_preview_skill_zip", TENANT, PLAIN, false, box_handle_skill,
+	{"box_preview_skill_zip", TENANT, PLAIN, false, box_handle_skill_archive,
 		{{"file_key", BOX_STR, true}}},
-	{"box_install_skill_zip", TENANT, PLAIN, false, box_handle_skill,
+	{"box_install_skill_zip", TENANT, PLAIN, false, box_handle_skill_archive,
 		{{"file_key", BOX_STR, true}}},
 };
 /* clang-format on */

@@ -99,3 +99,4 @@ void box_handle_verify_workspace(struct box_request *request);
 
 /* handlers/skills.c */
 void box_handle_skill(struct box_request *request);
+void box_handle_skill_archive(struct box_request *request);

@@ -2,6 +2,7 @@
 #include "handlers/asked.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "handlers/request.h"
@@ -36,6 +37,93 @@ int box_asked_read_command(struct box_request *request, const struct box_value *
 	}
 	return r;
 }
+
+/* --- skill_name --- */
+
+/* The package under /workspace/.skills, read-only; in place of a mount that was asked for there. */
+static void add_skill(struct box_arena *arena, struct box_spec *spec, const char *path)
+{
+	struct box_mount *mounts = box_arena_alloc(
+		arena, (spec->mount_count + 1) * sizeof(*mounts));
+	const char *target = box_arena_printf(
+		arena, "%s/.skills/%s", BOX_DEFAULT_MOUNT_PATH, spec->skill_name);
+	size_t count = 0;
+	for (size_t i = 0; i < spec->mount_count; i++) {
+		if (strcmp(spec->mounts[i].mount_path, target) != 0) {
+			mounts[count++] = spec->mounts[i];
+		}
+	}
+	mounts[count++] = (struct box_mount){
+		.host_path = path, .mount_path = target, .mode = BOX_MOUNT_RO, .in_store = true};
+	spec->mounts = mounts;
+	spec->mount_count = count;
+}
+
+/* Why there is none; under admission it is not told what there is. */
+static struct box_err why_no_skill(const struct box_request *request, const struct box_err *err)
+{
+	struct box_err why;
+	if (!err) {
+		(void)box_err_set(&why, BOX_ERR_BOX, EPROTO, "the skill store named no package");
+	} else if (request->runtime->config->admission.required &&
+		err->code == BOX_ERR_VALIDATION) {
+		(void)box_err_set(&why, BOX_ERR_ADMISSION, ENOENT,
+			"Managed sandbox skill is unavailable in this Workspace");
+	} else {
+		why = *err;
+	}
+	return why;
+}
+
+static void skill_found(void *arg, const struct box_value *answer, const struct box_err *err)
+{
+	struct box_asked *asked = arg;
+	struct box_request *request = asked->request;
+	const struct box_value *path = err ? NULL : box_map_get(answer, "path");
+	request->cancel = NULL;
+	if (!path || path->type != BOX_STR || box_str_has_nul(path->str)) {
+		struct box_err why = why_no_skill(request, err);
+		box_request_fail(request, &why);
+		return;
+	}
+	add_skill(request->arena, &asked->spec,
+		box_arena_strndup(request->arena, path->str.bytes, path->str.len));
+	request->work = asked->work;
+	asked->go(request, asked);
+}
+
+static void skill_cancel(struct box_request *request)
+{
+	struct box_asked *asked = request->work;
+	box_skills_cancel(request->runtime, &asked->skill);
+}
+
+void box_asked_find_skill(struct box_request *request, struct box_asked *asked,
+	void (*go)(struct box_request *request, struct box_asked *asked))
+{
+	if (!asked->spec.skill_name) {
+		go(request, asked);
+		return;
+	}
+	struct box_value *data = box_arena_alloc(request->arena, sizeof(*data));
+	*data = box_map_value();
+	box_map_add(request->arena, data, "name", box_cstr(asked->spec.skill_name));
+	asked->request = request;
+	asked->go = go;
+	asked->work = request->work;
+	request->work = asked;
+	request->cancel = skill_cancel;
+	asked->skill = (struct box_skills_ask){
+		.action = BOX_SKILLS_FIND,
+		.data = data,
+		.archive = -1,
+		.done = skill_found,
+		.arg = asked,
+	};
+	box_skills_ask(request->runtime, &request->context, &asked->skill);
+}
+
+/* --- ends --- */
 
 void box_asked_add_status(
 	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome)

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "runtime/session.h"
+#include "runtime/skills.h"
 #include "runtime/spec.h"
 #include "runtime/tenant.h"
 
@@ -11,7 +12,11 @@ struct box_session_op;
 
 struct box_asked {
 	struct box_spec spec;
+	struct box_skills_ask skill; /* while the spec's skill_name is looked up */
 	char physical_id[BOX_PHYSICAL_ID_SIZE];
+	struct box_request *request;
+	void (*go)(struct box_request *request, struct box_asked *asked);
+	void *work;                /* of the request, while the skill is looked up */
 	struct box_session_op *op; /* what serves it */
 };
 
@@ -21,6 +26,11 @@ int box_asked_read(struct box_request *request, const struct box_value *data,
 /* The same, and there must be a command. */
 int box_asked_read_command(struct box_request *request, const struct box_value *data,
 	struct box_asked *ret_asked, struct box_err *err);
+
+/* Calls `go` when the spec's skill, if it names one, is among its mounts: at once when it names none.
+ * Until then the request can be cancelled. A skill that is not there fails the request. */
+void box_asked_find_skill(struct box_request *request, struct box_asked *asked,
+	void (*go)(struct box_request *request, struct box_asked *asked));
 
 /* The members of a result that tell how a command ended: status and exit_code; duration_ms and
  * end. */

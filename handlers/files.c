@@ -2,6 +2,7 @@
 #include "handlers/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -157,6 +158,20 @@ int box_files_take_chunk(struct box_files *files, const struct box_file_chunk *c
 		file_free(files, file);
 	}
 	return r;
+}
+
+int box_files_take(struct box_files *files, struct box_str key, int *ret_fd, struct box_err *err)
+{
+	const struct file *found = box_table_get(&files->by_key, key);
+	if (!found || found->next_index != found->amount) {
+		return box_err_set(err, BOX_ERR_VALUE, ENOENT, "Invalid file transfer capability");
+	}
+	struct file *file = box_table_remove(&files->by_key, key);
+	*ret_fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
+	file_free(files, file);
+	return *ret_fd < 0 ? box_err_set(err, BOX_ERR_OS, errno, "cannot hold a file: %s",
+				     strerrordesc_np(errno))
+			   : 0;
 }
 
 /* --- the action --- */

@@ -24,3 +24,7 @@ void box_files_free(struct box_files *files);
 /* Takes one chunk: strictly in order from 0, chunk 0 may start over. 0, or BOX_ERR_VALUE. */
 int box_files_take_chunk(struct box_files *files, const struct box_file_chunk *chunk,
 	int64_t max_file_bytes, struct box_err *err);
+
+/* The file of this key, all of whose chunks have come: from now on it is the caller's. 0, or
+ * BOX_ERR_VALUE. */
+int box_files_take(struct box_files *files, struct box_str key, int *ret_fd, struct box_err *err);

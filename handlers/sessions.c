@@ -77,13 +77,9 @@ static void exec_done(void *arg, const struct box_session *session,
 	}
 }
 
-void box_handle_exec(struct box_request *request)
+static void exec_begin(struct box_request *request, struct box_asked *asked)
 {
 	struct box_err err;
-	struct box_asked *asked = take_asked(request, box_asked_read_command);
-	if (!asked) {
-		return;
-	}
 	asked->op = box_sessions_exec(request->runtime->sessions, asked->physical_id,
 		&request->context, &asked->spec, NULL, exec_done, request, &err);
 	if (!asked->op) {
@@ -91,6 +87,14 @@ void box_handle_exec(struct box_request *request)
 		return;
 	}
 	request->cancel = op_cancel;
+}
+
+void box_handle_exec(struct box_request *request)
+{
+	struct box_asked *asked = take_asked(request, box_asked_read_command);
+	if (asked) {
+		box_asked_find_skill(request, asked, exec_begin);
+	}
 }
 
 /* --- sessions --- */

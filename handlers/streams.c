@@ -241,6 +241,22 @@ static void name_stream(struct box_request *request, struct box_live_stream *str
 	box_table_put(streams, box_str(stream->exec_id), stream);
 }
 
+static void stream_begin(struct box_request *request, struct box_asked *asked)
+{
+	struct box_live_stream *stream = request->work;
+	struct box_err err;
+	name_stream(request, stream);
+	asked->op = box_sessions_exec(request->runtime->sessions, asked->physical_id,
+		&request->context, &asked->spec, &stream->live, ran, request, &err);
+	if (!asked->op) {
+		stream_close(stream);
+		box_request_fail(request, &err);
+		return;
+	}
+	request->cancel = stream_cancel;
+	request->drained = stream_drained;
+}
+
 void box_handle_exec_stream(struct box_request *request)
 {
 	struct box_err err;
@@ -255,14 +271,5 @@ void box_handle_exec_stream(struct box_request *request)
 	stream->live.has_stdin = stream->has_stdin;
 	stream->live.credit = CREDIT_BYTES;
 	request->work = stream;
-	name_stream(request, stream);
-	stream->asked.op = box_sessions_exec(request->runtime->sessions, stream->asked.physical_id,
-		&request->context, &stream->asked.spec, &stream->live, ran, request, &err);
-	if (!stream->asked.op) {
-		stream_close(stream);
-		box_request_fail(request, &err);
-		return;
-	}
-	request->cancel = stream_cancel;
-	request->drained = stream_drained;
+	box_asked_find_skill(request, &stream->asked, stream_begin);
 }

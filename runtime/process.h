@@ -102,11 +102,11 @@ struct box_process_reader *box_process_attach(
 void box_process_read(struct box_process_reader *reader, uint64_t from);
 void box_process_detach(struct box_process_reader *reader);
 
-/* Frees what is before `confirmed`; lets output come up to `upto`; `hold` bytes may be held for it.
+/* Frees what is before `confirmed`; lets output come up to `until`; `hold` bytes may be held for it.
  * Only from the one that is attached. False: the box was not told, since nothing waits for that;
  * box_process_tell_confirmed does so and is to be called soon. */
 bool box_process_confirm(
-	struct box_process_reader *reader, uint64_t confirmed, uint64_t upto, uint64_t hold);
+	struct box_process_reader *reader, uint64_t confirmed, uint64_t until, uint64_t hold);
 void box_process_tell_confirmed(struct box_process_reader *reader);
 
 /* More input, which the process gets even if the reader goes; none: the end of it, once or again.

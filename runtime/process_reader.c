@@ -79,10 +79,10 @@ static bool is_urgent(const struct box_process_reader *reader, const struct box_
 {
 	const struct box_process *process = reader->process;
 	const struct box_kept_follow *told = &reader->told;
-	uint64_t has = told->upto > process->given ? told->upto - process->given : 0;
-	uint64_t gets = wanted->upto > process->given ? wanted->upto - process->given : 0;
-	bool low = wanted->upto > told->upto && has < gets / 2;
-	return !reader->following || low || wanted->upto < told->upto ||
+	uint64_t has = told->until > process->given ? told->until - process->given : 0;
+	uint64_t gets = wanted->until > process->given ? wanted->until - process->given : 0;
+	bool low = wanted->until > told->until && has < gets / 2;
+	return !reader->following || low || wanted->until < told->until ||
 		wanted->hold > told->hold || wanted->freed - told->freed >= TELL_BYTES;
 }
 
@@ -96,7 +96,7 @@ void box_process_tell_confirmed(struct box_process_reader *reader)
 }
 
 bool box_process_confirm(
-	struct box_process_reader *reader, uint64_t confirmed, uint64_t upto, uint64_t hold)
+	struct box_process_reader *reader, uint64_t confirmed, uint64_t until, uint64_t hold)
 {
 	struct box_process *process = reader->process;
 	if (!process || !reader->attached || first_reader(process) != reader) {
@@ -109,7 +109,7 @@ bool box_process_confirm(
 	reader->wanted = (struct box_kept_follow){
 		.freed = process->freed,
 		.from = reader->following ? BOX_KEPT_GO_ON : process->given,
-		.upto = upto,
+		.until = until,
 		.hold = hold,
 	};
 	reader->untold = true;
@@ -164,7 +164,7 @@ void box_process_detach(struct box_process_reader *reader)
 		const struct box_kept_follow none = {
 			.freed = process->freed,
 			.from = process->freed,
-			.upto = 0,
+			.until = 0,
 			.hold = HOLD_BYTES,
 		};
 		follow(process, &none);

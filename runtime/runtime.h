@@ -30,6 +30,7 @@ enum box_folder_wish {
 
 typedef void box_folder_done(void *arg, int result);
 
+struct box_skills_ask;
 struct box_measure;
 struct box_measured;
 typedef void box_measured_done(void *arg, const struct box_measured *measured);
@@ -42,6 +43,9 @@ struct box_host {
 	/* Measures a folder of the host or a box; `done` is called once, later. See storage.h. */
 	void (*measure)(
 		void *host, const struct box_measure *what, box_measured_done *done, void *arg);
+	/* Asks the skill store, and forgets that it was asked. See skills.h. */
+	void (*ask_skills)(void *host, struct box_skills_ask *ask);
+	void (*cancel_skills)(void *host, struct box_skills_ask *ask);
 	/* Another configuration is in force; may be NULL. */
 	void (*configured)(void *host);
 	/* Memory this process has resident. */

@@ -30,7 +30,14 @@ struct box_mount {
 	enum box_mount_mode mode;
 	const char *content_digest; /* "sha256:HEX" or NULL */
 	const char *manifest_path;  /* or NULL */
+	bool in_store; /* host_path is relative to the folder of the skills; never asked for */
 };
+
+/* Whether it is a tree that its digest names. */
+static inline bool box_mount_is_artifact(const struct box_mount *mount)
+{
+	return mount->content_digest && mount->manifest_path;
+}
 
 struct box_env {
 	const char *name;

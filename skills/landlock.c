@@ -11,6 +11,9 @@
 #include "base/cleanup.h"
 
 /* Newer than the headers that some distributions build with. */
+#define REFER (1ULL << 13)
+#define TRUNCATE (1ULL << 14)
+
 struct attributes {
 	uint64_t handled_access_fs;
 	uint64_t handled_access_net;
@@ -52,6 +55,10 @@ static uint64_t rights_of(unsigned int may)
 	if (may & BOX_LANDLOCK_MAKE) {
 		rights |= LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR;
 	}
+	if (may & BOX_LANDLOCK_MOVE) {
+		rights |= LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | REFER |
+			TRUNCATE;
+	}
 	return rights;
 }
 
@@ -69,7 +76,7 @@ int box_landlock_enter(const struct box_landlock_rule *rules, size_t count, stru
 	}
 	for (size_t i = 0; i < count; i++) {
 		struct landlock_path_beneath_attr rule = {
-			.allowed_access = rights_of(rules[i].may),
+			.allowed_access = rights_of(rules[i].may) & attributes.handled_access_fs,
 			.parent_fd = rules[i].fd,
 		};
 		if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) <

@@ -9,6 +9,7 @@ enum box_landlock_may {
 	BOX_LANDLOCK_READ = 1,  /* read files, list folders */
 	BOX_LANDLOCK_WRITE = 2, /* write files that are there */
 	BOX_LANDLOCK_MAKE = 4,  /* make files and folders */
+	BOX_LANDLOCK_MOVE = 8,  /* remove them, move them from folder to folder, cut files off */
 };
 
 struct box_landlock_rule {

@@ -46,11 +46,11 @@ static void update(struct box_relay *relay)
 	bool growing = relay->pieces.rest.len > open / 2;
 	if (!relay->over && relay->pieces.ready_bytes < UNSENT_BYTES &&
 		(open < BOX_RELAY_HELD_BYTES || growing)) {
-		relay->upto = relay->received + WINDOW_BYTES;
+		relay->until = relay->received + WINDOW_BYTES;
 	}
 	uint64_t hold = open + WINDOW_BYTES;
 	hold = hold > BOX_RELAY_HELD_BYTES ? hold : BOX_RELAY_HELD_BYTES;
-	bool told = box_process_confirm(relay->reader, relay->confirmed, relay->upto, hold);
+	bool told = box_process_confirm(relay->reader, relay->confirmed, relay->until, hold);
 	if (!told && !relay->waking) {
 		relay->waking = true;
 		box_ws_wake_after(relay->socket, TELL_MS);
@@ -86,7 +86,7 @@ static void on_attached(void *arg, uint64_t offset, uint64_t input)
 {
 	struct box_relay *relay = arg;
 	relay->attached = true;
-	relay->received = relay->confirmed = relay->upto = relay->sent = relay->pinged = offset;
+	relay->received = relay->confirmed = relay->until = relay->sent = relay->pinged = offset;
 	relay->first_input = relay->taken = input;
 	relay->begin_due = relay->v1;
 	relay->pieces.skip = !relay->v1 && box_process_skips_line(relay->reader);
@@ -270,7 +270,7 @@ static void close_last(struct box_relay *relay)
 		/* The rest of the line is nobody's: the next one begins behind it. */
 		box_process_skip_line(relay->reader, true);
 		(void)box_process_confirm(
-			relay->reader, relay->received, relay->upto, BOX_RELAY_HELD_BYTES);
+			relay->reader, relay->received, relay->until, BOX_RELAY_HELD_BYTES);
 	}
 	box_ws_close(relay->socket, relay->last_code, relay->last_reason, false);
 }
@@ -280,7 +280,7 @@ static void pong(void *arg, struct box_str bytes)
 	struct box_relay *relay = arg;
 	if (!relay->ping_under_way || bytes.len != 8 ||
 		box_relay_get_u64(bytes.bytes) != relay->pinged) {
-		return; /* of libwebsockets' own */
+		return; /* to a ping that was not ours */
 	}
 	relay->ping_under_way = false;
 	if (!relay->ended && !relay->v1) {

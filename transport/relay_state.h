@@ -33,7 +33,7 @@ struct box_relay {
 	struct box_pieces pieces;
 	uint64_t received;  /* output up to here is here */
 	uint64_t confirmed; /* and up to here with the client for sure */
-	uint64_t upto;      /* asked for */
+	uint64_t until;     /* asked for */
 	uint64_t sent;      /* up to here written to the socket */
 	uint64_t pinged;    /* up to here a ping asks */
 	bool waking;        /* soon the process is told what was confirmed */

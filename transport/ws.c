@@ -27,11 +27,13 @@ _Static_assert(
 #define CLOSE_REASON_MAX 123
 #define WRITES_PER_TURN 16
 #define CLOSE_SECONDS 2
-#define ACK_SLACK_MS 100 /* the kernel's clock is coarser than ours */
+#define PING_BYTES 1 /* libwebsockets tells of no answer that is empty */
 
 struct box_ws {
 	struct lws_context *context;
 	struct lws_vhost *vhost;
+	struct box_alive_times times;
+	lws_retry_bo_t hangup;
 	struct box_list connections;
 	struct box_list heard; /* those that got messages in this turn of the loop */
 	/* The end of the turn; what libwebsockets had kept back comes behind that. */
@@ -55,6 +57,9 @@ struct box_ws_socket {
 	bool binary;
 	bool established;
 	bool paused;
+	struct box_alive alive;
+	bool ping_due;
+	char ping[BOX_BUF_HEADROOM + PING_BYTES];
 	int close_code;   /* not 0: to be closed at the next chance */
 	bool drain_first; /* but not before the queue is empty */
 	const char *close_reason;
@@ -220,6 +225,22 @@ static int flags_of(const struct box_ws_frame *frame)
 		frame->last);
 }
 
+/* The user's next one, but a ping of our own first: it may go between the frames of a message. */
+static bool next_frame(struct box_ws_socket *socket, struct box_ws_frame *ret_frame)
+{
+	if (!socket->ping_due) {
+		return socket->user->next(socket->arg, ret_frame);
+	}
+	*ret_frame = (struct box_ws_frame){
+		.kind = BOX_WS_FRAME_PING,
+		.bytes = socket->ping + BOX_BUF_HEADROOM,
+		.len = PING_BYTES,
+		.first = true,
+		.last = true,
+	};
+	return true;
+}
+
 /* libwebsockets puts the header in front of the bytes: into the headroom, or over what has been sent
  * already. */
 static int write_frame(struct box_ws_socket *socket, const struct box_ws_frame *frame)
@@ -229,7 +250,11 @@ static int write_frame(struct box_ws_socket *socket, const struct box_ws_frame *
 		    (enum lws_write_protocol)flags) < (int)frame->len) {
 		return -1;
 	}
-	socket->user->sent(socket->arg, frame);
+	if (socket->ping_due) {
+		socket->ping_due = false;
+	} else {
+		socket->user->sent(socket->arg, frame);
+	}
 	return 0;
 }
 
@@ -252,7 +277,7 @@ static void set_cork(const struct box_ws_socket *socket, int on)
 static int on_writable(struct box_ws_socket *socket)
 {
 	struct box_ws_frame frame;
-	bool more = socket->user->next(socket->arg, &frame);
+	bool more = next_frame(socket, &frame);
 	if (socket->close_code != 0 && (!more || !socket->drain_first)) {
 		return close_from_writable(socket);
 	}
@@ -264,7 +289,7 @@ static int on_writable(struct box_ws_socket *socket)
 		if (write_frame(socket, &frame) < 0) {
 			return -1;
 		}
-		more = socket->user->next(socket->arg, &frame);
+		more = next_frame(socket, &frame);
 		if (lws_send_pipe_choked(socket->wsi)) {
 			break;
 		}
@@ -276,6 +301,17 @@ static int on_writable(struct box_ws_socket *socket)
 		lws_callback_on_writable(socket->wsi);
 	}
 	return 0;
+}
+
+static void on_pong(struct box_ws_socket *socket, struct box_str bytes)
+{
+	if (!socket) {
+		return;
+	}
+	box_alive_heard(&socket->alive, box_clock_ms());
+	if (socket->user->pong) {
+		socket->user->pong(socket->arg, bytes);
+	}
 }
 
 /* Its code is in the first two bytes, the high one first. */
@@ -331,15 +367,13 @@ static int callback(
 			return -1;
 		}
 		socket->established = true;
+		box_alive_heard(&socket->alive, box_clock_ms());
 		socket->user->opened(socket->arg, socket);
 		return 0;
 	case LWS_CALLBACK_RECEIVE:
 		return on_receive(lws_get_opaque_user_data(wsi), in, len);
 	case LWS_CALLBACK_RECEIVE_PONG:
-		socket = lws_get_opaque_user_data(wsi);
-		if (socket && socket->user->pong) {
-			socket->user->pong(socket->arg, (struct box_str){in, len});
-		}
+		on_pong(lws_get_opaque_user_data(wsi), (struct box_str){in, len});
 		return 0;
 	case LWS_CALLBACK_TIMER:
 		socket = lws_get_opaque_user_data(wsi);
@@ -375,11 +409,6 @@ static const struct lws_protocols protocols[] = {
 	{0},
 };
 
-static const lws_retry_bo_t keepalive = {
-	.secs_since_valid_ping = BOX_PING_INTERVAL_SEC,
-	.secs_since_valid_hangup = BOX_PING_HANGUP_SEC,
-};
-
 static void on_lws_log(int level, const char *line)
 {
 	/* Logged at error level, though they mean nothing: every adoption with a foreign loop, and
@@ -391,7 +420,7 @@ static void on_lws_log(int level, const char *line)
 		box_kv_bytes("line", (struct box_str){line, strcspn(line, "\n")}));
 }
 
-struct box_ws *box_ws_new(uv_loop_t *loop)
+struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times)
 {
 	struct box_ws *ws = box_alloc(sizeof(*ws));
 	void *loops[] = {loop};
@@ -405,10 +434,15 @@ struct box_ws *box_ws_new(uv_loop_t *loop)
 		.gid = (gid_t)-1,
 		.uid = (uid_t)-1,
 		.pt_serv_buf_size = (unsigned int)BOX_WS_FRAME_BYTES,
-		.retry_and_idle_policy = &keepalive,
+		.retry_and_idle_policy = &ws->hangup,
 		.timeout_secs = BOX_HANDSHAKE_MS / 1000,
 		.vhost_name = "box",
 	};
+	ws->times = *times;
+	/* It hangs up only. A ping of its own would go into the buffer where the answer to one of the
+	 * peer's waits: the peer would get a pong that it never asked for. */
+	ws->hangup.secs_since_valid_ping = times->hangup_sec;
+	ws->hangup.secs_since_valid_hangup = times->hangup_sec;
 	lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
 	box_list_init(&ws->connections);
 	box_list_init(&ws->heard);
@@ -453,18 +487,6 @@ static void write_head(struct box_buf *head, const struct box_ws_upgrade *upgrad
 	(void)box_buf_append(head, upgrade->rest.bytes, upgrade->rest.len);
 }
 
-static void watch_by_kernel(int fd)
-{
-	static const int on = 1;
-	static const int idle_sec = BOX_PING_INTERVAL_SEC;
-	static const int between_sec = (BOX_PING_HANGUP_SEC - BOX_PING_INTERVAL_SEC) / 3;
-	static const int probes = 3;
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_sec, sizeof(idle_sec));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-}
-
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg)
 {
@@ -472,7 +494,7 @@ int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	struct box_ws_socket *socket = socket_new(ws, user, arg);
 	write_head(&head, upgrade);
 	if (user->patient) {
-		watch_by_kernel(upgrade->fd);
+		box_alive_watch_by_kernel(upgrade->fd, &ws->times);
 	}
 	ws->adopting = socket;
 	struct lws *wsi = lws_adopt_socket_vhost_readbuf(
@@ -495,15 +517,20 @@ size_t box_ws_count(const struct box_ws *ws)
 	return ws->count;
 }
 
-/* Whether the peer's kernel has answered since the last tick. That is all there is to know of one that
- * is not read, and it is known also while something sent waits for its answer: no probe is sent then. */
-static bool kernel_answered(const struct box_ws_socket *socket, uint64_t since_ms)
+static void look_after(struct box_ws_socket *socket, uint64_t now_ms, uint64_t since_ms)
 {
-	struct tcp_info info;
-	socklen_t size = sizeof(info);
-	int fd = (int)lws_get_socket_fd(socket->wsi);
-	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-		info.tcpi_last_ack_recv <= since_ms + ACK_SLACK_MS;
+	if (is_too_large(socket, socket->in.len)) {
+		box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
+	}
+	if (socket->paused && socket->user->patient &&
+		box_alive_kernel_answered((int)lws_get_socket_fd(socket->wsi), since_ms)) {
+		box_alive_heard(&socket->alive, now_ms);
+		lws_validity_confirmed(socket->wsi);
+	}
+	if (box_alive_ask(&socket->alive, &socket->ws->times, now_ms)) {
+		socket->ping_due = true;
+		lws_callback_on_writable(socket->wsi);
+	}
 }
 
 void box_ws_tick(struct box_ws *ws)
@@ -513,12 +540,8 @@ void box_ws_tick(struct box_ws *ws)
 	ws->ticked_ms = now_ms;
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
 		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
-		if (socket->established && is_too_large(socket, socket->in.len)) {
-			box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
-		}
-		if (socket->established && socket->paused && socket->user->patient &&
-			kernel_answered(socket, since_ms)) {
-			lws_validity_confirmed(socket->wsi);
+		if (socket->established) {
+			look_after(socket, now_ms, since_ms);
 		}
 	}
 }

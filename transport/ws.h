@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/value.h"
+#include "transport/alive.h"
 
 struct box_ws;
 struct box_ws_socket;
@@ -55,7 +56,7 @@ struct box_ws_user {
 	/* What is to be sent next, if there is anything; and that so much of it was sent. */
 	bool (*next)(void *arg, struct box_ws_frame *ret_frame);
 	void (*sent)(void *arg, const struct box_ws_frame *frame);
-	/* An answer to a PING of ours; may be NULL. */
+	/* An answer to a PING, perhaps to none of its own; may be NULL. */
 	void (*pong)(void *arg, struct box_str bytes);
 	/* What box_ws_wake_after asked for; may be NULL. */
 	void (*woken)(void *arg);
@@ -68,7 +69,7 @@ struct box_ws_user {
 };
 
 /* NULL when libwebsockets cannot start, usually because its libuv plugin is not installed. */
-struct box_ws *box_ws_new(uv_loop_t *loop);
+struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times);
 
 /* An upgrade that the gate let through. */
 struct box_ws_upgrade {
@@ -91,8 +92,8 @@ void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bo
 
 size_t box_ws_count(const struct box_ws *ws);
 
-/* Closes what has announced a message that is too large: libwebsockets tells of a frame only when
- * its first byte is there. To be called about once a second. */
+/* Pings who was silent for long, and closes what has announced a message that is too large:
+ * libwebsockets tells of a frame only when its first byte is there. To be called about once a second. */
 void box_ws_tick(struct box_ws *ws);
 
 /* Closes every connection with 1001 and `reason`. */

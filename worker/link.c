@@ -26,6 +26,7 @@ struct asked {
 	box_native_made *made;
 	box_native_mounted *mounted;
 	box_native_grouped *grouped;
+	box_link_stored *stored;
 	box_measured_done *measured;
 	void *arg;
 };
@@ -137,6 +138,11 @@ static void finish(struct asked *asked, struct box_packet *packet)
 	} else if (last.grouped) {
 		tell_grouped(
 			&last, packet, packet ? failure_of(&packet->grouped.failure, &err) : &err);
+	} else if (last.stored) {
+		const struct box_err *why = packet ? failure_of(&packet->stored.failure, &err)
+						   : &err;
+		last.stored(last.arg, packet ? take_fd(packet, 0) : -1,
+			packet ? packet->stored.path : "", why);
 	} else {
 		const struct box_err *why = packet ? failure_of(&packet->mounted.failure, &err)
 						   : &err;
@@ -182,6 +188,10 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 		break;
 	case BOX_KEEPER_GROUPED:
 		answered(link, packet->grouped.id, packet);
+		break;
+	case BOX_KEEPER_STORED:
+		packet->stored.path[sizeof(packet->stored.path) - 1] = '\0';
+		answered(link, packet->stored.id, packet);
 		break;
 	case BOX_KEEPER_KEPT:
 		link->events->kept(link->arg, packet->made.box, take_fd(packet, 0),
@@ -386,6 +396,15 @@ void box_link_measure(
 	asked_sent(link, asked, send_measure(link, what, asked->id));
 }
 
+void box_link_store(struct box_link *link, const char *path, box_link_stored *done, void *arg)
+{
+	struct asked *asked = asked_new(link, arg);
+	struct box_keeper_open_store packet = {.kind = BOX_KEEPER_OPEN_STORE, .id = asked->id};
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
+	asked->stored = done;
+	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
+}
+
 /* --- boxes --- */
 
 static void make_box(void *keeper, const struct box_ask *ask, box_native_made *done, void *arg)
@@ -434,16 +453,41 @@ static void close_group(void *keeper, uint64_t box, uint32_t process)
 	tell(keeper, &packet, sizeof(packet));
 }
 
-static void open_mount(void *keeper, uint64_t box, const char *path, bool read_only,
+static int post_artifact(
+	struct box_link *link, uint32_t id, uint64_t box, const struct box_mount *wanted)
+{
+	struct box_keeper_open_artifact packet = {
+		.kind = BOX_KEEPER_OPEN_ARTIFACT, .id = id, .box = box};
+	const char *digest = strchr(wanted->content_digest, ':') + 1;
+	(void)snprintf(packet.digest, sizeof(packet.digest), "%s", digest);
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
+	(void)snprintf(packet.manifest, sizeof(packet.manifest), "%s", wanted->manifest_path);
+	return post(link, &packet, sizeof(packet), NULL);
+}
+
+static int post_mount(
+	struct box_link *link, uint32_t id, uint64_t box, const struct box_mount *wanted)
+{
+	struct box_keeper_open_mount packet = {
+		.kind = BOX_KEEPER_OPEN_MOUNT,
+		.id = id,
+		.box = box,
+		.read_only = wanted->mode == BOX_MOUNT_RO,
+		.in_store = wanted->in_store,
+	};
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
+	return post(link, &packet, sizeof(packet), NULL);
+}
+
+static void open_mount(void *keeper, uint64_t box, const struct box_mount *wanted,
 	box_native_mounted *done, void *arg)
 {
 	struct box_link *link = keeper;
 	struct asked *asked = asked_new(link, arg);
-	struct box_keeper_open_mount packet = {
-		.kind = BOX_KEEPER_OPEN_MOUNT, .id = asked->id, .box = box, .read_only = read_only};
-	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
 	asked->mounted = done;
-	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
+	asked_sent(link, asked,
+		box_mount_is_artifact(wanted) ? post_artifact(link, asked->id, box, wanted)
+					      : post_mount(link, asked->id, box, wanted));
 }
 
 const struct box_native_keeper box_link_keeper = {

@@ -46,6 +46,11 @@ void box_link_folder(struct box_link *link, const char *path, enum box_folder_wi
 void box_link_measure(
 	struct box_link *link, const struct box_measure *what, box_measured_done *done, void *arg);
 
+/* Has boxd start box-skills in the folder of the skills. `done` is called once, later: a socket that is
+ * the callee's and the folder's path as it really is, or an error. */
+typedef void box_link_stored(void *arg, int socket, const char *path, const struct box_err *err);
+void box_link_store(struct box_link *link, const char *path, box_link_stored *done, void *arg);
+
 /* What native boxes ask of boxd; the keeper argument is a struct box_link. */
 extern const struct box_native_keeper box_link_keeper;
 

@@ -29,6 +29,7 @@
 #include "worker/fence.h"
 #include "worker/link.h"
 #include "worker/settings.h"
+#include "worker/skills.h"
 #include "worker/state.h"
 
 #define TICK_MS 1000
@@ -43,6 +44,7 @@ struct worker {
 	struct box_runtime *runtime;
 	struct box_dispatch *dispatch;
 	struct box_link *link;
+	struct box_skills_line *skills;
 	struct box_state *state;
 	struct box_ws *ws;
 	struct box_door *door;
@@ -79,6 +81,18 @@ static void host_measure(
 	box_link_measure(worker->link, what, done, arg);
 }
 
+static void host_ask_skills(void *host, struct box_skills_ask *ask)
+{
+	struct worker *worker = host;
+	box_skills_line_ask(worker->skills, ask);
+}
+
+static void host_cancel_skills(void *host, struct box_skills_ask *ask)
+{
+	struct worker *worker = host;
+	box_skills_line_cancel(worker->skills, ask);
+}
+
 /* boxd holds mounts to the roots of the present configuration too, by what it has opened. */
 static void host_configured(void *host)
 {
@@ -113,6 +127,8 @@ static void host_record(void *host, const struct box_value *change)
 static const struct box_host host_ops = {
 	.folder = host_folder,
 	.measure = host_measure,
+	.ask_skills = host_ask_skills,
+	.cancel_skills = host_cancel_skills,
 	.configured = host_configured,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,
@@ -304,6 +320,7 @@ static int configure(struct worker *worker, struct box_err *err)
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
 	}
+	worker->skills = box_skills_line_new(&worker->loop, worker->link);
 	const struct box_native_means means = {
 		.possible = worker->start.start.host.possible,
 		.missing = worker->start.start.host.missing,
@@ -369,7 +386,8 @@ static int open_parts(struct worker *worker, struct box_err *err)
 	worker->tick.data = worker;
 	worker->stopping.data = worker;
 	worker->adopting.data = worker;
-	worker->ws = box_ws_new(&worker->loop);
+	worker->ws = box_ws_new(&worker->loop,
+		&(struct box_alive_times){BOX_PING_INTERVAL_SEC, BOX_PING_HANGUP_SEC});
 	if (!worker->ws) {
 		return box_err_set(err, BOX_ERR_OS, ENOENT,
 			"libwebsockets cannot start; is its libuv plugin installed "

@@ -61,11 +61,11 @@ struct box_kept_events {
 #define BOX_KEPT_GO_ON UINT64_MAX
 
 /* What may be given: all that is not freed, from `from` on (BOX_KEPT_GO_ON: where it is) up to
- * `upto`; and how much may be held. */
+ * `until`; and how much may be held. */
 struct box_kept_follow {
 	uint64_t freed;
 	uint64_t from;
-	uint64_t upto;
+	uint64_t until;
 	uint64_t hold;
 };
 

@@ -13,6 +13,7 @@
 #include "runtime/plan/plan.h"
 
 struct box_backend;
+struct box_mount;
 struct box_native;
 struct uv_loop_s;
 
@@ -34,7 +35,7 @@ typedef void box_native_grouped(
 struct box_native_keeper {
 	void (*make)(void *keeper, const struct box_ask *ask, box_native_made *done, void *arg);
 	void (*end)(void *keeper, uint64_t box);
-	void (*mount)(void *keeper, uint64_t box, const char *path, bool read_only,
+	void (*mount)(void *keeper, uint64_t box, const struct box_mount *wanted,
 		box_native_mounted *done, void *arg);
 	/* The group of one process in a box, with its limit, and its end. Opened again it is the
 	 * same. */

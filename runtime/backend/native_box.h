@@ -105,13 +105,13 @@ struct box_native_kept {
 	uint32_t number;
 	const struct box_kept_events *events;
 	void *arg;
-	bool found;    /* a predecessor began it */
-	bool told;     /* a state has come */
-	bool ended;    /* and said so */
-	uint64_t next; /* offset of the output that comes next */
-	uint64_t upto; /* it may come up to here */
-	uint64_t most; /* and what it sent before it knew that, up to here */
-	uint64_t fed;  /* input that was sent */
+	bool found;     /* a predecessor began it */
+	bool told;      /* a state has come */
+	bool ended;     /* and said so */
+	uint64_t next;  /* offset of the output that comes next */
+	uint64_t until; /* it may come up to here */
+	uint64_t most;  /* and what it sent before it knew that, up to here */
+	uint64_t fed;   /* input that was sent */
 	uint64_t taken;
 	uint64_t oom_kills; /* of the box, when it began */
 	bool limited;       /* boxd has a group for it, or is asked for one */

@@ -77,8 +77,8 @@ void box_native_input_taken(struct box_native_run *run, uint64_t bytes)
 	run->input_taken = bytes;
 	box_native_pump_input(run);
 	while (!box_list_empty(&run->inputs)) {
-		struct input *first = input_at(run->inputs.next);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
+		struct input *first = input_at(run->inputs.next);
 		if (first->left.len > 0 || first->ends_at > run->input_taken) {
 			return;
 		}

@@ -132,11 +132,11 @@ static void follow(
 	const struct box_guest_follow packet = {
 		.freed = wanted->freed,
 		.from = wanted->from,
-		.upto = wanted->upto,
+		.until = wanted->until,
 		.hold = bounded(wanted->hold),
 	};
-	kept->upto = wanted->upto;
-	kept->most = wanted->upto > kept->most ? wanted->upto : kept->most;
+	kept->until = wanted->until;
+	kept->most = wanted->until > kept->most ? wanted->until : kept->most;
 	if (wanted->from != BOX_KEPT_GO_ON) {
 		kept->next = wanted->from;
 	}
@@ -292,7 +292,7 @@ static void take_out(
 	}
 	/* What was on its way when it was told to begin elsewhere. It comes again, cut anew: of
 	 * what overlaps, the part behind counts. */
-	if (offset > kept->next || offset + size <= kept->next || offset + size > kept->upto) {
+	if (offset > kept->next || offset + size <= kept->next || offset + size > kept->until) {
 		return;
 	}
 	size_t known = (size_t)(kept->next - offset);

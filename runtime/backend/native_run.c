@@ -170,8 +170,7 @@ static void open_next_mount(struct box_native_run *run)
 	}
 	const struct box_mount *wanted = &spec->mounts[run->next_mount];
 	struct box_native *native = run->box->native;
-	native->keeper->mount(native->keeper_arg, run->box->number, wanted->host_path,
-		wanted->mode == BOX_MOUNT_RO, mounted, run);
+	native->keeper->mount(native->keeper_arg, run->box->number, wanted, mounted, run);
 }
 
 /* box-init is late with the end of a command: it cannot be believed any more. */

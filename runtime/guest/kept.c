@@ -180,7 +180,7 @@ static void on_follow(struct box_kept *kept, const struct box_control_request *r
 	memcpy(&follow, request->bytes, sizeof(follow));
 	box_ring_free_upto(&kept->out, follow.freed);
 	kept->hold = (size_t)follow.hold;
-	kept->upto = follow.upto;
+	kept->until = follow.until;
 	if (follow.from != BOX_GUEST_GO_ON) {
 		kept->sent = follow.from < kept->out.end ? follow.from : kept->out.end;
 	}

@@ -28,7 +28,7 @@ struct box_kept {
 	struct box_tail err;
 	uint64_t out_most; /* of one that has ended: no more is taken */
 	uint64_t sent;     /* of its output */
-	uint64_t upto;     /* may be sent */
+	uint64_t until;    /* may be sent */
 	size_t hold;
 	struct box_input input;
 	uint64_t in_have;

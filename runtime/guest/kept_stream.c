@@ -70,8 +70,8 @@ void box_kept_tell_fed_soon(struct box_kept *kept)
 void box_kept_send_output(struct box_kept *kept)
 {
 	const size_t most = BOX_GUEST_BYTES_MAX - sizeof(uint64_t);
-	while (kept->sent < kept->upto && kept->sent < kept->out.end && !box_control_blocked()) {
-		uint64_t may = kept->upto - kept->sent;
+	while (kept->sent < kept->until && kept->sent < kept->out.end && !box_control_blocked()) {
+		uint64_t may = kept->until - kept->sent;
 		char *room = box_control_room();
 		memcpy(room, &kept->sent, sizeof(uint64_t));
 		size_t size = box_ring_copy(&kept->out, kept->sent, room + sizeof(uint64_t),

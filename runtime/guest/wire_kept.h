@@ -69,7 +69,7 @@ struct box_guest_keep {
 struct box_guest_follow {
 	uint64_t freed; /* nobody will ask for what is before */
 	uint64_t from;  /* begin again here, or BOX_GUEST_GO_ON */
-	uint64_t upto;  /* what is before may be sent */
+	uint64_t until; /* what is before may be sent */
 	uint64_t hold;  /* how much may be held */
 };
 

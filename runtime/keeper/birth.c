@@ -96,12 +96,9 @@ int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int 
 	return r < 0 ? r : send_order(blank, tree, err);
 }
 
-int box_birth_mount(struct box_ground *ground, const struct box_living *living, const char *path,
+int box_birth_mount(struct box_ground *ground, const struct box_living *living, int source,
 	bool read_only, int *ret_mount, struct box_err *err)
 {
-	_cleanup_(box_close_p) int source = -1;
 	struct box_source_owner owner = owner_of(ground, living);
-	int r = box_source_open(
-		path, "extra_mounts.host_path", false, true, &ground->policy, &source, err);
-	return r < 0 ? r : box_source_detach(source, read_only, &owner, ret_mount, err);
+	return box_source_detach(source, read_only, &owner, ret_mount, err);
 }

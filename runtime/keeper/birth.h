@@ -13,6 +13,6 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int source,
 	struct box_blank *blank, struct box_err *err);
 
-/* A mount of the host for a command in it. */
-int box_birth_mount(struct box_ground *ground, const struct box_living *living, const char *path,
+/* A mount of an opened source for a command in it. */
+int box_birth_mount(struct box_ground *ground, const struct box_living *living, int source,
 	bool read_only, int *ret_mount, struct box_err *err);

@@ -336,12 +336,12 @@ void box_boxes_drop_requests(struct box_boxes *boxes)
 	}
 }
 
-int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, bool read_only,
+int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
 	int *ret_mount, struct box_err *err)
 {
 	const struct entry *entry = find_live(boxes, box);
 	return entry
-		? box_birth_mount(boxes->ground, &entry->living, path, read_only, ret_mount, err)
+		? box_birth_mount(boxes->ground, &entry->living, source, read_only, ret_mount, err)
 		: no_box(err);
 }
 

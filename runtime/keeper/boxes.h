@@ -35,7 +35,8 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 void box_boxes_end(struct box_boxes *boxes, uint64_t box);
 /* Whoever asked is gone: boxes that are being made end, the others stay. */
 void box_boxes_drop_requests(struct box_boxes *boxes);
-int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, bool read_only,
+/* A detached mount for it, of an opened folder or file. */
+int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
 	int *ret_mount, struct box_err *err);
 /* The groups of single processes in a living box, or NULL: err. */
 struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err);

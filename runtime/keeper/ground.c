@@ -172,6 +172,7 @@ void box_ground_init(struct box_ground *ground)
 	ground->init = -1;
 	ground->common.etc = -1;
 	ground->common.dev = -1;
+	ground->common.artifacts = -1;
 	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
 		ground->common.entries[i] = -1;
 	}

@@ -126,3 +126,14 @@ int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_e
 	return box_err_set(
 		err, BOX_ERR_OS, ENOENT, "%s is neither beside boxd nor installed", name);
 }
+
+int box_owner_ids(const struct box_worker_ids *ids, int fd, struct box_worker_ids *ret_ids)
+{
+	struct stat status;
+	if (fstat(fd, &status) < 0) {
+		return -errno;
+	}
+	*ret_ids = (struct box_worker_ids){
+		.change = ids->change, .uid = status.st_uid, .gid = status.st_gid};
+	return 0;
+}

@@ -18,6 +18,9 @@ struct box_worker_ids {
  * in the log. */
 int box_worker_choose_ids(struct box_worker_ids *ret_ids, struct box_err *err);
 
+/* Whoever owns the opened file, where ids can be changed at all: `ids` says so. */
+int box_owner_ids(const struct box_worker_ids *ids, int fd, struct box_worker_ids *ret_ids);
+
 /* Whether a user namespace has this id, by the text of /proc/self/uid_map or gid_map. True when it
  * cannot be read: then the use of the id itself will tell. */
 bool box_id_is_mapped(const char *path, unsigned long id);

@@ -104,6 +104,11 @@ static int serve(const struct box_options *options)
 		open_listeners(options, &listeners, &err) < 0) {
 		return fail(EXIT_FAILED, &err);
 	}
+	char skills_path[BOX_PATH_MAX];
+	if (box_program_find("box-skills", skills_path, &err) < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "skills.missing", box_kv_str("why", err.text));
+		skills_path[0] = '\0';
+	}
 	tell_listeners(&listeners, &carried->start);
 	box_ground_init(&ground);
 	if (!options->check_config) {
@@ -116,11 +121,15 @@ static int serve(const struct box_options *options)
 		return fail(EXIT_FAILED, &err);
 	}
 	const struct box_supervise_setup setup = {
-		.carried = carried,
 		.worker_path = worker_path,
-		.ids = &ids,
-		.listeners = &listeners,
-		.ground = &ground,
+		.serve =
+			{
+				.carried = carried,
+				.listeners = &listeners,
+				.ground = &ground,
+				.ids = &ids,
+				.skills_path = skills_path,
+			},
 	};
 	int exit_code = box_supervise(&setup);
 	box_ground_close(&ground);

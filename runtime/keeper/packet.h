@@ -26,7 +26,10 @@ struct box_packet {
 		struct box_keeper_made made;
 		struct box_keeper_box box;
 		struct box_keeper_open_mount open_mount;
+		struct box_keeper_open_artifact open_artifact;
 		struct box_keeper_mounted mounted;
+		struct box_keeper_open_store open_store;
+		struct box_keeper_stored stored;
 		struct box_keeper_open_group open_group;
 		struct box_keeper_grouped grouped;
 		struct box_keeper_close_group close_group;

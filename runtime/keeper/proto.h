@@ -33,6 +33,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_MEASURED, /* the answer to MEASURE_FOLDER and MEASURE_BOX */
 	BOX_KEEPER_GROUPED,  /* the answer to OPEN_GROUP; fds: its door, its memory events, and the
 			      * third of MADE where there is one */
+	BOX_KEEPER_STORED,   /* the answer to OPEN_STORE; fd: the socket to box-skills */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -42,8 +43,10 @@ enum box_keeper_kind {
 	BOX_KEEPER_POLICY, /* fd: struct box_policy; all of it counts before the first READY, later only
 			    * what it narrows */
 	BOX_KEEPER_MAKE_BOX,
-	BOX_KEEPER_END_BOX,    /* GONE will come */
-	BOX_KEEPER_OPEN_MOUNT, /* a folder or file of the host, for a command in a box */
+	BOX_KEEPER_END_BOX,       /* GONE will come */
+	BOX_KEEPER_OPEN_MOUNT,    /* a folder or file of the host, for a command in a box */
+	BOX_KEEPER_OPEN_ARTIFACT, /* a tree named by its digest; MOUNTED answers it too */
+	BOX_KEEPER_OPEN_STORE,    /* starts box-skills in the folder of the skills */
 	BOX_KEEPER_MEASURE_FOLDER,
 	BOX_KEEPER_MEASURE_BOX,
 	BOX_KEEPER_OPEN_GROUP,  /* limits the memory of one process; again: the same group */
@@ -139,8 +142,37 @@ struct box_keeper_open_mount {
 	uint32_t id;
 	uint64_t box;
 	uint32_t read_only;
-	uint32_t reserved;
+	uint32_t in_store; /* not 0: the path is relative to the folder of OPEN_STORE */
 	char path[BOX_PATH_MAX];
+};
+
+/* The folder that the tree is copied from, and the manifest that says what is in it. */
+struct box_keeper_open_artifact {
+	uint32_t kind;
+	uint32_t id;
+	uint64_t box;
+	char digest[BOX_DIGEST_HEX_SIZE];
+	char path[BOX_PATH_MAX];
+	char manifest[BOX_PATH_MAX];
+};
+
+struct box_keeper_open_store {
+	uint32_t kind;
+	uint32_t id;
+	char path[BOX_PATH_MAX];
+};
+
+struct box_keeper_stored {
+	uint32_t kind;
+	uint32_t id;
+	struct box_keeper_failure failure;
+	char path[BOX_PATH_MAX]; /* of the folder, without links */
+};
+
+/* What box-skills tells boxd of a tree that it was to fill. */
+struct box_artifact_report {
+	int32_t result; /* 0, or a negative errno with a text */
+	char text[BOX_KEEPER_TEXT_MAX];
 };
 
 struct box_keeper_mounted {

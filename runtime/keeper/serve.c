@@ -13,31 +13,16 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "runtime/keeper/artifacts.h"
 #include "runtime/keeper/boxes.h"
-#include "runtime/keeper/folders.h"
+#include "runtime/keeper/errands.h"
 #include "runtime/keeper/measure.h"
-#include "runtime/keeper/outbox.h"
-#include "runtime/keeper/packet.h"
-
-struct box_serve {
-	struct box_carried *carried;
-	const struct box_listeners *listeners;
-	struct box_ground *ground;
-	struct box_boxes *boxes;
-	struct box_measures *measures;
-	int socket; /* -1: there is no box-rpc */
-	int state_fd;
-	bool ready;
-	bool ever_ready;
-	bool reload_wanted;
-	int reserve;       /* closed when a packet is taken, so that there is room for its fd */
-	const char *wrong; /* why this box-rpc is to be ended */
-	struct box_outbox outbox;
-};
+#include "runtime/keeper/serve_state.h"
+#include "runtime/keeper/store.h"
 
 /* --- out --- */
 
-static int send_packet(
+int box_serve_send(
 	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
 {
 	if (serve->socket < 0) {
@@ -49,7 +34,7 @@ static int send_packet(
 static int send_plain(struct box_serve *serve, uint32_t kind, const int *fds, size_t fd_count)
 {
 	struct box_keeper_plain packet = {.kind = kind};
-	return send_packet(serve, &packet, sizeof(packet), fds, fd_count);
+	return box_serve_send(serve, &packet, sizeof(packet), fds, fd_count);
 }
 
 bool box_serve_wants_write(const struct box_serve *serve)
@@ -62,16 +47,16 @@ int box_serve_flush(struct box_serve *serve)
 	return box_outbox_flush(&serve->outbox, serve->socket) < 0 ? -EPROTO : 0;
 }
 
-static const char *answered(int r)
+const char *box_serve_answered(int r)
 {
 	return r < 0 && r != -EPIPE ? "it does not read its answers" : NULL;
 }
 
 /* What is told without being asked for: whoever misses it would wait for ever. */
-static void tell(
+void box_serve_tell(
 	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
 {
-	const char *wrong = answered(send_packet(serve, body, size, fds, fd_count));
+	const char *wrong = box_serve_answered(box_serve_send(serve, body, size, fds, fd_count));
 	serve->wrong = serve->wrong ? serve->wrong : wrong;
 }
 
@@ -80,7 +65,7 @@ const char *box_serve_wrong(const struct box_serve *serve)
 	return serve->wrong;
 }
 
-static void fill_failure(struct box_keeper_failure *failure, const struct box_err *err)
+void box_serve_fill_failure(struct box_keeper_failure *failure, const struct box_err *err)
 {
 	if (err) {
 		failure->result = -err->errnum;
@@ -93,7 +78,7 @@ static void fill_failure(struct box_keeper_failure *failure, const struct box_er
 /* --- what boxes tell --- */
 
 /* Those of a list that are there; the first always is, and one that is not is the last. */
-static size_t count_fds(const int *fds, size_t most)
+size_t box_serve_count_fds(const int *fds, size_t most)
 {
 	size_t count = 0;
 	while (count < most && fds[count] >= 0) {
@@ -115,21 +100,22 @@ static void box_made(void *arg, uint32_t request, uint64_t box, const struct box
 	if (found) {
 		memcpy(fds, (const int[]){found->control, found->memory, found->rest}, sizeof(fds));
 	}
-	fill_failure(&packet.failure, err);
-	tell(serve, &packet, sizeof(packet), fds, count_fds(fds, 3));
+	box_serve_fill_failure(&packet.failure, err);
+	box_serve_tell(serve, &packet, sizeof(packet), fds, box_serve_count_fds(fds, 3));
 }
 
 static void box_gone(void *arg, uint64_t box)
 {
 	struct box_serve *serve = arg;
 	struct box_keeper_box packet = {.kind = BOX_KEEPER_GONE, .box = box};
-	tell(serve, &packet, sizeof(packet), NULL, 0);
+	box_artifacts_forget(serve->artifacts, box);
+	box_serve_tell(serve, &packet, sizeof(packet), NULL, 0);
 }
 
 static void measured(void *arg, const struct box_keeper_measured *packet)
 {
 	struct box_serve *serve = arg;
-	tell(serve, packet, sizeof(*packet), NULL, 0);
+	box_serve_tell(serve, packet, sizeof(*packet), NULL, 0);
 }
 
 static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
@@ -143,12 +129,12 @@ static void keep_reserve(struct box_serve *serve)
 	}
 }
 
-struct box_serve *box_serve_new(struct box_carried *carried, const struct box_listeners *listeners,
-	struct box_ground *ground)
+struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 {
+	struct box_ground *ground = setup->ground;
 	struct box_serve *serve = box_alloc(sizeof(*serve));
-	serve->carried = carried;
-	serve->listeners = listeners;
+	serve->carried = setup->carried;
+	serve->listeners = setup->listeners;
 	serve->ground = ground;
 	serve->socket = -1;
 	serve->state_fd = -1;
@@ -157,12 +143,19 @@ struct box_serve *box_serve_new(struct box_carried *carried, const struct box_li
 	serve->reserve = -1;
 	keep_reserve(serve);
 	serve->measures = box_measures_new(serve->boxes, &ground->policy, measured, serve);
+	serve->errands = box_errands_new();
+	serve->store = box_store_keeper_new(serve->errands, setup->skills_path, setup->ids);
+	serve->artifacts = box_artifacts_new(serve->errands, setup->skills_path, setup->ids,
+		&ground->policy, box_take_artifact_done, serve);
 	return serve;
 }
 
 void box_serve_free(struct box_serve *serve)
 {
 	serve->socket = -1;
+	box_errands_free(serve->errands);
+	box_artifacts_free(serve->artifacts);
+	box_store_keeper_free(serve->store);
 	box_measures_free(serve->measures);
 	box_boxes_free(serve->boxes);
 	box_outbox_drop(&serve->outbox);
@@ -191,6 +184,7 @@ void box_serve_end(struct box_serve *serve)
 	box_outbox_drop(&serve->outbox);
 	box_boxes_drop_requests(serve->boxes);
 	box_measures_drop(serve->measures);
+	box_artifacts_drop(serve->artifacts);
 }
 
 bool box_serve_was_ready(const struct box_serve *serve)
@@ -206,6 +200,11 @@ struct box_boxes *box_serve_boxes(struct box_serve *serve)
 struct box_measures *box_serve_measures(struct box_serve *serve)
 {
 	return serve->measures;
+}
+
+struct box_errands *box_serve_errands(struct box_serve *serve)
+{
+	return serve->errands;
 }
 
 void box_serve_reload(struct box_serve *serve)
@@ -282,6 +281,7 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	/* A box-rpc that said nothing of a policy gets the narrowest. */
 	static const struct box_policy none;
 	box_ground_seal(serve->ground, &none);
+	box_artifacts_place(serve->artifacts, serve->ground->common.artifacts);
 	serve->ready = true;
 	serve->ever_ready = true;
 	box_boxes_list(serve->boxes);
@@ -317,104 +317,6 @@ static const char *take_taken(struct box_serve *serve, struct box_packet *packet
 	return NULL;
 }
 
-static const char *take_make_folder(struct box_serve *serve, struct box_packet *packet)
-{
-	const struct box_keeper_make_folder *wanted = &packet->make_folder;
-	if (!memchr(wanted->path, '\0', sizeof(wanted->path))) {
-		return "a path without an end";
-	}
-	int r = box_folder_make(wanted->path, wanted->look_only != 0, &serve->ground->policy);
-	struct box_keeper_folder answer = {
-		.kind = BOX_KEEPER_FOLDER,
-		.id = wanted->id,
-		/* To box-rpc a folder that is not allowed is one like the other. */
-		.result = r == -EXDEV ? -EPERM : r,
-	};
-	BOX_LOG(BOX_LOG_DEBUG, "folder", box_kv_str("path", wanted->path),
-		box_kv_int("result", answer.result));
-	return answered(send_packet(serve, &answer, sizeof(answer), NULL, 0));
-}
-
-static const char *take_make_box(struct box_serve *serve, struct box_packet *packet)
-{
-	if (!serve->ready || packet->make_box.id == 0) {
-		return "a MAKE_BOX before READY or without an id";
-	}
-	box_boxes_make(serve->boxes, packet->make_box.id, &packet->make_box.ask);
-	return NULL;
-}
-
-static const char *take_end_box(struct box_serve *serve, struct box_packet *packet)
-{
-	box_boxes_end(serve->boxes, packet->box.box);
-	return NULL;
-}
-
-static const char *take_open_mount(struct box_serve *serve, struct box_packet *packet)
-{
-	const struct box_keeper_open_mount *wanted = &packet->open_mount;
-	struct box_keeper_mounted answer = {.kind = BOX_KEEPER_MOUNTED, .id = wanted->id};
-	struct box_err err;
-	_cleanup_(box_close_p) int mount = -1;
-	if (!memchr(wanted->path, '\0', sizeof(wanted->path))) {
-		return "a path without an end";
-	}
-	int r = box_boxes_mount(
-		serve->boxes, wanted->box, wanted->path, wanted->read_only != 0, &mount, &err);
-	fill_failure(&answer.failure, r < 0 ? &err : NULL);
-	return answered(send_packet(serve, &answer, sizeof(answer), &mount, r < 0 ? 0 : 1));
-}
-
-static const char *take_open_group(struct box_serve *serve, struct box_packet *packet)
-{
-	const struct box_keeper_open_group *wanted = &packet->open_group;
-	struct box_keeper_grouped answer = {.kind = BOX_KEEPER_GROUPED, .id = wanted->id};
-	struct box_group_fds opened = {-1, -1, -1};
-	struct box_err err;
-	if (wanted->process == 0 || wanted->mebibytes == 0) {
-		return "a group of nobody or of nothing";
-	}
-	struct box_groups *groups = box_boxes_groups(serve->boxes, wanted->box, &err);
-	int r = groups ? box_groups_open(groups, wanted->process,
-				 wanted->mebibytes * (uint64_t)BOX_MIB, &opened, &err)
-		       : -1;
-	const int fds[] = {opened.door, opened.events, opened.rest};
-	fill_failure(&answer.failure, r < 0 ? &err : NULL);
-	const char *wrong = answered(
-		send_packet(serve, &answer, sizeof(answer), fds, count_fds(fds, 3)));
-	box_close_p(&opened.door);
-	box_close_p(&opened.events);
-	return wrong;
-}
-
-static const char *take_close_group(struct box_serve *serve, struct box_packet *packet)
-{
-	const struct box_keeper_close_group *wanted = &packet->close_group;
-	struct box_err ignored;
-	struct box_groups *groups = box_boxes_groups(serve->boxes, wanted->box, &ignored);
-	if (groups) {
-		box_groups_close(groups, wanted->process);
-	}
-	return NULL;
-}
-
-static const char *take_measure_folder(struct box_serve *serve, struct box_packet *packet)
-{
-	const struct box_keeper_measure_folder *wanted = &packet->measure_folder;
-	if (!memchr(wanted->path, '\0', sizeof(wanted->path)) ||
-		!memchr(wanted->below, '\0', sizeof(wanted->below))) {
-		return "a path without an end";
-	}
-	box_measures_folder(serve->measures, wanted->id, wanted->path, wanted->below);
-	return NULL;
-}
-
-static const char *take_measure_box(struct box_serve *serve, struct box_packet *packet)
-{
-	box_measures_box(serve->measures, packet->measure_box.id, packet->measure_box.box);
-	return NULL;
-}
-
 static const struct {
 	uint32_t kind;
 	bool bequest; /* counts also when box-rpc has died */
@@ -426,15 +328,24 @@ static const struct {
 	{BOX_KEEPER_STATE, true, sizeof(struct box_keeper_plain), 1, take_state},
 	{BOX_KEEPER_TAKEN, true, sizeof(struct box_keeper_plain), 0, take_taken},
 	{BOX_KEEPER_POLICY, false, sizeof(struct box_keeper_plain), 1, take_policy},
-	{BOX_KEEPER_MAKE_FOLDER, false, sizeof(struct box_keeper_make_folder), 0, take_make_folder},
-	{BOX_KEEPER_MAKE_BOX, false, sizeof(struct box_keeper_make_box), 0, take_make_box},
-	{BOX_KEEPER_END_BOX, false, sizeof(struct box_keeper_box), 0, take_end_box},
-	{BOX_KEEPER_OPEN_MOUNT, false, sizeof(struct box_keeper_open_mount), 0, take_open_mount},
+	{BOX_KEEPER_MAKE_FOLDER, false, sizeof(struct box_keeper_make_folder), 0,
+		box_take_make_folder},
+	{BOX_KEEPER_MAKE_BOX, false, sizeof(struct box_keeper_make_box), 0, box_take_make_box},
+	{BOX_KEEPER_END_BOX, false, sizeof(struct box_keeper_box), 0, box_take_end_box},
+	{BOX_KEEPER_OPEN_MOUNT, false, sizeof(struct box_keeper_open_mount), 0,
+		box_take_open_mount},
+	{BOX_KEEPER_OPEN_ARTIFACT, false, sizeof(struct box_keeper_open_artifact), 0,
+		box_take_open_artifact},
+	{BOX_KEEPER_OPEN_STORE, false, sizeof(struct box_keeper_open_store), 0,
+		box_take_open_store},
 	{BOX_KEEPER_MEASURE_FOLDER, false, sizeof(struct box_keeper_measure_folder), 0,
-		take_measure_folder},
-	{BOX_KEEPER_MEASURE_BOX, false, sizeof(struct box_keeper_measure_box), 0, take_measure_box},
-	{BOX_KEEPER_OPEN_GROUP, false, sizeof(struct box_keeper_open_group), 0, take_open_group},
-	{BOX_KEEPER_CLOSE_GROUP, true, sizeof(struct box_keeper_close_group), 0, take_close_group},
+		box_take_measure_folder},
+	{BOX_KEEPER_MEASURE_BOX, false, sizeof(struct box_keeper_measure_box), 0,
+		box_take_measure_box},
+	{BOX_KEEPER_OPEN_GROUP, false, sizeof(struct box_keeper_open_group), 0,
+		box_take_open_group},
+	{BOX_KEEPER_CLOSE_GROUP, true, sizeof(struct box_keeper_close_group), 0,
+		box_take_close_group},
 };
 
 static const char *take_packet(struct box_serve *serve, bool dead, struct box_packet *packet)

@@ -14,8 +14,15 @@
 
 struct box_serve;
 
-struct box_serve *box_serve_new(struct box_carried *carried, const struct box_listeners *listeners,
-	struct box_ground *ground);
+struct box_serve_setup {
+	struct box_carried *carried;
+	const struct box_listeners *listeners; /* may hold none */
+	struct box_ground *ground;
+	const struct box_worker_ids *ids; /* of box-rpc */
+	const char *skills_path;          /* the program box-skills; "": there is none */
+};
+
+struct box_serve *box_serve_new(const struct box_serve_setup *setup);
 /* Ends all boxes. */
 void box_serve_free(struct box_serve *serve);
 
@@ -42,3 +49,4 @@ int box_serve_flush(struct box_serve *serve);
 
 struct box_boxes *box_serve_boxes(struct box_serve *serve);
 struct box_measures *box_serve_measures(struct box_serve *serve);
+struct box_errands *box_serve_errands(struct box_serve *serve);

@@ -18,9 +18,9 @@
 #include "base/log.h"
 #include "runtime/keeper/ahead.h"
 #include "runtime/keeper/boxes.h"
+#include "runtime/keeper/errands.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/network.h"
-#include "runtime/keeper/serve.h"
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
@@ -56,7 +56,7 @@ static int64_t now_ms(void)
 
 static bool has_flag(const struct keeper *keeper, enum box_keeper_start_flag flag)
 {
-	return (keeper->setup->carried->start.flags & (uint32_t)flag) != 0;
+	return (keeper->setup->serve.carried->start.flags & (uint32_t)flag) != 0;
 }
 
 static bool has_worker(const struct keeper *keeper)
@@ -84,7 +84,7 @@ static int start_worker(struct keeper *keeper, struct box_err *err)
 {
 	bool stdio = has_flag(keeper, BOX_START_STDIO);
 	int r = box_worker_start(
-		keeper->setup->worker_path, keeper->setup->ids, stdio, &keeper->worker, err);
+		keeper->setup->worker_path, keeper->setup->serve.ids, stdio, &keeper->worker, err);
 	if (r < 0) {
 		return r;
 	}
@@ -134,7 +134,7 @@ static void start_again(struct keeper *keeper)
 
 static void on_reload_signal(struct keeper *keeper)
 {
-	if (!keeper->setup->carried->config_path) {
+	if (!keeper->setup->serve.carried->config_path) {
 		BOX_LOG(BOX_LOG_WARNING, "reload.nothing",
 			box_kv_str("why", "there is no --config file to reload"));
 	} else if (!keeper->stopping) {
@@ -275,6 +275,7 @@ static int timeout_ms(const struct keeper *keeper)
 {
 	int boxes_ms = sooner(box_boxes_timeout_ms(box_serve_boxes(keeper->serve)),
 		box_measures_timeout_ms(box_serve_measures(keeper->serve)));
+	boxes_ms = sooner(boxes_ms, box_errands_timeout_ms(box_serve_errands(keeper->serve)));
 	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
 								: keeper->start_at_ms;
 	if (next == NEVER) {
@@ -318,7 +319,8 @@ static int run(struct keeper *keeper)
 	struct box_boxes *boxes = box_serve_boxes(keeper->serve);
 	struct box_ahead *next = box_boxes_ahead(boxes);
 	struct box_measures *measures = box_serve_measures(keeper->serve);
-	struct box_network *network = keeper->setup->ground->network;
+	struct box_errands *errands = box_serve_errands(keeper->serve);
+	struct box_network *network = keeper->setup->serve.ground->network;
 	while (keeper->exit_code < 0) {
 		short out = box_serve_wants_write(keeper->serve) ? POLLOUT : 0;
 		struct pollfd polled[] = {
@@ -328,6 +330,7 @@ static int run(struct keeper *keeper)
 			{.fd = box_boxes_fd(boxes), .events = POLLIN},
 			{.fd = network ? box_network_fd(network) : -1, .events = POLLIN},
 			{.fd = box_measures_fd(measures), .events = POLLIN},
+			{.fd = box_errands_fd(errands), .events = POLLIN},
 		};
 		bool ahead = !keeper->stopping && box_ahead_wanted(next);
 		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
@@ -354,6 +357,7 @@ static int run(struct keeper *keeper)
 			box_network_ready(network);
 		}
 		box_measures_step(measures);
+		box_errands_step(errands);
 		check_worker(keeper);
 		on_time(keeper);
 	}
@@ -398,7 +402,7 @@ int box_supervise(const struct box_supervise_setup *setup)
 		return 1;
 	}
 	struct box_err err;
-	keeper.serve = box_serve_new(setup->carried, setup->listeners, setup->ground);
+	keeper.serve = box_serve_new(&setup->serve);
 	r = start_worker(&keeper, &err);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.start_failed", box_kv_str("why", err.text));

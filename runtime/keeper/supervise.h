@@ -1,17 +1,12 @@
 /* The loop of boxd: starts box-rpc, serves its packets, starts it again, stops it. */
 #pragma once
 
-#include "runtime/keeper/carry.h"
-#include "runtime/keeper/ground.h"
-#include "runtime/keeper/listen.h"
+#include "runtime/keeper/serve.h"
 #include "runtime/keeper/worker.h"
 
 struct box_supervise_setup {
-	struct box_carried *carried;
 	const char *worker_path;
-	const struct box_worker_ids *ids;
-	const struct box_listeners *listeners; /* may hold none */
-	struct box_ground *ground;
+	struct box_serve_setup serve;
 };
 
 /* Runs until box-rpc needs no other start; returns boxd's exit code. From here on SIGTERM, SIGINT

@@ -264,12 +264,22 @@ static int make_dev(int anchor, struct box_template *common)
 	return r < 0 ? r : box_fs_freeze(common->dev);
 }
 
+static int make_place(int anchor, const char *name, int *ret_fd)
+{
+	if (mkdirat(anchor, name, 0700) < 0) {
+		return -errno;
+	}
+	*ret_fd = openat(anchor, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
 int box_template_make(const char *rootfs, struct box_host_can *host,
 	struct box_template *ret_template, struct box_err *err)
 {
 	static const struct box_fs_options options = {
 		.size_bytes = 64 * BOX_MIB, .inodes = 32768, .mode = 0755};
-	struct box_template common = {.anchor = find_anchor(), .etc = -1, .dev = -1};
+	struct box_template common = {
+		.anchor = find_anchor(), .etc = -1, .dev = -1, .artifacts = -1};
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int anchor = -1;
 	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
@@ -290,6 +300,10 @@ int box_template_make(const char *rootfs, struct box_host_can *host,
 		step = "/dev";
 		r = make_dev(anchor, &common);
 	}
+	if (r == 0) {
+		step = "the place for artifacts";
+		r = make_place(anchor, "artifacts", &common.artifacts);
+	}
 	if (r < 0) {
 		box_template_close(&common);
 		return box_err_set(err, BOX_ERR_OS, -r, "%s of boxes cannot be prepared: %s", step,
@@ -303,6 +317,7 @@ void box_template_close(struct box_template *common)
 {
 	box_close_p(&common->etc);
 	box_close_p(&common->dev);
+	box_close_p(&common->artifacts);
 	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
 		box_close_p(&common->entries[i]);
 	}

@@ -6,11 +6,13 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "handlers/dispatch.h"
 #include "handlers/envelope.h"
 #include "runtime/runtime.h"
+#include "runtime/skills.h"
 #include "tests/fuzz/common.h"
 #include "transport/json.h"
 
@@ -19,6 +21,8 @@ struct world {
 	struct box_peer *peer;
 	struct box_buf seq; /* what the answer must carry, as JSON */
 	int answers;
+	struct box_skills_ask *skills; /* asked, and not answered */
+	unsigned skills_asked;
 	box_folder_done *folder_done;
 	void *folder_arg;
 	unsigned folders;
@@ -46,7 +50,24 @@ static void host_record(void *host, const struct box_value *change)
 	MUST(change->type == BOX_MAP && change->count == 1);
 }
 
+static void host_ask_skills(void *host, struct box_skills_ask *ask)
+{
+	struct world *world = host;
+	MUST(!world->skills && ask->root[0] == '/' && strncmp(ask->namespace, "ws-", 3) == 0);
+	MUST(ask->data->type == BOX_MAP && ask->action[0] != '\0');
+	world->skills = ask;
+}
+
+static void host_cancel_skills(void *host, struct box_skills_ask *ask)
+{
+	struct world *world = host;
+	MUST(world->skills == ask);
+	world->skills = NULL;
+}
+
 static const struct box_host host_ops = {
+	.ask_skills = host_ask_skills,
+	.cancel_skills = host_cancel_skills,
 	.folder = host_folder,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,
@@ -111,6 +132,25 @@ static void expect_seq(struct world *world, const struct box_value *message)
 	MUST(box_json_encode(&world->seq, &expected) == 0);
 }
 
+/* With what a store might say, wrong or right. */
+static void answer_skills(struct world *world)
+{
+	struct box_skills_ask *ask = world->skills;
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value answer = box_map_value();
+	struct box_err err;
+	world->skills = NULL;
+	if (!ask) {
+		return;
+	}
+	unsigned turn = world->skills_asked++ % 3;
+	(void)box_err_set(&err, BOX_ERR_VALIDATION, 2, "Skill \"x\" not found");
+	if (turn == 1) {
+		box_map_add(arena, &answer, "path", box_cstr("tenants/x"));
+	}
+	ask->done(ask->arg, turn == 0 ? NULL : &answer, turn == 0 ? &err : NULL);
+}
+
 static void receive(struct world *world, const struct box_value *value)
 {
 	static const int results[] = {0, -ENOENT, -ENOTDIR, -EPERM, -EACCES};
@@ -130,6 +170,7 @@ static void receive(struct world *world, const struct box_value *value)
 		world->folder_done = NULL;
 		done(world->folder_arg, results[world->folders++ % 5]);
 	}
+	answer_skills(world);
 	MUST(world->answers == request);
 	MUST(world->runtime->requests_under_way == 0);
 }

@@ -24,7 +24,7 @@ struct process {
 	bool there;
 	bool over;
 	uint64_t next; /* output that must come, once it was followed */
-	uint64_t upto;
+	uint64_t until;
 	uint64_t fed;
 	uint64_t taken;
 	bool told;
@@ -177,7 +177,7 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 {
 	struct process *process = arg;
 	MUST(process->there && bytes.len > 0 && offset == process->next);
-	MUST(bytes.len <= process->upto && offset <= process->upto - bytes.len);
+	MUST(bytes.len <= process->until && offset <= process->until - bytes.len);
 	process->next += bytes.len;
 }
 
@@ -207,11 +207,12 @@ static void ask(struct script *script)
 		const struct box_kept_past past = {
 			.memory_mb = what >> 6, .oom_kills = what >> 4 & 1, .ended = what & 8};
 		bool full = play.groups - play.answered == GROUPINGS;
+		if (full) {
+			return;
+		}
 		*process = (struct process){.there = true};
 		spec.memory_mb = what >> 6;
-		if (full) {
-			process->there = false;
-		} else if (what & 1) {
+		if (what & 1) {
 			kept->find(play.box, id, &past, &events, process);
 		} else if (kept->keep(play.box, id, &spec, &events, process, &err) < 0) {
 			process->there = false;
@@ -223,7 +224,7 @@ static void ask(struct script *script)
 		struct box_kept_follow follow = {0, number(script), number(script), 1 << 20};
 		follow.from = what & 0x10 ? BOX_KEPT_GO_ON : follow.from;
 		process->next = what & 0x10 ? process->next : follow.from;
-		process->upto = follow.upto;
+		process->until = follow.until;
 		kept->follow(play.box, id, &follow);
 		break;
 	}

@@ -110,12 +110,11 @@ static void keeper_end(void *keeper, uint64_t box)
 	play.ended = true;
 }
 
-static void keeper_mount(void *keeper, uint64_t box, const char *path, bool read_only,
+static void keeper_mount(void *keeper, uint64_t box, const struct box_mount *wanted,
 	box_native_mounted *done, void *arg)
 {
 	(void)keeper;
-	(void)read_only;
-	MUST(box == 7 && strcmp(path, "/host") == 0 && play.mount_count < MOUNTS_MAX);
+	MUST(box == 7 && strcmp(wanted->host_path, "/host") == 0 && play.mount_count < MOUNTS_MAX);
 	play.mounts[play.mount_count++] = (struct pending){done, arg};
 }
 

@@ -86,13 +86,13 @@ static size_t run(const char *bytes, size_t len, size_t step, char *story)
 	return at;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static char whole[STORY_MAX];
 	static char cut[STORY_MAX];
-	size_t step = size > 0 ? bytes[size - 1] % 600 + 1U : 1;
-	size_t first = run((const char *)bytes, size, SIZE_MAX, whole);
-	size_t second = run((const char *)bytes, size, step, cut);
+	size_t step = size > 0 ? data[size - 1] % 600 + 1U : 1;
+	size_t first = run((const char *)data, size, SIZE_MAX, whole);
+	size_t second = run((const char *)data, size, step, cut);
 	MUST(first == second && memcmp(whole, cut, first) == 0);
 	return 0;
 }

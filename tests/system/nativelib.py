@@ -24,7 +24,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 USER = 12345  # an ordinary user; there need be no account for it
 MODES = ("root", "rootless")
-PROGRAMS = ("boxd", "box-rpc", "box-init")
+PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
 SETPRIV = ("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups")
 PREFIX = "box-native-"
 MADE = set()  # the names of our own folders

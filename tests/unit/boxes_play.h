@@ -137,12 +137,12 @@ int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int 
 	return fail(err, play.begin_result, "begin");
 }
 
-int box_birth_mount(struct box_ground *ground, const struct box_living *living, const char *path,
+int box_birth_mount(struct box_ground *ground, const struct box_living *living, int source,
 	bool read_only, int *ret_mount, struct box_err *err)
 {
 	(void)ground;
 	(void)living;
-	(void)path;
+	(void)source;
 	(void)read_only;
 	(void)ret_mount;
 	return fail(err, -ENOTSUP, "mount");

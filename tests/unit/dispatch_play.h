@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "handlers/dispatch.h"
 #include "runtime/runtime.h"
+#include "runtime/skills.h"
 #include "tests/unit/headless.h"
 #include "tests/unit/trees.h"
 
@@ -51,7 +52,32 @@ static inline void host_record(void *host, const struct box_value *change)
 	(void)change;
 }
 
+/* What was asked of the skill store and not answered; the one asked first is the first. */
+static struct box_list skills_asked = {&skills_asked, &skills_asked};
+
+static inline void host_ask_skills(void *host, struct box_skills_ask *asked)
+{
+	(void)host;
+	box_list_push(&skills_asked, &asked->links);
+}
+
+static inline void host_cancel_skills(void *host, struct box_skills_ask *asked)
+{
+	(void)host;
+	box_list_drop(&asked->links);
+}
+
+/* The first one, which is not asked any more. */
+static inline struct box_skills_ask *take_skills_ask(void)
+{
+	struct box_list *item = box_list_pop(&skills_asked);
+	ASSERT(item != NULL);
+	return BOX_LIST_ITEM(item, struct box_skills_ask, links);
+}
+
 static const struct box_host host_ops = {
+	.ask_skills = host_ask_skills,
+	.cancel_skills = host_cancel_skills,
 	.folder = host_folder,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,

@@ -27,9 +27,9 @@ static struct told {
 
 static struct guest guest;
 
-static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t upto, uint64_t hold)
+static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t until, uint64_t hold)
 {
-	struct box_guest_follow packet = {freed, from, upto, hold};
+	struct box_guest_follow packet = {freed, from, until, hold};
 	if (from != BOX_GUEST_GO_ON) {
 		told[id].first = told[id].next = from;
 	}

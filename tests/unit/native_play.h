@@ -75,13 +75,14 @@ static inline void boxd_end(void *keeper, uint64_t box)
 	boxd.ends[boxd.end_count++] = box;
 }
 
-static inline void boxd_mount(void *keeper, uint64_t box, const char *path, bool read_only,
+static inline void boxd_mount(void *keeper, uint64_t box, const struct box_mount *wanted,
 	box_native_mounted *done, void *arg)
 {
 	ASSERT(keeper == &boxd && boxd.mount_count < ASKED_MAX);
 	struct asked_mount *mount = &boxd.mounts[boxd.mount_count++];
+	bool read_only = wanted->mode == BOX_MOUNT_RO;
 	*mount = (struct asked_mount){.box = box, .read_only = read_only, .done = done, .arg = arg};
-	(void)snprintf(mount->path, sizeof(mount->path), "%s", path);
+	(void)snprintf(mount->path, sizeof(mount->path), "%s", wanted->host_path);
 }
 
 static inline void boxd_open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,

@@ -27,10 +27,10 @@ static struct played {
 	int halts;
 	int follows;
 	int eofs;
+	bool dropped;
 	bool found; /* by one who did not begin it, with: */
 	struct box_kept_past past;
 	int64_t memory_mb; /* when it was begun */
-	bool dropped;
 } played[PLAYED_MAX];
 static const char *keep_fails;
 static uint64_t played_kills;

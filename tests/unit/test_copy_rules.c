@@ -16,50 +16,50 @@ TEST(rules)
 {
 	static const struct {
 		const char *from;
-		enum box_copy_kind from_kind;
 		const char *to;
+		enum box_copy_kind from_kind;
 		enum box_copy_kind to_kind;
 		bool has_parent;
 		int r;
 		const char *folder;
 		const char *name;
 	} rows[] = {
-		{"a/f", FILE_, "b/g", NONE, true, 0, "b", "g"},
-		{"a/f", FILE_, "g", NONE, true, 0, ".", "g"},
-		{"a/f", FILE_, "/g", NONE, true, 0, "/", "g"},
-		{"a/f", FILE_, "b/g", NONE, false, -ENOENT, NULL, NULL},
-		{"a/f", FILE_, "b/g/", NONE, true, -ENOENT, NULL, NULL},
-		{"a/f", FILE_, "b/g", FILE_, true, 0, "b", "g"},
-		{"a/f", FILE_, "b/g/", FILE_, true, -ENOTDIR, NULL, NULL},
-		{"a/f", FILE_, "b", FOLDER, true, 0, "b", "f"},
-		{"a/f", FILE_, "b/", FOLDER, true, 0, "b/", "f"},
-		{"a/f/", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
-		{"a/d", FOLDER, "b/e", NONE, true, 0, "b", "e"},
-		{"a/d", FOLDER, "b/e/", NONE, true, 0, "b", "e"},
-		{"a/d", FOLDER, "b/e", NONE, false, -ENOENT, NULL, NULL},
-		{"a/d/.", FOLDER, "b/e", NONE, true, 0, "b", "e"},
-		{"a/d", FOLDER, "b/e", FILE_, true, -ENOTDIR, NULL, NULL},
-		{"a/d", FOLDER, "b", FOLDER, true, 0, "b", "d"},
-		{"a/d/", FOLDER, "b", FOLDER, true, 0, "b", "d"},
-		{"a/d/.", FOLDER, "b", FOLDER, true, 0, "b", NULL},
-		{".", FOLDER, "b", FOLDER, true, 0, "b", NULL},
-		{"/", FOLDER, "b", FOLDER, true, 0, "b", NULL},
-		{"a/..", FOLDER, "b", FOLDER, true, 0, "b", NULL},
+		{"a/f", "b/g", FILE_, NONE, true, 0, "b", "g"},
+		{"a/f", "g", FILE_, NONE, true, 0, ".", "g"},
+		{"a/f", "/g", FILE_, NONE, true, 0, "/", "g"},
+		{"a/f", "b/g", FILE_, NONE, false, -ENOENT, NULL, NULL},
+		{"a/f", "b/g/", FILE_, NONE, true, -ENOENT, NULL, NULL},
+		{"a/f", "b/g", FILE_, FILE_, true, 0, "b", "g"},
+		{"a/f", "b/g/", FILE_, FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/f", "b", FILE_, FOLDER, true, 0, "b", "f"},
+		{"a/f", "b/", FILE_, FOLDER, true, 0, "b/", "f"},
+		{"a/f/", "b", FILE_, FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"a/d", "b/e", FOLDER, NONE, true, 0, "b", "e"},
+		{"a/d", "b/e/", FOLDER, NONE, true, 0, "b", "e"},
+		{"a/d", "b/e", FOLDER, NONE, false, -ENOENT, NULL, NULL},
+		{"a/d/.", "b/e", FOLDER, NONE, true, 0, "b", "e"},
+		{"a/d", "b/e", FOLDER, FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/d", "b", FOLDER, FOLDER, true, 0, "b", "d"},
+		{"a/d/", "b", FOLDER, FOLDER, true, 0, "b", "d"},
+		{"a/d/.", "b", FOLDER, FOLDER, true, 0, "b", NULL},
+		{".", "b", FOLDER, FOLDER, true, 0, "b", NULL},
+		{"/", "b", FOLDER, FOLDER, true, 0, "b", NULL},
+		{"a/..", "b", FOLDER, FOLDER, true, 0, "b", NULL},
 		/* A box says of these that they are files: no name can be made of them. */
-		{"a/..", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
-		{"a/..", FILE_, "b/g", NONE, true, -ENOTDIR, NULL, NULL},
-		{"a/..", FILE_, "b/g", FILE_, true, -ENOTDIR, NULL, NULL},
-		{"a/.", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
-		{"..", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
-		{"/", FILE_, "b", FOLDER, true, -ENOTDIR, NULL, NULL},
-		{"a/d", NONE, "b", FOLDER, true, -ENOENT, NULL, NULL},
-		{"a/d", FOLDER, LONGEST, NONE, true, 0, ".", LONGEST},
-		{"a/d", FOLDER, LONGEST "6", NONE, true, -ENAMETOOLONG, NULL, NULL},
-		{"a/" LONGEST "6", FOLDER, "b", FOLDER, true, -ENAMETOOLONG, NULL, NULL},
-		{"a/" LONGEST "6", FILE_, "b/g", FILE_, true, 0, "b", "g"},
-		{"-", BOX_COPY_STREAM, "b", FOLDER, true, 0, "b", NULL},
-		{"-", BOX_COPY_STREAM, "b", FILE_, true, -ENOTDIR, NULL, NULL},
-		{"-", BOX_COPY_STREAM, "b", NONE, true, -ENOTDIR, NULL, NULL},
+		{"a/..", "b", FILE_, FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"a/..", "b/g", FILE_, NONE, true, -ENOTDIR, NULL, NULL},
+		{"a/..", "b/g", FILE_, FILE_, true, -ENOTDIR, NULL, NULL},
+		{"a/.", "b", FILE_, FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"..", "b", FILE_, FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"/", "b", FILE_, FOLDER, true, -ENOTDIR, NULL, NULL},
+		{"a/d", "b", NONE, FOLDER, true, -ENOENT, NULL, NULL},
+		{"a/d", LONGEST, FOLDER, NONE, true, 0, ".", LONGEST},
+		{"a/d", LONGEST "6", FOLDER, NONE, true, -ENAMETOOLONG, NULL, NULL},
+		{"a/" LONGEST "6", "b", FOLDER, FOLDER, true, -ENAMETOOLONG, NULL, NULL},
+		{"a/" LONGEST "6", "b/g", FILE_, FILE_, true, 0, "b", "g"},
+		{"-", "b", BOX_COPY_STREAM, FOLDER, true, 0, "b", NULL},
+		{"-", "b", BOX_COPY_STREAM, FILE_, true, -ENOTDIR, NULL, NULL},
+		{"-", "b", BOX_COPY_STREAM, NONE, true, -ENOTDIR, NULL, NULL},
 	};
 	struct box_arena *arena = box_arena_new();
 	for (size_t i = 0; i < COUNT(rows); i++) {

@@ -51,7 +51,9 @@ static int serve(struct box_guest_file ask, const char *place, const char *path,
 	int in[2];
 	int out[2];
 	int err[2];
-	ASSERT(pipe(in) == 0 && pipe(out) == 0 && pipe(err) == 0);
+	ASSERT_INT(pipe2(in, O_CLOEXEC), 0);
+	ASSERT_INT(pipe2(out, O_CLOEXEC), 0);
+	ASSERT_INT(pipe2(err, O_CLOEXEC), 0);
 	ASSERT_INT(write(in[1], input, strlen(input)), strlen(input));
 	ASSERT_INT(close(in[1]), 0);
 	job = (struct box_file_job){

@@ -78,10 +78,10 @@ static void keep_one(void)
 	ASSERT_BYTES(strings, keep.workdir_size + keep.command_size, "/w\0prog\0-n\0", 12);
 }
 
-static void follow(uint64_t freed, uint64_t from, uint64_t upto)
+static void follow(uint64_t freed, uint64_t from, uint64_t until)
 {
 	struct heard heard;
-	ops->follow(living.box, NUMBER, &(struct box_kept_follow){freed, from, upto, 1 << 20});
+	ops->follow(living.box, NUMBER, &(struct box_kept_follow){freed, from, until, 1 << 20});
 	expect(&living, BOX_GUEST_FOLLOW, NUMBER, &heard);
 	if (from != BOX_KEPT_GO_ON) {
 		told.first = told.next = from;

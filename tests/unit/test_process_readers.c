@@ -85,12 +85,12 @@ static uint32_t started(void)
 }
 
 static void expect_follow(
-	uint32_t number, uint64_t freed, uint64_t from, uint64_t upto, uint64_t hold)
+	uint32_t number, uint64_t freed, uint64_t from, uint64_t until, uint64_t hold)
 {
 	const struct box_kept_follow *follow = &played_of(number)->follow;
 	ASSERT_INT(follow->freed, freed);
 	ASSERT_INT(follow->from, from);
-	ASSERT_INT(follow->upto, upto);
+	ASSERT_INT(follow->until, until);
 	ASSERT_INT(follow->hold, hold);
 }
 
@@ -454,7 +454,7 @@ TEST(too_much_input_for_all)
 		r = r < 0 ? box_process_feed(all[i].reader, own) : 0;
 		ASSERT_INT(r, 0);
 		/* A little more than its own and what is on its way. */
-		r = box_process_feed(all[i].reader, (struct box_str){own.bytes, WINDOW + KIB});
+		(void)box_process_feed(all[i].reader, (struct box_str){own.bytes, WINDOW + KIB});
 		full += box_process_input_full(all[i].reader);
 	}
 	ASSERT_INT(refused, PROCESSES - BOX_INPUTS_BYTES_MAX / (32 * BOX_MIB));

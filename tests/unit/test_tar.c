@@ -18,11 +18,11 @@ static void put_header(struct box_buf *out, const char *name, char type, const c
 	char block[BOX_TAR_BLOCK] = {0};
 	(void)strncpy(block, name, 100);
 	memcpy(block + 100, "0000644", 8);
-	memcpy(block + 124, size, strlen(size) < 12 ? strlen(size) : 12);
+	(void)strncpy(block + 124, size, 12);
 	memcpy(block + 136, "00000000017", 12);
 	block[156] = type;
 	(void)strncpy(block + 157, link, 100);
-	memcpy(block + 257, magic, strlen(magic));
+	(void)strncpy(block + 257, magic, 8);
 	memset(block + 148, ' ', 8);
 	unsigned sum = 0;
 	for (size_t i = 0; i < sizeof(block); i++) {
@@ -78,11 +78,11 @@ static const char *story(struct box_str bytes, size_t step)
 		} else if (event == BOX_TAR_END) {
 			at += (size_t)snprintf(text + at, sizeof(text) - at, ".");
 		} else if (event == BOX_TAR_BROKEN) {
-			at += (size_t)snprintf(text + at, sizeof(text) - at, "! %s", why);
+			(void)snprintf(text + at, sizeof(text) - at, "! %s", why);
 			break;
 		} else if (done == bytes.len) {
 			if (!box_tar_reader_at_edge(&reader)) {
-				at += (size_t)snprintf(text + at, sizeof(text) - at, "?");
+				(void)snprintf(text + at, sizeof(text) - at, "?");
 			}
 			break;
 		}

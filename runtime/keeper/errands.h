@@ -1,0 +1,27 @@
+/* Programs that boxd has started and waits for: each is reaped when it ends, and ended when its time is
+ * over or boxd's is. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct box_errands;
+struct box_program;
+
+/* Called once, when it is no more; never from inside box_errands_start. */
+typedef void box_errand_ended(void *arg);
+
+struct box_errands *box_errands_new(void);
+/* Those that run are killed; nobody is told. */
+void box_errands_free(struct box_errands *errands);
+
+/* Starts it. With `limit_ms` not 0 it is killed after that time. -EAGAIN when BOX_ERRANDS_MAX run. */
+int box_errands_start(struct box_errands *errands, const struct box_program *wanted,
+	uint64_t limit_ms, box_errand_ended *ended, void *arg, struct box_err *err);
+
+/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
+int box_errands_fd(const struct box_errands *errands);
+int box_errands_timeout_ms(const struct box_errands *errands);
+void box_errands_step(struct box_errands *errands);

@@ -1,0 +1,58 @@
+/* What serve.c has, and serve_take.c takes packets for. */
+#pragma once
+
+#include "runtime/keeper/outbox.h"
+#include "runtime/keeper/packet.h"
+#include "runtime/keeper/serve.h"
+
+struct box_artifacts;
+struct box_boxes;
+struct box_errands;
+struct box_measures;
+struct box_store_keeper;
+
+struct box_serve {
+	struct box_carried *carried;
+	const struct box_listeners *listeners;
+	struct box_ground *ground;
+	struct box_boxes *boxes;
+	struct box_measures *measures;
+	struct box_errands *errands;
+	struct box_store_keeper *store;
+	struct box_artifacts *artifacts;
+	int socket; /* -1: there is no box-rpc */
+	int state_fd;
+	bool ready;
+	bool ever_ready;
+	bool reload_wanted;
+	int reserve;       /* closed when a packet is taken, so that there is room for its fd */
+	const char *wrong; /* why this box-rpc is to be ended */
+	struct box_outbox outbox;
+};
+
+/* NULL, or why box-rpc is refused: `r` is what came of sending an answer. */
+const char *box_serve_answered(int r);
+/* 0, -EPIPE when there is no box-rpc, or why it is not taken. */
+int box_serve_send(
+	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count);
+/* What is told without being asked for, or late: whoever misses it would wait for ever. */
+void box_serve_tell(
+	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count);
+void box_serve_fill_failure(struct box_keeper_failure *failure, const struct box_err *err);
+/* Those of a list that are there; one that is not is the last. */
+size_t box_serve_count_fds(const int *fds, size_t most);
+
+/* --- serve_take.c: each returns NULL, or why box-rpc is refused --- */
+
+const char *box_take_make_folder(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_make_box(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_end_box(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_open_mount(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_open_artifact(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_open_store(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_open_group(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_close_group(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_measure_folder(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_measure_box(struct box_serve *serve, struct box_packet *packet);
+/* An artifact is there, or is not. */
+void box_take_artifact_done(void *arg, uint32_t id, int mount, const struct box_err *err);

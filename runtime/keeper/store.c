@@ -1,0 +1,122 @@
+/* One box-skills for each box-rpc. It runs as the owner of the folder, so that what it writes belongs to
+ * whom the folder does. */
+#include "runtime/keeper/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "runtime/keeper/errands.h"
+#include "runtime/keeper/filesystem.h"
+#include "runtime/keeper/program.h"
+#include "runtime/keeper/source.h"
+
+struct box_store_keeper {
+	struct box_errands *errands;
+	const char *program;
+	const struct box_worker_ids *ids;
+	int folder; /* -1: not asked for yet */
+};
+
+struct box_store_keeper *box_store_keeper_new(
+	struct box_errands *errands, const char *program, const struct box_worker_ids *ids)
+{
+	struct box_store_keeper *keeper = box_alloc(sizeof(*keeper));
+	keeper->errands = errands;
+	keeper->program = program;
+	keeper->ids = ids;
+	keeper->folder = -1;
+	return keeper;
+}
+
+void box_store_keeper_free(struct box_store_keeper *keeper)
+{
+	box_close_p(&keeper->folder);
+	free(keeper);
+}
+
+static void ended(void *arg)
+{
+	(void)arg;
+	BOX_LOG(BOX_LOG_DEBUG, "skills.ended");
+}
+
+static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, struct box_err *err)
+{
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "box-skills cannot start: sockets: %s",
+			strerrordesc_np(errno));
+	}
+	_cleanup_(box_close_p) int ours = ends[0];
+	_cleanup_(box_close_p) int theirs = ends[1];
+	struct box_program wanted = {
+		.path = keeper->program,
+		.name = "box-skills",
+		.task = "store",
+		.fds = {theirs, folder},
+		.fd_count = 2,
+	};
+	int r = box_owner_ids(keeper->ids, folder, &wanted.ids);
+	if (r < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "the folder of the skills: %s", strerrordesc_np(-r));
+	}
+	r = box_errands_start(keeper->errands, &wanted, 0, ended, NULL, err);
+	if (r == 0) {
+		*ret_socket = TAKE_FD(ours);
+	}
+	return r;
+}
+
+int box_store_keeper_open(struct box_store_keeper *keeper, const char *path,
+	const struct box_policy *policy, int *ret_socket, struct box_err *err)
+{
+	_cleanup_(box_close_p) int folder = -1;
+	if (keeper->program[0] == '\0') {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOENT,
+			"this runtime keeps no skills: box-skills is not installed");
+	}
+	int r = box_source_open(path, "local.skills_root", true, false, policy, &folder, err);
+	r = r < 0 ? r : start(keeper, folder, ret_socket, err);
+	if (r == 0) {
+		box_close_p(&keeper->folder);
+		keeper->folder = TAKE_FD(folder);
+	}
+	return r;
+}
+
+int box_store_keeper_package(
+	const struct box_store_keeper *keeper, const char *path, int *ret_fd, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fd = -1;
+	struct stat status;
+	int r = keeper->folder < 0 ? -ENOENT : box_fs_open_beneath(keeper->folder, path, &fd);
+	if (r == 0 && fstat(fd, &status) < 0) {
+		r = -errno;
+	}
+	if (r == 0 && !S_ISDIR(status.st_mode)) {
+		r = -ENOTDIR;
+	}
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, -r, "the skill's package is gone: %s",
+			strerrordesc_np(-r));
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+void box_store_keeper_path(const struct box_store_keeper *keeper, char *out, size_t size)
+{
+	char link[32];
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", keeper->folder);
+	ssize_t len = readlink(link, out, size - 1);
+	out[len < 0 ? 0 : len] = '\0';
+}

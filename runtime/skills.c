@@ -1,0 +1,18 @@
+/* Whose skills, and where. */
+#include "runtime/skills.h"
+
+#include "runtime/runtime.h"
+
+void box_skills_ask(
+	struct box_runtime *runtime, const struct box_context *context, struct box_skills_ask *ask)
+{
+	ask->root = runtime->config->skills_root;
+	box_tenant_namespace(context, ask->namespace);
+	box_list_init(&ask->links);
+	runtime->host->ask_skills(runtime->host_arg, ask);
+}
+
+void box_skills_cancel(struct box_runtime *runtime, struct box_skills_ask *ask)
+{
+	runtime->host->cancel_skills(runtime->host_arg, ask);
+}

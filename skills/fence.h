@@ -1,0 +1,22 @@
+/* What box-skills gives up before it looks at anything that others wrote. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define BOX_SKILLS_ROOMS_MAX 2
+
+/* A folder that stays reachable. */
+struct box_skills_room {
+	int fd;
+	bool writes; /* files and folders in it may be made, changed and removed; else it is read */
+};
+
+/* From here on nothing but these folders can be opened, no program started, no socket made. What is
+ * forked may fence itself further. 0, or negative with err. */
+int box_skills_fence(const struct box_skills_room *rooms, size_t count, struct box_err *err);
+
+/* The calls that are left, NULL-terminated; for tests. */
+extern const char *const box_skills_calls[];

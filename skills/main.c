@@ -1,0 +1,74 @@
+/* box-skills: the program that reads what strangers have packed, for boxd and box-rpc.
+ *
+ * Started by boxd only, with its fds in place (skills/wire.h): `box-skills store` keeps the skills of
+ * all tenants; `box-skills DIGEST` copies one artifact and ends.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/keeper/proto.h"
+#include "skills/artifact.h"
+#include "skills/fence.h"
+#include "skills/serve.h"
+#include "skills/wire.h"
+
+#ifdef BOX_SANITIZED
+/* The leak checker stops all threads with ptrace at exit, which the fence forbids. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+#endif
+
+static int keep_store(void)
+{
+	const struct box_skills_room rooms[] = {{.fd = BOX_SKILLS_FOLDER_FD, .writes = true}};
+	struct box_err err;
+	int r = box_skills_fence(rooms, 1, &err);
+	r = r < 0 ? r : box_skills_serve(BOX_SKILLS_SOCKET_FD, BOX_SKILLS_FOLDER_FD, &err);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "skills.failed", box_kv_str("why", err.text));
+	}
+	return r < 0 ? 1 : 0;
+}
+
+static int copy_artifact(const char *digest)
+{
+	const struct box_skills_room rooms[] = {
+		{.fd = BOX_SKILLS_SOURCE_FD},
+		{.fd = BOX_SKILLS_TARGET_FD, .writes = true},
+	};
+	struct box_artifact_report report = {0};
+	struct box_err err;
+	int r = box_skills_fence(rooms, 2, &err);
+	r = r < 0 ? r
+		  : box_artifact_copy(BOX_SKILLS_SOURCE_FD, BOX_SKILLS_MANIFEST_FD,
+			    BOX_SKILLS_TARGET_FD, digest, &err);
+	if (r < 0) {
+		report.result = r;
+		(void)snprintf(report.text, sizeof(report.text), "%.*s",
+			(int)sizeof(report.text) - 1, err.text);
+	}
+	return write(BOX_SKILLS_REPORT_FD, &report, sizeof(report)) == (ssize_t)sizeof(report) ? 0
+											       : 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct stat status;
+	box_log_setup("box-skills", BOX_LOG_INFO, BOX_LOG_TEXT);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)umask(022);
+	if (argc != 2 || fstat(BOX_SKILLS_FOLDER_FD, &status) < 0 || !S_ISDIR(status.st_mode)) {
+		(void)fprintf(stderr, "box-skills: is started by boxd, not by hand\n");
+		return 2;
+	}
+	return strcmp(argv[1], "store") == 0 ? keep_store() : copy_artifact(argv[1]);
+}

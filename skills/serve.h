@@ -1,0 +1,7 @@
+/* The store at a socket: requests in, answers out, one after the other, until the other end closes. */
+#pragma once
+
+#include "base/err.h"
+
+/* 0 at the end, or negative with err. Both fds stay the caller's. */
+int box_skills_serve(int socket, int folder, struct box_err *err);

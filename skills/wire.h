@@ -1,0 +1,30 @@
+/* What box-rpc and box-skills say to each other, over a stream socket that boxd has made.
+ *
+ * A message is a head and a msgpack map of `size` bytes. box-rpc asks one thing at a time:
+ *   {root}                       first, once: the folder's path as clients know it; no answer
+ *   {namespace, action, data}    an archive's fd may come beside the head
+ * and is answered with
+ *   {data}  or  {code, errnum, text}
+ * Each takes the other for hostile: box-rpc reads what strangers send, box-skills what they store.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/limits.h"
+
+#define BOX_SKILLS_SOCKET_FD 3
+#define BOX_SKILLS_FOLDER_FD 4
+
+/* Of an artifact's errand. */
+#define BOX_SKILLS_REPORT_FD 3
+#define BOX_SKILLS_SOURCE_FD 4
+#define BOX_SKILLS_MANIFEST_FD 5
+#define BOX_SKILLS_TARGET_FD 6
+
+struct box_skills_head {
+	uint32_t size;
+};
+
+/* What a client sends, and what is around it. */
+#define BOX_SKILLS_BYTES_MAX (BOX_MESSAGE_BYTES_MAX + 64 * BOX_KIB)

@@ -1,0 +1,43 @@
+/* Peers that may have vanished without a word. */
+#include "transport/alive.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#define PROBES 3
+#define ACK_SLACK_MS 100 /* the kernel's clock is coarser than ours */
+
+void box_alive_heard(struct box_alive *alive, uint64_t now_ms)
+{
+	alive->since_ms = now_ms;
+}
+
+bool box_alive_ask(struct box_alive *alive, const struct box_alive_times *times, uint64_t now_ms)
+{
+	if (now_ms - alive->since_ms < times->ping_sec * UINT64_C(1000)) {
+		return false;
+	}
+	alive->since_ms = now_ms;
+	return true;
+}
+
+void box_alive_watch_by_kernel(int fd, const struct box_alive_times *times)
+{
+	const int on = 1;
+	const int idle_sec = times->ping_sec;
+	const int between_sec = (times->hangup_sec - times->ping_sec) / PROBES;
+	const int probes = PROBES;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_sec, sizeof(idle_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+bool box_alive_kernel_answered(int fd, uint64_t since_ms)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+		info.tcpi_last_ack_recv <= since_ms + ACK_SLACK_MS;
+}
