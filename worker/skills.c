@@ -332,14 +332,22 @@ static void opened(void *arg, int fd, const char *path, const struct box_err *er
 
 /* --- what is asked --- */
 
+/* One that died while nothing was asked of it may not have been noticed yet. */
+static bool is_dead(const struct socket *socket)
+{
+	char byte;
+	ssize_t got = recv(socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 static void begin(struct box_skills_line *line, struct box_skills_ask *ask)
 {
 	line->busy = true;
 	line->current = ask;
-	line->archive = ask->archive < 0 ? -1 : fcntl(ask->archive, F_DUPFD_CLOEXEC, 3);
-	if (line->socket && strcmp(line->root, ask->root) != 0) {
+	if (line->socket && (strcmp(line->root, ask->root) != 0 || is_dead(line->socket))) {
 		hang_up(line);
 	}
+	line->archive = ask->archive < 0 ? -1 : fcntl(ask->archive, F_DUPFD_CLOEXEC, 3);
 	if (line->socket) {
 		send_request(line, ask);
 		return;

@@ -187,9 +187,11 @@ def test_killed(client):
 
 
 def test_killed_under_way(client):
+    (pid,) = skills_programs(client.boxd)
     seqs = [client.start("box_list_skills") for _ in range(40)]
-    os.kill(skills_programs(client.boxd)[0], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     answers = [client.wait(seq) for seq in seqs]
+    boxlib.wait_until(lambda: pid not in skills_programs(client.boxd))
     failed = [answer["message"] for answer in answers if answer["code"] != 0]
     assert len(failed) <= 1, failed
     assert all(text.startswith("BoxRuntimeUnavailableError: ") for text in failed)
