@@ -166,6 +166,7 @@
 #define BOX_SKILL_REMOVE_DEPTH 64               /* folders open at once while removing */
 #define BOX_SKILL_TENANTS_KEPT_MAX 64           /* whose lists are remembered */
 #define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB) /* texts remembered, all tenants */
+#define BOX_SKILL_KEPT_FDS_MAX 32768            /* folders and files held open with them */
 
 /* Skill archives (ZIP). */
 #define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,10 +28,21 @@ const char *__asan_default_options(void)
 }
 #endif
 
+/* The store keeps open what it has read, to look at it again for little. */
+static void allow_many_fds(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static int keep_store(void)
 {
 	const struct box_skills_room rooms[] = {{.fd = BOX_SKILLS_FOLDER_FD, .writes = true}};
 	struct box_err err;
+	allow_many_fds();
 	int r = box_skills_fence(rooms, 1, &err);
 	r = r < 0 ? r : box_skills_serve(BOX_SKILLS_SOCKET_FD, BOX_SKILLS_FOLDER_FD, &err);
 	if (r < 0) {

@@ -49,6 +49,16 @@ int box_stamp_read(int dir_fd, const char *path, struct box_stamp *ret_stamp, un
 	return 0;
 }
 
+int box_stamp_of_fd(int fd, struct box_stamp *ret_stamp)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0) {
+		return -errno;
+	}
+	*ret_stamp = stamp_of(&st);
+	return 0;
+}
+
 bool box_stamp_same(const struct box_stamp *a, const struct box_stamp *b)
 {
 	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
@@ -97,6 +107,7 @@ static int refuse_size(struct box_err *err, const char *entry_file)
 		BOX_SKILL_TEXT_BYTES_MAX);
 }
 
+/* The file's fd, or -errno. */
 static int read_entry(int folder_fd, const char *entry_file, struct box_arena *arena,
 	struct box_str *ret_text, struct stat *ret_st, struct box_err *err)
 {
@@ -131,7 +142,7 @@ static int read_entry(int folder_fd, const char *entry_file, struct box_arena *a
 			content.len};
 	}
 	box_buf_free(&content);
-	return r;
+	return r < 0 ? r : TAKE_FD(fd);
 }
 
 /* A file (or folder) of the package, also by a link that stays in it. */
@@ -215,13 +226,14 @@ int box_skill_load(int folder_fd, const char *entry_file, const char *root,
 	struct box_arena *arena = box_arena_new();
 	struct box_skill *skill = box_arena_alloc(arena, sizeof(*skill));
 	struct box_front_matter front;
-	struct box_str text;
+	struct box_str text = {NULL, 0};
 	struct stat st;
 	int64_t now = box_stamp_now_ns();
 	skill->arena = arena;
 	skill->package_root = box_arena_strndup(arena, root, strlen(root));
 	const char *folder = strrchr(skill->package_root, '/') + 1;
-	int r = read_entry(folder_fd, entry_file, arena, &text, &st, err);
+	skill->entry_fd = read_entry(folder_fd, entry_file, arena, &text, &st, err);
+	int r = skill->entry_fd < 0 ? skill->entry_fd : 0;
 	r = r < 0 ? r : box_front_matter_read(arena, text, &front, err);
 	r = r < 0 ? r : read_fields(skill, &front, folder, err);
 	if (r == 0) {
@@ -233,7 +245,7 @@ int box_skill_load(int folder_fd, const char *entry_file, const char *root,
 		r = fill_map(skill, entry_file, python_project, &st, err);
 	}
 	if (r < 0) {
-		box_arena_free(arena);
+		box_skill_free(skill);
 		return r;
 	}
 	*ret_skill = skill;
@@ -243,6 +255,7 @@ int box_skill_load(int folder_fd, const char *entry_file, const char *root,
 void box_skill_free(struct box_skill *skill)
 {
 	if (skill) {
+		box_close_p(&skill->entry_fd);
 		box_arena_free(skill->arena);
 	}
 }

@@ -18,6 +18,8 @@ struct box_stamp {
 
 /* The stamp of an entry, through no link at its end. 0 or -errno. */
 int box_stamp_read(int dir_fd, const char *path, struct box_stamp *ret_stamp, unsigned *ret_mode);
+/* The stamp of what is open. */
+int box_stamp_of_fd(int fd, struct box_stamp *ret_stamp);
 bool box_stamp_same(const struct box_stamp *a, const struct box_stamp *b);
 /* True when a change after `now_ns` is sure to show in the stamp: file times are coarse, so one that is
  * younger than a few ticks proves nothing. */
@@ -37,6 +39,7 @@ struct box_skill {
 	size_t text_bytes;
 	struct box_stamp stamp; /* of the entry file */
 	bool is_settled;
+	int entry_fd;   /* the file it was read from, -1 when that is not kept open */
 	bool has_links; /* python_project went through a link: nothing about it is remembered */
 };
 

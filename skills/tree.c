@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/arena.h"
@@ -17,7 +18,14 @@
 #include "skills/place.h"
 #include "skills/stage.h"
 
+#define FDS_FOR_OTHERS 256 /* of the process, beside those */
+
+/* Folders and entry files stay open, so that a stamp costs no way through the tree. What an fd says holds
+ * for its path too, as long as the folders above have their old stamps. */
+static size_t kept_fds;
+
 struct node {
+	int fd; /* of the folder, -1 when it is not kept open */
 	char *path;
 	const char *name; /* the end of path */
 	struct box_stamp stamp;
@@ -41,10 +49,32 @@ struct box_tree {
 	size_t bytes;
 };
 
+static bool may_keep_fd(void)
+{
+	static size_t most;
+	struct rlimit limit;
+	if (most == 0) {
+		bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+			limit.rlim_cur > FDS_FOR_OTHERS;
+		most = known ? (size_t)limit.rlim_cur - FDS_FOR_OTHERS : 1;
+		most = most < BOX_SKILL_KEPT_FDS_MAX ? most : BOX_SKILL_KEPT_FDS_MAX;
+	}
+	return kept_fds < most;
+}
+
+static void let_go(int *fd)
+{
+	if (*fd >= 0) {
+		kept_fds--;
+		box_close_p(fd);
+	}
+}
+
 static struct node *node_new(const char *parent, const char *name)
 {
 	struct node *node = box_alloc(sizeof(*node));
 	size_t before = strlen(parent);
+	node->fd = -1;
 	node->path = box_alloc(before + strlen(name) + 2);
 	if (before > 0) {
 		memcpy(node->path, parent, before);
@@ -55,24 +85,27 @@ static struct node *node_new(const char *parent, const char *name)
 	return node;
 }
 
+static void forget_package(struct node *node)
+{
+	if (node->skill) {
+		let_go(&node->skill->entry_fd);
+	}
+	box_skill_free(node->skill);
+	node->skill = NULL;
+	free(node->why);
+	node->why = NULL;
+}
+
 static void node_free(struct node *node)
 {
 	for (size_t i = 0; i < node->child_count; i++) {
 		node_free(node->children[i]);
 	}
 	free(node->children);
-	box_skill_free(node->skill);
-	free(node->why);
+	forget_package(node);
+	let_go(&node->fd);
 	free(node->path);
 	free(node);
-}
-
-static void forget_package(struct node *node)
-{
-	box_skill_free(node->skill);
-	node->skill = NULL;
-	free(node->why);
-	node->why = NULL;
 }
 
 static void forget_children(struct node *node)
@@ -175,6 +208,7 @@ static int study(struct node *node, int root_fd, bool descend, size_t entries_ma
 	node->entry = BOX_ENTRY_NONE;
 	/* What it says of the folder's other files is old too. */
 	forget_package(node);
+	let_go(&node->fd);
 	_cleanup_(box_close_p) int fd = box_place_open(
 		root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0 || box_stamp_read(fd, "", &node->stamp, &mode) < 0) {
@@ -201,15 +235,22 @@ static int study(struct node *node, int root_fd, bool descend, size_t entries_ma
 		}
 	}
 	node->is_known = box_stamp_is_settled(&node->stamp, now);
+	if (node->is_known && may_keep_fd()) {
+		node->fd = TAKE_FD(fd);
+		kept_fds++;
+	}
 	return 0;
 }
 
 static int visit(struct node *node, int root_fd, bool descend, size_t entries_max)
 {
 	struct box_stamp stamp;
-	unsigned mode = 0;
-	if (node->is_known && box_stamp_read(root_fd, node->path, &stamp, &mode) == 0 &&
-		S_ISDIR(mode) && box_stamp_same(&stamp, &node->stamp)) {
+	unsigned mode = S_IFDIR;
+	/* The root is where root_fd is, and that is another folder perhaps. */
+	int r = !node->is_known                ? -ENOENT
+		: node->fd >= 0 && *node->path ? box_stamp_of_fd(node->fd, &stamp)
+					       : box_stamp_read(root_fd, node->path, &stamp, &mode);
+	if (r == 0 && S_ISDIR(mode) && box_stamp_same(&stamp, &node->stamp)) {
 		return node->entries > entries_max ? -E2BIG : 0;
 	}
 	return study(node, root_fd, descend, entries_max);
@@ -293,6 +334,10 @@ static bool is_current(const struct node *node, int root_fd)
 	if (!node->is_known || !settled || len + 16 > sizeof(path)) {
 		return false;
 	}
+	if (node->skill && node->skill->entry_fd >= 0) {
+		return box_stamp_of_fd(node->skill->entry_fd, &stamp) == 0 &&
+			box_stamp_same(&stamp, known);
+	}
 	memcpy(path, node->path, len);
 	path[len] = '/';
 	(void)strcpy(path + len + (len > 0), node->entry_file);
@@ -325,6 +370,10 @@ static void load(struct box_tree *tree, struct node *node, int root_fd)
 	}
 	if (!node->skill) {
 		node->why = box_strdup(err->text);
+	} else if (node->skill->is_settled && may_keep_fd()) {
+		kept_fds++;
+	} else {
+		box_close_p(&node->skill->entry_fd);
 	}
 	free(root);
 	free(err);

@@ -1,9 +1,9 @@
-"""The skill store answers as the reference's own: the same packages, the same questions, the same answers.
+"""The skill store answers as the reference's own does: the same packages, the same questions.
 
-What only looks is asked of both on one tree, so that times are compared too. What changes is asked of
-both on two trees, and then the trees are compared. What is different on purpose stands in this file by
-name: warnings and left_out beside the reference's members, links that are not followed, YAML that is
-refused.
+What only looks is asked of both on one tree, so that times are compared too. What changes is asked
+of both on two trees, and then the trees are compared. What is different on purpose stands in this
+file by name: warnings and left_out beside the reference's members, links that are not followed, YAML
+that is refused.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A store that others change, break or interrupt: clear errors, whole packages, and no way out of it."""
+"""A store that others change, break or interrupt: clear errors, whole packages, no way out."""
 
 import os
 import pathlib

@@ -8,6 +8,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/arena.h"
@@ -164,8 +165,14 @@ int main(int argc, char **argv)
 	char *line = NULL;
 	size_t room = 0;
 	ssize_t len = 0;
+	struct rlimit limit;
 	if (argc < 2) {
 		return 2;
+	}
+	/* As box-skills does: the store keeps open what it has read. */
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	int fd = open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || box_store_open(fd, argc > 2 ? argv[2] : argv[1], &store, &err) < 0) {
