@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "runtime/guest/wire.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/netns.h"
 #include "runtime/keeper/packet.h"
@@ -79,9 +80,11 @@ static int connect_network(struct box_ground *ground, const struct box_plan *pla
 	return r < 0 ? box_blank_fail(err, "network", r) : 0;
 }
 
-static int send_order(const struct box_blank *blank, int tree, struct box_err *err)
+static int send_order(
+	const struct box_plan *plan, const struct box_blank *blank, int tree, struct box_err *err)
 {
-	int r = box_packet_send(blank->orders, "", 1, &tree, tree >= 0 ? 1 : 0);
+	char order = plan->quota_bytes > 0 ? BOX_GUEST_ORDER_ROOM : BOX_GUEST_ORDER_PLAIN;
+	int r = box_packet_send(blank->orders, &order, 1, &tree, tree >= 0 ? 1 : 0);
 	/* One that has died says why by its report. */
 	return r < 0 && r != -EPIPE ? box_blank_fail(err, "order", r) : 0;
 }
@@ -93,7 +96,7 @@ int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int 
 	int r = set_limits(plan, &blank->living, err);
 	r = r < 0 ? r : detach_host_path(ground, &blank->living, plan->ask, source, &tree, err);
 	r = r < 0 ? r : connect_network(ground, plan, blank, err);
-	return r < 0 ? r : send_order(blank, tree, err);
+	return r < 0 ? r : send_order(plan, blank, tree, err);
 }
 
 int box_birth_mount(struct box_ground *ground, const struct box_living *living, const char *path,
