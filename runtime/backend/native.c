@@ -436,3 +436,10 @@ const char *box_native_shortcoming(const struct box_native *native)
 		? native->means.limits_missing
 		: NULL;
 }
+
+const char *box_native_unheld(const struct box_native *native)
+{
+	return native->means.possible && !native->means.quota && native->degraded
+		? native->means.quota_missing
+		: NULL;
+}

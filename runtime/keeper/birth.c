@@ -47,6 +47,25 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 			  &ground->policy, ret_source, err);
 }
 
+int box_birth_check(const struct box_ground *ground, const struct box_ask *ask, int source,
+	struct box_err *err)
+{
+	struct box_quota_state state = {0};
+	enum box_quota_verdict verdict = BOX_QUOTA_WORK;
+	if (ask->host_mode != BOX_ASK_RW || ask->quota_bytes == 0) {
+		return 0;
+	}
+	int r = box_quota_look(source, &state, err);
+	r = r < 0 ? r
+		  : box_quota_decide(
+			    &ground->quota, &state, ask->quota_bytes, false, &verdict, err);
+	return r < 0 || verdict == BOX_QUOTA_STANDS
+		? r
+		: box_err_set(err, BOX_ERR_BOX, ESTALE,
+			  "the quota of host_path cannot be held: the folder was changed while the "
+			  "box was made");
+}
+
 /* -1 stays where there is none. */
 static int detach_host_path(const struct box_ground *ground, const struct box_living *living,
 	const struct box_ask *ask, int source, int *ret_tree, struct box_err *err)

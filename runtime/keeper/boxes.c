@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -54,6 +55,8 @@ struct entry {
 	struct box_groups *groups; /* LIVE: NULL when there was never one */
 	char *workspace;           /* where it is, inside */
 	bool own_workspace;        /* no folder of the host */
+	dev_t source_device;       /* else which */
+	ino_t source_inode;
 };
 
 struct box_boxes {
@@ -254,8 +257,15 @@ static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *e
 	}
 	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
 	r = r < 0 ? r : box_birth_open(ground, &making->ask, &source, err);
+	r = r < 0 ? r : box_birth_check(ground, &making->ask, source, err);
 	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, &blank, err);
-	return r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
+	r = r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
+	struct stat status;
+	if (r == 0 && source >= 0 && fstat(source, &status) == 0) {
+		entry->source_device = status.st_dev;
+		entry->source_inode = status.st_ino;
+	}
+	return r;
 }
 
 void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask)
@@ -343,6 +353,25 @@ int box_boxes_mount(struct box_boxes *boxes, uint64_t box, const char *path, boo
 	return entry
 		? box_birth_mount(boxes->ground, &entry->living, path, read_only, ret_mount, err)
 		: no_box(err);
+}
+
+static bool uses(struct box_list *list, const struct stat *status)
+{
+	for (struct box_list *at = list->next; at != list; at = at->next) {
+		const struct entry *entry = entry_at(at);
+		if (entry->source_inode == status->st_ino &&
+			entry->source_device == status->st_dev) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool box_boxes_use(struct box_boxes *boxes, int source)
+{
+	struct stat status;
+	return fstat(source, &status) < 0 || uses(&boxes->live, &status) ||
+		uses(&boxes->restless, &status);
 }
 
 struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err)

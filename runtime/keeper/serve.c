@@ -18,6 +18,7 @@
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/outbox.h"
 #include "runtime/keeper/packet.h"
+#include "runtime/keeper/quotas.h"
 
 struct box_serve {
 	struct box_carried *carried;
@@ -25,6 +26,7 @@ struct box_serve {
 	struct box_ground *ground;
 	struct box_boxes *boxes;
 	struct box_measures *measures;
+	struct box_quotas *quotas;
 	int socket; /* -1: there is no box-rpc */
 	int state_fd;
 	bool ready;
@@ -132,6 +134,18 @@ static void measured(void *arg, const struct box_keeper_measured *packet)
 	tell(serve, packet, sizeof(*packet), NULL, 0);
 }
 
+/* A box may be made, or not. */
+static void quota_held(
+	void *arg, uint32_t request, const struct box_ask *ask, const struct box_err *err)
+{
+	struct box_serve *serve = arg;
+	if (err) {
+		box_made(serve, request, 0, NULL, err);
+	} else {
+		box_boxes_make(serve->boxes, request, ask);
+	}
+}
+
 static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
 
 /* --- one box-rpc after the other --- */
@@ -157,12 +171,14 @@ struct box_serve *box_serve_new(struct box_carried *carried, const struct box_li
 	serve->reserve = -1;
 	keep_reserve(serve);
 	serve->measures = box_measures_new(serve->boxes, &ground->policy, measured, serve);
+	serve->quotas = box_quotas_new(ground, serve->boxes, quota_held, serve);
 	return serve;
 }
 
 void box_serve_free(struct box_serve *serve)
 {
 	serve->socket = -1;
+	box_quotas_free(serve->quotas);
 	box_measures_free(serve->measures);
 	box_boxes_free(serve->boxes);
 	box_outbox_drop(&serve->outbox);
@@ -191,6 +207,7 @@ void box_serve_end(struct box_serve *serve)
 	box_outbox_drop(&serve->outbox);
 	box_boxes_drop_requests(serve->boxes);
 	box_measures_drop(serve->measures);
+	box_quotas_drop(serve->quotas);
 }
 
 bool box_serve_was_ready(const struct box_serve *serve)
@@ -206,6 +223,11 @@ struct box_boxes *box_serve_boxes(struct box_serve *serve)
 struct box_measures *box_serve_measures(struct box_serve *serve)
 {
 	return serve->measures;
+}
+
+struct box_quotas *box_serve_quotas(struct box_serve *serve)
+{
+	return serve->quotas;
 }
 
 void box_serve_reload(struct box_serve *serve)
@@ -340,7 +362,7 @@ static const char *take_make_box(struct box_serve *serve, struct box_packet *pac
 	if (!serve->ready || packet->make_box.id == 0) {
 		return "a MAKE_BOX before READY or without an id";
 	}
-	box_boxes_make(serve->boxes, packet->make_box.id, &packet->make_box.ask);
+	box_quotas_ask(serve->quotas, packet->make_box.id, &packet->make_box.ask);
 	return NULL;
 }
 
