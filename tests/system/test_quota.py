@@ -38,6 +38,12 @@ def place():
         yield made
 
 
+@pytest.fixture
+def place_alone():
+    with quotalib.tenants(shared=False) as made:
+        yield made
+
+
 def fill(client, session, name="big", **spec):
     """Writes until it cannot; how much went in."""
     result = client.exec(FILL.format(name, name), session, 60, timeout_sec=50, **spec)
@@ -144,6 +150,35 @@ def test_both_sides_see_one_folder(place):
         ).stdout
         assert {"nosuid", "nodev", "rw"} <= set(attributes.strip().split(","))
     assert (folder / "outbox" / "r").read_text() == "made\n"
+
+
+def test_mounts_that_do_not_spread(place_alone):
+    """boxd and the host each have the mount then; a second boxd finds what the first has done."""
+    folder = place_alone.tenants / "a"
+    spec = {"host_path": str(folder), "workspace_quota_mb": 8}
+    with nativelib.dialled(place_alone) as first, nativelib.dialled(place_alone) as second:
+        assert second.exec("echo on", "s")["stdout"] == "on"
+        first.exec("echo x >f", "s", **spec)
+        assert (folder / "f").read_text() == "x\n"
+        assert second.exec("cat f; echo y >g", "s2", **spec)["stdout"] == "x"
+        assert (folder / "g").read_text() == first.exec("cat g; echo", "s", **spec)["stdout"] + "\n"
+        assert len(quotalib.loops(place_alone.folder)) == 1
+
+
+def test_volume_of_a_container(place):
+    """Who else has the volume would not see what is mounted over a folder of it, unless it spreads.
+    On stdio there is nobody else."""
+    folder = quotalib.tenant(place, "a")
+    data = {"cmd": "echo x >f", "session_id": "s", "host_path": str(folder)}
+    with quotalib.in_container(place) as options, nativelib.dialled(place, **options) as client:
+        said = client.fail("box_exec", {**data, "workspace_quota_mb": 8})
+        assert "boxd runs in a container" in said and "mount propagation" in said
+        assert client.ask("box_exec", data)["exit_code"] == 0
+        assert client.ask("box_delete_session", {"session_id": "s"})
+    assert os.listdir(place.tenants / quotalib.STORE) == []
+    with quotalib.in_container(place) as options:
+        with nativelib.dialled(place, "stdio", **options) as client:
+            assert client.exec("cat f", "t", host_path=str(folder), workspace_quota_mb=8)["workspace"]
 
 
 @pytest.mark.parametrize("how", ("clean", "killed", "unmounted"))
@@ -311,7 +346,7 @@ def test_not_beside_a_session_without(place):
 
 
 def test_read_only_needs_none(place):
-    folder = place.make("data", "tenants", "a")
+    folder = quotalib.tenant(place, "a")
     with nativelib.dialled(place) as client:
         spec = {"host_path": str(folder), "host_path_mode": "ro", "workspace_quota_mb": 8}
         assert "workspace" not in client.exec("ls", "s", **spec)
@@ -344,7 +379,7 @@ def test_store_is_nobody_s(place):
 
 
 def test_strange_store_is_refused(place):
-    folder = place.make("data", "tenants", "a")
+    folder = quotalib.tenant(place, "a")
     store = folder.parent / quotalib.STORE
     store.mkdir(0o755)
     os.chown(store, 1234, 1234)
@@ -423,7 +458,7 @@ def test_rootless_is_refused():
 
 def test_rootless_degraded_says_so():
     with quotalib.tenants("rootless") as place, nativelib.dialled(place) as client:
-        folder = place.own(pathlib.Path(place.make("data", "tenants", "a")))
+        folder = quotalib.tenant(place, "a")
         spec = {"host_path": str(folder), "workspace_quota_mb": 1}
         result = client.exec("head -c 3000000 /dev/zero >f; echo $?", "s", **spec)
         assert result["stdout"] == "0" and "workspace" not in result
