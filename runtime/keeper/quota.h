@@ -37,7 +37,7 @@ void box_quota_means_close(struct box_quota_means *means);
 
 /* --- pure: quota_size.c --- */
 
-/* What an image is made with, so that there is room for `quota_bytes` of files in it. 0, or -EFBIG
+/* What an image is made with, so that there is room for `quota_bytes` of files in it. 0, or -ERANGE
  * when there is no such image. The size grows with the quota, so that one tells the other. */
 struct box_quota_shape {
 	uint64_t size_bytes;
@@ -81,6 +81,11 @@ int box_quota_open_image(int store, const char *name, int *ret_image, struct box
 /* Whether the mount that `fd` is in is of the file system of this image. */
 bool box_quota_is_root_of(int fd, int image);
 int box_quota_look(int source, struct box_quota_state *ret_state, struct box_err *err);
+
+/* --- quota_try.c --- */
+
+/* 0 when an image is held to its size here, in bytes and in files; or why not. */
+int box_quota_try(const struct box_quota_means *means, struct box_err *err);
 
 /* --- quota_child.c --- */
 

@@ -97,9 +97,6 @@ static int open_store(struct work *work, struct box_err *err)
 		r = r < 0 ? r : make_store(parent, err);
 		r = r < 0 ? r : box_quota_open_store(parent, &work->store, err);
 	}
-	if (r == -ENOENT) {
-		return fail(err, "the folder for images", ENOENT);
-	}
 	if (r < 0) {
 		return r;
 	}
@@ -138,7 +135,7 @@ static int make_image(struct work *work, struct box_err *err)
 {
 	struct box_quota_shape shape = {0};
 	if (box_quota_shape(work->task->quota_bytes, &shape) < 0) {
-		return fail(err, "its size", EFBIG);
+		return fail(err, "its size", ERANGE);
 	}
 	work->fresh = true;
 	return box_quota_image_make(work->store, work->new_file, work->task->means->mkfs, &shape,
@@ -198,6 +195,9 @@ static int attach(const struct work *work, struct box_err *err)
 static int do_work(struct work *work, struct box_err *err)
 {
 	int r = open_store(work, err);
+	if (r == -ENOENT && work->store < 0 && work->task->quota_bytes == 0) {
+		return 0; /* nothing has come of what we waited for */
+	}
 	r = r < 0 ? r : open_folder(work, err);
 	r = r < 0 ? r : find_image(work, err);
 	if (r < 0) {

@@ -80,8 +80,8 @@ static int run_program(const char *program, char *const arguments[], int file, s
 	return 0;
 }
 
-static int run_mkfs(
-	const char *mkfs, const struct box_quota_shape *shape, int file, struct box_err *err)
+int box_quota_image_format(
+	int file, const char *mkfs, const struct box_quota_shape *shape, struct box_err *err)
 {
 	char inodes[32];
 	char journal[32];
@@ -106,7 +106,7 @@ int box_quota_image_make(int store, const char *file, const char *mkfs,
 		ftruncate(fd, (off_t)shape->size_bytes) < 0) {
 		return fail(err, "a new image", errno);
 	}
-	int r = run_mkfs(mkfs, shape, fd, err);
+	int r = box_quota_image_format(fd, mkfs, shape, err);
 	if (r < 0) {
 		return r;
 	}
@@ -323,7 +323,7 @@ int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint6
 	struct stat status;
 	int r = has_room(image->mount, quota_bytes);
 	if (r < 0 || fstat(image->file, &status) < 0 || box_quota_shape(quota_bytes, &shape) < 0) {
-		return fail(err, "the image", r < 0 ? -r : EFBIG);
+		return fail(err, "the image", r < 0 ? -r : ERANGE);
 	}
 	/* One that has room by chance, from another size, gets its own all the same. */
 	if (r == 1 && (uint64_t)status.st_size >= shape.size_bytes) {

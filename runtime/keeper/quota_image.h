@@ -20,6 +20,10 @@ void box_quota_image_close(struct box_quota_image *image);
 int box_quota_image_make(int store, const char *file, const char *mkfs,
 	const struct box_quota_shape *shape, int *ret_file, struct box_err *err);
 
+/* Makes an empty one of a file that has its size. */
+int box_quota_image_format(
+	int file, const char *mkfs, const struct box_quota_shape *shape, struct box_err *err);
+
 /* Puts the file on a loop device, or finds the one that it is on already: two would each write as if
  * alone. Then mounts it, nosuid and nodev. The device goes with its last user. */
 int box_quota_image_mount(struct box_quota_image *image, struct box_err *err);

@@ -68,8 +68,8 @@ static uint64_t count_overhead(uint64_t blocks, const struct box_quota_shape *sh
 
 int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
 {
-	if (quota_bytes == 0 || quota_bytes > BOX_QUOTA_BYTES_MAX) {
-		return -EFBIG;
+	if (quota_bytes < BOX_QUOTA_BYTES_MIN || quota_bytes > BOX_QUOTA_BYTES_MAX) {
+		return -ERANGE;
 	}
 	struct box_quota_shape shape = {
 		.inodes = at_most(quota_bytes / BYTES_PER_INODE, INODES_MAX),
@@ -103,9 +103,11 @@ static int decide_by_size(const struct box_quota_state *state, uint64_t quota_by
 {
 	struct box_quota_shape shape = {0};
 	if (box_quota_shape(quota_bytes, &shape) < 0) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EFBIG,
-			"workspace_quota_mb %llu is more than %llu, the most that can be held",
+		return box_err_set(err, BOX_ERR_VALIDATION, ERANGE,
+			"workspace_quota_mb %llu cannot be held for a folder of the host: it must be "
+			"from %llu to %llu",
 			(unsigned long long)(quota_bytes / BOX_MIB),
+			(unsigned long long)(BOX_QUOTA_BYTES_MIN / BOX_MIB),
 			(unsigned long long)(BOX_QUOTA_BYTES_MAX / BOX_MIB));
 	}
 	if (state->has_image && state->image_bytes > shape.size_bytes) {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,8 @@ struct job {
 	uint32_t request;      /* 0: nobody waits for it any more */
 	struct box_ask ask;
 	struct box_quota_folder folder;
+	dev_t device; /* of the folder, without what may be mounted over it later */
+	ino_t inode;
 };
 
 struct child {
@@ -99,6 +102,27 @@ static int check_unused(struct box_quotas *quotas, int source, const struct box_
 		"it; end that one first");
 }
 
+static bool is_of(const struct job *job, const struct stat *status)
+{
+	return job->inode == status->st_ino && job->device == status->st_dev;
+}
+
+/* Whoever comes to a folder that is being moved waits until it is, with a quota or without. */
+static bool is_moving(struct box_quotas *quotas, int source)
+{
+	struct stat status;
+	bool found = fstat(source, &status) < 0;
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		const struct child *child = &quotas->children[i];
+		found = found || (child->pidfd >= 0 && is_of(child->job, &status));
+	}
+	for (struct box_list *at = quotas->waiting.next; !found && at != &quotas->waiting;
+		at = at->next) {
+		found = is_of(BOX_LIST_ITEM(at, struct job, links), &status);
+	}
+	return found;
+}
+
 static int add_job(struct box_quotas *quotas, uint32_t request, const struct box_ask *ask,
 	int source, struct box_err *err)
 {
@@ -116,6 +140,11 @@ static int add_job(struct box_quotas *quotas, uint32_t request, const struct box
 	job->request = request;
 	job->ask = *ask;
 	job->folder = folder;
+	struct stat status;
+	if (fstat(source, &status) == 0) {
+		job->device = status.st_dev;
+		job->inode = status.st_ino;
+	}
 	box_list_init(&job->links);
 	box_list_push(&quotas->waiting, &job->links);
 	quotas->waiting_count++;
@@ -136,6 +165,9 @@ static int look(
 	r = r < 0 ? r
 		  : box_quota_decide(&ground->quota, &state, quota_bytes,
 			    ground->policy.degraded != 0, &verdict, err);
+	if (r == 0 && verdict != BOX_QUOTA_WAIVED && is_moving(quotas, source)) {
+		verdict = BOX_QUOTA_WORK;
+	}
 	if (r < 0 || verdict == BOX_QUOTA_STANDS) {
 		return r;
 	}

@@ -138,12 +138,11 @@ static void measured(void *arg, const struct box_keeper_measured *packet)
 static void quota_held(
 	void *arg, uint32_t request, const struct box_ask *ask, const struct box_err *err)
 {
-	struct box_serve *serve = arg;
 	if (err) {
-		box_made(serve, request, 0, NULL, err);
-	} else {
-		box_boxes_make(serve->boxes, request, ask);
+		box_made(arg, request, 0, NULL, err);
+		return;
 	}
+	box_boxes_make(((struct box_serve *)arg)->boxes, request, ask);
 }
 
 static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
