@@ -56,6 +56,7 @@ enum box_quota_verdict {
 struct box_quota_state {
 	bool has_image;
 	bool mounted; /* the folder is the root of its image */
+	bool unswept; /* what was copied into it may still be in the folder under it */
 	uint64_t image_bytes;
 	uint64_t room_bytes; /* for files, when it is mounted */
 };
@@ -78,6 +79,8 @@ int box_quota_find(int source, struct box_quota_folder *ret_folder, struct box_e
 int box_quota_open_store(int parent, int *ret_store, struct box_err *err);
 /* The image of a folder, or -ENOENT. */
 int box_quota_open_image(int store, const char *name, int *ret_image, struct box_err *err);
+/* Says that what was copied may still be in the folder; is removed when it is not. */
+void box_quota_sweep_name(const char *name, char ret_file[300]);
 /* Whether the mount that `fd` is in is of the file system of this image. */
 bool box_quota_is_root_of(int fd, int image);
 int box_quota_look(int source, struct box_quota_state *ret_state, struct box_err *err);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -34,6 +35,7 @@ struct work {
 	char path[BOX_PATH_MAX]; /* where the folder is */
 	char file[300];          /* the image's name */
 	char new_file[300];      /* until it is whole */
+	char sweep_file[300];    /* while the originals may be there */
 	struct box_quota_image image;
 	bool fresh;
 };
@@ -127,6 +129,7 @@ static int find_image(struct work *work, struct box_err *err)
 	const char *name = work->task->folder->name;
 	(void)snprintf(work->file, sizeof(work->file), "%s.img", name);
 	(void)snprintf(work->new_file, sizeof(work->new_file), "%s.new", name);
+	box_quota_sweep_name(name, work->sweep_file);
 	int r = box_quota_open_image(work->store, name, &work->image.file, err);
 	return r == -ENOENT ? 0 : r;
 }
@@ -168,12 +171,18 @@ static int fill(struct work *work, struct box_err *err)
 	}
 	int r = box_quota_copy(work->under, work->image.mount, work->fresh, err);
 	r = r < 0 ? r : sync_image(work, err);
-	if (r == 0 && work->fresh &&
-		(renameat(work->store, work->new_file, work->store, work->file) < 0 ||
-			fsync(work->store) < 0)) {
-		r = fail(err, "the image's name", errno);
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	_cleanup_(box_close_p) int sweep = openat(
+		work->store, work->sweep_file, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (sweep < 0 ||
+		(work->fresh &&
+			renameat(work->store, work->new_file, work->store, work->file) < 0) ||
+		fsync(work->store) < 0) {
+		return fail(err, "the image's name", errno);
+	}
+	return 0;
 }
 
 static int attach(const struct work *work, struct box_err *err)
@@ -191,6 +200,43 @@ static int attach(const struct work *work, struct box_err *err)
 	return box_quota_attach(&attach, err);
 }
 
+/* What was left by someone who died at it, under the mount. */
+static int open_under(struct work *work)
+{
+	const struct box_quota_folder *folder = work->task->folder;
+	_cleanup_(box_close_p) int tree = open_tree(
+		folder->parent, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (tree < 0) {
+		return -errno;
+	}
+	box_close_p(&work->under);
+	return box_place_open_plain(tree, folder->name, &work->under);
+}
+
+/* What stays is hidden, and is tried again when a box next needs the folder. */
+static void sweep(struct work *work, bool mounted)
+{
+	struct box_err err = {0};
+	int r = mounted ? open_under(work) : 0;
+	r = r < 0 ? fail(&err, "the folder under its image", -r)
+		  : box_quota_sweep(work->under, work->image.mount, &err);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "quota.sweep_failed", box_kv_str("path", work->path),
+			box_kv_str("why", err.text));
+		return;
+	}
+	(void)unlinkat(work->store, work->sweep_file, 0);
+}
+
+static int serve_mounted(struct work *work, struct box_err *err)
+{
+	int r = prepare(work, err);
+	if (r == 0 && faccessat(work->store, work->sweep_file, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+		sweep(work, true);
+	}
+	return r;
+}
+
 /* The one way in. What is there already is left as it is. */
 static int do_work(struct work *work, struct box_err *err)
 {
@@ -205,7 +251,7 @@ static int do_work(struct work *work, struct box_err *err)
 	}
 	bool found = work->image.file >= 0;
 	if (found && box_quota_is_root_of(work->under, work->image.file)) {
-		return prepare(work, err);
+		return serve_mounted(work, err);
 	}
 	if (!found && work->task->quota_bytes == 0) {
 		return 0; /* it went while we came here */
@@ -219,12 +265,7 @@ static int do_work(struct work *work, struct box_err *err)
 	r = fill(work, err);
 	r = r < 0 ? r : attach(work, err);
 	if (r == 0) {
-		struct box_err ignored;
-		/* What stays is hidden, and found again when the image is mounted next. */
-		if (box_quota_sweep(work->under, work->image.mount, &ignored) < 0) {
-			BOX_LOG(BOX_LOG_WARNING, "quota.sweep_failed",
-				box_kv_str("path", work->path), box_kv_str("why", ignored.text));
-		}
+		sweep(work, false);
 	}
 	return r;
 }

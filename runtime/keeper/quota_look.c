@@ -170,6 +170,11 @@ int box_quota_open_image(int store, const char *name, int *ret_image, struct box
 	return 0;
 }
 
+void box_quota_sweep_name(const char *name, char ret_file[300])
+{
+	(void)snprintf(ret_file, 300, "%s.swp", name);
+}
+
 /* By the loop device that its file system is on: names say nothing here. */
 bool box_quota_is_root_of(int fd, int image)
 {
@@ -213,6 +218,9 @@ int box_quota_look(int source, struct box_quota_state *ret_state, struct box_err
 	ret_state->has_image = true;
 	ret_state->image_bytes = (uint64_t)status.st_size;
 	ret_state->mounted = box_quota_is_root_of(source, image);
+	char sweep[300];
+	box_quota_sweep_name(folder.name, sweep);
+	ret_state->unswept = faccessat(store, sweep, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 	struct statfs room;
 	if (ret_state->mounted && fstatfs(source, &room) == 0) {
 		ret_state->room_bytes = (room.f_blocks - room.f_bfree + room.f_bavail) *

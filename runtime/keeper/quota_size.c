@@ -117,7 +117,7 @@ static int decide_by_size(const struct box_quota_state *state, uint64_t quota_by
 			(unsigned long long)(quota_bytes / BOX_MIB));
 	}
 	/* Whoever died while it grew has left a file that is larger than what is in it. */
-	bool stands = state->has_image && state->mounted &&
+	bool stands = state->has_image && state->mounted && !state->unswept &&
 		state->image_bytes == shape.size_bytes && state->room_bytes >= quota_bytes;
 	*ret_verdict = stands ? BOX_QUOTA_STANDS : BOX_QUOTA_WORK;
 	return 0;
@@ -135,7 +135,8 @@ int box_quota_decide(const struct box_quota_means *means, const struct box_quota
 			means->missing);
 	}
 	if (quota_bytes == 0) {
-		*ret_verdict = hidden ? BOX_QUOTA_WORK : BOX_QUOTA_STANDS;
+		bool unswept = state->unswept && means->possible;
+		*ret_verdict = hidden || unswept ? BOX_QUOTA_WORK : BOX_QUOTA_STANDS;
 		return 0;
 	}
 	if (!means->possible && degraded) {

@@ -23,8 +23,10 @@
 #include "base/log.h"
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/boxes.h"
+#include "runtime/keeper/place.h"
 #include "runtime/keeper/quota.h"
 
+#define ROUNDS_MAX 16     /* images in images, each mounted for the next to be seen */
 #define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
 
 struct job {
@@ -34,6 +36,8 @@ struct job {
 	struct box_quota_folder folder;
 	dev_t device; /* of the folder, without what may be mounted over it later */
 	ino_t inode;
+	bool above;      /* it is one above what was asked for, and is mounted only */
+	unsigned rounds; /* in which the request was looked at */
 };
 
 struct child {
@@ -123,8 +127,41 @@ static bool is_moving(struct box_quotas *quotas, int source)
 	return found;
 }
 
+/* One above the folder that has an image which is not mounted: what is seen below it now is not what
+ * it has. -1 where there is none. */
+static int find_above(int source, int *ret_fd, struct box_err *err)
+{
+	struct box_place before = {0};
+	_cleanup_(box_close_p) int fd = -1;
+	int r = box_place_open(source, "..", &fd);
+	for (int depth = 0; r == 0 && depth < BOX_PATH_MAX; depth++) {
+		struct box_quota_state state = {0};
+		struct box_place place = {0};
+		_cleanup_(box_close_p) int up = -1;
+		r = box_place_of(fd, &place);
+		if (r < 0 || (place.inode == before.inode && place.mount == before.mount)) {
+			break;
+		}
+		r = box_quota_look(fd, &state, err);
+		if (r < 0) {
+			return r;
+		}
+		if (state.has_image && !state.mounted) {
+			*ret_fd = TAKE_FD(fd);
+			return 0;
+		}
+		before = place;
+		r = box_place_open(fd, "..", &up);
+		box_close_p(&fd);
+		fd = TAKE_FD(up);
+	}
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the folders above host_path: %s",
+			       strerrordesc_np(-r))
+		     : 0;
+}
+
 static int add_job(struct box_quotas *quotas, uint32_t request, const struct box_ask *ask,
-	int source, struct box_err *err)
+	int source, bool above, unsigned rounds, struct box_err *err)
 {
 	struct box_quota_folder folder = {.parent = -1};
 	int r = box_quota_find(source, &folder, err);
@@ -140,6 +177,8 @@ static int add_job(struct box_quotas *quotas, uint32_t request, const struct box
 	job->request = request;
 	job->ask = *ask;
 	job->folder = folder;
+	job->above = above;
+	job->rounds = rounds;
 	struct stat status;
 	if (fstat(source, &status) == 0) {
 		job->device = status.st_dev;
@@ -152,15 +191,25 @@ static int add_job(struct box_quotas *quotas, uint32_t request, const struct box
 }
 
 /* 0: the box may be made; 1: it waits for a child. */
-static int look(
-	struct box_quotas *quotas, uint32_t request, struct box_ask *ask, struct box_err *err)
+static int look(struct box_quotas *quotas, uint32_t request, struct box_ask *ask, unsigned rounds,
+	struct box_err *err)
 {
 	const struct box_ground *ground = quotas->ground;
 	struct box_quota_state state = {0};
 	enum box_quota_verdict verdict = BOX_QUOTA_STANDS;
 	_cleanup_(box_close_p) int source = -1;
+	_cleanup_(box_close_p) int above = -1;
 	uint64_t quota_bytes = ask->host_mode == BOX_ASK_RW ? ask->quota_bytes : 0;
 	int r = box_birth_open(ground, ask, &source, err);
+	r = r < 0 ? r : find_above(source, &above, err);
+	if (r == 0 && above >= 0) {
+		if (rounds >= ROUNDS_MAX) {
+			return box_err_set(err, BOX_ERR_BOX, ELOOP,
+				"a folder above host_path has an image that is not mounted");
+		}
+		r = add_job(quotas, request, ask, above, true, rounds + 1, err);
+		return r < 0 ? r : 1;
+	}
 	r = r < 0 ? r : box_quota_look(source, &state, err);
 	r = r < 0 ? r
 		  : box_quota_decide(&ground->quota, &state, quota_bytes,
@@ -178,11 +227,12 @@ static int look(
 		return 0;
 	}
 	r = check_unused(quotas, source, &state, err);
-	r = r < 0 ? r : add_job(quotas, request, ask, source, err);
+	r = r < 0 ? r : add_job(quotas, request, ask, source, false, rounds, err);
 	return r < 0 ? r : 1;
 }
 
-void box_quotas_ask(struct box_quotas *quotas, uint32_t request, const struct box_ask *wanted)
+static void ask_again(
+	struct box_quotas *quotas, uint32_t request, const struct box_ask *wanted, unsigned rounds)
 {
 	const struct box_ground *ground = quotas->ground;
 	struct box_ask ask = *wanted;
@@ -191,11 +241,16 @@ void box_quotas_ask(struct box_quotas *quotas, uint32_t request, const struct bo
 	/* One that will be refused anyway is refused by who makes boxes. */
 	if (ground->possible && ask.host_mode != BOX_ASK_NONE &&
 		box_plan_check(&ask, &ground->policy, &ground->host, &err) == 0) {
-		r = look(quotas, request, &ask, &err);
+		r = look(quotas, request, &ask, rounds, &err);
 	}
 	if (r <= 0) {
 		quotas->done(quotas->arg, request, &ask, r < 0 ? &err : NULL);
 	}
+}
+
+void box_quotas_ask(struct box_quotas *quotas, uint32_t request, const struct box_ask *ask)
+{
+	ask_again(quotas, request, ask, 0);
 }
 
 /* --- children --- */
@@ -205,7 +260,8 @@ static int start_child(struct box_quotas *quotas, struct child *child, struct jo
 	const struct box_quota_task task = {
 		.means = &quotas->ground->quota,
 		.folder = &job->folder,
-		.quota_bytes = job->ask.host_mode == BOX_ASK_RW ? job->ask.quota_bytes : 0,
+		.quota_bytes =
+			job->above || job->ask.host_mode != BOX_ASK_RW ? 0 : job->ask.quota_bytes,
 		.alone = quotas->ground->alone,
 	};
 	int ends[2] = {-1, -1};
@@ -264,6 +320,10 @@ static void take_result(struct box_quotas *quotas, struct child *child)
 	ssize_t got = read(child->result, &report, sizeof(report));
 	bury(quotas, child);
 	if (got == (ssize_t)sizeof(report) && report.failure.result == 0) {
+		if (job->above && job->request != 0) {
+			ask_again(quotas, job->request, &job->ask, job->rounds);
+			job->request = 0;
+		}
 		finish(quotas, job, NULL);
 		return;
 	}

@@ -219,10 +219,13 @@ def test_unmounted_image_is_mounted_for_every_session(place):
     folder = place.tenants / "a"
     with nativelib.dialled(place) as client:
         client.exec("echo kept >f", "s", host_path=str(folder), workspace_quota_mb=8)
-    quotalib.release(place.folder)
-    with nativelib.dialled(place) as client:
-        assert client.exec("cat f", "plain", host_path=str(folder))["stdout"] == "kept"
-    assert quotalib.mounted(folder)
+        client.exec("mkdir -p d/e; echo deep >d/e/g", "s", host_path=str(folder), workspace_quota_mb=8)
+    for session, path, cmd in (("plain", folder, "cat f d/e/g"), ("part", folder / "d/e", "cat g")):
+        quotalib.release(place.folder)
+        with nativelib.dialled(place) as client:
+            told = client.exec(cmd, session, host_path=str(path))["stdout"]
+            assert told.split() == ["kept", "deep"][session == "part" :]
+        assert quotalib.mounted(folder)
 
 
 def furnish(folder):

@@ -86,30 +86,33 @@ TEST(decisions)
 	const struct {
 		bool possible;
 		bool degraded;
-		struct box_quota_state state; /* image, mounted, its size, its room */
+		struct box_quota_state state; /* image, mounted, unswept, its size, its room */
 		uint64_t quota_mib;
 		int verdict;
 	} rows[] = {
-		{true, false, {false, false, 0, 0}, 0, BOX_QUOTA_STANDS},
-		{true, false, {false, false, 0, 0}, 8, BOX_QUOTA_WORK},
-		{true, true, {false, false, 0, 0}, 8, BOX_QUOTA_WORK},
-		{true, false, {true, true, here, 8 * BOX_MIB}, 8, BOX_QUOTA_STANDS},
-		{true, false, {true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_STANDS},
-		{true, false, {true, false, here, 0}, 8, BOX_QUOTA_WORK},
-		{true, false, {true, false, here, 0}, 0, BOX_QUOTA_WORK},
-		{true, false, {true, true, here, 8 * BOX_MIB}, 9, BOX_QUOTA_WORK},
+		{true, false, {false, false, false, 0, 0}, 0, BOX_QUOTA_STANDS},
+		{true, false, {false, false, false, 0, 0}, 8, BOX_QUOTA_WORK},
+		{true, true, {false, false, false, 0, 0}, 8, BOX_QUOTA_WORK},
+		{true, false, {true, true, false, here, 8 * BOX_MIB}, 8, BOX_QUOTA_STANDS},
+		{true, false, {true, true, false, here, 8 * BOX_MIB}, 0, BOX_QUOTA_STANDS},
+		{true, false, {true, false, false, here, 0}, 8, BOX_QUOTA_WORK},
+		{true, false, {true, false, false, here, 0}, 0, BOX_QUOTA_WORK},
+		{true, false, {true, true, false, here, 8 * BOX_MIB}, 9, BOX_QUOTA_WORK},
+		{true, false, {true, true, true, here, 8 * BOX_MIB}, 8, BOX_QUOTA_WORK},
+		{true, false, {true, true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_WORK},
+		{false, false, {true, true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_STANDS},
 		/* Someone died while it grew. */
-		{true, false, {true, true, more, 8 * BOX_MIB}, 9, BOX_QUOTA_WORK},
-		{true, false, {true, true, more, 9 * BOX_MIB}, 8, REFUSED},
-		{true, true, {true, true, more, 9 * BOX_MIB}, 8, REFUSED},
-		{true, false, {false, false, 0, 0}, 1UL << 40, REFUSED},
-		{true, false, {false, false, 0, 0}, 3, REFUSED},
-		{false, false, {false, false, 0, 0}, 0, BOX_QUOTA_STANDS},
-		{false, false, {false, false, 0, 0}, 8, REFUSED},
-		{false, true, {false, false, 0, 0}, 8, BOX_QUOTA_WAIVED},
+		{true, false, {true, true, false, more, 8 * BOX_MIB}, 9, BOX_QUOTA_WORK},
+		{true, false, {true, true, false, more, 9 * BOX_MIB}, 8, REFUSED},
+		{true, true, {true, true, false, more, 9 * BOX_MIB}, 8, REFUSED},
+		{true, false, {false, false, false, 0, 0}, 1UL << 40, REFUSED},
+		{true, false, {false, false, false, 0, 0}, 3, REFUSED},
+		{false, false, {false, false, false, 0, 0}, 0, BOX_QUOTA_STANDS},
+		{false, false, {false, false, false, 0, 0}, 8, REFUSED},
+		{false, true, {false, false, false, 0, 0}, 8, BOX_QUOTA_WAIVED},
 		/* What is under an image is not the folder's content. */
-		{false, true, {true, false, here, 0}, 8, REFUSED},
-		{false, true, {true, false, here, 0}, 0, REFUSED},
+		{false, true, {true, false, false, here, 0}, 8, REFUSED},
+		{false, true, {true, false, false, here, 0}, 0, REFUSED},
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct box_quota_means means = {
