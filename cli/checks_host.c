@@ -1,4 +1,5 @@
-/* Checks of what the host gives: cgroups, quotas, a way into the network, KVM, the port, our programs. */
+/* Checks of what the host gives: cgroups, quotas, a way into the network, KVM, the port, our
+ * programs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -127,7 +127,7 @@ struct box_guest_exit {
 	uint64_t stdout_dropped;
 	uint64_t stderr_dropped;
 	uint64_t duration_us;
-	/* Of the workspace, when the order said BOX_GUEST_ORDER_ROOM and it could be had; else 0. */
+	/* Of the workspace, when the order was BOX_GUEST_ORDER_ROOM and it could be had; else 0. */
 	uint64_t room_bytes; /* that it has in all */
 	uint64_t used_bytes; /* at the command's end; no more than that */
 	uint32_t full;       /* 0 or 1: there is no room for anything more */

@@ -1,4 +1,5 @@
-/* The table of boxes, for the files that own it: boxes.c has what moves, boxes_look.c what is asked. */
+/* The table of boxes, for the files that own it: boxes.c has what moves, boxes_look.c what is
+ * asked. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-/* One mount in two namespaces: the host's, because the folder is the host's too, and boxd's own, where
- * boxes take it from. Where mounts of the host reach boxd by themselves the second is there already. */
+/* One mount in two namespaces: the host's, because the folder is the host's too, and boxd's own,
+ * where boxes take it from. Where mounts of the host reach boxd by themselves the second is there
+ * already. */
 #include "runtime/keeper/quota_attach.h"
 
 #include <errno.h>

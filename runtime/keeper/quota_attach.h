@@ -15,8 +15,8 @@ struct box_quota_attach {
 	int own_ns;
 };
 
-/* Whether all who use the folder will see a mount over it: `alone` says that there is nobody beyond the
- * namespace that boxd was started in. */
+/* Whether all who use the folder will see a mount over it: `alone` says that there is nobody beyond
+ * the namespace that boxd was started in. */
 int box_quota_attach_check(int under, bool alone, struct box_err *err);
 
 /* Does what is missing of both: it may be attached for the host already. Changes the root and the

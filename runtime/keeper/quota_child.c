@@ -1,9 +1,9 @@
 /* What the process does that makes, grows or mounts the image of one folder. One at a time for all
  * images of a store, whoever runs boxd: the store is locked.
  *
- * Killed at any moment it leaves either the folder as it was, with an image beside it that is called
- * new and is made again, or an image that is whole: what was in the folder is removed only when it is
- * on disk in there and the image has its name. */
+ * Killed at any moment it leaves either the folder as it was, with an image beside it that is
+ * called new and is made again, or an image that is whole: what was in the folder is removed only
+ * when it is on disk in there and the image has its name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>

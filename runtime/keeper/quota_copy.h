@@ -1,5 +1,5 @@
-/* What is in a folder goes into its image: copied first, and removed only when the copy is on disk and
- * mounted over it. Both walks can be broken off at any moment and begun again. */
+/* What is in a folder goes into its image: copied first, and removed only when the copy is on disk
+ * and mounted over it. Both walks can be broken off at any moment and begun again. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* mke2fs, loop devices, ext4. All of it is done in a short-lived child: every call here may wait for
- * a disk. */
+/* mke2fs, loop devices, ext4. All of it is done in a short-lived child: every call here may wait
+ * for a disk. */
 #include "runtime/keeper/quota_image.h"
 
 #include <dirent.h>
@@ -329,9 +329,12 @@ int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint6
 	if (r == 1 && (uint64_t)status.st_size >= shape.size_bytes) {
 		return 0;
 	}
-	r = grow_mounted(image, shape.size_bytes);
+	/* Never less than the file has: someone may have died while a larger one grew. */
+	uint64_t size_bytes = (uint64_t)status.st_size > shape.size_bytes ? (uint64_t)status.st_size
+									  : shape.size_bytes;
+	r = grow_mounted(image, size_bytes);
 	if (r == -EPERM && !image->in_use) {
-		r = grow_unmounted(image, resize, shape.size_bytes, err);
+		r = grow_unmounted(image, resize, size_bytes, err);
 		if (r < 0) {
 			return r;
 		}

@@ -24,11 +24,11 @@ int box_quota_image_make(int store, const char *file, const char *mkfs,
 int box_quota_image_format(
 	int file, const char *mkfs, const struct box_quota_shape *shape, struct box_err *err);
 
-/* Puts the file on a loop device, or finds the one that it is on already: two would each write as if
- * alone. Then mounts it, nosuid and nodev. The device goes with its last user. */
+/* Puts the file on a loop device, or finds the one that it is on already: two would each write as
+ * if alone. Then mounts it, nosuid and nodev. The device goes with its last user. */
 int box_quota_image_mount(struct box_quota_image *image, struct box_err *err);
 
-/* Room for `quota_bytes` of files in a mounted one: it grows where it is, or, where the kernel does not
- * let us, when nobody else has it mounted. It does not shrink. */
+/* Room for `quota_bytes` of files in a mounted one: it grows where it is, or, where the kernel does
+ * not let us, when nobody else has it mounted. It does not shrink. */
 int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint64_t quota_bytes,
 	struct box_err *err);

@@ -140,7 +140,8 @@ int box_quota_open_store(int parent, int *ret_store, struct box_err *err)
 		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
 	if (fd < 0) {
-		/* Another's than root's: what root has mounted is seen, the rest is not ours to do. */
+		/* Another's than root's: what root has mounted is seen, the rest is not ours to do.
+		 */
 		return errno == ENOENT || errno == EACCES ? -ENOENT
 							  : not_ours(BOX_QUOTA_STORE, err);
 	}

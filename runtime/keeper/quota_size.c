@@ -104,8 +104,8 @@ static int decide_by_size(const struct box_quota_state *state, uint64_t quota_by
 	struct box_quota_shape shape = {0};
 	if (box_quota_shape(quota_bytes, &shape) < 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, ERANGE,
-			"workspace_quota_mb %llu cannot be held for a folder of the host: it must be "
-			"from %llu to %llu",
+			"workspace_quota_mb %llu cannot be held for a folder of the host: it must "
+			"be from %llu to %llu",
 			(unsigned long long)(quota_bytes / BOX_MIB),
 			(unsigned long long)(BOX_QUOTA_BYTES_MIN / BOX_MIB),
 			(unsigned long long)(BOX_QUOTA_BYTES_MAX / BOX_MIB));

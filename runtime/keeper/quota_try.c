@@ -1,5 +1,5 @@
-/* Whether this host can hold a folder to a quota, found out by doing it: a small image in memory, which
- * nobody sees, is filled with bytes and with files until it says that it is full. */
+/* Whether this host can hold a folder to a quota, found out by doing it: a small image in memory,
+ * which nobody sees, is filled with bytes and with files until it says that it is full. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

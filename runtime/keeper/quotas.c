@@ -1,5 +1,5 @@
-/* The queue and the children, as in measure.c. A request is answered once; a child that does not die
- * when it is killed keeps its place until it does. */
+/* The queue and the children, as in measure.c. A request is answered once; a child that does not
+ * die when it is killed keeps its place until it does. */
 #include "runtime/keeper/quotas.h"
 
 #include <errno.h>
@@ -127,8 +127,8 @@ static bool is_moving(struct box_quotas *quotas, int source)
 	return found;
 }
 
-/* One above the folder that has an image which is not mounted: what is seen below it now is not what
- * it has. -1 where there is none. */
+/* One above the folder that has an image which is not mounted: what is seen below it now is not
+ * what it has. -1 where there is none. */
 static int find_above(int source, int *ret_fd, struct box_err *err)
 {
 	struct box_place before = {0};

@@ -10,8 +10,8 @@
 struct box_boxes;
 struct box_quotas;
 
-/* Once for each request, maybe from inside the call that asked: the box may be made, or err. The ask
- * may lack the quota that nobody can hold. */
+/* Once for each request, maybe from inside the call that asked: the box may be made, or err. The
+ * ask may lack the quota that nobody can hold. */
 typedef void box_quotas_done(
 	void *arg, uint32_t request, const struct box_ask *ask, const struct box_err *err);
 

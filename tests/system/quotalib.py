@@ -1,4 +1,4 @@
-"""Workspaces with a quota: tenants' folders, their images, and how a test leaves nothing of them."""
+"""Workspaces with a quota: tenants' folders, their images, and how nothing is left of them."""
 
 import contextlib
 import json
