@@ -47,8 +47,8 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 			  &ground->policy, ret_source, err);
 }
 
-int box_birth_check(const struct box_ground *ground, const struct box_ask *ask, int source,
-	struct box_err *err)
+int box_birth_check(
+	const struct box_ground *ground, const struct box_ask *ask, int source, struct box_err *err)
 {
 	struct box_quota_state state = {0};
 	enum box_quota_verdict verdict = BOX_QUOTA_WORK;
@@ -56,9 +56,9 @@ int box_birth_check(const struct box_ground *ground, const struct box_ask *ask, 
 		return 0;
 	}
 	int r = box_quota_look(source, &state, err);
-	r = r < 0 ? r
-		  : box_quota_decide(
-			    &ground->quota, &state, ask->quota_bytes, false, &verdict, err);
+	r = r < 0
+		? r
+		: box_quota_decide(&ground->quota, &state, ask->quota_bytes, false, &verdict, err);
 	return r < 0 || verdict == BOX_QUOTA_STANDS
 		? r
 		: box_err_set(err, BOX_ERR_BOX, ESTALE,

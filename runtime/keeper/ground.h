@@ -32,7 +32,7 @@ struct box_ground {
 	struct box_filter filters[BOX_FILTERS_];
 	struct box_quota_means quota;
 	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
-	int init; /* the program of PID 1, in a sealed memory file */
+	int init;   /* the program of PID 1, in a sealed memory file */
 };
 
 /* Nothing is there, and no box possible. */

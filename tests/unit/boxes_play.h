@@ -125,8 +125,8 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 	return fail(err, play.open_result, "open");
 }
 
-int box_birth_check(const struct box_ground *ground, const struct box_ask *ask, int source,
-	struct box_err *err)
+int box_birth_check(
+	const struct box_ground *ground, const struct box_ask *ask, int source, struct box_err *err)
 {
 	(void)ground;
 	(void)ask;
