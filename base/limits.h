@@ -131,6 +131,13 @@
 #define BOX_MEASURE_DEPTH_MAX 512                     /* folders in folders */
 #define BOX_ANALYSIS_MS 25000 /* after that nothing more is measured for one request */
 
+/* Workspace quotas of folders of the host. */
+#define BOX_QUOTA_BYTES_MAX (4UL * 1024 * 1024 * BOX_MIB) /* one */
+#define BOX_QUOTA_BYTES_MIN (4 * BOX_MIB) /* a smaller image could have no journal */
+#define BOX_QUOTAS_MAX 2                  /* images worked on at once */
+#define BOX_QUOTAS_WAITING_MAX 1024       /* and waiting for that in boxd */
+#define BOX_QUOTA_MS 300000 /* for one; what is in the folder must be copied in that time */
+
 /* Life. */
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
 #define BOX_SHUTDOWN_KILL_MS 9000  /* then box-rpc is ended by force */

@@ -1,4 +1,5 @@
-/* Checks of what the host gives: cgroups, a way into the network, KVM, the port, our programs. */
+/* Checks of what the host gives: cgroups, quotas, a way into the network, KVM, the port, our
+ * programs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/identity.h"
 #include "runtime/keeper/network.h"
+#include "runtime/keeper/quota.h"
 #include "runtime/keeper/template.h"
 
 /* --- cgroups --- */
@@ -53,6 +55,29 @@ void box_check_cgroups(const struct box_check_setup *setup, struct box_check *ch
 			mode == BOX_CGROUP_V2 ? 2 : 1);
 	}
 	box_cgroups_close(cgroups);
+}
+
+/* --- quotas --- */
+
+/* Those of workspaces that are a box's own hold wherever tmpfs does. */
+void box_check_quotas(const struct box_check_setup *setup, struct box_check *check)
+{
+	(void)setup;
+	struct box_quota_means means;
+	struct box_err err = {0};
+	box_quota_means_find(&means);
+	if (box_quota_try(&means, &err) == 0) {
+		box_check_say(check, BOX_CHECK_OK, "",
+			"workspace_quota_mb holds for folders of the host too: images on loop "
+			"devices");
+	} else {
+		box_check_say(check, BOX_CHECK_LIMITED,
+			"run boxd as root, with loop devices and e2fsprogs; or boxd --config with "
+			"local.degraded: true, for folders without a quota",
+			"workspace_quota_mb holds for workspaces of the box's own only: %s",
+			err.text);
+	}
+	box_quota_means_close(&means);
 }
 
 /* --- network --- */

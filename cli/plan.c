@@ -57,6 +57,7 @@ static int make_ask(const struct box_spec *spec, struct box_ask *ret_ask, struct
 		.memory_bytes = (uint64_t)spec->memory_mb * BOX_MIB,
 		.pids = (uint64_t)spec->pids_limit,
 		.cpu_milli = (uint64_t)ceil(spec->cpus * 1000),
+		.quota_bytes = (uint64_t)spec->workspace_quota_mb * BOX_MIB,
 	};
 	int len = snprintf(
 		ret_ask->mount_path, sizeof(ret_ask->mount_path), "%s", spec->mount_path);

@@ -139,3 +139,22 @@ void box_asked_add_end(
 	box_map_add(arena, map, "duration_ms", box_int((int64_t)outcome->duration_ms));
 	box_map_add(arena, map, "end", box_output_end(arena, outcome->reason, outcome->signal));
 }
+
+static struct box_value bytes_value(uint64_t count)
+{
+	return box_int(count < INT64_MAX ? (int64_t)count : INT64_MAX);
+}
+
+void box_asked_add_workspace(struct box_arena *arena, struct box_value *map,
+	const struct box_spec *spec, const struct box_exec_outcome *outcome)
+{
+	if (spec->workspace_quota_mb <= 0 || outcome->room_bytes == 0) {
+		return;
+	}
+	struct box_value workspace = box_map_value();
+	box_map_add(arena, &workspace, "quota_mb", box_int(spec->workspace_quota_mb));
+	box_map_add(arena, &workspace, "size_bytes", bytes_value(outcome->room_bytes));
+	box_map_add(arena, &workspace, "used_bytes", bytes_value(outcome->used_bytes));
+	box_map_add(arena, &workspace, "full", box_bool(outcome->full));
+	box_map_add(arena, map, "workspace", workspace);
+}

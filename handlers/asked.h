@@ -38,3 +38,6 @@ void box_asked_add_status(
 	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome);
 void box_asked_add_end(
 	struct box_arena *arena, struct box_value *map, const struct box_exec_outcome *outcome);
+/* And `workspace`, when it is held to a quota. */
+void box_asked_add_workspace(struct box_arena *arena, struct box_value *map,
+	const struct box_spec *spec, const struct box_exec_outcome *outcome);

@@ -53,6 +53,7 @@ static struct box_value result_value(struct box_request *request, const struct b
 	box_map_add(arena, &result, "stdout", box_text(out));
 	box_map_add(arena, &result, "stderr", box_text(err));
 	box_asked_add_end(arena, &result, outcome);
+	box_asked_add_workspace(arena, &result, &asked->spec, outcome);
 	return result;
 }
 

@@ -68,6 +68,7 @@ static void send_exit(struct box_live_stream *stream)
 	box_map_add(arena, &event, "event", box_cstr("exit"));
 	box_asked_add_status(arena, &event, &stream->outcome);
 	box_asked_add_end(arena, &event, &stream->outcome);
+	box_asked_add_workspace(arena, &event, &stream->asked.spec, &stream->outcome);
 	box_request_send_event(stream->request, &event);
 }
 

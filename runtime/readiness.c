@@ -22,6 +22,13 @@ static const char *shortcoming(const struct box_runtime *runtime)
 	return in_use ? box_native_shortcoming(native) : NULL;
 }
 
+static const char *unheld(const struct box_runtime *runtime)
+{
+	struct box_native *native = runtime->setup.native;
+	bool in_use = native && runtime->backend == box_native_backend(native);
+	return in_use ? box_native_unheld(native) : NULL;
+}
+
 static struct box_value backend_value(const struct box_runtime *runtime, struct box_arena *arena)
 {
 	struct box_value info = box_map_value();
@@ -189,6 +196,12 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 		box_list_add(arena, &warnings,
 			box_cstr(box_arena_printf(
 				arena, "boxes run without limits: %s", shortcoming(runtime))));
+	}
+	if (unheld(runtime)) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(arena,
+				"workspace quotas of folders of the host are not held: %s",
+				unheld(runtime))));
 	}
 	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
 	box_map_add(arena, &status, "active_sessions", box_int(sessions.count));

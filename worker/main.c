@@ -326,6 +326,8 @@ static int configure(struct worker *worker, struct box_err *err)
 		.missing = worker->start.start.host.missing,
 		.limits = worker->start.start.host.limits != 0,
 		.limits_missing = worker->start.start.host.limits_missing,
+		.quota = worker->start.start.host.quota != 0,
+		.quota_missing = worker->start.start.host.quota_missing,
 	};
 	worker->native = box_native_new(&worker->loop, &means, &box_link_keeper, worker->link);
 	const struct box_runtime_setup setup = {

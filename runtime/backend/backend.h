@@ -38,6 +38,9 @@ struct box_exec_outcome {
 	uint64_t out_discarded; /* bytes clipped */
 	uint64_t err_discarded;
 	uint64_t duration_ms;
+	uint64_t room_bytes; /* of a workspace with a quota, at the end; 0: not told */
+	uint64_t used_bytes;
+	bool full;
 };
 
 /* `err` is NULL on success, `box` and `outcome` are NULL on failure. */

@@ -269,6 +269,7 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 	ask->memory_bytes = mebibytes(spec->memory_mb);
 	ask->pids = (uint64_t)spec->pids_limit;
 	ask->cpu_milli = thousandths(spec->cpus);
+	ask->quota_bytes = mebibytes(spec->workspace_quota_mb);
 	int r = copy_path(ask->mount_path, spec->mount_path, "mount_path", err);
 	return r < 0 || !folder ? r : copy_path(ask->host_path, spec->host_path, "host_path", err);
 }
@@ -433,5 +434,12 @@ const char *box_native_shortcoming(const struct box_native *native)
 {
 	return native->means.possible && !native->means.limits && native->degraded
 		? native->means.limits_missing
+		: NULL;
+}
+
+const char *box_native_unheld(const struct box_native *native)
+{
+	return native->means.possible && !native->means.quota && native->degraded
+		? native->means.quota_missing
 		: NULL;
 }

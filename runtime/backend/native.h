@@ -50,6 +50,8 @@ struct box_native_means {
 	const char *missing; /* why not */
 	bool limits;
 	const char *limits_missing; /* why there are none */
+	bool quota;                 /* folders of the host can be held to one */
+	const char *quota_missing;
 };
 
 struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_native_means *means,
@@ -66,6 +68,9 @@ void box_native_allow_degraded(struct box_native *native);
 const char *box_native_missing(const struct box_native *native);
 /* NULL, or in what boxes fall short of what they promise, by the operator's word. */
 const char *box_native_shortcoming(const struct box_native *native);
+
+/* NULL, or why quotas of folders of the host are not held, by the operator's word. */
+const char *box_native_unheld(const struct box_native *native);
 
 /* What boxd tells: a box of a predecessor, which can be adopted from now on, with its fds as of a
  * box that was made and of a group; and that a box, asked for or not, is no more. */

@@ -190,6 +190,9 @@ static void take_exit(struct box_native_run *run, const struct box_guest_exit *e
 		.out_discarded = run->out_discarded + end->stdout_dropped,
 		.err_discarded = run->err_discarded + end->stderr_dropped,
 		.duration_ms = end->duration_us / 1000,
+		.room_bytes = end->room_bytes,
+		.used_bytes = end->used_bytes,
+		.full = end->full != 0,
 	};
 	if (outcome.reason == BOX_END_SIGNAL) {
 		outcome.signal = end->value;

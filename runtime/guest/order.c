@@ -12,6 +12,7 @@
 #include "runtime/guest/boot.h"
 
 static int workspace_fd = -1;
+static char order;
 
 /* 0 with the fd that came, or -1 for none; or -errno. */
 static int receive_order(int *ret_fd)
@@ -20,8 +21,7 @@ static int receive_order(int *ret_fd)
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	char byte;
-	struct iovec part = {&byte, 1};
+	struct iovec part = {&order, 1};
 	struct msghdr message = {
 		.msg_iov = &part,
 		.msg_iovlen = 1,
@@ -49,6 +49,11 @@ int box_order_await(void)
 	(void)prctl(PR_SET_NAME, "box-init", 0L, 0L, 0L);
 	(void)close(BOX_GUEST_ORDERS_FD);
 	return r;
+}
+
+bool box_order_wants_room(void)
+{
+	return order == BOX_GUEST_ORDER_ROOM;
 }
 
 void box_order_close(void)

@@ -2,8 +2,13 @@
  * takes; what it has to do afterwards is what a caller waits for. */
 #pragma once
 
+#include <stdbool.h>
+
 /* Waits for the order. -EOWNERDEAD: there will be none. */
 int box_order_await(void);
+
+/* Whether it said that the workspace has a quota. */
+bool box_order_wants_room(void);
 
 /* In a process that waits for none. */
 void box_order_close(void);

@@ -7,12 +7,15 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/guest/boot.h"
 #include "runtime/guest/file.h"
 #include "runtime/guest/kept.h"
 #include "runtime/guest/launch.h"
+#include "runtime/guest/order.h"
 #include "runtime/guest/run_state.h"
 #include "runtime/guest/terminal.h"
 
@@ -320,6 +323,26 @@ void box_run_start_gathered(struct box_run *run)
 
 /* --- the end of processes --- */
 
+/* Less than a piece that programs write at once: the next write of most of them fails. Ext4 keeps a
+ * few blocks back for its own use. */
+#define FULL_BYTES (64ULL * 1024)
+
+/* Every kind of quota that there is answers in this way, as if the workspace were a disk. */
+static void tell_room(struct box_guest_exit *end)
+{
+	struct statfs room;
+	if (!box_order_wants_room() || statfs(box_boot_facts()->facts.workspace_path, &room) < 0 ||
+		room.f_bsize <= 0 || room.f_bfree > room.f_blocks) {
+		return;
+	}
+	uint64_t block = (uint64_t)room.f_bsize;
+	uint64_t used = room.f_blocks - room.f_bfree;
+	end->used_bytes = used * block;
+	end->room_bytes = (used + room.f_bavail) * block;
+	end->full = end->room_bytes > 0 &&
+		(room.f_bavail * block < FULL_BYTES || (room.f_files > 0 && room.f_ffree == 0));
+}
+
 static void set_end(struct box_run *run, int status)
 {
 	bool signaled = WIFSIGNALED(status);
@@ -332,6 +355,7 @@ static void set_end(struct box_run *run, int status)
 		run->end.end = BOX_GUEST_END_TIMEOUT;
 		run->end.value = 0;
 	}
+	tell_room(&run->end);
 	end_run(run);
 }
 

@@ -34,6 +34,10 @@ static bool exit_well_formed(const struct body *body)
 		(end.mount != 0 && end.step != BOX_GUEST_STEP_MOUNT)) {
 		return false;
 	}
+	if (end.used_bytes > end.room_bytes || end.full > 1 || end.reserved != 0 ||
+		(end.full && end.room_bytes == 0)) {
+		return false;
+	}
 	switch (end.end) {
 	case BOX_GUEST_END_EXIT:
 		return end.value >= 0 && end.value <= EXIT_CODE_MAX;

@@ -127,6 +127,11 @@ struct box_guest_exit {
 	uint64_t stdout_dropped;
 	uint64_t stderr_dropped;
 	uint64_t duration_us;
+	/* Of the workspace, when the order was BOX_GUEST_ORDER_ROOM and it could be had; else 0. */
+	uint64_t room_bytes; /* that it has in all */
+	uint64_t used_bytes; /* at the command's end; no more than that */
+	uint32_t full;       /* 0 or 1: there is no room for anything more */
+	uint32_t reserved;
 };
 
 /* What box-init does before it is ready, in this order. */
@@ -147,6 +152,12 @@ enum box_guest_boot_step {
 	BOX_GUEST_BOOT_CAPABILITIES,
 	BOX_GUEST_BOOT_FILTER,
 	BOX_GUEST_BOOT_END_
+};
+
+/* The byte of the order. */
+enum box_guest_order {
+	BOX_GUEST_ORDER_PLAIN,
+	BOX_GUEST_ORDER_ROOM, /* the workspace has a quota: every EXIT tells its room */
 };
 
 /* What box-init writes to its report fd, once. */
@@ -178,6 +189,7 @@ struct box_guest_boot {
 	uint32_t workspace;    /* not 0: a detached mount comes with the order */
 	uint32_t rule_count;
 	uint32_t filter_count;
+	char workspace_path[BOX_GUEST_PATH_MAX]; /* where it is, inside */
 };
 
 /* In words, for errors; NULL for a number that is no step of box-init. */

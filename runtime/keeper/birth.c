@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "runtime/guest/wire.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/netns.h"
 #include "runtime/keeper/packet.h"
@@ -46,6 +47,25 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 			  &ground->policy, ret_source, err);
 }
 
+int box_birth_check(
+	const struct box_ground *ground, const struct box_ask *ask, int source, struct box_err *err)
+{
+	struct box_quota_state state = {0};
+	enum box_quota_verdict verdict = BOX_QUOTA_WORK;
+	if (ask->host_mode != BOX_ASK_RW || ask->quota_bytes == 0) {
+		return 0;
+	}
+	int r = box_quota_look(source, &state, err);
+	r = r < 0
+		? r
+		: box_quota_decide(&ground->quota, &state, ask->quota_bytes, false, &verdict, err);
+	return r < 0 || verdict == BOX_QUOTA_STANDS
+		? r
+		: box_err_set(err, BOX_ERR_BOX, ESTALE,
+			  "the quota of host_path cannot be held: the folder was changed while the "
+			  "box was made");
+}
+
 /* -1 stays where there is none. */
 static int detach_host_path(const struct box_ground *ground, const struct box_living *living,
 	const struct box_ask *ask, int source, int *ret_tree, struct box_err *err)
@@ -79,9 +99,11 @@ static int connect_network(struct box_ground *ground, const struct box_plan *pla
 	return r < 0 ? box_blank_fail(err, "network", r) : 0;
 }
 
-static int send_order(const struct box_blank *blank, int tree, struct box_err *err)
+static int send_order(
+	const struct box_plan *plan, const struct box_blank *blank, int tree, struct box_err *err)
 {
-	int r = box_packet_send(blank->orders, "", 1, &tree, tree >= 0 ? 1 : 0);
+	char order = plan->quota_bytes > 0 ? BOX_GUEST_ORDER_ROOM : BOX_GUEST_ORDER_PLAIN;
+	int r = box_packet_send(blank->orders, &order, 1, &tree, tree >= 0 ? 1 : 0);
 	/* One that has died says why by its report. */
 	return r < 0 && r != -EPIPE ? box_blank_fail(err, "order", r) : 0;
 }
@@ -93,7 +115,7 @@ int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int 
 	int r = set_limits(plan, &blank->living, err);
 	r = r < 0 ? r : detach_host_path(ground, &blank->living, plan->ask, source, &tree, err);
 	r = r < 0 ? r : connect_network(ground, plan, blank, err);
-	return r < 0 ? r : send_order(blank, tree, err);
+	return r < 0 ? r : send_order(plan, blank, tree, err);
 }
 
 int box_birth_mount(struct box_ground *ground, const struct box_living *living, int source,

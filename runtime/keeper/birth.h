@@ -7,6 +7,9 @@
  * none. -1 where none is asked for. */
 int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, int *ret_source,
 	struct box_err *err);
+/* That it is held to its quota, looked at on the very folder that the box will get. */
+int box_birth_check(const struct box_ground *ground, const struct box_ask *ask, int source,
+	struct box_err *err);
 
 /* Makes of a blank the box of a plan that it fits. What comes to the report fd tells how it went.
  * Negative: err, and the blank is to be ended. */

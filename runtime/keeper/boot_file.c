@@ -47,6 +47,8 @@ int box_boot_file_make(const struct box_ground *ground, const struct box_plan *p
 		.rule_count = (uint32_t)plan->rule_count,
 		.filter_count = (uint32_t)filter->count,
 	};
+	(void)snprintf(text.boot.workspace_path, sizeof(text.boot.workspace_path), "%s",
+		plan->ask->mount_path);
 	_cleanup_(box_close_p) int fd = memfd_create("box-boot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct iovec parts[] = {
 		{&text, sizeof(text.boot) + fill_rules(text.rest, plan)},

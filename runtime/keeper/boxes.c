@@ -1,7 +1,5 @@
 /* MAKING -> LIVE -> ENDING -> gone. A box is MAKING until its init has reported, ENDING from the
  * kill until nothing of it is left; only then is its number told to be gone. */
-#include "runtime/keeper/boxes.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/table.h"
 #include "runtime/guest/wire.h"
 #include "runtime/keeper/ahead.h"
 #include "runtime/keeper/birth.h"
+#include "runtime/keeper/boxes_state.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
 
@@ -29,57 +27,7 @@
 #define EVENTS_AT_ONCE 64
 #define FREE_WAIT_MS 3000 /* at the end of boxd */
 
-enum state {
-	MAKING,
-	LIVE,
-	ENDING,
-};
-
-/* Needed until it is made. */
-struct making {
-	uint32_t request;
-	struct box_ask ask;
-	struct box_plan plan;
-};
-
-struct entry {
-	struct box_list links; /* in `live`, or in `restless` */
-	uint64_t number;
-	enum state state;
-	bool told;            /* box-rpc knows of it, and must hear of its end */
-	uint64_t deadline_ms; /* MAKING: given up then; ENDING: the next try to bury */
-	uint64_t pause_ms;    /* ENDING: after which it was tried last */
-	struct making *making;
-	struct box_living living;
-	struct box_groups *groups; /* LIVE: NULL when there was never one */
-	char *workspace;           /* where it is, inside */
-	bool own_workspace;        /* no folder of the host */
-};
-
-struct box_boxes {
-	struct box_ground *ground;
-	const struct box_boxes_events *events;
-	void *arg;
-	int epoll;
-	uint64_t next_number;
-	struct box_ahead *ahead;
-	struct box_table by_number;
-	struct box_list live;
-	struct box_list restless; /* MAKING and ENDING */
-	struct box_list groups;   /* that were closed and are to be removed */
-};
-
-static struct box_str key_of(const uint64_t *number)
-{
-	return (struct box_str){(const char *)number, sizeof(*number)};
-}
-
-static struct entry *entry_at(struct box_list *at)
-{
-	return BOX_LIST_ITEM(at, struct entry, links);
-}
-
-static void move_to(struct entry *entry, struct box_list *list)
+static void move_to(struct box_boxes_entry *entry, struct box_list *list)
 {
 	box_list_drop(&entry->links);
 	box_list_push(list, &entry->links);
@@ -101,21 +49,21 @@ static void unwatch(struct box_boxes *boxes, int fd)
 
 /* --- the end of a box --- */
 
-static void entry_free(struct box_boxes *boxes, struct entry *entry)
+static void entry_free(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
-	box_table_remove(&boxes->by_number, key_of(&entry->number));
+	box_table_remove(&boxes->by_number, box_boxes_key(&entry->number));
 	box_list_drop(&entry->links);
 	free(entry->making);
 	free(entry->workspace);
 	free(entry);
 }
 
-static void end_entry(struct box_boxes *boxes, struct entry *entry)
+static void end_entry(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
-	if (entry->state == ENDING) {
+	if (entry->state == BOX_BOXES_ENDING) {
 		return;
 	}
-	entry->state = ENDING;
+	entry->state = BOX_BOXES_ENDING;
 	box_groups_free(entry->groups);
 	entry->groups = NULL;
 	unwatch(boxes, entry->living.report);
@@ -138,7 +86,7 @@ static int bury(struct box_boxes *boxes, struct box_living *living)
 	return box_living_bury(boxes->ground, living);
 }
 
-static void try_bury(struct box_boxes *boxes, struct entry *entry)
+static void try_bury(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
 	if (bury(boxes, &entry->living) == -EBUSY) {
 		uint64_t pause_ms = entry->pause_ms > 0 ? 2 * entry->pause_ms : 1;
@@ -154,14 +102,14 @@ static void try_bury(struct box_boxes *boxes, struct entry *entry)
 	}
 }
 
-static struct entry *entry_new(struct box_boxes *boxes)
+static struct box_boxes_entry *entry_new(struct box_boxes *boxes)
 {
-	struct entry *entry = box_alloc(sizeof(*entry));
+	struct box_boxes_entry *entry = box_alloc(sizeof(*entry));
 	entry->number = boxes->next_number++;
 	entry->living = BOX_LIVING_NONE;
 	box_list_init(&entry->links);
 	box_list_push(&boxes->restless, &entry->links);
-	box_table_put(&boxes->by_number, key_of(&entry->number), entry);
+	box_table_put(&boxes->by_number, box_boxes_key(&entry->number), entry);
 	return entry;
 }
 
@@ -169,7 +117,7 @@ static struct entry *entry_new(struct box_boxes *boxes)
 static void let_go(void *arg, struct box_blank *blank)
 {
 	struct box_boxes *boxes = arg;
-	struct entry *entry = entry_new(boxes);
+	struct box_boxes_entry *entry = entry_new(boxes);
 	box_blank_close(blank);
 	entry->living = blank->living;
 	(void)watch(boxes, entry->living.pidfd, entry->number);
@@ -178,7 +126,8 @@ static void let_go(void *arg, struct box_blank *blank)
 
 /* --- the beginning --- */
 
-static void tell_failed(struct box_boxes *boxes, struct entry *entry, const struct box_err *err)
+static void tell_failed(
+	struct box_boxes *boxes, struct box_boxes_entry *entry, const struct box_err *err)
 {
 	uint32_t request = entry->making->request;
 	end_entry(boxes, entry);
@@ -187,7 +136,7 @@ static void tell_failed(struct box_boxes *boxes, struct entry *entry, const stru
 	}
 }
 
-static void tell_box(struct box_boxes *boxes, const struct entry *entry, uint32_t request)
+static void tell_box(struct box_boxes *boxes, const struct box_boxes_entry *entry, uint32_t request)
 {
 	const struct box_cgroup *cgroup = entry->living.cgroup;
 	const struct box_boxes_fds fds = {
@@ -198,21 +147,21 @@ static void tell_box(struct box_boxes *boxes, const struct entry *entry, uint32_
 	boxes->events->made(boxes->arg, request, entry->number, &fds, NULL);
 }
 
-static void tell_made(struct box_boxes *boxes, struct entry *entry)
+static void tell_made(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
 	uint32_t request = entry->making->request;
 	unwatch(boxes, entry->living.report);
 	(void)close(TAKE_FD(entry->living.report));
 	free(entry->making);
 	entry->making = NULL;
-	entry->state = LIVE;
+	entry->state = BOX_BOXES_LIVE;
 	entry->told = true;
 	move_to(entry, &boxes->live);
 	tell_box(boxes, entry, request);
 }
 
 /* What the box's first process has to say: it is there, or the step that failed. */
-static void take_report(struct box_boxes *boxes, struct entry *entry)
+static void take_report(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
 	struct box_err err;
 	int r = box_child_hear(entry->living.report, &entry->making->plan, &err);
@@ -225,10 +174,10 @@ static void take_report(struct box_boxes *boxes, struct entry *entry)
 }
 
 /* A blank becomes this box, or ends as this entry does. */
-static int use_blank(struct box_boxes *boxes, struct entry *entry, struct box_blank *blank,
-	int source, struct box_err *err)
+static int use_blank(struct box_boxes *boxes, struct box_boxes_entry *entry,
+	struct box_blank *blank, int source, struct box_err *err)
 {
-	struct making *making = entry->making;
+	struct box_boxes_making *making = entry->making;
 	int r = box_birth_begin(boxes->ground, &making->plan, source, blank, err);
 	box_blank_close(blank);
 	entry->living = blank->living;
@@ -242,10 +191,10 @@ static int use_blank(struct box_boxes *boxes, struct entry *entry, struct box_bl
 	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r)) : 0;
 }
 
-static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *err)
+static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct box_err *err)
 {
 	struct box_ground *ground = boxes->ground;
-	struct making *making = entry->making;
+	struct box_boxes_making *making = entry->making;
 	_cleanup_(box_close_p) int source = -1;
 	struct box_blank blank;
 	if (!ground->possible) {
@@ -254,8 +203,15 @@ static int begin(struct box_boxes *boxes, struct entry *entry, struct box_err *e
 	}
 	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
 	r = r < 0 ? r : box_birth_open(ground, &making->ask, &source, err);
+	r = r < 0 ? r : box_birth_check(ground, &making->ask, source, err);
 	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, &blank, err);
-	return r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
+	r = r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
+	struct stat status;
+	if (r == 0 && source >= 0 && fstat(source, &status) == 0) {
+		entry->source_device = status.st_dev;
+		entry->source_inode = status.st_ino;
+	}
+	return r;
 }
 
 void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask)
@@ -267,7 +223,7 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 		boxes->events->made(boxes->arg, request, 0, NULL, &err);
 		return;
 	}
-	struct entry *entry = entry_new(boxes);
+	struct box_boxes_entry *entry = entry_new(boxes);
 	entry->making = box_alloc(sizeof(*entry->making));
 	entry->making->request = request;
 	entry->making->ask = *ask;
@@ -303,20 +259,9 @@ struct box_boxes *box_boxes_new(
 	return boxes;
 }
 
-static struct entry *find_live(struct box_boxes *boxes, uint64_t box)
-{
-	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
-	return entry && entry->state == LIVE ? entry : NULL;
-}
-
-static int no_box(struct box_err *err)
-{
-	return box_err_set(err, BOX_ERR_BOX, ENOENT, "the box has ended");
-}
-
 void box_boxes_end(struct box_boxes *boxes, uint64_t box)
 {
-	struct entry *entry = find_live(boxes, box);
+	struct box_boxes_entry *entry = box_boxes_find(boxes, box);
 	if (entry) {
 		end_entry(boxes, entry);
 	}
@@ -326,39 +271,14 @@ void box_boxes_drop_requests(struct box_boxes *boxes)
 {
 	struct box_list *next;
 	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = next) {
-		struct entry *entry = entry_at(at);
+		struct box_boxes_entry *entry = box_boxes_entry_at(at);
 		next = at->next;
 		entry->told = false;
-		if (entry->state == MAKING) {
+		if (entry->state == BOX_BOXES_MAKING) {
 			entry->making->request = 0;
 			end_entry(boxes, entry);
 		}
 	}
-}
-
-int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
-	int *ret_mount, struct box_err *err)
-{
-	const struct entry *entry = find_live(boxes, box);
-	return entry
-		? box_birth_mount(boxes->ground, &entry->living, source, read_only, ret_mount, err)
-		: no_box(err);
-}
-
-struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err)
-{
-	struct entry *entry = find_live(boxes, box);
-	if (!entry) {
-		(void)no_box(err);
-		return NULL;
-	}
-	if (!entry->groups && entry->living.cgroup) {
-		entry->groups = box_groups_new(entry->living.cgroup, &boxes->groups);
-	} else if (!entry->groups) {
-		(void)box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-			"no limits can be set in this box");
-	}
-	return entry->groups;
 }
 
 struct box_ahead *box_boxes_ahead(struct box_boxes *boxes)
@@ -366,36 +286,10 @@ struct box_ahead *box_boxes_ahead(struct box_boxes *boxes)
 	return boxes->ahead;
 }
 
-static bool has_ended(const struct entry *entry)
-{
-	struct pollfd polled = {.fd = entry->living.pidfd, .events = POLLIN};
-	return poll(&polled, 1, 0) == 1;
-}
-
-/* The pid is nobody else's while its end has not been waited for. */
-int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
-	bool *ret_own)
-{
-	struct entry *entry = find_live(boxes, box);
-	char path[64];
-	if (!entry || has_ended(entry)) {
-		return -ESRCH;
-	}
-	(void)snprintf(path, sizeof(path), "/proc/%d/root", entry->living.pid);
-	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0) {
-		return -errno;
-	}
-	*ret_root = root;
-	*ret_workspace = entry->workspace;
-	*ret_own = entry->own_workspace;
-	return 0;
-}
-
 void box_boxes_list(struct box_boxes *boxes)
 {
 	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
-		tell_box(boxes, entry_at(at), 0);
+		tell_box(boxes, box_boxes_entry_at(at), 0);
 	}
 }
 
@@ -411,7 +305,7 @@ int box_boxes_timeout_ms(const struct box_boxes *boxes)
 	uint64_t now_ms = box_clock_ms();
 	uint64_t next_ms = box_groups_due_ms(&boxes->groups);
 	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = at->next) {
-		const struct entry *entry = entry_at(at);
+		const struct box_boxes_entry *entry = box_boxes_entry_at(at);
 		next_ms = entry->deadline_ms < next_ms ? entry->deadline_ms : next_ms;
 	}
 	if (next_ms == UINT64_MAX) {
@@ -420,14 +314,14 @@ int box_boxes_timeout_ms(const struct box_boxes *boxes)
 	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
 }
 
-static void serve_entry(struct box_boxes *boxes, struct entry *entry)
+static void serve_entry(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
-	if (entry->state == MAKING) {
+	if (entry->state == BOX_BOXES_MAKING) {
 		take_report(boxes, entry);
 		return;
 	}
-	if (entry->state == LIVE) {
-		if (!has_ended(entry)) {
+	if (entry->state == BOX_BOXES_LIVE) {
+		if (!box_boxes_has_ended(entry)) {
 			return;
 		}
 		BOX_LOG(BOX_LOG_WARNING, "box.died", box_kv_int("box", (int64_t)entry->number));
@@ -442,12 +336,12 @@ static void serve_late(struct box_boxes *boxes)
 	struct box_err err;
 	struct box_list *next;
 	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = next) {
-		struct entry *entry = entry_at(at);
+		struct box_boxes_entry *entry = box_boxes_entry_at(at);
 		next = at->next;
 		if (now_ms < entry->deadline_ms) {
 			continue;
 		}
-		if (entry->state == ENDING) {
+		if (entry->state == BOX_BOXES_ENDING) {
 			try_bury(boxes, entry);
 			continue;
 		}
@@ -471,7 +365,8 @@ void box_boxes_step(struct box_boxes *boxes)
 			}
 			continue;
 		}
-		struct entry *entry = box_table_get(&boxes->by_number, key_of(&number));
+		struct box_boxes_entry *entry = box_table_get(
+			&boxes->by_number, box_boxes_key(&number));
 		if (entry) {
 			serve_entry(boxes, entry);
 		}
@@ -486,7 +381,7 @@ void box_boxes_free(struct box_boxes *boxes)
 	box_ahead_free(boxes->ahead);
 	boxes->ahead = NULL;
 	while (!box_list_empty(&boxes->live)) {
-		end_entry(boxes, entry_at(boxes->live.next));
+		end_entry(boxes, box_boxes_entry_at(boxes->live.next));
 	}
 	box_boxes_drop_requests(boxes);
 	while (!box_list_empty(&boxes->restless) && box_clock_ms() < until_ms) {

@@ -38,6 +38,8 @@ void box_boxes_drop_requests(struct box_boxes *boxes);
 /* A detached mount for it, of an opened folder or file. */
 int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
 	int *ret_mount, struct box_err *err);
+/* Whether one that is there or comes to be has this opened folder of the host. */
+bool box_boxes_use(struct box_boxes *boxes, int source);
 /* The groups of single processes in a living box, or NULL: err. */
 struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err);
 /* The root of a living box as an O_PATH fd, and where its workspace is; *ret_own: it is the box's

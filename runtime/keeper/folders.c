@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "runtime/keeper/place.h"
+#include "runtime/keeper/quota.h"
 #include "runtime/plan/plan.h"
 
 /* Absolute, without ".", "..", empty components or a slash at the end; "/" itself is normal. */
@@ -147,8 +148,14 @@ static bool makes_a_root(const char *path, const char *at, const struct box_poli
 /* Where an opened folder may be, by the folders of the system and the operator's roots. */
 static int check_whole(int fd, const struct box_policy *policy)
 {
+	struct stat status;
 	int r = box_place_check_contains_none(fd);
-	return r < 0 ? r : box_place_check_roots(fd, policy);
+	r = r < 0 ? r : box_place_check_roots(fd, policy);
+	/* The images of quotas are in it: to a box it would be its own. */
+	if (r == 0 && (fstat(fd, &status) < 0 || status.st_uid == BOX_QUOTA_UID)) {
+		r = -EPERM;
+	}
+	return r;
 }
 
 /* The same, of a walk that ended with `walked`. */

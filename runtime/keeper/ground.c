@@ -144,10 +144,12 @@ static int open_all(
 	ground->host.cgroups = box_cgroups_mode(ground->cgroups) != BOX_CGROUP_NONE;
 	(void)snprintf(ground->host.cgroups_missing, sizeof(ground->host.cgroups_missing), "%s",
 		box_cgroups_why(ground->cgroups));
+	box_quota_means_find(&ground->quota);
 	r = box_template_enter(err);
 	if (r < 0) {
 		return r;
 	}
+	box_quota_means_enter(&ground->quota);
 	ground->ids = ground->host.id_ranges ? box_ids_new() : NULL;
 	r = ground->ids ? 0 : join_own_keyring(err);
 	if (r < 0) {
@@ -170,6 +172,8 @@ void box_ground_init(struct box_ground *ground)
 {
 	memset(ground, 0, sizeof(*ground));
 	ground->init = -1;
+	ground->quota.host_ns = -1;
+	ground->quota.own_ns = -1;
 	ground->common.etc = -1;
 	ground->common.dev = -1;
 	ground->common.artifacts = -1;
@@ -191,6 +195,7 @@ void box_ground_close(struct box_ground *ground)
 {
 	box_template_close(&ground->common);
 	box_close_p(&ground->init);
+	box_quota_means_close(&ground->quota);
 	for (int profile = 0; profile < BOX_FILTERS_; profile++) {
 		box_filter_free(&ground->filters[profile]);
 	}
@@ -226,7 +231,9 @@ void box_ground_describe(const struct box_ground *ground, struct box_keeper_host
 		.network = ground->host.network,
 		.landlock_abi = (uint32_t)ground->host.landlock_abi,
 		.id_ranges = ground->host.id_ranges,
+		.quota = ground->quota.possible,
 	};
+	memcpy(host.quota_missing, ground->quota.missing, sizeof(ground->quota.missing));
 	memcpy(host.missing, ground->missing, sizeof(host.missing));
 	memcpy(host.limits_missing, ground->host.cgroups_missing,
 		sizeof(ground->host.cgroups_missing));

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "runtime/keeper/identity.h"
 #include "runtime/keeper/proto.h"
+#include "runtime/keeper/quota.h"
 #include "runtime/keeper/template.h"
 
 struct box_cgroups;
@@ -29,7 +30,9 @@ struct box_ground {
 	struct box_netns *netns;
 	struct box_ids *ids; /* NULL: one id is all there is */
 	struct box_filter filters[BOX_FILTERS_];
-	int init; /* the program of PID 1, in a sealed memory file */
+	struct box_quota_means quota;
+	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
+	int init;   /* the program of PID 1, in a sealed memory file */
 };
 
 /* Nothing is there, and no box possible. */

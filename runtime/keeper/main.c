@@ -113,6 +113,8 @@ static int serve(const struct box_options *options)
 	box_ground_init(&ground);
 	if (!options->check_config) {
 		box_ground_open(&ground, &ids);
+		/* Whoever has started us sees what we see. */
+		ground.alone = options->stdio;
 	}
 	/* The token is in this process's memory: no core of it, and no debugger of its user. Not
 	 * before: a plain user's own maps could not be written then. */

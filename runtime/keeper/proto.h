@@ -74,9 +74,11 @@ struct box_keeper_host {
 	uint32_t network;
 	uint32_t landlock_abi;
 	uint32_t id_ranges;
+	uint32_t quota;                            /* folders of the host can be held to one */
 	char missing[BOX_KEEPER_TEXT_MAX];         /* why they cannot */
 	char limits_missing[BOX_KEEPER_TEXT_MAX];  /* why there are no limits */
 	char network_missing[BOX_KEEPER_TEXT_MAX]; /* why there is no network */
+	char quota_missing[BOX_KEEPER_TEXT_MAX];   /* why there are no quotas */
 };
 
 struct box_keeper_start {

@@ -17,6 +17,7 @@
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/measure.h"
+#include "runtime/keeper/quotas.h"
 #include "runtime/keeper/serve_state.h"
 #include "runtime/keeper/store.h"
 
@@ -118,6 +119,17 @@ static void measured(void *arg, const struct box_keeper_measured *packet)
 	box_serve_tell(serve, packet, sizeof(*packet), NULL, 0);
 }
 
+/* A box may be made, or not. */
+static void quota_held(
+	void *arg, uint32_t request, const struct box_ask *ask, const struct box_err *err)
+{
+	if (err) {
+		box_made(arg, request, 0, NULL, err);
+		return;
+	}
+	box_boxes_make(((struct box_serve *)arg)->boxes, request, ask);
+}
+
 static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
 
 /* --- one box-rpc after the other --- */
@@ -147,6 +159,7 @@ struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 	serve->store = box_store_keeper_new(serve->errands, setup->skills_path, setup->ids);
 	serve->artifacts = box_artifacts_new(serve->errands, setup->skills_path, setup->ids,
 		&ground->policy, box_take_artifact_done, serve);
+	serve->quotas = box_quotas_new(ground, serve->boxes, quota_held, serve);
 	return serve;
 }
 
@@ -156,6 +169,7 @@ void box_serve_free(struct box_serve *serve)
 	box_errands_free(serve->errands);
 	box_artifacts_free(serve->artifacts);
 	box_store_keeper_free(serve->store);
+	box_quotas_free(serve->quotas);
 	box_measures_free(serve->measures);
 	box_boxes_free(serve->boxes);
 	box_outbox_drop(&serve->outbox);
@@ -185,6 +199,7 @@ void box_serve_end(struct box_serve *serve)
 	box_boxes_drop_requests(serve->boxes);
 	box_measures_drop(serve->measures);
 	box_artifacts_drop(serve->artifacts);
+	box_quotas_drop(serve->quotas);
 }
 
 bool box_serve_was_ready(const struct box_serve *serve)
@@ -205,6 +220,11 @@ struct box_measures *box_serve_measures(struct box_serve *serve)
 struct box_errands *box_serve_errands(struct box_serve *serve)
 {
 	return serve->errands;
+}
+
+struct box_quotas *box_serve_quotas(struct box_serve *serve)
+{
+	return serve->quotas;
 }
 
 void box_serve_reload(struct box_serve *serve)

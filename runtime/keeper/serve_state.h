@@ -9,6 +9,7 @@ struct box_artifacts;
 struct box_boxes;
 struct box_errands;
 struct box_measures;
+struct box_quotas;
 struct box_store_keeper;
 
 struct box_serve {
@@ -17,6 +18,7 @@ struct box_serve {
 	struct box_ground *ground;
 	struct box_boxes *boxes;
 	struct box_measures *measures;
+	struct box_quotas *quotas;
 	struct box_errands *errands;
 	struct box_store_keeper *store;
 	struct box_artifacts *artifacts;

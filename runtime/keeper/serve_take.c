@@ -8,6 +8,7 @@
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/measure.h"
+#include "runtime/keeper/quotas.h"
 #include "runtime/keeper/serve_state.h"
 #include "runtime/keeper/source.h"
 #include "runtime/keeper/store.h"
@@ -40,7 +41,7 @@ const char *box_take_make_box(struct box_serve *serve, struct box_packet *packet
 	if (!serve->ready || packet->make_box.id == 0) {
 		return "a MAKE_BOX before READY or without an id";
 	}
-	box_boxes_make(serve->boxes, packet->make_box.id, &packet->make_box.ask);
+	box_quotas_ask(serve->quotas, packet->make_box.id, &packet->make_box.ask);
 	return NULL;
 }
 

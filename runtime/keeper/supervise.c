@@ -21,6 +21,7 @@
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/network.h"
+#include "runtime/keeper/quotas.h"
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
@@ -276,6 +277,7 @@ static int timeout_ms(const struct keeper *keeper)
 	int boxes_ms = sooner(box_boxes_timeout_ms(box_serve_boxes(keeper->serve)),
 		box_measures_timeout_ms(box_serve_measures(keeper->serve)));
 	boxes_ms = sooner(boxes_ms, box_errands_timeout_ms(box_serve_errands(keeper->serve)));
+	boxes_ms = sooner(boxes_ms, box_quotas_timeout_ms(box_serve_quotas(keeper->serve)));
 	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
 								: keeper->start_at_ms;
 	if (next == NEVER) {
@@ -320,6 +322,7 @@ static int run(struct keeper *keeper)
 	struct box_ahead *next = box_boxes_ahead(boxes);
 	struct box_measures *measures = box_serve_measures(keeper->serve);
 	struct box_errands *errands = box_serve_errands(keeper->serve);
+	struct box_quotas *quotas = box_serve_quotas(keeper->serve);
 	struct box_network *network = keeper->setup->serve.ground->network;
 	while (keeper->exit_code < 0) {
 		short out = box_serve_wants_write(keeper->serve) ? POLLOUT : 0;
@@ -331,6 +334,7 @@ static int run(struct keeper *keeper)
 			{.fd = network ? box_network_fd(network) : -1, .events = POLLIN},
 			{.fd = box_measures_fd(measures), .events = POLLIN},
 			{.fd = box_errands_fd(errands), .events = POLLIN},
+			{.fd = box_quotas_fd(quotas), .events = POLLIN},
 		};
 		bool ahead = !keeper->stopping && box_ahead_wanted(next);
 		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
@@ -358,6 +362,7 @@ static int run(struct keeper *keeper)
 		}
 		box_measures_step(measures);
 		box_errands_step(errands);
+		box_quotas_step(quotas);
 		check_worker(keeper);
 		on_time(keeper);
 	}

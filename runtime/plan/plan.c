@@ -210,6 +210,13 @@ static void add_proc(struct maker *maker)
 	}
 }
 
+/* The workspace is what the quota is about, whichever file system of the box it is. */
+static uint64_t size_of(const struct maker *maker, const char *target, uint64_t size_bytes)
+{
+	uint64_t quota = maker->plan->quota_bytes;
+	return is_replaced(maker, target) && quota > 0 && quota < size_bytes ? quota : size_bytes;
+}
+
 /* Where no host folder was asked for, what is there anyway serves as the workspace. */
 static bool has_own(const struct maker *maker, const char *target)
 {
@@ -221,7 +228,7 @@ static void add_own(struct maker *maker, const char *target, uint64_t size_bytes
 {
 	if (has_own(maker, target)) {
 		add_mount_point(maker, target);
-		(void)add_tmpfs(maker, target, size_bytes, owner, mode);
+		(void)add_tmpfs(maker, target, size_of(maker, target, size_bytes), owner, mode);
 	}
 }
 
@@ -276,8 +283,9 @@ static void add_workspace(struct maker *maker)
 	if (strcmp(target, "/tmp") != 0 && strcmp(target, "/run") != 0 &&
 		strcmp(target, BOX_PLAN_HOME) != 0) {
 		add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
-		(void)add_tmpfs(maker, target, share_of(maker->memory_bytes, 2, 0),
-			BOX_OWNER_PAYLOAD, 0755);
+		uint64_t half = share_of(maker->memory_bytes, 2, 0);
+		(void)add_tmpfs(
+			maker, target, size_of(maker, target, half), BOX_OWNER_PAYLOAD, 0755);
 	}
 }
 
@@ -347,6 +355,8 @@ static void fill_limits(struct maker *maker)
 	plan->pids = (uint32_t)at_most(ask->pids, PIDS_MAX);
 	plan->cpu_milli = (uint32_t)at_most(ask->cpu_milli, CPU_MILLI_MAX);
 	plan->open_files = OPEN_FILES;
+	/* Nothing can be written into a folder that is read-only. */
+	plan->quota_bytes = ask->host_mode == BOX_ASK_RO ? 0 : ask->quota_bytes;
 	maker->memory_bytes = plan->memory_bytes;
 }
 
@@ -377,6 +387,7 @@ bool box_plan_same_shape(const struct box_ask *a, const struct box_ask *b,
 	return strcmp(a->mount_path, b->mount_path) == 0 && a->host_mode == b->host_mode &&
 		a->writable_root == b->writable_root && a->profile == b->profile &&
 		a->memory_bytes == b->memory_bytes && (host->cgroups || a->pids == b->pids) &&
+		(a->host_mode != BOX_ASK_NONE || a->quota_bytes == b->quota_bytes) &&
 		(!network_first || a->network == b->network);
 }
 

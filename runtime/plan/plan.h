@@ -47,6 +47,7 @@ struct box_ask {
 	uint64_t memory_bytes;
 	uint64_t pids;
 	uint64_t cpu_milli;
+	uint64_t quota_bytes; /* of the workspace, 0: none */
 };
 
 /* Folders at or below which mounts must be; none: everything that is not refused. */
@@ -157,6 +158,7 @@ struct box_plan {
 	uint32_t pids;
 	uint32_t cpu_milli;
 	uint64_t open_files;
+	uint64_t quota_bytes; /* what the workspace is held to, 0: nothing of its own */
 	const char *hostname;
 	char entry_targets[BOX_ROOT_ENTRIES_MAX][264]; /* steps point here: a plan is not copied */
 };

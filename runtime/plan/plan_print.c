@@ -130,6 +130,10 @@ static void print_facts(const struct box_plan *plan, FILE *to)
 	put_fact(to, "cpus", text);
 	(void)snprintf(text, sizeof(text), "%" PRIu64, plan->open_files);
 	put_fact(to, "open files", text);
+	if (plan->quota_bytes > 0) {
+		write_size(size, sizeof(size), plan->quota_bytes);
+		put_fact(to, "workspace", size);
+	}
 }
 
 static void print_rules(const struct box_plan *plan, FILE *to)

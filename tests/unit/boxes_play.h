@@ -125,6 +125,16 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 	return fail(err, play.open_result, "open");
 }
 
+int box_birth_check(
+	const struct box_ground *ground, const struct box_ask *ask, int source, struct box_err *err)
+{
+	(void)ground;
+	(void)ask;
+	(void)source;
+	(void)err;
+	return 0;
+}
+
 int box_birth_begin(struct box_ground *ground, const struct box_plan *plan, int source,
 	struct box_blank *blank, struct box_err *err)
 {

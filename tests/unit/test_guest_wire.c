@@ -295,6 +295,13 @@ TEST(exits)
 		{{.end = BOX_GUEST_END_FAILED, .step = BOX_GUEST_STEP_EXEC, .value = 2, .mount = 1},
 			-EBADMSG},
 		{{.end = BOX_GUEST_END_FAILED + 1, .value = 1}, -EBADMSG},
+		{{.room_bytes = 4096, .used_bytes = 4096, .full = 1}, 0},
+		{{.room_bytes = UINT64_MAX}, 0},
+		{{.room_bytes = 4096, .used_bytes = 4097}, -EBADMSG},
+		{{.used_bytes = 1}, -EBADMSG},
+		{{.full = 1}, -EBADMSG},
+		{{.room_bytes = 1, .full = 2}, -EBADMSG},
+		{{.reserved = 1}, -EBADMSG},
 	};
 	for (size_t i = 0; i < COUNT(table); i++) {
 		int result = answer(BOX_GUEST_EXIT, 1, &table[i].end, sizeof(table[i].end));

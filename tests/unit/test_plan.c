@@ -481,3 +481,51 @@ TEST(inodes_follow_the_size)
 		ASSERT_INT(find(BOX_STEP_TMPFS, "/run")->inodes, 4096);
 	}
 }
+
+/* The quota bounds the file system that is the workspace, and no other. Memory bounds it too. */
+TEST(quota_of_own_workspace)
+{
+	static const struct {
+		const char *mount_path;
+		uint64_t quota_bytes;
+		uint64_t size_bytes;
+		uint64_t inodes;
+	} rows[] = {
+		{"/workspace", 0, 256 * BOX_MIB, 65536},
+		{"/workspace", 64 * BOX_MIB, 64 * BOX_MIB, 16384},
+		{"/workspace", BOX_MIB, BOX_MIB, 4096},
+		{"/workspace", 300 * BOX_MIB, 256 * BOX_MIB, 65536},
+		{"/workspace", UINT64_MAX, 256 * BOX_MIB, 65536},
+		{"/tmp", 3 * BOX_MIB, 3 * BOX_MIB, 4096},
+		{"/home/box", 3 * BOX_MIB, 3 * BOX_MIB, 4096},
+		{"/tmp/deep/er", 3 * BOX_MIB, 3 * BOX_MIB, 4096},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		set_up();
+		set_mount_path(rows[i].mount_path);
+		ask.quota_bytes = rows[i].quota_bytes;
+		make();
+		const struct box_step *step = find(BOX_STEP_TMPFS, rows[i].mount_path);
+		ASSERT(step != NULL);
+		ASSERT_INT(step->size_bytes, rows[i].size_bytes);
+		ASSERT_INT(step->inodes, rows[i].inodes);
+		ASSERT_INT(plan.quota_bytes, rows[i].quota_bytes);
+		if (strcmp(rows[i].mount_path, "/tmp") != 0) {
+			ASSERT_INT(find(BOX_STEP_TMPFS, "/tmp")->size_bytes, 256 * BOX_MIB);
+		}
+	}
+}
+
+/* A folder of the host is held to it by boxd, and one that is read-only by itself. */
+TEST(quota_of_host_folder)
+{
+	set_up();
+	set_host_path("/srv/a", BOX_ASK_RW);
+	ask.quota_bytes = 8 * BOX_MIB;
+	make();
+	ASSERT_INT(plan.quota_bytes, 8 * BOX_MIB);
+	ASSERT(find(BOX_STEP_TMPFS, "/workspace") == NULL);
+	set_host_path("/srv/a", BOX_ASK_RO);
+	make();
+	ASSERT_INT(plan.quota_bytes, 0);
+}

@@ -69,15 +69,18 @@ static void change(struct box_ask *to, unsigned field)
 		to->pids++;
 		break;
 	case 5:
-		strcpy(to->mount_path, "/elsewhere");
+		to->quota_bytes = BOX_MIB; /* of a folder of the host, which is not the box's */
 		break;
 	case 6:
-		to->host_mode = BOX_ASK_RO;
+		strcpy(to->mount_path, "/elsewhere");
 		break;
 	case 7:
-		to->writable_root = !to->writable_root;
+		to->host_mode = BOX_ASK_RO;
 		break;
 	case 8:
+		to->writable_root = !to->writable_root;
+		break;
+	case 9:
 		to->profile = BOX_FILTER_STRICT;
 		break;
 	default:
@@ -90,7 +93,7 @@ static void change(struct box_ask *to, unsigned field)
 TEST(one_shape)
 {
 	static struct box_plan first;
-	for (unsigned field = 0; field < 10; field++) {
+	for (unsigned field = 0; field < 11; field++) {
 		for (unsigned bits = 0; bits < 4; bits++) {
 			bool network_first = bits & 1;
 			set_up();
@@ -101,11 +104,23 @@ TEST(one_shape)
 			change(&ask, field);
 			ASSERT_INT(box_plan_make(&ask, &policy, &host, &plan, &err), 0);
 			bool same = field < 3 || (field == 3 && !network_first) ||
-				(field == 4 && host.cgroups);
+				(field == 4 && host.cgroups) || field == 5;
 			ASSERT_INT(box_plan_same_shape(&before, &ask, &host, network_first), same);
 			if (same) {
 				assert_same_steps(&first);
 			}
 		}
 	}
+}
+
+/* A workspace of the box's own is made with its size. */
+TEST(own_workspaces_differ_by_quota)
+{
+	set_up();
+	ask.host_mode = BOX_ASK_NONE;
+	ask.host_path[0] = '\0';
+	struct box_ask other = ask;
+	ASSERT(box_plan_same_shape(&ask, &other, &host, false));
+	other.quota_bytes = 8 * BOX_MIB;
+	ASSERT(!box_plan_same_shape(&ask, &other, &host, false));
 }

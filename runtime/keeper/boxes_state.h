@@ -1,0 +1,69 @@
+/* The table of boxes, for the files that own it: boxes.c has what moves, boxes_look.c what is
+ * asked. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "base/table.h"
+#include "runtime/keeper/boxes.h"
+#include "runtime/keeper/living.h"
+
+enum box_boxes_state {
+	BOX_BOXES_MAKING,
+	BOX_BOXES_LIVE,
+	BOX_BOXES_ENDING,
+};
+
+/* Needed until it is made. */
+struct box_boxes_making {
+	uint32_t request;
+	struct box_ask ask;
+	struct box_plan plan;
+};
+
+struct box_boxes_entry {
+	struct box_list links; /* in `live`, or in `restless` */
+	uint64_t number;
+	enum box_boxes_state state;
+	bool told;            /* box-rpc knows of it, and must hear of its end */
+	uint64_t deadline_ms; /* MAKING: given up then; ENDING: the next try to bury */
+	uint64_t pause_ms;    /* ENDING: after which it was tried last */
+	struct box_boxes_making *making;
+	struct box_living living;
+	struct box_groups *groups; /* LIVE: NULL when there was never one */
+	char *workspace;           /* where it is, inside */
+	bool own_workspace;        /* no folder of the host */
+	dev_t source_device;       /* else which */
+	ino_t source_inode;
+};
+
+struct box_boxes {
+	struct box_ground *ground;
+	const struct box_boxes_events *events;
+	void *arg;
+	int epoll;
+	uint64_t next_number;
+	struct box_ahead *ahead;
+	struct box_table by_number;
+	struct box_list live;
+	struct box_list restless; /* MAKING and ENDING */
+	struct box_list groups;   /* that were closed and are to be removed */
+};
+
+static inline struct box_str box_boxes_key(const uint64_t *number)
+{
+	return (struct box_str){(const char *)number, sizeof(*number)};
+}
+
+static inline struct box_boxes_entry *box_boxes_entry_at(struct box_list *at)
+{
+	return BOX_LIST_ITEM(at, struct box_boxes_entry, links);
+}
+
+/* The living box of a number, or NULL. */
+struct box_boxes_entry *box_boxes_find(struct box_boxes *boxes, uint64_t box);
+/* Whether its first process has. */
+bool box_boxes_has_ended(const struct box_boxes_entry *entry);

@@ -1,0 +1,437 @@
+/* The queue and the children, as in measure.c. A request is answered once; a child that does not
+ * die when it is killed keeps its place until it does. */
+#include "runtime/keeper/quotas.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "runtime/keeper/birth.h"
+#include "runtime/keeper/boxes.h"
+#include "runtime/keeper/place.h"
+#include "runtime/keeper/quota.h"
+
+#define ROUNDS_MAX 16     /* images in images, each mounted for the next to be seen */
+#define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
+
+struct job {
+	struct box_list links; /* while it waits for a child */
+	uint32_t request;      /* 0: nobody waits for it any more */
+	struct box_ask ask;
+	struct box_quota_folder folder;
+	dev_t device; /* of the folder, without what may be mounted over it later */
+	ino_t inode;
+	bool above;      /* it is one above what was asked for, and is mounted only */
+	unsigned rounds; /* in which the request was looked at */
+};
+
+struct child {
+	int pidfd; /* -1: this place is free */
+	int result;
+	uint64_t deadline_ms;
+	bool killed;
+	struct job *job;
+};
+
+struct box_quotas {
+	const struct box_ground *ground;
+	struct box_boxes *boxes;
+	box_quotas_done *done;
+	void *arg;
+	int epoll;
+	struct child children[BOX_QUOTAS_MAX];
+	struct box_list waiting;
+	size_t waiting_count;
+};
+
+struct box_quotas *box_quotas_new(
+	const struct box_ground *ground, struct box_boxes *boxes, box_quotas_done *done, void *arg)
+{
+	struct box_quotas *quotas = box_alloc(sizeof(*quotas));
+	quotas->ground = ground;
+	quotas->boxes = boxes;
+	quotas->done = done;
+	quotas->arg = arg;
+	quotas->epoll = epoll_create1(EPOLL_CLOEXEC);
+	box_list_init(&quotas->waiting);
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		quotas->children[i].pidfd = -1;
+	}
+	return quotas;
+}
+
+static void job_free(struct job *job)
+{
+	box_close_p(&job->folder.parent);
+	free(job);
+}
+
+static void finish(struct box_quotas *quotas, struct job *job, const struct box_err *err)
+{
+	if (err) {
+		BOX_LOG(BOX_LOG_WARNING, "quota.failed", box_kv_str("path", job->ask.host_path),
+			box_kv_str("why", err->text));
+	}
+	if (job->request != 0) {
+		quotas->done(quotas->arg, job->request, &job->ask, err);
+	}
+	job_free(job);
+}
+
+/* --- requests --- */
+
+static int check_unused(struct box_quotas *quotas, int source, const struct box_quota_state *state,
+	struct box_err *err)
+{
+	if (state->mounted || !box_boxes_use(quotas->boxes, source)) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, EBUSY,
+		"workspace_quota_mb cannot begin to hold: another session uses host_path without "
+		"it; end that one first");
+}
+
+static bool is_of(const struct job *job, const struct stat *status)
+{
+	return job->inode == status->st_ino && job->device == status->st_dev;
+}
+
+/* Whoever comes to a folder that is being moved waits until it is, with a quota or without. */
+static bool is_moving(struct box_quotas *quotas, int source)
+{
+	struct stat status;
+	bool found = fstat(source, &status) < 0;
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		const struct child *child = &quotas->children[i];
+		found = found || (child->pidfd >= 0 && is_of(child->job, &status));
+	}
+	for (struct box_list *at = quotas->waiting.next; !found && at != &quotas->waiting;
+		at = at->next) {
+		found = is_of(BOX_LIST_ITEM(at, struct job, links), &status);
+	}
+	return found;
+}
+
+/* One above the folder that has an image which is not mounted: what is seen below it now is not
+ * what it has. -1 where there is none. */
+static int find_above(int source, int *ret_fd, struct box_err *err)
+{
+	struct box_place before = {0};
+	_cleanup_(box_close_p) int fd = -1;
+	int r = box_place_open(source, "..", &fd);
+	for (int depth = 0; r == 0 && depth < BOX_PATH_MAX; depth++) {
+		struct box_quota_state state = {0};
+		struct box_place place = {0};
+		_cleanup_(box_close_p) int up = -1;
+		r = box_place_of(fd, &place);
+		if (r < 0 || (place.inode == before.inode && place.mount == before.mount)) {
+			break;
+		}
+		r = box_quota_look(fd, &state, err);
+		if (r < 0) {
+			return r;
+		}
+		if (state.has_image && !state.mounted) {
+			*ret_fd = TAKE_FD(fd);
+			return 0;
+		}
+		before = place;
+		r = box_place_open(fd, "..", &up);
+		box_close_p(&fd);
+		fd = TAKE_FD(up);
+	}
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the folders above host_path: %s",
+			       strerrordesc_np(-r))
+		     : 0;
+}
+
+static int add_job(struct box_quotas *quotas, uint32_t request, const struct box_ask *ask,
+	int source, bool above, unsigned rounds, struct box_err *err)
+{
+	struct box_quota_folder folder = {.parent = -1};
+	int r = box_quota_find(source, &folder, err);
+	if (r < 0) {
+		return r;
+	}
+	if (quotas->waiting_count >= BOX_QUOTAS_WAITING_MAX) {
+		box_close_p(&folder.parent);
+		return box_err_set(err, BOX_ERR_CAPACITY, EBUSY,
+			"too many workspace quotas are being prepared");
+	}
+	struct job *job = box_alloc(sizeof(*job));
+	job->request = request;
+	job->ask = *ask;
+	job->folder = folder;
+	job->above = above;
+	job->rounds = rounds;
+	struct stat status;
+	if (fstat(source, &status) == 0) {
+		job->device = status.st_dev;
+		job->inode = status.st_ino;
+	}
+	box_list_init(&job->links);
+	box_list_push(&quotas->waiting, &job->links);
+	quotas->waiting_count++;
+	return 0;
+}
+
+/* 0: the box may be made; 1: it waits for a child. */
+static int look(struct box_quotas *quotas, uint32_t request, struct box_ask *ask, unsigned rounds,
+	struct box_err *err)
+{
+	const struct box_ground *ground = quotas->ground;
+	struct box_quota_state state = {0};
+	enum box_quota_verdict verdict = BOX_QUOTA_STANDS;
+	_cleanup_(box_close_p) int source = -1;
+	_cleanup_(box_close_p) int above = -1;
+	uint64_t quota_bytes = ask->host_mode == BOX_ASK_RW ? ask->quota_bytes : 0;
+	int r = box_birth_open(ground, ask, &source, err);
+	r = r < 0 ? r : find_above(source, &above, err);
+	if (r == 0 && above >= 0) {
+		if (rounds >= ROUNDS_MAX) {
+			return box_err_set(err, BOX_ERR_BOX, ELOOP,
+				"a folder above host_path has an image that is not mounted");
+		}
+		r = add_job(quotas, request, ask, above, true, rounds + 1, err);
+		return r < 0 ? r : 1;
+	}
+	r = r < 0 ? r : box_quota_look(source, &state, err);
+	r = r < 0 ? r
+		  : box_quota_decide(&ground->quota, &state, quota_bytes,
+			    ground->policy.degraded != 0, &verdict, err);
+	if (r == 0 && verdict != BOX_QUOTA_WAIVED && is_moving(quotas, source)) {
+		verdict = BOX_QUOTA_WORK;
+	}
+	if (r < 0 || verdict == BOX_QUOTA_STANDS) {
+		return r;
+	}
+	if (verdict == BOX_QUOTA_WAIVED) {
+		BOX_LOG(BOX_LOG_WARNING, "quota.waived", box_kv_str("path", ask->host_path),
+			box_kv_str("why", ground->quota.missing));
+		ask->quota_bytes = 0;
+		return 0;
+	}
+	r = check_unused(quotas, source, &state, err);
+	r = r < 0 ? r : add_job(quotas, request, ask, source, false, rounds, err);
+	return r < 0 ? r : 1;
+}
+
+static void ask_again(
+	struct box_quotas *quotas, uint32_t request, const struct box_ask *wanted, unsigned rounds)
+{
+	const struct box_ground *ground = quotas->ground;
+	struct box_ask ask = *wanted;
+	struct box_err err;
+	int r = 0;
+	/* One that will be refused anyway is refused by who makes boxes. */
+	if (ground->possible && ask.host_mode != BOX_ASK_NONE &&
+		box_plan_check(&ask, &ground->policy, &ground->host, &err) == 0) {
+		r = look(quotas, request, &ask, rounds, &err);
+	}
+	if (r <= 0) {
+		quotas->done(quotas->arg, request, &ask, r < 0 ? &err : NULL);
+	}
+}
+
+void box_quotas_ask(struct box_quotas *quotas, uint32_t request, const struct box_ask *ask)
+{
+	ask_again(quotas, request, ask, 0);
+}
+
+/* --- children --- */
+
+static int start_child(struct box_quotas *quotas, struct child *child, struct job *job)
+{
+	const struct box_quota_task task = {
+		.means = &quotas->ground->quota,
+		.folder = &job->folder,
+		.quota_bytes =
+			job->above || job->ask.host_mode != BOX_ASK_RW ? 0 : job->ask.quota_bytes,
+		.alone = quotas->ground->alone,
+	};
+	int ends[2] = {-1, -1};
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		return -errno;
+	}
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	if (pid == 0) {
+		box_quota_child(&task, parent, ends[1]);
+	}
+	int r = pid < 0 ? -errno : 0;
+	(void)close(ends[1]);
+	int pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
+	struct epoll_event event = {.events = EPOLLIN};
+	if (pid > 0 && (pidfd < 0 || epoll_ctl(quotas->epoll, EPOLL_CTL_ADD, pidfd, &event) < 0)) {
+		r = -errno;
+		(void)kill(pid, SIGKILL);
+		(void)waitpid(pid, NULL, 0);
+	}
+	if (r < 0) {
+		box_close_p(&pidfd);
+		(void)close(ends[0]);
+		return r;
+	}
+	*child = (struct child){
+		.pidfd = pidfd,
+		.result = ends[0],
+		.deadline_ms = box_clock_ms() + BOX_QUOTA_MS,
+		.job = job,
+	};
+	return 0;
+}
+
+static bool has_ended(const struct child *child, int wait_ms)
+{
+	struct pollfd polled = {.fd = child->pidfd, .events = POLLIN};
+	return poll(&polled, 1, wait_ms) == 1;
+}
+
+static void bury(struct box_quotas *quotas, struct child *child)
+{
+	siginfo_t end = {0};
+	(void)epoll_ctl(quotas->epoll, EPOLL_CTL_DEL, child->pidfd, NULL);
+	(void)waitid(P_PIDFD, (id_t)child->pidfd, &end, WEXITED | WNOHANG);
+	(void)close(TAKE_FD(child->pidfd));
+	(void)close(child->result);
+}
+
+static void take_result(struct box_quotas *quotas, struct child *child)
+{
+	struct box_quota_report report;
+	struct box_err err;
+	struct job *job = child->job;
+	bool killed = child->killed;
+	ssize_t got = read(child->result, &report, sizeof(report));
+	bury(quotas, child);
+	if (got == (ssize_t)sizeof(report) && report.failure.result == 0) {
+		if (job->above && job->request != 0) {
+			ask_again(quotas, job->request, &job->ask, job->rounds);
+			job->request = 0;
+		}
+		finish(quotas, job, NULL);
+		return;
+	}
+	if (got == (ssize_t)sizeof(report)) {
+		(void)box_err_set(&err, (enum box_code)report.failure.code, -report.failure.result,
+			"%s", report.failure.text);
+	} else {
+		(void)box_err_set(&err, BOX_ERR_BOX, killed ? ETIMEDOUT : ECHILD,
+			"the quota of host_path cannot be held: %s",
+			killed ? "it took too long" : "the process that prepares it has died");
+	}
+	finish(quotas, job, &err);
+}
+
+static void begin_jobs(struct box_quotas *quotas)
+{
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		struct child *child = &quotas->children[i];
+		while (child->pidfd < 0 && !box_list_empty(&quotas->waiting)) {
+			struct job *job = BOX_LIST_ITEM(
+				box_list_pop(&quotas->waiting), struct job, links);
+			quotas->waiting_count--;
+			int r = start_child(quotas, child, job);
+			if (r < 0) {
+				struct box_err err;
+				(void)box_err_set(&err, BOX_ERR_OS, -r,
+					"the quota of host_path cannot be prepared: %s",
+					strerrordesc_np(-r));
+				finish(quotas, job, &err);
+			}
+		}
+	}
+}
+
+/* --- the loop --- */
+
+int box_quotas_fd(const struct box_quotas *quotas)
+{
+	return quotas->epoll;
+}
+
+int box_quotas_timeout_ms(const struct box_quotas *quotas)
+{
+	uint64_t now_ms = box_clock_ms();
+	uint64_t next_ms = UINT64_MAX;
+	bool free_place = false;
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		const struct child *child = &quotas->children[i];
+		free_place = free_place || child->pidfd < 0;
+		if (child->pidfd >= 0 && !child->killed && child->deadline_ms < next_ms) {
+			next_ms = child->deadline_ms;
+		}
+	}
+	if (quotas->waiting_count > 0 && free_place) {
+		return 0;
+	}
+	if (next_ms == UINT64_MAX) {
+		return -1;
+	}
+	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
+}
+
+void box_quotas_step(struct box_quotas *quotas)
+{
+	uint64_t now_ms = box_clock_ms();
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		struct child *child = &quotas->children[i];
+		if (child->pidfd >= 0 && has_ended(child, 0)) {
+			take_result(quotas, child);
+		} else if (child->pidfd >= 0 && !child->killed && now_ms >= child->deadline_ms) {
+			child->killed = true;
+			(void)pidfd_send_signal(child->pidfd, SIGKILL, NULL, 0);
+		}
+	}
+	begin_jobs(quotas);
+}
+
+static void drop_waiting(struct box_quotas *quotas)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(&quotas->waiting))) {
+		job_free(BOX_LIST_ITEM(item, struct job, links));
+	}
+	quotas->waiting_count = 0;
+}
+
+void box_quotas_drop(struct box_quotas *quotas)
+{
+	drop_waiting(quotas);
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		if (quotas->children[i].pidfd >= 0) {
+			quotas->children[i].job->request = 0;
+		}
+	}
+}
+
+void box_quotas_free(struct box_quotas *quotas)
+{
+	box_quotas_drop(quotas);
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		struct child *child = &quotas->children[i];
+		if (child->pidfd >= 0) {
+			(void)pidfd_send_signal(child->pidfd, SIGKILL, NULL, 0);
+			(void)has_ended(child, FREE_WAIT_MS);
+			bury(quotas, child);
+			job_free(child->job);
+		}
+	}
+	(void)close(quotas->epoll);
+	free(quotas);
+}
