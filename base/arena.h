@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#pragma GCC visibility push(default)
+
 struct box_arena;
 
 struct box_arena *box_arena_new(void);
@@ -35,3 +37,5 @@ void box_arena_adopt(struct box_arena *arena, void *memory);
 void *box_alloc(size_t size);
 void *box_realloc(void *memory, size_t size);
 char *box_strdup(const char *text);
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "base/value.h"
 
+#pragma GCC visibility push(default)
+
 #define BOX_BUF_HEADROOM 32 /* writable bytes before `bytes`, for those who frame in place */
 
 struct box_buf {
@@ -38,3 +40,5 @@ int box_buf_printf(struct box_buf *buf, const char *format, ...)
 /* Makes room for len more bytes and returns where they go (NULL past the limit); the caller writes
  * them and adds what it wrote to buf->len. */
 char *box_buf_reserve(struct box_buf *buf, size_t len);
+
+#pragma GCC visibility pop

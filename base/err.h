@@ -10,6 +10,8 @@
 
 #include "base/limits.h"
 
+#pragma GCC visibility push(default)
+
 enum box_code {
 	BOX_ERR_NONE,
 	BOX_ERR_BOX,
@@ -49,3 +51,5 @@ enum box_code box_code_from_name(const char *name);
  * BOX_ERROR_TEXT_MAX characters, and says so. */
 int box_err_set(struct box_err *err, enum box_code code, int errnum, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+#pragma GCC visibility pop

@@ -47,6 +47,9 @@
 #define BOX_FILE_KEY_MAX 255   /* (wire) */
 #define BOX_PATH_MAX 4096
 
+/* Skills. */
+#define BOX_SKILL_NAME_MAX 64 /* (wire) characters */
+
 /* Texts. */
 #define BOX_ERROR_TEXT_MAX 4096 /* (wire) */
 

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#pragma GCC visibility push(default)
+
 struct box_arena;
 
 enum box_type {
@@ -132,3 +134,5 @@ struct box_value box_value_copy(struct box_arena *arena, const struct box_value 
 
 /* "null", "bool", "int", "float", "str", "bytes", "list", "map": for messages to people. */
 const char *box_type_name(enum box_type type);
+
+#pragma GCC visibility pop

@@ -24,17 +24,22 @@
 #include "base/err.h"
 #include "base/value.h"
 
+#pragma GCC visibility push(default)
+
 #define BOX_INSTANCE_DEFAULT "box"
 #define BOX_WORKSPACE_DEFAULT "box"
 
 struct box_client;
 
 struct box_client_options {
-	/* Which runtime: the one at this URL (ws://HOST[:PORT]), or where none is named one of our
-	 * own, `boxd -s` as a child that ends with this client. */
+	/* Which runtime: the one at this URL (ws://HOST[:PORT] or http:// for it), or where none
+	 * is named one of our own, `boxd -s` as a child that ends with this client. */
 	const char *endpoint;
 	bool standalone; /* with no endpoint: dial ws://127.0.0.1:5410 */
 	bool spawn;      /* with no endpoint: start a child in a container too, not dial */
+	/* With no endpoint, in a container: dial this, such as ws://langbot_box:5410. NULL: as with
+	 * standalone. */
+	const char *container_endpoint;
 
 	/* Who we are. NULL: what the environment says (LANGBOT_BOX_TRUSTED_INSTANCE_UUID,
 	 * LANGBOT_BOX_CONTROL_TOKEN), then the defaults above. A child gets secrets of its own. */
@@ -142,8 +147,8 @@ int box_exec_start(struct box_client *client, const struct box_value *spec, bool
 /* All output so far is dealt with. Without this no more than 8 pieces come. */
 void box_exec_taken(struct box_exec *exec);
 
-/* Whether box_exec_input would send: the command runs, and no more than three pieces of input are on
- * their way to it. */
+/* Whether box_exec_input would send: the command runs, and no more than three pieces of input
+ * are on their way to it. */
 bool box_exec_wants_input(const struct box_exec *exec);
 
 /* Input for the command; with `eof` the last. -EAGAIN while box_exec_wants_input says no. A
@@ -164,16 +169,16 @@ void box_exec_free(struct box_exec *exec);
 
 /* --- managed processes ---
  *
- * A relay is the stdin and stdout of one managed process, by the protocol box.v1 of docs/protocol.md.
- * It is a connection of its own beside the client's. One that breaks is dialled again, and goes on
- * where it was: nothing is lost and nothing comes twice. */
+ * A relay is the stdin and stdout of one managed process, by the protocol box.v1 of
+ * docs/protocol.md. It is a connection of its own beside the client's. One that breaks is
+ * dialled again, and goes on where it was: nothing is lost and nothing comes twice. */
 
 struct box_relay;
 
 struct box_relay_events {
-	/* It is our turn: output begins at `offset`. Others may be attached before us; and this comes
-	 * again after the connection was dialled again, then with the offset behind what came last,
-	 * or later when somebody else has read meanwhile. */
+	/* It is our turn: output begins at `offset`. Others may be attached before us; and this
+	 * comes again after the connection was dialled again, then with the offset behind what
+	 * came last, or later when somebody else has read meanwhile. */
 	void (*attached)(void *arg, uint64_t offset);
 	/* Output in order; bytes are good during the call. Call box_relay_taken when it is safe. */
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
@@ -190,8 +195,8 @@ int box_relay_open(const struct box_client_options *options, const char *session
 /* Detaches; the process runs on. NULL is fine; not from inside an event. */
 void box_relay_close(struct box_relay *relay);
 
-/* For a loop: poll the fd (-1 while there is none) for the events, no longer than the timeout (-1: any
- * time), then step. A step that dials again waits up to 5 s. */
+/* For a loop: poll the fd (-1 while there is none) for the events, no longer than the timeout
+ * (-1: any time), then step. A step that dials again waits up to 5 s. */
 int box_relay_fd(const struct box_relay *relay);
 short box_relay_poll_events(const struct box_relay *relay);
 int box_relay_timeout_ms(const struct box_relay *relay);
@@ -210,3 +215,5 @@ int box_relay_input(
  * taken as a command line that is one already. 0 or -EMSGSIZE. */
 struct box_buf;
 int box_shell_join(struct box_buf *out, const char *const *words, size_t count);
+
+#pragma GCC visibility pop

@@ -31,6 +31,7 @@
 #define LOG_LINES_SHOWN 8
 #define END_MS 4000 /* it promises 2 s from the end of its stdin */
 #define TERM_MS 2000
+#define LOOK_MS 20 /* after SIGKILL, and where there are no pidfds */
 
 #define INSTANCE_VARIABLE "LANGBOT_BOX_TRUSTED_INSTANCE_UUID"
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
@@ -259,7 +260,7 @@ static bool reap(struct box_child *child, int timeout_ms, siginfo_t *ret_info)
 {
 	struct pollfd ended = {.fd = child->pidfd, .events = POLLIN};
 	int r;
-	/* Without a pidfd (a kernel before 5.3) there is no wait with a time: wait. */
+	/* Without a pidfd (a kernel before 5.3) there is no wait with a time: wait, or look. */
 	do {
 		r = child->pidfd >= 0 ? poll(&ended, 1, timeout_ms) : 1;
 	} while (r < 0 && errno == EINTR);
@@ -267,10 +268,24 @@ static bool reap(struct box_child *child, int timeout_ms, siginfo_t *ret_info)
 		return false;
 	}
 	do {
-		r = waitid(P_PID, (id_t)child->pid, ret_info, WEXITED);
+		r = waitid(P_PID, (id_t)child->pid, ret_info,
+			WEXITED | (timeout_ms == 0 ? WNOHANG : 0));
 	} while (r < 0 && errno == EINTR);
 	/* Whoever ignores SIGCHLD has taken the status away. */
-	return true;
+	return r < 0 || ret_info->si_pid != 0;
+}
+
+static void forget(struct box_child *child, const siginfo_t *info,
+	void (*line)(void *arg, const char *line), void *arg, char out[BOX_CHILD_END_SIZE])
+{
+	(void)snprintf(out, BOX_CHILD_END_SIZE, "ended %s %d",
+		info->si_code == CLD_EXITED ? "with code" : "by signal", info->si_status);
+	if (line && child->log_fd >= 0) {
+		show_log(child->log_fd, line, arg);
+	}
+	box_close_p(&child->pidfd);
+	box_close_p(&child->log_fd);
+	*child = (struct box_child){.pidfd = -1, .log_fd = -1};
 }
 
 void box_child_end(struct box_child *child, void (*line)(void *arg, const char *line), void *arg,
@@ -288,12 +303,28 @@ void box_child_end(struct box_child *child, void (*line)(void *arg, const char *
 			(void)reap(child, -1, &info);
 		}
 	}
-	(void)snprintf(out, BOX_CHILD_END_SIZE, "ended %s %d",
-		info.si_code == CLD_EXITED ? "with code" : "by signal", info.si_status);
-	if (line && child->log_fd >= 0) {
-		show_log(child->log_fd, line, arg);
+	forget(child, &info, line, arg, out);
+}
+
+bool box_child_leave(struct box_child *child, uint64_t waited_ms,
+	void (*line)(void *arg, const char *line), void *arg, char out[BOX_CHILD_END_SIZE],
+	int *ret_again_ms)
+{
+	siginfo_t info = {0};
+	out[0] = '\0';
+	if (child->pid == 0) {
+		return true;
 	}
-	box_close_p(&child->pidfd);
-	box_close_p(&child->log_fd);
-	*child = (struct box_child){.pidfd = -1, .log_fd = -1};
+	if (reap(child, 0, &info)) {
+		forget(child, &info, line, arg, out);
+		return true;
+	}
+	int wanted = waited_ms >= END_MS + TERM_MS ? SIGKILL : waited_ms >= END_MS ? SIGTERM : 0;
+	if (wanted != child->asked) {
+		child->asked = wanted;
+		(void)kill(child->pid, wanted);
+	}
+	uint64_t next_ms = wanted == 0 ? END_MS : wanted == SIGTERM ? END_MS + TERM_MS : 0;
+	*ret_again_ms = child->pidfd >= 0 && next_ms > 0 ? (int)(next_ms - waited_ms) : LOOK_MS;
+	return false;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -10,6 +11,7 @@ struct box_child {
 	pid_t pid; /* 0: none */
 	int pidfd;
 	int log_fd; /* -1: its log goes to our stderr */
+	int asked;  /* the last signal that box_child_leave sent, or 0 */
 };
 
 struct box_child_setup {
@@ -32,3 +34,10 @@ int box_child_start(const struct box_child_setup *setup, int *ret_fd, struct box
  * 2"; nothing when there is no child. */
 void box_child_end(struct box_child *child, void (*line)(void *arg, const char *line), void *arg,
 	char out[BOX_CHILD_END_SIZE]);
+
+/* The same in steps that do not wait: its stdin was closed so long ago. True when it is gone;
+ * `out` and `line` as above. Else *ret_again_ms says when to look again if its pidfd says
+ * nothing before. */
+bool box_child_leave(struct box_child *child, uint64_t waited_ms,
+	void (*line)(void *arg, const char *line), void *arg, char out[BOX_CHILD_END_SIZE],
+	int *ret_again_ms);

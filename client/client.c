@@ -12,6 +12,10 @@
 #include "client/answer.h"
 #include "client/box.h"
 #include "client/open.h"
+#include "client/start.h"
+
+/* A child that died of itself closed our socket a moment before it can be waited for. */
+#define CHILD_MOMENT_MS 100
 
 struct request {
 	int64_t seq_id;
@@ -27,6 +31,8 @@ struct box_client {
 	struct request requests[BOX_REQUESTS_MAX]; /* the first `count` of them */
 	size_t count;
 	int64_t last_seq_id;
+	uint64_t heard;
+	bool patient;         /* a child that takes its time to end is not waited for */
 	struct box_err *lost; /* why the connection is over */
 };
 
@@ -167,6 +173,7 @@ static void deliver(struct box_client *client, const struct box_value *message)
 	if (box_answer_parse(message, &answer, &err) < 0) {
 		return; /* not an answer, or to nobody */
 	}
+	client->heard++;
 	struct request *request = find(client, answer.seq_id);
 	if (!request) {
 		return;
@@ -185,15 +192,32 @@ static void deliver(struct box_client *client, const struct box_value *message)
 	heard.answered(heard.arg, answer.err ? NULL : answer.data, answer.err, last);
 }
 
-static void lose(struct box_client *client, const struct box_err *err)
+/* How the child ended; nothing when there is none, or when it takes its time and we do not. */
+static void end_child(struct box_client *client, int moment_ms, char how[BOX_CHILD_END_SIZE])
 {
-	char how[BOX_CHILD_END_SIZE];
+	struct box_link *link = &client->link;
+	struct pollfd ended = {.fd = link->child.pidfd, .events = POLLIN};
+	int again_ms;
+	if (!client->patient) {
+		box_child_end(&link->child, link->log_line, link->log_arg, how);
+		return;
+	}
+	(void)poll(&ended, 1, moment_ms);
+	(void)box_child_leave(&link->child, 0, link->log_line, link->log_arg, how, &again_ms);
+}
+
+static void lose(struct box_client *client, const struct box_err *err, int moment_ms)
+{
+	char how[BOX_CHILD_END_SIZE] = "";
 	client->lost = box_alloc(sizeof(*client->lost));
 	*client->lost = *err;
+	box_reach_free(client->link.reach);
+	client->link.reach = NULL;
 	box_wire_close(&client->link.wire);
 	if (client->link.child.pid != 0) {
-		box_child_end(
-			&client->link.child, client->link.log_line, client->link.log_arg, how);
+		end_child(client, moment_ms, how);
+	}
+	if (how[0] != '\0') {
 		(void)box_err_set(
 			client->lost, BOX_ERR_RUNTIME_UNAVAILABLE, err->errnum, "boxd %s", how);
 	}
@@ -227,8 +251,11 @@ static int turn(struct box_client *client, struct box_err *err)
 int box_client_step(struct box_client *client, struct box_err *err)
 {
 	struct box_err why;
-	if (!client->lost && turn(client, &why) < 0) {
-		lose(client, &why);
+	int r = client->lost ? 0 : 1;
+	r = r == 1 && client->link.reach ? box_link_step(&client->link, &why) : r;
+	r = r == 1 ? turn(client, &why) : r;
+	if (r < 0) {
+		lose(client, &why, CHILD_MOMENT_MS);
 	}
 	if (client->lost) {
 		return box_err_set(err, client->lost->code, ENOTCONN, "%s", client->lost->text);
@@ -238,11 +265,15 @@ int box_client_step(struct box_client *client, struct box_err *err)
 
 int box_client_fd(const struct box_client *client)
 {
-	return client->link.wire.fd;
+	const struct box_link *link = &client->link;
+	return link->reach ? box_reach_fd(link->reach) : link->wire.fd;
 }
 
 short box_client_events(const struct box_client *client)
 {
+	if (client->link.reach) {
+		return box_reach_events(client->link.reach);
+	}
 	return box_wire_pending(&client->link.wire) ? POLLIN | POLLOUT : POLLIN;
 }
 
@@ -305,11 +336,39 @@ int box_client_call(struct box_client *client, const char *action, const struct 
 
 #define FIRST_ANSWER_MS 15000
 
+int box_client_start(const struct box_client_options *options, int64_t after_seq_id,
+	struct box_client **ret_client, struct box_err *err)
+{
+	struct box_client *client = box_alloc(sizeof(*client));
+	client->last_seq_id = after_seq_id;
+	client->patient = true;
+	int r = box_link_start(options, &client->link, err);
+	if (r < 0) {
+		box_client_close(client);
+		return r;
+	}
+	*ret_client = client;
+	return 0;
+}
+
 int box_client_open(const struct box_client_options *options, struct box_client **ret_client,
 	struct box_err *err)
 {
-	struct box_client *client = box_alloc(sizeof(*client));
-	int r = box_link_open(options, &client->link, err);
+	struct box_client *client;
+	int r = box_client_start(options, 0, &client, err);
+	if (r < 0) {
+		return r;
+	}
+	client->patient = false;
+	while (r == 0 && client->link.reach) {
+		/* A signal is no reason not to connect. */
+		r = box_client_wait(client, box_client_timeout_ms(client), err);
+		r = r == -EINTR ? 0 : r;
+	}
+	if (r < 0 && client->lost) {
+		const struct box_err *lost = client->lost;
+		r = box_err_set(err, lost->code, lost->errnum, "%s", lost->text);
+	}
 	if (r == 0) {
 		struct box_value pong;
 		struct box_arena *arena = box_arena_new();
@@ -337,4 +396,45 @@ void box_client_close(struct box_client *client)
 bool box_client_is_private(const struct box_client *client)
 {
 	return client->link.private;
+}
+
+/* --- for line.c --- */
+
+void box_client_be_patient(struct box_client *client)
+{
+	client->patient = true;
+}
+
+bool box_client_is_dialled(const struct box_client *client)
+{
+	return !client->link.reach;
+}
+
+int box_client_timeout_ms(const struct box_client *client)
+{
+	return client->link.reach ? box_reach_timeout_ms(client->link.reach) : -1;
+}
+
+void box_client_drop(struct box_client *client, const struct box_err *why)
+{
+	if (!client->lost) {
+		lose(client, why, 0);
+	}
+}
+
+struct box_child box_client_take_child(struct box_client *client)
+{
+	const struct box_child child = client->link.child;
+	client->link.child = (struct box_child){.pidfd = -1, .log_fd = -1};
+	return child;
+}
+
+int64_t box_client_last_seq_id(const struct box_client *client)
+{
+	return client->last_seq_id;
+}
+
+uint64_t box_client_heard(const struct box_client *client)
+{
+	return client->heard;
 }

@@ -11,6 +11,12 @@
 #include "base/hash.h"
 #include "client/box.h"
 
+#ifdef __linux__
+#define CANNOT_SPAWN false
+#else
+#define CANNOT_SPAWN true /* there is no boxd */
+#endif
+
 #define SECRET_BYTES 32
 #define SECRET_SIZE (2 * SECRET_BYTES + 1)
 
@@ -55,12 +61,16 @@ static int start_child(
 	return 0;
 }
 
-static struct box_connector_choice choose(const struct box_client_options *options)
+struct box_connector_choice box_link_choose(
+	const struct box_client_options *options, enum box_shares shares)
 {
 	const struct box_connector_facts facts = {
 		.endpoint = options->endpoint,
 		.standalone = options->standalone,
 		.in_container = !options->spawn && box_connector_in_container(),
+		.container_endpoint = options->container_endpoint,
+		.cannot_spawn = CANNOT_SPAWN,
+		.shares = shares,
 	};
 	return box_connector_choose(&facts);
 }
@@ -79,46 +89,60 @@ static void link_init(const struct box_client_options *options, struct box_link 
 }
 
 static int address(const struct box_client_options *options, const char *url, struct box_link *link,
-	struct box_endpoint *ret_endpoint, const char **ret_token, struct box_err *err)
+	struct box_endpoint *ret_endpoint, struct box_err *err)
 {
+	const char *token = pick(options->token, "LANGBOT_BOX_CONTROL_TOKEN", NULL);
 	link->instance = box_strdup(
 		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID", BOX_INSTANCE_DEFAULT));
-	*ret_token = pick(options->token, "LANGBOT_BOX_CONTROL_TOKEN", NULL);
+	link->token = token ? box_strdup(token) : NULL;
 	return box_endpoint_parse(url, ret_endpoint, err);
 }
 
 int box_link_address(const struct box_client_options *options, struct box_link *link,
-	struct box_endpoint *ret_endpoint, const char **ret_token, struct box_err *err)
+	struct box_endpoint *ret_endpoint, struct box_err *err)
 {
-	const struct box_connector_choice choice = choose(options);
+	const struct box_connector_choice choice = box_link_choose(options, BOX_SHARES_DERIVED);
 	link_init(options, link);
 	if (choice.carrier == BOX_CARRIER_STDIO) {
 		return box_err_set(err, BOX_ERR_VALUE, ENOTSUP, "a boxd of our own has no relay");
 	}
-	return address(options, choice.endpoint, link, ret_endpoint, ret_token, err);
+	return address(options, choice.endpoint, link, ret_endpoint, err);
 }
 
-int box_link_open(
+int box_link_start(
 	const struct box_client_options *options, struct box_link *link, struct box_err *err)
 {
-	const struct box_connector_choice choice = choose(options);
+	const struct box_connector_choice choice = box_link_choose(options, BOX_SHARES_DERIVED);
 	struct box_endpoint endpoint;
-	const char *token;
 	link_init(options, link);
 	if (choice.carrier == BOX_CARRIER_STDIO) {
 		return start_child(options, link, err);
 	}
-	int r = address(options, choice.endpoint, link, &endpoint, &token, err);
-	const struct box_wire_who who = {.instance = link->instance, .token = token};
-	return r < 0 ? r : box_wire_dial(&link->wire, &endpoint, &who, err);
+	int r = address(options, choice.endpoint, link, &endpoint, err);
+	const struct box_reach_who who = {.instance = link->instance, .token = link->token};
+	link->reach = r < 0 ? NULL : box_reach_start(&endpoint, &who);
+	return r;
+}
+
+int box_link_step(struct box_link *link, struct box_err *err)
+{
+	int r = box_reach_step(link->reach, &link->wire, err);
+	if (r == 1) {
+		box_reach_free(link->reach);
+		link->reach = NULL;
+	}
+	return r;
 }
 
 void box_link_close(struct box_link *link)
 {
 	char how[BOX_CHILD_END_SIZE];
+	box_reach_free(link->reach);
 	box_wire_close(&link->wire);
 	box_child_end(&link->child, NULL, NULL, how);
 	free(link->instance);
+	free(link->token);
 	free(link->workspace);
-	link->instance = link->workspace = NULL;
+	link->reach = NULL;
+	link->instance = link->token = link->workspace = NULL;
 }

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "client/box.h"
 #include "client/open.h"
+#include "client/reach.h"
 
 #define INPUT_BYTES (256 * BOX_KIB) /* kept until the process has taken them */
 #define PIECE_BYTES (64 * BOX_KIB)
@@ -34,7 +35,6 @@ enum kind {
 struct box_relay {
 	struct box_link link; /* who we are, and the wire */
 	struct box_endpoint endpoint;
-	char *token;
 	char *path;
 	const struct box_relay_events *events;
 	void *arg;
@@ -97,15 +97,15 @@ static void finish(struct box_relay *relay, int exit_code, const struct box_err 
 
 static int dial(struct box_relay *relay, struct box_err *err)
 {
-	const struct box_wire_who who = {
+	const struct box_reach_who who = {
 		.instance = relay->link.instance,
-		.token = relay->token,
+		.token = relay->link.token,
 		.path = relay->path,
 		.workspace = relay->link.workspace,
 		.generation = relay->link.generation,
 		.protocol = "box.v1",
 	};
-	int r = box_wire_dial(&relay->link.wire, &relay->endpoint, &who, err);
+	int r = box_reach_open(&relay->link.wire, &relay->endpoint, &who, err);
 	if (r == 0) {
 		relay->attached = false;
 		relay->end_sent = false;
@@ -395,12 +395,10 @@ int box_relay_open(const struct box_client_options *options, const char *session
 	struct box_relay **ret_relay, struct box_err *err)
 {
 	struct box_relay *relay = box_alloc(sizeof(*relay));
-	const char *token;
 	relay->events = events;
 	relay->arg = arg;
 	relay->input = box_buf(INPUT_BYTES);
-	int r = box_link_address(options, &relay->link, &relay->endpoint, &token, err);
-	relay->token = r == 0 && token ? box_strdup(token) : NULL;
+	int r = box_link_address(options, &relay->link, &relay->endpoint, err);
 	r = r < 0 ? r : make_path(relay, session, process, err);
 	r = r < 0 ? r : dial(relay, err);
 	if (r < 0) {
@@ -418,7 +416,6 @@ void box_relay_close(struct box_relay *relay)
 	}
 	box_link_close(&relay->link);
 	box_buf_free(&relay->input);
-	free(relay->token);
 	free(relay->path);
 	free(relay);
 }

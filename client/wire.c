@@ -2,26 +2,19 @@
  * is a binary message, and pings are answered here. */
 #include "client/wire.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/utf8.h"
-#include "client/answer.h"
 #include "transport/msgpack.h"
 #include "transport/stdio_frame.h"
 
-#define READ_BYTES (64 * BOX_KIB)
 #define KEPT_BYTES (1 * BOX_MIB) /* of a queue that has been sent: a larger one is given back */
-#define STATUS_RELAY_REFUSED 400
-#define CLOSE_NORMAL "\x03\xe8" /* 1000 */
+#define CLOSE_NORMAL "\x03\xe8"  /* 1000 */
 
 static int broken(struct box_err *err, int errnum, const char *why)
 {
@@ -36,14 +29,6 @@ void box_wire_start_stdio(struct box_wire *wire, int fd)
 
 /* --- out --- */
 
-static void random_bytes(void *out, size_t len)
-{
-	/* Up to 256 bytes come whole, and without a signal in between. */
-	if (getrandom(out, len, 0) != (ssize_t)len) {
-		abort();
-	}
-}
-
 /* Masks keep what a page's script chose from meaning something to a proxy. On loopback there is none,
  * and a mask costs both ends a walk over every byte: there it is zeros, which change nothing. */
 static void choose_mask(const struct box_wire *wire, unsigned char mask[BOX_WS_MASK_BYTES])
@@ -51,7 +36,10 @@ static void choose_mask(const struct box_wire *wire, unsigned char mask[BOX_WS_M
 	if (wire->loopback) {
 		memset(mask, 0, BOX_WS_MASK_BYTES);
 	} else {
-		random_bytes(mask, BOX_WS_MASK_BYTES);
+		/* So few come whole, and without a signal in between. */
+		if (getrandom(mask, BOX_WS_MASK_BYTES, 0) != BOX_WS_MASK_BYTES) {
+			abort();
+		}
 	}
 }
 
@@ -133,7 +121,7 @@ static char *read_space(struct box_wire *wire, size_t *ret_len)
 	wire->in_used = wire->in_len = 0;
 	char *direct = box_ws_reader_space(&wire->ws, ret_len);
 	if (!direct) {
-		*ret_len = READ_BYTES;
+		*ret_len = BOX_WIRE_READ_BYTES;
 	}
 	return direct ? direct : wire->in;
 }
@@ -272,151 +260,4 @@ void box_wire_close(struct box_wire *wire)
 	free(wire->in);
 	box_buf_free(&wire->out);
 	*wire = (struct box_wire){.fd = -1};
-}
-
-/* --- the handshake --- */
-
-static int wait_for(int fd, short events, uint64_t until_ms)
-{
-	uint64_t now = box_clock_ms();
-	struct pollfd ready = {.fd = fd, .events = events};
-	int r = now < until_ms ? poll(&ready, 1, (int)(until_ms - now)) : 0;
-	if (r < 0 && errno == EINTR) {
-		return 0;
-	}
-	return r > 0 ? 0 : r < 0 ? -errno : -ETIMEDOUT;
-}
-
-static int refused(
-	const struct box_endpoint *endpoint, const char *instance, int status, struct box_err *err)
-{
-	if (status == 401) {
-		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
-			"%s refuses us (401): LANGBOT_BOX_CONTROL_TOKEN is missing or wrong, or it "
-			"serves another instance than \"%.128s\"",
-			endpoint->authority, instance);
-	}
-	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, EPROTO,
-		"%s answers %d where a boxd would open a WebSocket", endpoint->authority, status);
-}
-
-/* The body says why, as JSON; it ends with the connection. */
-static int relay_refused(struct box_wire *wire, uint64_t until_ms, struct box_err *err)
-{
-	while (wire->in_len < READ_BYTES && wait_for(wire->fd, POLLIN, until_ms) == 0) {
-		ssize_t got = recv(wire->fd, wire->in + wire->in_len, READ_BYTES - wire->in_len, 0);
-		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-			break;
-		}
-		wire->in_len += got > 0 ? (size_t)got : 0;
-	}
-	box_answer_refusal(
-		(struct box_str){wire->in + wire->in_used, wire->in_len - wire->in_used}, err);
-	return -err->errnum;
-}
-
-static int read_answer(struct box_wire *wire, const struct box_endpoint *endpoint,
-	const struct box_ws_hello *hello, uint64_t until_ms, struct box_err *err)
-{
-	for (;;) {
-		int r = wait_for(wire->fd, POLLIN, until_ms);
-		if (r < 0) {
-			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r,
-				"%s does not answer", endpoint->authority);
-		}
-		ssize_t got = recv(wire->fd, wire->in + wire->in_len, READ_BYTES - wire->in_len, 0);
-		if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-			continue;
-		}
-		if (got <= 0) {
-			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNRESET,
-				"%s hung up on us", endpoint->authority);
-		}
-		wire->in_len += (size_t)got;
-		int status;
-		const char *why;
-		switch (box_ws_answer(
-			wire->in, wire->in_len, hello, &wire->in_used, &status, &why)) {
-		case BOX_WS_ANSWER_MORE:
-			break;
-		case BOX_WS_ANSWER_OPEN:
-			return 0;
-		case BOX_WS_ANSWER_REFUSED:
-			return hello->protocol && status == STATUS_RELAY_REFUSED
-				? relay_refused(wire, until_ms, err)
-				: refused(endpoint, hello->instance, status, err);
-		case BOX_WS_ANSWER_BROKEN:
-			return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, EPROTO,
-				"%s is no boxd: %s", endpoint->authority, why);
-		}
-	}
-}
-
-static int shake_hands(struct box_wire *wire, const struct box_endpoint *endpoint,
-	const struct box_wire_who *who, struct box_err *err)
-{
-	uint64_t until_ms = box_clock_ms() + BOX_HANDSHAKE_MS;
-	unsigned char key[BOX_WS_KEY_BYTES];
-	struct box_ws_hello hello = {
-		.authority = endpoint->authority,
-		.path = who->path ? who->path : endpoint->path,
-		.instance = who->instance,
-		.token = who->token,
-		.workspace = who->workspace,
-		.generation = who->generation,
-		.protocol = who->protocol,
-	};
-	random_bytes(key, sizeof(key));
-	box_ws_key(key, hello.key);
-	int r = box_ws_hello(&wire->out, &hello);
-	if (r < 0) {
-		return box_err_set(err, BOX_ERR_VALUE, -r,
-			"the instance id or the token holds what no header can carry");
-	}
-	while (box_wire_pending(wire)) {
-		r = wait_for(wire->fd, POLLOUT, until_ms);
-		r = r < 0 ? broken(err, -r, "the runtime does not read")
-			  : box_wire_flush(wire, err);
-		if (r < 0) {
-			return r;
-		}
-	}
-	return read_answer(wire, endpoint, &hello, until_ms, err);
-}
-
-static bool is_loopback(int fd)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} peer = {0};
-	socklen_t size = sizeof(peer);
-	if (getpeername(fd, &peer.any, &size) < 0) {
-		return false;
-	}
-	return (peer.any.sa_family == AF_INET && ntohl(peer.four.sin_addr.s_addr) >> 24 == 127) ||
-		(peer.any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&peer.six.sin6_addr));
-}
-
-int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
-	const struct box_wire_who *who, struct box_err *err)
-{
-	int fd;
-	int r = box_connector_dial(endpoint, BOX_HANDSHAKE_MS, &fd, err);
-	if (r < 0) {
-		return r;
-	}
-	struct box_wire dialled = {
-		.fd = fd, .loopback = is_loopback(fd), .out = box_buf(BOX_OUT_BYTES_MAX)};
-	dialled.in = box_alloc(READ_BYTES);
-	box_ws_reader_start(&dialled.ws);
-	r = shake_hands(&dialled, endpoint, who, err);
-	if (r < 0) {
-		box_wire_close(&dialled);
-		return r;
-	}
-	dialled.websocket = true;
-	*wire = dialled;
-	return 0;
 }

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "base/value.h"
 #include "client/ws.h"
-#include "transport/connector.h"
 #include "transport/message.h"
 
 struct box_framer;
@@ -24,23 +23,10 @@ struct box_wire {
 	unsigned close_code; /* of a WebSocket that the other end closed, when it told one */
 };
 
-/* Who dials, and what for. */
-struct box_wire_who {
-	const char *instance;
-	const char *token; /* NULL: none */
-	/* Of a relay; all NULL for RPC. */
-	const char *path;
-	const char *workspace;
-	int64_t generation;
-	const char *protocol;
-};
+#define BOX_WIRE_READ_BYTES (64 * BOX_KIB) /* of `in` */
 
 /* Over the stdin and stdout of a child. The fd becomes the wire's. */
 void box_wire_start_stdio(struct box_wire *wire, int fd);
-
-/* Dials, and shakes hands. */
-int box_wire_dial(struct box_wire *wire, const struct box_endpoint *endpoint,
-	const struct box_wire_who *who, struct box_err *err);
 
 /* Closes; a WebSocket says so first. Fine for a zeroed wire whose fd is -1. */
 void box_wire_close(struct box_wire *wire);

@@ -29,6 +29,9 @@ struct box_connector_facts {
 	const char *endpoint; /* NULL or empty: none was named */
 	bool standalone;      /* a runtime that others started is wanted */
 	bool in_container;
+	/* What is dialled in a container when nothing else is said, such as ws://langbot_box:5410;
+	 * NULL: BOX_ENDPOINT_DEFAULT. */
+	const char *container_endpoint;
 	bool cannot_spawn; /* a platform without boxd */
 	enum box_shares shares;
 };
@@ -41,7 +44,7 @@ struct box_connector_choice {
 
 struct box_connector_choice box_connector_choose(const struct box_connector_facts *facts);
 
-/* By the marks that container engines leave. */
+/* By the marks that container engines leave, and DOCKER_ENV=true. */
 bool box_connector_in_container(void);
 
 struct box_endpoint {
@@ -51,12 +54,21 @@ struct box_endpoint {
 	char path[BOX_ENDPOINT_PATH_MAX];
 };
 
-/* ws://HOST[:PORT][/PATH]; port 5410 and path /rpc/ws unless given. 0, or -EINVAL with the
- * reason. */
+/* ws://HOST[:PORT][/PATH], or http:// for it; port 5410 and path /rpc/ws unless given. 0, or
+ * -EINVAL with the reason. */
 int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struct box_err *err);
 
-/* Connects by TCP to the first address that answers. 0 and a socket that does not block, or a
- * negative errno: -ECONNREFUSED when nobody listens, -ETIMEDOUT after timeout_ms in all. Names are
- * looked up by the C library, in its own time. */
+/* Connects by TCP to the first address that answers, without waiting: poll the fd for the
+ * events, then step. 1 and a socket that does not block, 0 when it is not there yet, or a
+ * negative errno: -ECONNREFUSED when nobody listens. How long that may take is the caller's to
+ * say. */
+struct box_dial;
+struct box_dial *box_dial_start(const struct box_endpoint *endpoint);
+int box_dial_fd(const struct box_dial *dial);
+short box_dial_events(const struct box_dial *dial);
+int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err);
+void box_dial_free(struct box_dial *dial); /* NULL is fine */
+
+/* The same, waiting: 0, or also -ETIMEDOUT after timeout_ms in all. */
 int box_connector_dial(
 	const struct box_endpoint *endpoint, int timeout_ms, int *ret_fd, struct box_err *err);

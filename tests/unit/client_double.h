@@ -1,8 +1,8 @@
 /* A runtime that does what it is told, over stdin and stdout: the test program itself, started
  * as its own child. Its actions: echo, context, hold and release (answers in reverse order),
  * fail, stream (by the window), flood and gap (which break it), mute, seen (what steered it so
- * far), die. A live command starts and goes on; what is asked of it is seen; its sizes and its input
- * are held, but for an empty end of it.
+ * far), die, deaf (no answers from then on; as "silent" from its start). A live command starts and goes on; what is asked of it is seen; its sizes and its input
+ * are held, but for an empty end of it. Pieces of files are seen.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 
 #define DOUBLE "BOX_TEST_DOUBLE" /* set in the child: what it plays */
 #define HELD_MAX 256
+#define CHUNKS_MAX 20 /* of a file that it takes */
 
 struct pretend {
 	int64_t held[HELD_MAX];
@@ -24,6 +25,7 @@ struct pretend {
 	int64_t stream_index;
 	int64_t stream_acknowledged;
 	struct box_buf seen;
+	bool deaf;
 };
 
 static void answer(int64_t seq_id, const struct box_value *data, const char *error, int64_t index)
@@ -155,12 +157,28 @@ static void serve_seen(struct pretend *self, int64_t seq_id)
 	box_arena_free(arena);
 }
 
+static void serve_chunk(struct pretend *self, int64_t seq_id, const struct box_value *data)
+{
+	int64_t index = number(data, "chunk_index");
+	(void)box_buf_printf(&self->seen, "%lld/%lld:%zu ", (long long)index,
+		(long long)number(data, "chunk_amount"), box_map_get(data, "chunk")->str.len);
+	answer(seq_id, NULL, index < CHUNKS_MAX ? NULL : "ValueError: too large", 0);
+}
+
 static void serve(struct pretend *self, const struct box_value *message)
 {
 	struct box_str action = box_map_get(message, "action")->str;
 	const struct box_value *data = box_map_get(message, "data");
 	int64_t seq_id = number(message, "seq_id");
+	if (self->deaf) {
+		return;
+	}
 	if (box_str_eq(action, "__ping")) {
+		answer(seq_id, NULL, NULL, 0);
+	} else if (box_str_eq(action, "__file_chunk")) {
+		serve_chunk(self, seq_id, data);
+	} else if (box_str_eq(action, "deaf")) {
+		self->deaf = true;
 		answer(seq_id, NULL, NULL, 0);
 	} else if (box_str_eq(action, "echo")) {
 		answer(seq_id, data, NULL, 0);
@@ -205,7 +223,7 @@ __attribute__((constructor)) static void act(void)
 		}
 		_exit(3);
 	}
-	struct pretend self = {.seen = box_buf(BOX_MIB)};
+	struct pretend self = {.seen = box_buf(BOX_MIB), .deaf = strcmp(what, "silent") == 0};
 	struct box_framer *framer = box_framer_new();
 	for (;;) {
 		struct box_message message;

@@ -9,6 +9,7 @@
 #include "transport/connector.h"
 
 #define NAMED "ws://box.example:1"
+#define NEIGHBOUR "ws://langbot_box:5410"
 
 TEST(chooses_by_the_facts)
 {
@@ -26,6 +27,16 @@ TEST(chooses_by_the_facts)
 		{{.cannot_spawn = true}, BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
 		{{.endpoint = NAMED, .standalone = true, .in_container = true},
 			BOX_CARRIER_WEBSOCKET, false, NAMED},
+		{{.container_endpoint = NEIGHBOUR}, BOX_CARRIER_STDIO, true, NULL},
+		{{.in_container = true, .container_endpoint = NEIGHBOUR}, BOX_CARRIER_WEBSOCKET,
+			false, NEIGHBOUR},
+		{{.cannot_spawn = true, .container_endpoint = NEIGHBOUR}, BOX_CARRIER_WEBSOCKET,
+			false, BOX_ENDPOINT_DEFAULT},
+		{{.standalone = true, .in_container = true, .container_endpoint = NEIGHBOUR},
+			BOX_CARRIER_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.endpoint = NAMED, .in_container = true, .container_endpoint = NEIGHBOUR},
+			BOX_CARRIER_WEBSOCKET, false, NAMED},
+		{{.endpoint = NAMED, .cannot_spawn = true}, BOX_CARRIER_WEBSOCKET, false, NAMED},
 		{{.endpoint = "", .in_container = true}, BOX_CARRIER_WEBSOCKET, false,
 			BOX_ENDPOINT_DEFAULT},
 		{{.shares = BOX_SHARES_NO}, BOX_CARRIER_STDIO, false, NULL},
@@ -57,6 +68,7 @@ TEST(parses_endpoints)
 	} rows[] = {
 		{"ws://h", "h", "5410", "h:5410", "/rpc/ws"},
 		{"ws://h/", "h", "5410", "h:5410", "/rpc/ws"},
+		{"http://h:81/", "h", "81", "h:81", "/rpc/ws"},
 		{"WS://h:80", "h", "80", "h:80", "/rpc/ws"},
 		{"ws://127.0.0.1:5410", "127.0.0.1", "5410", "127.0.0.1:5410", "/rpc/ws"},
 		{"ws://[::1]", "::1", "5410", "[::1]:5410", "/rpc/ws"},
@@ -80,6 +92,7 @@ TEST(refuses_other_endpoints)
 	static const char host[] = "the host is missing or malformed";
 	static const char port[] = "the port must be 1 to 65535";
 	static const char path[] = "the path is too long or holds what no path may";
+	static const char tls[] = "TLS is not spoken here; use ws:// through a TLS proxy";
 	static const char scheme[] = "must begin with ws://";
 	static const struct {
 		const char *url;
@@ -87,9 +100,10 @@ TEST(refuses_other_endpoints)
 	} rows[] = {
 		{"", scheme},
 		{"h:5410", scheme},
-		{"http://h", scheme},
+		{"httpx://h", scheme},
 		{"ws:/h", scheme},
-		{"wss://h", "wss:// is not spoken here; use ws:// through a TLS proxy"},
+		{"wss://h", tls},
+		{"https://h", tls},
 		{"ws://", host},
 		{"ws:///rpc/ws", host},
 		{"ws://:5410", host},
