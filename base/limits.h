@@ -145,28 +145,28 @@
 #define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */
 
 /* Skills. */
-#define BOX_SKILL_NAME_MAX 64                     /* (wire) characters */
-#define BOX_SKILL_TEXT_BYTES_MAX (1 * BOX_MIB)    /* (wire) SKILL.md, and any file read or written */
+#define BOX_SKILL_NAME_MAX 64                  /* (wire) characters */
+#define BOX_SKILL_TEXT_BYTES_MAX (1 * BOX_MIB) /* (wire) SKILL.md, and any file read or written */
 #define BOX_SKILL_LIST_TEXT_BYTES_MAX (16 * BOX_MIB) /* (wire) of all skills of a tenant */
-#define BOX_SKILL_LIST_DEPTH 6                    /* (wire) folders below the tenant's root */
-#define BOX_SKILL_SCAN_DEPTH 2                    /* (wire) below a scanned folder, in an archive */
-#define BOX_SKILL_ENTRIES_MAX 10000               /* (wire) looked at to find skills; of one folder */
-#define BOX_SKILLS_MAX 1000                       /* (wire) of one tenant, of one archive */
-#define BOX_SKILL_FILES_MAX 1000                  /* (wire) in one answer */
-#define BOX_SKILL_FILES_DEFAULT 200                /* (wire) */
-#define BOX_SKILL_META_BYTES_MAX (64 * BOX_KIB)   /* front matter */
-#define BOX_SKILL_META_DEPTH_MAX 32               /* lists and maps in it */
-#define BOX_SKILL_META_VALUES_MAX 10000           /* in it, merged ones counted again */
-#define BOX_SKILL_META_ANCHORS_MAX 64             /* in it, and aliases: */
+#define BOX_SKILL_LIST_DEPTH 6                       /* (wire) folders below the tenant's root */
+#define BOX_SKILL_SCAN_DEPTH 2                  /* (wire) below a scanned folder, in an archive */
+#define BOX_SKILL_ENTRIES_MAX 10000             /* (wire) looked at to find skills; of one folder */
+#define BOX_SKILLS_MAX 1000                     /* (wire) of one tenant, of one archive */
+#define BOX_SKILL_FILES_MAX 1000                /* (wire) in one answer */
+#define BOX_SKILL_FILES_DEFAULT 200             /* (wire) */
+#define BOX_SKILL_META_BYTES_MAX (64 * BOX_KIB) /* front matter */
+#define BOX_SKILL_META_DEPTH_MAX 32             /* lists and maps in it */
+#define BOX_SKILL_META_VALUES_MAX 10000         /* in it, merged ones counted again */
+#define BOX_SKILL_META_ANCHORS_MAX 64           /* in it, and aliases: */
 #define BOX_SKILL_META_ALIASES_MAX 256
-#define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)    /* one of its fields as text */
-#define BOX_SKILL_META_DIGITS_MAX 4300            /* of one number */
-#define BOX_SKILL_DESCRIPTION_MAX 1024            /* characters; a longer one gets a warning */
-#define BOX_SKILL_COMPATIBILITY_MAX 500           /* the same */
-#define BOX_SKILL_LINKS_MAX 40                    /* followed on the way to one file */
-#define BOX_SKILL_REMOVE_DEPTH 64                 /* folders open at once while removing */
-#define BOX_SKILL_TENANTS_KEPT_MAX 64             /* whose lists are remembered */
-#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB)   /* texts remembered, all tenants */
+#define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)  /* one of its fields as text */
+#define BOX_SKILL_META_DIGITS_MAX 4300          /* of one number */
+#define BOX_SKILL_DESCRIPTION_MAX 1024          /* characters; a longer one gets a warning */
+#define BOX_SKILL_COMPATIBILITY_MAX 500         /* the same */
+#define BOX_SKILL_LINKS_MAX 40                  /* followed on the way to one file */
+#define BOX_SKILL_REMOVE_DEPTH 64               /* folders open at once while removing */
+#define BOX_SKILL_TENANTS_KEPT_MAX 64           /* whose lists are remembered */
+#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB) /* texts remembered, all tenants */
 
 /* Skill archives (ZIP). */
 #define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */

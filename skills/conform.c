@@ -126,7 +126,8 @@ struct box_value box_conform_check(
 	if (compatibility &&
 		(compatibility->type == BOX_YAML_LIST || compatibility->type == BOX_YAML_MAP)) {
 		warn(&report, box_str("compatibility"), "must be a string");
-	} else if (compatibility && box_py_length(compatibility->text) > BOX_SKILL_COMPATIBILITY_MAX) {
+	} else if (compatibility &&
+		box_py_length(compatibility->text) > BOX_SKILL_COMPATIBILITY_MAX) {
 		warn(&report, box_str("compatibility"), "is longer than 500 characters");
 	}
 	return report.list;

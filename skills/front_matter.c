@@ -46,8 +46,7 @@ static bool split(struct box_str text, struct box_str *ret_yaml, struct box_str 
 int box_front_matter_read(struct box_arena *arena, struct box_str text,
 	struct box_front_matter *ret_front, struct box_err *err)
 {
-	struct box_front_matter front = {
-		.meta = {.type = BOX_YAML_MAP}, .instructions = text};
+	struct box_front_matter front = {.meta = {.type = BOX_YAML_MAP}, .instructions = text};
 	struct box_str yaml;
 	if (split(text, &yaml, &front.instructions)) {
 		struct box_yaml root;

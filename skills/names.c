@@ -90,7 +90,8 @@ char *box_names_normpath(struct box_arena *arena, struct box_str path)
 	size_t floor = slashes; /* parts before it are not taken back */
 	struct box_str part;
 	for (struct box_str rest = path; next_part(&rest, &part);) {
-		if (box_str_eq(part, ".") || (box_str_eq(part, "..") && slashes > 0 && len == slashes)) {
+		if (box_str_eq(part, ".") ||
+			(box_str_eq(part, "..") && slashes > 0 && len == slashes)) {
 			continue;
 		}
 		if (box_str_eq(part, "..") && len > floor) {

@@ -106,8 +106,8 @@ static int read_entry(int folder_fd, const char *entry_file, struct box_arena *a
 		return refuse(err, entry_file,
 			S_ISLNK(ret_st->st_mode) ? "is a symbolic link" : "is not a regular file");
 	}
-	_cleanup_(box_close_p) int fd =
-		box_place_open(folder_fd, entry_file, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		folder_fd, entry_file, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0) {
 		return refuse(err, entry_file, strerror(-fd));
 	}
@@ -166,16 +166,17 @@ static bool is_python_project(int folder_fd, bool *ret_link)
 static int read_fields(struct box_skill *skill, const struct box_front_matter *front,
 	const char *folder_name, struct box_err *err)
 {
-	struct box_str name;
+	struct box_str name = {NULL, 0};
 	int r = box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "name"), "name",
 		box_str(folder_name), &name, err);
 	r = r < 0 ? r : box_names_check(name, &skill->name, err);
 	r = r < 0 ? r
 		  : box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "display_name"),
 			    "display_name", skill->name, &skill->display_name, err);
-	return r < 0 ? r
-		     : box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "description"),
-			       "description", box_str(""), &skill->description, err);
+	return r < 0
+		? r
+		: box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "description"),
+			  "description", box_str(""), &skill->description, err);
 }
 
 static void add_text(struct box_skill *skill, const char *key, struct box_str text)
@@ -208,7 +209,7 @@ static int fill_map(struct box_skill *skill, const char *entry_file, bool python
 	return 0;
 }
 
-int box_skill_load(int folder_fd, const char *entry_file, const char *root, const char *folder,
+int box_skill_load(int folder_fd, const char *entry_file, const char *root,
 	struct box_skill **ret_skill, struct box_err *err)
 {
 	struct box_arena *arena = box_arena_new();
@@ -219,6 +220,7 @@ int box_skill_load(int folder_fd, const char *entry_file, const char *root, cons
 	int64_t now = box_stamp_now_ns();
 	skill->arena = arena;
 	skill->package_root = box_arena_strndup(arena, root, strlen(root));
+	const char *folder = strrchr(skill->package_root, '/') + 1;
 	int r = read_entry(folder_fd, entry_file, arena, &text, &st, err);
 	r = r < 0 ? r : box_front_matter_read(arena, text, &front, err);
 	r = r < 0 ? r : read_fields(skill, &front, folder, err);

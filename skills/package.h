@@ -41,9 +41,9 @@ struct box_skill {
 	bool has_links; /* python_project went through a link: nothing about it is remembered */
 };
 
-/* Reads the package in the opened folder. `root` is its path for clients, `folder` its folder's name,
- * which is its own where the front matter has none. -errno with a text for clients. */
-int box_skill_load(int folder_fd, const char *entry_file, const char *root, const char *folder,
+/* Reads the package in the opened folder. `root` is its absolute path for clients; the last part of
+ * that is its name where the front matter has none. -errno with a text for clients. */
+int box_skill_load(int folder_fd, const char *entry_file, const char *root,
 	struct box_skill **ret_skill, struct box_err *err);
 void box_skill_free(struct box_skill *skill);
 

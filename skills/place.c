@@ -200,7 +200,8 @@ int box_place_read(int fd, struct box_buf *out)
 		size_t room = left < READ_BYTES ? left + 1 : READ_BYTES;
 		char *place = left > 0 ? box_buf_reserve(out, room < left ? room : left) : NULL;
 		char more = 0;
-		ssize_t len = place ? read(fd, place, room < left ? room : left) : read(fd, &more, 1);
+		ssize_t len = place ? read(fd, place, room < left ? room : left)
+				    : read(fd, &more, 1);
 		if (len < 0 && errno == EINTR) {
 			continue;
 		}
@@ -248,8 +249,8 @@ static int type_of(int dir_fd, const char *name)
 	return IFTODT(st.st_mode);
 }
 
-int box_place_each(int dir_fd, int (*each)(void *context, const char *name, int d_type),
-	void *context)
+int box_place_each(
+	int dir_fd, int (*each)(void *context, const char *name, int d_type), void *context)
 {
 	int fd = box_place_open(dir_fd, "", O_RDONLY | O_DIRECTORY, 0);
 	DIR *folder = fd < 0 ? NULL : fdopendir(fd);

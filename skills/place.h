@@ -39,5 +39,5 @@ int box_place_sync(int dir_fd);
 
 /* The entries of a folder, not sorted, without "." and ".."; each name by `each`, which says 0 to go
  * on. d_type is DT_DIR, DT_REG...: DT_UNKNOWN has been looked up. */
-int box_place_each(int dir_fd, int (*each)(void *context, const char *name, int d_type),
-	void *context);
+int box_place_each(
+	int dir_fd, int (*each)(void *context, const char *name, int d_type), void *context);

@@ -46,14 +46,13 @@ bool box_py_is_space(uint32_t c)
  * they are depends on the version of Unicode. */
 bool box_py_is_printable(uint32_t c)
 {
-	static const uint32_t hidden[][2] = {
-		{0x0, 0x1f}, {0x7f, 0xa0}, {0xad, 0xad}, {0x600, 0x605}, {0x61c, 0x61c},
-		{0x6dd, 0x6dd}, {0x70f, 0x70f}, {0x890, 0x891}, {0x8e2, 0x8e2}, {0x1680, 0x1680},
-		{0x180e, 0x180e}, {0x2000, 0x200f}, {0x2028, 0x202f}, {0x205f, 0x206f},
-		{0x3000, 0x3000}, {0xd800, 0xf8ff}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
-		{0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x13438}, {0x1bca0, 0x1bca3},
-		{0x1d173, 0x1d17a}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}, {0xf0000, 0xffffd},
-		{0x100000, 0x10fffd}};
+	static const uint32_t hidden[][2] = {{0x0, 0x1f}, {0x7f, 0xa0}, {0xad, 0xad},
+		{0x600, 0x605}, {0x61c, 0x61c}, {0x6dd, 0x6dd}, {0x70f, 0x70f}, {0x890, 0x891},
+		{0x8e2, 0x8e2}, {0x1680, 0x1680}, {0x180e, 0x180e}, {0x2000, 0x200f},
+		{0x2028, 0x202f}, {0x205f, 0x206f}, {0x3000, 0x3000}, {0xd800, 0xf8ff},
+		{0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0x110bd, 0x110bd}, {0x110cd, 0x110cd},
+		{0x13430, 0x13438}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0001, 0xe0001},
+		{0xe0020, 0xe007f}, {0xf0000, 0xffffd}, {0x100000, 0x10fffd}};
 	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
 		if (c >= hidden[i][0] && c <= hidden[i][1]) {
 			return false;
@@ -129,7 +128,11 @@ static int put_escaped(struct box_buf *out, uint32_t c)
 	case '\r':
 		return box_buf_append_str(out, "\\r");
 	default:
-		return box_buf_printf(out, c > 0xffff ? "\\U%08x" : c > 0xff ? "\\u%04x" : "\\x%02x", c);
+		return box_buf_printf(out,
+			c > 0xffff         ? "\\U%08x"
+				: c > 0xff ? "\\u%04x"
+					   : "\\x%02x",
+			c);
 	}
 }
 
@@ -216,11 +219,10 @@ int box_py_repr_real(struct box_buf *out, double real)
 		return box_buf_printf(out, "%s0.%.*s%s", sign, -power - 1, "000", digits);
 	}
 	if (count <= power + 1) {
-		return box_buf_printf(out, "%s%s%.*s.0", sign, digits, power + 1 - count,
-			"0000000000000000");
+		return box_buf_printf(
+			out, "%s%s%.*s.0", sign, digits, power + 1 - count, "0000000000000000");
 	}
-	return box_buf_printf(
-		out, "%s%.*s.%s", sign, power + 1, digits, digits + power + 1);
+	return box_buf_printf(out, "%s%.*s.%s", sign, power + 1, digits, digits + power + 1);
 }
 
 /* -- times ------------------------------------------------------------------------------------ */

@@ -34,8 +34,8 @@ static int open_locked(int root_fd)
 	if (mkdirat(root_fd, BOX_STAGE_NAME, 0700) < 0 && errno != EEXIST) {
 		return -errno;
 	}
-	_cleanup_(box_close_p) int fd =
-		box_place_open(root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
 	struct stat st;
 	if (fd < 0) {
 		return fd == -ENOENT ? -EAGAIN : fd;
@@ -132,8 +132,8 @@ static int remove_entry(void *context, const char *name, int d_type)
 		(void)renameat(removal->dir_fd, name, removal->stage->fd, item);
 		return 0;
 	}
-	_cleanup_(box_close_p) int fd =
-		box_place_open(removal->dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		removal->dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
 	if (fd == -EACCES && fchmodat(removal->dir_fd, name, 0700, 0) == 0) {
 		fd = box_place_open(removal->dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
 	}
@@ -210,8 +210,8 @@ int box_stage_put(struct box_stage *stage, int dir_fd, const char *name, const c
 
 void box_stage_sweep(int root_fd)
 {
-	_cleanup_(box_close_p) int fd =
-		box_place_open(root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		return;
 	}

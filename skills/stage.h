@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-#define BOX_STAGE_NAME ".box-staging" /* at the top of a tenant's folder; discovery passes it over */
+#define BOX_STAGE_NAME \
+	".box-staging" /* at the top of a tenant's folder; discovery passes it over */
 #define BOX_STAGE_ITEM_SIZE 48
 
 struct box_stage {

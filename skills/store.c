@@ -24,7 +24,7 @@
 static const struct {
 	const char *name;
 	box_store_action *run;
-	bool is_bare; /* its errors have no BoxValidationError in front */
+	bool is_bare;    /* its errors have no BoxValidationError in front */
 	bool only_looks; /* at a tenant's folder that may not be there */
 } actions[] = {
 	{"box_list_skills", box_store_list, .is_bare = true},
@@ -133,7 +133,8 @@ int box_store_open(
 	size_t len = strlen(root_path);
 	if (root_path[0] != '/') {
 		(void)close(root_fd);
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "not an absolute path: %s", root_path);
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "not an absolute path: %s", root_path);
 	}
 	while (len > 0 && root_path[len - 1] == '/') {
 		len--;
@@ -142,7 +143,8 @@ int box_store_open(
 	store->root_fd = root_fd;
 	store->root_path = box_alloc(len + 1);
 	memcpy(store->root_path, root_path, len);
-	_cleanup_(box_close_p) int tenants = box_place_open(root_fd, TENANTS, O_PATH | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int tenants = box_place_open(
+		root_fd, TENANTS, O_PATH | O_DIRECTORY, 0);
 	if (tenants >= 0) {
 		(void)box_place_each(tenants, sweep_tenant, &tenants);
 	}
@@ -181,8 +183,8 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 	}
 	_cleanup_(box_close_p) int root_fd = open_tenant(store, namespace, actions[row].only_looks);
 	if (root_fd < 0 && !(actions[row].only_looks && root_fd == -ENOENT)) {
-		return box_err_set(err, BOX_ERR_OS, -root_fd, "the skills of %s cannot be opened: %s",
-			namespace, strerror(-root_fd));
+		return box_err_set(err, BOX_ERR_OS, -root_fd,
+			"the skills of %s cannot be opened: %s", namespace, strerror(-root_fd));
 	}
 	struct box_value answer = box_map_value();
 	struct box_serving serving = {
@@ -206,7 +208,7 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 int box_store_find_package(struct box_store *store, const char *namespace, const char *skill_name,
 	struct box_buf *ret_path, struct box_err *err)
 {
-	struct box_str name;
+	struct box_str name = {NULL, 0};
 	if (!box_names_is_namespace(namespace)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "Invalid Box skill namespace");
 	}
@@ -217,8 +219,8 @@ int box_store_find_package(struct box_store *store, const char *namespace, const
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	_cleanup_(box_close_p) int root_fd = open_tenant(store, namespace, false);
 	if (root_fd < 0) {
-		return box_err_set(err, BOX_ERR_OS, -root_fd, "the skills of %s cannot be opened: %s",
-			namespace, strerror(-root_fd));
+		return box_err_set(err, BOX_ERR_OS, -root_fd,
+			"the skills of %s cannot be opened: %s", namespace, strerror(-root_fd));
 	}
 	struct box_serving serving = {.tenant = find_tenant(store, namespace),
 		.root_fd = root_fd,
@@ -230,8 +232,9 @@ int box_store_find_package(struct box_store *store, const char *namespace, const
 	char *path = NULL;
 	r = box_serving_require(&serving, &asked, &skill, &path);
 	bound_memory(store, serving.tenant);
-	return r < 0 ? r
-		     : box_buf_printf(ret_path, TENANTS "/%s%s%s", namespace, *path ? "/" : "", path);
+	return r < 0
+		? r
+		: box_buf_printf(ret_path, TENANTS "/%s%s%s", namespace, *path ? "/" : "", path);
 }
 
 /* -- what actions begin with ------------------------------------------------------------------ */

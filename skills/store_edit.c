@@ -25,8 +25,8 @@ static int need_skill_map(struct box_serving *serving, const struct box_value **
 	const struct box_value *map = NULL;
 	int r = box_serving_need(serving, "skill", &map);
 	if (r == 0 && map->type != BOX_MAP) {
-		r = box_serving_refuse(serving, "'%s' object has no attribute 'get'",
-			box_py_type_name(map->type));
+		r = box_serving_refuse(
+			serving, "'%s' object has no attribute 'get'", box_py_type_name(map->type));
 	}
 	if (r == 0) {
 		*ret_map = map;
@@ -53,8 +53,8 @@ static int build(struct box_serving *serving, const struct box_front_fields *fie
 }
 
 /* Into a folder that is there. */
-static int put_entry(struct box_serving *serving, int dir_fd, const char *path,
-	const struct box_buf *content)
+static int put_entry(
+	struct box_serving *serving, int dir_fd, const char *path, const struct box_buf *content)
 {
 	_cleanup_(box_stage_close_p) struct box_stage stage = {-1, -1};
 	struct stat st;
@@ -81,7 +81,8 @@ static int put_folder(struct box_serving *serving, const char *name, const struc
 	if (fd < 0) {
 		return fd;
 	}
-	r = box_stage_put(&stage, fd, ENTRY_FILE, content->len ? content->bytes : "", content->len, 0);
+	r = box_stage_put(
+		&stage, fd, ENTRY_FILE, content->len ? content->bytes : "", content->len, 0);
 	if (r == 0 && renameat2(stage.fd, item, serving->root_fd, name, RENAME_NOREPLACE) < 0) {
 		r = -errno;
 	}
@@ -111,8 +112,8 @@ static int read_import(struct box_serving *serving, struct box_str package_root,
 		return r;
 	}
 	char *client_path = box_serving_path(serving, path);
-	_cleanup_(box_close_p) int fd =
-		box_place_open(serving->root_fd, path, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		serving->root_fd, path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0) {
 		return box_serving_refuse(serving, "Directory does not exist: %s", client_path);
 	}
@@ -130,8 +131,7 @@ static int read_import(struct box_serving *serving, struct box_str package_root,
 	if (box_skill_find_entry(fd, &entry) == BOX_ENTRY_NONE) {
 		return box_serving_refuse(serving, "No SKILL.md found in %s", client_path);
 	}
-	char *leaf = strrchr(client_path, '/') + 1;
-	r = box_skill_load(fd, entry, client_path, leaf, ret_skill, serving->err);
+	r = box_skill_load(fd, entry, client_path, ret_skill, serving->err);
 	if (r == 0) {
 		*ret_path = path;
 	}
@@ -163,9 +163,11 @@ static int put_created(struct box_serving *serving, struct box_str name, const c
 	if (r != -EEXIST) {
 		return r < 0 ? box_serving_os_error(serving, -r, path) : 0;
 	}
-	_cleanup_(box_close_p) int fd =
-		box_place_open(serving->root_fd, path, O_PATH | O_DIRECTORY, 0);
-	if (fd == -ELOOP) {
+	_cleanup_(box_close_p) int fd = box_place_open(
+		serving->root_fd, path, O_PATH | O_DIRECTORY, 0);
+	struct stat st;
+	if (fd < 0 && fstatat(serving->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		S_ISLNK(st.st_mode)) {
 		return refuse_failed(serving, name);
 	}
 	return fd < 0 ? box_serving_os_error(serving, fd == -ENOTDIR ? EEXIST : -fd, path)
@@ -195,7 +197,7 @@ static int create(struct box_serving *serving, const struct box_value *map, stru
 int box_store_create(struct box_serving *serving, struct box_value *ret_answer)
 {
 	const struct box_value *map = NULL;
-	struct box_str name;
+	struct box_str name = {NULL, 0};
 	struct box_str path_found = {NULL, 0};
 	struct box_skill *imported = NULL;
 	char *path = NULL;
@@ -257,13 +259,13 @@ static int check_fixed(struct box_serving *serving, const struct box_value *map,
 	return 0;
 }
 
-static int update_field(struct box_serving *serving, const struct box_value *map,
-	const char *field, struct box_str present, struct box_yaml *ret_node)
+static int update_field(struct box_serving *serving, const struct box_value *map, const char *field,
+	struct box_str present, struct box_yaml *ret_node)
 {
 	const struct box_value *raw = box_map_get(map, field);
 	if (raw && (raw->type == BOX_LIST || raw->type == BOX_MAP || raw->type == BOX_BIN)) {
-		return box_serving_refuse(serving, "%s must be text, not %s", field,
-			box_py_type_name(raw->type));
+		return box_serving_refuse(
+			serving, "%s must be text, not %s", field, box_py_type_name(raw->type));
 	}
 	*ret_node = raw ? box_yaml_of_value(serving->arena, raw) : text_node(present);
 	return 0;
@@ -275,19 +277,18 @@ static int put_updated(struct box_serving *serving, const struct box_value *map,
 	struct box_yaml nodes[3] = {text_node(skill->name)};
 	struct box_front_fields fields = {&nodes[0], &nodes[1], &nodes[2]};
 	const struct box_value *raw = box_map_get(map, "instructions");
-	struct box_str instructions =
-		raw ? box_serving_str_or(serving, raw, "") : skill->instructions;
+	struct box_str instructions = raw ? box_serving_str_or(serving, raw, "")
+					  : skill->instructions;
 	int r = update_field(serving, map, "display_name", skill->display_name, &nodes[1]);
-	r = r < 0 ? r
-		  : update_field(serving, map, "description", skill->description, &nodes[2]);
+	r = r < 0 ? r : update_field(serving, map, "description", skill->description, &nodes[2]);
 	if (r < 0) {
 		return r;
 	}
 	struct box_buf content;
 	r = build(serving, &fields, instructions, &content);
 	if (r == 0) {
-		_cleanup_(box_close_p) int fd =
-			box_place_open(serving->root_fd, path, O_PATH | O_DIRECTORY, 0);
+		_cleanup_(box_close_p) int fd = box_place_open(
+			serving->root_fd, path, O_PATH | O_DIRECTORY, 0);
 		r = fd < 0 ? box_serving_os_error(serving, -fd, path)
 			   : put_entry(serving, fd, path, &content);
 	}

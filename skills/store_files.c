@@ -34,13 +34,15 @@ static bool is_inside(const char *path, const char *package)
 		(strncmp(path, package, len) == 0 && (path[len] == '/' || path[len] == '\0'));
 }
 
-static int resolve(struct box_serving *serving, const struct box_value *path, struct target *target)
+static int resolve(struct box_serving *serving, const struct box_value *path, bool is_folder,
+	struct target *target)
 {
 	char resolved[BOX_PATH_MAX];
 	struct box_str text = box_py_strip(box_serving_str_or(serving, path, "."));
 	text = text.len > 0 ? text : box_str(".");
 	if (text.bytes[0] == '/') {
-		return box_serving_refuse(serving, "path must be relative to the skill package root");
+		return box_serving_refuse(
+			serving, "path must be relative to the skill package root");
 	}
 	if (box_str_has_nul(text)) {
 		return box_serving_refuse(serving, "embedded null byte");
@@ -52,16 +54,18 @@ static int resolve(struct box_serving *serving, const struct box_value *path, st
 	}
 	int r = box_place_resolve(serving->root_fd, serving->tenant->root_path,
 		box_names_join(serving->arena, target->package, target->relative), resolved);
-	if (r == -EXDEV || (r == 0 && !is_inside(resolved, target->package))) {
+	bool inside = r == 0 && is_inside(resolved, target->package) &&
+		(is_folder || strcmp(resolved, target->package) != 0);
+	if (r == -EXDEV || (r == 0 && !inside)) {
 		return box_serving_refuse(serving, "path must stay within the skill package root");
 	}
-	target->path =
-		r == 0 ? box_arena_strndup(serving->arena, resolved, strlen(resolved)) : NULL;
+	target->path = r == 0 ? box_arena_strndup(serving->arena, resolved, strlen(resolved))
+			      : NULL;
 	return 0;
 }
 
 static int find_target(struct box_serving *serving, const struct box_value *name,
-	const struct box_value *path, struct target *ret_target)
+	const struct box_value *path, bool is_folder, struct target *ret_target)
 {
 	char *package = NULL;
 	*ret_target = (struct target){0};
@@ -70,7 +74,7 @@ static int find_target(struct box_serving *serving, const struct box_value *name
 		return r;
 	}
 	ret_target->package = package;
-	return resolve(serving, path, ret_target);
+	return resolve(serving, path, is_folder, ret_target);
 }
 
 static void begin_answer(
@@ -158,8 +162,8 @@ static int list_entry(void *context, const char *name, int d_type)
 	}
 	if (listing->count == listing->room) {
 		listing->room = listing->room ? 2 * listing->room : 64;
-		listing->names =
-			box_realloc(listing->names, listing->room * sizeof(*listing->names));
+		listing->names = box_realloc(
+			listing->names, listing->room * sizeof(*listing->names));
 	}
 	listing->names[listing->count++] = box_arena_strndup(listing->arena, name, len);
 	return 0;
@@ -205,13 +209,13 @@ static struct box_value list_entries(struct box_serving *serving, const struct t
 			continue; /* it has gone meanwhile */
 		}
 		bool is_dir = S_ISDIR(st.st_mode);
-		const char *path =
-			at_root ? name : box_names_join(serving->arena, target->relative, name);
+		const char *path = at_root ? name
+					   : box_names_join(serving->arena, target->relative, name);
 		(void)box_map_add(serving->arena, &entry, "path", box_cstr(path));
 		(void)box_map_add(serving->arena, &entry, "name", box_cstr(name));
 		(void)box_map_add(serving->arena, &entry, "is_dir", box_bool(is_dir));
-		(void)box_map_add(serving->arena, &entry, "size",
-			is_dir ? box_null() : box_int(st.st_size));
+		(void)box_map_add(
+			serving->arena, &entry, "size", is_dir ? box_null() : box_int(st.st_size));
 		(void)box_list_add(serving->arena, &entries, entry);
 	}
 	return entries;
@@ -231,10 +235,9 @@ static int list_files(struct box_serving *serving, const struct target *target, 
 	int r = box_place_each(fd, list_entry, &listing);
 	if (r < 0) {
 		free(listing.names);
-		return r == -E2BIG
-			? box_serving_refuse(
-				  serving, "Skill directory exceeds the configured entry limit")
-			: box_serving_os_error(serving, -r, target->path);
+		return r == -E2BIG ? box_serving_refuse(serving,
+					     "Skill directory exceeds the configured entry limit")
+				   : box_serving_os_error(serving, -r, target->path);
 	}
 	if (listing.count > 1) {
 		qsort(listing.names, listing.count, sizeof(*listing.names), by_text);
@@ -243,8 +246,7 @@ static int list_files(struct box_serving *serving, const struct target *target, 
 	(void)box_map_add(serving->arena, ret_answer, "base_path", box_cstr(target->relative));
 	(void)box_map_add(serving->arena, ret_answer, "entries",
 		list_entries(serving, target, fd, &listing, most));
-	(void)box_map_add(
-		serving->arena, ret_answer, "truncated", box_bool(listing.count > most));
+	(void)box_map_add(serving->arena, ret_answer, "truncated", box_bool(listing.count > most));
 	free(listing.names);
 	return 0;
 }
@@ -254,7 +256,7 @@ int box_store_list_files(struct box_serving *serving, struct box_value *ret_answ
 	const struct box_value *name = NULL;
 	const struct box_value *asked = box_map_get(serving->data, "max_entries");
 	const struct box_value *hidden = box_map_get(serving->data, "include_hidden");
-	struct target target;
+	struct target target = {0};
 	int64_t most = BOX_SKILL_FILES_DEFAULT;
 	int r = box_serving_need(serving, "name", &name);
 	r = r < 0 || !asked ? r : int_of(serving, asked, &most);
@@ -262,7 +264,7 @@ int box_store_list_files(struct box_serving *serving, struct box_value *ret_answ
 		r = box_serving_refuse(serving, "max_entries must be a positive integer");
 	}
 	r = r < 0 ? r
-		  : find_target(serving, name, box_map_get(serving->data, "path"), &target);
+		  : find_target(serving, name, box_map_get(serving->data, "path"), true, &target);
 	most = most < BOX_SKILL_FILES_MAX ? most : BOX_SKILL_FILES_MAX;
 	return r < 0 ? r
 		     : list_files(serving, &target, (size_t)most, hidden && box_py_is_true(hidden),
@@ -281,13 +283,13 @@ static int read_content(
 	struct box_serving *serving, const struct target *target, struct box_str *ret_content)
 {
 	struct stat st;
-	_cleanup_(box_close_p) int look =
-		target->path ? box_place_open(serving->root_fd, target->path, O_PATH, 0) : -ENOENT;
-	bool is_file = look >= 0 && fstat(look, &st) == 0 && S_ISREG(st.st_mode);
-	_cleanup_(box_close_p) int fd = is_file
-		? box_place_open(
-			  serving->root_fd, target->path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0)
+	_cleanup_(box_close_p) int look = target->path
+		? box_place_open(serving->root_fd, target->path, O_PATH, 0)
 		: -ENOENT;
+	bool is_file = look >= 0 && fstat(look, &st) == 0 && S_ISREG(st.st_mode);
+	_cleanup_(box_close_p) int fd = is_file ? box_place_open(serving->root_fd, target->path,
+							  O_RDONLY | O_NONBLOCK | O_NOCTTY, 0)
+						: -ENOENT;
 	if (is_file && (fd == -EACCES || fd == -EPERM)) {
 		return box_serving_os_error(serving, -fd, target->path);
 	}
@@ -319,11 +321,11 @@ int box_store_read_file(struct box_serving *serving, struct box_value *ret_answe
 {
 	const struct box_value *name = NULL;
 	const struct box_value *path = NULL;
-	struct box_str content;
-	struct target target;
+	struct box_str content = {NULL, 0};
+	struct target target = {0};
 	int r = box_serving_need(serving, "name", &name);
 	r = r < 0 ? r : box_serving_need(serving, "path", &path);
-	r = r < 0 ? r : find_target(serving, name, path, &target);
+	r = r < 0 ? r : find_target(serving, name, path, false, &target);
 	r = r < 0 ? r : read_content(serving, &target, &content);
 	if (r < 0) {
 		return r;
@@ -364,9 +366,8 @@ static int write_content(
 {
 	_cleanup_(box_stage_close_p) struct box_stage stage = {-1, -1};
 	struct stat st;
-	if (!target->path || strcmp(target->path, target->package) == 0) {
-		return box_serving_os_error(serving, target->path ? EISDIR : ELOOP,
-			target->path ? target->path : target->package);
+	if (!target->path) {
+		return box_serving_refuse(serving, "Skill file not found: %s", target->relative);
 	}
 	char *parent = box_arena_strndup(serving->arena, target->path, strlen(target->path));
 	char *slash = strrchr(parent, '/');
@@ -395,10 +396,10 @@ int box_store_write_file(struct box_serving *serving, struct box_value *ret_answ
 	const struct box_value *path = NULL;
 	const struct box_value *raw = box_map_get(serving->data, "content");
 	struct box_str content = raw && raw->type == BOX_STR ? raw->str : box_str("");
-	struct target target;
+	struct target target = {0};
 	int r = box_serving_need(serving, "name", &name);
 	r = r < 0 ? r : box_serving_need(serving, "path", &path);
-	r = r < 0 ? r : find_target(serving, name, path, &target);
+	r = r < 0 ? r : find_target(serving, name, path, false, &target);
 	if (r == 0 && raw && raw->type != BOX_STR) {
 		r = box_serving_refuse(serving, "'%s' object has no attribute 'encode'",
 			box_py_type_name(raw->type));

@@ -52,10 +52,10 @@ const struct box_skill *box_serving_find(
 /* Why the package in the folder of that name is not among the skills, or NULL. */
 static const char *why_left_out(struct box_serving *serving, const struct box_value *name)
 {
-	for (size_t i = 0; name->type == BOX_STR && i < box_tree_count(serving->tenant->tree); i++) {
+	for (size_t i = 0; name->type == BOX_STR && i < box_tree_count(serving->tenant->tree);
+		i++) {
 		struct box_found found = box_tree_at(serving->tenant->tree, i);
-		if (!found.skill &&
-			box_str_same(box_names_leaf(box_str(found.path)), name->str)) {
+		if (!found.skill && box_str_same(box_names_leaf(box_str(found.path)), name->str)) {
 			return found.why;
 		}
 	}
@@ -92,8 +92,9 @@ int box_serving_scoped(
 		return box_serving_refuse(serving, "embedded null byte");
 	}
 	const char *below = box_names_below(serving->arena, path, root);
-	if (!below || (serving->root_fd >= 0 &&
-			      box_place_resolve(serving->root_fd, root, below, resolved) < 0)) {
+	if (!below ||
+		(serving->root_fd >= 0 &&
+			box_place_resolve(serving->root_fd, root, below, resolved) < 0)) {
 		return box_serving_refuse(
 			serving, "%s must stay within the Workspace skill root", label);
 	}
@@ -108,8 +109,8 @@ struct box_value box_serving_skill(struct box_serving *serving, const struct box
 {
 	struct box_value map = box_map_value();
 	for (size_t i = 0; i < skill->map.count; i++) {
-		(void)box_map_add_str(serving->arena, &map, skill->map.pairs[i].key,
-			skill->map.pairs[i].value);
+		(void)box_map_add_str(
+			serving->arena, &map, skill->map.pairs[i].key, skill->map.pairs[i].value);
 	}
 	if (skill->warnings.count > 0) {
 		(void)box_map_add(serving->arena, &map, "warnings", skill->warnings);
@@ -199,8 +200,7 @@ int box_store_get(struct box_serving *serving, struct box_value *ret_answer)
 
 /* -- scan ------------------------------------------------------------------------------------- */
 
-static int refuse_many(
-	struct box_serving *serving, const struct box_tree *tree, const char *path)
+static int refuse_many(struct box_serving *serving, const struct box_tree *tree, const char *path)
 {
 	struct box_buf all = box_buf(4 * BOX_ERROR_TEXT_MAX);
 	for (size_t i = 0; i < box_tree_count(tree); i++) {
@@ -228,8 +228,8 @@ int box_serving_scan(struct box_serving *serving, const char *path, struct box_t
 	int r = box_tree_walk(tree, fd, BOX_SKILL_SCAN_DEPTH, serving->err);
 	if (r == 0 && box_tree_count(tree) == 0) {
 		r = box_serving_refuse(serving,
-			"No SKILL.md found in %s or its subdirectories (max depth: %d)", client_path,
-			BOX_SKILL_SCAN_DEPTH);
+			"No SKILL.md found in %s or its subdirectories (max depth: %d)",
+			client_path, BOX_SKILL_SCAN_DEPTH);
 	} else if (r == 0 && box_tree_count(tree) > 1) {
 		r = refuse_many(serving, tree, path);
 	}
@@ -251,9 +251,9 @@ int box_store_scan(struct box_serving *serving, struct box_value *ret_answer)
 	char *below = NULL;
 	struct box_tree *tree = NULL;
 	int r = box_serving_need(serving, "path", &path);
-	r = r < 0 ? r
-		  : box_serving_scoped(
-			    serving, box_serving_str(serving, path), "scan path", &below);
+	r = r < 0
+		? r
+		: box_serving_scoped(serving, box_serving_str(serving, path), "scan path", &below);
 	r = r < 0 ? r : box_serving_scan(serving, below, &tree);
 	if (r < 0) {
 		return r;

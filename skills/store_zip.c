@@ -92,12 +92,12 @@ static int choose_folder(struct box_serving *serving, struct unpacked *unpacked)
 	}
 	unpacked->top = box_names_join(
 		serving->arena, unpacked->top, strcmp(normal, ".") == 0 ? "" : normal);
-	_cleanup_(box_close_p) int fd =
-		box_place_open(unpacked->fd, unpacked->top, O_PATH | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		unpacked->fd, unpacked->top, O_PATH | O_DIRECTORY, 0);
 	if (fd < 0) {
 		return box_serving_refuse(serving,
-			"source_subdir does not exist in the uploaded archive: %.*s", (int)asked.len,
-			asked.bytes);
+			"source_subdir does not exist in the uploaded archive: %.*s",
+			(int)asked.len, asked.bytes);
 	}
 	return 0;
 }
@@ -135,13 +135,12 @@ static int make_previews(struct box_serving *serving, struct unpacked *unpacked)
 {
 	const struct box_value *suffix_raw = box_map_get(serving->data, "target_suffix");
 	const struct box_value *file_raw = box_map_get(serving->data, "filename");
-	struct box_str suffix =
-		suffix_raw ? box_serving_str_or(serving, suffix_raw, "") : box_str("upload");
+	struct box_str suffix = suffix_raw ? box_serving_str_or(serving, suffix_raw, "")
+					   : box_str("upload");
 	struct box_str stem = box_names_stem(serving->arena,
 		file_raw ? box_serving_str_or(serving, file_raw, "") : box_str("skill.zip"));
 	size_t count = box_tree_count(unpacked->tree);
-	unpacked->previews =
-		box_arena_alloc(serving->arena, count * sizeof(*unpacked->previews));
+	unpacked->previews = box_arena_alloc(serving->arena, count * sizeof(*unpacked->previews));
 	for (size_t i = 0; i < count; i++) {
 		struct box_found found = box_tree_at(unpacked->tree, i);
 		if (!found.skill) {
@@ -157,13 +156,12 @@ static int make_previews(struct box_serving *serving, struct unpacked *unpacked)
 
 static int find_packages(struct box_serving *serving, struct unpacked *unpacked)
 {
-	_cleanup_(box_close_p) int fd =
-		box_place_open(unpacked->fd, unpacked->top, O_PATH | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		unpacked->fd, unpacked->top, O_PATH | O_DIRECTORY, 0);
 	if (fd < 0) {
 		return box_serving_os_error(serving, -fd, BOX_STAGE_NAME);
 	}
-	unpacked->tree =
-		box_tree_new(box_names_join(serving->arena, "/" UNPACKED, unpacked->top));
+	unpacked->tree = box_tree_new(box_names_join(serving->arena, "/" UNPACKED, unpacked->top));
 	int r = box_tree_walk(unpacked->tree, fd, BOX_SKILL_SCAN_DEPTH, serving->err);
 	if (r == 0 && box_tree_count(unpacked->tree) == 0) {
 		r = box_serving_refuse(serving,
@@ -257,8 +255,8 @@ static void read_choice(struct box_serving *serving, struct choice *choice)
 	for (size_t i = 0; i < count; i++) {
 		choose(serving, choice, box_serving_str_or(serving, &list->items[i], ""));
 	}
-	struct box_str single =
-		box_serving_str_or(serving, box_map_get(serving->data, "source_path"), "");
+	struct box_str single = box_serving_str_or(
+		serving, box_map_get(serving->data, "source_path"), "");
 	if (box_names_source_path(serving->arena, single).len > 0) {
 		choose(serving, choice, single);
 	}
@@ -288,7 +286,8 @@ static int select_previews(struct box_serving *serving, const struct unpacked *u
 			"Multiple skills found. Please choose one or more source_paths: %s",
 			candidates(serving, unpacked).bytes);
 	}
-	const struct preview **selected = box_arena_alloc(serving->arena, count * sizeof(*selected));
+	const struct preview **selected = box_arena_alloc(
+		serving->arena, count * sizeof(*selected));
 	for (size_t i = 0; i < count; i++) {
 		for (size_t k = 0; k < unpacked->count && !selected[i]; k++) {
 			const struct preview *preview = &unpacked->previews[k];
@@ -298,8 +297,9 @@ static int select_previews(struct box_serving *serving, const struct unpacked *u
 		}
 		if (!selected[i]) {
 			return box_serving_refuse(serving,
-				"Invalid source_path \"%.*s\". Available: %s", (int)choice.paths[i].len,
-				choice.paths[i].bytes, candidates(serving, unpacked).bytes);
+				"Invalid source_path \"%.*s\". Available: %s",
+				(int)choice.paths[i].len, choice.paths[i].bytes,
+				candidates(serving, unpacked).bytes);
 		}
 	}
 	*ret_selected = selected;
@@ -309,8 +309,7 @@ static int select_previews(struct box_serving *serving, const struct unpacked *u
 
 /* -- install ---------------------------------------------------------------------------------- */
 
-static int check_targets(
-	struct box_serving *serving, const struct preview **selected, size_t count)
+static int check_targets(struct box_serving *serving, const struct preview **selected, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct box_str target = selected[i]->target;
@@ -324,8 +323,8 @@ static int check_targets(
 		}
 		for (size_t k = 0; k < i; k++) {
 			if (box_str_same(selected[k]->target, target)) {
-				return box_serving_refuse(serving,
-					"Duplicate target directory selected: %s", path);
+				return box_serving_refuse(
+					serving, "Duplicate target directory selected: %s", path);
 			}
 		}
 		if (fstatat(serving->root_fd, target.bytes, &st, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -353,8 +352,8 @@ static int move_package(
 	}
 	char *parent = box_arena_strndup(
 		serving->arena, source, slash ? (size_t)(slash - source) : 0);
-	_cleanup_(box_close_p) int fd =
-		box_place_open(unpacked->fd, parent, O_PATH | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		unpacked->fd, parent, O_PATH | O_DIRECTORY, 0);
 	if (fd < 0) {
 		return fd;
 	}

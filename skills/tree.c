@@ -128,8 +128,8 @@ static int list_entry(void *context, const char *name, int d_type)
 	}
 	if (listing->count == listing->room) {
 		listing->room = listing->room ? 2 * listing->room : 16;
-		listing->folders =
-			box_realloc(listing->folders, listing->room * sizeof(*listing->folders));
+		listing->folders = box_realloc(
+			listing->folders, listing->room * sizeof(*listing->folders));
 	}
 	listing->folders[listing->count++] = box_strdup(name);
 	return 0;
@@ -175,8 +175,8 @@ static int study(struct node *node, int root_fd, bool descend, size_t entries_ma
 	node->entry = BOX_ENTRY_NONE;
 	/* What it says of the folder's other files is old too. */
 	forget_package(node);
-	_cleanup_(box_close_p) int fd =
-		box_place_open(root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0 || box_stamp_read(fd, "", &node->stamp, &mode) < 0) {
 		forget_children(node);
 		return 0;
@@ -310,17 +310,15 @@ static void load(struct box_tree *tree, struct node *node, int root_fd)
 		root[len] = '/';
 		(void)strcpy(root + len + 1, node->path);
 	}
-	const char *slash = strrchr(root, '/');
 	int64_t now = box_stamp_now_ns();
 	unsigned mode = 0;
 	forget_package(node);
 	node->why_is_settled = false;
-	_cleanup_(box_close_p) int fd =
-		box_place_open(root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_(box_close_p) int fd = box_place_open(
+		root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0) {
 		(void)box_err_set(err, BOX_ERR_VALIDATION, -fd, "%s", strerror(-fd));
-	} else if (box_skill_load(fd, node->entry_file, root, slash ? slash + 1 : root,
-			   &node->skill, err) < 0 &&
+	} else if (box_skill_load(fd, node->entry_file, root, &node->skill, err) < 0 &&
 		box_stamp_read(fd, node->entry_file, &node->why_stamp, &mode) == 0) {
 		/* Stamped after it was read: only one that has not changed for long is sure. */
 		node->why_is_settled = box_stamp_is_settled(&node->why_stamp, now);

@@ -16,8 +16,8 @@ struct box_skill;
 struct box_tree;
 
 struct box_found {
-	const char *path;       /* below the root of the tree: "" for the root itself */
-	const char *entry_file; /* SKILL.md or skill.md */
+	const char *path;              /* below the root of the tree: "" for the root itself */
+	const char *entry_file;        /* SKILL.md or skill.md */
 	const struct box_skill *skill; /* NULL when it could not be loaded */
 	const char *why;               /* then: why */
 };

@@ -29,9 +29,9 @@ enum box_yaml_type {
 
 struct box_yaml {
 	enum box_yaml_type type;
-	bool is_true;        /* bool() of it */
-	struct box_str text; /* scalars: str() of it; BYTES: the bytes */
-	struct box_str repr; /* TIME: repr() of it */
+	bool is_true;           /* bool() of it */
+	struct box_str text;    /* scalars: str() of it; BYTES: the bytes */
+	struct box_str repr;    /* TIME: repr() of it */
 	struct box_yaml *items; /* LIST: items; MAP: key, value, key, value... */
 	size_t count;           /* items, pairs */
 };

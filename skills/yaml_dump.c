@@ -42,9 +42,8 @@ static bool is_in(uint32_t c, const char *set)
 /* Can stand outside of double quotes. */
 static bool is_presentable(uint32_t c)
 {
-	return c == '\n' || (c >= 0x20 && c <= 0x7e) || c == 0x85 ||
-		(c >= 0xa0 && c <= 0xd7ff) || (c >= 0xe000 && c <= 0xfffd && c != 0xfeff) ||
-		(c >= 0x10000 && c < 0x10ffff);
+	return c == '\n' || (c >= 0x20 && c <= 0x7e) || c == 0x85 || (c >= 0xa0 && c <= 0xd7ff) ||
+		(c >= 0xe000 && c <= 0xfffd && c != 0xfeff) || (c >= 0x10000 && c < 0x10ffff);
 }
 
 /* Can stand in double quotes as it is. */
@@ -130,7 +129,7 @@ static struct box_str take_run(struct box_str *rest)
 	*rest = peek;
 	while (rest->len > 0 && !alone) {
 		uint32_t c = box_py_next(&peek);
-		bool same = kind == ' ' ? c == ' '
+		bool same = kind == ' '  ? c == ' '
 			: is_break(kind) ? is_break(c)
 					 : c != ' ' && c != '\'' && !is_break(c);
 		if (!same) {
@@ -164,7 +163,8 @@ static void put_runs(struct writer *writer, struct box_str text, bool quoted)
 		struct box_str run = take_run(&rest);
 		struct box_str peek = run;
 		uint32_t kind = box_py_next(&peek);
-		if (kind == ' ' && run.len == 1 && writer->column > WIDTH && !first && rest.len > 0) {
+		if (kind == ' ' && run.len == 1 && writer->column > WIDTH && !first &&
+			rest.len > 0) {
 			put_indent(writer);
 		} else if (is_break(kind)) {
 			put_breaks(writer, run);

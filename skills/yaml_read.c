@@ -64,8 +64,8 @@ static int next_event(struct reader *reader)
 	}
 	if (!yaml_parser_parse(&reader->parser, &reader->event)) {
 		const char *problem = reader->parser.problem;
-		return refuse_at(reader, reader->parser.problem_mark,
-			problem ? problem : "is no YAML");
+		return refuse_at(
+			reader, reader->parser.problem_mark, problem ? problem : "is no YAML");
 	}
 	reader->has_event = true;
 	return 0;
@@ -82,8 +82,8 @@ static void add_item(struct reader *reader, struct items *items, struct box_yaml
 {
 	if (items->count == items->room) {
 		items->room = items->room ? items->room * 2 : 8;
-		struct box_yaml *grown =
-			box_arena_alloc(reader->arena, items->room * sizeof(*grown));
+		struct box_yaml *grown = box_arena_alloc(
+			reader->arena, items->room * sizeof(*grown));
 		if (items->count > 0) {
 			memcpy(grown, items->items, items->count * sizeof(*grown));
 		}
@@ -119,8 +119,8 @@ static int set_anchor(struct reader *reader, const char *name, const struct box_
 
 static int read_alias(struct reader *reader, struct box_yaml *ret_node)
 {
-	const struct anchor *anchor =
-		find_anchor(reader, (const char *)reader->event.data.alias.anchor);
+	const struct anchor *anchor = find_anchor(
+		reader, (const char *)reader->event.data.alias.anchor);
 	if (!anchor) {
 		return refuse(reader, "this alias stands for nothing that is complete");
 	}
@@ -133,8 +133,7 @@ static int read_alias(struct reader *reader, struct box_yaml *ret_node)
 
 /* -- nodes ------------------------------------------------------------------------------------ */
 
-static int read_node(
-	struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node);
+static int read_node(struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node);
 
 static int tagged_type(struct reader *reader, const char *tag, enum box_yaml_type *ret_type)
 {
@@ -273,7 +272,8 @@ static void settle_keys(struct reader *reader, struct items *kept, const struct 
 	bool many = kept->count + pairs->count > (size_t)2 * FEW_KEYS;
 	for (size_t i = 0; i < pairs->count; i += 2) {
 		const struct box_yaml *key = &pairs->items[i];
-		size_t place = many ? place_in(reader, &places, key, kept->count) : find_key(kept, key);
+		size_t place = many ? place_in(reader, &places, key, kept->count)
+				    : find_key(kept, key);
 		if (place == kept->count) {
 			add_item(reader, kept, *key);
 			add_item(reader, kept, key[1]);
@@ -338,8 +338,7 @@ static bool is_tagged(const yaml_char_t *tag, const char *usual)
 	return tag && strcmp((const char *)tag, usual) != 0;
 }
 
-static int read_whole(
-	struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node)
+static int read_whole(struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node)
 {
 	switch (reader->event.type) {
 	case YAML_SCALAR_EVENT:
@@ -373,8 +372,7 @@ static const yaml_char_t *anchor_of(const yaml_event_t *event)
 	}
 }
 
-static int read_node(
-	struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node)
+static int read_node(struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node)
 {
 	int r = count_values(reader, 1);
 	if (r < 0) {

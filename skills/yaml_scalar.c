@@ -110,7 +110,7 @@ static bool is_int(struct box_str text)
 			return true;
 		}
 		const char *set = take_one(&rest, "b") ? "01_"
-			: take_one(&rest, "x")	       ? DIGITS "abcdefABCDEF_"
+			: take_one(&rest, "x")         ? DIGITS "abcdefABCDEF_"
 						       : "01234567_";
 		return take(&rest, set) > 0 && rest.len == 0;
 	}
@@ -165,8 +165,7 @@ static char *bare_number(struct box_arena *arena, struct box_str text, bool *ret
 	return bare;
 }
 
-static struct box_str printed_int(
-	struct box_arena *arena, unsigned __int128 number, bool negative)
+static struct box_str printed_int(struct box_arena *arena, unsigned __int128 number, bool negative)
 {
 	char text[48];
 	size_t at = sizeof(text) - 1;

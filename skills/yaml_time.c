@@ -197,8 +197,8 @@ const char *box_yaml_time(struct box_arena *arena, struct box_str text, struct b
 		print_time(&parts, said, sizeof(said));
 		print_time_repr(&parts, repr, sizeof(repr));
 	} else {
-		(void)snprintf(said, sizeof(said), "%04d-%02d-%02d", parts.year, parts.month,
-			parts.day);
+		(void)snprintf(
+			said, sizeof(said), "%04d-%02d-%02d", parts.year, parts.month, parts.day);
 		(void)snprintf(repr, sizeof(repr), "datetime.date(%d, %d, %d)", parts.year,
 			parts.month, parts.day);
 	}

@@ -25,7 +25,8 @@ static struct box_store *store;
 
 static struct box_value copied(struct box_arena *arena, const struct box_buf *buf)
 {
-	struct box_str text = {box_arena_strndup(arena, buf->len ? buf->bytes : "", buf->len), buf->len};
+	struct box_str text = {
+		box_arena_strndup(arena, buf->len ? buf->bytes : "", buf->len), buf->len};
 	return box_text(text);
 }
 
@@ -54,7 +55,8 @@ static struct box_value load(struct box_arena *arena, const struct box_value *te
 		struct box_value item = box_list_value();
 		struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
 		if (box_front_matter_read(arena, texts->items[i].str, &front, &err) < 0) {
-			item = box_text(box_str(box_arena_strndup(arena, err.text, strlen(err.text))));
+			item = box_text(
+				box_str(box_arena_strndup(arena, err.text, strlen(err.text))));
 		} else {
 			(void)box_yaml_repr(&out, &front.meta);
 			(void)box_list_add(arena, &item, copied(arena, &out));
@@ -89,7 +91,8 @@ static int serve(struct box_arena *arena, const struct box_value *line, struct b
 	const struct box_value *tenant = box_map_get(line, "namespace");
 	const struct box_value *archive = box_map_get(line, "archive");
 	char *name = box_arena_strndup(arena, action->str.bytes, action->str.len);
-	char *namespace = tenant ? box_arena_strndup(arena, tenant->str.bytes, tenant->str.len) : "";
+	char *namespace = tenant ? box_arena_strndup(arena, tenant->str.bytes, tenant->str.len)
+				 : "";
 	_cleanup_(box_close_p) int fd = -1;
 	if (strcmp(name, "dump") == 0 || strcmp(name, "load") == 0) {
 		*answer = name[0] == 'd' ? dump(arena, box_map_get(data, "texts"))
@@ -134,6 +137,7 @@ static void answer_line(char *text, size_t len)
 	const char *why = NULL;
 	if (box_json_decode(arena, text, len, &line, &why) < 0) {
 		printf("{\"error\": \"no JSON: %s\"}\n", why);
+		(void)fflush(stdout);
 		return;
 	}
 	int64_t start = now_us();
