@@ -13,11 +13,11 @@
 struct editing {
 	const struct cli *cli;
 	const char *name;
-	const char *path;   /* NULL: that of the entry file, until it is known */
-	const char *leaf;   /* of it */
-	const char *folder; /* the name of the skill's folder */
-	bool is_entry;      /* SKILL.md: it must stay readable */
-	bool is_new;        /* it is not there yet */
+	const char *path; /* NULL: that of the entry file, until it is known */
+	const char *leaf; /* of it */
+	const char *root; /* the skill's folder for the runtime, behind a slash */
+	bool is_entry;    /* SKILL.md: it must stay readable */
+	bool is_new;      /* it is not there yet */
 	struct box_str old;
 	struct box_draft draft;
 };
@@ -72,7 +72,7 @@ static int fetch(struct editing *editing, struct box_line *line)
 	struct box_str root = box_get_str(&skill, "package_root");
 	editing->path = named ? editing->path
 			      : box_arena_strndup(editing->cli->arena, entry.bytes, entry.len);
-	editing->folder = leaf_of(box_arena_strndup(editing->cli->arena, root.bytes, root.len));
+	editing->root = box_arena_printf(editing->cli->arena, "/%.*s", (int)root.len, root.bytes);
 	editing->leaf = leaf_of(editing->path);
 	const char *plain = editing->path;
 	while (strncmp(plain, "./", 2) == 0) {
@@ -114,8 +114,7 @@ static int put(const struct editing *editing, struct box_line *line, struct box_
 static int check_entry(const struct editing *editing, struct box_err *err)
 {
 	struct box_skill *skill = NULL;
-	int r = box_skill_load(editing->draft.folder_fd, editing->leaf, editing->draft.folder,
-		editing->folder, &skill, err);
+	int r = box_skill_load(editing->draft.folder_fd, editing->leaf, editing->root, &skill, err);
 	if (r < 0) {
 		return r;
 	}
