@@ -54,7 +54,12 @@ static int make_folder(struct box_draft *draft, struct box_err *err)
 		return fail(err, where, errno);
 	}
 	draft->folder_fd = open(draft->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return draft->folder_fd < 0 ? fail(err, draft->folder, errno) : 0;
+	if (draft->folder_fd < 0) {
+		int r = fail(err, draft->folder, errno);
+		(void)rmdir(draft->folder);
+		return r;
+	}
+	return 0;
 }
 
 int box_draft_open(
@@ -138,8 +143,10 @@ static int start(const struct box_draft *draft, const char *program, pid_t *ret_
 	char line[] = "sh";
 	char flag[] = "-c";
 	_cleanup_(box_free_p) char *command = NULL;
-	_cleanup_(box_free_p) char *path = strdup(draft->path);
-	if (!path || asprintf(&command, "%s \"$@\"", program) < 0) {
+	char path[sizeof(draft->path)];
+	memcpy(path, draft->path, sizeof(path));
+	if (asprintf(&command, "%s \"$@\"", program) < 0) {
+		command = NULL;
 		return -ENOMEM;
 	}
 	char *const words[] = {line, flag, command, line, path, NULL};
@@ -163,7 +170,7 @@ int box_draft_edit(const struct box_draft *draft, struct box_err *err)
 {
 	const char *program = editor();
 	int status = 0;
-	pid_t pid;
+	pid_t pid = 0;
 	/* What is typed on the terminal is the editor's. */
 	void (*on_int)(int) = signal(SIGINT, SIG_IGN);
 	void (*on_quit)(int) = signal(SIGQUIT, SIG_IGN);

@@ -22,10 +22,11 @@ int box_skill_connect(const struct cli *cli, struct box_line **ret_line)
 {
 	struct box_client *client;
 	int r = box_cli_connect(cli, false, &client);
-	if (r == 0) {
-		*ret_line = box_line_adopt(client);
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	*ret_line = box_line_adopt(client);
+	return 0;
 }
 
 int box_skill_check_words(const struct cli *cli)

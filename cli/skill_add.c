@@ -17,9 +17,8 @@ struct adding {
 	struct box_line *line;
 	struct box_buf zip;
 	const char *stem;
-	struct box_value skills;         /* that are in it */
-	const struct box_value **chosen; /* of these */
-	size_t count;
+	struct box_value skills; /* that are in it */
+	struct box_value chosen; /* of these */
 };
 
 /* --- the archive and the runtime --- */
@@ -109,19 +108,20 @@ static int tell_choice(const struct adding *adding)
 
 static void take(struct adding *adding, const struct box_value *skill)
 {
-	for (size_t i = 0; i < adding->count; i++) {
-		if (adding->chosen[i] == skill) {
+	struct box_str source = box_get_str(skill, "source_path");
+	for (uint32_t i = 0; i < adding->chosen.count; i++) {
+		if (box_str_same(box_get_str(&adding->chosen.items[i], "source_path"), source)) {
 			return;
 		}
 	}
-	adding->chosen[adding->count++] = skill;
+	box_list_add(adding->cli->arena, &adding->chosen, *skill);
 }
 
 static int choose(struct adding *adding)
 {
 	const struct cli_options *options = &adding->cli->options;
 	uint32_t count = adding->skills.count;
-	adding->chosen = box_arena_alloc(adding->cli->arena, (count + 1) * sizeof(*adding->chosen));
+	adding->chosen = box_list_value();
 	for (size_t i = 0; i < options->from.count; i++) {
 		const struct box_value *skill = find_source(
 			adding, folder_of(options->from.items[i]));
@@ -133,6 +133,10 @@ static int choose(struct adding *adding)
 			return -ENOENT;
 		}
 		take(adding, skill);
+	}
+	if (count == 0) {
+		(void)fputs("box: the runtime found no skill in it\n", stderr);
+		return -ENOENT;
 	}
 	if (options->from.count == 0 && count != 1 && !options->all) {
 		return tell_choice(adding);
@@ -156,18 +160,18 @@ static const char *name_of(const struct cli *cli, const struct box_value *skill)
 static int install(const struct adding *adding, struct box_value *ret_skills)
 {
 	const struct cli *cli = adding->cli;
-	const struct box_value *first = adding->chosen[0];
+	const struct box_value *first = &adding->chosen.items[0];
 	struct box_str source = box_get_str(first, "source_path");
 	struct box_value sources = box_list_value();
-	bool single = adding->count == 1;
+	bool single = adding->chosen.count == 1;
 	char key[BOX_UPLOAD_KEY_SIZE];
 	struct box_value answer;
 	struct box_err err;
 	const char *stem = cli->options.folder_name ? cli->options.folder_name
 		: single                            ? name_of(cli, first)
 						    : adding->stem;
-	for (size_t i = 0; i < adding->count; i++) {
-		struct box_str path = box_get_str(adding->chosen[i], "source_path");
+	for (uint32_t i = 0; i < adding->chosen.count; i++) {
+		struct box_str path = box_get_str(&adding->chosen.items[i], "source_path");
 		box_list_add(cli->arena, &sources, box_text(path));
 	}
 	const struct box_skill_zip_args args = {
@@ -200,8 +204,9 @@ static int install_and_tell(const struct adding *adding)
 	}
 	for (uint32_t i = 0; i < skills.count; i++) {
 		/* The folders of several are not of their names; that is not the packages' fault. */
-		const struct box_value *judged = adding->count == 1 ? &skills.items[i]
-								    : adding->chosen[i];
+		bool alone = adding->chosen.count == 1 || i >= adding->chosen.count;
+		const struct box_value *judged = alone ? &skills.items[i]
+						       : &adding->chosen.items[i];
 		box_skill_warn(box_map_get(judged, "warnings"), name_of(adding->cli, judged));
 		box_cli_print_text(box_map_get(&skills.items[i], "name"), 0);
 		(void)putchar('\n');
@@ -219,8 +224,8 @@ static int add(struct adding *adding)
 	if (!cli->options.dry_run) {
 		return install_and_tell(adding);
 	}
-	for (size_t i = 0; i < adding->count; i++) {
-		const struct box_value *skill = adding->chosen[i];
+	for (uint32_t i = 0; i < adding->chosen.count; i++) {
+		const struct box_value *skill = &adding->chosen.items[i];
 		box_skill_warn(box_map_get(skill, "warnings"), name_of(cli, skill));
 		print_one(stdout, skill);
 	}

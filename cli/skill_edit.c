@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/draft.h"
+#include "cli/shown.h"
 #include "cli/skill.h"
 #include "skills/package.h"
 
@@ -95,8 +96,8 @@ static int put(const struct editing *editing, struct box_line *line, struct box_
 	const struct box_skill_write_args args = {
 		.name = editing->name, .path = editing->path, .content = text};
 	struct box_value answer;
-	struct box_str now;
-	bool missing;
+	struct box_str now = {NULL, 0};
+	bool missing = false;
 	if (read_file(editing, line, &now, &missing) < 0) {
 		return box_err_set(err, BOX_ERR_VALUE, EIO, "nothing is written");
 	}
@@ -151,6 +152,14 @@ static int write_back(
 	return r;
 }
 
+static void tell_kept(const struct box_draft *draft)
+{
+	struct box_buf path = box_buf(2 * BOX_PATH_MAX);
+	(void)box_shown_line(&path, box_str(draft->path), BOX_SHOWN_WHOLE);
+	(void)fprintf(stderr, "box: your text is in %.*s\n", (int)path.len, path.bytes);
+	box_buf_free(&path);
+}
+
 /* What was typed is not thrown away because it could not be written. */
 static int edit(struct editing *editing)
 {
@@ -162,7 +171,7 @@ static int edit(struct editing *editing)
 		box_draft_close(&editing->draft, r == -EFBIG);
 		(void)box_cli_fail(&err);
 		if (r == -EFBIG) {
-			(void)fprintf(stderr, "box: your text is in %s\n", editing->draft.path);
+			tell_kept(&editing->draft);
 		}
 		return CLI_EXIT_FAILED;
 	}
@@ -173,7 +182,7 @@ static int edit(struct editing *editing)
 	box_draft_close(&editing->draft, r < 0);
 	if (r < 0) {
 		(void)box_cli_fail(&err);
-		(void)fprintf(stderr, "box: your text is in %s\n", editing->draft.path);
+		tell_kept(&editing->draft);
 		return CLI_EXIT_FAILED;
 	}
 	if (!changed) {

@@ -91,7 +91,7 @@ static const char *why_not(mode_t mode)
 					      : "is a device, which a skill may not have";
 }
 
-static int add_folder(struct packing *packing, int fd, const char *name, const struct stat *status,
+static int add_folder(struct packing *packing, int fd, const char *path, const struct stat *status,
 	unsigned depth);
 
 static int add(

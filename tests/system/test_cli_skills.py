@@ -15,9 +15,9 @@ import nativelib
 import pytest
 import ttylib
 from clientlib import INSTANCE
+from packlib import RED, entry, package, zipped
 
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
-RED = "\x1b[31m"
 NASTY = f"{RED}red\x07 \u009b2J\u202e end"
 
 
@@ -54,28 +54,6 @@ def skill(client, tmp_path):
     yield run
     for found in client.ask("box_list_skills")["skills"]:
         client.ask("box_delete_skill", {"name": found["name"]})
-
-
-def entry(name, description="does it", more="", instructions="Do it.\n"):
-    return f"---\nname: {name}\ndescription: {json.dumps(description)}\n{more}---\n{instructions}"
-
-
-def package(folder, name, **fields):
-    """The folder of a skill."""
-    made = folder / name
-    (made / "scripts").mkdir(parents=True)
-    (made / "SKILL.md").write_text(entry(name, **fields))
-    (made / "scripts" / "y.py").write_text(f"print({name!r})\n")
-    (made / "scripts" / "run.sh").write_text("#!/bin/sh\necho ran\n")
-    (made / "scripts" / "run.sh").chmod(0o755)
-    return made
-
-
-def zipped(path, files):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
 
 
 def names(skill):
@@ -147,7 +125,8 @@ def test_add_zip(skill, tmp_path, top):
     archive = zipped(tmp_path / "download (1).zip", files)
     code, out, err = skill("check", archive)
     assert (code, err) == (1 if top else 0, "")
-    assert out == ("pdf: name: must be the name of the package's folder\n" if top else "pdf: conforms\n")
+    said = "name: must be the name of the package's folder" if top else "conforms"
+    assert out == f"pdf: {said}\n"
     assert skill("add", archive) == (0, "pdf\n", "")
     assert skill("cat", "pdf", "a/b.txt") == (0, "text", "")
     assert skill("check", "pdf") == (0, "pdf: conforms\n", "")
@@ -374,8 +353,8 @@ def test_unknown_skill(skill, command):
 def test_edit(skill, tmp_path):
     skill("add", package(tmp_path, "draft"))
     seen = tmp_path / "seen"
-    script = f'stat -c %a "$1" "$(dirname "$1")" > {seen}; basename "$1" >> {seen}; sed -i s/Do/Undo/'
-    editor = {"VISUAL": "", "EDITOR": f"f() {{ {script} \"$1\"; }}; f"}
+    look = f'{{ stat -c %a "$1" "$(dirname "$1")"; basename "$1"; }} > {seen}'
+    editor = {"VISUAL": "", "EDITOR": f'f() {{ {look}; sed -i s/Do/Undo/ "$1"; }}; f'}
     assert skill("edit", "draft", env=editor) == (0, "", "")
     assert skill("cat", "draft", "SKILL.md")[1] == entry("draft", instructions="Undo it.\n")
     assert seen.read_text().split() == ["600", "700", "SKILL.md"]
@@ -469,41 +448,6 @@ def test_rm_goes_on(skill, tmp_path):
     assert names(skill) == []
 
 
-# -- check
-
-
-def test_check_needs_no_runtime(tmp_path):
-    good = package(tmp_path, "good")
-    nowhere = {"BOX_ENDPOINT": "ws://127.0.0.1:9"}
-    assert clilib.box("skill", "check", str(good), env=nowhere) == (0, "good: conforms\n", "")
-    assert clilib.box("skill", "check", ".", env=nowhere, cwd=good)[0] == 0
-    (good / "SKILL.md").write_text("no front matter\n")
-    said = "good: front matter: is required\n"
-    assert clilib.box("skill", "check", str(good), env=nowhere) == (1, said, "")
-    (good / "SKILL.md").write_text(f"---\nname: \"{RED[1:]}\n---\n")
-    code, out, err = clilib.box("skill", "check", str(good), env=nowhere)
-    assert (code, err) == (1, "") and out.startswith(f"{good}: ")
-    (good / "SKILL.md").unlink()
-    (good / "SKILL.md").symlink_to("/etc/passwd")
-    code, out, err = clilib.box("skill", "check", str(good), env=nowhere)
-    assert (code, err) == (1, "") and "symbolic link" in out
-
-
-def test_check_several(tmp_path):
-    package(tmp_path / "repo", "a")
-    package(tmp_path / "repo", "b", more="odd: 1\n")
-    code, out, err = clilib.box("skill", "check", str(tmp_path / "repo"))
-    assert (code, err) == (1, "")
-    assert out == "a: conforms\nb: odd: is not a field of the format\n"
-
-
-@pytest.mark.parametrize("what", ["none/", "empty"])
-def test_check_nothing(tmp_path, what):
-    (tmp_path / "empty").mkdir()
-    code, out, err = clilib.box("skill", "check", f"{tmp_path}/{what}")
-    assert (code, out) == (125, "") and err.startswith("box: ")
-
-
 # -- in boxes
 
 
@@ -520,49 +464,11 @@ def test_seen_by_a_command(skill, client, tmp_path):
     assert clilib.box("rm", *there, "b", env=WHO)[0] == 0
 
 
-# -- the command line
-
-
 @pytest.mark.parametrize(
-    "args",
-    [["ls"], ["show", "x"], ["files", "x"], ["cat", "x", "y"], ["rm", "-y", "x"], ["edit", "x"]],
+    "args", [["ls"], ["show", "out"], ["cat", "out", "SKILL.md"], ["check", "out"]]
 )
-def test_no_runtime(args):
-    code, out, err = clilib.box("skill", *args, "--endpoint", "ws://127.0.0.1:9")
-    assert (code, out) == (125, "") and err.startswith("box: BoxRuntimeUnavailableError: ")
-
-
-@pytest.mark.parametrize("args", [["ls"], ["show", "out"], ["cat", "out", "SKILL.md"], ["check", "out"]])
 def test_full_disk(skill, tmp_path, args):
     skill("add", package(tmp_path, "out"))
     with open("/dev/full", "w") as full:
         code, _, err = skill(*args, stdout=full)
     assert (code, err) == (125, "box: stdout: No space left on device\n")
-
-
-@pytest.mark.parametrize(
-    "args, said",
-    [
-        ([], "skill: which command?"),
-        (["lss"], "unknown command skill lss"),
-        (["shaw"], "unknown command skill shaw, did you mean show?"),
-        (["show"], "skill show: one NAME is needed"),
-        (["ls", "x"], "skill ls: takes no NAME"),
-        (["rm", "-y"], "skill rm: at least one NAME is needed"),
-        (["cat", "x"], "skill cat: NAME and PATH are needed"),
-        (["add"], "skill add: one PATH is needed"),
-        (["add", "--al", "x"], "unknown option --al (did you mean --all?)"),
-        (["show", b"\xff"], "the name is no UTF-8"),
-    ],
-)
-def test_misused(args, said):
-    code, out, err = clilib.box("skill", *args)
-    assert (code, out) == (125, "") and err.startswith(f"box: {said}")
-
-
-@pytest.mark.parametrize("name", ["", "ls", "show", "add", "rm", "check", "files", "cat", "edit"])
-def test_help(name):
-    code, out, err = clilib.box("skill", *([name] if name else []), "--help")
-    assert (code, err) == (0, "")
-    assert out.startswith(f"Usage: box skill {name}".rstrip())
-    assert max(map(len, out.splitlines())) <= 80
