@@ -172,7 +172,8 @@ static int install(const struct adding *adding, struct box_value *ret_skills)
 						    : adding->stem;
 	for (uint32_t i = 0; i < adding->chosen.count; i++) {
 		struct box_str path = box_get_str(&adding->chosen.items[i], "source_path");
-		box_list_add(cli->arena, &sources, box_text(path));
+		/* The one that is alone is at the top of its own folder. */
+		box_list_add(cli->arena, &sources, box_text(single ? box_str("") : path));
 	}
 	const struct box_skill_zip_args args = {
 		.file_key = key,
@@ -181,7 +182,7 @@ static int install(const struct adding *adding, struct box_value *ret_skills)
 		.source_subdir = single && source.len > 0
 			? box_arena_strndup(cli->arena, source.bytes, source.len)
 			: NULL,
-		.source_paths = single ? NULL : &sources,
+		.source_paths = &sources,
 	};
 	if (upload(adding->line, &adding->zip, key) < 0) {
 		return -EIO;

@@ -177,6 +177,15 @@ def test_several(skill, tmp_path):
     assert skill("add", "--all", repo) == (0, "a\nb\nc\n", "")
 
 
+def test_one_in_another(skill, tmp_path):
+    """A package is one, whatever is in it."""
+    outer = package(tmp_path, "outer")
+    package(outer, "inner")
+    assert skill("add", "--dry-run", outer)[1].split() == ["outer", "."]
+    assert skill("add", "--from", ".", outer) == (0, "outer\n", "")
+    assert names(skill) == ["outer"]
+
+
 def test_from_nowhere(skill, tmp_path):
     said = 'box: --from: no skill in "nowhere"\n'
     assert skill("add", "--from", "nowhere", package(tmp_path, "x")) == (125, "", said)
