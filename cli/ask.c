@@ -133,13 +133,29 @@ void box_cli_print_text(const struct box_value *value, int width)
 	(void)printf("%*s", printed < width ? width - printed : 0, "");
 }
 
+/* JSON lets some controls stand that terminals obey: outside of strings there are none. */
+static void print_escaped(const char *bytes, size_t len)
+{
+	size_t from = 0;
+	for (size_t i = 0; i < len; i++) {
+		bool wide = box_cli_is_c1(bytes + i, len - i);
+		if (wide || bytes[i] == 0x7f) {
+			(void)fwrite(bytes + from, 1, i - from, stdout);
+			i += wide;
+			(void)printf("\\u00%02x", (unsigned char)bytes[i]);
+			from = i + 1;
+		}
+	}
+	(void)fwrite(bytes + from, 1, len - from, stdout);
+}
+
 int box_cli_print_json(const struct box_value *value)
 {
 	struct box_buf text = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
 	if (box_json_encode(&text, value) == 0) {
 		/* The line end by itself: of a long text that fails nothing is left to flush, and
 		 * nobody would know why. */
-		(void)fwrite(text.bytes, 1, text.len, stdout);
+		print_escaped(text.bytes, text.len);
 		(void)putchar('\n');
 	}
 	box_buf_free(&text);

@@ -221,6 +221,7 @@ void box_check_programs(const struct box_check_setup *setup, struct box_check *c
 	(void)setup;
 	static const char *const names[] = {"box-init", "box-rpc"};
 	char paths[2][BOX_PATH_MAX];
+	char skills[BOX_PATH_MAX];
 	struct box_err err;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (box_program_find(names[i], paths[i], &err) < 0) {
@@ -231,5 +232,12 @@ void box_check_programs(const struct box_check_setup *setup, struct box_check *c
 			return;
 		}
 	}
-	box_check_say(check, BOX_CHECK_OK, "", "%.400s, %.400s", paths[0], paths[1]);
+	if (box_program_find("box-skills", skills, &err) < 0) {
+		box_check_say(check, BOX_CHECK_LIMITED,
+			"install all of Box's programs, or keep box-skills beside boxd",
+			"%s: boxes work, skills do not", err.text);
+		return;
+	}
+	box_check_say(
+		check, BOX_CHECK_OK, "", "%.300s, %.300s, %.300s", paths[0], paths[1], skills);
 }

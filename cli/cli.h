@@ -26,10 +26,23 @@ struct cli {
 	const char *name; /* of the command */
 };
 
+struct cli_command {
+	const char *name;
+	unsigned sets; /* of options */
+	size_t plain_words;
+	int (*run)(const struct cli *cli);
+	const char *summary;
+	const char *usage;
+	const struct cli_command *subs; /* or: the commands of a family */
+	size_t sub_count;
+};
+
 /* Says why, in one line, and gives the exit code of our own failures. */
 int box_cli_fail(const struct box_err *err);
 /* Brings out what was printed: 0, or the exit code after it has said why not. */
 int box_cli_flush(void);
+/* One line of advice on stderr, of texts that cannot steer the terminal. */
+void box_cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int box_cli_misused(const struct cli *cli, const char *why);
 
 /* The runtime that ls, exec, create and rm speak to; or for run with `spawn` one of our own where

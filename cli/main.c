@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +13,13 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/skill.h"
+#include "cli/usage.h"
 
 #ifndef BOX_VERSION
 #define BOX_VERSION "0.0.0"
 #endif
 
-#define COMMON_USAGE                                                                   \
-	"      --endpoint URL     the runtime at ws://HOST[:PORT] (BOX_ENDPOINT)\n"    \
-	"      --instance ID      the instance that the runtime serves\n"              \
-	"                         (LANGBOT_BOX_TRUSTED_INSTANCE_UUID, else \"box\")\n" \
-	"      --workspace ID     whose boxes (\"box\")\n"                             \
-	"  -v, --verbose          show the log of a boxd that is started\n"            \
-	"  -h, --help             print this, and exit\n"
 #define LOCAL_USAGE                                                 \
 	"  -v, --verbose          show what is logged on the way\n" \
 	"  -h, --help             print this, and exit\n"
@@ -45,31 +41,28 @@
 	"  -i, --interactive      with -t: what is typed goes to it\n"                \
 	"  -t, --tty              give it a terminal\n"
 
-static const struct command {
-	const char *name;
-	unsigned sets;
-	size_t plain_words;
-	int (*run)(const struct cli *cli);
-	const char *summary;
-	const char *usage;
-} commands[] = {
-	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND | CLI_START, 0, box_cli_run,
+#define SKILL_USAGE \
+	"      --skill NAME       show a skill of the runtime in it, under .skills/NAME\n"
+
+static const struct cli_command commands[] = {
+	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND | CLI_SKILL | CLI_START, 0, box_cli_run,
 		"run a command in a box of its own",
 		"Usage: box run [OPTION]... [[--] CMD [ARG]...]\n"
 		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
 		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
 		"is. With -it and no CMD it is a login shell.\n"
-		"\n" SPEC_USAGE COMMAND_USAGE
+		"\n" SPEC_USAGE COMMAND_USAGE SKILL_USAGE
 		"      --config FILE      the configuration of the boxd that is started\n" COMMON_USAGE},
 	{"create", CLI_COMMON | CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
 		"Usage: box create [OPTION]... NAME\n"
 		"Makes a box that stays until it is removed. Its name is printed.\n"
 		"\n" SPEC_USAGE COMMON_USAGE},
-	{"exec", CLI_COMMON | CLI_COMMAND, 1, box_cli_exec, "run a command in a box that is there",
+	{"exec", CLI_COMMON | CLI_COMMAND | CLI_SKILL, 1, box_cli_exec,
+		"run a command in a box that is there",
 		"Usage: box exec [OPTION]... NAME [[--] CMD [ARG]...]\n"
 		"Runs a command in a box. A single CMD is a command line for sh; with ARGs each\n"
 		"word is taken as it is. With -it and no CMD it is a login shell.\n"
-		"\n" COMMAND_USAGE COMMON_USAGE},
+		"\n" COMMAND_USAGE SKILL_USAGE COMMON_USAGE},
 	{"ls", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ls, "list boxes",
 		"Usage: box ls [OPTION]...\n"
 		"Lists the boxes of a workspace.\n"
@@ -117,6 +110,8 @@ static const struct command {
 		"Copies a file or a folder. \"-\" is a tar archive on stdin or stdout. SRC/. means\n"
 		"what is in a folder, not the folder itself.\n"
 		"\n" COMMON_USAGE},
+	{"skill", CLI_COMMON, 0, NULL, "keep skills in a runtime", box_skill_usage,
+		box_skill_commands, BOX_SKILL_COMMANDS},
 	{"plan", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_plan, "show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
 		"Prints what `box run` with the same options would make on this host, and makes\n"
@@ -197,6 +192,18 @@ int box_cli_flush(void)
 	return box_cli_fail(&err);
 }
 
+void box_cli_warn(const char *format, ...)
+{
+	char *text = NULL;
+	va_list arguments;
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) >= 0) {
+		print_line("box: warning: ", text);
+		free(text);
+	}
+	va_end(arguments);
+}
+
 int box_cli_misused(const struct cli *cli, const char *why)
 {
 	(void)fprintf(stderr, "box: %s: %s (see box %s --help)\n", cli->name, why, cli->name);
@@ -266,20 +273,63 @@ static int print_help(void)
 	return box_cli_flush();
 }
 
-static const struct command *find_command(const char *name, struct box_err *err)
+/* `of` is the command that they belong to, with a space behind it; or nothing. */
+static const struct cli_command *find_command(const char *name, const char *of,
+	const struct cli_command *among, size_t count, struct box_err *err)
 {
-	const char *names[COMMANDS];
-	for (size_t i = 0; i < COMMANDS; i++) {
-		names[i] = commands[i].name;
-		if (strcmp(name, commands[i].name) == 0) {
-			return &commands[i];
+	const char *names[COMMANDS > BOX_SKILL_COMMANDS ? COMMANDS : BOX_SKILL_COMMANDS];
+	for (size_t i = 0; i < count; i++) {
+		names[i] = among[i].name;
+		if (strcmp(name, among[i].name) == 0) {
+			return &among[i];
 		}
 	}
-	const char *near = box_cli_nearest(name, names, COMMANDS);
+	const char *near = box_cli_nearest(name, names, count);
 	(void)box_err_set(err, BOX_ERR_VALUE, EINVAL,
-		"unknown command %.100s%s%s%s (see box --help)", name,
-		near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+		"unknown command %s%.100s%s%s%s (see box %s--help)", of, name,
+		near ? ", did you mean " : "", near ? near : "", near ? "?" : "", of);
 	return NULL;
+}
+
+static int run_command(
+	struct cli *cli, const struct cli_command *command, int argc, char **argv, int at)
+{
+	struct box_err err;
+	if (box_cli_parse(cli->arena, argc, argv, &at, command->sets, command->plain_words,
+		    &cli->options, &err) < 0) {
+		return box_cli_fail(&err);
+	}
+	if (cli->options.help) {
+		(void)fputs(command->usage, stdout);
+		return box_cli_flush();
+	}
+	return command->run(cli);
+}
+
+/* A command that is a family of commands: `box skill ls`. */
+static int run_family(
+	struct cli *cli, const struct cli_command *family, int argc, char **argv, int at)
+{
+	struct box_err err;
+	const char *of = box_arena_printf(cli->arena, "%s ", family->name);
+	if (box_cli_parse_options(cli->arena, argc, argv, &at, family->sets, &cli->options, &err) <
+		0) {
+		return box_cli_fail(&err);
+	}
+	if (cli->options.help) {
+		(void)fputs(family->usage, stdout);
+		return box_cli_flush();
+	}
+	if (at >= argc) {
+		return box_cli_misused(cli, "which command?");
+	}
+	const struct cli_command *command = find_command(
+		argv[at++], of, family->subs, family->sub_count, &err);
+	if (!command) {
+		return box_cli_fail(&err);
+	}
+	cli->name = box_arena_printf(cli->arena, "%s%s", of, command->name);
+	return run_command(cli, command, argc, argv, at);
 }
 
 static int dispatch(struct cli *cli, int argc, char **argv)
@@ -300,18 +350,13 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "no command (see box --help)");
 		return box_cli_fail(&err);
 	}
-	const struct command *command = find_command(argv[at++], &err);
-	if (!command ||
-		box_cli_parse(cli->arena, argc, argv, &at, command->sets, command->plain_words,
-			&cli->options, &err) < 0) {
+	const struct cli_command *command = find_command(argv[at++], "", commands, COMMANDS, &err);
+	if (!command) {
 		return box_cli_fail(&err);
 	}
 	cli->name = command->name;
-	if (cli->options.help) {
-		(void)fputs(command->usage, stdout);
-		return box_cli_flush();
-	}
-	return command->run(cli);
+	return command->subs ? run_family(cli, command, argc, argv, at)
+			     : run_command(cli, command, argc, argv, at);
 }
 
 /* A closed fd 0, 1 or 2 would be taken by the next thing opened, and a command would read it. */

@@ -19,6 +19,10 @@ enum {
 	CLI_START = 32,   /* what a boxd that is started is like, or the service */
 	CLI_PROCESS = 64, /* what a managed process is like */
 	CLI_FOLLOW = 128,
+	CLI_SKILL = 256,     /* which skill a command sees */
+	CLI_SKILL_ADD = 512, /* how a skill is installed */
+	CLI_HIDDEN = 1024,
+	CLI_SURE = 2048,
 };
 
 struct cli_words {
@@ -35,7 +39,13 @@ struct cli_options {
 	bool interactive;
 	bool tty;
 	bool follow;
+	bool all;
+	bool yes;
+	bool dry_run;
 	const char *process; /* its id */
+	const char *skill;
+	const char *folder_name; /* of an installed skill */
+	const char *suffix;      /* of that name */
 	const char *endpoint;
 	const char *config;
 	const char *instance;
@@ -48,6 +58,7 @@ struct cli_options {
 	double cpus;
 	struct cli_words mounts;
 	struct cli_words env;
+	struct cli_words from;  /* which folders of an archive */
 	struct cli_words words; /* what is no option */
 };
 

@@ -190,6 +190,10 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 		r = check_text("--workdir", options->workdir, err);
 		box_map_add(cli->arena, spec, "workdir", box_cstr(options->workdir));
 	}
+	if (r == 0 && options->skill) {
+		r = check_text("--skill", options->skill, err);
+		box_map_add(cli->arena, spec, "skill_name", box_cstr(options->skill));
+	}
 	int64_t timeout_sec = options->timeout_sec ? options->timeout_sec : TIMEOUT_NEVER_SEC;
 	box_map_add(cli->arena, spec, "timeout_sec", box_int(timeout_sec));
 	box_map_add(cli->arena, spec, "extra_mounts", mounts);

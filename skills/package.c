@@ -241,6 +241,7 @@ int box_skill_load(int folder_fd, const char *entry_file, const char *root,
 		skill->stamp = stamp_of(&st);
 		skill->is_settled = box_stamp_is_settled(&skill->stamp, now);
 		skill->warnings = box_conform_check(arena, &front, folder);
+		skill->content_warnings = box_conform_check(arena, &front, NULL);
 		bool python_project = is_python_project(folder_fd, &skill->has_links);
 		r = fill_map(skill, entry_file, python_project, &st, err);
 	}

@@ -36,6 +36,7 @@ struct box_skill {
 	const char *package_root;
 	struct box_value map;      /* the public fields, ready for an answer */
 	struct box_value warnings; /* {field, message}: where it does not conform */
+	struct box_value content_warnings; /* the same, whatever its folder is called */
 	size_t text_bytes;
 	struct box_stamp stamp; /* of the entry file */
 	bool is_settled;

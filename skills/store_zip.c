@@ -188,7 +188,9 @@ static char *target_path(struct box_serving *serving, const struct preview *prev
 		box_arena_strndup(serving->arena, preview->target.bytes, preview->target.len));
 }
 
-static struct box_value preview_value(struct box_serving *serving, const struct preview *preview)
+/* A package at the top of its archive has no folder yet that could have the wrong name. */
+static struct box_value preview_value(
+	struct box_serving *serving, const struct preview *preview, bool has_folder)
 {
 	struct box_value shown = box_serving_skill(serving, preview->skill);
 	struct box_value map = box_map_value();
@@ -196,6 +198,11 @@ static struct box_value preview_value(struct box_serving *serving, const struct 
 		struct box_value value = shown.pairs[i].value;
 		if (box_str_eq(shown.pairs[i].key, "package_root")) {
 			value = box_cstr(target_path(serving, preview));
+		} else if (box_str_eq(shown.pairs[i].key, "warnings") && !has_folder) {
+			value = preview->skill->content_warnings;
+			if (value.count == 0) {
+				continue;
+			}
 		}
 		(void)box_map_add_str(serving->arena, &map, shown.pairs[i].key, value);
 	}
@@ -211,8 +218,10 @@ int box_store_preview(struct box_serving *serving, struct box_value *ret_answer)
 	if (r == 0) {
 		struct box_value list = box_list_value();
 		for (size_t i = 0; i < unpacked.count; i++) {
+			const struct preview *preview = &unpacked.previews[i];
+			bool has_folder = *unpacked.top || preview->source.len > 0;
 			(void)box_list_add(serving->arena, &list,
-				preview_value(serving, &unpacked.previews[i]));
+				preview_value(serving, preview, has_folder));
 		}
 		(void)box_map_add(serving->arena, ret_answer, "skills", list);
 	}

@@ -41,7 +41,8 @@ struct box_skills_line {
 	uv_idle_t later;
 	struct box_buf out;
 	size_t sent;
-	int archive; /* to go with the first byte, or -1 */
+	int archive;       /* to go with the first byte of its request, or -1 */
+	size_t archive_at; /* where that is in `out` */
 	struct box_skills_head head;
 	size_t head_have;
 	char *body; /* NULL: the head comes first */
@@ -200,7 +201,9 @@ static ssize_t send_piece(struct box_skills_line *line)
 	char control[CMSG_SPACE(sizeof(int))] = {0};
 	struct iovec piece = {line->out.bytes + line->sent, line->out.len - line->sent};
 	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-	if (line->archive >= 0) {
+	if (line->archive >= 0 && line->sent < line->archive_at) {
+		piece.iov_len = line->archive_at - line->sent;
+	} else if (line->archive >= 0) {
 		message.msg_control = control;
 		message.msg_controllen = sizeof(control);
 		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
@@ -223,9 +226,11 @@ static void on_writable(struct box_skills_line *line)
 			lose(line, "it does not read");
 			return;
 		}
+		if (line->sent >= line->archive_at) {
+			box_close_p(&line->archive);
+			line->archive = -1;
+		}
 		line->sent += (size_t)sent;
-		box_close_p(&line->archive);
-		line->archive = -1;
 	}
 	watch(line);
 }
@@ -270,6 +275,7 @@ static void send_request(struct box_skills_line *line, const struct box_skills_a
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value map = box_map_value();
 	struct box_err err;
+	line->archive_at = line->out.len;
 	box_map_add(arena, &map, "namespace", box_cstr(ask->namespace));
 	box_map_add(arena, &map, "action", box_cstr(ask->action));
 	box_map_add(arena, &map, "data", *ask->data);
@@ -313,6 +319,7 @@ static void opened(void *arg, int fd, const char *path, const struct box_err *er
 		err = &failed;
 	}
 	if (err) {
+		drop_message(line);
 		finish(line, NULL, err);
 		pump(line);
 		return;
@@ -324,6 +331,8 @@ static void opened(void *arg, int fd, const char *path, const struct box_err *er
 	if (line->current) {
 		send_request(line, line->current);
 	} else {
+		box_close_p(&line->archive);
+		line->archive = -1;
 		finish(line, NULL, NULL);
 		on_writable(line);
 	}

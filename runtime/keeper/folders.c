@@ -85,7 +85,7 @@ static int enter(struct walk *walk)
 		walk->refused_link = true;
 		return r;
 	}
-	r = linked ? box_place_open(walk->fd, walk->name, &next) : r;
+	r = linked ? box_place_open_any(walk->fd, walk->name, &next) : r;
 	if (r < 0) {
 		return r;
 	}
@@ -99,7 +99,7 @@ static int enter(struct walk *walk)
  * missing, or why `name` could not be entered. */
 static int walk_existing(struct walk *walk)
 {
-	int r = box_place_open(AT_FDCWD, "/", &walk->fd);
+	int r = box_place_open_any(AT_FDCWD, "/", &walk->fd);
 	walk->inside = r == 0 && box_place_is_root(walk->fd, &walk->roots, false);
 	while (r == 0 && next_name(&walk->at, walk->name)) {
 		r = enter(walk);

@@ -56,7 +56,7 @@ static int open_folder(int parent, const char *name, uint64_t resolve, int *ret_
 	return 0;
 }
 
-int box_place_open(int parent, const char *name, int *ret_fd)
+int box_place_open_any(int parent, const char *name, int *ret_fd)
 {
 	return open_folder(parent, name, 0, ret_fd);
 }
@@ -91,7 +91,7 @@ static int step_up(int *fd, struct box_place *place, bool *ret_top)
 {
 	_cleanup_(box_close_p) int up = -1;
 	struct box_place above = {0};
-	int r = box_place_open(*fd, "..", &up);
+	int r = box_place_open_any(*fd, "..", &up);
 	r = r < 0 ? r : box_place_of(up, &above);
 	if (r < 0) {
 		return r;
@@ -127,7 +127,7 @@ static int refused_places(struct box_place places[REFUSED_COUNT], size_t *ret_co
 	size_t count = 0;
 	for (size_t i = 0; i < REFUSED_COUNT; i++) {
 		_cleanup_(box_close_p) int fd = -1;
-		int r = box_place_open(AT_FDCWD, refused[i].path, &fd);
+		int r = box_place_open_any(AT_FDCWD, refused[i].path, &fd);
 		if (r == -ENOENT) {
 			continue;
 		}
@@ -167,7 +167,7 @@ int box_place_check_not_under(int fd)
 static int search_upwards_from(const char *path, const struct box_place *place)
 {
 	_cleanup_(box_close_p) int fd = -1;
-	int r = box_place_open(AT_FDCWD, path, &fd);
+	int r = box_place_open_any(AT_FDCWD, path, &fd);
 	return r < 0 ? r : search_upwards(fd, place, 1);
 }
 
@@ -177,7 +177,7 @@ int box_place_check_contains_none(int fd)
 	int r = box_place_of(fd, &place);
 	for (size_t i = 0; r == 0 && i < REFUSED_COUNT; i++) {
 		_cleanup_(box_close_p) int system_fd = -1;
-		r = box_place_open(AT_FDCWD, refused[i].path, &system_fd);
+		r = box_place_open_any(AT_FDCWD, refused[i].path, &system_fd);
 		if (r == -ENOENT) {
 			r = 0;
 			continue;
@@ -202,7 +202,7 @@ int box_place_check_makes_none(int parent, const char *name)
 		if (strcmp(name, refused[i].name) != 0) {
 			continue;
 		}
-		r = box_place_open(AT_FDCWD, refused[i].parent, &fd);
+		r = box_place_open_any(AT_FDCWD, refused[i].parent, &fd);
 		if (r == -ENOENT) {
 			r = 0;
 			continue;
@@ -220,7 +220,7 @@ static void add_roots(const struct box_roots *roots, struct box_place_roots *fou
 {
 	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
 		_cleanup_(box_close_p) int root = -1;
-		if (box_place_open(AT_FDCWD, roots->paths[i], &root) == 0 &&
+		if (box_place_open_any(AT_FDCWD, roots->paths[i], &root) == 0 &&
 			box_place_of(root, &found->places[found->count]) == 0) {
 			found->count++;
 		}

@@ -28,7 +28,7 @@ struct box_place_roots {
 int box_place_of(int fd, struct box_place *ret_place);
 
 /* Opens a folder as O_PATH, following links but not those of /proc that are no paths. */
-int box_place_open(int parent, const char *name, int *ret_fd);
+int box_place_open_any(int parent, const char *name, int *ret_fd);
 /* The same, following none: -ELOOP. `name` is one component. */
 int box_place_open_plain(int parent, const char *name, int *ret_fd);
 

@@ -78,7 +78,7 @@ int box_quota_attach_check(int under, bool alone, struct box_err *err)
 		return 0;
 	}
 	/* What is in a container's root is its own; a volume may be others' too. */
-	if (box_place_open(AT_FDCWD, "/", &root) == 0 && box_place_of(root, &top) == 0 &&
+	if (box_place_open_any(AT_FDCWD, "/", &root) == 0 && box_place_of(root, &top) == 0 &&
 		box_place_of(under, &place) == 0 &&
 		(place.mount == top.mount || is_shared((unsigned long)place.mount))) {
 		return 0;
@@ -95,7 +95,7 @@ static int open_there(const char *path, const struct box_place *under,
 {
 	_cleanup_(box_close_p) int fd = -1;
 	struct box_place place = {0};
-	int r = box_place_open(AT_FDCWD, path, &fd);
+	int r = box_place_open_any(AT_FDCWD, path, &fd);
 	r = r < 0 ? r : box_place_of(fd, &place);
 	if (r < 0) {
 		return fail(err, "the folder as the host sees it", -r);

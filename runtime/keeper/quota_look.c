@@ -110,7 +110,7 @@ int box_quota_find(int source, struct box_quota_folder *ret_folder, struct box_e
 	char path[BOX_PATH_MAX];
 	const char *name = NULL;
 	_cleanup_(box_close_p) int parent = -1;
-	int r = box_place_open(source, "..", &parent);
+	int r = box_place_open_any(source, "..", &parent);
 	r = r < 0 ? r : find_name(source, path, &name);
 	if (r == 0 && !is_same_folder(parent, name, source)) {
 		r = -ENOENT;

@@ -95,7 +95,8 @@ def test_a_good_host(host, groups):
     found = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, text=True, timeout=20)
     assert version and found.stdout == f"Python {version[1]}\n"
     where = host.programs
-    assert checks["programs"]["text"] == f"{where}/box-init, {where}/box-rpc"
+    found = ", ".join(f"{where}/{name}" for name in ("box-init", "box-rpc", "box-skills"))
+    assert checks["programs"]["text"] == found
 
 
 def test_lines_for_people(host, groups):
@@ -303,6 +304,15 @@ def test_a_program_of_ours_is_missing(host, name):
     said = f"{name} is neither beside boxd nor installed"
     assert_cure(checks["programs"], "missing", said, "in one folder")
     assert checks["a box"]["state"] == "missing" and said in checks["a box"]["text"]
+
+
+def test_the_skill_store_is_missing(host):
+    """Boxes can do without it."""
+    (host.programs / "box-skills").unlink()
+    _, checks = examine(host)
+    assert "box-skills" not in checks["a box"]["text"]
+    said = "box-skills is neither beside boxd nor installed: boxes work, skills do not"
+    assert_cure(checks["programs"], "limited", said, "beside boxd")
 
 
 def test_boxd_itself_is_missing(host):
