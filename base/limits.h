@@ -114,9 +114,11 @@
 #define BOX_TERMINALS_MAX 64
 
 /* Storage analysis. */
-#define BOX_ERRANDS_MAX 16     /* programs that boxd has started beside box-rpc and boxes */
-#define BOX_SKILLS_MS 60000    /* for one request to the skill store */
-#define BOX_DIGEST_HEX_SIZE 65 /* SHA-256, with its end */
+#define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
+#define BOX_SKILLS_WAITING_BYTES_MAX (64 * BOX_MIB)   /* of requests to the skill store */
+#define BOX_SKILLS_LOOK_MS 15000                      /* for one request to it without an archive */
+#define BOX_SKILLS_MS 60000                           /* for one request to the skill store */
+#define BOX_DIGEST_HEX_SIZE 65                        /* SHA-256, with its end */
 #define BOX_ARTIFACT_MANIFEST_BYTES_MAX (4 * BOX_MIB) /* (wire) */
 #define BOX_ARTIFACT_FILES_MAX 2048                   /* (wire) */
 #define BOX_ARTIFACT_BYTES_MAX (256 * BOX_MIB)        /* (wire) of one, and of all in one box */

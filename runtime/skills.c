@@ -1,12 +1,16 @@
 /* Whose skills, and where. */
 #include "runtime/skills.h"
 
+#include <stdio.h>
+
 #include "runtime/runtime.h"
 
 void box_skills_ask(
 	struct box_runtime *runtime, const struct box_context *context, struct box_skills_ask *ask)
 {
-	ask->root = runtime->config->skills_root;
+	/* A copy: another configuration may come while it waits. */
+	(void)snprintf(ask->root, sizeof(ask->root), "%s", runtime->config->skills_root);
+	ask->refused = false;
 	box_tenant_namespace(context, ask->namespace);
 	box_list_init(&ask->links);
 	runtime->host->ask_skills(runtime->host_arg, ask);

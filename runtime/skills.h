@@ -1,7 +1,10 @@
 /* The skill store as the runtime knows it: somewhere else, asked through the host. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/value.h"
 #include "runtime/tenant.h"
@@ -16,8 +19,9 @@ typedef void box_skills_done(void *arg, const struct box_value *answer, const st
 
 /* One thing asked of the store. The memory is the asker's, until `done` or a cancel. */
 struct box_skills_ask {
-	struct box_list links; /* the host's */
-	const char *root;      /* the folder of all skills */
+	struct box_list links;   /* the host's */
+	bool refused;            /* likewise */
+	char root[BOX_PATH_MAX]; /* the folder of all skills */
 	char namespace[BOX_NAMESPACE_SIZE];
 	const char *action;
 	const struct box_value *data; /* a map */

@@ -1,4 +1,4 @@
-/* One request at a time goes out, encoded when its turn comes; the others wait as they came. A
+/* One request at a time goes out, encoded when its turn comes; the others wait (skills_queue.c). A
  * box-skills that dies, talks nonsense or takes too long fails the request that it had, and the next
  * one gets another. */
 #include "worker/skills.h"
@@ -21,6 +21,7 @@
 #include "skills/wire.h"
 #include "transport/msgpack.h"
 #include "worker/link.h"
+#include "worker/skills_queue.h"
 
 /* A connection; freed when its handle is closed. */
 struct socket {
@@ -32,7 +33,8 @@ struct socket {
 struct box_skills_line {
 	uv_loop_t *loop;
 	struct box_link *link;
-	struct box_list waiting;
+	struct box_skills_queue queue;
+	struct box_list refused;        /* there was no room for them in the queue */
 	bool busy;                      /* something was asked and not answered */
 	struct box_skills_ask *current; /* NULL also when nobody wants its answer any more */
 	char root[BOX_PATH_MAX];        /* of the socket */
@@ -286,7 +288,8 @@ static void send_request(struct box_skills_line *line, const struct box_skills_a
 		finish(line, NULL, &err);
 		return;
 	}
-	(void)uv_timer_start(&line->deadline, deadline_cb, BOX_SKILLS_MS, 0);
+	uint64_t limit_ms = ask->archive < 0 ? BOX_SKILLS_LOOK_MS : BOX_SKILLS_MS;
+	(void)uv_timer_start(&line->deadline, deadline_cb, limit_ms, 0);
 	on_writable(line);
 }
 
@@ -367,11 +370,21 @@ static void begin(struct box_skills_line *line, struct box_skills_ask *ask)
 
 static void pump(struct box_skills_line *line)
 {
-	while (!line->busy && !box_list_empty(&line->waiting)) {
-		struct box_skills_ask *ask = BOX_LIST_ITEM(
-			line->waiting.next, struct box_skills_ask, links);
-		box_list_drop(&ask->links);
+	struct box_skills_ask *ask;
+	while (!line->busy && (ask = box_skills_queue_take(&line->queue))) {
 		begin(line, ask);
+	}
+}
+
+static void tell_refused(struct box_skills_line *line)
+{
+	struct box_list *item;
+	struct box_err err;
+	(void)box_err_set(
+		&err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the skill store already");
+	while ((item = box_list_pop(&line->refused))) {
+		struct box_skills_ask *ask = BOX_LIST_ITEM(item, struct box_skills_ask, links);
+		ask->done(ask->arg, NULL, &err);
 	}
 }
 
@@ -379,12 +392,16 @@ static void later_cb(uv_idle_t *idle)
 {
 	struct box_skills_line *line = idle->data;
 	(void)uv_idle_stop(idle);
+	tell_refused(line);
 	pump(line);
 }
 
 void box_skills_line_ask(struct box_skills_line *line, struct box_skills_ask *ask)
 {
-	box_list_push(&line->waiting, &ask->links);
+	ask->refused = !box_skills_queue_put(&line->queue, ask);
+	if (ask->refused) {
+		box_list_push(&line->refused, &ask->links);
+	}
 	/* Not from inside: what fails at once is told from the loop all the same. */
 	(void)uv_idle_start(&line->later, later_cb);
 }
@@ -393,8 +410,10 @@ void box_skills_line_cancel(struct box_skills_line *line, struct box_skills_ask 
 {
 	if (line->current == ask) {
 		line->current = NULL;
-	} else {
+	} else if (ask->refused) {
 		box_list_drop(&ask->links);
+	} else {
+		box_skills_queue_drop(&line->queue, ask);
 	}
 }
 
@@ -404,7 +423,8 @@ struct box_skills_line *box_skills_line_new(uv_loop_t *loop, struct box_link *li
 	line->loop = loop;
 	line->link = link;
 	line->archive = -1;
-	box_list_init(&line->waiting);
+	box_skills_queue_init(&line->queue);
+	box_list_init(&line->refused);
 	(void)uv_timer_init(loop, &line->deadline);
 	(void)uv_idle_init(loop, &line->later);
 	line->deadline.data = line;

@@ -102,6 +102,15 @@ int box_errands_start(struct box_errands *errands, const struct box_program *wan
 	return r;
 }
 
+void box_errands_kill(struct box_errands *errands, const void *arg)
+{
+	for (size_t i = 0; i < BOX_ERRANDS_MAX; i++) {
+		if (errands->all[i].pidfd >= 0 && errands->all[i].arg == arg) {
+			send_kill(&errands->all[i]);
+		}
+	}
+}
+
 int box_errands_fd(const struct box_errands *errands)
 {
 	return errands->epoll;

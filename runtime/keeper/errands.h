@@ -21,6 +21,9 @@ void box_errands_free(struct box_errands *errands);
 int box_errands_start(struct box_errands *errands, const struct box_program *wanted,
 	uint64_t limit_ms, box_errand_ended *ended, void *arg, struct box_err *err);
 
+/* Kills those that were started with this argument; each is told of as ever. */
+void box_errands_kill(struct box_errands *errands, const void *arg);
+
 /* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
 int box_errands_fd(const struct box_errands *errands);
 int box_errands_timeout_ms(const struct box_errands *errands);

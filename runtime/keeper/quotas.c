@@ -133,7 +133,7 @@ static int find_above(int source, int *ret_fd, struct box_err *err)
 {
 	struct box_place before = {0};
 	_cleanup_(box_close_p) int fd = -1;
-	int r = box_place_open(source, "..", &fd);
+	int r = box_place_open_any(source, "..", &fd);
 	for (int depth = 0; r == 0 && depth < BOX_PATH_MAX; depth++) {
 		struct box_quota_state state = {0};
 		struct box_place place = {0};
@@ -151,7 +151,7 @@ static int find_above(int source, int *ret_fd, struct box_err *err)
 			return 0;
 		}
 		before = place;
-		r = box_place_open(fd, "..", &up);
+		r = box_place_open_any(fd, "..", &up);
 		box_close_p(&fd);
 		fd = TAKE_FD(up);
 	}

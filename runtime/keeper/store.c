@@ -2,7 +2,10 @@
  * whom the folder does. */
 #include "runtime/keeper/store.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +51,33 @@ static void ended(void *arg)
 	BOX_LOG(BOX_LOG_DEBUG, "skills.ended");
 }
 
+static bool is_empty(int folder)
+{
+	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *opened = fd < 0 ? NULL : fdopendir(fd);
+	size_t count = 0;
+	if (!opened) {
+		box_close_p(&fd);
+		return false;
+	}
+	while (count <= 2 && readdir(opened)) {
+		count++;
+	}
+	(void)closedir(opened);
+	return count <= 2; /* itself and its parent */
+}
+
+/* A new store of root's goes to box-rpc's own user: whoever reads what strangers packed is better not
+ * root, even without capabilities. One that has something in it stays whose it is. */
+static void give_away(const struct box_store_keeper *keeper, int folder)
+{
+	struct stat status;
+	if (keeper->ids->change && fstat(folder, &status) == 0 && status.st_uid == 0 &&
+		is_empty(folder)) {
+		(void)fchownat(folder, "", keeper->ids->uid, keeper->ids->gid, AT_EMPTY_PATH);
+	}
+}
+
 static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, struct box_err *err)
 {
 	int ends[2];
@@ -69,7 +99,9 @@ static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, s
 		return box_err_set(
 			err, BOX_ERR_OS, -r, "the folder of the skills: %s", strerrordesc_np(-r));
 	}
-	r = box_errands_start(keeper->errands, &wanted, 0, ended, NULL, err);
+	/* One that is there still is nobody's any more. It would end by itself, unless it hangs. */
+	box_errands_kill(keeper->errands, keeper);
+	r = box_errands_start(keeper->errands, &wanted, 0, ended, keeper, err);
 	if (r == 0) {
 		*ret_socket = TAKE_FD(ours);
 	}
@@ -85,7 +117,10 @@ int box_store_keeper_open(struct box_store_keeper *keeper, const char *path,
 			"this runtime keeps no skills: box-skills is not installed");
 	}
 	int r = box_source_open(path, "local.skills_root", true, false, policy, &folder, err);
-	r = r < 0 ? r : start(keeper, folder, ret_socket, err);
+	if (r == 0) {
+		give_away(keeper, folder);
+		r = start(keeper, folder, ret_socket, err);
+	}
 	if (r == 0) {
 		box_close_p(&keeper->folder);
 		keeper->folder = TAKE_FD(folder);

@@ -1,0 +1,72 @@
+/* A list in the order of arrival, from which the fairest is taken. */
+#include "worker/skills_queue.h"
+
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/value.h"
+#include "runtime/skills.h"
+
+void box_skills_queue_init(struct box_skills_queue *queue)
+{
+	*queue = (struct box_skills_queue){0};
+	box_list_init(&queue->waiting);
+}
+
+/* Of a message, which is not deep. */
+static size_t text_bytes(const struct box_value *value)
+{
+	size_t size = value->type == BOX_STR || value->type == BOX_BIN ? value->str.len : 0;
+	for (uint32_t i = 0; value->type == BOX_LIST && i < value->count; i++) {
+		size += text_bytes(&value->items[i]);
+	}
+	for (uint32_t i = 0; value->type == BOX_MAP && i < value->count; i++) {
+		size += value->pairs[i].key.len + text_bytes(&value->pairs[i].value);
+	}
+	return size;
+}
+
+bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skills_ask *ask)
+{
+	size_t size = text_bytes(ask->data);
+	if (queue->bytes > 0 && queue->bytes + size > BOX_SKILLS_WAITING_BYTES_MAX) {
+		return false;
+	}
+	queue->bytes += size;
+	box_list_push(&queue->waiting, &ask->links);
+	return true;
+}
+
+static uint64_t *turn_of(struct box_skills_queue *queue, const char *namespace)
+{
+	uint32_t hash = 2166136261U;
+	for (; *namespace; namespace ++) {
+		hash = (hash ^ (unsigned char)*namespace) * 16777619U;
+	}
+	return &queue->turns[hash % BOX_SKILLS_TURNS_KEPT];
+}
+
+void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skills_ask *ask)
+{
+	queue->bytes -= text_bytes(ask->data);
+	box_list_drop(&ask->links);
+}
+
+struct box_skills_ask *box_skills_queue_take(struct box_skills_queue *queue)
+{
+	struct box_skills_ask *best = NULL;
+	uint64_t *best_turn = NULL;
+	for (struct box_list *at = queue->waiting.next; at != &queue->waiting; at = at->next) {
+		struct box_skills_ask *ask = BOX_LIST_ITEM(at, struct box_skills_ask, links);
+		uint64_t *turn = turn_of(queue, ask->namespace);
+		if (!best || *turn < *best_turn) {
+			best = ask;
+			best_turn = turn;
+		}
+	}
+	if (best) {
+		*best_turn = ++queue->turn;
+		box_skills_queue_drop(queue, best);
+	}
+	return best;
+}

@@ -1,0 +1,30 @@
+/* What waits for the skill store, and whose turn is next: that of the tenant who was served longest ago,
+ * so that one who asks much makes others wait for one request, not for all. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct box_skills_ask;
+
+#define BOX_SKILLS_TURNS_KEPT 256
+
+struct box_skills_queue {
+	struct box_list waiting;
+	size_t bytes; /* of texts in what waits */
+	/* When each tenant was served last, by a hash of its name; who shares a place shares turns. */
+	uint64_t turns[BOX_SKILLS_TURNS_KEPT];
+	uint64_t turn;
+};
+
+void box_skills_queue_init(struct box_skills_queue *queue);
+
+/* False when too much waits already; then it is not put in. */
+bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skills_ask *ask);
+/* The next one, or NULL. */
+struct box_skills_ask *box_skills_queue_take(struct box_skills_queue *queue);
+/* One that waits does not any more. */
+void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skills_ask *ask);
