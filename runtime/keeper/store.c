@@ -73,8 +73,9 @@ static void give_away(const struct box_store_keeper *keeper, int folder)
 {
 	struct stat status;
 	if (keeper->ids->change && fstat(folder, &status) == 0 && status.st_uid == 0 &&
-		is_empty(folder)) {
-		(void)fchownat(folder, "", keeper->ids->uid, keeper->ids->gid, AT_EMPTY_PATH);
+		is_empty(folder) &&
+		fchownat(folder, "", keeper->ids->uid, keeper->ids->gid, AT_EMPTY_PATH) < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "skills.root", box_kv_errno("why", errno));
 	}
 }
 
