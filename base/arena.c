@@ -144,6 +144,15 @@ char *box_arena_printf(struct box_arena *arena, const char *format, ...)
 	return text;
 }
 
+size_t box_arena_size(const struct box_arena *arena)
+{
+	size_t size = 0;
+	for (const struct block *block = arena->blocks; block; block = block->next) {
+		size += sizeof(*block) + block->size;
+	}
+	return size;
+}
+
 void box_arena_adopt(struct box_arena *arena, void *memory)
 {
 	struct adopted *adopted = box_arena_alloc(arena, sizeof(*adopted));

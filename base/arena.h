@@ -33,6 +33,9 @@ char *box_arena_printf(struct box_arena *arena, const char *format, ...)
 /* Makes the arena the owner of memory from malloc. */
 void box_arena_adopt(struct box_arena *arena, void *memory);
 
+/* The bytes that it has taken, without what was adopted. */
+size_t box_arena_size(const struct box_arena *arena);
+
 /* malloc and realloc that abort instead of returning NULL, for what lives longer than an arena. */
 void *box_alloc(size_t size);
 void *box_realloc(void *memory, size_t size);

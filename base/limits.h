@@ -167,15 +167,19 @@
 #define BOX_SKILL_META_VALUES_MAX 10000         /* in it, merged ones counted again */
 #define BOX_SKILL_META_ANCHORS_MAX 64           /* in it, and aliases: */
 #define BOX_SKILL_META_ALIASES_MAX 256
-#define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)  /* one of its fields as text */
-#define BOX_SKILL_META_DIGITS_MAX 4300          /* of one number */
-#define BOX_SKILL_DESCRIPTION_MAX 1024          /* characters; a longer one gets a warning */
-#define BOX_SKILL_COMPATIBILITY_MAX 500         /* the same */
-#define BOX_SKILL_LINKS_MAX 40                  /* followed on the way to one file */
-#define BOX_SKILL_REMOVE_DEPTH 64               /* folders open at once while removing */
-#define BOX_SKILL_TENANTS_KEPT_MAX 64           /* whose lists are remembered */
-#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB) /* texts remembered, all tenants */
-#define BOX_SKILL_KEPT_FDS_MAX 32768            /* folders and files held open with them */
+#define BOX_SKILL_META_WORK_MAX 250000               /* values of all skills of a tenant */
+#define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)       /* one of its fields as text */
+#define BOX_SKILL_META_DIGITS_MAX 4300               /* of one number */
+#define BOX_SKILL_DESCRIPTION_MAX 1024               /* characters; a longer one gets a warning */
+#define BOX_SKILL_COMPATIBILITY_MAX 500              /* the same */
+#define BOX_SKILL_WARNINGS_MAX 64                    /* of one skill */
+#define BOX_SKILL_LINKS_MAX 40                       /* followed on the way to one file */
+#define BOX_SKILL_LOCK_MS 3000                       /* for a lock on the staging folder */
+#define BOX_SKILL_REMOVE_DEPTH 64                    /* folders open at once while removing */
+#define BOX_SKILL_TENANTS_KEPT_MAX 64                /* whose lists are remembered */
+#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB)      /* remembered, all tenants */
+#define BOX_SKILLS_MEMORY_BYTES_MAX (1024 * BOX_MIB) /* of box-skills */
+#define BOX_SKILL_KEPT_FDS_MAX 32768                 /* folders and files held open with them */
 
 /* Skill archives (ZIP). */
 #define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */
@@ -187,7 +191,7 @@
 #define BOX_ARCHIVE_PART_BYTES_MAX 255               /* one component of a name */
 #define BOX_ARCHIVE_DEPTH_MAX 32                     /* components of a name */
 #define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
-#define BOX_ARCHIVE_MS 60000                         /* to unpack one, the disk's time too */
+#define BOX_ARCHIVE_MS 30000                         /* to unpack one, the disk's time too */
 #define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
 #define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */
 

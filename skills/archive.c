@@ -18,7 +18,7 @@ const char *const box_archive_calls[] = {
 	"poll",
 	"read",
 	"close",
-	"kill",
+	"pidfd_send_signal",
 	"wait4",
 	"fstat",
 	"newfstatat",
@@ -62,6 +62,8 @@ const char *const box_archive_calls[] = {
 	"getpid",
 	NULL,
 };
+
+_Static_assert(2 * BOX_ARCHIVE_MS <= BOX_SKILLS_MS, "there is time left to load what was unpacked");
 
 static int fail(struct box_err *err, int errnum, const char *step)
 {

@@ -18,6 +18,13 @@ struct report {
 
 static void warn(struct report *report, struct box_str field, const char *message)
 {
+	if (report->list.count == BOX_SKILL_WARNINGS_MAX) {
+		return;
+	}
+	if (report->list.count == BOX_SKILL_WARNINGS_MAX - 1) {
+		field = box_str("front matter");
+		message = "breaks more rules than are told here";
+	}
 	struct box_value item = box_map_value();
 	(void)box_map_add(report->arena, &item, "field", box_text(field));
 	(void)box_map_add(report->arena, &item, "message", box_cstr(message));

@@ -3,13 +3,16 @@
 #include "skills/fence.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <seccomp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "skills/landlock.h"
 
@@ -20,66 +23,43 @@ const char *const box_skills_calls[] = {
 	"close",
 	"close_range",
 	"read",
-	"readv",
 	"pread64",
 	"write",
 	"writev",
-	"pwrite64",
-	"lseek",
-	"ftruncate",
-	"fallocate",
-	"copy_file_range",
 	"fstat",
-	"fstatfs",
 	"newfstatat",
-	"statx",
-	"faccessat2",
 	"readlinkat",
 	"getdents64",
 	"mkdirat",
 	"unlinkat",
 	"renameat",
 	"renameat2",
-	"linkat",
 	"fchmod",
-	"fchmodat",
-	"utimensat",
 	"fsync",
-	"fdatasync",
 	"syncfs",
 	"sync_file_range",
 	"flock",
 	"fcntl",
-	"dup",
 	"dup3",
 	"pipe2",
 	"umask",
-	"inotify_init1",
-	"inotify_add_watch",
-	"inotify_rm_watch",
 	/* what was connected for us */
 	"recvmsg",
 	"sendmsg",
-	"recvfrom",
-	"shutdown",
 	"poll",
-	"ppoll",
-	"memfd_create",
 	/* children, and their own fences */
-	"kill",
+	"pidfd_send_signal",
 	"wait4",
 	"prctl",
 	"seccomp",
 	"landlock_create_ruleset",
 	"landlock_add_rule",
 	"landlock_restrict_self",
-	"prlimit64",
 	/* memory */
 	"munmap",
 	"mremap",
 	"madvise",
 	"brk",
-	"msync",
 	"futex",
 	"set_robust_list",
 	"set_tid_address",
@@ -92,43 +72,57 @@ const char *const box_skills_calls[] = {
 	"restart_syscall",
 	"clock_gettime",
 	"clock_nanosleep",
-	"clock_getres",
-	"gettimeofday",
 	"nanosleep",
-	"time",
 	"getrandom",
 	"getpid",
 	"getppid",
 	"gettid",
 	"getuid",
 	"geteuid",
-	"getgid",
-	"getegid",
-	"getrusage",
 	"sched_yield",
 	"sched_getaffinity",
-	"sysinfo",
-	"uname",
 	"exit",
 	"exit_group",
 	NULL,
 };
 
+/* Root of the machine, not of a user namespace. */
+static bool is_root(void)
+{
+	char map[64] = "";
+	unsigned inside = 0;
+	unsigned outside = 0;
+	if (geteuid() != 0) {
+		return false;
+	}
+	_cleanup_(box_close_p) int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, map, sizeof(map) - 1);
+	return len <= 0 || sscanf(map, "%u %u", &inside, &outside) != 2 || outside == 0;
+}
+
 static int enter_landlock(const struct box_skills_room *rooms, size_t count, struct box_err *err)
 {
-	const unsigned all = BOX_LANDLOCK_READ | BOX_LANDLOCK_WRITE | BOX_LANDLOCK_MAKE |
-		BOX_LANDLOCK_MOVE;
 	struct box_landlock_rule rules[BOX_SKILLS_ROOMS_MAX];
 	for (size_t i = 0; i < count; i++) {
-		rules[i] = (struct box_landlock_rule){
-			.fd = rooms[i].fd, .may = rooms[i].writes ? all : BOX_LANDLOCK_READ};
+		unsigned may = BOX_LANDLOCK_READ;
+		may |= rooms[i].writes ? BOX_LANDLOCK_WRITE | BOX_LANDLOCK_MAKE : 0;
+		may |= rooms[i].moves ? BOX_LANDLOCK_MOVE : 0;
+		rules[i] = (struct box_landlock_rule){.fd = rooms[i].fd, .may = may};
 	}
 	int r = box_landlock_enter(rules, count, err);
-	if (r == -ENOSYS || r == -EOPNOTSUPP) {
-		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_kv_errno("why", r));
-		return 0;
+	if (r != -ENOSYS && r != -EOPNOTSUPP) {
+		return r;
 	}
-	return r;
+	if (is_root()) {
+		char why[128];
+		(void)snprintf(why, sizeof(why), "%.100s", err->text);
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
+			"nothing of root's is given to box-skills without a fence (%s): "
+			"the folder must belong to another user",
+			why);
+	}
+	BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_kv_str("why", err->text));
+	return 0;
 }
 
 /* --- seccomp --- */
@@ -145,7 +139,8 @@ static int add_names(scmp_filter_ctx filter)
 }
 
 /* No memory that can be executed; children, but no namespaces (clone3 hides its flags behind a pointer:
- * glibc goes back to clone); signals to children and to ourselves are sent by pid. */
+ * glibc goes back to clone); limits of our own; signals to our own threads by pid, to children by the fd
+ * that came with them. */
 static int add_conditions(scmp_filter_ctx filter)
 {
 	const uint64_t namespaces = 0x7e020080; /* every CLONE_NEW* there is */
@@ -161,6 +156,10 @@ static int add_conditions(scmp_filter_ctx filter)
 	if (r == 0) {
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
 			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	}
+	if (r == 0) {
+		r = seccomp_rule_add(
+			filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_EQ, 0));
 	}
 	/* abort() signals its own thread. */
 	if (r == 0) {

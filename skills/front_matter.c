@@ -11,6 +11,7 @@
 #include "skills/pytext.h"
 
 #define FENCE "---"
+#define WORK_BYTES 64 /* take about as long to read as a value */
 
 static bool is_fence(struct box_str line)
 {
@@ -50,8 +51,11 @@ int box_front_matter_read(struct box_arena *arena, struct box_str text,
 	struct box_str yaml;
 	if (split(text, &yaml, &front.instructions)) {
 		struct box_yaml root;
-		int r = box_yaml_read(arena, yaml, 2, &root, err);
+		size_t values = 0;
+		int r = box_yaml_read(arena, yaml, 2, &root, &values, err);
+		front.work = values + yaml.len / WORK_BYTES;
 		if (r < 0) {
+			*ret_front = front;
 			return r;
 		}
 		front.is_there = true;

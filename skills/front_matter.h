@@ -15,9 +15,11 @@ struct box_front_matter {
 	struct box_yaml meta; /* a map; empty when there is none, or when it is no map */
 	bool is_no_map;       /* there is something, but no map */
 	struct box_str instructions;
+	size_t work; /* what reading it took: its values, and one for each 64 bytes */
 };
 
-/* The text must be UTF-8 and outlive what is made of it. -EINVAL: the YAML cannot be read. */
+/* The text must be UTF-8 and outlive what is made of it. -EINVAL: the YAML cannot be read; `work` is
+ * told all the same. */
 int box_front_matter_read(struct box_arena *arena, struct box_str text,
 	struct box_front_matter *ret_front, struct box_err *err);
 

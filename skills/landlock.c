@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/landlock.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -62,11 +63,24 @@ static uint64_t rights_of(unsigned int may)
 	return rights;
 }
 
+static bool wants_moves(const struct box_landlock_rule *rules, size_t count)
+{
+	bool wanted = false;
+	for (size_t i = 0; i < count; i++) {
+		wanted = wanted || (rules[i].may & BOX_LANDLOCK_MOVE);
+	}
+	return wanted;
+}
+
 int box_landlock_enter(const struct box_landlock_rule *rules, size_t count, struct box_err *err)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	if (abi < 0) {
 		return fail(err, "Landlock");
+	}
+	if (abi < 2 && wants_moves(rules, count)) {
+		return box_err_set(err, BOX_ERR_OS, EOPNOTSUPP,
+			"Landlock: files can be moved between folders since Linux 5.19");
 	}
 	struct attributes attributes = everything(abi);
 	_cleanup_(box_close_p) int ruleset = (int)syscall(

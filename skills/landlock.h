@@ -18,5 +18,6 @@ struct box_landlock_rule {
 };
 
 /* Everything is forbidden that this kernel's Landlock knows and no rule allows. 0, or negative with
- * the step in err; -ENOSYS or -EOPNOTSUPP when the kernel has no Landlock. Needs no_new_privs. */
+ * the step in err; -ENOSYS or -EOPNOTSUPP when the kernel has no Landlock, or one that lets nobody move
+ * files from folder to folder where a rule wants that. Needs no_new_privs. */
 int box_landlock_enter(const struct box_landlock_rule *rules, size_t count, struct box_err *err);

@@ -38,15 +38,35 @@ static void allow_many_fds(void)
 	}
 }
 
+/* Beyond all that the limits of the store add up to: whoever finds a way around them ends this process
+ * and not the machine's others. */
+static void limit_memory(void)
+{
+#ifndef BOX_SANITIZED /* its shadow takes terabytes */
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_max > BOX_SKILLS_MEMORY_BYTES_MAX) {
+		limit.rlim_cur = limit.rlim_max = BOX_SKILLS_MEMORY_BYTES_MAX;
+		(void)setrlimit(RLIMIT_AS, &limit);
+	}
+#endif
+}
+
 static int keep_store(void)
 {
-	const struct box_skills_room rooms[] = {{.fd = BOX_SKILLS_FOLDER_FD, .writes = true}};
+	const struct box_skills_room rooms[] = {
+		{.fd = BOX_SKILLS_FOLDER_FD, .writes = true, .moves = true}};
 	struct box_err err;
 	allow_many_fds();
 	int r = box_skills_fence(rooms, 1, &err);
-	r = r < 0 ? r : box_skills_serve(BOX_SKILLS_SOCKET_FD, BOX_SKILLS_FOLDER_FD, &err);
+	bool is_fenced = r == 0;
+	if (is_fenced) {
+		r = box_skills_serve(BOX_SKILLS_SOCKET_FD, BOX_SKILLS_FOLDER_FD, &err);
+	}
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "skills.failed", box_kv_str("why", err.text));
+	}
+	if (!is_fenced) {
+		box_skills_refuse(BOX_SKILLS_SOCKET_FD, &err);
 	}
 	return r < 0 ? 1 : 0;
 }
@@ -78,6 +98,7 @@ int main(int argc, char **argv)
 	box_log_setup("box-skills", BOX_LOG_INFO, BOX_LOG_TEXT);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(022);
+	limit_memory();
 	if (argc != 2 || fstat(BOX_SKILLS_FOLDER_FD, &status) < 0 || !S_ISDIR(status.st_mode)) {
 		(void)fprintf(stderr, "box-skills: is started by boxd, not by hand\n");
 		return 2;

@@ -174,20 +174,39 @@ static bool is_python_project(int folder_fd, bool *ret_link)
 	return has(folder_fd, ".venv", true, ret_link);
 }
 
-static int read_fields(struct box_skill *skill, const struct box_front_matter *front,
-	const char *folder_name, struct box_err *err)
+/* Of the front matter, which goes, the skill keeps copies. */
+static struct box_str kept(struct box_skill *skill, struct box_str text)
+{
+	return (struct box_str){box_arena_strndup(skill->arena, text.bytes, text.len), text.len};
+}
+
+static int read_fields(struct box_skill *skill, struct box_arena *scratch,
+	const struct box_front_matter *front, const char *folder_name, struct box_err *err)
 {
 	struct box_str name = {NULL, 0};
-	int r = box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "name"), "name",
+	struct box_str display_name = {NULL, 0};
+	struct box_str description = {NULL, 0};
+	int r = box_front_matter_text(scratch, box_yaml_get(&front->meta, "name"), "name",
 		box_str(folder_name), &name, err);
-	r = r < 0 ? r : box_names_check(name, &skill->name, err);
+	r = r < 0 ? r : box_names_check(name, &name, err);
 	r = r < 0 ? r
-		  : box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "display_name"),
-			    "display_name", skill->name, &skill->display_name, err);
-	return r < 0
-		? r
-		: box_front_matter_text(skill->arena, box_yaml_get(&front->meta, "description"),
-			  "description", box_str(""), &skill->description, err);
+		  : box_front_matter_text(scratch, box_yaml_get(&front->meta, "display_name"),
+			    "display_name", name, &display_name, err);
+	r = r < 0 ? r
+		  : box_front_matter_text(scratch, box_yaml_get(&front->meta, "description"),
+			    "description", box_str(""), &description, err);
+	if (r < 0) {
+		return r;
+	}
+	struct box_value warnings = box_conform_check(scratch, front, folder_name);
+	struct box_value content_warnings = box_conform_check(scratch, front, NULL);
+	skill->name = kept(skill, name);
+	skill->display_name = kept(skill, display_name);
+	skill->description = kept(skill, description);
+	skill->instructions = kept(skill, front->instructions);
+	skill->warnings = box_value_copy(skill->arena, &warnings);
+	skill->content_warnings = box_value_copy(skill->arena, &content_warnings);
+	return 0;
 }
 
 static void add_text(struct box_skill *skill, const char *key, struct box_str text)
@@ -221,27 +240,28 @@ static int fill_map(struct box_skill *skill, const char *entry_file, bool python
 }
 
 int box_skill_load(int folder_fd, const char *entry_file, const char *root,
-	struct box_skill **ret_skill, struct box_err *err)
+	struct box_skill **ret_skill, size_t *ret_work, struct box_err *err)
 {
+	_cleanup_(box_arena_free_p) struct box_arena *scratch = box_arena_new();
 	struct box_arena *arena = box_arena_new();
 	struct box_skill *skill = box_arena_alloc(arena, sizeof(*skill));
-	struct box_front_matter front;
+	struct box_front_matter front = {.work = 0};
 	struct box_str text = {NULL, 0};
 	struct stat st;
 	int64_t now = box_stamp_now_ns();
 	skill->arena = arena;
 	skill->package_root = box_arena_strndup(arena, root, strlen(root));
 	const char *folder = strrchr(skill->package_root, '/') + 1;
-	skill->entry_fd = read_entry(folder_fd, entry_file, arena, &text, &st, err);
+	skill->entry_fd = read_entry(folder_fd, entry_file, scratch, &text, &st, err);
 	int r = skill->entry_fd < 0 ? skill->entry_fd : 0;
-	r = r < 0 ? r : box_front_matter_read(arena, text, &front, err);
-	r = r < 0 ? r : read_fields(skill, &front, folder, err);
+	r = r < 0 ? r : box_front_matter_read(scratch, text, &front, err);
+	if (ret_work) {
+		*ret_work = front.work;
+	}
+	r = r < 0 ? r : read_fields(skill, scratch, &front, folder, err);
 	if (r == 0) {
-		skill->instructions = front.instructions;
 		skill->stamp = stamp_of(&st);
 		skill->is_settled = box_stamp_is_settled(&skill->stamp, now);
-		skill->warnings = box_conform_check(arena, &front, folder);
-		skill->content_warnings = box_conform_check(arena, &front, NULL);
 		bool python_project = is_python_project(folder_fd, &skill->has_links);
 		r = fill_map(skill, entry_file, python_project, &st, err);
 	}
@@ -258,5 +278,23 @@ void box_skill_free(struct box_skill *skill)
 	if (skill) {
 		box_close_p(&skill->entry_fd);
 		box_arena_free(skill->arena);
+	}
+}
+
+size_t box_skill_bytes(const struct box_skill *skill)
+{
+	return box_arena_size(skill->arena);
+}
+
+void box_skill_look_again(struct box_skill *skill, int folder_fd)
+{
+	if (!skill->has_links) {
+		return;
+	}
+	for (size_t i = 0; i < skill->map.count; i++) {
+		if (box_str_eq(skill->map.pairs[i].key, "python_project")) {
+			skill->map.pairs[i].value = box_bool(
+				is_python_project(folder_fd, &skill->has_links));
+		}
 	}
 }

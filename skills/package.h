@@ -37,18 +37,23 @@ struct box_skill {
 	struct box_value map;      /* the public fields, ready for an answer */
 	struct box_value warnings; /* {field, message}: where it does not conform */
 	struct box_value content_warnings; /* the same, whatever its folder is called */
-	size_t text_bytes;
-	struct box_stamp stamp; /* of the entry file */
+	size_t text_bytes;                 /* of the public fields */
+	struct box_stamp stamp;            /* of the entry file */
 	bool is_settled;
-	int entry_fd;   /* the file it was read from, -1 when that is not kept open */
-	bool has_links; /* python_project went through a link: nothing about it is remembered */
+	int entry_fd; /* the file it was read from, -1 when that is not kept open */
+	bool has_links; /* python_project goes through a link: no stamp of the folder tells of a change */
 };
 
 /* Reads the package in the opened folder. `root` is its absolute path for clients; the last part of
- * that is its name where the front matter has none. -errno with a text for clients. */
+ * that is its name where the front matter has none. -errno with a text for clients. ret_work is told
+ * either way, and may be NULL. */
 int box_skill_load(int folder_fd, const char *entry_file, const char *root,
-	struct box_skill **ret_skill, struct box_err *err);
+	struct box_skill **ret_skill, size_t *ret_work, struct box_err *err);
 void box_skill_free(struct box_skill *skill);
+/* How much memory it takes. */
+size_t box_skill_bytes(const struct box_skill *skill);
+/* Brings up to date what the stamps of the folder and of the entry file do not tell of. */
+void box_skill_look_again(struct box_skill *skill, int folder_fd);
 
 enum box_entry_kind {
 	BOX_ENTRY_NONE,

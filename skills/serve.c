@@ -223,3 +223,13 @@ int box_skills_serve(int socket, int folder, struct box_err *err)
 		? 0
 		: box_err_set(err, BOX_ERR_BOX, -r, "the socket: %s", strerrordesc_np(-r));
 }
+
+void box_skills_refuse(int socket, const struct box_err *err)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	static char dropped[65536];
+	if (send_error(socket, arena, err) == 0 && shutdown(socket, SHUT_WR) == 0) {
+		while (read(socket, dropped, sizeof(dropped)) > 0) {
+		}
+	}
+}

@@ -5,3 +5,7 @@
 
 /* 0 at the end, or negative with err. Both fds stay the caller's. */
 int box_skills_serve(int socket, int folder, struct box_err *err);
+
+/* Without a fence nothing is read: one error goes out, for the request that box-skills was started for,
+ * and what comes is thrown away until box-rpc has hung up. */
+void box_skills_refuse(int socket, const struct box_err *err);

@@ -8,13 +8,16 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "skills/place.h"
 
 #define TRIES 64
+#define LOCK_PAUSE_NS 10000000
 
 static unsigned long last_number; /* of the names given by this process */
 
@@ -28,8 +31,24 @@ void box_stage_name(char name[BOX_STAGE_ITEM_SIZE])
 	name_of(++last_number, name);
 }
 
+/* Who clears what a crash has left is done soon; but anybody may lock a folder, and for ever. */
+static int lock_shared(int fd, uint64_t deadline_ms)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR) {
+			return -errno;
+		}
+		if (box_clock_ms() >= deadline_ms) {
+			return -ENOLCK;
+		}
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 /* Makes and locks it: fd, -EAGAIN when it went away meanwhile, or another -errno. */
-static int open_locked(int root_fd)
+static int open_locked(int root_fd, uint64_t deadline_ms)
 {
 	if (mkdirat(root_fd, BOX_STAGE_NAME, 0700) < 0 && errno != EEXIST) {
 		return -errno;
@@ -40,17 +59,22 @@ static int open_locked(int root_fd)
 	if (fd < 0) {
 		return fd == -ENOENT ? -EAGAIN : fd;
 	}
-	if (flock(fd, LOCK_SH) < 0 || fstat(fd, &st) < 0) {
-		return -errno;
+	int r = lock_shared(fd, deadline_ms);
+	if (r == 0 && fstat(fd, &st) < 0) {
+		r = -errno;
+	}
+	if (r < 0) {
+		return r;
 	}
 	return st.st_nlink == 0 ? -EAGAIN : TAKE_FD(fd);
 }
 
 int box_stage_open(int root_fd, struct box_stage *ret_stage)
 {
+	uint64_t deadline_ms = box_clock_ms() + BOX_SKILL_LOCK_MS;
 	int fd = -EAGAIN;
 	for (int i = 0; i < TRIES && fd == -EAGAIN; i++) {
-		fd = open_locked(root_fd);
+		fd = open_locked(root_fd, deadline_ms);
 	}
 	if (fd < 0) {
 		return fd;
@@ -134,9 +158,8 @@ static int remove_entry(void *context, const char *name, int d_type)
 	}
 	_cleanup_(box_close_p) int fd = box_place_open(
 		removal->dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
-	if (fd == -EACCES && fchmodat(removal->dir_fd, name, 0700, 0) == 0) {
-		fd = box_place_open(removal->dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
-	}
+	/* A folder that its owner may not read stays: a mode can be changed by fd only, because no fence
+	 * has an eye on chmod by path. */
 	if (fd >= 0) {
 		(void)fchmod(fd, 0700);
 		remove_in(removal->stage, fd, removal->depth + 1);

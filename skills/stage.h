@@ -16,7 +16,7 @@ struct box_stage {
 	int fd;
 };
 
-/* Opens or makes it. 0 or -errno. */
+/* Opens or makes it. 0 or -errno; -ENOLCK when another program keeps it locked. */
 int box_stage_open(int root_fd, struct box_stage *ret_stage);
 void box_stage_close(struct box_stage *stage);
 static inline void box_stage_close_p(struct box_stage *stage)

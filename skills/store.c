@@ -256,6 +256,11 @@ int box_serving_refuse(struct box_serving *serving, const char *format, ...)
 
 int box_serving_os_error(struct box_serving *serving, int errnum, const char *path)
 {
+	if (errnum == ENOLCK) {
+		return box_serving_refuse(serving,
+			"Skills cannot be changed now: another program has locked %s",
+			box_serving_path(serving, BOX_STAGE_NAME));
+	}
 	struct box_buf said = box_buf(4 * BOX_PATH_MAX);
 	(void)box_py_repr_text(&said, box_str(box_serving_path(serving, path)));
 	int r = box_err_set(serving->err, BOX_ERR_VALIDATION, errnum, "[Errno %d] %s: %.*s", errnum,

@@ -131,7 +131,7 @@ static int read_import(struct box_serving *serving, struct box_str package_root,
 	if (box_skill_find_entry(fd, &entry) == BOX_ENTRY_NONE) {
 		return box_serving_refuse(serving, "No SKILL.md found in %s", client_path);
 	}
-	r = box_skill_load(fd, entry, client_path, ret_skill, serving->err);
+	r = box_skill_load(fd, entry, client_path, ret_skill, NULL, serving->err);
 	if (r == 0) {
 		*ret_path = path;
 	}

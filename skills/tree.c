@@ -36,6 +36,7 @@ struct node {
 	struct node **children;
 	size_t child_count;
 	struct box_skill *skill;
+	size_t work; /* of loading it, also when that failed */
 	char *why;
 	struct box_stamp why_stamp; /* of the entry file that could not be loaded */
 	bool why_is_settled;
@@ -46,7 +47,7 @@ struct box_tree {
 	struct node *root;
 	struct node **found;
 	size_t found_count, found_room;
-	size_t bytes;
+	size_t node_bytes, skill_bytes;
 };
 
 static bool may_keep_fd(void)
@@ -92,6 +93,7 @@ static void forget_package(struct node *node)
 	}
 	box_skill_free(node->skill);
 	node->skill = NULL;
+	node->work = 0;
 	free(node->why);
 	node->why = NULL;
 }
@@ -294,6 +296,7 @@ static int walk_all(struct box_tree *tree, int root_fd, unsigned max_depth, stru
 				"Skill discovery exceeded the configured entry limit");
 		}
 		entries += node->entries;
+		tree->node_bytes += sizeof(*node) + sizeof(node) + strlen(node->path);
 		if (node->entry != BOX_ENTRY_NONE) {
 			push(&tree->found, &tree->found_count, &tree->found_room, node);
 		}
@@ -312,6 +315,7 @@ int box_tree_walk(struct box_tree *tree, int root_fd, unsigned max_depth, struct
 {
 	struct queue queue = {0};
 	tree->found_count = 0;
+	tree->node_bytes = 0;
 	int r = walk_all(tree, root_fd, max_depth, &queue, err);
 	if (r < 0) {
 		tree->found_count = 0;
@@ -328,8 +332,7 @@ static bool is_current(const struct node *node, int root_fd)
 	unsigned mode = 0;
 	char path[BOX_PATH_MAX];
 	const struct box_stamp *known = node->skill ? &node->skill->stamp : &node->why_stamp;
-	bool settled = node->skill ? node->skill->is_settled && !node->skill->has_links
-				   : node->why && node->why_is_settled;
+	bool settled = node->skill ? node->skill->is_settled : node->why && node->why_is_settled;
 	size_t len = strlen(node->path);
 	if (!node->is_known || !settled || len + 16 > sizeof(path)) {
 		return false;
@@ -363,7 +366,7 @@ static void load(struct box_tree *tree, struct node *node, int root_fd)
 		root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0) {
 		(void)box_err_set(err, BOX_ERR_VALIDATION, -fd, "%s", strerror(-fd));
-	} else if (box_skill_load(fd, node->entry_file, root, &node->skill, err) < 0 &&
+	} else if (box_skill_load(fd, node->entry_file, root, &node->skill, &node->work, err) < 0 &&
 		box_stamp_read(fd, node->entry_file, &node->why_stamp, &mode) == 0) {
 		/* Stamped after it was read: only one that has not changed for long is sure. */
 		node->why_is_settled = box_stamp_is_settled(&node->why_stamp, now);
@@ -379,21 +382,50 @@ static void load(struct box_tree *tree, struct node *node, int root_fd)
 	free(err);
 }
 
+static void look_again(struct node *node, int root_fd)
+{
+	_cleanup_(box_close_p) int opened = node->fd >= 0
+		? -1
+		: box_place_open(root_fd, node->path, O_PATH | O_DIRECTORY, 0);
+	if (node->fd >= 0 || opened >= 0) {
+		box_skill_look_again(node->skill, node->fd >= 0 ? node->fd : opened);
+	}
+}
+
+/* The others stay as they are: so there is a way back to fewer. */
+static void leave_out(struct node *node)
+{
+	forget_package(node);
+	node->why = box_strdup(
+		"Skill front matter is not read: all skills together have too much of it");
+	node->why_is_settled = false;
+}
+
 int box_tree_load(struct box_tree *tree, int root_fd, struct box_err *err)
 {
-	tree->bytes = 0;
+	size_t text = 0;
+	size_t work = 0;
+	tree->skill_bytes = 0;
 	for (size_t i = 0; i < tree->found_count; i++) {
 		struct node *node = tree->found[i];
-		if (tree->bytes > BOX_SKILL_LIST_TEXT_BYTES_MAX) {
+		if (text > BOX_SKILL_LIST_TEXT_BYTES_MAX) {
 			forget_package(node);
+			continue;
+		}
+		if (work > BOX_SKILL_META_WORK_MAX) {
+			leave_out(node);
 			continue;
 		}
 		if (!is_current(node, root_fd)) {
 			load(tree, node, root_fd);
+		} else if (node->skill && node->skill->has_links) {
+			look_again(node, root_fd);
 		}
-		tree->bytes += node->skill ? node->skill->text_bytes : 0;
+		work += node->work;
+		text += node->skill ? node->skill->text_bytes : 0;
+		tree->skill_bytes += node->skill ? box_skill_bytes(node->skill) : 0;
 	}
-	if (tree->bytes > BOX_SKILL_LIST_TEXT_BYTES_MAX) {
+	if (text > BOX_SKILL_LIST_TEXT_BYTES_MAX) {
 		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
 			"Skill listing exceeds the configured text limit");
 	}
@@ -413,5 +445,5 @@ struct box_found box_tree_at(const struct box_tree *tree, size_t i)
 
 size_t box_tree_bytes(const struct box_tree *tree)
 {
-	return tree->bytes;
+	return tree->node_bytes + tree->skill_bytes;
 }

@@ -28,7 +28,8 @@ void box_tree_free(struct box_tree *tree);
 
 /* Walks breadth first, max_depth folders down (always the same for one tree), through no link. -errno
  * when a limit is passed; what cannot be read is passed over. Only `load` reads the packages; it
- * fails when they have too much text together. */
+ * fails when they have too much text together, and leaves out those that come after too much front
+ * matter. */
 int box_tree_walk(struct box_tree *tree, int root_fd, unsigned max_depth, struct box_err *err);
 int box_tree_load(struct box_tree *tree, int root_fd, struct box_err *err);
 
@@ -36,5 +37,5 @@ int box_tree_load(struct box_tree *tree, int root_fd, struct box_err *err);
 size_t box_tree_count(const struct box_tree *tree);
 struct box_found box_tree_at(const struct box_tree *tree, size_t i);
 
-/* How much text is remembered. */
+/* How much memory it takes. */
 size_t box_tree_bytes(const struct box_tree *tree);

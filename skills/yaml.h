@@ -37,9 +37,10 @@ struct box_yaml {
 };
 
 /* The tree of the only document in the text; NULL for an empty one. -EINVAL with a text that has the
- * field and the line (BOX_ERR_VALIDATION). Lines are counted from first_line. */
+ * field and the line (BOX_ERR_VALIDATION). Lines are counted from first_line. ret_values: how many it
+ * has, or had up to the error. */
 int box_yaml_read(struct box_arena *arena, struct box_str text, size_t first_line,
-	struct box_yaml *ret_root, struct box_err *err);
+	struct box_yaml *ret_root, size_t *ret_values, struct box_err *err);
 
 /* The value of a text key, or NULL. */
 const struct box_yaml *box_yaml_get(const struct box_yaml *map, const char *key);

@@ -3,6 +3,7 @@
  * nothing. Keys, merges and tags mean what they mean to PyYAML's safe_load.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -19,6 +20,11 @@ struct anchor {
 	struct box_yaml node;
 };
 
+struct items {
+	struct box_yaml *items; /* from malloc */
+	size_t count, room;
+};
+
 struct reader {
 	struct box_arena *arena;
 	yaml_parser_t parser;
@@ -27,15 +33,11 @@ struct reader {
 	size_t first_line;
 	size_t values;
 	size_t aliases;
+	struct items pending; /* of the lists and maps that are being read, outermost first */
 	struct anchor anchors[BOX_SKILL_META_ANCHORS_MAX];
 	size_t anchor_count;
 	struct box_str field; /* of the outermost map, for messages */
 	struct box_err *err;
-};
-
-struct items {
-	struct box_yaml *items;
-	size_t count, room;
 };
 
 static int refuse_at(struct reader *reader, yaml_mark_t mark, const char *text)
@@ -78,18 +80,27 @@ static int count_values(struct reader *reader, size_t more)
 							  : 0;
 }
 
-static void add_item(struct reader *reader, struct items *items, struct box_yaml item)
+static void add_item(struct items *items, struct box_yaml item)
 {
 	if (items->count == items->room) {
-		items->room = items->room ? items->room * 2 : 8;
-		struct box_yaml *grown = box_arena_alloc(
-			reader->arena, items->room * sizeof(*grown));
-		if (items->count > 0) {
-			memcpy(grown, items->items, items->count * sizeof(*grown));
-		}
-		items->items = grown;
+		items->room = items->room ? items->room * 2 : 64;
+		items->items = box_realloc(items->items, items->room * sizeof(*items->items));
 	}
 	items->items[items->count++] = item;
+}
+
+/* What came after `from`, in the arena and as large as it is: growing there would leave every smaller
+ * array behind. */
+static struct box_yaml *take_items(struct reader *reader, size_t from)
+{
+	size_t size = (reader->pending.count - from) * sizeof(struct box_yaml);
+	struct box_yaml *items = NULL;
+	if (size > 0) {
+		items = box_arena_alloc(reader->arena, size);
+		memcpy(items, reader->pending.items + from, size);
+	}
+	reader->pending.count = from;
+	return items;
 }
 
 /* -- anchors ---------------------------------------------------------------------------------- */
@@ -186,7 +197,7 @@ static int read_scalar(struct reader *reader, bool is_key, struct box_yaml *ret_
 
 static int read_list(struct reader *reader, unsigned depth, struct box_yaml *ret_node)
 {
-	struct items items = {0};
+	size_t from = reader->pending.count;
 	for (;;) {
 		struct box_yaml item;
 		int r = next_event(reader);
@@ -200,12 +211,13 @@ static int read_list(struct reader *reader, unsigned depth, struct box_yaml *ret
 		if (r < 0) {
 			return r;
 		}
-		add_item(reader, &items, item);
+		add_item(&reader->pending, item);
 	}
+	size_t count = reader->pending.count - from;
 	*ret_node = (struct box_yaml){.type = BOX_YAML_LIST,
-		.is_true = items.count > 0,
-		.items = items.items,
-		.count = items.count};
+		.is_true = count > 0,
+		.items = take_items(reader, from),
+		.count = count};
 	return 0;
 }
 
@@ -215,7 +227,7 @@ static int merge_map(struct reader *reader, struct items *merged, const struct b
 		return refuse(reader, "only maps can be merged");
 	}
 	for (size_t i = 0; i < 2 * map->count; i++) {
-		add_item(reader, merged, map->items[i]);
+		add_item(merged, map->items[i]);
 	}
 	return count_values(reader, map->count);
 }
@@ -238,14 +250,14 @@ static bool same_key(const struct box_yaml *a, const struct box_yaml *b)
 	return a->type == b->type && box_str_same(a->text, b->text);
 }
 
-static size_t find_key(const struct items *kept, const struct box_yaml *key)
+static size_t find_key(const struct box_yaml *kept, size_t count, const struct box_yaml *key)
 {
-	for (size_t i = 0; i < kept->count; i += 2) {
-		if (same_key(&kept->items[i], key)) {
+	for (size_t i = 0; i < count; i += 2) {
+		if (same_key(&kept[i], key)) {
 			return i;
 		}
 	}
-	return kept->count;
+	return count;
 }
 
 /* The place that a key had when it was first asked for; `next` for one that was not. */
@@ -265,72 +277,91 @@ static size_t place_in(
 	return *place;
 }
 
-/* A key stays where it was first, with the value that came last: a Python dict. */
-static void settle_keys(struct reader *reader, struct items *kept, const struct items *pairs)
+/* A key stays where it was first, with the value that came last: a Python dict. In place; how much is
+ * left of the keys and values. */
+static size_t settle_keys(struct reader *reader, struct box_yaml *pairs, size_t count)
 {
 	struct box_table places = {0};
-	bool many = kept->count + pairs->count > (size_t)2 * FEW_KEYS;
-	for (size_t i = 0; i < pairs->count; i += 2) {
-		const struct box_yaml *key = &pairs->items[i];
-		size_t place = many ? place_in(reader, &places, key, kept->count)
-				    : find_key(kept, key);
-		if (place == kept->count) {
-			add_item(reader, kept, *key);
-			add_item(reader, kept, key[1]);
+	bool many = count > (size_t)2 * FEW_KEYS;
+	size_t kept = 0;
+	for (size_t i = 0; i < count; i += 2) {
+		size_t place = many ? place_in(reader, &places, &pairs[i], kept)
+				    : find_key(pairs, kept, &pairs[i]);
+		if (place == kept) {
+			pairs[kept++] = pairs[i];
+			pairs[kept++] = pairs[i + 1];
 		} else {
-			kept->items[place + 1] = key[1];
+			pairs[place + 1] = pairs[i + 1];
 		}
 	}
 	box_table_free(&places);
+	return kept;
+}
+
+/* The pairs after `from` become a map. What is merged counts before all that is the map's own. */
+static struct box_yaml make_map(struct reader *reader, size_t from, struct items *merged)
+{
+	struct items *pending = &reader->pending;
+	size_t own = pending->count - from;
+	size_t count = settle_keys(reader, pending->items + from, own);
+	pending->count = from + count;
+	if (merged->count > 0) {
+		for (size_t i = 0; i < count; i++) {
+			add_item(merged, pending->items[from + i]);
+		}
+		pending->count = from;
+		count = settle_keys(reader, merged->items, merged->count);
+		for (size_t i = 0; i < count; i++) {
+			add_item(pending, merged->items[i]);
+		}
+	}
+	return (struct box_yaml){.type = BOX_YAML_MAP,
+		.is_true = count > 0,
+		.items = take_items(reader, from),
+		.count = count / 2};
+}
+
+/* One key with its value, both after the others; a merge goes where merges go. */
+static int read_pair(struct reader *reader, unsigned depth, struct items *merged)
+{
+	struct box_yaml key;
+	struct box_yaml value;
+	int r = read_node(reader, depth, true, &key);
+	if (r < 0) {
+		return r;
+	}
+	if (key.type == BOX_YAML_LIST || key.type == BOX_YAML_MAP) {
+		return refuse(reader, "a key must be text");
+	}
+	if (depth == 1) {
+		reader->field = key.text;
+	}
+	r = next_event(reader);
+	r = r < 0 ? r : read_node(reader, depth, false, &value);
+	if (r == 0 && key.type == BOX_YAML_MERGE) {
+		return merge(reader, merged, &value);
+	}
+	if (r == 0) {
+		add_item(&reader->pending, key);
+		add_item(&reader->pending, value);
+	}
+	return r;
 }
 
 static int read_map(struct reader *reader, unsigned depth, struct box_yaml *ret_node)
 {
 	struct items merged = {0};
-	struct items own = {0};
-	for (;;) {
-		struct box_yaml key;
-		struct box_yaml value;
-		int r = next_event(reader);
-		if (r < 0 || reader->event.type == YAML_MAPPING_END_EVENT) {
-			if (r < 0) {
-				return r;
-			}
-			break;
-		}
-		r = read_node(reader, depth, true, &key);
-		if (r < 0) {
-			return r;
-		}
-		if (key.type == BOX_YAML_LIST || key.type == BOX_YAML_MAP) {
-			return refuse(reader, "a key must be text");
-		}
-		if (depth == 1) {
-			reader->field = key.text;
-		}
-		r = next_event(reader);
-		r = r < 0 ? r : read_node(reader, depth, false, &value);
-		if (r == 0 && key.type == BOX_YAML_MERGE) {
-			r = merge(reader, &merged, &value);
-		} else if (r == 0) {
-			add_item(reader, &own, key);
-			add_item(reader, &own, value);
-		}
-		if (r < 0) {
-			return r;
-		}
+	size_t from = reader->pending.count;
+	int r = next_event(reader);
+	while (r == 0 && reader->event.type != YAML_MAPPING_END_EVENT) {
+		r = read_pair(reader, depth, &merged);
+		r = r < 0 ? r : next_event(reader);
 	}
-	/* What is merged counts before all that is the map's own. */
-	struct items kept = {0};
-	for (size_t i = 0; i < own.count; i++) {
-		add_item(reader, &merged, own.items[i]);
+	if (r == 0) {
+		*ret_node = make_map(reader, from, &merged);
 	}
-	settle_keys(reader, &kept, &merged);
-	*ret_node = (struct box_yaml){.type = BOX_YAML_MAP,
-		.is_true = kept.count > 0,
-		.items = kept.items,
-		.count = kept.count / 2};
-	return 0;
+	free(merged.items);
+	return r;
 }
 
 static bool is_tagged(const yaml_char_t *tag, const char *usual)
@@ -411,10 +442,11 @@ static int read_stream(struct reader *reader, struct box_yaml *ret_root)
 }
 
 int box_yaml_read(struct box_arena *arena, struct box_str text, size_t first_line,
-	struct box_yaml *ret_root, struct box_err *err)
+	struct box_yaml *ret_root, size_t *ret_values, struct box_err *err)
 {
 	struct reader reader = {.arena = arena, .first_line = first_line, .err = err};
 	struct box_yaml root = {.type = BOX_YAML_NULL, .text = box_str("None")};
+	*ret_values = 0;
 	if (text.len > BOX_SKILL_META_BYTES_MAX) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
 			"Skill front matter exceeds the %lu-byte limit", BOX_SKILL_META_BYTES_MAX);
@@ -430,6 +462,8 @@ int box_yaml_read(struct box_arena *arena, struct box_str text, size_t first_lin
 		yaml_event_delete(&reader.event);
 	}
 	yaml_parser_delete(&reader.parser);
+	free(reader.pending.items);
+	*ret_values = reader.values;
 	if (r == 0) {
 		*ret_root = root;
 	}

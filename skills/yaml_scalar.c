@@ -127,6 +127,10 @@ enum box_yaml_type box_yaml_type_of(struct box_str plain)
 	static const char *const bool_words[] = {"yes", "Yes", "YES", "no", "No", "NO", "true",
 		"True", "TRUE", "false", "False", "FALSE", "on", "On", "ON", "off", "Off", "OFF",
 		NULL};
+	/* Most are text, and are seen to be so by their first character. */
+	if (plain.len > 0 && !strchr("~nNyYtTfFoO<=+-." DIGITS, plain.bytes[0])) {
+		return BOX_YAML_TEXT;
+	}
 	if (is_one_of(plain, null_words)) {
 		return BOX_YAML_NULL;
 	}

@@ -126,7 +126,8 @@ async def break_off(url):
             print("tear", flush=True)
 
     async with dial(url) as (session, _):
-        arguments = {"duration": 1, "steps": 5}
+        # Far longer than it takes to be torn, on the slowest machine.
+        arguments = {"duration": 60, "steps": 300}
         name = "trigger-long-running-operation"
         await session.call_tool(name, arguments, progress_callback=tear)
 

@@ -3,12 +3,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <seccomp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -58,7 +62,7 @@ static void enter(void)
 	make_file(place.store, "file");
 	make_file(place.source, "file");
 	const struct box_skills_room rooms[] = {
-		{.fd = place.store, .writes = true}, {.fd = place.source}};
+		{.fd = place.store, .writes = true, .moves = true}, {.fd = place.source}};
 	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
 	if (box_skills_fence(rooms, 2, &err) < 0) {
 		TEST_FAIL("box_skills_fence: %s", err.text);
@@ -101,7 +105,7 @@ static void run_inside(void (*inside)(void))
 static void work_in_the_store(void)
 {
 	int fd = openat(place.store, "new", O_RDWR | O_CREAT | O_EXCL, 0600);
-	ASSERT(fd >= 0 && write(fd, "ab", 2) == 2 && ftruncate(fd, 1) == 0 && fsync(fd) == 0);
+	ASSERT(fd >= 0 && write(fd, "ab", 2) == 2 && fchmod(fd, 0644) == 0 && fsync(fd) == 0);
 	ASSERT(mkdirat(place.store, "d", 0755) == 0);
 	ASSERT(renameat2(place.store, "new", place.store, "d/new", RENAME_NOREPLACE) == 0);
 	ASSERT(unlinkat(place.store, "d/new", 0) == 0);
@@ -131,6 +135,11 @@ static void try_files(void)
 	ASSERT_REFUSED(symlinkat("/etc/passwd", place.store, "link"));
 	ASSERT_REFUSED(mknodat(place.store, "fifo", S_IFIFO | 0600, 0));
 	ASSERT_REFUSED(fchownat(place.store, "file", 1, 1, 0));
+	/* Landlock has no eye on these. */
+	ASSERT_REFUSED(fchmodat(place.outside, "secret", 0777, 0));
+	ASSERT_REFUSED(utimensat(place.outside, "secret", NULL, 0));
+	ASSERT_REFUSED(syscall(SYS_inotify_init1, 0));
+	ASSERT_REFUSED(faccessat(place.outside, "secret", R_OK, AT_EACCESS));
 }
 
 TEST(no_other_file)
@@ -153,6 +162,11 @@ static void try_the_rest(void)
 	ASSERT_REFUSED(mount("a", "/tmp", "tmpfs", 0, NULL));
 	ASSERT_REFUSED(chroot("/tmp"));
 	ASSERT_REFUSED(setuid(0));
+	ASSERT_REFUSED(kill(getppid(), 0));
+	ASSERT_REFUSED(syscall(SYS_pidfd_open, getppid(), 0));
+	struct rlimit limit;
+	ASSERT_REFUSED(prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit));
+	ASSERT_INT(prlimit(0, RLIMIT_NOFILE, NULL, &limit), 0);
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT(code == MAP_FAILED && errno == EPERM);
 }
@@ -162,10 +176,120 @@ TEST(no_program_no_socket_no_namespace)
 	run_inside(try_the_rest);
 }
 
+/* --- kernels that have less --- */
+
+/* A Landlock of version `abi` for this process; 0: there is none. Another process answers for it. */
+static void pretend_landlock(int abi)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	ASSERT(filter);
+	uint32_t what = abi == 0 ? SCMP_ACT_ERRNO(EOPNOTSUPP) : SCMP_ACT_NOTIFY;
+	/* The question for the version is the one with flags. */
+	ASSERT_INT(seccomp_rule_add(filter, what, SCMP_SYS(landlock_create_ruleset), 1,
+			   SCMP_A2(SCMP_CMP_EQ, 1)),
+		0);
+	ASSERT_INT(seccomp_load(filter), 0);
+	if (abi == 0 || fork() != 0) {
+		return;
+	}
+	struct seccomp_notif *asked = NULL;
+	struct seccomp_notif_resp *answer = NULL;
+	ASSERT_INT(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), 0);
+	ASSERT_INT(seccomp_notify_alloc(&asked, &answer), 0);
+	ASSERT_INT(seccomp_notify_receive(seccomp_notify_fd(filter), asked), 0);
+	answer->id = asked->id;
+	answer->val = abi;
+	ASSERT_INT(seccomp_notify_respond(seccomp_notify_fd(filter), answer), 0);
+	_exit(0);
+}
+
+static int fence_in(const char *folder, bool moves, uid_t uid, struct box_err *err)
+{
+	const struct box_skills_room room = {
+		.fd = open(folder, O_PATH | O_DIRECTORY), .writes = true, .moves = moves};
+	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
+	ASSERT_INT(setresuid(uid, uid, uid), 0);
+	return box_skills_fence(&room, 1, err);
+}
+
+/* Root's files have no other fence than Landlock. */
+static void fence_fails(int abi, const char *why)
+{
+	static struct box_err err;
+	if (getuid() != 0) {
+		SKIP("only root can be refused");
+	}
+	pretend_landlock(abi);
+	ASSERT(fence_in("/tmp", true, 0, &err) < 0);
+	if (!strstr(err.text, why)) {
+		TEST_FAIL("%s", err.text);
+	}
+	/* It has not happened halfway. */
+	ASSERT(open("/etc/passwd", O_RDONLY) >= 0);
+}
+
+TEST(root_is_not_served_without_landlock)
+{
+	fence_fails(0, "must belong to another user");
+}
+
+TEST(root_is_not_served_by_a_landlock_without_moves)
+{
+	fence_fails(1, "since Linux 5.19");
+}
+
+TEST(another_user_is_served_without_landlock)
+{
+	static struct box_err err;
+	uid_t uid = getuid() == 0 ? 65534 : getuid();
+	pretend_landlock(0);
+	ASSERT_INT(fence_in("/tmp", true, uid, &err), 0);
+}
+
+static void move_a_file(int landlock)
+{
+	static struct box_err err;
+	char folder[] = "/tmp/box-fence-XXXXXX";
+	uid_t uid = getuid() == 0 ? 65534 : getuid();
+	ASSERT(mkdtemp(folder) && chmod(folder, 0777) == 0);
+	int fd = open(folder, O_RDONLY | O_DIRECTORY);
+	pid_t child = fork();
+	if (child == 0) {
+		pretend_landlock(landlock);
+		ASSERT_INT(fence_in(folder, true, uid, &err), 0);
+		ASSERT_INT(mkdirat(fd, "d", 0755), 0);
+		make_file(fd, "file");
+		ASSERT_INT(renameat2(fd, "file", fd, "d/file", 0), 0);
+		_exit(0);
+	}
+	int status = -1;
+	ASSERT(waitpid(child, &status, 0) == child);
+	(void)unlinkat(fd, "d/file", 0);
+	(void)unlinkat(fd, "d", AT_REMOVEDIR);
+	(void)unlinkat(fd, "file", 0);
+	ASSERT_INT(rmdir(folder), 0);
+	ASSERT_INT(status, 0);
+}
+
+TEST(files_are_moved_where_landlock_cannot_allow_it)
+{
+	move_a_file(1);
+}
+
+/* What moves nothing has its Landlock on such a kernel too. */
+TEST(an_old_landlock_is_enough_for_artifacts)
+{
+	static struct box_err err;
+	pretend_landlock(1);
+	ASSERT_INT(fence_in("/tmp", false, getuid(), &err), 0);
+	ASSERT_REFUSED(open("/etc/passwd", O_RDONLY));
+}
+
 /* A child of it unpacks archives, behind a fence of its own. */
 TEST(archives_can_be_unpacked)
 {
-	static const char *const conditional[] = {"clone", "mmap", "mprotect", "tgkill"};
+	static const char *const conditional[] = {
+		"clone", "mmap", "mprotect", "prlimit64", "tgkill"};
 	for (const char *const *call = box_archive_calls; *call; call++) {
 		bool there = false;
 		for (const char *const *kept = box_skills_calls; *kept; kept++) {
