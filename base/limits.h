@@ -112,6 +112,7 @@
 #define BOX_MACHINE_EXTRA_BYTES (128 * BOX_MIB)      /* for what runs one, beside its memory */
 #define BOX_MACHINE_TASKS_MAX 64        /* processes and threads of that, beside one for each cpu */
 #define BOX_MACHINE_CPUS_MAX 64         /* of one */
+#define BOX_MACHINE_OPEN_FILES 65536    /* of what runs one, where the host gives so many */
 #define BOX_MACHINE_START_MS 10000      /* one must be there by then */
 #define BOX_MACHINE_START_SLOW_MS 60000 /* where the host's KVM was found to be slow */
 #define BOX_MACHINE_SPARE_MS 5000       /* more, for box-vmm to say what became of it */
