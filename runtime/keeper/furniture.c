@@ -80,6 +80,7 @@ void box_furniture_describe(const struct box_plan *plan, const struct box_networ
 		.gateway = seat ? seat->router_address : 0,
 		.deadline_ms = plan->machine.start_ms,
 		.pids = plan->pids,
+		.open_files = (uint32_t)plan->open_files,
 	};
 	(void)snprintf(ret_boot->hostname, sizeof(ret_boot->hostname), "%s", plan->hostname);
 }

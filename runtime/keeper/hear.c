@@ -41,6 +41,8 @@ static void describe(uint32_t number, const struct box_plan *plan, char *text, s
 		number - BOX_CHILD_MOUNT_STEP < plan->step_count) {
 		(void)snprintf(
 			text, size, "mount %s", plan->steps[number - BOX_CHILD_MOUNT_STEP].target);
+	} else if (box_machine_step_name(number)) {
+		(void)snprintf(text, size, "box-init: %s", box_machine_step_name(number));
 	} else {
 		name = box_guest_boot_step_name(number);
 		(void)snprintf(text, size, "box-init: %s", name ? name : "an unknown step");

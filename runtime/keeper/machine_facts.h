@@ -8,12 +8,6 @@
 
 #define BOX_MACHINE_WORD_MAX 256
 
-enum box_machine_boot_result {
-	BOX_MACHINE_UNTRIED,
-	BOX_MACHINE_BOOTED,
-	BOX_MACHINE_FAILED,
-};
-
 struct box_machine_facts {
 	/* Seen by box_machine_look, which starts nothing. */
 	bool known_processor; /* x86-64 or aarch64 */
@@ -37,9 +31,10 @@ struct box_machine_facts {
 	char libkrunfw[BOX_MACHINE_WORD_MAX];
 	char libkrunfw_error[BOX_MACHINE_WORD_MAX];
 	char kvm_error[BOX_MACHINE_WORD_MAX]; /* why no virtual machine can be made */
-	enum box_machine_boot_result boot;
+	bool booted;                          /* a guest was there */
 	uint32_t boot_ms;
 	char boot_error[BOX_MACHINE_WORD_MAX];
+	char boot_console[BOX_MACHINE_WORD_MAX]; /* its last line */
 };
 
 struct box_machine_verdict {

@@ -128,10 +128,10 @@ static void say_probe(const struct box_machine_facts *facts, struct box_machine_
 	} else {
 		say(verdict,
 			"dmesg | grep -i kvm may say why; in a virtual machine its host's KVM may be "
-			"unable to nest; restart or remove the note in /run/box to try again",
-			"this KVM cannot run a guest: %s",
-			facts->boot_error[0] ? facts->boot_error
-					     : "the guest that was tried said nothing");
+			"unable to nest (box doctor tries again)",
+			"this KVM cannot run a guest: %s%s%s",
+			facts->boot_error[0] ? facts->boot_error : "what was tried said nothing",
+			facts->boot_console[0] ? "; its last words: " : "", facts->boot_console);
 	}
 }
 
@@ -153,7 +153,7 @@ void box_machine_judge(
 	} else if (facts->kvm_errnum != 0) {
 		say_device(facts, ret_verdict);
 	} else if (!facts->probed || facts->libkrun_error[0] || facts->libkrunfw_error[0] ||
-		facts->kvm_error[0] || facts->boot != BOX_MACHINE_BOOTED) {
+		facts->kvm_error[0] || !facts->booted) {
 		say_probe(facts, ret_verdict);
 	} else {
 		say(ret_verdict, "", "a guest of libkrun %s was up after %u ms",
@@ -179,49 +179,60 @@ static void copy_word(char to[BOX_MACHINE_WORD_MAX], const char *value, size_t l
 	to[len] = '\0';
 }
 
-static void take_line(const char *line, size_t len, struct box_machine_facts *facts)
+/* What a line says about `key`, or NULL. */
+static const char *value_of(const char *line, size_t len, const char *key, size_t *ret_len)
 {
+	size_t key_len = strlen(key);
+	if (len <= key_len || line[key_len] != '=' || memcmp(line, key, key_len) != 0) {
+		return NULL;
+	}
+	*ret_len = len - key_len - 1;
+	return line + key_len + 1;
+}
+
+static void take_line(
+	const char *line, size_t len, struct box_machine_facts *facts, char *library, char *boot)
+{
+	char number[BOX_MACHINE_WORD_MAX] = "";
 	const struct {
 		const char *key;
 		char *word;
 	} words[] = {
 		{"libkrun", facts->libkrun},
 		{"libkrun_version", facts->libkrun_version},
-		{"libkrun_error", facts->libkrun_error},
 		{"libkrunfw", facts->libkrunfw},
-		{"libkrunfw_error", facts->libkrunfw_error},
+		{"library_error", library},
 		{"kvm_error", facts->kvm_error},
+		{"boot", boot},
+		{"boot_ms", number},
 		{"boot_error", facts->boot_error},
+		{"boot_console", facts->boot_console},
 	};
-	char number[BOX_MACHINE_WORD_MAX];
-	const char *equals = memchr(line, '=', len);
-	size_t key_len = equals ? (size_t)(equals - line) : len;
-	size_t value_len = equals ? len - key_len - 1 : 0;
-	for (size_t i = 0; equals && i < sizeof(words) / sizeof(words[0]); i++) {
-		if (strlen(words[i].key) == key_len && memcmp(words[i].key, line, key_len) == 0) {
-			copy_word(words[i].word, equals + 1, value_len);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t value_len = 0;
+		const char *value = value_of(line, len, words[i].key, &value_len);
+		if (value) {
+			copy_word(words[i].word, value, value_len);
 		}
 	}
-	if (equals && key_len == strlen("boot_ms") && memcmp(line, "boot_ms", key_len) == 0) {
-		copy_word(number, equals + 1, value_len);
-		facts->boot_ms = (uint32_t)strtoul(number, NULL, 10);
-		facts->boot = BOX_MACHINE_BOOTED;
-	}
+	facts->boot_ms = number[0] ? (uint32_t)strtoul(number, NULL, 10) : facts->boot_ms;
 }
 
 void box_machine_take_probe(const char *text, size_t len, struct box_machine_facts *facts)
 {
-	facts->probed = true;
-	facts->boot = BOX_MACHINE_UNTRIED;
+	char library[BOX_MACHINE_WORD_MAX] = "";
+	char boot[BOX_MACHINE_WORD_MAX] = "";
 	while (len > 0) {
 		const char *end = memchr(text, '\n', len);
 		size_t line_len = end ? (size_t)(end - text) : len;
-		take_line(text, line_len, facts);
+		take_line(text, line_len, facts, library, boot);
 		size_t used = line_len + (end != NULL);
 		text += used;
 		len -= used;
 	}
-	if (facts->boot_error[0]) {
-		facts->boot = BOX_MACHINE_FAILED;
-	}
+	/* It loads the kernel of guests first, and names what it could not load. */
+	bool firmware = strstr(library, "libkrunfw") != NULL;
+	memcpy(firmware ? facts->libkrunfw_error : facts->libkrun_error, library, sizeof(library));
+	facts->probed = true;
+	facts->booted = strcmp(boot, "ok") == 0;
 }

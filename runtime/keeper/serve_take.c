@@ -7,6 +7,7 @@
 #include "runtime/keeper/artifacts.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/folders.h"
+#include "runtime/keeper/machines.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/quotas.h"
 #include "runtime/keeper/serve_state.h"
@@ -171,5 +172,14 @@ const char *box_take_measure_folder(struct box_serve *serve, struct box_packet *
 const char *box_take_measure_box(struct box_serve *serve, struct box_packet *packet)
 {
 	box_measures_box(serve->measures, packet->measure_box.id, packet->measure_box.box);
+	return NULL;
+}
+
+const char *box_take_try_machines(struct box_serve *serve, struct box_packet *packet)
+{
+	if (packet->try_machines.id == 0) {
+		return "a TRY_MACHINES without an id";
+	}
+	box_machines_ask(serve->machines, packet->try_machines.id, NULL);
 	return NULL;
 }
