@@ -23,6 +23,11 @@
 #define BOX_MACHINE_WORKSPACE "workspace"
 #define BOX_MACHINE_MOUNTS "mounts" /* one folder or file, named by its number, for each MOUNT */
 
+/* fds of box-vmm besides those of wire.h, which it gets as box-init would; its root is still the
+ * host's. */
+#define BOX_MACHINE_INIT_FD 9  /* box-init */
+#define BOX_MACHINE_JAIL_FD 10 /* the root that was assembled: it goes there */
+
 /* Kinds besides those of wire.h, from box-vmm only. */
 enum box_machine_kind {
 	BOX_MACHINE_CLOCK = 48, /* bytes: struct box_machine_clock */
