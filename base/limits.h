@@ -124,6 +124,17 @@
 /* A managed process with a limit of memory of its own: less would hold no program. */
 #define BOX_PROCESS_MEMORY_MB_MIN 4
 
+/* MicroVMs. */
+#define BOX_VMM_BOOT_BYTES_MAX (8 * BOX_MIB)  /* the boot file */
+#define BOX_VMM_INIT_BYTES_MAX (16 * BOX_MIB) /* box-init */
+#define BOX_VMM_MEMORY_MIB_MIN 32             /* of a guest; less boots no kernel */
+#define BOX_VMM_MEMORY_MIB_MAX (1024 * 1024)
+#define BOX_VMM_CPUS_MAX 64
+#define BOX_VMM_DEADLINE_MS_MAX 600000 /* for its first word */
+#define BOX_VMM_CONSOLE_BYTES 4096     /* of its console's end */
+#define BOX_VMM_MOUNTS_MAX 4096        /* of all commands of one box, at once */
+#define BOX_VMM_CLOCK_SEC 30           /* then it is told the time again */
+
 /* Terminals in one box, with those that commands make themselves. */
 #define BOX_TERMINALS_MAX 64
 
