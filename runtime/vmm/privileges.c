@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 
+#define LANDLOCK_VERSION 1U /* LANDLOCK_CREATE_RULESET_VERSION */
 #define FDS_MAX 8
 #define BIT(number) (1ULL << (number))
 
@@ -171,4 +172,10 @@ int box_privileges_stay_below(uint32_t abi, const char *const *paths, size_t cou
 		}
 	}
 	return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
+}
+
+uint32_t box_privileges_landlock_abi(void)
+{
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
+	return abi > 0 ? (uint32_t)abi : 0;
 }

@@ -27,7 +27,6 @@
 
 #define MEMORY_MIB 128
 #define DEADLINE_MS 60000 /* slow KVMs, such as those in other machines, take tens of seconds */
-#define LANDLOCK_VERSION 1
 
 struct parts {
 	char folder[64];
@@ -102,12 +101,6 @@ static int open_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static uint32_t landlock_abi(void)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
-	return abi > 0 ? (uint32_t)abi : 0;
-}
-
 _Noreturn static void watch(
 	struct box_krun *krun, const struct parts *parts, int control, int report)
 {
@@ -142,7 +135,7 @@ _Noreturn static void watch(
 			},
 		.console_fd = console[1],
 		.same_uid = true,
-		.landlock_abi = landlock_abi(),
+		.landlock_abi = box_privileges_landlock_abi(),
 	};
 	bridge.console = console[0];
 	if (box_machine_start(&machine, &bridge.children[0], &err) < 0) {

@@ -149,12 +149,18 @@ static int attach_workspace(struct box_err *err)
 	return 0;
 }
 
+/* A box of a single id has no root to be. The boot file's word is for the guest, which has all ids. */
+static int has_one_id(void)
+{
+	return geteuid() != 0;
+}
+
 /* The machine opens it again by its path, as another user. Only our end must not block. */
 static int open_console(void)
 {
 	const struct box_guest_boot *guest = &vmm.image.guest;
 	if (pipe2(vmm.console, O_CLOEXEC) < 0 || fcntl(vmm.console[0], F_SETFL, O_NONBLOCK) < 0 ||
-		(!guest->same_uid &&
+		(!has_one_id() &&
 			fchown(vmm.console[1], guest->payload_uid, guest->payload_gid) < 0)) {
 		return -errno;
 	}
@@ -188,7 +194,7 @@ static int start_network(struct box_err *err)
 	}
 	const struct box_passt passt = {
 		.facts = &vmm.image.machine,
-		.same_uid = vmm.image.guest.same_uid,
+		.same_uid = has_one_id(),
 		.log_fd = vmm.console[1],
 	};
 	return box_passt_start(&passt, &vmm.net, &vmm.bridge.children[CHILD_PASST], err);
@@ -238,10 +244,10 @@ static int start_machine(struct box_err *err)
 				.mac = {0x02, 0, 0, 0, 0, 0x02},
 			},
 		.console_fd = vmm.console[1],
-		.same_uid = guest->same_uid,
+		.same_uid = has_one_id(),
 		.uid = guest->payload_uid,
 		.gid = guest->payload_gid,
-		.landlock_abi = guest->landlock_abi,
+		.landlock_abi = box_privileges_landlock_abi(),
 	};
 	int r = box_machine_start(&machine, &vmm.bridge.children[CHILD_MACHINE], err);
 	(void)close(vmm.console[1]);
@@ -251,7 +257,7 @@ static int start_machine(struct box_err *err)
 
 static int start_helpers(struct box_err *err)
 {
-	int r = box_privileges_lock((int)vmm.image.guest.same_uid);
+	int r = box_privileges_lock(has_one_id());
 	if (r == 0) {
 		r = box_listen_at(SOCKET_PATH, &vmm.bridge.listener);
 	}
