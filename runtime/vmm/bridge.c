@@ -132,7 +132,7 @@ static bool is_report(const struct box_guest_report *report)
 	if (report->step == 0) {
 		return report->errnum == 0;
 	}
-	return report->step >= BOX_GUEST_BOOT_READ && report->step < BOX_VMM_READ &&
+	return (box_guest_boot_step_name(report->step) || box_machine_step_name(report->step)) &&
 		report->errnum > 0 && report->errnum <= ERRNO_MAX;
 }
 
@@ -411,6 +411,9 @@ int box_bridge_run(const struct box_bridge *bridge)
 	if (r < 0) {
 		return r;
 	}
-	(void)carry();
+	state.clock_due = true; /* its own began some time ago */
+	if (go_down(false) == 0) {
+		(void)carry();
+	}
 	return 0;
 }

@@ -3,7 +3,6 @@
 #include "runtime/vmm/image.h"
 
 #include <errno.h>
-#include <linux/filter.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,36 +26,24 @@ static int read_all(int fd, char *bytes, size_t size)
 	return 0;
 }
 
-static bool is_machine(const struct box_machine_boot *machine)
+static bool is_sane(const struct box_machine_boot *machine)
 {
-	return machine->size == sizeof(*machine) && machine->memory_mib >= BOX_VMM_MEMORY_MIB_MIN &&
+	return machine->memory_mib >= BOX_VMM_MEMORY_MIB_MIN &&
 		machine->memory_mib <= BOX_VMM_MEMORY_MIB_MAX && machine->cpus >= 1 &&
 		machine->cpus <= BOX_VMM_CPUS_MAX && machine->deadline_ms >= 1 &&
-		machine->deadline_ms <= BOX_VMM_DEADLINE_MS_MAX && machine->prefix <= 32 &&
-		memchr(machine->hostname, '\0', sizeof(machine->hostname));
+		machine->deadline_ms <= BOX_VMM_DEADLINE_MS_MAX && machine->prefix <= 32;
 }
 
-/* Every part is there, and nothing besides. */
-static bool look_at(struct box_image *image, size_t size)
+static int look_at(struct box_image *image)
 {
-	const struct box_guest_boot *guest = &image->guest;
-	if (size < sizeof(*guest) + sizeof(image->machine)) {
-		return false;
+	struct box_machine_parts parts;
+	int r = box_machine_find_parts(image->bytes, image->size, &parts);
+	if (r < 0) {
+		return r;
 	}
-	memcpy(&image->guest, image->bytes, sizeof(*guest));
-	if (guest->size != sizeof(*guest) || guest->filter_count > BPF_MAXINSNS) {
-		return false;
-	}
-	uint64_t before = sizeof(*guest) +
-		(uint64_t)guest->rule_count * sizeof(struct box_guest_rule) +
-		(uint64_t)guest->filter_count * sizeof(struct sock_filter);
-	if (before > size - sizeof(image->machine)) {
-		return false;
-	}
-	memcpy(&image->machine, image->bytes + before, sizeof(image->machine));
-	uint64_t furniture = (uint64_t)image->machine.furniture_count *
-		sizeof(struct box_furniture);
-	return is_machine(&image->machine) && before + sizeof(image->machine) + furniture == size;
+	memcpy(&image->guest, image->bytes, sizeof(image->guest));
+	image->machine = parts.boot;
+	return is_sane(&image->machine) ? 0 : -EBADMSG;
 }
 
 int box_image_read(int fd, struct box_image *ret_image)
@@ -75,9 +62,7 @@ int box_image_read(int fd, struct box_image *ret_image)
 		return -ENOMEM;
 	}
 	int r = read_all(fd, image.bytes, size);
-	if (r == 0 && !look_at(&image, size)) {
-		r = -EBADMSG;
-	}
+	r = r < 0 ? r : look_at(&image);
 	if (r < 0) {
 		box_image_free(&image);
 		return r;

@@ -35,8 +35,6 @@ struct calls {
 		uint32_t ctx, const char *tag, const char *path, uint64_t dax, bool read_only);
 	int32_t (*fs_add_overlay_file)(uint32_t ctx, const char *tag, const char *path,
 		const void *bytes, size_t size, uint32_t mode, bool one_shot);
-	int32_t (*fs_add_overlay_dir)(
-		uint32_t ctx, const char *tag, const char *path, uint32_t mode);
 	int32_t (*start_enter)(uint32_t ctx);
 	/* of a build without a network there is none */
 	int32_t (*add_net_unixstream)(uint32_t ctx, const char *path, int fd, const uint8_t *mac,
@@ -54,7 +52,6 @@ static const char *const symbols[] = {
 	"krun_add_vsock_port2",
 	"krun_add_virtiofs3",
 	"krun_fs_add_overlay_file",
-	"krun_fs_add_overlay_dir",
 	"krun_start_enter",
 	"krun_add_net_unixstream",
 };
@@ -95,8 +92,9 @@ static void read_version(const char *path, char *version, size_t size)
 	const char *dot = strstr(path, ".so.");
 	const char *number = dot ? dot + strlen(".so.") : "";
 	version[0] = '\0';
-	if (strchr(number, '.') && strspn(number, "0123456789.") == strlen(number)) {
-		(void)snprintf(version, size, "%s", number);
+	size_t len = strlen(number);
+	if (strchr(number, '.') && strspn(number, "0123456789.") == len && len < size) {
+		memcpy(version, number, len + 1);
 	}
 }
 
@@ -198,20 +196,16 @@ static int refused(struct box_err *err, const char *call, int32_t r)
 		}                                               \
 	} while (0)
 
-/* Two files in nothing, and where the guest begins to mount. */
+/* Two files in nothing, and the share. */
 static int add_files(struct box_krun *krun, uint32_t ctx, const struct box_krun_machine *machine,
 	struct box_err *err)
 {
-	static const char *const folders[] = {"/dev", "/proc", "/sys", "/newroot"};
 	TRY(disable_implicit_init, ctx); /* before there is a root to put it into */
 	TRY(add_virtiofs3, ctx, ROOT_TAG, NULL, NO_DAX, true);
 	TRY(fs_add_overlay_file, ctx, ROOT_TAG, BOX_MACHINE_INIT, machine->init, machine->init_size,
 		0755, false);
 	TRY(fs_add_overlay_file, ctx, ROOT_TAG, BOX_MACHINE_BOOT, machine->boot, machine->boot_size,
 		0400, false);
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		TRY(fs_add_overlay_dir, ctx, ROOT_TAG, folders[i], 0755);
-	}
 	TRY(add_virtiofs3, ctx, BOX_MACHINE_SHARE, machine->share, NO_DAX, machine->share == NULL);
 	return 0;
 }

@@ -29,7 +29,7 @@ int box_krun_open(const char *const *folders, struct box_krun **ret_krun,
 	struct box_krun_file files[2], struct box_err *err);
 void box_krun_close(struct box_krun *krun);
 
-/* A guest: its root has two files and a few empty folders. */
+/* A guest: its root has two files. */
 struct box_krun_machine {
 	uint32_t cpus;
 	uint32_t memory_mib;
