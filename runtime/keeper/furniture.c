@@ -39,9 +39,11 @@ size_t box_furniture_count(const struct box_plan *plan)
 
 static void fill_piece(const struct box_step *step, int kind, struct box_furniture *piece)
 {
+	/* Devices are filled where they are, and read-only by themselves after that. */
+	bool read_only = step->read_only && kind != BOX_FURNITURE_DEVICES;
 	*piece = (struct box_furniture){
 		.kind = (uint32_t)kind,
-		.flags = (step->read_only ? BOX_FURNITURE_READ_ONLY : 0U) |
+		.flags = (read_only ? BOX_FURNITURE_READ_ONLY : 0U) |
 			(step->no_exec ? BOX_FURNITURE_NO_EXEC : 0U) |
 			(step->owner == BOX_OWNER_PAYLOAD ? BOX_FURNITURE_OF_PAYLOAD : 0U),
 		.mode = step->mode,
