@@ -130,7 +130,8 @@ static void say_probe(const struct box_machine_facts *facts, struct box_machine_
 			"dmesg | grep -i kvm may say why; in a virtual machine its host's KVM may be "
 			"unable to nest (box doctor tries again)",
 			"this KVM cannot run a guest: %s%s%s",
-			facts->boot_error[0] ? facts->boot_error : "what was tried said nothing",
+			facts->boot_error[0] ? facts->boot_error
+					     : "box-vmm ended before it could tell why",
 			facts->boot_console[0] ? "; its last words: " : "", facts->boot_console);
 	}
 }

@@ -91,6 +91,7 @@ static int judge(
 		if (got <= 0) {
 			return -EAGAIN;
 		}
+		BOX_LOG(BOX_LOG_INFO, "machines.noted");
 	}
 	if (machines->probed) {
 		box_machine_take_probe(machines->said, machines->said_len, facts);
@@ -132,32 +133,38 @@ struct box_worker_ids box_machines_ids(
 	return wanted;
 }
 
+static void answer_all(struct box_machines *machines, int known, const struct box_err *err)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(&machines->waiting))) {
+		struct job *job = BOX_LIST_ITEM(item, struct job, links);
+		machines->waiting_count--;
+		answer(machines, job, known, err);
+		free(job);
+	}
+}
+
 static void probe_ended(void *arg)
 {
 	struct box_machines *machines = arg;
+	const struct box_ground *ground = machines->ground;
 	struct box_machine_facts facts;
 	struct box_err err;
 	ssize_t got = read(machines->output, machines->said, sizeof(machines->said));
 	box_close_p(&machines->output);
 	machines->said_len = got > 0 ? (size_t)got : 0;
 	machines->probed = true;
-	if (got > 0) {
-		box_machine_note_write(machines->ground->host.root, machines->ground->vmm_path,
-			machines->said, machines->said_len);
-	}
 	int known = judge(machines, &facts, &err);
 	BOX_LOG(known < 0 ? BOX_LOG_WARNING : BOX_LOG_INFO, "machines.tried",
 		box_kv_str("result", known < 0 ? err.text : "they work"),
 		box_kv_int("boot_ms", facts.boot_ms));
-	struct box_list *item;
-	while ((item = box_list_pop(&machines->waiting))) {
-		struct job *job = BOX_LIST_ITEM(item, struct job, links);
-		machines->waiting_count--;
-		answer(machines, job, known, &err);
-		free(job);
-	}
 	/* A library that was missing may be installed: only a guest that was tried is remembered. */
-	machines->probed = known == 0 || facts.boot_error[0] != '\0';
+	machines->probed = facts.booted || facts.boot_error[0] != '\0';
+	if (machines->probed) {
+		box_machine_note_write(
+			ground->host.root, ground->vmm_path, machines->said, machines->said_len);
+	}
+	answer_all(machines, known, &err);
 }
 
 static int start_probe(
@@ -185,6 +192,7 @@ static int start_probe(
 		return r;
 	}
 	machines->output = ends[0];
+	BOX_LOG(BOX_LOG_INFO, "machines.trying");
 	return 0;
 }
 
