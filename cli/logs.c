@@ -194,6 +194,28 @@ static int follow(struct logs *logs, int wake_fd)
 	return logs->failed ? box_cli_fail(&logs->err) : 0;
 }
 
+/* One that could not be started has written nothing: why is in what is known of it. */
+static int tell_failure(struct logs *logs)
+{
+	const struct cli *cli = logs->cli;
+	struct cli_output *errors = &logs->sources[1].output;
+	struct box_value data = box_cli_name_only(cli, logs->session);
+	struct box_value info;
+	struct box_err err;
+	box_map_add(cli->arena, &data, "process_id", box_cstr(logs->process));
+	if (box_client_call(logs->client, "box_get_managed_process", &data, CLI_CALL_MS, cli->arena,
+		    &info, &err) < 0) {
+		return 0; /* stopped or forgotten meanwhile */
+	}
+	const struct box_value *why = box_map_get(&info, "stderr_preview");
+	if (why && why->type == BOX_STR && why->str.len > 0) {
+		box_cli_output_add(errors, why->str);
+		box_cli_output_add(errors, box_str("\n"));
+		box_cli_output_drain(errors);
+	}
+	return lost(logs) ? box_cli_output_lost(lost(logs)) : 0;
+}
+
 int box_cli_logs(const struct cli *cli)
 {
 	const struct cli_words *words = &cli->options.words;
@@ -219,6 +241,9 @@ int box_cli_logs(const struct cli *cli)
 			&logs.sources[i].output, i == 0 ? STDOUT_FILENO : STDERR_FILENO);
 	}
 	int code = follow(&logs, wake_fd);
+	if (code == 0 && logs.exited && logs.sources[0].end == 0 && logs.sources[1].end == 0) {
+		code = tell_failure(&logs);
+	}
 	box_client_close(logs.client);
 	for (size_t i = 0; i < 2; i++) {
 		box_cli_output_close(&logs.sources[i].output);

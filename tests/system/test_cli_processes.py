@@ -181,6 +181,21 @@ def test_logs_of_one_that_has_ended(boxd, client, session):
     assert box(boxd, "logs", "-f", "s", "default") == (0, expected, "last\n")
 
 
+def test_logs_say_why_one_could_not_be_started(boxd, client, session):
+    assert box(boxd, "start", "s", "nosuch", "x")[0] == 0
+    assert ended(client)["exit_code"] == 127
+    why = "nosuch: No such file or directory\n"
+    for args in (["s"], ["-f", "s"]):
+        assert box(boxd, "logs", *args) == (0, "", why)
+    assert box(boxd, "start", "s", "--workdir", "/etc/passwd", "pwd")[0] == 0
+    ended(client)
+    assert box(boxd, "logs", "s")[2] == "pwd: its cwd cannot be used: Not a directory\n"
+    # One that was started and said nothing has nothing to say.
+    begin(boxd, "exit 127")
+    ended(client)
+    assert box(boxd, "logs", "s") == (0, "", "")
+
+
 def test_logs_follow(boxd, client, session):
     begin(boxd, "echo 1; read x; echo 2; echo e >&2; read x; echo 3")
     with start(boxd, "logs", "-f", "s") as process, relaylib.Relay(boxd, protocol="mcp") as relay:
