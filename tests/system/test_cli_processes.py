@@ -259,6 +259,8 @@ def test_logs_of_nobody(boxd, session):
     ]:
         code, out, err = box(boxd, "logs", *args)
         assert code == 125 and out == "" and name in err
+        # By the name that people have given it, not by the runtime's own.
+        assert f"session {args[0]} " in err, err
 
 
 # attach
