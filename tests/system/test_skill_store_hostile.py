@@ -10,7 +10,9 @@ import time
 
 import pytest
 import skilllib
+import ziplib
 from skilllib import Tenant, archive, skill_md
+from ziplieslib import LIES, OVERLAPPING, WHOLE, overlap_bomb
 
 SECRET = "the-secret-of-the-neighbour"
 CHANGES_SECONDS = 6
@@ -123,6 +125,30 @@ def test_a_suffix_that_is_a_path(store, folder, tmp_path):
         error = store.error("box_install_skill_zip", {"target_suffix": suffix}, file)
         assert "must stay within the Workspace skill root" in error
         assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+def malicious(kind):
+    """An archive of that kind, and what is said of it."""
+    if kind in LIES:
+        entries, text = LIES[kind]
+        good = ziplib.Entry(b"SKILL.md", skill_md("zipped").encode())
+        return ziplib.archive(good, *entries), text
+    return WHOLE[kind] if kind in WHOLE else (overlap_bomb(), OVERLAPPING)
+
+
+@pytest.mark.parametrize("kind", [*LIES, *WHOLE, "overlap"])
+def test_a_malicious_archive_leaves_nothing(store, folder, tmp_path, kind):
+    """Neither a package nor a byte of what was unpacked before the fault was met."""
+    file = tmp_path / "upload.zip"
+    data, text = malicious(kind)
+    file.write_bytes(data)
+    Tenant(folder).put("there/SKILL.md", skill_md("there"))
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    for action in ("box_preview_skill_zip", "box_install_skill_zip"):
+        error = store.error(action, {"filename": "up.zip"}, file)
+        assert error == f"BoxValidationError: {text}"
+        assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    assert [skill["name"] for skill in store.ok("box_list_skills")["skills"]] == ["there"]
 
 
 def test_limits_hold(store, folder):
