@@ -74,6 +74,16 @@ class Steps(Drive):
     async def do_stop(self, session_id, process_id="default", **members):
         return await self.client.stop_managed_process(session_id, process_id, self.where(members))
 
+    async def do_install(self, upload, filename, **members):
+        """Skills, by clients that keep them in the runtime."""
+        content = pathlib.Path(upload).read_bytes()
+        return await self.client.install_skill_zip(
+            content, filename, action_context=self.where(members)
+        )
+
+    async def do_skills(self, **members):
+        return await self.client.list_skills(action_context=self.where(members))
+
     async def do_status(self, **members):
         return await self.client.get_status(self.where(members))
 
