@@ -220,6 +220,37 @@ def test_logs_follow_until_it_is_stopped_or_we_are(boxd, client, session):
         assert one.stderr.read() == b""
 
 
+def test_logs_follow_over_broken_connections(boxd, client, session):
+    """They go on where they were: nothing is lost, nothing comes twice."""
+    begin(boxd, "i=0; while [ ! -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.001; done; exit 3")
+    with Proxy(boxd.port) as proxy:
+        with start(boxd, "logs", "-f", "s", endpoint=proxy.url) as process:
+            out = [process.stdout.readline() for _ in range(50)]
+            for _ in range(4):
+                proxy.break_all()
+                out += [process.stdout.readline() for _ in range(300)]
+            assert box(boxd, "exec", "s", "touch", "/tmp/end")[0] == 0
+            out += process.stdout.readlines()
+            assert (process.wait(20), process.stderr.read()) == (0, b"")
+        assert proxy.accepted >= 5
+    assert out == [f"{number}\n".encode() for number in range(1, len(out) + 1)]
+    assert len(out) > 1250
+
+
+def test_logs_follow_a_worker_that_is_killed(place):
+    with nativelib.dialled(place) as client:
+        boxd = client.boxd
+        assert box(boxd, "create", "s")[0] == 0
+        begin(boxd, "echo one; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo two; echo e >&2")
+        with start(boxd, "logs", "-f", "s") as process:
+            assert process.stdout.readline() == b"one\n"
+            boxd.kill_worker()
+            boxd.wait_served(2)
+            assert box(boxd, "exec", "s", "touch", "/tmp/go")[0] == 0
+            out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (0, b"two\n", b"e\n")
+
+
 def test_logs_of_one_that_closed_its_output(boxd, client, session):
     begin(boxd, "echo 1; exec >&- 2>&-; sleep 1")
     assert box(boxd, "logs", "-f", "s") == (0, "1\n", "")
