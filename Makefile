@@ -78,7 +78,7 @@ vm: ## Run the tests of native boxes in a machine with pure cgroup v2
 bench: ## Measure
 	@scripts/deps bench
 	@scripts/build release-fake
-	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake tests/bench/run
+	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake build/venv/bin/python tests/bench/run
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZ_SECONDS
