@@ -59,7 +59,7 @@ static int open_locked(int root_fd, uint64_t deadline_ms)
 	}
 	_cleanup_(box_close_p) int fd = box_place_open(
 		root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
-	struct stat st;
+	struct stat st = {0};
 	if (fd < 0) {
 		return fd == -ENOENT ? -EAGAIN : fd;
 	}
