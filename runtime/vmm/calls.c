@@ -43,6 +43,20 @@
 	}
 #endif
 
+/* The sanitizers look at the stack before a process ends. */
+#ifdef BOX_SANITIZED
+#define LAST             \
+	{"sigaltstack"}, \
+	{                \
+		NULL     \
+	}
+#else
+#define LAST         \
+	{            \
+		NULL \
+	}
+#endif
+
 /* libkrun 1.19 with virtio-fs, vsock, console, random numbers and a network card. */
 static const struct box_calls_row machine[] = {
 	/* the machine itself */
@@ -156,7 +170,7 @@ static const struct box_calls_row machine[] = {
 	{"clock_gettime"},
 	{"clock_nanosleep"},
 	{"getrandom"},
-	{NULL},
+	LAST,
 };
 
 static const struct box_calls_row bridge[] = {
@@ -180,7 +194,7 @@ static const struct box_calls_row bridge[] = {
 	{"rt_sigreturn"},
 	{"restart_syscall"},
 	{"exit_group"},
-	{NULL},
+	LAST,
 };
 
 static const struct box_calls_row hanger[] = {
@@ -200,7 +214,7 @@ static const struct box_calls_row hanger[] = {
 	{"rt_sigreturn"},
 	{"restart_syscall"},
 	{"exit_group"},
-	{NULL},
+	LAST,
 };
 
 const struct box_calls_row *const box_calls_tables[BOX_CALLS_] = {
