@@ -45,11 +45,12 @@ _Noreturn static void play_bridge(struct box_bridge *bridge, int tell)
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 	(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
 	bridge->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
 		(void)close_range(STDERR_FILENO + 1, ~0U, 0);
-		for (;;) {
+		while (getppid() == parent) {
 			(void)pause();
 		}
 	}
