@@ -113,6 +113,13 @@
 /* Terminals in one box, with those that commands make themselves. */
 #define BOX_TERMINALS_MAX 64
 
+/* What boxes with an allowlist may reach. */
+#define BOX_EGRESS_ALLOW_MAX 64      /* (wire) entries; each is looked at for every packet */
+#define BOX_EGRESS_HOST_PORTS_MAX 8  /* (wire) ports of the host; each is a socket of its own */
+#define BOX_HOST_ADDRESSES_MAX 16384 /* on the host's loopback, for all runtimes of a host */
+#define BOX_HOST_CONNECTIONS_MAX 256 /* of one box to ports of the host, at once */
+#define BOX_HOST_CARRY_BYTES (16 * BOX_KIB) /* of one of them under way, each direction */
+
 /* Storage analysis. */
 #define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
 #define BOX_SKILLS_WAITING_BYTES_MAX (64 * BOX_MIB)   /* of requests to the skill store */

@@ -26,11 +26,15 @@
 #define CONFIG_USAGE                                                                \
 	"      --config FILE      the bot platform's or boxd's own, for what the\n" \
 	"                         operator set (LANGBOT_BOX_CONFIG)\n"
-#define SPEC_USAGE                                                        \
-	"      --network on|off   whether it reaches the network (off)\n" \
-	"      --memory MB        the most memory (512)\n"                \
-	"      --cpus N           the most processors, such as 0.5 (1)\n" \
-	"      --pids N           the most processes (128)\n"             \
+#define SPEC_USAGE                                                                      \
+	"      --network on|off   whether it reaches the network (off)\n"               \
+	"      --allow CIDR[:PORT]\n"                                                   \
+	"                         reach this and what else is allowed, nothing more;\n" \
+	"                         repeatable, implies --network on\n"                   \
+	"      --host-port PORT   the same, of a port at its own address on the host\n" \
+	"      --memory MB        the most memory (512)\n"                              \
+	"      --cpus N           the most processors, such as 0.5 (1)\n"               \
+	"      --pids N           the most processes (128)\n"                           \
 	"      --writable-root    let it change its root folder\n"
 #define COMMAND_USAGE                                                                 \
 	"      --timeout SEC      end it after that time (never)\n"                   \

@@ -43,6 +43,8 @@ static const struct option table[] = {
 	{"--instance", 0, TEXT, CLI_COMMON | CLI_TOP, AT(instance), 0},
 	{"--workspace", 0, TEXT, CLI_COMMON | CLI_TOP, AT(workspace), 0},
 	{"--network", 0, ON_OFF, CLI_SPEC, AT(network), 0},
+	{"--allow", 0, WORDS, CLI_SPEC, AT(allow), 0},
+	{"--host-port", 0, WORDS, CLI_SPEC, AT(host_ports), 0},
 	{"--memory", 0, COUNT, CLI_SPEC | CLI_PROCESS, AT(memory_mb), MOST},
 	{"--cpus", 0, REAL, CLI_SPEC, AT(cpus), 0},
 	{"--pids", 0, COUNT, CLI_SPEC, AT(pids), MOST},

@@ -56,6 +56,8 @@ struct cli_options {
 	int64_t pids;
 	int64_t timeout_sec;
 	double cpus;
+	struct cli_words allow;      /* what a box may reach */
+	struct cli_words host_ports; /* and of the host */
 	struct cli_words mounts;
 	struct cli_words env;
 	struct cli_words from;  /* which folders of an archive */

@@ -188,6 +188,7 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_list_add(arena, &features, box_cstr("files"));
 	box_list_add(arena, &features, box_cstr("file_watch"));
 	box_list_add(arena, &features, box_cstr("box_get_process_output"));
+	box_list_add(arena, &features, box_cstr("egress"));
 	if (runtime->setup.wide_open) {
 		box_list_add(arena, &warnings,
 			box_cstr("the control port is open beyond loopback without a token"));

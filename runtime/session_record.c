@@ -16,12 +16,15 @@ static struct box_value spec_value(const struct box_session *session, struct box
 {
 	static const char *const members[] = {"image", "network", "host_path", "host_path_mode",
 		"mount_path", "persistent", "cpus", "memory_mb", "pids_limit", "read_only_rootfs",
-		"workspace_quota_mb"};
+		"workspace_quota_mb", "egress"};
 	struct box_value info = box_session_info(session, arena);
 	struct box_value spec = box_map_value();
 	box_map_add(arena, &spec, "session_id", box_cstr(session->logical_id));
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-		box_map_add(arena, &spec, members[i], *box_map_get(&info, members[i]));
+		const struct box_value *value = box_map_get(&info, members[i]);
+		if (value) {
+			box_map_add(arena, &spec, members[i], *value);
+		}
 	}
 	return spec;
 }

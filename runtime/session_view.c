@@ -1,10 +1,12 @@
 /* What can be seen of sessions: look-ups, counts, the info of the wire, and their boxes. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "runtime/session_state.h"
+#include "runtime/spec_egress.h"
 
 int box_session_missing(const char *physical_id, struct box_err *err)
 {
@@ -66,6 +68,21 @@ static struct box_value text_value(struct box_arena *arena, const char *text)
 	return text ? box_cstr(box_arena_strndup(arena, text, strlen(text))) : box_null();
 }
 
+/* Where its services are to be, and where it finds them. */
+static void add_host_address(
+	const struct box_session *session, struct box_arena *arena, struct box_value *info)
+{
+	uint32_t address = session->box && session->backend->host_address
+		? session->backend->host_address(session->box)
+		: 0;
+	if (address != 0) {
+		char text[INET_ADDRSTRLEN];
+		(void)inet_ntop(AF_INET, &address, text, sizeof(text));
+		box_map_add(arena, info, "host_address", text_value(arena, text));
+		box_map_add(arena, info, "host_address_inside", box_cstr(BOX_EGRESS_HOST));
+	}
+}
+
 struct box_value box_session_info(const struct box_session *session, struct box_arena *arena)
 {
 	const struct box_spec *spec = &session->spec;
@@ -85,6 +102,10 @@ struct box_value box_session_info(const struct box_session *session, struct box_
 	box_map_add(arena, &info, "pids_limit", box_int(spec->pids_limit));
 	box_map_add(arena, &info, "read_only_rootfs", box_bool(spec->read_only_rootfs));
 	box_map_add(arena, &info, "workspace_quota_mb", box_int(spec->workspace_quota_mb));
+	if (spec->egress) {
+		box_map_add(arena, &info, "egress", box_spec_egress_value(arena, spec->egress));
+		add_host_address(session, arena, &info);
+	}
 	box_map_add(arena, &info, "created_at", time_value(arena, session->created_utc_us));
 	box_map_add(arena, &info, "last_used_at", time_value(arena, session->used_utc_us));
 	box_map_add(arena, &info, "status", box_cstr(status_of(session)));

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "runtime/spec_egress.h"
 #include "runtime/spec_fields.h"
 #include "runtime/spec_lists.h"
 
@@ -55,16 +56,6 @@ static const char *check_skill_name(const char *name)
 		       "underscores";
 	}
 	return NULL;
-}
-
-/* Our own member, known to both ends but not served yet: ignoring it would open what the caller
- * wanted closed. */
-static int read_egress(const struct box_fields *fields, const struct box_value *value, void *member)
-{
-	(void)value;
-	(void)member;
-	return box_fields_refuse(
-		fields, "egress", "Value error, egress is not supported by this runtime");
 }
 
 #define SPEC(member) offsetof(struct parsed_spec, spec.member)
@@ -148,7 +139,8 @@ static const struct box_field spec_rows[] = {
 	{.name = "egress",
 		.kind = BOX_FIELD_OTHER,
 		.flags = BOX_FIELD_NULLABLE,
-		.other = read_egress},
+		.offset = SPEC(egress),
+		.other = box_spec_read_egress},
 };
 
 static bool workdir_is_mounted(const struct box_spec *spec)
@@ -194,6 +186,10 @@ int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct
 	}
 	if (spec->skill_name && spec->skill_name[0] == '\0') {
 		spec->skill_name = NULL;
+	}
+	if (spec->egress && !spec->network_on) {
+		return box_fields_refuse(
+			&fields, "egress", "Value error, egress needs network 'on'");
 	}
 	if (spec->host_path && spec->host_path_mode != BOX_MOUNT_NONE &&
 		!workdir_is_mounted(spec)) {
@@ -317,6 +313,11 @@ static const char *shown_int(struct box_arena *arena, int64_t integer)
 	return box_arena_printf(arena, "%lld", (long long)integer);
 }
 
+static bool same_egress(const struct box_egress *a, const struct box_egress *b)
+{
+	return a == b || (a && b && box_egress_equal(a, b));
+}
+
 const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *present,
 	const struct box_spec *asked, const char **ret_value)
 {
@@ -356,6 +357,9 @@ const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *pr
 	} else if (a->workspace_quota_mb != b->workspace_quota_mb) {
 		field = "workspace_quota_mb";
 		*ret_value = shown_int(arena, a->workspace_quota_mb);
+	} else if (!same_egress(a->egress, b->egress)) {
+		field = "egress";
+		*ret_value = box_spec_show_egress(arena, a->egress);
 	}
 	return field;
 }
@@ -379,5 +383,9 @@ struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_
 	copy.mounts = NULL;
 	copy.mount_count = 0;
 	copy.skill_name = copied(arena, spec->skill_name);
+	if (spec->egress) {
+		copy.egress = box_arena_alloc(arena, sizeof(*copy.egress));
+		*copy.egress = *spec->egress;
+	}
 	return copy;
 }

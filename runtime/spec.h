@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/value.h"
+#include "runtime/plan/egress.h"
 
 struct box_arena;
 
@@ -66,6 +67,7 @@ struct box_spec {
 	int64_t pids_limit;
 	bool read_only_rootfs;
 	int64_t workspace_quota_mb;
+	struct box_egress *egress; /* or NULL: all that boxes may reach */
 };
 
 /* 0, or -EINVAL with BOX_ERR_VALIDATION. The emptiness of cmd is exec's to check. */

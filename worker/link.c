@@ -134,7 +134,8 @@ static void finish(struct asked *asked, struct box_packet *packet)
 	} else if (last.made) {
 		const struct box_err *why = packet ? failure_of(&packet->made.failure, &err) : &err;
 		last.made(last.arg, packet ? packet->made.box : 0, packet ? take_fd(packet, 0) : -1,
-			packet ? take_fd(packet, 1) : -1, why);
+			packet ? take_fd(packet, 1) : -1, packet ? packet->made.host_address : 0,
+			why);
 	} else if (last.grouped) {
 		tell_grouped(
 			&last, packet, packet ? failure_of(&packet->grouped.failure, &err) : &err);
@@ -195,7 +196,7 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 		break;
 	case BOX_KEEPER_KEPT:
 		link->events->kept(link->arg, packet->made.box, take_fd(packet, 0),
-			take_fd(packet, 1), take_fd(packet, 2));
+			take_fd(packet, 1), take_fd(packet, 2), packet->made.host_address);
 		break;
 	case BOX_KEEPER_GONE:
 		link->events->gone(link->arg, packet->box.box);

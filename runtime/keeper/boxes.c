@@ -143,6 +143,7 @@ static void tell_box(struct box_boxes *boxes, const struct box_boxes_entry *entr
 		.control = entry->living.control,
 		.memory = cgroup ? box_cgroup_events(cgroup) : -1,
 		.rest = cgroup ? box_cgroup_rest_events(cgroup) : -1,
+		.host_address = entry->living.host_address,
 	};
 	boxes->events->made(boxes->arg, request, entry->number, &fds, NULL);
 }

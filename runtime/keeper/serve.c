@@ -100,6 +100,7 @@ static void box_made(void *arg, uint32_t request, uint64_t box, const struct box
 	int fds[3] = {-1, -1, -1};
 	if (found) {
 		memcpy(fds, (const int[]){found->control, found->memory, found->rest}, sizeof(fds));
+		packet.host_address = found->host_address;
 	}
 	box_serve_fill_failure(&packet.failure, err);
 	box_serve_tell(serve, &packet, sizeof(packet), fds, box_serve_count_fds(fds, 3));

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "runtime/plan/egress.h"
 #include "runtime/plan/filter.h"
 
 /* Every box has one of each kind: its first process is made before anyone has asked for it. */
@@ -48,6 +49,7 @@ struct box_ask {
 	uint64_t pids;
 	uint64_t cpu_milli;
 	uint64_t quota_bytes; /* of the workspace, 0: none */
+	struct box_egress egress;
 };
 
 /* Folders at or below which mounts must be; none: everything that is not refused. */

@@ -155,6 +155,9 @@ static int check_ask(const struct box_ask *ask, struct box_err *err)
 	}
 	int r = check_numbers(ask, err);
 	if (r == 0) {
+		r = box_egress_check(&ask->egress, ask->network != 0, err);
+	}
+	if (r == 0) {
 		r = check_name(ask->name, err);
 	}
 	if (r == 0) {

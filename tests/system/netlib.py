@@ -26,6 +26,7 @@ from netinside import (  # noqa: F401
     LOOPBACK_PORT,
     METADATA,
     NAME,
+    OTHER_PORT,
     PORT,
     PYTHON,
     RESERVED,
@@ -75,15 +76,28 @@ class Space:
     def ip(self, command, check=True):
         return run(*self.inside("ip", *command.split()), check=check).stdout
 
-    def start(self, kind):
+    def start(self, *kind):
+        """A server of netinside.py."""
         server = subprocess.Popen(
-            self.inside(PYTHON, SCRIPT, kind),
+            self.inside(PYTHON, SCRIPT, *kind),
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=die_with_parent,
         )
         self.servers.append(server)
         assert server.stdout.readline() == "ready\n"
+        return server
+
+    @contextlib.contextmanager
+    def serving(self, *kind):
+        server = self.start(*kind)
+        try:
+            yield server
+        finally:
+            self.servers.remove(server)
+            server.kill()
+            server.wait()
+            server.stdout.close()
 
     def restart(self):
         """The servers anew: they have seen nothing."""
@@ -158,6 +172,7 @@ class Box:
         self.pid = int(facts["pid"])
         self.address = facts["address"]
         self.router = facts["router"]
+        self.host = facts["host"]
         self.us = {key: int(facts[f"{key}_us"]) for key in ("seat", "attach", "enter")}
 
     def run(self, command, verb="run"):
@@ -262,7 +277,7 @@ class Play:
         """An nft that sees its input through a command."""
         shutil.copy(shutil.which("nft"), self.folder / "nft")
         wrapper = self.folder / "nft-filtered"
-        wrapper.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{command} | {self.folder}/nft -f -\n")
+        wrapper.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{command} | {self.folder}/nft \"$@\"\n")
         wrapper.chmod(0o755)
         return wrapper
 
@@ -278,8 +293,9 @@ class Play:
     def read_log(self):
         return (self.folder / "log").read_text()
 
-    def box(self):
-        self.say("box")
+    def box(self, *egress):
+        """With words: one that reaches what they allow, and nothing else."""
+        self.say(" ".join(["box", *(["only"] if egress else []), *egress]))
         words = self.answer("box ").split()
         return Box(self, int(words[1]), dict(zip(words[2::2], words[3::2])))
 
@@ -316,6 +332,12 @@ class Play:
             self.log.close()
             shutil.rmtree(self.folder)
         return code
+
+
+def age_of(pid):
+    """For how many seconds a process has been there."""
+    ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def holders(namespaces):

@@ -113,6 +113,17 @@ TEST(one_shape)
 	}
 }
 
+/* What may be reached is settled when the box is there. */
+TEST(egress_is_no_shape)
+{
+	set_up();
+	ask.network = 1;
+	struct box_ask other = ask;
+	other.egress.limited = 1;
+	ASSERT(box_plan_same_shape(&ask, &other, &host, false));
+	ASSERT(box_plan_same_shape(&ask, &other, &host, true));
+}
+
 /* A workspace of the box's own is made with its size. */
 TEST(own_workspaces_differ_by_quota)
 {
