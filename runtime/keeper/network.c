@@ -367,11 +367,12 @@ static int make_router(struct box_network *network, struct box_err *err)
 static int take_seat(struct box_network *network, uint32_t *ret_number)
 {
 	uint64_t now_ms = box_clock_ms();
+	uint64_t rest_ms = box_router_leaves_out("rest") ? 0 : SEAT_REST_MS;
 	uint64_t oldest_ms = TAKEN;
 	uint32_t oldest = 0;
 	for (uint32_t i = 0; i < BOX_NETWORK_SEATS_MAX && oldest_ms > 0; i++) {
 		uint64_t since_ms = network->free_since_ms[i];
-		if (since_ms != TAKEN && now_ms - since_ms > SEAT_REST_MS) {
+		if (since_ms != TAKEN && now_ms - since_ms > rest_ms) {
 			since_ms = 0;
 		}
 		if (since_ms < oldest_ms) {

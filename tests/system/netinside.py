@@ -125,9 +125,13 @@ def main_offer(address, port, label):
             self.server.label = f"{label} {self.client_address[0]}"
             super().do_GET()
 
-    server = http.server.ThreadingHTTPServer((address, int(port)), Offer)
-    server.label = label
-    serve(server)
+    class Server(socketserver.ThreadingTCPServer):
+        """Not HTTPServer, which looks for a name of the address first."""
+
+        allow_reuse_address = True
+        daemon_threads = True
+
+    serve(Server((address, int(port)), Offer))
 
 
 def main_box():

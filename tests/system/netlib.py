@@ -12,8 +12,10 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import netinside
@@ -37,6 +39,7 @@ from netinside import (  # noqa: F401
 )
 
 SCRIPT = netinside.__file__
+CLONE_NEWNET = 0x40000000
 
 
 def die_with_parent():
@@ -72,6 +75,20 @@ class Space:
 
     def inside(self, *command):
         return ["nsenter", "-t", str(self.pid), "-n", *command]
+
+    def connect(self, address):
+        """A socket of this namespace, made by a thread that goes there."""
+        made = []
+
+        def dial():
+            with open(f"/proc/{self.pid}/ns/net") as space:
+                assert ctypes.CDLL(None, use_errno=True).setns(space.fileno(), CLONE_NEWNET) == 0
+            made.append(socket.create_connection(address, 10))
+
+        thread = threading.Thread(target=dial)
+        thread.start()
+        thread.join()
+        return made[0]
 
     def ip(self, command, check=True):
         return run(*self.inside("ip", *command.split()), check=check).stdout
@@ -332,6 +349,12 @@ class Play:
             self.log.close()
             shutil.rmtree(self.folder)
         return code
+
+
+def locks(world):
+    """The addresses of the host's loopback that boxes have there."""
+    text = run(*world.host.inside("cat", "/proc/net/unix")).stdout
+    return sorted(line.split("-")[-1] for line in text.splitlines() if "@box-host-address" in line)
 
 
 def age_of(pid):

@@ -7,6 +7,7 @@ import hashlib
 import os
 import pathlib
 import signal
+import time
 
 import boxlib
 import netlib
@@ -81,17 +82,31 @@ def test_names_are_resolved_for_those_who_may_ask(play):
     assert code != 0 and "No route to host" in text
 
 
-def test_a_seat_that_is_taken_again_has_nothing_of_its_last_box(play):
-    """A seat rests for minutes: all but one must be taken first, so the rules are looked at."""
+def test_a_seat_that_is_taken_again_has_nothing_of_its_last_box(start, rootless):
+    """Here at once, which else is minutes later."""
+    play = start(rootless=rootless, without="rest")
+    limited = play.box(f"{netlib.SITE}/32:80", "host:8080")
+    play.leave(limited)
+    time.sleep(0.01)
+    free = play.box()
+    assert free.router == limited.router
+    all_are(free.probe(SITE, OTHER_SITE, OTHER_PORT), "internet")
+    all_are(free.probe(f"{HOST}:8080"), REFUSED)
+    play.leave(free)
+    time.sleep(0.01)
+    again = play.box(f"{netlib.RESOLVER}/32:80")
+    assert again.router == limited.router
+    assert again.probe(SITE, OTHER_SITE) == {SITE: REFUSED, OTHER_SITE: "internet"}
+
+
+def test_rules_go_when_others_come(play):
     limited = play.box(f"{netlib.SITE}/32:80")
+    play.box(f"{netlib.SITE}/32:80")
+    assert "chain seat0 " in rules_of(play)
     play.leave(limited)
     play.box(f"{netlib.RESOLVER}/32:80")
-    assert f"seat{seat_of(limited)} " not in rules_of(play)
-
-
-def seat_of(box):
-    third, fourth = (int(part) for part in box.router.split(".")[2:])
-    return (third * 256 + fourth) // 2
+    rules = rules_of(play)
+    assert "seat0" not in rules and "chain seat1 " in rules and "chain seat2 " in rules
 
 
 def rules_of(play):
@@ -175,21 +190,16 @@ def test_one_box_s_service_is_not_another_s(world, play):
             all_are(second.probe(f"{HOST}:8080"), f"second {second.host}")
 
 
-def locks(world):
-    text = netlib.run(*world.host.inside("cat", "/proc/net/unix")).stdout
-    return sorted(line.split("-")[-1] for line in text.splitlines() if "@box-host-address" in line)
-
-
 def test_addresses_are_the_lowest_free_and_come_back(world, start, rootless):
     first, second = start(rootless=rootless), start(rootless=rootless)
     boxes = [play.box("host:80") for play in (first, second, first)]
     assert [box.host for box in boxes] == ["127.66.0.1", "127.66.0.2", "127.66.0.3"]
-    assert locks(world) == [box.host for box in boxes]
+    assert netlib.locks(world) == [box.host for box in boxes]
     second.leave(boxes[1])
     assert first.box("host:80").host == "127.66.0.2"
     first.process.kill()
     first.process.wait()
-    boxlib.wait_until(lambda: locks(world) == [], 5, "the locks of a dead owner")
+    boxlib.wait_until(lambda: netlib.locks(world) == [], 5, "the locks of a dead owner")
     assert second.box("host:80").host == "127.66.0.1"
 
 
@@ -228,4 +238,4 @@ def test_nothing_is_left_after_the_death_of_the_owner(world, play):
     play.process.kill()
     play.process.wait()
     boxlib.wait_until(lambda: test_network.all_have_ended(processes), 5, "the end of the ferry")
-    boxlib.wait_until(lambda: locks(world) == [], 5, "the end of the lock")
+    boxlib.wait_until(lambda: netlib.locks(world) == [], 5, "the end of the lock")
