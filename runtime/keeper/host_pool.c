@@ -13,7 +13,7 @@
 #include "base/limits.h"
 
 #define FIRST UINT32_C(0x7f420001) /* 127.66.0.1 */
-#define NAME "box-host-address-"
+#define NAME "box-host/"
 
 /* 1 when it is someone else's. */
 static int take(uint32_t address, int *ret_lock)

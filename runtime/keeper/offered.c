@@ -68,7 +68,7 @@ int box_offered_look(int fd, uint32_t address, uint16_t port)
 		return -errno;
 	}
 	_Alignas(8) unsigned char answer[ANSWER_BYTES];
-	const struct nlmsghdr *head = (const struct nlmsghdr *)answer;
+	struct nlmsghdr *head = (struct nlmsghdr *)answer;
 	ssize_t got;
 	do {
 		got = recv(fd, answer, sizeof(answer), 0);

@@ -354,7 +354,7 @@ class Play:
 def locks(world):
     """The addresses of the host's loopback that boxes have there."""
     text = run(*world.host.inside("cat", "/proc/net/unix")).stdout
-    return sorted(line.split("-")[-1] for line in text.splitlines() if "@box-host-address" in line)
+    return sorted(line.split("/")[-1] for line in text.splitlines() if "@box-host/" in line)
 
 
 def age_of(pid):

@@ -74,6 +74,18 @@ def test_what_no_box_may_reach_is_refused_to_those_that_may_reach_everything(pla
     all_are(box.probe(*targets), REFUSED)
 
 
+def test_an_entry_never_means_the_router(play):
+    """Whatever it covers, and whoever might listen there."""
+    box = play.box("0.0.0.0/0", "host:80")
+    server = test_network.router_server(play)
+    try:
+        all_are(box.probe(*at([HOST, box.router], netlib.BOX_PORT)), REFUSED)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
 def test_names_are_resolved_for_those_who_may_ask(play):
     assert play.box(f"{netlib.DNS}/32:53").script("lookup", netlib.NAME) == netlib.SITE
     code, text = play.box(f"{netlib.SITE}/32:80").run(
