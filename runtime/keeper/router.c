@@ -372,8 +372,8 @@ static int check_sets(
 	_cleanup_(box_free_p) char *gateways = NULL;
 	int r = ask_nft(router, "list set inet box host", &host, err);
 	r = r < 0 ? r : ask_nft(router, "list set inet box gateways", &gateways, err);
-	if (r < 0) {
-		return r;
+	if (!host || !gateways) {
+		return r < 0 ? r : -EIO;
 	}
 	return set_is(host, "host", &refused->host) &&
 			set_is(gateways, "gateways", &refused->gateways)
@@ -385,8 +385,8 @@ static int check_rules(struct box_router *router, size_t count, struct box_err *
 {
 	_cleanup_(box_free_p) char *listing = NULL;
 	int r = ask_nft(router, "list ruleset", &listing, err);
-	if (r < 0) {
-		return r;
+	if (!listing) {
+		return r < 0 ? r : -EIO;
 	}
 	return count_text(listing, MARK) == count && count_text(listing, "policy drop;") == 2
 		? 0

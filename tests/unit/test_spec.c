@@ -174,14 +174,36 @@ TEST(accepted_values)
 #define ON "\"network\":\"on\","
 #define ALLOW(entries) "\"egress\":{\"allow\":[" entries "]}"
 
+struct conflict {
+	const char *present;
+	const char *asked;
+	const char *field; /* NULL: they agree */
+	const char *value;
+};
+
+static void check_conflict(const struct conflict *row)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_spec present;
+	struct box_spec asked;
+	struct box_err err = {0};
+	const char *value = NULL;
+	ASSERT_INT(parse_with(arena, row->present, &present, &err), 0);
+	ASSERT_INT(parse_with(arena, row->asked, &asked, &err), 0);
+	const char *field = box_spec_conflict(arena, &present, &asked, &value);
+	if (row->field) {
+		ASSERT_STR(field, row->field);
+		ASSERT_STR(value, row->value);
+	} else {
+		ASSERT(field == NULL);
+		ASSERT(value == NULL);
+	}
+	box_arena_free(arena);
+}
+
 TEST(conflict_table)
 {
-	static const struct {
-		const char *present;
-		const char *asked;
-		const char *field; /* NULL: they agree */
-		const char *value;
-	} rows[] = {
+	static const struct conflict rows[] = {
 		{"", "", NULL, NULL},
 		{"\"cpus\":1", "\"cpus\":\"1.0\"", NULL, NULL},
 		{"", "\"cmd\":\"x\",\"env\":{\"A\":\"1\"},\"timeout_sec\":5", NULL, NULL},
@@ -217,6 +239,26 @@ TEST(conflict_table)
 		{"", "\"pids_limit\":1", "pids_limit", "128"},
 		{"", "\"read_only_rootfs\":false", "read_only_rootfs", "True"},
 		{"", "\"workspace_quota_mb\":1", "workspace_quota_mb", "0"},
+		/* The order. */
+		{"", "\"workspace_quota_mb\":1,\"read_only_rootfs\":0", "read_only_rootfs", "True"},
+		{"", "\"read_only_rootfs\":0,\"pids_limit\":1", "pids_limit", "128"},
+		{"", "\"pids_limit\":1,\"memory_mb\":32", "memory_mb", "512"},
+		{"", "\"memory_mb\":32,\"cpus\":3", "cpus", "1.0"},
+		{"", "\"cpus\":3,\"persistent\":1", "persistent", "False"},
+		{"", "\"persistent\":1,\"mount_path\":\"/m\"", "mount_path", "/workspace"},
+		{"", "\"mount_path\":\"/m\",\"host_path_mode\":\"ro\"", "host_path_mode", "rw"},
+		{"", "\"host_path_mode\":\"ro\",\"host_path\":\"/a\"", "host_path", "None"},
+		{"\"image\":\"i\"", "\"host_path\":\"/a\"", "image", "i"},
+		{"", "\"image\":\"i\",\"network\":\"on\"", "network", "off"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		check_conflict(&rows[i]);
+	}
+}
+
+TEST(conflicts_of_egress)
+{
+	static const struct conflict rows[] = {
 		{ON ALLOW("\"10.0.0.0/8\""), "\"network\":\"on\"", "egress",
 			"allow 10.0.0.0/8, host_ports none"},
 		{"\"network\":\"on\"", ON ALLOW(""), "egress", "None"},
@@ -235,34 +277,9 @@ TEST(conflict_table)
 		{"", ON ALLOW(""), "network", "off"},
 		{"\"network\":\"on\"", ON ALLOW("") ",\"workspace_quota_mb\":1",
 			"workspace_quota_mb", "0"},
-		{"", "\"workspace_quota_mb\":1,\"read_only_rootfs\":0", "read_only_rootfs", "True"},
-		{"", "\"read_only_rootfs\":0,\"pids_limit\":1", "pids_limit", "128"},
-		{"", "\"pids_limit\":1,\"memory_mb\":32", "memory_mb", "512"},
-		{"", "\"memory_mb\":32,\"cpus\":3", "cpus", "1.0"},
-		{"", "\"cpus\":3,\"persistent\":1", "persistent", "False"},
-		{"", "\"persistent\":1,\"mount_path\":\"/m\"", "mount_path", "/workspace"},
-		{"", "\"mount_path\":\"/m\",\"host_path_mode\":\"ro\"", "host_path_mode", "rw"},
-		{"", "\"host_path_mode\":\"ro\",\"host_path\":\"/a\"", "host_path", "None"},
-		{"\"image\":\"i\"", "\"host_path\":\"/a\"", "image", "i"},
-		{"", "\"image\":\"i\",\"network\":\"on\"", "network", "off"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct box_arena *arena = box_arena_new();
-		struct box_spec present;
-		struct box_spec asked;
-		struct box_err err = {0};
-		const char *value = NULL;
-		ASSERT_INT(parse_with(arena, rows[i].present, &present, &err), 0);
-		ASSERT_INT(parse_with(arena, rows[i].asked, &asked, &err), 0);
-		const char *field = box_spec_conflict(arena, &present, &asked, &value);
-		if (rows[i].field) {
-			ASSERT_STR(field, rows[i].field);
-			ASSERT_STR(value, rows[i].value);
-		} else {
-			ASSERT(field == NULL);
-			ASSERT(value == NULL);
-		}
-		box_arena_free(arena);
+		check_conflict(&rows[i]);
 	}
 }
 
