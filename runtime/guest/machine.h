@@ -34,10 +34,10 @@ struct box_machine_clock {
 };
 
 enum box_furniture_kind {
-	BOX_FURNITURE_TMPFS,   /* size_bytes, inodes, mode, owner */
-	BOX_FURNITURE_TREE,    /* source: its folder in BOX_MACHINE_TREES */
-	BOX_FURNITURE_FOLDER,  /* made with its parents: mode, owner */
-	BOX_FURNITURE_LINK,    /* source: what it links to */
+	BOX_FURNITURE_TMPFS,  /* size_bytes, inodes, mode, owner */
+	BOX_FURNITURE_TREE,   /* source: its folder in BOX_MACHINE_TREES */
+	BOX_FURNITURE_FOLDER, /* made with its parents: mode, owner */
+	BOX_FURNITURE_LINK,   /* source: what it links to */
 	BOX_FURNITURE_DEVICES, /* a /dev with the few nodes that every box has; pts and shm are folders */
 	BOX_FURNITURE_PROC,
 	BOX_FURNITURE_PTS,
@@ -95,7 +95,7 @@ struct box_machine_report {
 /* What box-vmm does before the guest's report, in this order; numbers for struct box_guest_report. */
 enum box_vmm_step {
 	BOX_VMM_READ = 2000, /* far from the steps of boxd's child and of box-init */
-	BOX_VMM_LIBRARY,     /* libkrun and libkrunfw are loaded, while the host's files are in sight */
+	BOX_VMM_LIBRARY, /* libkrun and libkrunfw are loaded, while the host's files are in sight */
 	BOX_VMM_ORDER,
 	BOX_VMM_WORKSPACE,
 	BOX_VMM_NETWORK, /* passt runs */
