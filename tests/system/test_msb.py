@@ -274,7 +274,7 @@ def test_times_hold_when_the_worker_dies(boxd):
         (["create", "--name", "x", "--idle-timeout", "0s", "a"], '"0s" is not a time such as'),
         (["create", "--name", "x", "--volume", "/a", "a"], "is not HOST:GUEST[:ro|rw]"),
         (["create", "--name", "x", "--volume", "data:/d", "a"], "there are no named volumes"),
-        (["create", "--name", "x" * 600, "a"], "session_id must be at most 512 bytes long"),
+        (["create", "--name", "x" * 600, "a"], "session_id must be at most 512 bytes"),
         (["exec"], "NAME -- CMD is needed"),
         (["exec", "x"], "NAME -- CMD is needed"),
         (["exec", "x", "--"], "NAME -- CMD is needed"),
