@@ -9,6 +9,7 @@ import time
 
 import boxlib
 import clilib
+import imagelib
 import nativelib
 import pytest
 from clientlib import INSTANCE
@@ -216,6 +217,38 @@ def test_volumes_that_cannot_be(boxd, place, volume, text):
     code, out, err = msb(boxd, "create", "--no-network", "--name", "v", "--volume", volume, IMAGE)
     assert (code, out) == (125, "") and text in err
     assert listed(boxd) == {}  # nothing is left of it
+
+
+# IMAGE
+
+
+def test_a_root_folder_as_image(boxd, place):
+    root = imagelib.make_root(place.folder / "small", "small")
+    with made(boxd, "r", image=root):
+        assert sh(boxd, "r", "cat /usr/mark") == (0, "small\n", "")
+        assert listed(boxd)["r"]["image"] == str(root)
+    # A relative path is meant from where we are.
+    code, out, err = msb(boxd, "create", "--no-network", "--name", "r", "./bin/../small", cwd=place.folder)
+    assert (code, out, err) == (0, "r\n", "")
+    assert sh(boxd, "r", "cat /usr/mark") == (0, "small\n", "")
+    assert msb(boxd, "rm", "r")[0] == 0
+
+
+def test_images_that_cannot_be(boxd, place):
+    empty = imagelib.make_root(place.folder / "empty", "empty", shell=False)
+    (place.folder / "link").symlink_to(place.folder / "empty")
+    image = place.write(place.folder / "file.img", "x" * 4096)
+    for path, text in {
+        empty: "has no /bin/sh",
+        place.folder / "link": "is a link",
+        place.folder / "none": "does not exist",
+        image: "is a file: only those that the operator has named in images are mounted",
+        "/etc": "is blocked for security",
+        "/dev/null": "is blocked for security",
+    }.items():
+        code, out, err = msb(boxd, "create", "--no-network", "--name", "r", path)
+        assert (code, out) == (125, "") and text in err
+    assert listed(boxd) == {}
 
 
 # times
