@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/msb.h"
+#include "cli/shown.h"
 #include "cli/skill.h"
 #include "cli/usage.h"
 
@@ -178,7 +179,9 @@ int box_cli_fail(const struct box_err *err)
 	bool named = name && err->code != BOX_ERR_VALUE && err->code != BOX_ERR_OS;
 	(void)snprintf(
 		prefix, sizeof(prefix), "%s: %s%s", program, named ? name : "", named ? ": " : "");
-	print_line(prefix, err->text);
+	struct box_err own = *err;
+	box_shown_own_names(own.text);
+	print_line(prefix, own.text);
 	return CLI_EXIT_FAILED;
 }
 
