@@ -89,7 +89,7 @@ int box_cli_spec(
 }
 
 /* A relative path is meant from here: the runtime is somewhere else. */
-static const char *absolute(struct box_arena *arena, const char *path)
+const char *box_cli_absolute(struct box_arena *arena, const char *path)
 {
 	_cleanup_(box_free_p) char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
 	return folder ? box_arena_printf(arena, "%s/%s", folder, path) : path;
@@ -116,7 +116,7 @@ static int add_mount(
 			"--mount: \"%.200s\" is not HOST:BOX[:ro|rw] with an absolute BOX", text);
 	}
 	struct box_value mount = box_map_value();
-	box_map_add(arena, &mount, "host_path", box_cstr(absolute(arena, host)));
+	box_map_add(arena, &mount, "host_path", box_cstr(box_cli_absolute(arena, host)));
 	box_map_add(arena, &mount, "mount_path", box_cstr(box));
 	box_map_add(arena, &mount, "mode", box_cstr(mode));
 	box_list_add(arena, mounts, mount);

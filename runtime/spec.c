@@ -35,6 +35,7 @@ struct parsed_spec {
 	int network;
 	struct box_env_list env;
 	struct box_mount_list mounts;
+	struct box_mount_list volumes;
 };
 
 /* Letters are not told from other characters beyond ASCII: a name can only match a skill that is
@@ -136,6 +137,21 @@ static const struct box_field spec_rows[] = {
 		.kind = BOX_FIELD_INT,
 		.offset = SPEC(workspace_quota_mb),
 		.broken = "workspace_quota_mb must be greater than or equal to 0"},
+	{.name = "volumes",
+		.kind = BOX_FIELD_OTHER,
+		.flags = BOX_FIELD_NULLABLE,
+		.offset = offsetof(struct parsed_spec, volumes),
+		.other = box_spec_read_volumes},
+	{.name = "idle_timeout_sec",
+		.kind = BOX_FIELD_INT,
+		.offset = SPEC(idle_timeout_sec),
+		.most = BOX_SESSION_TIME_SEC_MAX,
+		.broken = "idle_timeout_sec must be between 0 and 2147483647"},
+	{.name = "max_duration_sec",
+		.kind = BOX_FIELD_INT,
+		.offset = SPEC(max_duration_sec),
+		.most = BOX_SESSION_TIME_SEC_MAX,
+		.broken = "max_duration_sec must be between 0 and 2147483647"},
 	{.name = "egress",
 		.kind = BOX_FIELD_OTHER,
 		.flags = BOX_FIELD_NULLABLE,
@@ -179,8 +195,11 @@ int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct
 	spec->network_on = parsed.network == 1;
 	spec->env = parsed.env.items;
 	spec->env_count = parsed.env.count;
-	spec->mounts = parsed.mounts.items;
-	spec->mount_count = parsed.mounts.count;
+	spec->volumes = parsed.volumes.items;
+	spec->volume_count = parsed.volumes.count;
+	struct box_mount_list all = box_spec_join_mounts(arena, &parsed.volumes, &parsed.mounts);
+	spec->mounts = all.items;
+	spec->mount_count = all.count;
 	if (!spec->workdir) {
 		spec->workdir = spec->mount_path;
 	}
@@ -360,6 +379,9 @@ const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *pr
 	} else if (!same_egress(a->egress, b->egress)) {
 		field = "egress";
 		*ret_value = box_spec_show_egress(arena, a->egress);
+	} else if (!box_spec_same_volumes(a, b)) {
+		field = "volumes";
+		*ret_value = box_spec_shown_volumes(arena, a);
 	}
 	return field;
 }
@@ -382,6 +404,7 @@ struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_
 	copy.mount_path = copied(arena, spec->mount_path);
 	copy.mounts = NULL;
 	copy.mount_count = 0;
+	copy.volumes = box_spec_copy_volumes(arena, spec);
 	copy.skill_name = copied(arena, spec->skill_name);
 	if (spec->egress) {
 		copy.egress = box_arena_alloc(arena, sizeof(*copy.egress));

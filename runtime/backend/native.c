@@ -266,6 +266,7 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 	memset(ask, 0, sizeof(*ask));
 	(void)snprintf(ask->name, sizeof(ask->name), "%s", physical_id);
 	ask->host_mode = folder ? modes[spec->host_path_mode] : BOX_ASK_NONE;
+	(void)snprintf(ask->image, sizeof(ask->image), "%s", spec->image ? spec->image : "");
 	ask->network = spec->network_on;
 	ask->writable_root = !spec->read_only_rootfs;
 	/* boxd takes the stricter of this and the operator's. */
@@ -278,6 +279,10 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 		ask->egress = *spec->egress;
 	}
 	int r = copy_path(ask->mount_path, spec->mount_path, "mount_path", err);
+	/* What is no path is a name, and stays as it is. */
+	if (r == 0 && ask->image[0] == '/') {
+		r = copy_path(ask->image, spec->image, "image", err);
+	}
 	return r < 0 || !folder ? r : copy_path(ask->host_path, spec->host_path, "host_path", err);
 }
 

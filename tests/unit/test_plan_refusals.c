@@ -91,6 +91,10 @@ TEST(texts_without_an_end)
 	assert_invalid("mount_path is too long");
 
 	set_up();
+	memset(ask.image, 'a', sizeof(ask.image));
+	assert_invalid("image is too long");
+
+	set_up();
 	memset(policy.rootfs, '/', sizeof(policy.rootfs));
 	assert_invalid("policy: rootfs is too long");
 }
