@@ -191,6 +191,8 @@
 #define BOX_ARCHIVE_PART_BYTES_MAX 255               /* one component of a name */
 #define BOX_ARCHIVE_DEPTH_MAX 32                     /* components of a name */
 #define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
+#define BOX_ARCHIVE_NESTING_MAX 4                    /* archives in archives in it */
+#define BOX_ARCHIVE_NESTED_ENTRIES_MAX 16384         /* of all of those */
 #define BOX_ARCHIVE_MS 30000                         /* to unpack one, the disk's time too */
 #define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
 #define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */
