@@ -227,6 +227,44 @@ TEST(directories_that_lead_astray_are_refused)
 	refuses(&buf, lost);
 }
 
+TEST(headers_that_disagree_are_refused)
+{
+	const char *const misplaced = VALID ": an entry is not where it should be" HERE;
+	_zip_ buf = zip_make(honest, 1, NULL);
+	buf.bytes[8] = 0; /* the method in the local header */
+	refuses(&buf, misplaced);
+	buf.bytes[8] = 8;
+	counts(&buf, 23, 1);
+	/* The packed size in the directory, which is before the end: larger than all there is. */
+	buf.bytes[buf.len - 22 - 65 + 21] = 1;
+	refuses(&buf, misplaced);
+}
+
+/* One reader counts from the beginning, the other back from the end, and both find something. */
+TEST(two_directories_are_refused)
+{
+	const char *const lost = VALID ": its directory is not where it should be" HERE;
+	_zip_ plain = zip_make(honest, 1, NULL);
+	size_t directory = plain.len - 22 - 65;
+	_zip_ buf = box_buf(BOX_MIB);
+	zip_put(&buf, 0, directory);
+	zip_put(&buf, 0x02014b50, 4);
+	zip_put_bytes(&buf, plain.bytes, plain.len);
+	refuses(&buf, lost);
+	buf.bytes[directory] = 'X';
+	counts(&buf, 23, 1);
+
+	/* The end says that there is one entry, and another follows that. */
+	_zip_ two = zip_make(honest, 2, NULL);
+	_zip_ end = box_buf(BOX_MIB);
+	zip_put_bytes(&end, two.bytes + two.len - 22, 22);
+	two.len -= 22;
+	zip_put(&two, 0, 1);
+	end.bytes[12] = 65;
+	zip_put_bytes(&two, end.bytes, end.len);
+	refuses(&two, lost);
+}
+
 TEST(two_ends_are_refused)
 {
 	_zip_ inner = zip_make(honest, 1, NULL);
