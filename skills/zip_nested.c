@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "skills/inflate.h"
@@ -36,12 +35,6 @@ static int refuse(const struct nest *nest, struct box_err *err, const char *what
 {
 	return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: %s (an archive in the archive)",
 		what, nest->entry->name);
-}
-
-static int no_memory(const struct nest *nest, struct box_err *err)
-{
-	return box_err_set(
-		err, BOX_ERR_OS, ENOMEM, "%s: %s", nest->entry->name, strerrordesc_np(ENOMEM));
 }
 
 /* --- one header --- */
@@ -174,10 +167,7 @@ static int read_parts(struct nest *nest, struct box_zip_run all, const struct bo
 {
 	size_t room = found->headers.len / BOX_ZIP_CENTRAL_BYTES;
 	room = room < BOX_ARCHIVE_NESTED_ENTRIES_MAX ? room : BOX_ARCHIVE_NESTED_ENTRIES_MAX;
-	_cleanup_(box_free_p) struct part *parts = malloc((room + 1) * sizeof(*parts));
-	if (!parts) {
-		return no_memory(nest, err);
-	}
+	_cleanup_(box_free_p) struct part *parts = box_alloc((room + 1) * sizeof(*parts));
 	struct box_zip_run space = {all.bytes, found->start};
 	struct box_zip_run rest = found->headers;
 	size_t count = 0;
@@ -215,10 +205,7 @@ static int look_at(struct nest *nest, const struct part *part, size_t depth, str
 	if (!part->is_deflated) {
 		return look_into(nest, (struct box_zip_run){part->packed, part->size}, depth, err);
 	}
-	_cleanup_(box_free_p) uint8_t *content = malloc(part->size + 1);
-	if (!content) {
-		return no_memory(nest, err);
-	}
+	_cleanup_(box_free_p) uint8_t *content = box_alloc(part->size + 1);
 	int r = box_inflate(
 		nest->all->inflater, part->packed, part->packed_size, content, part->size);
 	if (r == -EMSGSIZE) {

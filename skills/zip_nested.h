@@ -22,6 +22,6 @@ struct box_zip_nested {
 
 /* Adds what is packed in the content of an entry, if that is a ZIP by its bytes, whatever its name.
  * -EINVAL with BOX_ERR_VALIDATION and a text that names the entry, when a limit is passed or when it
- * cannot be told; -ENOMEM with BOX_ERR_OS. */
+ * cannot be told. */
 int box_zip_nested_add(struct box_zip_nested *nested, const struct box_zip_entry *entry,
 	const uint8_t *content, struct box_err *err);

@@ -1,6 +1,7 @@
 /* What counts of archives in an archive, and which of them are refused by which words. */
 #include <errno.h>
 
+#include "base/arena.h"
 #include "base/limits.h"
 #include "skills/inflate.h"
 #include "skills/zip.h"
@@ -17,7 +18,7 @@ static struct box_zip_nested sums;
 static int add(const struct box_buf *buf)
 {
 	/* A copy of exactly so many bytes: a sanitizer sees a read behind them. */
-	_cleanup_(box_free_p) uint8_t *copy = malloc(buf->len ? buf->len : 1);
+	_cleanup_(box_free_p) uint8_t *copy = box_alloc(buf->len);
 	memcpy(copy, buf->len ? buf->bytes : "", buf->len);
 	struct box_zip_entry entry = {
 		.name = "x",
