@@ -46,6 +46,12 @@
 #define BOX_SESSION_ID_MAX 512 /* logical session id, bytes */
 #define BOX_FILE_KEY_MAX 255   /* (wire) */
 #define BOX_PATH_MAX 4096
+#define BOX_IMAGES_MAX 32                  /* that the operator names */
+#define BOX_IMAGE_NAME_MAX 127             /* bytes */
+#define BOX_VOLUMES_MAX 64                 /* (wire) of a session */
+#define BOX_SESSION_TIME_SEC_MAX INT32_MAX /* (wire) of idle_timeout_sec and max_duration_sec */
+#define BOX_SESSIONS_STOPPED_MAX 256       /* kept as names; the oldest of them goes */
+#define BOX_SESSION_STOPPED_SEC 86400      /* (wire) and for how long */
 
 /* Texts. */
 #define BOX_ERROR_TEXT_MAX 4096 /* (wire) */
@@ -124,6 +130,13 @@
 /* Terminals in one box, with those that commands make themselves. */
 #define BOX_TERMINALS_MAX 64
 
+/* What boxes with an allowlist may reach. */
+#define BOX_EGRESS_ALLOW_MAX 64      /* (wire) entries; each is looked at for every packet */
+#define BOX_EGRESS_HOST_PORTS_MAX 8  /* (wire) ports of the host; each is a socket of its own */
+#define BOX_HOST_ADDRESSES_MAX 16384 /* on the host's loopback, for all runtimes of a host */
+#define BOX_HOST_CONNECTIONS_MAX 256 /* of one box to ports of the host, at once */
+#define BOX_HOST_CARRY_BYTES (16 * BOX_KIB) /* of one of them under way, each direction */
+
 /* Storage analysis. */
 #define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
 #define BOX_SKILLS_WAITING_BYTES_MAX (64 * BOX_MIB)   /* of requests to the skill store */
@@ -147,9 +160,9 @@
 /* Workspace quotas of folders of the host. */
 #define BOX_QUOTA_BYTES_MAX (4UL * 1024 * 1024 * BOX_MIB) /* one */
 #define BOX_QUOTA_BYTES_MIN BOX_MIB
-#define BOX_QUOTAS_MAX 2                  /* images worked on at once */
-#define BOX_QUOTAS_WAITING_MAX 1024       /* and waiting for that in boxd */
-#define BOX_QUOTA_MS 300000 /* for one; what is in the folder must be copied in that time */
+#define BOX_QUOTAS_MAX 2            /* images worked on at once */
+#define BOX_QUOTAS_WAITING_MAX 1024 /* and waiting for that in boxd */
+#define BOX_QUOTA_MS 300000         /* for one; what is in the folder must be copied in that time */
 
 /* Life. */
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
@@ -202,6 +215,8 @@
 #define BOX_ARCHIVE_PART_BYTES_MAX 255               /* one component of a name */
 #define BOX_ARCHIVE_DEPTH_MAX 32                     /* components of a name */
 #define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
+#define BOX_ARCHIVE_NESTING_MAX 4                    /* archives in archives, below it */
+#define BOX_ARCHIVE_NESTED_ENTRIES_MAX 16384         /* of all those together */
 #define BOX_ARCHIVE_MS 30000                         /* to unpack one, the disk's time too */
 #define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
 #define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */

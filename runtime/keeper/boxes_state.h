@@ -21,6 +21,7 @@ enum box_boxes_state {
 struct box_boxes_making {
 	uint32_t request;
 	struct box_ask ask;
+	struct box_host_can host; /* with the root of its image */
 	struct box_plan plan;
 };
 

@@ -11,7 +11,7 @@ struct box_template {
 		*anchor; /* a folder that exists in our mount namespace and is needed by no one */
 	int etc;
 	int dev;
-	int artifacts; /* an empty folder, for artifacts.c */
+	int artifacts;                     /* an empty folder, for artifacts.c */
 	int entries[BOX_ROOT_ENTRIES_MAX]; /* of host->root_entries; -1 for links */
 };
 
