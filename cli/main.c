@@ -343,8 +343,10 @@ static int run_family(struct cli *cli, const struct cli_command *family, const c
 		return box_cli_flush();
 	}
 	if (at >= argc) {
-		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "%swhich command? (see %s %s--help)",
-			of, program, of);
+		bool grouped = of[0] != '\0';
+		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL,
+			"%.*s%swhich command? (see %s %s--help)", grouped ? (int)strlen(of) - 1 : 0,
+			of, grouped ? ": " : "", program, of);
 		return box_cli_fail(&err);
 	}
 	const struct cli_command *command = find_command(

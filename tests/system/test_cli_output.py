@@ -76,6 +76,8 @@ def inside(native, script):
 def test_a_full_disk_is_told(native, session, words):
     if "writer" in words:
         begin(native, "yes", "writer")
+        # It may be slow to begin, and without output there is nothing to fail at.
+        wait_until(lambda: box(native, "logs", "s", "writer")[1], what="output")
     with open("/dev/full", "w") as full:
         assert box(native, *words, stdout=full) == FULL
     if "writer" in words:

@@ -5,4 +5,4 @@
 s/DENY\(unshare\)/BOTH(unshare)/
 s/(clone_rule = )ONLY\(clone_cases, EPERM\)/\1{.otherwise = 0}/
 # file: runtime/keeper/assemble.c
-s/write_at\(proc, names\[i\], "0"\)/0/
+s/write_at\(proc, kinds\[i\]\.name, most\)/0/

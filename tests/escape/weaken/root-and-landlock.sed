@@ -3,5 +3,5 @@
 # opens: write-to-the-root
 # file: runtime/plan/plan.c
 s/add_tmpfs\(maker, "\/", ROOT_BYTES, BOX_OWNER_INIT, 0755\)/add_tmpfs(maker, "\/", ROOT_BYTES, BOX_OWNER_INIT, 01777)/
-s/\(void\)add\(maker, BOX_STEP_FREEZE, "\/"\)/(void)maker/
+s/\(void\)box_maker_add\(maker, BOX_STEP_FREEZE, "\/"\)/(void)maker/
 s/plan->landlock_abi = host->landlock_abi > 0 \? host->landlock_abi : 0/plan->landlock_abi = 0/
