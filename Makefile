@@ -93,7 +93,7 @@ bench-vm: ## Measure microVMs in that machine
 bench: ## Measure
 	@scripts/deps bench
 	@scripts/build release-fake
-	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake tests/bench/run
+	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake build/venv/bin/python tests/bench/run
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZ_SECONDS

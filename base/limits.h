@@ -107,8 +107,33 @@
 /* Of one box, groups for single processes; those that cannot be removed yet counted too. */
 #define BOX_GROUPS_MAX 1024
 
+/* MicroVMs. */
+#define BOX_MACHINE_MEMORY_BYTES_MIN (128 * BOX_MIB) /* less holds no kernel with a command */
+#define BOX_MACHINE_EXTRA_BYTES (128 * BOX_MIB)      /* for what runs one, beside its memory */
+#define BOX_MACHINE_TASKS_MAX 64        /* processes and threads of that, beside one for each cpu */
+#define BOX_MACHINE_CPUS_MAX 64         /* of one */
+#define BOX_MACHINE_OPEN_FILES 65536    /* of what runs one, where the host gives so many */
+#define BOX_MACHINE_START_MS 10000      /* one must be there by then */
+#define BOX_MACHINE_START_SLOW_MS 60000 /* where the host's KVM was found to be slow */
+#define BOX_MACHINE_SPARE_MS 5000       /* more, for box-vmm to say what became of it */
+#define BOX_MACHINE_PROBE_MS 120000     /* for the one guest that is tried */
+#define BOX_MACHINES_WAITING_MAX 1024   /* requests, until it is known whether there can be any */
+#define BOX_MACHINE_RESERVE_BYTES_MIN (256 * BOX_MIB) /* of the host's memory that none gets, */
+#define BOX_MACHINE_RESERVE_PART 16                   /* and no less than this part of all of it */
+
 /* A managed process with a limit of memory of its own: less would hold no program. */
 #define BOX_PROCESS_MEMORY_MB_MIN 4
+
+/* MicroVMs. */
+#define BOX_VMM_BOOT_BYTES_MAX (8 * BOX_MIB)  /* the boot file */
+#define BOX_VMM_INIT_BYTES_MAX (16 * BOX_MIB) /* box-init */
+#define BOX_VMM_MEMORY_MIB_MIN 32             /* of a guest; less boots no kernel */
+#define BOX_VMM_MEMORY_MIB_MAX (1024 * 1024)
+#define BOX_VMM_CPUS_MAX 64
+#define BOX_VMM_DEADLINE_MS_MAX 600000 /* for its first word */
+#define BOX_VMM_CONSOLE_BYTES 4096     /* of its console's end */
+#define BOX_VMM_MOUNTS_MAX 4096        /* of all commands of one box, at once */
+#define BOX_VMM_CLOCK_SEC 30           /* then it is told the time again */
 
 /* Terminals in one box, with those that commands make themselves. */
 #define BOX_TERMINALS_MAX 64

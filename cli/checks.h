@@ -48,9 +48,10 @@ box_check_run box_check_owners;
 box_check_run box_check_cgroups;
 box_check_run box_check_quotas;
 box_check_run box_check_network;
-box_check_run box_check_kvm;
 box_check_run box_check_port;
 box_check_run box_check_programs;
+/* MicroVMs: checks_machine.c. */
+box_check_run box_check_machines;
 /* All of it together: checks_box.c. */
 box_check_run box_check_box;
 box_check_run box_check_interpreters;

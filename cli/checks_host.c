@@ -1,13 +1,10 @@
-/* Checks of what the host gives: cgroups, quotas, a way into the network, KVM, the port, our
- * programs. */
+/* Checks of what the host gives: cgroups, quotas, a way into the network, the port, our programs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/kvm.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -125,28 +122,6 @@ void box_check_network(const struct box_check_setup *setup, struct box_check *ch
 			"pasta, nft and tun work: boxes can have a network");
 	} else {
 		box_check_say(check, BOX_CHECK_LIMITED, network_cure(err.text), "%s", err.text);
-	}
-}
-
-/* --- KVM --- */
-
-/* Nothing uses it yet. */
-void box_check_kvm(const struct box_check_setup *setup, struct box_check *check)
-{
-	(void)setup;
-	_cleanup_(box_close_p) int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-	int version = fd < 0 ? -1 : ioctl(fd, KVM_GET_API_VERSION, 0);
-	if (version == KVM_API_VERSION) {
-		box_check_say(check, BOX_CHECK_OK, "", "works (not needed yet)");
-	} else if (fd < 0 && errno == EACCES) {
-		box_check_say(check, BOX_CHECK_LIMITED,
-			"none is needed; for later: join the group of the device (usermod -aG kvm)",
-			"is there, but not for this user (not needed yet)");
-	} else {
-		box_check_say(check, BOX_CHECK_LIMITED,
-			"none is needed; for later: hardware with virtualisation, modprobe kvm, "
-			"docker run --device /dev/kvm",
-			"%s (not needed yet)", strerrordesc_np(errno));
 	}
 }
 

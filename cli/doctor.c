@@ -21,6 +21,7 @@
 
 #define SHORT_MS 5000
 #define NETWORK_MS 15000
+#define MACHINE_MS (BOX_MACHINE_PROBE_MS + SHORT_MS)
 #define BOX_MS 60000 /* more than all that its steps may take */
 
 static const struct row {
@@ -44,7 +45,7 @@ static const struct row {
 	{"landlock", box_check_landlock, NULL, SHORT_MS, false},
 	{"seccomp", box_check_seccomp, NULL, SHORT_MS, false},
 	{"network", box_check_network, NULL, NETWORK_MS, false},
-	{"/dev/kvm", box_check_kvm, NULL, SHORT_MS, false},
+	{"microVMs", box_check_machines, NULL, MACHINE_MS, false},
 	{"port 5410", box_check_port, NULL, SHORT_MS, false},
 	{"programs", box_check_programs, NULL, SHORT_MS, false},
 	{"a box", box_check_box, NULL, BOX_MS, true},

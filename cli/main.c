@@ -26,6 +26,7 @@
 #define CONFIG_USAGE                                                                \
 	"      --config FILE      the bot platform's or boxd's own, for what the\n" \
 	"                         operator set (LANGBOT_BOX_CONFIG)\n"
+#define KIND_USAGE "      --backend NAME     native, or krun for a microVM\n"
 #define SPEC_USAGE                                                        \
 	"      --network on|off   whether it reaches the network (off)\n" \
 	"      --memory MB        the most memory (512)\n"                \
@@ -45,13 +46,13 @@
 	"      --skill NAME       show a skill of the runtime in it, under .skills/NAME\n"
 
 static const struct cli_command commands[] = {
-	{"run", CLI_COMMON | CLI_SPEC | CLI_COMMAND | CLI_SKILL | CLI_START, 0, box_cli_run,
-		"run a command in a box of its own",
+	{"run", CLI_COMMON | CLI_SPEC | CLI_KIND | CLI_COMMAND | CLI_SKILL | CLI_START, 0,
+		box_cli_run, "run a command in a box of its own",
 		"Usage: box run [OPTION]... [[--] CMD [ARG]...]\n"
 		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
 		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
 		"is. With -it and no CMD it is a login shell.\n"
-		"\n" SPEC_USAGE COMMAND_USAGE SKILL_USAGE
+		"\n" KIND_USAGE SPEC_USAGE COMMAND_USAGE SKILL_USAGE
 		"      --config FILE      the configuration of the boxd that is started\n" COMMON_USAGE},
 	{"create", CLI_COMMON | CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
 		"Usage: box create [OPTION]... NAME\n"
@@ -112,11 +113,12 @@ static const struct cli_command commands[] = {
 		"\n" COMMON_USAGE},
 	{"skill", CLI_COMMON, 0, NULL, "keep skills in a runtime", box_skill_usage,
 		box_skill_commands, BOX_SKILL_COMMANDS},
-	{"plan", CLI_COMMON | CLI_SPEC | CLI_COMMAND, 0, box_cli_plan, "show what run would make",
+	{"plan", CLI_COMMON | CLI_SPEC | CLI_KIND | CLI_COMMAND, 0, box_cli_plan,
+		"show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
 		"Prints what `box run` with the same options would make on this host, and makes\n"
 		"nothing.\n"
-		"\n" SPEC_USAGE COMMAND_USAGE LOCAL_USAGE},
+		"\n" KIND_USAGE SPEC_USAGE COMMAND_USAGE LOCAL_USAGE},
 	{"doctor", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_doctor, "try all that boxes need here",
 		"Usage: box doctor [OPTION]...\n"
 		"Tries each thing that boxes need on this host, and names the cure for what\n"

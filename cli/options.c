@@ -43,6 +43,7 @@ static const struct option table[] = {
 	{"--instance", 0, TEXT, CLI_COMMON | CLI_TOP, AT(instance), 0},
 	{"--workspace", 0, TEXT, CLI_COMMON | CLI_TOP, AT(workspace), 0},
 	{"--network", 0, ON_OFF, CLI_SPEC, AT(network), 0},
+	{"--backend", 0, TEXT, CLI_KIND, AT(backend), 0},
 	{"--memory", 0, COUNT, CLI_SPEC | CLI_PROCESS, AT(memory_mb), MOST},
 	{"--cpus", 0, REAL, CLI_SPEC, AT(cpus), 0},
 	{"--pids", 0, COUNT, CLI_SPEC, AT(pids), MOST},

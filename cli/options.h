@@ -23,6 +23,7 @@ enum {
 	CLI_SKILL_ADD = 512, /* how a skill is installed */
 	CLI_HIDDEN = 1024,
 	CLI_SURE = 2048,
+	CLI_KIND = 8192, /* which kind of box */
 };
 
 struct cli_words {
@@ -51,6 +52,7 @@ struct cli_options {
 	const char *instance;
 	const char *workspace;
 	const char *network;
+	const char *backend;
 	const char *workdir;
 	int64_t memory_mb; /* these are 0 when not given */
 	int64_t pids;

@@ -66,6 +66,17 @@ static int make_ask(const struct box_spec *spec, struct box_ask *ret_ask, struct
 		: box_err_set(err, BOX_ERR_VALIDATION, ENAMETOOLONG, "mount_path is too long");
 }
 
+static int read_kind(const struct cli *cli, struct box_ask *ask, struct box_err *err)
+{
+	const char *name = cli->options.backend ? cli->options.backend : "native";
+	if (strcmp(name, "native") != 0 && strcmp(name, "krun") != 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"--backend: \"%s\" is neither native nor krun", name);
+	}
+	ask->kind = strcmp(name, "krun") == 0 ? BOX_ASK_KRUN : BOX_ASK_NATIVE;
+	return 0;
+}
+
 static int read_spec(const struct cli *cli, struct box_spec *ret_spec, struct box_err *err)
 {
 	/* A plan is the same whatever the command is, and so it may be left out. */
@@ -163,6 +174,7 @@ int box_cli_plan(const struct cli *cli)
 	}
 	int r = read_spec(cli, &spec, &err);
 	r = r < 0 ? r : make_ask(&spec, &ask, &err);
+	r = r < 0 ? r : read_kind(cli, &ask, &err);
 	r = r < 0 ? r : check_mounts(&spec, &policy, &err);
 	r = r < 0 ? r : find_out(cli, &policy, &findings, &err);
 	r = r < 0 ? r : box_plan_make(&ask, &policy, &findings.host, &plan, &err);

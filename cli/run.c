@@ -33,6 +33,24 @@ static void remove_box(
 		client, "box_delete_session", &data, timeout_ms, cli->arena, &answer, NULL);
 }
 
+/* A boxd of our own takes our word for the kind of its boxes. */
+static int choose_kind(const struct cli *cli, struct box_client *client)
+{
+	struct box_value answer;
+	struct box_value config = box_map_value();
+	struct box_err err;
+	if (!cli->options.backend) {
+		return 0;
+	}
+	box_map_add(cli->arena, &config, "backend", box_cstr(cli->options.backend));
+	int r = box_client_call(
+		client, "box_init", &config, CLI_CALL_MS, cli->arena, &answer, &err);
+	if (r < 0) {
+		(void)box_cli_fail(&err);
+	}
+	return r;
+}
+
 int box_cli_run(const struct cli *cli)
 {
 	const struct cli_words *words = &cli->options.words;
@@ -47,6 +65,10 @@ int box_cli_run(const struct cli *cli)
 		return box_cli_misused(
 			cli, "--config is for a boxd that is started, not for --endpoint");
 	}
+	if (cli->options.backend && cli->options.endpoint) {
+		return box_cli_misused(
+			cli, "--backend is for a boxd that is started, not for --endpoint");
+	}
 	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
 		return box_cli_fail(&err);
@@ -54,7 +76,8 @@ int box_cli_run(const struct cli *cli)
 	if (box_cli_connect(cli, true, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = box_cli_stream(cli, client, &spec);
+	int code = choose_kind(cli, client) < 0 ? CLI_EXIT_FAILED
+						: box_cli_stream(cli, client, &spec);
 	if (!box_client_is_private(client)) {
 		/* Who ended us does not wait for a runtime that hangs. */
 		bool hurry = box_cli_happened().ended_by != 0;

@@ -115,7 +115,8 @@ static int put(const struct editing *editing, struct box_line *line, struct box_
 static int check_entry(const struct editing *editing, struct box_err *err)
 {
 	struct box_skill *skill = NULL;
-	int r = box_skill_load(editing->draft.folder_fd, editing->leaf, editing->root, &skill, NULL, err);
+	int r = box_skill_load(
+		editing->draft.folder_fd, editing->leaf, editing->root, &skill, NULL, err);
 	if (r < 0) {
 		return r;
 	}

@@ -14,19 +14,34 @@ static bool backend_available(const struct box_runtime *runtime)
 	return runtime->backend && runtime->backend->ops->available(runtime->backend);
 }
 
+/* Why no box can be made now; NULL: one can. */
+static const char *backend_missing(const struct box_runtime *runtime)
+{
+	struct box_backend *backend = runtime->backend;
+	if (!backend) {
+		return runtime->session_rules.backend_missing;
+	}
+	return backend->ops->missing ? backend->ops->missing(backend) : NULL;
+}
+
+static bool uses(const struct box_runtime *runtime, struct box_native *native)
+{
+	return native && runtime->backend &&
+		(runtime->backend == box_native_backend(native) ||
+			runtime->backend == box_native_machines(native));
+}
+
 /* In what boxes fall short here, by the operator's word; NULL: in nothing. */
 static const char *shortcoming(const struct box_runtime *runtime)
 {
 	struct box_native *native = runtime->setup.native;
-	bool in_use = native && runtime->backend == box_native_backend(native);
-	return in_use ? box_native_shortcoming(native) : NULL;
+	return uses(runtime, native) ? box_native_shortcoming(native) : NULL;
 }
 
 static const char *unheld(const struct box_runtime *runtime)
 {
 	struct box_native *native = runtime->setup.native;
-	bool in_use = native && runtime->backend == box_native_backend(native);
-	return in_use ? box_native_unheld(native) : NULL;
+	return uses(runtime, native) ? box_native_unheld(native) : NULL;
 }
 
 static struct box_value backend_value(const struct box_runtime *runtime, struct box_arena *arena)
@@ -96,9 +111,7 @@ struct box_value box_runtime_readiness(
 		box_map_add(arena, &readiness, "unsafe_soft_storage_limits",
 			box_bool(runtime->setup.soft_storage));
 	}
-	const char *error = policy->error ? policy->error
-		: !runtime->backend       ? runtime->session_rules.backend_missing
-					  : NULL;
+	const char *error = policy->error ? policy->error : backend_missing(runtime);
 	if (error) {
 		box_map_add(arena, &readiness, "error", box_cstr(error));
 	}

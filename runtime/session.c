@@ -241,7 +241,9 @@ static int make_session(struct box_session_op *op, struct box_err *err)
 {
 	struct box_sessions *sessions = op->sessions;
 	const struct box_session_rules *rules = sessions->rules;
-	if (!rules->backend || !rules->backend->ops->available(rules->backend)) {
+	const struct box_backend_ops *ops = rules->backend ? rules->backend->ops : NULL;
+	/* One that can say what is missing is asked: it may be there by now. */
+	if (!ops || (!ops->missing && !ops->available(rules->backend))) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s",
 			rules->backend ? "the backend cannot make boxes now"
 				       : rules->backend_missing);

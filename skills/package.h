@@ -34,8 +34,8 @@ struct box_skill {
 	struct box_str description;
 	struct box_str updated_at;
 	const char *package_root;
-	struct box_value map;      /* the public fields, ready for an answer */
-	struct box_value warnings; /* {field, message}: where it does not conform */
+	struct box_value map;              /* the public fields, ready for an answer */
+	struct box_value warnings;         /* {field, message}: where it does not conform */
 	struct box_value content_warnings; /* the same, whatever its folder is called */
 	size_t text_bytes;                 /* of the public fields */
 	struct box_stamp stamp;            /* of the entry file */

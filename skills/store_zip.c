@@ -220,8 +220,8 @@ int box_store_preview(struct box_serving *serving, struct box_value *ret_answer)
 		for (size_t i = 0; i < unpacked.count; i++) {
 			const struct preview *preview = &unpacked.previews[i];
 			bool has_folder = *unpacked.top || preview->source.len > 0;
-			(void)box_list_add(serving->arena, &list,
-				preview_value(serving, preview, has_folder));
+			(void)box_list_add(
+				serving->arena, &list, preview_value(serving, preview, has_folder));
 		}
 		(void)box_map_add(serving->arena, ret_answer, "skills", list);
 	}

@@ -26,6 +26,7 @@ struct asked {
 	box_native_made *made;
 	box_native_mounted *mounted;
 	box_native_grouped *grouped;
+	box_native_tried *tried;
 	box_link_stored *stored;
 	box_measured_done *measured;
 	void *arg;
@@ -138,6 +139,8 @@ static void finish(struct asked *asked, struct box_packet *packet)
 	} else if (last.grouped) {
 		tell_grouped(
 			&last, packet, packet ? failure_of(&packet->grouped.failure, &err) : &err);
+	} else if (last.tried) {
+		last.tried(last.arg, packet ? failure_of(&packet->tried.failure, &err) : &err);
 	} else if (last.stored) {
 		const struct box_err *why = packet ? failure_of(&packet->stored.failure, &err)
 						   : &err;
@@ -188,6 +191,9 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 		break;
 	case BOX_KEEPER_GROUPED:
 		answered(link, packet->grouped.id, packet);
+		break;
+	case BOX_KEEPER_TRIED:
+		answered(link, packet->tried.id, packet);
 		break;
 	case BOX_KEEPER_STORED:
 		packet->stored.path[sizeof(packet->stored.path) - 1] = '\0';
@@ -453,6 +459,15 @@ static void close_group(void *keeper, uint64_t box, uint32_t process)
 	tell(keeper, &packet, sizeof(packet));
 }
 
+static void try_machines(void *keeper, box_native_tried *done, void *arg)
+{
+	struct box_link *link = keeper;
+	struct asked *asked = asked_new(link, arg);
+	const struct box_keeper_try packet = {.kind = BOX_KEEPER_TRY_MACHINES, .id = asked->id};
+	asked->tried = done;
+	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
+}
+
 static int post_artifact(
 	struct box_link *link, uint32_t id, uint64_t box, const struct box_mount *wanted)
 {
@@ -496,6 +511,7 @@ const struct box_native_keeper box_link_keeper = {
 	.mount = open_mount,
 	.open_group = open_group,
 	.close_group = close_group,
+	.try_machines = try_machines,
 };
 
 int box_link_policy(struct box_link *link, const struct box_policy *policy)

@@ -74,6 +74,9 @@ struct box_backend_ops {
 
 	/* Whether boxes can be made here now; cheap, no process is started for it. */
 	bool (*available)(struct box_backend *backend);
+	/* Why not, for people; NULL when they can. May be NULL itself: a backend that has this refuses
+	 * what it cannot make in its own words, and is always asked. */
+	const char *(*missing)(struct box_backend *backend);
 
 	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
 		const struct box_spec *spec, box_backend_made *done, void *arg);

@@ -21,6 +21,7 @@
 struct make {
 	struct box_backend_op op;
 	struct box_native *native;
+	enum box_ask_kind kind;
 	bool cancelled;
 	uv_timer_t refusal;
 	struct box_err err;
@@ -193,6 +194,9 @@ static void made(void *arg, uint64_t number, int control, int memory, const stru
 	struct box_native *native = make->native;
 	struct box_err deaf;
 	struct box_backend_box *box = err ? NULL : box_new(native, number, control, memory);
+	if (make->kind == BOX_ASK_KRUN) {
+		box_native_machine_told(native, err);
+	}
 	if (!err && !box) {
 		(void)box_err_set(&deaf, BOX_ERR_BOX, EMFILE, "the box cannot be listened to");
 		err = &deaf;
@@ -274,14 +278,21 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 	return r < 0 || !folder ? r : copy_path(ask->host_path, spec->host_path, "host_path", err);
 }
 
+static struct box_native_kind *kind_of(struct box_backend *backend)
+{
+	return (struct box_native_kind *)(void *)backend;
+}
+
 static struct box_backend_op *make_box(struct box_backend *backend, const char *physical_id,
 	const struct box_spec *spec, box_backend_made *done, void *arg)
 {
-	struct box_native *native = (struct box_native *)(void *)backend;
+	const struct box_native_kind *wanted = kind_of(backend);
+	struct box_native *native = wanted->native;
 	struct make *make = box_alloc(sizeof(*make));
 	struct box_ask ask;
 	make->op.is_make = true;
 	make->native = native;
+	make->kind = wanted->kind;
 	make->done = done;
 	make->arg = arg;
 	(void)uv_timer_init(native->loop, &make->refusal);
@@ -289,6 +300,7 @@ static struct box_backend_op *make_box(struct box_backend *backend, const char *
 	if (fill_ask(physical_id, spec, &ask, &make->err) < 0) {
 		(void)uv_timer_start(&make->refusal, refusal_cb, 0, 0);
 	} else {
+		ask.kind = (uint32_t)make->kind;
 		native->keeper->make(native->keeper_arg, &ask, made, make);
 	}
 	return &make->op;
@@ -320,7 +332,7 @@ static uint64_t mark(const struct box_backend_box *box)
 
 static struct box_backend_box *adopt(struct box_backend *backend, uint64_t number)
 {
-	struct box_native *native = (struct box_native *)(void *)backend;
+	const struct box_native *native = kind_of(backend)->native;
 	struct box_backend_box *box = box_table_get(&native->by_number, key_of(&number));
 	if (!box || !box->kept || box->deaf) {
 		return NULL;
@@ -358,10 +370,27 @@ void box_native_drop_kept(struct box_native *native)
 
 /* --- the object --- */
 
+/* Why there can be no boxes of this kind; NULL: there can. */
+static const char *missing(struct box_backend *backend)
+{
+	const struct box_native_kind *kind = kind_of(backend);
+	const char *why = box_native_missing(kind->native);
+	if (why || kind->kind != BOX_ASK_KRUN) {
+		return why;
+	}
+	switch (kind->native->machines_state) {
+	case BOX_NATIVE_MACHINES_WORK:
+		return NULL;
+	case BOX_NATIVE_MACHINES_MISSING:
+		return kind->native->machines_missing;
+	default:
+		return "it is being tried whether a microVM can run here";
+	}
+}
+
 static bool available(struct box_backend *backend)
 {
-	const struct box_native *native = (const struct box_native *)(const void *)backend;
-	return box_native_missing(native) == NULL;
+	return missing(backend) == NULL;
 }
 
 static void backend_free(struct box_backend *backend)
@@ -372,6 +401,7 @@ static void backend_free(struct box_backend *backend)
 static const struct box_backend_ops ops = {
 	.name = "native",
 	.available = available,
+	.missing = missing,
 	.make = make_box,
 	.exec = box_native_exec,
 	.credit = box_native_credit,
@@ -393,7 +423,8 @@ struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_nativ
 	const struct box_native_keeper *keeper, void *keeper_arg)
 {
 	struct box_native *native = box_alloc(sizeof(*native));
-	native->base.ops = &ops;
+	native->boxes = (struct box_native_kind){{&ops}, native, BOX_ASK_NATIVE};
+	native->machines = (struct box_native_kind){{&ops}, native, BOX_ASK_KRUN};
 	native->loop = loop;
 	native->means = *means;
 	native->keeper = keeper;
@@ -414,7 +445,7 @@ void box_native_free(struct box_native *native)
 
 struct box_backend *box_native_backend(struct box_native *native)
 {
-	return &native->base;
+	return &native->boxes.base;
 }
 
 void box_native_allow_degraded(struct box_native *native)

@@ -1,4 +1,4 @@
-/* Native boxes: asked for at boxd, spoken to through their box-init.
+/* Native boxes and microVMs: asked for at boxd, spoken to through their box-init.
  *
  * This is box-rpc's half. It turns a spec into what boxd is asked, and a command into what box-init
  * is asked, and takes whatever comes out of a box for hostile. One object serves a process; a
@@ -22,7 +22,10 @@ typedef void box_native_made(
 	void *arg, uint64_t box, int control, int memory, const struct box_err *err);
 typedef void box_native_mounted(void *arg, int mount, const struct box_err *err);
 
-/* A cgroup of one process; -1 where there is none. */
+typedef void box_native_tried(void *arg, const struct box_err *err);
+
+/* A cgroup of one process; -1 where there is none: without a door and without an error the box holds
+ * the limit itself, and box-init is told the number. */
 struct box_native_group {
 	int door;   /* the process goes in by writing "0" to it */
 	int events; /* tells kills for memory in it */
@@ -42,6 +45,8 @@ struct box_native_keeper {
 	void (*open_group)(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
 		box_native_grouped *done, void *arg);
 	void (*close_group)(void *keeper, uint64_t box, uint32_t process);
+	/* Whether there can be microVMs; may take a minute the first time. */
+	void (*try_machines)(void *keeper, box_native_tried *done, void *arg);
 };
 
 /* What boxes can have here, as boxd found out. Texts outlive the object. */
@@ -59,8 +64,11 @@ struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_nativ
 /* Every box must be gone. */
 void box_native_free(struct box_native *native);
 
-/* The one backend of this object; freeing it does nothing. */
+/* The two backends of this object; freeing them does nothing. */
 struct box_backend *box_native_backend(struct box_native *native);
+struct box_backend *box_native_machines(struct box_native *native);
+/* Has boxd find out whether there can be microVMs, unless it does already. */
+void box_native_try_machines(struct box_native *native);
 /* What the operator allows: boxes without limits, where none can be set. Until then not. */
 void box_native_allow_degraded(struct box_native *native);
 

@@ -1,6 +1,7 @@
 /* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
  * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands), native_file.c
- * (files), native_kept.c and native_group.c (managed processes). Nobody else includes this. */
+ * (files), native_kept.c and native_group.c (managed processes), native_machine.c (whether there can be
+ * microVMs). Nobody else includes this. */
 #pragma once
 
 #include <uv.h>
@@ -14,8 +15,26 @@
 #include "runtime/backend/native.h"
 #include "runtime/guest/wire.h"
 
-struct box_native {
+/* One for each kind of box; all else is the same for both. */
+struct box_native_kind {
 	struct box_backend base;
+	struct box_native *native;
+	enum box_ask_kind kind;
+};
+
+/* Whether microVMs can be had here, as far as boxd has said. */
+enum box_native_machines {
+	BOX_NATIVE_MACHINES_UNASKED,
+	BOX_NATIVE_MACHINES_ASKED,
+	BOX_NATIVE_MACHINES_WORK,
+	BOX_NATIVE_MACHINES_MISSING,
+};
+
+struct box_native {
+	struct box_native_kind boxes;
+	struct box_native_kind machines;
+	enum box_native_machines machines_state;
+	char machines_missing[BOX_ERROR_TEXT_MAX];
 	uv_loop_t *loop;
 	struct box_native_means means;
 	bool degraded;       /* allowed */
@@ -60,6 +79,9 @@ int box_native_listen(struct box_backend_box *box);
 /* Sends a packet, now or when the socket takes it. `fd` (-1: none) is taken. */
 void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
 	size_t first_size, const void *rest, size_t rest_size, int fd);
+/* The same with a number in place of an fd. */
+void box_native_send_number(struct box_backend_box *box, uint32_t kind, uint32_t id,
+	const void *bytes, size_t size, uint32_t number);
 /* Drops what waits. */
 void box_native_drop_queue(struct box_backend_box *box);
 /* Takes what lies in the socket, now. */
@@ -115,6 +137,7 @@ struct box_native_kept {
 	uint64_t taken;
 	uint64_t oom_kills; /* of the box, when it began */
 	bool limited;       /* boxd has a group for it, or is asked for one */
+	uint32_t mebibytes; /* of it */
 	bool pending;       /* until that is there, packets wait in: */
 	struct box_list packets;
 	int kills;        /* the file that tells kills in its group, or -1 */
@@ -154,6 +177,11 @@ void box_native_take(struct box_backend_box *box, const struct box_guest_header 
 	const char *bytes, size_t size);
 /* The box is no more: every command is told so. */
 void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err);
+
+/* --- native_machine.c --- */
+
+/* What came of asking boxd for a microVM: it can, or err says why not. */
+void box_native_machine_told(struct box_native *native, const struct box_err *err);
 
 /* --- native.c --- */
 

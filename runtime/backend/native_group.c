@@ -69,14 +69,20 @@ void box_native_send_kept(struct box_backend_box *box, struct box_native_kept *k
 	box_list_push(&kept->packets, &packet->links);
 }
 
-/* The door goes with the packet that begins it, if there is one; nobody else needs it. */
+/* The door goes with the packet that begins it, if there is one; nobody else needs it. Where there is
+ * no door, a number goes. */
 static void send_packets(struct box_backend_box *box, struct box_native_kept *kept, int door)
 {
 	struct packet *packet;
 	while ((packet = pop_packet(kept))) {
-		int fd = packet->kind == BOX_GUEST_KEEP_IN ? TAKE_FD(door) : -1;
-		box_native_send(
-			box, packet->kind, kept->number, packet->bytes, packet->size, NULL, 0, fd);
+		bool first = packet->kind == BOX_GUEST_KEEP_IN;
+		if (first && door < 0) {
+			box_native_send_number(box, packet->kind, kept->number, packet->bytes,
+				packet->size, kept->mebibytes);
+		} else {
+			box_native_send(box, packet->kind, kept->number, packet->bytes,
+				packet->size, NULL, 0, first ? TAKE_FD(door) : -1);
+		}
 		free(packet);
 	}
 	box_close_p(&door);
@@ -148,9 +154,10 @@ void box_native_open_group(
 	*grouping = (struct grouping){.box = box, .number = kept->number};
 	kept->limited = true;
 	kept->pending = true;
+	kept->mebibytes = memory_mb < UINT32_MAX ? (uint32_t)memory_mb : UINT32_MAX;
 	box->run_count++;
-	native->keeper->open_group(native->keeper_arg, box->number, kept->number,
-		memory_mb < UINT32_MAX ? (uint32_t)memory_mb : UINT32_MAX, grouped, grouping);
+	native->keeper->open_group(
+		native->keeper_arg, box->number, kept->number, kept->mebibytes, grouped, grouping);
 }
 
 void box_native_close_group(struct box_backend_box *box, struct box_native_kept *kept)

@@ -98,19 +98,9 @@ static void overflow_cb(uv_timer_t *timer)
 	box_native_run_ended(box);
 }
 
-void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
-	size_t first_size, const void *rest, size_t rest_size, int fd)
+static void send_parts(
+	struct box_backend_box *box, const struct iovec *parts, size_t count, size_t size, int fd)
 {
-	struct box_guest_header header = {
-		.size = (uint32_t)(sizeof(header) + first_size + rest_size),
-		.kind = kind,
-		.id = id};
-	/* sendmsg only reads through these. */
-	struct iovec parts[] = {
-		{&header, sizeof(header)},
-		{(void *)(uintptr_t)first, first_size},
-		{(void *)(uintptr_t)rest, rest_size},
-	};
 	if (box->deaf) {
 		box_close_p(&fd);
 		return;
@@ -121,13 +111,40 @@ void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, co
 		box_close_p(&fd);
 		return;
 	}
-	int r = box_list_empty(&box->queue) ? send_now(box->control, parts, 3, fd) : -EAGAIN;
+	int r = box_list_empty(&box->queue) ? send_now(box->control, parts, count, fd) : -EAGAIN;
 	if (r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS) {
-		enqueue(box, parts, 3, header.size, fd);
+		enqueue(box, parts, count, size, fd);
 		return;
 	}
 	/* Any other failure shows when the socket is read. */
 	box_close_p(&fd);
+}
+
+/* sendmsg only reads through the parts. */
+void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
+	size_t first_size, const void *rest, size_t rest_size, int fd)
+{
+	struct box_guest_header header = {
+		.size = (uint32_t)(sizeof(header) + first_size + rest_size),
+		.kind = kind,
+		.id = id};
+	const struct iovec parts[] = {
+		{&header, sizeof(header)},
+		{(void *)(uintptr_t)first, first_size},
+		{(void *)(uintptr_t)rest, rest_size},
+	};
+	send_parts(box, parts, 3, header.size, fd);
+}
+
+void box_native_send_number(struct box_backend_box *box, uint32_t kind, uint32_t id,
+	const void *bytes, size_t size, uint32_t number)
+{
+	struct box_guest_header header = {.size = (uint32_t)(sizeof(header) + size),
+		.kind = kind,
+		.id = id,
+		.reserved = number};
+	const struct iovec parts[] = {{&header, sizeof(header)}, {(void *)(uintptr_t)bytes, size}};
+	send_parts(box, parts, 2, header.size, -1);
 }
 
 static void flush(struct box_backend_box *box)

@@ -33,11 +33,33 @@ static const char *native_name(const char *asked)
 static struct box_backend_choice choose_native(struct box_native *native, const char *answers)
 {
 	const char *missing = native ? box_native_missing(native)
-				     : "native boxes need boxd, and there is none";
+				     : "boxes need boxd, and there is none";
 	if (missing) {
 		return (struct box_backend_choice){NULL, NULL, missing};
 	}
 	return (struct box_backend_choice){box_native_backend(native), answers, NULL};
+}
+
+static bool is_machine(const char *name)
+{
+	static const char *const names[] = {"krun", "libkrun", "microvm"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(names[i], name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether they can be had is found out behind our back, and said to whoever asks for one. */
+static struct box_backend_choice choose_machines(struct box_native *native)
+{
+	struct box_backend_choice choice = choose_native(native, "krun");
+	if (choice.backend) {
+		choice.backend = box_native_machines(native);
+		box_native_try_machines(native);
+	}
+	return choice;
 }
 
 struct box_backend_choice box_backend_select(
@@ -60,11 +82,8 @@ struct box_backend_choice box_backend_select(
 			"no sandbox backend: the configured container engine is not supported; "
 			"set box.backend to \"local\""};
 	}
-	if (strcmp(name, "krun") == 0 || strcmp(name, "libkrun") == 0 ||
-		strcmp(name, "microvm") == 0) {
-		return (struct box_backend_choice){NULL, NULL,
-			"no sandbox backend: microVMs are not built into this runtime; "
-			"set box.backend to \"native\""};
+	if (is_machine(name)) {
+		return choose_machines(native);
 	}
 	return (struct box_backend_choice){
 		NULL, NULL, "no sandbox backend of the configured name is built into this runtime"};

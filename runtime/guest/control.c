@@ -1,5 +1,6 @@
 /* Owns both packet buffers of box-init. There is one for answers: what does not fit into the socket
- * stays there, and then nobody reads pipes, so that nothing needs a queue. */
+ * stays there, and then nobody reads pipes, so that nothing needs a queue. Of a stream the front of
+ * an answer may have gone already. */
 #include "runtime/guest/control.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "runtime/guest/frame.h"
 #include "runtime/guest/wire_kept.h"
 
 /* More than one is wrong, and the kernel closes what does not fit; some room tells them apart. */
@@ -17,11 +19,21 @@
 static _Alignas(16) char incoming[BOX_GUEST_PACKET_MAX + 1];
 static _Alignas(16) char outgoing[BOX_GUEST_PACKET_MAX];
 static size_t waiting; /* bytes in outgoing */
+static size_t gone;    /* of them, in a stream */
+static bool framed;
 
 union ancillary {
 	struct cmsghdr header; /* for its alignment */
 	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
 };
+
+void box_control_open(void)
+{
+	int type = SOCK_SEQPACKET;
+	socklen_t size = sizeof(type);
+	(void)getsockopt(BOX_GUEST_CONTROL_FD, SOL_SOCKET, SO_TYPE, &type, &size);
+	framed = type == SOCK_STREAM;
+}
 
 /* The first fd; the others are closed, and their number is returned. */
 static size_t take_fds(struct msghdr *message, int *ret_fd)
@@ -62,6 +74,9 @@ static int judge(const struct msghdr *message, size_t got, size_t fd_count,
 
 int box_control_receive(struct box_control_request *ret_request)
 {
+	if (framed) {
+		return box_frame_receive(incoming, ret_request);
+	}
 	struct box_control_request request = {.fd = -1};
 	struct iovec part = {.iov_base = incoming, .iov_len = BOX_GUEST_PACKET_MAX};
 	union ancillary ancillary;
@@ -98,7 +113,8 @@ bool box_control_blocked(void)
 
 void box_control_drop(void)
 {
-	waiting = 0;
+	/* Half a packet would take the next one for its end. */
+	waiting = gone > 0 ? waiting : 0;
 }
 
 int box_control_flush(void)
@@ -108,12 +124,18 @@ int box_control_flush(void)
 	}
 	ssize_t sent;
 	do {
-		sent = send(BOX_GUEST_CONTROL_FD, outgoing, waiting, MSG_DONTWAIT | MSG_NOSIGNAL);
+		sent = send(BOX_GUEST_CONTROL_FD, outgoing + gone, waiting - gone,
+			MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
 	if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) {
 		return 0;
 	}
+	gone += sent < 0 ? 0 : (size_t)sent;
+	if (sent >= 0 && gone < waiting) {
+		return 0;
+	}
 	waiting = 0;
+	gone = 0;
 	return sent < 0 ? -EPIPE : 0;
 }
 

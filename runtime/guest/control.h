@@ -11,8 +11,12 @@ struct box_control_request {
 	struct box_guest_header header;
 	char *bytes; /* with one more byte behind them; good until the next receive */
 	size_t size;
-	int fd; /* of MOUNT and KEEP_IN: the receiver's to close; else -1 */
+	int fd;   /* of MOUNT and KEEP_IN: the receiver's to close; else -1 */
+	int lack; /* of a KEEP_IN without its fd: -errno; else 0 */
 };
+
+/* Finds out once whether packets come whole or in a stream. */
+void box_control_open(void);
 
 /* 0; -EAGAIN when there is none; -EPIPE at the end; -EBADMSG for a malformed one, of which the
  * header is set, or all zero. */

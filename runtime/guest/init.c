@@ -1,5 +1,6 @@
 /* box-init: PID 1 of a box. Boots, then serves the control socket until its end, with which it ends
- * itself; the kernel then ends whatever runs in the box. */
+ * itself; the kernel then ends whatever runs in the box. In a microVM it makes the box first, and
+ * ends the machine. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
@@ -9,6 +10,7 @@
 #include "runtime/guest/control.h"
 #include "runtime/guest/kept.h"
 #include "runtime/guest/loop.h"
+#include "runtime/guest/preamble.h"
 #include "runtime/guest/run.h"
 #include "runtime/guest/stream.h"
 #include "runtime/guest/wire_kept.h"
@@ -72,19 +74,31 @@ static uint64_t next_deadline(void)
 	return runs < kept ? runs : kept;
 }
 
-int main(void)
+static void serve(void)
 {
-	uint32_t step = 0;
-	int r = box_boot_run(&step);
-	box_boot_report(step, -r);
-	if (r < 0) {
-		return 1;
-	}
 	while (!ended) {
 		bool blocked = box_control_blocked();
 		box_loop_turn(next_deadline(), blocked, blocked && box_runs_full(), on_event);
 		box_runs_tick();
 		box_kept_tick();
 	}
-	return 0;
+}
+
+int main(void)
+{
+	uint32_t step = 0;
+	bool machine = box_preamble_is_due();
+	int r = machine ? box_preamble_run(&step) : 0;
+	if (r == 0) {
+		box_control_open();
+		r = box_boot_run(&step);
+	}
+	box_boot_report(step, r < 0 ? -r : 0);
+	if (r == 0) {
+		serve();
+	}
+	if (machine) {
+		box_preamble_end(r != 0);
+	}
+	return r < 0;
 }

@@ -155,6 +155,10 @@ static void on_keep(uint32_t id, struct box_control_request *request, int verdic
 		set_ended(kept, BOX_GUEST_END_FAILED, BOX_GUEST_STEP_REQUEST, -verdict);
 		return;
 	}
+	if (request->lack < 0) {
+		set_ended(kept, BOX_GUEST_END_FAILED, BOX_GUEST_STEP_GROUP, -request->lack);
+		return;
+	}
 	memcpy(&keep, request->bytes, sizeof(keep));
 	start(kept, &keep, request->bytes + sizeof(keep), request->fd);
 	kept->state_due = true;

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/guest/wire.h"
@@ -23,6 +24,11 @@
 #define BOX_MACHINE_WORKSPACE "workspace"
 #define BOX_MACHINE_MOUNTS "mounts" /* one folder or file, named by its number, for each MOUNT */
 
+/* fds of box-vmm besides those of wire.h, which it gets as box-init would; its root is still the
+ * host's. */
+#define BOX_MACHINE_INIT_FD 9  /* box-init */
+#define BOX_MACHINE_JAIL_FD 10 /* the root that was assembled: it goes there */
+
 /* Kinds besides those of wire.h, from box-vmm only. */
 enum box_machine_kind {
 	BOX_MACHINE_CLOCK = 48, /* bytes: struct box_machine_clock */
@@ -34,10 +40,10 @@ struct box_machine_clock {
 };
 
 enum box_furniture_kind {
-	BOX_FURNITURE_TMPFS,   /* size_bytes, inodes, mode, owner */
-	BOX_FURNITURE_TREE,    /* source: its folder in BOX_MACHINE_TREES */
-	BOX_FURNITURE_FOLDER,  /* made with its parents: mode, owner */
-	BOX_FURNITURE_LINK,    /* source: what it links to */
+	BOX_FURNITURE_TMPFS,  /* size_bytes, inodes, mode, owner */
+	BOX_FURNITURE_TREE,   /* source: its folder in BOX_MACHINE_TREES */
+	BOX_FURNITURE_FOLDER, /* made with its parents: mode, owner */
+	BOX_FURNITURE_LINK,   /* source: what it links to */
 	BOX_FURNITURE_DEVICES, /* a /dev with the few nodes that every box has; pts and shm are folders */
 	BOX_FURNITURE_PROC,
 	BOX_FURNITURE_PTS,
@@ -62,7 +68,8 @@ struct box_furniture {
 	char source[256];
 };
 
-/* Behind the filter in the boot file of a microVM, then furniture_count pieces of furniture. */
+/* Behind the filter in the boot file of a microVM, then furniture_count pieces of furniture. With
+ * none of them the guest reports that it is there, and ends: so one is tried. */
 struct box_machine_boot {
 	uint32_t size; /* of this struct */
 	uint32_t furniture_count;
@@ -73,16 +80,53 @@ struct box_machine_boot {
 	uint32_t prefix;     /* its bits */
 	uint32_t gateway;
 	uint32_t deadline_ms; /* for the guest's report */
+	uint32_t pids;        /* of the box, in all; 0: no limit of its own */
+	uint32_t open_files;  /* of one process; 0: what the kernel gives */
 	uint32_t reserved;
 	char hostname[64];
 };
 
-/* The last of the file, added by box-vmm when the order has come. */
+/* The last of the file, added by box-vmm when the order has come. Its clock is from before the guest
+ * was there: it is the least that the guest's may show. A CLOCK after the report makes it right. */
 struct box_machine_order {
 	uint32_t order; /* enum box_guest_order */
 	uint32_t reserved;
 	struct box_machine_clock clock;
 };
+
+/* Where the parts of a boot file are. Nothing in it is aligned. */
+struct box_machine_parts {
+	struct box_machine_boot boot;
+	const char *furniture;
+	struct box_machine_order order;
+};
+
+/* Finds the parts of a boot file with its order: 0 or -EBADMSG. Pure. */
+int box_machine_find_parts(const char *bytes, size_t size, struct box_machine_parts *ret_parts);
+
+#define BOX_FURNITURE_MAX 256U
+
+/* What box-init does in a guest before what it does in every box, in this order; numbers for struct
+ * box_guest_report. From FURNITURE on it is the piece that could not be made. */
+enum box_machine_step {
+	BOX_MACHINE_STEP_READ = 3000,
+	BOX_MACHINE_STEP_CONNECT, /* from here on the host hears what is wrong */
+	BOX_MACHINE_STEP_CLOCK,
+	BOX_MACHINE_STEP_LIMITS,
+	BOX_MACHINE_STEP_STEWARD, /* the process that has the share, and what is in it */
+	BOX_MACHINE_STEP_GROUPS,
+	BOX_MACHINE_STEP_ROOT,
+	BOX_MACHINE_STEP_MOVE,
+	BOX_MACHINE_STEP_NAME,
+	BOX_MACHINE_STEP_NETWORK,
+	BOX_MACHINE_STEP_HAND_OVER,
+	BOX_MACHINE_STEP_END_,
+	BOX_MACHINE_STEP_FURNITURE = 3100,
+	BOX_MACHINE_STEP_FURNITURE_END_ = BOX_MACHINE_STEP_FURNITURE + (int)BOX_FURNITURE_MAX,
+};
+
+/* In words, for errors; NULL for a number that is none of these. */
+const char *box_machine_step_name(uint32_t step);
 
 /* What box-vmm writes to boxd's report fd, once: the guest's report or a step of its own, and what a
  * person should read beside it: the last lines of the guest's console. */
@@ -95,7 +139,7 @@ struct box_machine_report {
 /* What box-vmm does before the guest's report, in this order; numbers for struct box_guest_report. */
 enum box_vmm_step {
 	BOX_VMM_READ = 2000, /* far from the steps of boxd's child and of box-init */
-	BOX_VMM_LIBRARY,     /* libkrun and libkrunfw are loaded, while the host's files are in sight */
+	BOX_VMM_LIBRARY, /* libkrun and libkrunfw are loaded, while the host's files are in sight */
 	BOX_VMM_ORDER,
 	BOX_VMM_WORKSPACE,
 	BOX_VMM_NETWORK, /* passt runs */

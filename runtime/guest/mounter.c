@@ -21,6 +21,7 @@
 #include "runtime/guest/boot.h"
 #include "runtime/guest/loop.h"
 #include "runtime/guest/order.h"
+#include "runtime/guest/steward.h"
 
 #define FDS_PER_PACKET 64U
 #define JOB_FDS 4U /* body, stdin, stdout, stderr */
@@ -290,6 +291,7 @@ int box_mounter_start(void)
 		(void)close(BOX_GUEST_CONTROL_FD);
 		(void)close(BOX_GUEST_REPORT_FD);
 		box_order_close();
+		box_steward_forget();
 		(void)close(pair[0]);
 		box_loop_close();
 		socket_fd = pair[1];

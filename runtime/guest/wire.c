@@ -188,6 +188,20 @@ int box_guest_check_request(const void *packet, size_t size)
 	return open_packet(packet, size, &body) && request_well_formed(&body) ? 0 : -EBADMSG;
 }
 
+int box_guest_frame_missing(const void *packet, size_t have)
+{
+	struct box_guest_header header;
+	if (have < sizeof(header)) {
+		return (int)(sizeof(header) - have);
+	}
+	memcpy(&header, packet, sizeof(header));
+	if (header.size < sizeof(header) || header.size > BOX_GUEST_PACKET_MAX ||
+		have > header.size) {
+		return -EBADMSG;
+	}
+	return (int)(header.size - have);
+}
+
 const char *box_guest_boot_step_name(uint32_t step)
 {
 	static const char *const names[] = {

@@ -1,6 +1,6 @@
 /* What box-rpc and box-init say to each other.
  *
- * Packets over a SEQPACKET socketpair (a microVM will frame the same packets by their size): a
+ * Packets over a SEQPACKET socketpair (to a microVM they go by a stream, framed by their size): a
  * header, then bytes whose meaning the kind tells. Nothing is longer than BOX_GUEST_PACKET_MAX.
  * Whatever comes out of a box is taken for hostile: box_guest_check_* decide over each packet
  * before anyone looks at it. Numbers are native: both ends run on one machine.
@@ -201,3 +201,8 @@ const char *box_guest_boot_step_name(uint32_t step);
 int box_guest_check_answer(const void *packet, size_t size);
 /* The same for what comes to box-init. The body is not looked at: it may be in several packets. */
 int box_guest_check_request(const void *packet, size_t size);
+
+/* Of a stream: how many bytes of the packet that begins there are still to be read, with `have` of
+ * them read; of one whose size is not known yet, how many of its header. 0: it is whole. -EBADMSG:
+ * nothing that could be a packet. */
+int box_guest_frame_missing(const void *packet, size_t have);

@@ -98,6 +98,11 @@ void box_ahead_free(struct box_ahead *ahead)
 int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
 	struct box_err *err)
 {
+	/* A microVM is made when it is wanted: nobody's memory is spent ahead, and what waits for
+	 * native boxes goes on waiting for them. */
+	if (plan->ask->kind != BOX_ASK_NATIVE) {
+		return make_blank(ahead, plan, blank, err);
+	}
 	ahead->likely = *plan->ask;
 	ahead->failing = false;
 	while (ahead->count > 0) {

@@ -150,12 +150,19 @@ static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 {
 	const struct box_step *step = &assembly->plan->steps[number];
 	struct box_fs_options options = {.attributes = attributes_of(step)};
+	_cleanup_(box_close_p) int whole = -1;
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
-	int r = box_fs_make("proc", &options, &mount);
+	int r = box_fs_make("proc", &options, &whole);
+	r = r < 0 ? r : forbid_namespaces(whole);
+	if (r == 0 && step->pids_only) {
+		options.pids_only = true;
+		r = box_fs_make("proc", &options, &mount);
+	} else {
+		mount = TAKE_FD(whole);
+	}
 	r = r < 0 ? r : open_place(assembly, root, step, &place);
-	r = r < 0 ? r : box_fs_attach_at(mount, place);
-	return r < 0 ? r : forbid_namespaces(mount);
+	return r < 0 ? r : box_fs_attach_at(mount, place);
 }
 
 static int do_pts(const struct box_assembly *assembly, int root, size_t number)

@@ -11,9 +11,6 @@
 #include "runtime/keeper/packet.h"
 #include "runtime/keeper/source.h"
 
-#define OWN_PROCESSES 2
-#define PIDS_MAX (1U << 22) /* the kernel takes no more */
-
 static struct box_source_owner owner_of(
 	const struct box_ground *ground, const struct box_living *living)
 {
@@ -27,11 +24,9 @@ static struct box_source_owner owner_of(
 static int set_limits(
 	const struct box_plan *plan, const struct box_living *living, struct box_err *err)
 {
-	/* What was asked for is for commands; box-init and its mounter come on top. */
-	uint32_t pids = plan->pids + OWN_PROCESSES;
 	const struct box_cgroup_limits limits = {
-		.memory_bytes = plan->memory_bytes,
-		.pids = pids < PIDS_MAX ? pids : PIDS_MAX,
+		.memory_bytes = plan->limit_bytes,
+		.pids = plan->limit_pids,
 		.cpu_milli = plan->cpu_milli,
 	};
 	return plan->limited ? box_cgroup_limit(living->cgroup, &limits, err) : 0;
@@ -85,7 +80,7 @@ static int connect_network(struct box_ground *ground, const struct box_plan *pla
 	if (!plan->network || !ground->netns) {
 		return 0;
 	}
-	int r = box_network_seat(ground->network, &living->seat, err);
+	int r = living->has_seat ? 0 : box_network_seat(ground->network, &living->seat, err);
 	living->has_seat = r == 0;
 	r = r < 0 ? r : box_network_attach(ground->network, &living->seat, blank->netns, err);
 	if (r < 0) {

@@ -47,7 +47,7 @@ static void start_close(struct box_child *start)
 	for (size_t i = 0; i < BOX_PLAN_STEPS_MAX; i++) {
 		box_close_p(&start->trees[i]);
 	}
-	/* `init` belongs to the ground. */
+	/* `init` and `vmm` belong to the ground. */
 }
 
 static int take_ids(struct box_ground *ground, struct box_living *living, struct box_err *err)
@@ -94,6 +94,7 @@ static int open_trees(const struct box_ground *ground, struct box_child *start, 
 		}
 		int from = step->tree == BOX_TREE_ETC ? ground->common.etc
 			: step->tree == BOX_TREE_DEV  ? ground->common.dev
+			: step->tree == BOX_TREE_KVM  ? ground->common.kvm
 						      : ground->common.entries[step->entry];
 		int r = clone_common(from, &start->trees[i]);
 		if (r < 0) {
@@ -103,10 +104,25 @@ static int open_trees(const struct box_ground *ground, struct box_child *start, 
 	return 0;
 }
 
-static int make_boot_file(
-	const struct box_ground *ground, struct box_child *start, struct box_err *err)
+/* A seat at the router, where the box must know it from the beginning: a guest is told its address
+ * by its boot file, and a network namespace of the clone's own is set up by the clone. */
+static int take_seat(struct box_ground *ground, const struct box_plan *plan,
+	struct box_living *living, struct box_err *err)
 {
-	int r = box_boot_file_make(ground, start->plan, &start->boot);
+	bool early = plan->ask->kind == BOX_ASK_KRUN || !ground->netns;
+	if (!plan->network || !early) {
+		return 0;
+	}
+	int r = box_network_seat(ground->network, &living->seat, err);
+	living->has_seat = r == 0;
+	return r;
+}
+
+static int make_boot_file(const struct box_ground *ground, const struct box_living *living,
+	struct box_child *start, struct box_err *err)
+{
+	int r = box_boot_file_make(
+		ground, start->plan, living->has_seat ? &living->seat : NULL, &start->boot);
 	return r < 0 ? box_blank_fail(err, "boot file", r) : 0;
 }
 
@@ -180,22 +196,14 @@ static int clone_child(
 	return 0;
 }
 
-/* The clone makes its own network namespace, where none could be made for it, and sets it up: so a
- * seat at the router must be known before. */
+/* The clone makes its own network namespace, where none could be made for it, and sets it up. */
 static int clone_with_network(struct box_ground *ground, struct box_child *start,
 	struct box_blank *blank, struct box_err *err)
 {
 	struct box_living *living = &blank->living;
 	char path[64];
 	start->own_network = true;
-	if (start->plan->network) {
-		int r = box_network_seat(ground->network, &living->seat, err);
-		if (r < 0) {
-			return r;
-		}
-		living->has_seat = true;
-		start->seat = &living->seat;
-	}
+	start->seat = living->has_seat ? &living->seat : NULL;
 	int r = clone_child(start, living, err);
 	if (r < 0) {
 		return r;
@@ -275,6 +283,7 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 		.report = -1,
 		.boot = -1,
 		.init = ground->init,
+		.vmm = plan->ask->kind == BOX_ASK_KRUN ? ground->vmm : -1,
 	};
 	memset(start.trees, 0xff, sizeof(start.trees)); /* -1 each */
 	*blank = (struct box_blank){
@@ -282,7 +291,8 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 	int r = take_ids(ground, &blank->living, err);
 	r = r < 0 ? r : make_cgroup(ground, name, &blank->living, &start, err);
 	r = r < 0 ? r : open_trees(ground, &start, err);
-	r = r < 0 ? r : make_boot_file(ground, &start, err);
+	r = r < 0 ? r : take_seat(ground, plan, &blank->living, err);
+	r = r < 0 ? r : make_boot_file(ground, &blank->living, &start, err);
 	r = r < 0 ? r : make_sockets(blank, &start, err);
 	if (r == 0) {
 		r = ground->netns ? clone_in_network(ground, &start, blank, err)

@@ -1,4 +1,5 @@
-/* Writes what box-init reads first: the box's ids, the rules of Landlock and the filter. */
+/* Writes what box-init reads first: the box's ids, the rules of Landlock and the filter; and of a
+ * microVM, what it is and what it makes its root of. */
 #include "runtime/keeper/boot_file.h"
 
 #include <errno.h>
@@ -9,8 +10,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "runtime/guest/wire.h"
+#include "runtime/keeper/furniture.h"
 
 /* One run of bytes, written at once. */
 struct boot_text {
@@ -33,32 +36,17 @@ static size_t fill_rules(char *to, const struct box_plan *plan)
 	return plan->rule_count * sizeof(struct box_guest_rule);
 }
 
-int box_boot_file_make(const struct box_ground *ground, const struct box_plan *plan, int *ret_fd)
+static int write_sealed(const struct iovec *parts, int count, int *ret_fd)
 {
-	static struct boot_text text;
-	const struct box_filter *filter = &ground->filters[plan->profile];
-	text.boot = (struct box_guest_boot){
-		.size = sizeof(text.boot),
-		.payload_uid = BOX_PLAN_PAYLOAD_ID,
-		.payload_gid = BOX_PLAN_PAYLOAD_ID,
-		.same_uid = ground->ids == NULL,
-		.landlock_abi = (uint32_t)plan->landlock_abi,
-		.workspace = plan->ask->host_mode != BOX_ASK_NONE,
-		.rule_count = (uint32_t)plan->rule_count,
-		.filter_count = (uint32_t)filter->count,
-	};
-	(void)snprintf(text.boot.workspace_path, sizeof(text.boot.workspace_path), "%s",
-		plan->ask->mount_path);
 	_cleanup_(box_close_p) int fd = memfd_create("box-boot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	struct iovec parts[] = {
-		{&text, sizeof(text.boot) + fill_rules(text.rest, plan)},
-		{filter->instructions, filter->count * sizeof(filter->instructions[0])},
-	};
-	ssize_t size = (ssize_t)(parts[0].iov_len + parts[1].iov_len);
+	ssize_t size = 0;
+	for (int i = 0; i < count; i++) {
+		size += (ssize_t)parts[i].iov_len;
+	}
 	if (fd < 0) {
 		return -errno;
 	}
-	if (writev(fd, parts, 2) != size) {
+	if (writev(fd, parts, count) != size) {
 		return errno ? -errno : -EIO;
 	}
 	if (lseek(fd, 0, SEEK_SET) < 0 ||
@@ -68,4 +56,45 @@ int box_boot_file_make(const struct box_ground *ground, const struct box_plan *p
 	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+static void fill_boot(const struct box_ground *ground, const struct box_plan *plan,
+	const struct box_filter *filter, struct box_guest_boot *boot)
+{
+	*boot = (struct box_guest_boot){
+		.size = sizeof(*boot),
+		.payload_uid = BOX_PLAN_PAYLOAD_ID,
+		.payload_gid = BOX_PLAN_PAYLOAD_ID,
+		/* A guest has all ids, whoever runs it. */
+		.same_uid = ground->ids == NULL && plan->ask->kind == BOX_ASK_NATIVE,
+		.landlock_abi = (uint32_t)plan->landlock_abi,
+		.workspace = plan->ask->host_mode != BOX_ASK_NONE,
+		.rule_count = (uint32_t)plan->rule_count,
+		.filter_count = (uint32_t)filter->count,
+	};
+	(void)snprintf(
+		boot->workspace_path, sizeof(boot->workspace_path), "%s", plan->ask->mount_path);
+}
+
+int box_boot_file_make(const struct box_ground *ground, const struct box_plan *plan,
+	const struct box_network_seat *seat, int *ret_fd)
+{
+	static struct boot_text text;
+	const struct box_filter *filter = &ground->filters[plan->profile];
+	fill_boot(ground, plan, filter, &text.boot);
+	struct iovec parts[4] = {
+		{&text, sizeof(text.boot) + fill_rules(text.rest, plan)},
+		{filter->instructions, filter->count * sizeof(filter->instructions[0])},
+	};
+	if (plan->ask->kind == BOX_ASK_NATIVE) {
+		return write_sealed(parts, 2, ret_fd);
+	}
+	struct box_machine_boot machine;
+	box_furniture_describe(plan, seat, &machine);
+	size_t size = machine.furniture_count * sizeof(struct box_furniture);
+	_cleanup_(box_free_p) struct box_furniture *furniture = box_alloc(size);
+	box_furniture_fill(plan, furniture);
+	parts[2] = (struct iovec){&machine, sizeof(machine)};
+	parts[3] = (struct iovec){furniture, size};
+	return write_sealed(parts, 4, ret_fd);
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "runtime/keeper/ground.h"
+#include "runtime/keeper/network.h"
 
-/* A sealed memory file, to be read from its beginning. 0 or -errno. */
-int box_boot_file_make(const struct box_ground *ground, const struct box_plan *plan, int *ret_fd);
+/* A sealed memory file, to be read from its beginning. `seat` is that of a microVM with a network,
+ * else NULL. 0 or -errno. */
+int box_boot_file_make(const struct box_ground *ground, const struct box_plan *plan,
+	const struct box_network_seat *seat, int *ret_fd);

@@ -202,9 +202,14 @@ static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct 
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
 	}
 	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
+	r = r < 0 ? r : box_boxes_have_room(boxes, &making->plan, err);
 	r = r < 0 ? r : box_birth_open(ground, &making->ask, &source, err);
 	r = r < 0 ? r : box_birth_check(ground, &making->ask, source, err);
 	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, &blank, err);
+	if (r == 0 && making->ask.kind == BOX_ASK_KRUN) {
+		entry->promised_bytes = making->plan.limit_bytes;
+		making->limit_ms = making->plan.machine.start_ms + BOX_MACHINE_SPARE_MS;
+	}
 	r = r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
 	struct stat status;
 	if (r == 0 && source >= 0 && fstat(source, &status) == 0) {
@@ -227,10 +232,11 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	entry->making = box_alloc(sizeof(*entry->making));
 	entry->making->request = request;
 	entry->making->ask = *ask;
+	entry->making->limit_ms = MAKE_MS;
 	int r = begin(boxes, entry, &err);
 	if (r == 0) {
 		/* Only now: what boxd itself needed for it, a router above all, is not its fault. */
-		entry->deadline_ms = box_clock_ms() + MAKE_MS;
+		entry->deadline_ms = box_clock_ms() + entry->making->limit_ms;
 		return;
 	}
 	if (entry->living.pidfd >= 0) {
@@ -346,7 +352,8 @@ static void serve_late(struct box_boxes *boxes)
 			continue;
 		}
 		(void)box_err_set(&err, BOX_ERR_BOX, ETIMEDOUT,
-			"the box cannot be made: it was not ready after %d s", MAKE_MS / 1000);
+			"the box cannot be made: it was not ready after %d s",
+			(int)(entry->making->limit_ms / 1000));
 		tell_failed(boxes, entry, &err);
 	}
 }

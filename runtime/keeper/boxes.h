@@ -42,8 +42,11 @@ int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read
 bool box_boxes_use(struct box_boxes *boxes, int source);
 /* The groups of single processes in a living box, or NULL: err. */
 struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struct box_err *err);
+/* Whether a living box is a microVM, which limits its processes itself. */
+bool box_boxes_is_machine(struct box_boxes *boxes, uint64_t box);
 /* The root of a living box as an O_PATH fd, and where its workspace is; *ret_own: it is the box's
- * own and no folder of the host. The text is good until the next call. 0, or -ESRCH. */
+ * own and no folder of the host. The text is good until the next call. 0, -ESRCH, or -EOPNOTSUPP for a
+ * microVM, of which nothing can be seen from here. */
 int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
 	bool *ret_own);
 /* Calls `made` with request 0 for every box there is. */

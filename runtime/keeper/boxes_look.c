@@ -8,6 +8,8 @@
 
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/boxes_state.h"
+#include "runtime/keeper/cgroup.h"
+#include "runtime/keeper/room.h"
 
 struct box_boxes_entry *box_boxes_find(struct box_boxes *boxes, uint64_t box)
 {
@@ -19,6 +21,35 @@ bool box_boxes_has_ended(const struct box_boxes_entry *entry)
 {
 	struct pollfd polled = {.fd = entry->living.pidfd, .events = POLLIN};
 	return poll(&polled, 1, 0) == 1;
+}
+
+static void add_promises(struct box_list *list, struct box_room_facts *facts)
+{
+	for (struct box_list *at = list->next; at != list; at = at->next) {
+		const struct box_boxes_entry *entry = box_boxes_entry_at(at);
+		if (entry->promised_bytes == 0) {
+			continue;
+		}
+		uint64_t taken = entry->living.cgroup ? box_cgroup_memory(entry->living.cgroup) : 0;
+		facts->machines++;
+		facts->promised_bytes += entry->promised_bytes;
+		facts->taken_bytes += taken < entry->promised_bytes ? taken : entry->promised_bytes;
+	}
+}
+
+int box_boxes_have_room(struct box_boxes *boxes, const struct box_plan *plan, struct box_err *err)
+{
+	struct box_room_facts facts;
+	if (plan->ask->kind != BOX_ASK_KRUN) {
+		return 0;
+	}
+	int r = box_room_look(boxes->ground->cgroups, &facts, err);
+	if (r < 0) {
+		return r;
+	}
+	add_promises(&boxes->live, &facts);
+	add_promises(&boxes->restless, &facts);
+	return box_room_check(&facts, plan->limit_bytes, err);
 }
 
 static int no_box(struct box_err *err)
@@ -70,6 +101,12 @@ struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struc
 	return entry->groups;
 }
 
+bool box_boxes_is_machine(struct box_boxes *boxes, uint64_t box)
+{
+	const struct box_boxes_entry *entry = box_boxes_find(boxes, box);
+	return entry && entry->promised_bytes > 0;
+}
+
 /* The pid is nobody else's while its end has not been waited for. */
 int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
 	bool *ret_own)
@@ -78,6 +115,9 @@ int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const c
 	char path[64];
 	if (!entry || box_boxes_has_ended(entry)) {
 		return -ESRCH;
+	}
+	if (entry->promised_bytes > 0) {
+		return -EOPNOTSUPP; /* what is in it is in its guest's memory */
 	}
 	(void)snprintf(path, sizeof(path), "/proc/%d/root", entry->living.pid);
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -20,6 +20,7 @@ enum box_boxes_state {
 /* Needed until it is made. */
 struct box_boxes_making {
 	uint32_t request;
+	uint64_t limit_ms; /* in which it must be there */
 	struct box_ask ask;
 	struct box_plan plan;
 };
@@ -33,6 +34,7 @@ struct box_boxes_entry {
 	uint64_t pause_ms;    /* ENDING: after which it was tried last */
 	struct box_boxes_making *making;
 	struct box_living living;
+	uint64_t promised_bytes;   /* to a microVM and what runs it; 0: it is none */
 	struct box_groups *groups; /* LIVE: NULL when there was never one */
 	char *workspace;           /* where it is, inside */
 	bool own_workspace;        /* no folder of the host */
@@ -65,5 +67,7 @@ static inline struct box_boxes_entry *box_boxes_entry_at(struct box_list *at)
 
 /* The living box of a number, or NULL. */
 struct box_boxes_entry *box_boxes_find(struct box_boxes *boxes, uint64_t box);
+/* Whether there is memory for the box of this plan beside the others: 0, or negative with err. */
+int box_boxes_have_room(struct box_boxes *boxes, const struct box_plan *plan, struct box_err *err);
 /* Whether its first process has. */
 bool box_boxes_has_ended(const struct box_boxes_entry *entry);

@@ -65,6 +65,12 @@ int box_cgroup_events(const struct box_cgroup *cgroup);
 /* The same for what has gone on since the group was divided, to be added to the first; or -1. */
 int box_cgroup_rest_events(const struct box_cgroup *cgroup);
 
+/* What a group has taken of memory and cannot give back without swapping; 0 when it is not known. */
+uint64_t box_cgroup_memory(const struct box_cgroup *cgroup);
+/* What our own group, and those above it, may have and may still take: of the one that has the least
+ * left. UINT64_MAX where nothing limits it. */
+void box_cgroups_memory(const struct box_cgroups *cgroups, uint64_t *ret_limit, uint64_t *ret_free);
+
 /* A part is a group below a box's, for one process and what it starts, with a limit of memory of
  * its own. The first one divides the box's group: in version 2 all that runs in it goes down into a
  * leaf. `number` is not 0 and is that of no other part of the box. On failure there is no part. */

@@ -141,6 +141,9 @@ void box_cgroup_list_close(struct box_cgroup_list *list);
 /* The way of version 1: forbids new processes, then kills those that are listed. */
 void box_cgroup_kill_listed(int folder);
 
+/* The number in a line `name 12`, or 0. Pure. */
+uint64_t box_cgroup_stat(const char *text, const char *name);
+
 /* Microseconds of each period for so many thousandths of a processor. Pure. */
 uint64_t box_cgroup_quota_us(uint32_t cpu_milli);
 /* What the kernel makes of a number of bytes: whole pages, but here at least one. */

@@ -1,4 +1,4 @@
-/* The first process of a box, between clone and box-init. It is a copy of boxd that must leave
+/* The first process of a box, between clone and box-init or box-vmm. It is a copy of boxd that must leave
  * nothing of boxd behind: its fds go first, its memory with exec. The order of `steps` matters,
  * each says why where it is not plain. */
 #include "runtime/keeper/child.h"
@@ -21,11 +21,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "runtime/guest/wire.h"
+#include "runtime/guest/machine.h"
 #include "runtime/keeper/assemble.h"
 
-#define FIRST_MOUNT_STEP 64 /* reports beyond this are mount steps of the plan */
-#define PROGRAM_FD (BOX_GUEST_PLACE_FD + 1)
+#define PROGRAM_FD (BOX_MACHINE_JAIL_FD + 1)
 #define FD_FLOOR (PROGRAM_FD + 1) /* fds are moved beyond the places that they go to */
 
 struct child {
@@ -36,6 +35,11 @@ struct child {
 	size_t failed_step; /* of the plan */
 };
 
+static bool is_machine(const struct child *child)
+{
+	return child->start->plan->ask->kind == BOX_ASK_KRUN;
+}
+
 static int compare_fds(const void *a, const void *b)
 {
 	return *(const int *)a - *(const int *)b;
@@ -45,9 +49,12 @@ static int compare_fds(const void *a, const void *b)
 static int close_strangers(struct child *child)
 {
 	const struct box_child *start = child->start;
-	int kept[BOX_CGROUP_DOORS_MAX + BOX_PLAN_STEPS_MAX + 5] = {
+	int kept[BOX_CGROUP_DOORS_MAX + BOX_PLAN_STEPS_MAX + 6] = {
 		start->orders, start->control, start->report, start->boot, start->init};
 	size_t count = 5;
+	if (start->vmm >= 0) {
+		kept[count++] = start->vmm;
+	}
 	for (size_t i = 0; i < start->door_count; i++) {
 		kept[count++] = start->doors[i];
 	}
@@ -185,9 +192,13 @@ static int assemble(struct child *child)
 	return box_assemble(&assembly, child->root, &child->place, &child->failed_step);
 }
 
-/* The old root ends up below the new one and is let go. */
+/* The old root ends up below the new one and is let go. box-vmm does that itself: it has libraries to
+ * load before. */
 static int change_root(struct child *child)
 {
+	if (is_machine(child)) {
+		return 0;
+	}
 	if (fchdir(child->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
 		umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) {
 		return -errno;
@@ -218,8 +229,11 @@ static int limit_core(void)
 static int limit_resources(struct child *child)
 {
 	const struct box_plan *plan = child->start->plan;
-	struct rlimit files = {plan->open_files, plan->open_files};
-	struct rlimit processes = {plan->pids, plan->pids};
+	/* The machine's file server holds one for each file that its guest knows. */
+	rlim_t most = is_machine(child) ? BOX_MACHINE_OPEN_FILES : plan->open_files;
+	rlim_t tasks = is_machine(child) ? plan->limit_pids : plan->pids;
+	struct rlimit files = {most, most};
+	struct rlimit processes = {tasks, tasks};
 	struct rlimit present;
 	int r = limit_core();
 	if (r < 0) {
@@ -262,7 +276,7 @@ static int keep_capabilities(struct child *child)
 	return 0;
 }
 
-/* Puts `fd` at its place for box-init, open over exec; the program itself is not left open. */
+/* Puts `fd` at its place for the program, open over exec; the program itself is not left open. */
 static int place_fd(int fd, int place)
 {
 	return dup3(fd, place, place == PROGRAM_FD ? O_CLOEXEC : 0) < 0 ? -errno : 0;
@@ -276,15 +290,28 @@ static int leave_free(int place)
 static int arrange_fds(struct child *child)
 {
 	const struct box_child *start = child->start;
-	int wanted[] = {start->control, start->report, start->boot, child->writable, start->orders,
-		child->place, start->init};
-	static const int places[] = {BOX_GUEST_CONTROL_FD, BOX_GUEST_REPORT_FD, BOX_GUEST_BOOT_FD,
-		BOX_GUEST_ROOT_FD, BOX_GUEST_ORDERS_FD, BOX_GUEST_PLACE_FD, PROGRAM_FD};
+	bool machine = is_machine(child);
+	struct {
+		int place;
+		int fd;
+		bool may_lack;
+	} wanted[] = {
+		{BOX_GUEST_CONTROL_FD, start->control, false},
+		{BOX_GUEST_REPORT_FD, start->report, false},
+		{BOX_GUEST_BOOT_FD, start->boot, false},
+		{BOX_GUEST_ROOT_FD, child->writable, false},
+		{BOX_GUEST_ORDERS_FD, start->orders, false},
+		{BOX_GUEST_PLACE_FD, child->place, true},
+		{BOX_MACHINE_INIT_FD, machine ? start->init : -1, !machine},
+		{BOX_MACHINE_JAIL_FD, machine ? child->root : -1, !machine},
+		{PROGRAM_FD, machine ? start->vmm : start->init, false},
+	};
 	size_t count = sizeof(wanted) / sizeof(wanted[0]);
 	for (size_t i = 0; i < count; i++) {
-		wanted[i] = wanted[i] < 0 ? -1 : fcntl(wanted[i], F_DUPFD_CLOEXEC, FD_FLOOR);
-		if (wanted[i] < 0 && places[i] != BOX_GUEST_PLACE_FD) {
-			return -errno;
+		int fd = wanted[i].fd;
+		wanted[i].fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_FLOOR);
+		if (wanted[i].fd < 0 && !(fd < 0 && wanted[i].may_lack)) {
+			return fd < 0 ? -EBADF : -errno;
 		}
 	}
 	/* NOLINTNEXTLINE(android-cloexec-open): it may be one of the three itself, and stays */
@@ -297,7 +324,8 @@ static int arrange_fds(struct child *child)
 		r = null == fd ? 0 : place_fd(null, fd);
 	}
 	for (size_t i = 0; i < count && r == 0; i++) {
-		r = wanted[i] < 0 ? leave_free(places[i]) : place_fd(wanted[i], places[i]);
+		r = wanted[i].fd < 0 ? leave_free(wanted[i].place)
+				     : place_fd(wanted[i].fd, wanted[i].place);
 	}
 	if (r == 0 && close_range(PROGRAM_FD + 1, ~0U, 0) < 0) {
 		r = -errno;
@@ -307,9 +335,9 @@ static int arrange_fds(struct child *child)
 
 static int execute(struct child *child)
 {
-	(void)child;
-	char name[] = "box-init";
-	char *const arguments[] = {name, NULL};
+	char init[] = "box-init";
+	char vmm[] = "box-vmm";
+	char *const arguments[] = {is_machine(child) ? vmm : init, NULL};
 	char *const environment[] = {NULL};
 	(void)syscall(SYS_execveat, PROGRAM_FD, "", arguments, environment, AT_EMPTY_PATH);
 	return -errno;
@@ -338,7 +366,7 @@ static const struct {
 	{"set resource limits", limit_resources},
 	{"keep capabilities", keep_capabilities},
 	{"arrange file descriptors", arrange_fds},
-	{"start box-init", execute},
+	{"start its program", execute},
 };
 #define STEP_COUNT (sizeof(steps) / sizeof(steps[0]))
 
@@ -355,8 +383,9 @@ _Noreturn void box_child_run(const struct box_child *start)
 		if (r < 0) {
 			bool mount_step = steps[step].run == assemble;
 			struct box_guest_report report = {
-				.step = mount_step ? FIRST_MOUNT_STEP + (uint32_t)child.failed_step
-						   : step + 1,
+				.step = mount_step
+					? BOX_CHILD_MOUNT_STEP + (uint32_t)child.failed_step
+					: step + 1,
 				.errnum = -r,
 			};
 			ssize_t ignored = write(report_fd, &report, sizeof(report));
@@ -367,35 +396,7 @@ _Noreturn void box_child_run(const struct box_child *start)
 	_exit(1);
 }
 
-static void describe(uint32_t number, const struct box_plan *plan, char *text, size_t size)
+const char *box_child_step_name(uint32_t number)
 {
-	if (number >= 1 && number <= STEP_COUNT) {
-		(void)snprintf(text, size, "%s", steps[number - 1].name);
-	} else if (number > FIRST_MOUNT_STEP && number - FIRST_MOUNT_STEP < plan->step_count) {
-		(void)snprintf(
-			text, size, "mount %s", plan->steps[number - FIRST_MOUNT_STEP].target);
-	} else {
-		const char *name = box_guest_boot_step_name(number);
-		(void)snprintf(text, size, "box-init: %s", name ? name : "an unknown step");
-	}
-}
-
-int box_child_hear(int report, const struct box_plan *plan, struct box_err *err)
-{
-	struct box_guest_report said;
-	char step[128] = "it ended before it was ready";
-	int errnum = ECHILD;
-	ssize_t got = read(report, &said, sizeof(said));
-	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-		return 0;
-	}
-	if (got == (ssize_t)sizeof(said) && said.step == 0) {
-		return 1;
-	}
-	if (got == (ssize_t)sizeof(said)) {
-		describe(said.step, plan, step, sizeof(step));
-		errnum = said.errnum > 0 && said.errnum < 4096 ? said.errnum : EPROTO;
-	}
-	return box_err_set(
-		err, BOX_ERR_BOX, errnum, "the box cannot be made: %s: %s", step, strerror(errnum));
+	return number >= 1 && number <= STEP_COUNT ? steps[number - 1].name : NULL;
 }

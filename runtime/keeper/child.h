@@ -1,4 +1,4 @@
-/* From clone to box-init: what the first process of a box does to become one.
+/* From clone to box-init, or to box-vmm: what the first process of a box does to become one.
  *
  * The steps are a list in child.c. One that fails ends the box and is reported by its number; nothing
  * falls through.
@@ -26,6 +26,7 @@ struct box_child {
 	int report;
 	int boot;                        /* for box-init */
 	int init;                        /* the sealed program */
+	int vmm;                         /* box-vmm, which runs it in a microVM; or -1 */
 	int doors[BOX_CGROUP_DOORS_MAX]; /* of its cgroup, to go in by itself */
 	size_t door_count;
 	int trees[BOX_PLAN_STEPS_MAX]; /* of the plan's TREE steps; else -1 */
@@ -33,6 +34,10 @@ struct box_child {
 
 _Noreturn void box_child_run(const struct box_child *start);
 
+/* In words, for errors; NULL for a number that is no step of it. */
+const char *box_child_step_name(uint32_t number);
+#define BOX_CHILD_MOUNT_STEP 64 /* reports beyond this are mount steps of the plan */
+
 /* What the first process of a box has reported to this pipe: 1 when it is ready, 0 when nothing is
- * there yet; negative: err says which step failed. The numbers may be anything. */
+ * there yet; negative: err says which step failed. The numbers and texts may be anything. */
 int box_child_hear(int report, const struct box_plan *plan, struct box_err *err);

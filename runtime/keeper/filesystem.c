@@ -37,9 +37,10 @@ static int configure_tmpfs(int fs, const struct box_fs_options *options)
 }
 
 /* Commands see no process that is not theirs; where the kernel is too old for that, no box. */
-static int configure_proc(int fs)
+static int configure_proc(int fs, const struct box_fs_options *options)
 {
-	return set_text(fs, "hidepid", "invisible");
+	int r = set_text(fs, "hidepid", "invisible");
+	return r < 0 || !options->pids_only ? r : set_text(fs, "subset", "pid");
 }
 
 /* Every terminal is the commands' own, whoever made it. The host has some thousands for all boxes
@@ -60,7 +61,7 @@ int box_fs_make(const char *type, const struct box_fs_options *options, int *ret
 		return -errno;
 	}
 	int r = strcmp(type, "tmpfs") == 0  ? configure_tmpfs(fs, options)
-		: strcmp(type, "proc") == 0 ? configure_proc(fs)
+		: strcmp(type, "proc") == 0 ? configure_proc(fs, options)
 					    : configure_devpts(fs, options);
 	if (r < 0) {
 		return r;

@@ -2,6 +2,7 @@
  * the places for them. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct box_fs_options {
@@ -11,6 +12,7 @@ struct box_fs_options {
 	uint32_t uid; /* inside, as the caller's user namespace has it */
 	uint32_t gid;
 	uint64_t attributes; /* MOUNT_ATTR_* */
+	bool pids_only;      /* of proc: processes and nothing else */
 };
 
 /* A detached mount of a new tmpfs, proc or devpts. 0 or -errno. */

@@ -92,6 +92,23 @@ static int load_init(int *ret_fd, struct box_err *err)
 		     : 0;
 }
 
+/* What microVMs run in. Boxes without one need it not. */
+static void find_vmm(struct box_ground *ground)
+{
+	struct box_err ignored;
+	if (box_program_find("box-vmm", ground->vmm_path, &ignored) < 0) {
+		ground->vmm_path[0] = '\0';
+		return;
+	}
+	ground->vmm = open(ground->vmm_path, O_PATH | O_CLOEXEC);
+}
+
+static uint32_t count_cpus(void)
+{
+	long count = sysconf(_SC_NPROCESSORS_ONLN);
+	return count > 0 ? (uint32_t)count : 1;
+}
+
 static int compile_filters(struct box_ground *ground, struct box_err *err)
 {
 	int r = 0;
@@ -135,6 +152,8 @@ static int open_all(
 	ground->host.root = root;
 	ground->host.id_ranges = root && has_id_ranges();
 	ground->host.landlock_abi = find_landlock();
+	ground->host.cpus = count_cpus();
+	find_vmm(ground);
 	int r = load_init(&ground->init, err);
 	if (r < 0) {
 		return r;
@@ -172,10 +191,12 @@ void box_ground_init(struct box_ground *ground)
 {
 	memset(ground, 0, sizeof(*ground));
 	ground->init = -1;
+	ground->vmm = -1;
 	ground->quota.host_ns = -1;
 	ground->quota.own_ns = -1;
 	ground->common.etc = -1;
 	ground->common.dev = -1;
+	ground->common.kvm = -1;
 	ground->common.artifacts = -1;
 	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
 		ground->common.entries[i] = -1;
@@ -195,6 +216,7 @@ void box_ground_close(struct box_ground *ground)
 {
 	box_template_close(&ground->common);
 	box_close_p(&ground->init);
+	box_close_p(&ground->vmm);
 	box_quota_means_close(&ground->quota);
 	for (int profile = 0; profile < BOX_FILTERS_; profile++) {
 		box_filter_free(&ground->filters[profile]);

@@ -33,6 +33,8 @@ struct box_ground {
 	struct box_quota_means quota;
 	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
 	int init;   /* the program of PID 1, in a sealed memory file */
+	int vmm;    /* box-vmm, to be executed; -1: there is none */
+	char vmm_path[BOX_PATH_MAX];
 };
 
 /* Nothing is there, and no box possible. */

@@ -73,7 +73,8 @@ static int arrange_stdio(const struct child *child)
 		return 0;
 	}
 	_cleanup_(box_close_p) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+	int output = child->wanted->output > 0 ? child->wanted->output : STDERR_FILENO;
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0) {
 		return -errno;
 	}
 	return 0;

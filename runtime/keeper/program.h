@@ -17,6 +17,7 @@ struct box_program {
 	const char *task; /* its one argument, or NULL */
 	struct box_worker_ids ids;
 	bool stdio;                   /* keeps our stdin and stdout; else it has nothing there */
+	int output;                   /* without that: its stdout, or 0: none */
 	int fds[BOX_PROGRAM_FDS_MAX]; /* from 3 on; they stay the caller's */
 	size_t fd_count;
 };

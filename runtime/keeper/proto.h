@@ -32,8 +32,10 @@ enum box_keeper_kind {
 	BOX_KEEPER_GONE,     /* a box that was made is no more, asked for or not; comes once */
 	BOX_KEEPER_MEASURED, /* the answer to MEASURE_FOLDER and MEASURE_BOX */
 	BOX_KEEPER_GROUPED,  /* the answer to OPEN_GROUP; fds: its door, its memory events, and the
-			      * third of MADE where there is one */
+			      * third of MADE where there is one; none where the box, a microVM,
+			      * holds the limit itself */
 	BOX_KEEPER_STORED,   /* the answer to OPEN_STORE; fd: the socket to box-skills */
+	BOX_KEEPER_TRIED,    /* the answer to TRY_MACHINES */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -49,8 +51,9 @@ enum box_keeper_kind {
 	BOX_KEEPER_OPEN_STORE,    /* starts box-skills in the folder of the skills */
 	BOX_KEEPER_MEASURE_FOLDER,
 	BOX_KEEPER_MEASURE_BOX,
-	BOX_KEEPER_OPEN_GROUP,  /* limits the memory of one process; again: the same group */
-	BOX_KEEPER_CLOSE_GROUP, /* it goes when it is empty, at the latest with its box */
+	BOX_KEEPER_OPEN_GROUP,   /* limits the memory of one process; again: the same group */
+	BOX_KEEPER_CLOSE_GROUP,  /* it goes when it is empty, at the latest with its box */
+	BOX_KEEPER_TRY_MACHINES, /* whether there can be microVMs; a guest may be booted for it */
 };
 
 enum box_keeper_start_flag {
@@ -202,6 +205,17 @@ struct box_keeper_close_group {
 	uint32_t kind;
 	uint32_t process;
 	uint64_t box;
+};
+
+struct box_keeper_try {
+	uint32_t kind;
+	uint32_t id; /* not 0 */
+};
+
+struct box_keeper_tried {
+	uint32_t kind;
+	uint32_t id;
+	struct box_keeper_failure failure;
 };
 
 /* How much there is in `below`, a relative path in the folder `path`. */

@@ -16,6 +16,7 @@
 #include "runtime/keeper/artifacts.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/errands.h"
+#include "runtime/keeper/machines.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/quotas.h"
 #include "runtime/keeper/serve_state.h"
@@ -127,7 +128,23 @@ static void quota_held(
 		box_made(arg, request, 0, NULL, err);
 		return;
 	}
-	box_boxes_make(((struct box_serve *)arg)->boxes, request, ask);
+	box_machines_ask(((struct box_serve *)arg)->machines, request, ask);
+}
+
+/* The kind of box that is asked for can be made, or not. Without `ask` that is all that was asked. */
+static void machines_known(
+	void *arg, uint32_t request, const struct box_ask *ask, const struct box_err *err)
+{
+	struct box_serve *serve = arg;
+	if (ask && !err) {
+		box_boxes_make(serve->boxes, request, ask);
+	} else if (ask) {
+		box_made(serve, request, 0, NULL, err);
+	} else {
+		struct box_keeper_tried packet = {.kind = BOX_KEEPER_TRIED, .id = request};
+		box_serve_fill_failure(&packet.failure, err);
+		box_serve_tell(serve, &packet, sizeof(packet), NULL, 0);
+	}
 }
 
 static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
@@ -159,6 +176,8 @@ struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 	serve->store = box_store_keeper_new(serve->errands, setup->skills_path, setup->ids);
 	serve->artifacts = box_artifacts_new(serve->errands, setup->skills_path, setup->ids,
 		&ground->policy, box_take_artifact_done, serve);
+	serve->machines = box_machines_new(
+		ground, serve->errands, setup->ids, machines_known, serve);
 	serve->quotas = box_quotas_new(ground, serve->boxes, quota_held, serve);
 	return serve;
 }
@@ -170,6 +189,7 @@ void box_serve_free(struct box_serve *serve)
 	box_artifacts_free(serve->artifacts);
 	box_store_keeper_free(serve->store);
 	box_quotas_free(serve->quotas);
+	box_machines_free(serve->machines);
 	box_measures_free(serve->measures);
 	box_boxes_free(serve->boxes);
 	box_outbox_drop(&serve->outbox);
@@ -200,6 +220,7 @@ void box_serve_end(struct box_serve *serve)
 	box_measures_drop(serve->measures);
 	box_artifacts_drop(serve->artifacts);
 	box_quotas_drop(serve->quotas);
+	box_machines_drop(serve->machines);
 }
 
 bool box_serve_was_ready(const struct box_serve *serve)
@@ -366,6 +387,7 @@ static const struct {
 		box_take_open_group},
 	{BOX_KEEPER_CLOSE_GROUP, true, sizeof(struct box_keeper_close_group), 0,
 		box_take_close_group},
+	{BOX_KEEPER_TRY_MACHINES, false, sizeof(struct box_keeper_try), 0, box_take_try_machines},
 };
 
 static const char *take_packet(struct box_serve *serve, bool dead, struct box_packet *packet)

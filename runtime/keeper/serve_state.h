@@ -8,6 +8,7 @@
 struct box_artifacts;
 struct box_boxes;
 struct box_errands;
+struct box_machines;
 struct box_measures;
 struct box_quotas;
 struct box_store_keeper;
@@ -19,6 +20,7 @@ struct box_serve {
 	struct box_boxes *boxes;
 	struct box_measures *measures;
 	struct box_quotas *quotas;
+	struct box_machines *machines;
 	struct box_errands *errands;
 	struct box_store_keeper *store;
 	struct box_artifacts *artifacts;
@@ -56,5 +58,6 @@ const char *box_take_open_group(struct box_serve *serve, struct box_packet *pack
 const char *box_take_close_group(struct box_serve *serve, struct box_packet *packet);
 const char *box_take_measure_folder(struct box_serve *serve, struct box_packet *packet);
 const char *box_take_measure_box(struct box_serve *serve, struct box_packet *packet);
+const char *box_take_try_machines(struct box_serve *serve, struct box_packet *packet);
 /* An artifact is there, or is not. */
 void box_take_artifact_done(void *arg, uint32_t id, int mount, const struct box_err *err);

@@ -7,6 +7,7 @@
 #include "runtime/keeper/artifacts.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/folders.h"
+#include "runtime/keeper/machines.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/quotas.h"
 #include "runtime/keeper/serve_state.h"
@@ -127,6 +128,10 @@ const char *box_take_open_group(struct box_serve *serve, struct box_packet *pack
 	if (wanted->process == 0 || wanted->mebibytes == 0) {
 		return "a group of nobody or of nothing";
 	}
+	if (box_boxes_is_machine(serve->boxes, wanted->box)) {
+		/* No door: its own kernel holds the limit, and box-init is told the number. */
+		return box_serve_answered(box_serve_send(serve, &answer, sizeof(answer), NULL, 0));
+	}
 	struct box_groups *groups = box_boxes_groups(serve->boxes, wanted->box, &err);
 	int r = groups ? box_groups_open(groups, wanted->process,
 				 wanted->mebibytes * (uint64_t)BOX_MIB, &opened, &err)
@@ -144,7 +149,9 @@ const char *box_take_close_group(struct box_serve *serve, struct box_packet *pac
 {
 	const struct box_keeper_close_group *wanted = &packet->close_group;
 	struct box_err ignored;
-	struct box_groups *groups = box_boxes_groups(serve->boxes, wanted->box, &ignored);
+	struct box_groups *groups = box_boxes_is_machine(serve->boxes, wanted->box)
+		? NULL
+		: box_boxes_groups(serve->boxes, wanted->box, &ignored);
 	if (groups) {
 		box_groups_close(groups, wanted->process);
 	}
@@ -165,5 +172,14 @@ const char *box_take_measure_folder(struct box_serve *serve, struct box_packet *
 const char *box_take_measure_box(struct box_serve *serve, struct box_packet *packet)
 {
 	box_measures_box(serve->measures, packet->measure_box.id, packet->measure_box.box);
+	return NULL;
+}
+
+const char *box_take_try_machines(struct box_serve *serve, struct box_packet *packet)
+{
+	if (packet->try_machines.id == 0) {
+		return "a TRY_MACHINES without an id";
+	}
+	box_machines_ask(serve->machines, packet->try_machines.id, NULL);
 	return NULL;
 }

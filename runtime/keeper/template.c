@@ -236,14 +236,15 @@ static int take_device(int folder, const char *name)
 	return 0;
 }
 
+static const struct box_fs_options dev_options = {.size_bytes = 64 * BOX_KIB,
+	.inodes = 64,
+	.mode = 0755,
+	.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
+
 static int make_dev(int anchor, struct box_template *common)
 {
-	static const struct box_fs_options options = {.size_bytes = 64 * BOX_KIB,
-		.inodes = 64,
-		.mode = 0755,
-		.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
 	_cleanup_(box_close_p) int mount = -1;
-	int r = box_fs_make("tmpfs", &options, &mount);
+	int r = box_fs_make("tmpfs", &dev_options, &mount);
 	if (r == 0 && mkdirat(anchor, "dev", 0755) < 0) {
 		r = -errno;
 	}
@@ -264,6 +265,45 @@ static int make_dev(int anchor, struct box_template *common)
 	return r < 0 ? r : box_fs_freeze(common->dev);
 }
 
+/* Root's own node is usable by every id: only jails of microVMs ever see it. */
+static int make_kvm_node(int folder)
+{
+	struct stat status;
+	if (stat("/dev/kvm", &status) < 0) {
+		return -errno;
+	}
+	if (!S_ISCHR(status.st_mode)) {
+		return -ENODEV;
+	}
+	if (geteuid() == 0 && mknodat(folder, "kvm", S_IFCHR | 0600, status.st_rdev) == 0) {
+		return fchmodat(folder, "kvm", 0666, 0) < 0 ? -errno : 0;
+	}
+	return take_device(folder, "kvm");
+}
+
+int box_template_make_kvm(struct box_template *common, struct box_err *err)
+{
+	_cleanup_(box_close_p) int mount = -1;
+	_cleanup_(box_close_p) int attached = -1;
+	_cleanup_(box_close_p) int anchor = open(common->anchor, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (common->kvm >= 0) {
+		return 0;
+	}
+	int r = anchor < 0 ? -errno : box_fs_make("tmpfs", &dev_options, &mount);
+	if (r == 0 && mkdirat(anchor, "kvm", 0755) < 0 && errno != EEXIST) {
+		r = -errno;
+	}
+	r = r < 0 ? r : box_fs_attach(mount, anchor, "kvm", &attached);
+	r = r < 0 ? r : make_kvm_node(attached);
+	r = r < 0 ? r : box_fs_freeze(attached);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
+			"/dev/kvm cannot be given to microVMs: %s", strerrordesc_np(-r));
+	}
+	common->kvm = TAKE_FD(attached);
+	return 0;
+}
+
 static int make_place(int anchor, const char *name, int *ret_fd)
 {
 	if (mkdirat(anchor, name, 0700) < 0) {
@@ -279,7 +319,7 @@ int box_template_make(const char *rootfs, struct box_host_can *host,
 	static const struct box_fs_options options = {
 		.size_bytes = 64 * BOX_MIB, .inodes = 32768, .mode = 0755};
 	struct box_template common = {
-		.anchor = find_anchor(), .etc = -1, .dev = -1, .artifacts = -1};
+		.anchor = find_anchor(), .etc = -1, .dev = -1, .kvm = -1, .artifacts = -1};
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int anchor = -1;
 	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
@@ -317,6 +357,7 @@ void box_template_close(struct box_template *common)
 {
 	box_close_p(&common->etc);
 	box_close_p(&common->dev);
+	box_close_p(&common->kvm);
 	box_close_p(&common->artifacts);
 	for (size_t i = 0; i < BOX_ROOT_ENTRIES_MAX; i++) {
 		box_close_p(&common->entries[i]);

@@ -11,6 +11,7 @@ struct box_template {
 		*anchor; /* a folder that exists in our mount namespace and is needed by no one */
 	int etc;
 	int dev;
+	int kvm;       /* a /dev with kvm and nothing else; -1 until a microVM needs it */
 	int artifacts; /* an empty folder, for artifacts.c */
 	int entries[BOX_ROOT_ENTRIES_MAX]; /* of host->root_entries; -1 for links */
 };
@@ -23,4 +24,7 @@ int box_template_enter(struct box_err *err);
  * root_entries of `host`, and mounts the common parts. */
 int box_template_make(const char *rootfs, struct box_host_can *host,
 	struct box_template *ret_template, struct box_err *err);
+/* Makes the /dev of microVMs, where there is none yet. The device is one of our own, which the ids of
+ * boxes may use; where none can be made it is the host's, which they must be allowed to use. */
+int box_template_make_kvm(struct box_template *common, struct box_err *err);
 void box_template_close(struct box_template *common);

@@ -10,29 +10,20 @@
 #include <sched.h>
 #include <string.h>
 
+#include "runtime/plan/plan_maker.h"
+
 #define GRAIN (64 * BOX_KIB) /* the largest page: sizes and limits are read back as written */
 #define ROOT_BYTES (4 * BOX_MIB)
 #define ROOT_INODES 4096
 #define WRITABLE_ROOT_BYTES_MIN (16 * BOX_MIB)
 #define RUN_BYTES (16 * BOX_MIB)
-#define INODES_MIN 4096
-#define INODES_MAX 1048576
-#define INODE_PER_BYTES 4096 /* a file that is not empty takes a page */
 
 #define MEMORY_BYTES_MAX (1UL << 50) /* far below where the kernel takes a limit for none */
 #define PIDS_MAX (1U << 22)          /* the kernel has no more */
 #define CPU_MILLI_MAX 8192000U       /* of as many processors as the kernel can be built for */
 #define OPEN_FILES 16384
-
-struct maker {
-	const struct box_ask *ask;
-	const struct box_policy *policy;
-	const struct box_host_can *host;
-	struct box_plan *plan;
-	uint64_t memory_bytes;
-	struct box_step spare; /* taken when the list is full */
-	bool full;
-};
+#define OWN_PROCESSES 2      /* box-init and its mounter come on top of what is for commands */
+#define GUEST_LANDLOCK_ABI 5 /* the newest that box-init uses; it takes what its kernel has */
 
 /* Every size is far below where adding could overflow: memory is clamped first. */
 static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_least)
@@ -42,94 +33,32 @@ static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_leas
 	return share > at_least ? share : at_least;
 }
 
-static uint64_t inodes_for(uint64_t size_bytes)
+static bool is_machine(const struct box_maker *maker)
 {
-	uint64_t inodes = size_bytes / INODE_PER_BYTES;
-	if (inodes < INODES_MIN) {
-		return INODES_MIN;
-	}
-	return inodes < INODES_MAX ? inodes : INODES_MAX;
-}
-
-static struct box_step *add(struct maker *maker, enum box_step_kind kind, const char *target)
-{
-	struct box_plan *plan = maker->plan;
-	struct box_step *step = &maker->spare;
-	if (plan->step_count < BOX_PLAN_STEPS_MAX) {
-		step = &plan->steps[plan->step_count++];
-	} else {
-		maker->full = true;
-	}
-	*step = (struct box_step){.kind = kind, .target = target};
-	return step;
-}
-
-/* With a single id init is the payload, and no other owner can be named. */
-static enum box_owner owner_of(const struct maker *maker, enum box_owner owner)
-{
-	return maker->plan->ids.count == 1 ? BOX_OWNER_PAYLOAD : owner;
-}
-
-static void add_folder(struct maker *maker, const char *target, enum box_owner owner, uint32_t mode)
-{
-	struct box_step *step = add(maker, BOX_STEP_FOLDER, target);
-	step->owner = owner_of(maker, owner);
-	step->mode = mode;
-}
-
-static void add_mount_point(struct maker *maker, const char *target)
-{
-	add_folder(maker, target, BOX_OWNER_INIT, 0755);
-}
-
-static struct box_step *add_tmpfs(struct maker *maker, const char *target, uint64_t size_bytes,
-	enum box_owner owner, uint32_t mode)
-{
-	struct box_step *step = add(maker, BOX_STEP_TMPFS, target);
-	step->size_bytes = size_bytes;
-	step->inodes = inodes_for(size_bytes);
-	step->owner = owner_of(maker, owner);
-	step->mode = mode;
-	return step;
-}
-
-static void add_link(struct maker *maker, const char *target, const char *source)
-{
-	struct box_step *step = add(maker, BOX_STEP_LINK, target);
-	step->source = source;
-	step->owner = owner_of(maker, BOX_OWNER_INIT);
-}
-
-static struct box_step *add_tree(
-	struct maker *maker, const char *target, enum box_tree tree, const char *source)
-{
-	struct box_step *step = add(maker, BOX_STEP_TREE, target);
-	step->tree = tree;
-	step->source = source;
-	step->read_only = true;
-	return step;
+	return maker->ask->kind == BOX_ASK_KRUN;
 }
 
 /* Sticky where it is writable: the payload adds to the root, but init's links and mount points in
  * it stay what they are. */
-static void add_root(struct maker *maker)
+static void add_root(struct box_maker *maker)
 {
 	if (maker->ask->writable_root) {
-		add_tmpfs(maker, "/", share_of(maker->memory_bytes, 4, WRITABLE_ROOT_BYTES_MIN),
-			BOX_OWNER_INIT, 01777);
+		box_maker_add_tmpfs(maker, "/",
+			share_of(maker->memory_bytes, 4, WRITABLE_ROOT_BYTES_MIN), BOX_OWNER_INIT,
+			01777);
 		return;
 	}
-	struct box_step *root = add_tmpfs(maker, "/", ROOT_BYTES, BOX_OWNER_INIT, 0755);
+	struct box_step *root = box_maker_add_tmpfs(maker, "/", ROOT_BYTES, BOX_OWNER_INIT, 0755);
 	root->inodes = ROOT_INODES;
 }
 
 /* The workspace takes the place of what has its path. */
-static bool is_replaced(const struct maker *maker, const char *target)
+static bool is_replaced(const struct box_maker *maker, const char *target)
 {
 	return strcmp(target, maker->ask->mount_path) == 0;
 }
 
-static void add_entries(struct maker *maker)
+static void add_entries(struct box_maker *maker)
 {
 	for (size_t i = 0; i < maker->host->root_entry_count; i++) {
 		const struct box_root_entry *entry = &maker->host->root_entries[i];
@@ -140,31 +69,31 @@ static void add_entries(struct maker *maker)
 			continue;
 		}
 		if (entry->link[0] != '\0') {
-			add_link(maker, target, entry->link);
+			box_maker_add_link(maker, target, entry->link);
 			continue;
 		}
-		add_mount_point(maker, target);
-		struct box_step *tree = add_tree(
+		box_maker_add_mount_point(maker, target);
+		struct box_step *tree = box_maker_add_tree(
 			maker, target, BOX_TREE_ENTRY, maker->policy->rootfs);
 		tree->entry = i;
 	}
 	if (maker->host->own_etc) {
-		add_mount_point(maker, "/etc");
-		(void)add_tree(maker, "/etc", BOX_TREE_ETC, NULL);
+		box_maker_add_mount_point(maker, "/etc");
+		(void)box_maker_add_tree(maker, "/etc", BOX_TREE_ETC, NULL);
 	}
 }
 
 /* /dev/pts and /dev/shm are folders of the tree already: it is read-only. */
-static void add_dev(struct maker *maker)
+static void add_dev(struct box_maker *maker)
 {
-	add_mount_point(maker, "/dev");
-	struct box_step *dev = add_tree(maker, "/dev", BOX_TREE_DEV, NULL);
+	box_maker_add_mount_point(maker, "/dev");
+	struct box_step *dev = box_maker_add_tree(maker, "/dev", BOX_TREE_DEV, NULL);
 	dev->devices = true;
 	dev->no_exec = true;
-	struct box_step *pts = add(maker, BOX_STEP_PTS, "/dev/pts");
+	struct box_step *pts = box_maker_add(maker, BOX_STEP_PTS, "/dev/pts");
 	pts->devices = true;
 	pts->no_exec = true;
-	struct box_step *shm = add_tmpfs(
+	struct box_step *shm = box_maker_add_tmpfs(
 		maker, "/dev/shm", share_of(maker->memory_bytes, 4, 0), BOX_OWNER_INIT, 01777);
 	shm->no_exec = true;
 }
@@ -193,47 +122,51 @@ static const struct {
 	{"/proc/vmallocinfo", true},
 };
 
-static void add_proc(struct maker *maker)
+static void add_proc(struct box_maker *maker)
 {
 	static const char *const frozen[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"};
 
-	add_mount_point(maker, "/proc");
-	struct box_step *proc = add(maker, BOX_STEP_PROC, "/proc");
+	box_maker_add_mount_point(maker, "/proc");
+	struct box_step *proc = box_maker_add(maker, BOX_STEP_PROC, "/proc");
 	proc->no_exec = true;
+	if (is_machine(maker)) {
+		return; /* what it tells is of the box's own kernel */
+	}
 	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
-		if (!masks[i].single_id || maker->plan->ids.count == 1) {
-			(void)add(maker, BOX_STEP_MASK, masks[i].path);
+		if (!masks[i].single_id || maker->single_id) {
+			(void)box_maker_add(maker, BOX_STEP_MASK, masks[i].path);
 		}
 	}
 	for (size_t i = 0; i < sizeof(frozen) / sizeof(frozen[0]); i++) {
-		(void)add(maker, BOX_STEP_FREEZE, frozen[i]);
+		(void)box_maker_add(maker, BOX_STEP_FREEZE, frozen[i]);
 	}
 }
 
 /* The workspace is what the quota is about, whichever file system of the box it is. */
-static uint64_t size_of(const struct maker *maker, const char *target, uint64_t size_bytes)
+static uint64_t size_of(const struct box_maker *maker, const char *target, uint64_t size_bytes)
 {
 	uint64_t quota = maker->plan->quota_bytes;
 	return is_replaced(maker, target) && quota > 0 && quota < size_bytes ? quota : size_bytes;
 }
 
 /* Where no host folder was asked for, what is there anyway serves as the workspace. */
-static bool has_own(const struct maker *maker, const char *target)
+static bool has_own(const struct box_maker *maker, const char *target)
 {
 	return !is_replaced(maker, target) || maker->ask->host_mode == BOX_ASK_NONE;
 }
 
-static void add_own(struct maker *maker, const char *target, uint64_t size_bytes,
+static void add_own(struct box_maker *maker, const char *target, uint64_t size_bytes,
 	enum box_owner owner, uint32_t mode)
 {
 	if (has_own(maker, target)) {
-		add_mount_point(maker, target);
-		(void)add_tmpfs(maker, target, size_of(maker, target, size_bytes), owner, mode);
+		box_maker_add_mount_point(maker, target);
+		(void)box_maker_add_tmpfs(
+			maker, target, size_of(maker, target, size_bytes), owner, mode);
 	}
 }
 
 /* Of the root itself, and neither hidden by the workspace nor in a tree from outside. */
-static bool can_be_made(const struct maker *maker, const char *target)
+static bool can_be_made(const struct box_maker *maker, const char *target)
 {
 	if (box_plan_path_is_under(target, maker->ask->mount_path)) {
 		return false;
@@ -246,7 +179,7 @@ static bool can_be_made(const struct maker *maker, const char *target)
 	return true;
 }
 
-static void add_folders(struct maker *maker)
+static void add_folders(struct box_maker *maker)
 {
 	static const char *const folders[] = {
 		"/mnt", "/opt", "/srv", "/var", "/var/cache", "/var/lib", "/var/log"};
@@ -258,38 +191,38 @@ static void add_folders(struct maker *maker)
 	enum box_owner owner = maker->ask->writable_root ? BOX_OWNER_PAYLOAD : BOX_OWNER_INIT;
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		if (can_be_made(maker, folders[i])) {
-			add_folder(maker, folders[i], owner, 0755);
+			box_maker_add_folder(maker, folders[i], owner, 0755);
 		}
 	}
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
 		/* A workspace below /var/tmp needs a folder there, not a way to /tmp. */
 		if (can_be_made(maker, links[i].target) &&
 			!box_plan_path_is_under(maker->ask->mount_path, links[i].target)) {
-			add_link(maker, links[i].target, links[i].source);
+			box_maker_add_link(maker, links[i].target, links[i].source);
 		}
 	}
 }
 
-static void add_workspace(struct maker *maker)
+static void add_workspace(struct box_maker *maker)
 {
 	const char *target = maker->ask->mount_path;
 	if (maker->ask->host_mode != BOX_ASK_NONE) {
-		add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
-		struct box_step *tree = add_tree(
+		box_maker_add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
+		struct box_step *tree = box_maker_add_tree(
 			maker, target, BOX_TREE_HOST_PATH, maker->ask->host_path);
 		tree->read_only = maker->ask->host_mode == BOX_ASK_RO;
 		return;
 	}
 	if (strcmp(target, "/tmp") != 0 && strcmp(target, "/run") != 0 &&
 		strcmp(target, BOX_PLAN_HOME) != 0) {
-		add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
+		box_maker_add_folder(maker, target, BOX_OWNER_PAYLOAD, 0755);
 		uint64_t half = share_of(maker->memory_bytes, 2, 0);
-		(void)add_tmpfs(
+		(void)box_maker_add_tmpfs(
 			maker, target, size_of(maker, target, half), BOX_OWNER_PAYLOAD, 0755);
 	}
 }
 
-static void add_steps(struct maker *maker)
+static void add_steps(struct box_maker *maker)
 {
 	uint64_t half = share_of(maker->memory_bytes, 2, 0);
 
@@ -300,17 +233,17 @@ static void add_steps(struct maker *maker)
 	add_own(maker, "/tmp", half, BOX_OWNER_INIT, 01777);
 	add_own(maker, "/run", RUN_BYTES, BOX_OWNER_PAYLOAD, 0755);
 	if (!is_replaced(maker, "/run/lock") && has_own(maker, "/run")) {
-		add_folder(maker, "/run/lock", BOX_OWNER_PAYLOAD, 0755);
+		box_maker_add_folder(maker, "/run/lock", BOX_OWNER_PAYLOAD, 0755);
 	}
 	add_own(maker, BOX_PLAN_HOME, half, BOX_OWNER_PAYLOAD, 0755);
 	add_folders(maker);
 	add_workspace(maker);
 	if (!maker->ask->writable_root) {
-		(void)add(maker, BOX_STEP_FREEZE, "/");
+		(void)box_maker_add(maker, BOX_STEP_FREEZE, "/");
 	}
 }
 
-static void add_rule(struct maker *maker, const char *path, enum box_may may)
+static void add_rule(struct box_maker *maker, const char *path, enum box_may may)
 {
 	struct box_plan *plan = maker->plan;
 	if (plan->rule_count == BOX_PLAN_RULES_MAX) {
@@ -321,7 +254,7 @@ static void add_rule(struct maker *maker, const char *path, enum box_may may)
 }
 
 /* Made of the steps, so that the second wall stands where the first one does. */
-static void add_rules(struct maker *maker)
+static void add_rules(struct box_maker *maker)
 {
 	const struct box_plan *plan = maker->plan;
 	if (plan->landlock_abi == 0) {
@@ -330,8 +263,8 @@ static void add_rules(struct maker *maker)
 	add_rule(maker, "/", BOX_MAY_READ);
 	add_rule(maker, "/dev", BOX_MAY_USE);
 	add_rule(maker, "/proc", BOX_MAY_USE);
-	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct box_step *step = &plan->steps[i];
+	for (size_t i = 0; i < *maker->step_count; i++) {
+		const struct box_step *step = &maker->steps[i];
 		bool mounted = step->kind == BOX_STEP_TMPFS || step->kind == BOX_STEP_TREE;
 		bool frozen = strcmp(step->target, "/") == 0 && !maker->ask->writable_root;
 		if (mounted && !step->read_only && !frozen) {
@@ -345,7 +278,7 @@ static uint64_t at_most(uint64_t value, uint64_t most)
 	return value < most ? value : most;
 }
 
-static void fill_limits(struct maker *maker)
+static void fill_limits(struct box_maker *maker)
 {
 	const struct box_ask *ask = maker->ask;
 	struct box_plan *plan = maker->plan;
@@ -358,9 +291,28 @@ static void fill_limits(struct maker *maker)
 	/* Nothing can be written into a folder that is read-only. */
 	plan->quota_bytes = ask->host_mode == BOX_ASK_RO ? 0 : ask->quota_bytes;
 	maker->memory_bytes = plan->memory_bytes;
+	plan->limit_bytes = plan->memory_bytes;
+	plan->limit_pids = (uint32_t)at_most(plan->pids + OWN_PROCESSES, PIDS_MAX);
 }
 
-static void fill_identity(struct maker *maker)
+/* What commands may have is the guest's own; the cgroup holds what runs it. */
+static void fill_machine(struct box_maker *maker)
+{
+	struct box_plan *plan = maker->plan;
+	uint64_t cpus = ((uint64_t)plan->cpu_milli + 999) / 1000;
+	cpus = at_most(cpus, maker->host->cpus > 0 ? maker->host->cpus : 1);
+	plan->machine = (struct box_machine_plan){
+		.memory_mib = (uint32_t)at_most(plan->memory_bytes / BOX_MIB, UINT32_MAX),
+		.cpus = (uint32_t)at_most(cpus, BOX_MACHINE_CPUS_MAX),
+		.start_ms = maker->host->machine_ms > 0 ? maker->host->machine_ms
+							: BOX_MACHINE_START_MS,
+	};
+	plan->limit_bytes = plan->memory_bytes + BOX_MACHINE_EXTRA_BYTES;
+	plan->limit_pids = BOX_MACHINE_TASKS_MAX + plan->machine.cpus;
+	plan->landlock_abi = GUEST_LANDLOCK_ABI;
+}
+
+static void fill_identity(struct box_maker *maker)
 {
 	const struct box_host_can *host = maker->host;
 	struct box_plan *plan = maker->plan;
@@ -384,11 +336,32 @@ static void fill_identity(struct maker *maker)
 bool box_plan_same_shape(const struct box_ask *a, const struct box_ask *b,
 	const struct box_host_can *host, bool network_first)
 {
-	return strcmp(a->mount_path, b->mount_path) == 0 && a->host_mode == b->host_mode &&
-		a->writable_root == b->writable_root && a->profile == b->profile &&
-		a->memory_bytes == b->memory_bytes && (host->cgroups || a->pids == b->pids) &&
+	return a->kind == b->kind && strcmp(a->mount_path, b->mount_path) == 0 &&
+		a->host_mode == b->host_mode && a->writable_root == b->writable_root &&
+		a->profile == b->profile && a->memory_bytes == b->memory_bytes &&
+		(host->cgroups || a->pids == b->pids) &&
 		(a->host_mode != BOX_ASK_NONE || a->quota_bytes == b->quota_bytes) &&
 		(!network_first || a->network == b->network);
+}
+
+static void fill_list(
+	struct box_maker *maker, struct box_step *steps, size_t *step_count, bool single_id)
+{
+	maker->steps = steps;
+	maker->step_count = step_count;
+	maker->single_id = single_id;
+}
+
+/* Root inside is the guest's own, whoever runs it outside: there is never a single id. */
+static void make_machine(struct box_maker *maker)
+{
+	struct box_plan *plan = maker->plan;
+	fill_machine(maker);
+	fill_list(maker, plan->inside, &plan->inside_count, false);
+	add_steps(maker);
+	add_rules(maker);
+	fill_list(maker, plan->steps, &plan->step_count, plan->ids.count == 1);
+	box_maker_add_jail(maker);
 }
 
 int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
@@ -400,11 +373,16 @@ int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
 	}
 	memset(ret_plan, 0, sizeof(*ret_plan));
 	ret_plan->ask = ask;
-	struct maker maker = {.ask = ask, .policy = policy, .host = host, .plan = ret_plan};
+	struct box_maker maker = {.ask = ask, .policy = policy, .host = host, .plan = ret_plan};
 	fill_identity(&maker);
 	fill_limits(&maker);
-	add_steps(&maker);
-	add_rules(&maker);
+	if (is_machine(&maker)) {
+		make_machine(&maker);
+	} else {
+		fill_list(&maker, ret_plan->steps, &ret_plan->step_count, ret_plan->ids.count == 1);
+		add_steps(&maker);
+		add_rules(&maker);
+	}
 	if (maker.full) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, E2BIG,
 			"a box of this root file system has more than %d steps or %d rules",

@@ -29,6 +29,18 @@
 #define BOX_PLAN_RULES_MAX 32
 #define BOX_ROOT_ENTRIES_MAX 32
 
+/* Where the file system that a microVM shares with its jail has what; runtime/guest/machine.h has
+ * the same names. */
+#define BOX_PLAN_SHARE "/share"
+#define BOX_PLAN_TREES BOX_PLAN_SHARE "/trees"
+#define BOX_PLAN_SHARED_WORKSPACE BOX_PLAN_SHARE "/workspace"
+#define BOX_PLAN_SHARED_MOUNTS BOX_PLAN_SHARE "/mounts"
+
+enum box_ask_kind {
+	BOX_ASK_NATIVE,
+	BOX_ASK_KRUN, /* a microVM: a kernel of its own */
+};
+
 enum box_ask_mode {
 	BOX_ASK_NONE, /* no host folder: the workspace is the box's own */
 	BOX_ASK_RO,
@@ -44,6 +56,8 @@ struct box_ask {
 	uint32_t network;       /* 0 or 1 */
 	uint32_t writable_root; /* 0 or 1 */
 	uint32_t profile;       /* enum box_filter_profile */
+	uint32_t kind;          /* enum box_ask_kind */
+	uint32_t reserved;
 	uint64_t memory_bytes;
 	uint64_t pids;
 	uint64_t cpu_milli;
@@ -83,7 +97,9 @@ struct box_host_can {
 	char cgroups_missing[256];
 	struct box_root_entry root_entries[BOX_ROOT_ENTRIES_MAX];
 	size_t root_entry_count;
-	bool own_etc; /* /etc is made by us; else it is one of root_entries */
+	bool own_etc;        /* /etc is made by us; else it is one of root_entries */
+	uint32_t cpus;       /* of the host: a microVM gets no more; 0: not known */
+	uint32_t machine_ms; /* for the start of a microVM; 0: as long as on real hardware */
 };
 
 enum box_step_kind {
@@ -102,6 +118,7 @@ enum box_tree {
 	BOX_TREE_ENTRY, /* root_entries[entry] */
 	BOX_TREE_ETC,
 	BOX_TREE_DEV,
+	BOX_TREE_KVM, /* a /dev with kvm in it and nothing else */
 	BOX_TREE_HOST_PATH,
 };
 
@@ -118,7 +135,8 @@ struct box_step {
 	size_t entry;
 	bool read_only;
 	bool no_exec;
-	bool devices; /* device files work here */
+	bool devices;   /* device files work here */
+	bool pids_only; /* PROC: nothing but processes */
 	enum box_owner owner;
 	uint32_t mode;
 	uint64_t size_bytes;
@@ -141,6 +159,13 @@ struct box_id_map {
 	uint32_t count; /* 1 or BOX_PLAN_ID_COUNT; outside is chosen when the box is made */
 };
 
+/* Of a microVM: numbers for the guest and for who runs it. */
+struct box_machine_plan {
+	uint32_t memory_mib;
+	uint32_t cpus;
+	uint32_t start_ms; /* in which it must be there */
+};
+
 struct box_plan {
 	const struct box_ask *ask;
 	uint64_t namespaces; /* CLONE_NEW* */
@@ -148,19 +173,26 @@ struct box_plan {
 	bool drop_groups; /* setgroups is allowed and groups are dropped; else it is denied */
 	struct box_step steps[BOX_PLAN_STEPS_MAX];
 	size_t step_count;
+	/* A microVM: `steps` are its jail, and this is what the guest makes its root of. */
+	struct box_step inside[BOX_PLAN_STEPS_MAX];
+	size_t inside_count;
+	struct box_machine_plan machine;
 	struct box_rule rules[BOX_PLAN_RULES_MAX]; /* Landlock */
 	size_t rule_count;
 	int landlock_abi;
 	enum box_filter_profile profile;
 	bool network;
-	bool limited; /* by a cgroup; else degraded, by the operator's word */
-	uint64_t memory_bytes;
+	bool limited;          /* by a cgroup; else degraded, by the operator's word */
+	uint64_t memory_bytes; /* of commands, and what they leave in memory */
 	uint32_t pids;
 	uint32_t cpu_milli;
+	uint64_t limit_bytes; /* of the cgroup: with what box-init or box-vmm needs */
+	uint32_t limit_pids;
 	uint64_t open_files;
 	uint64_t quota_bytes; /* what the workspace is held to, 0: nothing of its own */
 	const char *hostname;
 	char entry_targets[BOX_ROOT_ENTRIES_MAX][264]; /* steps point here: a plan is not copied */
+	char tree_targets[BOX_ROOT_ENTRIES_MAX + 1][288];
 };
 
 /* 0, or -errno with err saying what is missing and what to do: BOX_ERR_VALIDATION for what the

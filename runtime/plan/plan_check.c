@@ -125,8 +125,16 @@ static int check_numbers(const struct box_ask *ask, struct box_err *err)
 	if (ask->profile >= BOX_FILTERS_) {
 		return refuse(err, "profile", "is none of the known ones");
 	}
+	if (ask->kind > BOX_ASK_KRUN) {
+		return refuse(err, "kind", "is none of the known ones");
+	}
 	if (ask->memory_bytes < MEMORY_BYTES_MIN) {
 		return refuse(err, "memory", "must be at least 32 MiB");
+	}
+	if (ask->kind == BOX_ASK_KRUN && ask->memory_bytes < BOX_MACHINE_MEMORY_BYTES_MIN) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"memory must be at least %lu MiB for a microVM",
+			(unsigned long)(BOX_MACHINE_MEMORY_BYTES_MIN / BOX_MIB));
 	}
 	if (ask->pids < 1) {
 		return refuse(err, "pids", "must be at least 1");

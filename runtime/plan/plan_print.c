@@ -99,6 +99,20 @@ static void print_namespaces(const struct box_plan *plan, FILE *to)
 	(void)fputc('\n', to);
 }
 
+static void print_machine(const struct box_plan *plan, FILE *to)
+{
+	char text[128];
+	char size[64];
+	(void)snprintf(text, sizeof(text),
+		"krun, %" PRIu32 " MiB, cpus %" PRIu32 ", must start in %" PRIu32 " s",
+		plan->machine.memory_mib, plan->machine.cpus, plan->machine.start_ms / 1000);
+	put_fact(to, "machine", text);
+	write_size(size, sizeof(size), plan->limit_bytes);
+	(void)snprintf(text, sizeof(text), "%s, pids %" PRIu32 "%s", size, plan->limit_pids,
+		plan->limited ? "" : "  not enforced");
+	put_fact(to, "jail", text);
+}
+
 static void print_facts(const struct box_plan *plan, FILE *to)
 {
 	char text[128];
@@ -130,6 +144,9 @@ static void print_facts(const struct box_plan *plan, FILE *to)
 	put_fact(to, "cpus", text);
 	(void)snprintf(text, sizeof(text), "%" PRIu64, plan->open_files);
 	put_fact(to, "open files", text);
+	if (plan->ask->kind == BOX_ASK_KRUN) {
+		print_machine(plan, to);
+	}
 	if (plan->quota_bytes > 0) {
 		write_size(size, sizeof(size), plan->quota_bytes);
 		put_fact(to, "workspace", size);
@@ -145,8 +162,9 @@ static void print_rules(const struct box_plan *plan, FILE *to)
 		put_fact(to, "landlock", "none");
 		return;
 	}
-	char text[32];
-	(void)snprintf(text, sizeof(text), "abi %d", plan->landlock_abi);
+	char text[64];
+	(void)snprintf(text, sizeof(text), "abi %d%s", plan->landlock_abi,
+		plan->ask->kind == BOX_ASK_KRUN ? ", or what its kernel has" : "");
 	put_fact(to, "landlock", text);
 	for (size_t i = 0; i < plan->rule_count; i++) {
 		put_column(to, "may", KIND_WIDTH);
@@ -161,6 +179,14 @@ static const char *owner_name(const struct box_step *step)
 	return step->owner == BOX_OWNER_PAYLOAD ? "payload" : "init";
 }
 
+/* The path of a tree at its source: a jail has it below a folder of its own. */
+static const char *entry_of(const struct box_step *step)
+{
+	return box_plan_path_is_under(step->target, BOX_PLAN_TREES)
+		? step->target + strlen(BOX_PLAN_TREES)
+		: step->target;
+}
+
 static void write_source(char *out, size_t room, const struct box_step *step)
 {
 	if (step->kind == BOX_STEP_TMPFS) {
@@ -169,20 +195,22 @@ static void write_source(char *out, size_t room, const struct box_step *step)
 		(void)snprintf(out, room, "tmpfs %s %" PRIu64 " inodes %04" PRIo32 " %s", size,
 			step->inodes, step->mode, owner_name(step));
 	} else if (step->kind == BOX_STEP_PROC) {
-		(void)snprintf(out, room, "proc");
+		(void)snprintf(out, room, "proc%s", step->pids_only ? " of processes only" : "");
 	} else if (step->kind == BOX_STEP_PTS) {
 		(void)snprintf(out, room, "devpts");
 	} else if (step->tree == BOX_TREE_ETC) {
 		(void)snprintf(out, room, "own etc");
 	} else if (step->tree == BOX_TREE_DEV) {
 		(void)snprintf(out, room, "own dev");
+	} else if (step->tree == BOX_TREE_KVM) {
+		(void)snprintf(out, room, "own dev with kvm alone");
 	} else if (step->tree == BOX_TREE_HOST_PATH) {
 		(void)snprintf(out, room, "host folder %s", step->source);
 	} else {
 		/* A root file system at `/` is written as none. */
 		bool other = strcmp(step->source, "") != 0 && strcmp(step->source, "/") != 0;
 		(void)snprintf(out, room, "%s folder %s%s", other ? "rootfs" : "host",
-			other ? step->source : "", step->target);
+			other ? step->source : "", entry_of(step));
 	}
 }
 
@@ -236,7 +264,11 @@ void box_plan_print(const struct box_plan *plan, FILE *to)
 {
 	print_facts(plan, to);
 	print_rules(plan, to);
+	for (size_t i = 0; i < plan->inside_count; i++) {
+		print_step(&plan->inside[i], to);
+	}
 	for (size_t i = 0; i < plan->step_count; i++) {
+		(void)fputs(plan->inside_count > 0 ? "jail " : "", to);
 		print_step(&plan->steps[i], to);
 	}
 	for (const char *const *variable = box_plan_environment; *variable; variable++) {

@@ -1,33 +1,37 @@
-#!/usr/bin/env python3
-"""Measures the skill store against the reference's own, by hand: tests/bench/skills.py BUILD VENV_OLD
+"""What is measured of skills: the store beside the reference's own, and libbox's list of mounts.
 
-BUILD is a release build with -Dtests=true (skills_play is of the tests). The tree has 1,000 skills and as
-many entries as discovery looks at, 10,000; "flat" has the others as files, "folders" half of them as
-folders, each of which must be looked at. Lists are timed inside the programs, without their JSON. The two
-take turns, and medians are compared.
+The tree has 1,000 skills and nearly as many entries as discovery looks at, 10,000; of the others half are
+folders, each of which must be looked at. Lists and installs are timed inside the programs, without the
+JSON that carries them.
 """
 
 import os
 import pathlib
 import random
 import statistics
+import subprocess
 import sys
-import tempfile
 import time
+
+from servers import Broken
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "system"))
-sys.dont_write_bytecode = True
 
 import skilllib  # noqa: E402
 
-ROUNDS = 7
+# How many rounds, and how many with --quick.
+ROUNDS = {
+    "skills": (7, 3),
+    "mounts": (5, 2),
+}
 SKILLS = 1000
 OTHERS = 8900
+MOUNTS = 100
 INSTRUCTIONS = "# Instructions\n\n" + "Do this, then that, and tell what came of it.\n" * 40
 
 
-def make_tree(folder, with_folders):
+def make_tree(folder):
     tenant = skilllib.Tenant(folder)
     for number in range(SKILLS):
         name = f"skill-{number}"
@@ -37,64 +41,77 @@ def make_tree(folder, with_folders):
     for number in range(OTHERS):
         place = tenant.root / f"plain{number % 40}" / f"e{number}"
         place.parent.mkdir(exist_ok=True)
-        if with_folders and number % 2:
+        if number % 2:
             place.mkdir()
         else:
             place.touch()
-    time.sleep(0.2)
+    time.sleep(0.2)  # times of files are coarse: what is younger is read again
 
 
-def listed(program):
-    answer = program.raw("box_list_skills")
-    assert len(answer["ok"]["skills"]) == SKILLS, answer
-    return answer["us"]
+def answered(program, action, data=None, archive=None):
+    answer = program.raw(action, data, archive)
+    if "ok" not in answer:
+        raise Broken(f"{action}: {answer}")
+    return answer
 
 
-def measure_lists(build, base, name, with_folders):
-    folder = base / name / "skills"
-    make_tree(folder, with_folders)
-    first, second, reference = [], [], []
-    with skilllib.start_reference(folder) as other:
-        for _ in range(ROUNDS):
-            with skilllib.start_store(folder, build) as store:
-                first.append(listed(store))
-                second.append(statistics.median(listed(store) for _ in range(5)))
-            reference.append(listed(other))
-    ours, again, theirs = (statistics.median(rounds) for rounds in (first, second, reference))
-    print(f"list, {name:8} first {ours / 1000:8.1f} ms   second {again / 1000:7.2f} ms   ", end="")
-    print(f"reference {theirs / 1000:8.1f} ms   first/reference {ours / theirs:.2f}   ", end="")
-    print(f"first/second {ours / again:.1f}")
+def list_ms(program):
+    answer = answered(program, "box_list_skills")
+    if len(answer["ok"]["skills"]) != SKILLS:
+        raise Broken(f"box_list_skills: {len(answer['ok']['skills'])} skills")
+    return answer["us"] / 1e3
 
 
-def measure_installs(build, base):
-    folder = base / "install" / "skills"
-    skilllib.Tenant(folder)
-    chance = random.Random(1)
-    files = {f"pack/f{number}.txt": chance.randbytes(20000).hex() for number in range(100)}
-    file = base / "upload.zip"
-    file.write_bytes(skilllib.archive({"pack/SKILL.md": skilllib.skill_md("packed"), **files}))
-    times = {"ours": [], "theirs": []}
-    with skilllib.start_store(folder, build) as store, skilllib.start_reference(folder) as other:
-        for _ in range(ROUNDS):
-            for who, program in (("ours", store), ("theirs", other)):
-                answer = program.raw("box_install_skill_zip", {"filename": "up.zip"}, file)
-                assert "ok" in answer, answer
-                times[who].append(answer["us"])
-                program.ok("box_delete_skill", {"name": "packed"})
-    ours, theirs = statistics.median(times["ours"]), statistics.median(times["theirs"])
-    print(f"install of 100 files, 4 MB: {ours / 1000:.1f} ms   reference {theirs / 1000:.1f} ms   ", end="")
-    print(f"{theirs / ours:.1f} times as fast")
+class Skills:
+    def __init__(self, bench, build, venv_old):
+        self.bench, self.note = bench, bench.note
+        self.build = pathlib.Path(build)
+        os.environ["BOX_VENV_OLD"] = venv_old
+        self.base = pathlib.Path(bench.folder) / "skills"
 
+    def measure(self):
+        self.measure_lists()
+        self.measure_installs()
+        self.measure_mounts()
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__.strip())
-    build = pathlib.Path(sys.argv[1])
-    os.environ["BOX_VENV_OLD"] = sys.argv[2]
-    with tempfile.TemporaryDirectory() as base:
-        measure_lists(build, pathlib.Path(base), "flat", False)
-        measure_lists(build, pathlib.Path(base), "folders", True)
-        measure_installs(build, pathlib.Path(base))
+    def measure_lists(self):
+        folder = self.base / "list" / "skills"
+        make_tree(folder)
+        with skilllib.start_reference(folder) as other:
+            for _ in self.bench.rounds("skills"):
+                with skilllib.start_store(folder, self.build) as store:
+                    first = list_ms(store)
+                    again = statistics.median(list_ms(store) for _ in range(5))
+                self.note("list of 1,000 skills", "box", first)
+                self.note("list of 1,000 skills", "reference", list_ms(other))
+                self.note("second list of 1,000 skills", "box", again)
+                self.note("second list of 1,000 skills", "the first", first)
 
+    def measure_installs(self):
+        folder = self.base / "install" / "skills"
+        skilllib.Tenant(folder)
+        chance = random.Random(1)
+        files = {f"pack/f{number}.txt": chance.randbytes(20000).hex() for number in range(100)}
+        file = self.base / "upload.zip"
+        file.write_bytes(skilllib.archive({"pack/SKILL.md": skilllib.skill_md("packed"), **files}))
+        with skilllib.start_store(folder, self.build) as store:
+            with skilllib.start_reference(folder) as other:
+                for _ in self.bench.rounds("skills"):
+                    for who, program in (("box", store), ("reference", other)):
+                        data = {"filename": "up.zip"}
+                        answer = answered(program, "box_install_skill_zip", data, file)
+                        self.note("install of a ZIP, 100 files, 4 MB", who, answer["us"] / 1e3)
+                        answered(program, "box_delete_skill", {"name": "packed"})
 
-main()
+    def measure_mounts(self):
+        folder = self.base / "mounts"
+        for number in range(MOUNTS):
+            (folder / f"skill-{number}").mkdir(parents=True)
+        program = self.build / "tests" / "play" / "mounts_play"
+        for _ in self.bench.rounds("mounts"):
+            argv = [program, folder, str(MOUNTS)]
+            done = subprocess.run(argv, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise Broken(f"mounts_play: {done.stderr}")
+            took = statistics.median(float(line) for line in done.stdout.split())
+            self.note("mounts of 100 skills", "box", took / 1e3)

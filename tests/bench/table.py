@@ -65,6 +65,10 @@ DEMANDS = [
     ("box cp of 1024 MiB out of a box", "MB/s", "cp to tmpfs", RATE, 0.5),
     ("box cp of 256 MiB into a box", "MB/s", "cp to tmpfs", RATE, 0.5),
     ("box cp of 256 MiB out of a box", "MB/s", "cp to tmpfs", RATE, 0.5),
+    ("list of 1,000 skills", "ms", "reference", SLOWER, 0.5),
+    ("second list of 1,000 skills", "ms", "the first", FASTER, 10),
+    ("install of a ZIP, 100 files, 4 MB", "ms", "reference", FASTER, 3),
+    ("mounts of 100 skills", "ms", None, LIMIT, 1),
 ]
 
 

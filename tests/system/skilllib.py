@@ -79,7 +79,7 @@ class Asked:
 
 
 def start_store(folder, build=None, **options):
-    program = (build or boxlib.build()) / "tests" / "unit" / "skills_play"
+    program = (build or boxlib.build()) / "tests" / "play" / "skills_play"
     return Asked([program, folder, os.path.realpath(folder)], **options)
 
 

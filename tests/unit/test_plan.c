@@ -183,6 +183,66 @@ TEST(whole_rootfs)
 	assert_printed("rootfs");
 }
 
+/* As root, with a folder of the host. */
+TEST(whole_krun)
+{
+	set_up();
+	ask.kind = BOX_ASK_KRUN;
+	ask.cpu_milli = 1500;
+	host.cpus = 8;
+	set_host_path("/srv/langbot/tenants/a", BOX_ASK_RW);
+	make();
+	assert_printed("krun");
+}
+
+/* The one id of a plain user is the jail's alone: root inside is the guest's own. */
+TEST(whole_krun_rootless)
+{
+	set_up();
+	ask.kind = BOX_ASK_KRUN;
+	ask.network = 1;
+	ask.writable_root = 1;
+	ask.quota_bytes = 16 * BOX_MIB;
+	host.root = false;
+	host.id_ranges = false;
+	host.landlock_abi = 0;
+	host.cpus = 1;
+	host.machine_ms = 60000;
+	make();
+	assert_printed("krun_rootless");
+}
+
+TEST(a_machine_has_whole_cpus_of_the_host)
+{
+	static const struct {
+		uint64_t milli;
+		uint32_t host;
+		uint32_t cpus;
+	} rows[] = {{1, 8, 1}, {1000, 8, 1}, {1001, 8, 2}, {8000, 8, 8}, {9000, 8, 8}, {2000, 0, 1},
+		{UINT64_MAX, 4096, BOX_MACHINE_CPUS_MAX}};
+	set_up();
+	ask.kind = BOX_ASK_KRUN;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		ask.cpu_milli = rows[i].milli;
+		host.cpus = rows[i].host;
+		make();
+		ASSERT_INT(plan.machine.cpus, rows[i].cpus);
+		ASSERT_INT(plan.limit_pids, BOX_MACHINE_TASKS_MAX + rows[i].cpus);
+	}
+}
+
+/* Nothing of the machine's limits follows what a caller asks for commands. */
+TEST(a_jail_is_limited_by_what_it_holds)
+{
+	set_up();
+	ask.kind = BOX_ASK_KRUN;
+	ask.pids = UINT64_MAX;
+	make();
+	ASSERT(plan.limit_bytes == 512 * BOX_MIB + BOX_MACHINE_EXTRA_BYTES);
+	ASSERT_INT(plan.machine.memory_mib, 512);
+	ASSERT_INT(plan.limit_pids, BOX_MACHINE_TASKS_MAX + 1);
+}
+
 TEST(whole_strict)
 {
 	set_up();

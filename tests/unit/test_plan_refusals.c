@@ -128,6 +128,7 @@ TEST(numbers_out_of_range)
 		{offsetof(struct box_ask, network), "network must be 0 or 1", 1},
 		{offsetof(struct box_ask, writable_root), "writable_root must be 0 or 1", 1},
 		{offsetof(struct box_ask, profile), "profile is none of the known ones", 1},
+		{offsetof(struct box_ask, kind), "kind is none of the known ones", 1},
 	};
 	static const uint32_t beyond[] = {1, 2, 0x7fffffff};
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -348,6 +349,14 @@ TEST(entries_without_a_usable_name)
 	host.root_entry_count = SIZE_MAX;
 	assert_refused(BOX_ERR_BACKEND_UNAVAILABLE, E2BIG,
 		"the root file system has more than 32 entries");
+}
+
+TEST(a_microvm_holds_a_kernel_too)
+{
+	set_up();
+	ask.kind = BOX_ASK_KRUN;
+	ask.memory_bytes = BOX_MACHINE_MEMORY_BYTES_MIN - 1;
+	assert_invalid("memory must be at least 128 MiB for a microVM");
 }
 
 TEST(policy_profile)

@@ -1,0 +1,82 @@
+/* The check of microVMs: what boxd looks at, and the guest that it has box-vmm boot, in the same words.
+ * What was found out since the host was started is believed, and noted for boxd when it is new. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "cli/checks.h"
+#include "runtime/keeper/machine_facts.h"
+#include "runtime/keeper/machine_note.h"
+#include "runtime/keeper/machines.h"
+#include "runtime/keeper/program.h"
+
+#define PROBE_TEXT_MAX 16384
+
+/* All that it prints; 0 when it cannot be started. */
+static size_t run_probe(const char *vmm, const struct box_machine_facts *facts, char *text)
+{
+	struct box_worker_ids ids;
+	struct box_program_child child;
+	struct box_err err;
+	int ends[2];
+	size_t len = 0;
+	ssize_t got = 1;
+	if (box_worker_choose_ids(&ids, &err) < 0 || pipe2(ends, O_CLOEXEC) < 0) {
+		return 0;
+	}
+	const struct box_program wanted = {
+		.path = vmm,
+		.name = "box-vmm",
+		.task = "--probe=boot",
+		.ids = box_machines_ids(facts, &ids),
+		.output = ends[1],
+	};
+	int r = box_program_start(&wanted, &child, &err);
+	(void)close(ends[1]);
+	while (r == 0 && got > 0 && len < PROBE_TEXT_MAX) {
+		got = read(ends[0], text + len, PROBE_TEXT_MAX - len);
+		len += got > 0 ? (size_t)got : 0;
+	}
+	(void)close(ends[0]);
+	return len;
+}
+
+static void take_probe(const char *vmm, struct box_machine_facts *facts)
+{
+	static char text[PROBE_TEXT_MAX];
+	bool root = geteuid() == 0;
+	int noted = box_machine_note_read(root, vmm, text, sizeof(text));
+	if (noted > 0) {
+		box_machine_take_probe(text, (size_t)noted, facts);
+		return;
+	}
+	size_t len = run_probe(vmm, facts, text);
+	if (len > 0) {
+		box_machine_take_probe(text, len, facts);
+	}
+	if (facts->booted || facts->boot_error[0]) {
+		box_machine_note_write(root, vmm, text, len);
+	}
+}
+
+void box_check_machines(const struct box_check_setup *setup, struct box_check *check)
+{
+	static struct box_machine_facts facts;
+	struct box_machine_verdict verdict;
+	struct box_err ignored;
+	char vmm[BOX_PATH_MAX];
+	(void)setup;
+	if (box_program_find("box-vmm", vmm, &ignored) < 0) {
+		vmm[0] = '\0';
+	}
+	box_machine_look(vmm, &facts);
+	if (box_machine_may_work(&facts)) {
+		take_probe(vmm, &facts);
+	}
+	box_machine_judge(&facts, &verdict);
+	box_check_say(check, verdict.works ? BOX_CHECK_OK : BOX_CHECK_LIMITED, verdict.cure, "%s",
+		verdict.why);
+}

@@ -1,0 +1,236 @@
+/* A queue of requests, and one box-vmm that boots a guest of its own. What is cheap to look at is
+ * looked at anew each time, so that what was missing may come; that a guest boots is remembered. */
+#include "runtime/keeper/machines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "runtime/keeper/errands.h"
+#include "runtime/keeper/machine_facts.h"
+#include "runtime/keeper/machine_note.h"
+#include "runtime/keeper/program.h"
+
+#define PROBE_TEXT_MAX 16384 /* what a pipe holds in any case: nobody reads while it writes */
+
+struct job {
+	struct box_list links;
+	uint32_t request;
+	bool has_ask;
+	struct box_ask ask;
+};
+
+struct box_machines {
+	struct box_ground *ground;
+	struct box_errands *errands;
+	struct box_worker_ids ids;
+	box_machines_done *done;
+	void *arg;
+	struct box_list waiting;
+	size_t waiting_count;
+	int output;  /* of the probe that runs, or -1 */
+	bool probed; /* `said` is what it said */
+	size_t said_len;
+	char said[PROBE_TEXT_MAX];
+};
+
+struct box_machines *box_machines_new(struct box_ground *ground, struct box_errands *errands,
+	const struct box_worker_ids *ids, box_machines_done *done, void *arg)
+{
+	struct box_machines *machines = box_alloc(sizeof(*machines));
+	machines->ground = ground;
+	machines->errands = errands;
+	machines->ids = *ids;
+	machines->done = done;
+	machines->arg = arg;
+	machines->output = -1;
+	box_list_init(&machines->waiting);
+	return machines;
+}
+
+void box_machines_drop(struct box_machines *machines)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(&machines->waiting))) {
+		free(BOX_LIST_ITEM(item, struct job, links));
+	}
+	machines->waiting_count = 0;
+}
+
+void box_machines_free(struct box_machines *machines)
+{
+	box_machines_drop(machines);
+	box_close_p(&machines->output);
+	free(machines);
+}
+
+/* --- what is known --- */
+
+/* 0: there can be some; -EAGAIN: it must be tried; else err says why not. */
+static int judge(
+	struct box_machines *machines, struct box_machine_facts *facts, struct box_err *err)
+{
+	struct box_ground *ground = machines->ground;
+	struct box_machine_verdict verdict;
+	if (!ground->possible) {
+		return box_err_set(
+			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
+	}
+	box_machine_look(ground->vmm_path, facts);
+	if (box_machine_may_work(facts) && !machines->probed) {
+		int got = box_machine_note_read(ground->host.root, ground->vmm_path, machines->said,
+			sizeof(machines->said));
+		machines->said_len = got > 0 ? (size_t)got : 0;
+		machines->probed = got > 0;
+		if (got <= 0) {
+			return -EAGAIN;
+		}
+		BOX_LOG(BOX_LOG_INFO, "machines.noted");
+	}
+	if (machines->probed) {
+		box_machine_take_probe(machines->said, machines->said_len, facts);
+	}
+	box_machine_judge(facts, &verdict);
+	if (!verdict.works) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+			"no microVM can be made here: %s; %s", verdict.why, verdict.cure);
+	}
+	ground->host.machine_ms = box_machine_start_ms(facts);
+	return 0;
+}
+
+static void answer(
+	struct box_machines *machines, const struct job *job, int known, const struct box_err *err)
+{
+	struct box_err why;
+	const struct box_err *told = known < 0 ? err : NULL;
+	if (!told && job->has_ask && box_template_make_kvm(&machines->ground->common, &why) < 0) {
+		told = &why;
+	}
+	machines->done(machines->arg, job->request, job->has_ask ? &job->ask : NULL, told);
+}
+
+/* --- the probe --- */
+
+struct box_worker_ids box_machines_ids(
+	const struct box_machine_facts *facts, const struct box_worker_ids *ids)
+{
+	struct box_worker_ids wanted = *ids;
+	if ((facts->kvm_mode & 0006) == 0006) {
+		return wanted;
+	}
+	if ((facts->kvm_mode & 0060) == 0060) {
+		wanted.gid = facts->kvm_gid;
+	} else {
+		wanted.change = false;
+	}
+	return wanted;
+}
+
+static void answer_all(struct box_machines *machines, int known, const struct box_err *err)
+{
+	struct box_list *item;
+	while ((item = box_list_pop(&machines->waiting))) {
+		struct job *job = BOX_LIST_ITEM(item, struct job, links);
+		machines->waiting_count--;
+		answer(machines, job, known, err);
+		free(job);
+	}
+}
+
+static void probe_ended(void *arg)
+{
+	struct box_machines *machines = arg;
+	const struct box_ground *ground = machines->ground;
+	struct box_machine_facts facts;
+	struct box_err err;
+	ssize_t got = read(machines->output, machines->said, sizeof(machines->said));
+	box_close_p(&machines->output);
+	machines->said_len = got > 0 ? (size_t)got : 0;
+	machines->probed = true;
+	int known = judge(machines, &facts, &err);
+	BOX_LOG(known < 0 ? BOX_LOG_WARNING : BOX_LOG_INFO, "machines.tried",
+		box_kv_str("result", known < 0 ? err.text : "they work"),
+		box_kv_int("boot_ms", facts.boot_ms));
+	/* A library that was missing may be installed: only a guest that was tried is remembered. */
+	machines->probed = facts.booted || facts.boot_error[0] != '\0';
+	if (machines->probed) {
+		box_machine_note_write(
+			ground->host.root, ground->vmm_path, machines->said, machines->said_len);
+	}
+	answer_all(machines, known, &err);
+}
+
+static int start_probe(
+	struct box_machines *machines, const struct box_machine_facts *facts, struct box_err *err)
+{
+	int ends[2];
+	if (machines->output >= 0) {
+		return 0;
+	}
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "pipe: %s", strerrordesc_np(errno));
+	}
+	const struct box_program wanted = {
+		.path = machines->ground->vmm_path,
+		.name = "box-vmm",
+		.task = "--probe=boot",
+		.ids = box_machines_ids(facts, &machines->ids),
+		.output = ends[1],
+	};
+	int r = box_errands_start(
+		machines->errands, &wanted, BOX_MACHINE_PROBE_MS, probe_ended, machines, err);
+	(void)close(ends[1]);
+	if (r < 0) {
+		(void)close(ends[0]);
+		return r;
+	}
+	machines->output = ends[0];
+	BOX_LOG(BOX_LOG_INFO, "machines.trying");
+	return 0;
+}
+
+/* --- requests --- */
+
+static int wait_for_probe(struct box_machines *machines, const struct job *job, struct box_err *err)
+{
+	if (machines->waiting_count >= BOX_MACHINES_WAITING_MAX) {
+		return box_err_set(err, BOX_ERR_CAPACITY, EBUSY,
+			"too many wait until it is known whether a microVM can run here");
+	}
+	struct job *copy = box_alloc(sizeof(*copy));
+	*copy = *job;
+	box_list_init(&copy->links);
+	box_list_push(&machines->waiting, &copy->links);
+	machines->waiting_count++;
+	return 0;
+}
+
+void box_machines_ask(struct box_machines *machines, uint32_t request, const struct box_ask *ask)
+{
+	static struct box_machine_facts facts;
+	struct job job = {.request = request, .has_ask = ask != NULL};
+	struct box_err err;
+	if (ask && ask->kind != BOX_ASK_KRUN) {
+		machines->done(machines->arg, request, ask, NULL);
+		return;
+	}
+	if (ask) {
+		job.ask = *ask;
+	}
+	int r = judge(machines, &facts, &err);
+	if (r == -EAGAIN) {
+		r = start_probe(machines, &facts, &err);
+		r = r < 0 ? r : wait_for_probe(machines, &job, &err);
+		if (r == 0) {
+			return;
+		}
+	}
+	answer(machines, &job, r, &err);
+}

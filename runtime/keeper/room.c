@@ -1,0 +1,86 @@
+/* Room for microVMs: /proc/meminfo, the limits of our own cgroup, and the sum. */
+#include "runtime/keeper/room.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "runtime/keeper/cgroup.h"
+
+#define MEMINFO_MAX 8192
+
+uint64_t box_room_meminfo(const char *text, const char *name)
+{
+	size_t len = strlen(name);
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, len) == 0 && line[len] == ':') {
+			uint64_t kibibytes = strtoull(line + len + 1, NULL, 10);
+			return kibibytes < UINT64_MAX / BOX_KIB ? kibibytes * BOX_KIB : 0;
+		}
+	}
+	return 0;
+}
+
+int box_room_look(
+	const struct box_cgroups *cgroups, struct box_room_facts *ret_facts, struct box_err *err)
+{
+	char text[MEMINFO_MAX];
+	_cleanup_(box_close_p) int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (got <= 0) {
+		return box_err_set(err, BOX_ERR_OS, got < 0 ? errno : EIO,
+			"/proc/meminfo cannot be read: it is not known what memory is free");
+	}
+	text[got] = '\0';
+	*ret_facts = (struct box_room_facts){
+		.total_bytes = box_room_meminfo(text, "MemTotal"),
+		.free_bytes = box_room_meminfo(text, "MemAvailable"),
+		.group_bytes = BOX_ROOM_NO_LIMIT,
+		.group_free_bytes = BOX_ROOM_NO_LIMIT,
+	};
+	if (cgroups) {
+		box_cgroups_memory(cgroups, &ret_facts->group_bytes, &ret_facts->group_free_bytes);
+	}
+	return 0;
+}
+
+static uint64_t without(uint64_t bytes, uint64_t part)
+{
+	return bytes > part ? bytes - part : 0;
+}
+
+/* What is left of so much free memory when every microVM takes all it was promised, and the host
+ * keeps its part. */
+static uint64_t room_in(
+	const struct box_room_facts *facts, uint64_t total_bytes, uint64_t free_bytes)
+{
+	uint64_t reserve = total_bytes / BOX_MACHINE_RESERVE_PART;
+	reserve = reserve > BOX_MACHINE_RESERVE_BYTES_MIN ? reserve : BOX_MACHINE_RESERVE_BYTES_MIN;
+	uint64_t due = without(facts->promised_bytes, facts->taken_bytes);
+	return without(without(free_bytes, reserve), due);
+}
+
+int box_room_check(const struct box_room_facts *facts, uint64_t wanted_bytes, struct box_err *err)
+{
+	uint64_t host = room_in(facts, facts->total_bytes, facts->free_bytes);
+	uint64_t group = facts->group_bytes == BOX_ROOM_NO_LIMIT
+		? BOX_ROOM_NO_LIMIT
+		: room_in(facts, facts->group_bytes, facts->group_free_bytes);
+	uint64_t room = host < group ? host : group;
+	if (wanted_bytes <= room) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_CAPACITY, ENOMEM,
+		"there is no memory for another microVM: it may take %" PRIu64
+		" MiB with what runs it, and %" PRIu64
+		" MiB %s are promised to nobody (%u microVMs "
+		"are there); end a session, or ask for less memory_mb",
+		wanted_bytes / BOX_MIB, room / BOX_MIB,
+		host < group ? "of the host's memory" : "of what boxd's cgroup may take",
+		facts->machines);
+}

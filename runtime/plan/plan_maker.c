@@ -1,0 +1,73 @@
+/* One function for each kind of step that more than one list has. */
+#include "runtime/plan/plan_maker.h"
+
+#define INODES_MIN 4096
+#define INODES_MAX 1048576
+#define INODE_PER_BYTES 4096 /* a file that is not empty takes a page */
+
+static uint64_t inodes_for(uint64_t size_bytes)
+{
+	uint64_t inodes = size_bytes / INODE_PER_BYTES;
+	if (inodes < INODES_MIN) {
+		return INODES_MIN;
+	}
+	return inodes < INODES_MAX ? inodes : INODES_MAX;
+}
+
+struct box_step *box_maker_add(struct box_maker *maker, enum box_step_kind kind, const char *target)
+{
+	struct box_step *step = &maker->spare;
+	if (*maker->step_count < BOX_PLAN_STEPS_MAX) {
+		step = &maker->steps[(*maker->step_count)++];
+	} else {
+		maker->full = true;
+	}
+	*step = (struct box_step){.kind = kind, .target = target};
+	return step;
+}
+
+static enum box_owner owner_of(const struct box_maker *maker, enum box_owner owner)
+{
+	return maker->single_id ? BOX_OWNER_PAYLOAD : owner;
+}
+
+void box_maker_add_folder(
+	struct box_maker *maker, const char *target, enum box_owner owner, uint32_t mode)
+{
+	struct box_step *step = box_maker_add(maker, BOX_STEP_FOLDER, target);
+	step->owner = owner_of(maker, owner);
+	step->mode = mode;
+}
+
+void box_maker_add_mount_point(struct box_maker *maker, const char *target)
+{
+	box_maker_add_folder(maker, target, BOX_OWNER_INIT, 0755);
+}
+
+struct box_step *box_maker_add_tmpfs(struct box_maker *maker, const char *target,
+	uint64_t size_bytes, enum box_owner owner, uint32_t mode)
+{
+	struct box_step *step = box_maker_add(maker, BOX_STEP_TMPFS, target);
+	step->size_bytes = size_bytes;
+	step->inodes = inodes_for(size_bytes);
+	step->owner = owner_of(maker, owner);
+	step->mode = mode;
+	return step;
+}
+
+void box_maker_add_link(struct box_maker *maker, const char *target, const char *source)
+{
+	struct box_step *step = box_maker_add(maker, BOX_STEP_LINK, target);
+	step->source = source;
+	step->owner = owner_of(maker, BOX_OWNER_INIT);
+}
+
+struct box_step *box_maker_add_tree(
+	struct box_maker *maker, const char *target, enum box_tree tree, const char *source)
+{
+	struct box_step *step = box_maker_add(maker, BOX_STEP_TREE, target);
+	step->tree = tree;
+	step->source = source;
+	step->read_only = true;
+	return step;
+}

@@ -1,0 +1,205 @@
+/* The tables. What is not here fails with EPERM, so that a library that looks for something goes on
+ * without it. Pure data. */
+#include "runtime/vmm/calls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kvm.h>
+#include <linux/sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#define NAMESPACES 0x7e020080U /* every CLONE_NEW* there is */
+#define ALL UINT32_MAX
+
+#define REQUEST(number)                                                     \
+	{                                                                   \
+		"ioctl", .arg = 1, .mask = ALL, .value = (uint32_t)(number) \
+	}
+#define COMMAND(number)                                           \
+	{                                                         \
+		"fcntl", .arg = 1, .mask = ALL, .value = (number) \
+	}
+
+/* libkrun 1.19 with virtio-fs, vsock, console, random numbers and a network card. */
+static const struct box_calls_row machine[] = {
+	/* the machine itself */
+	REQUEST(KVM_GET_API_VERSION),
+	REQUEST(KVM_CREATE_VM),
+	REQUEST(KVM_CHECK_EXTENSION),
+	REQUEST(KVM_GET_VCPU_MMAP_SIZE),
+	REQUEST(KVM_GET_SUPPORTED_CPUID),
+	REQUEST(KVM_GET_MSR_INDEX_LIST),
+	REQUEST(KVM_CREATE_VCPU),
+	REQUEST(KVM_SET_USER_MEMORY_REGION),
+	REQUEST(KVM_CREATE_IRQCHIP),
+	REQUEST(KVM_CREATE_PIT2),
+	REQUEST(KVM_REINJECT_CONTROL),
+	REQUEST(KVM_SET_TSS_ADDR),
+	REQUEST(KVM_IRQFD),
+	REQUEST(KVM_IOEVENTFD),
+	REQUEST(KVM_RUN),
+	REQUEST(KVM_SET_CPUID2),
+	REQUEST(KVM_SET_MSRS),
+	REQUEST(KVM_GET_REGS),
+	REQUEST(KVM_SET_REGS),
+	REQUEST(KVM_GET_SREGS),
+	REQUEST(KVM_SET_SREGS),
+	REQUEST(KVM_SET_FPU),
+	REQUEST(KVM_GET_LAPIC),
+	REQUEST(KVM_SET_LAPIC),
+	REQUEST(KVM_SET_MP_STATE),
+	REQUEST(KVM_ENABLE_CAP),
+	/* files of the share, by fds */
+	{"openat"},
+	{"close"},
+	{"dup"},
+	{"statx"},
+	{"newfstatat"},
+	{"fstat"},
+	{"fstatfs"},
+	{"getdents64"},
+	{"lseek"},
+	{"readlinkat"},
+	{"mkdirat"},
+	{"mknodat"},
+	{"symlinkat"},
+	{"linkat"},
+	{"unlinkat"},
+	{"renameat2"},
+	{"fchmod"},
+	{"fchmodat"},
+	{"fchownat"},
+	{"ftruncate"},
+	{"fallocate"},
+	{"utimensat"},
+	{"fsync"},
+	{"fdatasync"},
+	{"copy_file_range"},
+	{"umask"},
+	{"preadv"},
+	{"pwritev"},
+	{"capget"},
+	/* A guest's kernel asks no more when it hears that there are none. */
+	{"fgetxattr", .refused = ENOSYS},
+	{"lgetxattr", .refused = ENOSYS},
+	{"fsetxattr", .refused = ENOSYS},
+	{"lsetxattr", .refused = ENOSYS},
+	{"flistxattr", .refused = ENOSYS},
+	{"llistxattr", .refused = ENOSYS},
+	{"fremovexattr", .refused = ENOSYS},
+	{"lremovexattr", .refused = ENOSYS},
+	/* its way to the bridge, and to passt, which is connected */
+	{"socket", .arg = 0, .mask = ALL, .value = AF_UNIX},
+	{"connect"},
+	{"shutdown"},
+	{"sendto"},
+	{"recvfrom"},
+	{"setsockopt", .arg = 2, .mask = ALL, .value = SO_SNDBUF},
+	{"getsockopt"},
+	/* the console, events */
+	{"read"},
+	{"readv"},
+	{"write"},
+	{"writev"},
+	{"poll"},
+	{"ppoll"},
+	{"epoll_create1"},
+	{"epoll_ctl"},
+	{"epoll_wait"},
+	{"epoll_pwait"},
+	{"eventfd2"},
+	COMMAND(F_GETFL),
+	COMMAND(F_SETFL),
+	COMMAND(F_GETFD),
+	COMMAND(F_SETFD),
+	COMMAND(F_DUPFD_CLOEXEC),
+	REQUEST(TCGETS),
+	REQUEST(FIONBIO),
+	/* threads, but no process, and no namespace */
+	{"clone", .arg = 0, .mask = NAMESPACES | CLONE_THREAD | CLONE_VM,
+		.value = CLONE_THREAD | CLONE_VM},
+	{"clone3",
+		.refused = ENOSYS}, /* hides its flags behind a pointer: glibc goes back to clone */
+	{"set_robust_list"},
+	{"rseq"},
+	{"futex"},
+	{"sched_yield"},
+	{"sched_getaffinity"},
+	{"gettid"},
+	{"getpid"},
+	{"tgkill", .arg = 0, .mask = ALL, .own = 1},
+	{"prctl", .arg = 0, .mask = ALL, .value = PR_SET_NAME},
+	{"exit"},
+	{"exit_group"},
+	/* memory, but none that can be executed */
+	{"mmap", .arg = 2, .mask = PROT_EXEC, .value = 0},
+	{"mprotect", .arg = 2, .mask = PROT_EXEC, .value = 0},
+	{"munmap"},
+	{"mremap"},
+	{"madvise"},
+	{"brk"},
+	/* signals, time, chance */
+	{"rt_sigaction"},
+	{"rt_sigprocmask"},
+	{"rt_sigreturn"},
+	{"sigaltstack"},
+	{"restart_syscall"},
+	{"clock_gettime"},
+	{"clock_nanosleep"},
+	{"getrandom"},
+	{NULL},
+};
+
+static const struct box_calls_row bridge[] = {
+	{"poll"},
+	{"ppoll"},
+	{"accept4"},
+	{"recvfrom"},
+	{"recvmsg"},
+	{"sendto"},
+	{"sendmsg"},
+	{"read"},
+	{"write"},
+	{"close"},
+	{"unlink"},
+	{"unlinkat"},
+	{"wait4"},
+	{"timerfd_settime"},
+	{"clock_gettime"},
+	/* what libseccomp leaves behind is freed */
+	{"munmap"},
+	{"brk"},
+	{"rt_sigreturn"},
+	{"restart_syscall"},
+	{"exit_group"},
+	{NULL},
+};
+
+static const struct box_calls_row hanger[] = {
+	{"recvmsg"},
+	{"sendto"},
+	{"close"},
+	{"fstat"},
+	{"newfstatat"},
+	{"openat"},
+	{"mkdirat"},
+	{"mknodat"},
+	{"unlinkat"},
+	{"move_mount"},
+	{"umount2"},
+	{"munmap"},
+	{"brk"},
+	{"rt_sigreturn"},
+	{"restart_syscall"},
+	{"exit_group"},
+	{NULL},
+};
+
+const struct box_calls_row *const box_calls_tables[BOX_CALLS_] = {
+	[BOX_CALLS_MACHINE] = machine,
+	[BOX_CALLS_BRIDGE] = bridge,
+	[BOX_CALLS_HANGER] = hanger,
+};

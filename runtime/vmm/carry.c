@@ -1,0 +1,194 @@
+/* Owns both packet buffers. What comes from the guest is taken for hostile: not a byte of a packet goes
+ * on before all of it was judged. What comes from box-rpc is judged by box-init, as in any other box;
+ * here its size must be right, or the guest would take one packet for another. */
+#include "runtime/vmm/carry.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* More than one is wrong, and the kernel closes what does not fit; some room tells them apart. */
+#define FDS_MAX 4
+
+union ancillary {
+	struct cmsghdr header; /* for its alignment */
+	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+};
+
+/* --- to the guest --- */
+
+static size_t take_fds(struct msghdr *message, int *ret_fd)
+{
+	size_t count = 0;
+	struct cmsghdr *header = CMSG_FIRSTHDR(message);
+	for (; header; header = CMSG_NXTHDR(message, header)) {
+		if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+			continue;
+		}
+		size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < here; i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+			if (count++ == 0) {
+				*ret_fd = fd;
+			} else {
+				(void)close(fd);
+			}
+		}
+	}
+	return count;
+}
+
+/* The clock is ours to tell. */
+static bool is_request(uint32_t kind)
+{
+	return kind < BOX_GUEST_RESET_DONE && kind != BOX_MACHINE_CLOCK;
+}
+
+static int judge(const struct msghdr *message, const char *bytes, size_t got)
+{
+	struct box_guest_header header;
+	if ((message->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || got < sizeof(header)) {
+		return -EBADMSG;
+	}
+	memcpy(&header, bytes, sizeof(header));
+	return header.size == got && is_request(header.kind) ? 0 : -EBADMSG;
+}
+
+int box_carry_take(struct box_carry_down *down, int control, int *ret_fd, size_t *ret_fd_count)
+{
+	struct iovec part = {.iov_base = down->bytes, .iov_len = sizeof(down->bytes)};
+	union ancillary ancillary;
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = ancillary.bytes,
+		.msg_controllen = sizeof(ancillary.bytes),
+	};
+	ssize_t got;
+	do {
+		got = recvmsg(control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (got < 0 && errno == EINTR);
+	if (got <= 0) {
+		/* An empty packet looks like the end, and is treated as one. */
+		return got < 0 && errno == EAGAIN ? -EAGAIN : -EPIPE;
+	}
+	int fd = -1;
+	size_t count = take_fds(&message, &fd);
+	int r = judge(&message, down->bytes, (size_t)got);
+	if (r < 0) {
+		if (fd >= 0) {
+			(void)close(fd);
+		}
+		return r;
+	}
+	down->size = (size_t)got;
+	down->sent = 0;
+	*ret_fd = fd;
+	*ret_fd_count = count;
+	return 0;
+}
+
+void box_carry_put(struct box_carry_down *down, uint32_t kind, const void *bytes, size_t size)
+{
+	struct box_guest_header header = {.size = (uint32_t)(sizeof(header) + size), .kind = kind};
+	memcpy(down->bytes, &header, sizeof(header));
+	memcpy(down->bytes + sizeof(header), bytes, size);
+	down->size = header.size;
+	down->sent = 0;
+}
+
+struct box_guest_header box_carry_header(const struct box_carry_down *down)
+{
+	struct box_guest_header header;
+	memcpy(&header, down->bytes, sizeof(header));
+	return header;
+}
+
+void box_carry_set_number(struct box_carry_down *down, uint32_t number)
+{
+	struct box_guest_header header = box_carry_header(down);
+	header.reserved = number;
+	memcpy(down->bytes, &header, sizeof(header));
+}
+
+int box_carry_push(struct box_carry_down *down, int stream)
+{
+	while (down->sent < down->size) {
+		ssize_t n = send(stream, down->bytes + down->sent, down->size - down->sent,
+			MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n < 0) {
+			bool later = errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM;
+			return later ? 0 : -EPIPE;
+		}
+		down->sent += (size_t)n;
+	}
+	down->size = 0;
+	down->sent = 0;
+	return 0;
+}
+
+/* --- from the guest --- */
+
+int box_carry_pull(struct box_carry_up *up, int stream)
+{
+	if (up->start > 0) {
+		memmove(up->bytes, up->bytes + up->start, up->end - up->start);
+		up->end -= up->start;
+		up->start = 0;
+	}
+	ssize_t got;
+	do {
+		got = recv(stream, up->bytes + up->end, sizeof(up->bytes) - up->end, MSG_DONTWAIT);
+	} while (got < 0 && errno == EINTR);
+	if (got <= 0) {
+		return got < 0 && errno == EAGAIN ? -EAGAIN : -EPIPE;
+	}
+	up->end += (size_t)got;
+	return 0;
+}
+
+int box_carry_whole(const struct box_carry_up *up, struct box_guest_header *ret_header)
+{
+	struct box_guest_header header;
+	size_t have = up->end - up->start;
+	if (have < sizeof(header)) {
+		return 0;
+	}
+	memcpy(&header, up->bytes + up->start, sizeof(header));
+	if (header.size < sizeof(header) || header.size > BOX_GUEST_PACKET_MAX) {
+		return -EBADMSG;
+	}
+	if (have < header.size) {
+		return 0;
+	}
+	if (box_guest_check_answer(up->bytes + up->start, header.size) < 0) {
+		return -EBADMSG;
+	}
+	*ret_header = header;
+	return 1;
+}
+
+int box_carry_send(struct box_carry_up *up, int control)
+{
+	struct box_guest_header header;
+	memcpy(&header, up->bytes + up->start, sizeof(header));
+	ssize_t sent;
+	do {
+		sent = send(
+			control, up->bytes + up->start, header.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	if (sent < 0) {
+		return errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM ? -EAGAIN : -EPIPE;
+	}
+	up->start += header.size;
+	if (up->start == up->end) {
+		up->start = 0;
+		up->end = 0;
+	}
+	return 0;
+}

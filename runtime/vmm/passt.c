@@ -1,0 +1,105 @@
+/* Owns passt's command line and what it is started with: one socket, an id that nothing else in the box
+ * has, and no capability. It fences itself in, in namespaces of its own. What may be reached is not its
+ * business: the router decides, outside of the box. */
+#include "runtime/vmm/passt.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "runtime/vmm/privileges.h"
+
+#define PASST_ID 65533 /* nobody has it: not the commands', and not "nobody" */
+#define NUMBER_SIZE 12
+
+static const char *find_passt(void)
+{
+	static const char *const paths[] = {
+		"/usr/bin/passt", "/usr/local/bin/passt", "/bin/passt", NULL};
+	for (const char *const *path = paths; *path; path++) {
+		if (access(*path, X_OK) == 0) {
+			return *path;
+		}
+	}
+	return NULL;
+}
+
+#define A(text) ((char[]){text})
+
+static void execute(const char *path, const struct box_machine_boot *facts, int fd)
+{
+	char number[NUMBER_SIZE];
+	char prefix[NUMBER_SIZE];
+	char address[INET_ADDRSTRLEN];
+	char gateway[INET_ADDRSTRLEN];
+	(void)snprintf(number, sizeof(number), "%d", fd);
+	(void)snprintf(prefix, sizeof(prefix), "%u", facts->prefix);
+	(void)inet_ntop(AF_INET, &facts->address, address, sizeof(address));
+	(void)inet_ntop(AF_INET, &facts->gateway, gateway, sizeof(gateway));
+	char *const arguments[] = {
+		/* clang-format off */
+		A("passt"), A("--foreground"), A("--quiet"), A("--stderr"), A("--ipv4-only"),
+		A("--fd"), number,
+		A("--address"), address, A("--netmask"), prefix, A("--gateway"), gateway,
+		A("--tcp-ports"), A("none"), A("--udp-ports"), A("none"), /* into the guest */
+		A("--no-dhcp"), A("--no-dhcpv6"), A("--no-ndp"), A("--no-ra"), A("--no-map-gw"),
+		NULL,
+		/* clang-format on */
+	};
+	char *const environment[] = {NULL};
+	(void)execve(path, arguments, environment);
+}
+
+_Noreturn static void run_passt(
+	const struct box_passt *passt, const char *path, int fd, pid_t parent)
+{
+	sigset_t none;
+	(void)sigemptyset(&none);
+	if (dup2(passt->log_fd, STDOUT_FILENO) < 0 || dup2(passt->log_fd, STDERR_FILENO) < 0 ||
+		box_privileges_keep_fds(&fd, 1) < 0 || fcntl(fd, F_SETFD, 0) < 0 ||
+		sigprocmask(SIG_SETMASK, &none, NULL) < 0 || chdir("/") < 0 ||
+		box_privileges_lock(passt->same_uid) < 0 ||
+		(!passt->same_uid && box_privileges_become(PASST_ID, PASST_ID) < 0) ||
+		box_privileges_keep(0) < 0 || prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 ||
+		getppid() != parent) {
+		_exit(1);
+	}
+	execute(path, passt->facts, fd);
+	_exit(127);
+}
+
+int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, struct box_err *err)
+{
+	const char *path = find_passt();
+	int pair[2];
+	if (!path) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOENT,
+			"passt is missing: a microVM has no network without it");
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "no socket for passt: %s", strerrordesc_np(errno));
+	}
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	if (pid == 0) {
+		run_passt(passt, path, pair[1], parent);
+	}
+	(void)close(pair[1]);
+	if (pid < 0) {
+		int errnum = errno;
+		(void)close(pair[0]);
+		return box_err_set(err, BOX_ERR_OS, errnum, "%s cannot be started: %s", path,
+			strerrordesc_np(errnum));
+	}
+	*ret_fd = pair[0];
+	*ret_pid = pid;
+	return 0;
+}
