@@ -1,5 +1,6 @@
 /* The check of microVMs: what boxd looks at, and the guest that it has box-vmm boot, in the same words.
- * What was found out since the host was started is believed, and noted for boxd when it is new. */
+ * That a guest has booted since the host was started is believed; that none has is tried again. What
+ * came of it is noted for boxd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,8 +51,12 @@ static void take_probe(const char *vmm, struct box_machine_facts *facts)
 	bool root = geteuid() == 0;
 	int noted = box_machine_note_read(root, vmm, text, sizeof(text));
 	if (noted > 0) {
+		struct box_machine_facts before = *facts;
 		box_machine_take_probe(text, (size_t)noted, facts);
-		return;
+		if (facts->booted) {
+			return;
+		}
+		*facts = before; /* it may have been mended since */
 	}
 	size_t len = run_probe(vmm, facts, text);
 	if (len > 0) {

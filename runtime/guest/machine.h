@@ -20,7 +20,9 @@
 #define BOX_MACHINE_BOOT "/boot.box"  /* the boot file, and a struct box_machine_order behind it */
 #define BOX_MACHINE_PORT 1024         /* of the host, by vsock */
 #define BOX_MACHINE_SHARE "share"     /* the tag of the share. In it: */
-#define BOX_MACHINE_TREES "trees"     /* one folder for each tree that furniture names */
+/* One folder for each tree that furniture names. They may have a share of their own by this tag,
+ * with a window to map files through (shm_size): else every exec reads its libraries anew. */
+#define BOX_MACHINE_TREES "trees"
 #define BOX_MACHINE_WORKSPACE "workspace"
 #define BOX_MACHINE_MOUNTS "mounts" /* one folder or file, named by its number, for each MOUNT */
 

@@ -21,6 +21,7 @@
 #include "runtime/guest/furniture.h"
 #include "runtime/guest/groups.h"
 #include "runtime/guest/machine.h"
+#include "runtime/guest/mount.h"
 #include "runtime/guest/net.h"
 #include "runtime/guest/steward.h"
 
@@ -142,7 +143,7 @@ static int set_clock(void)
 	return box_clock_now() < least ? box_clock_set(least) : 0;
 }
 
-static int limit(int resource, uint32_t most)
+static int limit(int resource, rlim_t most)
 {
 	struct rlimit bound = {most, most};
 	return setrlimit(resource, &bound) < 0 ? -errno : 0;
@@ -159,14 +160,16 @@ static int start_steward(void)
 	return box_steward_start(&box_steward_of_machine);
 }
 
-/* A kernel without cgroups can still count the processes of the payload. */
+/* A kernel without cgroups can still count the processes of the payload. Where they are counted
+ * together, what the kernel makes of the guest's memory must not count them first. */
 static int make_groups(void)
 {
 	_cleanup_(box_close_p) int box = box_groups_open(parts.boot.pids);
 	if (box == -EOPNOTSUPP) {
 		return parts.boot.pids ? limit(RLIMIT_NPROC, parts.boot.pids) : 0;
 	}
-	return box < 0 ? box : box_steward_give_groups(box);
+	int r = box < 0 ? box : box_steward_give_groups(box);
+	return r < 0 || !parts.boot.pids ? r : limit(RLIMIT_NPROC, RLIM_INFINITY);
 }
 
 static int make_root(void)
@@ -295,6 +298,25 @@ static int (*const steps[])(void) = {
 _Static_assert(sizeof(steps) / sizeof(steps[0]) == BOX_MACHINE_STEP_END_ - BOX_MACHINE_STEP_READ,
 	"every step has a number");
 
+/* On the console, of which the host keeps the last lines: the report may have no way out. */
+static void say(uint32_t step, int errnum)
+{
+	static const char before[] = "box-init: cannot ";
+	static const char between[] = ": error ";
+	char number[BOX_MOUNT_NUMBER_SIZE];
+	const char *name = box_machine_step_name(step);
+	box_mount_number(number, (uint64_t)errnum, 10);
+	const struct iovec text[] = {
+		{(void *)(uintptr_t)before, sizeof(before) - 1},
+		{(void *)(uintptr_t)name, strlen(name)},
+		{(void *)(uintptr_t)between, sizeof(between) - 1},
+		{number, strlen(number)},
+		{(void *)(uintptr_t) "\n", 1},
+	};
+	ssize_t ignored = writev(STDERR_FILENO, text, sizeof(text) / sizeof(text[0]));
+	(void)ignored;
+}
+
 int box_preamble_run(uint32_t *ret_step)
 {
 	for (uint32_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
@@ -303,6 +325,7 @@ int box_preamble_run(uint32_t *ret_step)
 			*ret_step = steps[i] == make_root
 				? BOX_MACHINE_STEP_FURNITURE + failed_piece
 				: BOX_MACHINE_STEP_READ + i;
+			say(*ret_step, -r);
 			return r;
 		}
 		if (steps[i] == connect_host && parts.boot.furniture_count == 0) {

@@ -102,15 +102,30 @@ static int receive_with(void *bytes, size_t size, int *ret_fd)
 static int share = -1;
 static int groups = -1;
 
+/* Attached at the place, an O_PATH fd: of what is in no namespace nothing can be copied. The root of
+ * the share, or -errno; -EINVAL: there is none by this tag, or none that can do this. */
+static int mount_share(int place, const char *tag, bool mapped)
+{
+	const struct box_mount_option options[] = {{"source", tag}, {"dax", "always"}};
+	_cleanup_(box_close_p) int mount = box_mount_make(
+		"virtiofs", options, mapped ? 2 : 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	int r = mount < 0 ? mount : place < 0 ? -EBADF : box_attach_at(mount, place);
+	return r < 0 ? r : TAKE_FD(mount);
+}
+
+/* Trees may have a share of their own, out of which files are mapped instead of read; if not, they
+ * are in the one that everything else is in. */
 static int enter_machines_share(void)
 {
-	static const struct box_mount_option options[] = {{"source", BOX_MACHINE_SHARE}};
-	_cleanup_(box_close_p) int mount = box_mount_make(
-		"virtiofs", options, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	_cleanup_(box_close_p) int place = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	/* Attached: of what is in no namespace nothing can be copied. */
-	int r = mount < 0 ? mount : place < 0 ? -errno : box_attach_at(mount, place);
-	return r < 0 ? r : fchdir(mount) < 0 ? -errno : 0;
+	_cleanup_(box_close_p) int all = mount_share(place, BOX_MACHINE_SHARE, false);
+	if (all < 0 || fchdir(all) < 0) {
+		return all < 0 ? all : -errno;
+	}
+	_cleanup_(box_close_p) int folder = open(
+		BOX_MACHINE_TREES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(box_close_p) int trees = mount_share(folder, BOX_MACHINE_TREES, true);
+	return trees < 0 && trees != -EINVAL ? trees : 0;
 }
 
 static void end_machine(void)

@@ -86,12 +86,11 @@ static int judge(
 	if (box_machine_may_work(facts) && !machines->probed) {
 		int got = box_machine_note_read(ground->host.root, ground->vmm_path, machines->said,
 			sizeof(machines->said));
-		machines->said_len = got > 0 ? (size_t)got : 0;
-		machines->probed = got > 0;
 		if (got <= 0) {
 			return -EAGAIN;
 		}
-		BOX_LOG(BOX_LOG_INFO, "machines.noted");
+		machines->said_len = (size_t)got;
+		machines->probed = true;
 	}
 	if (machines->probed) {
 		box_machine_take_probe(machines->said, machines->said_len, facts);

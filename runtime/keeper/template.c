@@ -285,10 +285,11 @@ int box_template_make_kvm(struct box_template *common, struct box_err *err)
 {
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int attached = -1;
-	_cleanup_(box_close_p) int anchor = open(common->anchor, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (common->kvm >= 0) {
 		return 0;
 	}
+	_cleanup_(box_close_p) int anchor = open(
+		common->anchor ? common->anchor : "", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r = anchor < 0 ? -errno : box_fs_make("tmpfs", &dev_options, &mount);
 	if (r == 0 && mkdirat(anchor, "kvm", 0755) < 0 && errno != EEXIST) {
 		r = -errno;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/vmm/calls.h"
@@ -72,6 +73,8 @@ _Noreturn static void machine_main(struct box_machine *machine, pid_t parent)
 {
 	static struct box_err err;
 	machine->guest.console_path = CONSOLE_PATH;
+	(void)prctl(PR_SET_NAME, "box-machine", 0L, 0L, 0L);
+	(void)umask(0); /* guests apply their own */
 	int r = arrange_fds(machine);
 	r = r < 0 ? r : give_up(machine);
 	if (r == 0 && getppid() != parent) {

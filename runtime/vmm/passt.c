@@ -18,6 +18,7 @@
 
 #define PASST_ID 65533 /* nobody has it: not the commands', and not "nobody" */
 #define NUMBER_SIZE 12
+#define SOCKET_BYTES (16 * 1024 * 1024)
 
 static const char *find_passt(void)
 {
@@ -87,6 +88,9 @@ int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, 
 		return box_err_set(
 			err, BOX_ERR_OS, errno, "no socket for passt: %s", strerrordesc_np(errno));
 	}
+	/* libkrun would like to do this, where it is not allowed any more; so much at once is better. */
+	int room_bytes = SOCKET_BYTES;
+	(void)setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes));
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0) {

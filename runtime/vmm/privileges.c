@@ -18,12 +18,12 @@
 #define FDS_MAX 8
 #define BIT(number) (1ULL << (number))
 
-static int missing_right(int same_uid)
+static int missing_right(bool same_uid)
 {
 	return errno == EPERM && same_uid ? 0 : -errno;
 }
 
-int box_privileges_lock(int same_uid)
+int box_privileges_lock(bool same_uid)
 {
 	unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
 		SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED | SECBIT_KEEP_CAPS_LOCKED |

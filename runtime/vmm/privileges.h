@@ -1,12 +1,13 @@
 /* What a process of box-vmm gives up. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* For all of them: no capability by exec, none to be had later, nobody looks into them. `same_uid`:
  * only one id is mapped, and there may be no right to give up. */
-int box_privileges_lock(int same_uid);
+int box_privileges_lock(bool same_uid);
 
 /* Keeps the capabilities of `mask` in effect, and no other. */
 int box_privileges_keep(uint64_t mask);

@@ -117,7 +117,7 @@ _Noreturn static void watch(
 	};
 	if (pipe2(console, O_CLOEXEC) < 0 || fcntl(console[0], F_SETFL, O_NONBLOCK) < 0 ||
 		box_listen_at(parts->socket_path, &bridge.listener) < 0 ||
-		prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || box_privileges_lock(1) < 0) {
+		prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || box_privileges_lock(true) < 0) {
 		_exit(1);
 	}
 	const struct box_machine machine = {

@@ -50,6 +50,7 @@ static struct {
 	struct box_krun *krun;
 	const void *init;
 	size_t init_size;
+	bool same_uid; /* one id is all there is in the jail; a guest has all of them */
 	int workspace;
 	int net;
 	int console[2];
@@ -84,6 +85,7 @@ static int map_init(struct box_err *err)
 
 static int read_boot(struct box_err *err)
 {
+	vmm.same_uid = geteuid() != 0;
 	int r = box_image_read(BOX_GUEST_BOOT_FD, &vmm.image);
 	(void)close(BOX_GUEST_BOOT_FD);
 	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the boot file is none") : map_init(err);
@@ -149,18 +151,12 @@ static int attach_workspace(struct box_err *err)
 	return 0;
 }
 
-/* A box of a single id has no root to be. The boot file's word is for the guest, which has all ids. */
-static int has_one_id(void)
-{
-	return geteuid() != 0;
-}
-
 /* The machine opens it again by its path, as another user. Only our end must not block. */
 static int open_console(void)
 {
 	const struct box_guest_boot *guest = &vmm.image.guest;
 	if (pipe2(vmm.console, O_CLOEXEC) < 0 || fcntl(vmm.console[0], F_SETFL, O_NONBLOCK) < 0 ||
-		(!has_one_id() &&
+		(!vmm.same_uid &&
 			fchown(vmm.console[1], guest->payload_uid, guest->payload_gid) < 0)) {
 		return -errno;
 	}
@@ -194,7 +190,7 @@ static int start_network(struct box_err *err)
 	}
 	const struct box_passt passt = {
 		.facts = &vmm.image.machine,
-		.same_uid = has_one_id(),
+		.same_uid = vmm.same_uid,
 		.log_fd = vmm.console[1],
 	};
 	return box_passt_start(&passt, &vmm.net, &vmm.bridge.children[CHILD_PASST], err);
@@ -244,7 +240,7 @@ static int start_machine(struct box_err *err)
 				.mac = {0x02, 0, 0, 0, 0, 0x02},
 			},
 		.console_fd = vmm.console[1],
-		.same_uid = has_one_id(),
+		.same_uid = vmm.same_uid,
 		.uid = guest->payload_uid,
 		.gid = guest->payload_gid,
 		.landlock_abi = box_privileges_landlock_abi(),
@@ -257,7 +253,7 @@ static int start_machine(struct box_err *err)
 
 static int start_helpers(struct box_err *err)
 {
-	int r = box_privileges_lock(has_one_id());
+	int r = box_privileges_lock(vmm.same_uid);
 	if (r == 0) {
 		r = box_listen_at(SOCKET_PATH, &vmm.bridge.listener);
 	}

@@ -17,6 +17,7 @@
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
+#include "runtime/keeper/room.h"
 #include "tests/unit/test.h"
 
 /* --- what is played --- */
@@ -42,11 +43,13 @@ static struct {
 	unsigned buried;
 	unsigned ahead_failed;
 	bool ahead_freed;
-	unsigned parts;   /* there are */
-	unsigned removes; /* tried */
-	bool unlimited;   /* boxes have no cgroup */
-	int report;       /* of the last one: our end to write */
-	pid_t pid;        /* of the last one */
+	unsigned parts;       /* there are */
+	unsigned removes;     /* tried */
+	bool unlimited;       /* boxes have no cgroup */
+	uint64_t taken_bytes; /* by every microVM */
+	uint64_t free_bytes;  /* of the host */
+	int report;           /* of the last one: our end to write */
+	pid_t pid;            /* of the last one */
 } play;
 
 uint64_t box_clock_us(void)
@@ -165,6 +168,8 @@ int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
 	(void)host;
 	(void)err;
 	ret_plan->ask = ask;
+	ret_plan->limit_bytes = ask->memory_bytes + BOX_MACHINE_EXTRA_BYTES;
+	ret_plan->machine.start_ms = BOX_MACHINE_START_MS;
 	return 0;
 }
 
@@ -185,6 +190,24 @@ int box_cgroup_rest_events(const struct box_cgroup *cgroup)
 {
 	(void)cgroup;
 	return play.parts > 0 ? 77 : -1;
+}
+
+uint64_t box_cgroup_memory(const struct box_cgroup *cgroup)
+{
+	ASSERT(cgroup == (const struct box_cgroup *)&play);
+	return play.taken_bytes;
+}
+
+int box_room_look(
+	const struct box_cgroups *cgroups, struct box_room_facts *ret_facts, struct box_err *err)
+{
+	(void)cgroups;
+	(void)err;
+	*ret_facts = (struct box_room_facts){.total_bytes = 4096 * BOX_MIB,
+		.free_bytes = play.free_bytes,
+		.group_bytes = BOX_ROOM_NO_LIMIT,
+		.group_free_bytes = BOX_ROOM_NO_LIMIT};
+	return 0;
 }
 
 int box_cgroup_part_make(

@@ -20,6 +20,9 @@
 #define GUEST_WAIT_MS 20000
 #define GUEST_FDS_FROM 100 /* where the test's own copies lie, beyond the places of box-init's */
 #define OUTPUT_MAX (8U * 1024 * 1024)
+#ifndef GUEST_SOCKET
+#define GUEST_SOCKET SOCK_SEQPACKET /* or SOCK_STREAM, as in a microVM */
+#endif
 
 struct guest {
 	pid_t pid;
@@ -163,8 +166,13 @@ static inline void open_guest(struct guest *guest, struct beginning *from)
 {
 	int pair[2];
 	int pipes[2];
-	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ASSERT_INT(socketpair(AF_UNIX, GUEST_SOCKET | SOCK_CLOEXEC, 0, pair), 0);
 	ASSERT_INT(pipe2(pipes, O_CLOEXEC), 0);
+	if (GUEST_SOCKET == SOCK_STREAM) {
+		/* So little that packets go out in pieces. */
+		int size = 16384;
+		ASSERT_INT(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+	}
 	guest->control = high(pair[0]);
 	guest->report = high(pipes[0]);
 	from->control = high(pair[1]);
@@ -372,6 +380,26 @@ static inline void take_answer(const char *packet, size_t size)
 	}
 }
 
+/* A packet, of a stream as long as its header says. */
+static inline size_t receive_packet(const struct guest *guest, char *packet)
+{
+	size_t have = 0;
+	int missing = BOX_GUEST_PACKET_MAX;
+	while (missing > 0) {
+		if (GUEST_SOCKET == SOCK_STREAM) {
+			missing = box_guest_frame_missing(packet, have);
+			ASSERT(missing >= 0);
+		}
+		ssize_t got = missing ? recv(guest->control, packet + have, (size_t)missing, 0) : 0;
+		if (missing > 0 && got <= 0) {
+			TEST_FAIL("box-init is gone");
+		}
+		have += (size_t)got;
+		missing = GUEST_SOCKET == SOCK_STREAM ? missing : 0;
+	}
+	return have;
+}
+
 /* Takes one answer. False when none came in time. */
 static inline bool receive(const struct guest *guest, int wait_ms)
 {
@@ -380,11 +408,7 @@ static inline bool receive(const struct guest *guest, int wait_ms)
 	if (poll(&fd, 1, wait_ms) <= 0) {
 		return false;
 	}
-	ssize_t got = recv(guest->control, packet, sizeof(packet), 0);
-	if (got <= 0) {
-		TEST_FAIL("box-init is gone");
-	}
-	take_answer(packet, (size_t)got);
+	take_answer(packet, receive_packet(guest, packet));
 	return true;
 }
 

@@ -60,6 +60,9 @@ static struct {
 	int group_count;
 	struct asked_group closed[ASKED_MAX];
 	int closed_count;
+	int try_count;
+	box_native_tried *tried;
+	void *tried_arg;
 } boxd;
 
 static inline void boxd_make(
@@ -98,12 +101,21 @@ static inline void boxd_close_group(void *keeper, uint64_t box, uint32_t process
 	boxd.closed[boxd.closed_count++] = (struct asked_group){.box = box, .process = process};
 }
 
+static inline void boxd_try_machines(void *keeper, box_native_tried *done, void *arg)
+{
+	ASSERT(keeper == &boxd);
+	boxd.tried = done;
+	boxd.tried_arg = arg;
+	boxd.try_count++;
+}
+
 static const struct box_native_keeper boxd_ops = {
 	.make = boxd_make,
 	.end = boxd_end,
 	.mount = boxd_mount,
 	.open_group = boxd_open_group,
 	.close_group = boxd_close_group,
+	.try_machines = boxd_try_machines,
 };
 
 static inline int open_fds(void)
@@ -304,8 +316,10 @@ static inline bool hear(struct living *living, struct heard *heard)
 		return false;
 	}
 	ASSERT(got >= (ssize_t)sizeof(heard->header));
-	ASSERT_INT(box_guest_check_request(packet, (size_t)got), 0);
 	memcpy(&heard->header, packet, sizeof(heard->header));
+	/* A number goes in place of an fd: whoever carries it to the guest takes it out. */
+	memset(packet + offsetof(struct box_guest_header, reserved), 0, sizeof(uint32_t));
+	ASSERT_INT(box_guest_check_request(packet, (size_t)got), 0);
 	heard->size = (size_t)got - sizeof(heard->header);
 	memcpy(heard->bytes, packet + sizeof(heard->header), heard->size);
 	heard->fd = -1;

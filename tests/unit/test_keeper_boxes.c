@@ -154,3 +154,84 @@ TEST(an_event_of_blanks_after_their_end)
 	ASSERT(play.ahead_freed);
 	ASSERT_INT(play.ahead_failed, 0);
 }
+
+/* 50 at once where there is memory for 10: each counts from the moment it was promised. */
+TEST(no_more_microvms_than_there_is_memory_for)
+{
+	struct box_boxes *boxes = begin();
+	struct box_ask machine = ask;
+	machine.kind = BOX_ASK_KRUN;
+	machine.memory_bytes = 128 * BOX_MIB;
+	play.free_bytes = 10 * 256 * BOX_MIB + BOX_MACHINE_RESERVE_BYTES_MIN;
+	for (uint32_t i = 1; i <= 50; i++) {
+		box_boxes_make(boxes, i, &machine);
+	}
+	ASSERT_INT(play.begun, 10);
+	ASSERT_INT(told.failed, 40);
+	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
+	/* Native boxes are none of it. */
+	box_boxes_make(boxes, 51, &ask);
+	ASSERT_INT(play.begun, 11);
+	box_boxes_drop_requests(boxes);
+	box_boxes_free(boxes);
+}
+
+/* What they have taken is gone from what is free: it does not count twice. */
+TEST(memory_that_a_microvm_has_taken_counts_once)
+{
+	struct box_boxes *boxes = begin();
+	struct box_ask machine = ask;
+	machine.kind = BOX_ASK_KRUN;
+	machine.memory_bytes = 128 * BOX_MIB;
+	play.free_bytes = 2 * 256 * BOX_MIB + BOX_MACHINE_RESERVE_BYTES_MIN;
+	box_boxes_make(boxes, 1, &machine);
+	ASSERT_INT(play.begun, 1);
+	play.taken_bytes = 256 * BOX_MIB;
+	play.free_bytes -= play.taken_bytes;
+	box_boxes_make(boxes, 2, &machine);
+	ASSERT_INT(play.begun, 2);
+	play.free_bytes -= play.taken_bytes;
+	box_boxes_make(boxes, 3, &machine);
+	ASSERT_INT(told.failed, 1);
+	box_boxes_drop_requests(boxes);
+	box_boxes_free(boxes);
+}
+
+TEST(a_microvm_has_its_own_time)
+{
+	struct box_boxes *boxes = begin();
+	struct box_ask machine = ask;
+	machine.kind = BOX_ASK_KRUN;
+	play.free_bytes = 64 * 1024 * BOX_MIB;
+	box_boxes_make(boxes, 1, &machine);
+	step_later(boxes, BOX_MACHINE_START_MS + BOX_MACHINE_SPARE_MS - 1);
+	ASSERT_INT(told.failed, 0);
+	step_later(boxes, 1);
+	ASSERT_INT(told.failed, 1);
+	ASSERT_STR(told.text, "the box cannot be made: it was not ready after 15 s");
+	await_event(boxes);
+	box_boxes_step(boxes);
+	box_boxes_free(boxes);
+}
+
+TEST(nothing_of_a_microvm_is_seen_from_outside)
+{
+	struct box_boxes *boxes = begin();
+	const char *workspace;
+	bool own;
+	int root = -1;
+	play.free_bytes = 64 * 1024 * BOX_MIB;
+	struct box_ask machine = ask;
+	machine.kind = BOX_ASK_KRUN;
+	box_boxes_make(boxes, 1, &machine);
+	ASSERT_INT(write(play.report, "r", 1), 1);
+	box_boxes_step(boxes);
+	uint64_t box = told.box;
+	ASSERT_INT(box_boxes_root(boxes, box, &root, &workspace, &own), -EOPNOTSUPP);
+	ASSERT(box_boxes_is_machine(boxes, box));
+	ASSERT(!box_boxes_is_machine(boxes, box + 1));
+	box_boxes_end(boxes, box);
+	await_event(boxes);
+	box_boxes_step(boxes);
+	box_boxes_free(boxes);
+}

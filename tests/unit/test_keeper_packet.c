@@ -118,7 +118,8 @@ TEST(reports)
 			"the box cannot be made: box-init: an unknown step: Operation not "
 			"permitted"},
 	};
-	static struct box_plan plan;
+	static struct box_ask ask;
+	static struct box_plan plan = {.ask = &ask};
 	struct box_err err;
 	int ends[2];
 	ASSERT_INT(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);

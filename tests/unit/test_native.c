@@ -478,3 +478,51 @@ TEST(fds_from_a_box_do_not_stay)
 	end_living(&living, 3);
 	finish();
 }
+
+/* The same boxes, but of the other kind; whether they can be had is boxd's to say, at any time. */
+TEST(microvms)
+{
+	start();
+	struct box_backend *machines = box_native_machines(native);
+	struct box_err err;
+	ASSERT(machines != backend);
+	ASSERT(!machines->ops->available(machines));
+	ASSERT(backend->ops->available(backend));
+	box_native_try_machines(native);
+	box_native_try_machines(native);
+	ASSERT_INT(boxd.try_count, 1);
+	ASSERT_STR(machines->ops->missing(machines),
+		"it is being tried whether a microVM can run here");
+	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "no KVM");
+	boxd.tried(boxd.tried_arg, &err);
+	ASSERT_STR(machines->ops->missing(machines), "no KVM");
+	ASSERT(backend->ops->missing(backend) == NULL);
+
+	/* It is asked for all the same: KVM may be there by now, and then they can be had. */
+	struct box_spec spec = spec_of("");
+	struct living living = {0};
+	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &living) != NULL);
+	ASSERT_INT(boxd.makes[0].ask.kind, BOX_ASK_KRUN);
+	boxd_made(&living, 4);
+	ASSERT(machines->ops->available(machines));
+	end_living(&living, 4);
+
+	/* Capacity says nothing about that; what is missing does. */
+	struct living none = {0};
+	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &none) != NULL);
+	(void)box_err_set(&err, BOX_ERR_CAPACITY, ENOMEM, "no memory");
+	boxd.makes[1].done(boxd.makes[1].arg, 0, -1, -1, &err);
+	ASSERT(machines->ops->available(machines));
+	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &none) != NULL);
+	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "gone");
+	boxd.makes[2].done(boxd.makes[2].arg, 0, -1, -1, &err);
+	ASSERT_STR(machines->ops->missing(machines), "gone");
+	finish();
+}
+
+TEST(a_native_box_is_asked_for_as_one)
+{
+	start();
+	ASSERT_INT(ask_for(spec_of(""))->kind, BOX_ASK_NATIVE);
+	finish();
+}

@@ -438,3 +438,27 @@ TEST(as_much_as_can_be_said)
 	refuse_group();
 	finish_box();
 }
+
+/* Of a microVM boxd has no door: its own kernel holds the limit, and a number goes in. */
+TEST(a_microvm_is_told_the_number)
+{
+	static const struct box_native_group none = {-1, -1, -1};
+	static const uint32_t grace_ms = 10;
+	struct heard heard;
+	start_box();
+	keep_limited(96);
+	expect_silence(&living);
+	struct asked_group *group = &boxd.groups[boxd.group_count - 1];
+	group->done(group->arg, &none, NULL);
+	expect(&living, BOX_GUEST_KEEP_IN, NUMBER, &heard);
+	ASSERT_INT(heard.fd, -1);
+	ASSERT_INT(heard.header.reserved, 96);
+	/* And nowhere else. */
+	ops->halt(living.box, NUMBER, grace_ms);
+	expect(&living, BOX_GUEST_HALT, NUMBER, &heard);
+	ASSERT_INT(heard.header.reserved, 0);
+	say_end(BOX_GUEST_END_SIGNAL, 9);
+	ASSERT_INT(told.states, 1);
+	expect_closed(1);
+	finish_box();
+}

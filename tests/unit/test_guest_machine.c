@@ -1,0 +1,144 @@
+/* The boot file of a microVM, found in any state; its clock and its mask. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+
+#include "runtime/guest/clock.h"
+#include "runtime/guest/machine.h"
+#include "runtime/guest/net.h"
+#include "tests/unit/test.h"
+
+static char file[sizeof(struct box_guest_boot) + 2 * sizeof(struct box_guest_rule) +
+	3 * sizeof(struct sock_filter) + sizeof(struct box_machine_boot) +
+	4 * sizeof(struct box_furniture) + sizeof(struct box_machine_order) + 1];
+
+struct wanted {
+	struct box_guest_boot facts;
+	struct box_machine_boot boot;
+	struct box_furniture piece;
+};
+
+static struct wanted usual(void)
+{
+	return (struct wanted){
+		.facts = {.size = sizeof(struct box_guest_boot),
+			.rule_count = 2,
+			.filter_count = 3},
+		.boot = {.size = sizeof(struct box_machine_boot),
+			.furniture_count = 2,
+			.hostname = "box"},
+		.piece = {.kind = BOX_FURNITURE_TREE, .target = "/usr", .source = "usr"},
+	};
+}
+
+static size_t write_file(const struct wanted *wanted, uint32_t pieces)
+{
+	struct box_machine_order order = {
+		.order = BOX_GUEST_ORDER_ROOM, .clock.realtime_ns = 123456789};
+	size_t at = 0;
+	memset(file, 0, sizeof(file));
+	memcpy(file, &wanted->facts, sizeof(wanted->facts));
+	at += sizeof(wanted->facts) + 2 * sizeof(struct box_guest_rule) +
+		3 * sizeof(struct sock_filter);
+	memcpy(file + at, &wanted->boot, sizeof(wanted->boot));
+	at += sizeof(wanted->boot);
+	for (uint32_t i = 0; i < pieces; i++) {
+		memcpy(file + at, &wanted->piece, sizeof(wanted->piece));
+		at += sizeof(wanted->piece);
+	}
+	memcpy(file + at, &order, sizeof(order));
+	return at + sizeof(order);
+}
+
+TEST(parts_are_found)
+{
+	struct wanted wanted = usual();
+	struct box_machine_parts parts;
+	size_t size = write_file(&wanted, 2);
+	ASSERT_INT(box_machine_find_parts(file, size, &parts), 0);
+	ASSERT_STR(parts.boot.hostname, "box");
+	ASSERT_INT(parts.order.order, BOX_GUEST_ORDER_ROOM);
+	ASSERT_INT(parts.order.clock.realtime_ns, 123456789);
+	struct box_furniture piece;
+	memcpy(&piece, parts.furniture + sizeof(piece), sizeof(piece));
+	ASSERT_STR(piece.source, "usr");
+	wanted.boot.furniture_count = 0;
+	size = write_file(&wanted, 0);
+	ASSERT_INT(box_machine_find_parts(file, size, &parts), 0);
+}
+
+TEST(every_other_size_is_refused)
+{
+	struct wanted wanted = usual();
+	struct box_machine_parts parts;
+	size_t size = write_file(&wanted, 2);
+	for (size_t less = 0; less < size; less++) {
+		ASSERT_INT(box_machine_find_parts(file, less, &parts), -EBADMSG);
+	}
+	ASSERT_INT(box_machine_find_parts(file, size + 1, &parts), -EBADMSG);
+}
+
+TEST(what_is_wrong_is_refused)
+{
+	struct box_machine_parts parts;
+	struct wanted table[11];
+	for (size_t i = 0; i < COUNT(table); i++) {
+		table[i] = usual();
+	}
+	table[0].facts.size--;
+	table[1].facts.rule_count = UINT32_MAX;
+	table[2].facts.filter_count = BPF_MAXINSNS + 1;
+	table[3].facts.filter_count = UINT32_MAX;
+	table[4].boot.size++;
+	table[5].boot.furniture_count = 3;
+	table[6].boot.furniture_count = UINT32_MAX;
+	memset(table[7].boot.hostname, 'x', sizeof(table[7].boot.hostname));
+	table[8].piece.kind = BOX_FURNITURE_FREEZE + 1;
+	memset(table[9].piece.target, '/', sizeof(table[9].piece.target));
+	memset(table[10].piece.source, 'x', sizeof(table[10].piece.source));
+	for (size_t i = 0; i < COUNT(table); i++) {
+		size_t size = write_file(&table[i], 2);
+		if (box_machine_find_parts(file, size, &parts) != -EBADMSG) {
+			TEST_FAIL("row %zu is taken", i);
+		}
+	}
+	struct wanted relative = usual();
+	memcpy(relative.piece.target, "usr", 4);
+	size_t size = write_file(&relative, 2);
+	ASSERT_INT(box_machine_find_parts(file, size, &parts), -EBADMSG);
+}
+
+TEST(steps_have_names)
+{
+	for (uint32_t i = BOX_MACHINE_STEP_READ; i < BOX_MACHINE_STEP_END_; i++) {
+		ASSERT(box_machine_step_name(i));
+		ASSERT(!box_guest_boot_step_name(i));
+	}
+	ASSERT(box_machine_step_name(BOX_MACHINE_STEP_FURNITURE));
+	ASSERT(box_machine_step_name(BOX_MACHINE_STEP_FURNITURE_END_ - 1));
+	ASSERT(!box_machine_step_name(BOX_MACHINE_STEP_FURNITURE_END_));
+	ASSERT(!box_machine_step_name(BOX_MACHINE_STEP_END_));
+	ASSERT(!box_machine_step_name(0));
+}
+
+TEST(clocks_that_are_off)
+{
+	const uint64_t now = 1700000000000000000;
+	const uint64_t bound = 50000000;
+	ASSERT(!box_clock_is_off(now, now));
+	ASSERT(!box_clock_is_off(now, now + bound));
+	ASSERT(!box_clock_is_off(now + bound, now));
+	ASSERT(box_clock_is_off(now, now + bound + 1));
+	ASSERT(box_clock_is_off(now + bound + 1, now));
+	ASSERT(box_clock_is_off(0, now));
+	ASSERT(box_clock_is_off(UINT64_MAX, 0));
+}
+
+TEST(masks)
+{
+	ASSERT_INT(box_net_mask(0), 0);
+	ASSERT_INT(ntohl(box_net_mask(1)), 0x80000000U);
+	ASSERT_INT(ntohl(box_net_mask(24)), 0xffffff00U);
+	ASSERT_INT(ntohl(box_net_mask(32)), 0xffffffffU);
+	ASSERT_INT(ntohl(box_net_mask(33)), 0xffffffffU);
+}
