@@ -18,13 +18,14 @@ export CC
 endif
 export PREFIX DESTDIR TESTS
 
+SYSTEM_BUILDS := build:test build:release-check build:release-fake
 # With TESTS only those system tests are run.
 ifeq ($(strip $(TESTS)),)
 TEST_PARTS := meson:test:unit,fuzz meson:clang:unit,fuzz system microvm
 TEST_BUILDS := build:test build:clang build:release-check build:release-fake
 else
 TEST_PARTS := system
-TEST_BUILDS := build:test build:release-check build:release-fake
+TEST_BUILDS := $(SYSTEM_BUILDS)
 endif
 
 .PHONY: help
@@ -57,7 +58,7 @@ test: ## Compile and run all tests but the long ones
 .PHONY: soak
 soak: ## Run the long tests
 	@scripts/deps test
-	@BOX_SOAK=1 scripts/test-summary $(TEST_BUILDS) system:soak
+	@BOX_SOAK=1 scripts/test-summary $(SYSTEM_BUILDS) system:soak
 
 .PHONY: escape
 escape: ## Try to get out of boxes, with and without each defence

@@ -160,7 +160,7 @@
 
 /* Workspace quotas of folders of the host. */
 #define BOX_QUOTA_BYTES_MAX (4UL * 1024 * 1024 * BOX_MIB) /* one */
-#define BOX_QUOTA_BYTES_MIN (4 * BOX_MIB) /* a smaller image could have no journal */
+#define BOX_QUOTA_BYTES_MIN BOX_MIB
 #define BOX_QUOTAS_MAX 2                  /* images worked on at once */
 #define BOX_QUOTAS_WAITING_MAX 1024       /* and waiting for that in boxd */
 #define BOX_QUOTA_MS 300000 /* for one; what is in the folder must be copied in that time */

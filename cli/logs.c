@@ -1,17 +1,21 @@
 /* box logs: looks at what is held of a process's output, and takes nothing away. Each stream is asked
- * for by itself, piece by piece, the next when the last was written. */
+ * for by itself, piece by piece, the next when the last was written. With -f a connection that breaks
+ * is made again, and goes on at the offsets that we have. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/wake.h"
 
 #define WAIT_MS 30000
-#define AGAIN_MS 500 /* when a process that runs has closed its output */
+#define AGAIN_MS 500  /* when a process that runs has closed its output */
+#define DIAL_MS 30000 /* how long a runtime that was there may be away */
+#define DIAL_PAUSE_MS 200
 
 enum {
 	AT_SIGNAL,
@@ -40,7 +44,9 @@ struct logs {
 	struct source sources[2];
 	bool exited;
 	bool failed;
-	bool seen; /* something was answered */
+	bool seen;         /* something was answered */
+	bool broken;       /* the connection; with err */
+	uint64_t until_ms; /* it must have been made again; 0: it is there */
 	struct box_err err;
 };
 
@@ -71,6 +77,12 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 	struct logs *logs = source->logs;
 	(void)last;
 	source->asked = false;
+	if (err && err->code == BOX_ERR_RUNTIME_UNAVAILABLE && logs->seen &&
+		logs->cli->options.follow) {
+		logs->broken = true;
+		logs->err = *err;
+		return;
+	}
 	if (err) {
 		/* One that is stopped meanwhile is gone, and that is an end too. */
 		bool gone = err->code == BOX_ERR_PROCESS_NOT_FOUND && logs->seen;
@@ -84,6 +96,7 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 	const struct box_value *status = box_map_get(data, "status");
 	int64_t offset = int_of(data, "offset");
 	logs->seen = true;
+	logs->until_ms = 0;
 	logs->exited = status && status->type == BOX_STR && box_str_eq(status->str, "exited");
 	tell_gap(source, offset);
 	source->offset = offset;
@@ -141,8 +154,8 @@ static void turn(struct logs *logs, int wake_fd, int timeout_ms)
 	struct cli_output *errors = &logs->sources[1].output;
 	struct pollfd polls[FDS] = {
 		[AT_SIGNAL] = {.fd = wake_fd, .events = POLLIN},
-		[AT_CLIENT] = {.fd = box_client_fd(logs->client),
-			.events = box_client_events(logs->client)},
+		[AT_CLIENT] = {.fd = logs->client ? box_client_fd(logs->client) : -1,
+			.events = logs->client ? box_client_events(logs->client) : 0},
 		[AT_OUT] = {.fd = box_cli_output_pending(out) ? out->fd : -1, .events = POLLOUT},
 		[AT_ERR] = {.fd = box_cli_output_pending(errors) ? errors->fd : -1,
 			.events = POLLOUT},
@@ -157,7 +170,29 @@ static void turn(struct logs *logs, int wake_fd, int timeout_ms)
 		box_cli_output_write(errors);
 	}
 	/* What ends the connection is told to `answered`. */
-	(void)box_client_step(logs->client, NULL);
+	if (logs->client) {
+		(void)box_client_step(logs->client, NULL);
+	}
+}
+
+/* Tries once, after a pause. What is held at the runtime is held still. */
+static void dial_again(struct logs *logs, int wake_fd)
+{
+	const struct box_client_options options = box_cli_client_options(logs->cli, false);
+	struct pollfd wake = {.fd = wake_fd, .events = POLLIN};
+	uint64_t now = box_clock_ms();
+	box_client_close(logs->client);
+	logs->client = NULL;
+	logs->sources[0].asked = logs->sources[1].asked = false;
+	logs->until_ms = logs->until_ms ? logs->until_ms : now + DIAL_MS;
+	if (now >= logs->until_ms) {
+		logs->broken = false;
+		logs->failed = true;
+		logs->sources[0].ended = logs->sources[1].ended = true;
+	} else if (poll(&wake, 1, DIAL_PAUSE_MS) == 0) {
+		logs->broken = box_client_open(&options, &logs->client, &logs->err) < 0;
+		logs->client = logs->broken ? NULL : logs->client;
+	}
 }
 
 /* Until nothing is left to show; -f: until the process has ended. */
@@ -170,6 +205,10 @@ static int follow(struct logs *logs, int wake_fd)
 		bool over = ended && (logs->exited || logs->failed || !logs->cli->options.follow);
 		if (box_cli_signal() || lost(logs) || (over && !pending(logs))) {
 			break;
+		}
+		if (logs->broken) {
+			dial_again(logs, wake_fd);
+			continue;
 		}
 		for (size_t i = 0; i < 2 && !over; i++) {
 			struct source *source = &logs->sources[i];
@@ -192,6 +231,28 @@ static int follow(struct logs *logs, int wake_fd)
 		return box_cli_output_lost(lost(logs));
 	}
 	return logs->failed ? box_cli_fail(&logs->err) : 0;
+}
+
+/* One that could not be started has written nothing: why is in what is known of it. */
+static int tell_failure(struct logs *logs)
+{
+	const struct cli *cli = logs->cli;
+	struct cli_output *errors = &logs->sources[1].output;
+	struct box_value data = box_cli_name_only(cli, logs->session);
+	struct box_value info;
+	struct box_err err;
+	box_map_add(cli->arena, &data, "process_id", box_cstr(logs->process));
+	if (box_client_call(logs->client, "box_get_managed_process", &data, CLI_CALL_MS, cli->arena,
+		    &info, &err) < 0) {
+		return 0; /* stopped or forgotten meanwhile */
+	}
+	const struct box_value *why = box_map_get(&info, "stderr_preview");
+	if (why && why->type == BOX_STR && why->str.len > 0) {
+		box_cli_output_add(errors, why->str);
+		box_cli_output_add(errors, box_str("\n"));
+		box_cli_output_drain(errors);
+	}
+	return lost(logs) ? box_cli_output_lost(lost(logs)) : 0;
 }
 
 int box_cli_logs(const struct cli *cli)
@@ -219,6 +280,9 @@ int box_cli_logs(const struct cli *cli)
 			&logs.sources[i].output, i == 0 ? STDOUT_FILENO : STDERR_FILENO);
 	}
 	int code = follow(&logs, wake_fd);
+	if (code == 0 && logs.exited && logs.sources[0].end == 0 && logs.sources[1].end == 0) {
+		code = tell_failure(&logs);
+	}
 	box_client_close(logs.client);
 	for (size_t i = 0; i < 2; i++) {
 		box_cli_output_close(&logs.sources[i].output);

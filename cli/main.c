@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/shown.h"
 #include "cli/skill.h"
 #include "cli/usage.h"
 
@@ -174,7 +175,9 @@ int box_cli_fail(const struct box_err *err)
 	if (name && err->code != BOX_ERR_VALUE && err->code != BOX_ERR_OS) {
 		(void)snprintf(prefix, sizeof(prefix), "box: %s: ", name);
 	}
-	print_line(prefix, err->text);
+	struct box_err own = *err;
+	box_shown_own_names(own.text);
+	print_line(prefix, own.text);
 	return CLI_EXIT_FAILED;
 }
 

@@ -49,7 +49,7 @@ static void leave_out(struct box_pack *pack, const char *why)
 {
 	char line[PATH_MAX + 256];
 	if (pack->refused++ < BOX_COPY_COMPLAINTS_MAX) {
-		(void)snprintf(line, sizeof(line), "%.*s: %s",
+		(void)snprintf(line, sizeof(line), "%.*s: not copied: %s",
 			(int)(pack->name.len < PATH_MAX ? pack->name.len : PATH_MAX),
 			pack->name.bytes, why);
 		pack->complain(pack->arg, line);

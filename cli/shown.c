@@ -3,10 +3,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/utf8.h"
 
 #define DOTS 3
+#define NAMESPACE_DIGITS 24
 
 struct range {
 	uint32_t first, last;
@@ -136,4 +138,37 @@ void box_shown_lines(struct box_buf *out, struct box_str text)
 		}
 		text = (struct box_str){text.bytes + len, text.len - len};
 	}
+}
+
+/* The length of "ws-", 24 hex digits, "-g", a number and "-" at the start of a text, or 0. */
+static size_t namespace_length(const char *text)
+{
+	static const char digits[] = "0123456789";
+	size_t len = strlen("ws-");
+	if (strncmp(text, "ws-", len) != 0 ||
+		strspn(text + len, "0123456789abcdef") != NAMESPACE_DIGITS) {
+		return 0;
+	}
+	len += NAMESPACE_DIGITS;
+	if (strncmp(text + len, "-g", 2) != 0) {
+		return 0;
+	}
+	len += 2;
+	size_t number = strspn(text + len, digits);
+	return number > 0 && text[len + number] == '-' ? len + number + 1 : 0;
+}
+
+void box_shown_own_names(char *text)
+{
+	char *to = text;
+	bool in_word = false;
+	while (*text) {
+		size_t len = in_word ? 0 : namespace_length(text);
+		text += len;
+		in_word = len > 0 || (*text != ' ' && *text != '"' && *text != '\'');
+		if (*text) {
+			*to++ = *text++;
+		}
+	}
+	*to = '\0';
 }

@@ -15,3 +15,7 @@ size_t box_shown_line(struct box_buf *out, struct box_str text, size_t columns);
 
 /* Appends it with its lines and tabs as they are. */
 void box_shown_lines(struct box_buf *out, struct box_str text);
+
+/* Runtimes name a session with its tenant and generation before it ("ws-...-g1-work"); people have
+ * called it "work". Takes the rest out of the text, in its place. */
+void box_shown_own_names(char *text);

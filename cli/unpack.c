@@ -70,7 +70,7 @@ static void refuse(struct box_unpack *unpack, const char *why)
 	struct box_str path = unpack->reader.entry.path;
 	unpack->skipping = true;
 	if (unpack->refused++ < BOX_COPY_COMPLAINTS_MAX) {
-		(void)snprintf(line, sizeof(line), "%.*s: %s",
+		(void)snprintf(line, sizeof(line), "%.*s: not copied: %s",
 			(int)(path.len < PATH_MAX ? path.len : PATH_MAX), path.bytes, why);
 		unpack->complain(unpack->arg, line);
 	}

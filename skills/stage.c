@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -47,17 +48,23 @@ static int lock_shared(int fd, uint64_t deadline_ms)
 	return 0;
 }
 
+static bool clear(int root_fd, int fd);
+
 /* Makes and locks it: fd, -EAGAIN when it went away meanwhile, or another -errno. */
 static int open_locked(int root_fd, uint64_t deadline_ms)
 {
-	if (mkdirat(root_fd, BOX_STAGE_NAME, 0700) < 0 && errno != EEXIST) {
+	bool was_there = mkdirat(root_fd, BOX_STAGE_NAME, 0700) < 0;
+	if (was_there && errno != EEXIST) {
 		return -errno;
 	}
 	_cleanup_(box_close_p) int fd = box_place_open(
 		root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
-	struct stat st;
+	struct stat st = {0};
 	if (fd < 0) {
 		return fd == -ENOENT ? -EAGAIN : fd;
+	}
+	if (was_there) {
+		(void)clear(root_fd, fd);
 	}
 	int r = lock_shared(fd, deadline_ms);
 	if (r == 0 && fstat(fd, &st) < 0) {
@@ -231,16 +238,24 @@ int box_stage_put(struct box_stage *stage, int dir_fd, const char *name, const c
 	return box_place_sync(dir_fd);
 }
 
-void box_stage_sweep(int root_fd)
+/* Removes what is in it, unless somebody works in it; false then. Its lock is ours afterwards. */
+static bool clear(int root_fd, int fd)
 {
-	_cleanup_(box_close_p) int fd = box_place_open(
-		root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		return;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		return false;
 	}
 	struct box_stage stage = {root_fd, fd};
 	unsigned long from = last_number;
 	remove_in(&stage, fd, 1);
 	remove_cut(&stage, from);
-	(void)unlinkat(root_fd, BOX_STAGE_NAME, AT_REMOVEDIR);
+	return true;
+}
+
+void box_stage_sweep(int root_fd)
+{
+	_cleanup_(box_close_p) int fd = box_place_open(
+		root_fd, BOX_STAGE_NAME, O_RDONLY | O_DIRECTORY, 0);
+	if (fd >= 0 && clear(root_fd, fd)) {
+		(void)unlinkat(root_fd, BOX_STAGE_NAME, AT_REMOVEDIR);
+	}
 }

@@ -16,7 +16,8 @@ struct box_stage {
 	int fd;
 };
 
-/* Opens or makes it. 0 or -errno; -ENOLCK when another program keeps it locked. */
+/* Opens or makes it; what a crash has left in it goes then, if a sweep came too early for it (a helper
+ * of who was killed lives on for a moment, with the lock). 0 or -errno; -ENOLCK when another program keeps it locked. */
 int box_stage_open(int root_fd, struct box_stage *ret_stage);
 void box_stage_close(struct box_stage *stage);
 static inline void box_stage_close_p(struct box_stage *stage)

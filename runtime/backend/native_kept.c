@@ -228,15 +228,21 @@ static bool was_out_of_memory(const struct box_backend_box *box, const struct bo
 	return was_killed(state) && box_native_oom_kills(box) > kept->oom_kills;
 }
 
+/* What the errno is about, when it is not the command itself. */
+static const char *failed_step(uint32_t step)
+{
+	return step == BOX_GUEST_STEP_GROUP      ? "its memory limit cannot be set: "
+		: step == BOX_GUEST_STEP_WORKDIR ? "its cwd cannot be used: "
+						 : "";
+}
+
 static void fill_end(const struct box_backend_box *box, const struct box_native_kept *kept,
 	const struct box_guest_state *state, struct box_kept_state *told)
 {
 	static char failure[256];
 	if (state->end == BOX_GUEST_END_FAILED) {
 		told->exit_code = 127;
-		(void)snprintf(failure, sizeof(failure), "%s%s",
-			state->step == BOX_GUEST_STEP_GROUP ? "its memory limit cannot be set: "
-							    : "",
+		(void)snprintf(failure, sizeof(failure), "%s%s", failed_step(state->step),
 			box_native_error_text(state->value));
 		told->failure = failure;
 	} else if (was_out_of_memory(box, kept, state)) {

@@ -16,7 +16,7 @@
 #define SPARE_BLOCKS 64ULL /* lost+found, the root, what a last group that is too small takes */
 
 #define BYTES_PER_INODE 8192ULL
-#define INODES_MIN 4096ULL
+#define INODES_MIN 12288ULL /* their tables make the smallest image one that can have a journal */
 #define INODES_MAX (16ULL * 1024 * 1024)
 #define SMALL_BYTES (256 * BOX_MIB)
 #define SMALL_JOURNAL_MIB 4

@@ -7,6 +7,10 @@ name what came, or [class, text] of what was raised.
 """
 
 import asyncio
+import base64
+import contextlib
+import enum
+import hashlib
 import json
 import pathlib
 import sys
@@ -15,6 +19,15 @@ from langbot_plugin.box.models import BoxManagedProcessSpec, BoxSpec
 
 import proclib
 from client_script import Drive
+
+
+class Live(enum.Enum):
+    """Actions that the package has no names for: its handler calls whatever has a value."""
+
+    STREAM = "box_exec_stream"
+    INPUT = "box_exec_input"
+    RESIZE = "box_exec_resize"
+    SIGNAL = "box_exec_signal"
 
 
 class Steps(Drive):
@@ -36,6 +49,53 @@ class Steps(Drive):
         context = self.where(spec)
         result = await self.client.execute(BoxSpec(**spec), context)
         return result.model_dump(mode="json")
+
+    async def do_stream(self, orders=(), when="started", slow=0, leave=False, **data):
+        """A live command by the package's own way to stream. `orders` are [action, members], given
+        one after the other from the first event `when` on; with `leave` the first output is enough.
+        """
+        context = self.where(data)
+        exec_id = ordering = None
+        told = {"events": [], "stdout": b"", "stderr": b"", "orders": []}
+
+        async def order():
+            for action, members in orders:
+                request = {"exec_id": exec_id, **members}
+                call = self.handler.call_action(
+                    Live[action], request, timeout=30, action_context=context
+                )
+                try:
+                    told["orders"].append(await call)
+                except Exception as exc:
+                    told["orders"].append(str(exc))
+
+        parts = self.handler.call_action_generator(
+            Live.STREAM, data, timeout=30, action_context=context
+        )
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                event = part["event"]
+                if not told["events"] or told["events"][-1] != event:
+                    told["events"].append(event)
+                exec_id = part.get("exec_id", exec_id)
+                if event == when and not ordering:
+                    ordering = asyncio.create_task(order())
+                if event == "exit":
+                    told["exit"] = part
+                elif event != "started":
+                    encoded = part.get("data_base64")
+                    told[event] += (
+                        base64.b64decode(encoded) if encoded else part["data"].encode()
+                    )
+                    await asyncio.sleep(slow)
+                    if leave:
+                        break
+        await ordering
+        for name in ("stdout", "stderr"):
+            content = told[name]
+            whole = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            told[name] = whole if len(content) > 10_000 else content.decode("latin-1")
+        return told
 
     async def do_together(self, specs):
         return await asyncio.gather(*(self.step("exec", **spec) for spec in specs))
@@ -73,6 +133,16 @@ class Steps(Drive):
 
     async def do_stop(self, session_id, process_id="default", **members):
         return await self.client.stop_managed_process(session_id, process_id, self.where(members))
+
+    async def do_install(self, upload, filename, **members):
+        """Skills, by clients that keep them in the runtime."""
+        content = pathlib.Path(upload).read_bytes()
+        return await self.client.install_skill_zip(
+            content, filename, action_context=self.where(members)
+        )
+
+    async def do_skills(self, **members):
+        return await self.client.list_skills(action_context=self.where(members))
 
     async def do_status(self, **members):
         return await self.client.get_status(self.where(members))

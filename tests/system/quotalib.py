@@ -1,6 +1,7 @@
 """Workspaces with a quota: tenants' folders, their images, and how nothing is left of them."""
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -86,6 +87,21 @@ def tenant(place, name):
 
 def image(folder):
     return folder.parent / STORE / f"{folder.name}.img"
+
+
+def fill(file):
+    """Writes until there is no room for one more page, and gives the size."""
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_SYNC)
+    try:
+        for piece in (MIB, 64 << 10, 4096):
+            try:
+                while True:
+                    os.write(fd, bytes(piece))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)
 
 
 def tree(folder):

@@ -228,13 +228,13 @@ def test_what_cannot_be_read(boxd, session, tmp_path):
     (tmp_path / "d" / "f").write_text("f")
     os.mkfifo(tmp_path / "d" / "fifo")
     code, out, err = box(boxd, "cp", tmp_path / "d", "s:d")
-    assert (code, out, err) == (125, "", "box: d/fifo: a FIFO\n")
+    assert (code, out, err) == (125, "", "box: d/fifo: not copied: a FIFO\n")
     assert inside(boxd, "cat d/f") == "f"
     code, out, err = box(boxd, "cp", tmp_path / "d" / "fifo", "s:f")
     assert code == 125 and "no file, folder or link" in err
     inside(boxd, "mkdir e; echo x > e/a; mkfifo e/p")
     code, out, err = box(boxd, "cp", "s:e", tmp_path)
-    assert (code, err) == (125, "box: e/p: a FIFO\n")
+    assert (code, err) == (125, "box: e/p: not copied: a FIFO\n")
     assert (tmp_path / "e" / "a").read_text() == "x\n"
 
 

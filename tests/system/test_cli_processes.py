@@ -181,6 +181,21 @@ def test_logs_of_one_that_has_ended(boxd, client, session):
     assert box(boxd, "logs", "-f", "s", "default") == (0, expected, "last\n")
 
 
+def test_logs_say_why_one_could_not_be_started(boxd, client, session):
+    assert box(boxd, "start", "s", "nosuch", "x")[0] == 0
+    assert ended(client)["exit_code"] == 127
+    why = "nosuch: No such file or directory\n"
+    for args in (["s"], ["-f", "s"]):
+        assert box(boxd, "logs", *args) == (0, "", why)
+    assert box(boxd, "start", "s", "--workdir", "/etc/passwd", "pwd")[0] == 0
+    ended(client)
+    assert box(boxd, "logs", "s")[2] == "pwd: its cwd cannot be used: Not a directory\n"
+    # One that was started and said nothing has nothing to say.
+    begin(boxd, "exit 127")
+    ended(client)
+    assert box(boxd, "logs", "s") == (0, "", "")
+
+
 def test_logs_follow(boxd, client, session):
     begin(boxd, "echo 1; read x; echo 2; echo e >&2; read x; echo 3")
     with start(boxd, "logs", "-f", "s") as process, relaylib.Relay(boxd, protocol="mcp") as relay:
@@ -203,6 +218,37 @@ def test_logs_follow_until_it_is_stopped_or_we_are(boxd, client, session):
         assert box(boxd, "stop", "s")[0] == 0
         assert one.wait(10) == 0
         assert one.stderr.read() == b""
+
+
+def test_logs_follow_over_broken_connections(boxd, client, session):
+    """They go on where they were: nothing is lost, nothing comes twice."""
+    begin(boxd, "i=0; while [ ! -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.001; done; exit 3")
+    with Proxy(boxd.port) as proxy:
+        with start(boxd, "logs", "-f", "s", endpoint=proxy.url) as process:
+            out = [process.stdout.readline() for _ in range(50)]
+            for _ in range(4):
+                proxy.break_all()
+                out += [process.stdout.readline() for _ in range(300)]
+            assert box(boxd, "exec", "s", "touch", "/tmp/end")[0] == 0
+            out += process.stdout.readlines()
+            assert (process.wait(20), process.stderr.read()) == (0, b"")
+        assert proxy.accepted >= 5
+    assert out == [f"{number}\n".encode() for number in range(1, len(out) + 1)]
+    assert len(out) > 1250
+
+
+def test_logs_follow_a_worker_that_is_killed(place):
+    with nativelib.dialled(place) as client:
+        boxd = client.boxd
+        assert box(boxd, "create", "s")[0] == 0
+        begin(boxd, "echo one; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo two; echo e >&2")
+        with start(boxd, "logs", "-f", "s") as process:
+            assert process.stdout.readline() == b"one\n"
+            boxd.kill_worker()
+            boxd.wait_served(2)
+            assert box(boxd, "exec", "s", "touch", "/tmp/go")[0] == 0
+            out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (0, b"two\n", b"e\n")
 
 
 def test_logs_of_one_that_closed_its_output(boxd, client, session):
@@ -244,6 +290,8 @@ def test_logs_of_nobody(boxd, session):
     ]:
         code, out, err = box(boxd, "logs", *args)
         assert code == 125 and out == "" and name in err
+        # By the name that people have given it, not by the runtime's own.
+        assert f"session {args[0]} " in err, err
 
 
 # attach

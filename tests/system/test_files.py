@@ -288,6 +288,34 @@ def test_bad_paths(files):
     assert files.client.ask("__ping") == {}
 
 
+WAYS_OUT = {
+    "etc/passwd": "PermissionError: [EXDEV] /workspace/etc/passwd: leads out of /workspace",
+    "up/passwd": "PermissionError: [EXDEV] /workspace/up/passwd: leads out of /workspace",
+    "../tmp/x": "PermissionError: [EXDEV] /workspace/../tmp/x: leads out of /workspace",
+    "/tmp/../workspace/f": "PermissionError: [EXDEV] /tmp/../workspace/f: leads out of /tmp",
+    "/proc/self/fd": "PermissionError: [EACCES] /proc/self/fd: is in a file system of the kernel",
+    "/home/box/p/1": "PermissionError: [EACCES] /home/box/p/1: is in a file system of the kernel",
+    "/dev/null": "PermissionError: [EACCES] /dev/null: is in a file system of the kernel",
+    "fifo/x": "OSError: [ENOTDIR] /workspace/fifo/x: Not a directory",
+}
+
+
+def test_no_action_goes_out(files):
+    """Through links, devices and FIFOs on the way; read and write have more of them above."""
+    files.sh(FURNISH + "; echo f >/workspace/mine")
+    look = "cd /; find workspace tmp home -printf '%p %y %l %s %m\n' 2>/dev/null | sort"
+    before = files.sh(look)
+    for path, text in WAYS_OUT.items():
+        for action in ("list", "stat", "mkdir", "remove", "watch"):
+            assert text in files.tell(action, path), (action, path)
+        assert text in files.tell("mkdir", path, parents=True), path
+        assert text in files.tell("remove", path, recursive=True), path
+        for ends in ({"from": path, "to": "there"}, {"from": "mine", "to": path}):
+            told = files.client.fail("box_file_move", {"session_id": "s", **ends, "replace": True})
+            assert text in told, ends
+    assert files.sh(look) == before
+
+
 def test_links_inside_are_followed(files):
     files.sh("cd /workspace; mkdir d; echo x >d/f; ln -s d e; ln -s /workspace/e/f l; ln -s d/n n")
     files.sh("cd /workspace; ln -s //workspace/./d/../l back")

@@ -168,7 +168,8 @@ def test_a_command_that_cannot_be_started(flow):
     assert after["exit_code"] == 127
     assert after["stderr_preview"] == "nosuch: No such file or directory"
     after = flow.gave("nowhere after")
-    assert (after["exit_code"], after["stderr_preview"]) == (127, "sh: Not a directory")
+    text = "sh: its cwd cannot be used: Not a directory"
+    assert (after["exit_code"], after["stderr_preview"]) == (127, text)
 
 
 def test_environment_and_folder(flow):

@@ -124,7 +124,7 @@ def test_folder_is_held(place):
         assert client.exec("rm big; echo x >y; cat y", "one", **spec)["stdout"] == "x"
         counted = client.exec(COUNT, "one", 110, timeout_sec=100, **spec)
         assert FULL[0] in counted["stdout"], counted
-        assert 3000 < int(counted["stdout"].split()[-1]) <= 4200
+        assert 12000 < int(counted["stdout"].split()[-1]) <= 12400
         assert counted["workspace"]["full"] is True
     # The host's own file system holds no more of it than that.
     assert os.stat(quotalib.image(one)).st_blocks * 512 < 24 * MIB
@@ -142,9 +142,7 @@ def test_both_sides_see_one_folder(place):
         assert client.exec("cat inbox/a.txt", "s1", **spec)["stdout"] == "attached"
         assert client.exec("cat inbox/a.txt outbox/r", "s2", **spec)["stdout"] == "attachedmade"
         # The host meets the same end.
-        with pytest.raises(OSError) as caught:
-            (folder / "big").write_bytes(bytes(12 * MIB))
-        assert caught.value.errno == 28
+        assert quotalib.fill(folder / "big") >= 7 * MIB
         assert client.exec("true", "s2", **spec)["workspace"]["full"] is True
         attributes = subprocess.run(
             ["findmnt", "-no", "OPTIONS", folder], capture_output=True, text=True, check=True

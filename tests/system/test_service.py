@@ -16,6 +16,7 @@ import boxlib
 import clientlib
 import nativelib
 import pytest
+import quotalib
 
 CARRIERS = ("stdio", "websocket")
 EVERYONE = list(itertools.product(CARRIERS, nativelib.MODES))
@@ -95,7 +96,7 @@ class World:
         self.carrier = carrier
         self.stack = contextlib.ExitStack()
         with self.stack:
-            self.place = self.stack.enter_context(nativelib.Place(mode))
+            self.place = self.make(mode)
             self.root = self.place.make("root")
             self.boxd = None
             if carrier == "websocket":
@@ -107,6 +108,12 @@ class World:
 
     def __exit__(self, *ignored):
         self.stack.close()
+
+    def make(self, mode):
+        """A place of its own; images of quotas stay mounted until somebody unmounts them."""
+        place = self.stack.enter_context(nativelib.Place(mode))
+        self.stack.callback(quotalib.release, place.folder)
+        return place
 
     def start(self, *args):
         return self.place.start(*args, token=clientlib.TOKEN)

@@ -1,5 +1,5 @@
-"""Skills of the runtime's own store in boxes: installed by the real client, mounted read-only by
-`skill_name`, seen by their tenant alone; and what becomes of them when box-skills dies.
+"""Skills of the runtime's own store in boxes: mounted read-only by `skill_name`, seen by their tenant
+alone; and what becomes of them when box-skills dies. test_skill_clients.py has the real client.
 """
 
 import os

@@ -1,5 +1,6 @@
 """A store that others change, break or interrupt: clear errors, whole packages, no way out."""
 
+import fcntl
 import os
 import pathlib
 import random
@@ -10,7 +11,9 @@ import time
 
 import pytest
 import skilllib
+import ziplib
 from skilllib import Tenant, archive, skill_md
+from ziplieslib import LIES, OVERLAPPING, WHOLE, overlap_bomb
 
 SECRET = "the-secret-of-the-neighbour"
 CHANGES_SECONDS = 6
@@ -123,6 +126,30 @@ def test_a_suffix_that_is_a_path(store, folder, tmp_path):
         error = store.error("box_install_skill_zip", {"target_suffix": suffix}, file)
         assert "must stay within the Workspace skill root" in error
         assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+def malicious(kind):
+    """An archive of that kind, and what is said of it."""
+    if kind in LIES:
+        entries, text = LIES[kind]
+        good = ziplib.Entry(b"SKILL.md", skill_md("zipped").encode())
+        return ziplib.archive(good, *entries), text
+    return WHOLE[kind] if kind in WHOLE else (overlap_bomb(), OVERLAPPING)
+
+
+@pytest.mark.parametrize("kind", [*LIES, *WHOLE, "overlap"])
+def test_a_malicious_archive_leaves_nothing(store, folder, tmp_path, kind):
+    """Neither a package nor a byte of what was unpacked before the fault was met."""
+    file = tmp_path / "upload.zip"
+    data, text = malicious(kind)
+    file.write_bytes(data)
+    Tenant(folder).put("there/SKILL.md", skill_md("there"))
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    for action in ("box_preview_skill_zip", "box_install_skill_zip"):
+        error = store.error(action, {"filename": "up.zip"}, file)
+        assert error == f"BoxValidationError: {text}"
+        assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    assert [skill["name"] for skill in store.ok("box_list_skills")["skills"]] == ["there"]
 
 
 def test_limits_hold(store, folder):
@@ -347,6 +374,32 @@ def check_whole(root, target):
     return (root / target).exists(), text != OLD, (root / "made").exists()
 
 
+def check_swept(store, tenant):
+    """At the start; or with the next change, where a helper of the killed one still had the lock."""
+    staging = tenant.root / ".box-staging"
+    if staging.exists():
+        time.sleep(0.5)
+        store.ok("box_update_skill", {"name": "updated", "skill": {"description": "swept"}})
+        tenant.put("updated/SKILL.md", OLD)
+    assert not staging.exists()
+
+
+def test_what_a_crash_has_left_goes_with_the_next_change(store, folder):
+    tenant = Tenant(folder)
+    tenant.put("updated/SKILL.md", OLD)
+    store.ok("find", {"name": "updated"})  # it has swept
+    held = tenant.put(".box-staging/1-1/pack/part", "left").parent
+    change = ("box_update_skill", {"name": "updated", "skill": {"description": "x"}})
+    # Somebody works in it: it stays.
+    lock = os.open(tenant.root / ".box-staging", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    store.ok(*change)
+    assert (held / "part").read_text() == "left"
+    os.close(lock)
+    store.ok(*change)
+    assert not (tenant.root / ".box-staging").exists()
+
+
 def kill_at_random(folder, tmp_path, times):
     tenant = Tenant(folder)
     file = tmp_path / "upload.zip"
@@ -368,7 +421,7 @@ def kill_at_random(folder, tmp_path, times):
         store = skilllib.start_store(folder)
         # The store is open, and what was left over is gone.
         store.ok("find", {"name": "theirs"}, tenant="neighbour")
-        assert not (tenant.root / ".box-staging").exists()
+        check_swept(store, tenant)
         start = time.monotonic()
         for action, data, upload in work:
             store.send(action, data, upload)
@@ -384,7 +437,7 @@ def kill_at_random(folder, tmp_path, times):
         shutil.rmtree(tenant.root / target, ignore_errors=True)
     with skilllib.start_store(folder) as store:
         assert [skill["name"] for skill in store.ok("box_list_skills")["skills"]]
-        assert not (tenant.root / ".box-staging").exists()
+        check_swept(store, tenant)
     assert len(seen) > 2, seen
 
 

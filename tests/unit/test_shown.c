@@ -56,6 +56,38 @@ TEST(lines)
 	box_buf_free(&out);
 }
 
+#define TENANT "ws-0123456789abcdef01234567"
+
+TEST(names_of_sessions_are_as_they_were_given)
+{
+	static const struct {
+		const char *text;
+		const char *shown;
+	} rows[] = {
+		{"session " TENANT "-g1-work not found", "session work not found"},
+		{TENANT "-g12-a", "a"},
+		{"'" TENANT "-g1-a' and " TENANT "-g1-b", "'a' and b"},
+		{"session " TENANT "-g1-", "session "},
+		/* The name itself may look like that. */
+		{"session " TENANT "-g1-" TENANT "-g1-x", "session " TENANT "-g1-x"},
+		/* Others. */
+		{"/skills/" TENANT "/x", "/skills/" TENANT "/x"},
+		{"/a/" TENANT "-g1-x", "/a/" TENANT "-g1-x"},
+		{"ws-0123-g1-work", "ws-0123-g1-work"},
+		{TENANT "0-g1-work", TENANT "0-g1-work"},
+		{TENANT "-g-work", TENANT "-g-work"},
+		{TENANT "-g1", TENANT "-g1"},
+		{"ws-", "ws-"},
+		{"", ""},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		char text[200];
+		(void)snprintf(text, sizeof(text), "%s", rows[i].text);
+		box_shown_own_names(text);
+		ASSERT_STR(text, rows[i].shown);
+	}
+}
+
 TEST(every_width_holds)
 {
 	static const char text[] = "a\xe6\x8a\x80 b\xcc\x81 \xf0\x9f\x98\x80 \033x  yz";

@@ -116,7 +116,7 @@ TEST(a_hard_link_to_what_is_not_there_makes_nothing)
 	put(&archive, "d/h", '1', "0000644", "none/f");
 	put(&archive, "d/later", '0', "0000644", "");
 	ASSERT_INT(unpack(folder, &archive), 1);
-	ASSERT_STR(complaint, "d/h: No such file or directory");
+	ASSERT_STR(complaint, "d/h: not copied: No such file or directory");
 	ASSERT_INT(access("in/none", F_OK), -1);
 	ASSERT_INT(access("in/d/h", F_OK), -1);
 	ASSERT_INT(status_of("in/d").st_mode & 07777, 0700);
