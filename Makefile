@@ -87,6 +87,7 @@ test-vm: ## Run the tests of microVMs in a machine with KVM
 bench-vm: ## Measure microVMs in that machine
 	@scripts/deps vm
 	@scripts/libkrun --own
+	@scripts/libkrun --msb
 	@scripts/build release-fake
 	@tests/vm/bench
 

@@ -22,6 +22,8 @@ FLOW_SECONDS = 280
 MEMORY_MB = 192  # of most boxes: several fit into the machine
 SPEC = {"memory_mb": MEMORY_MB, "cpus": 1.0}
 
+NOTE = {"/run/box"}  # whether guests boot on this host is found out once, and stays written down
+
 only_microvms = pytest.mark.skipif(BACKEND != "krun", reason="not true of native boxes")
 
 
@@ -45,13 +47,16 @@ class Runtime:
         deathlib.adopt_orphans()
         self.place = place
         self.ground = deathlib.Ground()
+        self.ground.folders |= NOTE
         self.boxd = place.start(**options)
         self.boxd.wait_served()
         self.traces = deathlib.Traces(self.boxd, self.ground)
         self.client = self.dial()
 
     def dial(self):
-        return self.boxd.web().init(backend=BACKEND)
+        client = self.boxd.web()
+        assert client.ask("box_init", {"backend": BACKEND}, SECONDS) == {"initialized": True}
+        return client
 
     def __enter__(self):
         return self
