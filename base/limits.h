@@ -46,6 +46,12 @@
 #define BOX_SESSION_ID_MAX 512 /* logical session id, bytes */
 #define BOX_FILE_KEY_MAX 255   /* (wire) */
 #define BOX_PATH_MAX 4096
+#define BOX_IMAGES_MAX 32                  /* that the operator names */
+#define BOX_IMAGE_NAME_MAX 127             /* bytes */
+#define BOX_VOLUMES_MAX 64                 /* (wire) of a session */
+#define BOX_SESSION_TIME_SEC_MAX INT32_MAX /* (wire) of idle_timeout_sec and max_duration_sec */
+#define BOX_SESSIONS_STOPPED_MAX 256       /* kept as names; the oldest of them goes */
+#define BOX_SESSION_STOPPED_SEC 86400      /* (wire) and for how long */
 
 /* Texts. */
 #define BOX_ERROR_TEXT_MAX 4096 /* (wire) */
@@ -137,6 +143,13 @@
 
 /* Terminals in one box, with those that commands make themselves. */
 #define BOX_TERMINALS_MAX 64
+
+/* What boxes with an allowlist may reach. */
+#define BOX_EGRESS_ALLOW_MAX 64      /* (wire) entries; each is looked at for every packet */
+#define BOX_EGRESS_HOST_PORTS_MAX 8  /* (wire) ports of the host; each is a socket of its own */
+#define BOX_HOST_ADDRESSES_MAX 16384 /* on the host's loopback, for all runtimes of a host */
+#define BOX_HOST_CONNECTIONS_MAX 256 /* of one box to ports of the host, at once */
+#define BOX_HOST_CARRY_BYTES (16 * BOX_KIB) /* of one of them under way, each direction */
 
 /* Storage analysis. */
 #define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */

@@ -55,8 +55,8 @@ static int await(struct box_client *client, const struct question *question, str
 	return 0;
 }
 
-int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
-	const struct box_value *data, struct box_value *ret_answer)
+int box_cli_try(const struct cli *cli, struct box_client *client, const char *action,
+	const struct box_value *data, struct box_value *ret_answer, struct box_err *err)
 {
 	struct question question = {.arena = cli->arena};
 	int64_t seq_id;
@@ -71,8 +71,19 @@ int box_cli_ask(const struct cli *cli, struct box_client *client, const char *ac
 	r = question.failed ? -EIO : r;
 	if (r == 0) {
 		*ret_answer = question.data;
-	} else if (r != -EINTR) {
-		(void)box_cli_fail(&question.err);
+	} else {
+		*err = question.err;
+	}
+	return r;
+}
+
+int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
+	const struct box_value *data, struct box_value *ret_answer)
+{
+	struct box_err err = {0};
+	int r = box_cli_try(cli, client, action, data, ret_answer, &err);
+	if (r < 0 && r != -EINTR) {
+		(void)box_cli_fail(&err);
 	}
 	return r;
 }
@@ -85,18 +96,19 @@ struct box_value box_cli_name_only(const struct cli *cli, const char *name)
 }
 
 /* A command must name its box as it was made, or it is refused. */
-static void copy_identity(
-	const struct cli *cli, const struct box_value *info, struct box_value *spec)
+struct box_value box_cli_identity(const struct cli *cli, const struct box_value *info)
 {
+	struct box_value spec = box_map_value();
 	static const char *const members[] = {"session_id", "network", "image", "host_path",
 		"host_path_mode", "mount_path", "persistent", "cpus", "memory_mb", "pids_limit",
-		"read_only_rootfs", "workspace_quota_mb", "egress"};
+		"read_only_rootfs", "workspace_quota_mb", "egress", "volumes"};
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
 		const struct box_value *value = box_map_get(info, members[i]);
 		if (value) {
-			box_map_add(cli->arena, spec, members[i], *value);
+			box_map_add(cli->arena, &spec, members[i], *value);
 		}
 	}
+	return spec;
 }
 
 int box_cli_session_spec(const struct cli *cli, struct box_client *client, const char *name,
@@ -106,8 +118,7 @@ int box_cli_session_spec(const struct cli *cli, struct box_client *client, const
 	struct box_value info;
 	int r = box_cli_ask(cli, client, "box_get_session", &data, &info);
 	if (r == 0) {
-		*ret_spec = box_map_value();
-		copy_identity(cli, &info, ret_spec);
+		*ret_spec = box_cli_identity(cli, &info);
 	}
 	return r;
 }

@@ -56,8 +56,13 @@ int box_cli_open(const struct box_client_options *options, struct box_client **r
 /* Asks; has said why when it fails, but for -EINTR: a signal came that we catch (cli/wake.h). */
 int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
 	const struct box_value *data, struct box_value *ret_answer);
+/* The same, and says nothing. */
+int box_cli_try(const struct cli *cli, struct box_client *client, const char *action,
+	const struct box_value *data, struct box_value *ret_answer, struct box_err *err);
 /* {session_id: name} */
 struct box_value box_cli_name_only(const struct cli *cli, const char *name);
+/* Of a session's info what makes a spec that of the same session. */
+struct box_value box_cli_identity(const struct cli *cli, const struct box_value *info);
 /* The spec of a box that is there, for a command in it. Has said why when it fails. */
 int box_cli_session_spec(const struct cli *cli, struct box_client *client, const char *name,
 	struct box_value *ret_spec);
@@ -71,6 +76,8 @@ int box_cli_print_json(const struct box_value *value);
 /* The box spec that the options describe. */
 int box_cli_spec(const struct cli *cli, const char *session, struct box_value *ret_spec,
 	struct box_err *err);
+/* A path of ours as the runtime must be told it: from the root. */
+const char *box_cli_absolute(struct box_arena *arena, const char *path);
 /* What belongs to one command of a box: cmd, env, mounts, folder, time. `words` are its words;
  * without any it is a login shell. */
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,

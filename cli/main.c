@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/msb.h"
 #include "cli/shown.h"
 #include "cli/skill.h"
 #include "cli/usage.h"
@@ -28,11 +29,15 @@
 	"      --config FILE      the bot platform's or boxd's own, for what the\n" \
 	"                         operator set (LANGBOT_BOX_CONFIG)\n"
 #define KIND_USAGE "      --backend NAME     native, or krun for a microVM\n"
-#define SPEC_USAGE                                                        \
-	"      --network on|off   whether it reaches the network (off)\n" \
-	"      --memory MB        the most memory (512)\n"                \
-	"      --cpus N           the most processors, such as 0.5 (1)\n" \
-	"      --pids N           the most processes (128)\n"             \
+#define SPEC_USAGE                                                                      \
+	"      --network on|off   whether it reaches the network (off)\n"               \
+	"      --allow CIDR[:PORT]\n"                                                   \
+	"                         reach this and what else is allowed, nothing more;\n" \
+	"                         repeatable, implies --network on\n"                   \
+	"      --host-port PORT   the same, of a port at its own address on the host\n" \
+	"      --memory MB        the most memory (512)\n"                              \
+	"      --cpus N           the most processors, such as 0.5 (1)\n"               \
+	"      --pids N           the most processes (128)\n"                           \
 	"      --writable-root    let it change its root folder\n"
 #define COMMAND_USAGE                                                                 \
 	"      --timeout SEC      end it after that time (never)\n"                   \
@@ -114,6 +119,8 @@ static const struct cli_command commands[] = {
 		"\n" COMMON_USAGE},
 	{"skill", CLI_COMMON, 0, NULL, "keep skills in a runtime", box_skill_usage,
 		box_skill_commands, BOX_SKILL_COMMANDS},
+	{"msb", CLI_MSB, 0, NULL, "the same by the verbs of msb", box_msb_usage, box_msb_commands,
+		BOX_MSB_COMMANDS},
 	{"plan", CLI_COMMON | CLI_SPEC | CLI_KIND | CLI_COMMAND, 0, box_cli_plan,
 		"show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
@@ -145,6 +152,9 @@ static const struct cli_command commands[] = {
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
+/* What we were called as. */
+static const char *program = "box";
+
 /* Text from a runtime or an argument, as one line that cannot steer a terminal. */
 static void print_line(const char *prefix, const char *text)
 {
@@ -170,11 +180,11 @@ static void print_line(const char *prefix, const char *text)
 /* What the command line and the system got wrong needs no name. */
 int box_cli_fail(const struct box_err *err)
 {
-	char prefix[80] = "box: ";
+	char prefix[80];
 	const char *name = box_code_name(err->code);
-	if (name && err->code != BOX_ERR_VALUE && err->code != BOX_ERR_OS) {
-		(void)snprintf(prefix, sizeof(prefix), "box: %s: ", name);
-	}
+	bool named = name && err->code != BOX_ERR_VALUE && err->code != BOX_ERR_OS;
+	(void)snprintf(
+		prefix, sizeof(prefix), "%s: %s%s", program, named ? name : "", named ? ": " : "");
 	struct box_err own = *err;
 	box_shown_own_names(own.text);
 	print_line(prefix, own.text);
@@ -203,7 +213,9 @@ void box_cli_warn(const char *format, ...)
 	va_list arguments;
 	va_start(arguments, format);
 	if (vasprintf(&text, format, arguments) >= 0) {
-		print_line("box: warning: ", text);
+		char prefix[32];
+		(void)snprintf(prefix, sizeof(prefix), "%s: warning: ", program);
+		print_line(prefix, text);
 		free(text);
 	}
 	va_end(arguments);
@@ -211,7 +223,8 @@ void box_cli_warn(const char *format, ...)
 
 int box_cli_misused(const struct cli *cli, const char *why)
 {
-	(void)fprintf(stderr, "box: %s: %s (see box %s --help)\n", cli->name, why, cli->name);
+	(void)fprintf(stderr, "%s: %s: %s (see %s %s --help)\n", program, cli->name, why, program,
+		cli->name);
 	return CLI_EXIT_FAILED;
 }
 
@@ -291,8 +304,8 @@ static const struct cli_command *find_command(const char *name, const char *of,
 	}
 	const char *near = box_cli_nearest(name, names, count);
 	(void)box_err_set(err, BOX_ERR_VALUE, EINVAL,
-		"unknown command %s%.100s%s%s%s (see box %s--help)", of, name,
-		near ? ", did you mean " : "", near ? near : "", near ? "?" : "", of);
+		"unknown command %s%.100s%s%s%s (see %s %s--help)", of, name,
+		near ? ", did you mean " : "", near ? near : "", near ? "?" : "", program, of);
 	return NULL;
 }
 
@@ -311,22 +324,28 @@ static int run_command(
 	return command->run(cli);
 }
 
-/* A command that is a family of commands: `box skill ls`. */
-static int run_family(
-	struct cli *cli, const struct cli_command *family, int argc, char **argv, int at)
+/* A command that is a family of commands: `box skill ls`. `of` is its name, with a space behind it;
+ * or nothing when we were called as it. */
+static int run_family(struct cli *cli, const struct cli_command *family, const char *of, int argc,
+	char **argv, int at)
 {
 	struct box_err err;
-	const char *of = box_arena_printf(cli->arena, "%s ", family->name);
 	if (box_cli_parse_options(cli->arena, argc, argv, &at, family->sets, &cli->options, &err) <
 		0) {
 		return box_cli_fail(&err);
+	}
+	if (cli->options.version) {
+		(void)printf("%s " BOX_VERSION "\n", family->name);
+		return box_cli_flush();
 	}
 	if (cli->options.help) {
 		(void)fputs(family->usage, stdout);
 		return box_cli_flush();
 	}
 	if (at >= argc) {
-		return box_cli_misused(cli, "which command?");
+		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "%swhich command? (see %s %s--help)",
+			of, program, of);
+		return box_cli_fail(&err);
 	}
 	const struct cli_command *command = find_command(
 		argv[at++], of, family->subs, family->sub_count, &err);
@@ -337,10 +356,28 @@ static int run_family(
 	return run_command(cli, command, argc, argv, at);
 }
 
+/* As a link to us with the name of a family, we are only that. */
+static const struct cli_command *find_called(const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	const char *name = slash ? slash + 1 : path;
+	for (size_t i = 0; name && i < COMMANDS; i++) {
+		if (commands[i].subs == box_msb_commands && strcmp(name, commands[i].name) == 0) {
+			return &commands[i];
+		}
+	}
+	return NULL;
+}
+
 static int dispatch(struct cli *cli, int argc, char **argv)
 {
 	struct box_err err;
 	int at = 1;
+	const struct cli_command *called = find_called(argv[0]);
+	if (called) {
+		program = called->name;
+		return run_family(cli, called, "", argc, argv, at);
+	}
 	if (box_cli_parse_options(cli->arena, argc, argv, &at, CLI_TOP, &cli->options, &err) < 0) {
 		return box_cli_fail(&err);
 	}
@@ -360,7 +397,8 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 		return box_cli_fail(&err);
 	}
 	cli->name = command->name;
-	return command->subs ? run_family(cli, command, argc, argv, at)
+	const char *of = box_arena_printf(cli->arena, "%s ", command->name);
+	return command->subs ? run_family(cli, command, of, argc, argv, at)
 			     : run_command(cli, command, argc, argv, at);
 }
 

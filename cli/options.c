@@ -35,14 +35,17 @@ struct option {
 
 /* clang-format off */
 static const struct option table[] = {
-	{"--help", 'h', FLAG, CLI_COMMON | CLI_TOP, AT(help), 0},
+	{"--help", 'h', FLAG, CLI_COMMON | CLI_TOP | CLI_MSB, AT(help), 0},
 	{"--version", 0, FLAG, CLI_TOP, AT(version), 0},
+	{"--version", 'V', FLAG, CLI_MSB, AT(version), 0},
 	{"--verbose", 'v', FLAG, CLI_COMMON | CLI_TOP, AT(verbose), 0},
-	{"--endpoint", 0, TEXT, CLI_COMMON | CLI_TOP, AT(endpoint), 0},
+	{"--endpoint", 0, TEXT, CLI_COMMON | CLI_TOP | CLI_MSB, AT(endpoint), 0},
 	{"--config", 0, TEXT, CLI_START, AT(config), 0},
-	{"--instance", 0, TEXT, CLI_COMMON | CLI_TOP, AT(instance), 0},
-	{"--workspace", 0, TEXT, CLI_COMMON | CLI_TOP, AT(workspace), 0},
+	{"--instance", 0, TEXT, CLI_COMMON | CLI_TOP | CLI_MSB, AT(instance), 0},
+	{"--workspace", 0, TEXT, CLI_COMMON | CLI_TOP | CLI_MSB, AT(workspace), 0},
 	{"--network", 0, ON_OFF, CLI_SPEC, AT(network), 0},
+	{"--allow", 0, WORDS, CLI_SPEC, AT(allow), 0},
+	{"--host-port", 0, WORDS, CLI_SPEC, AT(host_ports), 0},
 	{"--backend", 0, TEXT, CLI_KIND, AT(backend), 0},
 	{"--memory", 0, COUNT, CLI_SPEC | CLI_PROCESS, AT(memory_mb), MOST},
 	{"--cpus", 0, REAL, CLI_SPEC, AT(cpus), 0},
@@ -65,6 +68,19 @@ static const struct option table[] = {
 	{"--yes", 'y', FLAG, CLI_SURE, AT(yes), 0},
 	{"--follow", 'f', FLAG, CLI_FOLLOW, AT(follow), 0},
 	{"--json", 0, FLAG, CLI_LIST, AT(json), 0},
+	{"--name", 'n', TEXT, CLI_MSB_CREATE, AT(name), 0},
+	{"--replace", 0, FLAG, CLI_MSB_CREATE, AT(replace), 0},
+	{"--cpus", 'c', REAL, CLI_MSB_CREATE, AT(cpus), 0},
+	{"--memory", 'm', TEXT, CLI_MSB_CREATE, AT(memory), 0},
+	{"--no-network", 0, FLAG, CLI_MSB_CREATE, AT(no_network), 0},
+	{"--no-net", 0, FLAG, CLI_MSB_CREATE, AT(no_network), 0},
+	{"--volume", 'v', WORDS, CLI_MSB_CREATE, AT(volumes), 0},
+	{"--max-duration", 0, TEXT, CLI_MSB_CREATE, AT(max_duration), 0},
+	{"--idle-timeout", 0, TEXT, CLI_MSB_CREATE, AT(idle_timeout), 0},
+	{"--env", 'e', WORDS, CLI_MSB_EXEC, AT(env), 0},
+	{"--force", 'f', FLAG, CLI_MSB_END, AT(force), 0},
+	{"--quiet", 'q', FLAG, CLI_MSB_CREATE | CLI_MSB_EXEC | CLI_MSB_END | CLI_MSB_LIST, AT(quiet), 0},
+	{"--format", 0, TEXT, CLI_MSB_LIST, AT(format), 0},
 };
 /* clang-format on */
 

@@ -23,7 +23,12 @@ enum {
 	CLI_SKILL_ADD = 512, /* how a skill is installed */
 	CLI_HIDDEN = 1024,
 	CLI_SURE = 2048,
-	CLI_KIND = 8192, /* which kind of box */
+	CLI_MSB = 4096, /* every command of msb; the others are not its own */
+	CLI_MSB_CREATE = 8192,
+	CLI_MSB_EXEC = 16384,
+	CLI_MSB_END = 32768,
+	CLI_MSB_LIST = 65536,
+	CLI_KIND = 131072, /* which kind of box */
 };
 
 struct cli_words {
@@ -43,6 +48,15 @@ struct cli_options {
 	bool all;
 	bool yes;
 	bool dry_run;
+	bool quiet;
+	bool replace;
+	bool no_network;
+	bool force;
+	const char *name; /* of a box */
+	const char *memory;
+	const char *max_duration;
+	const char *idle_timeout;
+	const char *format;
 	const char *process; /* its id */
 	const char *skill;
 	const char *folder_name; /* of an installed skill */
@@ -58,8 +72,11 @@ struct cli_options {
 	int64_t pids;
 	int64_t timeout_sec;
 	double cpus;
+	struct cli_words allow;      /* what a box may reach */
+	struct cli_words host_ports; /* and of the host */
 	struct cli_words mounts;
 	struct cli_words env;
+	struct cli_words volumes;
 	struct cli_words from;  /* which folders of an archive */
 	struct cli_words words; /* what is no option */
 };

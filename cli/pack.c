@@ -45,15 +45,20 @@ uint64_t box_pack_bytes(const struct box_pack *pack)
 	return pack->bytes;
 }
 
-static void leave_out(struct box_pack *pack, const char *why)
+static void tell(struct box_pack *pack, const char *what, const char *why)
 {
 	char line[PATH_MAX + 256];
 	if (pack->refused++ < BOX_COPY_COMPLAINTS_MAX) {
-		(void)snprintf(line, sizeof(line), "%.*s: not copied: %s",
+		(void)snprintf(line, sizeof(line), "%.*s: %s: %s",
 			(int)(pack->name.len < PATH_MAX ? pack->name.len : PATH_MAX),
-			pack->name.bytes, why);
+			pack->name.bytes, what, why);
 		pack->complain(pack->arg, line);
 	}
+}
+
+static void leave_out(struct box_pack *pack, const char *why)
+{
+	tell(pack, "not copied", why);
 }
 
 /* --- entries --- */
@@ -202,7 +207,7 @@ static ssize_t take_data(struct box_pack *pack, char *to, size_t max)
 	if (got == 0 && piece > 0) {
 		if (!pack->shrank) {
 			pack->shrank = true;
-			leave_out(pack, "shrank while it was read");
+			tell(pack, "ends with zeros", "shrank while it was read");
 		}
 		memset(to, 0, piece);
 		got = (ssize_t)piece;

@@ -59,6 +59,9 @@ static int make_ask(const struct box_spec *spec, struct box_ask *ret_ask, struct
 		.cpu_milli = (uint64_t)ceil(spec->cpus * 1000),
 		.quota_bytes = (uint64_t)spec->workspace_quota_mb * BOX_MIB,
 	};
+	if (spec->egress) {
+		ret_ask->egress = *spec->egress;
+	}
 	int len = snprintf(
 		ret_ask->mount_path, sizeof(ret_ask->mount_path), "%s", spec->mount_path);
 	return len < BOX_PATH_MAX

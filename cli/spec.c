@@ -14,6 +14,51 @@
 /* A spec has no word for "no limit". */
 #define TIMEOUT_NEVER_SEC (10 * 365 * 24 * 3600LL)
 
+static int add_port(
+	struct box_arena *arena, const char *text, struct box_value *ports, struct box_err *err)
+{
+	size_t digits = strspn(text, "0123456789");
+	long port = digits > 0 && digits <= 5 && text[digits] == '\0' ? strtol(text, NULL, 10) : 0;
+	if (port < 1 || port > 65535) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"--host-port: \"%.100s\" is not a port from 1 to 65535", text);
+	}
+	box_list_add(arena, ports, box_int(port));
+	return 0;
+}
+
+/* Whoever says what may be reached wants a network. Entries are the runtime's to judge. */
+static int add_network(const struct cli *cli, struct box_value *spec, struct box_err *err)
+{
+	const struct cli_options *options = &cli->options;
+	bool limited = options->allow.count > 0 || options->host_ports.count > 0;
+	struct box_value egress = box_map_value();
+	struct box_value allow = box_list_value();
+	struct box_value ports = box_list_value();
+	if (options->network || limited) {
+		const char *word = options->network ? options->network : "on";
+		box_map_add(cli->arena, spec, "network", box_cstr(word));
+	}
+	for (size_t i = 0; i < options->allow.count; i++) {
+		if (!box_utf8_valid(options->allow.items[i], strlen(options->allow.items[i]))) {
+			return box_err_set(err, BOX_ERR_VALUE, EINVAL, "--allow is no UTF-8");
+		}
+		box_list_add(cli->arena, &allow, box_cstr(options->allow.items[i]));
+	}
+	for (size_t i = 0; i < options->host_ports.count; i++) {
+		int r = add_port(cli->arena, options->host_ports.items[i], &ports, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	if (limited) {
+		box_map_add(cli->arena, &egress, "allow", allow);
+		box_map_add(cli->arena, &egress, "host_ports", ports);
+		box_map_add(cli->arena, spec, "egress", egress);
+	}
+	return 0;
+}
+
 int box_cli_spec(
 	const struct cli *cli, const char *session, struct box_value *ret_spec, struct box_err *err)
 {
@@ -23,8 +68,9 @@ int box_cli_spec(
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "the name is no UTF-8");
 	}
 	box_map_add(cli->arena, &spec, "session_id", box_cstr(session));
-	if (options->network) {
-		box_map_add(cli->arena, &spec, "network", box_cstr(options->network));
+	int r = add_network(cli, &spec, err);
+	if (r < 0) {
+		return r;
 	}
 	if (options->memory_mb) {
 		box_map_add(cli->arena, &spec, "memory_mb", box_int(options->memory_mb));
@@ -43,7 +89,7 @@ int box_cli_spec(
 }
 
 /* A relative path is meant from here: the runtime is somewhere else. */
-static const char *absolute(struct box_arena *arena, const char *path)
+const char *box_cli_absolute(struct box_arena *arena, const char *path)
 {
 	_cleanup_(box_free_p) char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
 	return folder ? box_arena_printf(arena, "%s/%s", folder, path) : path;
@@ -70,7 +116,7 @@ static int add_mount(
 			"--mount: \"%.200s\" is not HOST:BOX[:ro|rw] with an absolute BOX", text);
 	}
 	struct box_value mount = box_map_value();
-	box_map_add(arena, &mount, "host_path", box_cstr(absolute(arena, host)));
+	box_map_add(arena, &mount, "host_path", box_cstr(box_cli_absolute(arena, host)));
 	box_map_add(arena, &mount, "mount_path", box_cstr(box));
 	box_map_add(arena, &mount, "mode", box_cstr(mode));
 	box_list_add(arena, mounts, mount);

@@ -53,7 +53,8 @@ MEMBERS(spec_args) = {
 	M(spec_args, TEXT, skill_name), M(spec_args, FLAG, persistent), M(spec_args, REAL, cpus),
 	M(spec_args, INT, memory_mb), M(spec_args, INT, pids_limit),
 	{"read_only_rootfs", UNFLAG, offsetof(struct box_spec_args, writable_rootfs)},
-	M(spec_args, INT, workspace_quota_mb), {0}};
+	M(spec_args, INT, workspace_quota_mb), M(spec_args, VALUE, volumes),
+	M(spec_args, INT, idle_timeout_sec), M(spec_args, INT, max_duration_sec), {0}};
 MEMBERS(session_args) = {M(session_args, TEXT, session_id), {0}};
 MEMBERS(start_process_args) = {
 	M(start_process_args, TEXT, session_id), M(start_process_args, TEXT, process_id),
@@ -138,6 +139,7 @@ static const struct row rows[] = {
 	{"box_get_session", session_args, NULL, NULL, SOON, false},
 	{"box_get_sessions", NULL, NULL, NULL, SOON, false},
 	{"box_delete_session", session_args, NULL, NULL, WORK, false},
+	{"box_stop_session", session_args, NULL, NULL, WORK, false},
 
 	{"box_start_managed_process", start_process_args, "spec", NULL, WORK, false},
 	{"box_get_managed_process", process_args, NULL, NULL, SOON, false},

@@ -97,7 +97,10 @@ struct box_spec_args {
 	int64_t memory_mb;  /* 512 */
 	int64_t pids_limit; /* 128 */
 	bool writable_rootfs;
-	int64_t workspace_quota_mb; /* none */
+	int64_t workspace_quota_mb;      /* none */
+	const struct box_value *volumes; /* a list: host_path, mount_path, mode */
+	int64_t idle_timeout_sec;        /* the runtime's */
+	int64_t max_duration_sec;        /* none */
 };
 struct box_session_args {
 	const char *session_id; /* (*) */
@@ -109,6 +112,7 @@ BOX_CALL(create_session, "box_create_session", struct box_spec_args)    /* -> th
 BOX_CALL(get_session, "box_get_session", struct box_session_args)       /* -> the session's info */
 BOX_CALL_PLAIN(get_sessions, "box_get_sessions")                        /* -> sessions */
 BOX_CALL(delete_session, "box_delete_session", struct box_session_args) /* -> deleted */
+BOX_CALL(stop_session, "box_stop_session", struct box_session_args)     /* -> stopped */
 
 /* --- managed processes; their stdin and stdout: box_relay_open --- */
 

@@ -45,6 +45,8 @@ const struct box_action box_actions[] = {
 	{"box_get_sessions", TENANT, PLAIN, true, box_handle_get_sessions, {{0}}},
 	{"box_delete_session", TENANT, PLAIN, true, box_handle_delete_session,
 		{{"session_id", BOX_STR, true}}},
+	{"box_stop_session", TENANT, PLAIN, true, box_handle_stop_session,
+		{{"session_id", BOX_STR, true}}},
 	{"box_get_storage_analysis", TENANT, PLAIN, false, box_handle_storage_analysis, {{0}}},
 
 	{"box_file_read", TENANT, PLAIN, true, box_handle_file_read,

@@ -61,6 +61,7 @@ void box_handle_create_session(struct box_request *request);
 void box_handle_get_session(struct box_request *request);
 void box_handle_get_sessions(struct box_request *request);
 void box_handle_delete_session(struct box_request *request);
+void box_handle_stop_session(struct box_request *request);
 
 /* handlers/streams.c */
 void box_handle_exec_stream(struct box_request *request);

@@ -153,29 +153,52 @@ void box_handle_get_sessions(struct box_request *request)
 	box_request_reply(request, &answer);
 }
 
-static void session_removed(void *arg)
+/* Of box_delete_session and box_stop_session: the member of the answer that names it. */
+static void ended(struct box_request *request, const char *member)
 {
-	struct box_request *request = arg;
 	struct box_value answer = box_map_value();
-	box_map_add(request->arena, &answer, "deleted", *box_request_field(request, "session_id"));
+	box_map_add(request->arena, &answer, member, *box_request_field(request, "session_id"));
 	box_request_reply(request, &answer);
 }
 
-void box_handle_delete_session(struct box_request *request)
+static void session_removed(void *arg)
+{
+	ended(arg, "deleted");
+}
+
+static void session_stopped(void *arg)
+{
+	ended(arg, "stopped");
+}
+
+typedef int session_end(struct box_sessions *sessions, const char *physical_id,
+	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err);
+
+static void end_session(struct box_request *request, session_end *end, box_session_removed *done)
 {
 	struct box_err err;
 	struct box_asked *asked = box_arena_alloc(request->arena, sizeof(*asked));
 	int r = box_request_session_id(request, asked->physical_id, &err);
 	if (r == 0) {
-		r = box_sessions_remove(request->runtime->sessions, asked->physical_id,
-			session_removed, request, &asked->op, &err);
+		r = end(request->runtime->sessions, asked->physical_id, done, request, &asked->op,
+			&err);
 	}
 	if (r < 0) {
 		box_request_fail(request, &err);
 	} else if (r == 0) {
-		session_removed(request);
+		done(request);
 	} else {
 		request->work = asked;
 		request->cancel = op_cancel;
 	}
+}
+
+void box_handle_delete_session(struct box_request *request)
+{
+	end_session(request, box_sessions_remove, session_removed);
+}
+
+void box_handle_stop_session(struct box_request *request)
+{
+	end_session(request, box_sessions_stop, session_stopped);
 }

@@ -204,6 +204,7 @@ static const struct member {
 	{"session_ttl_sec", NULL},
 	{"require_context", NULL, OPERATORS},
 	{"allowed_origins", NULL, OPERATORS},
+	{"images", NULL, OPERATORS}, /* read by policy.c */
 	{"limits", limits_members},
 	{"admission", NULL}, /* an unknown one in there is an error of its own */
 	{"local", local_members},

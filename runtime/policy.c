@@ -81,12 +81,70 @@ static int read_degraded(
 	return 0;
 }
 
+/* Names are seen in logs and command lines, and one that is a path is none. */
+static bool is_image_name(struct box_str name)
+{
+	bool good = name.len > 0 && name.len <= BOX_IMAGE_NAME_MAX && name.bytes[0] != '/' &&
+		name.bytes[0] != '.';
+	for (size_t i = 0; good && i < name.len; i++) {
+		good = name.bytes[i] > ' ' && name.bytes[i] < 0x7f;
+	}
+	return good;
+}
+
+static int read_image(struct box_arena *arena, const char *working_folder,
+	const struct box_pair *pair, struct box_image *image, struct box_err *err)
+{
+	const char *shown = box_fields_echo(arena, pair->key);
+	if (!is_image_name(pair->key)) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"box.images: \"%s\" is no name of an image: up to %d visible ASCII "
+			"characters, the first neither / nor .",
+			shown, BOX_IMAGE_NAME_MAX);
+	}
+	const char *path = pair->value.type == BOX_STR && pair->value.str.len > 0
+		? box_path_resolve(arena, working_folder, pair->value.str)
+		: NULL;
+	if (!path || strcmp(path, "/") == 0) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "box.images.%s is not a usable path", shown);
+	}
+	(void)snprintf(
+		image->name, sizeof(image->name), "%.*s", (int)pair->key.len, pair->key.bytes);
+	(void)snprintf(image->path, sizeof(image->path), "%s", path);
+	return 0;
+}
+
+static int read_images(struct box_arena *arena, const char *working_folder,
+	const struct box_value *file, struct box_policy *policy, struct box_err *err)
+{
+	const struct box_value *images = file ? box_map_get(file, "images") : NULL;
+	int r = 0;
+	if (!images || images->type == BOX_NULL) {
+		return 0;
+	}
+	if (images->type != BOX_MAP) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"box.images must be an object of names and paths");
+	}
+	if (images->count > BOX_IMAGES_MAX) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"box.images must have at most %d members", BOX_IMAGES_MAX);
+	}
+	for (uint32_t i = 0; r == 0 && i < images->count; i++) {
+		r = read_image(arena, working_folder, &images->pairs[i], &policy->images[i], err);
+		policy->image_count += r == 0;
+	}
+	return r;
+}
+
 static int read_file(struct box_arena *arena, const struct box_value *file,
 	const char *working_folder, struct box_policy *policy, struct box_err *err)
 {
 	const struct box_value *local = local_of(file);
 	int r = read_rootfs(arena, working_folder, local, policy, err);
 	r = r < 0 ? r : read_profile(arena, local, policy, err);
+	r = r < 0 ? r : read_images(arena, working_folder, file, policy, err);
 	return r < 0 ? r : read_degraded(local, policy, err);
 }
 

@@ -176,7 +176,7 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 	int64_t most = runtime->config->limits.max_sessions;
 	int64_t limit = runtime->config->admission.required ? 0 : most;
 	int64_t used = (int64_t)box_sessions_count_workspace(runtime->sessions, context);
-	int64_t all = (int64_t)box_sessions_count(runtime->sessions);
+	int64_t all = (int64_t)box_sessions_count_boxes(runtime->sessions);
 	int64_t remaining = limit - used < most - all ? limit - used : most - all;
 	struct box_value value = box_map_value();
 	box_map_add(arena, &value, "limit", box_int(limit));
@@ -191,7 +191,6 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	struct box_value status = box_map_value();
 	struct box_value features = box_list_value();
 	struct box_value warnings = box_list_value();
-	struct box_value sessions = box_sessions_list(runtime->sessions, context, arena);
 	box_list_add(arena, &features, box_cstr("msgpack"));
 	box_list_add(arena, &features, box_cstr("file_chunk_bin"));
 	box_list_add(arena, &features, box_cstr("exec_end"));
@@ -201,6 +200,10 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_list_add(arena, &features, box_cstr("files"));
 	box_list_add(arena, &features, box_cstr("file_watch"));
 	box_list_add(arena, &features, box_cstr("box_get_process_output"));
+	box_list_add(arena, &features, box_cstr("egress"));
+	box_list_add(arena, &features, box_cstr("box_stop_session"));
+	box_list_add(arena, &features, box_cstr("session_volumes"));
+	box_list_add(arena, &features, box_cstr("session_times"));
 	if (runtime->setup.wide_open) {
 		box_list_add(arena, &warnings,
 			box_cstr("the control port is open beyond loopback without a token"));
@@ -217,7 +220,8 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 				unheld(runtime))));
 	}
 	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
-	box_map_add(arena, &status, "active_sessions", box_int(sessions.count));
+	box_map_add(arena, &status, "active_sessions",
+		box_int((int64_t)box_sessions_count_placed(runtime->sessions, context)));
 	box_map_add(arena, &status, "managed_processes",
 		box_int((int64_t)box_processes_count(runtime->sessions, context).running));
 	box_map_add(arena, &status, "session_ttl_sec", box_int(runtime->config->session_ttl_sec));
@@ -232,7 +236,7 @@ struct box_value box_runtime_resources(const struct box_runtime *runtime, struct
 {
 	struct box_value resources = box_map_value();
 	box_map_add(arena, &resources, "sessions",
-		box_int((int64_t)box_sessions_count(runtime->sessions)));
+		box_int((int64_t)box_sessions_count_boxes(runtime->sessions)));
 	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
 	box_map_add(arena, &resources, "managed_processes", box_int((int64_t)processes.running));
 	box_map_add(

@@ -165,7 +165,7 @@ void box_runtime_choose_backend(struct box_runtime *runtime)
 {
 	struct box_session_rules *rules = &runtime->session_rules;
 	const struct box_config *config = runtime->config;
-	if (box_sessions_count(runtime->sessions) > 0) {
+	if (box_sessions_count_boxes(runtime->sessions) > 0) {
 		return;
 	}
 	struct box_backend_choice choice = box_backend_select(

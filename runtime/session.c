@@ -2,7 +2,8 @@
  *
  * Each session has one list of operations. While it is being made they wait for it; while it lives
  * they are commands under way; while it is being removed they wait for its end and then begin anew
- * (or, for removals, are done). State changes first, callbacks last: a `done` may come back in
+ * (or, for removals, are done). A session that was stopped keeps its name without a box until it is
+ * removed: session_stop.c. State changes first, callbacks last: a `done` may come back in
  * here.
  */
 #include "runtime/session.h"
@@ -141,6 +142,7 @@ void box_session_op_begin(struct box_session_op *op)
 
 void box_session_forget(struct box_session *session)
 {
+	session->sessions->stopped -= session->state == BOX_SESSION_STOPPED;
 	box_processes_end(session);
 	box_session_record_end(session);
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
@@ -231,6 +233,7 @@ static struct box_session *session_new(struct box_session_op *op)
 	box_list_init(&session->ops);
 	box_list_init(&session->processes);
 	box_session_touch(session);
+	session->born_ms = session->used_ms;
 	box_table_put(&sessions->by_id, box_str(session->physical_id), session);
 	box_list_push(&sessions->all, &session->links);
 	return session;
@@ -248,7 +251,7 @@ static int make_session(struct box_session_op *op, struct box_err *err)
 			rules->backend ? "the backend cannot make boxes now"
 				       : rules->backend_missing);
 	}
-	if ((int64_t)sessions->by_id.count >= rules->max_sessions) {
+	if ((int64_t)box_sessions_count_boxes(sessions) >= rules->max_sessions) {
 		return box_err_set(err, BOX_ERR_CAPACITY, ENOSPC,
 			"Box session capacity reached (%lld)", (long long)rules->max_sessions);
 	}
@@ -280,6 +283,9 @@ int box_session_join(struct box_session_op *op, struct box_err *err)
 		int r = uses ? box_session_missing(op->physical_id, err) : make_session(op, err);
 		return r < 0 ? r : 1;
 	}
+	if (session->state == BOX_SESSION_STOPPED) {
+		return box_session_is_stopped(session, err);
+	}
 	if (session->state != BOX_SESSION_REMOVING && !uses) {
 		int r = check_conflict(op, session, err);
 		if (r < 0) {
@@ -310,7 +316,11 @@ static void gone(void *arg)
 	struct box_list waiting;
 	struct box_list *item;
 	detach_ops(session, &waiting);
-	box_session_forget(session);
+	if (session->stopping) {
+		box_session_rest(session);
+	} else {
+		box_session_forget(session);
+	}
 	while ((item = box_list_pop(&waiting))) {
 		struct box_session_op *op = BOX_LIST_ITEM(item, struct box_session_op, links);
 		if (op->kind != BOX_OP_REMOVE) {
@@ -319,7 +329,7 @@ static void gone(void *arg)
 		}
 		struct box_session *again = box_table_get(
 			&op->sessions->by_id, box_str(op->physical_id));
-		if (!again) {
+		if (!again || again->state == BOX_SESSION_STOPPED) {
 			op_finish(op, NULL, NULL, NULL);
 			continue;
 		}
@@ -358,6 +368,10 @@ static void end_ops(struct box_session *session, struct box_list *ended)
 void box_session_remove(struct box_session *session)
 {
 	if (session->state == BOX_SESSION_REMOVING) {
+		return;
+	}
+	if (session->state == BOX_SESSION_STOPPED) {
+		box_session_forget(session);
 		return;
 	}
 	struct box_list ended;
@@ -430,7 +444,9 @@ int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	if (!session) {
 		return -ENOENT;
 	}
-	if (session->state == BOX_SESSION_MAKING && !session->making) {
+	session->stopping = false;
+	if (session->state == BOX_SESSION_STOPPED ||
+		(session->state == BOX_SESSION_MAKING && !session->making)) {
 		box_session_remove(session);
 		return 0;
 	}

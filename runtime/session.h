@@ -99,6 +99,11 @@ struct box_session_op *box_sessions_file(struct box_sessions *sessions, const ch
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err);
 
+/* The same, but its name and spec stay, with the status "stopped": nothing runs in it any more until
+ * it is removed. 0: it was stopped already. */
+int box_sessions_stop(struct box_sessions *sessions, const char *physical_id,
+	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err);
+
 /* Ends an operation without its `done`: a command is killed, a session made for nobody else
  * is removed, a removal goes on unattended. */
 void box_session_op_cancel(struct box_session_op *op);
@@ -109,7 +114,8 @@ void box_sessions_retire(struct box_sessions *sessions, const struct box_context
 /* Removes all; box_sessions_count tells when they are gone. */
 void box_sessions_remove_all(struct box_sessions *sessions);
 
-/* Removes what has been idle for too long. To be called about once a second. */
+/* Removes what has been idle for too long, and stops what has had its own time. To be called about
+ * once a second. */
 void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms);
 
 /* Every session as a change; and the other way round, in a successor: what does not fit is ignored.
@@ -124,10 +130,16 @@ void box_sessions_adopt(struct box_sessions *sessions);
 struct box_session *box_sessions_find(
 	struct box_sessions *sessions, const char *physical_id, struct box_err *err);
 
-/* All there are, those being made or removed too. */
+/* All there are, those being made, removed or stopped too. */
 size_t box_sessions_count(const struct box_sessions *sessions);
-/* Those of the context's workspace, at any generation. */
+/* Those that have a box, or will, or had one a moment ago. */
+size_t box_sessions_count_boxes(const struct box_sessions *sessions);
+/* Of these, those of the context's workspace, at any generation. */
 size_t box_sessions_count_workspace(
+	const struct box_sessions *sessions, const struct box_context *context);
+
+/* And those of exactly this placement. */
+size_t box_sessions_count_placed(
 	const struct box_sessions *sessions, const struct box_context *context);
 
 /* Session info as the wire has it. */

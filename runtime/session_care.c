@@ -2,6 +2,7 @@
  * nobody uses. */
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "runtime/process_state.h"
 #include "runtime/session_state.h"
@@ -34,8 +35,31 @@ static bool is_idle(const struct box_session *session, uint64_t now_ms)
 {
 	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
 	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
-		session->running == 0 && session->kept == 0 && ttl_sec > 0 &&
-		now_ms > session->used_ms && now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
+		session->spec.idle_timeout_sec == 0 && session->running == 0 &&
+		session->kept == 0 && ttl_sec > 0 && now_ms > session->used_ms &&
+		now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
+}
+
+/* The name of one that was stopped is not kept for ever. */
+static bool is_forgotten(const struct box_session *session, uint64_t now_ms)
+{
+	return session->state == BOX_SESSION_STOPPED && now_ms > session->used_ms &&
+		now_ms - session->used_ms >= BOX_SESSION_STOPPED_SEC * 1000ULL;
+}
+
+static void care_for(struct box_session *session, uint64_t now_ms)
+{
+	const char *why = box_session_overdue(session, now_ms);
+	if (why) {
+		BOX_LOG(BOX_LOG_INFO, "session.stopped",
+			box_kv_str("session", session->physical_id), box_kv_str("why", why));
+		box_session_stop(session);
+	} else if (is_idle(session, now_ms)) {
+		BOX_LOG(BOX_LOG_INFO, "session.idle", box_kv_str("session", session->physical_id));
+		box_session_remove(session);
+	} else if (is_forgotten(session, now_ms)) {
+		box_session_remove(session);
+	}
 }
 
 void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
@@ -45,10 +69,6 @@ void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
 	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
 		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
 		next = at->next;
-		if (is_idle(session, now_ms)) {
-			BOX_LOG(BOX_LOG_INFO, "session.idle",
-				box_kv_str("session", session->physical_id));
-			box_session_remove(session);
-		}
+		care_for(session, now_ms);
 	}
 }

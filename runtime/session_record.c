@@ -1,5 +1,5 @@
-/* Sessions for a successor of this process: {session: {...}} when one lives, {removed: id} when it
- * does not any more. What is read back may be anyone's, so it is parsed as a client's spec would
+/* Sessions for a successor of this process: {session: {...}} when one lives, {stopped: id} when only
+ * its name is left, {removed: id} when it is no more. What is read back may be anyone's, so it is parsed as a client's spec would
  * be. */
 #include <errno.h>
 #include <string.h>
@@ -16,12 +16,15 @@ static struct box_value spec_value(const struct box_session *session, struct box
 {
 	static const char *const members[] = {"image", "network", "host_path", "host_path_mode",
 		"mount_path", "persistent", "cpus", "memory_mb", "pids_limit", "read_only_rootfs",
-		"workspace_quota_mb"};
+		"workspace_quota_mb", "egress", "volumes", "idle_timeout_sec", "max_duration_sec"};
 	struct box_value info = box_session_info(session, arena);
 	struct box_value spec = box_map_value();
 	box_map_add(arena, &spec, "session_id", box_cstr(session->logical_id));
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-		box_map_add(arena, &spec, members[i], *box_map_get(&info, members[i]));
+		const struct box_value *value = box_map_get(&info, members[i]);
+		if (value) {
+			box_map_add(arena, &spec, members[i], *value);
+		}
 	}
 	return spec;
 }
@@ -36,6 +39,9 @@ static struct box_value session_change(const struct box_session *session, struct
 	box_map_add(arena, &record, "generation", box_int(session->generation));
 	box_map_add(arena, &record, "backend", box_cstr(session->backend_name));
 	box_map_add(arena, &record, "created", box_int(session->created_utc_us));
+	if (session->spec.max_duration_sec > 0) {
+		box_map_add(arena, &record, "born", box_int((int64_t)session->born_ms));
+	}
 	box_map_add(arena, &record, "mark", box_int((int64_t)session->mark));
 	box_map_add(arena, &record, "spec", spec_value(session, arena));
 	box_map_add(arena, &change, "session", record);
@@ -51,6 +57,24 @@ void box_session_record(struct box_session *session)
 	}
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value change = session_change(session, arena);
+	rules->changed(rules->changed_arg, &change);
+}
+
+static struct box_value stop_change(const struct box_session *session, struct box_arena *arena)
+{
+	struct box_value change = box_map_value();
+	box_map_add(arena, &change, "stopped", box_cstr(session->physical_id));
+	return change;
+}
+
+void box_session_record_stop(struct box_session *session)
+{
+	const struct box_session_rules *rules = session->sessions->rules;
+	if (session->mark == 0 || !rules->changed) {
+		return;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value change = stop_change(session, arena);
 	rules->changed(rules->changed_arg, &change);
 }
 
@@ -83,6 +107,10 @@ void box_sessions_dump(const struct box_sessions *sessions,
 		if (session->mark != 0) {
 			struct box_value change = session_change(session, arena);
 			emit(arg, &change);
+			if (session->state == BOX_SESSION_STOPPED) {
+				change = stop_change(session, arena);
+				emit(arg, &change);
+			}
 			box_processes_dump(session, arena, emit, arg);
 		}
 	}
@@ -118,6 +146,7 @@ static bool fill(struct box_session *session, const struct box_value *record)
 	session->backend_name = text_of(arena, record, "backend");
 	session->generation = number_of(record, "generation");
 	session->created_utc_us = number_of(record, "created");
+	session->born_ms = (uint64_t)number_of(record, "born");
 	session->mark = (uint64_t)number_of(record, "mark");
 	if (!session->physical_id || !session->logical_id || !session->backend_name || !workspace ||
 		strlen(workspace) >= sizeof(session->workspace) || session->mark == 0 || !spec ||
@@ -150,14 +179,26 @@ static void replay_session(struct box_sessions *sessions, const struct box_value
 	session->backend = backend->ops;
 	session->used_utc_us = box_clock_utc_us();
 	session->used_ms = box_clock_ms();
+	session->born_ms = session->born_ms > 0 ? session->born_ms : session->used_ms;
 	box_table_put(&sessions->by_id, box_str(session->physical_id), session);
 	box_list_push(&sessions->all, &session->links);
+}
+
+/* It is in the record already. */
+static void replay_stop(struct box_session *session)
+{
+	uint64_t mark = session->mark;
+	session->mark = 0;
+	box_processes_end(session);
+	box_session_rest(session);
+	session->mark = mark;
 }
 
 void box_sessions_replay(struct box_sessions *sessions, const struct box_value *change)
 {
 	const struct box_value *record = box_map_get(change, "session");
 	const struct box_value *removed = box_map_get(change, "removed");
+	const struct box_value *stopped = box_map_get(change, "stopped");
 	if (record && record->type == BOX_MAP) {
 		replay_session(sessions, record);
 	}
@@ -166,6 +207,12 @@ void box_sessions_replay(struct box_sessions *sessions, const struct box_value *
 		if (session) {
 			session->mark = 0;
 			box_session_forget(session);
+		}
+	}
+	if (stopped && stopped->type == BOX_STR) {
+		struct box_session *session = box_table_get(&sessions->by_id, stopped->str);
+		if (session && session->state != BOX_SESSION_STOPPED) {
+			replay_stop(session);
 		}
 	}
 	box_processes_replay(sessions, change);

@@ -1,6 +1,6 @@
 /* What a session is made of: shared by session.c, which changes it, session_care.c (many at once),
- * session_file.c (work on files), session_live.c (live commands), session_view.c (what can be seen)
- * and session_record.c (what is kept for a successor). Nobody else includes this. */
+ * session_file.c (work on files), session_live.c (live commands), session_stop.c (names without a
+ * box), session_view.c (what can be seen) and session_record.c (what is kept for a successor). Nobody else includes this. */
 #pragma once
 
 #include "base/list.h"
@@ -11,6 +11,7 @@ enum box_session_state {
 	BOX_SESSION_MAKING,
 	BOX_SESSION_LIVE,
 	BOX_SESSION_REMOVING,
+	BOX_SESSION_STOPPED, /* its box is gone, its name and spec stay */
 };
 
 struct box_session {
@@ -28,6 +29,7 @@ struct box_session {
 	const char *backend_name;
 	struct box_backend_op *making;
 	struct box_backend_box *box;
+	bool stopping;    /* REMOVING: it is to be STOPPED after, and not gone */
 	uint64_t mark;    /* in the record: the box can be found again by it; 0: not recorded */
 	unsigned running; /* commands and work on files under way */
 	unsigned files;   /* of these, work on files */
@@ -37,6 +39,7 @@ struct box_session {
 	int64_t created_utc_us;
 	int64_t used_utc_us;
 	uint64_t used_ms;
+	uint64_t born_ms; /* max_duration_sec counts from here, in a successor too */
 };
 
 enum box_session_op_kind {
@@ -91,6 +94,17 @@ void box_session_file_begin(struct box_session_op *op);
 /* The op leaves its session; of another kind: nothing. */
 void box_session_file_leave(struct box_session_op *op);
 
+/* --- session_stop.c --- */
+
+/* Ends the box, and what is left is STOPPED. */
+void box_session_stop(struct box_session *session);
+/* Its box is gone, or was never found: the session is STOPPED from now on. */
+void box_session_rest(struct box_session *session);
+/* BOX_ERR_SESSION_CONFLICT. */
+int box_session_is_stopped(const struct box_session *session, struct box_err *err);
+/* Why it must stop now: a word for the log, or NULL. */
+const char *box_session_overdue(const struct box_session *session, uint64_t now_ms);
+
 /* --- session_view.c --- */
 
 /* BOX_ERR_SESSION_NOT_FOUND. */
@@ -102,11 +116,13 @@ void box_session_forget(struct box_session *session);
 void box_session_settle(struct box_session *session, struct box_backend_box *box);
 void box_session_record(struct box_session *session);
 void box_session_record_end(struct box_session *session);
+void box_session_record_stop(struct box_session *session);
 
 struct box_sessions {
 	const struct box_session_rules *rules;
 	struct box_table by_id;
 	struct box_list all;
+	size_t stopped;           /* of them */
 	uint32_t processes_begun; /* managed ones, ever: their numbers */
 	size_t input_bytes;       /* that wait for them, above what each has for itself */
 };

@@ -1,10 +1,12 @@
 /* What can be seen of sessions: look-ups, counts, the info of the wire, and their boxes. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "runtime/session_state.h"
+#include "runtime/spec_egress.h"
 
 int box_session_missing(const char *physical_id, struct box_err *err)
 {
@@ -27,6 +29,11 @@ size_t box_sessions_count(const struct box_sessions *sessions)
 	return sessions->by_id.count;
 }
 
+size_t box_sessions_count_boxes(const struct box_sessions *sessions)
+{
+	return sessions->by_id.count - sessions->stopped;
+}
+
 static const struct box_session *session_at(const struct box_list *at)
 {
 	return (const struct box_session *)(const void *)((const char *)at -
@@ -40,7 +47,23 @@ size_t box_sessions_count_workspace(
 	size_t count = 0;
 	box_tenant_namespace(context, workspace);
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		count += strcmp(session_at(at)->workspace, workspace) == 0;
+		count += session_at(at)->state != BOX_SESSION_STOPPED &&
+			strcmp(session_at(at)->workspace, workspace) == 0;
+	}
+	return count;
+}
+
+size_t box_sessions_count_placed(
+	const struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	size_t count = 0;
+	box_tenant_namespace(context, workspace);
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_session *session = session_at(at);
+		count += session->state != BOX_SESSION_STOPPED &&
+			session->generation == context->generation &&
+			strcmp(session->workspace, workspace) == 0;
 	}
 	return count;
 }
@@ -49,6 +72,9 @@ static const char *status_of(const struct box_session *session)
 {
 	if (session->state == BOX_SESSION_REMOVING) {
 		return "closing";
+	}
+	if (session->state == BOX_SESSION_STOPPED) {
+		return "stopped";
 	}
 	return session->running > 0 ? "running" : "idle";
 }
@@ -64,6 +90,44 @@ static struct box_value time_value(struct box_arena *arena, int64_t utc_us)
 static struct box_value text_value(struct box_arena *arena, const char *text)
 {
 	return text ? box_cstr(box_arena_strndup(arena, text, strlen(text))) : box_null();
+}
+
+/* Where its services are to be, and where it finds them. */
+static void add_host_address(
+	const struct box_session *session, struct box_arena *arena, struct box_value *info)
+{
+	uint32_t address = session->box && session->backend->host_address
+		? session->backend->host_address(session->box)
+		: 0;
+	if (address != 0) {
+		char text[INET_ADDRSTRLEN];
+		(void)inet_ntop(AF_INET, &address, text, sizeof(text));
+		box_map_add(arena, info, "host_address", text_value(arena, text));
+		box_map_add(arena, info, "host_address_inside", box_cstr(BOX_EGRESS_HOST));
+	}
+}
+
+/* Ours, and there only when they are set: what the reference has not, its clients do not see. */
+static void add_own(const struct box_spec *spec, struct box_arena *arena, struct box_value *info)
+{
+	struct box_value volumes = box_list_value();
+	for (size_t i = 0; i < spec->volume_count; i++) {
+		const struct box_mount *volume = &spec->volumes[i];
+		struct box_value mount = box_map_value();
+		box_map_add(arena, &mount, "host_path", text_value(arena, volume->host_path));
+		box_map_add(arena, &mount, "mount_path", text_value(arena, volume->mount_path));
+		box_map_add(arena, &mount, "mode", box_cstr(box_mount_mode_name(volume->mode)));
+		box_list_add(arena, &volumes, mount);
+	}
+	if (volumes.count > 0) {
+		box_map_add(arena, info, "volumes", volumes);
+	}
+	if (spec->idle_timeout_sec > 0) {
+		box_map_add(arena, info, "idle_timeout_sec", box_int(spec->idle_timeout_sec));
+	}
+	if (spec->max_duration_sec > 0) {
+		box_map_add(arena, info, "max_duration_sec", box_int(spec->max_duration_sec));
+	}
 }
 
 struct box_value box_session_info(const struct box_session *session, struct box_arena *arena)
@@ -85,6 +149,11 @@ struct box_value box_session_info(const struct box_session *session, struct box_
 	box_map_add(arena, &info, "pids_limit", box_int(spec->pids_limit));
 	box_map_add(arena, &info, "read_only_rootfs", box_bool(spec->read_only_rootfs));
 	box_map_add(arena, &info, "workspace_quota_mb", box_int(spec->workspace_quota_mb));
+	if (spec->egress) {
+		box_map_add(arena, &info, "egress", box_spec_egress_value(arena, spec->egress));
+		add_host_address(session, arena, &info);
+	}
+	add_own(spec, arena, &info);
 	box_map_add(arena, &info, "created_at", time_value(arena, session->created_utc_us));
 	box_map_add(arena, &info, "last_used_at", time_value(arena, session->used_utc_us));
 	box_map_add(arena, &info, "status", box_cstr(status_of(session)));
@@ -123,8 +192,8 @@ size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_
 			strcmp(session->workspace, workspace) != 0) {
 			continue;
 		}
-		session_count++;
-		if (session->mark != 0) {
+		session_count += session->state != BOX_SESSION_STOPPED;
+		if (session->mark != 0 && session->state != BOX_SESSION_STOPPED) {
 			boxes[box_count++] = (struct box_session_box){
 				.number = session->mark,
 				.managed = !box_list_empty(&session->processes) &&

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "runtime/spec_egress.h"
 #include "runtime/spec_fields.h"
 #include "runtime/spec_lists.h"
 
@@ -34,6 +35,7 @@ struct parsed_spec {
 	int network;
 	struct box_env_list env;
 	struct box_mount_list mounts;
+	struct box_mount_list volumes;
 };
 
 /* Letters are not told from other characters beyond ASCII: a name can only match a skill that is
@@ -55,16 +57,6 @@ static const char *check_skill_name(const char *name)
 		       "underscores";
 	}
 	return NULL;
-}
-
-/* Our own member, known to both ends but not served yet: ignoring it would open what the caller
- * wanted closed. */
-static int read_egress(const struct box_fields *fields, const struct box_value *value, void *member)
-{
-	(void)value;
-	(void)member;
-	return box_fields_refuse(
-		fields, "egress", "Value error, egress is not supported by this runtime");
 }
 
 #define SPEC(member) offsetof(struct parsed_spec, spec.member)
@@ -145,10 +137,26 @@ static const struct box_field spec_rows[] = {
 		.kind = BOX_FIELD_INT,
 		.offset = SPEC(workspace_quota_mb),
 		.broken = "workspace_quota_mb must be greater than or equal to 0"},
+	{.name = "volumes",
+		.kind = BOX_FIELD_OTHER,
+		.flags = BOX_FIELD_NULLABLE,
+		.offset = offsetof(struct parsed_spec, volumes),
+		.other = box_spec_read_volumes},
+	{.name = "idle_timeout_sec",
+		.kind = BOX_FIELD_INT,
+		.offset = SPEC(idle_timeout_sec),
+		.most = BOX_SESSION_TIME_SEC_MAX,
+		.broken = "idle_timeout_sec must be between 0 and 2147483647"},
+	{.name = "max_duration_sec",
+		.kind = BOX_FIELD_INT,
+		.offset = SPEC(max_duration_sec),
+		.most = BOX_SESSION_TIME_SEC_MAX,
+		.broken = "max_duration_sec must be between 0 and 2147483647"},
 	{.name = "egress",
 		.kind = BOX_FIELD_OTHER,
 		.flags = BOX_FIELD_NULLABLE,
-		.other = read_egress},
+		.offset = SPEC(egress),
+		.other = box_spec_read_egress},
 };
 
 static bool workdir_is_mounted(const struct box_spec *spec)
@@ -187,13 +195,20 @@ int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct
 	spec->network_on = parsed.network == 1;
 	spec->env = parsed.env.items;
 	spec->env_count = parsed.env.count;
-	spec->mounts = parsed.mounts.items;
-	spec->mount_count = parsed.mounts.count;
+	spec->volumes = parsed.volumes.items;
+	spec->volume_count = parsed.volumes.count;
+	struct box_mount_list all = box_spec_join_mounts(arena, &parsed.volumes, &parsed.mounts);
+	spec->mounts = all.items;
+	spec->mount_count = all.count;
 	if (!spec->workdir) {
 		spec->workdir = spec->mount_path;
 	}
 	if (spec->skill_name && spec->skill_name[0] == '\0') {
 		spec->skill_name = NULL;
+	}
+	if (spec->egress && !spec->network_on) {
+		return box_fields_refuse(
+			&fields, "egress", "Value error, egress needs network 'on'");
 	}
 	if (spec->host_path && spec->host_path_mode != BOX_MOUNT_NONE &&
 		!workdir_is_mounted(spec)) {
@@ -317,6 +332,11 @@ static const char *shown_int(struct box_arena *arena, int64_t integer)
 	return box_arena_printf(arena, "%lld", (long long)integer);
 }
 
+static bool same_egress(const struct box_egress *a, const struct box_egress *b)
+{
+	return a == b || (a && b && box_egress_equal(a, b));
+}
+
 const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *present,
 	const struct box_spec *asked, const char **ret_value)
 {
@@ -356,6 +376,12 @@ const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *pr
 	} else if (a->workspace_quota_mb != b->workspace_quota_mb) {
 		field = "workspace_quota_mb";
 		*ret_value = shown_int(arena, a->workspace_quota_mb);
+	} else if (!same_egress(a->egress, b->egress)) {
+		field = "egress";
+		*ret_value = box_spec_show_egress(arena, a->egress);
+	} else if (!box_spec_same_volumes(a, b)) {
+		field = "volumes";
+		*ret_value = box_spec_shown_volumes(arena, a);
 	}
 	return field;
 }
@@ -378,6 +404,11 @@ struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_
 	copy.mount_path = copied(arena, spec->mount_path);
 	copy.mounts = NULL;
 	copy.mount_count = 0;
+	copy.volumes = box_spec_copy_volumes(arena, spec);
 	copy.skill_name = copied(arena, spec->skill_name);
+	if (spec->egress) {
+		copy.egress = box_arena_alloc(arena, sizeof(*copy.egress));
+		*copy.egress = *spec->egress;
+	}
 	return copy;
 }

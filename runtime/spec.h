@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/value.h"
+#include "runtime/plan/egress.h"
 
 struct box_arena;
 
@@ -66,6 +67,12 @@ struct box_spec {
 	int64_t pids_limit;
 	bool read_only_rootfs;
 	int64_t workspace_quota_mb;
+	struct box_egress *egress; /* or NULL: all that boxes may reach */
+	struct box_mount
+		*volumes; /* of the session: each is one of `mounts` of every command too */
+	size_t volume_count;
+	int64_t idle_timeout_sec; /* 0: the runtime's time */
+	int64_t max_duration_sec; /* 0: none */
 };
 
 /* 0, or -EINVAL with BOX_ERR_VALIDATION. The emptiness of cmd is exec's to check. */
@@ -77,7 +84,8 @@ int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct
 const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *present,
 	const struct box_spec *asked, const char **ret_value);
 
-/* A deep copy into another arena; cmd, env and mounts are left out: they belong to one exec. */
+/* A deep copy into another arena; cmd, env and mounts are left out: they belong to one exec. The
+ * volumes stay. */
 struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_spec *spec);
 
 const char *box_mount_mode_name(enum box_mount_mode mode);

@@ -165,10 +165,10 @@ static void keep_last_of_each_path(struct box_arena *arena, struct box_mount_lis
 	list->count = kept;
 }
 
-static int read_mount(const struct box_fields *fields, uint32_t at, const struct box_value *value,
-	struct box_mount *mount)
+static int read_mount(const struct box_fields *fields, const char *list, uint32_t at,
+	const struct box_value *value, struct box_mount *mount)
 {
-	const char *place = box_arena_printf(fields->arena, "extra_mounts.%u", (unsigned)at);
+	const char *place = box_arena_printf(fields->arena, "%s.%u", list, (unsigned)at);
 	if (value->type != BOX_MAP) {
 		return box_fields_refuse(fields, place,
 			"Input should be a valid dictionary or instance of BoxMountSpec");
@@ -188,17 +188,16 @@ static int read_mount(const struct box_fields *fields, uint32_t at, const struct
 	return 0;
 }
 
-int box_spec_read_mounts(
-	const struct box_fields *fields, const struct box_value *value, void *member)
+static int read_list(const struct box_fields *fields, const char *name,
+	const struct box_value *value, struct box_mount_list *list)
 {
 	if (value->type != BOX_LIST) {
-		return box_fields_refuse(fields, "extra_mounts", "Input should be a valid list");
+		return box_fields_refuse(fields, name, "Input should be a valid list");
 	}
-	struct box_mount_list *list = member;
 	list->items = box_arena_alloc(fields->arena, value->count * sizeof(*list->items));
 	for (uint32_t i = 0; i < value->count; i++) {
 		struct box_mount *mount = &list->items[list->count];
-		int result = read_mount(fields, i, &value->items[i], mount);
+		int result = read_mount(fields, name, i, &value->items[i], mount);
 		if (result < 0) {
 			return result;
 		}
@@ -206,6 +205,30 @@ int box_spec_read_mounts(
 	}
 	keep_last_of_each_path(fields->arena, list);
 	return 0;
+}
+
+int box_spec_read_mounts(
+	const struct box_fields *fields, const struct box_value *value, void *member)
+{
+	return read_list(fields, "extra_mounts", value, member);
+}
+
+int box_spec_read_volumes(
+	const struct box_fields *fields, const struct box_value *value, void *member)
+{
+	struct box_mount_list *list = member;
+	if (value->type == BOX_LIST && value->count > BOX_VOLUMES_MAX) {
+		return box_fields_refuse(
+			fields, "volumes", "Value error, volumes has more than 64 members");
+	}
+	int result = read_list(fields, "volumes", value, list);
+	for (size_t i = 0; result == 0 && i < list->count; i++) {
+		if (list->items[i].content_digest || list->items[i].manifest_path) {
+			result = box_fields_refuse(
+				fields, "volumes", "Value error, a volume cannot be an artifact");
+		}
+	}
+	return result;
 }
 
 int box_spec_read_args(const struct box_fields *fields, const struct box_value *value, void *member)

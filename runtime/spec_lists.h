@@ -32,3 +32,17 @@ int box_spec_read_args(
 	const struct box_fields *fields, const struct box_value *value, void *member);
 int box_spec_read_mounts(
 	const struct box_fields *fields, const struct box_value *value, void *member);
+/* The same for those of a session: no artifacts, and not many. */
+int box_spec_read_volumes(
+	const struct box_fields *fields, const struct box_value *value, void *member);
+
+/* What a command gets: the volumes, without those in whose place it has a mount of its own, and its
+ * mounts. */
+struct box_mount_list box_spec_join_mounts(struct box_arena *arena,
+	const struct box_mount_list *volumes, const struct box_mount_list *mounts);
+
+/* Whether two lists are the same; and one as text. */
+bool box_spec_same_volumes(const struct box_spec *a, const struct box_spec *b);
+const char *box_spec_shown_volumes(struct box_arena *arena, const struct box_spec *spec);
+/* A deep copy. */
+struct box_mount *box_spec_copy_volumes(struct box_arena *arena, const struct box_spec *spec);

@@ -56,7 +56,7 @@ static void metrics_page(struct box_runtime *runtime, bool head_only, struct box
 	struct box_buf body = box_buf(PAGE_BYTES_MAX);
 	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
 	struct box_metrics_gauges gauges = {
-		.sessions = box_sessions_count(runtime->sessions),
+		.sessions = box_sessions_count_boxes(runtime->sessions),
 		.managed_processes = processes.running,
 		.completed_processes = processes.completed,
 		.resident_bytes = runtime->host->resident_bytes(runtime->host_arg),

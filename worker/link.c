@@ -118,6 +118,15 @@ static void tell_grouped(
 	asked->grouped(asked->arg, &group, why);
 }
 
+static void tell_made(
+	const struct asked *asked, struct box_packet *packet, const struct box_err *why)
+{
+	static const struct box_keeper_made nothing;
+	const struct box_keeper_made *made = packet ? &packet->made : &nothing;
+	asked->made(asked->arg, made->box, packet ? take_fd(packet, 0) : -1,
+		packet ? take_fd(packet, 1) : -1, made->host_address, why);
+}
+
 /* The packet is NULL when it could not be asked. */
 static void finish(struct asked *asked, struct box_packet *packet)
 {
@@ -133,9 +142,7 @@ static void finish(struct asked *asked, struct box_packet *packet)
 	} else if (last.measured) {
 		tell_measured(&last, packet);
 	} else if (last.made) {
-		const struct box_err *why = packet ? failure_of(&packet->made.failure, &err) : &err;
-		last.made(last.arg, packet ? packet->made.box : 0, packet ? take_fd(packet, 0) : -1,
-			packet ? take_fd(packet, 1) : -1, why);
+		tell_made(&last, packet, packet ? failure_of(&packet->made.failure, &err) : &err);
 	} else if (last.grouped) {
 		tell_grouped(
 			&last, packet, packet ? failure_of(&packet->grouped.failure, &err) : &err);
@@ -201,7 +208,7 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 		break;
 	case BOX_KEEPER_KEPT:
 		link->events->kept(link->arg, packet->made.box, take_fd(packet, 0),
-			take_fd(packet, 1), take_fd(packet, 2));
+			take_fd(packet, 1), take_fd(packet, 2), packet->made.host_address);
 		break;
 	case BOX_KEEPER_GONE:
 		link->events->gone(link->arg, packet->box.box);

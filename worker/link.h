@@ -13,7 +13,8 @@ struct box_link;
 struct box_link_events {
 	/* A box that boxd has kept for us, with its fds (memory and rest: -1 where it has none).
 	 * All come before `listen`. */
-	void (*kept)(void *arg, uint64_t box, int control, int memory, int rest);
+	void (*kept)(
+		void *arg, uint64_t box, int control, int memory, int rest, uint32_t host_address);
 	/* A box is no more, asked for or not. */
 	void (*gone)(void *arg, uint64_t box);
 	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */

@@ -191,10 +191,11 @@ static void stop(struct worker *worker, uint64_t grace_ms)
 
 /* --- what boxd tells us --- */
 
-static void on_kept(void *arg, uint64_t box, int control, int memory, int rest)
+static void on_kept(
+	void *arg, uint64_t box, int control, int memory, int rest, uint32_t host_address)
 {
 	struct worker *worker = arg;
-	box_native_kept(worker->native, box, control, memory, rest);
+	box_native_kept(worker->native, box, control, memory, rest, host_address);
 }
 
 static void on_gone(void *arg, uint64_t box)

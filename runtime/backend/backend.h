@@ -111,6 +111,8 @@ struct box_backend_ops {
 
 	/* By which a successor of this process finds the box again; 0: it cannot. */
 	uint64_t (*mark)(const struct box_backend_box *box);
+	/* Its address on the host's loopback (IPv4, network order), or 0; NULL: there are none. */
+	uint32_t (*host_address)(const struct box_backend_box *box);
 	/* The box of a predecessor, or NULL when it is no more. */
 	struct box_backend_box *(*adopt)(struct box_backend *backend, uint64_t mark);
 

@@ -188,12 +188,16 @@ static void abandoned(void *arg)
 	finish_make(arg, NULL, &err);
 }
 
-static void made(void *arg, uint64_t number, int control, int memory, const struct box_err *err)
+static void made(void *arg, uint64_t number, int control, int memory, uint32_t host_address,
+	const struct box_err *err)
 {
 	struct make *make = arg;
 	struct box_native *native = make->native;
 	struct box_err deaf;
 	struct box_backend_box *box = err ? NULL : box_new(native, number, control, memory);
+	if (box) {
+		box->host_address = host_address;
+	}
 	if (make->kind == BOX_ASK_KRUN) {
 		box_native_machine_told(native, err);
 	}
@@ -211,7 +215,7 @@ static void made(void *arg, uint64_t number, int control, int memory, const stru
 static void refusal_cb(uv_timer_t *timer)
 {
 	struct make *make = timer->data;
-	made(make, 0, -1, -1, &make->err);
+	made(make, 0, -1, -1, 0, &make->err);
 }
 
 /* A path as boxd wants it: absolute, without dots and doubled or trailing slashes. */
@@ -266,6 +270,7 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 	memset(ask, 0, sizeof(*ask));
 	(void)snprintf(ask->name, sizeof(ask->name), "%s", physical_id);
 	ask->host_mode = folder ? modes[spec->host_path_mode] : BOX_ASK_NONE;
+	(void)snprintf(ask->image, sizeof(ask->image), "%s", spec->image ? spec->image : "");
 	ask->network = spec->network_on;
 	ask->writable_root = !spec->read_only_rootfs;
 	/* boxd takes the stricter of this and the operator's. */
@@ -274,7 +279,14 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 	ask->pids = (uint64_t)spec->pids_limit;
 	ask->cpu_milli = thousandths(spec->cpus);
 	ask->quota_bytes = mebibytes(spec->workspace_quota_mb);
+	if (spec->egress) {
+		ask->egress = *spec->egress;
+	}
 	int r = copy_path(ask->mount_path, spec->mount_path, "mount_path", err);
+	/* What is no path is a name, and stays as it is. */
+	if (r == 0 && ask->image[0] == '/') {
+		r = copy_path(ask->image, spec->image, "image", err);
+	}
 	return r < 0 || !folder ? r : copy_path(ask->host_path, spec->host_path, "host_path", err);
 }
 
@@ -330,6 +342,11 @@ static uint64_t mark(const struct box_backend_box *box)
 	return box->number;
 }
 
+static uint32_t host_address_of(const struct box_backend_box *box)
+{
+	return box->host_address;
+}
+
 static struct box_backend_box *adopt(struct box_backend *backend, uint64_t number)
 {
 	const struct box_native *native = kind_of(backend)->native;
@@ -341,7 +358,8 @@ static struct box_backend_box *adopt(struct box_backend *backend, uint64_t numbe
 	return box;
 }
 
-void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest)
+void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest,
+	uint32_t host_address)
 {
 	struct box_backend_box *box = box_new(native, number, control, memory);
 	if (!box) {
@@ -349,6 +367,7 @@ void box_native_kept(struct box_native *native, uint64_t number, int control, in
 		return;
 	}
 	box->rest = rest;
+	box->host_address = host_address;
 	box->kept = true;
 	box->resetting = true;
 	box->oom_kills = box_native_oom_kills(box);
@@ -413,6 +432,7 @@ static const struct box_backend_ops ops = {
 	.kept = &box_native_kept_ops,
 	.watch = watch,
 	.mark = mark,
+	.host_address = host_address_of,
 	.adopt = adopt,
 	.cancel = cancel,
 	.destroy = destroy,

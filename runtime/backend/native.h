@@ -17,9 +17,10 @@ struct box_mount;
 struct box_native;
 struct uv_loop_s;
 
-/* Each is called once, later, never from inside the call that asked. Fds are the callee's. */
-typedef void box_native_made(
-	void *arg, uint64_t box, int control, int memory, const struct box_err *err);
+/* Each is called once, later, never from inside the call that asked. Fds are the callee's. The
+ * address is the box's own on the host's loopback (IPv4, network order), or 0. */
+typedef void box_native_made(void *arg, uint64_t box, int control, int memory,
+	uint32_t host_address, const struct box_err *err);
 typedef void box_native_mounted(void *arg, int mount, const struct box_err *err);
 
 typedef void box_native_tried(void *arg, const struct box_err *err);
@@ -82,7 +83,8 @@ const char *box_native_unheld(const struct box_native *native);
 
 /* What boxd tells: a box of a predecessor, which can be adopted from now on, with its fds as of a
  * box that was made and of a group; and that a box, asked for or not, is no more. */
-void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest);
+void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest,
+	uint32_t host_address);
 void box_native_gone(struct box_native *native, uint64_t number);
 /* Ends the boxes of a predecessor that nobody has adopted. */
 void box_native_drop_kept(struct box_native *native);

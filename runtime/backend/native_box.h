@@ -50,12 +50,13 @@ struct box_backend_box {
 	uint64_t number;
 	uv_poll_t poll; /* of the control socket */
 	int control;
-	int memory;     /* kills for memory; -1: not limited */
-	int rest;       /* and those since processes have groups of their own, or -1 */
-	bool resetting; /* of a predecessor: nothing counts before RESET_DONE */
-	bool kept;      /* nobody has adopted it */
-	bool deaf;      /* its init is gone, or spoke nonsense */
-	bool gone;      /* boxd says so */
+	int memory;            /* kills for memory; -1: not limited */
+	int rest;              /* and those since processes have groups of their own, or -1 */
+	uint32_t host_address; /* on the host's loopback, or 0 */
+	bool resetting;        /* of a predecessor: nothing counts before RESET_DONE */
+	bool kept;             /* nobody has adopted it */
+	bool deaf;             /* its init is gone, or spoke nonsense */
+	bool gone;             /* boxd says so */
 	struct box_list runs;
 	struct box_table runs_by_id;
 	unsigned run_count;

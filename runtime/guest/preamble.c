@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@
 #define BOOT_SIZE_MAX (16U * 1024 * 1024)
 #define HEARD_MS 5000
 #define LANDLOCK_VERSION 1U
+#define CONNECT_TIMEOUT \
+	6 /* SO_VM_SOCKETS_CONNECT_TIMEOUT, whose name depends on the size of time_t */
 
 static struct box_machine_parts parts;
 static struct box_guest_boot facts;
@@ -125,11 +128,14 @@ static int connect_host(void)
 		.svm_cid = VMADDR_CID_HOST,
 		.svm_port = BOX_MACHINE_PORT,
 	};
+	/* The kernel's own patience is too short for a busy host. */
+	const struct timeval patience = {.tv_sec = parts.boot.deadline_ms / 1000 + 1};
 	stream = move_up(socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	if (stream < 0) {
 		return stream;
 	}
-	if (connect(stream, (const struct sockaddr *)&host, sizeof(host)) < 0) {
+	if (setsockopt(stream, AF_VSOCK, CONNECT_TIMEOUT, &patience, sizeof(patience)) < 0 ||
+		connect(stream, (const struct sockaddr *)&host, sizeof(host)) < 0) {
 		return -errno;
 	}
 	int r = put_at(stream, BOX_GUEST_CONTROL_FD);

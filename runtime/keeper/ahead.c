@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "runtime/keeper/images.h"
 
 #define BLANKS_MAX 2
 
@@ -17,8 +18,9 @@ struct box_ahead {
 	int epoll;
 	void (*let_go)(void *arg, struct box_blank *blank);
 	void *arg;
-	struct box_ask likely; /* what the next request may look like: what the last one did */
-	struct box_plan plan;  /* of it */
+	struct box_ask likely;    /* what the next request may look like: what the last one did */
+	struct box_host_can host; /* with the root of its image */
+	struct box_plan plan;     /* of it */
 	struct box_blank blanks[BLANKS_MAX];
 	unsigned count;
 	bool failing;  /* not tried again before a box needs one */
@@ -49,12 +51,12 @@ struct box_ahead *box_ahead_new(struct box_ground *ground, int epoll,
 	return ahead;
 }
 
-static int make_blank(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
-	struct box_err *err)
+static int make_blank(struct box_ahead *ahead, const struct box_plan *plan,
+	const struct box_root *root, struct box_blank *blank, struct box_err *err)
 {
 	char name[32];
 	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++ahead->made);
-	int r = box_blank_make(ahead->ground, name, plan, blank, err);
+	int r = box_blank_make(ahead->ground, name, plan, root, blank, err);
 	if (r < 0) {
 		ahead->let_go(ahead->arg, blank);
 	}
@@ -95,13 +97,14 @@ void box_ahead_free(struct box_ahead *ahead)
 	free(ahead);
 }
 
-int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
-	struct box_err *err)
+int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan,
+	const struct box_root *root, struct box_blank *blank, struct box_err *err)
 {
 	/* A microVM is made when it is wanted: nobody's memory is spent ahead, and what waits for
-	 * native boxes goes on waiting for them. */
-	if (plan->ask->kind != BOX_ASK_NATIVE) {
-		return make_blank(ahead, plan, blank, err);
+	 * native boxes goes on waiting for them. A caller's root is for this box: there is none like
+	 * it to be made ahead. */
+	if (plan->ask->kind != BOX_ASK_NATIVE || (root && root->once)) {
+		return make_blank(ahead, plan, root, blank, err);
 	}
 	ahead->likely = *plan->ask;
 	ahead->failing = false;
@@ -113,7 +116,7 @@ int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan, struct 
 		}
 		ahead->let_go(ahead->arg, last);
 	}
-	return make_blank(ahead, plan, blank, err);
+	return make_blank(ahead, plan, root, blank, err);
 }
 
 bool box_ahead_wanted(const struct box_ahead *ahead)
@@ -133,8 +136,14 @@ void box_ahead_make(struct box_ahead *ahead)
 	const struct box_ground *ground = ahead->ground;
 	struct box_blank *blank = &ahead->blanks[ahead->count];
 	struct box_err err;
-	int r = box_plan_make(&ahead->likely, &ground->policy, &ground->host, &ahead->plan, &err);
-	r = r < 0 ? r : make_blank(ahead, &ahead->plan, blank, &err);
+	struct box_root *root = NULL;
+	ahead->host = ground->host;
+	int r = box_images_find(ground->images, ahead->likely.image, &ahead->host, &root, &err);
+	r = r < 0
+		? r
+		: box_plan_make(&ahead->likely, &ground->policy, &ahead->host, &ahead->plan, &err);
+	r = r < 0 ? r : make_blank(ahead, &ahead->plan, root, blank, &err);
+	box_images_release(root);
 	if (r < 0) {
 		give_up(ahead, err.text);
 		return;

@@ -16,9 +16,10 @@ struct box_ahead *box_ahead_new(struct box_ground *ground, int epoll,
 /* Lets all of them go. */
 void box_ahead_free(struct box_ahead *ahead);
 
-/* A blank that fits: one that is there, or a new one. Negative: err. */
-int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
-	struct box_err *err);
+/* A blank that fits: one that is there, or a new one. `root` is that of its image, or NULL for the
+ * usual one. Negative: err. */
+int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan,
+	const struct box_root *root, struct box_blank *blank, struct box_err *err);
 
 /* Whether there is something to make, when nothing else is to be done. */
 bool box_ahead_wanted(const struct box_ahead *ahead);

@@ -124,20 +124,25 @@ static int write_at(int folder, const char *name, const char *text)
 }
 
 /* The second wall against namespaces, behind the filter. Mount namespaces are needed by commands
- * with mounts of their own. */
-static int forbid_namespaces(int proc)
+ * with mounts of their own. The passt of a microVM fences itself in with one of some kinds: each user
+ * of its jail may have that one. */
+static int forbid_namespaces(int proc, bool for_passt)
 {
-	static const char *const names[] = {
-		"sys/user/max_user_namespaces",
-		"sys/user/max_pid_namespaces",
-		"sys/user/max_net_namespaces",
-		"sys/user/max_ipc_namespaces",
-		"sys/user/max_uts_namespaces",
-		"sys/user/max_cgroup_namespaces",
-		"sys/user/max_time_namespaces",
+	static const struct {
+		const char *name;
+		bool of_passt;
+	} kinds[] = {
+		{"sys/user/max_user_namespaces", true},
+		{"sys/user/max_pid_namespaces", true},
+		{"sys/user/max_ipc_namespaces", true},
+		{"sys/user/max_uts_namespaces", true},
+		{"sys/user/max_net_namespaces", false},
+		{"sys/user/max_cgroup_namespaces", false},
+		{"sys/user/max_time_namespaces", false},
 	};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		int r = write_at(proc, names[i], "0");
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		const char *most = for_passt && kinds[i].of_passt ? "1" : "0";
+		int r = write_at(proc, kinds[i].name, most);
 		/* A kernel without one kind has no file for it. */
 		if (r < 0 && r != -ENOENT) {
 			return r;
@@ -154,7 +159,7 @@ static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
 	int r = box_fs_make("proc", &options, &whole);
-	r = r < 0 ? r : forbid_namespaces(whole);
+	r = r < 0 ? r : forbid_namespaces(whole, step->pids_only && assembly->plan->network);
 	if (r == 0 && step->pids_only) {
 		options.pids_only = true;
 		r = box_fs_make("proc", &options, &mount);

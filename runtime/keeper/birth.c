@@ -71,19 +71,28 @@ static int detach_host_path(const struct box_ground *ground, const struct box_li
 		: box_source_detach(source, ask->host_mode == BOX_ASK_RO, &owner, ret_tree, err);
 }
 
+static int take_seat(struct box_ground *ground, struct box_blank *blank, struct box_err *err)
+{
+	struct box_living *living = &blank->living;
+	int r = living->has_seat ? 0 : box_network_seat(ground->network, &living->seat, err);
+	living->has_seat = r == 0;
+	return r < 0 ? r : box_network_attach(ground->network, &living->seat, blank->netns, err);
+}
+
 /* A seat at the router, with a cable to the box. Where the namespace is not ours to enter, the box
- * had both from the beginning. */
+ * had both from the beginning. What it may reach is settled before anything of it runs. */
 static int connect_network(struct box_ground *ground, const struct box_plan *plan,
 	struct box_blank *blank, struct box_err *err)
 {
 	struct box_living *living = &blank->living;
-	if (!plan->network || !ground->netns) {
+	if (!plan->network) {
 		return 0;
 	}
-	int r = living->has_seat ? 0 : box_network_seat(ground->network, &living->seat, err);
-	living->has_seat = r == 0;
-	r = r < 0 ? r : box_network_attach(ground->network, &living->seat, blank->netns, err);
-	if (r < 0) {
+	int r = ground->netns ? take_seat(ground, blank, err) : 0;
+	r = r < 0 ? r
+		  : box_network_limit(ground->network, &living->seat, &plan->ask->egress,
+			    &living->host_address, err);
+	if (r < 0 || !ground->netns) {
 		return r;
 	}
 	r = box_netns_enter(ground->netns, blank->netns);

@@ -84,19 +84,35 @@ static int clone_common(int fd, int *ret_tree)
 	return 0;
 }
 
-/* Those that all boxes share; the folder of the host comes with the order. */
-static int open_trees(const struct box_ground *ground, struct box_child *start, struct box_err *err)
+/* A mount that is detached cannot be cloned, and need not: it is for this box alone. */
+static int copy_fd(int fd, int *ret_copy)
 {
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (copy < 0) {
+		return -errno;
+	}
+	*ret_copy = copy;
+	return 0;
+}
+
+/* Those that all boxes share; the folder of the host comes with the order. */
+static int open_trees(const struct box_ground *ground, const struct box_root *root,
+	struct box_child *start, struct box_err *err)
+{
+	const int *entries = root ? root->trees : ground->common.entries;
+	int etc = root ? root->etc : ground->common.etc;
 	for (size_t i = 0; i < start->plan->step_count; i++) {
 		const struct box_step *step = &start->plan->steps[i];
 		if (step->kind != BOX_STEP_TREE || step->tree == BOX_TREE_HOST_PATH) {
 			continue;
 		}
-		int from = step->tree == BOX_TREE_ETC ? ground->common.etc
+		int from = step->tree == BOX_TREE_ETC ? etc
 			: step->tree == BOX_TREE_DEV  ? ground->common.dev
 			: step->tree == BOX_TREE_KVM  ? ground->common.kvm
-						      : ground->common.entries[step->entry];
-		int r = clone_common(from, &start->trees[i]);
+						      : entries[step->entry];
+		bool shared = step->tree == BOX_TREE_DEV || step->tree == BOX_TREE_KVM;
+		int r = root && root->once && !shared ? copy_fd(from, &start->trees[i])
+						      : clone_common(from, &start->trees[i]);
 		if (r < 0) {
 			return box_blank_fail(err, step->target, r);
 		}
@@ -272,7 +288,7 @@ void box_blank_close(struct box_blank *blank)
 }
 
 int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
-	struct box_blank *blank, struct box_err *err)
+	const struct box_root *root, struct box_blank *blank, struct box_err *err)
 {
 	_cleanup_(start_close) struct box_child start = {
 		.plan = plan,
@@ -290,7 +306,7 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 		.living = BOX_LIVING_NONE, .ask = *plan->ask, .orders = -1, .netns = -1};
 	int r = take_ids(ground, &blank->living, err);
 	r = r < 0 ? r : make_cgroup(ground, name, &blank->living, &start, err);
-	r = r < 0 ? r : open_trees(ground, &start, err);
+	r = r < 0 ? r : open_trees(ground, root, &start, err);
 	r = r < 0 ? r : take_seat(ground, plan, &blank->living, err);
 	r = r < 0 ? r : make_boot_file(ground, &blank->living, &start, err);
 	r = r < 0 ? r : make_sockets(blank, &start, err);

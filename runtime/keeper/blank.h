@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/keeper/living.h"
+#include "runtime/keeper/root.h"
 
 struct box_blank {
 	struct box_living living;
@@ -14,11 +15,11 @@ struct box_blank {
 	int netns;
 };
 
-/* `name` is that of its cgroup. What its first process has to say comes to the report fd, when it is
+/* `name` is that of its cgroup, `root` that of its image, or NULL for the usual one. What its first process has to say comes to the report fd, when it is
  * too late for an order or after it. Negative: err, and what there is of it is in `blank`, for
  * box_blank_close and the end that boxes have. */
 int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
-	struct box_blank *blank, struct box_err *err);
+	const struct box_root *root, struct box_blank *blank, struct box_err *err);
 
 /* Whether it can become the box that is asked for. */
 bool box_blank_fits(

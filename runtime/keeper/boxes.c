@@ -20,6 +20,7 @@
 #include "runtime/keeper/boxes_state.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
+#include "runtime/keeper/images.h"
 
 #define MAKE_MS 10000          /* a box must be there by then */
 #define BURY_PAUSE_MAX_MS 1000 /* between tries to remove what is dying; from 1 ms it doubles */
@@ -143,6 +144,7 @@ static void tell_box(struct box_boxes *boxes, const struct box_boxes_entry *entr
 		.control = entry->living.control,
 		.memory = cgroup ? box_cgroup_events(cgroup) : -1,
 		.rest = cgroup ? box_cgroup_rest_events(cgroup) : -1,
+		.host_address = entry->living.host_address,
 	};
 	boxes->events->made(boxes->arg, request, entry->number, &fds, NULL);
 }
@@ -191,6 +193,20 @@ static int use_blank(struct box_boxes *boxes, struct box_boxes_entry *entry,
 	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r)) : 0;
 }
 
+/* A label says nothing: boxes that differ in it alone are alike. */
+static int find_root(struct box_ground *ground, struct box_ask *ask, struct box_host_can *host,
+	struct box_root **ret_root, struct box_err *err)
+{
+	if (!memchr(ask->image, '\0', sizeof(ask->image))) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "image is too long");
+	}
+	int r = box_images_find(ground->images, ask->image, host, ret_root, err);
+	if (r == 0 && !*ret_root) {
+		ask->image[0] = '\0';
+	}
+	return r;
+}
+
 static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct box_err *err)
 {
 	struct box_ground *ground = boxes->ground;
@@ -201,11 +217,15 @@ static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct 
 		return box_err_set(
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
 	}
-	int r = box_plan_make(&making->ask, &ground->policy, &ground->host, &making->plan, err);
+	making->host = ground->host;
+	_cleanup_(box_images_release_p) struct box_root *root = NULL;
+	int r = find_root(ground, &making->ask, &making->host, &root, err);
+	r = r < 0 ? r
+		  : box_plan_make(&making->ask, &ground->policy, &making->host, &making->plan, err);
 	r = r < 0 ? r : box_boxes_have_room(boxes, &making->plan, err);
 	r = r < 0 ? r : box_birth_open(ground, &making->ask, &source, err);
 	r = r < 0 ? r : box_birth_check(ground, &making->ask, source, err);
-	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, &blank, err);
+	r = r < 0 ? r : box_ahead_take(boxes->ahead, &making->plan, root, &blank, err);
 	if (r == 0 && making->ask.kind == BOX_ASK_KRUN) {
 		entry->promised_bytes = making->plan.limit_bytes;
 		making->limit_ms = making->plan.machine.start_ms + BOX_MACHINE_SPARE_MS;

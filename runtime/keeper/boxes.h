@@ -9,11 +9,12 @@
 
 struct box_boxes;
 
-/* Of one box; they stay the table's. -1 where there is none. */
+/* Of one box; fds stay the table's. -1 where there is none. */
 struct box_boxes_fds {
 	int control;
-	int memory; /* its memory events */
-	int rest;   /* those since it has groups below it, of what is in none of them */
+	int memory;            /* its memory events */
+	int rest;              /* those since it has groups below it, of what is in none of them */
+	uint32_t host_address; /* on the host's loopback, or 0 */
 };
 
 /* What is told, from box_boxes_make or box_boxes_step. */

@@ -22,6 +22,7 @@ struct box_boxes_making {
 	uint32_t request;
 	uint64_t limit_ms; /* in which it must be there */
 	struct box_ask ask;
+	struct box_host_can host; /* with the root of its image */
 	struct box_plan plan;
 };
 

@@ -93,10 +93,19 @@ static bool is_taken(const struct copy *copy, const char *name, unsigned depth)
 
 static int copy_file(int from, int to, const char *name, const struct stat *status)
 {
-	_cleanup_(box_close_p) int source = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	/* Something else may have taken its place, which must not make us wait. */
+	_cleanup_(box_close_p) int source = openat(
+		from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	_cleanup_(box_close_p) int target = -1;
+	struct stat opened;
 	if (source < 0) {
-		return errno == EACCES || errno == EPERM ? 0 : -errno;
+		return errno == EACCES || errno == EPERM || errno == ELOOP || errno == ENOENT
+			? 0
+			: -errno;
+	}
+	if (fstat(source, &opened) < 0 || opened.st_ino != status->st_ino ||
+		opened.st_dev != status->st_dev) {
+		return 0;
 	}
 	target = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
 		status->st_mode & 0111 ? 0755 : 0644);
@@ -212,14 +221,19 @@ int box_etc_make(int root, bool whole, int parent, const char *name, int *ret_fd
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int etc = -1;
 	int r = box_fs_make("tmpfs", &options, &mount);
-	if (r == 0 && mkdirat(parent, name, 0755) < 0) {
+	if (r == 0 && parent >= 0 && mkdirat(parent, name, 0755) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fs_attach(mount, parent, name, &etc);
+	if (r == 0 && parent < 0) {
+		etc = TAKE_FD(mount);
+	} else {
+		r = r < 0 ? r : box_fs_attach(mount, parent, name, &etc);
+	}
 	if (r == 0) {
 		struct copy copy = {.whole = whole};
-		int from = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		r = from < 0 ? -errno : copy_folder(&copy, from, etc, 0);
+		/* A link would lead out of the root. */
+		int from = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		r = from >= 0 ? copy_folder(&copy, from, etc, 0) : errno == ENOENT ? 0 : -errno;
 	}
 	r = r < 0 ? r : write_own(etc);
 	r = r < 0 ? r : box_fs_freeze(etc);

@@ -5,5 +5,6 @@
 #include <stdbool.h>
 
 /* Makes it as a tmpfs at `name` in `parent` from the etc of `root`: of the host's own only what is
- * on a list, of a root made for boxes (`whole`) everything. Read-only when done. 0 or -errno. */
+ * on a list, of a root made for boxes (`whole`) everything. With a `parent` of -1 it stays detached.
+ * Read-only when done. 0 or -errno. */
 int box_etc_make(int root, bool whole, int parent, const char *name, int *ret_fd);

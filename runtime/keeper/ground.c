@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/ids.h"
+#include "runtime/keeper/images.h"
 #include "runtime/keeper/netns.h"
 #include "runtime/keeper/network.h"
 
@@ -214,6 +215,7 @@ void box_ground_open(struct box_ground *ground, const struct box_worker_ids *ids
 
 void box_ground_close(struct box_ground *ground)
 {
+	box_images_free(ground->images);
 	box_template_close(&ground->common);
 	box_close_p(&ground->init);
 	box_close_p(&ground->vmm);
@@ -242,6 +244,9 @@ void box_ground_seal(struct box_ground *ground, const struct box_policy *policy)
 	if (ground->possible &&
 		box_template_make(policy->rootfs, &ground->host, &ground->common, &err) < 0) {
 		give_up(ground, &err);
+	}
+	if (ground->possible) {
+		ground->images = box_images_new(&ground->policy, ground->common.anchor);
 	}
 }
 

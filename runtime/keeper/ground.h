@@ -15,6 +15,7 @@
 
 struct box_cgroups;
 struct box_ids;
+struct box_images;
 struct box_netns;
 struct box_network;
 
@@ -25,6 +26,7 @@ struct box_ground {
 	struct box_policy policy;
 	struct box_host_can host;
 	struct box_template common;
+	struct box_images *images; /* NULL before the policy */
 	struct box_cgroups *cgroups;
 	struct box_network *network;
 	struct box_netns *netns;

@@ -21,6 +21,7 @@ struct box_living {
 	uint32_t first_id;
 	bool has_seat;
 	struct box_network_seat seat;
+	uint32_t host_address; /* its own on the host's loopback (network order), or 0 */
 };
 
 #define BOX_LIVING_NONE ((struct box_living){.pidfd = -1, .control = -1, .report = -1})

@@ -157,8 +157,9 @@ void box_machine_judge(
 		facts->kvm_error[0] || !facts->booted) {
 		say_probe(facts, ret_verdict);
 	} else {
-		say(ret_verdict, "", "a guest of libkrun %s was up after %u ms",
-			facts->libkrun_version, facts->boot_ms);
+		say(ret_verdict, "", "a guest was up after %u ms (%s%s%s, %s)", facts->boot_ms,
+			facts->libkrun, facts->libkrun_version[0] ? " " : "",
+			facts->libkrun_version, facts->libkrunfw);
 		ret_verdict->works = true;
 	}
 }

@@ -28,19 +28,19 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "runtime/keeper/egress_rules.h"
 #include "runtime/keeper/netlink.h"
+#include "runtime/keeper/nft.h"
+#include "runtime/keeper/offers.h"
 #include "runtime/keeper/router.h"
 
-#define SEATS_MAX 16384
 #define SEATS_NET UINT32_C(0xc6130000) /* 198.19.0.0: two addresses a seat */
 /* Answers that were meant for the last box of a seat do not come to the next one: the kernel
  * forgets a flow of UDP sooner than this. */
 #define SEAT_REST_MS 180000
 #define TAKEN UINT64_MAX
 #define ROUTER_INDEX 100000 /* of b0, beyond what the kernel gives itself */
-#define BOX_INDEX 100000
-#define LO_INDEX 1
-#define MTU 65520 /* pasta's own */
+#define MTU 65520           /* pasta's own */
 
 #define PASTA_READY_MS 2000
 #define PASTA_PAUSE_MIN_MS 100
@@ -64,7 +64,9 @@ struct box_network {
 	bool closed; /* the host's addresses are not refused: nothing may go out */
 	struct box_router_refused refused;
 	struct box_router_refused wanted;
-	uint64_t free_since_ms[SEATS_MAX]; /* 0: always; TAKEN: not now */
+	struct box_egress_seats egress;
+	struct box_offers *offers;
+	uint64_t free_since_ms[BOX_NETWORK_SEATS_MAX]; /* 0: always; TAKEN: not now */
 };
 
 static const char *find_pasta(void)
@@ -97,6 +99,7 @@ struct box_network *box_network_new(uid_t uid, gid_t gid)
 		box_network_free(network);
 		return NULL;
 	}
+	network->offers = box_offers_new(&network->router, network->epoll);
 	return network;
 }
 
@@ -122,6 +125,7 @@ void box_network_free(struct box_network *network)
 	if (!network) {
 		return;
 	}
+	box_offers_free(network->offers);
 	end_pasta(network);
 	box_router_close(&network->router);
 	box_close_p(&network->watch);
@@ -135,7 +139,7 @@ bool box_network_possible(struct box_network *network, struct box_err *err)
 	const char *why = NULL;
 	if (!find_pasta()) {
 		why = "pasta is missing: install passt and nftables";
-	} else if (!box_router_nft()) {
+	} else if (!box_nft_path()) {
 		why = "nft is missing: install passt and nftables";
 	} else if (access(TUN, F_OK) < 0) {
 		why = "no " TUN ": load the module tun, or give the container this device";
@@ -363,11 +367,12 @@ static int make_router(struct box_network *network, struct box_err *err)
 static int take_seat(struct box_network *network, uint32_t *ret_number)
 {
 	uint64_t now_ms = box_clock_ms();
+	uint64_t rest_ms = box_router_leaves_out("rest") ? 0 : SEAT_REST_MS;
 	uint64_t oldest_ms = TAKEN;
 	uint32_t oldest = 0;
-	for (uint32_t i = 0; i < SEATS_MAX && oldest_ms > 0; i++) {
+	for (uint32_t i = 0; i < BOX_NETWORK_SEATS_MAX && oldest_ms > 0; i++) {
 		uint64_t since_ms = network->free_since_ms[i];
-		if (since_ms != TAKEN && now_ms - since_ms > SEAT_REST_MS) {
+		if (since_ms != TAKEN && now_ms - since_ms > rest_ms) {
 			since_ms = 0;
 		}
 		if (since_ms < oldest_ms) {
@@ -401,7 +406,11 @@ int box_network_seat(
 	uint32_t number = 0;
 	if (r == 0 && take_seat(network, &number) < 0) {
 		r = box_err_set(err, BOX_ERR_CAPACITY, EUSERS,
-			"no more than %d boxes can have a network", SEATS_MAX);
+			"no more than %d boxes can have a network", BOX_NETWORK_SEATS_MAX);
+	}
+	if (r == 0) {
+		r = box_egress_clear(&network->egress, &network->router, number, err);
+		network->free_since_ms[number] = r < 0 ? box_clock_ms() : TAKEN;
 	}
 	if (r < 0) {
 		return r;
@@ -421,7 +430,7 @@ int box_network_attach(struct box_network *network, const struct box_network_sea
 	(void)snprintf(name, sizeof(name), "b%u", seat->number);
 	int index = ROUTER_INDEX + (int)seat->number;
 	struct box_netlink_end near = {name, index, network->router.netns};
-	struct box_netlink_end far = {"eth0", BOX_INDEX, netns};
+	struct box_netlink_end far = {"eth0", BOX_NETWORK_INDEX, netns};
 	struct box_netlink_batch batch = {0};
 	box_netlink_veth(&batch, &near, &far, MTU);
 	box_netlink_quiet(&batch, index);
@@ -443,34 +452,22 @@ int box_network_attach(struct box_network *network, const struct box_network_sea
 	return 0;
 }
 
-static int configure(struct box_netlink_batch *batch)
+int box_network_limit(struct box_network *network, const struct box_network_seat *seat,
+	const struct box_egress *egress, uint32_t *ret_host_address, struct box_err *err)
 {
-	_cleanup_(box_close_p) int fd = -1;
-	int r = box_netlink_open(&fd);
-	return r < 0 ? r : box_netlink_run(fd, batch);
-}
-
-int box_network_enter(const struct box_network_seat *seat)
-{
-	struct box_netlink_batch batch = {0};
-	box_netlink_up(&batch, LO_INDEX);
-	box_netlink_quiet(&batch, BOX_INDEX);
-	box_netlink_address(&batch, BOX_INDEX, seat->box_address, 31);
-	box_netlink_up(&batch, BOX_INDEX);
-	box_netlink_default_route(&batch, BOX_INDEX, seat->router_address);
-	return configure(&batch);
-}
-
-int box_network_enter_off(void)
-{
-	struct box_netlink_batch batch = {0};
-	box_netlink_up(&batch, LO_INDEX);
-	return configure(&batch);
+	int r = egress->limited
+		? box_egress_limit(&network->egress, &network->router, seat->number, egress, err)
+		: 0;
+	return r < 0 || egress->host_port_count == 0
+		? r
+		: box_offers_open(network->offers, seat->number, egress, ret_host_address, err);
 }
 
 void box_network_leave(struct box_network *network, const struct box_network_seat *seat)
 {
-	if (seat->number < SEATS_MAX && network->free_since_ms[seat->number] == TAKEN) {
+	if (seat->number < BOX_NETWORK_SEATS_MAX && network->free_since_ms[seat->number] == TAKEN) {
+		box_offers_close(network->offers, seat->number);
+		box_egress_leave(&network->egress, seat->number);
 		network->free_since_ms[seat->number] = box_clock_ms();
 	}
 }
@@ -490,6 +487,7 @@ void box_network_ready(struct box_network *network)
 	if (network->pidfd >= 0) {
 		pasta_ended(network);
 	}
+	box_offers_step(network->offers);
 	bool changed = box_netlink_changed(network->watch);
 	if (network->made && (changed || (again && network->closed))) {
 		host_changed(network);

@@ -12,6 +12,10 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "runtime/plan/egress.h"
+
+#define BOX_NETWORK_SEATS_MAX 16384
+#define BOX_NETWORK_INDEX 100000 /* of eth0 in a box */
 
 struct box_network; /* the router, made when the first box needs it */
 
@@ -42,6 +46,12 @@ int box_network_seat(
  * `netns`. */
 int box_network_attach(struct box_network *network, const struct box_network_seat *seat, int netns,
 	struct box_err *err);
+/* Lets the box of this seat, which has its cable, reach what `egress` allows and nothing else, before
+ * anything of it runs; what no box may reach stays refused. With ports of the host the box gets an
+ * address on the host's loopback (network order), until it leaves. Does nothing when `egress` limits
+ * nothing. */
+int box_network_limit(struct box_network *network, const struct box_network_seat *seat,
+	const struct box_egress *egress, uint32_t *ret_host_address, struct box_err *err);
 /* In the box's own network namespace, with CAP_NET_ADMIN there: lo and eth0 up, address, route.
  * Async-signal-safe: the caller is a fresh clone. 0 or -errno. */
 int box_network_enter(const struct box_network_seat *seat);

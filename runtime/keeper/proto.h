@@ -132,6 +132,8 @@ struct box_keeper_made {
 	uint32_t kind;
 	uint32_t id; /* 0 in KEPT */
 	uint64_t box;
+	uint32_t host_address; /* its own on the host's loopback: IPv4, network order; or 0 */
+	uint32_t reserved;
 	struct box_keeper_failure failure;
 };
 

@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "runtime/keeper/loop.h"
 
 #define BLOCK 4096U
 #define IMAGE_FD 3 /* of the programs that work on it */
 #define IMAGE_PATH "/proc/self/fd/3"
 #define UNMOUNT_TRIES 200
-#define CONFIGURE_TRIES 64
 #define EXT4_RESIZE _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: in no header of libc's */
 
 static int fail(struct box_err *err, const char *step, int errnum)
@@ -123,13 +123,6 @@ static bool is_on(int loop, const struct stat *file)
 		info.lo_inode == file->st_ino;
 }
 
-static int open_loop(const char *name)
-{
-	char path[300];
-	(void)snprintf(path, sizeof(path), "/dev/%s", name);
-	return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-}
-
 /* -1: it is on none. */
 static int find_loop(int file)
 {
@@ -150,7 +143,7 @@ static int find_loop(int file)
 			faccessat(dirfd(blocks), bound, F_OK, 0) < 0) {
 			continue;
 		}
-		int loop = open_loop(entry->d_name);
+		int loop = box_loop_open(entry->d_name);
 		if (loop >= 0 && is_on(loop, &status)) {
 			found = loop;
 		} else if (loop >= 0) {
@@ -161,58 +154,12 @@ static int find_loop(int file)
 	return found;
 }
 
-/* Another may take a free one first. */
-static int take_loop(int file, int *ret_loop)
-{
-	_cleanup_(box_close_p) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-	struct loop_config config = {
-		.fd = (uint32_t)file,
-		.block_size = 0,
-		.info = {.lo_flags = LO_FLAGS_AUTOCLEAR},
-	};
-	if (control < 0) {
-		return -errno;
-	}
-	for (int i = 0; i < CONFIGURE_TRIES; i++) {
-		char name[32];
-		int number = ioctl(control, LOOP_CTL_GET_FREE);
-		if (number < 0) {
-			return -errno;
-		}
-		(void)snprintf(name, sizeof(name), "loop%d", number);
-		_cleanup_(box_close_p) int loop = open_loop(name);
-		if (loop < 0) {
-			return -errno;
-		}
-		if (ioctl(loop, LOOP_CONFIGURE, &config) == 0) {
-			*ret_loop = TAKE_FD(loop);
-			return 0;
-		}
-		if (errno != EBUSY) {
-			return -errno;
-		}
-	}
-	return -EBUSY;
-}
-
 /* --- the file system --- */
-
-static int name_of_loop(int loop, char *name, size_t room)
-{
-	char link[32];
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", loop);
-	ssize_t len = readlink(link, name, room - 1);
-	if (len < 0) {
-		return -errno;
-	}
-	name[len] = '\0';
-	return 0;
-}
 
 static int mount_loop(int loop, int *ret_mount)
 {
 	char device[BOX_PATH_MAX];
-	int r = name_of_loop(loop, device, sizeof(device));
+	int r = box_loop_path(loop, device, sizeof(device));
 	if (r < 0) {
 		return r;
 	}
@@ -237,7 +184,7 @@ int box_quota_image_mount(struct box_quota_image *image, struct box_err *err)
 	image->loop = find_loop(image->file);
 	image->in_use = image->loop >= 0;
 	if (image->loop < 0) {
-		int r = take_loop(image->file, &image->loop);
+		int r = box_loop_take(image->file, false, &image->loop);
 		if (r < 0) {
 			return fail(err, "a loop device", -r);
 		}

@@ -26,11 +26,13 @@
 
 #include "base/cleanup.h"
 #include "runtime/keeper/network.h"
+#include "runtime/keeper/nft.h"
 #include "runtime/keeper/packet.h"
+#include "runtime/plan/egress.h"
 
 #define CHILD_MS 10000 /* a child of ours that takes longer is ended */
 #define LOOKS_MAX 16
-#define LISTING_BYTES_MAX (1024 * 1024)
+#define LO_INDEX 1
 #define FLOWS_PER_BOX 4096 /* connections and UDP flows that one box may have at once */
 #define TEXT_(number) #number
 #define TEXT(number) TEXT_(number)
@@ -63,6 +65,7 @@ static const char *const sets =
 	"set host { type ipv4_addr; }\n"
 	"set gateways { type ipv4_addr; }\n"
 	"set flows { type ipv4_addr; size 65535; flags dynamic; }\n"
+	"map egress { type ifname : verdict; }\n"
 	"chain refuse { }\n"
 	"chain early { type filter hook prerouting priority -300; policy accept; }\n"
 	"chain input { type filter hook input priority 0; policy drop; }\n"
@@ -83,6 +86,8 @@ static const struct rule {
 	{"ipv6", "early", "meta nfproto ipv6 counter drop " MARK, NULL},
 	/* A source that is not the box's own has its route elsewhere. */
 	{"spoof", "early", "iifname \"b*\" fib saddr . iif oif missing counter drop " MARK, NULL},
+	/* The ports of the host that this box may have, see egress_rules.c. */
+	{"egress", "input", "ip daddr " BOX_EGRESS_HOST " iifname vmap @egress " MARK, NULL},
 	{"router", "input", "iifname \"b*\" " REFUSE, "iifname \"b*\" accept " MARK},
 	{"answers", "forward",
 		"iifname \"out\" oifname \"b*\" ct state established,related accept " MARK, NULL},
@@ -93,6 +98,12 @@ static const struct rule {
 		"ct state new add @flows { ip saddr ct count over " TEXT(
 			FLOWS_PER_BOX) " } " REFUSE,
 		NULL},
+	/* Boxes with an allowlist go their own way, here and below, once nothing refuses it for all;
+	 * it leads nowhere but to what they may have. */
+	{"egress", "forward",
+		"oifname \"out\" ip daddr " BOX_NETWORK_DNS
+		" udp dport 53 iifname vmap @egress " MARK,
+		NULL},
 	/* Before the sets: a host may have this address itself. pasta answers in its place. */
 	{"dns", "forward", "oifname \"out\" ip daddr " BOX_NETWORK_DNS " udp dport 53 accept " MARK,
 		NULL},
@@ -102,6 +113,7 @@ static const struct rule {
 		NULL},
 	{"host", "forward", "ip daddr @host " REFUSE, NULL},
 	{"gateway", "forward", "ip daddr @gateways " REFUSE, NULL},
+	{"egress", "forward", "oifname \"out\" iifname vmap @egress " MARK, NULL},
 	{"out", "forward", "oifname \"out\" accept " MARK, NULL},
 	{"masquerade", "late", "oifname \"out\" masquerade " MARK, NULL},
 };
@@ -190,8 +202,7 @@ void box_router_child_exec(const char *path, char *const arguments[], int input,
 	}
 }
 
-/* The exit status of the child, which is gone then; negative when it was ended or had to be. */
-static int await_child(pid_t pid)
+int box_router_child_await(pid_t pid)
 {
 	_cleanup_(box_close_p) int pidfd = pidfd_open(pid, 0);
 	struct pollfd wait = {.fd = pidfd, .events = POLLIN};
@@ -207,16 +218,10 @@ static int await_child(pid_t pid)
 	return info.si_code == CLD_EXITED ? info.si_status : -EINTR;
 }
 
-/* What a child of ours opens because we cannot, and sends back. */
-#define FDS_MAX 2
-struct opener {
-	const char *name;
-	int (*run)(const struct box_router *router, pid_t parent, int fds[FDS_MAX]);
-	size_t fd_count;
-};
-
-static int make_namespaces(const struct box_router *router, pid_t parent, int fds[FDS_MAX])
+static int make_namespaces(
+	const struct box_router *router, const void *arg, pid_t parent, int fds[BOX_ROUTER_FDS_MAX])
 {
+	(void)arg;
 	int r = box_router_child_become(router->uid, router->gid, parent);
 	if (r < 0) {
 		return r;
@@ -230,8 +235,10 @@ static int make_namespaces(const struct box_router *router, pid_t parent, int fd
 }
 
 /* With our own rights, not those of the router's user namespace: it must reach into boxes too. */
-static int open_socket(const struct box_router *router, pid_t parent, int fds[FDS_MAX])
+static int open_socket(
+	const struct box_router *router, const void *arg, pid_t parent, int fds[BOX_ROUTER_FDS_MAX])
 {
+	(void)arg;
 	(void)parent;
 	if (setns(router->netns, CLONE_NEWNET) < 0) {
 		return -errno;
@@ -244,19 +251,20 @@ static int open_socket(const struct box_router *router, pid_t parent, int fds[FD
 	return box_netlink_open(&fds[0]);
 }
 
-_Noreturn static void run_opener(
-	const struct opener *opener, const struct box_router *router, pid_t parent, int socket)
+_Noreturn static void run_opener(const struct box_router_opener *opener,
+	const struct box_router *router, pid_t parent, int socket)
 {
-	int fds[FDS_MAX] = {-1, -1};
+	int fds[BOX_ROUTER_FDS_MAX];
+	memset(fds, 0xff, sizeof(fds)); /* -1 each */
 	int r = box_router_child_begin(parent);
-	int32_t result = r < 0 ? r : opener->run(router, parent, fds);
+	int32_t result = r < 0 ? r : opener->run(router, opener->arg, parent, fds);
 	(void)box_packet_send(
 		socket, &result, sizeof(result), fds, result < 0 ? 0 : opener->fd_count);
 	_exit(0);
 }
 
-static int open_by_child(const struct opener *opener, const struct box_router *router,
-	int ret_fds[FDS_MAX], struct box_err *err)
+int box_router_open(const struct box_router_opener *opener, const struct box_router *router,
+	int ret_fds[BOX_ROUTER_FDS_MAX], struct box_err *err)
 {
 	int sockets[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
@@ -272,7 +280,7 @@ static int open_by_child(const struct opener *opener, const struct box_router *r
 	(void)close(sockets[1]);
 	struct box_packet packet = {0};
 	if (r == 0) {
-		(void)await_child(pid);
+		(void)box_router_child_await(pid);
 		r = box_packet_recv(ours, &packet);
 	}
 	if (r == 0) {
@@ -287,8 +295,6 @@ static int open_by_child(const struct opener *opener, const struct box_router *r
 	return box_err_set(err, BOX_ERR_OS, -r, "router: %s: %s", opener->name, strerror(-r));
 }
 
-/* nft. */
-
 const char *box_router_find(const char *const *paths)
 {
 	for (; *paths; paths++) {
@@ -297,89 +303,6 @@ const char *box_router_find(const char *const *paths)
 		}
 	}
 	return NULL;
-}
-
-const char *box_router_nft(void)
-{
-	static const char *const paths[] = {
-		"/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/nft", NULL};
-	return box_router_find(paths);
-}
-
-/* CAP_NET_ADMIN that survives exec, though nobody is root in there. */
-static int keep_net_admin(void)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-	uint32_t bit = UINT32_C(1) << CAP_NET_ADMIN;
-	data[0] = (struct __user_cap_data_struct){bit, bit, bit};
-	if (syscall(SYS_capset, &header, data) < 0 ||
-		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, (long)CAP_NET_ADMIN, 0L, 0L) < 0) {
-		return -errno;
-	}
-	return 0;
-}
-
-/* fds: standard input, then where its output goes. */
-_Noreturn static void run_nft(
-	const struct box_router *router, const char *path, pid_t parent, const int fds[2])
-{
-	char name[] = "nft";
-	char option[] = "-f";
-	char from[] = "-";
-	char *const arguments[] = {name, option, from, NULL};
-	if (box_router_child_begin(parent) == 0 &&
-		box_router_child_become(router->uid, router->gid, parent) == 0 &&
-		setns(router->userns, CLONE_NEWUSER) == 0 &&
-		setns(router->netns, CLONE_NEWNET) == 0 && keep_net_admin() == 0) {
-		box_router_child_exec(path, arguments, fds[0], fds[1]);
-	}
-	(void)dprintf(fds[1], "%s\n", strerror(errno));
-	_exit(127);
-}
-
-/* Nobody but us reads or writes these files. */
-static char *read_text(int fd)
-{
-	off_t size = lseek(fd, 0, SEEK_END);
-	if (size < 0 || size > LISTING_BYTES_MAX) {
-		return NULL;
-	}
-	char *text = calloc(1, (size_t)size + 1);
-	if (text && pread(fd, text, (size_t)size, 0) != size) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-/* Runs the commands in `input`. The text is what nft printed, to be freed. */
-static int nft(const struct box_router *router, int input, char **ret_text, struct box_err *err)
-{
-	const char *path = box_router_nft();
-	_cleanup_(box_close_p) int output = memfd_create("nft", MFD_CLOEXEC);
-	int r = !path ? -ENOENT : output < 0 || lseek(input, 0, SEEK_SET) < 0 ? -errno : 0;
-	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "nft: %s", strerror(-r));
-	}
-	const int fds[2] = {input, output};
-	pid_t parent = getpid();
-	pid_t pid = fork();
-	if (pid == 0) {
-		run_nft(router, path, parent, fds);
-	}
-	if (pid < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "nft: fork: %s", strerror(errno));
-	}
-	int status = await_child(pid);
-	_cleanup_(box_free_p) char *text = read_text(output);
-	if (status != 0 || !text) {
-		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EIO,
-			"the rules of the router cannot be set: nft: %.*s",
-			text ? (int)strcspn(text, "\n") : 0, text ? text : "");
-	}
-	*ret_text = TAKE_PTR(text);
-	return 0;
 }
 
 static size_t count_text(const char *text, const char *what)
@@ -422,33 +345,68 @@ static bool set_is(const char *text, const char *name, const struct box_netlink_
 	return same;
 }
 
+/* What nft lists for a question; to be freed. */
+static int ask_nft(
+	struct box_router *router, const char *question, char **ret_text, struct box_err *err)
+{
+	_cleanup_(box_close_p) int input = memfd_create("list", MFD_CLOEXEC);
+	if (input < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "nft: memfd: %s", strerror(errno));
+	}
+	(void)dprintf(input, "%s\n", question);
+	return box_nft_run(router, input, ret_text, err);
+}
+
+static int differs(struct box_err *err)
+{
+	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EIO,
+		"the rules of the router are not what was set");
+}
+
+/* One at a time: nft 1.0.6 finds only the last of several. The whole ruleset would do, but grows
+ * with what boxes do and are allowed to. */
+static int check_sets(
+	struct box_router *router, const struct box_router_refused *refused, struct box_err *err)
+{
+	_cleanup_(box_free_p) char *host = NULL;
+	_cleanup_(box_free_p) char *gateways = NULL;
+	int r = ask_nft(router, "list set inet box host", &host, err);
+	r = r < 0 ? r : ask_nft(router, "list set inet box gateways", &gateways, err);
+	if (!host || !gateways) {
+		return r < 0 ? r : -EIO;
+	}
+	return set_is(host, "host", &refused->host) &&
+			set_is(gateways, "gateways", &refused->gateways)
+		? 0
+		: differs(err);
+}
+
+static int check_rules(struct box_router *router, size_t count, struct box_err *err)
+{
+	_cleanup_(box_free_p) char *listing = NULL;
+	int r = ask_nft(router, "list ruleset", &listing, err);
+	if (!listing) {
+		return r < 0 ? r : -EIO;
+	}
+	return count_text(listing, MARK) == count && count_text(listing, "policy drop;") == 2
+		? 0
+		: differs(err);
+}
+
 static int change_rules(struct box_router *router, const struct box_router_refused *refused,
 	bool anew, struct box_err *err)
 {
 	_cleanup_(box_close_p) int input = memfd_create("rules", MFD_CLOEXEC);
-	_cleanup_(box_close_p) int question = memfd_create("list", MFD_CLOEXEC);
-	if (input < 0 || question < 0) {
+	_cleanup_(box_free_p) char *said = NULL;
+	if (input < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "nft: memfd: %s", strerror(errno));
 	}
 	size_t count = anew ? write_rules(input) : 0;
 	write_set(input, "host", &refused->host);
 	write_set(input, "gateways", &refused->gateways);
-	(void)dprintf(question, "list ruleset\n");
-	_cleanup_(box_free_p) char *said = NULL;
-	_cleanup_(box_free_p) char *listing = NULL;
-	int r = nft(router, input, &said, err);
-	r = r < 0 ? r : nft(router, question, &listing, err);
-	if (!listing) {
-		return r < 0 ? r : -EIO;
-	}
-	bool rules_there = !anew ||
-		(count_text(listing, MARK) == count && count_text(listing, "policy drop;") == 2);
-	if (!rules_there || !set_is(listing, "host", &refused->host) ||
-		!set_is(listing, "gateways", &refused->gateways)) {
-		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EIO,
-			"the rules of the router are not what was set");
-	}
-	return 0;
+	int r = box_nft_run(router, input, &said, err);
+	r = r < 0 || !anew ? r : check_rules(router, count, err);
+	return r < 0 ? r : check_sets(router, refused, err);
 }
 
 int box_router_refuse(
@@ -457,21 +415,35 @@ int box_router_refuse(
 	return change_rules(router, refused, false, err);
 }
 
+/* The address at which boxes find ports of the host is the router's. */
+static int have_host_address(struct box_router *router, struct box_err *err)
+{
+	struct box_netlink_batch batch = {0};
+	box_netlink_up(&batch, LO_INDEX);
+	box_netlink_address(&batch, LO_INDEX, inet_addr(BOX_EGRESS_HOST), 32);
+	int r = box_netlink_run(router->socket, &batch);
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "router: address: %s", strerror(-r)) : 0;
+}
+
 int box_router_make(uid_t uid, gid_t gid, const struct box_router_refused *refused,
 	struct box_router *ret_router, struct box_err *err)
 {
-	static const struct opener maker = {"new namespaces", make_namespaces, 2};
-	static const struct opener socket_opener = {"forwarding", open_socket, 1};
+	static const struct box_router_opener maker = {
+		.name = "new namespaces", .run = make_namespaces, .fd_count = 2};
+	static const struct box_router_opener socket_opener = {
+		.name = "forwarding", .run = open_socket, .fd_count = 1};
 	_cleanup_(box_router_close) struct box_router router = {uid, gid, -1, -1, -1};
-	int fds[FDS_MAX] = {-1, -1};
-	int r = open_by_child(&maker, &router, fds, err);
+	int fds[BOX_ROUTER_FDS_MAX];
+	memset(fds, 0xff, sizeof(fds)); /* -1 each */
+	int r = box_router_open(&maker, &router, fds, err);
 	if (r < 0) {
 		return r;
 	}
 	router.userns = fds[0];
 	router.netns = fds[1];
-	r = open_by_child(&socket_opener, &router, fds, err);
+	r = box_router_open(&socket_opener, &router, fds, err);
 	router.socket = r < 0 ? -1 : fds[0];
+	r = r < 0 ? r : have_host_address(&router, err);
 	r = r < 0 ? r : change_rules(&router, refused, true, err);
 	if (r < 0) {
 		return r;

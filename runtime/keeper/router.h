@@ -33,8 +33,6 @@ int box_router_look(struct box_router_refused *ret_refused, bool *ret_way);
 
 /* The first of a list of paths, ended by NULL, that can be executed; or NULL. */
 const char *box_router_find(const char *const *paths);
-/* The path of nft, or NULL. */
-const char *box_router_nft(void);
 
 /* Makes the namespaces and sets the rules; they are read back. On failure nothing remains. */
 int box_router_make(uid_t uid, gid_t gid, const struct box_router_refused *refused,
@@ -47,10 +45,25 @@ int box_router_refuse(
 /* Whether pasta has set up its interface. */
 bool box_router_has_way(struct box_router *router);
 
+/* What a child of ours opens because we cannot, and sends back. `run` is called in the child: 0, or
+ * -errno. */
+#define BOX_ROUTER_FDS_MAX 8
+struct box_router_opener {
+	const char *name; /* for an error */
+	int (*run)(const struct box_router *router, const void *arg, pid_t parent,
+		int fds[BOX_ROUTER_FDS_MAX]);
+	const void *arg;
+	size_t fd_count;
+};
+int box_router_open(const struct box_router_opener *opener, const struct box_router *router,
+	int ret_fds[BOX_ROUTER_FDS_MAX], struct box_err *err);
+
 /* For children, fresh from fork. Signals as at the start of a program, death with the parent. */
 int box_router_child_begin(pid_t parent);
 /* Other ids, where they are not ours already; death with the parent anew. */
 int box_router_child_become(uid_t uid, gid_t gid, pid_t parent);
+/* Its exit status; it is gone then. Negative when it was ended or had to be. */
+int box_router_child_await(pid_t pid);
 /* Becomes a program with these as its only fds and an empty environment; returns when it cannot. */
 void box_router_child_exec(const char *path, char *const arguments[], int input, int output);
 

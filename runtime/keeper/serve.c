@@ -101,6 +101,7 @@ static void box_made(void *arg, uint32_t request, uint64_t box, const struct box
 	int fds[3] = {-1, -1, -1};
 	if (found) {
 		memcpy(fds, (const int[]){found->control, found->memory, found->rest}, sizeof(fds));
+		packet.host_address = found->host_address;
 	}
 	box_serve_fill_failure(&packet.failure, err);
 	box_serve_tell(serve, &packet, sizeof(packet), fds, box_serve_count_fds(fds, 3));
@@ -291,6 +292,18 @@ static bool has_ends(const struct box_roots *roots)
 	return whole;
 }
 
+static bool images_have_ends(const struct box_policy *policy)
+{
+	bool whole = policy->image_count <= BOX_IMAGES_MAX;
+	for (uint32_t i = 0; whole && i < policy->image_count; i++) {
+		const struct box_image *image = &policy->images[i];
+		whole = memchr(image->name, '\0', sizeof(image->name)) &&
+			memchr(image->path, '\0', sizeof(image->path)) && image->name[0] != '\0' &&
+			image->path[0] == '/';
+	}
+	return whole;
+}
+
 /* The policy of the first one, who has seen nothing of the world yet. Later it can only be
  * narrowed. */
 static const char *take_policy(struct box_serve *serve, struct box_packet *packet)
@@ -300,7 +313,7 @@ static const char *take_policy(struct box_serve *serve, struct box_packet *packe
 		return "a POLICY of a wrong size";
 	}
 	if (!has_ends(&policy.roots) || !has_ends(&policy.narrower) ||
-		policy.profile >= BOX_FILTERS_ ||
+		policy.profile >= BOX_FILTERS_ || !images_have_ends(&policy) ||
 		!memchr(policy.rootfs, '\0', sizeof(policy.rootfs))) {
 		return "a malformed POLICY";
 	}

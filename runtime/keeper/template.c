@@ -2,7 +2,6 @@
  * may have anyway, in a mount namespace of our own, so that nobody else sees or changes them. */
 #include "runtime/keeper/template.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -14,8 +13,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "runtime/keeper/etc.h"
 #include "runtime/keeper/filesystem.h"
+#include "runtime/keeper/image_file.h"
+#include "runtime/keeper/root.h"
 #include "runtime/keeper/userns.h"
 
 static const char *const anchors[] = {"/sys/kernel", "/boot", "/mnt", "/media"};
@@ -32,14 +32,6 @@ static const struct {
 	{"stderr", "/proc/self/fd/2"},
 	{"ptmx", "pts/ptmx"},
 };
-
-/* What a box takes from the host's own root. */
-static const char *const system_folders[] = {
-	"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"};
-
-/* What a box never takes from a root of its own: there is one of ours. */
-static const char *const own_folders[] = {"boot", "dev", "etc", "home", "lost+found", "media",
-	"mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var", "workspace"};
 
 static int fail(struct box_err *err, const char *step)
 {
@@ -94,117 +86,21 @@ static const char *find_anchor(void)
 	return NULL;
 }
 
-/* A clone of `source` on a new folder of `parent`, read-only. */
-static int hang(int parent, const char *name, int source, int *ret_fd)
+/* The usual root: the host's, or the operator's. */
+static int take_root(int rootfs, int anchor, struct box_host_can *host, struct box_template *common)
 {
-	_cleanup_(box_close_p) int tree = open_tree(
-		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
-	struct mount_attr attr = {
-		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-		.propagation = MS_PRIVATE,
-	};
-	if (tree < 0 || mkdirat(parent, name, 0755) < 0 ||
-		mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
-		return -errno;
-	}
-	return box_fs_attach(tree, parent, name, ret_fd);
-}
-
-static bool is_one_of(const char *name, const char *const *names, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(name, names[i]) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* One name at the top of the root: a link is remembered, a folder is mounted. */
-static int take_entry(int root, const char *name, int anchor, struct box_host_can *host,
-	struct box_template *common)
-{
-	struct stat status;
-	if (fstatat(root, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		return errno == ENOENT ? 0 : -errno;
-	}
-	if (host->root_entry_count == BOX_ROOT_ENTRIES_MAX ||
-		strlen(name) >= sizeof(host->root_entries[0].name)) {
-		return -E2BIG;
-	}
-	struct box_root_entry *entry = &host->root_entries[host->root_entry_count];
-	memset(entry, 0, sizeof(*entry));
-	(void)snprintf(entry->name, sizeof(entry->name), "%s", name);
-	common->entries[host->root_entry_count] = -1;
-	if (S_ISLNK(status.st_mode)) {
-		ssize_t len = readlinkat(root, name, entry->link, sizeof(entry->link) - 1);
-		if (len <= 0) {
-			return len < 0 ? -errno : -EINVAL;
-		}
-	} else if (S_ISDIR(status.st_mode)) {
-		_cleanup_(box_close_p) int fd = openat(
-			root, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		int r = fd < 0 ? -errno
-			       : hang(anchor, name, fd, &common->entries[host->root_entry_count]);
-		if (r < 0) {
-			return r;
-		}
-	} else {
-		return 0;
-	}
-	host->root_entry_count++;
-	return 0;
-}
-
-static int take_system_folders(
-	int root, int anchor, struct box_host_can *host, struct box_template *common)
-{
-	int r = 0;
-	for (size_t i = 0; i < sizeof(system_folders) / sizeof(system_folders[0]) && r == 0; i++) {
-		r = take_entry(root, system_folders[i], anchor, host, common);
-	}
-	return r;
-}
-
-static int take_all_entries(
-	int root, int anchor, struct box_host_can *host, struct box_template *common)
-{
-	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-	if (!folder) {
-		return -errno;
-	}
-	int r = 0;
-	for (const struct dirent *at; r == 0 && (at = readdir(folder));) {
-		if (at->d_name[0] != '.' &&
-			!is_one_of(at->d_name, own_folders,
-				sizeof(own_folders) / sizeof(own_folders[0]))) {
-			r = take_entry(root, at->d_name, anchor, host, common);
-		}
-	}
-	(void)closedir(folder);
-	return r;
-}
-
-static int take_root(
-	const char *rootfs, int anchor, struct box_host_can *host, struct box_template *common)
-{
-	_cleanup_(box_close_p) int root = open(
-		rootfs[0] ? rootfs : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0 || mkdirat(anchor, "root", 0755) < 0) {
-		return -errno;
-	}
-	_cleanup_(box_close_p) int place = openat(anchor, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (place < 0) {
-		return -errno;
-	}
-	host->root_entry_count = 0;
-	int r = rootfs[0] ? take_all_entries(root, place, host, common)
-			  : take_system_folders(root, place, host, common);
-	if (r == 0) {
-		host->own_etc = true;
-		r = box_etc_make(root, rootfs[0] != '\0', anchor, "etc", &common->etc);
-	}
+	struct box_root root;
+	box_root_init(&root);
+	_cleanup_(box_close_p) int own = rootfs < 0 ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)
+						    : -1;
+	int r = rootfs < 0 && own < 0
+		? -errno
+		: box_root_take(rootfs < 0 ? own : rootfs,
+			  rootfs < 0 ? BOX_ROOT_HOST : BOX_ROOT_OPERATOR, anchor, &root);
+	/* Whoever closes the template has them, also when it failed half-way. */
+	memcpy(common->entries, root.trees, sizeof(common->entries));
+	common->etc = root.etc;
+	box_root_describe(&root, host->root_path, host);
 	return r;
 }
 
@@ -333,9 +229,19 @@ int box_template_make(const char *rootfs, struct box_host_can *host,
 	int r = box_fs_make("tmpfs", &options, &mount);
 	r = r < 0 ? r : box_fs_attach(mount, AT_FDCWD, common.anchor, &anchor);
 	const char *step = "the shared tmpfs";
+	_cleanup_(box_close_p) int folder = -1;
+	if (r == 0 && rootfs[0]) {
+		const struct box_image_ask ask = {
+			.what = "local.rootfs", .path = rootfs, .follow = true, .anchor = anchor};
+		r = box_image_open(&ask, &folder, err);
+		if (r < 0) {
+			box_template_close(&common);
+			return r;
+		}
+	}
 	if (r == 0) {
 		step = "the system folders";
-		r = take_root(rootfs, anchor, host, &common);
+		r = take_root(folder, anchor, host, &common);
 	}
 	if (r == 0) {
 		step = "/dev";

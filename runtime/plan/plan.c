@@ -58,6 +58,11 @@ static bool is_replaced(const struct box_maker *maker, const char *target)
 	return strcmp(target, maker->ask->mount_path) == 0;
 }
 
+static const char *root_path(const struct box_maker *maker)
+{
+	return maker->host->root_path ? maker->host->root_path : maker->policy->rootfs;
+}
+
 static void add_entries(struct box_maker *maker)
 {
 	for (size_t i = 0; i < maker->host->root_entry_count; i++) {
@@ -74,7 +79,7 @@ static void add_entries(struct box_maker *maker)
 		}
 		box_maker_add_mount_point(maker, target);
 		struct box_step *tree = box_maker_add_tree(
-			maker, target, BOX_TREE_ENTRY, maker->policy->rootfs);
+			maker, target, BOX_TREE_ENTRY, root_path(maker));
 		tree->entry = i;
 	}
 	if (maker->host->own_etc) {
@@ -336,10 +341,10 @@ static void fill_identity(struct box_maker *maker)
 bool box_plan_same_shape(const struct box_ask *a, const struct box_ask *b,
 	const struct box_host_can *host, bool network_first)
 {
-	return a->kind == b->kind && strcmp(a->mount_path, b->mount_path) == 0 &&
-		a->host_mode == b->host_mode && a->writable_root == b->writable_root &&
-		a->profile == b->profile && a->memory_bytes == b->memory_bytes &&
-		(host->cgroups || a->pids == b->pids) &&
+	return a->kind == b->kind && strcmp(a->image, b->image) == 0 &&
+		strcmp(a->mount_path, b->mount_path) == 0 && a->host_mode == b->host_mode &&
+		a->writable_root == b->writable_root && a->profile == b->profile &&
+		a->memory_bytes == b->memory_bytes && (host->cgroups || a->pids == b->pids) &&
 		(a->host_mode != BOX_ASK_NONE || a->quota_bytes == b->quota_bytes) &&
 		(!network_first || a->network == b->network);
 }

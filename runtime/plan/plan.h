@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "runtime/plan/egress.h"
 #include "runtime/plan/filter.h"
 
 /* Every box has one of each kind: its first process is made before anyone has asked for it. */
@@ -52,6 +53,7 @@ struct box_ask {
 	char name[BOX_PLAN_NAME_MAX]; /* [A-Za-z0-9_.-]+ */
 	char host_path[BOX_PATH_MAX]; /* "" with BOX_ASK_NONE */
 	char mount_path[BOX_PATH_MAX];
+	char image[BOX_PATH_MAX]; /* a name of the policy, an absolute path, or a label */
 	uint32_t host_mode;
 	uint32_t network;       /* 0 or 1 */
 	uint32_t writable_root; /* 0 or 1 */
@@ -62,12 +64,19 @@ struct box_ask {
 	uint64_t pids;
 	uint64_t cpu_milli;
 	uint64_t quota_bytes; /* of the workspace, 0: none */
+	struct box_egress egress;
 };
 
 /* Folders at or below which mounts must be; none: everything that is not refused. */
 struct box_roots {
 	uint32_t count;
 	char paths[BOX_MOUNT_ROOTS_MAX][BOX_PATH_MAX]; /* absolute */
+};
+
+/* A root that boxes can ask for by a name. */
+struct box_image {
+	char name[BOX_IMAGE_NAME_MAX + 1];
+	char path[BOX_PATH_MAX]; /* absolute: a folder, or a file with a file system in it */
 };
 
 /* The operator's, sealed in boxd. Fixed-size, it travels as it is. */
@@ -78,6 +87,8 @@ struct box_policy {
 	uint32_t profile;  /* the weakest filter: STRICT here makes every box strict */
 	uint32_t degraded; /* not 0: boxes may run without limits where no cgroup can be had */
 	char rootfs[BOX_PATH_MAX]; /* "" for the host's own system folders */
+	uint32_t image_count;
+	struct box_image images[BOX_IMAGES_MAX];
 };
 
 /* One entry at the top of a box's root that comes from outside. */
@@ -97,9 +108,10 @@ struct box_host_can {
 	char cgroups_missing[256];
 	struct box_root_entry root_entries[BOX_ROOT_ENTRIES_MAX];
 	size_t root_entry_count;
-	bool own_etc;        /* /etc is made by us; else it is one of root_entries */
-	uint32_t cpus;       /* of the host: a microVM gets no more; 0: not known */
-	uint32_t machine_ms; /* for the start of a microVM; 0: as long as on real hardware */
+	bool own_etc;          /* /etc is made by us; else it is one of root_entries */
+	const char *root_path; /* where they come from, for people; NULL: the policy's rootfs */
+	uint32_t cpus;         /* of the host: a microVM gets no more; 0: not known */
+	uint32_t machine_ms;   /* for the start of a microVM; 0: as long as on real hardware */
 };
 
 enum box_step_kind {

@@ -155,6 +155,7 @@ static int check_ask(const struct box_ask *ask, struct box_err *err)
 		{"name", ask->name, sizeof(ask->name)},
 		{"host_path", ask->host_path, sizeof(ask->host_path)},
 		{"mount_path", ask->mount_path, sizeof(ask->mount_path)},
+		{"image", ask->image, sizeof(ask->image)},
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		if (!is_ended(texts[i].text, texts[i].room)) {
@@ -162,6 +163,9 @@ static int check_ask(const struct box_ask *ask, struct box_err *err)
 		}
 	}
 	int r = check_numbers(ask, err);
+	if (r == 0) {
+		r = box_egress_check(&ask->egress, ask->network != 0, err);
+	}
 	if (r == 0) {
 		r = check_name(ask->name, err);
 	}

@@ -99,6 +99,22 @@ static void print_namespaces(const struct box_plan *plan, FILE *to)
 	(void)fputc('\n', to);
 }
 
+static void print_egress(const struct box_egress *egress, FILE *to)
+{
+	char text[BOX_EGRESS_TEXT];
+	if (egress->limited && egress->allow_count == 0) {
+		put_fact(to, "allow", "nothing");
+	}
+	for (uint32_t i = 0; i < egress->allow_count; i++) {
+		box_egress_write(&egress->allow[i], text);
+		put_fact(to, "allow", text);
+	}
+	for (uint32_t i = 0; i < egress->host_port_count; i++) {
+		(void)snprintf(text, sizeof(text), "%u", egress->host_ports[i]);
+		put_fact(to, "host port", text);
+	}
+}
+
 static void print_machine(const struct box_plan *plan, FILE *to)
 {
 	char text[128];
@@ -130,6 +146,7 @@ static void print_facts(const struct box_plan *plan, FILE *to)
 	put_fact(to, "ids", text);
 	put_fact(to, "groups", plan->drop_groups ? "dropped" : "kept, setgroups denied");
 	put_fact(to, "network", plan->network ? "on" : "off");
+	print_egress(&plan->ask->egress, to);
 	put_fact(to, "filter", box_filter_name(plan->profile));
 
 	const char *held = plan->limited ? "" : "  not enforced";

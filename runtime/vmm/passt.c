@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,10 +60,14 @@ static void execute(const char *path, const struct box_machine_boot *facts, int 
 }
 
 _Noreturn static void run_passt(
-	const struct box_passt *passt, const char *path, int fd, pid_t parent)
+	const struct box_passt *passt, const char *path, int fd, int tell, pid_t parent)
 {
 	sigset_t none;
 	(void)sigemptyset(&none);
+	/* Our change of the root would be its, too, before it has started. */
+	if (unshare(CLONE_NEWNS) < 0 || write(tell, "", 1) != 1) {
+		_exit(1);
+	}
 	if (dup2(passt->log_fd, STDOUT_FILENO) < 0 || dup2(passt->log_fd, STDERR_FILENO) < 0 ||
 		box_privileges_keep_fds(&fd, 1) < 0 || fcntl(fd, F_SETFD, 0) < 0 ||
 		sigprocmask(SIG_SETMASK, &none, NULL) < 0 || chdir("/") < 0 ||
@@ -73,7 +78,33 @@ _Noreturn static void run_passt(
 		_exit(1);
 	}
 	execute(path, passt->facts, fd);
+	(void)dprintf(STDERR_FILENO, "box-vmm: %s: %s\n", path, strerrordesc_np(errno));
 	_exit(127);
+}
+
+/* Returns when it has the host's files to itself. */
+static int start(const struct box_passt *passt, const char *path, int fd, pid_t *ret_pid)
+{
+	char byte;
+	int pipe_ends[2];
+	if (pipe2(pipe_ends, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	_cleanup_(box_close_p) int told = pipe_ends[0];
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	if (pid == 0) {
+		run_passt(passt, path, fd, pipe_ends[1], parent);
+	}
+	int r = pid < 0 ? -errno : 0;
+	(void)close(pipe_ends[1]);
+	if (r == 0 && read(told, &byte, 1) != 1) {
+		r = -ECHILD;
+	}
+	if (r == 0) {
+		*ret_pid = pid;
+	}
+	return r;
 }
 
 int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, struct box_err *err)
@@ -88,22 +119,16 @@ int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, 
 		return box_err_set(
 			err, BOX_ERR_OS, errno, "no socket for passt: %s", strerrordesc_np(errno));
 	}
-	/* libkrun would like to do this, where it is not allowed any more; so much at once is better. */
+	_cleanup_(box_close_p) int ours = pair[0];
+	_cleanup_(box_close_p) int its = pair[1];
+	/* libkrun would like to do this, where it is not allowed any more. */
 	int room_bytes = SOCKET_BYTES;
-	(void)setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes));
-	pid_t parent = getpid();
-	pid_t pid = fork();
-	if (pid == 0) {
-		run_passt(passt, path, pair[1], parent);
+	(void)setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes));
+	int r = start(passt, path, its, ret_pid);
+	if (r < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "%s cannot be started: %s", path, strerrordesc_np(-r));
 	}
-	(void)close(pair[1]);
-	if (pid < 0) {
-		int errnum = errno;
-		(void)close(pair[0]);
-		return box_err_set(err, BOX_ERR_OS, errnum, "%s cannot be started: %s", path,
-			strerrordesc_np(errnum));
-	}
-	*ret_fd = pair[0];
-	*ret_pid = pid;
+	*ret_fd = TAKE_FD(ours);
 	return 0;
 }

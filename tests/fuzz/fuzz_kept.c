@@ -305,7 +305,7 @@ static void set_up(void)
 	play.guest = ends[1];
 	play.native = box_native_new(&play.loop, &means, &keeper, NULL);
 	(void)ops()->make(box_native_backend(play.native), "b", &spec, on_made, NULL);
-	play.made(play.make, 7, ends[0], memory, NULL);
+	play.made(play.make, 7, ends[0], memory, 0, NULL);
 	MUST(play.box);
 	ops()->watch(play.box, on_lost, NULL);
 }

@@ -388,11 +388,11 @@ static void set_up(bool adopted)
 	play.native = box_native_new(&play.loop, &means, &keeper, NULL);
 	int memory = another_memory();
 	if (adopted) {
-		box_native_kept(play.native, 7, ends[0], memory, -1);
+		box_native_kept(play.native, 7, ends[0], memory, -1, 0);
 		play.box = ops()->adopt(box_native_backend(play.native), 7);
 	} else {
 		(void)ops()->make(box_native_backend(play.native), "b", &spec, on_made, NULL);
-		play.made(play.make, 7, ends[0], memory, NULL);
+		play.made(play.make, 7, ends[0], memory, 0, NULL);
 	}
 	MUST(play.box);
 	ops()->watch(play.box, on_lost, NULL);

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "runtime/config.h"
 #include "runtime/spec.h"
+#include "runtime/spec_egress.h"
 #include "tests/fuzz/common.h"
 #include "transport/json.h"
 
@@ -24,6 +25,21 @@ static void check_env(const struct box_env *env, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		MUST(env[i].name[0] != '\0' && !strchr(env[i].name, '=') && env[i].value);
 	}
+}
+
+/* boxd takes it, and what is shown of it means the same. */
+static void check_egress(struct box_arena *arena, const struct box_spec *spec)
+{
+	struct box_err err = {0};
+	if (!spec->egress) {
+		return;
+	}
+	MUST(box_egress_check(spec->egress, spec->network_on, &err) == 0);
+	const struct box_fields fields = {arena, "BoxSpec", "", &err};
+	struct box_value shown = box_spec_egress_value(arena, spec->egress);
+	struct box_egress *again = NULL;
+	MUST(box_spec_read_egress(&fields, &shown, &again) == 0);
+	MUST(box_egress_equal(spec->egress, again));
 }
 
 static void check_spec(struct box_arena *arena, const struct box_value *value)
@@ -48,6 +64,7 @@ static void check_spec(struct box_arena *arena, const struct box_value *value)
 		MUST(spec.mounts[i].mode != BOX_MOUNT_NONE);
 		MUST(!strstr(spec.mounts[i].mount_path, "/../"));
 	}
+	check_egress(arena, &spec);
 	struct box_spec copy = box_spec_copy_session(arena, &spec);
 	MUST(!box_spec_conflict(arena, &spec, &copy, &shown));
 	copy.cpus += 1;

@@ -16,6 +16,7 @@ import threading
 import time
 
 PORT = 5410  # the runtime's own
+OTHER_PORT = 8081  # of the internet, beside 80
 BOX_PORT = 8080  # of a server in a box, which may not take a low one
 LOOPBACK_PORT = 5411  # on the host's loopback only
 BIG = 10 * 1024 * 1024
@@ -102,6 +103,7 @@ def serve(*servers):
 def main_internet():
     serve(
         Web("internet", ("0.0.0.0", 80)),
+        Web("internet", ("0.0.0.0", OTHER_PORT)),
         socketserver.UDPServer((SITE, 7), Echo),
         socketserver.UDPServer((RESOLVER, 53), Names),
     )
@@ -113,6 +115,23 @@ def main_host():
         Web("loopback", ("127.0.0.1", LOOPBACK_PORT)),
         socketserver.UDPServer(("127.0.0.53", 53), Names),
     )
+
+
+def main_offer(address, port, label):
+    """A service at one address; it says who asks."""
+
+    class Offer(Pages):
+        def do_GET(self):
+            self.server.label = f"{label} {self.client_address[0]}"
+            super().do_GET()
+
+    class Server(socketserver.ThreadingTCPServer):
+        """Not HTTPServer, which looks for a name of the address first."""
+
+        allow_reuse_address = True
+        daemon_threads = True
+
+    serve(Server((address, int(port)), Offer))
 
 
 def main_box():
@@ -140,8 +159,8 @@ def main_probe(*targets):
     print(json.dumps(results))
 
 
-def main_fetch(address):
-    with socket.create_connection((address, 80), 5) as sock:
+def main_fetch(address, port="80"):
+    with socket.create_connection((address, int(port)), 5) as sock:
         sock.sendall(b"GET /big HTTP/1.0\r\n\r\n")
         data = b"".join(iter(lambda: sock.recv(1 << 20), b""))
     print(json.dumps(hashlib.sha256(data.split(b"\r\n\r\n", 1)[1]).hexdigest()))

@@ -12,8 +12,10 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import netinside
@@ -26,6 +28,7 @@ from netinside import (  # noqa: F401
     LOOPBACK_PORT,
     METADATA,
     NAME,
+    OTHER_PORT,
     PORT,
     PYTHON,
     RESERVED,
@@ -36,6 +39,7 @@ from netinside import (  # noqa: F401
 )
 
 SCRIPT = netinside.__file__
+CLONE_NEWNET = 0x40000000
 
 
 def die_with_parent():
@@ -72,18 +76,45 @@ class Space:
     def inside(self, *command):
         return ["nsenter", "-t", str(self.pid), "-n", *command]
 
+    def connect(self, address):
+        """A socket of this namespace, made by a thread that goes there."""
+        made = []
+
+        def dial():
+            with open(f"/proc/{self.pid}/ns/net") as space:
+                assert ctypes.CDLL(None, use_errno=True).setns(space.fileno(), CLONE_NEWNET) == 0
+            made.append(socket.create_connection(address, 10))
+
+        thread = threading.Thread(target=dial)
+        thread.start()
+        thread.join()
+        return made[0]
+
     def ip(self, command, check=True):
         return run(*self.inside("ip", *command.split()), check=check).stdout
 
-    def start(self, kind):
+    def start(self, *kind):
+        """A server of netinside.py."""
         server = subprocess.Popen(
-            self.inside(PYTHON, SCRIPT, kind),
+            self.inside(PYTHON, SCRIPT, *kind),
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=die_with_parent,
         )
         self.servers.append(server)
         assert server.stdout.readline() == "ready\n"
+        return server
+
+    @contextlib.contextmanager
+    def serving(self, *kind):
+        server = self.start(*kind)
+        try:
+            yield server
+        finally:
+            self.servers.remove(server)
+            server.kill()
+            server.wait()
+            server.stdout.close()
 
     def restart(self):
         """The servers anew: they have seen nothing."""
@@ -158,6 +189,7 @@ class Box:
         self.pid = int(facts["pid"])
         self.address = facts["address"]
         self.router = facts["router"]
+        self.host = facts["host"]
         self.us = {key: int(facts[f"{key}_us"]) for key in ("seat", "attach", "enter")}
 
     def run(self, command, verb="run"):
@@ -262,7 +294,7 @@ class Play:
         """An nft that sees its input through a command."""
         shutil.copy(shutil.which("nft"), self.folder / "nft")
         wrapper = self.folder / "nft-filtered"
-        wrapper.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{command} | {self.folder}/nft -f -\n")
+        wrapper.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{command} | {self.folder}/nft \"$@\"\n")
         wrapper.chmod(0o755)
         return wrapper
 
@@ -278,8 +310,9 @@ class Play:
     def read_log(self):
         return (self.folder / "log").read_text()
 
-    def box(self):
-        self.say("box")
+    def box(self, *egress):
+        """With words: one that reaches what they allow, and nothing else."""
+        self.say(" ".join(["box", *(["only"] if egress else []), *egress]))
         words = self.answer("box ").split()
         return Box(self, int(words[1]), dict(zip(words[2::2], words[3::2])))
 
@@ -316,6 +349,18 @@ class Play:
             self.log.close()
             shutil.rmtree(self.folder)
         return code
+
+
+def locks(world):
+    """The addresses of the host's loopback that boxes have there."""
+    text = run(*world.host.inside("cat", "/proc/net/unix")).stdout
+    return sorted(line.split("/")[-1] for line in text.splitlines() if "@box-host/" in line)
+
+
+def age_of(pid):
+    """For how many seconds a process has been there."""
+    ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def holders(namespaces):

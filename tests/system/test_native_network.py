@@ -74,7 +74,8 @@ def prepare(place):
     if place.mode == "rootless":
         # Here the device may be root's alone; where there is udev it is everyone's.
         tun = place.folder / "tun"
-        steps += [f"mknod -m 666 {tun} c 10 200", f"mount --bind {tun} /dev/net/tun"]
+        steps += [f"[ -e {tun} ] || mknod -m 666 {tun} c 10 200"]
+        steps += [f"mount --bind {tun} /dev/net/tun"]
     return str(folder), ["unshare", "-m", "sh", "-ec", "; ".join(steps) + '; exec "$@"', "sh"]
 
 

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "runtime/guest/wire.h"
 #include "runtime/keeper/ahead.h"
+#include "runtime/keeper/images.h"
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/cgroup.h"
@@ -101,10 +102,27 @@ static inline void start_child(struct box_living *living)
 	ASSERT(living->pidfd >= 0);
 }
 
-int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan, struct box_blank *blank,
-	struct box_err *err)
+int box_images_find(struct box_images *images, const char *image, struct box_host_can *host,
+	struct box_root **ret_root, struct box_err *err)
+{
+	(void)images;
+	(void)image;
+	(void)host;
+	(void)err;
+	*ret_root = NULL;
+	return 0;
+}
+
+void box_images_release(struct box_root *root)
+{
+	ASSERT(!root);
+}
+
+int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan,
+	const struct box_root *root, struct box_blank *blank, struct box_err *err)
 {
 	(void)ahead;
+	(void)root;
 	(void)plan;
 	(void)err;
 	*blank = (struct box_blank){.living = BOX_LIVING_NONE, .orders = -1, .netns = -1};

@@ -17,12 +17,15 @@
 #include "runtime/guest/wire.h"
 #include "tests/unit/test.h"
 
+#ifndef GUEST_WAIT_MS
 #define GUEST_WAIT_MS 20000
+#endif
 #define GUEST_FDS_FROM 100 /* where the test's own copies lie, beyond the places of box-init's */
 #define OUTPUT_MAX (8U * 1024 * 1024)
 #ifndef GUEST_SOCKET
 #define GUEST_SOCKET SOCK_SEQPACKET /* or SOCK_STREAM, as in a microVM */
 #endif
+static const int guest_socket = GUEST_SOCKET;
 
 struct guest {
 	pid_t pid;
@@ -166,9 +169,9 @@ static inline void open_guest(struct guest *guest, struct beginning *from)
 {
 	int pair[2];
 	int pipes[2];
-	ASSERT_INT(socketpair(AF_UNIX, GUEST_SOCKET | SOCK_CLOEXEC, 0, pair), 0);
+	ASSERT_INT(socketpair(AF_UNIX, guest_socket | SOCK_CLOEXEC, 0, pair), 0);
 	ASSERT_INT(pipe2(pipes, O_CLOEXEC), 0);
-	if (GUEST_SOCKET == SOCK_STREAM) {
+	if (guest_socket == SOCK_STREAM) {
 		/* So little that packets go out in pieces. */
 		int size = 16384;
 		ASSERT_INT(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
@@ -386,7 +389,7 @@ static inline size_t receive_packet(const struct guest *guest, char *packet)
 	size_t have = 0;
 	int missing = BOX_GUEST_PACKET_MAX;
 	while (missing > 0) {
-		if (GUEST_SOCKET == SOCK_STREAM) {
+		if (guest_socket == SOCK_STREAM) {
 			missing = box_guest_frame_missing(packet, have);
 			ASSERT(missing >= 0);
 		}
@@ -395,7 +398,7 @@ static inline size_t receive_packet(const struct guest *guest, char *packet)
 			TEST_FAIL("box-init is gone");
 		}
 		have += (size_t)got;
-		missing = GUEST_SOCKET == SOCK_STREAM ? missing : 0;
+		missing = guest_socket == SOCK_STREAM ? missing : 0;
 	}
 	return have;
 }

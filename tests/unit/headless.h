@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "base/arena.h"
@@ -233,6 +234,11 @@ static uint64_t headless_mark(const struct box_backend_box *box)
 	return box->mark;
 }
 
+static uint32_t headless_host_address(const struct box_backend_box *box)
+{
+	return box->mark != 0 ? htonl(0x7f420000U + (uint32_t)box->mark) : 0;
+}
+
 static struct box_backend_box *headless_adopt(struct box_backend *backend, uint64_t mark)
 {
 	(void)backend;
@@ -261,6 +267,7 @@ static const struct box_backend_ops headless_ops = {
 	.signal = headless_signal,
 	.watch = headless_watch,
 	.mark = headless_mark,
+	.host_address = headless_host_address,
 	.adopt = headless_adopt,
 	.cancel = headless_cancel,
 	.destroy = headless_destroy,

@@ -253,7 +253,7 @@ static inline void boxd_made(struct living *living, uint64_t number)
 	struct asked_make *make = &boxd.makes[boxd.make_count - 1];
 	int control = new_control(living);
 	living->memory = memory_file("oom_kill 0\n");
-	make->done(make->arg, number, control, another(living->memory), NULL);
+	make->done(make->arg, number, control, another(living->memory), 0, NULL);
 }
 
 static inline void make_living(struct living *living, uint64_t number)

@@ -1,9 +1,11 @@
 /* A stand-in for boxd that has nothing but a network: boxes are processes in namespaces of their
  * own. Lines on stdin, one answer on stdout for each:
  *
- * box                  box N pid P address A router R seat_us S attach_us T enter_us E run N
- * COMMAND        exit N CODE   (by /bin/sh, without any right; when it has ended) admin N COMMAND
- * likewise, with all rights in the box's namespaces leave N              left N us U */
+ * box [ONLY WORD...]   box N pid P address A router R host H seat_us S attach_us T enter_us E
+ *   with ONLY it reaches what the words allow, and nothing else: entries, and host:PORT
+ * run N COMMAND        exit N CODE   (by /bin/sh, without any right; when it has ended)
+ * admin N COMMAND      likewise, with all rights in the box's namespaces
+ * leave N              left N us U */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -135,8 +137,29 @@ static int await_code(const struct box *box)
 	return recv(box->socket, &code, sizeof(code), 0) == sizeof(code) ? code : -EPIPE;
 }
 
-static void make_box(struct box_network *network)
+/* Unchecked ports and too many entries are the test's own fault. */
+static struct box_egress read_egress(char *words)
 {
+	struct box_egress egress = {0};
+	for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
+		if (strcmp(word, "only") == 0) {
+			egress.limited = 1;
+		} else if (strncmp(word, "host:", 5) == 0) {
+			egress.host_ports[egress.host_port_count++] = (uint16_t)strtoul(
+				word + 5, NULL, 10);
+		} else if (box_egress_read(
+				   word, strlen(word), &egress.allow[egress.allow_count++])) {
+			die(word);
+		}
+	}
+	box_egress_settle(&egress);
+	return egress;
+}
+
+static void make_box(struct box_network *network, char *words)
+{
+	const struct box_egress egress = read_egress(words);
+	uint32_t host_address = 0;
 	struct box *box = &boxes[box_count];
 	struct box_err err = {0};
 	int sockets[2];
@@ -161,9 +184,11 @@ static void make_box(struct box_network *network)
 	int netns = open(path, O_RDONLY | O_CLOEXEC);
 	uint64_t times[4] = {box_clock_us()};
 	int r = netns < 0 ? -errno : box_network_seat(network, &box->seat, &err);
+	bool seated = r == 0;
 	times[1] = box_clock_us();
 	r = r < 0 ? r : box_network_attach(network, &box->seat, netns, &err);
 	times[2] = box_clock_us();
+	r = r < 0 ? r : box_network_limit(network, &box->seat, &egress, &host_address, &err);
 	(void)close(netns);
 	if (r == 0) {
 		(void)send(box->socket, &box->seat, sizeof(box->seat), MSG_NOSIGNAL);
@@ -171,6 +196,9 @@ static void make_box(struct box_network *network)
 	}
 	times[3] = box_clock_us();
 	if (r < 0) {
+		if (seated) {
+			box_network_leave(network, &box->seat);
+		}
 		(void)kill(pid, SIGKILL);
 		(void)waitpid(pid, NULL, 0);
 		(void)close(box->socket);
@@ -181,8 +209,10 @@ static void make_box(struct box_network *network)
 	char router[INET_ADDRSTRLEN];
 	(void)inet_ntop(AF_INET, &box->seat.box_address, address, sizeof(address));
 	(void)inet_ntop(AF_INET, &box->seat.router_address, router, sizeof(router));
-	printf("box %zu pid %d address %s router %s seat_us %d attach_us %d enter_us %d\n",
-		box_count++, pid, address, router, (int)(times[1] - times[0]),
+	char host[INET_ADDRSTRLEN];
+	(void)inet_ntop(AF_INET, &host_address, host, sizeof(host));
+	printf("box %zu pid %d address %s router %s host %s seat_us %d attach_us %d enter_us %d\n",
+		box_count++, pid, address, router, host, (int)(times[1] - times[0]),
 		(int)(times[2] - times[1]), (int)(times[3] - times[2]));
 }
 
@@ -204,8 +234,8 @@ static void serve_line(struct box_network *network, char *line)
 	char *rest = line + strcspn(line, " ");
 	char *end = rest;
 	size_t number = strtoul(rest, &end, 10);
-	if (strcmp(line, "box") == 0) {
-		make_box(network);
+	if (strncmp(line, "box", 3) == 0) {
+		make_box(network, line + 3);
 	} else if (end == rest || number >= box_count || boxes[number].pid == 0) {
 		printf("error 22 no such box or command\n");
 	} else if (strncmp(line, "leave ", 6) == 0) {

@@ -123,10 +123,12 @@ TEST(much_both_ways)
 {
 	struct guest guest;
 	start_guest(&guest);
-	char *text = calloc(1, 1024 * 1024 + 64);
+	static const char end[] = "\nhead -c 4000000 /dev/zero";
+	const size_t before = 1024UL * 1024;
+	char *text = calloc(1, before + sizeof(end));
 	ASSERT(text);
-	memset(text, '#', 1024 * 1024);
-	strcpy(text + 1024 * 1024, "\nhead -c 4000000 /dev/zero");
+	memset(text, '#', before);
+	memcpy(text + before, end, sizeof(end));
 	const struct outcome *outcome = run_one(&guest, 1, (struct asked){.command = text});
 	ASSERT_END(outcome, BOX_GUEST_END_EXIT, 0);
 	ASSERT_INT(outcome->out_len, 4000000);

@@ -62,7 +62,7 @@ static void start(void)
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
 		SKIP("no mount namespace: %s", strerror(errno));
 	}
-	ASSERT_INT(pipe2(told, 0), 0);
+	ASSERT_INT(pipe2(told, O_CLOEXEC), 0);
 	/* It keeps the standard ones only. */
 	ASSERT_INT(dup2(told[1], STDOUT_FILENO), STDOUT_FILENO);
 	ASSERT_INT(close(told[1]), 0);

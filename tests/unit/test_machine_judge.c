@@ -95,12 +95,14 @@ TEST(each_case_has_its_words)
 
 TEST(it_works)
 {
-	const struct box_machine_facts facts = {
-		PROBED, .booted = true, .boot_ms = 120, .libkrun_version = "1.19.7"};
+	const struct box_machine_facts facts = {PROBED, .booted = true, .boot_ms = 120,
+		.libkrun = "/lib/libkrun.so.1", .libkrun_version = "1.19.7",
+		.libkrunfw = "/lib/libkrunfw.so.5"};
 	struct box_machine_verdict verdict;
 	box_machine_judge(&facts, &verdict);
 	ASSERT(verdict.works);
-	ASSERT_STR(verdict.why, "a guest of libkrun 1.19.7 was up after 120 ms");
+	ASSERT_STR(verdict.why,
+		"a guest was up after 120 ms (/lib/libkrun.so.1 1.19.7, /lib/libkrunfw.so.5)");
 	ASSERT_STR(verdict.cure, "");
 }
 

@@ -13,7 +13,7 @@ static const struct box_ask *ask_for(struct box_spec spec)
 	struct asked_make *make = &boxd.makes[--boxd.make_count];
 	struct box_err err;
 	(void)box_err_set(&err, BOX_ERR_BOX, EIO, "not now");
-	make->done(make->arg, 0, -1, -1, &err);
+	make->done(make->arg, 0, -1, -1, 0, &err);
 	ASSERT(living.refused);
 	turn();
 	return &make->ask;
@@ -26,7 +26,10 @@ TEST(an_ask_says_what_the_spec_says)
 	spec.host_path = "/srv/x";
 	spec.host_path_mode = BOX_MOUNT_RO;
 	spec.network_on = true;
+	struct box_egress egress = {.limited = 1, .host_port_count = 1, .host_ports = {80}};
+	spec.egress = &egress;
 	const struct box_ask *ask = ask_for(spec);
+	ASSERT(box_egress_equal(&ask->egress, &egress));
 	ASSERT_STR(ask->name, "ws-1");
 	ASSERT_STR(ask->host_path, "/srv/x");
 	ASSERT_STR(ask->mount_path, "/workspace");
@@ -39,10 +42,12 @@ TEST(an_ask_says_what_the_spec_says)
 	ASSERT_INT(ask->cpu_milli, 1000);
 	spec.host_path_mode = BOX_MOUNT_RW;
 	spec.network_on = false;
+	spec.egress = NULL;
 	spec.read_only_rootfs = false;
 	ask = ask_for(spec);
 	ASSERT_INT(ask->host_mode, BOX_ASK_RW);
 	ASSERT_INT(ask->network, 0);
+	ASSERT_INT(ask->egress.limited, 0);
 	ASSERT_INT(ask->writable_root, 1);
 	finish();
 }
@@ -165,7 +170,7 @@ TEST(a_refusal_of_boxd_is_passed_on)
 	(void)backend->ops->make(backend, "b", &spec, on_made, &living);
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOSPC, "no room");
 	ASSERT_INT(living.made, 0);
-	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, &err);
+	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, 0, &err);
 	ASSERT_INT(living.made, 1);
 	ASSERT_INT(living.err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_INT(living.err.errnum, ENOSPC);
@@ -203,7 +208,7 @@ TEST(a_cancelled_make_that_fails_is_over)
 	struct box_err err;
 	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &living));
 	(void)box_err_set(&err, BOX_ERR_BOX, EIO, "broken");
-	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, &err);
+	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, 0, &err);
 	turn();
 	ASSERT_INT(living.made, 1);
 	ASSERT_STR(living.err.text, "broken");
@@ -511,11 +516,11 @@ TEST(microvms)
 	struct living none = {0};
 	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &none) != NULL);
 	(void)box_err_set(&err, BOX_ERR_CAPACITY, ENOMEM, "no memory");
-	boxd.makes[1].done(boxd.makes[1].arg, 0, -1, -1, &err);
+	boxd.makes[1].done(boxd.makes[1].arg, 0, -1, -1, 0, &err);
 	ASSERT(machines->ops->available(machines));
 	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &none) != NULL);
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "gone");
-	boxd.makes[2].done(boxd.makes[2].arg, 0, -1, -1, &err);
+	boxd.makes[2].done(boxd.makes[2].arg, 0, -1, -1, 0, &err);
 	ASSERT_STR(machines->ops->missing(machines), "gone");
 	finish();
 }

@@ -185,7 +185,7 @@ TEST(a_box_without_limits_has_no_kills)
 	struct ran ran = {0};
 	(void)backend->ops->make(backend, "b", &spec, on_made, &living);
 	living.memory = memory_file("oom_kill 5\n");
-	boxd.makes[0].done(boxd.makes[0].arg, 3, new_control(&living), -1, NULL);
+	boxd.makes[0].done(boxd.makes[0].arg, 3, new_control(&living), -1, 0, NULL);
 	begin_plain(&living, &spec, 1, &ran);
 	say_exit(&living, 1, BOX_GUEST_END_SIGNAL, 9);
 	expect_ended(&ran, BOX_END_SIGNAL, 137, 9);
@@ -199,7 +199,7 @@ static void keep(struct living *living, uint64_t number)
 {
 	int control = new_control(living);
 	living->memory = memory_file("oom_kill 3\n");
-	box_native_kept(native, number, control, another(living->memory), -1);
+	box_native_kept(native, number, control, another(living->memory), -1, 0);
 	expect_packet(living, BOX_GUEST_RESET, 0, "", 0);
 }
 

@@ -151,6 +151,27 @@ TEST(whole_root_network_writable)
 	assert_printed("root_network_writable");
 }
 
+TEST(egress_is_shown)
+{
+	set_up();
+	ask.network = 1;
+	ask.egress.limited = 1;
+	make();
+	_cleanup_(box_free_p) char *closed = printed();
+	ASSERT(strstr(closed, "network     on\nallow       nothing\nfilter") != NULL);
+	ask.egress.allow[0] = (struct box_egress_allow){.address = 0x0a000000, .prefix = 8};
+	ask.egress.allow[1] = (struct box_egress_allow){
+		.address = 0xc0000201, .prefix = 32, .port = 443};
+	ask.egress.allow_count = 2;
+	ask.egress.host_ports[0] = 8080;
+	ask.egress.host_port_count = 1;
+	make();
+	_cleanup_(box_free_p) char *open = printed();
+	ASSERT(strstr(open,
+		       "network     on\nallow       10.0.0.0/8\nallow       192.0.2.1/32:443\n"
+		       "host port   8080\nfilter") != NULL);
+}
+
 TEST(whole_rootless_degraded)
 {
 	set_up();

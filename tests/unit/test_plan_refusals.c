@@ -91,6 +91,10 @@ TEST(texts_without_an_end)
 	assert_invalid("mount_path is too long");
 
 	set_up();
+	memset(ask.image, 'a', sizeof(ask.image));
+	assert_invalid("image is too long");
+
+	set_up();
 	memset(policy.rootfs, '/', sizeof(policy.rootfs));
 	assert_invalid("policy: rootfs is too long");
 }
@@ -145,6 +149,64 @@ TEST(numbers_out_of_range)
 		*field = UINT32_MAX;
 		assert_invalid(rows[i].text);
 	}
+}
+
+static void allow(uint32_t at, uint32_t address, uint8_t prefix, uint16_t port)
+{
+	ask.egress.allow[at] = (struct box_egress_allow){
+		.address = address, .prefix = prefix, .port = port};
+	ask.egress.allow_count = at + 1;
+}
+
+static void limit(void)
+{
+	set_up();
+	ask.network = 1;
+	ask.egress.limited = 1;
+}
+
+TEST(egress_of_an_attacker)
+{
+	limit();
+	assert_planned();
+	allow(0, 0x0a000000, 8, 0);
+	allow(1, 0x0a000000, 8, 53);
+	ask.egress.host_ports[ask.egress.host_port_count++] = 80;
+	assert_planned();
+	ask.egress.limited = 2;
+	assert_invalid("egress must be there or not");
+	ask.egress.limited = 0;
+	assert_invalid("egress has entries where none are meant");
+	limit();
+	ask.network = 0;
+	assert_invalid("egress needs network on");
+	limit();
+	ask.egress.allow_count = BOX_EGRESS_ALLOW_MAX + 1;
+	assert_invalid("egress has too many entries");
+	limit();
+	ask.egress.host_port_count = UINT32_MAX;
+	assert_invalid("egress has too many entries");
+	limit();
+	allow(0, 0x0a000001, 8, 0);
+	assert_invalid("egress allow has an entry that is none");
+	limit();
+	allow(0, 0, 33, 0);
+	assert_invalid("egress allow has an entry that is none");
+	limit();
+	allow(0, 0x0a000000, 8, 0);
+	ask.egress.allow[0].reserved = 1;
+	assert_invalid("egress allow has an entry that is none");
+	limit();
+	allow(0, 0x0a000000, 8, 0);
+	allow(1, 0x0a000000, 8, 0);
+	assert_invalid("egress allow is not in order");
+	limit();
+	ask.egress.host_port_count = 1;
+	assert_invalid("egress host_ports is not in order");
+	ask.egress.host_port_count = 2;
+	ask.egress.host_ports[0] = 80;
+	ask.egress.host_ports[1] = 80;
+	assert_invalid("egress host_ports is not in order");
 }
 
 TEST(limits_too_low)

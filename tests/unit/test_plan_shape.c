@@ -83,6 +83,9 @@ static void change(struct box_ask *to, unsigned field)
 	case 9:
 		to->profile = BOX_FILTER_STRICT;
 		break;
+	case 10:
+		strcpy(to->image, "another");
+		break;
 	default:
 		to->memory_bytes += BOX_MIB;
 		break;
@@ -93,7 +96,7 @@ static void change(struct box_ask *to, unsigned field)
 TEST(one_shape)
 {
 	static struct box_plan first;
-	for (unsigned field = 0; field < 11; field++) {
+	for (unsigned field = 0; field < 12; field++) {
 		for (unsigned bits = 0; bits < 4; bits++) {
 			bool network_first = bits & 1;
 			set_up();
@@ -111,6 +114,17 @@ TEST(one_shape)
 			}
 		}
 	}
+}
+
+/* What may be reached is settled when the box is there. */
+TEST(egress_is_no_shape)
+{
+	set_up();
+	ask.network = 1;
+	struct box_ask other = ask;
+	other.egress.limited = 1;
+	ASSERT(box_plan_same_shape(&ask, &other, &host, false));
+	ASSERT(box_plan_same_shape(&ask, &other, &host, true));
 }
 
 /* A workspace of the box's own is made with its size. */

@@ -163,6 +163,79 @@ TEST(only_the_operators_file_counts)
 	finish(runtime);
 }
 
+/* --- images --- */
+
+TEST(images_are_read)
+{
+	const struct box_policy *read = read_file(
+		"{\"images\":{\"a\":\"/srv//a/\",\"x/y:1.2-z_@\":\"img/b.ext4\"}}");
+	ASSERT_INT(read->image_count, 2);
+	ASSERT_STR(read->images[0].name, "a");
+	ASSERT_STR(read->images[0].path, "/srv/a");
+	ASSERT_STR(read->images[1].name, "x/y:1.2-z_@");
+	ASSERT_STR(read->images[1].path, "/w/img/b.ext4");
+	ASSERT_INT(read_file("{\"images\":null}")->image_count, 0);
+	ASSERT_INT(read_file("{\"images\":{}}")->image_count, 0);
+}
+
+static void expect_no_images(const char *images, const char *error)
+{
+	struct box_err err = {0};
+	static char text[64 * BOX_KIB];
+	(void)snprintf(text, sizeof(text), "{\"images\":%s}", images);
+	struct box_value file = tree(arena, text);
+	ASSERT_INT(box_policy_check(&file, "/w", &err), -EINVAL);
+	ASSERT_INT(err.code, BOX_ERR_VALUE);
+	if (!strstr(err.text, error)) {
+		TEST_FAIL("%.200s gives %s", images, err.text);
+	}
+}
+
+TEST(images_that_are_wrong)
+{
+	static const char name[] = "is no name of an image";
+	static const char path[] = "is not a usable path";
+	struct box_runtime *runtime = start();
+	expect_no_images("[]", "box.images must be an object of names and paths");
+	expect_no_images("\"a\"", "box.images must be an object of names and paths");
+	expect_no_images("{\"\":\"/a\"}", name);
+	expect_no_images("{\"/a\":\"/a\"}", name);
+	expect_no_images("{\"./a\":\"/a\"}", name);
+	expect_no_images("{\"a b\":\"/a\"}", name);
+	expect_no_images("{\"a\\n\":\"/a\"}", name);
+	expect_no_images("{\"\u00e9\":\"/a\"}", name);
+	expect_no_images("{\"a\":5}", path);
+	expect_no_images("{\"a\":null}", path);
+	expect_no_images("{\"a\":\"\"}", path);
+	expect_no_images("{\"a\":\"/\"}", path);
+	expect_no_images("{\"a\":\"/a\\u0000b\"}", path);
+	struct box_buf many = box_buf(BOX_MIB);
+	for (int i = 0; i <= BOX_IMAGES_MAX; i++) {
+		ASSERT_INT(box_buf_printf(&many, "%s\"n%d\":\"/a\"", i ? "," : "{", i), 0);
+	}
+	ASSERT_INT(box_buf_append(&many, "}", 2), 0);
+	expect_no_images(many.bytes, "box.images must have at most 32 members");
+	box_buf_free(&many);
+	char longest[BOX_IMAGE_NAME_MAX + 32] = "{\"";
+	memset(longest + 2, 'n', BOX_IMAGE_NAME_MAX + 1);
+	strcpy(longest + 3 + BOX_IMAGE_NAME_MAX, "\":\"/a\"}");
+	expect_no_images(longest, name);
+	finish(runtime);
+}
+
+TEST(a_client_names_no_images)
+{
+	struct box_err err = {0};
+	struct box_runtime *runtime = start();
+	configure(runtime, BOX_LAYER_FILE, "{\"images\":{\"a\":\"/srv/a\"}}");
+	configure(runtime, BOX_LAYER_VARIABLE, "{\"images\":{\"a\":\"/evil\"}}");
+	init_now(runtime, "{\"images\":{\"b\":\"/evil\"}}");
+	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(policy.image_count, 1);
+	ASSERT_STR(policy.images[0].path, "/srv/a");
+	finish(runtime);
+}
+
 TEST(mount_roots_are_those_in_force)
 {
 	struct box_err err = {0};

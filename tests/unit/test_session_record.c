@@ -195,6 +195,58 @@ TEST(a_successor_has_the_same_sessions)
 	finish_recording();
 }
 
+/* What may be reached is part of what a session is. */
+TEST(a_successor_has_the_same_egress)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_egress egress = {.limited = 1,
+		.allow_count = 1,
+		.allow = {{.address = 0x0a000000, .prefix = 8, .port = 53}},
+		.host_port_count = 1,
+		.host_ports = {8080}};
+	struct box_session *session = NULL;
+	struct box_session_op *op = NULL;
+	struct box_err err;
+	struct note note = {0};
+	struct box_spec spec = spec_of("");
+	spec.network_on = true;
+	spec.egress = &egress;
+	start_recording();
+	headless.mark = 42;
+	ASSERT_INT(box_sessions_open(
+			   sessions, ID("s"), &first, &spec, on_opened, &note, &session, &op, &err),
+		1);
+	headless_made();
+	const char *before = info_of(arena, ID("s"));
+	const char *shown = "\"egress\":{\"allow\":[\"10.0.0.0/8:53\"],\"host_ports\":[8080]},"
+			    "\"host_address\":\"127.66.0.42\","
+			    "\"host_address_inside\":\"198.18.0.3\",";
+	ASSERT(strstr(before, shown) != NULL);
+	const char *dumped = box_arena_strndup(arena, changes[0], strlen(changes[0]));
+
+	struct box_sessions *predecessor = sessions;
+	sessions = box_sessions_new(&rules);
+	replay(dumped);
+	leave_box(42);
+	box_sessions_adopt(sessions);
+	ASSERT_STR(info_of(arena, ID("s")), before);
+	struct box_spec other = spec_of("true");
+	other.network_on = true;
+	ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, NULL, on_ran, &note, &err) ==
+		NULL);
+	ASSERT_STR(err.text,
+		"Box session " ID("s") " already exists with egress=allow "
+				       "10.0.0.0/8:53, host_ports 8080");
+	box_sessions_remove_all(predecessor);
+	box_sessions_remove_all(sessions);
+	while (headless.pending) {
+		headless_gone();
+	}
+	box_sessions_free(predecessor);
+	box_arena_free(arena);
+	finish_recording();
+}
+
 TEST(a_session_whose_box_is_no_more_is_forgotten)
 {
 	start_recording();

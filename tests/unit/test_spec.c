@@ -27,6 +27,7 @@ TEST(defaults)
 	ASSERT_INT(spec.pids_limit, 128);
 	ASSERT(spec.read_only_rootfs);
 	ASSERT_INT(spec.workspace_quota_mb, 0);
+	ASSERT(spec.egress == NULL);
 	box_arena_free(arena);
 }
 
@@ -170,14 +171,39 @@ TEST(accepted_values)
 	box_arena_free(arena);
 }
 
+#define ON "\"network\":\"on\","
+#define ALLOW(entries) "\"egress\":{\"allow\":[" entries "]}"
+
+struct conflict {
+	const char *present;
+	const char *asked;
+	const char *field; /* NULL: they agree */
+	const char *value;
+};
+
+static void check_conflict(const struct conflict *row)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_spec present;
+	struct box_spec asked;
+	struct box_err err = {0};
+	const char *value = NULL;
+	ASSERT_INT(parse_with(arena, row->present, &present, &err), 0);
+	ASSERT_INT(parse_with(arena, row->asked, &asked, &err), 0);
+	const char *field = box_spec_conflict(arena, &present, &asked, &value);
+	if (row->field) {
+		ASSERT_STR(field, row->field);
+		ASSERT_STR(value, row->value);
+	} else {
+		ASSERT(field == NULL);
+		ASSERT(value == NULL);
+	}
+	box_arena_free(arena);
+}
+
 TEST(conflict_table)
 {
-	static const struct {
-		const char *present;
-		const char *asked;
-		const char *field; /* NULL: they agree */
-		const char *value;
-	} rows[] = {
+	static const struct conflict rows[] = {
 		{"", "", NULL, NULL},
 		{"\"cpus\":1", "\"cpus\":\"1.0\"", NULL, NULL},
 		{"", "\"cmd\":\"x\",\"env\":{\"A\":\"1\"},\"timeout_sec\":5", NULL, NULL},
@@ -226,22 +252,34 @@ TEST(conflict_table)
 		{"", "\"image\":\"i\",\"network\":\"on\"", "network", "off"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct box_arena *arena = box_arena_new();
-		struct box_spec present;
-		struct box_spec asked;
-		struct box_err err = {0};
-		const char *value = NULL;
-		ASSERT_INT(parse_with(arena, rows[i].present, &present, &err), 0);
-		ASSERT_INT(parse_with(arena, rows[i].asked, &asked, &err), 0);
-		const char *field = box_spec_conflict(arena, &present, &asked, &value);
-		if (rows[i].field) {
-			ASSERT_STR(field, rows[i].field);
-			ASSERT_STR(value, rows[i].value);
-		} else {
-			ASSERT(field == NULL);
-			ASSERT(value == NULL);
-		}
-		box_arena_free(arena);
+		check_conflict(&rows[i]);
+	}
+}
+
+TEST(conflicts_of_egress)
+{
+	static const struct conflict rows[] = {
+		{ON ALLOW("\"10.0.0.0/8\""), "\"network\":\"on\"", "egress",
+			"allow 10.0.0.0/8, host_ports none"},
+		{"\"network\":\"on\"", ON ALLOW(""), "egress", "None"},
+		{ON ALLOW(""), "\"network\":\"on\"", "egress", "allow nothing, host_ports none"},
+		{ON "\"egress\":{\"allow\":[\"1.2.3.4:5\",\"1.0.0.0/8\"],\"host_ports\":[8,7]}",
+			ON ALLOW("\"1.2.3.4:5\",\"1.0.0.0/8\""), "egress",
+			"allow 1.0.0.0/8 1.2.3.4/32:5, host_ports 7 8"},
+		{ON ALLOW("\"10.0.0.0/8\""), ON ALLOW("\"10.0.0.0/9\""), "egress",
+			"allow 10.0.0.0/8, host_ports none"},
+		{ON ALLOW("\"10.0.0.0/8\""), ON ALLOW("\"10.0.0.0/8:1\""), "egress",
+			"allow 10.0.0.0/8, host_ports none"},
+		/* The same in other words. */
+		{ON ALLOW("\"1.1.1.1\",\"2.2.2.2/32\""),
+			ON ALLOW("\"2.2.2.2\",\"1.1.1.1/32\",\"2.2.2.2\""), NULL, NULL},
+		/* The order. */
+		{"", ON ALLOW(""), "network", "off"},
+		{"\"network\":\"on\"", ON ALLOW("") ",\"workspace_quota_mb\":1",
+			"workspace_quota_mb", "0"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		check_conflict(&rows[i]);
 	}
 }
 
@@ -252,11 +290,13 @@ TEST(copy_for_the_session)
 	struct box_spec spec;
 	struct box_err err = {0};
 	const char *value = NULL;
-	ASSERT_INT(parse_with(arena,
-			   "\"cmd\":\"ls\",\"env\":{\"A\":\"1\"},\"image\":\"i\",\"host_path\":"
-			   "\"/a\",\"workdir\":\"/workspace/x\",\"skill_name\":\"k\",\"cpus\":2,"
-			   "\"extra_mounts\":[{\"host_path\":\"/a\",\"mount_path\":\"/b\"}]",
-			   &spec, &err),
+	ASSERT_INT(
+		parse_with(arena,
+			"\"cmd\":\"ls\",\"env\":{\"A\":\"1\"},\"image\":\"i\",\"host_path\":"
+			"\"/a\",\"workdir\":\"/workspace/x\",\"skill_name\":\"k\",\"cpus\":2,"
+			"\"extra_mounts\":[{\"host_path\":\"/a\",\"mount_path\":\"/b\"}]," ON ALLOW(
+				"\"10.0.0.0/8:53\""),
+			&spec, &err),
 		0);
 	struct box_spec copy = box_spec_copy_session(other, &spec);
 	ASSERT(box_spec_conflict(arena, &spec, &copy, &value) == NULL);
@@ -269,6 +309,8 @@ TEST(copy_for_the_session)
 	ASSERT_STR(copy.mount_path, "/workspace");
 	ASSERT_STR(copy.skill_name, "k");
 	ASSERT(copy.cpus == 2.0);
+	ASSERT_INT(copy.egress->allow_count, 1);
+	ASSERT_INT(copy.egress->allow[0].port, 53);
 	ASSERT_INT(copy.cmd.len, 0);
 	ASSERT(copy.env == NULL && copy.env_count == 0);
 	ASSERT(copy.mounts == NULL && copy.mount_count == 0);

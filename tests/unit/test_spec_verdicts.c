@@ -7,6 +7,16 @@
 #include "tests/unit/specs.h"
 
 #define OURS true
+#define ON "\"network\":\"on\","
+#define ALLOW(entries) ON "\"egress\":{\"allow\":[" entries "]}"
+#define ENTRY(text) "egress.allow.0\n  Value error, " text
+#define IPV6(text) ENTRY(text) " must be IPv4: boxes have no IPv6"
+#define PREFIX(text) ENTRY(text) " has a prefix that is no number from 0 to 32"
+#define PORT(text) ENTRY(text) " has a port that is no number from 1 to 65535"
+#define NO_ENTRY(text) \
+	ENTRY(text) " must be ADDRESS/PREFIX or ADDRESS/PREFIX:PORT, with an IPv4 address"
+#define HOST_PORT(at) \
+	"egress.host_ports." at "\n  Value error, a port must be a number from 1 to 65535"
 
 static const struct verdict {
 	const char *members;
@@ -289,10 +299,53 @@ static const struct verdict {
 	{"\"host_path\":\"/a\",\"workdir\":\"/tmp\",\"foo\":1",
 		"foo\n  Extra inputs are not permitted"},
 	{"\"egress\":null", NULL, OURS},
-	{"\"egress\":{\"allow\":[]}",
-		"egress\n  Value error, egress is not supported by this runtime", OURS},
-	{"\"egress\":false", "egress\n  Value error, egress is not supported by this runtime",
+	{ON "\"egress\":null", NULL, OURS},
+	{ON "\"egress\":{}", NULL, OURS},
+	{ON "\"egress\":{\"allow\":[],\"host_ports\":[]}", NULL, OURS},
+	{ALLOW("\"10.0.0.0/8\",\"0.0.0.0/0\",\"1.2.3.4\",\"1.2.3.4:1\",\"1.2.3.4/32:65535\""), NULL,
 		OURS},
+	{ON "\"egress\":{\"host_ports\":[1,65535,8080,8080]}", NULL, OURS},
+	{"\"egress\":{}", "egress\n  Value error, egress needs network 'on'", OURS},
+	{"\"network\":\"off\",\"egress\":{\"allow\":[\"10.0.0.0/8\"]}",
+		"egress\n  Value error, egress needs network 'on'", OURS},
+	{ON "\"egress\":false", "egress\n  Input should be a valid dictionary", OURS},
+	{ON "\"egress\":[]", "egress\n  Input should be a valid dictionary", OURS},
+	{ON "\"egress\":{\"deny\":[]}", "egress.deny\n  Extra inputs are not permitted", OURS},
+	{ON "\"egress\":{\"allow\":null}", "egress.allow\n  Input should be a valid list", OURS},
+	{ON "\"egress\":{\"allow\":\"10.0.0.0/8\"}", "egress.allow\n  Input should be a valid list",
+		OURS},
+	{ON "\"egress\":{\"host_ports\":80}", "egress.host_ports\n  Input should be a valid list",
+		OURS},
+	{ALLOW("\"10.0.0.0/8\",7"), "egress.allow.1\n  Value error, an entry must be a text", OURS},
+	{ALLOW("\"::/0\""), IPV6("::/0"), OURS},
+	{ALLOW("\"[2001:db8::1]:80\""), IPV6("[2001:db8::1]:80"), OURS},
+	{ALLOW("\"10.0.0.1/8\""),
+		"egress.allow.0\n  Value error, 10.0.0.1/8 has an address with bits beyond its prefix",
+		OURS},
+	{ALLOW("\"10.0.0.0/33\""), PREFIX("10.0.0.0/33"), OURS},
+	{ALLOW("\"10.0.0.0/\""), PREFIX("10.0.0.0/"), OURS},
+	{ALLOW("\"10.0.0.0/08\""), PREFIX("10.0.0.0/08"), OURS},
+	{ALLOW("\"10.0.0.0/-1\""), PREFIX("10.0.0.0/-1"), OURS},
+	{ALLOW("\"10.0.0.0/8/8\""), PREFIX("10.0.0.0/8/8"), OURS},
+	{ALLOW("\"10.0.0.0/8:0\""), PORT("10.0.0.0/8:0"), OURS},
+	{ALLOW("\"10.0.0.0/8:65536\""), PORT("10.0.0.0/8:65536"), OURS},
+	{ALLOW("\"10.0.0.0/8:\""), PORT("10.0.0.0/8:"), OURS},
+	{ALLOW("\"10.0.0.0/8:+1\""), PORT("10.0.0.0/8:+1"), OURS},
+	{ALLOW("\"10.0.0.0/8:080\""), PORT("10.0.0.0/8:080"), OURS},
+	{ALLOW("\"\""), NO_ENTRY(""), OURS},
+	{ALLOW("\"www.example.com\""), NO_ENTRY("www.example.com"), OURS},
+	{ALLOW("\"10.0/8\""), NO_ENTRY("10.0/8"), OURS},
+	{ALLOW("\"010.0.0.0/8\""), NO_ENTRY("010.0.0.0/8"), OURS},
+	{ALLOW("\" 10.0.0.0/8\""), NO_ENTRY(" 10.0.0.0/8"), OURS},
+	{ALLOW("\"10.0.0.0\\u0000/8\""), NO_ENTRY("10.0.0.0?/8"), OURS},
+	{ON "\"egress\":{\"host_ports\":[80,0]}", HOST_PORT("1"), OURS},
+	{ON "\"egress\":{\"host_ports\":[65536]}", HOST_PORT("0"), OURS},
+	{ON "\"egress\":{\"host_ports\":[\"80\"]}", HOST_PORT("0"), OURS},
+	{ON "\"egress\":{\"host_ports\":[true]}", HOST_PORT("0"), OURS},
+	{ON "\"egress\":{\"host_ports\":[80.0]}", HOST_PORT("0"), OURS},
+	{ON "\"egress\":{\"host_ports\":[1,2,3,4,5,6,7,8]}", NULL, OURS},
+	{ON "\"egress\":{\"host_ports\":[1,2,3,4,5,6,7,8,9]}",
+		"egress.host_ports\n  Value error, there may be at most 8 entries", OURS},
 };
 
 TEST(verdict_table)

@@ -1,18 +1,26 @@
 /* A microVM box, made as boxd makes one but without boxd: the real box-vmm in a jail, libkrun, a guest,
  * and box-init in it. Where no KVM boots guests there is nothing to see: BOX_KVM=1 says that one does.
  * Needs root. */
-#include <linux/kvm.h>
-#include <sys/ioctl.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 
 #include "runtime/guest/machine.h"
+
+/* A machine in a machine without a processor of its own is slow. */
+#define MACHINE_WAIT_MS 60000
+#define MACHINE_TEST_SEC 240
+#define GUEST_WAIT_MS 60000
 #include "tests/unit/guest_box.h"
 
-#define MACHINE_WAIT_MS 60000
 #define MOST (64U * 1024 * 1024)
+#define ADDRESS 0x0a090902U /* 10.9.9.2 */
+#define PORT 7000
 
 static char text[BOX_MACHINE_TEXT_MAX];
 static const char *workspace; /* a folder of the host, or NULL */
 static uint32_t memory_mib = 256;
+static uint32_t cpus = 1;
+static bool network; /* one of its own, with a server in it */
 
 /* --- what boxd does --- */
 
@@ -48,7 +56,11 @@ static int machine_boot_file(void)
 		.size = sizeof(machine),
 		.furniture_count = COUNT(furniture),
 		.memory_mib = memory_mib,
-		.cpus = 1,
+		.cpus = cpus,
+		.network = network,
+		.address = htonl(ADDRESS),
+		.prefix = 24,
+		.gateway = htonl(ADDRESS - 1),
 		.deadline_ms = MACHINE_WAIT_MS,
 		.hostname = "in-a-box",
 	};
@@ -89,6 +101,29 @@ static int make_jail(void)
 	return fcntl(open("/mnt", O_PATH | O_DIRECTORY), F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
 }
 
+/* A wire to nowhere with the box's address and another's, who greets. */
+static void make_network(void)
+{
+	must(system("ip link set lo up && ip link add out type dummy && "
+		    "ip address add 10.9.9.2/24 dev out && ip address add 10.9.9.7/24 dev out && "
+		    "ip link set out up && ip route add default via 10.9.9.1") == 0,
+		"ip");
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr = {htonl(ADDRESS + 5)}};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	must(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0, "bind");
+	must(listen(listener, 5) == 0, "listen");
+	if (fork() == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
+		for (;;) {
+			int fd = accept(listener, NULL, NULL);
+			must(fd >= 0 && write(fd, "greetings\n", 10) == 10, "greet");
+			(void)close(fd);
+		}
+	}
+	(void)close(listener);
+}
+
 _Noreturn static void become_vmm(int go, struct beginning *from)
 {
 	char byte;
@@ -98,6 +133,9 @@ _Noreturn static void become_vmm(int go, struct beginning *from)
 	must(read(go, &byte, 1) == 1, "go");
 	uid_t id = one_id ? PAYLOAD : 0;
 	must(setresgid(id, id, id) == 0 && setresuid(id, id, id) == 0, "ids");
+	if (network) {
+		make_network();
+	}
 	int jail = make_jail();
 	int place = workspace ? high(open("/mnt/share/workspace", O_PATH | O_CLOEXEC)) : -1;
 	if (one_id) {
@@ -122,6 +160,7 @@ static struct box_guest_report start_machine(struct guest *guest)
 	if (geteuid() != 0 || !getenv("BOX_KVM")) {
 		SKIP("needs root, and a KVM that boots guests (BOX_KVM=1)");
 	}
+	(void)alarm(MACHINE_TEST_SEC);
 	ASSERT_INT(chmod("/dev/kvm", 0666), 0);
 	struct beginning from = {
 		.program = copy_program(),
@@ -174,6 +213,30 @@ static struct outcome *run_well(struct guest *guest, uint32_t id, const char *co
 			outcome->out ? outcome->out : "", (int)outcome->err_len, outcome->err);
 	}
 	return outcome;
+}
+
+/* The child of box-vmm with that name. */
+static pid_t child_of(const struct guest *guest, const char *name)
+{
+	char path[64];
+	char line[4096] = "";
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", guest->pid, guest->pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT(fd >= 0 && read(fd, line, sizeof(line) - 1) > 0);
+	(void)close(fd);
+	for (char *at = line; *at >= '0';) {
+		char comm[32] = "";
+		long pid = strtol(at, &at, 10);
+		at += strspn(at, " ");
+		(void)snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		ASSERT(fd >= 0 && read(fd, comm, sizeof(comm) - 1) > 0);
+		(void)close(fd);
+		if (strncmp(comm, name, strlen(name)) == 0) {
+			return (pid_t)pid;
+		}
+	}
+	TEST_FAIL("no %s among %s", name, line);
 }
 
 /* --- tests --- */
@@ -285,31 +348,24 @@ TEST(where_one_id_is_all_there_is)
 	stop_guest(&guest);
 }
 
-/* --- ends --- */
-
-/* The child of box-vmm with that name. */
-static pid_t child_of(const struct guest *guest, const char *name)
+TEST(a_network)
 {
-	char path[64];
-	char line[4096] = "";
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", guest->pid, guest->pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ASSERT(fd >= 0 && read(fd, line, sizeof(line) - 1) > 0);
-	(void)close(fd);
-	for (char *at = line; *at >= '0';) {
-		char comm[32] = "";
-		long pid = strtol(at, &at, 10);
-		at += strspn(at, " ");
-		(void)snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		ASSERT(fd >= 0 && read(fd, comm, sizeof(comm) - 1) > 0);
-		(void)close(fd);
-		if (strncmp(comm, name, strlen(name)) == 0) {
-			return (pid_t)pid;
-		}
-	}
-	TEST_FAIL("no %s among %s", name, line);
+	struct guest guest;
+	network = true;
+	start(&guest);
+	(void)child_of(&guest, "passt");
+	struct outcome *outcome = run_well(
+		&guest, 1, "bash -c 'head -n 1 < /dev/tcp/10.9.9.7/7000'");
+	ASSERT_OUT(outcome, "greetings\n");
+	outcome = run_one(&guest, 2,
+		(struct asked){
+			.command = "timeout 5 bash -c 'head -n 1 < /dev/tcp/10.9.9.7/7001'"});
+	ASSERT(outcome->end.value != 0);
+	ASSERT_OUT(outcome, "");
+	stop_guest(&guest);
 }
+
+/* --- ends --- */
 
 static void box_ends_with(const char *name)
 {

@@ -1,0 +1,26 @@
+/* What the values of msb's flags mean. Pure. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct box_arena;
+
+/* "512M", "1G", "512": MiB, at least 1. `flag` names it in errors. */
+int box_msb_memory(const char *flag, const char *text, int64_t *ret_mb, struct box_err *err);
+/* "30s", "5m", "1h", "2d", "90": seconds, at least 1. */
+int box_msb_duration(const char *flag, const char *text, int64_t *ret_sec, struct box_err *err);
+
+struct box_msb_volume {
+	const char *host; /* a path, which may be relative */
+	const char *box;  /* absolute */
+	const char *mode; /* "ro" or "rw" */
+};
+
+/* An absolute path without `.`, `..` and doubled slashes, by its text alone. */
+const char *box_msb_path(struct box_arena *arena, const char *path);
+
+/* HOST:GUEST[:ro|rw]; the texts are in the arena. */
+int box_msb_volume(struct box_arena *arena, const char *text, struct box_msb_volume *ret_volume,
+	struct box_err *err);

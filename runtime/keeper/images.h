@@ -1,0 +1,27 @@
+/* Which root a box gets, by the image that it asks for.
+ *
+ * A name of the operator's `images` is the root that the operator has given it, prepared once; so is
+ * the path that is given there. Another absolute path is a folder of the host, judged like the
+ * folders that boxes may mount, and only for this one box. Any other text is a label.
+ */
+#pragma once
+
+#include "runtime/keeper/root.h"
+
+struct box_images;
+
+/* Prepares those of the policy, below a folder of ours. What cannot be is told in the log, and tried
+ * again when a box asks for it. */
+struct box_images *box_images_new(const struct box_policy *policy, const char *anchor);
+void box_images_free(struct box_images *images);
+
+/* The root of that image, or NULL in *ret_root: the usual one. Negative: err. `host` is made to tell
+ * of it. Give it back with box_images_release. */
+int box_images_find(struct box_images *images, const char *image, struct box_host_can *host,
+	struct box_root **ret_root, struct box_err *err);
+/* NULL is taken. */
+void box_images_release(struct box_root *root);
+static inline void box_images_release_p(struct box_root **root)
+{
+	box_images_release(*root);
+}

@@ -1,0 +1,187 @@
+/* What the processes of box-vmm may ask of the kernel: the tables as programs, run on made-up calls. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kvm.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "runtime/vmm/calls.h"
+#include "tests/unit/bpf.h"
+#include "tests/unit/test.h"
+
+#define PID 4711U
+#ifdef BOX_SANITIZED
+#define CALLS_MAX 61 /* one is the sanitizers' */
+#else
+#define CALLS_MAX 60 /* that the machine may make */
+#endif
+#define NUMBERS 600
+
+static struct {
+	struct sock_filter instructions[BPF_MAXINSNS];
+	size_t count;
+} programs[BOX_CALLS_];
+
+static void compile(void)
+{
+	for (int i = 0; i < BOX_CALLS_; i++) {
+		static struct box_err err;
+		int fd = memfd_create("program", MFD_CLOEXEC);
+		if (box_calls_export((enum box_calls)i, PID, fd, &err) < 0) {
+			TEST_FAIL("%s", err.text);
+		}
+		ssize_t got = pread(
+			fd, programs[i].instructions, sizeof(programs[i].instructions), 0);
+		ASSERT(got > 0);
+		programs[i].count = (size_t)got / sizeof(struct sock_filter);
+		(void)close(fd);
+	}
+}
+
+static uint32_t verdict(enum box_calls which, const struct seccomp_data *call)
+{
+	uint32_t action = 0;
+	ASSERT(bpf_run(programs[which].instructions, programs[which].count, call, &action));
+	return action;
+}
+
+static uint32_t answer(enum box_calls which, int number, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+	struct seccomp_data call = {
+		.nr = number, .arch = seccomp_arch_native(), .args = {a0, a1, a2}};
+	return verdict(which, &call);
+}
+
+#define ALLOWED SECCOMP_RET_ALLOW
+#define FAILS(errnum) (SECCOMP_RET_ERRNO | (errnum))
+
+/* Numbers that are let through, whatever must be true of their arguments: by the program, not by the
+ * table. Arguments that could matter are those in the table. */
+static size_t count_allowed(enum box_calls which)
+{
+	size_t count = 0;
+	for (int number = 0; number < NUMBERS; number++) {
+		bool allowed = answer(which, number, 0, 0, 0) == ALLOWED;
+		for (const struct box_calls_row *row = box_calls_tables[which]; row->name; row++) {
+			uint64_t args[3] = {0};
+			if (row->mask != 0) {
+				args[row->arg] = row->own ? PID : row->value;
+			}
+			allowed = allowed ||
+				answer(which, number, args[0], args[1], args[2]) == ALLOWED;
+		}
+		count += allowed;
+	}
+	return count;
+}
+
+TEST(how_many_calls)
+{
+	compile();
+	size_t machine = count_allowed(BOX_CALLS_MACHINE);
+	size_t bridge = count_allowed(BOX_CALLS_BRIDGE);
+	size_t hanger = count_allowed(BOX_CALLS_HANGER);
+	(void)fprintf(
+		stderr, "# calls: machine %zu, bridge %zu, hanger %zu\n", machine, bridge, hanger);
+	ASSERT(machine > 40 && machine <= CALLS_MAX);
+	ASSERT(bridge > 10 && bridge <= 20);
+	ASSERT(hanger > 10 && hanger <= 20);
+}
+
+TEST(what_the_machine_may)
+{
+	compile();
+	static const struct {
+		int number;
+		uint64_t args[3];
+		uint32_t answer;
+	} table[] = {
+		{SYS_ioctl, {9, KVM_RUN, 0}, ALLOWED},
+		{SYS_ioctl, {9, KVM_CREATE_VM, 0}, ALLOWED},
+		/* The kernel looks at the low half alone. */
+		{SYS_ioctl, {9, KVM_RUN | 1ULL << 40, 0}, ALLOWED},
+		{SYS_ioctl, {9, TIOCSTI, 0}, FAILS(EPERM)},
+		{SYS_ioctl, {9, TIOCSTI | 1ULL << 40, 0}, FAILS(EPERM)},
+		{SYS_ioctl, {9, KVM_SET_GUEST_DEBUG, 0}, FAILS(EPERM)},
+		{SYS_ioctl, {9, KVM_CREATE_DEVICE, 0}, FAILS(EPERM)},
+		{SYS_socket, {AF_UNIX, SOCK_STREAM, 0}, ALLOWED},
+		{SYS_socket, {AF_INET, SOCK_STREAM, 0}, FAILS(EPERM)},
+		{SYS_socket, {AF_INET6, SOCK_STREAM, 0}, FAILS(EPERM)},
+		{SYS_socket, {AF_NETLINK, SOCK_RAW, 0}, FAILS(EPERM)},
+		{SYS_socket, {AF_VSOCK, SOCK_STREAM, 0}, FAILS(EPERM)},
+		{SYS_clone, {CLONE_VM | CLONE_THREAD | CLONE_SIGHAND, 0, 0}, ALLOWED},
+		{SYS_clone, {SIGCHLD, 0, 0}, FAILS(EPERM)},
+		{SYS_clone, {CLONE_VM | SIGCHLD, 0, 0}, FAILS(EPERM)},
+		{SYS_clone, {CLONE_VM | CLONE_THREAD | CLONE_NEWUSER, 0, 0}, FAILS(EPERM)},
+		{SYS_clone3, {0, 0, 0}, FAILS(ENOSYS)},
+		{SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE}, ALLOWED},
+		{SYS_mmap, {0, 4096, PROT_READ | PROT_EXEC}, FAILS(EPERM)},
+		{SYS_mprotect, {0, 4096, PROT_READ | PROT_WRITE}, ALLOWED},
+		{SYS_mprotect, {0, 4096, PROT_EXEC}, FAILS(EPERM)},
+		{SYS_tgkill, {PID, 5, 34}, ALLOWED},
+		{SYS_tgkill, {1, 1, 9}, FAILS(EPERM)},
+		{SYS_fcntl, {5, F_GETFL, 0}, ALLOWED},
+		{SYS_fcntl, {5, F_SETOWN, 1}, FAILS(EPERM)},
+		{SYS_getxattr, {0, 0, 0}, FAILS(EPERM)},
+		{SYS_fgetxattr, {0, 0, 0}, FAILS(ENOSYS)},
+		{SYS_lsetxattr, {0, 0, 0}, FAILS(ENOSYS)},
+		{SYS_copy_file_range, {0, 0, 0}, FAILS(ENOSYS)},
+	};
+	for (size_t i = 0; i < COUNT(table); i++) {
+		uint32_t got = answer(BOX_CALLS_MACHINE, table[i].number, table[i].args[0],
+			table[i].args[1], table[i].args[2]);
+		if (got != table[i].answer) {
+			TEST_FAIL("row %zu: %#x, not %#x", i, got, table[i].answer);
+		}
+	}
+}
+
+/* Doors that none of the three has. */
+TEST(what_nobody_may)
+{
+	compile();
+	static const int numbers[] = {SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv,
+		SYS_process_vm_writev, SYS_kill, SYS_tkill, SYS_rt_sigqueueinfo, SYS_unshare,
+		SYS_setns, SYS_mount, SYS_open_tree, SYS_fsopen, SYS_fsmount, SYS_pivot_root,
+		SYS_chroot, SYS_setuid, SYS_setresuid, SYS_setgid, SYS_capset, SYS_prctl,
+		SYS_seccomp, SYS_bpf, SYS_io_uring_setup, SYS_perf_event_open, SYS_userfaultfd,
+		SYS_keyctl, SYS_add_key, SYS_bind, SYS_listen, SYS_accept, SYS_socketpair,
+		SYS_memfd_create, SYS_pidfd_open, SYS_pidfd_getfd, SYS_name_to_handle_at,
+		SYS_open_by_handle_at, SYS_fanotify_init, SYS_inotify_init1, SYS_personality,
+		SYS_reboot, SYS_init_module, SYS_kexec_load, SYS_swapon, SYS_acct, SYS_quotactl,
+		SYS_settimeofday, SYS_clock_settime, SYS_sethostname, SYS_process_madvise,
+		SYS_mq_open, SYS_shmget, SYS_msgget, SYS_prlimit64, SYS_setrlimit,
+		SYS_landlock_restrict_self, SYS_sched_setscheduler, SYS_setpriority, SYS_fork,
+		SYS_vfork};
+	for (int which = 0; which < BOX_CALLS_; which++) {
+		for (size_t i = 0; i < COUNT(numbers); i++) {
+			if (answer((enum box_calls)which, numbers[i], 0, 0, 0) != FAILS(EPERM)) {
+				TEST_FAIL("call %d of table %d", numbers[i], which);
+			}
+		}
+	}
+	ASSERT_INT(answer(BOX_CALLS_MACHINE, SYS_move_mount, 0, 0, 0), FAILS(EPERM));
+	ASSERT_INT(answer(BOX_CALLS_BRIDGE, SYS_move_mount, 0, 0, 0), FAILS(EPERM));
+	ASSERT_INT(answer(BOX_CALLS_BRIDGE, SYS_openat, 0, 0, 0), FAILS(EPERM));
+	ASSERT_INT(answer(BOX_CALLS_BRIDGE, SYS_ioctl, 0, KVM_RUN, 0), FAILS(EPERM));
+	ASSERT_INT(answer(BOX_CALLS_HANGER, SYS_socket, AF_UNIX, SOCK_STREAM, 0), FAILS(EPERM));
+	ASSERT_INT(answer(BOX_CALLS_HANGER, SYS_read, 0, 0, 0), FAILS(EPERM));
+}
+
+TEST(other_machines_calls)
+{
+	compile();
+	for (int which = 0; which < BOX_CALLS_; which++) {
+		struct seccomp_data foreign = {.nr = SYS_read, .arch = SCMP_ARCH_X86};
+		ASSERT_INT(verdict((enum box_calls)which, &foreign), SECCOMP_RET_KILL_PROCESS);
+#ifdef __x86_64__
+		struct seccomp_data x32 = {
+			.nr = SYS_close | 0x40000000, .arch = seccomp_arch_native()};
+		ASSERT(verdict((enum box_calls)which, &x32) != ALLOWED);
+#endif
+	}
+}
