@@ -74,7 +74,7 @@ def test_an_extra_mount(runtime):
     one, two = runtime.place.make("extra", "one"), runtime.place.make("extra", "two")
     runtime.place.write(one / "name", "one")
     mounts = [mount(one, "/data"), mount(two, "/deep/er", "rw")]
-    cmd = "cat /data/name; echo x >/data/name; rm -f /data/name; echo new >/deep/er/f; exit 0"
+    cmd = "cat /data/name; (echo x >/data/name); rm -f /data/name; echo new >/deep/er/f; exit 0"
     result = runtime.run(cmd, extra_mounts=mounts)
     assert result["stdout"] == "one" and "Read-only" in result["stderr"], result
     assert (one / "name").read_text() == "one" and (two / "f").read_text() == "new\n"
@@ -112,8 +112,10 @@ def test_a_skill(runtime):
     file = {"name": "calc", "path": "run.sh", "content": "echo calc $1\n"}
     runtime.client.ask("box_write_skill_file", file)
     assert runtime.out("sh .skills/calc/run.sh 7", skill_name="calc") == "calc 7"
-    result = runtime.run("echo x >.skills/calc/run.sh; touch .skills/calc/new", skill_name="calc")
-    assert result["stderr"].count("Read-only") == 2, result
+    result = runtime.run("(echo x >.skills/calc/run.sh); : >.skills/calc/new", skill_name="calc")
+    assert result["exit_code"] != 0 and "Read-only" in result["stderr"], result
+    package = runtime.client.ask("box_list_skill_files", {"name": "calc"}, SECONDS)["entries"]
+    assert {entry["name"] for entry in package} == {"SKILL.md", "run.sh"}
 
 
 def test_a_folder_of_the_host(runtime):
@@ -134,7 +136,7 @@ def test_a_folder_of_the_host_read_only(runtime):
     folder = runtime.place.make("host", "ro")
     runtime.place.write(folder / "in", "from outside")
     spec = {"session": "ro", "host_path": str(folder), "host_path_mode": "ro"}
-    result = runtime.run("cat in; echo x >in; rm -f in; mkdir d; exit 0", **spec)
+    result = runtime.run("cat in; (echo x >in); rm -f in; mkdir d; exit 0", **spec)
     assert result["stdout"] == "from outside" and result["stderr"].count("Read-only") == 3, result
     assert [path.name for path in folder.iterdir()] == ["in"]
     runtime.delete("ro")
@@ -144,15 +146,18 @@ def test_a_folder_of_the_host_read_only(runtime):
 
 
 def test_the_root_is_read_only(runtime):
-    cmd = "for f in / /etc /usr/bin /opt /dev; do touch $f/x 2>/dev/null && echo $f; done; exit 0"
+    cmd = "for f in / /etc /usr/bin /opt /dev; do (: >$f/x) 2>/dev/null && echo $f; done; exit 0"
     assert runtime.run(cmd)["stdout"] == ""
-    cmd = "for f in /tmp /run ~ /workspace /dev/shm; do touch $f/x || echo $f; done"
-    assert runtime.out(cmd) == ""
+    assert runtime.out("for f in /tmp /run ~ /workspace /dev/shm; do : >$f/x; done") == ""
 
 
 def test_no_network_no_card(runtime):
-    cards = runtime.out("sed -n 's/^ *\\([a-z0-9]*\\):.*/\\1/p' /proc/net/dev")
-    assert set(cards.split()) <= {"lo"}, cards
+    """Some kernels have a dummy0, which leads nowhere; there is no route but to oneself."""
+    lines = runtime.out("cat /proc/net/dev /proc/net/route /proc/net/ipv6_route").splitlines()
+    cards = {line.split(":")[0].strip() for line in lines if ":" in line}
+    assert "lo" in cards and cards <= {"lo", "dummy0"}, cards
+    routes = [line for line in lines if ":" not in line and "|" not in line]
+    assert all(line.split()[0] == "Iface" or line.split()[-1] == "lo" for line in routes), routes
 
 
 def test_payload_has_no_rights(runtime):
