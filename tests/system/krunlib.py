@@ -8,6 +8,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import subprocess
 
 import pytest
 
@@ -86,6 +87,18 @@ class Runtime:
 
     def delete(self, session):
         return self.client.ask("box_delete_session", {"session_id": session}, SECONDS)
+
+    def msb(self, verb, *args, data=b""):
+        """`box msb`: (code, stdout, stderr)."""
+        whose = ["--endpoint", self.boxd.url, "--workspace", "ws1"]
+        done = subprocess.run(
+            [str(boxlib.build() / "box"), "msb", verb, *whose, *args],
+            input=data,
+            env=boxlib.environment(LANGBOT_BOX_TRUSTED_INSTANCE_UUID=clientlib.INSTANCE),
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     # -- as the host sees it
 

@@ -67,6 +67,22 @@ def test_a_managed_process_with_a_relay(runtime):
     assert runtime.run("pgrep -cx cat")["stdout"] == "0"
 
 
+def test_the_verbs_of_msb(runtime):
+    """In the order in which agents call them."""
+    size = ["--cpus", "1", "--memory", "192M"]
+    made = runtime.msb("create", "--quiet", "--no-network", *size, "--name", "agent", "alpine")
+    assert made == (0, "", "")
+    assert runtime.msb("exec", "agent", "--", "cat", data=b"in\nput") == (0, "in\nput", "")
+    script = 'echo "$ONE"; echo kept >note; exit 7'
+    said = runtime.msb("exec", "--env", "ONE=a b", "agent", "--", "sh", "-c", script)
+    assert said == (7, "a b\n", "")
+    assert runtime.msb("exec", "agent", "--", "cat", "note") == (0, "kept\n", "")
+    assert "agent" in runtime.msb("ls", "-q")[1].split()
+    assert runtime.msb("stop", "--quiet", "agent") == (0, "", "")
+    assert runtime.msb("remove", "--quiet", "agent") == (0, "", "")
+    assert "agent" not in runtime.msb("ls", "-q")[1].split()
+
+
 # What comes from the host.
 
 

@@ -53,7 +53,7 @@ def test_memory_filled(runtime):
     assert filled["stdout"].splitlines()[-1:] != ["0"], filled
     runtime.run("rm -f /tmp/big")
     eater = runtime.run("tail /dev/zero & exec tail /dev/zero", timeout_sec=100)
-    assert (eater["exit_code"], eater["end"]["reason"]) == (137, "memory"), eater
+    assert (eater["exit_code"], eater["end"]["signal"]) == (137, 9), eater
     assert runtime.out(LOOK) == "kept\n1"
 
 
