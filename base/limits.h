@@ -174,9 +174,9 @@
 /* Workspace quotas of folders of the host. */
 #define BOX_QUOTA_BYTES_MAX (4UL * 1024 * 1024 * BOX_MIB) /* one */
 #define BOX_QUOTA_BYTES_MIN BOX_MIB
-#define BOX_QUOTAS_MAX 2                  /* images worked on at once */
-#define BOX_QUOTAS_WAITING_MAX 1024       /* and waiting for that in boxd */
-#define BOX_QUOTA_MS 300000 /* for one; what is in the folder must be copied in that time */
+#define BOX_QUOTAS_MAX 2            /* images worked on at once */
+#define BOX_QUOTAS_WAITING_MAX 1024 /* and waiting for that in boxd */
+#define BOX_QUOTA_MS 300000         /* for one; what is in the folder must be copied in that time */
 
 /* Life. */
 #define BOX_SHUTDOWN_GRACE_MS 5000 /* after SIGTERM: what runs may finish */
@@ -229,6 +229,8 @@
 #define BOX_ARCHIVE_PART_BYTES_MAX 255               /* one component of a name */
 #define BOX_ARCHIVE_DEPTH_MAX 32                     /* components of a name */
 #define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
+#define BOX_ARCHIVE_NESTING_MAX 4                    /* archives in archives, below it */
+#define BOX_ARCHIVE_NESTED_ENTRIES_MAX 16384         /* of all those together */
 #define BOX_ARCHIVE_MS 30000                         /* to unpack one, the disk's time too */
 #define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
 #define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */

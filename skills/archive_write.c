@@ -1,15 +1,14 @@
-/* From packed bytes to files. The adapter of libdeflate.
+/* From packed bytes to files.
  *
- * An entry is inflated as a whole into memory of its declared size, which the check has bounded:
- * libdeflate stops at its end, so there is never more than that, and nothing is written of an entry
- * that is not what its headers say. Whoever else has the folder cannot lead a file elsewhere. Large
- * archives are shared among a few threads, entry by entry.
+ * Entries are inflated as a whole into memory of their declared sizes, whose sum the check has
+ * bounded: there is never more than that, and nothing is written of an archive of which one entry is
+ * not what its headers say, or has too much packed in it in its turn. Whoever else has the folder
+ * cannot lead a file elsewhere. Large archives are shared among a few threads, entry by entry.
  */
 #include "skills/archive_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libdeflate.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <sched.h>
@@ -24,7 +23,9 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "skills/inflate.h"
 #include "skills/zip.h"
+#include "skills/zip_nested.h"
 
 #define LARGE_PAGE (2 * BOX_MIB)
 #define THREADS_MAX 4
@@ -37,15 +38,18 @@ struct share {
 	const struct box_zip *zip;
 	int out_fd;
 	bool is_lasting;
-	size_t largest; /* entry */
+	uint64_t total;  /* bytes of all entries */
+	uint8_t *memory; /* for all that are deflated */
+	size_t memory_size;
+	size_t *places; /* of each of those in it */
 	atomic_size_t next;
 	atomic_bool has_failed;
 };
 
 struct unpacker {
 	struct share *share;
-	struct libdeflate_decompressor *inflater;
-	uint8_t *memory; /* for the largest entry */
+	struct box_inflater *inflater;
+	int (*step)(struct unpacker *unpacker, size_t i, struct box_err *err);
 	pthread_t thread;
 	int result;
 	size_t failed; /* the entry */
@@ -124,38 +128,45 @@ static int refuse(struct box_err *err, const char *what, const struct box_zip_en
 	return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: %s", what, entry->name);
 }
 
-/* The content of an entry, in the archive or in our memory. */
-static int unpack(struct unpacker *unpacker, const struct box_zip_entry *entry,
-	const uint8_t **ret_content, struct box_err *err)
+/* In the archive, if it is stored there as it is. */
+static const uint8_t *content_of(const struct share *share, size_t i)
 {
-	const uint8_t *content = entry->packed;
+	const struct box_zip_entry *entry = &share->zip->entries[i];
+	return entry->is_deflated ? share->memory + share->places[i] : entry->packed;
+}
+
+/* The first step of an entry: its content. */
+static int unpack(struct unpacker *unpacker, size_t i, struct box_err *err)
+{
+	const struct box_zip_entry *entry = &unpacker->share->zip->entries[i];
+	const uint8_t *content = content_of(unpacker->share, i);
 	if (entry->is_deflated) {
-		size_t taken = 0;
-		size_t given = 0;
-		enum libdeflate_result result = libdeflate_deflate_decompress_ex(unpacker->inflater,
-			entry->packed, entry->packed_size, unpacker->memory, entry->size, &taken,
-			&given);
-		if (result == LIBDEFLATE_INSUFFICIENT_SPACE ||
-			(result == LIBDEFLATE_SUCCESS && given != entry->size)) {
-			return refuse(err, "Archive entry size changed while extracting", entry);
-		}
-		if (result != LIBDEFLATE_SUCCESS || taken != entry->packed_size) {
+		const struct share *share = unpacker->share;
+		int r = box_inflate(unpacker->inflater, entry->packed, entry->packed_size,
+			share->memory + share->places[i], entry->size);
+		if (r < 0) {
 			return refuse(err,
-				"Uploaded file must be a valid .zip archive: broken data", entry);
+				r == -EMSGSIZE
+					? "Archive entry size changed while extracting"
+					: "Uploaded file must be a valid .zip archive: broken data",
+				entry);
 		}
-		content = unpacker->memory;
 	}
-	if (libdeflate_crc32(0, content, entry->size) != entry->crc) {
+	if (box_inflate_crc(content, entry->size) != entry->crc) {
 		return refuse(
 			err, "Uploaded file must be a valid .zip archive: wrong checksum", entry);
 	}
-	*ret_content = content;
 	return 0;
 }
 
-static int write_file(struct unpacker *unpacker, const struct box_zip_entry *entry,
-	const uint8_t *content, struct box_err *err)
+/* The second one: its file. */
+static int write_file(struct unpacker *unpacker, size_t i, struct box_err *err)
 {
+	const struct box_zip_entry *entry = &unpacker->share->zip->entries[i];
+	const uint8_t *content = content_of(unpacker->share, i);
+	if (entry->is_folder) {
+		return 0;
+	}
 	_cleanup_(box_close_p) int fd = open_beneath(unpacker->share->out_fd, entry->path,
 		O_WRONLY | O_CREAT | O_EXCL, entry->is_executable ? 0755 : 0644);
 	if (fd < 0) {
@@ -193,16 +204,11 @@ static void *run(void *data)
 	struct unpacker *unpacker = data;
 	struct share *share = unpacker->share;
 	while (!atomic_load(&share->has_failed)) {
-		const uint8_t *content = NULL;
 		size_t i = atomic_fetch_add(&share->next, 1);
 		if (i >= share->zip->count) {
 			break;
 		}
-		const struct box_zip_entry *entry = &share->zip->entries[i];
-		int r = unpack(unpacker, entry, &content, &unpacker->err);
-		if (r == 0 && !entry->is_folder) {
-			r = write_file(unpacker, entry, content, &unpacker->err);
-		}
+		int r = unpacker->step(unpacker, i, &unpacker->err);
 		if (r < 0) {
 			unpacker->result = r;
 			unpacker->failed = i;
@@ -212,28 +218,10 @@ static void *run(void *data)
 	return NULL;
 }
 
-static int open_unpacker(struct unpacker *unpacker, struct share *share)
-{
-	unpacker->share = share;
-	unpacker->memory = box_archive_memory(share->largest);
-	unpacker->inflater = libdeflate_alloc_decompressor();
-	return unpacker->memory && unpacker->inflater ? 0 : -ENOMEM;
-}
-
-static void close_unpacker(struct unpacker *unpacker, size_t largest)
-{
-	libdeflate_free_decompressor(unpacker->inflater);
-	box_archive_memory_free(unpacker->memory, largest);
-}
-
 /* As many as there are processors, for archives that are worth it. */
-static size_t count_threads(const struct box_zip *zip)
+static size_t count_threads(uint64_t total)
 {
 	cpu_set_t processors;
-	uint64_t total = 0;
-	for (size_t i = 0; i < zip->count; i++) {
-		total += zip->entries[i].size;
-	}
 	if (total < THREADS_BYTES || sched_getaffinity(0, sizeof(processors), &processors) < 0) {
 		return 1;
 	}
@@ -241,8 +229,8 @@ static size_t count_threads(const struct box_zip *zip)
 	return count < THREADS_MAX ? count : THREADS_MAX;
 }
 
-/* Runs them all; those that cannot be started are done without. */
-static void run_all(struct unpacker *unpackers, size_t count)
+/* Starts them all; those that cannot be started are done without. */
+static void start_all(struct unpacker *unpackers, size_t count)
 {
 	pthread_attr_t attributes;
 	size_t started = 1;
@@ -260,35 +248,92 @@ static void run_all(struct unpacker *unpackers, size_t count)
 	}
 }
 
-int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err)
+/* Does one step of all entries. */
+static int run_all(struct unpacker *unpackers, size_t count,
+	int (*step)(struct unpacker *unpacker, size_t i, struct box_err *err), struct box_err *err)
 {
-	struct share share = {.zip = zip, .out_fd = out_fd, .is_lasting = is_lasting, .largest = 1};
-	for (size_t i = 0; i < zip->count; i++) {
-		share.largest = zip->entries[i].size > share.largest ? zip->entries[i].size
-								     : share.largest;
+	atomic_store(&unpackers[0].share->next, 0);
+	for (size_t i = 0; i < count; i++) {
+		unpackers[i].step = step;
 	}
-	size_t count = count_threads(zip);
-	struct unpacker *unpackers = box_alloc(count * sizeof(*unpackers));
-	memset(unpackers, 0, count * sizeof(*unpackers));
-	int r = make_folders(&share, err);
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		if (open_unpacker(&unpackers[i], &share) < 0) {
-			r = fail(err, ENOMEM, "memory");
-		}
-	}
-	if (r == 0) {
-		run_all(unpackers, count);
-	}
-	/* Of several the first in the archive, whoever was faster. */
+	start_all(unpackers, count);
+	/* Of several faults the first in the archive, whoever was faster. */
 	size_t first = SIZE_MAX;
+	int r = 0;
 	for (size_t i = 0; i < count; i++) {
 		if (unpackers[i].result < 0 && unpackers[i].failed < first) {
 			first = unpackers[i].failed;
 			r = unpackers[i].result;
 			*err = unpackers[i].err;
 		}
-		close_unpacker(&unpackers[i], share.largest);
+	}
+	return r;
+}
+
+/* --- the whole --- */
+
+/* Gives each deflated entry its place in memory. */
+static int add_places(struct share *share)
+{
+	const struct box_zip *zip = share->zip;
+	share->places = box_alloc((zip->count + 1) * sizeof(share->places[0]));
+	for (size_t i = 0; i < zip->count; i++) {
+		const struct box_zip_entry *entry = &zip->entries[i];
+		share->places[i] = share->memory_size;
+		share->memory_size += entry->is_deflated ? entry->size : 0;
+		share->total += entry->size;
+	}
+	share->memory_size += 1; /* there is none of no size */
+	share->memory = box_archive_memory(share->memory_size);
+	return share->memory ? 0 : -ENOMEM;
+}
+
+/* What the archives among the entries would unpack to. */
+static int look_into_archives(const struct unpacker *unpacker, struct box_err *err)
+{
+	const struct share *share = unpacker->share;
+	struct box_zip_nested nested = {.inflater = unpacker->inflater, .bytes = share->total};
+	for (size_t i = 0; i < share->zip->count; i++) {
+		int r = box_zip_nested_add(
+			&nested, &share->zip->entries[i], content_of(share, i), err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
+}
+
+/* Everything that can be refused is, before the first file is made. */
+static int work(struct unpacker *unpackers, size_t count, struct box_err *err)
+{
+	int r = run_all(unpackers, count, unpack, err);
+	if (r == 0) {
+		r = look_into_archives(&unpackers[0], err);
+	}
+	if (r == 0) {
+		r = make_folders(unpackers[0].share, err);
+	}
+	return r < 0 ? r : run_all(unpackers, count, write_file, err);
+}
+
+int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err)
+{
+	struct share share = {.zip = zip, .out_fd = out_fd, .is_lasting = is_lasting};
+	int r = add_places(&share);
+	size_t count = count_threads(share.total);
+	struct unpacker *unpackers = box_alloc(count * sizeof(*unpackers));
+	memset(unpackers, 0, count * sizeof(*unpackers));
+	for (size_t i = 0; i < count; i++) {
+		unpackers[i].share = &share;
+		unpackers[i].inflater = box_inflater_new();
+		r = unpackers[i].inflater ? r : -ENOMEM;
+	}
+	r = r < 0 ? fail(err, ENOMEM, "memory") : work(unpackers, count, err);
+	for (size_t i = 0; i < count; i++) {
+		box_inflater_free(unpackers[i].inflater);
 	}
 	free(unpackers);
+	free(share.places);
+	box_archive_memory_free(share.memory, share.memory_size);
 	return r;
 }

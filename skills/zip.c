@@ -10,12 +10,6 @@
 
 #include "skills/zip_part.h"
 
-#define END_MAGIC 0x06054b50
-#define END_BYTES 22
-#define COMMENT_MAX 65535
-#define LOCATOR_MAGIC 0x07064b50 /* of ZIP64 */
-#define LOCATOR_BYTES 20
-
 struct directory {
 	struct box_zip_run space; /* what is before it: the entries */
 	struct box_zip_run headers;
@@ -43,23 +37,23 @@ static int refuse(struct box_err *err, const char *why)
 
 static bool is_end(const uint8_t *bytes, size_t len, size_t at)
 {
-	return box_zip_u32(bytes + at) == END_MAGIC &&
-		at + END_BYTES + box_zip_u16(bytes + at + 20) == len;
+	return box_zip_u32(bytes + at) == BOX_ZIP_END_MAGIC &&
+		at + BOX_ZIP_END_BYTES + box_zip_u16(bytes + at + 20) == len;
 }
 
 /* Readers look for the end from behind, but not all look whether its comment fits. So the last mark
  * has to be it, and no other may pass for it. */
 static int find_end(const uint8_t *bytes, size_t len, size_t *ret_at, struct box_err *err)
 {
-	if (len < END_BYTES) {
+	if (len < BOX_ZIP_END_BYTES) {
 		return refuse(err, "");
 	}
-	size_t at = len - END_BYTES;
-	size_t first = at > COMMENT_MAX ? at - COMMENT_MAX : 0;
-	while (at > first && box_zip_u32(bytes + at) != END_MAGIC) {
+	size_t at = len - BOX_ZIP_END_BYTES;
+	size_t first = at > BOX_ZIP_COMMENT_MAX ? at - BOX_ZIP_COMMENT_MAX : 0;
+	while (at > first && box_zip_u32(bytes + at) != BOX_ZIP_END_MAGIC) {
 		at--;
 	}
-	if (box_zip_u32(bytes + at) != END_MAGIC) {
+	if (box_zip_u32(bytes + at) != BOX_ZIP_END_MAGIC) {
 		return refuse(err, "");
 	}
 	if (!is_end(bytes, len, at)) {
@@ -95,7 +89,8 @@ static int read_end(
 		return refuse(err, ": part of a split archive");
 	}
 	if (size == UINT32_MAX || offset == UINT32_MAX ||
-		(at >= LOCATOR_BYTES && box_zip_u32(end - LOCATOR_BYTES) == LOCATOR_MAGIC)) {
+		(at >= BOX_ZIP_LOCATOR_BYTES &&
+			box_zip_u32(end - BOX_ZIP_LOCATOR_BYTES) == BOX_ZIP_LOCATOR_MAGIC)) {
 		return refuse(err, ": ZIP64 is not supported");
 	}
 	if ((uint64_t)offset + size != at) {

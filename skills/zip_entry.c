@@ -5,18 +5,11 @@
 
 #include "skills/zip_part.h"
 
-#define CENTRAL_MAGIC 0x02014b50
-#define LOCAL_MAGIC 0x04034b50
 #define DESCRIPTOR_MAGIC 0x08074b50
-#define LOCAL_BYTES 30
 
-#define FLAGS_ENCRYPTED 0x2041u /* encrypted, strongly so, or with hidden headers */
 #define FLAG_DESCRIPTOR 0x0008u /* sizes and checksum follow the data */
 #define FLAGS_KNOWN 0x080eu     /* that, two hints of the packer, and UTF-8 */
 #define DOS_FOLDER 0x10u
-#define METHOD_STORED 0
-#define METHOD_DEFLATED 8
-#define EXTRA_ZIP64 0x0001u
 #define EXTRA_OTHER_NAME 0x7075u
 #define OTHER_NAME_HEAD 5 /* version and checksum before the name */
 
@@ -28,7 +21,7 @@ static int refuse(struct box_err *err, const struct box_zip_header *header, cons
 int box_zip_header_read(struct box_zip_run *rest, struct box_zip_header *ret_header)
 {
 	const uint8_t *at = rest->bytes;
-	if (rest->len < BOX_ZIP_CENTRAL_BYTES || box_zip_u32(at) != CENTRAL_MAGIC) {
+	if (rest->len < BOX_ZIP_CENTRAL_BYTES || box_zip_u32(at) != BOX_ZIP_CENTRAL_MAGIC) {
 		return -EINVAL;
 	}
 	size_t name_len = box_zip_u16(at + 28);
@@ -74,13 +67,13 @@ static int check_kind(const struct box_zip_header *header, bool is_folder, struc
 
 static int check_method(const struct box_zip_header *header, struct box_err *err)
 {
-	if (header->flags & FLAGS_ENCRYPTED) {
+	if (header->flags & BOX_ZIP_FLAGS_ENCRYPTED) {
 		return refuse(err, header, "Archive contains an encrypted entry");
 	}
 	if (header->flags & ~FLAGS_KNOWN) {
 		return refuse(err, header, "Archive entry has flags that are not supported");
 	}
-	if (header->method != METHOD_STORED && header->method != METHOD_DEFLATED) {
+	if (header->method != BOX_ZIP_STORED && header->method != BOX_ZIP_DEFLATED) {
 		return refuse(err, header, "Archive entry has a compression that is not supported");
 	}
 	return 0;
@@ -94,7 +87,7 @@ static int check_sizes(const struct box_zip_header *header, struct box_err *err)
 	if (header->size > (uint64_t)header->packed_size * BOX_ARCHIVE_RATIO_MAX) {
 		return refuse(err, header, "Archive entry exceeds the compression ratio limit");
 	}
-	if (header->method == METHOD_STORED && header->packed_size != header->size) {
+	if (header->method == BOX_ZIP_STORED && header->packed_size != header->size) {
 		return refuse(err, header, "Archive contains invalid size metadata");
 	}
 	return 0;
@@ -111,7 +104,7 @@ static int check_extra(
 		if (field.len > extra.len - 4) {
 			return refuse(err, header, BOX_ZIP_REFUSED ": broken extra field");
 		}
-		if (id == EXTRA_ZIP64) {
+		if (id == BOX_ZIP_EXTRA_ZIP64) {
 			return refuse(err, header, BOX_ZIP_REFUSED ": ZIP64 is not supported");
 		}
 		if (id == EXTRA_OTHER_NAME &&
@@ -151,7 +144,7 @@ int box_zip_header_check(const struct box_zip_header *header, bool is_folder, st
 static bool same_name(const struct box_zip_header *header, const uint8_t *local)
 {
 	return box_zip_u16(local + 26) == header->name.len &&
-		memcmp(local + LOCAL_BYTES, header->name.bytes, header->name.len) == 0;
+		memcmp(local + BOX_ZIP_LOCAL_BYTES, header->name.bytes, header->name.len) == 0;
 }
 
 /* Three numbers at `at`. Where a descriptor follows, the local header may have 0 for each. */
@@ -183,16 +176,16 @@ int box_zip_header_match(const struct box_zip_header *header, struct box_zip_run
 	const char *const disagree = BOX_ZIP_REFUSED ": its headers disagree";
 	size_t left = header->offset < space.len ? space.len - header->offset : 0;
 	const uint8_t *local = space.bytes + (left > 0 ? header->offset : 0);
-	if (left < LOCAL_BYTES || box_zip_u32(local) != LOCAL_MAGIC) {
+	if (left < BOX_ZIP_LOCAL_BYTES || box_zip_u32(local) != BOX_ZIP_LOCAL_MAGIC) {
 		return refuse(err, header, BOX_ZIP_REFUSED ": an entry is not where it should be");
 	}
 	size_t name_len = box_zip_u16(local + 26);
 	size_t extra_len = box_zip_u16(local + 28);
-	if (left - LOCAL_BYTES < name_len + extra_len) {
+	if (left - BOX_ZIP_LOCAL_BYTES < name_len + extra_len) {
 		return refuse(err, header, BOX_ZIP_REFUSED ": an entry is cut off");
 	}
 	bool has_descriptor = header->flags & FLAG_DESCRIPTOR;
-	struct box_zip_run extra = {local + LOCAL_BYTES + name_len, extra_len};
+	struct box_zip_run extra = {local + BOX_ZIP_LOCAL_BYTES + name_len, extra_len};
 	if (!same_name(header, local) || box_zip_u16(local + 6) != header->flags ||
 		box_zip_u16(local + 8) != header->method) {
 		return refuse(err, header, disagree);
@@ -204,11 +197,11 @@ int box_zip_header_match(const struct box_zip_header *header, struct box_zip_run
 	if (!same_numbers(header, local + 14, has_descriptor)) {
 		return refuse(err, header, disagree);
 	}
-	left -= LOCAL_BYTES + name_len + extra_len;
+	left -= BOX_ZIP_LOCAL_BYTES + name_len + extra_len;
 	if (left < header->packed_size) {
 		return refuse(err, header, BOX_ZIP_REFUSED ": an entry is cut off");
 	}
-	size_t data = header->offset + LOCAL_BYTES + name_len + extra_len;
+	size_t data = header->offset + BOX_ZIP_LOCAL_BYTES + name_len + extra_len;
 	size_t end = data + header->packed_size;
 	if (has_descriptor) {
 		size_t descriptor = match_descriptor(

@@ -23,9 +23,27 @@ static inline uint32_t box_zip_u32(const uint8_t *at)
 	return box_zip_u16(at) | (uint32_t)box_zip_u16(at + 2) << 16;
 }
 
+static inline uint64_t box_zip_u64(const uint8_t *at)
+{
+	return box_zip_u32(at) | (uint64_t)box_zip_u32(at + 4) << 32;
+}
+
+#define BOX_ZIP_END_MAGIC 0x06054b50
+#define BOX_ZIP_END_BYTES 22
+#define BOX_ZIP_COMMENT_MAX 65535
+#define BOX_ZIP_LOCATOR_MAGIC 0x07064b50 /* of ZIP64 */
+#define BOX_ZIP_LOCATOR_BYTES 20
+
 /* --- headers: zip_entry.c --- */
 
+#define BOX_ZIP_CENTRAL_MAGIC 0x02014b50
 #define BOX_ZIP_CENTRAL_BYTES 46
+#define BOX_ZIP_LOCAL_MAGIC 0x04034b50
+#define BOX_ZIP_LOCAL_BYTES 30
+#define BOX_ZIP_FLAGS_ENCRYPTED 0x2041u /* encrypted, strongly so, or with hidden headers */
+#define BOX_ZIP_STORED 0
+#define BOX_ZIP_DEFLATED 8
+#define BOX_ZIP_EXTRA_ZIP64 0x0001u
 
 /* One entry as the central directory has it. */
 struct box_zip_header {
@@ -76,3 +94,17 @@ int box_zip_name_check(struct box_arena *arena, const struct box_zip_header *hea
  * spelling that some file system takes for the same. */
 int box_zip_names_add(
 	struct box_zip_names *names, const struct box_zip_entry *entry, struct box_err *err);
+
+/* --- archives in an archive: zip_find.c --- */
+
+/* Where the directory of one lies. */
+struct box_zip_found {
+	struct box_zip_run headers;
+	size_t start; /* of the directory */
+	size_t shift; /* to be added to offsets: what stands before the archive */
+};
+
+/* Looks for an archive as the more tolerant readers do: with something before or behind it, with
+ * gaps, with ZIP64. 1 and where it is; 0 when these bytes are no archive; -EINVAL and why when they
+ * are one that readers would see differently. */
+int box_zip_find(struct box_zip_run all, struct box_zip_found *ret_found, const char **ret_why);

@@ -1,5 +1,6 @@
 /* Uploaded ZIPs. What the check lets through keeps to every limit and leads nowhere; entries share
- * no byte and none is outside of the archive; and it is unpacked, or refused with a reason. */
+ * no byte and none is outside of the archive; and it is unpacked, or refused with a reason and
+ * nothing written. The same bytes as an entry of an archive: what is counted keeps to the limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +9,9 @@
 #include "base/arena.h"
 #include "base/utf8.h"
 #include "skills/archive_write.h"
+#include "skills/inflate.h"
 #include "skills/zip.h"
+#include "skills/zip_nested.h"
 #include "tests/fuzz/common.h"
 
 static void check_path(const char *path)
@@ -69,6 +72,7 @@ static void unpack(const struct box_zip *zip, struct box_err *err)
 		struct stat st;
 		bool is_there = fstatat(fd, entry->path, &st, AT_SYMLINK_NOFOLLOW) == 0;
 		MUST(is_there || r < 0);
+		MUST(!is_there || r == 0 || err->code != BOX_ERR_VALIDATION);
 		if (is_there && !entry->is_folder) {
 			MUST(S_ISREG(st.st_mode) && (uint64_t)st.st_size == entry->size);
 			MUST(unlinkat(fd, entry->path, 0) == 0);
@@ -79,6 +83,23 @@ static void unpack(const struct box_zip *zip, struct box_err *err)
 	}
 	(void)close(fd);
 	MUST(rmdir(folder) == 0);
+}
+
+static void check_nested(const uint8_t *data, size_t size, struct box_err *err)
+{
+	struct box_zip_entry entry = {
+		.name = "x", .packed_size = (uint32_t)size, .size = (uint32_t)size};
+	struct box_zip_nested nested = {.inflater = box_inflater_new(), .bytes = size};
+	MUST(nested.inflater);
+	err->text[0] = '\0';
+	int r = box_zip_nested_add(&nested, &entry, data, err);
+	MUST(r == 0 || (r == -EINVAL && err->code == BOX_ERR_VALIDATION && err->text[0] != '\0'));
+	MUST(nested.bytes <= BOX_ARCHIVE_TOTAL_BYTES_MAX);
+	if (r == 0) {
+		MUST(nested.entries <= BOX_ARCHIVE_NESTED_ENTRIES_MAX);
+		MUST(nested.bytes <= (uint64_t)size * BOX_ARCHIVE_RATIO_MAX || size == 0);
+	}
+	box_inflater_free(nested.inflater);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -96,5 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		unpack(&zip, &err);
 	}
 	box_arena_free(arena);
+	if (size <= BOX_ARCHIVE_ENTRY_BYTES_MAX) {
+		check_nested(data, size, &err);
+	}
 	return 0;
 }

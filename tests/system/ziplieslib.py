@@ -20,6 +20,38 @@ def overlap_bomb():
     return ziplib.overlap_bomb(files=30, kernel_size=MIB)
 
 
+def bomb(levels, each=10):
+    """Archives in each archive, and zeros at last, like 42.zip: 8 GiB for three levels."""
+    data = archive(Entry(b"zeros", bytes(8 * MIB), DEFLATED))
+    for level in range(levels):
+        inner = data
+        entries = (Entry(b"%d-%d.zip" % (level, n), inner, DEFLATED) for n in range(each))
+        data = archive(*entries)
+    return bytes(data)
+
+
+def chain(levels):
+    """An archive in an archive in an archive, and a small text at last."""
+    data = archive(Entry(b"text", b"hello " * 9, DEFLATED))
+    for level in range(1, levels):
+        data = archive(Entry(b"%d" % level, data, DEFLATED if level % 2 else ziplib.STORED))
+    return bytes(data)
+
+
+def wide(count):
+    """Six megabytes in each, a tenth of it noise: no ratio is large, but the sum is."""
+    inner = archive(Entry(b"noise", (noise(9000) + bytes(91000)) * 60, DEFLATED))
+    return bytes(archive(*(Entry(b"%d" % n, inner) for n in range(count))))
+
+
+def packed_in(data, name=b"x.bin", method=ziplib.STORED):
+    """An entry that is an archive by its bytes and not by its name."""
+    return [Entry(name, bytes(data), method)]
+
+
+INSIDE = " (an archive in the archive)"
+
+
 # What stands behind an entry that is fine.
 LIES = {
     # kind: (entries, what the error says)
@@ -113,6 +145,54 @@ LIES = {
     "folders": (
         [Entry(b"%d/" % n * 30 + b"x") for n in range(50)],
         "Archive contains too many folders (maximum 1024): " + "34/" * 30 + "x",
+    ),
+    "nested bomb": (
+        packed_in(bomb(3)),
+        f"Archive entry exceeds the compression ratio limit: x.bin{INSIDE}",
+    ),
+    "nested bomb, deflated": (
+        packed_in(bomb(1), b"42.zip", DEFLATED),
+        f"Archive entry exceeds the compression ratio limit: 42.zip{INSIDE}",
+    ),
+    "nested sum": (
+        packed_in(wide(12)),
+        f"Archive exceeds the total uncompressed size limit: x.bin{INSIDE}",
+    ),
+    "nested too deep": (
+        packed_in(chain(5)),
+        f"Archive contains archives that are nested too deep: x.bin{INSIDE}",
+    ),
+    "nested in itself": (
+        packed_in(ziplib.quine()),
+        f"Archive contains archives that are nested too deep: x.bin{INSIDE}",
+    ),
+    "nested behind a program": (
+        packed_in(b"#!/bin/sh\n" + bomb(1)),
+        f"Archive entry exceeds the compression ratio limit: x.bin{INSIDE}",
+    ),
+    "nested overlap": (
+        packed_in(ziplib.overlap_bomb(files=5, kernel_size=10_000)),
+        f"Archive contains overlapping entries: x.bin{INSIDE}",
+    ),
+    "nested entries": (
+        packed_in(archive(*(Entry(b"%d" % n) for n in range(65535)))),
+        f"Archive contains too many entries: x.bin{INSIDE}",
+    ),
+    "nested, larger than it says": (
+        packed_in(archive(Entry(b"a", bytes(9999), DEFLATED, size=100))),
+        f"Archive contains invalid size metadata: x.bin{INSIDE}",
+    ),
+    "nested, encrypted": (
+        packed_in(archive(Entry(b"a", b"x", flags=1))),
+        f"Archive contains an encrypted entry: x.bin{INSIDE}",
+    ),
+    "nested, two ends": (
+        packed_in(archive(Entry(b"a", b"x"), comment=bytes(archive(Entry(b"b", b"x"))))),
+        f"{VALID}: it has two ends: x.bin{INSIDE}",
+    ),
+    "nested, no directory": (
+        packed_in(bomb(1)[:-22]),
+        f"{VALID}: its directory is not where it should be: x.bin{INSIDE}",
     ),
 }
 

@@ -13,11 +13,11 @@
 #include "base/limits.h"
 #include "runtime/guest/wire.h"
 #include "runtime/keeper/ahead.h"
-#include "runtime/keeper/images.h"
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/child.h"
+#include "runtime/keeper/images.h"
 #include "runtime/keeper/room.h"
 #include "tests/unit/test.h"
 

@@ -115,7 +115,9 @@ static void make_network(void)
 	must(listen(listener, 5) == 0, "listen");
 	if (fork() == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
-		for (;;) {
+		/* The box's sockets must end when the box does. */
+		must(dup2(listener, 3) == 3 && close_range(4, ~0U, 0) == 0, "fds");
+		for (listener = 3;;) {
 			int fd = accept(listener, NULL, NULL);
 			must(fd >= 0 && write(fd, "greetings\n", 10) == 10, "greet");
 			(void)close(fd);
