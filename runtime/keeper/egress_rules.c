@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,9 @@ static void write_address(const struct box_egress_allow *allow, struct box_buf *
 	(void)box_buf_printf(text, "ip daddr %s", address);
 }
 
-static void write_entry(const struct box_egress_allow *allow, const char *protocol,
+/* A protocol alone is listed by its number: its name is known only where there is an
+ * /etc/protocols. */
+static void write_entry(const struct box_egress_allow *allow, const char *protocol, int number,
 	const char *before, struct box_buf *text)
 {
 	(void)box_buf_append_str(text, before);
@@ -50,7 +53,7 @@ static void write_entry(const struct box_egress_allow *allow, const char *protoc
 	if (allow->port != 0) {
 		(void)box_buf_printf(text, " %s dport %u accept\n", protocol, allow->port);
 	} else {
-		(void)box_buf_printf(text, " meta l4proto %s accept\n", protocol);
+		(void)box_buf_printf(text, " meta l4proto %d accept\n", number);
 	}
 }
 
@@ -64,8 +67,8 @@ static void write_chain(const struct box_egress *egress, const char *before, str
 	}
 	(void)box_buf_printf(text, "%sip daddr " BOX_EGRESS_HOST " counter jump refuse\n", before);
 	for (uint32_t i = 0; i < egress->allow_count; i++) {
-		write_entry(&egress->allow[i], "tcp", before, text);
-		write_entry(&egress->allow[i], "udp", before, text);
+		write_entry(&egress->allow[i], "tcp", IPPROTO_TCP, before, text);
+		write_entry(&egress->allow[i], "udp", IPPROTO_UDP, before, text);
 	}
 	(void)box_buf_printf(text, "%scounter jump refuse\n", before);
 }

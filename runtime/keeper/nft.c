@@ -45,10 +45,12 @@ _Noreturn static void run_nft(
 	const struct box_router *router, const char *path, pid_t parent, const int fds[2])
 {
 	char name[] = "nft";
-	char stateless[] = "-s"; /* lists without what is counted: the same rules, the same text */
+	/* Lists without what is counted, and protocols as numbers: the same rules, the same text. */
+	char stateless[] = "-s";
+	char numeric[] = "-p";
 	char option[] = "-f";
 	char from[] = "-";
-	char *const arguments[] = {name, stateless, option, from, NULL};
+	char *const arguments[] = {name, stateless, numeric, option, from, NULL};
 	if (box_router_child_begin(parent) == 0 &&
 		box_router_child_become(router->uid, router->gid, parent) == 0 &&
 		setns(router->userns, CLONE_NEWUSER) == 0 &&

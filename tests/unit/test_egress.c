@@ -85,12 +85,12 @@ enum {
 static const char rules[] = "add rule inet box seat7 ip daddr 198.18.0.3 tcp dport 80 accept\n"
 			    "add rule inet box seat7 ip daddr 198.18.0.3 tcp dport 8080 accept\n"
 			    "add rule inet box seat7 ip daddr 198.18.0.3 counter jump refuse\n"
-			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto tcp accept\n"
-			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto udp accept\n"
+			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto 6 accept\n"
+			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
 			    "add rule inet box seat7 ip daddr 10.0.0.0/8 tcp dport 53 accept\n"
 			    "add rule inet box seat7 ip daddr 10.0.0.0/8 udp dport 53 accept\n"
-			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto tcp accept\n"
-			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto udp accept\n"
+			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto 6 accept\n"
+			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto 17 accept\n"
 			    "add rule inet box seat7 counter jump refuse\n";
 
 #define GOES(seat)                                                            \
@@ -127,13 +127,13 @@ TEST(what_nft_is_told)
 	"\t\tip daddr 198.18.0.3 tcp dport 80 accept\n"     \
 	"\t\tip daddr 198.18.0.3 tcp dport 8080 accept\n"   \
 	"\t\tip daddr 198.18.0.3 counter jump refuse\n"     \
-	"\t\tip daddr 10.0.0.0/8 meta l4proto tcp accept\n" \
-	"\t\tip daddr 10.0.0.0/8 meta l4proto udp accept\n"
+	"\t\tip daddr 10.0.0.0/8 meta l4proto 6 accept\n" \
+	"\t\tip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
 #define SECOND                                             \
 	"\t\tip daddr 10.0.0.0/8 tcp dport 53 accept\n"    \
 	"\t\tip daddr 10.0.0.0/8 udp dport 53 accept\n"    \
-	"\t\tip daddr 192.0.2.1 meta l4proto tcp accept\n" \
-	"\t\tip daddr 192.0.2.1 meta l4proto udp accept\n"
+	"\t\tip daddr 192.0.2.1 meta l4proto 6 accept\n" \
+	"\t\tip daddr 192.0.2.1 meta l4proto 17 accept\n"
 #define LAST "\t\tcounter jump refuse\n"
 #define END "\t}\n}\n"
 #define ELEMENTS(list)                                                           \
