@@ -21,7 +21,7 @@ export PREFIX DESTDIR TESTS
 SYSTEM_BUILDS := build:test build:release-check build:release-fake
 # With TESTS only those system tests are run.
 ifeq ($(strip $(TESTS)),)
-TEST_PARTS := meson:test:unit,fuzz meson:clang:unit,fuzz system
+TEST_PARTS := meson:test:unit,fuzz meson:clang:unit,fuzz system microvm
 TEST_BUILDS := build:test build:clang build:release-check build:release-fake
 else
 TEST_PARTS := system
@@ -31,13 +31,13 @@ endif
 .PHONY: help
 help: ## This list
 	@echo 'make TARGET [VARIABLE=...]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 14
 	@echo 'Variables:'
 	@echo '  ARGS          further flags of boxd (run)'
-	@echo '  TESTS         only these system tests, as arguments of pytest (test, soak)'
+	@echo '  TESTS         only these system tests, as arguments of pytest (test, soak, test-vm)'
 	@echo '  FUZZ          only this fuzz target; FUZZ_SECONDS=60 for each (fuzz)'
 	@echo '  CC            the compiler (build, run, install)'
-	@echo '  PREFIX        where to install, default /usr/local; DESTDIR is honoured (install)'
+	@echo '  PREFIX        where to install, default /usr/local; DESTDIR is honoured (install, libkrun)'
 
 .PHONY: build
 build: ## Compile for use, in build/release
@@ -75,6 +75,22 @@ vm: ## Run the tests of native boxes in a machine with pure cgroup v2
 	@scripts/build release-fake
 	@tests/vm/test
 
+.PHONY: libkrun
+libkrun: ## Bring what microVMs need, for the builds or to PREFIX
+	@scripts/libkrun
+
+.PHONY: test-vm
+test-vm: ## Run the tests of microVMs in a machine with KVM
+	@scripts/test-summary build:release-fake microvm
+
+.PHONY: bench-vm
+bench-vm: ## Measure microVMs in that machine
+	@scripts/deps vm
+	@scripts/libkrun --own
+	@scripts/libkrun --msb
+	@scripts/build release-fake
+	@tests/vm/bench
+
 .PHONY: bench
 bench: ## Measure
 	@scripts/deps bench
@@ -105,7 +121,8 @@ install: build ## Install what `make build` made
 .PHONY: clean
 clean: ## Remove all builds, but not what was fetched for the tests
 	@if [ -d build ]; then \
-		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' ! -name npm -exec rm -rf {} +; \
+		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' ! -name npm ! -name libkrun \
+			-exec rm -rf {} +; \
 	fi
 
 .PHONY: distclean

@@ -1,4 +1,4 @@
-"""Rules for all system tests: the soak mark, a time limit for every test, shared fixtures."""
+"""Rules for all system tests: the marks, a time limit for every test, shared fixtures."""
 
 import os
 import pathlib
@@ -15,6 +15,7 @@ import keeperlib  # noqa: E402
 import nativelib  # noqa: E402
 
 TIMEOUT_SECONDS = 120
+MICROVM_SECONDS = 300  # where there is a KVM at all, it is often slow
 
 
 def pytest_configure(config):
@@ -23,6 +24,7 @@ def pytest_configure(config):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     config.addinivalue_line("markers", "soak: a long form, run only with BOX_SOAK=1")
+    config.addinivalue_line("markers", "microvm: needs a KVM, run only with BOX_MICROVM (krunlib.py)")
 
 
 def pytest_collection_modifyitems(items):
@@ -30,6 +32,10 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("soak"):
             if os.environ.get("BOX_SOAK") != "1":
                 item.add_marker(pytest.mark.skip(reason="a long form: set BOX_SOAK=1 to run it"))
+        elif item.get_closest_marker("microvm"):
+            item.add_marker(pytest.mark.timeout(MICROVM_SECONDS))
+            if not os.environ.get("BOX_MICROVM"):
+                item.add_marker(pytest.mark.skip(reason="needs a KVM: `make test-vm` runs it"))
         elif not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 

@@ -83,6 +83,12 @@ def skip_if_missing(mode):
 # -- where boxd runs
 
 
+def copy(programs, folder):
+    """By another process: a thread of ours that forks meanwhile would hold the copy open for
+    writing, and nobody could start it."""
+    subprocess.run(["cp", "--", *map(str, programs), str(folder)], check=True)
+
+
 class Place:
     """A folder with the programs, a home and a working folder that boxd of this mode can use."""
 
@@ -101,10 +107,7 @@ class Place:
     def furnish(self, mode, operator):
         self.folder.chmod(0o755)
         self.programs = self.make("bin")
-        # By another process: a thread of ours that forks meanwhile would hold the copy open for
-        # writing, and nobody could start it.
-        found = [str(boxlib.build(self.build) / name) for name in PROGRAMS]
-        subprocess.run(["cp", "--", *found, str(self.programs)], check=True)
+        copy([boxlib.build(self.build) / name for name in PROGRAMS], self.programs)
         self.work = self.make("work")
         self.home = self.make("home")
         self.config = self.folder / "config.yaml"
@@ -168,7 +171,7 @@ def dialled(place, carrier="websocket", backend="local", config=None, **options)
 # -- the real clients
 
 
-def drive(generation, carrier, place, steps, inside=(), before=(), args=()):
+def drive(generation, carrier, place, steps, inside=(), before=(), args=(), seconds=110):
     """Has a real client carry out the steps; its results by name.
 
     `inside` stands before the client's command line, `before` before boxd's, `args` at its end.
@@ -182,21 +185,21 @@ def drive(generation, carrier, place, steps, inside=(), before=(), args=()):
         port = () if args else ("--ws-control-port", "0")
         wanted["command"] = [*before, *place.command("-s", *port, *args)]
         wanted["env"] = place.environment(LANGBOT_BOX_TRUSTED_INSTANCE_UUID=instance)
-        return run_script(command, wanted, place)
+        return run_script(command, wanted, place, seconds)
     with place.start(*args, before=before, token=clientlib.TOKEN) as boxd:
         wanted["url"] = boxd.url
         wanted["headers"] = {
             "X-LangBot-Instance-Id": instance,
             "X-LangBot-Box-Control-Token": clientlib.TOKEN,
         }
-        return run_script(command, wanted, place)
+        return run_script(command, wanted, place, seconds)
 
 
-def run_script(command, wanted, place):
+def run_script(command, wanted, place, seconds=110):
     order = place.folder / "steps.json"
     order.write_text(json.dumps(wanted))
     done = subprocess.run(
-        [*command, str(order)], cwd=place.work, capture_output=True, text=True, timeout=110
+        [*command, str(order)], cwd=place.work, capture_output=True, text=True, timeout=seconds
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, done.stderr

@@ -1,0 +1,171 @@
+"""MicroVM boxes for tests. They run where KVM does, in the machine of tests/vm: `make test-vm`.
+
+BOX_MICROVM names the backend: krun, or local, which shows that a test asks for nothing that a native
+box has not. What is true of microVMs alone is skipped then. All waits are long: the machine is slow.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+import boxlib
+import clientlib
+import deathlib
+import nativelib
+
+BACKEND = os.environ.get("BOX_MICROVM", "krun")
+SECONDS = 120  # for one answer, a new box included
+FLOW_SECONDS = 280
+MEMORY_MB = 192  # of most boxes: several fit into the machine
+SPEC = {"memory_mb": MEMORY_MB, "cpus": 1.0}
+
+NOTE = {"/run/box"}  # whether guests boot on this host is found out once, and stays written down
+
+only_microvms = pytest.mark.skipif(BACKEND != "krun", reason="not true of native boxes")
+
+
+class Place(nativelib.Place):
+    """With box-vmm, and its libraries where an installed one finds them."""
+
+    def furnish(self, mode, operator):
+        super().furnish(mode, operator)
+        build = boxlib.build(self.build)
+        if BACKEND != "krun":
+            return
+        nativelib.copy([build / "box-vmm"], self.programs)
+        (self.folder / "lib").mkdir(mode=0o755)
+        (self.folder / "lib" / "box").symlink_to(build.parent / "libkrun")
+
+
+class Runtime:
+    """A boxd, what there was before it, and a client that waits long enough."""
+
+    def __init__(self, place, **options):
+        deathlib.adopt_orphans()
+        self.place = place
+        self.ground = deathlib.Ground()
+        self.ground.folders |= NOTE
+        self.boxd = place.start(**options)
+        self.boxd.wait_served()
+        self.traces = deathlib.Traces(self.boxd, self.ground)
+        self.client = self.dial()
+
+    def dial(self):
+        client = self.boxd.web()
+        assert client.ask("box_init", {"backend": BACKEND}, SECONDS) == {"initialized": True}
+        return client
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.traces.note()
+        with contextlib.suppress(clientlib.Closed):
+            self.client.close()
+        self.boxd.stop(check=kind is None)
+        if kind is None:
+            self.traces.check_gone(seconds=10)
+
+    def run(self, cmd, session="main", seconds=SECONDS, **spec):
+        """What a command gave, and more in a new session than there is room for otherwise."""
+        data = {"cmd": cmd, "session_id": session, **SPEC, **spec}
+        return self.client.ask("box_exec", data, seconds)
+
+    def out(self, cmd, session="main", **spec):
+        """The stdout of a command that must do well."""
+        result = self.run(cmd, session, **spec)
+        assert (result["exit_code"], result["stderr"]) == (0, ""), result
+        return result["stdout"]
+
+    def fail(self, cmd, session="main", seconds=SECONDS, **spec):
+        data = {"cmd": cmd, "session_id": session, **SPEC, **spec}
+        return self.client.fail("box_exec", data, seconds)
+
+    def delete(self, session):
+        return self.client.ask("box_delete_session", {"session_id": session}, SECONDS)
+
+    def msb(self, verb, *args, data=b""):
+        """`box msb`: (code, stdout, stderr)."""
+        whose = ["--endpoint", self.boxd.url, "--workspace", "ws1"]
+        done = subprocess.run(
+            [str(boxlib.build() / "box"), "msb", verb, *whose, *args],
+            input=data,
+            env=boxlib.environment(LANGBOT_BOX_TRUSTED_INSTANCE_UUID=clientlib.INSTANCE),
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    # -- as the host sees it
+
+    def boxes(self):
+        """PID 1 of every box, by the pids of the host."""
+        return deathlib.inits(self.boxd)
+
+    def await_boxes(self, count):
+        boxlib.wait_until(
+            lambda: len(self.boxes()) == count, 30, lambda: f"not {count} boxes: {self.boxes()}"
+        )
+
+    def pids_of(self, init):
+        return [init, *deathlib.descendants(init)]
+
+
+def group_of(pid):
+    """The cgroup (v2) of a process."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        if line.startswith("0::"):
+            return pathlib.Path("/sys/fs/cgroup" + line[3:])
+    raise AssertionError("no cgroup of version 2")
+
+
+def machines(runtime):
+    """The processes that have opened the KVM: only root sees that."""
+    found = []
+    for pid in deathlib.descendants(runtime.boxd.pid):
+        with contextlib.suppress(OSError):
+            if any("kvm" in name for name in boxlib.fd_names(pid).values()):
+                found.append(pid)
+    return found
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+
+
+class Live:
+    """A streamed command. `out` and `err` are what it has printed by now."""
+
+    def __init__(self, runtime, cmd, session="main", **spec):
+        self.client = runtime.client
+        self.out = self.err = ""
+        data = {"cmd": cmd, "session_id": session, "stdin": True, **SPEC, **spec}
+        self.seq = self.client.start("box_exec_stream", data)
+        first = self.client.wait(self.seq, SECONDS)
+        assert first["code"] == 0, first["message"]
+        self.exec_id = first["data"]["exec_id"]
+
+    def event(self):
+        event = self.client.wait(self.seq, SECONDS)["data"]
+        if event["event"] == "stdout":
+            self.out += event["data"]
+        elif event["event"] == "stderr":
+            self.err += event["data"]
+        return event
+
+    def until(self, text):
+        while text not in self.out:
+            assert self.event()["event"] != "exit", self.out
+
+    def end(self):
+        while (event := self.event())["event"] != "exit":
+            pass
+        return event["exit_code"]
+
+    def input(self, data, eof=False):
+        asked = {"exec_id": self.exec_id, "data": data, "eof": eof}
+        assert self.client.ask("box_exec_input", asked, SECONDS) == {}
