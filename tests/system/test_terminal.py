@@ -2,6 +2,7 @@
 tmux, keys, sizes, exit codes, and a terminal that is as it was, whatever happened.
 """
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -189,9 +190,18 @@ def test_our_own_failures(sit, boxd):
 
 @pytest.mark.parametrize("words", [["python3"], ["python3", "-q"]])
 def test_the_code_after_a_ctrl_c_that_was_handled(boxd, words):
-    """No shell is there to take it for its own."""
+    """No shell is there to take it for its own. Python misses a signal that comes between its prompt
+    and its first wait: then it is sent again."""
+    told = b"KeyboardInterrupt\r\n>>> "
     with Pty("exec", f"--endpoint={boxd.url}", "-it", "work", *words) as at:
-        at.until(b">>> ").type(b"\x03").until(b"KeyboardInterrupt\r\n>>> ").type(b"exit(7)\n")
+        at.until(b">>> ")
+        for _ in range(10):
+            at.type(b"\x03")
+            with contextlib.suppress(AssertionError):
+                at.until(told, 2)
+                break
+        assert told in at.out
+        at.type(b"exit(7)\n")
         assert at.end() == 7
 
 
@@ -308,15 +318,13 @@ def test_a_large_paste_arrives_whole(sit):
 
 
 def test_a_large_paste_comes_back_whole(sit):
-    """Both ways at once: echo, and what cat prints."""
+    """Both ways at once. Without echo, of which the kernel drops what finds no room."""
     paste = b"".join(b"%05d %s\n" % (number, b"y" * 93) for number in range(1050))
-    at = sit("-it", "echo ready; cat")
+    at = sit("-it", "stty -echo; echo ready; cat")
     at.until(b"ready\r\n").await_raw()
     at.type(paste + b"\x04")
     assert at.end(60) == 0
-    shown = bytes(at.out).replace(b"\r", b"")[len(b"ready\n") :]
-    assert len(shown) == 2 * len(paste)
-    assert sorted(shown) == sorted(2 * paste)
+    assert bytes(at.out) == b"ready\r\n" + paste.replace(b"\n", b"\r\n")
 
 
 def test_much_output(sit):
