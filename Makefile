@@ -21,7 +21,7 @@ export PREFIX DESTDIR TESTS
 SYSTEM_BUILDS := build:test build:release-check build:release-fake
 # With TESTS only those system tests are run.
 ifeq ($(strip $(TESTS)),)
-TEST_PARTS := meson:test:unit,fuzz meson:clang:unit,fuzz system
+TEST_PARTS := meson:test:unit,fuzz meson:clang:unit,fuzz system microvm:short
 TEST_BUILDS := build:test build:clang build:release-check build:release-fake
 else
 TEST_PARTS := system

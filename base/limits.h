@@ -32,7 +32,7 @@
 #define BOX_OUT_PAUSE_BYTES (1 * BOX_MIB) /* queued output above which we stop reading a peer */
 #define BOX_OUT_RESUME_BYTES (256 * BOX_KIB)
 #define BOX_OUT_BYTES_MAX (256 * BOX_MIB)  /* queued output at which the peer is given up */
-#define BOX_WS_FRAME_BYTES (128 * BOX_KIB) /* we send and receive frames in pieces of this size */
+#define BOX_WS_FRAME_BYTES (256 * BOX_KIB) /* we send and receive frames in pieces of this size */
 
 /* HTTP heads. */
 #define BOX_HEAD_BYTES_MAX 8192
@@ -95,7 +95,8 @@
 #define BOX_INPUTS_BYTES_MAX (512 * BOX_MIB)
 #define BOX_RELAY_EARLY_BYTES_MAX (1 * BOX_MIB) /* of a relay that waits for its turn */
 
-/* After a restart: boxes may take so long to say what became of their processes; then all are served. */
+/* After a restart: boxes may take so long to say what became of their processes; then all are
+ * served. */
 #define BOX_ADOPT_MS 1000
 
 /* Looks at the output of one managed process. */
@@ -155,7 +156,7 @@
 #define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
 #define BOX_SKILLS_WAITING_BYTES_MAX (64 * BOX_MIB)   /* of requests to the skill store */
 #define BOX_SKILLS_LOOK_MS 15000                      /* for one request to it without an archive */
-#define BOX_SKILLS_MS 60000                           /* for one request to the skill store */
+#define BOX_SKILLS_MS 60000                           /* for one that has or follows an archive */
 #define BOX_DIGEST_HEX_SIZE 65                        /* SHA-256, with its end */
 #define BOX_ARTIFACT_MANIFEST_BYTES_MAX (4 * BOX_MIB) /* (wire) */
 #define BOX_ARTIFACT_FILES_MAX 2048                   /* (wire) */
@@ -173,7 +174,7 @@
 
 /* Workspace quotas of folders of the host. */
 #define BOX_QUOTA_BYTES_MAX (4UL * 1024 * 1024 * BOX_MIB) /* one */
-#define BOX_QUOTA_BYTES_MIN BOX_MIB
+#define BOX_QUOTA_BYTES_MIN (1 * BOX_MIB)
 #define BOX_QUOTAS_MAX 2            /* images worked on at once */
 #define BOX_QUOTAS_WAITING_MAX 1024 /* and waiting for that in boxd */
 #define BOX_QUOTA_MS 300000         /* for one; what is in the folder must be copied in that time */
@@ -231,7 +232,7 @@
 #define BOX_ARCHIVE_SHOWN_MAX 255                    /* characters of a name in an error */
 #define BOX_ARCHIVE_NESTING_MAX 4                    /* archives in archives, below it */
 #define BOX_ARCHIVE_NESTED_ENTRIES_MAX 16384         /* of all those together */
-#define BOX_ARCHIVE_MS 30000                         /* to unpack one, the disk's time too */
+#define BOX_ARCHIVE_MS 30000                         /* to unpack one, if need be onto the disk */
 #define BOX_ARCHIVE_CPU_SEC 20                       /* and of a processor */
 #define BOX_ARCHIVE_MEMORY_BYTES_MAX (512 * BOX_MIB) /* of the process that unpacks */
 

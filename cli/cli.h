@@ -98,6 +98,8 @@ int box_cli_create(const struct cli *cli);
 int box_cli_exec(const struct cli *cli);
 int box_cli_ls(const struct cli *cli);
 int box_cli_rm(const struct cli *cli);
+/* Asks for `action` of every box that is named, and prints the names. */
+int box_cli_end_each(const struct cli *cli, const char *action);
 int box_cli_start(const struct cli *cli);
 int box_cli_ps(const struct cli *cli);
 int box_cli_logs(const struct cli *cli);

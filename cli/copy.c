@@ -5,14 +5,17 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/progress.h"
 #include "cli/wake.h"
 
 #define TIDY_MS 5000
 #define SHOW_EVERY_MS 100
+#define USUAL_COLUMNS 80
 
 /* Letters for what is there, and behind them mode, size and time where the box has stat. */
 static const char probe_script[] =
@@ -104,14 +107,17 @@ static void show(void *arg)
 		return;
 	}
 	shown_ms = now;
-	double seconds = (double)(now - copy->begun_ms) / 1000;
-	double mib = (double)copy->done / (double)BOX_MIB;
-	(void)fprintf(stderr, "\r\033[K%.1f MiB", mib);
-	if (copy->total > 0) {
-		(void)fprintf(stderr, " of %.1f MiB (%d %%)", (double)copy->total / BOX_MIB,
-			(int)((double)copy->done * 100 / (double)copy->total));
-	}
-	(void)fprintf(stderr, "  %.1f MiB/s", seconds > 0 ? mib / seconds : 0);
+	char line[BOX_PROGRESS_LINE_MAX];
+	struct winsize window = {0};
+	(void)ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+	const struct box_progress progress = {
+		.done = copy->done,
+		.total = copy->total,
+		.ms = now - copy->begun_ms,
+		.columns = window.ws_col ? window.ws_col : USUAL_COLUMNS,
+	};
+	box_progress_line(&progress, line);
+	(void)fprintf(stderr, "\r\033[K%s", line);
 	(void)fflush(stderr);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/write.h"
 #include "cli/copy.h"
 #include "cli/output.h"
 #include "cli/unpack.h"
@@ -23,19 +24,12 @@ struct sink {
 static int take_file(void *arg, struct box_str bytes, struct box_err *err)
 {
 	struct sink *sink = arg;
-	while (bytes.len > 0) {
-		ssize_t written = write(sink->file.fd, bytes.bytes, bytes.len);
-		if (written < 0 && errno == EINTR) {
-			continue;
-		}
-		if (written < 0) {
-			return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", sink->copy->host.path,
-				strerror(errno));
-		}
-		bytes.bytes += written;
-		bytes.len -= (size_t)written;
-		sink->copy->done += (uint64_t)written;
+	int r = box_write_all(sink->file.fd, bytes.bytes, bytes.len);
+	if (r < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "%s: %s", sink->copy->host.path, strerror(-r));
 	}
+	sink->copy->done += bytes.len;
 	return 0;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/write.h"
 
 extern char **environ;
 
@@ -28,19 +29,6 @@ static int fail(struct box_err *err, const char *what, int errnum)
 }
 
 /* --- the file --- */
-
-static int write_all(int fd, struct box_str text)
-{
-	while (text.len > 0) {
-		ssize_t written = write(fd, text.bytes, text.len);
-		if (written < 0 && errno != EINTR) {
-			return -errno;
-		}
-		size_t done = written > 0 ? (size_t)written : 0;
-		text = (struct box_str){text.bytes + done, text.len - done};
-	}
-	return 0;
-}
 
 static int make_folder(struct box_draft *draft, struct box_err *err)
 {
@@ -79,7 +67,7 @@ int box_draft_open(
 		draft->folder, leaf);
 	_cleanup_(box_close_p) int fd = openat(
 		draft->folder_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	r = fd < 0 ? -errno : write_all(fd, text);
+	r = fd < 0 ? -errno : box_write_all(fd, text.bytes, text.len);
 	if (r < 0) {
 		box_draft_close(draft, false);
 		return fail(err, draft->path, -r);

@@ -79,39 +79,14 @@ static int msb_exec(const struct cli *cli)
 
 /* --- stop, remove --- */
 
-static int end_each(const struct cli *cli, const char *action)
-{
-	const struct cli_words *words = &cli->options.words;
-	struct box_client *client;
-	int code = 0;
-	if (words->count == 0) {
-		return box_cli_misused(cli, "at least one NAME is needed");
-	}
-	if (box_cli_connect(cli, false, &client) < 0) {
-		return CLI_EXIT_FAILED;
-	}
-	for (size_t i = 0; i < words->count; i++) {
-		struct box_value data = box_cli_name_only(cli, words->items[i]);
-		struct box_value answer;
-		if (box_cli_ask(cli, client, action, &data, &answer) < 0) {
-			code = CLI_EXIT_FAILED;
-		} else if (!cli->options.quiet) {
-			(void)printf("%s\n", words->items[i]);
-		}
-	}
-	box_client_close(client);
-	int lost = box_cli_flush();
-	return lost ? lost : code;
-}
-
 static int msb_stop(const struct cli *cli)
 {
-	return end_each(cli, "box_stop_session");
+	return box_cli_end_each(cli, "box_stop_session");
 }
 
 static int msb_remove(const struct cli *cli)
 {
-	return end_each(cli, "box_delete_session");
+	return box_cli_end_each(cli, "box_delete_session");
 }
 
 /* --- ls --- */

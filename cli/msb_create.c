@@ -27,7 +27,7 @@ static int add_volumes(const struct cli *cli, struct box_value *spec, struct box
 	const struct cli_words *given = &cli->options.volumes;
 	struct box_value volumes = box_list_value();
 	for (size_t i = 0; i < given->count; i++) {
-		struct box_msb_volume volume;
+		struct box_mount_text volume;
 		if (!box_utf8_valid(given->items[i], strlen(given->items[i]))) {
 			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "--volume: no UTF-8");
 		}

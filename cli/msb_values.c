@@ -59,33 +59,22 @@ int box_msb_duration(const char *flag, const char *text, int64_t *ret_sec, struc
 		: wrong(err, flag, text, "a time such as 30s, 5m or 1h");
 }
 
-int box_msb_volume(struct box_arena *arena, const char *text, struct box_msb_volume *ret_volume,
+int box_msb_volume(struct box_arena *arena, const char *text, struct box_mount_text *ret_volume,
 	struct box_err *err)
 {
-	char *host = box_arena_strndup(arena, text, strlen(text));
-	char *box = strchr(host, ':');
-	const char *mode = "rw";
-	if (box) {
-		*box++ = '\0';
-		char *colon = strchr(box, ':');
-		if (colon) {
-			*colon = '\0';
-			mode = colon + 1;
-		}
-	}
-	if (!box || host[0] == '\0' || box[0] != '/' ||
-		(strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0)) {
+	struct box_mount_text volume;
+	if (!box_mount_text_split(arena, text, &volume)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 			"--volume: \"%.200s\" is not HOST:GUEST[:ro|rw] with an absolute GUEST",
 			text);
 	}
-	if (host[0] != '/' && host[0] != '.') {
+	if (volume.host[0] != '/' && volume.host[0] != '.') {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 			"--volume: \"%.200s\" names no path: there are no named volumes, and a "
 			"relative path begins with ./",
-			host);
+			volume.host);
 	}
-	*ret_volume = (struct box_msb_volume){.host = host, .box = box, .mode = mode};
+	*ret_volume = volume;
 	return 0;
 }
 

@@ -16,23 +16,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/write.h"
 #include "runtime/keeper/userns.h"
 
 #define ALARM_SPARE_SEC 2
 #define EXIT_STEP_FAILED 1
-
-static bool write_all(int fd, const char *bytes, size_t len)
-{
-	while (len > 0) {
-		ssize_t wrote = write(fd, bytes, len);
-		if (wrote < 0 && errno != EINTR) {
-			return false;
-		}
-		bytes += wrote > 0 ? wrote : 0;
-		len -= wrote > 0 ? (size_t)wrote : 0;
-	}
-	return true;
-}
 
 static void hide_errors(void)
 {
@@ -73,7 +61,7 @@ _Noreturn static void be_child(void (*work)(void *arg, void *result), void *arg,
 		hide_errors();
 	}
 	work(arg, result);
-	_exit(write_all(fd, result, size) ? 0 : EXIT_STEP_FAILED);
+	_exit(box_write_all(fd, result, size) == 0 ? 0 : EXIT_STEP_FAILED);
 }
 
 static void reap(pid_t pid)
@@ -82,18 +70,33 @@ static void reap(pid_t pid)
 	}
 }
 
-int box_probe_run(void (*work)(void *arg, void *result), void *arg, void *result, size_t size,
-	int timeout_ms, bool verbose)
+/* A child, and a pipe from it to us; 0 in the child. Both have both ends. */
+static pid_t fork_with_pipe(int *ret_ours, int *ret_theirs)
 {
 	int pair[2];
 	if (pipe2(pair, O_CLOEXEC) < 0) {
 		return -errno;
 	}
-	_cleanup_(box_close_p) int ours = pair[0];
-	_cleanup_(box_close_p) int theirs = pair[1];
 	pid_t pid = fork();
 	if (pid < 0) {
-		return -errno;
+		int errnum = errno;
+		(void)close(pair[0]);
+		(void)close(pair[1]);
+		return -errnum;
+	}
+	*ret_ours = pair[0];
+	*ret_theirs = pair[1];
+	return pid;
+}
+
+int box_probe_run(void (*work)(void *arg, void *result), void *arg, void *result, size_t size,
+	int timeout_ms, bool verbose)
+{
+	_cleanup_(box_close_p) int ours = -1;
+	_cleanup_(box_close_p) int theirs = -1;
+	pid_t pid = fork_with_pipe(&ours, &theirs);
+	if (pid < 0) {
+		return pid;
 	}
 	if (pid == 0) {
 		(void)setpgid(0, 0);
@@ -142,19 +145,15 @@ int box_probe_enter_mounts(void)
 
 int box_probe_step(int (*step)(void *arg), void *arg)
 {
-	int pair[2];
-	if (pipe2(pair, O_CLOEXEC) < 0) {
-		return -errno;
-	}
-	_cleanup_(box_close_p) int ours = pair[0];
-	_cleanup_(box_close_p) int theirs = pair[1];
-	pid_t pid = fork();
+	_cleanup_(box_close_p) int ours = -1;
+	_cleanup_(box_close_p) int theirs = -1;
+	pid_t pid = fork_with_pipe(&ours, &theirs);
 	if (pid < 0) {
-		return -errno;
+		return pid;
 	}
 	if (pid == 0) {
 		int r = step(arg);
-		_exit(write_all(theirs, (const char *)&r, sizeof(r)) ? 0 : EXIT_STEP_FAILED);
+		_exit(box_write_all(theirs, &r, sizeof(r)) == 0 ? 0 : EXIT_STEP_FAILED);
 	}
 	(void)close(TAKE_FD(theirs));
 	int r = -ECHILD;

@@ -124,7 +124,7 @@ int box_cli_ls(const struct cli *cli)
 
 /* --- rm --- */
 
-int box_cli_rm(const struct cli *cli)
+int box_cli_end_each(const struct cli *cli, const char *action)
 {
 	const struct cli_words *words = &cli->options.words;
 	struct box_client *client;
@@ -138,13 +138,18 @@ int box_cli_rm(const struct cli *cli)
 	for (size_t i = 0; i < words->count; i++) {
 		struct box_value data = box_cli_name_only(cli, words->items[i]);
 		struct box_value answer;
-		if (box_cli_ask(cli, client, "box_delete_session", &data, &answer) < 0) {
+		if (box_cli_ask(cli, client, action, &data, &answer) < 0) {
 			code = CLI_EXIT_FAILED;
-			continue;
+		} else if (!cli->options.quiet) {
+			(void)printf("%s\n", words->items[i]);
 		}
-		(void)printf("%s\n", words->items[i]);
 	}
 	box_client_close(client);
 	int lost = box_cli_flush();
 	return lost ? lost : code;
+}
+
+int box_cli_rm(const struct cli *cli)
+{
+	return box_cli_end_each(cli, "box_delete_session");
 }

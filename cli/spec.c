@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/mount_text.h"
 
 #define TERM_DEFAULT "xterm"
 
@@ -99,26 +100,15 @@ const char *box_cli_absolute(struct box_arena *arena, const char *path)
 static int add_mount(
 	struct box_arena *arena, const char *text, struct box_value *mounts, struct box_err *err)
 {
-	char *host = box_arena_strndup(arena, text, strlen(text));
-	char *box = strchr(host, ':');
-	const char *mode = "rw";
-	if (box) {
-		*box++ = '\0';
-		char *colon = strchr(box, ':');
-		if (colon) {
-			*colon = '\0';
-			mode = colon + 1;
-		}
-	}
-	if (!box || host[0] == '\0' || box[0] != '/' ||
-		(strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0)) {
+	struct box_mount_text given;
+	if (!box_mount_text_split(arena, text, &given)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 			"--mount: \"%.200s\" is not HOST:BOX[:ro|rw] with an absolute BOX", text);
 	}
 	struct box_value mount = box_map_value();
-	box_map_add(arena, &mount, "host_path", box_cstr(box_cli_absolute(arena, host)));
-	box_map_add(arena, &mount, "mount_path", box_cstr(box));
-	box_map_add(arena, &mount, "mode", box_cstr(mode));
+	box_map_add(arena, &mount, "host_path", box_cstr(box_cli_absolute(arena, given.host)));
+	box_map_add(arena, &mount, "mount_path", box_cstr(given.box));
+	box_map_add(arena, &mount, "mode", box_cstr(given.mode));
 	box_list_add(arena, mounts, mount);
 	return 0;
 }

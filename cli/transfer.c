@@ -73,7 +73,7 @@ static void has_ended(void *arg, const struct box_exec_result *result, const str
 	}
 }
 
-static const struct box_exec_events events = {got_output, has_ended};
+static const struct box_exec_events exec_events = {got_output, has_ended};
 
 /* --- the loop --- */
 
@@ -103,13 +103,14 @@ static bool pending(const struct run *run)
 static void turn(struct run *run, int wake_fd)
 {
 	struct cli_transfer *transfer = run->transfer;
+	short events = box_client_events(transfer->client);
 	bool holds = pending(run);
-	bool wants = run->input_open && box_exec_wants_input(run->exec);
+	/* What the socket has not taken waits here, and is better read when it has. */
+	bool wants = run->input_open && !(events & POLLOUT) && box_exec_wants_input(run->exec);
 	bool ready = wants && transfer->input_fd < 0;
 	struct pollfd polls[FDS] = {
 		[AT_SIGNAL] = {.fd = wake_fd, .events = POLLIN},
-		[AT_CLIENT] = {.fd = box_client_fd(transfer->client),
-			.events = box_client_events(transfer->client)},
+		[AT_CLIENT] = {.fd = box_client_fd(transfer->client), .events = events},
 		[AT_IN] = {.fd = wants ? transfer->input_fd : -1, .events = POLLIN},
 		[AT_OUT] = {.fd = holds ? transfer->output_fd : -1, .events = POLLOUT},
 	};
@@ -136,7 +137,7 @@ int box_cli_transfer(struct cli_transfer *transfer, struct box_err *err)
 {
 	struct run run = {.transfer = transfer, .input_open = transfer->give != NULL};
 	int wake_fd = box_cli_wake_fd();
-	int r = box_exec_start(transfer->client, transfer->spec, run.input_open, NULL, &events,
+	int r = box_exec_start(transfer->client, transfer->spec, run.input_open, NULL, &exec_events,
 		&run, &run.exec, err);
 	if (r < 0) {
 		return r;

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/write.h"
 #include "cli/tar.h"
 
 struct folder {
@@ -344,19 +345,9 @@ static int begin_entry(struct box_unpack *unpack)
 
 static int write_data(struct box_unpack *unpack, struct box_str data)
 {
-	while (data.len > 0) {
-		ssize_t written = write(unpack->file.fd, data.bytes, data.len);
-		if (written < 0 && errno == EINTR) {
-			continue;
-		}
-		if (written < 0) {
-			return -errno;
-		}
-		data.bytes += written;
-		data.len -= (size_t)written;
-		unpack->bytes += (uint64_t)written;
-	}
-	return 0;
+	int r = box_write_all(unpack->file.fd, data.bytes, data.len);
+	unpack->bytes += r < 0 ? 0 : data.len;
+	return r;
 }
 
 static int end_entry(struct box_unpack *unpack)

@@ -147,8 +147,12 @@ int box_exec_start(struct box_client *client, const struct box_value *spec, bool
 /* All output so far is dealt with. Without this no more than 8 pieces come. */
 void box_exec_taken(struct box_exec *exec);
 
-/* Whether box_exec_input would send: the command runs, and no more than three pieces of input
- * are on their way to it. */
+/* Pieces of input that the command has not taken: so many that it never waits for the next while one
+ * of them is on its way. */
+#define BOX_EXEC_INPUTS_MAX 16
+
+/* Whether box_exec_input would send: the command runs, and fewer pieces of input than that are on their
+ * way to it. */
 bool box_exec_wants_input(const struct box_exec *exec);
 
 /* Input for the command; with `eof` the last. -EAGAIN while box_exec_wants_input says no. A

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "client/answer.h"
+#include "client/awaited.h"
 #include "client/box.h"
 #include "client/open.h"
 #include "client/start.h"
@@ -288,34 +289,13 @@ int box_client_wait(struct box_client *client, int timeout_ms, struct box_err *e
 	return box_client_step(client, err);
 }
 
-struct call {
-	struct box_arena *arena;
-	struct box_value data;
-	struct box_err *err;
-	bool done;
-	int result;
-};
-
-static void call_answered(
-	void *arg, const struct box_value *data, const struct box_err *err, bool last)
-{
-	struct call *call = arg;
-	(void)last;
-	call->done = true;
-	if (err) {
-		call->result = box_err_set(call->err, err->code, err->errnum, "%s", err->text);
-	} else {
-		call->data = box_value_copy(call->arena, data);
-	}
-}
-
 int box_client_call(struct box_client *client, const char *action, const struct box_value *data,
 	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err)
 {
 	uint64_t until_ms = box_clock_ms() + (uint64_t)timeout_ms;
-	struct call call = {.arena = arena, .err = err};
+	struct box_awaited call = {.arena = arena, .err = err};
 	int64_t seq_id = 0;
-	int r = box_client_submit(client, action, data, call_answered, &call, &seq_id, err);
+	int r = box_client_submit(client, action, data, box_awaited_take, &call, &seq_id, err);
 	while (r == 0 && !call.done) {
 		uint64_t now = box_clock_ms();
 		if (now >= until_ms) {

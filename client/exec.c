@@ -8,7 +8,6 @@
 #include "client/box.h"
 
 #define EXEC_ID_MAX 256
-#define INPUTS_MAX 4 /* pieces of input that the command has not taken */
 
 struct box_exec;
 
@@ -25,7 +24,7 @@ struct box_exec {
 	void *arg;
 	int64_t seq_id;
 	bool input; /* the command reads from us */
-	struct input inputs[INPUTS_MAX];
+	struct input inputs[BOX_EXEC_INPUTS_MAX];
 	bool has_terminal;
 	struct box_exec_terminal wanted; /* the size it is to have */
 	struct box_exec_terminal told;   /* that the runtime was last told */
@@ -210,11 +209,11 @@ void box_exec_taken(struct box_exec *exec)
 	}
 }
 
-/* Where the next piece goes, or INPUTS_MAX. */
+/* Where the next piece goes, or BOX_EXEC_INPUTS_MAX. */
 static size_t free_input(const struct box_exec *exec)
 {
 	size_t at = 0;
-	while (at < INPUTS_MAX && exec->inputs[at].sent) {
+	while (at < BOX_EXEC_INPUTS_MAX && exec->inputs[at].sent) {
 		at++;
 	}
 	return at;
@@ -222,7 +221,7 @@ static size_t free_input(const struct box_exec *exec)
 
 bool box_exec_wants_input(const struct box_exec *exec)
 {
-	return exec->input && free_input(exec) < INPUTS_MAX && !exec->ended &&
+	return exec->input && free_input(exec) < BOX_EXEC_INPUTS_MAX && !exec->ended &&
 		exec->exec_id[0] != '\0';
 }
 
@@ -293,7 +292,7 @@ void box_exec_free(struct box_exec *exec)
 	if (!exec) {
 		return;
 	}
-	for (size_t i = 0; i < INPUTS_MAX; i++) {
+	for (size_t i = 0; i < BOX_EXEC_INPUTS_MAX; i++) {
 		if (exec->inputs[i].sent) {
 			box_client_cancel(exec->client, exec->inputs[i].seq_id);
 		}

@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "base/clock.h"
+#include "client/awaited.h"
 #include "client/line.h"
 
 static int refuse(const struct box_line *line, struct box_err *err)
@@ -102,33 +103,12 @@ int box_line_wait_up(struct box_line *line, int timeout_ms, struct box_err *err)
 	return 0;
 }
 
-struct call {
-	struct box_arena *arena;
-	struct box_value data;
-	struct box_err *err;
-	bool done;
-	int result;
-};
-
-static void call_answered(
-	void *arg, const struct box_value *data, const struct box_err *err, bool last)
-{
-	struct call *call = arg;
-	(void)last;
-	call->done = true;
-	if (err) {
-		call->result = box_err_set(call->err, err->code, err->errnum, "%s", err->text);
-	} else {
-		call->data = box_value_copy(call->arena, data);
-	}
-}
-
 int box_line_call(struct box_line *line, const char *action, const struct box_value *data,
 	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err)
 {
-	struct call call = {.arena = arena, .err = err};
+	struct box_awaited call = {.arena = arena, .err = err};
 	int64_t seq_id = 0;
-	int r = box_line_submit(line, action, data, call_answered, &call, &seq_id, err);
+	int r = box_line_submit(line, action, data, box_awaited_take, &call, &seq_id, err);
 	if (r < 0) {
 		return r;
 	}

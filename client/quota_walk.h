@@ -31,8 +31,8 @@ int box_quota_walk_open(const char *folder, const struct box_quota *quota,
 /* NULL is fine. */
 void box_quota_walk_close(struct box_quota_walk *walk);
 
-/* Goes on for so many entries. 1: there is more; 0: *ret_found is filled; or negative, when a part of it
- * cannot be read: what it holds is not known. What vanishes meanwhile does not count. */
+/* Goes on for so many entries. 1: there is more; 0: *ret_found is filled; or negative, when a part
+ * of it cannot be read: what it holds is not known. What vanishes meanwhile does not count. */
 int box_quota_walk_step(struct box_quota_walk *walk, size_t entries,
 	struct box_quota_found *ret_found, struct box_err *err);
 

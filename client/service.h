@@ -88,8 +88,8 @@ struct box_value box_service_status(
 
 /* The last 50 errors, oldest first: {timestamp, type, message, query_id}. */
 struct box_value box_service_errors(const struct box_service *service, struct box_arena *arena);
-/* Known profiles, each a map with its name; `own` is the map `local.profiles`, or NULL. With a name only
- * that one; when there is none such, err lists the known ones. */
+/* Known profiles, each a map with its name; `own` is the map `local.profiles`, or NULL. With a name
+ * only that one; when there is none such, err lists the known ones. */
 int box_service_profiles(struct box_arena *arena, const struct box_value *own, const char *name,
 	struct box_value *ret_list, struct box_err *err);
 

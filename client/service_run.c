@@ -180,8 +180,8 @@ bool box_service_is_busy(const struct box_service *service)
 	return false;
 }
 
-/* One after the other: each level of a walk is an open fd, and whoever fills workspaces chooses how deep
- * they are. */
+/* One after the other: each level of a walk is an open fd, and whoever fills workspaces chooses how
+ * deep they are. */
 static struct box_job *pick_walk(struct box_service *service)
 {
 	struct box_job *first = NULL;

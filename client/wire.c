@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -14,6 +15,7 @@
 #include "transport/stdio_frame.h"
 
 #define KEPT_BYTES (1 * BOX_MIB) /* of a queue that has been sent: a larger one is given back */
+#define BEHIND_BYTES 64          /* a header, and of short messages some more */
 #define CLOSE_NORMAL "\x03\xe8"  /* 1000 */
 
 static int broken(struct box_err *err, int errnum, const char *why)
@@ -86,6 +88,16 @@ int box_wire_send_bytes(
 	return r < 0 ? box_err_set(err, BOX_ERR_VALUE, EMSGSIZE, "too much waits to be sent") : 0;
 }
 
+/* Who always has more to send than the socket takes must not see the queue grow for ever. */
+static void drop_sent(struct box_wire *wire)
+{
+	if (wire->out_sent > wire->out.len / 2) {
+		wire->out.len -= wire->out_sent;
+		memmove(wire->out.bytes, wire->out.bytes + wire->out_sent, wire->out.len);
+		wire->out_sent = 0;
+	}
+}
+
 int box_wire_flush(struct box_wire *wire, struct box_err *err)
 {
 	while (box_wire_pending(wire)) {
@@ -95,6 +107,7 @@ int box_wire_flush(struct box_wire *wire, struct box_err *err)
 			continue;
 		}
 		if (sent < 0 && errno == EAGAIN) {
+			drop_sent(wire);
 			return 0;
 		}
 		if (sent < 0) {
@@ -112,41 +125,50 @@ int box_wire_flush(struct box_wire *wire, struct box_err *err)
 
 /* --- in --- */
 
-static char *read_space(struct box_wire *wire, size_t *ret_len)
+/* Bytes of a long payload go where they belong. What comes behind them is fed, and is short: the next
+ * header, so that the payload after it goes there too. */
+static ssize_t read_websocket(struct box_wire *wire)
 {
-	if (wire->framer) {
-		return box_framer_space(wire->framer, ret_len);
-	}
+	size_t room = 0;
 	/* box_wire_next has fed all that was there. */
 	wire->in_used = wire->in_len = 0;
-	char *direct = box_ws_reader_space(&wire->ws, ret_len);
-	if (!direct) {
-		*ret_len = BOX_WIRE_READ_BYTES;
+	char *direct = box_ws_reader_space(&wire->ws, &room);
+	struct iovec parts[] = {
+		{direct, room},
+		{wire->in, direct ? BEHIND_BYTES : BOX_WIRE_READ_BYTES},
+	};
+	ssize_t got = readv(wire->fd, direct ? parts : parts + 1, direct ? 2 : 1);
+	if (got > 0) {
+		size_t filled = (size_t)got < room ? (size_t)got : room;
+		box_ws_reader_filled(&wire->ws, filled);
+		wire->in_len = (size_t)got - filled;
 	}
-	return direct ? direct : wire->in;
+	return got;
+}
+
+static ssize_t read_stdio(struct box_wire *wire)
+{
+	size_t room;
+	char *space = box_framer_space(wire->framer, &room);
+	ssize_t got = recv(wire->fd, space, room, 0);
+	if (got > 0) {
+		box_framer_filled(wire->framer, (size_t)got);
+	}
+	return got;
 }
 
 int box_wire_read(struct box_wire *wire, struct box_err *err)
 {
-	size_t room;
 	if (!wire->framer && wire->in_used < wire->in_len) {
 		return 0; /* what came with the answer to our hello is first */
 	}
-	char *space = read_space(wire, &room);
-	ssize_t got = recv(wire->fd, space, room, 0);
+	ssize_t got = wire->framer ? read_stdio(wire) : read_websocket(wire);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
 		return 0;
 	}
 	if (got <= 0) {
 		return broken(
 			err, got < 0 ? errno : ECONNRESET, "the runtime has closed the connection");
-	}
-	if (wire->framer) {
-		box_framer_filled(wire->framer, (size_t)got);
-	} else if (space != wire->in) {
-		box_ws_reader_filled(&wire->ws, (size_t)got);
-	} else {
-		wire->in_len = (size_t)got;
 	}
 	return 0;
 }

@@ -185,8 +185,13 @@ static const char *read_header(struct box_ws_reader *reader)
 		reader->control_len = 0;
 		return reader->left > BOX_WS_CONTROL_MAX ? "a control frame is too long" : NULL;
 	}
-	if (reader->left > reader->message.limit - reader->message.len) {
+	size_t room = reader->message.limit - reader->message.len;
+	if (reader->left > room) {
 		return "a message is over 16 MiB";
+	}
+	if (!reader->final && reader->left <= AT_ONCE_BYTES && 3 * reader->left <= room) {
+		/* More of its kind follow: it does not move when they come. */
+		(void)box_buf_reserve(&reader->message, 3 * (size_t)reader->left);
 	}
 	reader->in_message = true;
 	return NULL;

@@ -66,8 +66,8 @@ enum box_ws_event box_ws_reader_feed(struct box_ws_reader *reader, const char *b
 	size_t *ret_used, const char **ret_why);
 
 /* Where the payload that comes next may be read to without a copy; NULL: nowhere, feed it. Then
- * box_ws_reader_filled says how much came, and when box_ws_reader_is_due the next feed, of nothing, tells
- * of it. */
+ * box_ws_reader_filled says how much came, and when box_ws_reader_is_due the next feed, of nothing,
+ * tells of it. */
 char *box_ws_reader_space(struct box_ws_reader *reader, size_t *ret_len);
 void box_ws_reader_filled(struct box_ws_reader *reader, size_t len);
 bool box_ws_reader_is_due(const struct box_ws_reader *reader);

@@ -1,5 +1,5 @@
-/* The skill actions of older clients, and what an archive among them needs: its fields and names are the
- * store's to check, which answers in its own time. */
+/* The skill actions of older clients, and what an archive among them needs: its fields and names
+ * are the store's to check, which answers in its own time. */
 #include "runtime/skills.h"
 
 #include "base/cleanup.h"

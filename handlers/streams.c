@@ -1,7 +1,7 @@
 /* Commands with live output.
  *
  * Output goes out as parts of one answer as it comes. What the client, its connection or its
- * acknowledgements do not let out yet is held here, never more than the credit that box-init has;
+ * acknowledgements do not let out yet is held here, never more than the credit that the backend has;
  * so a slow reader ends up blocking the command, and nothing is lost. */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "handlers/request.h"
 #include "runtime/runtime.h"
 
-#define CREDIT_BYTES (1 * BOX_MIB) /* of output under way between box-init and the client */
+#define CREDIT_BYTES (1 * BOX_MIB) /* of output under way between the command and the client */
 #define PART_BYTES_MAX (256 * BOX_KIB)
 #define HELD_PIECES_MAX 64 /* then both streams are sorted: a piece is more than its bytes */
 

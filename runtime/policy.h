@@ -8,8 +8,8 @@ struct box_runtime;
 struct box_value;
 
 /* Mount roots as they are enforced now, also as the narrower ones; rootfs, seccomp and degraded
- * from the `local` section and `images` of the operator's own file alone. 0, or -EINVAL with BOX_ERR_VALUE. Big:
- * let it be static. */
+ * from the `local` section and `images` of the operator's own file alone. 0, or -EINVAL with
+ * BOX_ERR_VALUE. Big: let it be static. */
 int box_policy_read(
 	const struct box_runtime *runtime, struct box_policy *ret_policy, struct box_err *err);
 

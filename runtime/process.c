@@ -174,6 +174,8 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 	struct box_process *process = box_process_new(session, number, spec);
 	struct box_process_spec limited = *spec;
 	limited.memory_mb = box_process_limit_mb(process);
+	limited.mounts = session->spec.volumes;
+	limited.mount_count = session->spec.volume_count;
 	process->oom_kills = session->backend->kept->oom_kills(session->box);
 	/* First the record: a successor that looks for one too many finds that it is not there. */
 	box_process_record(process);

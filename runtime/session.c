@@ -284,7 +284,8 @@ int box_session_join(struct box_session_op *op, struct box_err *err)
 		return r < 0 ? r : 1;
 	}
 	if (session->state == BOX_SESSION_STOPPED) {
-		return box_session_is_stopped(session, err);
+		(void)box_session_is_stopped(session, err);
+		return -ESHUTDOWN;
 	}
 	if (session->state != BOX_SESSION_REMOVING && !uses) {
 		int r = check_conflict(op, session, err);
@@ -437,6 +438,17 @@ struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const ch
 	return op;
 }
 
+struct box_session_op *box_session_op_wait_gone(
+	struct box_session *session, box_session_removed *done, void *arg)
+{
+	struct box_session_op *op = box_session_op_new(
+		session->sessions, BOX_OP_REMOVE, session->physical_id, NULL, NULL, arg);
+	op->removed = done;
+	op->session = session;
+	box_list_push(&session->ops, &op->links);
+	return op;
+}
+
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err)
 {
@@ -450,13 +462,8 @@ int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 		box_session_remove(session);
 		return 0;
 	}
-	struct box_session_op *op = box_session_op_new(
-		sessions, BOX_OP_REMOVE, physical_id, NULL, NULL, arg);
-	op->removed = done;
-	op->session = session;
-	box_list_push(&session->ops, &op->links);
+	*ret_op = box_session_op_wait_gone(session, done, arg);
 	box_session_remove(session);
-	*ret_op = op;
 	return 1;
 }
 

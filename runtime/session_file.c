@@ -23,6 +23,8 @@ static int enter(struct box_session_op *op, struct box_err *err)
 	if (r < 0) {
 		return r;
 	}
+	file->ask.mounts = session->spec.volumes;
+	file->ask.mount_count = session->spec.volume_count;
 	op->counted = true;
 	session->files++;
 	session->watches += file->watches;

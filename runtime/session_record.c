@@ -1,6 +1,6 @@
-/* Sessions for a successor of this process: {session: {...}} when one lives, {stopped: id} when only
- * its name is left, {removed: id} when it is no more. What is read back may be anyone's, so it is parsed as a client's spec would
- * be. */
+/* Sessions for a successor of this process: {session: {...}} when one lives, {stopped: id} when
+ * only its name is left, {removed: id} when it is no more. What is read back may be anyone's, so it
+ * is parsed as a client's spec would be. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* What a session is made of: shared by session.c, which changes it, session_care.c (many at once),
  * session_file.c (work on files), session_live.c (live commands), session_stop.c (names without a
- * box), session_view.c (what can be seen) and session_record.c (what is kept for a successor). Nobody else includes this. */
+ * box), session_view.c (what can be seen) and session_record.c (what is kept for a successor).
+ * Nobody else includes this. */
 #pragma once
 
 #include "base/list.h"
@@ -79,6 +80,9 @@ struct box_session_op *box_session_op_new(struct box_sessions *sessions,
 	enum box_session_op_kind kind, const char *physical_id, const struct box_context *context,
 	const struct box_spec *spec, void *arg);
 void box_session_op_free(struct box_session_op *op);
+/* One that is done when the session, or its box, is gone. */
+struct box_session_op *box_session_op_wait_gone(
+	struct box_session *session, box_session_removed *done, void *arg);
 /* Brings the op to its session. 0: the session is LIVE, the op is in its list and not begun;
  * 1: it waits; negative: it is not in any list. */
 int box_session_join(struct box_session_op *op, struct box_err *err);

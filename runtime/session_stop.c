@@ -62,13 +62,8 @@ int box_sessions_stop(struct box_sessions *sessions, const char *physical_id,
 		box_session_stop(session);
 		return 0;
 	}
-	struct box_session_op *op = box_session_op_new(
-		sessions, BOX_OP_REMOVE, physical_id, NULL, NULL, arg);
-	op->removed = done;
-	op->session = session;
-	box_list_push(&session->ops, &op->links);
+	*ret_op = box_session_op_wait_gone(session, done, arg);
 	box_session_stop(session);
-	*ret_op = op;
 	return 1;
 }
 

@@ -40,21 +40,9 @@ static const struct box_session *session_at(const struct box_list *at)
 		offsetof(struct box_session, links));
 }
 
-size_t box_sessions_count_workspace(
-	const struct box_sessions *sessions, const struct box_context *context)
-{
-	char workspace[BOX_NAMESPACE_SIZE];
-	size_t count = 0;
-	box_tenant_namespace(context, workspace);
-	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		count += session_at(at)->state != BOX_SESSION_STOPPED &&
-			strcmp(session_at(at)->workspace, workspace) == 0;
-	}
-	return count;
-}
-
-size_t box_sessions_count_placed(
-	const struct box_sessions *sessions, const struct box_context *context)
+/* Boxes of the context's workspace, of every generation or of the context's own. */
+static size_t count_of(
+	const struct box_sessions *sessions, const struct box_context *context, bool any_generation)
 {
 	char workspace[BOX_NAMESPACE_SIZE];
 	size_t count = 0;
@@ -62,10 +50,22 @@ size_t box_sessions_count_placed(
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
 		count += session->state != BOX_SESSION_STOPPED &&
-			session->generation == context->generation &&
+			(any_generation || session->generation == context->generation) &&
 			strcmp(session->workspace, workspace) == 0;
 	}
 	return count;
+}
+
+size_t box_sessions_count_workspace(
+	const struct box_sessions *sessions, const struct box_context *context)
+{
+	return count_of(sessions, context, true);
+}
+
+size_t box_sessions_count_placed(
+	const struct box_sessions *sessions, const struct box_context *context)
+{
+	return count_of(sessions, context, false);
 }
 
 static const char *status_of(const struct box_session *session)

@@ -28,9 +28,9 @@ enum box_mount_mode {
 struct box_mount {
 	const char *host_path;
 	const char *mount_path;
-	enum box_mount_mode mode;
 	const char *content_digest; /* "sha256:HEX" or NULL */
 	const char *manifest_path;  /* or NULL */
+	enum box_mount_mode mode;
 	bool in_store; /* host_path is relative to the folder of the skills; never asked for */
 };
 
@@ -99,6 +99,9 @@ struct box_process_spec {
 	size_t env_count;
 	const char *cwd;
 	int64_t memory_mb;
+	/* What it sees beside what the box has; never asked for: the volumes of its session. */
+	const struct box_mount *mounts;
+	size_t mount_count;
 };
 
 int box_process_spec_parse(struct box_arena *arena, const struct box_value *data,

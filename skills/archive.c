@@ -42,7 +42,6 @@ const char *const box_archive_calls[] = {
 	"openat2",
 	"mkdirat",
 	"write",
-	"sync_file_range",
 	"syncfs",
 	"mmap",
 	"mprotect",
@@ -98,7 +97,7 @@ static int unpack(const struct box_archive_job *job, struct box_err *err)
 		r = box_zip_check(bytes, job->archive_size, arena, &zip, err);
 	}
 	if (r == 0) {
-		r = box_archive_write(&zip, job->out_fd, job->is_lasting, err);
+		r = box_archive_write(&zip, job->out_fd, err);
 	}
 	/* One for all: the journal is written once, not for each file. */
 	if (r == 0 && job->is_lasting && syncfs(job->out_fd) < 0) {

@@ -12,10 +12,11 @@
 extern const char *const box_archive_calls[];
 
 /* Unpacks a ZIP (a regular file or memfd; not taken over) into the empty folder out_fd. On return
- * all of it is on disk, so that a rename of the folder leaves the whole of it after any crash.
- * Negative with BOX_ERR_VALIDATION, which names the entry, or BOX_ERR_OS; what was written is the
- * caller's to remove then. */
+ * all of it is on disk, so that a rename of the folder leaves the whole of it after any crash: for
+ * installs where boots cannot be told apart (skills/later.h). Negative with BOX_ERR_VALIDATION, which
+ * names the entry, or BOX_ERR_OS; what was written is the caller's to remove then. */
 int box_archive_unpack(int archive_fd, int out_fd, struct box_err *err);
 
-/* The same for a look at what is in it: nothing is made to last. */
+/* The same without waiting for the disk: for a look at what is in it, and for installs, which are made
+ * to last after their answer. */
 int box_archive_peek(int archive_fd, int out_fd, struct box_err *err);

@@ -178,8 +178,8 @@ static int hear_child(pid_t child, int child_fd, int fd, int timeout_ms, struct 
 	return take_answer(&answer, err);
 }
 
-/* fork() with an fd for signals: a fence cannot tell one pid from another. Past glibc, which has nothing
- * to see to in a process with one thread. */
+/* fork() with an fd for signals: a fence cannot tell one pid from another. Past glibc, which has
+ * nothing to see to in a process with one thread. */
 static pid_t fork_with_fd(int *ret_fd)
 {
 	return (pid_t)syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_fd, NULL, 0L);

@@ -8,13 +8,12 @@
 #include <errno.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/allow.h"
 #include "skills/landlock.h"
 
 static const int calls[] = {
@@ -24,7 +23,6 @@ static const int calls[] = {
 	SCMP_SYS(mkdirat),
 	SCMP_SYS(write),
 	SCMP_SYS(close),
-	SCMP_SYS(sync_file_range),
 	SCMP_SYS(syncfs),
 	/* memory */
 	SCMP_SYS(munmap),
@@ -89,37 +87,6 @@ static int set_limits(struct box_err *err)
 
 /* --- seccomp --- */
 
-/* Memory, but none that can be executed: all code there will be is loaded already. */
-static int allow_memory(scmp_filter_ctx filter)
-{
-	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-		SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	}
-	return r;
-}
-
-/* Threads may be made, processes may not. clone3 hides its flags behind a pointer: it answers
- * ENOSYS and glibc goes back to clone. */
-static int allow_threads(scmp_filter_ctx filter)
-{
-	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-			SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-	}
-	return r;
-}
-
-/* abort() signals its own thread; other processes of this uid are none of its business. */
-static int allow_abort(scmp_filter_ctx filter)
-{
-	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-		SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
-}
-
 static int add_calls(scmp_filter_ctx filter)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -128,11 +95,10 @@ static int add_calls(scmp_filter_ctx filter)
 			return r;
 		}
 	}
-	int r = allow_memory(filter);
-	if (r == 0) {
-		r = allow_threads(filter);
-	}
-	return r < 0 ? r : allow_abort(filter);
+	int r = box_allow_memory(filter);
+	/* Threads may be made, processes may not. */
+	r = r < 0 ? r : box_allow_clone(filter, CLONE_THREAD, CLONE_THREAD);
+	return r < 0 ? r : box_allow_abort(filter);
 }
 
 static int load_filter(struct box_err *err)

@@ -23,21 +23,21 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/write.h"
 #include "skills/inflate.h"
 #include "skills/zip.h"
 #include "skills/zip_nested.h"
 
 #define LARGE_PAGE (2 * BOX_MIB)
 #define THREADS_MAX 4
-#define THREADS_BYTES (4 * BOX_MIB) /* less is done before they have started */
+#define THREADS_BYTES (1 * BOX_MIB) /* less is done before they have started */
 #define STACK_BYTES (256 * BOX_KIB)
-#define FLUSH_BYTES (256 * BOX_KIB) /* the disk begins at once with files from this size on */
+#define SMALL_BYTES (256 * BOX_KIB) /* on average, of a file */
 
 /* What all threads share. */
 struct share {
 	const struct box_zip *zip;
 	int out_fd;
-	bool is_lasting;
 	uint64_t total;  /* bytes of all entries */
 	uint8_t *memory; /* for all that are deflated */
 	size_t memory_size;
@@ -172,15 +172,9 @@ static int write_file(struct unpacker *unpacker, size_t i, struct box_err *err)
 	if (fd < 0) {
 		return fail(err, -fd, entry->name);
 	}
-	for (size_t done = 0; done < entry->size;) {
-		ssize_t wrote = write(fd, content + done, entry->size - done);
-		if (wrote < 0 && errno != EINTR) {
-			return fail(err, errno, entry->name);
-		}
-		done += wrote > 0 ? (size_t)wrote : 0;
-	}
-	if (unpacker->share->is_lasting && entry->size >= FLUSH_BYTES) {
-		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	int r = box_write_all(fd, content, entry->size);
+	if (r < 0) {
+		return fail(err, -r, entry->name);
 	}
 	return 0;
 }
@@ -303,6 +297,13 @@ static int look_into_archives(const struct unpacker *unpacker, struct box_err *e
 	return 0;
 }
 
+/* Files are made one at a time in a folder, whoever asks: of small ones threads only wait for each
+ * other. */
+static size_t count_writers(const struct share *share, size_t count)
+{
+	return share->total / SMALL_BYTES < share->zip->count ? 1 : count;
+}
+
 /* Everything that can be refused is, before the first file is made. */
 static int work(struct unpacker *unpackers, size_t count, struct box_err *err)
 {
@@ -313,12 +314,14 @@ static int work(struct unpacker *unpackers, size_t count, struct box_err *err)
 	if (r == 0) {
 		r = make_folders(unpackers[0].share, err);
 	}
-	return r < 0 ? r : run_all(unpackers, count, write_file, err);
+	return r < 0
+		? r
+		: run_all(unpackers, count_writers(unpackers[0].share, count), write_file, err);
 }
 
-int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err)
+int box_archive_write(const struct box_zip *zip, int out_fd, struct box_err *err)
 {
-	struct share share = {.zip = zip, .out_fd = out_fd, .is_lasting = is_lasting};
+	struct share share = {.zip = zip, .out_fd = out_fd};
 	int r = add_places(&share);
 	size_t count = count_threads(share.total);
 	struct unpacker *unpackers = box_alloc(count * sizeof(*unpackers));

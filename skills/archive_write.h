@@ -1,7 +1,6 @@
 /* Unpacks what zip.h has found to be in order. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -14,6 +13,5 @@ void *box_archive_memory(size_t size);
 void box_archive_memory_free(void *memory, size_t size);
 
 /* Makes the folders and files of the archive beneath the empty folder out_fd. Headers are not
- * trusted: sizes and checksums are those of the data, or the entry is refused before it is there.
- * is_lasting: the disk begins with it at once, for a sync comes next. */
-int box_archive_write(const struct box_zip *zip, int out_fd, bool is_lasting, struct box_err *err);
+ * trusted: sizes and checksums are those of the data, or the entry is refused before it is there. */
+int box_archive_write(const struct box_zip *zip, int out_fd, struct box_err *err);

@@ -152,7 +152,7 @@ static int copy_file(
 {
 	_cleanup_(box_close_p) int from = -1;
 	_cleanup_(box_close_p) int folder = -1;
-	const char *name = NULL;
+	const char *name = "";
 	int r = open_source(source, file, &from, err);
 	if (r < 0) {
 		return r;

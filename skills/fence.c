@@ -5,13 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/allow.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "skills/landlock.h"
@@ -37,7 +36,6 @@ const char *const box_skills_calls[] = {
 	"fchmod",
 	"fsync",
 	"syncfs",
-	"sync_file_range",
 	"flock",
 	"fcntl",
 	"dup3",
@@ -127,64 +125,17 @@ static int enter_landlock(const struct box_skills_room *rooms, size_t count, str
 
 /* --- seccomp --- */
 
-static int add_names(scmp_filter_ctx filter)
+/* Limits of our own alone; signals to our own threads by pid, to children by the fd that came with
+ * them. */
+static int add_calls(scmp_filter_ctx filter)
 {
-	int r = 0;
-	for (const char *const *name = box_skills_calls; *name && r == 0; name++) {
-		int number = seccomp_syscall_resolve_name(*name);
-		/* Another architecture may lack a call, or an older libseccomp its name. */
-		r = number < 0 ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
-	}
-	return r;
-}
-
-/* No memory that can be executed; children, but no namespaces (clone3 hides its flags behind a pointer:
- * glibc goes back to clone); limits of our own; signals to our own threads by pid, to children by the fd
- * that came with them. */
-static int add_conditions(scmp_filter_ctx filter)
-{
-	const uint64_t namespaces = 0x7e020080; /* every CLONE_NEW* there is */
-	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-			SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces, 0));
-	}
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	}
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	}
-	if (r == 0) {
-		r = seccomp_rule_add(
-			filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_EQ, 0));
-	}
-	/* abort() signals its own thread. */
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-			SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
-	}
-	return r;
-}
-
-static int load_filter(struct box_err *err)
-{
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	if (!filter) {
-		return box_err_set(err, BOX_ERR_OS, ENOMEM, "seccomp_init failed");
-	}
-	int r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	if (r == 0) {
-		/* A tree instead of a list: fewer instructions for each call. */
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-		r = add_names(filter);
-	}
-	r = r < 0 ? r : add_conditions(filter);
-	r = r < 0 ? r : seccomp_load(filter);
-	seccomp_release(filter);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", strerrordesc_np(-r)) : 0;
+	int r = box_allow_names(filter, box_skills_calls);
+	r = r < 0 ? r : box_allow_children(filter);
+	r = r < 0 ? r : box_allow_memory(filter);
+	r = r < 0 ? r
+		  : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
+			    SCMP_A0(SCMP_CMP_EQ, 0));
+	return r < 0 ? r : box_allow_abort(filter);
 }
 
 int box_skills_fence(const struct box_skills_room *rooms, size_t count, struct box_err *err)
@@ -194,5 +145,5 @@ int box_skills_fence(const struct box_skills_room *rooms, size_t count, struct b
 		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", strerrordesc_np(errno));
 	}
 	int r = enter_landlock(rooms, count, err);
-	return r < 0 ? r : load_filter(err);
+	return r < 0 ? r : box_allow_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);
 }

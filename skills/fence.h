@@ -16,8 +16,9 @@ struct box_skills_room {
 };
 
 /* From here on nothing but these folders can be opened, no program started, no socket made. What is
- * forked may fence itself further. 0, or negative with err: also as root where the kernel has no Landlock
- * that does, because then nothing would stand between a stranger's bytes and root's files. */
+ * forked may fence itself further. 0, or negative with err: also as root where the kernel has no
+ * Landlock that does, because then nothing would stand between a stranger's bytes and root's files.
+ */
 int box_skills_fence(const struct box_skills_room *rooms, size_t count, struct box_err *err);
 
 /* The calls that are left, NULL-terminated; for tests. */

@@ -16,6 +16,7 @@
 #include "runtime/keeper/proto.h"
 #include "skills/artifact.h"
 #include "skills/fence.h"
+#include "skills/later.h"
 #include "skills/serve.h"
 #include "skills/wire.h"
 
@@ -57,6 +58,7 @@ static int keep_store(void)
 		{.fd = BOX_SKILLS_FOLDER_FD, .writes = true, .moves = true}};
 	struct box_err err;
 	allow_many_fds();
+	(void)box_later_is_possible(); /* behind the fence /proc is out of reach */
 	int r = box_skills_fence(rooms, 1, &err);
 	bool is_fenced = r == 0;
 	if (is_fenced) {

@@ -102,11 +102,11 @@ static int by_path(const void *a, const void *b)
 static bool paths_agree(struct box_arena *arena, const struct box_manifest *manifest)
 {
 	const struct box_manifest_file **sorted = box_arena_alloc(
-		arena, (manifest->count + 1) * sizeof(*sorted));
+		arena, (manifest->count + 1) * sizeof(struct box_manifest_file *));
 	for (size_t i = 0; i < manifest->count; i++) {
 		sorted[i] = &manifest->files[i];
 	}
-	qsort(sorted, manifest->count, sizeof(*sorted), by_path);
+	qsort(sorted, manifest->count, sizeof(struct box_manifest_file *), by_path);
 	for (size_t i = 0; i < manifest->count; i++) {
 		size_t len = strlen(sorted[i]->path);
 		for (size_t next = i + 1; next < manifest->count; next++) {

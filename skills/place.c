@@ -73,10 +73,11 @@ static int turn(struct walk *walk, const char *target)
 		walk->done_len = 0;
 		walk->done[0] = '\0';
 	}
-	if (strlen(walk->ahead) >= sizeof(rest)) {
+	size_t ahead = strlen(walk->ahead);
+	if (ahead >= sizeof(rest)) {
 		return -ENAMETOOLONG;
 	}
-	(void)strcpy(rest, walk->ahead);
+	memcpy(rest, walk->ahead, ahead + 1);
 	(void)snprintf(walk->ahead, sizeof(walk->ahead), "%s/%s", target, rest);
 	return 0;
 }
@@ -135,10 +136,11 @@ int box_place_resolve(
 	int base_fd, const char *base_path, const char *path, char ret_path[BOX_PATH_MAX])
 {
 	struct walk walk = {.base_fd = base_fd, .base_path = base_path, .done = ret_path};
-	if (strlen(path) >= BOX_PATH_MAX) {
+	size_t path_len = strlen(path);
+	if (path_len >= BOX_PATH_MAX) {
 		return -ENAMETOOLONG;
 	}
-	(void)strcpy(walk.ahead, path);
+	memcpy(walk.ahead, path, path_len + 1);
 	ret_path[0] = '\0';
 	for (;;) {
 		size_t slashes = strspn(walk.ahead, "/");
@@ -213,21 +215,6 @@ int box_place_read(int fd, struct box_buf *out)
 		}
 		out->len += (size_t)len;
 	}
-}
-
-int box_place_write(int fd, const char *bytes, size_t len)
-{
-	while (len > 0) {
-		ssize_t done = write(fd, bytes, len);
-		if (done < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (done > 0) {
-			bytes += done;
-			len -= (size_t)done;
-		}
-	}
-	return 0;
 }
 
 int box_place_sync(int dir_fd)

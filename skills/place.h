@@ -1,5 +1,6 @@
-/* Files and folders below an opened folder. Every way goes by openat2 beneath that folder and through no
- * link, so nothing that changes meanwhile can lead out of it: what has become a link fails.
+/* Files and folders below an opened folder. Every way goes by openat2 beneath that folder and
+ * through no link, so nothing that changes meanwhile can lead out of it: what has become a link
+ * fails.
  */
 #pragma once
 
@@ -32,7 +33,6 @@ int box_place_make_folders(int base_fd, const char *path, size_t *ret_good);
 
 /* Appends a regular file's content. -EFBIG when it is longer than the buffer may be. */
 int box_place_read(int fd, struct box_buf *out);
-int box_place_write(int fd, const char *bytes, size_t len);
 
 /* fsync of a folder that may be open as O_PATH. */
 int box_place_sync(int dir_fd);

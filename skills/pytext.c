@@ -258,17 +258,14 @@ bool box_py_isoformat(int64_t sec, uint32_t nsec, char out[BOX_ISOFORMAT_SIZE])
 
 const char *box_py_type_name(enum box_type type)
 {
-	static const char *const names[] = {
-		[BOX_NULL] = "NoneType",
-		[BOX_BOOL] = "bool",
-		[BOX_INT] = "int",
-		[BOX_REAL] = "float",
-		[BOX_STR] = "str",
-		[BOX_BIN] = "bytes",
-		[BOX_LIST] = "list",
-		[BOX_MAP] = "dict",
-	};
-	return names[type];
+	switch (type) {
+	case BOX_NULL:
+		return "NoneType";
+	case BOX_MAP:
+		return "dict";
+	default:
+		return box_type_name(type); /* the others are called what Python calls them */
+	}
 }
 
 bool box_py_is_true(const struct box_value *value)

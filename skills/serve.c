@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "base/limits.h"
 #include "skills/store.h"
 #include "skills/wire.h"
@@ -27,23 +28,10 @@ static int receive(int socket, void *bytes, size_t size, int *ret_fd)
 {
 	size_t have = 0;
 	while (have < size) {
-		char control[CMSG_SPACE(sizeof(int))];
-		struct iovec piece = {(char *)bytes + have, size - have};
-		struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-		if (have == 0 && ret_fd) {
-			message.msg_control = control;
-			message.msg_controllen = sizeof(control);
-		}
-		ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-		if (got < 0 && errno == EINTR) {
-			continue;
-		}
+		struct box_fds fds = {.list = ret_fd, .max = have == 0 && ret_fd};
+		ssize_t got = box_fds_receive(socket, (char *)bytes + have, size - have, &fds, 0);
 		if (got <= 0) {
-			return got < 0 ? -errno : -EPIPE;
-		}
-		struct cmsghdr *found = message.msg_control ? CMSG_FIRSTHDR(&message) : NULL;
-		if (found && found->cmsg_type == SCM_RIGHTS) {
-			memcpy(ret_fd, CMSG_DATA(found), sizeof(int));
+			return got < 0 ? (int)got : -EPIPE;
 		}
 		have += (size_t)got;
 	}
@@ -178,7 +166,7 @@ static int serve_one(int socket, struct box_store *store)
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	_cleanup_(box_close_p) int archive = -1;
 	struct box_value request;
-	struct box_value data;
+	struct box_value data = {0};
 	struct box_err err;
 	int r = receive_map(socket, arena, &request, &archive);
 	if (r < 0) {
@@ -190,6 +178,7 @@ static int serve_one(int socket, struct box_store *store)
 	struct box_value map = box_map_value();
 	box_map_add(arena, &map, "data", data);
 	r = send_map(socket, &map);
+	box_store_settle(store);
 	if (r == -EMSGSIZE) {
 		(void)box_err_set(
 			&err, BOX_ERR_VALIDATION, EMSGSIZE, "the answer is larger than 16 MiB");

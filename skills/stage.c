@@ -15,6 +15,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/log.h"
+#include "base/write.h"
+#include "skills/later.h"
 #include "skills/place.h"
 
 #define TRIES 64
@@ -221,7 +224,7 @@ int box_stage_put(struct box_stage *stage, int dir_fd, const char *name, const c
 	if (fd < 0) {
 		return fd;
 	}
-	int r = box_place_write(fd, bytes, len);
+	int r = box_write_all(fd, bytes, len);
 	if (r == 0 && mode != 0 && fchmod(fd, mode) < 0) {
 		r = -errno;
 	}
@@ -238,7 +241,8 @@ int box_stage_put(struct box_stage *stage, int dir_fd, const char *name, const c
 	return box_place_sync(dir_fd);
 }
 
-/* Removes what is in it, unless somebody works in it; false then. Its lock is ours afterwards. */
+/* Removes what is in it, unless somebody works in it or it must stay; false then. Its lock is ours
+ * afterwards. */
 static bool clear(int root_fd, int fd)
 {
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -246,8 +250,17 @@ static bool clear(int root_fd, int fd)
 	}
 	struct box_stage stage = {root_fd, fd};
 	unsigned long from = last_number;
+	if (!box_later_redeem(&stage)) {
+		(void)flock(fd, LOCK_UN);
+		return false;
+	}
 	remove_in(&stage, fd, 1);
 	remove_cut(&stage, from);
+	/* A mark that came back after a crash would be believed. */
+	int r = box_place_sync(fd);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "skills.not_synced", box_kv_str("why", strerror(-r)));
+	}
 	return true;
 }
 

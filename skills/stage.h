@@ -1,7 +1,8 @@
 /* The staging folder of a tenant: what is being built or thrown away is there, and nowhere else.
  *
  * It is made when it is needed and removed when it is empty. Who works in it has a shared lock on it;
- * who finds it without one may clear it, because then it is left over from a crash.
+ * who finds it without one may clear it, because then it is left over from a crash. Marks of installs
+ * that do not last yet are heeded first (skills/later.h).
  */
 #pragma once
 
@@ -16,8 +17,9 @@ struct box_stage {
 	int fd;
 };
 
-/* Opens or makes it; what a crash has left in it goes then, if a sweep came too early for it (a helper
- * of who was killed lives on for a moment, with the lock). 0 or -errno; -ENOLCK when another program keeps it locked. */
+/* Opens or makes it; what a crash has left in it goes then, if a sweep came too early for it (a
+ * helper of who was killed lives on for a moment, with the lock). 0 or -errno; -ENOLCK when another
+ * program keeps it locked. */
 int box_stage_open(int root_fd, struct box_stage *ret_stage);
 void box_stage_close(struct box_stage *stage);
 static inline void box_stage_close_p(struct box_stage *stage)

@@ -141,6 +141,7 @@ int box_store_open(
 	}
 	struct box_store *store = box_alloc(sizeof(*store));
 	store->root_fd = root_fd;
+	store->later.root_fd = -1;
 	store->root_path = box_alloc(len + 1);
 	memcpy(store->root_path, root_path, len);
 	_cleanup_(box_close_p) int tenants = box_place_open(
@@ -155,6 +156,7 @@ int box_store_open(
 void box_store_close(struct box_store *store)
 {
 	if (store) {
+		box_store_settle(store);
 		for (size_t i = 0; i < store->tenant_count; i++) {
 			tenant_free(store->tenants[i]);
 		}
@@ -162,6 +164,11 @@ void box_store_close(struct box_store *store)
 		free(store->root_path);
 		free(store);
 	}
+}
+
+void box_store_settle(struct box_store *store)
+{
+	box_later_settle(&store->later);
 }
 
 /* -- serving ---------------------------------------------------------------------------------- */
@@ -181,6 +188,7 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 	if (!box_names_is_namespace(namespace)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "Invalid Box skill namespace");
 	}
+	box_store_settle(store); /* who asked before us has not seen to it */
 	_cleanup_(box_close_p) int root_fd = open_tenant(store, namespace, actions[row].only_looks);
 	if (root_fd < 0 && !(actions[row].only_looks && root_fd == -ENOENT)) {
 		return box_err_set(err, BOX_ERR_OS, -root_fd,
@@ -192,6 +200,7 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 		.root_fd = root_fd,
 		.data = data,
 		.archive_fd = archive_fd,
+		.later = &store->later,
 		.arena = arena,
 		.err = err,
 	};

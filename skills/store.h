@@ -1,7 +1,8 @@
 /* The skills of all tenants: one folder, `tenants/NAMESPACE` below it for each.
  *
- * Every action of clients is one call, done when it returns. Files are reached by fds beneath the
- * tenant's folder only. Packages come and go in one step each (skills/stage.h).
+ * Every action of clients is one call, done when it returns, but that an install lasts only after
+ * box_store_settle (skills/later.h). Files are reached by fds beneath the tenant's folder only.
+ * Packages come and go in one step each (skills/stage.h).
  */
 #pragma once
 
@@ -25,6 +26,10 @@ void box_store_close(struct box_store *store);
 int box_store_serve(struct box_store *store, const char *namespace, const char *action,
 	const struct box_value *data, int archive_fd, struct box_arena *arena,
 	struct box_value *ret_answer, struct box_err *err);
+
+/* To be called when the answer has been sent: waits for the disk, if there is something to wait
+ * for. */
+void box_store_settle(struct box_store *store);
 
 /* Appends where a skill's folder is, below the store's root: tenants/NAMESPACE/... */
 int box_store_find_package(struct box_store *store, const char *namespace, const char *skill_name,

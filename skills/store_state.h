@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/value.h"
+#include "skills/later.h"
 #include "skills/stage.h"
 #include "skills/tree.h"
 
@@ -25,6 +26,7 @@ struct box_store {
 	struct box_tenant *tenants[BOX_SKILL_TENANTS_KEPT_MAX];
 	size_t tenant_count;
 	uint64_t calls;
+	struct box_later later;
 };
 
 /* One action under way. */
@@ -33,6 +35,7 @@ struct box_serving {
 	int root_fd; /* the tenant's folder */
 	const struct box_value *data;
 	int archive_fd;
+	struct box_later *later; /* the store's: what it promises */
 	struct box_arena *arena;
 	struct box_err *err;
 };
@@ -42,7 +45,8 @@ struct box_serving {
 /* Fills err and gives -EINVAL: the text is for clients. */
 int box_serving_refuse(struct box_serving *serving, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* As Python words an OSError: [Errno 21] Is a directory: 'PATH'. The path is below the tenant's root. */
+/* As Python words an OSError: [Errno 21] Is a directory: 'PATH'. The path is below the tenant's
+ * root. */
 int box_serving_os_error(struct box_serving *serving, int errnum, const char *path);
 
 /* A member that must be there. */

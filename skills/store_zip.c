@@ -33,7 +33,8 @@ struct preview {
 
 struct unpacked {
 	struct box_stage stage;
-	char item[BOX_STAGE_ITEM_SIZE]; /* empty when there is none */
+	char item[BOX_STAGE_ITEM_SIZE];  /* empty when there is none */
+	char marks[BOX_LATER_NAME_SIZE]; /* of packages that last later; empty too */
 	int fd;
 	char *top; /* the chosen folder, below fd */
 	struct box_tree *tree;
@@ -49,6 +50,9 @@ static void unpacked_close(struct unpacked *unpacked)
 	}
 	if (unpacked->item[0]) {
 		box_stage_remove(&unpacked->stage, unpacked->item);
+	}
+	if (unpacked->marks[0]) {
+		box_stage_remove(&unpacked->stage, unpacked->marks);
 	}
 	box_stage_close(&unpacked->stage);
 }
@@ -117,8 +121,9 @@ static int unpack(struct box_serving *serving, bool to_keep, struct unpacked *un
 		unpacked->item[0] = '\0';
 		return box_serving_os_error(serving, -r, BOX_STAGE_NAME);
 	}
-	return to_keep ? box_archive_unpack(serving->archive_fd, unpacked->fd, serving->err)
-		       : box_archive_peek(serving->archive_fd, unpacked->fd, serving->err);
+	bool lasts = to_keep && !box_later_is_possible();
+	return lasts ? box_archive_unpack(serving->archive_fd, unpacked->fd, serving->err)
+		     : box_archive_peek(serving->archive_fd, unpacked->fd, serving->err);
 }
 
 /* -- previews --------------------------------------------------------------------------------- */
@@ -287,7 +292,7 @@ static int select_previews(struct box_serving *serving, const struct unpacked *u
 			candidates(serving, unpacked).bytes);
 	}
 	const struct preview **selected = box_arena_alloc(
-		serving->arena, count * sizeof(*selected));
+		serving->arena, count * sizeof(struct preview *));
 	for (size_t i = 0; i < count; i++) {
 		for (size_t k = 0; k < unpacked->count && !selected[i]; k++) {
 			const struct preview *preview = &unpacked->previews[k];
@@ -376,8 +381,36 @@ static int move_all(struct box_serving *serving, struct unpacked *unpacked,
 			return box_serving_os_error(serving, -r, preview->target.bytes);
 		}
 	}
-	int r = box_place_sync(serving->root_fd);
+	int r = unpacked->marks[0] ? 0 : box_place_sync(serving->root_fd);
 	return r < 0 ? box_serving_os_error(serving, -r, "") : 0;
+}
+
+/* Before the first of them is in its place. */
+static int mark_all(struct box_serving *serving, struct unpacked *unpacked,
+	const struct preview **selected, size_t count)
+{
+	if (!box_later_is_possible()) {
+		return 0; /* all of it is on the disk */
+	}
+	int r = box_later_begin(&unpacked->stage, unpacked->marks);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = box_later_mark(&unpacked->stage, unpacked->marks, selected[i]->target.bytes);
+	}
+	return r < 0 ? box_serving_os_error(serving, -r, BOX_STAGE_NAME) : 0;
+}
+
+/* From now on the marks are the promise's. */
+static int promise(struct box_serving *serving, struct unpacked *unpacked)
+{
+	if (!unpacked->marks[0]) {
+		return 0;
+	}
+	int r = box_later_promise(&unpacked->stage, unpacked->marks, serving->later);
+	if (r < 0) {
+		return box_serving_os_error(serving, -r, BOX_STAGE_NAME);
+	}
+	unpacked->marks[0] = '\0';
+	return 0;
 }
 
 /* As the list has it; else, when another hides it there, as it lies. */
@@ -407,6 +440,7 @@ static int install(
 	size_t moved = 0;
 	int r = select_previews(serving, unpacked, &selected, &count);
 	r = r < 0 ? r : check_targets(serving, selected, count);
+	r = r < 0 ? r : mark_all(serving, unpacked, selected, count);
 	if (r < 0) {
 		return r;
 	}
@@ -415,8 +449,9 @@ static int install(
 	for (size_t i = 0; i < count && r == 0; i++) {
 		r = add_installed(serving, selected[i], ret_list);
 	}
+	r = r < 0 ? r : promise(serving, unpacked);
 	/* All of them or none. */
-	for (size_t i = 0; i < moved && r < 0; i++) {
+	for (size_t i = 0; selected && i < moved && r < 0; i++) {
 		(void)box_stage_discard(
 			&unpacked->stage, serving->root_fd, selected[i]->target.bytes);
 	}

@@ -20,8 +20,8 @@
 
 #define FDS_FOR_OTHERS 256 /* of the process, beside those */
 
-/* Folders and entry files stay open, so that a stamp costs no way through the tree. What an fd says holds
- * for its path too, as long as the folders above have their old stamps. */
+/* Folders and entry files stay open, so that a stamp costs no way through the tree. What an fd says
+ * holds for its path too, as long as the folders above have their old stamps. */
 static size_t kept_fds;
 
 struct node {
@@ -75,13 +75,14 @@ static struct node *node_new(const char *parent, const char *name)
 {
 	struct node *node = box_alloc(sizeof(*node));
 	size_t before = strlen(parent);
+	size_t len = strlen(name);
 	node->fd = -1;
-	node->path = box_alloc(before + strlen(name) + 2);
+	node->path = box_alloc(before + len + 2);
 	if (before > 0) {
 		memcpy(node->path, parent, before);
 		node->path[before++] = '/';
 	}
-	(void)strcpy(node->path + before, name);
+	memcpy(node->path + before, name, len + 1);
 	node->name = node->path + before;
 	return node;
 }
@@ -178,7 +179,7 @@ static int by_text(const void *a, const void *b)
 /* New children in order; those that were there before keep what is known of them. */
 static void adopt_children(struct node *node, struct listing *listing)
 {
-	struct node **fresh = box_alloc((listing->count + 1) * sizeof(*fresh));
+	struct node **fresh = box_alloc((listing->count + 1) * sizeof(struct node *));
 	size_t old = 0;
 	if (listing->count > 1) {
 		qsort(listing->folders, listing->count, sizeof(*listing->folders), by_text);
@@ -296,7 +297,7 @@ static int walk_all(struct box_tree *tree, int root_fd, unsigned max_depth, stru
 				"Skill discovery exceeded the configured entry limit");
 		}
 		entries += node->entries;
-		tree->node_bytes += sizeof(*node) + sizeof(node) + strlen(node->path);
+		tree->node_bytes += sizeof(*node) + sizeof(struct node *) + strlen(node->path);
 		if (node->entry != BOX_ENTRY_NONE) {
 			push(&tree->found, &tree->found_count, &tree->found_room, node);
 		}
@@ -334,7 +335,9 @@ static bool is_current(const struct node *node, int root_fd)
 	const struct box_stamp *known = node->skill ? &node->skill->stamp : &node->why_stamp;
 	bool settled = node->skill ? node->skill->is_settled : node->why && node->why_is_settled;
 	size_t len = strlen(node->path);
-	if (!node->is_known || !settled || len + 16 > sizeof(path)) {
+	const char *file = node->entry_file ? node->entry_file : "";
+	size_t file_len = strlen(file);
+	if (!node->is_known || !settled || len + file_len + 2 > sizeof(path)) {
 		return false;
 	}
 	if (node->skill && node->skill->entry_fd >= 0) {
@@ -343,7 +346,7 @@ static bool is_current(const struct node *node, int root_fd)
 	}
 	memcpy(path, node->path, len);
 	path[len] = '/';
-	(void)strcpy(path + len + (len > 0), node->entry_file);
+	memcpy(path + len + (len > 0), file, file_len + 1);
 	return box_stamp_read(root_fd, path, &stamp, &mode) == 0 && S_ISREG(mode) &&
 		box_stamp_same(&stamp, known);
 }
@@ -352,11 +355,12 @@ static void load(struct box_tree *tree, struct node *node, int root_fd)
 {
 	struct box_err *err = box_alloc(sizeof(*err));
 	size_t len = strlen(tree->root_path);
-	char *root = box_alloc(len + strlen(node->path) + 2);
-	(void)strcpy(root, tree->root_path);
-	if (*node->path) {
+	size_t path_len = strlen(node->path);
+	char *root = box_alloc(len + path_len + 2);
+	memcpy(root, tree->root_path, len + 1);
+	if (path_len > 0) {
 		root[len] = '/';
-		(void)strcpy(root + len + 1, node->path);
+		memcpy(root + len + 1, node->path, path_len + 1);
 	}
 	int64_t now = box_stamp_now_ns();
 	unsigned mode = 0;

@@ -324,8 +324,8 @@ static struct box_yaml make_map(struct reader *reader, size_t from, struct items
 /* One key with its value, both after the others; a merge goes where merges go. */
 static int read_pair(struct reader *reader, unsigned depth, struct items *merged)
 {
-	struct box_yaml key;
-	struct box_yaml value;
+	struct box_yaml key = {0};
+	struct box_yaml value = {0};
 	int r = read_node(reader, depth, true, &key);
 	if (r < 0) {
 		return r;

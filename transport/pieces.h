@@ -45,8 +45,8 @@ struct box_pieces {
 void box_pieces_init(struct box_pieces *pieces, enum box_pieces_kind kind);
 void box_pieces_free(struct box_pieces *pieces);
 
-/* More output. -EMSGSIZE: the present line is longer, as text, than a message may be. It is being skipped from
- * now on, and nothing was taken from rest_end on. */
+/* More output. -EMSGSIZE: the present line is longer, as text, than a message may be. It is being
+ * skipped from now on, and nothing was taken from rest_end on. */
 int box_pieces_add(struct box_pieces *pieces, uint64_t offset, struct box_str bytes);
 /* There will be no more: what is left is a message too. */
 void box_pieces_end(struct box_pieces *pieces);

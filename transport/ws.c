@@ -1,18 +1,11 @@
-/* The adapter to libwebsockets on our libuv loop.
- *
- * A message is assembled in one growing buffer, however many fragments it comes in, and counted
- * against two limits before it grows: its own and that of all unfinished messages together.
- */
+/* The adapter to libwebsockets on our libuv loop: its context, and sockets from their adoption to
+ * their end. */
 #include "transport/ws.h"
 
 #include <errno.h>
 #include <libwebsockets.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -22,322 +15,12 @@
 #include "transport/alive.h"
 #include "transport/turn.h"
 #include "transport/ws_head.h"
-
-_Static_assert(
-	LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
-
-#define CLOSE_REASON_MAX 123
-#define WRITES_PER_TURN 16
-#define CLOSE_SECONDS 2
-#define PING_BYTES 1 /* libwebsockets tells of no answer that is empty */
-
-struct box_ws {
-	struct lws_context *context;
-	struct lws_vhost *vhost;
-	struct box_alive_times times;
-	lws_retry_bo_t hangup;
-	struct box_list connections;
-	struct box_turn turn;
-	size_t count;
-	size_t pinned_bytes; /* of unfinished messages, all connections */
-	uint64_t ticked_ms;
-	struct box_ws_socket *adopting;
-};
-
-struct box_ws_socket {
-	const struct box_ws_user *user;
-	void *arg;
-	struct box_list links;
-	struct box_turn_call heard; /* it got messages in this turn */
-	struct box_turn_call due;   /* it has something to send */
-	struct box_ws *ws;
-	struct lws *wsi;
-	struct box_buf in;
-	bool binary;
-	bool established;
-	bool paused;
-	struct box_alive alive;
-	bool ping_due;
-	char ping[BOX_BUF_HEADROOM + PING_BYTES];
-	bool sending; /* unasked, at the end of a turn */
-	bool peer_closes;
-	int close_code;   /* not 0: to be closed at the next chance */
-	bool drain_first; /* but not before the queue is empty */
-	const char *close_reason;
-};
-
-/* --- closing --- */
-
-static int close_now(struct box_ws_socket *socket)
-{
-	unsigned char reason[CLOSE_REASON_MAX];
-	size_t len = strlen(socket->close_reason);
-	len = len < sizeof(reason) ? len : sizeof(reason);
-	memcpy(reason, socket->close_reason, len);
-	lws_close_reason(socket->wsi, (enum lws_close_status)socket->close_code, reason, len);
-	return -1;
-}
-
-/* For callbacks: closes by the value that they return to libwebsockets. */
-static int refuse(struct box_ws_socket *socket, int code, const char *reason)
-{
-	socket->close_code = code;
-	socket->close_reason = reason;
-	socket->user->closing(socket->arg);
-	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", code),
-		box_kv_str("why", reason));
-	return close_now(socket);
-}
-
-/* For everyone else: closes when the socket can be written, or after CLOSE_SECONDS if never. */
-void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bool drain)
-{
-	if (socket->close_code != 0) {
-		return;
-	}
-	socket->close_code = code;
-	socket->close_reason = reason;
-	socket->drain_first = drain;
-	socket->user->closing(socket->arg);
-	lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, CLOSE_SECONDS);
-	lws_callback_on_writable(socket->wsi);
-}
-
-/* --- in --- */
-
-static void unpin(struct box_ws_socket *socket)
-{
-	socket->ws->pinned_bytes -= socket->in.len;
-}
-
-static void tell_settled(struct box_turn_call *call)
-{
-	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, heard);
-	socket->user->settled(socket->arg);
-}
-
-/* The buffer starts anew; the assembled message is the user's. */
-static int message_whole(struct box_ws_socket *socket)
-{
-	struct box_buf message = socket->in;
-	const char *why = "";
-	unpin(socket);
-	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
-	if (socket->user->settled) {
-		box_turn_wait(&socket->ws->turn, &socket->heard);
-	}
-	int code = socket->user->message(socket->arg, message, socket->binary, &why);
-	return code == 0 ? 0 : refuse(socket, code, why);
-}
-
-/* Compared without adding: a frame may announce 2^63 bytes. */
-static bool is_too_large(const struct box_ws_socket *socket, size_t have)
-{
-	size_t remaining = lws_remaining_packet_payload(socket->wsi);
-	return remaining > BOX_MESSAGE_BYTES_MAX || have > BOX_MESSAGE_BYTES_MAX - remaining;
-}
-
-/* Room for the rest of the frame at once, but for no more than four times what has come: what a
- * stranger announces costs nothing. */
-static void make_room(struct box_ws_socket *socket, size_t have, size_t remaining)
-{
-	size_t wanted = remaining < 3 * have ? have + remaining : 4 * have;
-	if (wanted <= BOX_MESSAGE_BYTES_MAX) {
-		(void)box_buf_reserve(&socket->in, wanted - socket->in.len);
-	}
-}
-
-static int on_receive(struct box_ws_socket *socket, const void *bytes, size_t len)
-{
-	struct box_ws *ws = socket->ws;
-	size_t remaining = lws_remaining_packet_payload(socket->wsi);
-	size_t have = socket->in.len + len;
-	if (socket->close_code != 0) {
-		return 0;
-	}
-	if (lws_is_first_fragment(socket->wsi)) {
-		socket->binary = lws_frame_is_binary(socket->wsi);
-	}
-	if (is_too_large(socket, have)) {
-		return refuse(socket, BOX_WS_TOO_LARGE, "message too large");
-	}
-	if (ws->pinned_bytes + len > BOX_PINNED_BYTES_MAX) {
-		return refuse(socket, BOX_WS_TRY_LATER, "too many unfinished messages");
-	}
-	make_room(socket, have, remaining);
-	(void)box_buf_append(&socket->in, bytes, len);
-	ws->pinned_bytes += len;
-	if (remaining > 0 || !lws_is_final_fragment(socket->wsi)) {
-		return 0;
-	}
-	return message_whole(socket);
-}
-
-void box_ws_pause_reading(struct box_ws_socket *socket, bool paused)
-{
-	socket->paused = paused;
-	(void)lws_rx_flow_control(socket->wsi, paused ? 0 : 1);
-}
-
-/* --- out --- */
-
-/* What comes up while it sends waits for its turn, so that others get theirs. */
-void box_ws_want_write(struct box_ws_socket *socket)
-{
-	if (socket->sending || socket->close_code != 0 || socket->peer_closes) {
-		lws_callback_on_writable(socket->wsi);
-	} else {
-		box_turn_wait(&socket->ws->turn, &socket->due);
-	}
-}
-
-void box_ws_wake_after(struct box_ws_socket *socket, unsigned int ms)
-{
-	lws_set_timer_usecs(socket->wsi, (lws_usec_t)ms * LWS_US_PER_MS);
-}
-
-static int flags_of(const struct box_ws_frame *frame)
-{
-	if (frame->kind == BOX_WS_FRAME_PING) {
-		return LWS_WRITE_PING;
-	}
-	return lws_write_ws_flags(
-		frame->kind == BOX_WS_FRAME_TEXT ? LWS_WRITE_TEXT : LWS_WRITE_BINARY, frame->first,
-		frame->last);
-}
-
-/* The user's next one, but a ping of our own first: it may go between the frames of a message. */
-static bool next_frame(struct box_ws_socket *socket, struct box_ws_frame *ret_frame)
-{
-	if (!socket->ping_due) {
-		return socket->user->next(socket->arg, ret_frame);
-	}
-	*ret_frame = (struct box_ws_frame){
-		.kind = BOX_WS_FRAME_PING,
-		.bytes = socket->ping + BOX_BUF_HEADROOM,
-		.len = PING_BYTES,
-		.first = true,
-		.last = true,
-	};
-	return true;
-}
-
-/* libwebsockets puts the header in front of the bytes: into the headroom, or over what has been sent
- * already. */
-static int write_frame(struct box_ws_socket *socket, const struct box_ws_frame *frame)
-{
-	int flags = flags_of(frame);
-	if (lws_write(socket->wsi, (unsigned char *)frame->bytes, frame->len,
-		    (enum lws_write_protocol)flags) < (int)frame->len) {
-		return -1;
-	}
-	if (socket->ping_due) {
-		socket->ping_due = false;
-	} else {
-		socket->user->sent(socket->arg, frame);
-	}
-	return 0;
-}
-
-/* A callback for writing that fails makes libwebsockets drop the socket without a close frame; this
- * way it sends one. */
-static int close_from_writable(struct box_ws_socket *socket)
-{
-	if (socket->sending) {
-		/* It would be gone under the hands of whoever sends. */
-		lws_callback_on_writable(socket->wsi);
-		return 0;
-	}
-	(void)close_now(socket);
-	lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_SYNC);
-	return 0;
-}
-
-/* While it is set, what is written waits until there is a segment full of it. */
-static void set_cork(const struct box_ws_socket *socket, int on)
-{
-	(void)setsockopt(lws_get_socket_fd(socket->wsi), IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
-}
-
-/* Writeable comes unasked too: the user knows whether there is anything. */
-static int on_writable(struct box_ws_socket *socket)
-{
-	struct box_ws_frame frame;
-	bool more = next_frame(socket, &frame);
-	if (socket->close_code != 0 && (!more || !socket->drain_first)) {
-		return close_from_writable(socket);
-	}
-	bool corked = more && socket->user->gathers;
-	if (corked) {
-		set_cork(socket, 1);
-	}
-	for (int i = 0; i < WRITES_PER_TURN && more; i++) {
-		if (write_frame(socket, &frame) < 0) {
-			return -1;
-		}
-		more = next_frame(socket, &frame);
-		if (lws_send_pipe_choked(socket->wsi)) {
-			break;
-		}
-	}
-	if (corked) {
-		set_cork(socket, 0);
-	}
-	if (more || socket->close_code != 0) {
-		lws_callback_on_writable(socket->wsi);
-	}
-	return 0;
-}
-
-static void on_pong(struct box_ws_socket *socket, struct box_str bytes)
-{
-	if (!socket) {
-		return;
-	}
-	box_alive_heard(&socket->alive, box_clock_ms());
-	if (socket->user->pong) {
-		socket->user->pong(socket->arg, bytes);
-	}
-}
-
-/* Most sockets take what there is at once; to be told so first would cost a turn of the loop. One that
- * is broken is ended from here: libwebsockets does not ask about it again. */
-static void send_due(struct box_turn_call *call)
-{
-	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, due);
-	if (socket->close_code != 0 || socket->peer_closes || lws_partial_buffered(socket->wsi) ||
-		lws_send_pipe_choked(socket->wsi)) {
-		lws_callback_on_writable(socket->wsi);
-		return;
-	}
-	socket->sending = true;
-	if (on_writable(socket) < 0) {
-		lws_set_timeout(socket->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
-	}
-	socket->sending = false;
-}
-
-/* Its code is in the first two bytes, the high one first. */
-static void on_peer_close(struct box_ws_socket *socket, const unsigned char *in, size_t len)
-{
-	bool too_large = len >= 2 && (in[0] << 8 | in[1]) == BOX_WS_TOO_LARGE;
-	if (socket) {
-		socket->peer_closes = true;
-	}
-	if (socket && too_large && socket->close_code == 0 && socket->user->refused) {
-		socket->user->refused(socket->arg);
-	}
-}
-
-/* --- life --- */
+#include "transport/ws_state.h"
 
 static void socket_free(struct box_ws_socket *socket)
 {
 	socket->user->closed(socket->arg);
-	unpin(socket);
-	box_buf_free(&socket->in);
-	box_turn_forget(&socket->heard);
-	box_turn_forget(&socket->due);
+	box_ws_socket_drop(socket);
 	box_list_drop(&socket->links);
 	socket->ws->count--;
 	free(socket);
@@ -376,9 +59,9 @@ static int callback(
 		socket->user->opened(socket->arg, socket);
 		return 0;
 	case LWS_CALLBACK_RECEIVE:
-		return on_receive(lws_get_opaque_user_data(wsi), in, len);
+		return box_ws_receive(lws_get_opaque_user_data(wsi), in, len);
 	case LWS_CALLBACK_RECEIVE_PONG:
-		on_pong(lws_get_opaque_user_data(wsi), (struct box_str){in, len});
+		box_ws_take_pong(lws_get_opaque_user_data(wsi), (struct box_str){in, len});
 		return 0;
 	case LWS_CALLBACK_TIMER:
 		socket = lws_get_opaque_user_data(wsi);
@@ -387,10 +70,10 @@ static int callback(
 		}
 		return 0;
 	case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
-		on_peer_close(lws_get_opaque_user_data(wsi), in, len);
+		box_ws_take_close(lws_get_opaque_user_data(wsi), in, len);
 		return 0;
 	case LWS_CALLBACK_SERVER_WRITEABLE:
-		return on_writable(lws_get_opaque_user_data(wsi));
+		return box_ws_write(lws_get_opaque_user_data(wsi));
 	case LWS_CALLBACK_WSI_DESTROY:
 		/* The one that comes on every path. */
 		socket = lws_get_opaque_user_data(wsi);
@@ -469,9 +152,7 @@ static struct box_ws_socket *socket_new(
 	socket->ws = ws;
 	socket->user = user;
 	socket->arg = arg;
-	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
-	socket->heard.call = tell_settled;
-	socket->due.call = send_due;
+	box_ws_socket_init(socket);
 	box_list_push(&ws->connections, &socket->links);
 	ws->count++;
 	return socket;
@@ -507,22 +188,6 @@ size_t box_ws_count(const struct box_ws *ws)
 	return ws->count;
 }
 
-static void look_after(struct box_ws_socket *socket, uint64_t now_ms, uint64_t since_ms)
-{
-	if (is_too_large(socket, socket->in.len)) {
-		box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
-	}
-	if (socket->paused && socket->user->patient &&
-		box_alive_kernel_answered((int)lws_get_socket_fd(socket->wsi), since_ms)) {
-		box_alive_heard(&socket->alive, now_ms);
-		lws_validity_confirmed(socket->wsi);
-	}
-	if (box_alive_ask(&socket->alive, &socket->ws->times, now_ms)) {
-		socket->ping_due = true;
-		lws_callback_on_writable(socket->wsi);
-	}
-}
-
 void box_ws_tick(struct box_ws *ws)
 {
 	uint64_t now_ms = box_clock_ms();
@@ -531,7 +196,7 @@ void box_ws_tick(struct box_ws *ws)
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
 		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
 		if (socket->established) {
-			look_after(socket, now_ms, since_ms);
+			box_ws_look_after(socket, now_ms, since_ms);
 		}
 	}
 }

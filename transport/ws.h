@@ -1,4 +1,5 @@
-/* WebSocket connections, from an authenticated upgrade on; the only file that knows libwebsockets.
+/* WebSocket connections, from an authenticated upgrade on; ws.c and ws_socket.c alone know
+ * libwebsockets.
  *
  * Everything before that (heads, tokens, plain HTTP) is the door's. libwebsockets sees a request
  * head that we wrote ourselves, so no byte of a stranger reaches its HTTP parser. What a connection
@@ -93,7 +94,8 @@ void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bo
 size_t box_ws_count(const struct box_ws *ws);
 
 /* Pings who was silent for long, and closes what has announced a message that is too large:
- * libwebsockets tells of a frame only when its first byte is there. To be called about once a second. */
+ * libwebsockets tells of a frame only when its first byte is there. To be called about once a
+ * second. */
 void box_ws_tick(struct box_ws *ws);
 
 /* Closes every connection with 1001 and `reason`. */

@@ -11,12 +11,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/allow.h"
 #include "base/log.h"
 
 const char *const box_fence_calls[] = {
@@ -47,6 +47,7 @@ const char *const box_fence_calls[] = {
 	"newfstatat",
 	"lseek",
 	"ftruncate",
+	"fchmod",
 	"fallocate",
 	"dup",
 	"memfd_create",
@@ -157,19 +158,6 @@ static int enter_landlock(struct box_err *err)
 
 /* --- seccomp --- */
 
-/* Threads may be made, namespaces may not. clone3 hides its flags behind a pointer: it answers
- * ENOSYS and glibc goes back to clone. */
-static int allow_clone(scmp_filter_ctx filter)
-{
-	const uint64_t namespaces = 0x7e020080; /* every CLONE_NEW* there is */
-	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-			SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces, 0));
-	}
-	return r;
-}
-
 /* libuv makes fds non-blocking this way. */
 static int allow_nonblocking(scmp_filter_ctx filter)
 {
@@ -190,47 +178,15 @@ static int allow_sending(scmp_filter_ctx filter)
 	return r;
 }
 
-/* Memory, but none that can be executed: all code there will be is loaded already. */
-static int allow_memory(scmp_filter_ctx filter)
-{
-	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-		SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	if (r == 0) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	}
-	return r;
-}
-
-/* abort() signals its own thread; other processes of this uid are none of its business. */
-static int allow_abort(scmp_filter_ctx filter)
-{
-	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-		SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
-}
-
 static int add_calls(scmp_filter_ctx filter)
 {
-	for (const char *const *name = box_fence_calls; *name; name++) {
-		int number = seccomp_syscall_resolve_name(*name);
-		/* Another architecture may lack a call, or an older libseccomp its name. */
-		if (number < 0) {
-			continue;
-		}
-		int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
-		if (r < 0) {
-			return r;
-		}
+	static int (*const conditional[])(scmp_filter_ctx filter) = {allow_nonblocking,
+		allow_sending, box_allow_memory, box_allow_abort, box_allow_children};
+	int r = box_allow_names(filter, box_fence_calls);
+	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]) && r == 0; i++) {
+		r = conditional[i](filter);
 	}
-	static int (*const conditional[])(scmp_filter_ctx filter) = {
-		allow_nonblocking, allow_sending, allow_memory, allow_abort, allow_clone};
-	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]); i++) {
-		int r = conditional[i](filter);
-		if (r < 0) {
-			return r;
-		}
-	}
-	return 0;
+	return r;
 }
 
 /* libuv from 1.45 on keeps a ring for its polling if it gets one, and libwebsockets from 4.3 on
@@ -245,25 +201,6 @@ static int refuse_extras(scmp_filter_ctx filter)
 	return r;
 }
 
-static int load_filter(uint32_t otherwise, int (*add)(scmp_filter_ctx filter), struct box_err *err)
-{
-	scmp_filter_ctx filter = seccomp_init(otherwise);
-	if (!filter) {
-		return box_err_set(err, BOX_ERR_OS, ENOMEM, "seccomp_init failed");
-	}
-	int r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	if (r == 0) {
-		/* A tree instead of a list: fewer instructions for each call. */
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-		r = add(filter);
-	}
-	if (r == 0) {
-		r = seccomp_load(filter);
-	}
-	seccomp_release(filter);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", strerrordesc_np(-r)) : 0;
-}
-
 static int give_up_privileges(struct box_err *err)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
@@ -275,7 +212,7 @@ static int give_up_privileges(struct box_err *err)
 int box_fence_prepare(struct box_err *err)
 {
 	int r = give_up_privileges(err);
-	return r < 0 ? r : load_filter(SCMP_ACT_ALLOW, refuse_extras, err);
+	return r < 0 ? r : box_allow_load(SCMP_ACT_ALLOW, refuse_extras, err);
 }
 
 int box_fence_enter(struct box_err *err)
@@ -284,5 +221,5 @@ int box_fence_enter(struct box_err *err)
 	if (r == 0) {
 		r = enter_landlock(err);
 	}
-	return r < 0 ? r : load_filter(SCMP_ACT_ERRNO(EPERM), add_calls, err);
+	return r < 0 ? r : box_allow_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);
 }

@@ -1,6 +1,5 @@
-/* Packets from and to boxd. Requests carry an id and are answered in any order. */
-#include "worker/link.h"
-
+/* Packets from and to boxd. Requests carry an id and are answered in any order: here is who waits for
+ * which answer; link_ask.c has what is asked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,21 +15,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "runtime/storage.h"
-
-/* A request to boxd that has no answer yet. One of the callbacks is set. */
-struct asked {
-	struct box_list links;
-	uint32_t id;
-	int failed; /* why it could not be asked: told from the loop all the same */
-	box_folder_done *folder;
-	box_native_made *made;
-	box_native_mounted *mounted;
-	box_native_grouped *grouped;
-	box_native_tried *tried;
-	box_link_stored *stored;
-	box_measured_done *measured;
-	void *arg;
-};
+#include "worker/link_state.h"
 
 /* A packet that the socket did not take yet. */
 struct waiting {
@@ -92,7 +77,7 @@ static const struct box_err *failure_of(
 	return err;
 }
 
-static void tell_measured(const struct asked *asked, const struct box_packet *packet)
+static void tell_measured(const struct box_link_asked *asked, const struct box_packet *packet)
 {
 	struct box_measured measured = {.result = packet ? packet->measured.result : asked->failed};
 	for (size_t i = 0; packet && i < BOX_KEEPER_PARTS; i++) {
@@ -108,7 +93,7 @@ static void tell_measured(const struct asked *asked, const struct box_packet *pa
 }
 
 static void tell_grouped(
-	const struct asked *asked, struct box_packet *packet, const struct box_err *why)
+	const struct box_link_asked *asked, struct box_packet *packet, const struct box_err *why)
 {
 	const struct box_native_group group = {
 		.door = packet ? take_fd(packet, 0) : -1,
@@ -119,7 +104,7 @@ static void tell_grouped(
 }
 
 static void tell_made(
-	const struct asked *asked, struct box_packet *packet, const struct box_err *why)
+	const struct box_link_asked *asked, struct box_packet *packet, const struct box_err *why)
 {
 	static const struct box_keeper_made nothing;
 	const struct box_keeper_made *made = packet ? &packet->made : &nothing;
@@ -127,42 +112,55 @@ static void tell_made(
 		packet ? take_fd(packet, 1) : -1, made->host_address, why);
 }
 
-/* The packet is NULL when it could not be asked. */
-static void finish(struct asked *asked, struct box_packet *packet)
+/* Why there is no answer that counts, or NULL. */
+static const struct box_err *why_not(
+	const struct box_link_asked *asked, const struct box_packet *packet, struct box_err *err)
 {
-	struct asked last = *asked;
+	if (!packet) {
+		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -asked->failed,
+			"boxd cannot be asked: %s", strerrordesc_np(-asked->failed));
+		return err;
+	}
+	const struct box_keeper_failure *failure = asked->made ? &packet->made.failure
+		: asked->grouped                               ? &packet->grouped.failure
+		: asked->tried                                 ? &packet->tried.failure
+		: asked->stored                                ? &packet->stored.failure
+							       : &packet->mounted.failure;
+	return failure_of(failure, err);
+}
+
+/* The packet is NULL when it could not be asked. */
+static void finish(struct box_link_asked *asked, struct box_packet *packet)
+{
+	struct box_link_asked last = *asked;
 	struct box_err err;
 	free(asked);
-	if (!packet && !last.folder) {
-		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, -last.failed,
-			"boxd cannot be asked: %s", strerrordesc_np(-last.failed));
-	}
 	if (last.folder) {
 		last.folder(last.arg, packet ? packet->folder.result : last.failed);
-	} else if (last.measured) {
+		return;
+	}
+	if (last.measured) {
 		tell_measured(&last, packet);
-	} else if (last.made) {
-		tell_made(&last, packet, packet ? failure_of(&packet->made.failure, &err) : &err);
+		return;
+	}
+	const struct box_err *why = why_not(&last, packet, &err);
+	if (last.made) {
+		tell_made(&last, packet, why);
 	} else if (last.grouped) {
-		tell_grouped(
-			&last, packet, packet ? failure_of(&packet->grouped.failure, &err) : &err);
+		tell_grouped(&last, packet, why);
 	} else if (last.tried) {
-		last.tried(last.arg, packet ? failure_of(&packet->tried.failure, &err) : &err);
+		last.tried(last.arg, why);
 	} else if (last.stored) {
-		const struct box_err *why = packet ? failure_of(&packet->stored.failure, &err)
-						   : &err;
 		last.stored(last.arg, packet ? take_fd(packet, 0) : -1,
 			packet ? packet->stored.path : "", why);
 	} else {
-		const struct box_err *why = packet ? failure_of(&packet->mounted.failure, &err)
-						   : &err;
 		last.mounted(last.arg, packet ? take_fd(packet, 0) : -1, why);
 	}
 }
 
 static void answered(struct box_link *link, uint32_t id, struct box_packet *packet)
 {
-	struct asked *asked = box_table_remove(&link->asked, key_of(&id));
+	struct box_link_asked *asked = box_table_remove(&link->asked, key_of(&id));
 	if (asked) {
 		finish(asked, packet);
 	}
@@ -231,7 +229,7 @@ static void watch(struct box_link *link)
 /* boxd makes boxes one after the other and reads in between: what does not fit into the socket waits
  * here, in order. It is bounded by how many sessions, commands and other requests there may be: a
  * session counts until its make was answered, and a command until its mount was, wanted or not. */
-static int post(struct box_link *link, const void *body, size_t size, const int *fd)
+int box_link_post(struct box_link *link, const void *body, size_t size, const int *fd)
 {
 	int r = box_list_empty(&link->queue)
 		? box_packet_send(BOX_KEEPER_FD, body, size, fd, fd ? 1 : 0)
@@ -314,7 +312,7 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 static int send_plain(struct box_link *link, uint32_t kind, const int *fd)
 {
 	const struct box_keeper_plain packet = {kind};
-	return post(link, &packet, sizeof(packet), fd);
+	return box_link_post(link, &packet, sizeof(packet), fd);
 }
 
 int box_link_ready(struct box_link *link)
@@ -338,13 +336,13 @@ static void failures_cb(uv_idle_t *idle)
 	struct box_list *item;
 	(void)uv_idle_stop(idle);
 	while ((item = box_list_pop(&link->unsent))) {
-		finish(BOX_LIST_ITEM(item, struct asked, links), NULL);
+		finish(BOX_LIST_ITEM(item, struct box_link_asked, links), NULL);
 	}
 }
 
-static struct asked *asked_new(struct box_link *link, void *arg)
+struct box_link_asked *box_link_asked_new(struct box_link *link, void *arg)
 {
-	struct asked *asked = box_alloc(sizeof(*asked));
+	struct box_link_asked *asked = box_alloc(sizeof(*asked));
 	do {
 		asked->id = ++link->next_id;
 	} while (asked->id == 0);
@@ -354,7 +352,7 @@ static struct asked *asked_new(struct box_link *link, void *arg)
 }
 
 /* `r` is what came of sending it. */
-static void asked_sent(struct box_link *link, struct asked *asked, int r)
+void box_link_asked_sent(struct box_link *link, struct box_link_asked *asked, int r)
 {
 	asked->failed = r;
 	if (r == 0) {
@@ -364,162 +362,6 @@ static void asked_sent(struct box_link *link, struct asked *asked, int r)
 	box_list_push(&link->unsent, &asked->links);
 	(void)uv_idle_start(&link->failures, failures_cb);
 }
-
-void box_link_folder(struct box_link *link, const char *path, enum box_folder_wish wish,
-	box_folder_done *done, void *arg)
-{
-	struct asked *asked = asked_new(link, arg);
-	struct box_keeper_make_folder packet = {.kind = BOX_KEEPER_MAKE_FOLDER,
-		.id = asked->id,
-		.look_only = wish == BOX_FOLDER_LOOK};
-	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
-	asked->folder = done;
-	asked_sent(link, asked,
-		strlen(path) < sizeof(packet.path) ? post(link, &packet, sizeof(packet), NULL)
-						   : -ENAMETOOLONG);
-}
-
-_Static_assert(BOX_MEASURED_FOLDER_PARTS_ == BOX_KEEPER_PARTS &&
-		(int)BOX_MEASURED_OUTBOX == (int)BOX_FOLDER_OUTBOX &&
-		(int)BOX_MEASURED_TEMP == (int)BOX_BOX_TEMP,
-	"the parts are the same here and in the packet");
-
-static int send_measure(struct box_link *link, const struct box_measure *what, uint32_t id)
-{
-	if (what->box != 0) {
-		const struct box_keeper_measure_box packet = {
-			.kind = BOX_KEEPER_MEASURE_BOX, .id = id, .box = what->box};
-		return post(link, &packet, sizeof(packet), NULL);
-	}
-	struct box_keeper_measure_folder packet = {.kind = BOX_KEEPER_MEASURE_FOLDER, .id = id};
-	if (strlen(what->path) >= sizeof(packet.path) ||
-		strlen(what->below) >= sizeof(packet.below)) {
-		return -ENAMETOOLONG;
-	}
-	(void)snprintf(packet.path, sizeof(packet.path), "%s", what->path);
-	(void)snprintf(packet.below, sizeof(packet.below), "%s", what->below);
-	return post(link, &packet, sizeof(packet), NULL);
-}
-
-void box_link_measure(
-	struct box_link *link, const struct box_measure *what, box_measured_done *done, void *arg)
-{
-	struct asked *asked = asked_new(link, arg);
-	asked->measured = done;
-	asked_sent(link, asked, send_measure(link, what, asked->id));
-}
-
-void box_link_store(struct box_link *link, const char *path, box_link_stored *done, void *arg)
-{
-	struct asked *asked = asked_new(link, arg);
-	struct box_keeper_open_store packet = {.kind = BOX_KEEPER_OPEN_STORE, .id = asked->id};
-	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
-	asked->stored = done;
-	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
-}
-
-/* --- boxes --- */
-
-static void make_box(void *keeper, const struct box_ask *ask, box_native_made *done, void *arg)
-{
-	struct box_link *link = keeper;
-	struct asked *asked = asked_new(link, arg);
-	struct box_keeper_make_box packet = {
-		.kind = BOX_KEEPER_MAKE_BOX, .id = asked->id, .ask = *ask};
-	asked->made = done;
-	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
-}
-
-/* What cannot be sent ends with us. */
-static void tell(struct box_link *link, const void *packet, size_t size)
-{
-	int r = post(link, packet, size, NULL);
-	if (r < 0) {
-		BOX_LOG(BOX_LOG_ERROR, "keeper.unreachable", box_kv_errno("why", r));
-	}
-}
-
-static void end_box(void *keeper, uint64_t box)
-{
-	const struct box_keeper_box packet = {.kind = BOX_KEEPER_END_BOX, .box = box};
-	tell(keeper, &packet, sizeof(packet));
-}
-
-static void open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
-	box_native_grouped *done, void *arg)
-{
-	struct box_link *link = keeper;
-	struct asked *asked = asked_new(link, arg);
-	const struct box_keeper_open_group packet = {.kind = BOX_KEEPER_OPEN_GROUP,
-		.id = asked->id,
-		.box = box,
-		.process = process,
-		.mebibytes = mebibytes};
-	asked->grouped = done;
-	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
-}
-
-static void close_group(void *keeper, uint64_t box, uint32_t process)
-{
-	const struct box_keeper_close_group packet = {
-		.kind = BOX_KEEPER_CLOSE_GROUP, .process = process, .box = box};
-	tell(keeper, &packet, sizeof(packet));
-}
-
-static void try_machines(void *keeper, box_native_tried *done, void *arg)
-{
-	struct box_link *link = keeper;
-	struct asked *asked = asked_new(link, arg);
-	const struct box_keeper_try packet = {.kind = BOX_KEEPER_TRY_MACHINES, .id = asked->id};
-	asked->tried = done;
-	asked_sent(link, asked, post(link, &packet, sizeof(packet), NULL));
-}
-
-static int post_artifact(
-	struct box_link *link, uint32_t id, uint64_t box, const struct box_mount *wanted)
-{
-	struct box_keeper_open_artifact packet = {
-		.kind = BOX_KEEPER_OPEN_ARTIFACT, .id = id, .box = box};
-	const char *digest = strchr(wanted->content_digest, ':') + 1;
-	(void)snprintf(packet.digest, sizeof(packet.digest), "%s", digest);
-	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
-	(void)snprintf(packet.manifest, sizeof(packet.manifest), "%s", wanted->manifest_path);
-	return post(link, &packet, sizeof(packet), NULL);
-}
-
-static int post_mount(
-	struct box_link *link, uint32_t id, uint64_t box, const struct box_mount *wanted)
-{
-	struct box_keeper_open_mount packet = {
-		.kind = BOX_KEEPER_OPEN_MOUNT,
-		.id = id,
-		.box = box,
-		.read_only = wanted->mode == BOX_MOUNT_RO,
-		.in_store = wanted->in_store,
-	};
-	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
-	return post(link, &packet, sizeof(packet), NULL);
-}
-
-static void open_mount(void *keeper, uint64_t box, const struct box_mount *wanted,
-	box_native_mounted *done, void *arg)
-{
-	struct box_link *link = keeper;
-	struct asked *asked = asked_new(link, arg);
-	asked->mounted = done;
-	asked_sent(link, asked,
-		box_mount_is_artifact(wanted) ? post_artifact(link, asked->id, box, wanted)
-					      : post_mount(link, asked->id, box, wanted));
-}
-
-const struct box_native_keeper box_link_keeper = {
-	.make = make_box,
-	.end = end_box,
-	.mount = open_mount,
-	.open_group = open_group,
-	.close_group = close_group,
-	.try_machines = try_machines,
-};
 
 int box_link_policy(struct box_link *link, const struct box_policy *policy)
 {

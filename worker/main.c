@@ -28,6 +28,7 @@
 #include "transport/ws.h"
 #include "worker/fence.h"
 #include "worker/link.h"
+#include "worker/measure.h"
 #include "worker/settings.h"
 #include "worker/skills.h"
 #include "worker/state.h"
@@ -78,7 +79,7 @@ static void host_measure(
 	void *host, const struct box_measure *what, box_measured_done *done, void *arg)
 {
 	struct worker *worker = host;
-	box_link_measure(worker->link, what, done, arg);
+	box_measure_ask(worker->link, worker->native, what, done, arg);
 }
 
 static void host_ask_skills(void *host, struct box_skills_ask *ask)

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -39,6 +40,7 @@ struct box_skills_line {
 	struct box_skills_ask *current; /* NULL also when nobody wants its answer any more */
 	char root[BOX_PATH_MAX];        /* of the socket */
 	struct socket *socket;          /* NULL: there is none */
+	bool unsettled; /* it may wait for the disk before it reads what comes next */
 	uv_timer_t deadline;
 	uv_idle_t later;
 	struct box_buf out;
@@ -198,30 +200,23 @@ static void on_readable(struct box_skills_line *line)
 
 /* --- out --- */
 
+/* How many bytes went, or -errno. */
 static ssize_t send_piece(struct box_skills_line *line)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {0};
 	struct iovec piece = {line->out.bytes + line->sent, line->out.len - line->sent};
-	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-	if (line->archive >= 0 && line->sent < line->archive_at) {
+	bool with_archive = line->archive >= 0 && line->sent >= line->archive_at;
+	if (line->archive >= 0 && !with_archive) {
 		piece.iov_len = line->archive_at - line->sent;
-	} else if (line->archive >= 0) {
-		message.msg_control = control;
-		message.msg_controllen = sizeof(control);
-		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(head), &line->archive, sizeof(int));
 	}
-	return sendmsg(line->socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return box_fds_send(
+		line->socket->fd, &piece, 1, &line->archive, with_archive, MSG_DONTWAIT);
 }
 
 static void on_writable(struct box_skills_line *line)
 {
 	while (line->sent < line->out.len) {
 		ssize_t sent = send_piece(line);
-		if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
+		if (sent == -EAGAIN) {
 			break;
 		}
 		if (sent < 0) {
@@ -288,7 +283,10 @@ static void send_request(struct box_skills_line *line, const struct box_skills_a
 		finish(line, NULL, &err);
 		return;
 	}
-	uint64_t limit_ms = ask->archive < 0 ? BOX_SKILLS_LOOK_MS : BOX_SKILLS_MS;
+	bool is_long = ask->archive >= 0 || line->unsettled;
+	uint64_t limit_ms = is_long ? BOX_SKILLS_MS : BOX_SKILLS_LOOK_MS;
+	/* The next one goes out when this one was answered, or to another. */
+	line->unsettled = ask->archive >= 0;
 	(void)uv_timer_start(&line->deadline, deadline_cb, limit_ms, 0);
 	on_writable(line);
 }
@@ -307,6 +305,7 @@ static int adopt(struct box_skills_line *line, int fd)
 	socket->line = line;
 	socket->fd = fd;
 	line->socket = socket;
+	line->unsettled = true; /* its predecessor may have been killed on the way */
 	return 0;
 }
 

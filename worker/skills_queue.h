@@ -1,5 +1,5 @@
-/* What waits for the skill store, and whose turn is next: that of the tenant who was served longest ago,
- * so that one who asks much makes others wait for one request, not for all. Pure. */
+/* What waits for the skill store, and whose turn is next: that of the tenant who was served longest
+ * ago, so that one who asks much makes others wait for one request, not for all. Pure. */
 #pragma once
 
 #include <stdbool.h>

@@ -234,7 +234,10 @@ static struct box_backend_op *op_new(struct fake *fake, enum kind kind, struct b
 	op->fake = fake;
 	op->box = box;
 	op->arg = arg;
-	op->started_ms = box_clock_ms();
+	/* The timer counts from the loop's time, which may be old. Both count from the same moment, or
+	 * a command that ran out of time could have taken less than that. */
+	uv_update_time(fake->loop);
+	op->started_ms = uv_now(fake->loop);
 	(void)uv_timer_init(fake->loop, &op->timer);
 	op->timer.data = op;
 	(void)uv_timer_start(&op->timer, timer_cb, after_ms, 0);

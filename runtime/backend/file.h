@@ -8,6 +8,8 @@
 
 #include "base/value.h"
 
+struct box_mount;
+
 enum box_file_kind {
 	BOX_FILE_READ,
 	BOX_FILE_WRITE,
@@ -17,6 +19,7 @@ enum box_file_kind {
 	BOX_FILE_REMOVE,
 	BOX_FILE_MOVE,
 	BOX_FILE_WATCH,
+	BOX_FILE_MEASURE, /* the box itself, see native_measure.c: no client asks this */
 };
 
 /* Neither text has a NUL in it. */
@@ -28,19 +31,21 @@ struct box_file_path {
 struct box_file_ask {
 	enum box_file_kind kind;
 	struct box_file_path path;
-	struct box_file_path to; /* MOVE */
-	uint64_t offset;         /* READ; WRITE with `at` */
-	uint64_t length;         /* READ: bytes at most */
-	uint32_t limit;          /* LIST: entries at most */
-	const char *after;       /* LIST: the names behind this one */
-	struct box_str data;     /* WRITE */
-	bool at;                 /* WRITE: at the offset, else the whole file anew */
-	bool append;             /* WRITE: at the end */
-	bool parents;            /* WRITE, MKDIR */
-	bool recursive;          /* REMOVE, WATCH */
-	bool replace;            /* MOVE */
-	int mode;                /* WRITE, MKDIR: 0 to 0777; -1: the usual */
-	uint64_t credit;         /* WATCH: bytes of events before box_backend_ops.credit */
+	struct box_file_path to;        /* MOVE */
+	uint64_t offset;                /* READ; WRITE with `at` */
+	uint64_t length;                /* READ: bytes at most */
+	uint32_t limit;                 /* LIST: entries at most */
+	const char *after;              /* LIST: the names behind this one */
+	struct box_str data;            /* WRITE */
+	bool at;                        /* WRITE: at the offset, else the whole file anew */
+	bool append;                    /* WRITE: at the end */
+	bool parents;                   /* WRITE, MKDIR */
+	bool recursive;                 /* REMOVE, WATCH */
+	bool replace;                   /* MOVE */
+	int mode;                       /* WRITE, MKDIR: 0 to 0777; -1: the usual */
+	uint64_t credit;                /* WATCH: bytes of events before box_backend_ops.credit */
+	const struct box_mount *mounts; /* that are seen by it, beside what the box has */
+	size_t mount_count;
 };
 
 enum box_file_type {
@@ -79,7 +84,7 @@ struct box_file_outcome {
 	bool of_to; /* the errno is about `to` */
 	uint64_t written;
 	struct box_file_facts facts; /* READ, WRITE: size; STAT: all */
-	struct box_str data;         /* READ */
+	struct box_str data;         /* READ, MEASURE */
 	const struct box_file_facts *entries;
 	size_t entry_count;
 	bool more; /* LIST */

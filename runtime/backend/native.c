@@ -1,33 +1,20 @@
-/* The beginning and the end of native boxes, as box-rpc sees them.
+/* Native boxes, as box-rpc sees them: which there are, their end, those of a predecessor, and what
+ * they offer as a backend.
  *
  * A box is freed when boxd has said that it is gone, its destruction was asked for, and its last
  * command has been told. */
 #include "runtime/backend/native.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "runtime/backend/native_box.h"
 #include "runtime/guest/oom.h"
-
-struct make {
-	struct box_backend_op op;
-	struct box_native *native;
-	enum box_ask_kind kind;
-	bool cancelled;
-	uv_timer_t refusal;
-	struct box_err err;
-	box_backend_made *done;
-	void *arg;
-};
 
 static struct box_str key_of(const uint64_t *number)
 {
@@ -44,6 +31,35 @@ uint64_t box_native_read_kills(int events)
 uint64_t box_native_oom_kills(const struct box_backend_box *box)
 {
 	return box_native_read_kills(box->memory) + box_native_read_kills(box->rest);
+}
+
+struct box_backend_box *box_native_find(const struct box_native *native, uint64_t number)
+{
+	return box_table_get(&native->by_number, key_of(&number));
+}
+
+struct box_backend_box *box_native_add(
+	struct box_native *native, uint64_t number, int control, int memory)
+{
+	struct box_backend_box *box = box_alloc(sizeof(*box));
+	box->native = native;
+	box->number = number;
+	box->control = control;
+	box->memory = memory;
+	box->rest = -1;
+	box_list_init(&box->runs);
+	box_list_init(&box->queue);
+	if (box_native_listen(box) < 0) {
+		native->keeper->end(native->keeper_arg, number);
+		(void)close(control);
+		box_close_p(&memory);
+		free(box);
+		return NULL;
+	}
+	(void)uv_timer_init(native->loop, &box->later);
+	box->later.data = box;
+	box_table_put(&native->by_number, key_of(&box->number), box);
+	return box;
 }
 
 /* --- the end --- */
@@ -116,7 +132,7 @@ void box_native_lost(struct box_backend_box *box, const char *why)
 
 void box_native_gone(struct box_native *native, uint64_t number)
 {
-	struct box_backend_box *box = box_table_get(&native->by_number, key_of(&number));
+	struct box_backend_box *box = box_native_find(native, number);
 	if (!box) {
 		return;
 	}
@@ -129,7 +145,7 @@ void box_native_gone(struct box_native *native, uint64_t number)
 	box_native_run_ended(box);
 }
 
-static void destroy(struct box_backend_box *box, box_backend_gone *done, void *arg)
+void box_native_destroy(struct box_backend_box *box, box_backend_gone *done, void *arg)
 {
 	box->destroying = true;
 	box->destroyed = done;
@@ -138,201 +154,6 @@ static void destroy(struct box_backend_box *box, box_backend_gone *done, void *a
 		box->native->keeper->end(box->native->keeper_arg, box->number);
 	}
 	free_if_over(box);
-}
-
-/* --- the beginning --- */
-
-/* NULL when it cannot be listened to: then it is ended. */
-static struct box_backend_box *box_new(
-	struct box_native *native, uint64_t number, int control, int memory)
-{
-	struct box_backend_box *box = box_alloc(sizeof(*box));
-	box->native = native;
-	box->number = number;
-	box->control = control;
-	box->memory = memory;
-	box->rest = -1;
-	box_list_init(&box->runs);
-	box_list_init(&box->queue);
-	if (box_native_listen(box) < 0) {
-		native->keeper->end(native->keeper_arg, number);
-		(void)close(control);
-		box_close_p(&memory);
-		free(box);
-		return NULL;
-	}
-	(void)uv_timer_init(native->loop, &box->later);
-	box->later.data = box;
-	box_table_put(&native->by_number, key_of(&box->number), box);
-	return box;
-}
-
-static void make_closed(uv_handle_t *handle)
-{
-	free(handle->data);
-}
-
-static void finish_make(struct make *make, struct box_backend_box *box, const struct box_err *err)
-{
-	box_backend_made *done = make->done;
-	void *arg = make->arg;
-	uv_close((uv_handle_t *)&make->refusal, make_closed);
-	done(arg, box, err);
-}
-
-/* A box that was made for nobody is gone. */
-static void abandoned(void *arg)
-{
-	struct box_err err;
-	(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "the box was not wanted any more");
-	finish_make(arg, NULL, &err);
-}
-
-static void made(void *arg, uint64_t number, int control, int memory, uint32_t host_address,
-	const struct box_err *err)
-{
-	struct make *make = arg;
-	struct box_native *native = make->native;
-	struct box_err deaf;
-	struct box_backend_box *box = err ? NULL : box_new(native, number, control, memory);
-	if (box) {
-		box->host_address = host_address;
-	}
-	if (make->kind == BOX_ASK_KRUN) {
-		box_native_machine_told(native, err);
-	}
-	if (!err && !box) {
-		(void)box_err_set(&deaf, BOX_ERR_BOX, EMFILE, "the box cannot be listened to");
-		err = &deaf;
-	}
-	if (make->cancelled && box) {
-		destroy(box, abandoned, make);
-		return;
-	}
-	finish_make(make, box, err);
-}
-
-static void refusal_cb(uv_timer_t *timer)
-{
-	struct make *make = timer->data;
-	made(make, 0, -1, -1, 0, &make->err);
-}
-
-/* A path as boxd wants it: absolute, without dots and doubled or trailing slashes. */
-static int copy_path(char to[BOX_PATH_MAX], const char *path, const char *what, struct box_err *err)
-{
-	size_t len = 0;
-	for (const char *at = path; *at;) {
-		at += strspn(at, "/");
-		size_t part = strcspn(at, "/");
-		if (part == 2 && at[0] == '.' && at[1] == '.') {
-			while (len > 0 && to[--len] != '/') {
-			}
-		} else if (part > 0 && !(part == 1 && at[0] == '.')) {
-			if (len + part + 2 > BOX_PATH_MAX) {
-				return box_err_set(err, BOX_ERR_VALIDATION, ENAMETOOLONG,
-					"%s is too long", what);
-			}
-			to[len++] = '/';
-			memcpy(to + len, at, part);
-			len += part;
-		}
-		at += part;
-	}
-	if (len == 0) {
-		to[len++] = '/';
-	}
-	to[len] = '\0';
-	return 0;
-}
-
-static uint64_t mebibytes(int64_t count)
-{
-	return (uint64_t)count < UINT64_MAX / BOX_MIB ? (uint64_t)count * BOX_MIB : UINT64_MAX;
-}
-
-static uint64_t thousandths(double cpus)
-{
-	const double most = 1e15;
-	double milli = ceil(cpus * 1000);
-	return milli < most ? (uint64_t)milli : (uint64_t)most;
-}
-
-static int fill_ask(const char *physical_id, const struct box_spec *spec, struct box_ask *ask,
-	struct box_err *err)
-{
-	static const uint32_t modes[] = {
-		[BOX_MOUNT_NONE] = BOX_ASK_NONE,
-		[BOX_MOUNT_RO] = BOX_ASK_RO,
-		[BOX_MOUNT_RW] = BOX_ASK_RW,
-	};
-	bool folder = spec->host_path && spec->host_path_mode != BOX_MOUNT_NONE;
-	memset(ask, 0, sizeof(*ask));
-	(void)snprintf(ask->name, sizeof(ask->name), "%s", physical_id);
-	ask->host_mode = folder ? modes[spec->host_path_mode] : BOX_ASK_NONE;
-	(void)snprintf(ask->image, sizeof(ask->image), "%s", spec->image ? spec->image : "");
-	ask->network = spec->network_on;
-	ask->writable_root = !spec->read_only_rootfs;
-	/* boxd takes the stricter of this and the operator's. */
-	ask->profile = BOX_FILTER_DEFAULT;
-	ask->memory_bytes = mebibytes(spec->memory_mb);
-	ask->pids = (uint64_t)spec->pids_limit;
-	ask->cpu_milli = thousandths(spec->cpus);
-	ask->quota_bytes = mebibytes(spec->workspace_quota_mb);
-	if (spec->egress) {
-		ask->egress = *spec->egress;
-	}
-	int r = copy_path(ask->mount_path, spec->mount_path, "mount_path", err);
-	/* What is no path is a name, and stays as it is. */
-	if (r == 0 && ask->image[0] == '/') {
-		r = copy_path(ask->image, spec->image, "image", err);
-	}
-	return r < 0 || !folder ? r : copy_path(ask->host_path, spec->host_path, "host_path", err);
-}
-
-static struct box_native_kind *kind_of(struct box_backend *backend)
-{
-	return (struct box_native_kind *)(void *)backend;
-}
-
-static struct box_backend_op *make_box(struct box_backend *backend, const char *physical_id,
-	const struct box_spec *spec, box_backend_made *done, void *arg)
-{
-	const struct box_native_kind *wanted = kind_of(backend);
-	struct box_native *native = wanted->native;
-	struct make *make = box_alloc(sizeof(*make));
-	struct box_ask ask;
-	make->op.is_make = true;
-	make->native = native;
-	make->kind = wanted->kind;
-	make->done = done;
-	make->arg = arg;
-	(void)uv_timer_init(native->loop, &make->refusal);
-	make->refusal.data = make;
-	if (fill_ask(physical_id, spec, &ask, &make->err) < 0) {
-		(void)uv_timer_start(&make->refusal, refusal_cb, 0, 0);
-	} else {
-		ask.kind = (uint32_t)make->kind;
-		native->keeper->make(native->keeper_arg, &ask, made, make);
-	}
-	return &make->op;
-}
-
-static void cancel(struct box_backend_op *op)
-{
-	if (!op->is_make) {
-		box_native_cancel_exec(op);
-		return;
-	}
-	/* The answer comes all the same, and with it what must be ended. */
-	struct make *make = (struct make *)(void *)op;
-	make->cancelled = true;
-}
-
-static void watch(struct box_backend_box *box, box_backend_lost *lost, void *arg)
-{
-	box->lost = lost;
-	box->lost_arg = arg;
 }
 
 /* --- successors --- */
@@ -349,19 +170,20 @@ static uint32_t host_address_of(const struct box_backend_box *box)
 
 static struct box_backend_box *adopt(struct box_backend *backend, uint64_t number)
 {
-	const struct box_native *native = kind_of(backend)->native;
-	struct box_backend_box *box = box_table_get(&native->by_number, key_of(&number));
+	const struct box_native_kind *kind = box_native_kind_of(backend);
+	struct box_backend_box *box = box_native_find(kind->native, number);
 	if (!box || !box->kept || box->deaf) {
 		return NULL;
 	}
 	box->kept = false;
+	box->is_machine = kind->kind == BOX_ASK_KRUN;
 	return box;
 }
 
 void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest,
 	uint32_t host_address)
 {
-	struct box_backend_box *box = box_new(native, number, control, memory);
+	struct box_backend_box *box = box_native_add(native, number, control, memory);
 	if (!box) {
 		box_close_p(&rest);
 		return;
@@ -382,7 +204,7 @@ void box_native_drop_kept(struct box_native *native)
 		if (box->kept && !box->destroying) {
 			BOX_LOG(BOX_LOG_INFO, "box.unknown",
 				box_kv_int("box", (int64_t)box->number));
-			destroy(box, NULL, NULL);
+			box_native_destroy(box, NULL, NULL);
 		}
 	}
 }
@@ -392,7 +214,7 @@ void box_native_drop_kept(struct box_native *native)
 /* Why there can be no boxes of this kind; NULL: there can. */
 static const char *missing(struct box_backend *backend)
 {
-	const struct box_native_kind *kind = kind_of(backend);
+	const struct box_native_kind *kind = box_native_kind_of(backend);
 	const char *why = box_native_missing(kind->native);
 	if (why || kind->kind != BOX_ASK_KRUN) {
 		return why;
@@ -412,6 +234,21 @@ static bool available(struct box_backend *backend)
 	return missing(backend) == NULL;
 }
 
+static void cancel(struct box_backend_op *op)
+{
+	if (op->is_make) {
+		box_native_cancel_make(op);
+	} else {
+		box_native_cancel_exec(op);
+	}
+}
+
+static void watch(struct box_backend_box *box, box_backend_lost *lost, void *arg)
+{
+	box->lost = lost;
+	box->lost_arg = arg;
+}
+
 static void backend_free(struct box_backend *backend)
 {
 	(void)backend;
@@ -421,7 +258,7 @@ static const struct box_backend_ops ops = {
 	.name = "native",
 	.available = available,
 	.missing = missing,
-	.make = make_box,
+	.make = box_native_make,
 	.exec = box_native_exec,
 	.credit = box_native_credit,
 	.input = box_native_input,
@@ -435,7 +272,7 @@ static const struct box_backend_ops ops = {
 	.host_address = host_address_of,
 	.adopt = adopt,
 	.cancel = cancel,
-	.destroy = destroy,
+	.destroy = box_native_destroy,
 	.free = backend_free,
 };
 

@@ -86,5 +86,21 @@ const char *box_native_unheld(const struct box_native *native);
 void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest,
 	uint32_t host_address);
 void box_native_gone(struct box_native *native, uint64_t number);
+/* How much there is in a box that boxd cannot look into, by its own word. */
+struct box_native_part {
+	bool exists;
+	uint64_t size_bytes;
+	uint64_t file_count;
+};
+struct box_native_parts {
+	struct box_native_part workspace; /* when it is the box's own */
+	struct box_native_part cache;
+	struct box_native_part temp;
+};
+/* `result` is 0 or a negative errno, -ESRCH when the box is gone. */
+typedef void box_native_measured(void *arg, const struct box_native_parts *parts, int result);
+/* `done` is called once; at once when there is no such box. */
+void box_native_measure(
+	struct box_native *native, uint64_t number, box_native_measured *done, void *arg);
 /* Ends the boxes of a predecessor that nobody has adopted. */
 void box_native_drop_kept(struct box_native *native);

@@ -57,7 +57,8 @@ static void take_started(struct box_native_run *run)
 	tell_started(run);
 }
 
-static void take_output(struct box_native_run *run, bool is_stderr, const char *bytes, size_t size)
+void box_native_take_output(
+	struct box_native_run *run, bool is_stderr, const char *bytes, size_t size)
 {
 	if (!run->live) {
 		gather(run, is_stderr ? &run->err : &run->out,
@@ -82,7 +83,9 @@ void box_native_credit(struct box_backend_op *op, uint64_t bytes)
 	if (run->late) {
 		box_native_give_time(run);
 	}
-	if (run->sent) {
+	if (run->pipes) {
+		box_native_pipes_balance(run);
+	} else if (run->sent) {
 		box_native_send(
 			run->box, BOX_GUEST_CREDIT, run->id, &bytes, sizeof(bytes), NULL, 0, -1);
 	}
@@ -140,10 +143,11 @@ static void finish_unstarted(struct box_native_run *run, const struct box_guest_
 	if (end->step == BOX_GUEST_STEP_WORKDIR && spec) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum, "workdir %s cannot be used: %s",
 			spec->workdir, box_native_error_text(errnum));
-	} else if (end->step == BOX_GUEST_STEP_MOUNT && spec && end->mount < spec->mount_count) {
+	} else if (end->step == BOX_GUEST_STEP_MOUNT && run->wanted &&
+		end->mount < run->wanted_count) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, errnum,
 			"extra_mounts.mount_path %s cannot be mounted: %s",
-			spec->mounts[end->mount].mount_path, box_native_error_text(errnum));
+			run->wanted[end->mount].mount_path, box_native_error_text(errnum));
 	} else if (end->step == BOX_GUEST_STEP_PIPES && run->size.rows > 0 && errnum == ENOSPC) {
 		(void)box_err_set(&err, BOX_ERR_CAPACITY, errnum,
 			"too many terminals at once in one session (%d)", BOX_TERMINALS_MAX);
@@ -173,14 +177,9 @@ static bool was_out_of_memory(struct box_native_run *run, const struct box_guest
 	return true;
 }
 
-static void take_exit(struct box_native_run *run, const struct box_guest_exit *end)
+static void finish_exited(struct box_native_run *run)
 {
-	if (end->end == BOX_GUEST_END_FAILED) {
-		finish_unstarted(run, end);
-		return;
-	}
-	/* One that ran out of time while it waited was never started. */
-	tell_started(run);
+	const struct box_guest_exit *end = &run->end;
 	struct box_exec_outcome outcome = {
 		.reason = end->end == BOX_GUEST_END_TIMEOUT ? BOX_END_TIMEOUT
 			: end->end == BOX_GUEST_END_SIGNAL  ? BOX_END_SIGNAL
@@ -200,12 +199,38 @@ static void take_exit(struct box_native_run *run, const struct box_guest_exit *e
 	} else {
 		outcome.exit_code = end->value;
 	}
-	if (was_out_of_memory(run, end)) {
+	if (end->end == BOX_GUEST_END_MEMORY || was_out_of_memory(run, end)) {
 		outcome.reason = BOX_END_MEMORY;
 		outcome.signal = 9;
 		outcome.exit_code = 128 + 9;
 	}
 	box_native_finish(run, &outcome, NULL);
+}
+
+void box_native_conclude(struct box_native_run *run)
+{
+	if (run->pipes && !box_native_pipes_drain(run)) {
+		box_native_pipes_balance(run);
+		return;
+	}
+	finish_exited(run);
+}
+
+static void take_exit(struct box_native_run *run, const struct box_guest_exit *end)
+{
+	if (run->exited) {
+		box_native_lost(run->box, "it ended a command twice");
+		return;
+	}
+	if (end->end == BOX_GUEST_END_FAILED) {
+		finish_unstarted(run, end);
+		return;
+	}
+	/* One that ran out of time while it waited was never started. */
+	tell_started(run);
+	run->exited = true;
+	run->end = *end;
+	box_native_conclude(run);
 }
 
 void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
@@ -222,7 +247,7 @@ void box_native_take(struct box_backend_box *box, const struct box_guest_header 
 		break;
 	case BOX_GUEST_STDOUT:
 	case BOX_GUEST_STDERR:
-		take_output(run, header->kind == BOX_GUEST_STDERR, bytes, size);
+		box_native_take_output(run, header->kind == BOX_GUEST_STDERR, bytes, size);
 		break;
 	case BOX_GUEST_TAKEN:
 		box_native_input_taken(run, read_u64(bytes));
@@ -247,6 +272,13 @@ void box_native_fail_runs(struct box_backend_box *box, const struct box_err *err
 		/* One that waits for boxd is ended by boxd's answer, one refused by its timer. */
 		if (!run->sent) {
 			box_list_push(&box->runs, &run->links);
+			continue;
+		}
+		if (run->pipes) {
+			(void)box_native_pipes_drain(run);
+		}
+		if (run->exited) {
+			finish_exited(run); /* it ended before its box did */
 			continue;
 		}
 		box_native_finish(run, NULL, err);

@@ -1,7 +1,8 @@
-/* What a native box is made of in box-rpc: shared by native.c (their beginning and end),
- * native_wire.c (packets), native_run.c, native_answer.c and native_input.c (commands), native_file.c
- * (files), native_kept.c and native_group.c (managed processes), native_machine.c (whether there can be
- * microVMs). Nobody else includes this. */
+/* What a native box is made of in box-rpc: shared by native.c (which there are, and their end),
+ * native_make.c (their beginning), native_wire.c (packets), native_run.c, native_answer.c,
+ * native_input.c and native_pipes.c (commands), native_file.c (files), native_measure.c (storage),
+ * native_kept.c, native_group.c and native_volumes.c (managed processes), native_machine.c (whether
+ * there can be microVMs). Nobody else includes this. */
 #pragma once
 
 #include <uv.h>
@@ -21,6 +22,11 @@ struct box_native_kind {
 	struct box_native *native;
 	enum box_ask_kind kind;
 };
+
+static inline struct box_native_kind *box_native_kind_of(struct box_backend *backend)
+{
+	return (struct box_native_kind *)(void *)backend;
+}
 
 /* Whether microVMs can be had here, as far as boxd has said. */
 enum box_native_machines {
@@ -53,6 +59,7 @@ struct box_backend_box {
 	int memory;            /* kills for memory; -1: not limited */
 	int rest;              /* and those since processes have groups of their own, or -1 */
 	uint32_t host_address; /* on the host's loopback, or 0 */
+	bool is_machine;       /* a microVM: fds do not get there */
 	bool resetting;        /* of a predecessor: nothing counts before RESET_DONE */
 	bool kept;             /* nobody has adopted it */
 	bool deaf;             /* its init is gone, or spoke nonsense */
@@ -72,6 +79,21 @@ struct box_backend_box {
 	bool destroying;
 	uv_timer_t later; /* for what must not be told or done at once */
 };
+
+/* --- native.c --- */
+
+/* NULL when it is gone. */
+struct box_backend_box *box_native_find(const struct box_native *native, uint64_t number);
+/* One that boxd has, with its fds. NULL when it cannot be listened to: then it is ended. */
+struct box_backend_box *box_native_add(
+	struct box_native *native, uint64_t number, int control, int memory);
+void box_native_destroy(struct box_backend_box *box, box_backend_gone *done, void *arg);
+
+/* --- native_make.c --- */
+
+struct box_backend_op *box_native_make(struct box_backend *backend, const char *physical_id,
+	const struct box_spec *spec, box_backend_made *done, void *arg);
+void box_native_cancel_make(struct box_backend_op *op);
 
 /* --- native_wire.c --- */
 
@@ -100,6 +122,11 @@ struct box_native_run *box_native_run_new(
 	struct box_backend_box *box, int64_t max_output_bytes, box_backend_ran *done, void *arg);
 /* Whether the box can take one more: 0, or negative with run->refusal. */
 int box_native_check_room(struct box_native_run *run);
+/* Has boxd open its mounts, one after the other, then sends it. */
+void box_native_begin(
+	struct box_native_run *run, const struct box_mount *mounts, size_t mount_count);
+/* Whether a process of a box can have these: 0, or negative with err. */
+int box_native_check_mounts(const struct box_mount *mounts, size_t count, struct box_err *err);
 /* Will be told run->refusal. */
 void box_native_refuse(struct box_native_run *run);
 /* box-init must have ended it by then, and a little more. */
@@ -118,6 +145,8 @@ uint32_t box_native_append_env(struct box_buf *body, const struct box_env *env, 
 struct box_native_file;
 struct box_backend_op *box_native_file(struct box_backend_box *box, const struct box_file_ask *ask,
 	const struct box_file_events *events, box_backend_filed *done, void *arg);
+/* Its mounts are open. */
+void box_native_send_file(struct box_native_run *run);
 /* It was cancelled: what was asked is its asker's no more. */
 void box_native_forget_file(struct box_native_run *run);
 
@@ -139,8 +168,12 @@ struct box_native_kept {
 	uint64_t oom_kills; /* of the box, when it began */
 	bool limited;       /* boxd has a group for it, or is asked for one */
 	uint32_t mebibytes; /* of it */
-	bool pending;       /* until that is there, packets wait in: */
+	unsigned waits;     /* for so many things; until all are there, packets wait in: */
 	struct box_list packets;
+	int door;                           /* of its group, until it is sent, or -1 */
+	struct box_native_volumes *volumes; /* until they are sent, or NULL */
+	bool failed;                        /* one of them is not to be had: */
+	struct box_err failure;
 	int kills;        /* the file that tells kills in its group, or -1 */
 	uint64_t excused; /* kills in its group before it was asked to stop */
 };
@@ -157,6 +190,9 @@ void box_native_forget_kept(struct box_backend_box *box);
 /* Sends a packet about a process, now or when its group is there. */
 void box_native_send_kept(struct box_backend_box *box, struct box_native_kept *kept, uint32_t kind,
 	const void *first, size_t first_size, struct box_str rest);
+/* One of what it waits for is there, or err says why not. */
+void box_native_kept_has(
+	struct box_backend_box *box, struct box_native_kept *kept, const struct box_err *err);
 /* Asks boxd for the group of a process that is begun or found. What is sent from now on waits. */
 void box_native_open_group(
 	struct box_backend_box *box, struct box_native_kept *kept, int64_t memory_mb);
@@ -164,6 +200,17 @@ void box_native_open_group(
 void box_native_close_group(struct box_backend_box *box, struct box_native_kept *kept);
 /* Takes NULL. */
 void box_native_free_kept(struct box_native_kept *kept);
+
+/* --- native_volumes.c --- */
+
+struct box_native_volumes;
+/* Has boxd open the mounts of a process that is begun. What is sent from now on waits. */
+void box_native_open_volumes(struct box_backend_box *box, struct box_native_kept *kept,
+	const struct box_mount *mounts, size_t count);
+/* Sends them, in front of the packet that begins it. */
+void box_native_send_volumes(struct box_backend_box *box, struct box_native_kept *kept);
+/* Takes NULL. */
+void box_native_free_volumes(struct box_native_volumes *volumes);
 
 /* --- native_answer.c --- */
 
@@ -173,6 +220,11 @@ const char *box_native_error_text(int errnum);
 void box_native_credit(struct box_backend_op *op, uint64_t bytes);
 void box_native_signal(struct box_backend_op *op, int number);
 void box_native_resize(struct box_backend_op *op, uint16_t rows, uint16_t columns);
+/* Bytes of a command, wherever they came from. */
+void box_native_take_output(
+	struct box_native_run *run, bool is_stderr, const char *bytes, size_t size);
+/* It has ended: whoever asked is told, when what it left in its pipes has gone out. */
+void box_native_conclude(struct box_native_run *run);
 /* A packet about a command; well-formed. */
 void box_native_take(struct box_backend_box *box, const struct box_guest_header *header,
 	const char *bytes, size_t size);
@@ -216,6 +268,8 @@ struct box_native_run {
 	uv_timer_t backstop;
 	const struct box_spec *spec; /* the caller's, until done */
 	struct box_arena *arena;
+	const struct box_mount *wanted; /* the caller's, until done; none when it was cancelled */
+	size_t wanted_count;
 	size_t next_mount;
 	int *mounts; /* opened so far */
 	int64_t max_output_bytes;
@@ -234,7 +288,10 @@ struct box_native_run {
 	uint64_t input_sent;  /* to box-init */
 	uint64_t input_taken; /* by the command */
 	bool input_ended;
-	struct box_native_file *file; /* what it works on, when it is no command */
+	struct box_native_file *file;   /* what it works on, when it is no command */
+	struct box_native_pipes *pipes; /* NULL: its bytes come and go by packets */
+	bool exited;                    /* its EXIT is here: */
+	struct box_guest_exit end;
 };
 
 static inline struct box_native_run *box_native_run_of(struct box_backend_op *op)
@@ -262,5 +319,25 @@ void box_native_forget_input(struct box_backend_op *op, void *arg);
 /* Sends as much as may be under way. */
 void box_native_pump_input(struct box_native_run *run);
 void box_native_input_taken(struct box_native_run *run, uint64_t bytes);
+/* After the last of it. */
+void box_native_end_input(struct box_native_run *run);
 /* The command is over: what is not in will never be. */
 void box_native_drop_input(struct box_native_run *run);
+/* Of one with pipes: they take what they take, and whoever gave it is told. */
+void box_native_feed(struct box_native_run *run);
+
+/* --- native_pipes.c --- */
+
+/* Makes the pipes of a live command, if it can have some; the command's ends are for box-init. */
+bool box_native_pipes_open(struct box_native_run *run, int ret_fds[3]);
+/* Reads or does not, according to the credit there is. */
+void box_native_pipes_balance(struct box_native_run *run);
+/* After the end of the command: reads what it left. False: there is more than there is credit. */
+bool box_native_pipes_drain(struct box_native_run *run);
+/* Has box_native_feed called when its stdin takes something. */
+void box_native_pipes_want_write(struct box_native_run *run);
+/* How much of it was taken; all of it when nobody will ever read it. */
+size_t box_native_pipes_write(struct box_native_run *run, struct box_str bytes);
+void box_native_pipes_end_input(struct box_native_run *run);
+/* Takes one without. What others may still write to goes to box-init. */
+void box_native_pipes_close(struct box_native_run *run);

@@ -59,9 +59,19 @@ static uint64_t size_of(const struct box_file_ask *ask)
 		return ask->data.len;
 	case BOX_FILE_LIST:
 		return BOX_FILE_OP_LIST_BYTES_MAX;
+	case BOX_FILE_MEASURE:
+		return sizeof(struct box_guest_file_measured);
 	default:
 		return 0;
 	}
+}
+
+/* How long it may take; 0: for ever. */
+static uint64_t time_ms(const struct box_file_ask *ask)
+{
+	return ask->kind == BOX_FILE_WATCH      ? 0
+		: ask->kind == BOX_FILE_MEASURE ? BOX_MEASURE_MS
+						: BOX_FILE_OP_MS;
 }
 
 /* The command of the RUN. */
@@ -76,6 +86,7 @@ static struct box_buf encode(struct box_native_file *file)
 		[BOX_FILE_REMOVE] = BOX_GUEST_FILE_REMOVE,
 		[BOX_FILE_MOVE] = BOX_GUEST_FILE_MOVE,
 		[BOX_FILE_WATCH] = BOX_GUEST_FILE_WATCH,
+		[BOX_FILE_MEASURE] = BOX_GUEST_FILE_MEASURE,
 	};
 	const struct box_file_ask *ask = file->ask;
 	const char *second = ask->kind == BOX_FILE_LIST ? ask->after : ask->to.below;
@@ -106,9 +117,9 @@ static void data_taken(void *arg, const struct box_err *err)
 	(void)err;
 }
 
-static void send_file(struct box_native_file *file)
+void box_native_send_file(struct box_native_run *run)
 {
-	struct box_native_run *run = file->run;
+	struct box_native_file *file = run->file;
 	const struct box_file_ask *ask = file->ask;
 	struct box_buf body = encode(file);
 	bool watches = ask->kind == BOX_FILE_WATCH;
@@ -123,7 +134,8 @@ static void send_file(struct box_native_file *file)
 					(writes ? (uint32_t)BOX_GUEST_RUN_STDIN : 0U),
 				.workdir_size = sizeof(first.workdir),
 				.command_size = (uint32_t)body.len,
-				.timeout_ms = watches ? 0 : BOX_FILE_OP_MS,
+				.mount_count = (uint32_t)run->wanted_count,
+				.timeout_ms = time_ms(ask),
 				.output_limit = watches ? UINT64_MAX
 							: (uint64_t)run->max_output_bytes,
 				.credit = watches ? run->credit : UINT64_MAX / 2,
@@ -131,6 +143,10 @@ static void send_file(struct box_native_file *file)
 		.workdir = "/",
 	};
 	run->sent = true;
+	if (!watches) {
+		/* Not before: until its mounts are open it is boxd's, whose answer must find it. */
+		box_native_give_up_after(run, time_ms(ask));
+	}
 	box_native_send(run->box, BOX_GUEST_RUN, run->id, &first,
 		offsetof(__typeof__(first), workdir) + sizeof(first.workdir), body.bytes, body.len,
 		-1);
@@ -283,6 +299,7 @@ static int take_answer(struct box_native_file *file, struct box_str err, struct 
 	}
 	switch (file->ask->kind) {
 	case BOX_FILE_READ:
+	case BOX_FILE_MEASURE:
 		outcome->data = data;
 		return 0;
 	case BOX_FILE_STAT:
@@ -363,16 +380,15 @@ struct box_backend_op *box_native_file(struct box_backend_box *box, const struct
 	};
 	run->arg = file;
 	run->file = file;
-	if (box_native_check_room(run) < 0) {
+	if (box_native_check_room(run) < 0 ||
+		box_native_check_mounts(ask->mounts, ask->mount_count, &run->refusal) < 0) {
 		box_native_refuse(run);
 		return &run->op;
 	}
 	if (ask->kind == BOX_FILE_WATCH) {
 		run->live = &watch_events;
 		run->credit = ask->credit;
-	} else {
-		box_native_give_up_after(run, BOX_FILE_OP_MS);
 	}
-	send_file(file);
+	box_native_begin(run, ask->mounts, ask->mount_count);
 	return &run->op;
 }

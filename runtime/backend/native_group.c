@@ -1,6 +1,6 @@
 /* Processes with a limit of memory of their own: each gets a group from boxd before its box hears
- * of it, and what is said about it meanwhile waits here, in order. Without its group it is not
- * started. */
+ * of it. What is said about it meanwhile, or while its mounts are opened (native_volumes.c), waits
+ * here, in order. Without its group and its mounts it is not started. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +45,8 @@ void box_native_free_kept(struct box_native_kept *kept)
 	if (kept) {
 		drop_packets(kept);
 		box_close_p(&kept->kills);
+		box_close_p(&kept->door);
+		box_native_free_volumes(kept->volumes);
 		free(kept);
 	}
 }
@@ -52,7 +54,7 @@ void box_native_free_kept(struct box_native_kept *kept)
 void box_native_send_kept(struct box_backend_box *box, struct box_native_kept *kept, uint32_t kind,
 	const void *first, size_t first_size, struct box_str rest)
 {
-	if (!kept->pending) {
+	if (kept->waits == 0) {
 		box_native_send(
 			box, kind, kept->number, first, first_size, rest.bytes, rest.len, -1);
 		return;
@@ -71,11 +73,15 @@ void box_native_send_kept(struct box_backend_box *box, struct box_native_kept *k
 
 /* The door goes with the packet that begins it, if there is one; nobody else needs it. Where there is
  * no door, a number goes. */
-static void send_packets(struct box_backend_box *box, struct box_native_kept *kept, int door)
+static void send_packets(struct box_backend_box *box, struct box_native_kept *kept)
 {
+	int door = TAKE_FD(kept->door);
 	struct packet *packet;
 	while ((packet = pop_packet(kept))) {
 		bool first = packet->kind == BOX_GUEST_KEEP_IN;
+		if (first || packet->kind == BOX_GUEST_KEEP) {
+			box_native_send_volumes(box, kept);
+		}
 		if (first && door < 0) {
 			box_native_send_number(box, packet->kind, kept->number, packet->bytes,
 				packet->size, kept->mebibytes);
@@ -90,14 +96,18 @@ static void send_packets(struct box_backend_box *box, struct box_native_kept *ke
 
 static bool begins(const struct box_native_kept *kept)
 {
-	return !box_list_empty(&kept->packets) &&
-		BOX_LIST_ITEM(kept->packets.next, struct packet, links)->kind == BOX_GUEST_KEEP_IN;
+	if (box_list_empty(&kept->packets)) {
+		return false;
+	}
+	uint32_t kind = BOX_LIST_ITEM(kept->packets.next, struct packet, links)->kind;
+	return kind == BOX_GUEST_KEEP_IN || kind == BOX_GUEST_KEEP;
 }
 
-static void tell_failed(struct box_native_kept *kept, const struct box_err *err)
+/* Nothing that was got for it stays: it may be listed for long. */
+static void tell_failed(struct box_backend_box *box, struct box_native_kept *kept)
 {
 	char why[512];
-	(void)snprintf(why, sizeof(why), "its memory limit cannot be set: %.400s", err->text);
+	(void)snprintf(why, sizeof(why), "%.500s", kept->failure.text);
 	const struct box_kept_state failed = {
 		.known = true,
 		.exit_code = 127,
@@ -107,7 +117,29 @@ static void tell_failed(struct box_native_kept *kept, const struct box_err *err)
 	kept->told = true;
 	kept->ended = true;
 	drop_packets(kept);
+	box_native_free_volumes(TAKE_PTR(kept->volumes));
+	box_close_p(&kept->door);
+	box_native_close_group(box, kept);
 	kept->events->state(kept->arg, &failed);
+}
+
+void box_native_kept_has(
+	struct box_backend_box *box, struct box_native_kept *kept, const struct box_err *err)
+{
+	kept->waits--;
+	if (err && !kept->failed) {
+		kept->failed = true;
+		kept->failure = *err;
+	}
+	if (kept->waits > 0) {
+		return;
+	}
+	if (kept->failed && begins(kept)) {
+		tell_failed(box, kept);
+		return;
+	}
+	/* One that was there before is asked for all the same. */
+	send_packets(box, kept);
 }
 
 static void take_group(struct box_backend_box *box, uint32_t number,
@@ -122,14 +154,14 @@ static void take_group(struct box_backend_box *box, uint32_t number,
 		box_close_p(&kills);
 		return;
 	}
-	kept->pending = false;
-	kept->kills = kills;
-	if (err && begins(kept)) {
-		tell_failed(kept, err);
-		return;
+	struct box_err why;
+	if (err) {
+		(void)box_err_set(&why, err->code, err->errnum,
+			"its memory limit cannot be set: %.400s", err->text);
 	}
-	/* One that was there before is asked for all the same. */
-	send_packets(box, kept, door);
+	kept->kills = kills;
+	kept->door = door;
+	box_native_kept_has(box, kept, err ? &why : NULL);
 }
 
 static void grouped(void *arg, const struct box_native_group *group, const struct box_err *err)
@@ -153,7 +185,7 @@ void box_native_open_group(
 	struct grouping *grouping = box_alloc(sizeof(*grouping));
 	*grouping = (struct grouping){.box = box, .number = kept->number};
 	kept->limited = true;
-	kept->pending = true;
+	kept->waits++;
 	kept->mebibytes = memory_mb < UINT32_MAX ? (uint32_t)memory_mb : UINT32_MAX;
 	box->run_count++;
 	native->keeper->open_group(

@@ -1,5 +1,5 @@
-/* The stdin of live commands: bytes go to box-init piece by piece, so many as it may hold at once,
- * and whoever gave them is told when the command has taken them. */
+/* The stdin of live commands: bytes go into their pipe, or to box-init piece by piece, so many as it
+ * may hold at once, and whoever gave them is told when the command has taken them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,14 +47,46 @@ static void send_pieces(struct box_native_run *run, struct input *input)
 		input->left.len -= piece;
 	}
 	if (input->left.len == 0 && input->eof && !run->input_ended) {
-		run->input_ended = true;
+		box_native_end_input(run);
+	}
+}
+
+void box_native_end_input(struct box_native_run *run)
+{
+	run->input_ended = true;
+	if (run->pipes) {
+		box_native_pipes_end_input(run);
+	} else {
 		box_native_send(run->box, BOX_GUEST_INPUT, run->id, NULL, 0, NULL, 0, -1);
+	}
+}
+
+void box_native_feed(struct box_native_run *run)
+{
+	while (!box_list_empty(&run->inputs)) {
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
+		struct input *first = input_at(run->inputs.next);
+		size_t written = box_native_pipes_write(run, first->left);
+		first->left.bytes += written;
+		first->left.len -= written;
+		if (first->left.len > 0) {
+			box_native_pipes_want_write(run);
+			return;
+		}
+		if (first->eof) {
+			box_native_end_input(run);
+		}
+		finish(first, NULL);
 	}
 }
 
 void box_native_pump_input(struct box_native_run *run)
 {
 	if (!run->sent) {
+		return;
+	}
+	if (run->pipes) {
+		box_native_pipes_want_write(run);
 		return;
 	}
 	for (struct box_list *at = run->inputs.next; at != &run->inputs; at = at->next) {
@@ -111,7 +143,7 @@ void box_native_input(struct box_backend_op *op, struct box_str bytes, bool eof,
 	box_native_pump_input(run);
 	/* A mere end is in as soon as it is sent; there is nobody to tell. */
 	if (!taken && input->left.len == 0 && input->ends_at <= run->input_taken &&
-		run->inputs.next == &input->links && run->sent) {
+		run->inputs.next == &input->links && run->sent && !run->pipes) {
 		finish(input, NULL);
 	}
 }

@@ -26,6 +26,7 @@ static struct box_native_kept *kept_new(struct box_backend_box *box, uint32_t nu
 	kept->arg = arg;
 	kept->oom_kills = box_native_oom_kills(box);
 	kept->kills = -1;
+	kept->door = -1;
 	box_list_init(&kept->packets);
 	box_native_free_kept(box_table_put(&box->processes, box_native_key(&kept->number), kept));
 	return kept;
@@ -41,7 +42,7 @@ static void append(struct box_buf *body, const char *text)
 static int fill_body(const struct box_process_spec *spec, struct box_guest_keep *keep,
 	struct box_buf *body, struct box_err *err)
 {
-	keep->env_count = box_native_append_env(body, spec->env, spec->env_count);
+	uint32_t env_count = box_native_append_env(body, spec->env, spec->env_count);
 	keep->env_size = (uint32_t)body->len;
 	append(body, spec->cwd);
 	keep->workdir_size = (uint32_t)body->len - keep->env_size;
@@ -50,7 +51,9 @@ static int fill_body(const struct box_process_spec *spec, struct box_guest_keep 
 		append(body, spec->args[i]);
 	}
 	keep->command_size = (uint32_t)body->len - keep->env_size - keep->workdir_size;
-	if (!body->overflowed && keep->env_count <= BOX_GUEST_ENV_MAX &&
+	keep->env_count = (uint16_t)env_count;
+	keep->mount_count = (uint16_t)spec->mount_count;
+	if (!body->overflowed && env_count <= BOX_GUEST_ENV_MAX &&
 		spec->arg_count < BOX_GUEST_ARGS_MAX) {
 		return 0;
 	}
@@ -85,10 +88,14 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 			"too many managed processes in one session (%u)", BOX_GUEST_KEPT_MAX);
 	}
 	int r = fill_body(spec, &wanted, &body, err);
+	r = r < 0 ? r : box_native_check_mounts(spec->mounts, spec->mount_count, err);
 	if (r == 0) {
 		struct box_native_kept *kept = kept_new(box, number, events, arg);
 		if (limited) {
 			box_native_open_group(box, kept, spec->memory_mb);
+		}
+		if (spec->mount_count > 0) {
+			box_native_open_volumes(box, kept, spec->mounts, spec->mount_count);
 		}
 		box_native_send_kept(box, kept, limited ? BOX_GUEST_KEEP_IN : BOX_GUEST_KEEP,
 			&wanted, sizeof(wanted), (struct box_str){body.bytes, body.len});
@@ -221,6 +228,9 @@ static bool was_out_of_memory(const struct box_backend_box *box, const struct bo
 	const struct box_guest_state *state)
 {
 	bool failed = state->end == BOX_GUEST_END_EXIT && state->value != 0;
+	if (state->end == BOX_GUEST_END_MEMORY) {
+		return true; /* a microVM says so itself */
+	}
 	if (kept->limited) {
 		return (was_killed(state) || failed) &&
 			box_native_read_kills(kept->kills) > kept->excused;
@@ -231,7 +241,9 @@ static bool was_out_of_memory(const struct box_backend_box *box, const struct bo
 /* What the errno is about, when it is not the command itself. */
 static const char *failed_step(uint32_t step)
 {
-	return step == BOX_GUEST_STEP_GROUP      ? "its memory limit cannot be set: "
+	return step == BOX_GUEST_STEP_GROUP ? "its memory limit cannot be set: "
+		: step == BOX_GUEST_STEP_MOUNT || step == BOX_GUEST_STEP_MOUNTER
+		? "its volumes cannot be mounted: "
 		: step == BOX_GUEST_STEP_WORKDIR ? "its cwd cannot be used: "
 						 : "";
 }
@@ -351,7 +363,7 @@ void box_native_take_kept(struct box_backend_box *box, const struct box_guest_he
 	const char *bytes, size_t size)
 {
 	struct box_native_kept *kept = box_native_find_kept(box, header->id);
-	if (!kept || kept->pending) {
+	if (!kept || kept->waits > 0) {
 		return; /* dropped meanwhile, or not asked about yet */
 	}
 	if (header->kind == BOX_GUEST_STATE) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "runtime/backend/native_box.h"
+#include "runtime/guest/wire_kept.h"
 
 #define BACKSTOP_MS 5000 /* how long box-init may be late with the end of a command */
 
@@ -40,6 +41,7 @@ void box_native_finish(struct box_native_run *run, const struct box_exec_outcome
 	struct box_backend_box *box = run->box;
 	detach(run);
 	box_native_drop_input(run);
+	box_native_pipes_close(run);
 	if (!run->cancelled) {
 		run->done(run->arg, outcome, err);
 	}
@@ -95,11 +97,27 @@ static uint64_t timeout_ms_of(const struct box_spec *spec)
 
 static void send_mounts(struct box_native_run *run)
 {
-	for (size_t i = 0; i < run->spec->mount_count; i++) {
-		const char *target = run->spec->mounts[i].mount_path;
+	for (size_t i = 0; i < run->wanted_count; i++) {
+		const char *target = run->wanted[i].mount_path;
 		box_native_send(run->box, BOX_GUEST_MOUNT, run->id, target, strlen(target) + 1,
 			NULL, 0, TAKE_FD(run->mounts[i]));
 	}
+}
+
+/* How its bytes come and go. */
+static uint32_t send_pipes(struct box_native_run *run)
+{
+	int fds[3];
+	if (!box_native_pipes_open(run, fds)) {
+		/* Only with stdin comes STARTED; one without gets an empty one. */
+		return (run->live ? BOX_GUEST_RUN_STDIN : 0U) |
+			(run->size.rows > 0 ? BOX_GUEST_RUN_TTY : 0U);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		box_native_send(run->box, BOX_GUEST_PIPE, run->id, &i, sizeof(i), NULL, 0, fds[i]);
+	}
+	box_native_pipes_balance(run);
+	return BOX_GUEST_RUN_PIPES;
 }
 
 static void send_run(struct box_native_run *run)
@@ -108,9 +126,6 @@ static void send_run(struct box_native_run *run)
 	struct box_buf body = box_buf(BOX_GUEST_BODY_MAX);
 	struct box_guest_run wanted = {
 		.mount_count = (uint32_t)spec->mount_count,
-		/* Only with it comes STARTED; one without stdin gets an empty one. */
-		.flags = (run->live ? BOX_GUEST_RUN_STDIN : 0U) |
-			(run->size.rows > 0 ? BOX_GUEST_RUN_TTY : 0U),
 		.size = run->size,
 		.timeout_ms = timeout_ms_of(spec),
 		.output_limit = run->live ? UINT64_MAX : (uint64_t)run->max_output_bytes,
@@ -122,7 +137,7 @@ static void send_run(struct box_native_run *run)
 	append(&body, spec->workdir, strlen(spec->workdir) + 1);
 	wanted.workdir_size = (uint32_t)body.len - wanted.env_size;
 	append(&body, spec->cmd.bytes, spec->cmd.len);
-	send_mounts(run);
+	wanted.flags = send_pipes(run);
 	size_t room = BOX_GUEST_BYTES_MAX - sizeof(wanted);
 	size_t piece = body.len < room ? body.len : room;
 	run->sent = true;
@@ -136,8 +151,7 @@ static void send_run(struct box_native_run *run)
 	}
 	box_buf_free(&body);
 	if (run->live && !run->has_stdin && run->size.rows == 0) {
-		run->input_ended = true;
-		box_native_send(run->box, BOX_GUEST_INPUT, run->id, NULL, 0, NULL, 0, -1);
+		box_native_end_input(run);
 	}
 	box_native_pump_input(run);
 }
@@ -163,14 +177,27 @@ static void mounted(void *arg, int mount, const struct box_err *err)
 
 static void open_next_mount(struct box_native_run *run)
 {
-	const struct box_spec *spec = run->spec;
-	if (run->next_mount == spec->mount_count) {
-		send_run(run);
+	if (run->next_mount == run->wanted_count) {
+		send_mounts(run);
+		if (run->file) {
+			box_native_send_file(run);
+		} else {
+			send_run(run);
+		}
 		return;
 	}
-	const struct box_mount *wanted = &spec->mounts[run->next_mount];
+	const struct box_mount *wanted = &run->wanted[run->next_mount];
 	struct box_native *native = run->box->native;
 	native->keeper->mount(native->keeper_arg, run->box->number, wanted, mounted, run);
+}
+
+void box_native_begin(
+	struct box_native_run *run, const struct box_mount *mounts, size_t mount_count)
+{
+	run->wanted = mounts;
+	run->wanted_count = mount_count;
+	run->mounts = box_arena_alloc(run->arena, (mount_count + 1) * sizeof(int));
+	open_next_mount(run);
 }
 
 /* box-init is late with the end of a command: it cannot be believed any more. */
@@ -183,7 +210,7 @@ static void backstop_cb(uv_timer_t *timer)
 	if (uv_is_closing((const uv_handle_t *)timer)) {
 		return;
 	}
-	if (run->live && run->credit == 0 && !run->cancelled) {
+	if (run->exited || (run->live && run->credit == 0 && !run->cancelled)) {
 		/* The rest of the output waits for who reads it, and the end for that. */
 		box_native_give_time(run);
 		return;
@@ -205,12 +232,15 @@ void box_native_give_time(struct box_native_run *run)
 
 static void refuse_cb(uv_timer_t *timer);
 
-static int check_targets(const struct box_spec *spec, struct box_err *err)
+int box_native_check_mounts(const struct box_mount *mounts, size_t count, struct box_err *err)
 {
 	int r = 0;
-	for (size_t i = 0; i < spec->mount_count && r == 0; i++) {
-		r = box_plan_check_target(
-			spec->mounts[i].mount_path, "extra_mounts.mount_path", err);
+	if (count > BOX_GUEST_MOUNTS_MAX) {
+		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
+			"extra_mounts has more than %u members", BOX_GUEST_MOUNTS_MAX);
+	}
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = box_plan_check_target(mounts[i].mount_path, "extra_mounts.mount_path", err);
 	}
 	return r;
 }
@@ -258,12 +288,8 @@ static int check_wish(struct box_native_run *run)
 	if (r < 0) {
 		return r;
 	}
-	if (run->spec->mount_count > BOX_GUEST_MOUNTS_MAX) {
-		return box_err_set(err, BOX_ERR_VALIDATION, E2BIG,
-			"extra_mounts has more than %u members", BOX_GUEST_MOUNTS_MAX);
-	}
 	r = check_size(run->spec, err);
-	return r < 0 ? r : check_targets(run->spec, err);
+	return r < 0 ? r : box_native_check_mounts(run->spec->mounts, run->spec->mount_count, err);
 }
 
 struct box_native_run *box_native_run_new(
@@ -281,7 +307,8 @@ struct box_native_run *box_native_run_new(
 	box_list_init(&run->inputs);
 	do {
 		run->id = ++box->next_id;
-	} while (run->id == 0 || box_table_get(&box->runs_by_id, box_native_key(&run->id)));
+	} while (run->id == 0 || (run->id & BOX_GUEST_MOUNT_OF_KEPT) ||
+		box_table_get(&box->runs_by_id, box_native_key(&run->id)));
 	box_list_init(&run->links);
 	box_list_push(&box->runs, &run->links);
 	box->run_count++;
@@ -315,13 +342,12 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 		run->size = (struct box_guest_size){live->rows, live->columns};
 		run->credit = live->credit;
 	}
-	run->mounts = box_arena_alloc(run->arena, (spec->mount_count + 1) * sizeof(int));
 	if (check_wish(run) < 0) {
 		box_native_refuse(run);
 		return &run->op;
 	}
 	box_native_give_up_after(run, timeout_ms_of(spec));
-	open_next_mount(run);
+	box_native_begin(run, spec->mounts, spec->mount_count);
 	return &run->op;
 }
 
@@ -331,13 +357,27 @@ static void refuse_cb(uv_timer_t *timer)
 	box_native_finish(run, NULL, &run->refusal);
 }
 
+static void conclude_cb(uv_timer_t *timer)
+{
+	box_native_conclude(timer->data);
+}
+
 void box_native_cancel_exec(struct box_backend_op *op)
 {
 	struct box_native_run *run = box_native_run_of(op);
 	run->cancelled = true;
 	run->spec = NULL;
+	run->wanted = NULL;
 	if (run->file) {
 		box_native_forget_file(run);
+	}
+	if (run->pipes) {
+		box_native_pipes_balance(run);
+	}
+	if (run->exited) {
+		/* It waits for its pipes alone; the timer ends it outside of this call. */
+		(void)uv_timer_start(&run->backstop, conclude_cb, 0, 0);
+		return;
 	}
 	if (run->sent) {
 		box_native_send(run->box, BOX_GUEST_KILL, run->id, NULL, 0, NULL, 0, -1);

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "base/limits.h"
 #include "runtime/backend/native_box.h"
 #include "runtime/guest/wire_kept.h"
@@ -51,25 +52,8 @@ static void watch(struct box_backend_box *box)
 /* 0, -EAGAIN, or the box is lost. */
 static int send_now(int socket, const struct iovec *parts, size_t count, int fd)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = count};
-	if (fd >= 0) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(header), &fd, sizeof(int));
-	}
-	ssize_t sent;
-	do {
-		sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : 0;
+	ssize_t sent = box_fds_send(socket, parts, count, &fd, fd >= 0, MSG_DONTWAIT);
+	return sent < 0 ? (int)sent : 0;
 }
 
 static void enqueue(
@@ -120,7 +104,6 @@ static void send_parts(
 	box_close_p(&fd);
 }
 
-/* sendmsg only reads through the parts. */
 void box_native_send(struct box_backend_box *box, uint32_t kind, uint32_t id, const void *first,
 	size_t first_size, const void *rest, size_t rest_size, int fd)
 {
@@ -168,6 +151,12 @@ static void take(struct box_backend_box *box, const char *packet, size_t size)
 {
 	struct box_guest_header header;
 	memcpy(&header, packet, sizeof(header));
+	if (header.kind == BOX_GUEST_LAST) {
+		char why[BOX_GUEST_LAST_MAX + 1] = "";
+		memcpy(why, packet + sizeof(header), size - sizeof(header));
+		box_native_lost(box, why);
+		return;
+	}
 	if (box->resetting) {
 		box->resetting = header.kind != BOX_GUEST_RESET_DONE;
 		return;

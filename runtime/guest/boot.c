@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "runtime/guest/launch.h"
 #include "runtime/guest/loop.h"
 #include "runtime/guest/mounter.h"
@@ -142,22 +143,6 @@ int box_boot_install_filter(void)
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0 ? -errno : 0;
 }
 
-int box_boot_keep_capabilities(uint64_t mask)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capget, &header, sets) < 0) {
-		return -errno;
-	}
-	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		/* Outside of a box there may be none to keep. */
-		sets[i].permitted &= (uint32_t)(mask >> (32 * i));
-		sets[i].effective = sets[i].permitted;
-		sets[i].inheritable = 0;
-	}
-	return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
-}
-
 /* --- the steps --- */
 
 static int read_boot(void)
@@ -275,7 +260,7 @@ static int drop_capabilities(void)
 {
 	make_files_as_payload();
 	uint64_t keep = BIT(CAP_SETUID) | BIT(CAP_SETGID) | BIT(CAP_KILL);
-	return box_boot_keep_capabilities(boot.facts.same_uid ? 0 : keep);
+	return box_caps_keep(boot.facts.same_uid ? 0 : keep);
 }
 
 /* In the order of enum box_guest_boot_step. The filter is last: what is before it needs calls that

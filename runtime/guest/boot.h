@@ -28,5 +28,3 @@ const struct box_boot *box_boot_facts(void);
 int box_boot_enter_landlock(const int *fds, size_t fd_count);
 /* Does nothing where there is no filter. */
 int box_boot_install_filter(void);
-/* Keeps the capabilities of `mask` in effect, and no other in any set but the bounding one. */
-int box_boot_keep_capabilities(uint64_t mask);

@@ -1,18 +1,12 @@
 #include "runtime/guest/clock.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define NS_PER_SEC 1000000000ULL
-#define OFF_NS (50ULL * 1000 * 1000) /* less may be the way here, and a step is worse */
-
-bool box_clock_is_off(uint64_t own_ns, uint64_t host_ns)
-{
-	uint64_t apart = own_ns > host_ns ? own_ns - host_ns : host_ns - own_ns;
-	return apart > OFF_NS;
-}
 
 uint64_t box_clock_now(void)
 {
@@ -28,4 +22,13 @@ int box_clock_set(uint64_t realtime_ns)
 		.tv_nsec = (long)(realtime_ns % NS_PER_SEC),
 	};
 	return clock_settime(CLOCK_REALTIME, &now) < 0 ? -errno : 0;
+}
+
+int box_clock_step(int64_t step_ns)
+{
+	uint64_t now_ns = box_clock_now();
+	/* Two's complement: a step back is a very long way forward. */
+	uint64_t then_ns = now_ns + (uint64_t)step_ns;
+	bool fits = step_ns < 0 ? then_ns < now_ns : then_ns >= now_ns && then_ns <= INT64_MAX;
+	return fits ? box_clock_set(then_ns) : -ERANGE;
 }

@@ -6,14 +6,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
+#include "base/fds.h"
 #include "runtime/guest/frame.h"
 #include "runtime/guest/wire_kept.h"
-
-/* More than one is wrong, and the kernel closes what does not fit; some room tells them apart. */
-#define FDS_MAX 4
 
 /* One more byte: a text without its NUL gets one in place. */
 static _Alignas(16) char incoming[BOX_GUEST_PACKET_MAX + 1];
@@ -21,11 +17,6 @@ static _Alignas(16) char outgoing[BOX_GUEST_PACKET_MAX];
 static size_t waiting; /* bytes in outgoing */
 static size_t gone;    /* of them, in a stream */
 static bool framed;
-
-union ancillary {
-	struct cmsghdr header; /* for its alignment */
-	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-};
 
 void box_control_open(void)
 {
@@ -35,41 +26,21 @@ void box_control_open(void)
 	framed = type == SOCK_STREAM;
 }
 
-/* The first fd; the others are closed, and their number is returned. */
-static size_t take_fds(struct msghdr *message, int *ret_fd)
+static bool has_fd(uint32_t kind)
 {
-	size_t count = 0;
-	struct cmsghdr *header = CMSG_FIRSTHDR(message);
-	for (; header; header = CMSG_NXTHDR(message, header)) {
-		if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-			continue;
-		}
-		size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < here; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
-			if (count++ == 0) {
-				*ret_fd = fd;
-			} else {
-				(void)close(fd);
-			}
-		}
-	}
-	return count;
+	return kind == BOX_GUEST_MOUNT || kind == BOX_GUEST_PIPE || kind == BOX_GUEST_DRAIN ||
+		kind == BOX_GUEST_KEEP_IN;
 }
 
-static int judge(const struct msghdr *message, size_t got, size_t fd_count,
-	struct box_control_request *request)
+static int judge(const struct box_fds *fds, size_t got, struct box_control_request *request)
 {
 	if (got >= sizeof(request->header)) {
 		memcpy(&request->header, incoming, sizeof(request->header));
 	}
-	if ((message->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-		box_guest_check_request(incoming, got) < 0) {
+	if (fds->cut || box_guest_check_request(incoming, got) < 0) {
 		return -EBADMSG;
 	}
-	uint32_t kind = request->header.kind;
-	return fd_count == (kind == BOX_GUEST_MOUNT || kind == BOX_GUEST_KEEP_IN) ? 0 : -EBADMSG;
+	return fds->count == has_fd(request->header.kind) ? 0 : -EBADMSG;
 }
 
 int box_control_receive(struct box_control_request *ret_request)
@@ -77,28 +48,18 @@ int box_control_receive(struct box_control_request *ret_request)
 	if (framed) {
 		return box_frame_receive(incoming, ret_request);
 	}
-	struct box_control_request request = {.fd = -1};
-	struct iovec part = {.iov_base = incoming, .iov_len = BOX_GUEST_PACKET_MAX};
-	union ancillary ancillary;
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = ancillary.bytes,
-		.msg_controllen = sizeof(ancillary.bytes),
-	};
-	ssize_t got;
-	do {
-		got = recvmsg(BOX_GUEST_CONTROL_FD, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
+	struct box_control_request request = {.fd = -1, .events = -1};
+	struct box_fds fds = {.list = &request.fd, .max = 1};
+	ssize_t got = box_fds_receive(
+		BOX_GUEST_CONTROL_FD, incoming, BOX_GUEST_PACKET_MAX, &fds, MSG_DONTWAIT);
 	if (got <= 0) {
 		/* An empty packet looks like the end, and is treated as one. */
-		return got < 0 && errno == EAGAIN ? -EAGAIN : -EPIPE;
+		box_fds_close(&fds);
+		return got == -EAGAIN ? -EAGAIN : -EPIPE;
 	}
-	size_t fd_count = take_fds(&message, &request.fd);
-	int r = judge(&message, (size_t)got, fd_count, &request);
-	if (r < 0 && request.fd >= 0) {
-		(void)close(request.fd);
-		request.fd = -1;
+	int r = judge(&fds, (size_t)got, &request);
+	if (r < 0) {
+		box_fds_close(&fds);
 	}
 	request.bytes = incoming + sizeof(request.header);
 	request.size = r < 0 ? 0 : (size_t)got - sizeof(request.header);

@@ -11,8 +11,9 @@ struct box_control_request {
 	struct box_guest_header header;
 	char *bytes; /* with one more byte behind them; good until the next receive */
 	size_t size;
-	int fd;   /* of MOUNT and KEEP_IN: the receiver's to close; else -1 */
-	int lack; /* of a KEEP_IN without its fd: -errno; else 0 */
+	int fd;     /* of MOUNT, PIPE, DRAIN and KEEP_IN: the receiver's to close; else -1 */
+	int lack;   /* of a KEEP_IN without its fd: -errno; else 0 */
+	int events; /* of a KEEP_IN in a microVM: of its group; the receiver's to close; else -1 */
 };
 
 /* Finds out once whether packets come whole or in a stream. */

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/write.h"
 #include "runtime/guest/launch.h"
 
 #define NOREPLACE 1U /* RENAME_NOREPLACE, which some headers do not have */
@@ -20,25 +22,10 @@ static struct box_file_job the_job; /* of the forked process, which has only thi
 
 /* --- for all kinds --- */
 
-static int write_all(int fd, const char *bytes, size_t size)
-{
-	while (size > 0) {
-		ssize_t written = write(fd, bytes, size);
-		if (written < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (written > 0) {
-			bytes += written;
-			size -= (size_t)written;
-		}
-	}
-	return 0;
-}
-
 int box_file_put(struct box_file_job *job, const void *bytes, size_t size)
 {
 	job->answer.data_size += size;
-	return write_all(job->out, bytes, size);
+	return box_write_all(job->out, bytes, size);
 }
 
 static int tell_walk(struct box_file_job *job, const struct box_walk *walk, int r)
@@ -106,6 +93,7 @@ void box_file_serve(struct box_file_job *job, int err)
 		[BOX_GUEST_FILE_REMOVE] = box_file_remove,
 		[BOX_GUEST_FILE_MOVE] = box_file_move,
 		[BOX_GUEST_FILE_WATCH] = box_file_watch,
+		[BOX_GUEST_FILE_MEASURE] = box_file_measure,
 	};
 	job->walk.place = -1;
 	job->walk.folder = -1;
@@ -125,7 +113,7 @@ void box_file_serve(struct box_file_job *job, int err)
 	box_walk_close(&job->walk);
 	box_walk_close(&job->to);
 	if (job->ask.kind != BOX_GUEST_FILE_WATCH || r < 0) {
-		(void)write_all(err, (const char *)&job->answer, sizeof(job->answer));
+		(void)box_write_all(err, &job->answer, sizeof(job->answer));
 	}
 }
 
@@ -148,7 +136,23 @@ static int become_command(const struct box_launch *launch)
 	return prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-static void child_main(struct box_file_job *job, const struct box_launch *launch)
+/* With mounts of its own it goes the mounter's way, which waits for this to be over. */
+static void prepare(struct box_launch *launch, int ready)
+{
+	if (launch->pid_place) {
+		*launch->pid_place = getpid();
+	}
+	int r = launch->prepare ? launch->prepare(launch) : 0;
+	if (r < 0) {
+		launch->failure->errnum = -r;
+		_exit(127);
+	}
+	if (ready >= 0) {
+		(void)close(ready);
+	}
+}
+
+static void child_main(struct box_file_job *job, struct box_launch *launch, int ready)
 {
 	sigset_t none;
 	(void)sigemptyset(&none);
@@ -156,6 +160,7 @@ static void child_main(struct box_file_job *job, const struct box_launch *launch
 	(void)signal(SIGXFSZ, SIG_IGN);
 	(void)prctl(PR_SET_NAME, "box-file", 0L, 0L, 0L);
 	(void)setpgid(0, 0);
+	prepare(launch, ready);
 	int r = become_command(launch);
 	if (r < 0) {
 		_exit(127);
@@ -168,6 +173,15 @@ static void child_main(struct box_file_job *job, const struct box_launch *launch
 	job->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	box_file_serve(job, STDERR_FILENO);
 	_exit(0);
+}
+
+/* Until the new process has closed the other end, alive or dead. */
+static void await_ready(int fd)
+{
+	char byte;
+	while (fd >= 0 && read(fd, &byte, 1) < 0 && errno == EINTR) {
+	}
+	box_close_p(&fd);
 }
 
 pid_t box_file_launch(struct box_launch *launch)
@@ -183,13 +197,23 @@ pid_t box_file_launch(struct box_launch *launch)
 		launch->failure->errnum = -r;
 		return r;
 	}
+	int ready[2] = {-1, -1};
+	if (launch->prepare && pipe2(ready, O_CLOEXEC) < 0) {
+		launch->failure->step = BOX_GUEST_STEP_PIPES;
+		launch->failure->errnum = errno;
+		return -errno;
+	}
 	box_launch_raise_oom_score(true);
-	pid_t pid = fork();
+	/* As fork, but whose child it is may be said. */
+	pid_t pid = (pid_t)syscall(SYS_clone, launch->clone_flags | SIGCHLD, 0UL, 0UL, 0UL, 0UL);
 	if (pid == 0) {
-		child_main(job, launch);
+		box_close_p(&ready[0]);
+		child_main(job, launch, ready[1]);
 	}
 	r = pid < 0 ? -errno : 0;
 	box_launch_raise_oom_score(false);
+	box_close_p(&ready[1]);
+	await_ready(ready[0]);
 	if (r < 0) {
 		launch->failure->step = BOX_GUEST_STEP_CLONE;
 		launch->failure->errnum = -r;
@@ -197,6 +221,8 @@ pid_t box_file_launch(struct box_launch *launch)
 	}
 	/* Here too: who ends its group may do so before it has come that far. */
 	(void)setpgid(pid, pid);
-	launch->failure->step = BOX_GUEST_STEP_NONE;
+	if (launch->failure->errnum == 0) {
+		launch->failure->step = BOX_GUEST_STEP_NONE;
+	}
 	return pid;
 }

@@ -51,3 +51,4 @@ int box_file_mkdir(struct box_file_job *job);
 int box_file_remove(struct box_file_job *job);
 int box_file_move(struct box_file_job *job);
 int box_file_watch(struct box_file_job *job);
+int box_file_measure(struct box_file_job *job);

@@ -4,22 +4,14 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "runtime/guest/file.h"
 #include "runtime/guest/file_page.h"
+#include "runtime/guest/folder.h"
 
 #define ENTRIES_BYTES 32768
 #define OUT_BYTES 65536
-
-struct entry {
-	uint64_t ino;
-	int64_t off;
-	unsigned short size;
-	unsigned char type;
-	char name[];
-};
 
 static char out[OUT_BYTES];
 static size_t out_size;
@@ -28,22 +20,15 @@ static size_t out_size;
 
 static int gather(struct box_file_page *page, int fd, const char *after)
 {
-	static _Alignas(struct entry) char bytes[ENTRIES_BYTES];
-	for (;;) {
-		long size = syscall(SYS_getdents64, fd, bytes, sizeof(bytes));
-		if (size <= 0) {
-			return size < 0 ? -errno : 0;
-		}
-		for (long at = 0; at < size;) {
-			const struct entry *entry = (const struct entry *)(void *)(bytes + at);
-			at += entry->size;
-			if (strcmp(entry->name, ".") != 0 && strcmp(entry->name, "..") != 0 &&
-				strcmp(entry->name, after) > 0 &&
-				strlen(entry->name) <= BOX_GUEST_FILE_NAME_MAX) {
-				box_file_page_offer(page, entry->name);
-			}
+	static BOX_FOLDER_ALIGNED char bytes[ENTRIES_BYTES];
+	struct box_folder folder = {.fd = fd, .bytes = bytes, .room = sizeof(bytes)};
+	const char *name;
+	while ((name = box_folder_next(&folder))) {
+		if (strcmp(name, after) > 0 && strlen(name) <= BOX_GUEST_FILE_NAME_MAX) {
+			box_file_page_offer(page, name);
 		}
 	}
+	return folder.failed;
 }
 
 static int flush(struct box_file_job *job)

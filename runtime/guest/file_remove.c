@@ -6,22 +6,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "runtime/guest/file.h"
+#include "runtime/guest/folder.h"
 
 #define DEPTH_MAX 64
 #define ROUNDS_MAX 64 /* of a folder that somebody fills meanwhile */
 #define ENTRIES_BYTES 4096
-
-struct entry {
-	uint64_t ino;
-	int64_t off;
-	unsigned short size;
-	unsigned char type;
-	char name[];
-};
 
 static int clear(int top, int fd, int depth);
 
@@ -73,37 +65,24 @@ static int remove_one(int top, int folder, const char *name, int depth, bool rec
 	return remove_full(top, folder, name, depth);
 }
 
-static bool is_dots(const char *name)
-{
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 /* One pass over the names; how many there were, or -errno. */
 static int pass(int top, int fd, int depth)
 {
-	_Alignas(struct entry) char bytes[ENTRIES_BYTES];
+	BOX_FOLDER_ALIGNED char bytes[ENTRIES_BYTES];
+	struct box_folder folder = {.fd = fd, .bytes = bytes, .room = sizeof(bytes)};
+	const char *name;
 	int seen = 0;
 	if (lseek(fd, 0, SEEK_SET) < 0) {
 		return -errno;
 	}
-	for (;;) {
-		long size = syscall(SYS_getdents64, fd, bytes, sizeof(bytes));
-		if (size <= 0) {
-			return size < 0 ? -errno : seen;
+	while ((name = box_folder_next(&folder))) {
+		int r = remove_one(top, fd, name, depth, true);
+		if (r < 0 && r != -ENOENT) {
+			return r;
 		}
-		for (long at = 0; at < size;) {
-			const struct entry *entry = (const struct entry *)(void *)(bytes + at);
-			at += entry->size;
-			if (is_dots(entry->name)) {
-				continue;
-			}
-			int r = remove_one(top, fd, entry->name, depth, true);
-			if (r < 0 && r != -ENOENT) {
-				return r;
-			}
-			seen = 1;
-		}
+		seen = 1;
 	}
+	return folder.failed < 0 ? folder.failed : seen;
 }
 
 /* Names may be passed over while others go, so that it takes until a pass has seen none. */

@@ -11,6 +11,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "base/write.h"
 #include "runtime/guest/file.h"
 
 #define OUT_BYTES 65536
@@ -36,16 +37,9 @@ static bool over; /* what is watched is gone */
 
 static int flush(void)
 {
-	size_t at = 0;
-	while (at < out_size) {
-		ssize_t written = write(out_fd, out + at, out_size - at);
-		if (written < 0 && errno != EINTR) {
-			return -errno;
-		}
-		at += written > 0 ? (size_t)written : 0;
-	}
-	out_size = 0;
-	return 0;
+	int r = box_write_all(out_fd, out, out_size);
+	out_size = r < 0 ? out_size : 0;
+	return r;
 }
 
 static int tell(uint32_t change, bool is_folder, const char *path, const char *from)

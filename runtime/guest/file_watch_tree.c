@@ -8,24 +8,16 @@
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "runtime/guest/file_walk.h"
 #include "runtime/guest/file_watch.h"
+#include "runtime/guest/folder.h"
 
 #define ENTRIES_BYTES 4096
 #define DEPTH_MAX 128 /* of folders that are found at once */
 #define EVENTS (IN_CREATE | IN_MODIFY | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define OWN_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF)
-
-struct entry {
-	uint64_t ino;
-	int64_t off;
-	unsigned short size;
-	unsigned char type;
-	char name[];
-};
 
 static uint32_t *bucket_of(struct box_tree *tree, int wd)
 {
@@ -162,7 +154,7 @@ static int add_watch(struct box_tree *tree, int fd, uint32_t parent, const char 
 	return (int)node;
 }
 
-static int add_below(struct box_tree *tree, int folder, uint32_t node, int depth);
+static int add_below(struct box_tree *tree, int fd, uint32_t node, int depth);
 
 static int add_one(struct box_tree *tree, int folder, uint32_t parent, const char *name, int depth)
 {
@@ -192,36 +184,28 @@ static int tell_found(struct box_tree *tree, uint32_t node, const char *name, bo
 	return r < 0 ? r : tree->found(tree->arg, path, is_folder);
 }
 
-static bool is_folder_at(int fd, const struct entry *entry)
+static bool is_folder_at(int fd, const char *name)
 {
 	struct stat st;
-	return fstatat(fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+	return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int add_below(struct box_tree *tree, int folder, uint32_t node, int depth)
+static int add_below(struct box_tree *tree, int fd, uint32_t node, int depth)
 {
-	_Alignas(struct entry) char bytes[ENTRIES_BYTES];
-	for (;;) {
-		long size = syscall(SYS_getdents64, folder, bytes, sizeof(bytes));
-		if (size <= 0) {
-			return size < 0 ? -errno : 0;
+	BOX_FOLDER_ALIGNED char bytes[ENTRIES_BYTES];
+	struct box_folder folder = {.fd = fd, .bytes = bytes, .room = sizeof(bytes)};
+	const char *name;
+	while ((name = box_folder_next(&folder))) {
+		bool is_folder = is_folder_at(fd, name);
+		int r = tell_found(tree, node, name, is_folder);
+		if (r == 0 && is_folder) {
+			r = add_one(tree, fd, node, name, depth);
 		}
-		for (long at = 0; at < size;) {
-			const struct entry *entry = (const struct entry *)(void *)(bytes + at);
-			at += entry->size;
-			if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0) {
-				continue;
-			}
-			bool is_folder = is_folder_at(folder, entry);
-			int r = tell_found(tree, node, entry->name, is_folder);
-			if (r == 0 && is_folder) {
-				r = add_one(tree, folder, node, entry->name, depth);
-			}
-			if (r < 0) {
-				return r;
-			}
+		if (r < 0) {
+			return r;
 		}
 	}
+	return folder.failed;
 }
 
 int box_tree_add(struct box_tree *tree, uint32_t parent, const char *name)

@@ -40,8 +40,12 @@ static int take_clock(const char *packet, const struct box_guest_header *header)
 		return -EPIPE;
 	}
 	memcpy(&clock, packet + sizeof(*header), sizeof(clock));
-	if (box_clock_is_off(box_clock_now(), clock.realtime_ns)) {
-		box_steward_set_clock(clock.realtime_ns);
+	if (clock.step_ns != 0) {
+		box_steward_step_clock(clock.step_ns);
+	} else if (!box_control_blocked()) {
+		/* Else it is asked again some time. */
+		const struct box_machine_time time = {clock.token, box_clock_now()};
+		box_control_send(BOX_MACHINE_TIME, 0, &time, sizeof(time));
 	}
 	return -EAGAIN;
 }
@@ -55,7 +59,7 @@ static int take_number(struct box_control_request *request, uint32_t number)
 		request->fd = fd < 0 ? -1 : fd;
 		return fd < 0 ? -EBADMSG : 0;
 	}
-	int door = box_steward_group(number);
+	int door = box_steward_group(number, &request->events);
 	request->fd = door < 0 ? -1 : door;
 	request->lack = door < 0 ? door : 0;
 	return 0;
@@ -63,7 +67,7 @@ static int take_number(struct box_control_request *request, uint32_t number)
 
 int box_frame_receive(char *packet, struct box_control_request *ret_request)
 {
-	struct box_control_request request = {.fd = -1};
+	struct box_control_request request = {.fd = -1, .events = -1};
 	int r = read_on(packet);
 	if (r < 0) {
 		return r;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/write.h"
 #include "runtime/guest/wire.h"
 
 static int all_mount_fds[BOX_GUEST_RUNS_MAX][BOX_GUEST_MOUNTS_MAX];
@@ -47,25 +48,10 @@ static int reserve(struct box_gather *gather, uint32_t size)
 	return 0;
 }
 
-static int append(const struct box_gather *gather, const char *bytes, uint32_t size)
-{
-	while (size > 0) {
-		ssize_t written = write(gather->fd, bytes, size);
-		if (written < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (written > 0) {
-			bytes += written;
-			size -= (uint32_t)written;
-		}
-	}
-	return 0;
-}
-
 int box_gather_mount(struct box_gather *gather, const char *target, uint32_t size, int fd)
 {
 	int r = gather->mount_count < BOX_GUEST_MOUNTS_MAX ? reserve(gather, size) : -E2BIG;
-	r = r < 0 ? r : append(gather, target, size);
+	r = r < 0 ? r : box_write_all(gather->fd, target, size);
 	if (r < 0) {
 		(void)close(fd);
 		return r;
@@ -87,7 +73,7 @@ int box_gather_add(struct box_gather *gather, const char *bytes, uint32_t size)
 		return -EMSGSIZE;
 	}
 	gather->body_have += size;
-	int r = append(gather, bytes, size);
+	int r = box_write_all(gather->fd, bytes, size);
 	if (r == 0 && gather->body_have == gather->body_size) {
 		off_t whole = (off_t)gather->targets_size + gather->body_size;
 		r = ftruncate(gather->fd, whole + 1) < 0 ? -errno : 0;

@@ -46,8 +46,14 @@ static int make_folder(int parent, const char *name)
 	return mkdirat(parent, name, 0700) < 0 ? -errno : open_folder(parent, name);
 }
 
+/* Of itself, without what is below: kills there are told by its own. */
+static int open_events(int group)
+{
+	return openat(group, "memory.events.local", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 /* A controller that this kernel has not is found missing by whoever needs it. */
-static int fill(int tree, int box, uint32_t pids)
+static int fill(int tree, int box, uint32_t pids, int *ret_events)
 {
 	(void)put(tree, "cgroup.subtree_control", "+memory");
 	(void)put(tree, "cgroup.subtree_control", "+pids");
@@ -58,10 +64,14 @@ static int fill(int tree, int box, uint32_t pids)
 	/* Before anyone is in it: then it could not be divided any more. */
 	(void)put(box, "cgroup.subtree_control", "+memory");
 	_cleanup_(box_close_p) int rest = make_folder(box, "rest");
-	return rest < 0 ? rest : put(rest, "cgroup.procs", "0");
+	r = rest < 0 ? rest : put(rest, "cgroup.procs", "0");
+	if (r == 0) {
+		*ret_events = open_events(rest);
+	}
+	return r;
 }
 
-int box_groups_open(uint32_t pids)
+int box_groups_open(uint32_t pids, int *ret_events)
 {
 	_cleanup_(box_close_p) int tree = box_mount_make(
 		"cgroup2", NULL, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
@@ -69,7 +79,7 @@ int box_groups_open(uint32_t pids)
 		return tree == -ENODEV ? -EOPNOTSUPP : tree;
 	}
 	_cleanup_(box_close_p) int box = make_folder(tree, "box");
-	int r = box < 0 ? box : fill(tree, box, pids);
+	int r = box < 0 ? box : fill(tree, box, pids, ret_events);
 	return r < 0 ? r : TAKE_FD(box);
 }
 
@@ -97,7 +107,7 @@ static uint32_t free_place(int box)
 }
 
 /* Its door, or -errno. All of one that takes too much is ended together. */
-static int limit(int part, uint64_t memory_mib)
+static int limit(int part, uint64_t memory_mib, int *ret_events)
 {
 	int r = put_number(part, "memory.max", memory_mib * MIB);
 	if (r < 0) {
@@ -110,11 +120,19 @@ static int limit(int part, uint64_t memory_mib)
 	if (r < 0) {
 		return r;
 	}
-	int door = openat(part, "cgroup.procs", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-	return door < 0 ? -errno : door;
+	int events = open_events(part);
+	int door = events < 0 ? -1
+			      : openat(part, "cgroup.procs", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (door < 0) {
+		r = -errno;
+		box_close_p(&events);
+		return r;
+	}
+	*ret_events = events;
+	return door;
 }
 
-int box_groups_make(int box, uint64_t memory_mib)
+int box_groups_make(int box, uint64_t memory_mib, int *ret_events)
 {
 	if (box < 0) {
 		return -EOPNOTSUPP;
@@ -129,7 +147,7 @@ int box_groups_make(int box, uint64_t memory_mib)
 	char name[BOX_MOUNT_NUMBER_SIZE + 1];
 	name_part(place, name);
 	_cleanup_(box_close_p) int part = make_folder(box, name);
-	int door = part < 0 ? part : limit(part, memory_mib);
+	int door = part < 0 ? part : limit(part, memory_mib, ret_events);
 	if (door < 0 && part >= 0) {
 		(void)unlinkat(box, name, AT_REMOVEDIR);
 	}

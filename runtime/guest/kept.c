@@ -11,15 +11,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "runtime/guest/kept_state.h"
+#include "runtime/guest/kills.h"
 #include "runtime/guest/launch.h"
+#include "runtime/guest/run_state.h"
 
 #define NS_PER_MS 1000000ULL
 #define HOLD_FIRST (1024U * 1024) /* until someone says otherwise */
 /* The most that a pipe holds: what is behind was written by others than the one that has ended. */
 #define LAST_BYTES (1024U * 1024)
 #define LAST_READS (LAST_BYTES / BOX_GUEST_STDERR_MAX)
-#define SHRINK_MS 1000 /* memory of output stays so long for what comes next */
+#define EXIT_SIGNALED 128 /* and the signal: the exit code of one that was killed */
+#define SHRINK_MS 1000    /* memory of output stays so long for what comes next */
 
 static struct box_kept all[BOX_GUEST_KEPT_MAX];
 static uint32_t places_used;          /* no place from here on was ever used */
@@ -57,6 +61,7 @@ static struct box_kept *take_place(uint32_t id)
 		.generation = kept->generation + 1,
 		.out_fd = -1,
 		.err_fd = -1,
+		.events = -1,
 		.hold = HOLD_FIRST,
 		.kill_ns = BOX_NEVER,
 		.tell_ns = BOX_NEVER,
@@ -76,6 +81,20 @@ struct box_watch box_kept_watch(const struct box_kept *kept, enum box_watch_kind
 	};
 }
 
+static void kill_group(const struct box_kept *kept, int number)
+{
+	/* Not reaped yet, so the number is its own. */
+	if (kept->pid > 0) {
+		(void)kill(-kept->pid, number);
+	}
+}
+
+/* Where it is: in a group of its own, or among all others. */
+static uint64_t count_kills(const struct box_kept *kept)
+{
+	return kept->events >= 0 ? box_kills_read(kept->events) : box_kills_count();
+}
+
 /* --- the beginning --- */
 
 static void set_ended(struct box_kept *kept, uint32_t end, uint32_t step, int value)
@@ -91,6 +110,7 @@ static void set_ended(struct box_kept *kept, uint32_t end, uint32_t step, int va
 		box_kept_pump_stderr(kept);
 	}
 	box_kept_close_fd(&kept->err_fd);
+	box_kept_close_fd(&kept->events);
 	kept->tell_ns = BOX_NEVER; /* with its end */
 	box_kept_pump_output(kept);
 }
@@ -103,7 +123,19 @@ static int enter_group(struct box_launch *launch)
 	return write(*door, "0", 1) == 1 ? 0 : -errno;
 }
 
-static void start(struct box_kept *kept, const struct box_guest_keep *keep, char *body, int door)
+/* The mounter starts it, and box_kept_started is told. The fds are given away. */
+static void start_mounted(struct box_kept *kept, const struct box_guest_run *run, const char *body,
+	int theirs[3], int *door)
+{
+	kept->mounting = true;
+	box_mounts_start_kept(
+		kept->id | BOX_GUEST_MOUNT_OF_KEPT, kept->id, run, body, theirs, TAKE_FD(*door));
+	theirs[0] = -1;
+	theirs[1] = -1;
+	theirs[2] = -1;
+}
+
+static void start(struct box_kept *kept, const struct box_guest_keep *keep, char *body, int *door)
 {
 	int theirs[3] = {-1, -1, -1};
 	struct box_guest_run run = {
@@ -112,10 +144,15 @@ static void start(struct box_kept *kept, const struct box_guest_keep *keep, char
 		.env_size = keep->env_size,
 		.workdir_size = keep->workdir_size,
 		.command_size = keep->command_size,
+		.mount_count = keep->mount_count,
 	};
 	struct box_launch_failure failure = {.step = BOX_GUEST_STEP_PIPES};
 	failure.errnum = -box_kept_open_pipes(kept, theirs);
 	pid_t pid = -1;
+	if (failure.errnum == 0 && keep->mount_count > 0) {
+		start_mounted(kept, &run, body, theirs, door);
+		return;
+	}
 	if (failure.errnum == 0) {
 		struct box_launch launch = {
 			.run = &run,
@@ -124,8 +161,8 @@ static void start(struct box_kept *kept, const struct box_guest_keep *keep, char
 			.stdout_fd = theirs[1],
 			.stderr_fd = theirs[2],
 			.search_path = true,
-			.prepare = door >= 0 ? enter_group : NULL,
-			.prepare_data = &door,
+			.prepare = *door >= 0 ? enter_group : NULL,
+			.prepare_data = door,
 			.failure = &failure,
 		};
 		pid = box_launch(&launch);
@@ -141,6 +178,42 @@ static void start(struct box_kept *kept, const struct box_guest_keep *keep, char
 		(void)waitpid(pid, NULL, 0);
 	}
 	set_ended(kept, BOX_GUEST_END_FAILED, failure.step, failure.errnum);
+}
+
+/* Asks it to end, if it has begun; what it does not do until kill_ns is done to it. */
+static void halt(struct box_kept *kept)
+{
+	if (kept->pid == 0) {
+		return;
+	}
+	box_input_close(&kept->input);
+	/* From now on it ends because of that, unless more are killed. */
+	kept->begin_kills = count_kills(kept);
+	kill_group(kept, SIGTERM);
+	/* One that is stopped would not even notice. */
+	kill_group(kept, SIGCONT);
+	box_kept_due_at(kept->kill_ns);
+}
+
+void box_kept_started(uint32_t id, pid_t pid, uint32_t step, int errnum)
+{
+	struct box_kept *kept = find(id);
+	if (!kept || !kept->mounting) {
+		/* Dropped meanwhile. */
+		if (pid > 0) {
+			(void)kill(-pid, SIGKILL);
+		}
+		return;
+	}
+	kept->mounting = false;
+	kept->pid = pid;
+	kept->state_due = true;
+	if (pid <= 0) {
+		set_ended(kept, BOX_GUEST_END_FAILED, step, errnum);
+	} else if (kept->halted) {
+		halt(kept); /* it may have written something before we heard of it */
+	}
+	box_kept_tell_state(kept);
 }
 
 /* One that is not well-formed: most likely there was no room for its fd. Someone waits for it. */
@@ -160,9 +233,15 @@ static void on_keep(uint32_t id, struct box_control_request *request, int verdic
 		return;
 	}
 	memcpy(&keep, request->bytes, sizeof(keep));
-	start(kept, &keep, request->bytes + sizeof(keep), request->fd);
-	kept->state_due = true;
-	box_kept_tell_state(kept);
+	kept->events = request->events;
+	request->events = -1;
+	kept->begin_kills = count_kills(kept);
+	start(kept, &keep, request->bytes + sizeof(keep), &request->fd);
+	/* One that is at the mounter is told when there is something to tell. */
+	if (!kept->mounting && kept->id == id) {
+		kept->state_due = true;
+		box_kept_tell_state(kept);
+	}
 }
 
 /* --- requests --- */
@@ -206,14 +285,6 @@ static void on_follow(struct box_kept *kept, const struct box_control_request *r
 	box_kept_pump_output(kept);
 }
 
-static void kill_group(const struct box_kept *kept, int number)
-{
-	/* Not reaped yet, so the number is its own. */
-	if (kept->pid > 0) {
-		(void)kill(-kept->pid, number);
-	}
-}
-
 static void on_feed(struct box_kept *kept, const struct box_control_request *request)
 {
 	uint64_t offset;
@@ -241,17 +312,14 @@ static void on_halt(struct box_kept *kept, const struct box_control_request *req
 {
 	uint32_t grace_ms;
 	memcpy(&grace_ms, request->bytes, sizeof(grace_ms));
-	if (kept->pid == 0) {
-		return;
+	if (kept->pid == 0 && !kept->mounting) {
+		return; /* it has ended */
 	}
-	box_input_close(&kept->input);
-	kill_group(kept, SIGTERM);
-	/* One that is stopped would not even notice. */
-	kill_group(kept, SIGCONT);
+	kept->halted = kept->halted || kept->mounting;
 	/* Whoever asks again, as a new box-rpc does, does not make it later. */
 	uint64_t kill_ns = box_now_ns() + grace_ms * NS_PER_MS;
 	kept->kill_ns = kill_ns < kept->kill_ns ? kill_ns : kept->kill_ns;
-	box_kept_due_at(kept->kill_ns);
+	halt(kept);
 }
 
 /* Its end, when it is reaped, is nobody's any more. */
@@ -261,10 +329,12 @@ static void on_drop(struct box_kept *kept)
 	box_input_close(&kept->input);
 	box_kept_close_fd(&kept->out_fd);
 	box_kept_close_fd(&kept->err_fd);
+	box_kept_close_fd(&kept->events);
 	box_ring_close(&kept->out);
 	box_tail_close(&kept->err);
 	kept->id = 0;
 	kept->pid = 0;
+	kept->mounting = false;
 }
 
 void box_kept_request(struct box_control_request *request, int verdict)
@@ -276,15 +346,20 @@ void box_kept_request(struct box_control_request *request, int verdict)
 		if (!kept && id != 0) {
 			on_keep(id, request, verdict);
 		}
+		box_mounts_drop_kept(id | BOX_GUEST_MOUNT_OF_KEPT);
 		/* A door is for one moment: nobody who is started later may find it. */
 		box_kept_close_fd(&request->fd);
-	} else if (verdict < 0) {
+		box_kept_close_fd(&request->events);
 		return;
-	} else if (kind == BOX_GUEST_ASK) {
+	}
+	if (verdict == 0 && kind == BOX_GUEST_ASK) {
 		on_ask(kept, id);
-	} else if (!kept || kept->unknown) {
 		return;
-	} else if (kind == BOX_GUEST_FOLLOW) {
+	}
+	if (verdict < 0 || !kept || kept->unknown) {
+		return;
+	}
+	if (kind == BOX_GUEST_FOLLOW) {
 		on_follow(kept, request);
 	} else if (kind == BOX_GUEST_FEED) {
 		on_feed(kept, request);
@@ -316,6 +391,27 @@ void box_kept_event(struct box_watch watch)
 	}
 }
 
+/* In a group of its own each kill is its own: also one that lost a child and did not end well. */
+static bool was_out_of_memory(const struct box_kept *kept, int status)
+{
+	bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0;
+	return (box_kills_looks_killed(status) || (kept->events >= 0 && failed)) &&
+		count_kills(kept) > kept->begin_kills;
+}
+
+static void set_reaped(struct box_kept *kept, int status)
+{
+	bool signaled = WIFSIGNALED(status);
+	int value = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+	if (was_out_of_memory(kept, status)) {
+		value += signaled ? EXIT_SIGNALED : 0;
+		set_ended(kept, BOX_GUEST_END_MEMORY, BOX_GUEST_STEP_NONE, value);
+		return;
+	}
+	set_ended(kept, signaled ? BOX_GUEST_END_SIGNAL : BOX_GUEST_END_EXIT, BOX_GUEST_STEP_NONE,
+		value);
+}
+
 bool box_kept_reaped(pid_t pid, int status)
 {
 	for (uint32_t i = 0; i < places_used; i++) {
@@ -325,9 +421,7 @@ bool box_kept_reaped(pid_t pid, int status)
 		}
 		/* What it started goes with it, as far as it has stayed in its group. */
 		(void)kill(-pid, SIGKILL);
-		bool signaled = WIFSIGNALED(status);
-		set_ended(kept, signaled ? BOX_GUEST_END_SIGNAL : BOX_GUEST_END_EXIT,
-			BOX_GUEST_STEP_NONE, signaled ? WTERMSIG(status) : WEXITSTATUS(status));
+		set_reaped(kept, status);
 		return true;
 	}
 	return false;
@@ -350,7 +444,8 @@ void box_kept_tick(void)
 		if (kept->id == 0 || kept->unknown) {
 			continue;
 		}
-		if (kept->kill_ns <= now) {
+		/* One at the mounter is nobody yet who could be killed: when it starts, it is due. */
+		if (kept->kill_ns <= now && !kept->mounting) {
 			kept->kill_ns = BOX_NEVER;
 			kill_group(kept, SIGKILL);
 		}
@@ -368,7 +463,7 @@ void box_kept_tick(void)
 			kept->shrink_ns = BOX_NEVER;
 			box_ring_shrink(&kept->out);
 		}
-		box_kept_due_at(kept->kill_ns);
+		box_kept_due_at(kept->mounting ? BOX_NEVER : kept->kill_ns);
 		box_kept_due_at(kept->tell_ns);
 		box_kept_due_at(kept->fed_ns);
 		box_kept_due_at(kept->shrink_ns);

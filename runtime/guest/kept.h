@@ -16,6 +16,9 @@ void box_kept_event(struct box_watch watch);
 /* A child was reaped. True: it was one of them. */
 bool box_kept_reaped(pid_t pid, int status);
 
+/* One that went through the mounter for its mounts: its process, or 0 and why there is none. */
+void box_kept_started(uint32_t id, pid_t pid, uint32_t step, int errnum);
+
 /* When one must be killed; BOX_NEVER for none. */
 uint64_t box_kept_deadline(void);
 void box_kept_tick(void);

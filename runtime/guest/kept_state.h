@@ -16,14 +16,18 @@
 struct box_kept {
 	uint32_t id; /* 0: a free place */
 	uint32_t generation;
-	pid_t pid;    /* 0: it has ended, or never was */
-	bool unknown; /* only asked for: free again when that is told */
+	pid_t pid;  /* 0: it has ended, or never was */
+	int out_fd; /* -1: at its end */
+	int err_fd;
+	int events;    /* memory events of its own group, or -1 */
+	bool unknown;  /* only asked for: free again when that is told */
+	bool mounting; /* at the mounter, without a pid yet */
+	bool halted;   /* meanwhile, it was asked to end */
 	bool ended;
 	bool state_due;
-	struct box_guest_state end; /* how, when it has ended */
-	int out_fd;                 /* -1: at its end */
 	bool out_watched;
-	int err_fd;
+	struct box_guest_state end; /* how, when it has ended */
+	uint64_t begin_kills;       /* for lack of memory, when it began or was asked to end */
 	struct box_ring out;
 	struct box_tail err;
 	uint64_t out_most; /* of one that has ended: no more is taken */

@@ -20,7 +20,8 @@
 
 void box_kept_tell_state(struct box_kept *kept)
 {
-	if (!kept->state_due || box_control_blocked()) {
+	/* Of one that is at the mounter nothing is known yet. */
+	if (!kept->state_due || kept->mounting || box_control_blocked()) {
 		return;
 	}
 	kept->state_due = false;

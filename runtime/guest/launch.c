@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/write.h"
+
 #define STACK_SIZE 32768
 #define SCRIPT_FD 3
 #define TEXT_ARGUMENT_MAX (100U * 1024)
@@ -146,21 +148,6 @@ static int split(char *bytes, size_t size, char **to, size_t max)
 	return (int)count;
 }
 
-static int write_all(int fd, const char *bytes, size_t size)
-{
-	while (size > 0) {
-		ssize_t written = write(fd, bytes, size);
-		if (written < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (written > 0) {
-			bytes += written;
-			size -= (size_t)written;
-		}
-	}
-	return 0;
-}
-
 /* The shell closes the fd itself, so that the command does not have it. On the same line, so that
  * lines count as in the text. */
 static int make_script(const char *text, size_t size)
@@ -170,8 +157,8 @@ static int make_script(const char *text, size_t size)
 	if (script_fd < 0) {
 		return -errno;
 	}
-	int r = write_all(script_fd, head, sizeof(head) - 1);
-	r = r < 0 ? r : write_all(script_fd, text, size);
+	int r = box_write_all(script_fd, head, sizeof(head) - 1);
+	r = r < 0 ? r : box_write_all(script_fd, text, size);
 	if (r == 0 &&
 		fcntl(script_fd, F_ADD_SEALS,
 			F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {

@@ -20,9 +20,7 @@
 #define BOX_MACHINE_BOOT "/boot.box"  /* the boot file, and a struct box_machine_order behind it */
 #define BOX_MACHINE_PORT 1024         /* of the host, by vsock */
 #define BOX_MACHINE_SHARE "share"     /* the tag of the share. In it: */
-/* One folder for each tree that furniture names. They may have a share of their own by this tag,
- * with a window to map files through (shm_size): else every exec reads its libraries anew. */
-#define BOX_MACHINE_TREES "trees"
+#define BOX_MACHINE_TREES "trees"     /* one folder for each tree that furniture names */
 #define BOX_MACHINE_WORKSPACE "workspace"
 #define BOX_MACHINE_MOUNTS "mounts" /* one folder or file, named by its number, for each MOUNT */
 
@@ -31,13 +29,21 @@
 #define BOX_MACHINE_INIT_FD 9  /* box-init */
 #define BOX_MACHINE_JAIL_FD 10 /* the root that was assembled: it goes there */
 
-/* Kinds besides those of wire.h, from box-vmm only. */
+/* Kinds besides those of wire.h, between box-vmm and the guest only. */
 enum box_machine_kind {
-	BOX_MACHINE_CLOCK = 48, /* bytes: struct box_machine_clock */
+	BOX_MACHINE_CLOCK = 48, /* to the guest. bytes: struct box_machine_clock */
+	BOX_MACHINE_TIME =
+		112, /* from it, to a CLOCK with a token. bytes: struct box_machine_time */
 };
 
-/* The host's, when it was sent. */
+/* A step for the guest's clock; without one, a question for its time. */
 struct box_machine_clock {
+	uint64_t token; /* of a question, else 0 */
+	int64_t step_ns;
+};
+
+struct box_machine_time {
+	uint64_t token;
 	uint64_t realtime_ns;
 };
 
@@ -88,12 +94,12 @@ struct box_machine_boot {
 	char hostname[64];
 };
 
-/* The last of the file, added by box-vmm when the order has come. Its clock is from before the guest
- * was there: it is the least that the guest's may show. A CLOCK after the report makes it right. */
+/* The last of the file, added by box-vmm when the order has come. Its time is from before the guest
+ * was there: it is the least that the guest's may show. CLOCKs after the report make it right. */
 struct box_machine_order {
 	uint32_t order; /* enum box_guest_order */
 	uint32_t reserved;
-	struct box_machine_clock clock;
+	uint64_t realtime_ns;
 };
 
 /* Where the parts of a boot file are. Nothing in it is aligned. */

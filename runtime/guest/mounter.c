@@ -14,23 +14,28 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/caps.h"
+#include "base/fds.h"
 #include "runtime/guest/attach.h"
 #include "runtime/guest/boot.h"
+#include "runtime/guest/file.h"
+#include "runtime/guest/kills.h"
 #include "runtime/guest/loop.h"
 #include "runtime/guest/order.h"
 #include "runtime/guest/steward.h"
 
-#define FDS_PER_PACKET 64U
-#define JOB_FDS 4U /* body, stdin, stdout, stderr */
+#define FDS_PER_PACKET BOX_FDS_MAX
+#define JOB_FDS 5U /* body, stdout, stderr, and of these what there is: stdin, door */
 
 /* The first packet of a job. Its mounts follow, FDS_PER_PACKET of them in each packet. */
 struct job_packet {
 	struct box_guest_run run;
 	uint32_t targets_size;
 	uint32_t has_stdin;
+	uint32_t has_door;
+	uint32_t search_path;
 };
 
 struct shared {
@@ -42,56 +47,23 @@ static struct shared *shared;
 static int socket_fd = -1;
 static pid_t mounter_pid = -1;
 
-union ancillary {
-	struct cmsghdr header; /* for its alignment */
-	char bytes[CMSG_SPACE(FDS_PER_PACKET * sizeof(int))];
-};
-
 static int send_packet(const void *bytes, size_t size, const int *fds, size_t fd_count)
 {
-	union ancillary ancillary = {0};
-	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = ancillary.bytes,
-		.msg_controllen = CMSG_SPACE(fd_count * sizeof(int)),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-	memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
-	return sendmsg(socket_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	const struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
+	ssize_t sent = box_fds_send(socket_fd, &part, 1, fds, fd_count, MSG_DONTWAIT);
+	return sent < 0 ? (int)sent : 0;
 }
 
 /* The number of fds, or -errno. */
-static int receive_packet(void *bytes, size_t size, int *fds, size_t fd_max)
+static int receive_packet(void *bytes, size_t size, int *list, size_t fd_max)
 {
-	union ancillary ancillary;
-	struct iovec part = {.iov_base = bytes, .iov_len = size};
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = ancillary.bytes,
-		.msg_controllen = sizeof(ancillary.bytes),
-	};
-	ssize_t got;
-	do {
-		got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
-	if (got != (ssize_t)size || (message.msg_flags & MSG_CTRUNC)) {
+	struct box_fds fds = {.list = list, .max = fd_max};
+	ssize_t got = box_fds_receive(socket_fd, bytes, size, &fds, 0);
+	if (got != (ssize_t)size || fds.cut) {
+		box_fds_close(&fds);
 		return -EPIPE;
 	}
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	size_t count = header ? (header->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-	if (count > fd_max) {
-		return -EPIPE;
-	}
-	if (count > 0) {
-		memcpy(fds, CMSG_DATA(header), count * sizeof(int));
-	}
-	return (int)count;
+	return (int)fds.count;
 }
 
 /* --- in PID 1 --- */
@@ -122,11 +94,20 @@ int box_mounter_send(const struct box_mounter_job *job)
 		.run = job->run,
 		.targets_size = job->targets_size,
 		.has_stdin = job->stdin_fd >= 0,
+		.has_door = job->door_fd >= 0,
+		.search_path = job->search_path,
 	};
-	int fds[JOB_FDS] = {job->body_fd, job->stdout_fd, job->stderr_fd, job->stdin_fd};
+	int fds[JOB_FDS] = {job->body_fd, job->stdout_fd, job->stderr_fd};
+	size_t fd_count = 3;
+	if (packet.has_stdin) {
+		fds[fd_count++] = job->stdin_fd;
+	}
+	if (packet.has_door) {
+		fds[fd_count++] = job->door_fd;
+	}
 	shared->pid = 0;
 	shared->failure.errnum = 0;
-	int r = send_packet(&packet, sizeof(packet), fds, JOB_FDS - !packet.has_stdin);
+	int r = send_packet(&packet, sizeof(packet), fds, fd_count);
 	for (uint32_t at = 0; r == 0 && at < job->run.mount_count; at += FDS_PER_PACKET) {
 		uint32_t left = job->run.mount_count - at;
 		uint32_t count = left < FDS_PER_PACKET ? left : FDS_PER_PACKET;
@@ -155,9 +136,19 @@ int box_mounter_receive(void)
 /* --- in the mounter --- */
 
 /* What a command with mounts does before what every command does. */
+struct preparation {
+	struct box_attach attach;
+	int door; /* -1: none */
+};
+
 static int prepare(struct box_launch *launch)
 {
-	struct box_attach *attach = launch->prepare_data;
+	const struct preparation *preparation = launch->prepare_data;
+	const struct box_attach *attach = &preparation->attach;
+	launch->failure->step = BOX_GUEST_STEP_GROUP;
+	if (preparation->door >= 0 && write(preparation->door, "0", 1) != 1) {
+		return -errno;
+	}
 	launch->failure->step = BOX_GUEST_STEP_MOUNT;
 	uint32_t index = 0;
 	int r = box_attach_all(attach, &index);
@@ -181,7 +172,7 @@ static int receive_job(struct job *job)
 {
 	memset(job, 0xff, sizeof(*job)); /* every fd is -1 */
 	int r = receive_packet(&job->packet, sizeof(job->packet), job->fds, JOB_FDS);
-	if (r != (int)(JOB_FDS - !job->packet.has_stdin)) {
+	if (r != 3 + (job->packet.has_stdin != 0) + (job->packet.has_door != 0)) {
 		return -EPIPE;
 	}
 	for (uint32_t at = 0; at < job->packet.run.mount_count;) {
@@ -216,28 +207,37 @@ static void run_job(struct job *job)
 		fail(errno);
 		return;
 	}
-	struct box_attach attach = {
-		.targets = bytes,
-		.fds = job->mounts,
-		.count = run->mount_count,
-		.root_fd = BOX_GUEST_ROOT_FD,
-		.uid = box_boot_facts()->facts.payload_uid,
-		.gid = box_boot_facts()->facts.payload_gid,
-		.same = box_boot_facts()->facts.same_uid,
+	struct preparation preparation = {
+		.attach =
+			{
+				.targets = bytes,
+				.fds = job->mounts,
+				.count = run->mount_count,
+				.root_fd = BOX_GUEST_ROOT_FD,
+				.uid = box_boot_facts()->facts.payload_uid,
+				.gid = box_boot_facts()->facts.payload_gid,
+				.same = box_boot_facts()->facts.same_uid,
+			},
+		.door = job->packet.has_door ? job->fds[3 + (job->packet.has_stdin != 0)] : -1,
 	};
 	struct box_launch launch = {
 		.run = run,
 		.body = bytes + job->packet.targets_size,
 		.stdout_fd = job->fds[1],
 		.stderr_fd = job->fds[2],
-		.stdin_fd = job->fds[3],
+		.stdin_fd = job->packet.has_stdin ? job->fds[3] : -1,
+		.search_path = job->packet.search_path != 0,
 		.prepare = prepare,
-		.prepare_data = &attach,
+		.prepare_data = &preparation,
 		.clone_flags = CLONE_PARENT,
 		.failure = &shared->failure,
 		.pid_place = &shared->pid,
 	};
-	(void)box_launch(&launch);
+	if (run->flags & BOX_GUEST_RUN_FILE) {
+		(void)box_file_launch(&launch);
+	} else {
+		(void)box_launch(&launch);
+	}
 	(void)munmap(bytes, size);
 }
 
@@ -259,7 +259,7 @@ _Noreturn static void mounter_main(pid_t parent)
 	uint64_t keep = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SETUID | 1ULL << CAP_SETGID;
 	(void)prctl(PR_SET_NAME, "box-mounter", 0L, 0L, 0L);
 	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || getppid() != parent ||
-		box_boot_keep_capabilities(keep) < 0) {
+		box_caps_keep(keep) < 0) {
 		_exit(1);
 	}
 	box_launch_refind_oom_score();
@@ -292,6 +292,7 @@ int box_mounter_start(void)
 		(void)close(BOX_GUEST_REPORT_FD);
 		box_order_close();
 		box_steward_forget();
+		box_kills_forget();
 		(void)close(pair[0]);
 		box_loop_close();
 		socket_fd = pair[1];

@@ -15,8 +15,8 @@ int box_mounter_start(void);
 
 pid_t box_mounter_pid(void);
 
-/* A command with mounts. `body_fd` is a memfd: the targets, each with its NUL, then the body of the
- * RUN, then one more byte. */
+/* A command with mounts, a managed process, or work on files. `body_fd` is a memfd: the targets,
+ * each with its NUL, then the body of the RUN, then one more byte. */
 struct box_mounter_job {
 	struct box_guest_run run;
 	uint32_t targets_size;
@@ -24,6 +24,8 @@ struct box_mounter_job {
 	int stdin_fd; /* -1: none */
 	int stdout_fd;
 	int stderr_fd;
+	int door_fd; /* of a cgroup that it goes into first; -1: none */
+	bool search_path;
 	const int *mount_fds; /* run.mount_count of them */
 };
 

@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "runtime/guest/clock.h"
 #include "runtime/guest/furniture.h"
 #include "runtime/guest/groups.h"
+#include "runtime/guest/kills.h"
 #include "runtime/guest/machine.h"
 #include "runtime/guest/mount.h"
 #include "runtime/guest/net.h"
@@ -145,7 +147,7 @@ static int connect_host(void)
 /* The order is older than we are. */
 static int set_clock(void)
 {
-	uint64_t least = parts.order.clock.realtime_ns;
+	uint64_t least = parts.order.realtime_ns;
 	return box_clock_now() < least ? box_clock_set(least) : 0;
 }
 
@@ -170,10 +172,13 @@ static int start_steward(void)
  * together, what the kernel makes of the guest's memory must not count them first. */
 static int make_groups(void)
 {
-	_cleanup_(box_close_p) int box = box_groups_open(parts.boot.pids);
+	int events = -1;
+	_cleanup_(box_close_p) int box = box_groups_open(parts.boot.pids, &events);
 	if (box == -EOPNOTSUPP) {
 		return parts.boot.pids ? limit(RLIMIT_NPROC, parts.boot.pids) : 0;
 	}
+	/* Without them, what runs out of memory is told as killed, as by anyone. */
+	box_kills_watch(events < 0 ? -1 : move_up(events));
 	int r = box < 0 ? box : box_steward_give_groups(box);
 	return r < 0 || !parts.boot.pids ? r : limit(RLIMIT_NPROC, RLIM_INFINITY);
 }
@@ -219,25 +224,14 @@ static int set_network(void)
 static int send_order(int to)
 {
 	char order = (char)parts.order.order;
-	struct iovec part = {&order, 1};
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.header = {.cmsg_len = CMSG_LEN(sizeof(int)),
-			     .cmsg_level = SOL_SOCKET,
-			     .cmsg_type = SCM_RIGHTS}};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	_cleanup_(box_close_p) int workspace = -1;
 	if (facts.workspace) {
 		workspace = box_steward_workspace();
 		if (workspace < 0) {
 			return workspace;
 		}
-		memcpy(CMSG_DATA(&control.header), &workspace, sizeof(workspace));
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
 	}
-	return sendmsg(to, &message, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+	return box_fds_send_one(to, &order, sizeof(order), workspace, 0);
 }
 
 static int put_order(void)

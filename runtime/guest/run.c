@@ -11,9 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "runtime/guest/boot.h"
 #include "runtime/guest/file.h"
 #include "runtime/guest/kept.h"
+#include "runtime/guest/kills.h"
 #include "runtime/guest/launch.h"
 #include "runtime/guest/order.h"
 #include "runtime/guest/run_state.h"
@@ -21,6 +23,7 @@
 
 #define NS_PER_MS 1000000ULL
 #define NS_PER_US 1000ULL
+#define EXIT_KILLED (128 + SIGKILL)
 
 /* What is searched is apart from the rest, which is touched only when it is used. */
 static uint32_t ids[BOX_GUEST_RUNS_MAX]; /* 0: a free place */
@@ -93,6 +96,7 @@ struct box_run *box_run_new(uint32_t id)
 		.out.fd = -1,
 		.err.fd = -1,
 		.child_fds = {-1, -1, -1},
+		.door = -1,
 		.deadline_ns = BOX_NEVER,
 	};
 	box_gather_init(&run->gather, place);
@@ -121,6 +125,7 @@ void box_run_free(struct box_run *run)
 	box_gather_free(&run->gather);
 	box_input_close(&run->input);
 	close_child_fds(run, true);
+	box_close_p(&run->door);
 	if (has_terminal(run)) {
 		/* Who is still there finds that it has hung up. */
 		box_stream_close(&run->out);
@@ -179,8 +184,20 @@ static void end_run(struct box_run *run)
 	box_run_finish(run);
 }
 
+/* It is kept.c's from now on, with its process or with why there is none. */
+static void hand_over(struct box_run *run, pid_t pid, uint32_t step, int errnum)
+{
+	uint32_t kept = run->kept;
+	box_run_free(run);
+	box_kept_started(kept, pid, step, errnum);
+}
+
 void box_run_fail(struct box_run *run, uint32_t step, int errnum, uint32_t mount)
 {
+	if (run->kept) {
+		hand_over(run, 0, step, errnum);
+		return;
+	}
 	run->end = (struct box_guest_exit){
 		.end = BOX_GUEST_END_FAILED,
 		.step = step,
@@ -224,6 +241,9 @@ static int open_terminal(struct box_run *run)
 
 static int open_pipes(struct box_run *run)
 {
+	if (run->ask.flags & BOX_GUEST_RUN_PIPES) {
+		return 0; /* they came with it */
+	}
 	if (has_terminal(run)) {
 		return open_terminal(run);
 	}
@@ -248,12 +268,16 @@ void box_run_kill(const struct box_run *run)
 
 void box_run_set_running(struct box_run *run, pid_t pid)
 {
+	if (run->kept) {
+		hand_over(run, pid, BOX_GUEST_STEP_NONE, 0);
+		return;
+	}
 	set_pid(run, pid);
 	run->state = BOX_RUN_RUNNING;
 	/* A terminal is at its end for us while nobody has it open, though the command may open it
 	 * again: so we keep it open until the command ends. */
 	close_child_fds(run, !has_terminal(run));
-	run->start_due = (run->ask.flags & BOX_GUEST_RUN_STDIN) != 0;
+	run->start_due = (run->ask.flags & (BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_PIPES)) != 0;
 	if (run->kill_wanted) {
 		box_run_kill(run);
 	}
@@ -286,6 +310,7 @@ static void start_here(struct box_run *run, char *body)
 void box_run_start(struct box_run *run, char *body)
 {
 	run->begin_ns = box_now_ns();
+	run->begin_kills = box_kills_count();
 	if (run->ask.timeout_ms > 0 &&
 		run->ask.timeout_ms < (BOX_NEVER - run->begin_ns) / NS_PER_MS) {
 		run->deadline_ns = run->begin_ns + run->ask.timeout_ms * NS_PER_MS;
@@ -354,6 +379,9 @@ static void set_end(struct box_run *run, int status)
 	if (run->timed_out) {
 		run->end.end = BOX_GUEST_END_TIMEOUT;
 		run->end.value = 0;
+	} else if (box_kills_looks_killed(status) && box_kills_account(run->begin_kills)) {
+		run->end.end = BOX_GUEST_END_MEMORY;
+		run->end.value = EXIT_KILLED;
 	}
 	tell_room(&run->end);
 	end_run(run);

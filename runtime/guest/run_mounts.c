@@ -1,10 +1,13 @@
-/* Owns the way of commands with mounts through the mounter: it has one at a time, in the order of
- * their coming. One that it has is ended only by what comes of it; who dies or is not wanted
- * meanwhile is remembered until then. */
+/* Owns the way of commands and managed processes with mounts through the mounter: it has one at a
+ * time, in the order of their coming. One that it has is ended only by what comes of it; who dies or
+ * is not wanted meanwhile is remembered until then. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 
+#include "base/cleanup.h"
+#include "runtime/guest/kept.h"
 #include "runtime/guest/loop.h"
 #include "runtime/guest/mounter.h"
 #include "runtime/guest/run_state.h"
@@ -39,6 +42,8 @@ static int send_job(const struct box_run *run)
 		.stdin_fd = run->child_fds[0],
 		.stdout_fd = run->child_fds[1],
 		.stderr_fd = run->child_fds[2],
+		.door_fd = run->door,
+		.search_path = run->kept != 0,
 		.mount_fds = run->gather.mount_fds,
 	};
 	return box_mounter_send(&job);
@@ -155,4 +160,43 @@ void box_mounts_tick(uint64_t now_ns)
 		/* Its end is reaped, and what waits for it fails. */
 		(void)kill(box_mounter_pid(), SIGKILL);
 	}
+}
+
+void box_mounts_drop_kept(uint32_t id)
+{
+	struct box_run *run = box_run_find(id);
+	if (run && run->kept == 0) {
+		box_run_free(run);
+	}
+}
+
+void box_mounts_start_kept(uint32_t id, uint32_t kept, const struct box_guest_run *ask,
+	const char *body, const int fds[3], int door)
+{
+	struct box_run *run = box_run_find(id);
+	uint32_t size = ask->env_size + ask->workdir_size + ask->command_size;
+	bool fits = run && run->state == BOX_RUN_GATHERING && !run->asked &&
+		run->gather.mount_count == ask->mount_count;
+	/* Without them it is one that only carries the fds to their end. */
+	run = run ? run : box_run_new(id);
+	if (!run) {
+		int own[] = {fds[0], fds[1], fds[2], door};
+		for (size_t i = 0; i < 4; i++) {
+			box_close_p(&own[i]);
+		}
+		box_kept_started(kept, 0, BOX_GUEST_STEP_REQUEST, EAGAIN);
+		return;
+	}
+	run->ask = *ask;
+	run->asked = true;
+	run->kept = kept;
+	run->door = door;
+	memcpy(run->child_fds, fds, sizeof(run->child_fds));
+	int r = fits ? box_gather_begin(&run->gather, size) : -EINVAL;
+	r = r < 0 ? r : box_gather_add(&run->gather, body, size);
+	if (r < 0) {
+		box_run_fail(run, BOX_GUEST_STEP_REQUEST, -r, 0);
+		return;
+	}
+	box_mounts_queue(run);
 }

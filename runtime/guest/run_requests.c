@@ -43,6 +43,28 @@ static void on_mount(struct box_run *run, struct box_control_request *request)
 	(void)box_gather_mount(&run->gather, request->bytes, (uint32_t)request->size, request->fd);
 }
 
+static void on_pipe(struct box_run *run, const struct box_control_request *request)
+{
+	uint32_t which;
+	memcpy(&which, request->bytes, sizeof(which));
+	run = run ? run : box_run_new(request->header.id);
+	if (!run || run->state != BOX_RUN_GATHERING || run->asked || run->child_fds[which] >= 0) {
+		(void)close(request->fd);
+		return;
+	}
+	run->child_fds[which] = request->fd;
+}
+
+/* All that were announced are here, and no other. */
+static bool has_its_pipes(const struct box_run *run)
+{
+	int count = 0;
+	for (size_t i = 0; i < 3; i++) {
+		count += run->child_fds[i] >= 0;
+	}
+	return count == (run->ask.flags & BOX_GUEST_RUN_PIPES ? 3 : 0);
+}
+
 static void on_run(struct box_run *run, struct box_control_request *request)
 {
 	run = place_of(run, request->header.id);
@@ -55,7 +77,7 @@ static void on_run(struct box_run *run, struct box_control_request *request)
 	char *bytes = request->bytes + sizeof(run->ask);
 	uint32_t have = (uint32_t)(request->size - sizeof(run->ask));
 	uint32_t size = run->ask.env_size + run->ask.workdir_size + run->ask.command_size;
-	if (run->ask.mount_count != run->gather.mount_count) {
+	if (run->ask.mount_count != run->gather.mount_count || !has_its_pipes(run)) {
 		box_run_fail(run, BOX_GUEST_STEP_REQUEST, EINVAL, 0);
 		return;
 	}
@@ -164,6 +186,9 @@ void box_requests_resume(void)
 static void on_reset(void)
 {
 	for (struct box_run *run = box_run_next(NULL); run; run = box_run_next(run)) {
+		if (run->kept) {
+			continue; /* managed processes stay */
+		}
 		if (run->state == BOX_RUN_RUNNING) {
 			box_run_kill(run);
 		}
@@ -179,6 +204,9 @@ void box_runs_request(struct box_control_request *request, int verdict)
 	uint32_t id = request->header.id;
 	struct box_run *run = id ? box_run_find(id) : NULL;
 	uint32_t kind = request->header.kind;
+	if (run && run->kept) {
+		return; /* nobody's but kept.c's */
+	}
 	if (verdict < 0) {
 		/* It waits for its EXIT. */
 		run = kind == BOX_GUEST_RUN && id != 0 ? place_of(run, id) : NULL;
@@ -191,6 +219,10 @@ void box_runs_request(struct box_control_request *request, int verdict)
 		on_reset();
 	} else if (kind == BOX_GUEST_MOUNT) {
 		on_mount(run, request);
+	} else if (kind == BOX_GUEST_PIPE) {
+		on_pipe(run, request);
+	} else if (kind == BOX_GUEST_DRAIN) {
+		box_orphan_take(request->fd);
 	} else if (kind == BOX_GUEST_RUN) {
 		on_run(run, request);
 	} else if (!run) {

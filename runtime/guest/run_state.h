@@ -36,9 +36,14 @@ struct box_run {
 	int child_fds[3];
 	uint64_t credit;
 	uint64_t begin_ns;
+	uint64_t begin_kills; /* for lack of memory, as far as we see them */
 	uint64_t deadline_ns;
 	uint64_t order; /* of those that are QUEUED */
 	struct box_guest_exit end;
+	/* Not 0: it is no command but a managed process on its way through the mounter, with this
+	 * number. Nobody has asked for an EXIT, and its streams are not here. */
+	uint32_t kept;
+	int door; /* of its group, or -1 */
 };
 
 /* --- run.c --- */
@@ -69,6 +74,12 @@ void box_runs_wake_at(uint64_t deadline_ns);
 
 /* QUEUED from now on; may be free already. */
 void box_mounts_queue(struct box_run *run);
+/* The managed process `kept`, whose mounts have come under `id`, goes to the mounter: `body` is as of
+ * the RUN. The fds are the run's from now on, whatever comes of it; box_kept_started is told. */
+void box_mounts_start_kept(uint32_t id, uint32_t kept, const struct box_guest_run *ask,
+	const char *body, const int fds[3], int door);
+/* Mounts that came under `id` for a managed process which was not started go. */
+void box_mounts_drop_kept(uint32_t id);
 /* It is being freed. */
 void box_mounts_forget(const struct box_run *run);
 void box_mounts_answered(void);

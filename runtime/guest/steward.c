@@ -13,10 +13,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "runtime/guest/attach.h"
 #include "runtime/guest/boot.h"
 #include "runtime/guest/clock.h"
@@ -26,6 +27,7 @@
 
 #define FD_FLOOR 16 /* beyond the places of what every box-init has */
 #define END_MS 1000
+#define FDS_MAX 2 /* of one answer: what was asked for, and the events of a group */
 
 enum kind {
 	ASK_TREE,
@@ -33,7 +35,7 @@ enum kind {
 	ASK_MOUNT,
 	ASK_GROUP,
 	TAKE_GROUPS, /* with an fd */
-	SET_CLOCK,   /* not answered */
+	STEP_CLOCK,  /* not answered */
 	END_MACHINE, /* not answered */
 };
 
@@ -48,52 +50,24 @@ static int socket_fd = -1;
 
 /* --- both sides --- */
 
-union ancillary {
-	struct cmsghdr header; /* for its alignment */
-	char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-static int send_with(const void *bytes, size_t size, int fd)
+static int send_with(const void *bytes, size_t size, const int *fds, size_t fd_count)
 {
-	union ancillary ancillary = {0};
-	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-	if (fd >= 0) {
-		message.msg_control = ancillary.bytes;
-		message.msg_controllen = sizeof(ancillary.bytes);
-		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	}
-	return sendmsg(socket_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	const struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
+	ssize_t sent = box_fds_send(socket_fd, &part, 1, fds, fd_count, 0);
+	return sent < 0 ? (int)sent : 0;
 }
 
-/* All of `size` and the fd that came with it, or -1. 0 or -errno. */
-static int receive_with(void *bytes, size_t size, int *ret_fd)
+/* All of `size`, and the fds that came with it, else -1. 0 or -errno. */
+static int receive_with(void *bytes, size_t size, int list[FDS_MAX])
 {
-	union ancillary ancillary;
-	struct iovec part = {.iov_base = bytes, .iov_len = size};
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = ancillary.bytes,
-		.msg_controllen = sizeof(ancillary.bytes),
-	};
-	ssize_t got;
-	do {
-		got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
-	*ret_fd = -1;
-	const struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
-	if (header) {
-		memcpy(ret_fd, CMSG_DATA(header), sizeof(*ret_fd));
-	}
-	if (got == (ssize_t)size && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+	struct box_fds fds = {.list = list, .max = FDS_MAX};
+	list[0] = -1;
+	list[1] = -1;
+	ssize_t got = box_fds_receive(socket_fd, bytes, size, &fds, 0);
+	if (got == (ssize_t)size && !fds.cut) {
 		return 0;
 	}
-	box_close_p(ret_fd);
+	box_fds_close(&fds);
 	return -EPIPE;
 }
 
@@ -102,30 +76,18 @@ static int receive_with(void *bytes, size_t size, int *ret_fd)
 static int share = -1;
 static int groups = -1;
 
-/* Attached at the place, an O_PATH fd: of what is in no namespace nothing can be copied. The root of
- * the share, or -errno; -EINVAL: there is none by this tag, or none that can do this. */
-static int mount_share(int place, const char *tag, bool mapped)
-{
-	const struct box_mount_option options[] = {{"source", tag}, {"dax", "always"}};
-	_cleanup_(box_close_p) int mount = box_mount_make(
-		"virtiofs", options, mapped ? 2 : 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	int r = mount < 0 ? mount : place < 0 ? -EBADF : box_attach_at(mount, place);
-	return r < 0 ? r : TAKE_FD(mount);
-}
-
-/* Trees may have a share of their own, out of which files are mapped instead of read; if not, they
- * are in the one that everything else is in. */
+/* Attached, not only made: of what is in no namespace nothing can be copied. */
 static int enter_machines_share(void)
 {
+	const struct box_mount_option options[] = {{"source", BOX_MACHINE_SHARE}};
 	_cleanup_(box_close_p) int place = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(box_close_p) int all = mount_share(place, BOX_MACHINE_SHARE, false);
-	if (all < 0 || fchdir(all) < 0) {
-		return all < 0 ? all : -errno;
+	_cleanup_(box_close_p) int share_fd = box_mount_make(
+		"virtiofs", options, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	int r = share_fd < 0 ? share_fd : place < 0 ? -EBADF : box_attach_at(share_fd, place);
+	if (r == 0 && fchdir(share_fd) < 0) {
+		r = -errno;
 	}
-	_cleanup_(box_close_p) int folder = open(
-		BOX_MACHINE_TREES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_(box_close_p) int trees = mount_share(folder, BOX_MACHINE_TREES, true);
-	return trees < 0 && trees != -EINVAL ? trees : 0;
+	return r;
 }
 
 static void end_machine(void)
@@ -162,8 +124,8 @@ static int take_groups(int fd)
 	return fd >= 0 && moved < 0 ? -errno : 0;
 }
 
-/* An fd, 0 for nothing but its success, or -errno. */
-static int find_answer(struct question *question, int fd)
+/* An fd, 0 for nothing but its success, or -errno; of a group a second fd too. */
+static int find_answer(struct question *question, int fd, int *ret_second)
 {
 	question->name[sizeof(question->name) - 1] = '\0';
 	switch (question->kind) {
@@ -174,7 +136,7 @@ static int find_answer(struct question *question, int fd)
 	case ASK_MOUNT:
 		return clone_numbered(question->number);
 	case ASK_GROUP:
-		return box_groups_make(groups, question->number);
+		return box_groups_make(groups, question->number, ret_second);
 	case TAKE_GROUPS:
 		return take_groups(fd);
 	default:
@@ -184,30 +146,32 @@ static int find_answer(struct question *question, int fd)
 
 static int answer(struct question *question, int fd)
 {
-	int32_t found = find_answer(question, fd);
+	int fds[FDS_MAX] = {-1, -1};
+	int32_t found = find_answer(question, fd, &fds[1]);
 	int32_t errnum = found < 0 ? -found : 0;
-	int r = send_with(&errnum, sizeof(errnum), found > 0 ? found : -1);
-	if (found > 0) {
-		(void)close(found);
-	}
+	fds[0] = found > 0 ? found : -1;
+	int r = send_with(&errnum, sizeof(errnum), fds, (fds[0] >= 0) + (fds[1] >= 0));
+	box_close_p(&fds[0]);
+	box_close_p(&fds[1]);
 	return r;
 }
 
 static void serve(const struct box_steward *steward)
 {
 	static struct question question;
-	int fd;
-	while (receive_with(&question, sizeof(question), &fd) == 0) {
+	int fds[FDS_MAX];
+	while (receive_with(&question, sizeof(question), fds) == 0) {
 		int r = 0;
-		if (question.kind == SET_CLOCK) {
-			box_clock_set(question.number);
+		if (question.kind == STEP_CLOCK) {
+			(void)box_clock_step((int64_t)question.number);
 		} else if (question.kind == END_MACHINE) {
 			steward->end();
 			return;
 		} else {
-			r = answer(&question, fd);
+			r = answer(&question, fds[0]);
 		}
-		box_close_p(&fd);
+		box_close_p(&fds[0]);
+		box_close_p(&fds[1]);
 		if (r < 0) {
 			break;
 		}
@@ -216,15 +180,23 @@ static void serve(const struct box_steward *steward)
 	steward->end();
 }
 
-/* The kernel must not choose us when memory runs out. By a /proc of our own: there is no other yet. */
-static void stay_alive(void)
+static void put(int folder, const char *name, const char *text)
+{
+	_cleanup_(box_close_p) int fd = openat(folder, name, O_WRONLY | O_CLOEXEC);
+	ssize_t ignored = fd < 0 ? 0 : write(fd, text, strlen(text));
+	(void)ignored;
+}
+
+/* By a /proc of our own: there is no other yet. */
+static void set_kernel(void)
 {
 	_cleanup_(box_close_p) int proc = box_mount_make("proc", NULL, 0, 0);
-	_cleanup_(box_close_p) int fd = proc < 0
-		? -1
-		: openat(proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	ssize_t ignored = fd < 0 ? 0 : write(fd, "-1000", 5);
-	(void)ignored;
+	if (proc >= 0) {
+		/* The kernel must not choose us when memory runs out. */
+		put(proc, "self/oom_score_adj", "-1000");
+		/* One that panics ends a second later: what it says has to get out. */
+		put(proc, "sys/kernel/panic", "1");
+	}
 }
 
 static int settle(const struct box_steward *steward)
@@ -234,7 +206,7 @@ static int settle(const struct box_steward *steward)
 	if (unshare(CLONE_NEWNS) < 0) {
 		return -errno;
 	}
-	stay_alive();
+	set_kernel();
 	int r = steward->enter_share();
 	if (r < 0) {
 		return r;
@@ -244,13 +216,13 @@ static int settle(const struct box_steward *steward)
 		prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0) {
 		return -errno;
 	}
-	return box_boot_keep_capabilities(keep);
+	return box_caps_keep(keep);
 }
 
 _Noreturn static void steward_main(const struct box_steward *steward)
 {
 	int32_t errnum = -settle(steward);
-	if (send_with(&errnum, sizeof(errnum), -1) == 0 && errnum == 0) {
+	if (send_with(&errnum, sizeof(errnum), NULL, 0) == 0 && errnum == 0) {
 		serve(steward);
 	}
 	_exit(1);
@@ -258,19 +230,25 @@ _Noreturn static void steward_main(const struct box_steward *steward)
 
 /* --- in PID 1 --- */
 
-static int hear(void)
+/* As find_answer; `ret_second` is NULL where there is none. */
+static int hear(int *ret_second)
 {
 	int32_t errnum;
-	int fd;
-	int r = receive_with(&errnum, sizeof(errnum), &fd);
+	int fds[FDS_MAX];
+	int r = receive_with(&errnum, sizeof(errnum), fds);
 	if (r == 0 && errnum == 0) {
-		return fd < 0 ? 0 : fd;
+		if (ret_second) {
+			*ret_second = TAKE_FD(fds[1]);
+		}
+		box_close_p(&fds[1]);
+		return fds[0] < 0 ? 0 : fds[0];
 	}
-	box_close_p(&fd);
+	box_close_p(&fds[0]);
+	box_close_p(&fds[1]);
 	return r < 0 ? r : -errnum;
 }
 
-static int ask(uint32_t kind, uint64_t number, const char *name, int fd)
+static int ask_for(uint32_t kind, uint64_t number, const char *name, int fd, int *ret_second)
 {
 	struct question question = {.kind = kind, .number = number};
 	if (socket_fd < 0) {
@@ -283,8 +261,13 @@ static int ask(uint32_t kind, uint64_t number, const char *name, int fd)
 		}
 		memcpy(question.name, name, len);
 	}
-	int r = send_with(&question, sizeof(question), fd);
-	return r < 0 || kind == SET_CLOCK || kind == END_MACHINE ? r : hear();
+	int r = send_with(&question, sizeof(question), &fd, fd >= 0);
+	return r < 0 || kind == STEP_CLOCK || kind == END_MACHINE ? r : hear(ret_second);
+}
+
+static int ask(uint32_t kind, uint64_t number, const char *name, int fd)
+{
+	return ask_for(kind, number, name, fd, NULL);
 }
 
 int box_steward_start(const struct box_steward *steward)
@@ -312,7 +295,7 @@ int box_steward_start(const struct box_steward *steward)
 		return r;
 	}
 	socket_fd = ours;
-	return hear();
+	return hear(NULL);
 }
 
 int box_steward_give_groups(int box_fd)
@@ -340,14 +323,14 @@ int box_steward_mount(uint32_t number)
 	return ask(ASK_MOUNT, number, NULL, -1);
 }
 
-int box_steward_group(uint64_t memory_mib)
+int box_steward_group(uint64_t memory_mib, int *ret_events)
 {
-	return ask(ASK_GROUP, memory_mib, NULL, -1);
+	return ask_for(ASK_GROUP, memory_mib, NULL, -1, ret_events);
 }
 
-void box_steward_set_clock(uint64_t realtime_ns)
+void box_steward_step_clock(int64_t step_ns)
 {
-	(void)ask(SET_CLOCK, realtime_ns, NULL, -1);
+	(void)ask(STEP_CLOCK, (uint64_t)step_ns, NULL, -1);
 }
 
 void box_steward_end(void)

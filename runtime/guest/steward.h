@@ -29,9 +29,10 @@ void box_steward_forget(void);
 int box_steward_tree(const char *name);
 int box_steward_workspace(void);
 int box_steward_mount(uint32_t number);
-int box_steward_group(uint64_t memory_mib); /* the door of a new one */
+/* The door of a new one; with it its memory events. */
+int box_steward_group(uint64_t memory_mib, int *ret_events);
 
 /* Does not wait for it. */
-void box_steward_set_clock(uint64_t realtime_ns);
+void box_steward_step_clock(int64_t step_ns);
 /* Waits for the end of the machine, for a second at most. */
 void box_steward_end(void);

@@ -232,11 +232,8 @@ static struct orphan *orphan_place(void)
 	return oldest;
 }
 
-void box_stream_orphan(struct box_stream *stream)
+static void adopt(int fd, bool watched)
 {
-	if (stream->fd < 0) {
-		return;
-	}
 	struct orphan *orphan = orphan_place();
 	if (orphan->fd > 0) {
 		(void)close(orphan->fd);
@@ -246,14 +243,27 @@ void box_stream_orphan(struct box_stream *stream)
 		.index = (uint16_t)(orphan - orphans),
 		.generation = orphan_count,
 	};
-	int r = stream->watched ? box_loop_rewatch(stream->fd, EPOLLIN, watch)
-				: box_loop_watch(stream->fd, EPOLLIN, watch);
+	int r = watched ? box_loop_rewatch(fd, EPOLLIN, watch) : box_loop_watch(fd, EPOLLIN, watch);
 	if (r < 0) {
-		(void)close(stream->fd);
-		stream->fd = 0;
+		(void)close(fd);
+		fd = 0;
 	}
-	*orphan = (struct orphan){.fd = stream->fd, .generation = orphan_count++};
-	stream->fd = -1;
+	*orphan = (struct orphan){.fd = fd, .generation = orphan_count++};
+}
+
+void box_stream_orphan(struct box_stream *stream)
+{
+	if (stream->fd >= 0) {
+		adopt(stream->fd, stream->watched);
+		stream->fd = -1;
+	}
+}
+
+void box_orphan_take(int fd)
+{
+	if (fd >= 0) {
+		adopt(fd, false);
+	}
 }
 
 void box_orphan_pump(struct box_watch watch)

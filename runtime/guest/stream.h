@@ -36,4 +36,6 @@ void box_stream_close(struct box_stream *stream);
 
 /* Others may still write to the pipe of a command that has ended: it is read to nowhere. */
 void box_stream_orphan(struct box_stream *stream);
+/* The same for one that somebody else has read so far: nonblocking, and ours now. */
+void box_orphan_take(int fd);
 void box_orphan_pump(struct box_watch watch);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/guest/wire_kept.h"
 
@@ -40,6 +41,7 @@ static bool exit_well_formed(const struct body *body)
 	}
 	switch (end.end) {
 	case BOX_GUEST_END_EXIT:
+	case BOX_GUEST_END_MEMORY:
 		return end.value >= 0 && end.value <= EXIT_CODE_MAX;
 	case BOX_GUEST_END_SIGNAL:
 		return end.value >= 1 && end.value <= SIGNAL_MAX;
@@ -50,6 +52,16 @@ static bool exit_well_formed(const struct body *body)
 	default:
 		return false;
 	}
+}
+
+static bool words_well_formed(const struct body *body)
+{
+	for (size_t i = 0; i < body->size; i++) {
+		if (body->bytes[i] < ' ' || body->bytes[i] > '~') {
+			return false;
+		}
+	}
+	return body->size > 0 && body->size <= BOX_GUEST_LAST_MAX;
 }
 
 static bool answer_well_formed(const struct body *body)
@@ -65,6 +77,8 @@ static bool answer_well_formed(const struct body *body)
 		return body->size == sizeof(uint64_t);
 	case BOX_GUEST_EXIT:
 		return exit_well_formed(body);
+	case BOX_GUEST_LAST:
+		return words_well_formed(body);
 	default:
 		return box_guest_kept_answer_well_formed(body->kind, body->bytes, body->size);
 	}
@@ -100,14 +114,18 @@ static bool run_well_formed(const struct body *body)
 	}
 	memcpy(&run, body->bytes, sizeof(run));
 	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV | BOX_GUEST_RUN_TTY |
-		BOX_GUEST_RUN_FILE;
+		BOX_GUEST_RUN_FILE | BOX_GUEST_RUN_PIPES;
 	bool tty = run.flags & BOX_GUEST_RUN_TTY;
 	if (tty != size_is_real(run.size) || run.reserved != 0 ||
 		(tty && !(run.flags & BOX_GUEST_RUN_STDIN))) {
 		return false;
 	}
 	if ((run.flags & BOX_GUEST_RUN_FILE) &&
-		((run.flags & ~BOX_GUEST_RUN_STDIN) != BOX_GUEST_RUN_FILE || run.mount_count > 0)) {
+		(run.flags & ~BOX_GUEST_RUN_STDIN) != BOX_GUEST_RUN_FILE) {
+		return false;
+	}
+	if ((run.flags & BOX_GUEST_RUN_PIPES) &&
+		(run.flags & ~BOX_GUEST_RUN_ARGV) != BOX_GUEST_RUN_PIPES) {
 		return false;
 	}
 	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
@@ -121,14 +139,14 @@ static bool run_well_formed(const struct body *body)
 	return total <= BOX_GUEST_BODY_MAX && body->size - sizeof(run) <= total;
 }
 
-static bool signal_well_formed(const struct body *body)
+static bool number_well_formed(const struct body *body, uint32_t least, uint32_t most)
 {
 	uint32_t number;
 	if (body->size != sizeof(number)) {
 		return false;
 	}
 	memcpy(&number, body->bytes, sizeof(number));
-	return number >= 1 && number <= SIGNAL_MAX;
+	return number >= least && number <= most;
 }
 
 static bool request_well_formed(const struct body *body)
@@ -136,7 +154,10 @@ static bool request_well_formed(const struct body *body)
 	switch (body->kind) {
 	case BOX_GUEST_RESET:
 	case BOX_GUEST_KILL:
+	case BOX_GUEST_DRAIN:
 		return body->size == 0;
+	case BOX_GUEST_PIPE:
+		return number_well_formed(body, STDIN_FILENO, STDERR_FILENO);
 	case BOX_GUEST_MOUNT:
 		return target_well_formed(body);
 	case BOX_GUEST_RUN:
@@ -148,7 +169,7 @@ static bool request_well_formed(const struct body *body)
 	case BOX_GUEST_CREDIT:
 		return body->size == sizeof(uint64_t);
 	case BOX_GUEST_SIGNAL:
-		return signal_well_formed(body);
+		return number_well_formed(body, 1, SIGNAL_MAX);
 	case BOX_GUEST_RESIZE:
 		return resize_well_formed(body);
 	default:
@@ -164,7 +185,8 @@ static bool open_packet(const void *packet, size_t size, struct body *ret_body)
 		return false;
 	}
 	memcpy(&header, packet, sizeof(header));
-	bool whole = header.kind == BOX_GUEST_RESET || header.kind == BOX_GUEST_RESET_DONE;
+	bool whole = header.kind == BOX_GUEST_RESET || header.kind == BOX_GUEST_RESET_DONE ||
+		header.kind == BOX_GUEST_LAST;
 	if (header.size != size || header.reserved != 0 || (header.id == 0) != whole) {
 		return false;
 	}

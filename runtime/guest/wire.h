@@ -10,6 +10,10 @@
  * id is the caller's choice and free again after its EXIT. Output flows as far as there is credit:
  * RUN gives the first, CREDIT more; without credit box-init stops reading, and the command
  * blocks.
+ *
+ * Or the caller has the pipes of a command itself: it sends the command's ends of them before the
+ * RUN, one PIPE for each, and its bytes pass box-init by. Then there is no INPUT, no output and no
+ * credit; what is in the pipes after the EXIT is the caller's to read.
  */
 #pragma once
 
@@ -26,6 +30,7 @@
 /* As large as fits into a socket that nobody has widened: fewer packets, fewer turns. */
 #define BOX_GUEST_BYTES_MAX (128U * 1024)
 #define BOX_GUEST_PACKET_MAX ((uint32_t)sizeof(struct box_guest_header) + BOX_GUEST_BYTES_MAX)
+#define BOX_GUEST_LAST_MAX 1024U               /* of LAST */
 #define BOX_GUEST_BODY_MAX (20U * 1024 * 1024) /* env, workdir and command of one RUN */
 #define BOX_GUEST_RUNS_MAX 512U                /* at once in one box */
 #define BOX_GUEST_MOUNTS_MAX 256U              /* of one command */
@@ -47,21 +52,25 @@ enum box_guest_kind {
 	BOX_GUEST_SIGNAL, /* bytes: one uint32_t, a signal for its process group */
 	BOX_GUEST_RESIZE, /* bytes: struct box_guest_size, of its terminal */
 	BOX_GUEST_KILL,   /* ends its process group, its output is void; its EXIT still comes */
+	BOX_GUEST_PIPE,   /* bytes: one uint32_t, 0 to 2; one fd: what is to be that fd of it */
+	BOX_GUEST_DRAIN, /* one fd: a pipe that others may write to after its EXIT. It is read to nowhere */
 
 	/* from box-init */
 	BOX_GUEST_RESET_DONE = 64,
-	BOX_GUEST_STARTED, /* no bytes; only with BOX_GUEST_RUN_STDIN: others wait for EXIT alone. With
-			    * mounts of its own a command may have written before */
-	BOX_GUEST_STDOUT, /* bytes as the command wrote them, never none */
+	BOX_GUEST_STARTED, /* no bytes; only with BOX_GUEST_RUN_STDIN or _PIPES: others wait for EXIT
+			    * alone. With mounts of its own a command may have written before */
+	BOX_GUEST_STDOUT,  /* bytes as the command wrote them, never none */
 	BOX_GUEST_STDERR,
 	BOX_GUEST_TAKEN, /* bytes: one uint64_t, how much of all its INPUT has gone in or is void */
 	BOX_GUEST_EXIT,  /* bytes: struct box_guest_exit */
+	BOX_GUEST_LAST, /* of box-vmm, not of box-init: why the box ends, in a line of printable ASCII.
+			  * Nothing comes after it */
 };
 
 struct box_guest_header {
 	uint32_t size; /* of the packet, header included */
 	uint32_t kind;
-	uint32_t id; /* of the command; 0 for RESET and RESET_DONE */
+	uint32_t id; /* of the command; 0 for RESET, RESET_DONE and LAST */
 	uint32_t reserved;
 };
 
@@ -72,6 +81,7 @@ enum box_guest_run_flag {
 	BOX_GUEST_RUN_FILE =
 		1 << 3, /* no command but work on files, see wire_file.h; alone, or with
 				       * STDIN */
+	BOX_GUEST_RUN_PIPES = 1 << 4, /* three PIPEs came before; alone, or with ARGV */
 };
 
 /* Of a terminal; neither is 0. */
@@ -101,6 +111,9 @@ enum box_guest_end {
 	BOX_GUEST_END_SIGNAL,  /* value: the signal */
 	BOX_GUEST_END_TIMEOUT, /* killed by us; value: 0 */
 	BOX_GUEST_END_FAILED,  /* never started; value: errno, step says where */
+	BOX_GUEST_END_MEMORY,  /* it, or a process of it, was killed for lack of memory; value: the
+				* exit code, 137 where it was killed itself. Of microVMs alone: in
+				* other boxes box-init cannot see it, and box-rpc does */
 };
 
 enum box_guest_step {

@@ -90,6 +90,8 @@ static uint64_t most_bytes(const struct box_guest_file *file)
 		return file->size;
 	case BOX_GUEST_FILE_STAT:
 		return BOX_GUEST_FILE_TEXT_MAX - 1;
+	case BOX_GUEST_FILE_MEASURE:
+		return sizeof(struct box_guest_file_measured);
 	default:
 		return 0;
 	}
@@ -124,6 +126,26 @@ int box_guest_file_read_answer(const struct box_guest_file *file, struct box_str
 		return -EBADMSG;
 	}
 	*ret_answer = answer;
+	return 0;
+}
+
+static bool part_fits(const struct box_guest_file_part *part)
+{
+	return part->exists <= 1 && part->size_bytes <= INT64_MAX && part->file_count <= INT64_MAX;
+}
+
+int box_guest_file_read_measured(struct box_str data, struct box_guest_file_measured *ret_measured)
+{
+	struct box_guest_file_measured measured;
+	if (data.len != sizeof(measured)) {
+		return -EBADMSG;
+	}
+	memcpy(&measured, data.bytes, sizeof(measured));
+	if (!part_fits(&measured.workspace) || !part_fits(&measured.cache) ||
+		!part_fits(&measured.temp)) {
+		return -EBADMSG;
+	}
+	*ret_measured = measured;
 	return 0;
 }
 

@@ -30,6 +30,7 @@ enum box_guest_file_kind {
 	BOX_GUEST_FILE_REMOVE,
 	BOX_GUEST_FILE_MOVE,
 	BOX_GUEST_FILE_WATCH,
+	BOX_GUEST_FILE_MEASURE, /* of the box itself; the place is that of its caches */
 	BOX_GUEST_FILE_KINDS_
 };
 
@@ -105,6 +106,19 @@ struct box_guest_file_entry {
 	uint32_t reserved;
 };
 
+/* MEASURE: all that is on stdout. Nothing is in two of them. */
+struct box_guest_file_part {
+	uint64_t exists; /* 0 or 1 */
+	uint64_t size_bytes;
+	uint64_t file_count;
+};
+
+struct box_guest_file_measured {
+	struct box_guest_file_part workspace; /* when it is the box's own */
+	struct box_guest_file_part cache;
+	struct box_guest_file_part temp;
+};
+
 enum box_guest_file_change {
 	BOX_GUEST_FILE_STARTED = 1,
 	BOX_GUEST_FILE_CREATED,
@@ -130,6 +144,9 @@ int box_guest_file_check(
 /* What came on stderr and how much on stdout: 0, or -EBADMSG when that is no answer to `file`. */
 int box_guest_file_read_answer(const struct box_guest_file *file, struct box_str err,
 	size_t data_size, struct box_guest_file_answer *ret_answer);
+
+/* What a MEASURE has told: 0, or -EBADMSG. */
+int box_guest_file_read_measured(struct box_str data, struct box_guest_file_measured *ret_measured);
 
 struct box_guest_file_named {
 	struct box_guest_file_facts facts;

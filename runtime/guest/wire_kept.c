@@ -15,6 +15,7 @@ static bool end_well_formed(const struct box_guest_state *state)
 	}
 	switch (state->end) {
 	case BOX_GUEST_END_EXIT:
+	case BOX_GUEST_END_MEMORY:
 		return state->value >= 0 && state->value <= EXIT_CODE_MAX;
 	case BOX_GUEST_END_SIGNAL:
 		return state->value >= 1 && state->value <= SIGNAL_MAX;
@@ -84,7 +85,8 @@ static bool keep_well_formed(const char *bytes, size_t size)
 	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
 	if (keep.env_count > BOX_GUEST_ENV_MAX || keep.env_size < keep.env_count * 3 ||
 		(keep.env_count == 0 && keep.env_size != 0) || keep.workdir_size < 2 ||
-		keep.workdir_size > BOX_GUEST_PATH_MAX || keep.command_size < 2) {
+		keep.workdir_size > BOX_GUEST_PATH_MAX || keep.command_size < 2 ||
+		keep.mount_count > BOX_GUEST_MOUNTS_MAX) {
 		return false;
 	}
 	return size - sizeof(keep) ==

@@ -2,7 +2,8 @@
  *
  * A managed process is kept by box-init whoever asks or does not: it begins with KEEP or KEEP_IN,
  * under a number that the caller chose, and is forgotten by DROP alone. RESET does not touch it, so
- * a new box-rpc finds it as it is.
+ * a new box-rpc finds it as it is. Mounts of its own come before, each as a MOUNT with its number and
+ * the bit BOX_GUEST_MOUNT_OF_KEPT; commands never have that bit in their ids.
  *
  * Its output is a run of bytes, each with its offset from the first. Box-init holds what has not been
  * freed, up to a bound at which the process blocks; FOLLOW frees, says how far may be sent, and where
@@ -23,6 +24,7 @@
 #define BOX_GUEST_STDERR_MAX (16U * 1024) /* of its end: 4,000 characters in any script */
 #define BOX_GUEST_GRACE_MS_MAX 60000U
 #define BOX_GUEST_PEEKS_MAX 16U /* of one process that wait */
+#define BOX_GUEST_MOUNT_OF_KEPT 0x80000000U
 
 enum box_guest_kept_kind {
 	/* to box-init */
@@ -58,7 +60,8 @@ static inline bool box_guest_is_kept_answer(uint32_t kind)
 /* env_count strings NAME=VALUE, the workdir, the program and its arguments, each with its NUL. The
  * program is searched for in the PATH of that environment. */
 struct box_guest_keep {
-	uint32_t env_count;
+	uint16_t env_count;
+	uint16_t mount_count; /* MOUNTs that came before for it */
 	uint32_t env_size;
 	uint32_t workdir_size;
 	uint32_t command_size;

@@ -311,7 +311,7 @@ static int start_filling(struct tree *tree, int source, int manifest, struct box
 {
 	struct box_artifacts *artifacts = tree->artifacts;
 	struct box_worker_ids ids;
-	int ends[2];
+	int ends[2] = {-1, -1};
 	int r = box_owner_ids(artifacts->ids, source, &ids);
 	r = r < 0 ? r : hang(tree, &ids);
 	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {

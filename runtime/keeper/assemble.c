@@ -125,23 +125,28 @@ static int write_at(int folder, const char *name, const char *text)
 
 /* The second wall against namespaces, behind the filter. Mount namespaces are needed by commands
  * with mounts of their own. The passt of a microVM fences itself in with one of some kinds: each user
- * of its jail may have that one. */
-static int forbid_namespaces(int proc, bool for_passt)
+ * of its jail may have that one. Where one id is all there is, it is also who made the box's own: they
+ * count, but for the user namespace, which is its parent's. */
+static int forbid_namespaces(int proc, bool for_passt, bool same_uid)
 {
 	static const struct {
 		const char *name;
 		bool of_passt;
+		bool of_box;
 	} kinds[] = {
-		{"sys/user/max_user_namespaces", true},
-		{"sys/user/max_pid_namespaces", true},
-		{"sys/user/max_ipc_namespaces", true},
-		{"sys/user/max_uts_namespaces", true},
-		{"sys/user/max_net_namespaces", false},
-		{"sys/user/max_cgroup_namespaces", false},
-		{"sys/user/max_time_namespaces", false},
+		{"sys/user/max_user_namespaces", true, false},
+		{"sys/user/max_pid_namespaces", true, true},
+		{"sys/user/max_ipc_namespaces", true, true},
+		{"sys/user/max_uts_namespaces", true, true},
+		{"sys/user/max_net_namespaces", false, true},
+		{"sys/user/max_cgroup_namespaces", false, true},
+		{"sys/user/max_time_namespaces", false, false},
 	};
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		const char *most = for_passt && kinds[i].of_passt ? "1" : "0";
+		const char *most = "0";
+		if (for_passt && kinds[i].of_passt) {
+			most = same_uid && kinds[i].of_box ? "2" : "1";
+		}
 		int r = write_at(proc, kinds[i].name, most);
 		/* A kernel without one kind has no file for it. */
 		if (r < 0 && r != -ENOENT) {
@@ -159,7 +164,8 @@ static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int place = -1;
 	int r = box_fs_make("proc", &options, &whole);
-	r = r < 0 ? r : forbid_namespaces(whole, step->pids_only && assembly->plan->network);
+	bool for_passt = step->pids_only && assembly->plan->network;
+	r = r < 0 ? r : forbid_namespaces(whole, for_passt, assembly->same_uid);
 	if (r == 0 && step->pids_only) {
 		options.pids_only = true;
 		r = box_fs_make("proc", &options, &mount);

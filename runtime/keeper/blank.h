@@ -15,9 +15,10 @@ struct box_blank {
 	int netns;
 };
 
-/* `name` is that of its cgroup, `root` that of its image, or NULL for the usual one. What its first process has to say comes to the report fd, when it is
- * too late for an order or after it. Negative: err, and what there is of it is in `blank`, for
- * box_blank_close and the end that boxes have. */
+/* `name` is that of its cgroup, `root` that of its image, or NULL for the usual one. What its first
+ * process has to say comes to the report fd, when it is too late for an order or after it.
+ * Negative: err, and what there is of it is in `blank`, for box_blank_close and the end that boxes
+ * have. */
 int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
 	const struct box_root *root, struct box_blank *blank, struct box_err *err);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/write.h"
 
 /* A memfd that nobody can change any more, its offset at the start. */
 static int seal(int fd)
@@ -19,22 +20,6 @@ static int seal(int fd)
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0 ||
 		lseek(fd, 0, SEEK_SET) < 0) {
 		return -errno;
-	}
-	return 0;
-}
-
-static int write_all(int fd, const char *bytes, size_t len)
-{
-	while (len > 0) {
-		ssize_t written = write(fd, bytes, len);
-		if (written < 0 && errno == EINTR) {
-			continue;
-		}
-		if (written < 0) {
-			return -errno;
-		}
-		bytes += written;
-		len -= (size_t)written;
 	}
 	return 0;
 }
@@ -52,7 +37,7 @@ static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
 			BOX_CONFIG_BYTES_MAX);
 	}
 	_cleanup_(box_close_p) int fd = memfd_create("box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int r = fd < 0 ? -errno : write_all(fd, value, len);
+	int r = fd < 0 ? -errno : box_write_all(fd, value, len);
 	r = r < 0 ? r : seal(fd);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", name, strerror(-r));
@@ -129,7 +114,7 @@ static int copy_text(int from, int *ret_fd)
 			break;
 		}
 		total += (size_t)got;
-		r = total > BOX_CONFIG_BYTES_MAX ? -EFBIG : write_all(copy, chunk, (size_t)got);
+		r = total > BOX_CONFIG_BYTES_MAX ? -EFBIG : box_write_all(copy, chunk, (size_t)got);
 		if (r < 0) {
 			return r;
 		}

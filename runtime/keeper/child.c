@@ -1,6 +1,6 @@
-/* The first process of a box, between clone and box-init or box-vmm. It is a copy of boxd that must leave
- * nothing of boxd behind: its fds go first, its memory with exec. The order of `steps` matters,
- * each says why where it is not plain. */
+/* The first process of a box, between clone and box-init or box-vmm. It is a copy of boxd that must
+ * leave nothing of boxd behind: its fds go first, its memory with exec. The order of `steps`
+ * matters, each says why where it is not plain. */
 #include "runtime/keeper/child.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,10 +21,12 @@
 
 #define NEVER UINT64_MAX
 #define FREE_WAIT_MS 1000 /* at the end of boxd, for one that was killed */
+#define END_WAIT_MS 1500  /* and for one that ends by itself */
 
 struct errand {
 	int pidfd; /* -1: this place is free */
 	uint64_t kill_ms;
+	bool ends_alone; /* it was given no limit, and was not killed */
 	box_errand_ended *ended;
 	void *arg;
 };
@@ -56,6 +59,7 @@ static struct errand *find_place(struct box_errands *errands)
 static void send_kill(struct errand *errand)
 {
 	errand->kill_ms = NEVER;
+	errand->ends_alone = false;
 	(void)pidfd_send_signal(errand->pidfd, SIGKILL, NULL, 0);
 }
 
@@ -88,6 +92,7 @@ int box_errands_start(struct box_errands *errands, const struct box_program *wan
 	*errand = (struct errand){
 		.pidfd = child.pidfd,
 		.kill_ms = limit_ms == 0 ? NEVER : box_clock_ms() + limit_ms,
+		.ends_alone = limit_ms == 0,
 		.ended = ended,
 		.arg = arg,
 	};
@@ -149,12 +154,24 @@ void box_errands_step(struct box_errands *errands)
 
 void box_errands_free(struct box_errands *errands)
 {
+	uint64_t end_ms = box_clock_ms() + END_WAIT_MS;
 	for (size_t i = 0; i < BOX_ERRANDS_MAX; i++) {
-		if (errands->all[i].pidfd >= 0) {
+		if (errands->all[i].pidfd >= 0 && !errands->all[i].ends_alone) {
 			send_kill(&errands->all[i]);
-			(void)has_ended(&errands->all[i], FREE_WAIT_MS);
-			bury(errands, &errands->all[i]);
 		}
+	}
+	for (size_t i = 0; i < BOX_ERRANDS_MAX; i++) {
+		struct errand *errand = &errands->all[i];
+		if (errand->pidfd < 0) {
+			continue;
+		}
+		uint64_t now = box_clock_ms();
+		int left_ms = errand->ends_alone && now < end_ms ? (int)(end_ms - now) : 0;
+		if (!has_ended(errand, left_ms)) {
+			send_kill(errand);
+			(void)has_ended(errand, FREE_WAIT_MS);
+		}
+		bury(errands, errand);
 	}
 	(void)close(errands->epoll);
 	free(errands);

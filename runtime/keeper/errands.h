@@ -14,10 +14,12 @@ struct box_program;
 typedef void box_errand_ended(void *arg);
 
 struct box_errands *box_errands_new(void);
-/* Those that run are killed; nobody is told. */
+/* Those that run are killed; nobody is told. One without a limit gets a moment first: it ends by itself,
+ * and what it still does (box-skills waits for the disk) is better not cut off. */
 void box_errands_free(struct box_errands *errands);
 
-/* Starts it. With `limit_ms` not 0 it is killed after that time. -EAGAIN when BOX_ERRANDS_MAX run. */
+/* Starts it. With `limit_ms` not 0 it is killed after that time; with 0 it ends by itself, at the latest
+ * when box-rpc does. -EAGAIN when BOX_ERRANDS_MAX run. */
 int box_errands_start(struct box_errands *errands, const struct box_program *wanted,
 	uint64_t limit_ms, box_errand_ended *ended, void *arg, struct box_err *err);
 

@@ -4,17 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "runtime/keeper/offered.h"
 #include "runtime/keeper/router.h"
@@ -53,13 +52,14 @@ static int close_others(struct box_ferry *ferry, int report)
 
 static int give_up_rights(void)
 {
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
 	struct rlimit core = {0, 0};
 	struct rlimit files = {2 * BOX_HOST_CONNECTIONS_MAX + OTHER_FILES,
 		2 * BOX_HOST_CONNECTIONS_MAX + OTHER_FILES};
-	if (syscall(SYS_capset, &header, data) < 0 || setrlimit(RLIMIT_CORE, &core) < 0 ||
-		setrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	int r = box_caps_keep(0);
+	if (r < 0) {
+		return r;
+	}
+	if (setrlimit(RLIMIT_CORE, &core) < 0 || setrlimit(RLIMIT_NOFILE, &files) < 0 ||
 		prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
 		prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
 		return -errno;

@@ -115,6 +115,18 @@ int box_fs_open_beneath(int root, const char *path, int *ret_fd)
 	return 0;
 }
 
+int box_fs_path_of(int fd, char *path, size_t room)
+{
+	char link[32];
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t len = readlink(link, path, room - 1);
+	if (len < 0) {
+		return -errno;
+	}
+	path[len] = '\0';
+	return 0;
+}
+
 int box_fs_freeze(int fd)
 {
 	struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};

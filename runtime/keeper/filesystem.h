@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct box_fs_options {
@@ -27,6 +28,9 @@ int box_fs_attach_at(int mount, int place);
 
 /* An O_PATH fd of whatever is at a relative path below `root`; no link is followed. 0 or -errno. */
 int box_fs_open_beneath(int root, const char *path, int *ret_fd);
+
+/* The path of an fd in the kernel's own words, cut to the room; it may lead elsewhere by now. */
+int box_fs_path_of(int fd, char *path, size_t room);
 
 /* Makes the mount that the fd is in read-only. */
 int box_fs_freeze(int fd);

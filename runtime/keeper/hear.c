@@ -14,7 +14,7 @@
 static const char *vmm_step_name(uint32_t step)
 {
 	static const char *const names[] = {
-		[BOX_VMM_READ - BOX_VMM_READ] = "read the boot file",
+		[0] = "read the boot file", /* BOX_VMM_READ */
 		[BOX_VMM_LIBRARY - BOX_VMM_READ] = "load libkrun and libkrunfw",
 		[BOX_VMM_ORDER - BOX_VMM_READ] = "wait for the order",
 		[BOX_VMM_WORKSPACE - BOX_VMM_READ] = "attach the workspace",

@@ -88,7 +88,7 @@ static int mount_file(
 			"is a file without a file system in it (ext4, squashfs or erofs)");
 	}
 	int r = box_loop_take(file, true, &loop);
-	r = r < 0 ? r : box_loop_path(loop, device, sizeof(device));
+	r = r < 0 ? r : box_fs_path_of(loop, device, sizeof(device));
 	if (r < 0) {
 		return fail(ask, err,
 			geteuid() == 0 ? "a loop device"

@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 
@@ -52,16 +51,4 @@ int box_loop_take(int file, bool read_only, int *ret_loop)
 		}
 	}
 	return -EBUSY;
-}
-
-int box_loop_path(int loop, char *path, size_t room)
-{
-	char link[32];
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", loop);
-	ssize_t len = readlink(link, path, room - 1);
-	if (len < 0) {
-		return -errno;
-	}
-	path[len] = '\0';
-	return 0;
 }

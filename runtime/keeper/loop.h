@@ -2,11 +2,8 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* Puts an opened file on a free one. 0 or -errno. */
 int box_loop_take(int file, bool read_only, int *ret_loop);
 /* Opens one by its name in /dev: an fd, or -1 and errno. */
 int box_loop_open(const char *name);
-/* Its path. */
-int box_loop_path(int loop, char *path, size_t room);

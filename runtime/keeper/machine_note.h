@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* `root`: for the host, else for a user. What box-vmm said, if it was this box-vmm and this start of the host: the length, or negative. */
+/* `root`: for the host, else for a user. What box-vmm said, if it was this box-vmm and this start
+ * of the host: the length, or negative. */
 int box_machine_note_read(bool root, const char *vmm_path, char *text, size_t room);
 /* Nobody is told when it cannot be written: it is tried again then. */
 void box_machine_note_write(bool root, const char *vmm_path, const char *text, size_t len);

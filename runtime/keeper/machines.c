@@ -147,8 +147,8 @@ static void probe_ended(void *arg)
 {
 	struct box_machines *machines = arg;
 	const struct box_ground *ground = machines->ground;
-	struct box_machine_facts facts;
-	struct box_err err;
+	struct box_machine_facts facts = {0};
+	struct box_err err = {0};
 	ssize_t got = read(machines->output, machines->said, sizeof(machines->said));
 	box_close_p(&machines->output);
 	machines->said_len = got > 0 ? (size_t)got : 0;

@@ -1,4 +1,5 @@
-/* Whether there can be microVMs: found out when the first is wanted, without holding anybody else up. */
+/* Whether there can be microVMs: found out when the first is wanted, without holding anybody else
+ * up. */
 #pragma once
 
 #include "runtime/keeper/ground.h"

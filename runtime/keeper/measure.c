@@ -4,14 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/pidfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -21,6 +17,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "runtime/keeper/boxes.h"
+#include "runtime/keeper/helper.h"
 #include "runtime/keeper/measure_child.h"
 
 #define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
@@ -36,8 +33,7 @@ struct job {
 };
 
 struct child {
-	int pidfd; /* -1: this place is free */
-	int result;
+	struct box_helper helper; /* none: this place is free */
 	uint32_t id;
 	bool wanted; /* not answered yet */
 	uint64_t deadline_ms;
@@ -65,7 +61,7 @@ struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_
 	measures->epoll = epoll_create1(EPOLL_CLOEXEC);
 	box_list_init(&measures->waiting);
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
-		measures->children[i].pidfd = -1;
+		measures->children[i].helper = BOX_HELPER_NONE;
 	}
 	return measures;
 }
@@ -79,68 +75,40 @@ static void answer_failed(struct box_measures *measures, uint32_t id, int result
 
 /* --- children --- */
 
+struct work {
+	const struct box_measure_task *task;
+	const struct box_policy *policy;
+};
+
+static void run_child(const void *arg, pid_t parent, int out)
+{
+	const struct work *work = arg;
+	box_measure_child(work->task, work->policy, parent, out);
+}
+
 static void start_child(
 	struct box_measures *measures, struct child *child, const struct box_measure_task *task)
 {
-	int ends[2] = {-1, -1};
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
-		answer_failed(measures, child->id, -errno);
-		return;
-	}
-	pid_t parent = getpid();
-	pid_t pid = fork();
-	if (pid == 0) {
-		box_measure_child(task, measures->policy, parent, ends[1]);
-	}
-	int r = pid < 0 ? -errno : 0;
-	(void)close(ends[1]);
-	int pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
-	struct epoll_event event = {.events = EPOLLIN};
-	if (pid > 0 &&
-		(pidfd < 0 || epoll_ctl(measures->epoll, EPOLL_CTL_ADD, pidfd, &event) < 0)) {
-		r = -errno;
-		/* Nothing of it has touched a file system that could hold it. */
-		(void)kill(pid, SIGKILL);
-		(void)waitpid(pid, NULL, 0);
-	}
+	const struct work work = {task, measures->policy};
+	int r = box_helper_start(&child->helper, measures->epoll, run_child, &work);
 	if (r < 0) {
-		box_close_p(&pidfd);
-		(void)close(ends[0]);
 		answer_failed(measures, child->id, r);
 		return;
 	}
-	child->pidfd = pidfd;
-	child->result = ends[0];
 	child->wanted = true;
 	child->deadline_ms = box_clock_ms() + BOX_MEASURE_MS;
-}
-
-static bool has_ended(const struct child *child, int wait_ms)
-{
-	struct pollfd polled = {.fd = child->pidfd, .events = POLLIN};
-	return poll(&polled, 1, wait_ms) == 1;
-}
-
-static void bury(struct box_measures *measures, struct child *child)
-{
-	siginfo_t end = {0};
-	(void)epoll_ctl(measures->epoll, EPOLL_CTL_DEL, child->pidfd, NULL);
-	(void)waitid(P_PIDFD, (id_t)child->pidfd, &end, WEXITED | WNOHANG);
-	(void)close(TAKE_FD(child->pidfd));
-	(void)close(child->result);
 }
 
 static void take_result(struct box_measures *measures, struct child *child)
 {
 	struct box_keeper_measured answer;
-	ssize_t got = read(child->result, &answer, sizeof(answer));
 	bool wanted = child->wanted;
 	uint32_t id = child->id;
-	bury(measures, child);
+	bool told = box_helper_bury(&child->helper, measures->epoll, &answer, sizeof(answer));
 	if (!wanted) {
 		return;
 	}
-	if (got != (ssize_t)sizeof(answer)) {
+	if (!told) {
 		BOX_LOG(BOX_LOG_WARNING, "measure.died");
 		answer_failed(measures, id, -ECHILD);
 		return;
@@ -156,7 +124,7 @@ static void give_up(struct box_measures *measures, struct child *child, int resu
 {
 	bool wanted = child->wanted;
 	child->wanted = false;
-	(void)pidfd_send_signal(child->pidfd, SIGKILL, NULL, 0);
+	box_helper_kill(&child->helper);
 	if (wanted && result < 0) {
 		answer_failed(measures, child->id, result);
 	}
@@ -226,7 +194,7 @@ static void drop_late(struct box_measures *measures)
 	uint64_t now_ms = box_clock_ms();
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct child *child = &measures->children[i];
-		if (child->pidfd >= 0 && child->wanted && now_ms >= child->deadline_ms) {
+		if (child->helper.pidfd >= 0 && child->wanted && now_ms >= child->deadline_ms) {
 			BOX_LOG(BOX_LOG_WARNING, "measure.late");
 			give_up(measures, child, -ETIMEDOUT);
 		}
@@ -244,14 +212,14 @@ void box_measures_step(struct box_measures *measures)
 {
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct child *child = &measures->children[i];
-		if (child->pidfd >= 0 && has_ended(child, 0)) {
+		if (child->helper.pidfd >= 0 && box_helper_has_ended(&child->helper, 0)) {
 			take_result(measures, child);
 		}
 	}
 	drop_late(measures);
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct job *job;
-		while (measures->children[i].pidfd < 0 && (job = next_job(measures))) {
+		while (measures->children[i].helper.pidfd < 0 && (job = next_job(measures))) {
 			begin_job(measures, &measures->children[i], job);
 			free(job);
 		}
@@ -268,7 +236,7 @@ int box_measures_timeout_ms(const struct box_measures *measures)
 	uint64_t next_ms = UINT64_MAX;
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		const struct child *child = &measures->children[i];
-		if (child->pidfd >= 0 && child->wanted && child->deadline_ms < next_ms) {
+		if (child->helper.pidfd >= 0 && child->wanted && child->deadline_ms < next_ms) {
 			next_ms = child->deadline_ms;
 		}
 	}
@@ -291,7 +259,7 @@ void box_measures_drop(struct box_measures *measures)
 		free(job);
 	}
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
-		if (measures->children[i].pidfd >= 0) {
+		if (measures->children[i].helper.pidfd >= 0) {
 			give_up(measures, &measures->children[i], 0);
 		}
 	}
@@ -302,9 +270,9 @@ void box_measures_free(struct box_measures *measures)
 	box_measures_drop(measures);
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct child *child = &measures->children[i];
-		if (child->pidfd >= 0) {
-			(void)has_ended(child, FREE_WAIT_MS);
-			bury(measures, child);
+		if (child->helper.pidfd >= 0) {
+			(void)box_helper_has_ended(&child->helper, FREE_WAIT_MS);
+			(void)box_helper_bury(&child->helper, measures->epoll, NULL, 0);
 		}
 	}
 	(void)close(measures->epoll);

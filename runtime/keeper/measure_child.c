@@ -14,10 +14,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
+#include "runtime/guest/places.h"
 #include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/walk.h"
@@ -43,34 +44,21 @@ static int arrange_fds(int out, int root)
 	return close_range(STDERR_FILENO + 1, ~0U, 0) < 0 ? -errno : 0;
 }
 
-/* Reading is all that is left: also what belongs to others, as the payload's files do. */
-static int drop_capabilities(void)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capget, &header, data) < 0) {
-		return -errno;
-	}
-	uint32_t kept = data[0].permitted & (1U << CAP_DAC_READ_SEARCH);
-	memset(data, 0, sizeof(data));
-	data[0].permitted = kept;
-	data[0].effective = kept;
-	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
-}
-
 static int become_small(pid_t parent, int out, int root)
 {
 	struct rlimit core = {0, 0};
 	int r = arrange_fds(out, root);
-	r = r < 0 ? r : drop_capabilities();
+	/* Reading is all that is left: also what belongs to others, as the payload's files do. */
+	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
 	/* After the capabilities, whose change clears it. */
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
 			prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
-			setrlimit(RLIMIT_CORE, &core) < 0 ||
-			setpriority(PRIO_PROCESS, 0, NICENESS) < 0)) {
+			setrlimit(RLIMIT_CORE, &core) < 0)) {
 		r = -errno;
 	}
+	/* Of a boxd that is nicer already it fails, and is not needed. */
+	(void)setpriority(PRIO_PROCESS, 0, NICENESS);
 	return r == 0 && getppid() != parent ? -EOWNERDEAD : r;
 }
 
@@ -102,15 +90,7 @@ static int measure_folder(const struct box_measure_task *task, const struct box_
 	return 0;
 }
 
-/* One part of a box, and the file system that it is in. */
-struct place {
-	struct box_keeper_part part;
-	bool is_there;
-	dev_t device;
-	uint64_t used_bytes;
-};
-
-static int measure_place(const char *path, struct place *place)
+static int measure_place(const char *path, struct box_place *place)
 {
 	_cleanup_(box_close_p) int fd = -1;
 	struct statfs filesystem;
@@ -129,21 +109,11 @@ static int measure_place(const char *path, struct place *place)
 	place->device = status.st_dev;
 	place->used_bytes = (uint64_t)(filesystem.f_blocks - filesystem.f_bfree) *
 		(uint64_t)filesystem.f_bsize;
-	box_walk(fd, BOX_WALK_BLOCKS, NULL, 0, &place->part);
-	if (place->part.size_bytes > place->used_bytes) {
-		place->part.size_bytes = place->used_bytes;
-	}
+	struct box_keeper_part part = {0};
+	box_walk(fd, BOX_WALK_BLOCKS, NULL, 0, &part);
+	place->size_bytes = part.size_bytes;
+	place->file_count = part.file_count;
 	return 0;
-}
-
-static bool same_filesystem(const struct place *a, const struct place *b)
-{
-	return a->is_there && b->is_there && a->device == b->device;
-}
-
-static uint64_t without(uint64_t whole, uint64_t part)
-{
-	return whole > part ? whole - part : 0;
 }
 
 /* A workspace that is a folder of the host hides what has its path, and is measured as that
@@ -164,13 +134,20 @@ static int check_still_whole(void)
 	return root.st_dev == proc.st_dev ? -ESRCH : 0;
 }
 
-/* Nothing is counted twice: a workspace at /tmp is a workspace, a cache in a workspace is a
- * cache. */
+static struct box_keeper_part part_of(const struct box_place *place)
+{
+	return (struct box_keeper_part){
+		.exists = place->is_there,
+		.size_bytes = place->size_bytes,
+		.file_count = place->file_count,
+	};
+}
+
 static int measure_box(const struct box_measure_task *task, struct box_keeper_part *parts)
 {
-	struct place workspace = {0};
-	struct place cache = {0};
-	struct place temp = {0};
+	struct box_place workspace = {0};
+	struct box_place cache = {0};
+	struct box_place temp = {0};
 	int r = is_own(task, "/tmp") ? measure_place("/tmp", &temp) : 0;
 	r = r < 0 || !is_own(task, CACHE) ? r : measure_place(CACHE, &cache);
 	r = r < 0 || !task->own_workspace ? r : measure_place(task->workspace, &workspace);
@@ -178,20 +155,10 @@ static int measure_box(const struct box_measure_task *task, struct box_keeper_pa
 	if (r < 0) {
 		return r;
 	}
-	/* These are file systems of their own: what they use is what is in them. */
-	temp.part.size_bytes = temp.used_bytes;
-	workspace.part.size_bytes = workspace.used_bytes;
-	if (same_filesystem(&workspace, &temp)) {
-		temp = (struct place){0};
-	}
-	if (same_filesystem(&workspace, &cache)) {
-		workspace.part.size_bytes = without(workspace.used_bytes, cache.part.size_bytes);
-		workspace.part.file_count = without(
-			workspace.part.file_count, cache.part.file_count);
-	}
-	parts[BOX_BOX_WORKSPACE] = workspace.part;
-	parts[BOX_BOX_CACHE] = cache.part;
-	parts[BOX_BOX_TEMP] = temp.part;
+	box_places_settle(&workspace, &cache, &temp);
+	parts[BOX_BOX_WORKSPACE] = part_of(&workspace);
+	parts[BOX_BOX_CACHE] = part_of(&cache);
+	parts[BOX_BOX_TEMP] = part_of(&temp);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* Network namespaces of boxes. They belong to our own user namespace, not to a box's: whoever is root in
- * a box has no say over its network at all.
+/* Network namespaces of boxes. They belong to our own user namespace, not to a box's: whoever is
+ * root in a box has no say over its network at all.
  */
 #pragma once
 

@@ -28,8 +28,8 @@ struct box_network_seat {
 	uint32_t box_address;
 };
 
-/* Cheap: starts nothing. NULL when the host cannot be watched. `uid` and `gid` are what pasta runs as when we are root; in a user
- * namespace of our own, where there are no others, they are 0. */
+/* Cheap: starts nothing. NULL when the host cannot be watched. `uid` and `gid` are what pasta runs
+ * as when we are root; in a user namespace of our own, where there are no others, they are 0. */
 struct box_network *box_network_new(uid_t uid, gid_t gid);
 /* Ends the router and pasta. */
 void box_network_free(struct box_network *network);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <pwd.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 
@@ -166,9 +166,7 @@ static int change_uid(const struct child *child)
 static int drop_capabilities(const struct child *child)
 {
 	(void)child;
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
-	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+	return box_caps_keep(0);
 }
 
 /* This also keeps a uid 0 from getting capabilities back by exec. */

@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/place.h"
 #include "runtime/keeper/quota.h"
 #include "runtime/keeper/quota_attach.h"
@@ -110,18 +111,12 @@ static int open_store(struct work *work, struct box_err *err)
 static int open_folder(struct work *work, struct box_err *err)
 {
 	const struct box_quota_folder *folder = work->task->folder;
-	char link[32];
 	int r = box_place_open_plain(folder->parent, folder->name, &work->under);
 	if (r < 0) {
 		return fail(err, "the folder", -r);
 	}
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", work->under);
-	ssize_t len = readlink(link, work->path, sizeof(work->path) - 1);
-	if (len < 0) {
-		return fail(err, "the folder's path", errno);
-	}
-	work->path[len] = '\0';
-	return 0;
+	r = box_fs_path_of(work->under, work->path, sizeof(work->path));
+	return r < 0 ? fail(err, "the folder's path", -r) : 0;
 }
 
 static int find_image(struct work *work, struct box_err *err)

@@ -289,7 +289,7 @@ static int walk_folder(struct walk *walk, int from, int to, bool fresh)
 
 static int begin(struct walk *walk, int from, int to, bool fresh)
 {
-	struct stat status;
+	struct stat status = {0};
 	_cleanup_(box_close_p) int source = -1;
 	_cleanup_(box_close_p) int copy = -1;
 	int r = open_folder(from, ".", &source);

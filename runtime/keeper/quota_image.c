@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/loop.h"
 
 #define BLOCK 4096U
@@ -159,7 +160,7 @@ static int find_loop(int file)
 static int mount_loop(int loop, int *ret_mount)
 {
 	char device[BOX_PATH_MAX];
-	int r = box_loop_path(loop, device, sizeof(device));
+	int r = box_fs_path_of(loop, device, sizeof(device));
 	if (r < 0) {
 		return r;
 	}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/place.h"
 #include "runtime/keeper/quota.h"
 
@@ -77,16 +78,13 @@ void box_quota_means_close(struct box_quota_means *means)
 	box_close_p(&means->own_ns);
 }
 
-/* The kernel's own words for where an fd is; that the name leads there is looked at. */
+/* That the name leads there is looked at later. */
 static int find_name(int source, char path[BOX_PATH_MAX], const char **ret_name)
 {
-	char link[32];
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", source);
-	ssize_t len = readlink(link, path, BOX_PATH_MAX - 1);
-	if (len < 0) {
-		return -errno;
+	int r = box_fs_path_of(source, path, BOX_PATH_MAX);
+	if (r < 0) {
+		return r;
 	}
-	path[len] = '\0';
 	const char *slash = strrchr(path, '/');
 	if (!slash || slash[1] == '\0') {
 		return -ENOENT;
@@ -108,7 +106,7 @@ static bool is_same_folder(int parent, const char *name, int source)
 int box_quota_find(int source, struct box_quota_folder *ret_folder, struct box_err *err)
 {
 	char path[BOX_PATH_MAX];
-	const char *name = NULL;
+	const char *name = "";
 	_cleanup_(box_close_p) int parent = -1;
 	int r = box_place_open_any(source, "..", &parent);
 	r = r < 0 ? r : find_name(source, path, &name);

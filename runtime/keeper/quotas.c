@@ -4,15 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -23,6 +19,7 @@
 #include "base/log.h"
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/boxes.h"
+#include "runtime/keeper/helper.h"
 #include "runtime/keeper/place.h"
 #include "runtime/keeper/quota.h"
 
@@ -41,8 +38,7 @@ struct job {
 };
 
 struct child {
-	int pidfd; /* -1: this place is free */
-	int result;
+	struct box_helper helper; /* none: this place is free */
 	uint64_t deadline_ms;
 	bool killed;
 	struct job *job;
@@ -70,7 +66,7 @@ struct box_quotas *box_quotas_new(
 	quotas->epoll = epoll_create1(EPOLL_CLOEXEC);
 	box_list_init(&quotas->waiting);
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		quotas->children[i].pidfd = -1;
+		quotas->children[i].helper = BOX_HELPER_NONE;
 	}
 	return quotas;
 }
@@ -118,7 +114,7 @@ static bool is_moving(struct box_quotas *quotas, int source)
 	bool found = fstat(source, &status) < 0;
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		const struct child *child = &quotas->children[i];
-		found = found || (child->pidfd >= 0 && is_of(child->job, &status));
+		found = found || (child->helper.pidfd >= 0 && is_of(child->job, &status));
 	}
 	for (struct box_list *at = quotas->waiting.next; !found && at != &quotas->waiting;
 		at = at->next) {
@@ -255,6 +251,11 @@ void box_quotas_ask(struct box_quotas *quotas, uint32_t request, const struct bo
 
 /* --- children --- */
 
+static void run_child(const void *task, pid_t parent, int out)
+{
+	box_quota_child(task, parent, out);
+}
+
 static int start_child(struct box_quotas *quotas, struct child *child, struct job *job)
 {
 	const struct box_quota_task task = {
@@ -264,51 +265,17 @@ static int start_child(struct box_quotas *quotas, struct child *child, struct jo
 			job->above || job->ask.host_mode != BOX_ASK_RW ? 0 : job->ask.quota_bytes,
 		.alone = quotas->ground->alone,
 	};
-	int ends[2] = {-1, -1};
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
-		return -errno;
-	}
-	pid_t parent = getpid();
-	pid_t pid = fork();
-	if (pid == 0) {
-		box_quota_child(&task, parent, ends[1]);
-	}
-	int r = pid < 0 ? -errno : 0;
-	(void)close(ends[1]);
-	int pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
-	struct epoll_event event = {.events = EPOLLIN};
-	if (pid > 0 && (pidfd < 0 || epoll_ctl(quotas->epoll, EPOLL_CTL_ADD, pidfd, &event) < 0)) {
-		r = -errno;
-		(void)kill(pid, SIGKILL);
-		(void)waitpid(pid, NULL, 0);
-	}
+	struct box_helper helper;
+	int r = box_helper_start(&helper, quotas->epoll, run_child, &task);
 	if (r < 0) {
-		box_close_p(&pidfd);
-		(void)close(ends[0]);
 		return r;
 	}
 	*child = (struct child){
-		.pidfd = pidfd,
-		.result = ends[0],
+		.helper = helper,
 		.deadline_ms = box_clock_ms() + BOX_QUOTA_MS,
 		.job = job,
 	};
 	return 0;
-}
-
-static bool has_ended(const struct child *child, int wait_ms)
-{
-	struct pollfd polled = {.fd = child->pidfd, .events = POLLIN};
-	return poll(&polled, 1, wait_ms) == 1;
-}
-
-static void bury(struct box_quotas *quotas, struct child *child)
-{
-	siginfo_t end = {0};
-	(void)epoll_ctl(quotas->epoll, EPOLL_CTL_DEL, child->pidfd, NULL);
-	(void)waitid(P_PIDFD, (id_t)child->pidfd, &end, WEXITED | WNOHANG);
-	(void)close(TAKE_FD(child->pidfd));
-	(void)close(child->result);
 }
 
 static void take_result(struct box_quotas *quotas, struct child *child)
@@ -317,9 +284,8 @@ static void take_result(struct box_quotas *quotas, struct child *child)
 	struct box_err err;
 	struct job *job = child->job;
 	bool killed = child->killed;
-	ssize_t got = read(child->result, &report, sizeof(report));
-	bury(quotas, child);
-	if (got == (ssize_t)sizeof(report) && report.failure.result == 0) {
+	bool told = box_helper_bury(&child->helper, quotas->epoll, &report, sizeof(report));
+	if (told && report.failure.result == 0) {
 		if (job->above && job->request != 0) {
 			ask_again(quotas, job->request, &job->ask, job->rounds);
 			job->request = 0;
@@ -327,7 +293,7 @@ static void take_result(struct box_quotas *quotas, struct child *child)
 		finish(quotas, job, NULL);
 		return;
 	}
-	if (got == (ssize_t)sizeof(report)) {
+	if (told) {
 		(void)box_err_set(&err, (enum box_code)report.failure.code, -report.failure.result,
 			"%s", report.failure.text);
 	} else {
@@ -342,7 +308,7 @@ static void begin_jobs(struct box_quotas *quotas)
 {
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		struct child *child = &quotas->children[i];
-		while (child->pidfd < 0 && !box_list_empty(&quotas->waiting)) {
+		while (child->helper.pidfd < 0 && !box_list_empty(&quotas->waiting)) {
 			struct job *job = BOX_LIST_ITEM(
 				box_list_pop(&quotas->waiting), struct job, links);
 			quotas->waiting_count--;
@@ -372,8 +338,8 @@ int box_quotas_timeout_ms(const struct box_quotas *quotas)
 	bool free_place = false;
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		const struct child *child = &quotas->children[i];
-		free_place = free_place || child->pidfd < 0;
-		if (child->pidfd >= 0 && !child->killed && child->deadline_ms < next_ms) {
+		free_place = free_place || child->helper.pidfd < 0;
+		if (child->helper.pidfd >= 0 && !child->killed && child->deadline_ms < next_ms) {
 			next_ms = child->deadline_ms;
 		}
 	}
@@ -391,11 +357,12 @@ void box_quotas_step(struct box_quotas *quotas)
 	uint64_t now_ms = box_clock_ms();
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		struct child *child = &quotas->children[i];
-		if (child->pidfd >= 0 && has_ended(child, 0)) {
+		if (child->helper.pidfd >= 0 && box_helper_has_ended(&child->helper, 0)) {
 			take_result(quotas, child);
-		} else if (child->pidfd >= 0 && !child->killed && now_ms >= child->deadline_ms) {
+		} else if (child->helper.pidfd >= 0 && !child->killed &&
+			now_ms >= child->deadline_ms) {
 			child->killed = true;
-			(void)pidfd_send_signal(child->pidfd, SIGKILL, NULL, 0);
+			box_helper_kill(&child->helper);
 		}
 	}
 	begin_jobs(quotas);
@@ -414,7 +381,7 @@ void box_quotas_drop(struct box_quotas *quotas)
 {
 	drop_waiting(quotas);
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		if (quotas->children[i].pidfd >= 0) {
+		if (quotas->children[i].helper.pidfd >= 0) {
 			quotas->children[i].job->request = 0;
 		}
 	}
@@ -425,10 +392,10 @@ void box_quotas_free(struct box_quotas *quotas)
 	box_quotas_drop(quotas);
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		struct child *child = &quotas->children[i];
-		if (child->pidfd >= 0) {
-			(void)pidfd_send_signal(child->pidfd, SIGKILL, NULL, 0);
-			(void)has_ended(child, FREE_WAIT_MS);
-			bury(quotas, child);
+		if (child->helper.pidfd >= 0) {
+			box_helper_kill(&child->helper);
+			(void)box_helper_has_ended(&child->helper, FREE_WAIT_MS);
+			(void)box_helper_bury(&child->helper, quotas->epoll, NULL, 0);
 			job_free(child->job);
 		}
 	}

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/folders.h"
 #include "runtime/keeper/place.h"
 #include "runtime/keeper/userns.h"
@@ -116,15 +116,13 @@ int box_source_open(const char *path, const char *what, bool make, bool files,
  * mount without those below it, which may be anything. */
 static int check_no_mounts_below(int source, struct box_err *err)
 {
-	char link[32];
 	char path[BOX_PATH_MAX];
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", source);
-	ssize_t len = readlink(link, path, sizeof(path) - 1);
-	FILE *mounts = len < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
+	int r = box_fs_path_of(source, path, sizeof(path));
+	FILE *mounts = r < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
 	if (!mounts) {
-		return box_err_set(err, BOX_ERR_OS, errno, "/proc/self/mountinfo cannot be read");
+		return box_err_set(
+			err, BOX_ERR_OS, r < 0 ? -r : errno, "/proc/self/mountinfo cannot be read");
 	}
-	path[len] = '\0';
 	char *line = NULL;
 	size_t room = 0;
 	bool found = false;

@@ -1,12 +1,11 @@
-/* One box-skills for each box-rpc. It runs as the owner of the folder, so that what it writes belongs to
- * whom the folder does. */
+/* One box-skills for each box-rpc. It runs as the owner of the folder, so that what it writes
+ * belongs to whom the folder does. */
 #include "runtime/keeper/store.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -151,8 +150,7 @@ int box_store_keeper_package(
 
 void box_store_keeper_path(const struct box_store_keeper *keeper, char *out, size_t size)
 {
-	char link[32];
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", keeper->folder);
-	ssize_t len = readlink(link, out, size - 1);
-	out[len < 0 ? 0 : len] = '\0';
+	if (box_fs_path_of(keeper->folder, out, size) < 0) {
+		out[0] = '\0';
+	}
 }

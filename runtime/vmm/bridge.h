@@ -16,8 +16,9 @@ struct box_bridge {
 	int hanger;
 	int clock;   /* a timer of the host's clock, of box_bridge_open_clock */
 	int signals; /* SIGCHLD */
-	pid_t children[BOX_BRIDGE_CHILDREN_MAX]; /* whose death is the end; 0: none */
-	uint32_t deadline_ms;                    /* for the guest's report, from now on */
+	/* Whose death is the end, in the order of enum box_words_whom; 0: none. */
+	pid_t children[BOX_BRIDGE_CHILDREN_MAX];
+	uint32_t deadline_ms; /* for the guest's report, from now on */
 };
 
 /* A timer that goes off every BOX_VMM_CLOCK_SEC, and when the clock was set. */

@@ -6,39 +6,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-/* More than one is wrong, and the kernel closes what does not fit; some room tells them apart. */
-#define FDS_MAX 4
-
-union ancillary {
-	struct cmsghdr header; /* for its alignment */
-	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-};
+#include "base/fds.h"
 
 /* --- to the guest --- */
-
-static size_t take_fds(struct msghdr *message, int *ret_fd)
-{
-	size_t count = 0;
-	struct cmsghdr *header = CMSG_FIRSTHDR(message);
-	for (; header; header = CMSG_NXTHDR(message, header)) {
-		if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-			continue;
-		}
-		size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < here; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
-			if (count++ == 0) {
-				*ret_fd = fd;
-			} else {
-				(void)close(fd);
-			}
-		}
-	}
-	return count;
-}
 
 /* The clock is ours to tell. */
 static bool is_request(uint32_t kind)
@@ -46,47 +17,33 @@ static bool is_request(uint32_t kind)
 	return kind < BOX_GUEST_RESET_DONE && kind != BOX_MACHINE_CLOCK;
 }
 
-static int judge(const struct msghdr *message, const char *bytes, size_t got)
+static int judge(const struct box_fds *fds, const char *bytes, size_t got)
 {
 	struct box_guest_header header;
-	if ((message->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || got < sizeof(header)) {
+	if (fds->cut || got < sizeof(header)) {
 		return -EBADMSG;
 	}
 	memcpy(&header, bytes, sizeof(header));
 	return header.size == got && is_request(header.kind) ? 0 : -EBADMSG;
 }
 
-int box_carry_take(struct box_carry_down *down, int control, int *ret_fd, size_t *ret_fd_count)
+int box_carry_take(struct box_carry_down *down, int control, int *ret_fd)
 {
-	struct iovec part = {.iov_base = down->bytes, .iov_len = sizeof(down->bytes)};
-	union ancillary ancillary;
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = ancillary.bytes,
-		.msg_controllen = sizeof(ancillary.bytes),
-	};
-	ssize_t got;
-	do {
-		got = recvmsg(control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
-	if (got <= 0) {
-		/* An empty packet looks like the end, and is treated as one. */
-		return got < 0 && errno == EAGAIN ? -EAGAIN : -EPIPE;
-	}
 	int fd = -1;
-	size_t count = take_fds(&message, &fd);
-	int r = judge(&message, down->bytes, (size_t)got);
+	struct box_fds fds = {.list = &fd, .max = 1};
+	ssize_t got = box_fds_receive(
+		control, down->bytes, sizeof(down->bytes), &fds, MSG_DONTWAIT);
+	/* An empty packet looks like the end, and is treated as one. */
+	int r = got == -EAGAIN ? -EAGAIN
+		: got <= 0     ? -EPIPE
+			       : judge(&fds, down->bytes, (size_t)got);
 	if (r < 0) {
-		if (fd >= 0) {
-			(void)close(fd);
-		}
+		box_fds_close(&fds);
 		return r;
 	}
 	down->size = (size_t)got;
 	down->sent = 0;
 	*ret_fd = fd;
-	*ret_fd_count = count;
 	return 0;
 }
 
@@ -152,6 +109,16 @@ int box_carry_pull(struct box_carry_up *up, int stream)
 	return 0;
 }
 
+/* The time is ours to hear, the last words ours to say. */
+static bool is_answer(const char *packet, const struct box_guest_header *header)
+{
+	if (header->kind == BOX_MACHINE_TIME) {
+		return header->size == sizeof(*header) + sizeof(struct box_machine_time) &&
+			header->id == 0 && header->reserved == 0;
+	}
+	return header->kind != BOX_GUEST_LAST && box_guest_check_answer(packet, header->size) == 0;
+}
+
 int box_carry_whole(const struct box_carry_up *up, struct box_guest_header *ret_header)
 {
 	struct box_guest_header header;
@@ -166,11 +133,27 @@ int box_carry_whole(const struct box_carry_up *up, struct box_guest_header *ret_
 	if (have < header.size) {
 		return 0;
 	}
-	if (box_guest_check_answer(up->bytes + up->start, header.size) < 0) {
+	if (!is_answer(up->bytes + up->start, &header)) {
 		return -EBADMSG;
 	}
 	*ret_header = header;
 	return 1;
+}
+
+const char *box_carry_bytes(const struct box_carry_up *up)
+{
+	return up->bytes + up->start + sizeof(struct box_guest_header);
+}
+
+void box_carry_drop(struct box_carry_up *up)
+{
+	struct box_guest_header header;
+	memcpy(&header, up->bytes + up->start, sizeof(header));
+	up->start += header.size;
+	if (up->start == up->end) {
+		up->start = 0;
+		up->end = 0;
+	}
 }
 
 int box_carry_send(struct box_carry_up *up, int control)
@@ -185,10 +168,6 @@ int box_carry_send(struct box_carry_up *up, int control)
 	if (sent < 0) {
 		return errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM ? -EAGAIN : -EPIPE;
 	}
-	up->start += header.size;
-	if (up->start == up->end) {
-		up->start = 0;
-		up->end = 0;
-	}
+	box_carry_drop(up);
 	return 0;
 }

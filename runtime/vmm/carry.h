@@ -22,10 +22,10 @@ struct box_carry_up {
 	size_t end;
 };
 
-/* Takes a packet from the control socket, with the fds that came: the first one (or -1) is the
- * caller's, others are closed and counted. 0; -EAGAIN; -EPIPE at the end; -EBADMSG for one whose size
- * is not what it says, or a kind that is none of box-rpc's. */
-int box_carry_take(struct box_carry_down *down, int control, int *ret_fd, size_t *ret_fd_count);
+/* Takes a packet from the control socket, with the fd that came, or -1. 0; -EAGAIN; -EPIPE at the end;
+ * -EBADMSG for one whose size is not what it says, one with more than one fd, or a kind that is none
+ * of box-rpc's. */
+int box_carry_take(struct box_carry_down *down, int control, int *ret_fd);
 /* Puts a packet of our own there. */
 void box_carry_put(struct box_carry_down *down, uint32_t kind, const void *bytes, size_t size);
 struct box_guest_header box_carry_header(const struct box_carry_down *down);
@@ -37,5 +37,9 @@ int box_carry_push(struct box_carry_down *down, int stream);
 int box_carry_pull(struct box_carry_up *up, int stream);
 /* Whether a packet is whole: 1 with its header, 0, or -EBADMSG for nonsense. */
 int box_carry_whole(const struct box_carry_up *up, struct box_guest_header *ret_header);
+/* Of the packet that is whole: what is behind its header. */
+const char *box_carry_bytes(const struct box_carry_up *up);
+/* Passes over it. */
+void box_carry_drop(struct box_carry_up *up);
 /* Sends the whole packet. 0; -EAGAIN; -EPIPE. */
 int box_carry_send(struct box_carry_up *up, int control);

@@ -15,16 +15,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "runtime/vmm/calls.h"
 #include "runtime/vmm/privileges.h"
-
-#ifndef MOVE_MOUNT_F_EMPTY_PATH
-#define MOVE_MOUNT_F_EMPTY_PATH 0x00000004
-#endif
-#ifndef MOVE_MOUNT_T_EMPTY_PATH
-#define MOVE_MOUNT_T_EMPTY_PATH 0x00000040
-#endif
 
 #define NAME_SIZE 16
 
@@ -38,36 +33,12 @@ struct packet {
 	uint32_t number;
 };
 
-union ancillary {
-	struct cmsghdr header; /* for its alignment */
-	char bytes[CMSG_SPACE(sizeof(int))];
-};
-
 /* --- in the bridge --- */
 
 /* It waits if it must: the hanger always comes back to its socket. */
 static int send_packet(int socket, const struct packet *packet, int fd)
 {
-	union ancillary ancillary = {0};
-	struct iovec part = {
-		.iov_base = (void *)(uintptr_t)packet,
-		.iov_len = sizeof(*packet),
-	};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-	if (fd >= 0) {
-		message.msg_control = ancillary.bytes;
-		message.msg_controllen = sizeof(ancillary.bytes);
-		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	}
-	ssize_t sent;
-	do {
-		sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -EPIPE : 0;
+	return box_fds_send_one(socket, packet, sizeof(*packet), fd, 0) < 0 ? -EPIPE : 0;
 }
 
 int box_hanger_hang(int socket, uint32_t number, int mount_fd)
@@ -94,29 +65,6 @@ int box_hanger_answer(int socket)
 }
 
 /* --- in the hanger --- */
-
-/* 0 with the fd that came, or -1; or -EPIPE. */
-static int receive_packet(int socket, struct packet *ret_packet, int *ret_fd)
-{
-	union ancillary ancillary;
-	struct iovec part = {.iov_base = ret_packet, .iov_len = sizeof(*ret_packet)};
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = ancillary.bytes,
-		.msg_controllen = sizeof(ancillary.bytes),
-	};
-	ssize_t got;
-	do {
-		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
-	*ret_fd = -1;
-	const struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-	if (header && header->cmsg_len == CMSG_LEN(sizeof(int))) {
-		memcpy(ret_fd, CMSG_DATA(header), sizeof(*ret_fd));
-	}
-	return got == (ssize_t)sizeof(*ret_packet) ? 0 : -EPIPE;
-}
 
 static int make_place(int folder, const char *name, int mount_fd, int *ret_place)
 {
@@ -167,9 +115,8 @@ int box_hanger_serve(int socket, int folder)
 {
 	struct packet packet;
 	_cleanup_(box_close_p) int mount_fd = -1;
-	int r = receive_packet(socket, &packet, &mount_fd);
-	if (r < 0) {
-		return r;
+	if (box_fds_receive_one(socket, &packet, sizeof(packet), &mount_fd, 0) < 0) {
+		return -EPIPE;
 	}
 	char name[NAME_SIZE];
 	(void)snprintf(name, sizeof(name), "%u", packet.number);
@@ -190,7 +137,7 @@ _Noreturn static void hanger_main(int socket, int folder, pid_t parent)
 	(void)prctl(PR_SET_NAME, "box-hanger", 0L, 0L, 0L);
 	(void)umask(0);
 	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || getppid() != parent ||
-		fchdir(folder) < 0 || box_privileges_keep(1ULL << CAP_SYS_ADMIN) < 0 ||
+		fchdir(folder) < 0 || box_caps_keep(1ULL << CAP_SYS_ADMIN) < 0 ||
 		box_calls_enter(BOX_CALLS_HANGER, &err) < 0) {
 		_exit(1);
 	}

@@ -73,7 +73,7 @@ int box_image_read(int fd, struct box_image *ret_image)
 
 void box_image_order(struct box_image *image, uint32_t order, uint64_t realtime_ns)
 {
-	struct box_machine_order last = {.order = order, .clock = {.realtime_ns = realtime_ns}};
+	struct box_machine_order last = {.order = order, .realtime_ns = realtime_ns};
 	memcpy(image->bytes + image->size - sizeof(last), &last, sizeof(last));
 }
 

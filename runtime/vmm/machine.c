@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "runtime/vmm/calls.h"
 #include "runtime/vmm/privileges.h"
 
@@ -55,7 +56,7 @@ static int give_up(const struct box_machine *machine)
 	if (r == 0 && !machine->same_uid) {
 		r = box_privileges_become(machine->uid, machine->gid);
 	}
-	r = r < 0 ? r : box_privileges_keep(0);
+	r = r < 0 ? r : box_caps_keep(0);
 	/* The change of ids has cleared the second. */
 	if (r == 0 &&
 		(prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ||

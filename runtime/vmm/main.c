@@ -1,5 +1,5 @@
-/* box-vmm: the one program of a microVM box. boxd's child becomes it; people and boxd's preflight ask it
- * what this host has. */
+/* box-vmm: the one program of a microVM box. boxd's child becomes it; people and boxd's preflight
+ * ask it what this host has. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* A list, searched from its end: commands have few mounts, and those of one stand side by side. */
 #include "runtime/vmm/mounts.h"
 
+#include "runtime/guest/wire_kept.h"
+
 uint32_t box_mounts_take(struct box_mounts *mounts, uint32_t id)
 {
 	if (mounts->count == BOX_VMM_MOUNTS_MAX || mounts->last == BOX_MOUNTS_NONE - 1) {
@@ -33,7 +35,8 @@ uint32_t box_mounts_drop(struct box_mounts *mounts, uint32_t id)
 uint32_t box_mounts_drop_upto(struct box_mounts *mounts, uint32_t last)
 {
 	for (size_t i = mounts->count; i-- > 0;) {
-		if (mounts->list[i].number <= last) {
+		bool kept = mounts->list[i].id & BOX_GUEST_MOUNT_OF_KEPT;
+		if (mounts->list[i].number <= last && !kept) {
 			return take_out(mounts, i);
 		}
 	}

@@ -25,5 +25,6 @@ uint32_t box_mounts_take(struct box_mounts *mounts, uint32_t id);
 
 /* Takes one out that is the command's; 0 when there is none. */
 uint32_t box_mounts_drop(struct box_mounts *mounts, uint32_t id);
-/* Takes one out that was given no later than `last`; 0 when there is none. */
+/* Takes one out that was given no later than `last` and is not a managed process's; 0 when there is
+ * none. */
 uint32_t box_mounts_drop_upto(struct box_mounts *mounts, uint32_t last);

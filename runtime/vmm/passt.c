@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "runtime/vmm/privileges.h"
 
@@ -73,7 +74,7 @@ _Noreturn static void run_passt(
 		sigprocmask(SIG_SETMASK, &none, NULL) < 0 || chdir("/") < 0 ||
 		box_privileges_lock(passt->same_uid) < 0 ||
 		(!passt->same_uid && box_privileges_become(PASST_ID, PASST_ID) < 0) ||
-		box_privileges_keep(0) < 0 || prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 ||
+		box_caps_keep(0) < 0 || prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 ||
 		getppid() != parent) {
 		_exit(1);
 	}

@@ -48,21 +48,6 @@ int box_privileges_lock(bool same_uid)
 	return 0;
 }
 
-int box_privileges_keep(uint64_t mask)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capget, &header, sets) < 0) {
-		return -errno;
-	}
-	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		sets[i].permitted &= (uint32_t)(mask >> (32 * i));
-		sets[i].effective = sets[i].permitted;
-		sets[i].inheritable = 0;
-	}
-	return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
-}
-
 int box_privileges_become(uint32_t uid, uint32_t gid)
 {
 	if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||

@@ -9,9 +9,6 @@
  * only one id is mapped, and there may be no right to give up. */
 int box_privileges_lock(bool same_uid);
 
-/* Keeps the capabilities of `mask` in effect, and no other. */
-int box_privileges_keep(uint64_t mask);
-
 /* Becomes another user of the box, without groups. */
 int box_privileges_become(uint32_t uid, uint32_t gid);
 

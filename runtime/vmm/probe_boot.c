@@ -87,7 +87,7 @@ static void fill_boot(struct parts *parts)
 		.deadline_ms = DEADLINE_MS,
 		.hostname = "probe",
 	};
-	parts->boot.order.clock.realtime_ns = (uint64_t)box_clock_utc_us() * 1000;
+	parts->boot.order.realtime_ns = (uint64_t)box_clock_utc_us() * 1000;
 }
 
 /* --- the process that watches the machine --- */

@@ -20,8 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fds.h"
 #include "runtime/guest/machine.h"
 #include "runtime/vmm/bridge.h"
 #include "runtime/vmm/calls.h"
@@ -33,13 +35,6 @@
 #include "runtime/vmm/machine.h"
 #include "runtime/vmm/passt.h"
 #include "runtime/vmm/privileges.h"
-
-#ifndef MOVE_MOUNT_F_EMPTY_PATH
-#define MOVE_MOUNT_F_EMPTY_PATH 0x00000004
-#endif
-#ifndef MOVE_MOUNT_T_EMPTY_PATH
-#define MOVE_MOUNT_T_EMPTY_PATH 0x00000040
-#endif
 
 #define SHARE_PATH "/share"
 #define MOUNTS_PATH SHARE_PATH "/" BOX_MACHINE_MOUNTS
@@ -101,28 +96,9 @@ static int load_library(struct box_err *err)
 /* A byte, and with it the workspace if one is due. */
 static int await_order(struct box_err *err)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	char order = 0;
-	struct iovec part = {&order, 1};
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	ssize_t got;
-	do {
-		got = recvmsg(BOX_GUEST_ORDERS_FD, &message, MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
-	if (got != 1 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+	if (box_fds_receive_one(BOX_GUEST_ORDERS_FD, &order, 1, &vmm.workspace, 0) < 0) {
 		return box_err_set(err, BOX_ERR_OS, EOWNERDEAD, "no order came");
-	}
-	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (header) {
-		memcpy(&vmm.workspace, CMSG_DATA(header), sizeof(vmm.workspace));
 	}
 	(void)close(BOX_GUEST_ORDERS_FD);
 	struct timespec now;
@@ -273,7 +249,7 @@ static int enter_fence(struct box_err *err)
 	vmm.bridge.socket_path = SOCKET_PATH;
 	vmm.bridge.console = vmm.console[0];
 	vmm.bridge.deadline_ms = vmm.image.machine.deadline_ms;
-	int r = box_privileges_keep(0);
+	int r = box_caps_keep(0);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s", strerrordesc_np(-r));
 	}

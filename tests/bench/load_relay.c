@@ -69,15 +69,18 @@ static void wrap_line(struct text *wire)
 /* Letters of lines that came back with the next piece. */
 static size_t take_piece(struct text *piece)
 {
-	size_t letters = 0;
 	if (opt.bare) {
 		piece->len = 0;
 		receive_bytes(piece);
 	} else {
 		receive(piece);
 	}
-	for (size_t i = 0; i < piece->len; i++) {
-		letters += piece->bytes[i] != '\n';
+	size_t letters = piece->len;
+	const char *at = piece->bytes;
+	const char *end = at + piece->len;
+	while (at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+		letters--;
+		at++;
 	}
 	return letters;
 }

@@ -4,6 +4,7 @@ out of them, and what idle managed processes hold.
 
 import hashlib
 import os
+import statistics
 import subprocess
 import time
 
@@ -26,6 +27,7 @@ SLEEP_SECONDS = 3
 COMMAND_SECONDS = 120
 MEMORY_MB = "3072"
 SHM = "/dev/shm"
+BARE = "bare pipe and socket"
 
 
 def relay_path(session, process):
@@ -44,6 +46,7 @@ class Streams:
             with running(self.bare_server("pipe", "cat")) as bare:
                 self.measure_relay(server, bare, others)
                 self.measure_flow(server, bare, others)
+            self.note_bounds(others)
         with self.boxes.box() as server:
             self.measure_processes(server)
         with self.boxes.box() as server:
@@ -59,7 +62,7 @@ class Streams:
     def peers(self, server, bare, others):
         """Who answers lines, with the flags for it. The reference's own flags come last."""
         yield "box", server, [*self.boxes.local]
-        yield "bare pipe and socket", bare, []
+        yield BARE, bare, []
         for who, (other, flags) in others.items():
             yield who, other, flags[:4]
 
@@ -78,23 +81,36 @@ class Streams:
     def round_relay(self, server, bare, others, measured):
         took = {}
         for who, peer, flags in self.peers(server, bare, others):
-            count = "1000" if who in ("box", "bare pipe and socket") else "200"
+            count = "1000" if who in ("box", BARE) else "200"
             got = self.relay("relay", peer, flags, "--bytes", str(LINE), "--count", count)
             took[who] = got["p50_us"]
             self.note(measured, who, got["p50_us"])
             self.note(f"{measured}, p99", who, got["p99_us"])
-        more = took["box"] - took["bare pipe and socket"]
+        more = took["box"] - took[BARE]
         self.note(f"{measured}, more than bare", "box", more)
 
     def measure_flow(self, server, bare, others):
         measured = "relay, lines of 16 KiB"
         for _ in self.bench.rounds("flow"):
             for who, peer, flags in self.peers(server, bare, others):
-                count = "4000" if who in ("box", "bare pipe and socket") else "400"
+                count = "4000" if who in ("box", BARE) else "400"
                 more = ["--bytes", str(LONG_LINE), "--count", count, "--warmup", "20"]
                 # Few enough for everyone's buffers: a peer that only writes stops one that does too.
                 got = self.relay("flow", peer, flags, *more, "--window", "16")
                 self.note(measured, who, got["mb_per_second"])
+
+    def note_bounds(self, others):
+        """No relay is faster than one that does nothing but pass bytes on: what a bare pipe and socket
+        is against the reference is the most that can be asked."""
+        echo = self.bench.figures[f"relay echo of {LINE} bytes"]
+        flow = self.bench.figures["relay, lines of 16 KiB"]
+        for who in others:
+            less = statistics.median(echo[who]) / statistics.median(echo[BARE])
+            more = statistics.median(flow[BARE]) / statistics.median(flow[who])
+            self.bench.notes.append(
+                f"a bare pipe and socket beside the {who}: echo {less:.2f}x faster, "
+                f"lines of 16 KiB {more:.2f}x as many"
+            )
 
     def measure_processes(self, server):
         flags = [*self.boxes.local, "--session", "many", "--cmd", "cat"]

@@ -70,7 +70,7 @@ DEMANDS = [
     ("box exec in a microVM", "ms", "msb exec", FASTER, None),
     ("list of 1,000 skills", "ms", "reference", SLOWER, 0.5),
     ("second list of 1,000 skills", "ms", "the first", FASTER, 10),
-    ("install of a ZIP, 100 files, 4 MB", "ms", "reference", FASTER, 3),
+    ("answer to an install of a ZIP, 100 files, 4 MB", "ms", "reference", FASTER, 3),
     ("mounts of 100 skills", "ms", None, LIMIT, 1),
 ]
 

@@ -65,7 +65,7 @@ static void unpack(const struct box_zip *zip, struct box_err *err)
 	}
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	MUST(fd >= 0);
-	int r = box_archive_write(zip, fd, false, err);
+	int r = box_archive_write(zip, fd, err);
 	MUST(r == 0 || (r < 0 && err->text[0] != '\0'));
 	for (size_t i = 0; i < zip->count; i++) {
 		const struct box_zip_entry *entry = &zip->entries[i];

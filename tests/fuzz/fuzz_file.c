@@ -75,6 +75,15 @@ static void check_events(struct box_str left)
 	}
 }
 
+static void check_measured(struct box_str said)
+{
+	struct box_guest_file_measured measured;
+	if (box_guest_file_read_measured(said, &measured) == 0) {
+		MUST(measured.workspace.exists <= 1 && measured.cache.size_bytes <= INT64_MAX);
+		MUST(measured.temp.file_count <= INT64_MAX);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size == 0) {
@@ -90,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_answer(data[0] % BOX_GUEST_FILE_KINDS_, said);
 	check_entries(said);
 	check_events(said);
+	check_measured(said);
 	free(bytes);
 	return 0;
 }

@@ -129,7 +129,7 @@ static void check_exit(const uint8_t *bytes, size_t size)
 	struct box_guest_exit end;
 	MUST(size == sizeof(end));
 	memcpy(&end, bytes, sizeof(end));
-	MUST(end.end <= BOX_GUEST_END_FAILED && end.step < BOX_GUEST_STEPS_);
+	MUST(end.end <= BOX_GUEST_END_MEMORY && end.step < BOX_GUEST_STEPS_);
 	MUST((end.end == BOX_GUEST_END_FAILED) == (end.step != 0));
 	MUST(end.value >= 0 && end.value <= (end.step ? 4095 : 255));
 	MUST(end.mount < BOX_GUEST_MOUNTS_MAX);

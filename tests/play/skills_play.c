@@ -1,10 +1,12 @@
 /* The store without box-skills: one JSON line in, one out. For tests and for measuring.
  *
- *   skills_play FOLDER [PATH]    the store in FOLDER, which answers call PATH
+ * skills_play FOLDER [PATH]    the store in FOLDER, which answers call PATH
  *
- * A line is {"namespace", "action", "data", "archive": a file's path}. Actions beside those of clients:
- * "find" {name}, "dump" {display_name: [...]} and "load" {text: [...]} for front matter alone, "letters".
- * The answer is {"ok": ...} or {"error": "NAME: TEXT"}, with the microseconds that it took.
+ * A line is {"namespace", "action", "data", "archive": a file's path, "settle": false when the disk
+ * is not to be waited for behind the answer}. Actions beside those of
+ * clients: "find" {name}, "dump" {display_name: [...]} and "load" {text: [...]} for front matter
+ * alone, "letters". The answer is {"ok": ...} or {"error": "NAME: TEXT"}, with the microseconds
+ * that it took.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -156,6 +158,10 @@ static void answer_line(char *text, size_t len)
 	(void)fwrite(buf.bytes, 1, buf.len, stdout);
 	(void)putchar('\n');
 	(void)fflush(stdout);
+	const struct box_value *settle = box_map_get(&line, "settle");
+	if (!settle || settle->type != BOX_BOOL || settle->boolean) {
+		box_store_settle(store);
+	}
 	box_buf_free(&buf);
 }
 

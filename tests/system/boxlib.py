@@ -17,6 +17,7 @@ from clientlib import INSTANCE, Stdio, Web
 
 ROOT = os.geteuid() == 0
 FAKE = {"backend": "fake"}
+STALL_SECONDS = 3.0  # that a machine with other work may stand still, beside every limit of time
 
 
 def build(variable="BOX_BUILD"):
@@ -281,7 +282,7 @@ class Boxd:
 
     def check_gone(self):
         pids = [self.pid, *self.workers()]
-        wait_until(lambda: not any(map(is_alive, pids)), 2, lambda: f"processes are left of {pids}")
+        wait_until(lambda: not any(map(is_alive, pids)), what=lambda: f"processes are left of {pids}")
 
 
 def fake_boxd(folder, *args, **options):

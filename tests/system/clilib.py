@@ -1,6 +1,8 @@
 """The `box` command as a child of a test."""
 
+import contextlib
 import json
+import signal
 import subprocess
 
 from boxlib import FAKE, build, environment
@@ -21,6 +23,15 @@ def start(*args, programs=None, private=True, env=None, **popen):
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = [str((programs or build()) / "box"), *args]
     return subprocess.Popen(command, env=variables(private, **(env or {})), **{**pipes, **popen})
+
+
+def interrupt(process):
+    """Until it ends: a signal that comes while another waits is none. Its exit code."""
+    for _ in range(10):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(2)
+    raise AssertionError("it goes on")
 
 
 def box(*args, data=None, **options):

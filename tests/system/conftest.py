@@ -25,6 +25,7 @@ def pytest_configure(config):
             signal.signal(number, signal.SIG_DFL)
     config.addinivalue_line("markers", "soak: a long form, run only with BOX_SOAK=1")
     config.addinivalue_line("markers", "microvm: needs a KVM, run only with BOX_MICROVM (krunlib.py)")
+    config.addinivalue_line("markers", "whole: of microVMs, run by `make test-vm` alone")
 
 
 def pytest_collection_modifyitems(items):
@@ -130,6 +131,23 @@ def native(place):
     """A client of a boxd with native boxes, which all tests of the module share."""
     with nativelib.dialled(place) as made:
         yield made
+
+
+@pytest.fixture
+def note():
+    """A boxd that is lied to about this host leaves no word behind that another would believe."""
+    folder = pathlib.Path("/run/box")
+    path = folder / "machine"
+    made = not folder.exists()
+    folder.mkdir(0o700, exist_ok=True)
+    before = path.read_bytes() if path.exists() else None
+    yield
+    path.unlink(missing_ok=True)
+    if before is not None:
+        path.write_bytes(before)
+        path.chmod(0o600)
+    elif made:
+        folder.rmdir()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import nativelib
 BACKEND = os.environ.get("BOX_MICROVM", "krun")
 SECONDS = 120  # for one answer, a new box included
 FLOW_SECONDS = 280
-MEMORY_MB = 192  # of most boxes: several fit into the machine
+MEMORY_MB = 128  # of most boxes: several fit into the machine
 SPEC = {"memory_mb": MEMORY_MB, "cpus": 1.0}
 
 NOTE = {"/run/box"}  # whether guests boot on this host is found out once, and stays written down
@@ -29,33 +29,47 @@ only_microvms = pytest.mark.skipif(BACKEND != "krun", reason="not true of native
 
 
 class Place(nativelib.Place):
-    """With box-vmm, and its libraries where an installed one finds them."""
+    """With box-vmm: root's is the build's own, so that whether guests boot here is found out once for
+    all; an ordinary user's, which may not reach the build, is installed with its libraries."""
 
     def furnish(self, mode, operator):
         super().furnish(mode, operator)
-        build = boxlib.build(self.build)
         if BACKEND != "krun":
             return
-        nativelib.copy([build / "box-vmm"], self.programs)
-        (self.folder / "lib").mkdir(mode=0o755)
-        (self.folder / "lib" / "box").symlink_to(build.parent / "libkrun")
+        build = boxlib.build(self.build)
+        if mode == "root":
+            (self.programs / "box-vmm").symlink_to(build / "box-vmm")
+        else:
+            self.install(build / "box-vmm", build.parent / "libkrun")
+
+    def install(self, vmm, libraries):
+        """Another box-vmm, which the host has to be tried with."""
+        link = self.folder / "lib" / "box"
+        for old in (self.programs / "box-vmm", link):
+            old.unlink(missing_ok=True)
+        nativelib.copy([vmm], self.programs)
+        link.parent.mkdir(mode=0o755, exist_ok=True)
+        link.symlink_to(libraries)
 
 
 class Runtime:
     """A boxd, what there was before it, and a client that waits long enough."""
 
-    def __init__(self, place, **options):
+    def __init__(self, place, *args, **options):
         deathlib.adopt_orphans()
         self.place = place
         self.ground = deathlib.Ground()
         self.ground.folders |= NOTE
-        self.boxd = place.start(**options)
+        self.boxd = place.start(*args, **options)
         self.boxd.wait_served()
         self.traces = deathlib.Traces(self.boxd, self.ground)
         self.client = self.dial()
 
+    def connect(self):
+        return self.boxd.web()
+
     def dial(self):
-        client = self.boxd.web()
+        client = self.connect()
         assert client.ask("box_init", {"backend": BACKEND}, SECONDS) == {"initialized": True}
         return client
 

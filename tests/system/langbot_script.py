@@ -38,7 +38,7 @@ async def run_tools(drive):
     await drive.tools.initialize()
     out["tools"] = [tool.name for tool in await drive.tools.get_tools()]
     out["exec"] = await drive.sh("echo hello; id -u; pwd; exit 3")
-    out["late"] = await drive.sh("echo so far; sleep 30", timeout_sec=1)
+    out["late"] = await drive.sh("echo so far; sleep 30", timeout_sec=3)
     note = "/workspace/a/note.txt"
     out["write"] = await use("write", path=note, content="one\ntwo\n")
     out["append"] = await use("write", path=note, content="four\n", mode="append")

@@ -27,8 +27,6 @@ SERVERS = {
 }
 
 
-
-
 class Door:
     """A port that adds headers to a request, as a proxy in front of boxd would, and then passes on
     every byte; `tear` breaks off what goes through it at that moment."""
@@ -39,6 +37,7 @@ class Door:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.pairs = []
+        self.lock = threading.Lock()
         threading.Thread(target=self.accept, daemon=True).start()
 
     def __enter__(self):
@@ -54,7 +53,8 @@ class Door:
             while True:
                 near = self.listener.accept()[0]
                 far = socket.create_connection(self.target)
-                self.pairs.append((near, far))
+                with self.lock:
+                    self.pairs.append((near, far))
                 threading.Thread(target=self.serve, args=(near, far), daemon=True).start()
 
     def serve(self, near, far):
@@ -75,13 +75,15 @@ class Door:
             target.shutdown(socket.SHUT_WR)
 
     def tear(self):
-        """Without a word: both ends find their connection reset."""
-        for one in (one for pair in self.pairs for one in pair):
+        """Without a word: both ends find their connection reset. What is dialled meanwhile is the next
+        connection, and stays."""
+        with self.lock:
+            torn, self.pairs = self.pairs, []
+        for one in (one for pair in torn for one in pair):
             with contextlib.suppress(OSError):
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 one.shutdown(socket.SHUT_RD)
             one.close()
-        self.pairs = []
 
 
 class World:

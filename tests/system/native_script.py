@@ -14,6 +14,7 @@ import hashlib
 import json
 import pathlib
 import sys
+import time
 
 from langbot_plugin.box.models import BoxManagedProcessSpec, BoxSpec
 
@@ -173,8 +174,14 @@ class Steps(Drive):
                 found[below] = None if path.is_dir() else path.read_text()
         return found
 
-    async def do_count(self, marker):
-        return len(await asyncio.to_thread(proclib.find, marker))
+    async def do_count(self, marker, most=None):
+        """How many there are, when there are no more than `most` or after 10 s."""
+        end = time.monotonic() + 10
+        while True:
+            found = len(await asyncio.to_thread(proclib.find, marker))
+            if most is None or found <= most or time.monotonic() > end:
+                return found
+            await asyncio.sleep(0.05)
 
 
 if __name__ == "__main__":

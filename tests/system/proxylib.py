@@ -12,6 +12,7 @@ class Proxy:
     def __init__(self, port):
         self.target = port
         self.pairs = []
+        self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.url = f"ws://127.0.0.1:{self.port}"
@@ -37,7 +38,8 @@ class Proxy:
                 near, _ = self.listener.accept()
                 far = socket.create_connection(("127.0.0.1", self.target))
                 self.accepted += 1
-                self.pairs.append((near, far))
+                with self.lock:
+                    self.pairs.append((near, far))
                 for source, sink in ((near, far), (far, near)):
                     thread = threading.Thread(target=self._carry, args=(source, sink), daemon=True)
                     self.threads.append(thread)
@@ -52,7 +54,8 @@ class Proxy:
 
     def break_all(self):
         """Every connection ends by a reset at both ends."""
-        pairs, self.pairs = self.pairs, []
+        with self.lock:
+            pairs, self.pairs = self.pairs, []
         for one in (end for pair in pairs for end in pair):
             with contextlib.suppress(OSError):
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

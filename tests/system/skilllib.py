@@ -44,8 +44,8 @@ class Asked:
             self.process.kill()
             return self.process.wait()
 
-    def send(self, action, data=None, archive=None, tenant=TENANT):
-        line = {"namespace": tenant, "action": action, "data": {} if data is None else data}
+    def send(self, action, data=None, archive=None, tenant=TENANT, **more):
+        line = {"namespace": tenant, "action": action, "data": {} if data is None else data, **more}
         if archive is not None:
             line["archive"] = str(archive)
         self.process.stdin.write(json.dumps(line).encode() + b"\n")

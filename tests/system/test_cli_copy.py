@@ -319,7 +319,8 @@ def test_progress_on_a_terminal(boxd, session, tmp_path):
                     break
             assert ended.result() == 0, shown
     os.close(near)
-    assert b" of 64.0 MiB (" in shown and b" MiB/s" in shown
+    assert b" of 64.0 MiB  " in shown and b" MiB/s" in shown
+    assert b"[=" in shown or b"[>" in shown
     assert shown.endswith(b"\r\x1b[K")
 
 

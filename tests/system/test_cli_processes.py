@@ -222,7 +222,8 @@ def test_logs_follow_until_it_is_stopped_or_we_are(boxd, client, session):
 
 def test_logs_follow_over_broken_connections(boxd, client, session):
     """They go on where they were: nothing is lost, nothing comes twice."""
-    begin(boxd, "i=0; while [ ! -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.001; done; exit 3")
+    count = "i=0; while [ ! -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.001; done"
+    begin(boxd, f"{count}; echo end; exit 3")
     with Proxy(boxd.port) as proxy:
         with start(boxd, "logs", "-f", "s", endpoint=proxy.url) as process:
             out = [process.stdout.readline() for _ in range(50)]
@@ -233,7 +234,7 @@ def test_logs_follow_over_broken_connections(boxd, client, session):
             out += process.stdout.readlines()
             assert (process.wait(20), process.stderr.read()) == (0, b"")
         assert proxy.accepted >= 5
-    assert out == [f"{number}\n".encode() for number in range(1, len(out) + 1)]
+    assert out == [*(f"{number}\n".encode() for number in range(1, len(out))), b"end\n"]
     assert len(out) > 1250
 
 
@@ -404,7 +405,7 @@ def test_another_writes_while_the_connection_is_broken(boxd, client, session):
             process.stdin.write(b"a\n")
             process.stdin.flush()
             assert process.stdout.readline() == b"got a\n"
-            time.sleep(0.5)  # until it knows that this was taken
+            time.sleep(3)  # until it knows that this was taken
             with relaylib.V1(boxd, turn=False) as other:
                 accepted = proxy.accepted
                 proxy.break_all()
@@ -414,7 +415,7 @@ def test_another_writes_while_the_connection_is_broken(boxd, client, session):
                 wait_until(lambda: proxy.accepted > accepted, what="in line")
                 process.stdin.write(b"c\n")
                 process.stdin.flush()
-                time.sleep(0.5)  # until it has read that
+                time.sleep(3)  # until it has read that
             out, err = process.communicate(timeout=20)
     # The other has confirmed nothing of what it read.
     assert (process.returncode, out, err) == (0, b"got bbb\ngot c\n", b"")
@@ -422,18 +423,19 @@ def test_another_writes_while_the_connection_is_broken(boxd, client, session):
 
 def test_another_writes_behind_what_nobody_took(boxd, client, session, tmp_path):
     """How much of what was sent is in the process cannot be known then, and that is said."""
-    begin(boxd, "echo one; sleep 2; exec cat > /dev/null")
+    begin(boxd, "echo one; until [ -e /tmp/go ]; do sleep 0.05; done; exec cat > /dev/null")
     # More than can wait before the process: not all is told to be taken.
     (tmp_path / "input").write_bytes(bytes(8 * MIB))
     with Proxy(boxd.port) as proxy, open(tmp_path / "input", "rb") as data:
         with start(boxd, "attach", "s", endpoint=proxy.url, stdin=data) as process:
             assert process.stdout.readline() == b"one\n"
-            time.sleep(0.5)
+            time.sleep(2)  # until it has sent what finds room
             with relaylib.V1(boxd, turn=False) as other:
                 accepted = proxy.accepted
                 proxy.break_all()
                 other.wait_turn()
                 other.say(relaylib.DATA, other.next, b"b")
+                assert box(boxd, "exec", "s", "touch /tmp/go")[0] == 0
                 other.taken(other.next + 1)
                 wait_until(lambda: proxy.accepted > accepted, what="in line")
             out, err = process.communicate(timeout=20)

@@ -100,7 +100,8 @@ def test_a_whole_file_takes_the_place_of_the_old_one_at_once(files):
 
 
 def test_a_program_that_runs_can_be_replaced(files):
-    files.sh("cd /workspace; cp /usr/bin/sleep run; (./run 60 >/dev/null 2>&1 &); sleep 0.1")
+    begin = "cd /workspace; cp /usr/bin/sleep run; (./run 60 >/dev/null 2>&1 &)"
+    files.sh(f"{begin}; until pgrep -x run; do sleep 0.05; done")
     assert "[ETXTBSY]" in files.tell("write", "run", data="x", append=True)
     files.write("run", b"#!/bin/sh\necho new\n")
     assert files.sh("/workspace/run") == "new"

@@ -15,6 +15,7 @@ import boxlib
 import clientlib
 import filelib
 import nativelib
+from limitlib import percentile
 
 PIECE = 8 << 20
 SIZE = 100 << 20
@@ -83,15 +84,14 @@ def test_a_folder_of_100000(started):
     folder = place.make("many")
     with filelib.dialled(boxd, "msgpack", "many", host_path=str(folder)) as files:
         files.sh("seq -f 'name-%06.0f' 100000 | xargs touch", timeout_sec=90)
-        slowest, done = 0.0, threading.Event()
+        waits, done = [], threading.Event()
 
         def ping():
-            nonlocal slowest
             with boxd.web() as other:
                 while not done.wait(0.01):
                     began = time.monotonic()
                     other.ask("__ping")
-                    slowest = max(slowest, time.monotonic() - began)
+                    waits.append(time.monotonic() - began)
 
         pinging = threading.Thread(target=ping)
         pinging.start()
@@ -105,7 +105,8 @@ def test_a_folder_of_100000(started):
         done.set()
         pinging.join()
         assert found == [f"name-{number:06}" for number in range(1, 100001)]
-        assert slowest < 2.0, slowest
+        assert percentile(waits, 0.9) < 2.0, sorted(waits)
+        assert max(waits) < 2.0 + boxlib.STALL_SECONDS, sorted(waits)[-10:]
         files.remove("/workspace/name-000001")
         files.sh("mkdir t; cp /usr/bin/env t; mv name-* t", timeout_sec=90)
         files.remove("t", recursive=True)

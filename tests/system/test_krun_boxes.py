@@ -1,19 +1,19 @@
-"""MicroVM boxes closer: streams, relays, folders of the host, skills, limits, the jail around them."""
+"""MicroVM boxes closer: terminals, msb, folders of the host, limits, the jail around them."""
 
 import contextlib
 import os
+import pathlib
 import time
 
 import pytest
 
 import boxlib
 import krunlib
-import relaylib
 from krunlib import SECONDS, SPEC, Live, group_of, only_microvms
 
 pytestmark = [pytest.mark.microvm, pytest.mark.usefixtures("nothing_left")]
 
-CALLS_MAX = 60  # of the filter that the machine is behind
+SYS_ADMIN = 1 << 21
 EXTRA_MB = 256  # of memory that the jail may have beyond the guest's
 
 
@@ -31,15 +31,6 @@ def mount(source, target, mode="ro"):
 # Commands that are looked at while they run.
 
 
-def test_a_streamed_command(runtime):
-    live = Live(runtime, "echo ready; cat; echo err >&2; exit 5")
-    live.until("ready\n")
-    live.input("there and back\n")
-    live.until("there and back\n")
-    live.input("", eof=True)
-    assert (live.end(), live.out, live.err) == (5, "ready\nthere and back\n", "err\n")
-
-
 def test_a_terminal(runtime):
     live = Live(runtime, "stty size; read x; echo got $x", tty={"rows": 33, "cols": 101})
     live.until("33 101\r\n")
@@ -48,34 +39,25 @@ def test_a_terminal(runtime):
     assert live.out.endswith("got words\r\n")
 
 
+@pytest.mark.whole
 def test_much_output(runtime):
     """More than one packet, and more than fits into a socket."""
     assert runtime.out("head -c 3000000 /dev/zero | tr '\\0' x") == "x" * 3000000
 
 
-def test_a_managed_process_with_a_relay(runtime):
-    spec = {"process_id": "p", "command": "cat", "args": []}
-    asked = {"session_id": "main", "spec": spec}
-    assert runtime.client.ask("box_start_managed_process", asked, SECONDS)["status"] == "running"
-    with relaylib.Relay(runtime.boxd, "p", "main") as relay:
-        for line in ("one", "zwei é", "x" * 100_000):
-            relay.send(line)
-            assert relay.recv(SECONDS) == line
-    assert runtime.out("pgrep -cx cat") == "1"
-    asked = {"session_id": "main", "process_id": "p"}
-    assert runtime.client.ask("box_stop_managed_process", asked, SECONDS) == {"stopped": "p"}
-    assert runtime.run("pgrep -cx cat")["stdout"] == "0"
-
-
 def test_the_verbs_of_msb(runtime):
     """In the order in which agents call them."""
-    size = ["--cpus", "1", "--memory", "192M"]
-    made = runtime.msb("create", "--quiet", "--no-network", *size, "--name", "agent", "alpine")
+    folder = runtime.place.make("volume")
+    runtime.place.write(folder / "in", "of the host\n")
+    how = ["--cpus", "1", "--memory", "128M", "--no-network", "--volume", f"{folder}:/data:ro"]
+    code, version, _ = runtime.msb("--version")
+    assert code == 0 and version.startswith("msb "), version
+    made = runtime.msb("create", "--name", "agent", "--replace", "--quiet", *how, "alpine")
     assert made == (0, "", "")
     assert runtime.msb("exec", "agent", "--", "cat", data=b"in\nput") == (0, "in\nput", "")
-    script = 'echo "$ONE"; echo kept >note; exit 7'
+    script = 'echo "$ONE"; echo kept >note; cat /data/in; exit 7'
     said = runtime.msb("exec", "--env", "ONE=a b", "agent", "--", "sh", "-c", script)
-    assert said == (7, "a b\n", "")
+    assert said == (7, "a b\nof the host\n", "")
     assert runtime.msb("exec", "agent", "--", "cat", "note") == (0, "kept\n", "")
     assert "agent" in runtime.msb("ls", "-q")[1].split()
     assert runtime.msb("stop", "--quiet", "agent") == (0, "", "")
@@ -97,6 +79,7 @@ def test_an_extra_mount(runtime):
     assert "name" not in runtime.run("ls -A /data")["stdout"]
 
 
+@pytest.mark.whole
 def test_mounts_side_by_side(runtime):
     """Each command sees its own set while all run."""
     folders = [runtime.place.make("many", str(n)) for n in range(4)]
@@ -111,6 +94,7 @@ def test_mounts_side_by_side(runtime):
     assert answers == [f"{n}{n}" for n in range(4)]
 
 
+@pytest.mark.whole
 def test_links_of_a_mount_lead_nowhere(runtime):
     """They are resolved inside; the host's files are not there to be led to."""
     folder = runtime.place.make("links")
@@ -120,18 +104,6 @@ def test_links_of_a_mount_lead_nowhere(runtime):
     cmd = f"cat /data/out; cat /data/up{secret}; ls -d /data/up/workspace; exit 0"
     result = runtime.run(cmd, extra_mounts=[mount(folder, "/data")])
     assert "hidden" not in result["stdout"], result
-
-
-def test_a_skill(runtime):
-    skill = {"name": "calc", "description": "it counts", "instructions": "do"}
-    runtime.client.ask("box_create_skill", {"skill": skill})
-    file = {"name": "calc", "path": "run.sh", "content": "echo calc $1\n"}
-    runtime.client.ask("box_write_skill_file", file)
-    assert runtime.out("sh .skills/calc/run.sh 7", skill_name="calc") == "calc 7"
-    result = runtime.run("(echo x >.skills/calc/run.sh); : >.skills/calc/new", skill_name="calc")
-    assert result["exit_code"] != 0 and "Read-only" in result["stderr"], result
-    package = runtime.client.ask("box_list_skill_files", {"name": "calc"}, SECONDS)["entries"]
-    assert {entry["name"] for entry in package} == {"SKILL.md", "run.sh"}
 
 
 def test_a_folder_of_the_host(runtime):
@@ -146,16 +118,6 @@ def test_a_folder_of_the_host(runtime):
     runtime.run("cp /bin/true t; chmod 6755 t; mknod n c 1 3; exit 0", **spec)
     assert not (folder / "t").stat().st_mode & 0o6000 and not (folder / "n").exists()
     runtime.delete("rw")
-
-
-def test_a_folder_of_the_host_read_only(runtime):
-    folder = runtime.place.make("host", "ro")
-    runtime.place.write(folder / "in", "from outside")
-    spec = {"session": "ro", "host_path": str(folder), "host_path_mode": "ro"}
-    result = runtime.run("cat in; (echo x >in); rm -f in; mkdir d; exit 0", **spec)
-    assert result["stdout"] == "from outside" and result["stderr"].count("Read-only") == 3, result
-    assert [path.name for path in folder.iterdir()] == ["in"]
-    runtime.delete("ro")
 
 
 # What is inside.
@@ -191,9 +153,12 @@ def test_the_guest_s_own_files_are_out_of_reach(runtime):
 
 
 def test_time(runtime):
-    assert abs(int(runtime.out("date +%s")) - time.time()) < 5
+    before = time.time()
+    there = float(runtime.out("date +%s.%N"))
+    assert before - 5 < there < time.time() + 5
 
 
+@pytest.mark.whole
 def test_random_numbers(runtime):
     assert len(runtime.out("head -c 8 /dev/urandom | od -An -tx1").split()) == 8
 
@@ -212,20 +177,26 @@ def test_limits_of_the_jail(runtime):
 
 
 @only_microvms
-def test_the_machine_has_no_rights(runtime):
-    """Of those that are open, the one process that a guest could break into."""
+def test_rights_of_the_processes(runtime):
+    """Three, of which one may mount. What somebody gets who takes over the machine: test_krun_taken."""
     (machine,) = krunlib.machines(runtime)
-    status = boxlib.status_of(machine)
-    assert {int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}
-    assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
-    assert int(status["Uid"].split()[1]) != 0
+    found = {boxlib.status_of(pid)["Name"]: pid for pid in runtime.pids_of(runtime.boxes()[0])}
+    assert set(found) == {"box-bridge", "box-hanger", "box-machine"}
+    assert found["box-machine"] == machine
+    for name, pid in found.items():
+        status = boxlib.status_of(pid)
+        may = {key: int(status[key], 16) for key in ("CapEff", "CapPrm", "CapBnd", "CapAmb", "CapInh")}
+        mount = SYS_ADMIN if name == "box-hanger" else 0
+        assert may == {"CapEff": mount, "CapPrm": mount, "CapBnd": 0, "CapAmb": 0, "CapInh": 0}, name
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), name
+        assert int(status["Uid"].split()[1]) != 0
     devices = [name for name in boxlib.fd_names(machine).values() if name.startswith("/dev/")]
     assert set(devices) <= {"/dev/kvm", "/dev/null"}, devices
 
 
 @only_microvms
 def test_the_jail_s_root(runtime):
-    """Seen through the machine: no shell, no program, one device."""
+    """Seen through the machine: no shell, no program, one device, nothing to write but its own."""
     (machine,) = krunlib.machines(runtime)
     root = f"/proc/{machine}/root"
     assert set(os.listdir(root)) <= {"proc", "dev", "share", "run"}
@@ -233,6 +204,11 @@ def test_the_jail_s_root(runtime):
     for kind in ("mnt", "pid", "net", "user", "ipc", "uts"):
         ours, its = (os.readlink(f"/proc/{one}/ns/{kind}") for one in ("self", machine))
         assert ours != its, kind
+    mountinfo = pathlib.Path(f"/proc/{machine}/mountinfo").read_text()
+    mounts = [line.split()[4:6] for line in mountinfo.splitlines()]
+    writable = {place for place, options in mounts if "ro" not in options.split(",")}
+    assert writable <= {"/run", "/share/mounts", "/dev/kvm", "/proc"}, writable
+    assert "/share/trees/usr" in {place for place, _ in mounts}
 
 
 def used_seconds(group):
@@ -241,17 +217,17 @@ def used_seconds(group):
 
 
 def test_processor_time(runtime):
-    """A box of half a processor that spins, by the host's account."""
-    spec = {"session": "half", "cpus": 0.5}
+    """A box of part of a processor that spins, by the host's account."""
+    spec = {"session": "part", "cpus": 0.6}
     runtime.out("true", **spec)
     group = max((group_of(pid) for pid in runtime.boxes()), key=lambda one: one.stat().st_ctime)
-    assert (group / "cpu.max").read_text().split() == ["50000", "100000"]
+    assert (group / "cpu.max").read_text().split() == ["60000", "100000"]
     began, before = time.monotonic(), used_seconds(group)
     result = runtime.run("while :; do :; done", timeout_sec=4, **spec)
     assert result["status"] == "timed_out"
     with contextlib.suppress(OSError):  # a box that had a timeout goes
         used, passed = used_seconds(group) - before, time.monotonic() - began
-        assert 0.2 * passed < used < 0.7 * passed, (used, passed)
+        assert used < 0.75 * passed, (used, passed)
 
 
 # The end.

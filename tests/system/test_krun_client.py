@@ -1,12 +1,17 @@
 """MicroVM boxes by the real clients: what works in a native box works in one with its own kernel."""
 
 import os
+import pathlib
 import platform
+import re
 
 import pytest
 
+import clientlib
 import krunlib
 import nativelib
+import relaylib
+import skilllib
 from krunlib import BACKEND, MEMORY_MB, SPEC, only_microvms
 
 pytestmark = [pytest.mark.microvm, pytest.mark.usefixtures("nothing_left")]
@@ -15,10 +20,15 @@ SECRET = "of-the-host-alone"
 ONE = {"do": "exec", "session_id": "one", **SPEC}
 TWO = {"do": "exec", "session_id": "two", **SPEC}
 KERNEL_MB = 64  # at most that much more is seen by the guest: what its kernel takes is not the box's
+JAIL_MB = 128  # that each has beyond it
+OWN = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONUNBUFFERED", "SHELL", "USER")  # of every command
+LINES = ["one", "zwei é", "x" * 100_000]
 EXCESS = "exec tail /dev/zero"  # keeps a line that never ends
 
 
-def make_steps():
+def newer_steps():
+    """Of the client of 0.7."""
+    orders = [["INPUT", {"data": "back\n"}], ["INPUT", {"data": "", "eof": True}]]
     return {
         "init": {"do": "init", "backend": BACKEND},
         "first": {**ONE, "cmd": "echo out; echo err >&2; exit 3"},
@@ -33,21 +43,46 @@ def make_steps():
         "again": {**ONE, "cmd": "cat /tmp/f"},
         "environment": {
             **ONE,
-            "cmd": "env | cut -d= -f1 | sort; cat /proc/cmdline /proc/[0-9]*/environ",
+            "cmd": "env | cut -d= -f1; echo ; cat /proc/cmdline /proc/[0-9]*/environ",
             "env": {"GIVEN": "1"},
         },
         "excess": {**ONE, "cmd": EXCESS},
         "after excess": {**ONE, "cmd": "cat /tmp/f; pgrep -cx sleep"},
         "together": {"do": "together", "specs": [spec_of(ONE, n) for n in range(8)]},
+        "streamed": {"do": "stream", "orders": orders, "stdin": True, **spec_of(ONE, 0),
+                     "cmd": "echo there; cat; echo err >&2; exit 5"},
         "listed": {"do": "list"},
-        "start": {"do": "start", "session_id": "one", "process_id": "p", "command": "sleep",
-                  "args": ["1000"]},
+        "start": {"do": "start", "session_id": "one", "process_id": "p", "command": "cat",
+                  "args": []},
+    }  # fmt: skip
+
+
+def older_steps(place):
+    """Of the client of 0.5, which keeps skills in the runtime; it finds the same sessions."""
+    upload = place.folder / "x.zip"
+    files = {"x/SKILL.md": skilllib.skill_md("x"), "x/run.sh": "echo ran $1\n"}
+    upload.write_bytes(skilllib.archive(files))
+    write = "(echo x >.skills/x/run.sh); : >.skills/x/new"
+    return {
         "process": {"do": "process", "session_id": "one", "process_id": "p"},
         "stop": {"do": "stop", "session_id": "one", "process_id": "p"},
-        "late": {**TWO, "cmd": "echo so far; exec sleep 100", "timeout_sec": 2},
+        "installed": {"do": "install", "upload": str(upload), "filename": "x.zip"},
+        "skill": {**TWO, "cmd": "sh .skills/x/run.sh 7", "skill_name": "x"},
+        "skill written": {**TWO, "cmd": write, "skill_name": "x"},
+        "skill again": {**TWO, "cmd": "cat .skills/x/run.sh; ls .skills/x", "skill_name": "x"},
+        "late": {**TWO, "cmd": "echo so far; exec sleep 100", "timeout_sec": 10},
         "deleted": {"do": "delete", "session_id": "one"},
         "got deleted": {"do": "get", "session_id": "one"},
-    }  # fmt: skip
+        "crowd": {"do": "together", "specs": crowd()},
+    }
+
+
+def crowd():
+    """50 at once, each for a third of the host's memory. Native boxes would all be made."""
+    meminfo = pathlib.Path("/proc/meminfo").read_text()
+    total_mb = int(re.search(r"^MemTotal: +(\d+) kB", meminfo, re.M)[1]) // 1024
+    each = {"cmd": "true", "cpus": 1.0, "memory_mb": total_mb // 3 - JAIL_MB}
+    return [{**each, "session_id": f"s{n}"} for n in range(50)] if BACKEND == "krun" else []
 
 
 def spec_of(spec, number):
@@ -55,17 +90,35 @@ def spec_of(spec, number):
     return {**made, "cmd": f"echo {number}"}
 
 
+def made_by(result):
+    return [one["gave"]["exit_code"] for one in result["gave"] if "gave" in one]
+
+
+def drive(runtime, generation, steps):
+    python = os.environ[f"BOX_VENV_{generation}"] + "/bin/python"
+    wanted = {"carrier": "websocket", "instance": clientlib.INSTANCE, "steps": steps, "stay": True}
+    wanted["url"] = runtime.boxd.url
+    wanted["headers"] = {"X-LangBot-Instance-Id": clientlib.INSTANCE}
+    command = [python, str(nativelib.HERE / "native_script.py")]
+    return nativelib.run_script(command, wanted, runtime.place, krunlib.FLOW_SECONDS)
+
+
 @pytest.fixture(scope="module")
 def flow(nothing_left):
-    """The steps by the newer client."""
+    """What all of it gave: the newer client, a relay of the process that it started, the older one."""
     with pytest.MonkeyPatch.context() as patch, krunlib.Place("root") as place:
         patch.setenv("SECRET", SECRET)
         patch.setenv("BOX_SECRET", SECRET)
-        steps = make_steps()
-        results = nativelib.drive(
-            "NEW", "websocket", place, steps, seconds=krunlib.FLOW_SECONDS
-        )
-        yield nativelib.Results(results, place)
+        with krunlib.Runtime(place) as runtime:
+            results = drive(runtime, "NEW", newer_steps())
+            with relaylib.Relay(runtime.boxd, "p", "one") as relay:
+                for line in LINES:
+                    relay.send(line)
+                results["relayed"] = {"gave": relay.take(len(LINES), krunlib.SECONDS)}
+            results["boxes"] = {"gave": len(runtime.boxes())}
+            results |= drive(runtime, "OLD", older_steps(place))
+            runtime.await_boxes(len(made_by(results["crowd"])) if BACKEND == "krun" else 0)
+            yield nativelib.Results(results, place)
 
 
 def text_of(flow, name):
@@ -113,10 +166,9 @@ def test_boxes_do_not_see_each_other(flow):
 
 def test_nothing_of_the_host_s_environment(flow):
     result = flow.gave("environment")
-    assert "GIVEN" in result["stdout"].split()
     assert SECRET not in result["stdout"]
-    names = set(result["stdout"].split())
-    assert not names & (set(os.environ) - {"HOME", "PATH", "USER", "SHELL", "LANG", "TERM", "PWD"})
+    names = set(result["stdout"].partition("\n\n")[0].split())
+    assert names == {"GIVEN", "PWD", *OWN}
 
 
 def test_memory_excess_ends_the_command_only(flow):
@@ -135,10 +187,26 @@ def test_listed(flow):
     assert {one["backend_name"] for one in flow.gave("listed")} == {BACKEND}
 
 
-def test_managed_process(flow):
+def test_a_streamed_command(flow):
+    streamed = flow.gave("streamed")
+    assert (streamed["stdout"], streamed["stderr"]) == ("there\nback\n", "err\n"), streamed
+    assert streamed["exit"]["exit_code"] == 5
+
+
+def test_a_managed_process_with_a_relay(flow):
     assert flow.gave("start")["status"] == "running"
+    assert flow.gave("relayed") == LINES
     assert flow.gave("process")["status"] == "running"
     assert "gave" in flow["stop"], flow["stop"]
+
+
+def test_a_skill(flow):
+    """It runs, and cannot be written."""
+    assert [skill["name"] for skill in flow.gave("installed")] == ["x"]
+    assert text_of(flow, "skill") == "ran 7"
+    written = flow.gave("skill written")
+    assert written["exit_code"] != 0 and written["stderr"].count("Read-only") == 2, written
+    assert text_of(flow, "skill again") == "echo ran $1\nSKILL.md\nrun.sh"
 
 
 def test_timeout(flow):
@@ -147,5 +215,18 @@ def test_timeout(flow):
 
 
 def test_deleted(flow):
+    """Of two boxes one went with its timeout, the other when it was deleted."""
+    assert flow.gave("boxes") == 2
     assert flow.gave("deleted") is None
     assert flow.raised("got deleted")[0] == "BoxSessionNotFoundError"
+
+
+@only_microvms
+def test_more_than_the_host_has(flow):
+    """Refused at once, before the host swaps."""
+    answers = flow.gave("crowd")
+    refused = [one["raised"] for one in answers if "raised" in one]
+    made = made_by(flow["crowd"])
+    assert len(answers) == 50 and made in ([0], [0, 0]), made  # the host keeps a part for itself
+    assert {name for name, _ in refused} == {"BoxCapacityExceededError"}, refused
+    assert {"there is no memory for another microVM" in text for _, text in refused} == {True}

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from boxlib import Boxd, fd_count, fd_names, peak_kb, wait_running, wait_until
+from boxlib import STALL_SECONDS, Boxd, fd_count, fd_names, peak_kb, wait_running, wait_until
 from clientlib import failure, success
 from deathlib import (
     NATIVE,
@@ -20,6 +20,7 @@ from deathlib import (
     native_boxd,
     needs_root,
 )
+from limitlib import percentile
 
 pytestmark = needs_root
 
@@ -27,8 +28,8 @@ BROKE = "it broke the protocol"
 ENDED = "its first process has ended"
 LATE = "it did not end a command in time"
 MORE = "it sent more output than it may"
-LATE_SECONDS = 1 + 5 + 2  # the command's own timeout, the patience of box-rpc, and some more
-MAKE_SECONDS = 10 + 2
+LATE_SECONDS = 1 + 5 + 2 + STALL_SECONDS  # the command's own timeout, the patience of box-rpc, and some more
+MAKE_SECONDS = 10 + 2 + STALL_SECONDS
 MEMORY_KB = 300 * 1024  # under sanitizers
 
 # command -> why its box is given up
@@ -104,7 +105,7 @@ def test_others_of_a_broken_box(hostile):
         data = {"cmd": "nonsense", "session_id": "s", "timeout_sec": 60}
         assert BROKE in client.fail("box_exec", data)
         for seq in waiting:
-            assert BROKE in failure(client.wait(seq, 2))
+            assert BROKE in failure(client.wait(seq, 10))
         is_good(client, "s")
 
 
@@ -119,7 +120,7 @@ def test_harmless_lies(hostile):
             assert result["exit_code"] == 0, (cmd, result)
             is_good(client, "liar")
         client.ask("box_delete_session", {"session_id": "liar"})
-        wait_until(lambda: fd_count(hostile.worker) == fds, 2, lambda: fd_names(hostile.worker))
+        wait_until(lambda: fd_count(hostile.worker) == fds, what=lambda: fd_names(hostile.worker))
         told = client.fail("box_exec", {"cmd": "mount", "session_id": "liar"})
         assert told.startswith("BoxError: the command cannot be started: mounts: "), told
         is_good(client, "liar")
@@ -140,29 +141,30 @@ def test_endless(hostile, tmp_path):
         leaver.start("box_exec", {"cmd": "silent", "session_id": "left", "timeout_sec": 1})
         wait_until(lambda: len(inits(hostile)) == 3 + len(ENDLESS), what="their boxes")
         leaver.close()
-        slowest = wait_alone(hostile, client, 2, LATE_SECONDS)
+        waits = wait_alone(hostile, client, 2, LATE_SECONDS)
         for cmd, seq in asked.items():
-            told = failure(client.wait(seq, 1))
+            told = failure(client.wait(seq, 10))
             assert cmd in told and (LATE in told or (cmd == "crumbs" and MORE in told)), told
         grown = peak_kb(hostile.worker) - before
-        slowest = max(slowest, wait_alone(hostile, client, 1, MAKE_SECONDS))
-        assert "it was not ready after 10 s" in failure(client.wait(never_ready, 1))
+        waits += wait_alone(hostile, client, 1, MAKE_SECONDS)
+        assert "it was not ready after 10 s" in failure(client.wait(never_ready, 10))
         assert inits(hostile) == [bystander]
-        print(f"others waited {slowest:.3f} s at worst; {grown} KiB more")
-        assert slowest < 1.0
+        most = percentile(waits, 0.9)
+        print(f"others waited {most:.3f} s mostly, {max(waits):.3f} s at worst; {grown} KiB more")
+        assert most < 1.0 and max(waits) < 1.0 + STALL_SECONDS, sorted(waits)[-10:]
         assert grown < MEMORY_KB
         is_good(client, "left")
 
 
 def wait_alone(boxd, client, count, seconds):
-    """Until so many boxes are left; the longest that another client waited meanwhile."""
-    slowest = 0.0
+    """Until so many boxes are left; how long another client waited each time meanwhile."""
+    waits = []
     end = time.monotonic() + seconds
     while len(inits(boxd)) > count:
         assert time.monotonic() < end, f"boxes are left: {boxd.tail()}"
-        slowest = max(slowest, is_good(client))
+        waits.append(is_good(client))
         time.sleep(0.05)
-    return slowest
+    return waits
 
 
 def booting(tmp_path, how):
@@ -181,8 +183,8 @@ def test_deleted(hostile):
             seq = client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 60})
             wait_until(lambda: len(inits(hostile)) == 2, what="its box")
             other.ask("box_delete_session", {"session_id": cmd})
-            assert client.wait(seq, 2)["code"] == 1
-            wait_until(lambda: len(inits(hostile)) == 1, 2, "the box has gone")
+            assert client.wait(seq, 10)["code"] == 1
+            wait_until(lambda: len(inits(hostile)) == 1, what="the box has gone")
 
 
 def test_restart_beside_silent_boxes(programs, tmp_path):
@@ -226,7 +228,7 @@ def test_never_ready(hostile, tmp_path, boot, why):
         told = client.fail("box_exec", {"cmd": "good", "session_id": "s", "host_path": folder})
         assert told.startswith("BoxError: the box cannot be made: "), told
         assert why in told and "null" not in told, told
-        wait_until(lambda: len(inits(hostile)) == 1, 2, "it is gone")
+        wait_until(lambda: len(inits(hostile)) == 1, what="it is gone")
         (tmp_path / f"boot-{boot}" / "boot").unlink()
         assert client.exec("good", "s", host_path=folder)["stdout"] == "good"
 

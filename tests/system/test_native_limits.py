@@ -19,7 +19,7 @@ SPIN = (
     "began = time.process_time()\n"
     "end = time.monotonic() + 1.5\n"
     "while time.monotonic() < end: pass\n"
-    "print(json.dumps(time.process_time() - began))\n"
+    "print(json.dumps([time.process_time() - began, end - 1.5, time.monotonic()]))\n"
 )
 
 
@@ -166,14 +166,20 @@ def test_pids_limit_is_exact_enough(limited):
 
 
 def spin(client, session, cpus):
+    """Seconds of a processor, and when that began and ended."""
     return json.loads(client.exec(f"python3 -c '{SPIN}'", session, cpus=cpus)["stdout"])
 
 
 def test_cpus(limited):
-    """In 1.5 s of wall time a box of 0.2 gets 0.3 s, give or take a period of the scheduler."""
-    little, much = spin(limited, "c1", 0.2), spin(limited, "c2", 2.0)
-    assert little < 0.55, (little, much)
-    assert much > 1.3 * little, (little, much)
+    """In 1.5 s of wall time a box of 0.2 gets 0.3 s, give or take a period of the scheduler. What one
+    with more gets is up to what else the machine does."""
+    for _ in range(3):
+        little, began, ended = spin(limited, "c1", 0.2)
+        much = spin(limited, "c2", 2.0)[0]
+        assert little < 0.2 * (ended - began) + 0.25, (little, began, ended)
+        if much > 1.3 * little:
+            return
+    raise AssertionError((little, much))
 
 
 def test_cpus_are_shared_by_the_commands_of_a_session(limited):
@@ -183,8 +189,9 @@ def test_cpus_are_shared_by_the_commands_of_a_session(limited):
         )
         for _ in range(3)
     ]
-    used = [json.loads(limited.wait(seq, 30)["data"]["stdout"]) for seq in started]
-    assert sum(used) < 0.9, used
+    results = [json.loads(limited.wait(seq, 30)["data"]["stdout"]) for seq in started]
+    used, began, ended = zip(*results)
+    assert sum(used) < 0.2 * (max(ended) - min(began)) + 0.6, results
 
 
 # What holds without a cgroup too.
@@ -254,4 +261,4 @@ def test_a_sleeping_box_can_be_left_alone(client):
         client.exec("true", f"busy{turn % 3}")
     proclib.find_one(mark)
     client.ask("box_delete_session", {"session_id": "still"})
-    boxlib.wait_until(lambda: not proclib.find(mark), 2, "the process died")
+    boxlib.wait_until(lambda: not proclib.find(mark), what="the process died")

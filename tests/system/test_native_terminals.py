@@ -148,9 +148,12 @@ def test_the_end_of_input_is_typed(client):
 
 def test_a_terminal_stays_while_its_command_runs(client):
     """Though nobody has it open for a while."""
-    command = "exec </dev/null >/dev/null 2>&1; sleep 0.3; { stty size; echo back; } <>/dev/tty >&0"
+    wait = "rm -f /tmp/go; until [ -e /tmp/go ]; do sleep 0.05; done"
+    command = f"exec </dev/null >/dev/null 2>&1; {wait}; {{ stty size; echo back; }} <>/dev/tty >&0"
     live = Live(client, command, tty=TTY)
     assert live.ask("resize", rows=7, cols=9) == {}
+    time.sleep(0.3)
+    assert client.exec("touch /tmp/go")["exit_code"] == 0
     assert (live.end(), live.out) == (0, "7 9\r\nback\r\n")
 
 

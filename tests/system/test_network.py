@@ -182,7 +182,7 @@ def test_an_address_that_the_host_gets_later_is_refused(world, play):
     box = play.box()
     with world.added("address add 172.31.9.9/32 dev d0\n"):
         # Whoever asks before the rules know of it may be lucky; after a moment nobody is.
-        boxlib.wait_until(lambda: box.probe(late) == {late: REFUSED}, 2, "it is refused")
+        boxlib.wait_until(lambda: box.probe(late) == {late: REFUSED}, what="it is refused")
         all_are(box.probe(late, f"{netlib.HOST_ADDRESSES[1]}:{netlib.PORT}"), REFUSED)
     all_are(box.probe(f"{netlib.SITE}:80"), "internet")
 

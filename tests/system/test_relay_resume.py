@@ -332,7 +332,11 @@ def test_a_stop_is_finished_though_the_worker_dies(place):
         start(client, "sleep", mark)
         proclib.find_one(mark)
         client.start("box_stop_managed_process", {"session_id": "s", "process_id": "deaf"})
-        time.sleep(0.2)
+
+        def listed():
+            return client.ask("box_get_session", {"session_id": "s"})["managed_processes"]
+
+        boxlib.wait_until(lambda: "deaf" not in listed(), what="it is leaving")
         client.boxd.kill_worker()
         client.boxd.wait_served(2)
         with client.boxd.web() as again:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -216,6 +217,25 @@ def test_killed_under_way(client):
     failed = [answer["message"] for answer in answers if answer["code"] != 0]
     assert len(failed) <= 1, failed
     assert all(text.startswith("BoxRuntimeUnavailableError: ") for text in failed)
+
+
+def test_boxd_ends_after_it(place):
+    """It ends with its socket, and may be making something last before: it is given a moment."""
+    for is_held in (False, True):
+        with nativelib.dialled(place) as client:
+            client.ask("box_list_skills")
+            (pid,) = skills_programs(client.boxd)
+            if is_held:
+                os.kill(pid, signal.SIGSTOP)
+            client.boxd.signal(signal.SIGTERM)
+            client.boxd.wait_event("stopped")
+            stopped = time.monotonic()
+            if is_held:
+                time.sleep(0.3)
+                assert boxlib.is_alive(pid)
+                os.kill(pid, signal.SIGCONT)
+            assert client.boxd.wait() == 0
+            assert time.monotonic() - stopped < 1.3
 
 
 def test_another_configuration(client):

@@ -19,6 +19,7 @@ SECRET = "the-secret-of-the-neighbour"
 CHANGES_SECONDS = 6
 KILLS = 50
 KILLS_SOAK = 500
+WHOLE_ROUNDS = 3  # before the first kill, to see how long they take
 
 
 @pytest.fixture
@@ -348,6 +349,7 @@ def test_a_tree_that_changes_during_every_action(store, folder, tmp_path):
             changer.join()
     assert asked > 50 and good > 10 and sum(changer.changes for changer in changers) > 100
     assert {path: path.read_bytes() for path in outside.iterdir()} == before
+    store.ask("box_list_skills")  # behind an install: then it lasts
     assert not (tenant.root / ".box-staging").exists()
 
 
@@ -377,11 +379,12 @@ def check_whole(root, target):
 def check_swept(store, tenant):
     """At the start; or with the next change, where a helper of the killed one still had the lock."""
     staging = tenant.root / ".box-staging"
-    if staging.exists():
+    end = time.monotonic() + 10
+    while staging.exists():
+        assert time.monotonic() < end, "it is there after a change"
         time.sleep(0.5)
         store.ok("box_update_skill", {"name": "updated", "skill": {"description": "swept"}})
         tenant.put("updated/SKILL.md", OLD)
-    assert not staging.exists()
 
 
 def test_what_a_crash_has_left_goes_with_the_next_change(store, folder):
@@ -406,7 +409,7 @@ def kill_at_random(folder, tmp_path, times):
     file.write_bytes(archive({"pack/SKILL.md": skill_md("zipped"), **PARTS}))
     chance = random.Random(times)
     seen = set()
-    longest = 0.05
+    longest = float("inf")
     for number in range(times):
         tenant.put("updated/SKILL.md", OLD)
         shutil.rmtree(tenant.root / "made", ignore_errors=True)
@@ -425,10 +428,11 @@ def kill_at_random(folder, tmp_path, times):
         start = time.monotonic()
         for action, data, upload in work:
             store.send(action, data, upload)
-        if number == 0:
+        if number < WHOLE_ROUNDS:
             for _ in work:
                 assert "ok" in store.receive()
-            longest = time.monotonic() - start
+            # The first ones may wait for what others have written to the disk.
+            longest = min(longest, time.monotonic() - start)
         else:
             time.sleep(chance.random() * longest)
         store.process.kill()

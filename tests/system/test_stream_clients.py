@@ -13,6 +13,9 @@ import nativelib
 NUMBERS = {"OLD": 20_000, "NEW": 400_000}
 EXIT = {"event": "exit", "status": "completed"}
 BOTH = "echo out; echo ä; printf '\\377\\n'; sleep 0.2; echo e >&2; exit 3"
+BY_NAME = "cat /dev/stdin >/dev/stdout; echo e >/dev/stderr"
+BEHIND = "(sleep 3; head -c 300000 /dev/zero && echo alive >/tmp/behind) & echo gone"
+AWAIT_BEHIND = "until [ -s /tmp/behind ]; do sleep 0.05; done; cat /tmp/behind"
 TRAP = "trap 'echo heard; exit 7' USR1; echo ready; while :; do sleep 0.05; done"
 
 
@@ -26,24 +29,28 @@ def make_steps(place, generation, carrier, mode):
     ]
     late = [["INPUT", {"data": "x", "eof": True}], ["INPUT", {"data": "more"}]]
     slow = {"slow": 0.005} if generation == "NEW" else {}
+    ended = {"most": 0} if generation == "NEW" else {}
     return {
         "init": {"do": "init", "backend": "local"},
         "both": {**live, "cmd": BOTH},
         "much": {**live, "cmd": f"seq 1 {NUMBERS[generation]}", **slow},
         "input": {**live, "cmd": "cat", "stdin": True, "orders": typed},
-        "late": {**live, "cmd": "cat; sleep 0.5", "stdin": True, "orders": late},
+        "by name": {**live, "cmd": BY_NAME, "stdin": True, "orders": typed},
+        "behind": {**live, "cmd": BEHIND},
+        "late": {**live, "cmd": "cat; sleep 3", "stdin": True, "orders": late},
         "terminal": {
             **{**live, "cmd": "stty size; read x; stty size", "stdin": True},
             **{"tty": {"rows": 30, "cols": 100}, "when": "stdout"},
             "orders": [["RESIZE", {"rows": 5, "cols": 7}], ["INPUT", {"data": "\r"}]],
         },
         "signal": {**live, "cmd": TRAP, "when": "stdout", "orders": [["SIGNAL", {"signal": 10}]]},
-        "timeout": {**live, "session_id": "t", "cmd": "echo a; sleep 1000", "timeout_sec": 1},
+        "timeout": {**live, "session_id": "t", "cmd": "echo a; sleep 1000", "timeout_sec": 4},
         "no rows": {**live, "cmd": "true", "tty": {"rows": 0, "cols": 80}},
         "left": {**live, "cmd": f"echo first; exec sleep {mark}", "leave": True},
         "pause": {"do": "sleep", "seconds": 0.5},
-        "what was left": {"do": "count", "marker": mark},
+        "what was left": {"do": "count", "marker": mark, **ended},
         "after": {"do": "exec", "session_id": "s", "cmd": "echo on"},
+        "what was behind": {"do": "exec", "session_id": "s", "cmd": AWAIT_BEHIND},
     }
 
 
@@ -85,6 +92,17 @@ def test_input_and_its_end(flow):
     assert told["stdout"] == "one\n\xff\0two" and told["orders"] == [{}, {}, {}]
     first, second = flow.gave("late")["orders"]
     assert first == {} and second == "BoxValidationError: the input has ended already"
+
+
+def test_pipes_can_be_opened_by_name(flow):
+    told = flow.gave("by name")
+    assert (told["stdout"], told["stderr"]) == ("one\n\xff\0two", "e\n")
+
+
+def test_what_a_command_leaves_behind_may_write_on(flow):
+    told = flow.gave("behind")
+    assert told["stdout"] == "gone\n" and told["exit"]["duration_ms"] < 3000
+    assert flow.gave("what was behind")["stdout"] == "alive"
 
 
 def test_terminal(flow):

@@ -232,16 +232,7 @@ static inline int detach(const char *path, bool read_only)
 
 static inline void send_mount(const struct guest *guest, uint32_t id, const char *target, int fd)
 {
-	char packet[BOX_GUEST_PATH_MAX + sizeof(struct box_guest_header)];
-	size_t len = strlen(target) + 1;
-	struct box_guest_header header = {
-		.size = (uint32_t)(sizeof(header) + len),
-		.kind = BOX_GUEST_MOUNT,
-		.id = id,
-	};
-	memcpy(packet, &header, sizeof(header));
-	put_bytes(packet + sizeof(header), target, len);
-	send_bytes(guest, packet, header.size, fd);
+	send_with(guest, BOX_GUEST_MOUNT, id, target, strlen(target) + 1, fd);
 	(void)close(fd);
 }
 

@@ -246,8 +246,8 @@ static inline void send_bytes(const struct guest *guest, const void *bytes, size
 	ASSERT_INT(sendmsg(guest->control, &message, MSG_NOSIGNAL), size);
 }
 
-static inline void send_kind(
-	const struct guest *guest, uint32_t kind, uint32_t id, const void *bytes, size_t size)
+static inline void send_with(const struct guest *guest, uint32_t kind, uint32_t id,
+	const void *bytes, size_t size, int fd)
 {
 	static char packet[BOX_GUEST_PACKET_MAX];
 	struct box_guest_header header = {
@@ -259,7 +259,13 @@ static inline void send_kind(
 	if (size > 0) {
 		memcpy(packet + sizeof(header), bytes, size);
 	}
-	send_bytes(guest, packet, header.size, -1);
+	send_bytes(guest, packet, header.size, fd);
+}
+
+static inline void send_kind(
+	const struct guest *guest, uint32_t kind, uint32_t id, const void *bytes, size_t size)
+{
+	send_with(guest, kind, id, bytes, size, -1);
 }
 
 static inline void send_number(

@@ -26,6 +26,7 @@ static struct told {
 } told[NOBODY + 1];
 
 static struct guest guest;
+static uint32_t keep_mounts; /* that were sent for the next one */
 
 static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t until, uint64_t hold)
 {
@@ -45,8 +46,8 @@ static inline void keep_args_in(uint32_t id, const char *args, size_t args_size,
 		.kind = door >= 0 ? BOX_GUEST_KEEP_IN : BOX_GUEST_KEEP, .id = id};
 	size_t env_size = strlen(env) + 1;
 	size_t workdir_size = strlen(workdir) + 1;
-	struct box_guest_keep keep = {
-		1, (uint32_t)env_size, (uint32_t)workdir_size, (uint32_t)args_size};
+	struct box_guest_keep keep = {1, (uint16_t)keep_mounts, (uint32_t)env_size,
+		(uint32_t)workdir_size, (uint32_t)args_size};
 	char *at = packet + sizeof(header);
 	memcpy(at, &keep, sizeof(keep));
 	at += sizeof(keep);

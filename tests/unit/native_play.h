@@ -150,6 +150,13 @@ static inline void start(void)
 	backend = box_native_backend(native);
 }
 
+/* The same with microVMs, whose commands have no pipes of ours. */
+static inline void start_machines(void)
+{
+	start();
+	backend = box_native_machines(native);
+}
+
 /* Every box has been destroyed and is gone. */
 static inline void finish(void)
 {

@@ -177,7 +177,7 @@ TEST(input_goes_on_when_any_piece_is_taken)
 	struct box_client *client = open_double();
 	struct box_exec *exec = start(client, NULL);
 	await_start(client, exec);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < BOX_EXEC_INPUTS_MAX; i++) {
 		ASSERT_INT(box_exec_input(exec, "x", 1, false, NULL), 0);
 	}
 	ASSERT(!box_exec_wants_input(exec));

@@ -123,15 +123,15 @@ TEST(what_nft_is_told)
 	"\"b3\" : goto seat3,\n\t\t\t     \"b7\" : goto seat7,\n\t\t\t     \"b9\" : goto " \
 	"seat9 }\n\t}\n}\n"
 #define BEGIN "table inet box {\n\tchain seat7 {\n"
-#define FIRST                                               \
-	"\t\tip daddr 198.18.0.3 tcp dport 80 accept\n"     \
-	"\t\tip daddr 198.18.0.3 tcp dport 8080 accept\n"   \
-	"\t\tip daddr 198.18.0.3 counter jump refuse\n"     \
+#define FIRST                                             \
+	"\t\tip daddr 198.18.0.3 tcp dport 80 accept\n"   \
+	"\t\tip daddr 198.18.0.3 tcp dport 8080 accept\n" \
+	"\t\tip daddr 198.18.0.3 counter jump refuse\n"   \
 	"\t\tip daddr 10.0.0.0/8 meta l4proto 6 accept\n" \
 	"\t\tip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
-#define SECOND                                             \
-	"\t\tip daddr 10.0.0.0/8 tcp dport 53 accept\n"    \
-	"\t\tip daddr 10.0.0.0/8 udp dport 53 accept\n"    \
+#define SECOND                                           \
+	"\t\tip daddr 10.0.0.0/8 tcp dport 53 accept\n"  \
+	"\t\tip daddr 10.0.0.0/8 udp dport 53 accept\n"  \
 	"\t\tip daddr 192.0.2.1 meta l4proto 6 accept\n" \
 	"\t\tip daddr 192.0.2.1 meta l4proto 17 accept\n"
 #define LAST "\t\tcounter jump refuse\n"

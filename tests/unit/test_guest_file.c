@@ -9,10 +9,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/guest/boot.h"
 #include "runtime/guest/file.h"
 #include "tests/unit/test.h"
 
 static char root_path[64];
+static const struct box_boot boot;
+
+const struct box_boot *box_boot_facts(void)
+{
+	return &boot;
+}
+
 static int root;
 static struct box_file_job job;
 static char given[1 << 16];

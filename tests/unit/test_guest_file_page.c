@@ -11,15 +11,17 @@ static const char *page_of(const char *const *names, size_t count)
 	static box_file_name room[LIMIT];
 	uint32_t heap[LIMIT];
 	struct box_file_page page = {.names = room, .heap = heap, .limit = LIMIT};
-	text[0] = '\0';
+	size_t len = 0;
 	for (size_t i = 0; i < count; i++) {
 		box_file_page_offer(&page, names[i]);
 	}
 	box_file_page_sort(&page);
 	for (uint32_t i = 0; i < page.count; i++) {
-		(void)strcat(strcat(text, i > 0 ? " " : ""), box_file_page_name(&page, i));
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i > 0 ? " " : "",
+			box_file_page_name(&page, i));
 	}
-	return page.more ? strcat(text, " ...") : text;
+	(void)snprintf(text + len, sizeof(text) - len, "%s", page.more ? " ..." : "");
+	return text;
 }
 
 #define PAGE(...) \

@@ -207,10 +207,22 @@ TEST(clocks)
 	struct guest guest;
 	start_guest(&guest);
 	struct timespec now;
-	ASSERT_INT(clock_gettime(CLOCK_REALTIME, &now), 0);
-	struct box_machine_clock clock = {
-		.realtime_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec};
+	struct box_machine_clock clock = {.token = 4711};
 	struct box_guest_header header = {.kind = BOX_MACHINE_CLOCK};
+	put(&guest, packet, make_packet(header, &clock, sizeof(clock)));
+	struct {
+		struct box_guest_header header;
+		struct box_machine_time time;
+	} said;
+	ASSERT_INT(recv(guest.control, &said, sizeof(said), MSG_WAITALL), sizeof(said));
+	ASSERT_INT(clock_gettime(CLOCK_REALTIME, &now), 0);
+	ASSERT_INT(said.header.kind, BOX_MACHINE_TIME);
+	ASSERT_INT(said.header.size, sizeof(said));
+	ASSERT_INT(said.time.token, 4711);
+	uint64_t there = said.time.realtime_ns / 1000000000U;
+	ASSERT(there <= (uint64_t)now.tv_sec && there + 10 >= (uint64_t)now.tv_sec);
+	/* Without a steward nothing is set, and it lives on. */
+	clock = (struct box_machine_clock){.step_ns = 1};
 	put(&guest, packet, make_packet(header, &clock, sizeof(clock)));
 	ASSERT_OUT(run_one(&guest, 1, (struct asked){.command = "echo on"}), "on\n");
 	put(&guest, packet, make_packet(header, &clock, sizeof(clock) - 1));

@@ -102,7 +102,7 @@ TEST(does_not_start_without_its_group)
 /* A door that is missing, or one too many: told, because someone waits. */
 TEST(malformed_beginnings)
 {
-	static const struct box_guest_keep keep_none = {0, 0, 2, 2};
+	static const struct box_guest_keep keep_none = {0, 0, 0, 2, 2};
 	char bytes[sizeof(keep_none) + 4];
 	memcpy(bytes, &keep_none, sizeof(keep_none));
 	memcpy(bytes + sizeof(keep_none), "/\0x", 4);

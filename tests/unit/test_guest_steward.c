@@ -89,10 +89,11 @@ static void check_text(int fd, const char *name, const char *text)
 
 TEST(without_one)
 {
+	int events = -1;
 	ASSERT_INT(box_steward_tree("usr"), -ENOTCONN);
 	ASSERT_INT(box_steward_mount(7), -ENOTCONN);
-	ASSERT_INT(box_steward_group(64), -ENOTCONN);
-	box_steward_set_clock(0);
+	ASSERT_INT(box_steward_group(64, &events), -ENOTCONN);
+	box_steward_step_clock(1);
 	box_steward_end();
 }
 
@@ -114,6 +115,7 @@ TEST(what_it_gives_out)
 TEST(what_it_refuses)
 {
 	static const char *const names[] = {"", ".", "..", "usr/file", "../secret", "/", "none"};
+	int events = -1;
 	start();
 	for (size_t i = 0; i < COUNT(names); i++) {
 		int r = box_steward_tree(names[i]);
@@ -128,7 +130,7 @@ TEST(what_it_refuses)
 	name[sizeof(name) - 1] = '\0';
 	ASSERT_INT(box_steward_tree(name), -ENAMETOOLONG);
 	/* It has no groups. */
-	ASSERT_INT(box_steward_group(64), -EOPNOTSUPP);
+	ASSERT_INT(box_steward_group(64, &events), -EOPNOTSUPP);
 	/* And serves on. */
 	check_text(box_steward_tree("usr"), "file", "usr");
 }

@@ -61,7 +61,12 @@ TEST(sizes_of_requests)
 		{BOX_GUEST_KILL, 0, 0, -EBADMSG},
 		{BOX_GUEST_RUN, 1, sizeof(struct box_guest_run) - 1, -EBADMSG},
 		{0, 1, 0, -EBADMSG},
-		{BOX_GUEST_KILL + 1, 1, 0, -EBADMSG},
+		{BOX_GUEST_PIPE, 1, 0, -EBADMSG},
+		{BOX_GUEST_PIPE, 1, 8, -EBADMSG},
+		{BOX_GUEST_DRAIN, 1, 0, 0},
+		{BOX_GUEST_DRAIN, 1, 1, -EBADMSG},
+		{BOX_GUEST_DRAIN, 0, 0, -EBADMSG},
+		{BOX_GUEST_DRAIN + 1, 1, 0, -EBADMSG},
 		{BOX_GUEST_RESET_DONE, 0, 0, -EBADMSG},
 		{BOX_GUEST_EXIT, 1, sizeof(struct box_guest_exit), -EBADMSG},
 		{UINT32_MAX, 1, 0, -EBADMSG},
@@ -107,6 +112,14 @@ TEST(signals)
 	for (size_t i = 0; i < COUNT(table); i++) {
 		ASSERT_INT(request(BOX_GUEST_SIGNAL, 1, &table[i].number, sizeof(uint32_t)),
 			table[i].result);
+	}
+}
+
+TEST(pipes)
+{
+	static const int results[] = {0, 0, 0, -EBADMSG, -EBADMSG};
+	for (uint32_t which = 0; which < COUNT(results); which++) {
+		ASSERT_INT(request(BOX_GUEST_PIPE, 1, &which, sizeof(which)), results[which]);
 	}
 }
 
@@ -194,6 +207,20 @@ TEST(runs)
 			 .mount_count = 1,
 			 .workdir_size = 2,
 			 .command_size = 1},
+			0, 0},
+		{{.flags = BOX_GUEST_RUN_PIPES, .workdir_size = 2, .command_size = 1}, 0, 0},
+		{{.flags = BOX_GUEST_RUN_PIPES | BOX_GUEST_RUN_ARGV,
+			 .mount_count = 1,
+			 .workdir_size = 2,
+			 .command_size = 1},
+			0, 0},
+		{{.flags = BOX_GUEST_RUN_PIPES | BOX_GUEST_RUN_STDIN,
+			 .workdir_size = 2,
+			 .command_size = 1},
+			0, -EBADMSG},
+		{{.flags = BOX_GUEST_RUN_PIPES | BOX_GUEST_RUN_FILE,
+			 .workdir_size = 2,
+			 .command_size = 1},
 			0, -EBADMSG},
 		{{.flags = 1U << 31, .workdir_size = 2, .command_size = 1}, 0, -EBADMSG},
 		{{.mount_count = 256, .workdir_size = 2, .command_size = 1}, 0, 0},
@@ -210,6 +237,21 @@ TEST(runs)
 		if (result != table[i].result) {
 			TEST_FAIL("row %zu gives %d", i, result);
 		}
+	}
+}
+
+TEST(last_words)
+{
+	static char text[BOX_GUEST_LAST_MAX + 1];
+	static const char *const bad[] = {"a\nb", "\x1b[31m", "\x7f", "caf\xc3\xa9", "tab\t"};
+	memset(text, ' ', sizeof(text));
+	ASSERT_INT(answer(BOX_GUEST_LAST, 0, "it ended ~", 10), 0);
+	ASSERT_INT(answer(BOX_GUEST_LAST, 1, "it ended ~", 10), -EBADMSG);
+	ASSERT_INT(answer(BOX_GUEST_LAST, 0, NULL, 0), -EBADMSG);
+	ASSERT_INT(answer(BOX_GUEST_LAST, 0, text, BOX_GUEST_LAST_MAX), 0);
+	ASSERT_INT(answer(BOX_GUEST_LAST, 0, text, sizeof(text)), -EBADMSG);
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		ASSERT_INT(answer(BOX_GUEST_LAST, 0, bad[i], strlen(bad[i])), -EBADMSG);
 	}
 }
 
@@ -236,7 +278,7 @@ TEST(sizes_of_answers)
 		{BOX_GUEST_TAKEN, 1, 4, -EBADMSG},
 		{BOX_GUEST_EXIT, 1, sizeof(struct box_guest_exit) - 1, -EBADMSG},
 		{BOX_GUEST_EXIT, 1, sizeof(struct box_guest_exit) + 1, -EBADMSG},
-		{BOX_GUEST_EXIT + 1, 1, 0, -EBADMSG},
+		{BOX_GUEST_LAST + 1, 1, 0, -EBADMSG},
 		{BOX_GUEST_RESET_DONE - 1, 1, 0, -EBADMSG},
 		{BOX_GUEST_RESET, 0, 0, -EBADMSG},
 		{BOX_GUEST_KILL, 1, 0, -EBADMSG},
@@ -294,7 +336,11 @@ TEST(exits)
 			-EBADMSG},
 		{{.end = BOX_GUEST_END_FAILED, .step = BOX_GUEST_STEP_EXEC, .value = 2, .mount = 1},
 			-EBADMSG},
-		{{.end = BOX_GUEST_END_FAILED + 1, .value = 1}, -EBADMSG},
+		{{.end = BOX_GUEST_END_MEMORY, .value = 137}, 0},
+		{{.end = BOX_GUEST_END_MEMORY, .value = 256}, -EBADMSG},
+		{{.end = BOX_GUEST_END_MEMORY, .value = -1}, -EBADMSG},
+		{{.end = BOX_GUEST_END_MEMORY, .step = BOX_GUEST_STEP_EXEC}, -EBADMSG},
+		{{.end = BOX_GUEST_END_MEMORY + 1, .value = 1}, -EBADMSG},
 		{{.room_bytes = 4096, .used_bytes = 4096, .full = 1}, 0},
 		{{.room_bytes = UINT64_MAX}, 0},
 		{{.room_bytes = 4096, .used_bytes = 4097}, -EBADMSG},

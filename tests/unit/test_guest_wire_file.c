@@ -69,6 +69,7 @@ TEST(flags_belong_to_kinds)
 		{BOX_GUEST_FILE_WATCH, BOX_GUEST_FILE_RECURSIVE},
 		{BOX_GUEST_FILE_STAT, 0},
 		{BOX_GUEST_FILE_LIST, 0},
+		{BOX_GUEST_FILE_MEASURE, 0},
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		for (uint32_t bit = 1; bit <= BOX_GUEST_FILE_FLAGS_ + 1; bit <<= 1) {

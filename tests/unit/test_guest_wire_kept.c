@@ -56,24 +56,26 @@ TEST(keep)
 		size_t more; /* bytes beyond what it says; or one fewer */
 		bool good;
 	} table[] = {
-		{{0, 0, 2, 2}, 0, true},
-		{{0, 0, 2, 2}, 1, false},
-		{{0, 0, 2, 2}, SIZE_MAX, false},
-		{{1, 3, 2, 2}, 0, true},
-		{{1, 2, 2, 2}, 0, false},
-		{{0, 1, 2, 2}, 0, false},
-		{{1, 0, 2, 2}, 0, false},
-		{{2, 6, 2, 2}, 0, true},
-		{{2, 5, 2, 2}, 0, false},
-		{{0, 0, 1, 2}, 0, false},
-		{{0, 0, 0, 2}, 0, false},
-		{{0, 0, 2, 1}, 0, false},
-		{{0, 0, 2, 0}, 0, false},
-		{{0, 0, BOX_GUEST_PATH_MAX, 2}, 0, true},
-		{{0, 0, BOX_GUEST_PATH_MAX + 1, 2}, 0, false},
-		{{BOX_GUEST_ENV_MAX, 3 * BOX_GUEST_ENV_MAX, 2, 2}, 0, true},
-		{{BOX_GUEST_ENV_MAX + 1, 3 * BOX_GUEST_ENV_MAX + 3, 2, 2}, 0, false},
-		{{0, 0, 2, BOX_GUEST_BYTES_MAX - sizeof(struct box_guest_keep) - 2}, 0, true},
+		{{0, 0, 0, 2, 2}, 0, true},
+		{{0, 0, 0, 2, 2}, 1, false},
+		{{0, 0, 0, 2, 2}, SIZE_MAX, false},
+		{{1, 0, 3, 2, 2}, 0, true},
+		{{1, 0, 2, 2, 2}, 0, false},
+		{{0, 0, 1, 2, 2}, 0, false},
+		{{1, 0, 0, 2, 2}, 0, false},
+		{{2, 0, 6, 2, 2}, 0, true},
+		{{2, 0, 5, 2, 2}, 0, false},
+		{{0, 0, 0, 1, 2}, 0, false},
+		{{0, 0, 0, 0, 2}, 0, false},
+		{{0, 0, 0, 2, 1}, 0, false},
+		{{0, 0, 0, 2, 0}, 0, false},
+		{{0, 0, 0, BOX_GUEST_PATH_MAX, 2}, 0, true},
+		{{0, 0, 0, BOX_GUEST_PATH_MAX + 1, 2}, 0, false},
+		{{BOX_GUEST_ENV_MAX, 0, 3 * BOX_GUEST_ENV_MAX, 2, 2}, 0, true},
+		{{BOX_GUEST_ENV_MAX + 1, 0, 3 * BOX_GUEST_ENV_MAX + 3, 2, 2}, 0, false},
+		{{0, BOX_GUEST_MOUNTS_MAX, 0, 2, 2}, 0, true},
+		{{0, BOX_GUEST_MOUNTS_MAX + 1, 0, 2, 2}, 0, false},
+		{{0, 0, 0, 2, BOX_GUEST_BYTES_MAX - sizeof(struct box_guest_keep) - 2}, 0, true},
 	};
 	for (size_t i = 0; i < COUNT(table); i++) {
 		const struct box_guest_keep *keep = &table[i].keep;
@@ -84,15 +86,15 @@ TEST(keep)
 		}
 	}
 	/* Sums that go round. */
-	struct box_guest_keep round = {0, 0, 2, UINT32_MAX};
+	struct box_guest_keep round = {0, 0, 0, 2, UINT32_MAX};
 	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round), 1));
-	round = (struct box_guest_keep){UINT32_MAX / 3 + 1, 2, 2, 2};
+	round = (struct box_guest_keep){UINT16_MAX, 0, 2, 2, 2};
 	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round), 6));
 	ASSERT(!request_good(BOX_GUEST_KEEP, &round, sizeof(round) - 1, 0));
 	ASSERT(!request_good(BOX_GUEST_KEEP, NULL, 0, 0));
 	ASSERT(!request_good(BOX_GUEST_KEEP_IN, NULL, 0, 0));
 	/* Its door is no part of the bytes. */
-	struct box_guest_keep least = {0, 0, 2, 2};
+	struct box_guest_keep least = {0, 0, 0, 2, 2};
 	ASSERT(request_good(BOX_GUEST_KEEP_IN, &least, sizeof(least), 4));
 	ASSERT(!request_good(BOX_GUEST_KEEP_IN, &least, sizeof(least), 3));
 }
@@ -208,6 +210,10 @@ TEST(states)
 		{{GONE, FAILED, BOX_GUEST_STEPS_ - 1, 1, 0, 1, 0, 0, 0, 0}, true},
 		{{GONE, FAILED, BOX_GUEST_STEPS_, 1, 0, 1, 0, 0, 0, 0}, false},
 		{{GONE, BOX_GUEST_END_TIMEOUT, 0, 0, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, BOX_GUEST_END_MEMORY, 0, 137, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, BOX_GUEST_END_MEMORY, 0, 1, 0, 1, 0, 0, 0, 0}, true},
+		{{GONE, BOX_GUEST_END_MEMORY, 0, 256, 0, 1, 0, 0, 0, 0}, false},
+		{{GONE, BOX_GUEST_END_MEMORY, STEP, 137, 0, 1, 0, 0, 0, 0}, false},
 		{{GONE, 99, 0, 0, 0, 1, 0, 0, 0, 0}, false},
 		{{BOX_GUEST_PHASE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0}, true},
 		{{BOX_GUEST_PHASE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 1}, false},

@@ -9,74 +9,68 @@
 #define DEVICE HERE, .kvm_errnum = 0
 #define PROBED DEVICE, .probed = true
 
+static const struct {
+	struct box_machine_facts facts;
+	const char *why;  /* begins so */
+	const char *cure; /* has this in it */
+} rows[] = {
+	{{.has_vmm = true}, "microVMs need an x86-64 or aarch64 processor", "native"},
+	{{.known_processor = true}, "box-vmm is neither beside boxd nor installed",
+		"box-vmm beside boxd"},
+	/* no /dev/kvm */
+	{{HERE, .kvm_errnum = ENOENT, .kvm_in_kernel = true, .in_container = true},
+		"/dev/kvm is not in this container, though the kernel has KVM",
+		"docker run --device /dev/kvm"},
+	{{HERE, .kvm_errnum = ENOENT, .kvm_in_kernel = true},
+		"/dev/kvm is missing, though the kernel has KVM", "mknod /dev/kvm c 10 232"},
+	{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_is_virtual = true},
+		"/dev/kvm is missing: this is itself a virtual machine, and it has no nested",
+		"nested=1"},
+	{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true},
+		"/dev/kvm is missing: virtualisation is turned off in the firmware", "BIOS"},
+	{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true,
+		 .in_container = true},
+		"/dev/kvm is missing: the kernel of this container's host has no KVM loaded",
+		"at the container's host"},
+	{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true},
+		"/dev/kvm is missing: no module of KVM is loaded", "modprobe kvm_intel"},
+	{{HERE, .kvm_errnum = ENOENT}, "/dev/kvm is missing: no module of KVM is loaded",
+		"CONFIG_KVM"},
+	{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true,
+		 .kvm_module = true},
+		"/dev/kvm is missing: KVM is loaded, but found no virtualisation", "dmesg"},
+	/* not for us */
+	{{HERE, .kvm_errnum = EACCES, .kvm_group = "kvm", .kvm_mode = 020660},
+		"/dev/kvm is there, but not for this user: it is for group kvm (mode 0660)",
+		"usermod -aG kvm USER"},
+	{{HERE, .kvm_errnum = EACCES, .kvm_group = "0", .kvm_mode = 020600},
+		"/dev/kvm is there, but not for this user: it is for group 0 (mode 0600)",
+		"chgrp kvm /dev/kvm"},
+	{{HERE, .kvm_errnum = EPERM},
+		"/dev/kvm is there, but a cgroup or a security module forbids it",
+		"docker run --device /dev/kvm"},
+	{{HERE, .kvm_errnum = ENXIO}, "/dev/kvm is there, but no driver is behind it", "modprobe"},
+	{{HERE, .kvm_errnum = ENODEV}, "/dev/kvm is there, but no driver is behind it", "modprobe"},
+	{{HERE, .kvm_errnum = EBUSY}, "/dev/kvm cannot be opened: Device or resource busy",
+		"dmesg"},
+	/* what box-vmm says */
+	{{DEVICE}, "box-vmm could not be asked", "log"},
+	{{PROBED, .libkrun_error = "no libkrun.so.1"}, "libkrun: no libkrun.so.1", "make libkrun"},
+	{{PROBED, .libkrun_error = "it has no krun_x: too old"}, "libkrun: it has no krun_x",
+		"install libkrun"},
+	{{PROBED, .libkrunfw_error = "no libkrunfw.so.5"}, "libkrunfw: no libkrunfw.so.5",
+		"install libkrunfw"},
+	{{PROBED, .kvm_error = "Out of memory"},
+		"/dev/kvm opens, but no virtual machine can be made: Out of memory", "dmesg"},
+	{{PROBED, .boot_error = "it did not speak within 60 s"},
+		"this KVM cannot run a guest: it did not speak within 60 s", "box doctor"},
+	{{PROBED, .boot_error = "it ended", .boot_console = "panic"},
+		"this KVM cannot run a guest: it ended; its last words: panic", "nest"},
+	{{PROBED}, "this KVM cannot run a guest: box-vmm ended before it could tell why", "dmesg"},
+};
+
 TEST(each_case_has_its_words)
 {
-	static const struct {
-		struct box_machine_facts facts;
-		const char *why;  /* begins so */
-		const char *cure; /* has this in it */
-	} rows[] = {
-		{{.has_vmm = true}, "microVMs need an x86-64 or aarch64 processor", "native"},
-		{{.known_processor = true}, "box-vmm is neither beside boxd nor installed",
-			"box-vmm beside boxd"},
-		/* no /dev/kvm */
-		{{HERE, .kvm_errnum = ENOENT, .kvm_in_kernel = true, .in_container = true},
-			"/dev/kvm is not in this container, though the kernel has KVM",
-			"docker run --device /dev/kvm"},
-		{{HERE, .kvm_errnum = ENOENT, .kvm_in_kernel = true},
-			"/dev/kvm is missing, though the kernel has KVM",
-			"mknod /dev/kvm c 10 232"},
-		{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_is_virtual = true},
-			"/dev/kvm is missing: this is itself a virtual machine, and it has no nested",
-			"nested=1"},
-		{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true},
-			"/dev/kvm is missing: virtualisation is turned off in the firmware",
-			"BIOS"},
-		{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true,
-			 .in_container = true},
-			"/dev/kvm is missing: the kernel of this container's host has no KVM loaded",
-			"at the container's host"},
-		{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true},
-			"/dev/kvm is missing: no module of KVM is loaded", "modprobe kvm_intel"},
-		{{HERE, .kvm_errnum = ENOENT}, "/dev/kvm is missing: no module of KVM is loaded",
-			"CONFIG_KVM"},
-		{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true,
-			 .kvm_module = true},
-			"/dev/kvm is missing: KVM is loaded, but found no virtualisation", "dmesg"},
-		/* not for us */
-		{{HERE, .kvm_errnum = EACCES, .kvm_group = "kvm", .kvm_mode = 020660},
-			"/dev/kvm is there, but not for this user: it is for group kvm (mode 0660)",
-			"usermod -aG kvm USER"},
-		{{HERE, .kvm_errnum = EACCES, .kvm_group = "0", .kvm_mode = 020600},
-			"/dev/kvm is there, but not for this user: it is for group 0 (mode 0600)",
-			"chgrp kvm /dev/kvm"},
-		{{HERE, .kvm_errnum = EPERM},
-			"/dev/kvm is there, but a cgroup or a security module forbids it",
-			"docker run --device /dev/kvm"},
-		{{HERE, .kvm_errnum = ENXIO}, "/dev/kvm is there, but no driver is behind it",
-			"modprobe"},
-		{{HERE, .kvm_errnum = ENODEV}, "/dev/kvm is there, but no driver is behind it",
-			"modprobe"},
-		{{HERE, .kvm_errnum = EBUSY}, "/dev/kvm cannot be opened: Device or resource busy",
-			"dmesg"},
-		/* what box-vmm says */
-		{{DEVICE}, "box-vmm could not be asked", "log"},
-		{{PROBED, .libkrun_error = "no libkrun.so.1"}, "libkrun: no libkrun.so.1",
-			"make libkrun"},
-		{{PROBED, .libkrun_error = "it has no krun_x: too old"},
-			"libkrun: it has no krun_x", "install libkrun"},
-		{{PROBED, .libkrunfw_error = "no libkrunfw.so.5"}, "libkrunfw: no libkrunfw.so.5",
-			"install libkrunfw"},
-		{{PROBED, .kvm_error = "Out of memory"},
-			"/dev/kvm opens, but no virtual machine can be made: Out of memory",
-			"dmesg"},
-		{{PROBED, .boot_error = "it did not speak within 60 s"},
-			"this KVM cannot run a guest: it did not speak within 60 s", "box doctor"},
-		{{PROBED, .boot_error = "it ended", .boot_console = "panic"},
-			"this KVM cannot run a guest: it ended; its last words: panic", "nest"},
-		{{PROBED}, "this KVM cannot run a guest: box-vmm ended before it could tell why",
-			"dmesg"},
-	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_machine_verdict verdict;
 		box_machine_judge(&rows[i].facts, &verdict);
@@ -146,6 +140,7 @@ TEST(nonsense_is_passed_over)
 {
 	char text[4096];
 	memset(text, 'x', sizeof(text));
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): it goes on behind it */
 	memcpy(text, "boot_error=", 11);
 	text[20] = '\x1b';
 	struct box_machine_facts facts = {DEVICE};

@@ -86,7 +86,7 @@ TEST(the_default_workspace)
 	ASSERT_INT(box_mount_make_folder(arena, made, roots, &err), 0);
 	/* One that is there may be anywhere, as for LangBot: it is judged when it is mounted. */
 	ASSERT_INT(box_mount_make_folder(arena, below(arena, "out"), roots, &err), 0);
-	ASSERT_INT(close(creat("root/file", 0600)), 0);
+	ASSERT_INT(close(open("root/file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), 0);
 	ASSERT_INT(box_mount_make_folder(arena, below(arena, "root/file"), roots, &err), -ENOTDIR);
 	ASSERT_INT(
 		box_mount_make_folder(arena, below(arena, "root/file/x"), roots, &err), -ENOTDIR);

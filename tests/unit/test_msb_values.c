@@ -51,7 +51,7 @@ TEST(duration)
 TEST(volumes)
 {
 	struct box_arena *arena = box_arena_new();
-	struct box_msb_volume volume;
+	struct box_mount_text volume;
 	struct box_err err = {0};
 	ASSERT_INT(box_msb_volume(arena, "/a b:/c", &volume, &err), 0);
 	ASSERT_STR(volume.host, "/a b");

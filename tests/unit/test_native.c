@@ -352,7 +352,7 @@ struct nonsense {
 };
 
 static const struct box_guest_exit exit_256 = {.value = 256};
-static const struct box_guest_exit exit_unknown = {.end = 4};
+static const struct box_guest_exit exit_unknown = {.end = BOX_GUEST_END_MEMORY + 1};
 static const struct box_guest_exit exit_no_step = {.end = BOX_GUEST_END_FAILED, .value = 1};
 
 #define STRUCT(name) (const char *)&(name), sizeof(name)
@@ -361,7 +361,7 @@ static const struct nonsense nonsense[] = {
 	{"too long by its own word", {.size = 100, .kind = BOX_GUEST_STDOUT, .id = 1}, "x", 1},
 	{"too short by its own word", {.size = 16, .kind = BOX_GUEST_STDOUT, .id = 1}, "x", 1},
 	{"reserved", {.kind = BOX_GUEST_STDOUT, .id = 1, .reserved = 1}, "x", 1},
-	{"an unknown kind", {.kind = BOX_GUEST_EXIT + 1, .id = 1}, "", 0},
+	{"an unknown kind", {.kind = BOX_GUEST_LAST + 1, .id = 1}, "", 0},
 	{"kind 0", {.kind = 0, .id = 1}, "", 0},
 	{"a request", {.kind = BOX_GUEST_KILL, .id = 1}, "", 0},
 	{"output of nobody", {.kind = BOX_GUEST_STDOUT, .id = 0}, "x", 1},
@@ -392,6 +392,24 @@ static void expect_broken(struct living *living, struct ran *ran, const char *wh
 		TEST_FAIL("%s: lost %d times: %s", what, living->lost, living->why);
 	}
 	expect_failed(ran, BOX_ERR_BOX, EPIPE, WHILE "it broke the protocol");
+}
+
+/* box-vmm's last packet: whoever waits is told what it says. */
+TEST(last_words_are_passed_on)
+{
+	start();
+	struct living living = {0};
+	struct box_spec spec = spec_of("sleep");
+	struct ran ran = {0};
+	make_living(&living, 3);
+	begin_plain(&living, &spec, 1, &ran);
+	say_text(&living, BOX_GUEST_LAST, 0, "its kernel panicked");
+	expect_failed(&ran, BOX_ERR_BOX, EPIPE,
+		"the box ended while the command ran: its kernel panicked");
+	ASSERT_INT(living.lost, 1);
+	ASSERT_STR(living.why, "its kernel panicked");
+	end_living(&living, 3);
+	finish();
 }
 
 TEST(a_box_that_breaks_the_protocol_is_given_up)

@@ -18,6 +18,8 @@ TEST(each_end_is_an_outcome)
 		{BOX_GUEST_END_SIGNAL, 15, BOX_END_SIGNAL, 143, 15},
 		{BOX_GUEST_END_SIGNAL, 64, BOX_END_SIGNAL, 192, 64},
 		{BOX_GUEST_END_TIMEOUT, 0, BOX_END_TIMEOUT, 0, 0},
+		/* a microVM says it itself */
+		{BOX_GUEST_END_MEMORY, 137, BOX_END_MEMORY, 137, 9},
 	};
 	start();
 	struct living living = {0};

@@ -1,13 +1,7 @@
 /* Managed processes with a limit of their own: nothing is said to the box before boxd has made the
  * group, all of it after that in order, and each kill in the group is the process's own. */
-#include "runtime/backend/kept.h"
 #include "runtime/guest/wire_kept.h"
-#include "tests/unit/native_play.h"
-
-#define NUMBER 5
-
-static struct living living;
-static const struct box_kept_ops *ops;
+#include "tests/unit/native_kept_play.h"
 
 static struct {
 	int states;
@@ -43,19 +37,6 @@ static void on_fed(void *arg, uint64_t taken)
 }
 
 static const struct box_kept_events events = {on_state, on_output, on_fed};
-
-static void start_box(void)
-{
-	start();
-	make_living(&living, 7);
-	ops = backend->ops->kept;
-}
-
-static void finish_box(void)
-{
-	end_living(&living, 7);
-	finish();
-}
 
 static void keep_limited(int64_t memory_mb)
 {
@@ -196,6 +177,8 @@ TEST(ends_in_a_group)
 		{"oom_kill 1\n", BOX_GUEST_END_EXIT, 1, BOX_END_MEMORY, 1},
 		{"oom_kill 1\n", BOX_GUEST_END_EXIT, 0, BOX_END_EXIT, 0},
 		{"oom_kill 0\n", BOX_GUEST_END_EXIT, 1, BOX_END_EXIT, 1},
+		{"oom_kill 0\n", BOX_GUEST_END_MEMORY, 137, BOX_END_MEMORY, 137},
+		{"oom_kill 0\n", BOX_GUEST_END_MEMORY, 1, BOX_END_MEMORY, 1},
 	};
 	start_box();
 	/* Of the box others were killed meanwhile. */

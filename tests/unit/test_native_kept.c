@@ -1,12 +1,6 @@
 /* Managed processes of native boxes: packets out, and what of box-init's answers is believed. */
-#include "runtime/backend/kept.h"
 #include "runtime/guest/wire_kept.h"
-#include "tests/unit/native_play.h"
-
-#define NUMBER 5
-
-static struct living living;
-static const struct box_kept_ops *ops;
+#include "tests/unit/native_kept_play.h"
 
 /* What was told of the process. */
 static struct {
@@ -41,19 +35,6 @@ static void on_fed(void *arg, uint64_t taken)
 }
 
 static const struct box_kept_events events = {on_state, on_output, on_fed};
-
-static void start_box(void)
-{
-	start();
-	make_living(&living, 7);
-	ops = backend->ops->kept;
-}
-
-static void finish_box(void)
-{
-	end_living(&living, 7);
-	finish();
-}
 
 static void keep_one(void)
 {

@@ -1,5 +1,5 @@
-/* Live commands in native boxes: output as far as there is credit, input piece by piece, signals,
- * and an init that does not keep to what it was allowed. */
+/* Live commands whose bytes go by packets: output as far as there is credit, input piece by piece,
+ * signals, and an init that does not keep to what it was allowed. */
 #include "tests/unit/native_play.h"
 
 #define PIECE BOX_GUEST_BYTES_MAX
@@ -43,7 +43,7 @@ struct scene {
 static void scene_begin(struct scene *scene)
 {
 	struct heard heard;
-	start();
+	start_machines();
 	make_living(&scene->living, 3);
 	scene->spec = spec_of("cat");
 	begin_live(&scene->living, &scene->spec, true, &scene->ran);
@@ -62,7 +62,7 @@ static void scene_end(struct scene *scene)
 
 TEST(a_live_command_has_credit_and_no_limit)
 {
-	start();
+	start_machines();
 	struct living living = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
@@ -153,7 +153,7 @@ TEST(a_second_start_is_a_lie)
 /* It waited for its mounts until its time was over. */
 TEST(a_command_that_never_ran_starts_before_it_ends)
 {
-	start();
+	start_machines();
 	struct living living = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
@@ -360,7 +360,7 @@ TEST(input_given_before_the_command_is_sent_waits_for_it)
 {
 	static struct box_mount mount = {
 		.host_path = "/srv/a", .mount_path = "/data/a", .mode = BOX_MOUNT_RO};
-	start();
+	start_machines();
 	struct scene scene = {.spec = spec_of("cat")};
 	struct taken taken = {0};
 	struct heard heard;
@@ -416,7 +416,7 @@ TEST(an_init_that_counts_wrongly_is_given_up)
 
 TEST(a_command_that_is_not_live_takes_nothing)
 {
-	start();
+	start_machines();
 	struct living living = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};

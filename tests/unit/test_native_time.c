@@ -1,5 +1,6 @@
 /* The time that commands in native boxes have, and box-init with their end. Linked so that timers can
  * be made to run out at once. */
+#include "runtime/backend/file.h"
 #include "tests/unit/native_play.h"
 
 #define WHILE "the box ended while the command ran: "
@@ -110,7 +111,7 @@ static void begin_stuck(struct living *living, const struct box_spec *spec, stru
 	static const struct box_live_events events = {ignore_start, ignore_output};
 	static const struct box_live live = {.events = &events, .credit = 5};
 	struct heard heard;
-	start();
+	start_machines();
 	make_living(living, 3);
 	hurry = true;
 	ran->op = backend->ops->exec(living->box, spec, 1000, &live, on_ran, ran);
@@ -138,6 +139,83 @@ TEST(the_end_may_wait_for_a_slow_reader)
 	turn();
 	ASSERT_INT(living.lost, 1);
 	expect_failed(&ran, BOX_ERR_BOX, EPIPE, WHILE "it did not end a command in time");
+	end_living(&living, 3);
+	finish();
+}
+
+/* It has ended, and what it left is read in the same turn of the loop: timers come first. */
+TEST(an_end_that_is_here_is_not_late)
+{
+	static const struct box_live_events events = {ignore_start, ignore_output};
+	static const struct box_live live = {.events = &events, .credit = 2};
+	struct living living = {0};
+	struct box_spec spec = spec_of("yes");
+	struct ran ran = {0};
+	struct heard heard;
+	int fds[3];
+	start();
+	make_living(&living, 3);
+	hurry = true;
+	ran.op = backend->ops->exec(living.box, &spec, 1000, &live, on_ran, &ran);
+	for (int i = 0; i < 3; i++) {
+		expect(&living, BOX_GUEST_PIPE, 1, &heard);
+		fds[i] = heard.fd;
+	}
+	static const struct box_guest_exit end = {.end = BOX_GUEST_END_EXIT, .value = 3};
+	expect(&living, BOX_GUEST_RUN, 1, &heard);
+	ASSERT_INT(write(fds[1], "12345", 5), 5);
+	say_unheard(&living, BOX_GUEST_EXIT, &end, sizeof(end));
+	turn();
+	ASSERT_INT(ran.calls, 0);
+	hurry = true;
+	backend->ops->credit(ran.op, 1);
+	turn();
+	ASSERT_INT(living.lost, 0);
+	backend->ops->credit(ran.op, 100);
+	turn();
+	expect_ended(&ran, BOX_END_EXIT, 3, 0);
+	for (int i = 0; i < 3; i++) {
+		ASSERT_INT(close(fds[i]), 0);
+	}
+	end_living(&living, 3);
+	finish();
+}
+
+/* Whose answer comes whenever it comes. */
+static int filed;
+
+static void on_filed(void *arg, const struct box_file_outcome *outcome, const struct box_err *err)
+{
+	(void)arg;
+	ASSERT(!outcome && err);
+	filed++;
+}
+
+TEST(work_on_files_that_waits_for_boxd_is_not_late)
+{
+	const struct box_mount mount = {
+		.host_path = "/host", .mount_path = "/data", .mode = BOX_MOUNT_RW};
+	const struct box_file_ask ask = {.kind = BOX_FILE_STAT,
+		.path = {"/", "data/x"},
+		.mode = -1,
+		.mounts = &mount,
+		.mount_count = 1};
+	struct living living = {0};
+	struct heard heard;
+	start();
+	make_living(&living, 3);
+	hurry = true;
+	ASSERT(backend->ops->file(living.box, &ask, NULL, on_filed, NULL));
+	turn();
+	ASSERT_INT(filed, 0);
+	/* From its start on its time counts: this is still the next timer. */
+	boxd.mounts[0].done(boxd.mounts[0].arg, memory_file("x"), NULL);
+	expect(&living, BOX_GUEST_MOUNT, 1, &heard);
+	ASSERT_INT(close(heard.fd), 0);
+	expect(&living, BOX_GUEST_RUN, 1, &heard);
+	turn();
+	ASSERT_INT(filed, 1);
+	ASSERT_INT(living.lost, 0);
 	end_living(&living, 3);
 	finish();
 }

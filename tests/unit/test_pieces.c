@@ -420,7 +420,7 @@ TEST(small_ones_together)
 		int runs = 0;
 		uint64_t end = 0;
 		begin(kinds[i], 0);
-		for (int n = 0; n < 100001; n++) {
+		for (int n = 0; n < 200003; n++) {
 			add(n % 3 ? "y\n" : "\n");
 		}
 		for (const struct box_list *one = pieces.ready.next; one != &pieces.ready;
@@ -435,7 +435,7 @@ TEST(small_ones_together)
 			end = one->end;
 			count++;
 		}
-		ASSERT_INT(count, kinds[i] == BOX_PIECES_LINES ? 66667 : runs);
+		ASSERT_INT(count, kinds[i] == BOX_PIECES_LINES ? 133335 : runs);
 		ASSERT_INT(end, at);
 		finish();
 	}

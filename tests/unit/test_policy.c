@@ -218,7 +218,7 @@ TEST(images_that_are_wrong)
 	box_buf_free(&many);
 	char longest[BOX_IMAGE_NAME_MAX + 32] = "{\"";
 	memset(longest + 2, 'n', BOX_IMAGE_NAME_MAX + 1);
-	strcpy(longest + 3 + BOX_IMAGE_NAME_MAX, "\":\"/a\"}");
+	memcpy(longest + 3 + BOX_IMAGE_NAME_MAX, "\":\"/a\"}", 8);
 	expect_no_images(longest, name);
 	finish(runtime);
 }

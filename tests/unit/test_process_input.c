@@ -119,7 +119,7 @@ TEST(too_much_input_for_all)
 		r = r < 0 ? box_process_feed(all[i].reader, own) : 0;
 		ASSERT_INT(r, 0);
 		/* A little more than its own and what is on its way. */
-		r = box_process_feed(all[i].reader, (struct box_str){own.bytes, WINDOW + KIB});
+		(void)box_process_feed(all[i].reader, (struct box_str){own.bytes, WINDOW + KIB});
 		full += box_process_input_full(all[i].reader);
 	}
 	ASSERT_INT(refused, PROCESSES - BOX_INPUTS_BYTES_MAX / (32 * BOX_MIB));

@@ -1,4 +1,5 @@
-/* Session ids from templates: what is put in, who overrides whom, what is refused, what is made safe. */
+/* Session ids from templates: what is put in, who overrides whom, what is refused, what is made
+ * safe. */
 #include <errno.h>
 
 #include "client/session_template.h"

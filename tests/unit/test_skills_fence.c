@@ -1,5 +1,5 @@
-/* The fence of box-skills from inside: what it keeps, and what a taken-over one would try. Each test runs
- * in a process of its own. */
+/* The fence of box-skills from inside: what it keeps, and what a taken-over one would try. Each
+ * test runs in a process of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -42,7 +42,7 @@ static struct {
 
 static void make_file(int folder, const char *name)
 {
-	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL, 0644);
+	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	ASSERT(fd >= 0 && write(fd, "x", 1) == 1);
 	(void)close(fd);
 }
@@ -53,11 +53,11 @@ static void enter(void)
 	struct box_err err;
 	(void)snprintf(place.path, sizeof(place.path), "/tmp/box-fence-XXXXXX");
 	ASSERT(mkdtemp(place.path) != NULL);
-	place.outside = open(place.path, O_RDONLY | O_DIRECTORY);
+	place.outside = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(mkdirat(place.outside, "store", 0755) == 0);
 	ASSERT(mkdirat(place.outside, "source", 0755) == 0);
-	place.store = openat(place.outside, "store", O_PATH | O_DIRECTORY);
-	place.source = openat(place.outside, "source", O_PATH | O_DIRECTORY);
+	place.store = openat(place.outside, "store", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	place.source = openat(place.outside, "source", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	make_file(place.outside, "secret");
 	make_file(place.store, "file");
 	make_file(place.source, "file");
@@ -104,13 +104,13 @@ static void run_inside(void (*inside)(void))
 
 static void work_in_the_store(void)
 {
-	int fd = openat(place.store, "new", O_RDWR | O_CREAT | O_EXCL, 0600);
+	int fd = openat(place.store, "new", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	ASSERT(fd >= 0 && write(fd, "ab", 2) == 2 && fchmod(fd, 0644) == 0 && fsync(fd) == 0);
 	ASSERT(mkdirat(place.store, "d", 0755) == 0);
 	ASSERT(renameat2(place.store, "new", place.store, "d/new", RENAME_NOREPLACE) == 0);
 	ASSERT(unlinkat(place.store, "d/new", 0) == 0);
 	ASSERT(unlinkat(place.store, "d", AT_REMOVEDIR) == 0);
-	int source = openat(place.source, "file", O_RDONLY);
+	int source = openat(place.source, "file", O_RDONLY | O_CLOEXEC);
 	char byte;
 	ASSERT(source >= 0 && read(source, &byte, 1) == 1);
 }
@@ -122,15 +122,15 @@ TEST(the_work_can_be_done)
 
 static void try_files(void)
 {
-	ASSERT_REFUSED(openat(AT_FDCWD, "/etc/passwd", O_RDONLY));
-	ASSERT_REFUSED(openat(place.outside, "secret", O_RDONLY));
-	ASSERT_REFUSED(openat(place.store, "../secret", O_RDONLY));
-	ASSERT_REFUSED(openat(place.outside, "new", O_WRONLY | O_CREAT, 0600));
+	ASSERT_REFUSED(openat(AT_FDCWD, "/etc/passwd", O_RDONLY | O_CLOEXEC));
+	ASSERT_REFUSED(openat(place.outside, "secret", O_RDONLY | O_CLOEXEC));
+	ASSERT_REFUSED(openat(place.store, "../secret", O_RDONLY | O_CLOEXEC));
+	ASSERT_REFUSED(openat(place.outside, "new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	ASSERT_REFUSED(unlinkat(place.outside, "secret", 0));
 	ASSERT_REFUSED(renameat2(place.store, "file", place.outside, "file", 0));
 	ASSERT_REFUSED(linkat(place.outside, "secret", place.store, "secret", 0));
-	ASSERT_REFUSED(openat(place.source, "file", O_WRONLY));
-	ASSERT_REFUSED(openat(place.source, "new", O_WRONLY | O_CREAT, 0600));
+	ASSERT_REFUSED(openat(place.source, "file", O_WRONLY | O_CLOEXEC));
+	ASSERT_REFUSED(openat(place.source, "new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	ASSERT_REFUSED(unlinkat(place.source, "file", 0));
 	ASSERT_REFUSED(symlinkat("/etc/passwd", place.store, "link"));
 	ASSERT_REFUSED(mknodat(place.store, "fifo", S_IFIFO | 0600, 0));
@@ -205,8 +205,9 @@ static void pretend_landlock(int abi)
 
 static int fence_in(const char *folder, bool moves, uid_t uid, struct box_err *err)
 {
-	const struct box_skills_room room = {
-		.fd = open(folder, O_PATH | O_DIRECTORY), .writes = true, .moves = moves};
+	const struct box_skills_room room = {.fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC),
+		.writes = true,
+		.moves = moves};
 	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
 	ASSERT_INT(setresuid(uid, uid, uid), 0);
 	return box_skills_fence(&room, 1, err);
@@ -225,7 +226,7 @@ static void fence_fails(int abi, const char *why)
 		TEST_FAIL("%s", err.text);
 	}
 	/* It has not happened halfway. */
-	ASSERT(open("/etc/passwd", O_RDONLY) >= 0);
+	ASSERT(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
 }
 
 TEST(root_is_not_served_without_landlock)
@@ -252,7 +253,7 @@ static void move_a_file(int landlock)
 	char folder[] = "/tmp/box-fence-XXXXXX";
 	uid_t uid = getuid() == 0 ? 65534 : getuid();
 	ASSERT(mkdtemp(folder) && chmod(folder, 0777) == 0);
-	int fd = open(folder, O_RDONLY | O_DIRECTORY);
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pid_t child = fork();
 	if (child == 0) {
 		pretend_landlock(landlock);
@@ -282,7 +283,7 @@ TEST(an_old_landlock_is_enough_for_artifacts)
 	static struct box_err err;
 	pretend_landlock(1);
 	ASSERT_INT(fence_in("/tmp", false, getuid(), &err), 0);
-	ASSERT_REFUSED(open("/etc/passwd", O_RDONLY));
+	ASSERT_REFUSED(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
 }
 
 /* A child of it unpacks archives, behind a fence of its own. */

@@ -1,4 +1,5 @@
 /* What waits for the end of a turn is called once, behind all that was ready, and not after a sleep. */
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
@@ -13,7 +14,7 @@ static char said[32];
 static void say(const char *word)
 {
 	ASSERT(strlen(said) + strlen(word) < sizeof(said));
-	(void)strcat(said, word);
+	memcpy(said + strlen(said), word, strlen(word) + 1);
 }
 
 static void say_a(struct box_turn_call *call)
@@ -53,10 +54,10 @@ TEST(once_and_behind_all_that_is_ready)
 	uv_poll_t polls[2];
 	int ends[2];
 	start();
-	ASSERT_INT(pipe(ends), 0);
+	ASSERT_INT(pipe2(ends, O_CLOEXEC), 0);
 	ASSERT_INT(write(ends[1], "x", 1), 1);
 	for (int i = 0; i < 2; i++) {
-		int fd = dup(ends[0]);
+		int fd = fcntl(ends[0], F_DUPFD_CLOEXEC, 3);
 		ASSERT_INT(uv_poll_init(&loop, &polls[i], fd), 0);
 		polls[i].data = &a;
 		ASSERT_INT(uv_poll_start(&polls[i], UV_READABLE, readable), 0);

@@ -46,11 +46,13 @@ static void put(
 	char block[BOX_TAR_BLOCK] = {0};
 	unsigned sum = 0;
 	(void)strncpy(block, name, 100);
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): a field of a fixed width */
 	memcpy(block + 100, mode, strlen(mode));
 	memcpy(block + 124, "00000000000", 12);
 	memcpy(block + 136, "11145401322", 12);
 	block[156] = type;
 	(void)strncpy(block + 157, link, 100);
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): here too */
 	memcpy(block + 257, "ustar\00000", 8);
 	memset(block + 148, ' ', 8);
 	for (size_t i = 0; i < sizeof(block); i++) {

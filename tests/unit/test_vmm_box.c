@@ -98,7 +98,8 @@ static int make_jail(void)
 	must(mount(NULL, ".", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV,
 		     NULL) == 0,
 		"read-only root");
-	return fcntl(open("/mnt", O_PATH | O_DIRECTORY), F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
+	return fcntl(
+		open("/mnt", O_PATH | O_DIRECTORY | O_CLOEXEC), F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
 }
 
 /* A wire to nowhere with the box's address and another's, who greets. */
@@ -151,7 +152,9 @@ _Noreturn static void become_vmm(int go, struct beginning *from)
 	must(place < 0 || dup2(place, BOX_GUEST_PLACE_FD) > 0, "place");
 	must(dup2(from->program, BOX_MACHINE_INIT_FD) > 0, "init");
 	must(dup2(jail, BOX_MACHINE_JAIL_FD) > 0, "jail");
-	(void)execve(getenv("BOX_VMM"), arguments, environment);
+	const char *program = getenv("BOX_VMM");
+	must(program != NULL, "BOX_VMM");
+	(void)execve(program ? program : "", arguments, environment);
 	must(false, "exec");
 	_exit(1);
 }
@@ -369,25 +372,32 @@ TEST(a_network)
 
 /* --- ends --- */
 
-static void box_ends_with(const char *name)
+static void box_ends_with(const char *name, const char *words)
 {
 	struct guest guest;
-	char byte;
+	struct box_guest_header header;
+	char last[BOX_GUEST_PACKET_MAX] = "";
 	start(&guest);
 	ASSERT_INT(kill(child_of(&guest, name), SIGKILL), 0);
-	ASSERT_INT(recv(guest.control, &byte, 1, 0), 0);
+	ssize_t size = recv(guest.control, last, sizeof(last) - 1, 0);
+	ASSERT(size > (ssize_t)sizeof(header));
+	ASSERT_INT(box_guest_check_answer(last, (size_t)size), 0);
+	memcpy(&header, last, sizeof(header));
+	ASSERT_INT(header.kind, BOX_GUEST_LAST);
+	ASSERT(strncmp(last + sizeof(header), words, strlen(words)) == 0);
+	ASSERT_INT(recv(guest.control, last, 1, 0), 0);
 	ASSERT_INT(waitpid(guest.pid, NULL, 0), guest.pid);
 	(void)close(guest.control);
 }
 
 TEST(the_box_ends_with_its_machine)
 {
-	box_ends_with("box-machine");
+	box_ends_with("box-machine", "its virtual machine was killed by signal 9");
 }
 
 TEST(the_box_ends_with_who_mounts)
 {
-	box_ends_with("box-hanger");
+	box_ends_with("box-hanger", "the process that mounts for it ");
 }
 
 /* What a guest that took over its machine would find. */

@@ -1,5 +1,5 @@
-/* The process that hangs mounts: real mounts in a mount namespace of the test's own, and what it is left
- * with. Needs root. */
+/* The process that hangs mounts: real mounts in a mount namespace of the test's own, and what it is
+ * left with. Needs root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ static void start(void)
 	ASSERT_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	ASSERT_INT(mount("tmpfs", "/mnt", "tmpfs", 0, "mode=755,size=1m"), 0);
 	ASSERT_INT(mkdir("/mnt/mounts", 0755) | mkdir("/mnt/source", 0755), 0);
-	ASSERT_INT(close(open("/mnt/source/file", O_WRONLY | O_CREAT, 0644)), 0);
+	ASSERT_INT(close(open("/mnt/source/file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)), 0);
 	ASSERT_INT(prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L), 0);
 	int folder = open("/mnt/mounts", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(folder >= 0);

@@ -102,7 +102,7 @@ static int enter(const struct box_krun_machine *machine)
 	if (box_krun_open(folders, &krun, files, &err) < 0) {
 		TEST_FAIL("%s", err.text);
 	}
-	int fd = memfd_create("said", 0);
+	int fd = memfd_create("said", MFD_CLOEXEC);
 	char number[16];
 	(void)snprintf(number, sizeof(number), "%d", fd);
 	ASSERT_INT(setenv("FAKE_KRUN_FD", number, 1), 0);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "base/caps.h"
 #include "runtime/vmm/privileges.h"
 #include "tests/unit/test.h"
 
@@ -36,15 +37,15 @@ TEST(no_capability_is_left)
 		SKIP("needs root");
 	}
 	ASSERT_INT(box_privileges_lock(false), 0);
-	ASSERT_INT(box_privileges_keep(1ULL << 21), 0);
+	ASSERT_INT(box_caps_keep(1ULL << 21), 0);
 	ASSERT(status_has("CapEff:\t0000000000200000\n"));
-	ASSERT_INT(box_privileges_keep(0), 0);
+	ASSERT_INT(box_caps_keep(0), 0);
 	ASSERT(status_has("CapPrm:\t0000000000000000\n"));
 	ASSERT(status_has("CapEff:\t0000000000000000\n"));
 	ASSERT(status_has("CapBnd:\t0000000000000000\n"));
 	ASSERT(status_has("NoNewPrivs:\t1\n"));
 	ASSERT_INT(prctl(PR_GET_DUMPABLE), 0);
-	ASSERT(box_privileges_keep(1ULL << 21) == 0);
+	ASSERT(box_caps_keep(1ULL << 21) == 0);
 	ASSERT(status_has("CapEff:\t0000000000000000\n"));
 }
 
@@ -63,7 +64,7 @@ TEST(only_named_fds_stay)
 {
 	int fds[6];
 	for (size_t i = 0; i < COUNT(fds); i++) {
-		fds[i] = open("/dev/null", O_RDONLY);
+		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		ASSERT(fds[i] > STDERR_FILENO);
 	}
 	ASSERT_INT(box_privileges_keep_fds((int[]){fds[4], fds[1]}, 2), 0);

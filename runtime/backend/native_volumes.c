@@ -1,0 +1,113 @@
+/* Mounts of managed processes: boxd opens them one after the other before the box hears of the process,
+ * which sees them for as long as it lives. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "runtime/backend/native_box.h"
+#include "runtime/guest/wire_kept.h"
+
+struct box_native_volumes {
+	struct box_arena *arena;
+	struct box_mount *wanted; /* copies: whoever asked need not wait */
+	size_t count;
+	size_t next;
+	int *fds; /* opened so far */
+};
+
+/* A question to boxd; its box stays until it is answered. */
+struct opening {
+	struct box_backend_box *box;
+	uint32_t number;
+};
+
+void box_native_free_volumes(struct box_native_volumes *volumes)
+{
+	if (!volumes) {
+		return;
+	}
+	for (size_t i = 0; i < volumes->next; i++) {
+		box_close_p(&volumes->fds[i]);
+	}
+	box_arena_free(volumes->arena);
+}
+
+static struct box_native_volumes *copy(const struct box_mount *mounts, size_t count)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_native_volumes *volumes = box_arena_alloc(arena, sizeof(*volumes));
+	volumes->arena = arena;
+	volumes->count = count;
+	volumes->wanted = box_arena_alloc(arena, count * sizeof(*volumes->wanted));
+	volumes->fds = box_arena_alloc(arena, count * sizeof(*volumes->fds));
+	for (size_t i = 0; i < count; i++) {
+		volumes->wanted[i] = (struct box_mount){
+			.host_path = box_arena_strndup(
+				arena, mounts[i].host_path, strlen(mounts[i].host_path)),
+			.mount_path = box_arena_strndup(
+				arena, mounts[i].mount_path, strlen(mounts[i].mount_path)),
+			.mode = mounts[i].mode,
+		};
+	}
+	return volumes;
+}
+
+static void open_next(struct opening *opening, struct box_native_kept *kept);
+
+static void opened(void *arg, int mount, const struct box_err *err)
+{
+	struct opening *opening = arg;
+	struct box_backend_box *box = opening->box;
+	struct box_native_kept *kept = box_native_find_kept(box, opening->number);
+	if (kept && !err && !box->deaf) {
+		kept->volumes->fds[kept->volumes->next++] = mount;
+		open_next(opening, kept);
+		return;
+	}
+	/* Dropped meanwhile, or not to be had. */
+	box_close_p(&mount);
+	free(opening);
+	if (kept && err) {
+		box_native_kept_has(box, kept, err);
+	}
+	box_native_run_ended(box);
+}
+
+static void open_next(struct opening *opening, struct box_native_kept *kept)
+{
+	struct box_backend_box *box = opening->box;
+	struct box_native_volumes *volumes = kept->volumes;
+	if (volumes->next < volumes->count) {
+		box->native->keeper->mount(box->native->keeper_arg, box->number,
+			&volumes->wanted[volumes->next], opened, opening);
+		return;
+	}
+	free(opening);
+	box_native_kept_has(box, kept, NULL);
+	box_native_run_ended(box);
+}
+
+void box_native_open_volumes(struct box_backend_box *box, struct box_native_kept *kept,
+	const struct box_mount *mounts, size_t count)
+{
+	struct opening *opening = box_alloc(sizeof(*opening));
+	*opening = (struct opening){.box = box, .number = kept->number};
+	kept->volumes = copy(mounts, count);
+	kept->waits++;
+	box->run_count++;
+	open_next(opening, kept);
+}
+
+void box_native_send_volumes(struct box_backend_box *box, struct box_native_kept *kept)
+{
+	struct box_native_volumes *volumes = kept->volumes;
+	for (size_t i = 0; volumes && i < volumes->count; i++) {
+		const char *target = volumes->wanted[i].mount_path;
+		box_native_send(box, BOX_GUEST_MOUNT, kept->number | BOX_GUEST_MOUNT_OF_KEPT,
+			target, strlen(target) + 1, NULL, 0, TAKE_FD(volumes->fds[i]));
+	}
+	box_native_free_volumes(volumes);
+	kept->volumes = NULL;
+}

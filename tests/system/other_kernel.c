@@ -1,0 +1,17 @@
+/* A libkrunfw that keeps its promise in form alone: what it gives for a kernel is no instruction,
+ * so that the guest ends at its first. */
+#include <stddef.h>
+
+#define HERE 0x1000000
+
+static char image[1 << 20] __attribute__((aligned(4096))) = {0x0f, 0x0b};
+
+char *krunfw_get_kernel(size_t *address, size_t *entry, size_t *size);
+
+char *krunfw_get_kernel(size_t *address, size_t *entry, size_t *size)
+{
+	*address = HERE;
+	*entry = HERE;
+	*size = sizeof(image);
+	return image;
+}
