@@ -127,7 +127,7 @@ static int copy_link(int from, int to, const char *name)
 	char text[PATH_MAX];
 	ssize_t len = readlinkat(from, name, text, sizeof(text) - 1);
 	if (len < 0) {
-		return -errno;
+		return errno == ENOENT || errno == EINVAL ? 0 : -errno; /* it is another by now */
 	}
 	text[len] = '\0';
 	return symlinkat(text, to, name) < 0 ? -errno : 0;
@@ -142,7 +142,9 @@ static int copy_subfolder(struct copy *copy, int from, int to, const char *name,
 	}
 	int source = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (source < 0) {
-		return errno == EACCES || errno == EPERM ? 0 : -errno;
+		return errno == EACCES || errno == EPERM || errno == ENOENT || errno == ENOTDIR
+			? 0
+			: -errno;
 	}
 	if (mkdirat(to, name, 0755) < 0) {
 		int r = -errno;
@@ -159,14 +161,18 @@ static int copy_subfolder(struct copy *copy, int from, int to, const char *name,
 	return copy_folder(copy, source, target, depth + 1);
 }
 
-static int copy_entry(struct copy *copy, int from, int to, const char *name, unsigned depth)
+static int copy_entry(struct copy *copy, int from, int to, const struct dirent *entry, unsigned depth)
 {
+	const char *name = entry->d_name;
 	struct stat status;
-	if (!is_taken(copy, name, depth)) {
+	if (!is_taken(copy, name, depth) || copy->entries++ >= ENTRIES_MAX) {
 		return 0;
 	}
-	if (copy->entries++ >= ENTRIES_MAX ||
-		fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
+	/* Certificates and alternatives are links by the hundred, and boxes wait for us. */
+	if (entry->d_type == DT_LNK) {
+		return copy_link(from, to, name);
+	}
+	if (fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
 		return 0;
 	}
 	if (S_ISLNK(status.st_mode)) {
@@ -193,7 +199,7 @@ static int copy_folder(struct copy *copy, int from, int to, unsigned depth)
 	}
 	int r = 0;
 	for (const struct dirent *at; r == 0 && (at = readdir(folder));) {
-		r = copy_entry(copy, from, to, at->d_name, depth);
+		r = copy_entry(copy, from, to, at, depth);
 	}
 	(void)closedir(folder);
 	return r;
