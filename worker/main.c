@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -41,7 +42,7 @@ struct worker {
 	struct box_packet start;
 	struct box_settings settings;
 	struct box_native *native;
-	struct box_policy policy; /* the operator's, for boxd */
+	struct box_policy *policy; /* the operator's, until boxd has it */
 	struct box_runtime *runtime;
 	struct box_dispatch *dispatch;
 	struct box_link *link;
@@ -98,9 +99,9 @@ static void host_cancel_skills(void *host, struct box_skills_ask *ask)
 static void host_configured(void *host)
 {
 	struct worker *worker = host;
-	static struct box_policy policy;
-	if (worker->state && box_policy_read(worker->runtime, &policy, NULL) == 0) {
-		(void)box_link_policy(worker->link, &policy);
+	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
+	if (worker->state && box_policy_read(worker->runtime, policy, NULL) == 0) {
+		(void)box_link_policy(worker->link, policy);
 	}
 }
 
@@ -354,8 +355,9 @@ static int configure(struct worker *worker, struct box_err *err)
 	if (r == 0 && settings->variable_fd >= 0) {
 		r = box_settings_apply_variable(worker->runtime, settings->variable_fd, err);
 	}
-	r = r < 0 ? r : box_policy_read(worker->runtime, &worker->policy, err);
-	if (r == 0 && worker->policy.degraded) {
+	worker->policy = box_alloc(sizeof(*worker->policy));
+	r = r < 0 ? r : box_policy_read(worker->runtime, worker->policy, err);
+	if (r == 0 && worker->policy->degraded) {
 		box_native_allow_degraded(worker->native);
 		box_runtime_choose_backend(worker->runtime);
 	}
@@ -416,7 +418,11 @@ static int serve(struct worker *worker)
 	if (box_fence_enter(&err) < 0) {
 		return fail("fence.failed", &err, 1);
 	}
-	if (box_link_policy(worker->link, &worker->policy) < 0) {
+	int r = box_link_policy(worker->link, worker->policy);
+	free(worker->policy);
+	worker->policy = NULL;
+	(void)malloc_trim(0);
+	if (r < 0) {
 		return 1;
 	}
 	worker->state = box_state_open(worker->runtime, worker->link);

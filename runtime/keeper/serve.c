@@ -308,19 +308,19 @@ static bool images_have_ends(const struct box_policy *policy)
  * narrowed. */
 static const char *take_policy(struct box_serve *serve, struct box_packet *packet)
 {
-	static struct box_policy policy;
-	if (pread(packet->fds[0], &policy, sizeof(policy), 0) != (ssize_t)sizeof(policy)) {
+	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
+	if (pread(packet->fds[0], policy, sizeof(*policy), 0) != (ssize_t)sizeof(*policy)) {
 		return "a POLICY of a wrong size";
 	}
-	if (!has_ends(&policy.roots) || !has_ends(&policy.narrower) ||
-		policy.profile >= BOX_FILTERS_ || !images_have_ends(&policy) ||
-		!memchr(policy.rootfs, '\0', sizeof(policy.rootfs))) {
+	if (!has_ends(&policy->roots) || !has_ends(&policy->narrower) ||
+		policy->profile >= BOX_FILTERS_ || !images_have_ends(policy) ||
+		!memchr(policy->rootfs, '\0', sizeof(policy->rootfs))) {
 		return "a malformed POLICY";
 	}
 	if (serve->ground->sealed) {
-		serve->ground->policy.narrower = policy.narrower;
+		serve->ground->policy.narrower = policy->narrower;
 	} else {
-		box_ground_seal(serve->ground, &policy);
+		box_ground_seal(serve->ground, policy);
 	}
 	return NULL;
 }
