@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/utf8.h"
 #include "transport/msgpack.h"
 #include "transport/stdio_frame.h"
@@ -53,9 +54,75 @@ static int send_frame(
 	return box_ws_frame(&wire->out, opcode, bytes, len, mask);
 }
 
+/* What a request carries, if it is long. */
+static struct box_str find_large(const struct box_value *message)
+{
+	const struct box_value *data = box_map_get(message, "data");
+	for (uint32_t i = 0; data && data->type == BOX_MAP && i < data->count; i++) {
+		const struct box_value *value = &data->pairs[i].value;
+		if (value->type == BOX_BIN && value->str.len > UINT16_MAX) {
+			return value->str;
+		}
+	}
+	return box_str("");
+}
+
+/* So much of what stands in the queue, with `large` at `at`, has been sent: the rest is queued. */
+static void queue_rest(struct box_wire *wire, struct box_str large, size_t at, size_t sent)
+{
+	struct box_buf *out = &wire->out;
+	size_t before = sent < at ? sent : at;
+	size_t of_large = sent - before < large.len ? sent - before : large.len;
+	size_t left = large.len - of_large;
+	char *end = box_buf_reserve(out, left);
+	memmove(out->bytes + at + left, out->bytes + at, (size_t)(end - out->bytes) - at);
+	memcpy(out->bytes + at, large.bytes + of_large, left);
+	out->len += left;
+	wire->out_sent = sent - of_large;
+	if (!box_wire_pending(wire)) {
+		wire->out_sent = out->len = 0;
+	}
+}
+
+/* Onto an empty queue. What is long goes to the socket from where it is: to copy it into the queue
+ * first was a tenth of the work of `box cp`. */
+static int send_large(struct box_wire *wire, const struct box_value *message, struct box_str large)
+{
+	struct box_buf *out = &wire->out;
+	size_t mark = 0;
+	size_t at = 0;
+	int r = box_ws_frame_begin(out, &mark);
+	size_t begin = out->len;
+	r = r < 0 ? r : box_msgpack_encode_around(out, message, large.bytes, &at);
+	if (r < 0 || out->len - begin + large.len > BOX_MESSAGE_BYTES_MAX) {
+		out->len = 0;
+		return -EMSGSIZE;
+	}
+	box_ws_frame_end_around(out, mark, BOX_WS_BINARY, large.len);
+	const struct iovec parts[] = {
+		{out->bytes, at},
+		{(void *)(uintptr_t)large.bytes, large.len},
+		{out->bytes + at, out->len - at},
+	};
+	ssize_t sent = box_fds_send(wire->fd, parts, sizeof(parts) / sizeof(parts[0]), NULL, 0, 0);
+	/* An error shows again when the queue is flushed. */
+	queue_rest(wire, large, at, sent > 0 ? (size_t)sent : 0);
+	return 0;
+}
+
+static int too_large(struct box_err *err)
+{
+	return box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
+		"the request is over 16 MiB, or too many wait to be sent");
+}
+
 int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
 {
 	struct box_buf *out = &wire->out;
+	struct box_str large = wire->loopback && out->len == 0 ? find_large(message) : box_str("");
+	if (large.len > 0) {
+		return send_large(wire, message, large) < 0 ? too_large(err) : 0;
+	}
 	size_t before = out->len;
 	size_t mark = 0;
 	int r = wire->websocket ? box_ws_frame_begin(out, &mark) : 0;
@@ -71,8 +138,7 @@ int box_wire_send(struct box_wire *wire, const struct box_value *message, struct
 	}
 	if (r < 0) {
 		out->len = before;
-		return box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
-			"the request is over 16 MiB, or too many wait to be sent");
+		return too_large(err);
 	}
 	return 0;
 }

@@ -103,6 +103,15 @@ void box_ws_frame_end(struct box_buf *out, size_t mark, enum box_ws_opcode opcod
 	out->len = mark + header_len + len;
 }
 
+void box_ws_frame_end_around(
+	struct box_buf *out, size_t mark, enum box_ws_opcode opcode, size_t apart)
+{
+	static const unsigned char none[BOX_WS_MASK_BYTES];
+	/* With such a length the header fills its gap. */
+	(void)write_header((unsigned char *)out->bytes + mark, opcode,
+		out->len - mark - HEADER_MAX + apart, none);
+}
+
 void box_ws_reader_start(struct box_ws_reader *reader)
 {
 	memset(reader, 0, sizeof(*reader));

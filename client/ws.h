@@ -34,6 +34,9 @@ int box_ws_frame(struct box_buf *out, enum box_ws_opcode opcode, const void *pay
 int box_ws_frame_begin(struct box_buf *out, size_t *ret_mark);
 void box_ws_frame_end(struct box_buf *out, size_t mark, enum box_ws_opcode opcode,
 	const unsigned char mask[BOX_WS_MASK_BYTES]);
+/* For a payload of which so many bytes are elsewhere: longer than 64 KiB, and without a mask. */
+void box_ws_frame_end_around(
+	struct box_buf *out, size_t mark, enum box_ws_opcode opcode, size_t apart);
 
 struct box_ws_reader {
 	unsigned char header[10];

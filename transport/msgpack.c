@@ -162,9 +162,20 @@ int box_msgpack_decode(struct box_arena *arena, const char *bytes, size_t len,
 	return r;
 }
 
-static int write_out(void *out, const char *bytes, size_t len)
+struct output {
+	struct box_buf *buf;
+	const char *apart; /* bytes that are left out */
+	size_t apart_at;   /* where they belong */
+};
+
+static int write_out(void *arg, const char *bytes, size_t len)
 {
-	return box_buf_append(out, bytes, len);
+	struct output *output = arg;
+	if (bytes == output->apart) {
+		output->apart_at = output->buf->len;
+		return 0;
+	}
+	return box_buf_append(output->buf, bytes, len);
 }
 
 static int encode_str(msgpack_packer *packer, struct box_str str)
@@ -220,14 +231,31 @@ static int encode(msgpack_packer *packer, const struct box_value *value)
 	return -EMSGSIZE;
 }
 
-int box_msgpack_encode(struct box_buf *out, const struct box_value *value)
+static int encode_to(struct output *output, const struct box_value *value)
 {
 	msgpack_packer packer;
-	size_t before = out->len;
-	msgpack_packer_init(&packer, out, write_out);
+	size_t before = output->buf->len;
+	msgpack_packer_init(&packer, output, write_out);
 	if (encode(&packer, value) != 0) {
-		out->len = before;
+		output->buf->len = before;
 		return -EMSGSIZE;
 	}
 	return 0;
+}
+
+int box_msgpack_encode(struct box_buf *out, const struct box_value *value)
+{
+	struct output output = {.buf = out};
+	return encode_to(&output, value);
+}
+
+int box_msgpack_encode_around(
+	struct box_buf *out, const struct box_value *value, const char *apart, size_t *ret_at)
+{
+	struct output output = {.buf = out, .apart = apart};
+	int r = encode_to(&output, value);
+	if (r == 0) {
+		*ret_at = output.apart_at;
+	}
+	return r;
 }

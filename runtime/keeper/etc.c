@@ -161,7 +161,8 @@ static int copy_subfolder(struct copy *copy, int from, int to, const char *name,
 	return copy_folder(copy, source, target, depth + 1);
 }
 
-static int copy_entry(struct copy *copy, int from, int to, const struct dirent *entry, unsigned depth)
+static int copy_entry(
+	struct copy *copy, int from, int to, const struct dirent *entry, unsigned depth)
 {
 	const char *name = entry->d_name;
 	struct stat status;
