@@ -1,4 +1,4 @@
-/* The adapter to libmd: the only file that includes its header. */
+/* The adapter to libmd's SHA-256: the only file that includes its header. */
 #include "base/hash.h"
 
 #include <sha256.h>

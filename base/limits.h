@@ -1,7 +1,7 @@
 /* Every size, count and time that someone outside can influence, in one place.
  *
  * A number that bounds what a client, a guest or a config file may ask for stands here and nowhere
- * else; the code names it. PROTOCOL.md is the authority for those marked (wire).
+ * else; the code names it. Those marked (wire) are part of the protocol: clients count on them.
  */
 #pragma once
 
@@ -131,7 +131,7 @@
 /* A managed process with a limit of memory of its own: less would hold no program. */
 #define BOX_PROCESS_MEMORY_MB_MIN 4
 
-/* MicroVMs. */
+/* What box-vmm takes from boxd, and holds of a guest. */
 #define BOX_VMM_BOOT_BYTES_MAX (8 * BOX_MIB)  /* the boot file */
 #define BOX_VMM_INIT_BYTES_MAX (16 * BOX_MIB) /* box-init */
 #define BOX_VMM_MEMORY_MIB_MIN 32             /* of a guest; less boots no kernel */
@@ -152,7 +152,7 @@
 #define BOX_HOST_CONNECTIONS_MAX 256 /* of one box to ports of the host, at once */
 #define BOX_HOST_CARRY_BYTES (16 * BOX_KIB) /* of one of them under way, each direction */
 
-/* Storage analysis. */
+/* What others do for boxd: the skill store, artifacts, storage analysis. */
 #define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
 #define BOX_SKILLS_WAITING_BYTES_MAX (64 * BOX_MIB)   /* of requests to the skill store */
 #define BOX_SKILLS_LOOK_MS 15000                      /* for one request to it without an archive */

@@ -1,4 +1,4 @@
-/* The inside of a service, for service.c, service_run.c and service_calls.c. */
+/* The inside of a service, for service.c, service_run.c and service_build.c. */
 #pragma once
 
 #include "client/error_ring.h"

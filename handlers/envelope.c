@@ -1,4 +1,4 @@
-/* The request envelope of PROTOCOL.md, with the context forms of both client generations. */
+/* The request envelope, with the context forms of both client generations. */
 #include "handlers/envelope.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* What a session is made of: shared by session.c, which changes it, session_care.c (many at once),
  * session_file.c (work on files), session_live.c (live commands), session_stop.c (names without a
  * box), session_view.c (what can be seen) and session_record.c (what is kept for a successor).
- * Nobody else includes this. */
+ * Besides them process_state.h includes this, and nobody else. */
 #pragma once
 
 #include "base/list.h"

@@ -79,8 +79,8 @@ struct box_spec {
 int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct box_spec *ret_spec,
 	struct box_err *err);
 
-/* The first member in which two specs of one session conflict, in the order of PROTOCOL.md, with
- * the present value as text in the arena: "memory_mb", "512". NULL when they agree. */
+/* The first member in which two specs of one session conflict, in the reference's order, with the
+ * present value as text in the arena: "memory_mb", "512". NULL when they agree. */
 const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *present,
 	const struct box_spec *asked, const char **ret_value);
 

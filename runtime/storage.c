@@ -1,4 +1,4 @@
-/* Gathers what hosts measure, and builds the answer of PROTOCOL-DETAILS.md out of it. */
+/* Gathers what the host measures, and builds the reference's answer out of it. */
 #include "runtime/storage.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  *
  * What is measured is asked of the host one by one, a few at a time for all requests together, each
  * request in turn; the answer is built when the last has come. Boxes are measured from outside, so
- * a busy session answers like any other.
+ * a busy session answers like any other; microVMs are asked by the host (worker/measure.c).
  */
 #pragma once
 

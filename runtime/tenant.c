@@ -1,4 +1,4 @@
-/* The naming rules of PROTOCOL.md "Tenancy"; clients compute the same hash themselves. */
+/* The reference's naming rules; clients compute the same hash themselves. */
 #include "runtime/tenant.h"
 
 #include <errno.h>

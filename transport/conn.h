@@ -1,6 +1,6 @@
 /* What every connection has, whatever carries it: a peer, a queue of answers, and back pressure.
  *
- * stdio.c and ws.c embed it and move bytes. An answer is encoded when it is queued. While more than
+ * stdio.c and rpc.c embed it and move bytes. An answer is encoded when it is queued. While more than
  * BOX_OUT_PAUSE_BYTES wait, the connection is not read: a client that does not take its answers
  * cannot ask for more. One that lets BOX_OUT_BYTES_MAX pile up all the same is given up.
  */

@@ -1,3 +1,4 @@
+/* Owns the setting of the guest's clock: at the start to a time, later by steps. */
 #include "runtime/guest/clock.h"
 
 #include <errno.h>

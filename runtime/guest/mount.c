@@ -1,3 +1,4 @@
+/* Owns the kernel's numbers and structs for mounts, which no C library of ours has. */
 #include "runtime/guest/mount.h"
 
 #include <errno.h>

@@ -226,7 +226,7 @@ def chunk_lines(text, piece=4096):
 
 
 class LineReader:
-    """stdout of boxd as messages; holds it to the rules of PROTOCOL.md for lines and chunks."""
+    """stdout of boxd as messages; holds it to the rules for lines and chunks."""
 
     def __init__(self, file):
         self.file = file
