@@ -1,7 +1,8 @@
 /* Every size, count and time that someone outside can influence, in one place.
  *
- * A number that bounds what a client, a guest or a config file may ask for stands here and nowhere
- * else; the code names it. Those marked (wire) are part of the protocol: clients count on them.
+ * A number that bounds what a client, a guest or a config file may ask for stands here, or in
+ * runtime/guest/wire*.h where box-init must know it; the code names it. Those marked (wire) are part
+ * of the protocol: clients count on them.
  */
 #pragma once
 
