@@ -88,7 +88,7 @@ static const struct cli_command commands[] = {
 		"      --name ID          what it is called in the box (default)\n"
 		"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
 		"      --workdir PATH     the folder it starts in (/workspace)\n"
-		"      --memory MB        the memory it is meant to need\n" COMMON_USAGE},
+		"      --memory MB        the most memory it may use\n" COMMON_USAGE},
 	{"ps", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ps, "list processes that boxes keep",
 		"Usage: box ps [OPTION]... [NAME]\n"
 		"Lists the processes of one box, or of all of a workspace, with those that have\n"

@@ -79,8 +79,12 @@ static void print_status(const struct box_value *status)
 		number(find(status, "capacity", "remaining")));
 	(void)printf("%-*s %lld running\n", WIDTH, "processes",
 		number(box_map_get(status, "managed_processes")));
-	(void)printf("%-*s go after %lld s\n", WIDTH, "idle boxes",
-		number(box_map_get(status, "session_ttl_sec")));
+	long long idle_sec = number(box_map_get(status, "session_ttl_sec"));
+	if (idle_sec == 0) {
+		(void)printf("%-*s stay\n", WIDTH, "idle boxes");
+	} else {
+		(void)printf("%-*s go after %lld s\n", WIDTH, "idle boxes", idle_sec);
+	}
 	print_list("features", box_map_get(status, "features"), false);
 	print_list("warnings", box_map_get(status, "warnings"), true);
 }

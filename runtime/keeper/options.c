@@ -66,7 +66,7 @@ static const char usage[] =
 	"  LANGBOT_BOX_CONFIG\n"
 	"      configuration as JSON, over that of --config\n"
 	"  LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS\n"
-	"      1, true, yes or on: storage checks of the admission count as passed\n"
+	"      1, true, yes or on: shown in the readiness under admission\n"
 	"\n"
 	"Exit status: 0 after a stop, 1 when something failed, 2 for a wrong command line or an\n"
 	"unreadable file, 78 for a wrong configuration.\n";

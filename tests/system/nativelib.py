@@ -26,6 +26,7 @@ USER = 12345  # an ordinary user; there need be no account for it
 MODES = ("root", "rootless")
 PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
 SETPRIV = ("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups")
+FLOW_SECONDS = 250  # of all steps of one client; many share a slow machine
 PREFIX = "box-native-"
 MADE = set()  # the names of our own folders
 OTHERS = re.compile(r"box-[a-z]+-[A-Za-z0-9_]{6,8}")
@@ -172,7 +173,7 @@ def dialled(place, carrier="websocket", backend="local", config=None, **options)
 # -- the real clients
 
 
-def drive(generation, carrier, place, steps, inside=(), before=(), args=(), seconds=110):
+def drive(generation, carrier, place, steps, inside=(), before=(), args=(), seconds=FLOW_SECONDS):
     """Has a real client carry out the steps; its results by name.
 
     `inside` stands before the client's command line, `before` before boxd's, `args` at its end.
@@ -196,7 +197,7 @@ def drive(generation, carrier, place, steps, inside=(), before=(), args=(), seco
         return run_script(command, wanted, place, seconds)
 
 
-def run_script(command, wanted, place, seconds=110):
+def run_script(command, wanted, place, seconds=FLOW_SECONDS):
     order = place.folder / "steps.json"
     order.write_text(json.dumps(wanted))
     done = subprocess.run(
