@@ -86,8 +86,9 @@ void box_process_free(struct box_process *process)
 {
 	box_process_dismiss_readers(process);
 	box_process_end_peeks(process);
-	box_process_record_end(process);
+	/* Out of the list first: the record may be written anew, with all that is in it. */
 	box_list_drop(&process->links);
+	box_process_record_end(process);
 	box_process_free_input(process);
 	free(process->tail);
 	box_arena_free(process->arena);
