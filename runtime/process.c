@@ -86,8 +86,9 @@ void box_process_free(struct box_process *process)
 {
 	box_process_dismiss_readers(process);
 	box_process_end_peeks(process);
-	box_process_record_end(process);
+	/* Out of the list first: the record may be written anew, with all that is in it. */
 	box_list_drop(&process->links);
+	box_process_record_end(process);
 	box_process_free_input(process);
 	free(process->tail);
 	box_arena_free(process->arena);
@@ -134,6 +135,7 @@ static void leave(struct box_process *process)
 		return;
 	}
 	process->leaving = true;
+	process->left_ms = box_clock_ms();
 	box_process_dismiss_readers(process);
 	if (process->running) {
 		box_process_record_leaving(process);
@@ -402,6 +404,25 @@ void box_processes_end(struct box_session *session)
 		}
 		depart(process);
 	}
+}
+
+/* At the second look: if we were held up ourselves, its end may lie unread at the first. */
+static bool is_late(struct box_process *process, uint64_t now_ms)
+{
+	bool before = process->late;
+	process->late = process->leaving && process->running &&
+		now_ms >= process->left_ms + BOX_PROCESS_GRACE_MS + BOX_PROCESS_LATE_MS;
+	return before && process->late;
+}
+
+bool box_processes_late(struct box_session *session, uint64_t now_ms)
+{
+	bool late = false;
+	struct box_list *list = &session->processes;
+	for (struct box_list *at = list->next; at != list; at = at->next) {
+		late = is_late(box_process_at(at), now_ms) || late;
+	}
+	return late;
 }
 
 void box_processes_tick(struct box_sessions *sessions, uint64_t now_ms)

@@ -261,6 +261,7 @@ void box_processes_adopt(struct box_session *session)
 		session->backend->kept->find(
 			session->box, process->number, &past, &box_process_events, process);
 		if (process->leaving) {
+			process->left_ms = box_clock_ms();
 			session->backend->kept->halt(
 				session->box, process->number, BOX_PROCESS_GRACE_MS);
 		}

@@ -25,6 +25,8 @@ struct box_process {
 	int64_t memory_mb;  /* as it was asked for */
 	uint64_t oom_kills; /* of its box, when it began */
 	bool leaving;       /* stopped or replaced: not found by its id any more */
+	uint64_t left_ms;   /* since when */
+	bool late;          /* with its end, at the last look */
 	bool running;
 	bool recorded;
 	int64_t started_utc_us;
@@ -91,11 +93,14 @@ void box_process_free(struct box_process *process);
 /* Its own limit of memory: one that is no less than the session's is none. */
 int64_t box_process_limit_mb(const struct box_process *process);
 #define BOX_PROCESS_GRACE_MS 5000 /* (wire) from SIGTERM to SIGKILL */
+#define BOX_PROCESS_LATE_MS 5000  /* how long its box may be late with the end after that */
 /* For the backend. */
 extern const struct box_kept_events box_process_events;
 
 /* The session is being removed, or its box is gone: all of them are over. */
 void box_processes_end(struct box_session *session);
+/* Whether one that was stopped should have ended long ago: its box cannot be believed any more. */
+bool box_processes_late(struct box_session *session, uint64_t now_ms);
 /* Forgets those that ended long ago, or of which there are too many. */
 void box_processes_tick(struct box_sessions *sessions, uint64_t now_ms);
 

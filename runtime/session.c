@@ -144,9 +144,10 @@ void box_session_forget(struct box_session *session)
 {
 	session->sessions->stopped -= session->state == BOX_SESSION_STOPPED;
 	box_processes_end(session);
-	box_session_record_end(session);
+	/* Out of the lists first: the record may be written anew, with all that is in them. */
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
 	box_list_drop(&session->links);
+	box_session_record_end(session);
 	box_arena_free(session->arena);
 }
 

@@ -54,6 +54,11 @@ static void care_for(struct box_session *session, uint64_t now_ms)
 		BOX_LOG(BOX_LOG_INFO, "session.stopped",
 			box_kv_str("session", session->physical_id), box_kv_str("why", why));
 		box_session_stop(session);
+	} else if (session->state == BOX_SESSION_LIVE && box_processes_late(session, now_ms)) {
+		BOX_LOG(BOX_LOG_WARNING, "session.lost",
+			box_kv_str("session", session->physical_id),
+			box_kv_str("why", "it did not end a managed process in time"));
+		box_session_remove(session);
 	} else if (is_idle(session, now_ms)) {
 		BOX_LOG(BOX_LOG_INFO, "session.idle", box_kv_str("session", session->physical_id));
 		box_session_remove(session);

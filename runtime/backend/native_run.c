@@ -141,6 +141,8 @@ static void send_run(struct box_native_run *run)
 	size_t room = BOX_GUEST_BYTES_MAX - sizeof(wanted);
 	size_t piece = body.len < room ? body.len : room;
 	run->sent = true;
+	/* Not before: how long boxd takes for its mounts is not box-init's fault. */
+	box_native_give_up_after(run, wanted.timeout_ms);
 	box_native_send(
 		run->box, BOX_GUEST_RUN, run->id, &wanted, sizeof(wanted), body.bytes, piece, -1);
 	for (size_t at = piece; at < body.len; at += piece) {
@@ -346,7 +348,6 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 		box_native_refuse(run);
 		return &run->op;
 	}
-	box_native_give_up_after(run, timeout_ms_of(spec));
 	box_native_begin(run, spec->mounts, spec->mount_count);
 	return &run->op;
 }

@@ -50,15 +50,24 @@ static void free_buffer(struct box_input *input)
 	input->end = 0;
 }
 
-void box_input_close(struct box_input *input)
+/* Closing it does not unregister that of a terminal, whose output is another fd of the same. */
+static void close_fd(struct box_input *input)
 {
+	if (input->watched) {
+		box_loop_unwatch(input->fd);
+		input->watched = false;
+	}
 	if (input->fd >= 0) {
 		(void)close(input->fd);
 		input->fd = -1;
 	}
+}
+
+void box_input_close(struct box_input *input)
+{
+	close_fd(input);
 	/* What nobody will read is void: the sender need not wait for it. */
 	input->taken += input->end - input->start;
-	input->watched = false;
 	free_buffer(input);
 }
 
@@ -77,8 +86,7 @@ static uint32_t write_some(struct box_input *input, const char *bytes, uint32_t 
 	do {
 		ssize_t written = write(input->fd, bytes + done, size - done);
 		if (written < 0 && errno != EAGAIN && errno != EINTR) {
-			(void)close(input->fd);
-			input->fd = -1;
+			close_fd(input);
 			return size;
 		}
 		done += written > 0 ? (uint32_t)written : 0;
@@ -149,10 +157,10 @@ void box_input_pump(struct box_input *input)
 	}
 	input->start = 0;
 	input->end = 0;
-	if (input->fd >= 0) {
+	if (input->watched) {
 		box_loop_unwatch(input->fd);
+		input->watched = false;
 	}
-	input->watched = false;
 	if (input->ended) {
 		box_input_close(input);
 	}

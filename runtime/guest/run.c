@@ -180,6 +180,10 @@ static void end_run(struct box_run *run)
 {
 	set_pid(run, 0);
 	run->state = BOX_RUN_ENDED;
+	if (has_terminal(run)) {
+		/* Nobody will read it, and one that has hung up would wake us without end. */
+		box_input_close(&run->input);
+	}
 	close_child_fds(run, true);
 	box_run_finish(run);
 }

@@ -171,6 +171,41 @@ def test_a_terminal_hangs_up_with_its_command(client):
     client.ask("box_delete_session", {"session_id": "left"})
 
 
+FILL = """
+import os, time
+os.set_blocking(1, False)
+full = 0
+while full < 20:
+    try:
+        os.write(1, b"x" * 4096)
+        full = 0
+    except BlockingIOError:
+        full += 1
+        time.sleep(0.05)
+"""
+
+
+def test_input_that_a_terminal_never_took_costs_nothing(client):
+    """Its command is over, but the end waits for a client that takes no more of its output."""
+    mark = nativelib.marker()
+    command = f"stty raw -echo; python3 -c '{FILL}'; echo over >/tmp/over"
+    spec = {"cmd": command, "session_id": "full", "stdin": True, "tty": TTY}
+    assert client.exec(f"sleep {mark} >/dev/null 2>&1 &", "full")["exit_code"] == 0
+    init = int(boxlib.status_of(nativelib.proclib.find_one(mark))["PPid"])
+    seq = client.start("box_exec_stream", spec, stream_flow_control=1)
+    started = client.wait(seq)["data"]
+    client.wait(seq)  # it is raw by now
+    typed = {"exec_id": started["exec_id"], "data": "x" * 300000}
+    client.start("box_exec_input", typed)
+    look = "cat /tmp/over 2>/dev/null"
+    boxlib.wait_until(lambda: client.exec(look, "full")["stdout"], what="the command is over")
+    before = cpu_ticks(init)
+    time.sleep(0.5)
+    assert cpu_ticks(init) - before <= 5
+    assert client.ask("__cancel_action", {"seq_id": seq}) == {"cancelled": True}
+    client.ask("box_delete_session", {"session_id": "full"})
+
+
 def cpu_ticks(pid):
     fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
     return int(fields[11]) + int(fields[12])

@@ -181,6 +181,40 @@ TEST(an_end_that_is_here_is_not_late)
 	finish();
 }
 
+static const struct box_mount mount = {
+	.host_path = "/host", .mount_path = "/data", .mode = BOX_MOUNT_RW};
+
+/* boxd may have to copy a tree first: that is no fault of the box's. */
+TEST(a_command_that_waits_for_boxd_is_not_late)
+{
+	struct living living = {0};
+	struct box_spec spec = spec_of("true");
+	struct ran ran = {0};
+	struct heard heard;
+	spec.timeout_sec = 1;
+	spec.mounts = (struct box_mount *)(uintptr_t)&mount;
+	spec.mount_count = 1;
+	start();
+	make_living(&living, 3);
+	last_timeout_ms = 0;
+	hurry = true;
+	begin(&living, &spec, 1000, &ran);
+	turn();
+	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(last_timeout_ms, 0);
+	/* From its start on its time counts: this is still the next timer. */
+	boxd.mounts[0].done(boxd.mounts[0].arg, memory_file("x"), NULL);
+	ASSERT_INT(last_timeout_ms, 6000);
+	expect(&living, BOX_GUEST_MOUNT, 1, &heard);
+	ASSERT_INT(close(heard.fd), 0);
+	expect(&living, BOX_GUEST_RUN, 1, &heard);
+	turn();
+	ASSERT_INT(living.lost, 1);
+	expect_failed(&ran, BOX_ERR_BOX, EPIPE, WHILE "it did not end a command in time");
+	end_living(&living, 3);
+	finish();
+}
+
 /* Whose answer comes whenever it comes. */
 static int filed;
 
@@ -193,8 +227,6 @@ static void on_filed(void *arg, const struct box_file_outcome *outcome, const st
 
 TEST(work_on_files_that_waits_for_boxd_is_not_late)
 {
-	const struct box_mount mount = {
-		.host_path = "/host", .mount_path = "/data", .mode = BOX_MOUNT_RW};
 	const struct box_file_ask ask = {.kind = BOX_FILE_STAT,
 		.path = {"/", "data/x"},
 		.mode = -1,

@@ -217,6 +217,45 @@ TEST(stopped)
 	finish_processes();
 }
 
+/* A box that stands still would keep whoever waits for the end for ever. */
+TEST(a_stop_that_the_box_does_not_carry_out)
+{
+	start_processes();
+	make_live("s");
+	struct ended_op op = {0};
+	struct ended_op other = {0};
+	struct box_process_op *waiting = NULL;
+	(void)begun("s", "default");
+	(void)begun("s", "other");
+	ASSERT_INT(box_process_stop(process_of("s", "default"), on_op, &op, &waiting), 1);
+	ASSERT_INT(begin("s", "default", &other, &waiting), 1);
+	uint64_t now_ms = box_clock_ms();
+	box_sessions_tick(sessions, now_ms + 9900);
+	box_sessions_tick(sessions, now_ms + 9950);
+	box_sessions_tick(sessions, now_ms + 20000); /* we were held up: it may have told */
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 0);
+	ASSERT_INT(op.calls, 0);
+	box_sessions_tick(sessions, now_ms + 21000);
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
+	ASSERT_INT(op.calls, 1);
+	ASSERT(!op.failed);
+	ASSERT_INT(other.calls, 1);
+	ASSERT(other.failed);
+	ASSERT_INT(other.err.code, BOX_ERR_SESSION_NOT_FOUND);
+	/* One that ended in time is none of these. */
+	headless_gone();
+	make_live("s");
+	uint32_t number = begun("s", "default");
+	ASSERT_INT(box_process_stop(process_of("s", "default"), on_op, &op, &waiting), 1);
+	now_ms = box_clock_ms();
+	box_sessions_tick(sessions, now_ms + 20000);
+	tell_exit(number, 137, 0);
+	box_sessions_tick(sessions, now_ms + 21000);
+	ASSERT_INT(op.calls, 2);
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 0);
+	finish_processes();
+}
+
 TEST(capacity)
 {
 	struct ended_op op;

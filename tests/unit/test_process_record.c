@@ -86,6 +86,30 @@ static void expect_idle(void)
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
 }
 
+/* As the file is now and then: with all that there is in that moment. */
+static void write_anew(void *arg, const struct box_value *change)
+{
+	(void)change;
+	forget_changes();
+	box_sessions_dump(sessions, on_change, arg);
+}
+
+TEST(what_is_forgotten_is_not_written_anew)
+{
+	start_marked();
+	rules.changed = write_anew;
+	uint32_t former = begun("s", "default");
+	tell_exit(former, 4, 0);
+	/* Its place is taken, and that it is forgotten is the last that is written. */
+	uint32_t number = begun("s", "default");
+	succeed();
+	expect_counts(1, 0);
+	ASSERT(played_of(number)->found);
+	ASSERT(box_process_runs(process_of("s", "default")));
+	finish_processes();
+	forget_changes();
+}
+
 TEST(recorded_and_found_again)
 {
 	struct ended_op op = {0};

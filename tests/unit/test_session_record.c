@@ -112,6 +112,27 @@ TEST(a_session_is_recorded_when_it_lives_and_when_it_is_gone)
 	finish_recording();
 }
 
+/* As the file is now and then: with all that there is in that moment. */
+static void write_anew(void *arg, const struct box_value *change)
+{
+	(void)change;
+	forget_changes();
+	box_sessions_dump(sessions, on_change, arg);
+}
+
+TEST(a_session_that_is_gone_is_not_written_anew)
+{
+	struct note removed = {0};
+	start_recording();
+	rules.changed = write_anew;
+	(void)make_marked("s", 42);
+	ASSERT_INT(change_count, 1);
+	(void)remove_id(ID("s"), &removed);
+	headless_gone();
+	ASSERT_INT(change_count, 0);
+	finish_recording();
+}
+
 TEST(what_cannot_be_found_again_is_not_recorded)
 {
 	struct note note = {0};
