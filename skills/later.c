@@ -70,12 +70,14 @@ int box_later_begin(struct box_stage *stage, char ret_marks[BOX_LATER_NAME_SIZE]
 struct forgetting {
 	int stage_fd;
 	const char *package;
+	bool of_any_boot;
 };
 
 static int forget_in(void *context, const char *name, int d_type)
 {
 	const struct forgetting *forgetting = context;
-	if (d_type == DT_DIR && is_marks(name) && !is_of_this_boot(name)) {
+	if (d_type == DT_DIR && is_marks(name) &&
+		(forgetting->of_any_boot || !is_of_this_boot(name))) {
 		_cleanup_(box_close_p) int fd = box_place_open(
 			forgetting->stage_fd, name, O_PATH | O_DIRECTORY, 0);
 		if (fd >= 0) {
@@ -85,11 +87,18 @@ static int forget_in(void *context, const char *name, int d_type)
 	return 0;
 }
 
+/* Marks stay while others work here. Of this boot they would be believed after the next. */
+void box_later_forget(struct box_stage *stage, const char *package)
+{
+	struct forgetting forgetting = {stage->fd, package, true};
+	(void)box_place_each(stage->fd, forget_in, &forgetting);
+}
+
 int box_later_mark(struct box_stage *stage, const char *marks, const char *package)
 {
 	/* One that was found half in an earlier boot, and could not be removed while others worked
 	 * here, is another by now. */
-	struct forgetting forgetting = {stage->fd, package};
+	struct forgetting forgetting = {stage->fd, package, false};
 	(void)box_place_each(stage->fd, forget_in, &forgetting);
 	_cleanup_(box_close_p) int fd = box_place_open(stage->fd, marks, O_PATH | O_DIRECTORY, 0);
 	if (fd < 0) {

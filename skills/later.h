@@ -31,6 +31,9 @@ bool box_later_is_possible(void);
 int box_later_begin(struct box_stage *stage, char ret_marks[BOX_LATER_NAME_SIZE]);
 int box_later_mark(struct box_stage *stage, const char *marks, const char *package);
 
+/* A package is no more: whoever marked one of its name, it is not the next one. */
+void box_later_forget(struct box_stage *stage, const char *package);
+
 /* All packages are in their place: they last when box_later_settle has been called. 0, or -errno and
  * nothing is taken over. */
 int box_later_promise(

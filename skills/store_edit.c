@@ -347,6 +347,7 @@ int box_store_delete(struct box_serving *serving, struct box_value *ret_answer)
 	if (r < 0 && r != -ENOENT) {
 		return box_serving_os_error(serving, -r, path);
 	}
+	box_later_forget(&stage, path);
 	(void)box_map_add(serving->arena, ret_answer, "deleted", *name);
 	return 0;
 }

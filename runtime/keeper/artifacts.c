@@ -33,12 +33,13 @@ struct user {
 };
 
 struct tree {
-	struct box_list links; /* the one asked for last is the last */
+	struct box_list links; /* the one asked for last is the last; or in `dropped` */
 	struct box_artifacts *artifacts;
 	char digest[BOX_DIGEST_HEX_SIZE];
 	char name[16]; /* of its mount point */
 	int root;      /* O_PATH */
 	int report;    /* of box-skills; -1: it is filled */
+	bool dropped;  /* nobody gets it any more, but boxes have it */
 	uint64_t bytes;
 	struct box_list holders;
 	struct box_list waiting;
@@ -53,6 +54,7 @@ struct box_artifacts {
 	void *arg;
 	int folder;
 	struct box_list trees;
+	struct box_list dropped;
 	size_t count;
 	uint64_t bytes;
 	unsigned number; /* of the last mount point */
@@ -71,6 +73,7 @@ struct box_artifacts *box_artifacts_new(struct box_errands *errands, const char 
 	artifacts->arg = arg;
 	artifacts->folder = -1;
 	box_list_init(&artifacts->trees);
+	box_list_init(&artifacts->dropped);
 	return artifacts;
 }
 
@@ -97,28 +100,42 @@ static void free_users(struct box_list *users)
 	}
 }
 
-static void tree_free(struct tree *tree)
+static void leave_cache(struct tree *tree)
 {
-	struct box_artifacts *artifacts = tree->artifacts;
-	free_users(&tree->holders);
-	free_users(&tree->waiting);
 	if (tree->root >= 0) {
 		unhang(tree);
 		box_close_p(&tree->root);
 	}
-	box_close_p(&tree->report);
 	box_list_drop(&tree->links);
-	artifacts->count--;
-	artifacts->bytes -= tree->bytes;
+	tree->artifacts->count--;
+	tree->artifacts->bytes -= tree->bytes;
+}
+
+static void tree_free(struct tree *tree)
+{
+	if (tree->dropped) {
+		box_list_drop(&tree->links);
+	} else {
+		leave_cache(tree);
+	}
+	free_users(&tree->holders);
+	free_users(&tree->waiting);
+	box_close_p(&tree->report);
 	free(tree);
+}
+
+static void free_trees(struct box_list *trees)
+{
+	while (!box_list_empty(trees)) {
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
+		tree_free(BOX_LIST_ITEM(trees->next, struct tree, links));
+	}
 }
 
 void box_artifacts_free(struct box_artifacts *artifacts)
 {
-	while (!box_list_empty(&artifacts->trees)) {
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
-		tree_free(BOX_LIST_ITEM(artifacts->trees.next, struct tree, links));
-	}
+	free_trees(&artifacts->trees);
+	free_trees(&artifacts->dropped);
 	free(artifacts);
 }
 
@@ -133,7 +150,19 @@ static struct tree *find_tree(struct box_artifacts *artifacts, const char *diges
 	return NULL;
 }
 
-/* Room for one more, as large as one may be. Boxes keep what they have mounted. */
+/* Boxes keep what they have mounted, and with it the memory: it goes on counting for them. */
+static void drop_tree(struct tree *tree)
+{
+	if (box_list_empty(&tree->holders)) {
+		tree_free(tree);
+		return;
+	}
+	leave_cache(tree);
+	tree->dropped = true;
+	box_list_push(&tree->artifacts->dropped, &tree->links);
+}
+
+/* Room for one more, as large as one may be. */
 static void make_room(struct box_artifacts *artifacts)
 {
 	struct box_list *at = artifacts->trees.next;
@@ -143,7 +172,7 @@ static void make_room(struct box_artifacts *artifacts)
 		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
 		at = at->next;
 		if (tree->report < 0) {
-			tree_free(tree);
+			drop_tree(tree);
 		}
 	}
 }
@@ -200,18 +229,24 @@ static struct user *find_holder(struct tree *tree, uint64_t box)
 	return NULL;
 }
 
-/* Whether the box may have this one too. */
-static bool is_within_limits(struct box_artifacts *artifacts, struct tree *tree, uint64_t box)
+static void count_held(struct box_list *trees, uint64_t box, size_t *count, uint64_t *bytes)
+{
+	for (struct box_list *at = trees->next; at != trees; at = at->next) {
+		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
+		if (find_holder(tree, box)) {
+			++*count;
+			*bytes += tree->bytes;
+		}
+	}
+}
+
+/* Whether the box, which does not have it, may have this one too. */
+static bool is_within_limits(struct box_artifacts *artifacts, const struct tree *tree, uint64_t box)
 {
 	size_t count = 0;
 	uint64_t bytes = tree->bytes;
-	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
-		struct tree *other = BOX_LIST_ITEM(at, struct tree, links);
-		if (other != tree && find_holder(other, box)) {
-			count++;
-			bytes += other->bytes;
-		}
-	}
+	count_held(&artifacts->trees, box, &count, &bytes);
+	count_held(&artifacts->dropped, box, &count, &bytes);
 	return count < BOX_BOX_ARTIFACTS_MAX && bytes <= BOX_ARTIFACT_BYTES_MAX;
 }
 
@@ -241,15 +276,27 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 	artifacts->done(artifacts->arg, request, mount, r < 0 ? &err : NULL);
 }
 
-void box_artifacts_forget(struct box_artifacts *artifacts, uint64_t box)
+static void forget_in(struct box_list *trees, uint64_t box)
 {
-	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
-		struct user *user = find_holder(BOX_LIST_ITEM(at, struct tree, links), box);
+	struct box_list *next;
+	for (struct box_list *at = trees->next; at != trees; at = next) {
+		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
+		struct user *user = find_holder(tree, box);
+		next = at->next;
 		if (user) {
 			box_list_drop(&user->links);
 			free(user);
 		}
+		if (tree->dropped && box_list_empty(&tree->holders)) {
+			tree_free(tree);
+		}
 	}
+}
+
+void box_artifacts_forget(struct box_artifacts *artifacts, uint64_t box)
+{
+	forget_in(&artifacts->trees, box);
+	forget_in(&artifacts->dropped, box);
 }
 
 void box_artifacts_drop(struct box_artifacts *artifacts)

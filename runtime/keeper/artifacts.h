@@ -2,7 +2,8 @@
  *
  * Each is a small file system of its own that only boxd sees: box-skills fills it from a folder of the
  * host, checking every file against the manifest, and then nobody can change it any more. A box gets
- * a clone of the mount; what is dropped here lives on in the boxes that have it.
+ * a clone of the mount; what is dropped here lives on in the boxes that have it, and counts for them
+ * until they end.
  */
 #pragma once
 

@@ -69,8 +69,13 @@ static int make_cgroup(struct box_ground *ground, const char *name, struct box_l
 		return 0;
 	}
 	int r = box_cgroup_make(ground->cgroups, name, &none, &living->cgroup, err);
-	return r < 0 ? r
-		     : box_cgroup_open_doors(living->cgroup, start->doors, &start->door_count, err);
+	if (r < 0) {
+		return r;
+	}
+	if (living->has_ids) {
+		box_cgroup_give(living->cgroup, living->first_id);
+	}
+	return box_cgroup_open_doors(living->cgroup, start->doors, &start->door_count, err);
 }
 
 static int clone_common(int fd, int *ret_tree)

@@ -47,6 +47,9 @@ int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
 /* The same limits for a group that was made without. */
 int box_cgroup_limit(
 	struct box_cgroup *cgroup, const struct box_cgroup_limits *limits, struct box_err *err);
+/* The host's id of the box's own root. The doors of parts go through other hands: they are for what
+ * this id starts in this group, and for nothing else. */
+void box_cgroup_give(struct box_cgroup *cgroup, uint32_t id);
 /* A folder fd for CLONE_INTO_CGROUP (version 2), or -1: then by the doors. */
 int box_cgroup_folder(const struct box_cgroup *cgroup);
 /* The doors of every hierarchy that box_cgroup_folder does not cover: files to which the new

@@ -113,6 +113,11 @@ int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
 	return 0;
 }
 
+void box_cgroup_give(struct box_cgroup *cgroup, uint32_t id)
+{
+	cgroup->id = id;
+}
+
 int box_cgroup_limit(
 	struct box_cgroup *cgroup, const struct box_cgroup_limits *limits, struct box_err *err)
 {

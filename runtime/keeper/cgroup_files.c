@@ -7,7 +7,10 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -97,6 +100,41 @@ int box_cgroup_put_number(int folder, const char *file, uint64_t number, struct 
 	char text[32];
 	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
 	return box_cgroup_put(folder, file, text, err);
+}
+
+/* By its mode: its owner could be changed only with a right that boxd may not have. */
+int box_cgroup_unlock(int folder, const char *file, struct box_err *err)
+{
+	return fchmodat(folder, file, 0666, 0) < 0
+		? box_err_set(
+			  err, BOX_ERR_BOX, errno, "cannot unlock %s: %s", file, strerror(errno))
+		: 0;
+}
+
+/* Whether a process may be moved depends on who has opened the door, not on who writes to it: by one of
+ * ours whoever holds it could put any process of the host into a group, and all that is in there is
+ * killed with the box. */
+int box_cgroup_open_door(
+	int folder, const char *file, uint32_t id, int *ret_door, struct box_err *err)
+{
+	int r = id != 0 ? box_cgroup_unlock(folder, file, err) : 0;
+	if (r < 0) {
+		return r;
+	}
+	int door = id != 0 && seteuid(id) < 0
+		? -1
+		: openat(folder, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	int errnum = errno;
+	/* The change may have made us one that others can look into. */
+	if (id != 0 && (seteuid(0) < 0 || prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0)) {
+		abort();
+	}
+	if (door < 0) {
+		return box_err_set(
+			err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file, strerror(errnum));
+	}
+	*ret_door = door;
+	return 0;
 }
 
 int box_cgroup_list_open(struct box_cgroup_list *list, int folder)

@@ -93,6 +93,7 @@ struct box_cgroup {
 	struct box_cgroups *cgroups;
 	int folder; /* of version 2, or -1 */
 	int events;
+	uint32_t id;     /* who opens the doors of its parts; 0: we do */
 	bool divided;    /* it can have parts */
 	int rest_events; /* of what is in none, where that has a group of its own; else -1 */
 	char name[BOX_CGROUP_NAME_MAX + 1];
@@ -126,6 +127,12 @@ int box_cgroup_write(int folder, const char *file, const char *text);
 /* Writes, and reads back what must then be there. The error names the file. */
 int box_cgroup_put(int folder, const char *file, const char *text, struct box_err *err);
 int box_cgroup_put_number(int folder, const char *file, uint64_t number, struct box_err *err);
+
+/* Lets others than us write to a door who can get at it, which nobody can by its name. */
+int box_cgroup_unlock(int folder, const char *file, struct box_err *err);
+/* Opens a door that somebody else will write to, as this id if it is not 0. */
+int box_cgroup_open_door(
+	int folder, const char *file, uint32_t id, int *ret_door, struct box_err *err);
 
 /* The pids in cgroup.procs, one after the other. */
 struct box_cgroup_list {

@@ -12,6 +12,7 @@
 #include "runtime/keeper/cgroup_manager.h"
 
 #define NAME_SIZE sizeof("p4294967295")
+#define PART_MODE 0711 /* who opens its door is not us; nobody else gets as far as here */
 
 static void name_part(uint32_t number, char name[NAME_SIZE])
 {
@@ -55,6 +56,10 @@ static int divide(struct box_cgroup *cgroup, const struct box_cgroup_manager *ma
 		return 0;
 	}
 	int r = manager->divide(box, &rest, err);
+	/* In version 2 who moves something must be let into what both groups are in. */
+	if (r == 0 && cgroup->id != 0 && manager->mode == BOX_CGROUP_V2) {
+		r = box_cgroup_unlock(box, manager->door, err);
+	}
 	if (r == 0 && rest >= 0) {
 		r = open_file(rest, manager->events, O_RDONLY, &cgroup->rest_events, err);
 	}
@@ -68,7 +73,7 @@ static int make_limited(const struct box_cgroup_manager *manager, int box, uint3
 	_cleanup_(box_close_p) int folder = -1;
 	char name[NAME_SIZE];
 	name_part(number, name);
-	if (mkdirat(box, name, 0700) < 0) {
+	if (mkdirat(box, name, PART_MODE) < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s", name,
 			strerror(errno));
 	}
@@ -99,7 +104,7 @@ int box_cgroup_part_open(const struct box_cgroup *cgroup, uint32_t number, int *
 	_cleanup_(box_close_p) int door = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &box, err);
 	r = r < 0 ? r : open_part(box, number, &folder, err);
-	r = r < 0 ? r : open_file(folder, tree->manager->door, O_WRONLY, &door, err);
+	r = r < 0 ? r : box_cgroup_open_door(folder, tree->manager->door, cgroup->id, &door, err);
 	r = r < 0 ? r : open_file(folder, tree->manager->events, O_RDONLY, ret_events, err);
 	if (r == 0) {
 		*ret_door = TAKE_FD(door);

@@ -6,14 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "base/log.h"
+#include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/image_file.h"
 #include "runtime/keeper/source.h"
+
+#define PLACE_NAME_SIZE 32
 
 struct image {
 	const struct box_image *wanted;
@@ -29,16 +34,46 @@ struct box_images {
 	struct image images[BOX_IMAGES_MAX];
 };
 
-static int make_place(struct box_images *images, int *ret_place)
+static int open_anchor(const struct box_images *images)
 {
-	char name[32];
-	(void)snprintf(name, sizeof(name), "image-%u", images->tries++);
-	_cleanup_(box_close_p) int anchor = open(images->anchor, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return open(images->anchor, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void name_place(unsigned number, char name[PLACE_NAME_SIZE])
+{
+	(void)snprintf(name, PLACE_NAME_SIZE, "image-%u", number);
+}
+
+/* A file system of its own: all that is mounted in it goes with it. */
+static int make_place(const struct box_images *images, unsigned number, int *ret_place)
+{
+	static const struct box_fs_options options = {
+		.size_bytes = 1 * BOX_MIB, .inodes = 4096, .mode = 0700};
+	char name[PLACE_NAME_SIZE];
+	_cleanup_(box_close_p) int anchor = open_anchor(images);
+	_cleanup_(box_close_p) int mount = -1;
+	name_place(number, name);
 	if (anchor < 0 || mkdirat(anchor, name, 0700) < 0) {
 		return -errno;
 	}
-	*ret_place = openat(anchor, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return *ret_place < 0 ? -errno : 0;
+	int r = box_fs_make("tmpfs", &options, &mount);
+	r = r < 0 ? r : box_fs_attach(mount, anchor, name, ret_place);
+	if (r < 0) {
+		(void)unlinkat(anchor, name, AT_REMOVEDIR);
+	}
+	return r;
+}
+
+/* A box that asks for it again would else hang up everything once more, loop devices too. */
+static void remove_place(const struct box_images *images, unsigned number, int place)
+{
+	char path[32];
+	char name[PLACE_NAME_SIZE];
+	_cleanup_(box_close_p) int anchor = open_anchor(images);
+	name_place(number, name);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", place);
+	(void)umount2(path, MNT_DETACH);
+	(void)unlinkat(anchor, name, AT_REMOVEDIR);
 }
 
 static int say(const char *what, const char *path, int r, struct box_err *err)
@@ -47,30 +82,40 @@ static int say(const char *what, const char *path, int r, struct box_err *err)
 		what, path, strerrordesc_np(-r));
 }
 
+static int take_root(struct image *image, const struct box_image_ask *ask, struct box_err *err)
+{
+	_cleanup_(box_close_p) int folder = -1;
+	int r = box_image_open(ask, &folder, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_root_take(folder, BOX_ROOT_OPERATOR, ask->anchor, &image->root);
+	if (r < 0) {
+		box_root_close(&image->root);
+		box_root_init(&image->root);
+		return say(ask->what, ask->path, r, err);
+	}
+	return 0;
+}
+
 static int prepare(struct box_images *images, struct image *image, struct box_err *err)
 {
 	char what[BOX_IMAGE_NAME_MAX + 16];
 	const char *path = image->wanted->path;
+	unsigned number = images->tries++;
 	_cleanup_(box_close_p) int place = -1;
-	_cleanup_(box_close_p) int folder = -1;
 	(void)snprintf(what, sizeof(what), "image %s", image->wanted->name);
-	int r = make_place(images, &place);
+	int r = make_place(images, number, &place);
 	if (r < 0) {
 		return say(what, path, r, err);
 	}
 	const struct box_image_ask ask = {.what = what, .path = path, .anchor = place};
-	r = box_image_open(&ask, &folder, err);
+	r = take_root(image, &ask, err);
 	if (r < 0) {
-		return r;
+		remove_place(images, number, place);
 	}
-	r = box_root_take(folder, BOX_ROOT_OPERATOR, place, &image->root);
-	if (r < 0) {
-		box_root_close(&image->root);
-		box_root_init(&image->root);
-		return say(what, path, r, err);
-	}
-	image->ready = true;
-	return 0;
+	image->ready = r == 0;
+	return r;
 }
 
 struct box_images *box_images_new(const struct box_policy *policy, const char *anchor)

@@ -225,13 +225,22 @@ static int take_folder(struct walk *walk, int from, int to, const char *name)
 	return r;
 }
 
+/* Also a part of the same file system that is mounted there once more: it is seen elsewhere, and what is
+ * swept from it would be gone there. */
+static bool is_mount(int folder, const char *name)
+{
+	struct statx facts;
+	return statx(folder, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, 0, &facts) == 0 &&
+		(facts.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
 static int take_entry(struct walk *walk, int from, int to, const char *name)
 {
 	struct stat status;
 	if (fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
 		return errno == ENOENT ? 0 : fail(walk, name, errno);
 	}
-	if (status.st_dev != walk->device) {
+	if (status.st_dev != walk->device || is_mount(from, name)) {
 		return fail(walk, name, EXDEV);
 	}
 	bool folder = S_ISDIR(status.st_mode);

@@ -9,12 +9,18 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #define NAMESPACES 0x7e020080U /* every CLONE_NEW* there is */
 #define ALL UINT32_MAX
 
 #define REQUEST(number) "ioctl", .arg = 1, .mask = ALL, .value = (uint32_t)(number)
 #define COMMAND(number) "fcntl", .arg = 1, .mask = ALL, .value = (number)
+
+/* To the host the files of the share belong to whoever owns the folder: none of them may become one that
+ * runs as somebody, whatever the guest's kernel asks for. A mode counts only when a file may be made. */
+#define MODE(number) .arg = (number), .mask = S_ISUID | S_ISGID, .value = 0
+#define MAKES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 
 /* As the C library does it. */
 #ifdef __x86_64__
@@ -62,7 +68,8 @@ static const struct box_calls_row machine[] = {
 	{REQUEST(KVM_SET_DEVICE_ATTR)},
 #endif
 	/* files of the share, by fds */
-	{"openat"},
+	{"openat", .arg = 2, .mask = MAKES, .value = 0},
+	{"openat", MODE(3)},
 	{"close"},
 	{"dup"},
 	{"statx"},
@@ -72,13 +79,13 @@ static const struct box_calls_row machine[] = {
 	{"lseek"},
 	{"readlinkat"},
 	{"mkdirat"},
-	{"mknodat"},
+	{"mknodat", MODE(2)},
 	{"symlinkat"},
 	{"linkat"},
 	{"unlinkat"},
 	{"renameat2"},
-	{"fchmod"},
-	{"fchmodat"},
+	{"fchmod", MODE(1)},
+	{"fchmodat", MODE(2)},
 	{"fchownat"},
 	{"ftruncate"},
 	{"fallocate"},

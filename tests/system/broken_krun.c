@@ -34,6 +34,11 @@ static char socket_path[256];
 
 /* --- files: what is not below the share is Landlock's, what is in it the mounts' --- */
 
+static bool gives_fd(long r)
+{
+	return r >= 0;
+}
+
 static bool opens(const char *path, int flags)
 {
 	int fd = open(path, flags | O_CLOEXEC, 0600);
@@ -79,6 +84,16 @@ static bool get_share(void)
 	return is_writable("/share") || is_writable("/share/trees");
 }
 
+/* Nothing of that name is there; but where it may never be, that is not even looked at. */
+static bool get_set_id(void)
+{
+	const char *path = "/share/none";
+	return gives_fd(openat(AT_FDCWD, path, O_CREAT | O_WRONLY | O_CLOEXEC, 04755)) ||
+		errno != EPERM || mknodat(AT_FDCWD, path, S_IFREG | 02755, 0) == 0 ||
+		errno != EPERM || fchmodat(AT_FDCWD, path, 04755, 0) == 0 || errno != EPERM ||
+		fchmod(STDIN_FILENO, 06755) == 0 || errno != EPERM;
+}
+
 /* --- rights and fds --- */
 
 static bool get_ids(void)
@@ -104,11 +119,6 @@ static bool get_fds(void)
 }
 
 /* --- calls --- */
-
-static bool gives_fd(long r)
-{
-	return r >= 0;
-}
 
 static bool get_inet(void)
 {
@@ -194,6 +204,7 @@ static const struct {
 	{"new-file", get_new_file},
 	{"tree", get_tree},
 	{"share", get_share},
+	{"set-id", get_set_id},
 	{"ids", get_ids},
 	{"capabilities", get_capabilities},
 	{"fds", get_fds},

@@ -1,5 +1,6 @@
 """The cgroups of boxes on this host, by tests/unit/cgroup_play.c: limits hold, nothing stays."""
 
+import errno
 import os
 import pathlib
 import re
@@ -280,6 +281,26 @@ def test_a_living_fork_bomb_is_divided(owner):
     assert time.monotonic() - begun < 5 + boxlib.STALL_SECONDS
     owner.remove("bomb")
     assert [lot / "bomb" for lot in owner.lots if (lot / "bomb").exists()] == []
+
+
+def test_a_door_is_for_its_box_alone(owner):
+    """Whoever is given one, as box-rpc is, can put no other process of the host into the group."""
+    root, other = 0x7FFF0000, 61184
+    owner.make("box", memory=96 * MIB)
+    assert owner.ask(f"give box {root}") == ["ok"]
+    owner.part("box", 1, 24)
+    stranger = subprocess.Popen(["sleep", "600"])
+    try:
+        for uid in (other, root):
+            assert owner.ask(f"part push box 1 {stranger.pid} {uid}") == ["pushed", str(errno.EACCES)]
+        assert owner.pids("box") == set()
+        if owner.mode == "v1":  # in version 2 it must come from the box: tests/unit/test_cgroup_v2.c
+            assert owner.ask(f"part push box 1 0 {root}") == ["pushed", "0"]
+        owner.remove("box")
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_parts_of_a_dead_owner_are_swept(owner):

@@ -172,6 +172,25 @@ def test_an_image_that_comes_later(client, world):
     assert mark(client, "gone") == "folder"
 
 
+def loops_of(path):
+    told = subprocess.run(["losetup", "--associated", path], capture_output=True, timeout=20)
+    return told.stdout.split()
+
+
+def test_an_image_that_cannot_be_leaves_nothing():
+    """It is tried again whenever a box asks for it."""
+    if "ext4" not in kinds("root"):
+        pytest.skip("not here: ext4, or the tool that makes it, or root")
+    with nativelib.Place("root") as place:
+        source = imagelib.make_root(place.folder / "root", "none", shell=False)
+        path = imagelib.make_file("ext4", source, place.folder / "root.img")
+        place.config.write_text(f"images:\n  broken: {path}\n")
+        with nativelib.dialled(place) as client:
+            for _ in range(3):
+                assert "has no /bin/sh" in refused(client, "broken")
+            boxlib.wait_until(lambda: not loops_of(path), what="no loop device has it")
+
+
 # A caller's.
 
 

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(krunlib.BACKEND != "krun", reason="not true of native boxes"),
 ]
 
-ATTEMPTS = 18
+ATTEMPTS = 19
 FAST = "BOX_RELEASE_FAKE" if os.environ.get("BOX_RELEASE_FAKE") else "BOX_BUILD"
 
 

@@ -137,3 +137,31 @@ def test_an_old_mark_is_not_of_a_new_package(tenant, upload):
         assert names(store) == ["zipped"]
     assert sorted(os.listdir(tenant.root)) == ["up-upload"]
     assert is_whole(tenant.root / "up-upload")
+
+
+@pytest.mark.parametrize("again", ["box_install_skill_zip", "box_create_skill"])
+def test_a_mark_goes_with_its_package(tenant, upload, again):
+    """One who was killed before the disk had it still has the lock: so nothing is cleared, and what
+    comes after it under the same name is made to last by others."""
+    store = start(tenant)
+    store.send("box_install_skill_zip", {"filename": "up.zip"}, upload, settle=False)
+    assert "ok" in store.receive()
+    lock = os.open(tenant.root / STAGING, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    store.process.kill()
+    store.close()
+    assert marked(tenant) == ["up-upload"]
+    with start(tenant) as store:
+        store.ok("box_delete_skill", {"name": "zipped"})
+        if again == "box_create_skill":
+            store.ok(again, {"skill": {"name": "up-upload"}})
+        else:
+            store.ok(again, {"filename": "up.zip"}, upload)
+        kept = names(store)
+    # The machine goes down.
+    for marks in (tenant.root / STAGING).glob("later.*"):
+        marks.rename(marks.with_name(f"later.{OTHER_BOOT}.7-1"))
+    os.close(lock)
+    with start(tenant) as store:
+        assert names(store) == kept
+    assert sorted(os.listdir(tenant.root)) == ["up-upload"]

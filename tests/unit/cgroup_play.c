@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +185,20 @@ static pid_t start_in_part(struct box_cgroup *cgroup, int door, const char *what
 	return pid;
 }
 
+/* What another user gets who has the door: 0, or the number of an error. */
+static int push(int door, uid_t uid, const char *text)
+{
+	int status = 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		bool done = setresuid(uid, uid, uid) == 0 &&
+			write(door, text, strlen(text)) == (ssize_t)strlen(text);
+		_exit(done ? 0 : errno);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+									       : -1;
+}
+
 static unsigned long long kills_in(int events)
 {
 	char text[4096];
@@ -192,7 +207,7 @@ static unsigned long long kills_in(int events)
 }
 
 /* "part make BOX NUMBER MIB", "part start BOX NUMBER WHAT AMOUNT", "part kills BOX NUMBER" (in it,
- * in the box, and in the rest of the box), "part remove BOX NUMBER". */
+ * in the box, and in the rest of the box), "part remove BOX NUMBER", "part push BOX NUMBER PID UID". */
 static void act_on_part(const char *line)
 {
 	char verb[16] = "";
@@ -218,6 +233,8 @@ static void act_on_part(const char *line)
 	} else if (strcmp(verb, "start") == 0) {
 		pid_t pid = start_in_part(cgroup, door, what, amount);
 		printf(pid < 0 ? "error %d\n" : "pid %d\n", (int)pid);
+	} else if (strcmp(verb, "push") == 0) {
+		printf("pushed %d\n", push(door, (uid_t)amount, what));
 	} else {
 		printf("kills %llu %llu %llu\n", kills_in(events),
 			kills_in(box_cgroup_events(cgroup)),
@@ -322,6 +339,9 @@ static void act_on(const char *verb, int slot, const char *what, long amount)
 	} else if (strcmp(verb, "start") == 0) {
 		pid_t pid = start(groups[slot].cgroup, what, amount);
 		printf(pid < 0 ? "error %d\n" : "pid %d\n", (int)pid);
+	} else if (strcmp(verb, "give") == 0) {
+		box_cgroup_give(groups[slot].cgroup, (uint32_t)strtoul(what, NULL, 10));
+		printf("ok\n");
 	} else if (strcmp(verb, "kills") == 0) {
 		say_kills(groups[slot].cgroup);
 	} else {

@@ -129,6 +129,71 @@ TEST(version_2_of_this_host_moves_aside)
 	ASSERT_INT(inside, 0);
 }
 
+/* As whoever has a door may be: 0, or the number of an error. */
+static int go_in(int from, int door, uid_t uid, const char *text)
+{
+	int status = 0;
+	pid_t pid = fork();
+	ASSERT(pid >= 0);
+	if (pid == 0) {
+		bool done = box_cgroup_write(from, "cgroup.procs", "0") == 0 &&
+			setresuid(uid, uid, uid) == 0 &&
+			write(door, text, strlen(text)) == (ssize_t)strlen(text);
+		_exit(done ? 0 : errno);
+	}
+	ASSERT_INT(waitpid(pid, &status, 0), pid);
+	ASSERT(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static int make_group(int parent, const char *name, mode_t mode)
+{
+	ASSERT_INT(mkdirat(parent, name, mode), 0);
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT(fd >= 0);
+	return fd;
+}
+
+/* Processes of a box go through the door of one of its parts, others do not. */
+TEST(version_2_of_this_host_has_doors)
+{
+	enum {
+		ROOT = 0x7fff0000,
+		OTHER = 61184
+	};
+	char name[64];
+	char text[16];
+	int status = 0;
+	int door = -1;
+	struct box_err err;
+	int group = open_real(name);
+	int box = make_group(group, "box", 0700);
+	int rest = make_group(box, "rest", 0700);
+	int part = make_group(box, "p1", 0711);
+	ASSERT_INT(box_cgroup_unlock(box, "cgroup.procs", &err), 0);
+	ASSERT_INT(box_cgroup_open_door(part, "cgroup.procs", ROOT, &door, &err), 0);
+	ASSERT_INT(geteuid(), 0);
+	pid_t stranger = start_sleeper(group);
+	(void)snprintf(text, sizeof(text), "%d", (int)stranger);
+	int results[] = {
+		go_in(rest, door, ROOT, "0"),
+		go_in(group, door, ROOT, "0"),
+		go_in(group, door, OTHER, text),
+		go_in(rest, door, ROOT, text),
+	};
+	ASSERT_INT(kill(stranger, SIGKILL), 0);
+	ASSERT_INT(waitpid(stranger, &status, 0), stranger);
+	(void)close(door);
+	ASSERT_INT(unlinkat(box, "p1", AT_REMOVEDIR), 0);
+	ASSERT_INT(unlinkat(box, "rest", AT_REMOVEDIR), 0);
+	ASSERT_INT(unlinkat(group, "box", AT_REMOVEDIR), 0);
+	ASSERT_INT(unlinkat(top, name, AT_REMOVEDIR), 0);
+	ASSERT_INT(results[0], 0);
+	ASSERT_INT(results[1], EACCES);
+	ASSERT_INT(results[2], EACCES);
+	ASSERT_INT(results[3], EACCES);
+}
+
 /* A lot with a box in it, whose owner is dead as soon as its fd is closed. */
 TEST(version_2_of_this_host_sweeps)
 {

@@ -2,6 +2,8 @@
  * bring what is in it into the image. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -307,5 +309,38 @@ TEST(follows_no_link)
 	ASSERT_INT(symlinkat("/tmp", to, "d"), 0);
 	ASSERT(box_quota_copy(from, to, false, &err) < 0);
 	ASSERT(access("/tmp/f", F_OK) < 0 || strcmp(get(AT_FDCWD, "/tmp/f"), "inside") != 0);
+	remove_all();
+}
+
+/* A folder and a file of the same file system are mounted in it: they are somebody else's too. */
+TEST(leaves_alone_what_is_mounted_in_it)
+{
+	char path[64];
+	char place[64];
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
+		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		SKIP("mounting needs root");
+	}
+	open_both();
+	ASSERT_INT(mkdirat(from, "../other", 0755), 0);
+	int other = openat(from, "../other", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	put(other, "kept", "of others", 1000);
+	ASSERT_INT(mkdirat(from, "folder", 0755), 0);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", other);
+	(void)snprintf(place, sizeof(place), "/proc/self/fd/%d/folder", from);
+	ASSERT_INT(mount(path, place, NULL, MS_BIND, NULL), 0);
+	ASSERT(box_quota_copy(from, to, true, &err) < 0);
+	ASSERT(strstr(err.text, "folder cannot be moved: something is mounted there") != NULL);
+	ASSERT(box_quota_sweep(from, to, &err) < 0);
+	ASSERT_STR(get(other, "kept"), "of others");
+	ASSERT_INT(umount2(place, MNT_DETACH), 0);
+	ASSERT_INT(unlinkat(from, "folder", AT_REMOVEDIR), 0);
+	put(from, "file", "", 1000);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/kept", other);
+	(void)snprintf(place, sizeof(place), "/proc/self/fd/%d/file", from);
+	ASSERT_INT(mount(path, place, NULL, MS_BIND, NULL), 0);
+	ASSERT(box_quota_copy(from, to, true, &err) < 0);
+	ASSERT(strstr(err.text, "file cannot be moved: something is mounted there") != NULL);
+	ASSERT_INT(umount2(place, MNT_DETACH), 0);
 	remove_all();
 }
