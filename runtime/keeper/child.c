@@ -247,6 +247,12 @@ static int limit_resources(struct child *child)
 		(!plan->limited && setrlimit(RLIMIT_NPROC, &processes) < 0)) {
 		return -errno;
 	}
+	/* Who starts boxd may have more than others: a command that is scheduled before all that is ordinary
+	 * is not held by the group's share of the processors. */
+	const struct rlimit none = {0, 0};
+	if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0) {
+		return -errno;
+	}
 	(void)umask(022);
 	return 0;
 }

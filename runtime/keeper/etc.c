@@ -21,6 +21,7 @@
 #define ENTRIES_MAX 16384
 #define FILE_BYTES_MAX (4 * BOX_MIB)
 #define DEPTH_MAX 8
+#define SEEN_MAX (4 * ENTRIES_MAX) /* taken or not: the folder may be a caller's, and boxd waits */
 
 /* What of the host's /etc is worth having, besides our own files. */
 static const char *const wanted[] = {"alternatives", "bash.bashrc", "ca-certificates",
@@ -55,6 +56,7 @@ static const struct {
 
 struct copy {
 	unsigned entries;
+	unsigned seen;
 	bool whole;
 };
 
@@ -199,7 +201,8 @@ static int copy_folder(struct copy *copy, int from, int to, unsigned depth)
 		return r;
 	}
 	int r = 0;
-	for (const struct dirent *at; r == 0 && (at = readdir(folder));) {
+	for (const struct dirent *at;
+		r == 0 && copy->seen++ < SEEN_MAX && (at = readdir(folder));) {
 		r = copy_entry(copy, from, to, at, depth);
 	}
 	(void)closedir(folder);

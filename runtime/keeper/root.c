@@ -17,6 +17,8 @@
 #include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/source.h"
 
+#define SEEN_MAX 4096 /* names at the top of a root, of any kind */
+
 /* What a box takes from the host's own root. */
 static const char *const system_folders[] = {
 	"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"};
@@ -129,7 +131,13 @@ static int take_all_entries(int folder, int place, struct box_root *root)
 		return -errno;
 	}
 	int r = 0;
+	size_t seen = 0;
 	for (const struct dirent *at; r == 0 && (at = readdir(entries));) {
+		/* The folder may be a caller's, and boxd waits. */
+		if (++seen > SEEN_MAX) {
+			r = -E2BIG;
+			break;
+		}
 		if (at->d_name[0] != '.' &&
 			!is_one_of(at->d_name, own_folders,
 				sizeof(own_folders) / sizeof(own_folders[0]))) {

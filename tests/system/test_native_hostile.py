@@ -4,6 +4,7 @@ Whatever comes out of a box, box-rpc answers its caller, stays up, and others no
 """
 
 import resource
+import subprocess
 import time
 
 import pytest
@@ -241,6 +242,37 @@ def limited(number):
         resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 
     return limit
+
+
+def be_important():
+    resource.setrlimit(resource.RLIMIT_RTPRIO, (50, 50))
+    resource.setrlimit(resource.RLIMIT_NICE, (40, 40))
+
+
+# As what the kernel says to whoever asks for it.
+GREEDY = """
+import os, resource
+print(resource.getrlimit(resource.RLIMIT_RTPRIO), resource.getrlimit(resource.RLIMIT_NICE))
+for what in (lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)), lambda: os.nice(-5)):
+    try:
+        what()
+        print("done")
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_priority_of_who_started_it_is_not_a_box_s(tmp_path):
+    try:
+        subprocess.run(["true"], preexec_fn=be_important, check=True)
+    except subprocess.SubprocessError:
+        pytest.skip("limits cannot be raised here")
+    boxd = Boxd(cwd=tmp_path, config=NATIVE, preexec_fn=be_important)
+    with boxd:
+        boxd.wait_served()
+        with boxd.web() as client:
+            said = client.exec(f"python3 -c '{GREEDY}'", "s")["stdout"]
+    assert said.splitlines() == ["(0, 0) (0, 0)", "refused", "refused"]
 
 
 @pytest.mark.parametrize("files", [40, 64, 72, 96])
