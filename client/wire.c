@@ -53,11 +53,32 @@ static int send_frame(
 	return box_ws_frame(&wire->out, opcode, bytes, len, mask);
 }
 
+static bool is_text(struct box_str str)
+{
+	return str.len == 0 || box_utf8_valid(str.bytes, str.len);
+}
+
+/* Whether all its texts are. */
+static bool is_readable(const struct box_value *value)
+{
+	bool good = value->type != BOX_STR || is_text(value->str);
+	for (uint32_t i = 0; good && value->type == BOX_LIST && i < value->count; i++) {
+		good = is_readable(&value->items[i]);
+	}
+	for (uint32_t i = 0; good && value->type == BOX_MAP && i < value->count; i++) {
+		good = is_text(value->pairs[i].key) && is_readable(&value->pairs[i].value);
+	}
+	return good;
+}
+
 int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
 {
 	struct box_buf *out = &wire->out;
 	size_t before = out->len;
 	size_t mark = 0;
+	if (!is_readable(message)) {
+		return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "a text of the request is no UTF-8");
+	}
 	int r = wire->websocket ? box_ws_frame_begin(out, &mark) : 0;
 	size_t begin = out->len;
 	r = r < 0 ? r : box_msgpack_encode(out, message);

@@ -412,6 +412,22 @@ def test_misuse_is_one_line(args, line):
     assert box(*args, private=False) == (125, "", f"box: {line}\n")
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["ls", b"--workspace=\xff"],
+        ["rm", b"\xff"],
+        ["exec", b"\xff", "true"],
+        ["start", "n", b"--name=\xff", "true"],
+        ["run", "--env=PASSED", "true"],
+    ],
+)
+def test_text_that_is_no_utf8_is_refused_at_once(shared, args):
+    env = {**os.environ, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE, "PASSED": b"\xff"}
+    line = "box: a text of the request is no UTF-8\n"
+    assert dialled(shared, *args, env=env) == (125, "", line)
+
+
 def test_a_line_of_error_cannot_steer_a_terminal():
     code, _, err = box("run", "--\x1b[31mx\ny", private=False)
     assert (code, err) == (125, "box: unknown option -- [31mx y\n")
