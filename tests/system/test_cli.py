@@ -391,6 +391,11 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
         (["run", "--env==x", "x"], '--env: "=x" is not NAME or NAME=VALUE'),
         (["run", b"\xff"], "the command: no UTF-8"),
         (["run", b"--env=A=\xff", "x"], "--env: no UTF-8"),
+        (["run", b"--a\xffb\xc3\xa9\xc3", "x"], "unknown option --a?b\u00e9?"),
+        (
+            ["run", "--cpus=1" + "\u00e4" * 60, "x"],
+            '--cpus: "1' + "\u00e4" * 49 + '?" is not a number above 0',
+        ),
         (["create"], "create: one NAME is needed (see box create --help)"),
         (["create", "a", "b"], "create: one NAME is needed (see box create --help)"),
         (["create", "a", "--env=A=b"], "unknown option --env"),
