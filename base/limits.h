@@ -19,6 +19,9 @@
 #define BOX_STDIO_CHUNK_BYTES (16 * BOX_KIB) /* (wire) above this a message goes in chunks */
 #define BOX_STDIO_LINE_OUT_MAX 65535         /* (wire) longest line we write, newline included */
 
+/* Streamed answers. */
+#define BOX_STREAM_PART_BYTES_MAX (1 * BOX_MIB) /* (wire) one part, as it is sent */
+
 /* Connections. */
 #define BOX_REQUESTS_MAX 128              /* (wire) requests under way on one connection */
 #define BOX_CANCELS_MAX 4                 /* (wire) __cancel_action beside them */

@@ -13,10 +13,11 @@
 #include "cli/copy.h"
 #include "cli/pack.h"
 
-/* Folder, temporary name, name, mode, time, size. */
+/* Folder, temporary name, name, mode, time, size if that is known. */
 static const char file_script[] =
 	"umask 077;cd -- \"$1\"||exit 1;"
-	"if cat >\"$2\"&&[ \"$(stat -c %s -- \"$2\" 2>/dev/null||echo \"$6\")\" = \"$6\" ]&&"
+	"if cat >\"$2\"&&{ [ -z \"$6\" ]||"
+	"[ \"$(stat -c %s -- \"$2\" 2>/dev/null||echo \"$6\")\" = \"$6\" ];}&&"
 	"chmod \"$4\" \"$2\";then touch -d \"@$5\" -- \"$2\" 2>/dev/null;"
 	"mv -f -- \"$2\" \"$3\"&&exit 0;fi;"
 	"rm -f -- \"$2\";exit 1";
@@ -46,6 +47,8 @@ static const char tree_script[] =
 struct source {
 	struct cli_copy *copy;
 	int fd;
+	bool sized; /* `left` says how much is still to come of it */
+	uint64_t left;
 	struct box_pack *pack;
 };
 
@@ -79,17 +82,25 @@ static int run_script(struct cli_copy *copy, const char *const *words, size_t co
 
 /* --- one file --- */
 
+/* Of a file that grows meanwhile what it had is copied, as of one in a folder. */
 static ssize_t give_file(void *arg, char *to, size_t max, struct box_err *err)
 {
 	struct source *source = arg;
+	const char *path = source->copy->host.path;
 	ssize_t got;
+	if (source->sized && source->left < max) {
+		max = (size_t)source->left;
+	}
 	do {
 		got = read(source->fd, to, max);
 	} while (got < 0 && errno == EINTR);
 	if (got < 0) {
-		return box_err_set(
-			err, BOX_ERR_OS, errno, "%s: %s", source->copy->host.path, strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
 	}
+	if (got == 0 && source->sized && source->left > 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EIO, "%s: shrank while it was read", path);
+	}
+	source->left -= source->sized ? (uint64_t)got : 0;
 	source->copy->done += (uint64_t)got;
 	return got;
 }
@@ -98,12 +109,15 @@ static int copy_file(
 	struct cli_copy *copy, int fd, const struct stat *status, const struct box_copy_way *way)
 {
 	struct box_arena *arena = copy->cli->arena;
-	struct source source = {.copy = copy, .fd = fd};
+	/* Those of the kernel are written while they are read, and tell no size before. */
+	bool sized = status->st_size > 0;
+	struct source source = {
+		.copy = copy, .fd = fd, .sized = sized, .left = (uint64_t)status->st_size};
 	const char *const words[] = {"sh", "-c", file_script, "box-cp", way->folder,
 		temporary_name(arena), way->name,
 		box_arena_printf(arena, "%o", (unsigned)status->st_mode & 0777),
 		box_arena_printf(arena, "%lld", (long long)status->st_mtim.tv_sec),
-		box_arena_printf(arena, "%lld", (long long)status->st_size)};
+		sized ? box_arena_printf(arena, "%lld", (long long)status->st_size) : ""};
 	struct cli_transfer transfer = {
 		.give = give_file, .input_fd = -1, .output_fd = -1, .arg = &source};
 	copy->total = status->st_size;

@@ -155,6 +155,20 @@ static const struct cli_command commands[] = {
 /* What we were called as. */
 static const char *program = "box";
 
+/* What is no UTF-8 becomes "?": names of files may be anything, and long texts are cut anywhere. */
+static void repair(char *line, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		size_t size = 1;
+		while (size <= 4 && at + size <= len && !box_utf8_valid(line + at, size)) {
+			size++;
+		}
+		bool good = size <= 4 && at + size <= len;
+		line[at] = good ? line[at] : '?';
+		at += good ? size : 1;
+	}
+}
+
 /* Text from a runtime or an argument, as one line that cannot steer a terminal. */
 static void print_line(const char *prefix, const char *text)
 {
@@ -174,7 +188,8 @@ static void print_line(const char *prefix, const char *text)
 		}
 	}
 	line[len] = '\0';
-	(void)fprintf(stderr, "%s%s\n", prefix, box_utf8_valid(line, len) ? line : "(unreadable)");
+	repair(line, len);
+	(void)fprintf(stderr, "%s%s\n", prefix, line);
 }
 
 /* What the command line and the system got wrong needs no name. */

@@ -79,7 +79,7 @@ typedef void box_client_answered(
 	void *arg, const struct box_value *data, const struct box_err *err, bool last);
 
 /* Sends a request; `data` is not needed afterwards. -EBUSY with 128 under way, -EMSGSIZE when it is
- * too large, -ENOTCONN when the connection is gone. */
+ * too large, -EILSEQ when a text in it is no UTF-8, -ENOTCONN when the connection is gone. */
 int box_client_submit(struct box_client *client, const char *action, const struct box_value *data,
 	box_client_answered *answered, void *arg, int64_t *ret_seq_id, struct box_err *err);
 

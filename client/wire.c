@@ -110,37 +110,55 @@ static int send_large(struct box_wire *wire, const struct box_value *message, st
 	return 0;
 }
 
-static int too_large(struct box_err *err)
+static bool is_text(struct box_str str)
 {
-	return box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
-		"the request is over 16 MiB, or too many wait to be sent");
+	return str.len == 0 || box_utf8_valid(str.bytes, str.len);
 }
 
-int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
+/* Whether all its texts are. */
+static bool is_readable(const struct box_value *value)
+{
+	bool good = value->type != BOX_STR || is_text(value->str);
+	for (uint32_t i = 0; good && value->type == BOX_LIST && i < value->count; i++) {
+		good = is_readable(&value->items[i]);
+	}
+	for (uint32_t i = 0; good && value->type == BOX_MAP && i < value->count; i++) {
+		good = is_text(value->pairs[i].key) && is_readable(&value->pairs[i].value);
+	}
+	return good;
+}
+
+static int queue_whole(struct box_wire *wire, const struct box_value *message)
 {
 	struct box_buf *out = &wire->out;
-	struct box_str large = wire->loopback && out->len == 0 ? find_large(message) : box_str("");
-	if (large.len > 0) {
-		return send_large(wire, message, large) < 0 ? too_large(err) : 0;
-	}
 	size_t before = out->len;
 	size_t mark = 0;
 	int r = wire->websocket ? box_ws_frame_begin(out, &mark) : 0;
 	size_t begin = out->len;
 	r = r < 0 ? r : box_msgpack_encode(out, message);
-	if (r == 0 && out->len - begin > BOX_MESSAGE_BYTES_MAX) {
-		r = -EMSGSIZE;
+	if (r < 0 || out->len - begin > BOX_MESSAGE_BYTES_MAX) {
+		out->len = before;
+		return -EMSGSIZE;
 	}
-	if (r == 0 && wire->websocket) {
+	if (wire->websocket) {
 		unsigned char mask[BOX_WS_MASK_BYTES];
 		choose_mask(wire, mask);
 		box_ws_frame_end(out, mark, BOX_WS_BINARY, mask);
 	}
-	if (r < 0) {
-		out->len = before;
-		return too_large(err);
-	}
 	return 0;
+}
+
+int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
+{
+	if (!is_readable(message)) {
+		return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "a text of the request is no UTF-8");
+	}
+	bool spares = wire->loopback && wire->out.len == 0;
+	struct box_str large = spares ? find_large(message) : box_str("");
+	int r = large.len > 0 ? send_large(wire, message, large) : queue_whole(wire, message);
+	return r < 0 ? box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
+			       "the request is over 16 MiB, or too many wait to be sent")
+		     : 0;
 }
 
 int box_wire_send_bytes(

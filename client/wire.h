@@ -31,7 +31,8 @@ void box_wire_start_stdio(struct box_wire *wire, int fd);
 /* Closes; a WebSocket says so first. Fine for a zeroed wire whose fd is -1. */
 void box_wire_close(struct box_wire *wire);
 
-/* Queues one message. -EMSGSIZE: it is too large, or too much is queued. */
+/* Queues one message. -EMSGSIZE: it is too large, or too much is queued. -EILSEQ: a text in it is no
+ * UTF-8; the other end would not read it, and never answer. */
 int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err);
 
 /* Writes what the socket takes; reads what is there, once. 0 or a negative errno. */

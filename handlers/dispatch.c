@@ -16,6 +16,7 @@
 #include "handlers/files.h"
 #include "handlers/reads.h"
 #include "handlers/request.h"
+#include "runtime/output.h"
 #include "runtime/runtime.h"
 #include "runtime/spec_fields.h"
 
@@ -100,11 +101,14 @@ static struct box_value answer_envelope(struct box_arena *arena, struct box_valu
 }
 
 /* Clients look for `Name:` anywhere in the message. The name goes in front; inside the text, where
- * a caller's own words may stand, nothing may look like one. */
+ * a caller's own words may stand, nothing may look like one. Packets of boxd and box-skills have room
+ * for so many bytes, whatever character that cuts, and a message that is no UTF-8 costs a client its
+ * connection. */
 static struct box_value error_message(struct box_arena *arena, const struct box_err *err)
 {
 	const char *name = box_code_name(err->code);
-	char *text = box_arena_printf(arena, "%s", err->text);
+	struct box_str whole = box_output_repair(arena, box_str(err->text));
+	char *text = box_arena_strndup(arena, whole.bytes, whole.len);
 	for (char *at = text; (at = strstr(at, "Error:")); at++) {
 		at[strlen("Error")] = ';';
 	}

@@ -12,6 +12,8 @@
 #include "handlers/request.h"
 
 #define UNACKNOWLEDGED_MAX 8 /* (wire) */
+#define ESCAPE_MAX 6         /* \u001f */
+#define AROUND_BYTES 1024    /* of a part that are not its data, and more */
 
 /* --- bytes --- */
 
@@ -27,6 +29,30 @@ void box_request_add_data(const struct box_request *request, struct box_arena *a
 		box_map_add(arena, map, "data", box_text(bytes));
 	} else {
 		box_map_add(arena, map, "data_base64", box_request_base64(arena, bytes));
+	}
+}
+
+/* What text takes as a string of JSON. */
+static size_t json_size(struct box_str text)
+{
+	size_t size = 0;
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.bytes[i];
+		bool letter = c == '"' || c == '\\' || (c >= '\b' && c <= '\r' && c != '\v');
+		size += letter ? 2 : c < 0x20 ? ESCAPE_MAX : 1;
+	}
+	return size;
+}
+
+void box_request_add_part_data(const struct box_request *request, struct box_arena *arena,
+	struct box_value *map, struct box_str bytes)
+{
+	const size_t most = BOX_STREAM_PART_BYTES_MAX - AROUND_BYTES;
+	if (!box_request_has_bytes(request) && bytes.len > most / ESCAPE_MAX &&
+		json_size(bytes) > most) {
+		box_map_add(arena, map, "data_base64", box_request_base64(arena, bytes));
+	} else {
+		box_request_add_data(request, arena, map, bytes);
 	}
 }
 

@@ -8,7 +8,6 @@
 #include "handlers/request.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
-#include "runtime/spec_fields.h"
 
 static struct box_session *find_session(struct box_request *request, struct box_err *err)
 {
@@ -26,8 +25,16 @@ static struct box_process *find_process(struct box_request *request, struct box_
 	if (!session) {
 		return NULL;
 	}
+	if (!id) {
+		return box_process_find(session, "default", err);
+	}
+	if (box_str_has_nul(id->str)) {
+		(void)box_err_set(err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
+			"no managed process has a NUL in its process_id");
+		return NULL;
+	}
 	return box_process_find(
-		session, id ? box_fields_echo(request->arena, id->str) : "default", err);
+		session, box_arena_strndup(request->arena, id->str.bytes, id->str.len), err);
 }
 
 static void cancel(struct box_request *request)

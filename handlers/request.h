@@ -58,6 +58,10 @@ void box_request_send_event(struct box_request *request, const struct box_value 
 /* Adds bytes as `data` where the codec has bytes or they are text, else as `data_base64`. */
 void box_request_add_data(const struct box_request *request, struct box_arena *arena,
 	struct box_value *map, struct box_str bytes);
+/* The same for an event of a stream, whose message has to be short: as `data_base64` too where they are
+ * text that JSON makes much longer. */
+void box_request_add_part_data(const struct box_request *request, struct box_arena *arena,
+	struct box_value *map, struct box_str bytes);
 /* Bytes as text of base64. */
 struct box_value box_request_base64(struct box_arena *arena, struct box_str bytes);
 /* Reads `data` (text or bytes) or `data_base64`; NULL bytes when there is neither. `name` is "data",

@@ -54,7 +54,7 @@ static void send_output(struct box_live_stream *stream, bool is_stderr, struct b
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value event = box_map_value();
 	box_map_add(arena, &event, "event", box_cstr(is_stderr ? "stderr" : "stdout"));
-	box_request_add_data(stream->request, arena, &event, bytes);
+	box_request_add_part_data(stream->request, arena, &event, bytes);
 	box_request_send_event(stream->request, &event);
 	if (!stream->over) {
 		box_session_op_credit(stream->asked.op, bytes.len);

@@ -200,6 +200,9 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 
 static int check_live(const struct box_session *session, struct box_err *err)
 {
+	if (session->state == BOX_SESSION_STOPPED) {
+		return box_session_is_stopped(session, err);
+	}
 	if (session->state != BOX_SESSION_LIVE) {
 		return box_err_set(err, BOX_ERR_SESSION_NOT_FOUND, ENOENT,
 			"session %s is being deleted", session->physical_id);

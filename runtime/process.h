@@ -120,6 +120,8 @@ void box_process_push(struct box_process_reader *reader);
 bool box_process_input_full(const struct box_process_reader *reader);
 /* Where the next input goes: behind all that came so far. */
 uint64_t box_process_input_end(const struct box_process_reader *reader);
+/* Behind all output that is known of: nobody can have more. */
+uint64_t box_process_output_end(const struct box_process_reader *reader);
 
 /* The rest of a line that is too long is not given to anyone who reads lines. */
 bool box_process_skips_line(const struct box_process_reader *reader);

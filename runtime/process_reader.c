@@ -321,6 +321,11 @@ uint64_t box_process_input_end(const struct box_process_reader *reader)
 	return process ? process->in_sent + waiting_input(process) : 0;
 }
 
+uint64_t box_process_output_end(const struct box_process_reader *reader)
+{
+	return reader->process ? reader->process->out_end : 0;
+}
+
 void box_process_set_taken(struct box_process *process, uint64_t taken)
 {
 	struct box_process_reader *reader = first_reader(process);

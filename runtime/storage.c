@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "runtime/output.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
 
@@ -53,7 +54,8 @@ static void add_entry(struct box_arena *arena, struct box_value *list, const str
 {
 	struct box_value map = box_map_value();
 	box_map_add(arena, &map, "key", box_cstr(entry->key));
-	box_map_add(arena, &map, "path", box_cstr(entry->path));
+	/* Our working folder, which it may begin with, can be called anything. */
+	box_map_add(arena, &map, "path", box_text(box_output_repair(arena, box_str(entry->path))));
 	box_map_add(arena, &map, "kind", box_cstr(entry->parent_key ? "detail" : "root"));
 	box_map_add(arena, &map, "exists", box_bool(entry->part->exists));
 	box_map_add(arena, &map, "size_bytes", number(entry->part->size_bytes));

@@ -1,8 +1,8 @@
 /* Peers that may have vanished without a word. */
 #include "transport/alive.h"
 
+#include <linux/tcp.h> /* that of libc does not know what was acknowledged */
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #define PROBES 3
@@ -32,6 +32,18 @@ void box_alive_watch_by_kernel(int fd, const struct box_alive_times *times)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_sec, sizeof(between_sec));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+bool box_alive_takes(struct box_alive *alive, int fd)
+{
+	struct tcp_info info = {0};
+	socklen_t size = sizeof(info);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0) {
+		return false;
+	}
+	bool takes = info.tcpi_bytes_acked > alive->taken_bytes;
+	alive->taken_bytes = info.tcpi_bytes_acked;
+	return takes;
 }
 
 bool box_alive_kernel_answered(int fd, uint64_t since_ms)

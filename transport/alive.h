@@ -11,7 +11,8 @@ struct box_alive_times {
 };
 
 struct box_alive {
-	uint64_t since_ms; /* it was heard or asked last */
+	uint64_t since_ms;    /* it was heard or asked last */
+	uint64_t taken_bytes; /* of what was sent, when that was looked at last */
 };
 
 void box_alive_heard(struct box_alive *alive, uint64_t now_ms);
@@ -24,3 +25,5 @@ void box_alive_watch_by_kernel(int fd, const struct box_alive_times *times);
 /* Whether the peer's kernel has answered in that time. That is all there is to know of one that is not
  * read, and it is known also while something sent waits for its answer: no probe is sent then. */
 bool box_alive_kernel_answered(int fd, uint64_t since_ms);
+/* Whether it has taken more of what was sent since the last look. */
+bool box_alive_takes(struct box_alive *alive, int fd);

@@ -69,7 +69,8 @@ static void pass_over(struct box_relay *relay)
 	}
 }
 
-void box_relay_confirm(struct box_relay *relay, uint64_t offset)
+/* So far the client has its output for sure. */
+static void confirm(struct box_relay *relay, uint64_t offset)
 {
 	if (offset > relay->confirmed && offset <= relay->sent) {
 		relay->confirmed = offset;
@@ -79,6 +80,20 @@ void box_relay_confirm(struct box_relay *relay, uint64_t offset)
 		if (relay->pieces.kind != BOX_PIECES_LINES) {
 			box_process_skip_line(relay->reader, false);
 		}
+	}
+}
+
+static void confirm_claimed(struct box_relay *relay)
+{
+	confirm(relay, relay->claimed < relay->sent ? relay->claimed : relay->sent);
+}
+
+/* One that has come back may have more than was sent again so far, and says so only once. */
+void box_relay_claim(struct box_relay *relay, uint64_t offset)
+{
+	if (offset > relay->claimed && offset <= box_process_output_end(relay->reader)) {
+		relay->claimed = offset;
+		confirm_claimed(relay);
 	}
 }
 
@@ -252,6 +267,9 @@ static void sent(void *arg, const struct box_ws_frame *frame)
 	}
 	relay->sent = piece->end;
 	box_pieces_drop_first(&relay->pieces);
+	if (!relay->ended) {
+		confirm_claimed(relay);
+	}
 	if (!relay->ended && !relay->over) {
 		update(relay);
 	}
@@ -284,7 +302,7 @@ static void pong(void *arg, struct box_str bytes)
 	}
 	relay->ping_under_way = false;
 	if (!relay->ended && !relay->v1) {
-		box_relay_confirm(relay, relay->pinged);
+		confirm(relay, relay->pinged);
 	}
 	if (relay->last_ping) {
 		close_last(relay);
@@ -313,7 +331,7 @@ static void refused(void *arg)
 	if (!relay->v1 && !relay->over && end > relay->confirmed) {
 		BOX_LOG(BOX_LOG_WARNING, "relay.line_refused");
 		relay->sent = end > relay->sent ? end : relay->sent;
-		box_relay_confirm(relay, end);
+		confirm(relay, end);
 	}
 }
 

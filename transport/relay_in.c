@@ -128,7 +128,7 @@ static int take_v1(struct box_relay *relay, const struct box_buf *message, const
 		return take_input(relay, offset,
 			(struct box_str){message->bytes + 9, message->len - 9}, ret_why);
 	case BOX_V1_DONE:
-		box_relay_confirm(relay, offset);
+		box_relay_claim(relay, offset);
 		return 0;
 	case BOX_V1_END:
 		return take_end(relay, offset, ret_why);

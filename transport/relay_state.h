@@ -33,6 +33,7 @@ struct box_relay {
 	struct box_pieces pieces;
 	uint64_t received;  /* output up to here is here */
 	uint64_t confirmed; /* and up to here with the client for sure */
+	uint64_t claimed;   /* box.v1: and up to here it says so, sent by us or by one before us */
 	uint64_t until;     /* asked for */
 	uint64_t sent;      /* up to here written to the socket */
 	uint64_t pinged;    /* up to here a ping asks */
@@ -73,8 +74,8 @@ static inline uint64_t box_relay_get_u64(const char *from)
 
 /* --- relay.c --- */
 
-/* So far the client has its output for sure. */
-void box_relay_confirm(struct box_relay *relay, uint64_t offset);
+/* So far the client says that it has its output. */
+void box_relay_claim(struct box_relay *relay, uint64_t offset);
 
 /* --- relay_in.c --- */
 

@@ -44,7 +44,8 @@ struct box_ws_frame {
 };
 
 struct box_ws_user {
-	/* While it is not read, its pongs are not either: the kernel alone watches the peer then. */
+	/* While it is not read, its pongs are not either: the kernel alone watches the peer then. Without
+	 * this, one that takes nothing of what it is owed goes. */
 	bool patient;
 	/* Often sends several messages at once: they go out together. */
 	bool gathers;

@@ -291,13 +291,21 @@ void box_ws_take_close(struct box_ws_socket *socket, const unsigned char *in, si
 	}
 }
 
+/* The pongs of one that is not read are not seen. But one that is slow takes what it is owed, and that
+ * is. */
+static bool is_there_unread(struct box_ws_socket *socket, uint64_t since_ms)
+{
+	int fd = (int)lws_get_socket_fd(socket->wsi);
+	bool takes = box_alive_takes(&socket->alive, fd);
+	return takes || (socket->user->patient && box_alive_kernel_answered(fd, since_ms));
+}
+
 void box_ws_look_after(struct box_ws_socket *socket, uint64_t now_ms, uint64_t since_ms)
 {
 	if (is_too_large(socket, socket->in.len)) {
 		box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
 	}
-	if (socket->paused && socket->user->patient &&
-		box_alive_kernel_answered((int)lws_get_socket_fd(socket->wsi), since_ms)) {
+	if (socket->paused && is_there_unread(socket, since_ms)) {
 		box_alive_heard(&socket->alive, now_ms);
 		lws_validity_confirmed(socket->wsi);
 	}

@@ -391,6 +391,11 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
         (["run", "--env==x", "x"], '--env: "=x" is not NAME or NAME=VALUE'),
         (["run", b"\xff"], "the command: no UTF-8"),
         (["run", b"--env=A=\xff", "x"], "--env: no UTF-8"),
+        (["run", b"--a\xffb\xc3\xa9\xc3", "x"], "unknown option --a?b\u00e9?"),
+        (
+            ["run", "--cpus=1" + "\u00e4" * 60, "x"],
+            '--cpus: "1' + "\u00e4" * 49 + '?" is not a number above 0',
+        ),
         (["create"], "create: one NAME is needed (see box create --help)"),
         (["create", "a", "b"], "create: one NAME is needed (see box create --help)"),
         (["create", "a", "--env=A=b"], "unknown option --env"),
@@ -410,6 +415,22 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
 )
 def test_misuse_is_one_line(args, line):
     assert box(*args, private=False) == (125, "", f"box: {line}\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["ls", b"--workspace=\xff"],
+        ["rm", b"\xff"],
+        ["exec", b"\xff", "true"],
+        ["start", "n", b"--name=\xff", "true"],
+        ["run", "--env=PASSED", "true"],
+    ],
+)
+def test_text_that_is_no_utf8_is_refused_at_once(shared, args):
+    env = {**os.environ, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE, "PASSED": b"\xff"}
+    line = "box: a text of the request is no UTF-8\n"
+    assert dialled(shared, *args, env=env) == (125, "", line)
 
 
 def test_a_line_of_error_cannot_steer_a_terminal():

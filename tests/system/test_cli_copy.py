@@ -7,6 +7,7 @@ import pty
 import signal
 import stat
 import tarfile
+import threading
 import time
 
 import clilib
@@ -97,6 +98,33 @@ def test_sizes(boxd, session, tmp_path, size):
     copied(boxd, "s:d", tmp_path / "e")
     whole = (tmp_path / "d" / "f").read_bytes()
     assert (tmp_path / "f").read_bytes() == (tmp_path / "e" / "f").read_bytes() == whole
+
+
+def test_a_file_that_grows(boxd, session, tmp_path):
+    """What it had when it was opened is copied. One of the kernel tells no size before."""
+    path = tmp_path / "log"
+    begun = os.urandom(8 * MIB)
+    path.write_bytes(begun)
+    over = threading.Event()
+
+    def write():
+        with path.open("ab", buffering=0) as log:
+            while not over.is_set():
+                log.write(b"line\n" * 100)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        copied(boxd, path, "s:log")
+    finally:
+        over.set()
+        writer.join(20)
+    copied(boxd, "s:log", tmp_path / "back")
+    back = (tmp_path / "back").read_bytes()
+    assert back[: len(begun)] == begun and path.read_bytes().startswith(back)
+    copied(boxd, "/proc/version", "s:version")
+    with open("/proc/version") as version:
+        assert inside(boxd, "cat version") == version.read()
 
 
 def test_links_are_links(boxd, session, tmp_path):

@@ -93,10 +93,12 @@ def test_the_verbs_in_the_order_of_an_agent(boxd):
     )
     assert msb(boxd, "exec", "a", "--", "true") == (125, "", stopped)
     assert msb(boxd, "stop", "a") == (0, "a\n", "")
-    code, _, err = clilib.box(
-        "exec", "--endpoint", boxd.url, "--workspace", "ws1", "a", "true", private=False, env=WHO
-    )
-    assert code == 125 and "is stopped: remove it to make it anew" in err
+    whose = ["--endpoint", boxd.url, "--workspace", "ws1"]
+    for command in ("exec", "start"):
+        code, _, err = clilib.box(command, *whose, "a", "true", private=False, env=WHO)
+        assert code == 125
+        assert err.startswith("box: BoxSessionConflictError: ")
+        assert "is stopped: remove it to make it anew" in err
     assert msb(boxd, "remove", "a") == (0, "a\n", "")
     assert msb(boxd, "ls") == empty
     assert msb(boxd, "ls", "--quiet") == (0, "", "")

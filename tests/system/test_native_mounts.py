@@ -356,6 +356,15 @@ def test_a_missing_source_of_an_extra_mount(place, client):
     assert client.exec("echo on")["stdout"] == "on"
 
 
+@pytest.mark.parametrize("before", ["", "x", "xx"])
+def test_a_long_path_that_is_missing(place, client, before):
+    """Boxd's answer has room for 511 bytes: wherever that cuts the path, the client can read it."""
+    path = f"{place.folder}/{before}" + "/".join(["\u754c" * 80] * 3)
+    text = refusal(client, extra=path, session_id="s")
+    assert text.startswith(f"extra_mounts.host_path {path[:120]}")
+    assert client.exec("echo on")["stdout"] == "on"
+
+
 PLACES = ["/", "/usr", "/usr/lib/x", "/proc", "/proc/x", "/sys", "/sys/x", "/dev", "/dev/x"]
 
 

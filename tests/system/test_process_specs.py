@@ -29,6 +29,26 @@ def test_arguments_as_they_are(client):
     stop(client)
 
 
+@pytest.mark.parametrize("name", ["", " a ", "n" * 101, "\u754c" * 170, "a\tb", "Error: x", "..."])
+def test_ids_as_they_are(client, name):
+    """Whatever it was started as, it is found by it."""
+    start(client, "sh", "-c", "echo here; exec cat", process=name)
+    assert info(client, name)["process_id"] == name
+    data = {"session_id": "s", "process_id": name, "wait_ms": 20_000}
+    assert client.ask("box_get_process_output", data)["data"] == "here\n"
+    stop(client, name)
+    answer = client.fail("box_get_managed_process", data)
+    assert answer.startswith("BoxManagedProcessNotFoundError: ")
+
+
+def test_an_id_that_none_can_have(client):
+    start(client, "cat", process="a")
+    data = {"session_id": "s", "process_id": "a\0b"}
+    for action in ("box_get_managed_process", "box_stop_managed_process"):
+        assert client.fail(action, data).startswith("BoxManagedProcessNotFoundError: ")
+    stop(client, "a")
+
+
 BAD = [
     ("command", "", "command must not be empty"),
     ("command", "a\0b", "command must not contain NUL"),

@@ -194,6 +194,33 @@ def test_a_megabyte_is_sent_that_nobody_confirmed(client, boxd):
     assert exited(client)["exit_code"] == 0
 
 
+def test_confirmed_before_it_is_sent_again(client, boxd):
+    """One that comes back has more than it had confirmed. It says so once, before that was sent again,
+    and gets all that is behind it."""
+    shell(client, "head -c 5000000 /dev/zero")
+    had = 0
+    for _ in range(4):  # how much comes unconfirmed is not always the same
+        with V1(boxd, 0) as relay:
+            relay.sock.settimeout(1)
+            with pytest.raises(TimeoutError):
+                while True:
+                    relay.output(1)
+            had = max(had, relay.first)
+            relay.break_off()
+        boxlib.wait_until(lambda: not info(client)["attached"], what="the end of that one")
+    with V1(boxd, None) as relay:
+        both = [pack(BEGIN, 0), pack(DONE, had)]
+        relay.sock.sendall(b"".join(framelib.frame(one, framelib.BINARY) for one in both))
+        relay.wait_turn()
+        assert relay.first == 0
+        relay.output(had + 1)
+        while relay.first < 5_000_000:
+            relay.say(DONE, relay.first)
+            relay.output(1)
+        assert relay.until(END) == 0
+    assert exited(client)["exit_code"] == 0
+
+
 def test_much_input_ahead_of_its_output(client, boxd):
     """The client's confirmations are behind its own input: both ways must go on."""
     start(client, "cat")

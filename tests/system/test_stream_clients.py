@@ -11,6 +11,7 @@ import nativelib
 
 # 0.5 gives up a stream of which 128 parts wait in it; 0.7 is never sent more than it has room for.
 NUMBERS = {"OLD": 20_000, "NEW": 400_000}
+ZEROS = 5_000_000
 EXIT = {"event": "exit", "status": "completed"}
 BOTH = "echo out; echo ä; printf '\\377\\n'; sleep 0.2; echo e >&2; exit 3"
 BY_NAME = "cat /dev/stdin >/dev/stdout; echo e >/dev/stderr"
@@ -34,6 +35,7 @@ def make_steps(place, generation, carrier, mode):
         "init": {"do": "init", "backend": "local"},
         "both": {**live, "cmd": BOTH},
         "much": {**live, "cmd": f"seq 1 {NUMBERS[generation]}", **slow},
+        "zeros": {**live, "cmd": f"head -c {ZEROS} /dev/zero", **slow},
         "input": {**live, "cmd": "cat", "stdin": True, "orders": typed},
         "by name": {**live, "cmd": BY_NAME, "stdin": True, "orders": typed},
         "behind": {**live, "cmd": BEHIND},
@@ -84,6 +86,14 @@ def test_much_output_arrives_whole(flow):
     whole = "".join(f"{number}\n" for number in range(1, NUMBERS[flow.generation] + 1)).encode()
     told = flow.gave("much")
     assert told["stdout"] == {"sha256": hashlib.sha256(whole).hexdigest(), "bytes": len(whole)}
+    assert told["exit"]["exit_code"] == 0
+
+
+def test_control_characters_arrive_whole(flow):
+    """As text of JSON they are six times as long; 0.7 takes no part of more than 1 MiB."""
+    told = flow.gave("zeros")
+    digest = hashlib.sha256(bytes(ZEROS)).hexdigest()
+    assert told["stdout"] == {"sha256": digest, "bytes": ZEROS}
     assert told["exit"]["exit_code"] == 0
 
 

@@ -98,6 +98,35 @@ TEST(an_error_has_its_code_and_text)
 	box_client_close(client);
 }
 
+/* The runtime would not read it, and nobody would ever be answered. */
+TEST(a_request_with_text_that_is_no_utf8_is_refused)
+{
+	struct box_client *client = open_double();
+	struct box_arena *arena = box_arena_new();
+	struct box_err err;
+	struct box_value data;
+	struct box_value text = box_map_value();
+	struct box_value inside = box_map_value();
+	struct box_value key = box_map_value();
+	struct box_value list = box_list_value();
+	struct box_value bytes = box_map_value();
+	box_map_add(arena, &text, "x", box_cstr("\xff"));
+	box_list_add(arena, &list, box_cstr("a\xc3"));
+	box_map_add(arena, &inside, "x", list);
+	box_map_add(arena, &key, "\xe9", box_int(1));
+	const struct box_value *const wrong[] = {&text, &inside, &key};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		ASSERT_INT(box_client_call(client, "echo", wrong[i], CALL_MS, arena, &data, &err),
+			-EILSEQ);
+		ASSERT_INT(err.code, BOX_ERR_VALUE);
+		ASSERT_STR(err.text, "a text of the request is no UTF-8");
+	}
+	box_map_add(arena, &bytes, "x", box_bin(box_str("\xff")));
+	ASSERT_INT(box_client_call(client, "echo", &bytes, CALL_MS, arena, &data, &err), 0);
+	box_arena_free(arena);
+	box_client_close(client);
+}
+
 struct heard {
 	int64_t values[512];
 	size_t count;

@@ -236,6 +236,18 @@ TEST(smuggled_names)
 	finish_with(&c);
 }
 
+/* Text that was cut inside of a character, as it comes from who has little room for it. */
+TEST(an_errors_text_is_utf8)
+{
+	struct connection c = {0};
+	start_with(&c);
+	make_live(&c, "s");
+	exec(&c, 1, "s", "run");
+	headless_run_failed("run", BOX_ERR_BOX, "a\xc3\xa9 \xff \xe7\x95");
+	expect_error(&c, 0, "1", "BoxError: a\xc3\xa9 \xef\xbf\xbd \xef\xbf\xbd");
+	finish_with(&c);
+}
+
 /* --- counts --- */
 
 static const struct box_metrics_action *row(const char *name)

@@ -66,7 +66,9 @@ TEST(a_watch_is_told_of_room_while_it_sends)
 
 /* --- a connection: it is drained while it tells that it was --- */
 
-#define PART (256 * BOX_KIB)
+/* As long as a part may be when each byte is six of JSON. As lines of stdio that is more than a connection
+ * holds. */
+#define PART ((BOX_STREAM_PART_BYTES_MAX - 1024) / 6)
 
 struct wire {
 	struct box_conn conn; /* first */
@@ -80,7 +82,7 @@ struct wire {
 
 static bool ends_a_stream(const struct box_out *out)
 {
-	static const char end[] = "\"chunk_status\":\"end\"}";
+	static const char end[] = "\"chunk_status\":\"end\"}\n";
 	size_t len = sizeof(end) - 1;
 	return out->bytes.len >= len &&
 		memcmp(out->bytes.bytes + out->bytes.len - len, end, len) == 0;
@@ -136,6 +138,7 @@ TEST(a_connection_is_drained_while_it_tells_so)
 	memset(bytes, 1, sizeof(bytes)); /* six bytes each in JSON */
 	start_live(&c);
 	box_conn_open(&wire.conn, &wire_ops, dispatch, runtime, BOX_TRANSPORT_STDIO);
+	wire.conn.json_lines = true;
 	for (int i = 0; i < 3; i++) {
 		stream_on(&wire, i, commands[i]);
 	}

@@ -101,6 +101,19 @@ TEST(the_answer_of_the_reference)
 	expect_answer(&report, rows, COUNT(rows), 20480, 1, 2);
 }
 
+/* A message that is no UTF-8 costs a client its connection. */
+TEST(a_folder_whose_name_is_no_utf8)
+{
+	static const struct row rows[] = {
+		{"workspace", "/r\xef\xbf\xbd/NS", NULL, HOST, {0}},
+		{"mcp", "/r\xef\xbf\xbd/NS/.mcp", "workspace", HOST, {0}},
+		{"inbox", "/r\xef\xbf\xbd/NS/inbox", "workspace", HOST, {0}},
+		{"outbox", "/r\xef\xbf\xbd/NS/outbox", "workspace", HOST, {0}},
+	};
+	struct box_storage_report report = {.workspace = "/r\xff/NS"};
+	expect_answer(&report, rows, COUNT(rows), 0, 0, 0);
+}
+
 /* Details are in their roots already; sessions that failed are in no sum and no number. */
 TEST(sums_are_of_roots)
 {

@@ -240,6 +240,37 @@ TEST(a_part_has_its_size)
 	finish_with(&c);
 }
 
+/* Clients give up a stream with a part of more than 1 MiB: control characters are six times as long as
+ * text of JSON. */
+TEST(a_part_of_control_characters_is_no_longer_than_a_client_takes)
+{
+	static char bytes[PART_MAX];
+	static const struct {
+		char byte;
+		const char *begins;
+	} rows[] = {
+		{'\0', "\"data\":{\"event\":\"stdout\",\"data_base64\":\"AAAA"},
+		{'\x1b', "\"data\":{\"event\":\"stdout\",\"data_base64\":\"Gxsb"},
+		{'\n', "\"data\":{\"event\":\"stdout\",\"data\":\"\\n\\n"},
+		{'"', "\"data\":{\"event\":\"stdout\",\"data\":\"\\\"\\\""},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct connection c = {0};
+		start_live(&c);
+		memset(bytes, rows[i].byte, sizeof(bytes));
+		stream_flowing(&c, 5, "a");
+		headless_started("a");
+		headless_output("a", false, bytes, sizeof(bytes));
+		headless_output("a", false, bytes, 2);
+		ASSERT(strlen(c.answers[1]) <= BOX_STREAM_PART_BYTES_MAX);
+		ASSERT(strstr(c.answers[1], rows[i].begins));
+		/* What is short stays text. */
+		ASSERT(strstr(c.answers[2], "\"data\":\"\\"));
+		headless_ran("a", &well);
+		finish_with(&c);
+	}
+}
+
 /* --- ends that were not asked for --- */
 
 TEST(a_stream_that_never_starts_is_an_error)

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <uv.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "tests/unit/test.h"
 #include "transport/ws.h"
@@ -14,6 +15,7 @@
 #define FIN_PING 0x89
 #define FIN_PONG 0x8a
 #define TICK_MS 20
+#define PIECE_BYTES 65536
 #define SOON_MS 10000 /* far more than it takes */
 
 struct play {
@@ -111,8 +113,7 @@ static void turn(void)
 	play.len += n > 0 ? (size_t)n : 0;
 }
 
-/* An open connection whose handshake the peer has read. */
-static void open_connection(struct box_alive_times times)
+static void start(struct box_alive_times times)
 {
 	ASSERT(uv_loop_init(&play.loop) == 0);
 	play.ws = box_ws_new(&play.loop, &times);
@@ -120,6 +121,12 @@ static void open_connection(struct box_alive_times times)
 	ASSERT(uv_timer_init(&play.loop, &play.tick) == 0);
 	ASSERT(uv_prepare_init(&play.loop, &play.before_reading) == 0);
 	ASSERT(uv_timer_start(&play.tick, on_tick, TICK_MS, TICK_MS) == 0);
+}
+
+/* An open connection whose handshake the peer has read. */
+static void open_connection(struct box_alive_times times)
+{
+	start(times);
 	struct box_ws_upgrade upgrade = {.fd = connect_peer(), .key = KEY};
 	ASSERT(box_ws_adopt(play.ws, &upgrade, &user, NULL) == 0);
 	while (play.len < 4 || memcmp(play.got + play.len - 4, "\r\n\r\n", 4) != 0) {
@@ -235,4 +242,75 @@ TEST(who_answers_stays_and_is_asked_again)
 TEST(an_empty_answer_is_one)
 {
 	answer_for_seconds(true);
+}
+
+/* --- one that is not read, because it has not taken its answers --- */
+
+static char endless[BOX_BUF_HEADROOM + PIECE_BYTES];
+
+static void opened_owing(void *arg, struct box_ws_socket *socket)
+{
+	opened(arg, socket);
+	box_ws_pause_reading(socket, true);
+	box_ws_want_write(socket);
+}
+
+static bool next_endless(void *arg, struct box_ws_frame *ret_frame)
+{
+	(void)arg;
+	*ret_frame = (struct box_ws_frame){
+		.kind = BOX_WS_FRAME_BINARY,
+		.bytes = endless + BOX_BUF_HEADROOM,
+		.len = PIECE_BYTES,
+		.first = true,
+		.last = true,
+	};
+	return true;
+}
+
+static void sent_endless(void *arg, const struct box_ws_frame *frame)
+{
+	(void)arg;
+	(void)frame;
+}
+
+static const struct box_ws_user owing = {
+	.opened = opened_owing,
+	.message = message,
+	.next = next_endless,
+	.sent = sent_endless,
+	.closing = closing,
+	.closed = closed,
+};
+
+/* For so long the peer reads one piece every 50 ms, or nothing; its pongs would not be seen. */
+static void owe_for(uint64_t ms, bool reads)
+{
+	static char taken[PIECE_BYTES];
+	const int room = PIECE_BYTES;
+	start((struct box_alive_times){1, 3});
+	struct box_ws_upgrade upgrade = {.fd = connect_peer(), .key = KEY};
+	ASSERT(setsockopt(play.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)) == 0);
+	ASSERT(box_ws_adopt(play.ws, &upgrade, &owing, NULL) == 0);
+	uint64_t end_ms = box_clock_ms() + ms;
+	for (uint64_t next_ms = 0; !play.closed && box_clock_ms() < end_ms;) {
+		(void)uv_run(&play.loop, UV_RUN_ONCE);
+		if (reads && box_clock_ms() >= next_ms) {
+			(void)recv(play.fd, taken, sizeof(taken), 0);
+			next_ms = box_clock_ms() + 50;
+		}
+	}
+	ASSERT(play.opened_ms > 0);
+}
+
+TEST(a_slow_one_that_takes_what_it_is_owed_stays)
+{
+	owe_for(5000, true);
+	ASSERT(!play.closed);
+}
+
+TEST(one_that_takes_nothing_goes)
+{
+	owe_for(SOON_MS, false);
+	ASSERT(play.closed);
 }
