@@ -24,8 +24,8 @@ struct box_process {
 	const char *cwd;
 	int64_t memory_mb;  /* as it was asked for */
 	uint64_t oom_kills; /* of its box, when it began */
+	uint64_t left_ms;   /* since when it is: */
 	bool leaving;       /* stopped or replaced: not found by its id any more */
-	uint64_t left_ms;   /* since when */
 	bool late;          /* with its end, at the last look */
 	bool running;
 	bool recorded;
