@@ -204,8 +204,9 @@ static int check_live(const struct box_session *session, struct box_err *err)
 		return box_session_is_stopped(session, err);
 	}
 	if (session->state != BOX_SESSION_LIVE) {
-		return box_err_set(err, BOX_ERR_SESSION_NOT_FOUND, ENOENT,
-			"session %s is being deleted", session->physical_id);
+		return box_err_set(err, BOX_ERR_SESSION_NOT_FOUND, ENOENT, "session %s is being %s",
+			session->physical_id,
+			session->state == BOX_SESSION_MAKING ? "made" : "deleted");
 	}
 	if (!session->backend->kept) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,

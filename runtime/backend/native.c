@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -15,6 +16,22 @@
 #include "base/log.h"
 #include "runtime/backend/native_box.h"
 #include "runtime/guest/oom.h"
+
+bool box_native_is_scarce(int fd)
+{
+	struct rlimit limit;
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd > limit.rlim_cur / 2;
+}
+
+bool box_native_refuses_mount(int mount, struct box_err *err)
+{
+	if (!box_native_is_scarce(mount)) {
+		return false;
+	}
+	(void)box_err_set(err, BOX_ERR_CAPACITY, EMFILE,
+		"too many files are open for mounts of other commands; try again later");
+	return true;
+}
 
 static struct box_str key_of(const uint64_t *number)
 {

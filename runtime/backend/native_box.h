@@ -82,6 +82,11 @@ struct box_backend_box {
 
 /* --- native.c --- */
 
+/* Fds are given out from the lowest on. The upper half is for what cannot do without: sockets of boxes
+ * and clients, and what boxd sends. */
+bool box_native_is_scarce(int fd);
+/* Whether a mount is not kept for that, and why. */
+bool box_native_refuses_mount(int mount, struct box_err *err);
 /* NULL when it is gone. */
 struct box_backend_box *box_native_find(const struct box_native *native, uint64_t number);
 /* One that boxd has, with its fds. NULL when it cannot be listened to: then it is ended. */

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -272,15 +271,6 @@ static int add_end(struct box_native_pipes *pipes, int fd)
 	return r;
 }
 
-/* Fds are given out from the lowest on. The upper half is for what cannot do without: sockets of boxes
- * and clients, and what boxd sends. */
-static int check_number(int fd)
-{
-	struct rlimit limit;
-	bool scarce = getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd > limit.rlim_cur / 2;
-	return scarce ? -EMFILE : 0;
-}
-
 bool box_native_pipes_open(struct box_native_run *run, int ret_fds[3])
 {
 	int ours[3] = {-1, -1, -1};
@@ -294,7 +284,7 @@ bool box_native_pipes_open(struct box_native_run *run, int ret_fds[3])
 	run->pipes->references = 1;
 	for (int i = 0; i < 3 && r == 0; i++) {
 		r = make_pipe(i, &ours[i], &theirs[i]);
-		r = r < 0 ? r : check_number(ours[i]);
+		r = r == 0 && box_native_is_scarce(ours[i]) ? -EMFILE : r;
 		r = r < 0 ? r : add_end(run->pipes, ours[i]);
 		ours[i] = r < 0 ? ours[i] : -1;
 	}

@@ -163,10 +163,13 @@ static void open_next_mount(struct box_native_run *run);
 static void mounted(void *arg, int mount, const struct box_err *err)
 {
 	struct box_native_run *run = arg;
-	struct box_err ended;
+	struct box_err own;
 	if (!err && run->box->deaf) {
-		(void)box_err_set(&ended, BOX_ERR_BOX, EPIPE, "the box has ended");
-		err = &ended;
+		(void)box_err_set(&own, BOX_ERR_BOX, EPIPE, "the box has ended");
+		err = &own;
+	}
+	if (!err && box_native_refuses_mount(mount, &own)) {
+		err = &own;
 	}
 	if (!err && !run->cancelled) {
 		run->mounts[run->next_mount++] = mount;

@@ -61,6 +61,10 @@ static void opened(void *arg, int mount, const struct box_err *err)
 	struct opening *opening = arg;
 	struct box_backend_box *box = opening->box;
 	struct box_native_kept *kept = box_native_find_kept(box, opening->number);
+	struct box_err own;
+	if (!err && box_native_refuses_mount(mount, &own)) {
+		err = &own;
+	}
 	if (kept && !err && !box->deaf) {
 		kept->volumes->fds[kept->volumes->next++] = mount;
 		open_next(opening, kept);

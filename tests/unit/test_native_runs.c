@@ -1,4 +1,7 @@
 /* Commands in native boxes: what init is asked, mounts, what is refused, and cancelling. */
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include "tests/unit/native_play.h"
 
 /* --- what init is asked --- */
@@ -181,6 +184,31 @@ TEST(a_mount_that_boxd_refuses_ends_the_command)
 	(void)box_err_set(&err, BOX_ERR_VALIDATION, EPERM, "/srv/b is not allowed");
 	boxd.mounts[1].done(boxd.mounts[1].arg, -1, &err);
 	expect_failed(&ran, BOX_ERR_VALIDATION, EPERM, "/srv/b is not allowed");
+	expect_silence(&living);
+	end_living(&living, 3);
+	finish();
+}
+
+/* Whoever has many commands with many mounts must not take the fds that others cannot do without. */
+TEST(a_mount_that_would_take_the_last_files_is_not_kept)
+{
+	start();
+	struct living living = {0};
+	struct box_spec spec = mounting("true");
+	struct ran ran = {0};
+	make_living(&living, 3);
+	begin(&living, &spec, 1000, &ran);
+	(void)boxd_mounted(0);
+	const struct rlimit few = {100, 100};
+	int low = memory_file("mount");
+	int high = fcntl(low, F_DUPFD_CLOEXEC, 51);
+	ASSERT(high > 50);
+	ASSERT_INT(close(low), 0);
+	ASSERT_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+	boxd.mounts[1].done(boxd.mounts[1].arg, high, NULL);
+	expect_failed(&ran, BOX_ERR_CAPACITY, EMFILE,
+		"too many files are open for mounts of other commands; try again later");
+	ASSERT_INT(fcntl(high, F_GETFD), -1);
 	expect_silence(&living);
 	end_living(&living, 3);
 	finish();
