@@ -25,10 +25,12 @@
 
 #define FAILED "Immutable artifact preparation failed: "
 
+#define NO_BOX 0
+
 /* Who has a tree, or waits for it. */
 struct user {
 	struct box_list links;
-	uint64_t box;
+	uint64_t box; /* NO_BOX: it has ended, and is still to be answered */
 	uint32_t request; /* of one that waits */
 };
 
@@ -218,15 +220,20 @@ static int clone_mount(const struct tree *tree, int *ret_mount, struct box_err *
 
 /* --- who has what --- */
 
-static struct user *find_holder(struct tree *tree, uint64_t box)
+static struct user *find_user(struct box_list *users, uint64_t box)
 {
-	for (struct box_list *at = tree->holders.next; at != &tree->holders; at = at->next) {
+	for (struct box_list *at = users->next; at != users; at = at->next) {
 		struct user *user = BOX_LIST_ITEM(at, struct user, links);
 		if (user->box == box) {
 			return user;
 		}
 	}
 	return NULL;
+}
+
+static struct user *find_holder(struct tree *tree, uint64_t box)
+{
+	return find_user(&tree->holders, box);
 }
 
 static void count_held(struct box_list *trees, uint64_t box, size_t *count, uint64_t *bytes)
@@ -265,7 +272,9 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 	struct box_err err;
 	int mount = -1;
 	int r = 0;
-	if (!find_holder(tree, box) && !is_within_limits(artifacts, tree, box)) {
+	if (box == NO_BOX) {
+		r = box_err_set(&err, BOX_ERR_BOX, ESRCH, FAILED "the box has ended");
+	} else if (!find_holder(tree, box) && !is_within_limits(artifacts, tree, box)) {
 		r = box_err_set(&err, BOX_ERR_BOX, ENOSPC,
 			FAILED "Immutable artifact cache limit reached; acquire a new Box");
 	}
@@ -286,6 +295,9 @@ static void forget_in(struct box_list *trees, uint64_t box)
 		if (user) {
 			box_list_drop(&user->links);
 			free(user);
+		}
+		while ((user = find_user(&tree->waiting, box))) {
+			user->box = NO_BOX;
 		}
 		if (tree->dropped && box_list_empty(&tree->holders)) {
 			tree_free(tree);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 #include "base/cleanup.h"
 #include "base/limits.h"
@@ -75,6 +76,13 @@ static struct box_artifacts *begin(void)
 		mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0) {
 		SKIP("mounting needs root");
 	}
+	/* Each tree is an open file. */
+	struct rlimit files;
+	ASSERT(getrlimit(RLIMIT_NOFILE, &files) == 0);
+	files.rlim_cur = files.rlim_max;
+	if (files.rlim_max < 2UL * BOX_ARTIFACTS_MAX || setrlimit(RLIMIT_NOFILE, &files) < 0) {
+		SKIP("too few files may be open here");
+	}
 	struct box_artifacts *artifacts = box_artifacts_new(
 		NULL, "box-skills", &ids, NULL, done, NULL);
 	int folder = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -83,14 +91,20 @@ static struct box_artifacts *begin(void)
 	return artifacts;
 }
 
-/* What the box is answered that wants the tree of this number. */
-static int ask(struct box_artifacts *artifacts, uint64_t box, unsigned number)
+/* The box wants the tree of this number. */
+static void want(struct box_artifacts *artifacts, uint64_t box, unsigned number)
 {
 	struct box_keeper_open_artifact wanted = {.id = 1, .box = box};
 	(void)snprintf(wanted.digest, sizeof(wanted.digest), "%064x", number);
 	play.ended = NULL;
 	play.result = 1;
 	box_artifacts_open(artifacts, &wanted);
+}
+
+/* And what it is answered. */
+static int ask(struct box_artifacts *artifacts, uint64_t box, unsigned number)
+{
+	want(artifacts, box, number);
 	if (play.ended) {
 		play.ended(play.arg);
 	}
@@ -125,5 +139,19 @@ TEST(what_a_box_has_counts_until_it_ends)
 	ASSERT_INT(ask(artifacts, 100, number), 0);
 	box_artifacts_forget(artifacts, 1);
 	ASSERT_INT(ask(artifacts, 1, number), 0);
+	box_artifacts_free(artifacts);
+}
+
+/* Numbers of boxes do not come again: the second box 1 here stands for what the first has left. */
+TEST(a_box_that_ends_while_it_waits_has_nothing)
+{
+	struct box_artifacts *artifacts = begin();
+	for (unsigned i = 0; i < BOX_BOX_ARTIFACTS_MAX; i++) {
+		want(artifacts, 1, i);
+		box_artifacts_forget(artifacts, 1);
+		play.ended(play.arg);
+		ASSERT_INT(play.result, -ESRCH);
+	}
+	ASSERT_INT(ask(artifacts, 1, BOX_BOX_ARTIFACTS_MAX), 0);
 	box_artifacts_free(artifacts);
 }
