@@ -17,15 +17,16 @@
 #include "runtime/backend/native_box.h"
 #include "runtime/guest/oom.h"
 
-bool box_native_is_scarce(int fd)
+bool box_native_is_beyond(int fd, unsigned quarters)
 {
 	struct rlimit limit;
-	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd > limit.rlim_cur / 2;
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+		(rlim_t)fd > limit.rlim_cur / 4 * quarters;
 }
 
 bool box_native_refuses_mount(int mount, struct box_err *err)
 {
-	if (!box_native_is_scarce(mount)) {
+	if (!box_native_is_beyond(mount, BOX_NATIVE_MOUNT_QUARTERS)) {
 		return false;
 	}
 	(void)box_err_set(err, BOX_ERR_CAPACITY, EMFILE,

@@ -82,9 +82,11 @@ struct box_backend_box {
 
 /* --- native.c --- */
 
-/* Fds are given out from the lowest on. The upper half is for what cannot do without: sockets of boxes
- * and clients, and what boxd sends. */
-bool box_native_is_scarce(int fd);
+/* Fds are given out from the lowest on. The upper ones are for what cannot do without: sockets of boxes
+ * and clients, and what boxd sends. Pipes can, and leave some for mounts, which cannot but may wait. */
+#define BOX_NATIVE_PIPE_QUARTERS 2
+#define BOX_NATIVE_MOUNT_QUARTERS 3
+bool box_native_is_beyond(int fd, unsigned quarters);
 /* Whether a mount is not kept for that, and why. */
 bool box_native_refuses_mount(int mount, struct box_err *err);
 /* NULL when it is gone. */

@@ -284,7 +284,7 @@ bool box_native_pipes_open(struct box_native_run *run, int ret_fds[3])
 	run->pipes->references = 1;
 	for (int i = 0; i < 3 && r == 0; i++) {
 		r = make_pipe(i, &ours[i], &theirs[i]);
-		r = r == 0 && box_native_is_scarce(ours[i]) ? -EMFILE : r;
+		r = r == 0 && box_native_is_beyond(ours[i], BOX_NATIVE_PIPE_QUARTERS) ? -EMFILE : r;
 		r = r < 0 ? r : add_end(run->pipes, ours[i]);
 		ours[i] = r < 0 ? ours[i] : -1;
 	}
