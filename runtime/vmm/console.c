@@ -20,6 +20,14 @@ void box_console_add(struct box_console *console, const char *bytes, size_t size
 	console->total += size;
 }
 
+void box_console_end_line(struct box_console *console)
+{
+	uint64_t total = console->total;
+	if (total > 0 && console->bytes[(total - 1) % sizeof(console->bytes)] != '\n') {
+		box_console_add(console, "\n", 1);
+	}
+}
+
 /* What stands for it in a text, or NUL for nothing. */
 static char shown(char byte)
 {

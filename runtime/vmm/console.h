@@ -14,6 +14,9 @@ struct box_console {
 /* Takes bytes as they come; of all of them the last BOX_VMM_CONSOLE_BYTES are kept. */
 void box_console_add(struct box_console *console, const char *bytes, size_t size);
 
+/* What comes next is a line of its own. */
+void box_console_end_line(struct box_console *console);
+
 /* Writes the last whole lines that fit into `size` bytes with their NUL; one line alone that does not
  * fit is cut at its beginning. What is neither printable ASCII nor a line feed becomes a question
  * mark, or nothing where it is a carriage return. */

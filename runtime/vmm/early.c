@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 
 #define CONSOLE_READS_MAX 64 /* of a dead machine's last words */
 #define ERRNO_MAX 4095
+#define ENDED_LINE_MAX 128
 
 int box_early_read_console(struct box_early *early)
 {
@@ -63,6 +65,19 @@ bool box_early_child_ended(struct box_early *early)
 		}
 	}
 	return ended;
+}
+
+/* Who it was, and how, as the last line of the console: it may have no other. */
+static int fail_ended(struct box_early *early)
+{
+	static const struct box_console nothing;
+	char line[ENDED_LINE_MAX];
+	box_early_drain_console(early);
+	box_console_end_line(&early->console);
+	box_words_make(&early->words, &nothing, line, sizeof(line));
+	box_console_add(&early->console, line, strlen(line));
+	box_console_end_line(&early->console);
+	return fail(early, BOX_VMM_START, ECHILD);
 }
 
 /* The first who comes; nobody after it. */
@@ -122,7 +137,7 @@ static int hear_early(struct box_early *early, const struct pollfd *fds)
 		(void)box_early_read_console(early);
 	}
 	if (fds[2].revents && box_early_child_ended(early)) {
-		return fail(early, BOX_VMM_START, ECHILD);
+		return fail_ended(early);
 	}
 	if (fds[3].revents & (POLLHUP | POLLERR | POLLNVAL)) {
 		return -EPIPE; /* nobody wants it any more */
