@@ -93,7 +93,7 @@ static int send_large(struct box_wire *wire, const struct box_value *message, st
 	size_t at = 0;
 	int r = box_ws_frame_begin(out, &mark);
 	size_t begin = out->len;
-	r = r < 0 ? r : box_msgpack_encode_around(out, message, large.bytes, &at);
+	r = r < 0 ? r : box_msgpack_encode_around(out, message, large, &at);
 	if (r < 0 || out->len - begin + large.len > BOX_MESSAGE_BYTES_MAX) {
 		out->len = 0;
 		return -EMSGSIZE;

@@ -164,15 +164,16 @@ int box_msgpack_decode(struct box_arena *arena, const char *bytes, size_t len,
 
 struct output {
 	struct box_buf *buf;
-	const char *apart; /* bytes that are left out */
-	size_t apart_at;   /* where they belong */
+	struct box_str apart; /* bytes that are left out, once */
+	size_t apart_at;      /* where they belong */
 };
 
 static int write_out(void *arg, const char *bytes, size_t len)
 {
 	struct output *output = arg;
-	if (bytes == output->apart) {
+	if (bytes == output->apart.bytes && len == output->apart.len) {
 		output->apart_at = output->buf->len;
+		output->apart = (struct box_str){0};
 		return 0;
 	}
 	return box_buf_append(output->buf, bytes, len);
@@ -250,7 +251,7 @@ int box_msgpack_encode(struct box_buf *out, const struct box_value *value)
 }
 
 int box_msgpack_encode_around(
-	struct box_buf *out, const struct box_value *value, const char *apart, size_t *ret_at)
+	struct box_buf *out, const struct box_value *value, struct box_str apart, size_t *ret_at)
 {
 	struct output output = {.buf = out, .apart = apart};
 	int r = encode_to(&output, value);
