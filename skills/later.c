@@ -79,9 +79,9 @@ static int forget_in(void *context, const char *name, int d_type)
 	if (d_type == DT_DIR && is_marks(name) &&
 		(forgetting->of_any_boot || !is_of_this_boot(name))) {
 		_cleanup_(box_close_p) int fd = box_place_open(
-			forgetting->stage_fd, name, O_PATH | O_DIRECTORY, 0);
-		if (fd >= 0) {
-			(void)unlinkat(fd, forgetting->package, AT_REMOVEDIR);
+			forgetting->stage_fd, name, O_RDONLY | O_DIRECTORY, 0);
+		if (fd >= 0 && unlinkat(fd, forgetting->package, AT_REMOVEDIR) == 0) {
+			(void)box_place_sync(fd);
 		}
 	}
 	return 0;
