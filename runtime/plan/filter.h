@@ -1,8 +1,8 @@
 /* What a command in a box may ask of the kernel, as data, and as the program that says so.
  *
  * The tables say for each call whether it is answered; box_filter_compile makes a BPF program of
- * them with libseccomp, which besides only the fence of a ferry includes in boxd. The program is installed by box-init,
- * which links nothing: it gets the instructions as bytes.
+ * them with libseccomp, which besides only the fence of a ferry includes in boxd. The program is
+ * installed by box-init, which links nothing: it gets the instructions as bytes.
  */
 #pragma once
 
