@@ -38,7 +38,10 @@ def pytest_collection_modifyitems(items):
             if not os.environ.get("BOX_MICROVM"):
                 item.add_marker(pytest.mark.skip(reason="needs a KVM: `make test-vm` runs it"))
         elif not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+            # The first test of a flow waits for all of its steps, the last for those of all flows.
+            waits = "flow" in item.fixturenames
+            seconds = nativelib.FLOW_SECONDS + 50 if waits else TIMEOUT_SECONDS
+            item.add_marker(pytest.mark.timeout(seconds))
 
 
 @pytest.fixture(params=["stdio", "websocket"])

@@ -109,7 +109,7 @@ def test_a_file_that_grows(boxd, session, tmp_path):
 
     def write():
         with path.open("ab", buffering=0) as log:
-            while not over.is_set():
+            while not over.wait(0.001):
                 log.write(b"line\n" * 100)
 
     writer = threading.Thread(target=write)
