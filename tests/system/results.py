@@ -1,0 +1,41 @@
+"""A plugin of pytest (`-p results`): tells what came of each test as soon as it is known, so that a machine
+that stands still half-way has not run for nothing. One JSON line each, {name, state, details}, to the file
+descriptor BOX_RESULTS_FD. What goes wrong when the fixtures of a file end is the whole file's: its name is
+the file. Tests that BOX_RESULTS_KNOWN names, a line each, are left out."""
+
+import json
+import os
+
+
+def first_line(report):
+    lines = str(getattr(report.longrepr, "reprcrash", report.longrepr) or "").splitlines()
+    return lines[0][:200] if lines else ""
+
+
+def why_skipped(report):
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+    return reason.removeprefix("Skipped: ")
+
+
+def outcome(report):
+    """(name, state, details) as far as this report settles it, or None."""
+    if report.skipped:
+        return report.nodeid, "skipped", why_skipped(report)
+    if report.failed and report.when == "teardown":
+        return report.nodeid.partition("::")[0], "failed", first_line(report)
+    if report.failed:
+        return report.nodeid, "failed", first_line(report)
+    return (report.nodeid, "passed", "") if report.when == "call" else None
+
+
+def pytest_collection_modifyitems(config, items):
+    known = set(os.environ.get("BOX_RESULTS_KNOWN", "").splitlines())
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in known])
+    items[:] = [item for item in items if item.nodeid not in known]
+
+
+def pytest_runtest_logreport(report):
+    told = outcome(report)
+    if told:
+        line = json.dumps(dict(zip(("name", "state", "details"), told)))
+        os.write(int(os.environ["BOX_RESULTS_FD"]), line.encode() + b"\n")
