@@ -45,6 +45,12 @@ def seconds_left():
     return None if until is None else int(until) - int(time.time())
 
 
+def is_late():
+    """Whether there is no time left for a machine."""
+    left = seconds_left()
+    return left is not None and left < MACHINE_SECONDS
+
+
 def read_results():
     """{name: (state, details)} as far as the machine came; the last line may be half a one."""
     results = {}
@@ -94,9 +100,8 @@ def run(form, options):
     and what happened to the last machine."""
     results, once_failed, accidents, accident = {}, [], 0, "there was no time"
     for _ in range(MACHINES_MAX):
-        left = seconds_left()
-        if left is not None and left < MACHINE_SECONDS:
-            print(f"microvm: no time for another machine: {left} s", flush=True)
+        if is_late():
+            print(f"microvm: no time for another machine: {seconds_left()} s", flush=True)
             break
         found, accident = run_one(form, options, settled_of(results))
         merge(results, found, accident is None)
