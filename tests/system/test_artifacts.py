@@ -15,17 +15,7 @@ FAILED = "BoxError: Immutable artifact preparation failed: "
 MALFORMED = "Artifact manifest is malformed"
 MIB = 1 << 20
 
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")

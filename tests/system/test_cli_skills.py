@@ -20,17 +20,7 @@ from packlib import RED, entry, package, zipped
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
 NASTY = f"{RED}red\x07 \u009b2J\u202e end"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left():
-    with nativelib.nothing_left():
-        yield
-
-
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
-    with nativelib.Place(request.param) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture(scope="module")
