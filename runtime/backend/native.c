@@ -20,8 +20,7 @@
 bool box_native_is_beyond(int fd, unsigned quarters)
 {
 	struct rlimit limit;
-	return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-		(rlim_t)fd > limit.rlim_cur / 4 * quarters;
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd > limit.rlim_cur / 4 * quarters;
 }
 
 bool box_native_refuses_mount(int mount, struct box_err *err)

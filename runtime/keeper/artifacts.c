@@ -30,7 +30,7 @@
 /* Who has a tree, or waits for it. */
 struct user {
 	struct box_list links;
-	uint64_t box; /* NO_BOX: it has ended, and is still to be answered */
+	uint64_t box;     /* NO_BOX: it has ended, and is still to be answered */
 	uint32_t request; /* of one that waits */
 };
 
