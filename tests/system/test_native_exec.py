@@ -119,7 +119,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @pytest.fixture(scope="module")
 def flows(nothing_left):
-    with nativelib.Flows(make_steps) as made:
+    with nativelib.Flows(make_steps, workers=8) as made:
         yield made
 
 
