@@ -1,6 +1,6 @@
-"""Slow scenes side by side: tests that wait more than they work are begun together, each in a thread
-with a boxd of its own, when the first of their module asks for `scenes`; each test then waits for
-its own scene and ends as that did.
+"""Slow scenes side by side: tests that wait more than they work are begun together, each in a
+thread with a boxd of its own, when the first of their module asks for `scenes`; each test then waits
+for its own scene and ends as that did.
 
     @pytest.fixture(scope="module")
     def scenes(request, nothing_left):
@@ -86,7 +86,8 @@ def begun(request, **options):
             mode = mode_of(item)
             if mode and mode not in places:
                 return pool.submit(nativelib.skip_if_missing, mode)
-            arguments = {**params(item), "place": places.get(mode), "tmp_path": folders.mktemp("scene")}
+            made = {"place": places.get(mode), "tmp_path": folders.mktemp("scene")}
+            arguments = {**params(item), **made}
             return pool.submit(play, item.function.scene, options, arguments)
 
         yield {item.name: begin(item) for item in chosen}

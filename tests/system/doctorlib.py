@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import os
 import pathlib
-import shutil
 import struct
 import subprocess
 

@@ -93,7 +93,7 @@ def test_a_folder_of_many(started, form):
     """Page by page, and others are answered meanwhile."""
     boxd, place = started
     count = ENTRIES[form]
-    # Memory of the box has no room for so many, and a disk may take minutes for them.
+    # The memory of the box has room for so many in the short form; a disk takes its time for each.
     where = {"host_path": str(place.make("many"))} if form == "long" else {}
     with filelib.dialled(boxd, "msgpack", "many", **where) as files:
         files.sh(f"seq -f 'name-%06.0f' {count} | shuf | xargs touch", timeout_sec=90)
@@ -293,8 +293,8 @@ open('last', 'w').close()
 """
 
 
-# How often how many files are made. One that is slow is left behind by any of them: the kernel keeps
-# 16384 events.
+# How often how many files are made. One that is slow is left behind by 10000: the kernel keeps 16384
+# events, of which each file makes several.
 QUICK = {
     (False, "short"): (1, 3000),
     (True, "short"): (1, 10000),

@@ -74,9 +74,10 @@ def lives(nothing_left):
             try:
                 place = stack.enter_context(furnished(mode))
             except pytest.skip.Exception as why:
-                begun |= {one: pool.submit(pytest.skip, str(why)) for one in LIVES if one[1] == mode}
-                continue
-            begun |= {one: pool.submit(live, place, one[0]) for one in LIVES if one[1] == mode}
+                ours = {one: pool.submit(pytest.skip, str(why)) for one in LIVES if one[1] == mode}
+            else:
+                ours = {one: pool.submit(live, place, one[0]) for one in LIVES if one[1] == mode}
+            begun |= ours
         yield begun
         concurrent.futures.wait(begun.values())  # before the places go
 

@@ -141,8 +141,7 @@ SCENARIOS = {
 
 @pytest.fixture(scope="module")
 def driven(request, tmp_path_factory):
-    """Each scenario for each generation and way, two at a time, which is what they need of a machine:
-    futures."""
+    """Each scenario for each generation and way, two at a time: futures."""
     names = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     everything = itertools.product(GENERATIONS, WAYS, [one for one in SCENARIOS if one in names])
 
