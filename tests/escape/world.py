@@ -287,11 +287,17 @@ class World:
         cmd = f"exec {PYTHON} /workspace/server.py {' '.join(map(str, words))}"
         spec = self.spec(host_path=str(folder), timeout_sec=600)
         self.client.start("box_exec", {"cmd": cmd, "session_id": name, **spec}, context=context)
+        self.stack.callback(self._end, name, context)
         ready = folder / f"{facts['name']}.ready"
         boxlib.wait_until(ready.exists, 20, f"the server in {name}")
         init = self.find_init(folder)
         first, outside, count = id_map(init)
         return {**facts, "pids": descendants(init), "first_id": outside, "id_count": count}
+
+    def _end(self, name, context):
+        """boxd waits a while for a command before it ends it, when it stops itself."""
+        with contextlib.suppress(Exception):  # of a weakened box nothing is sure
+            self.client.call("box_delete_session", {"session_id": name}, context=context)
 
     def find_init(self, workspace):
         """The PID 1, as the host counts, of the box with this workspace."""

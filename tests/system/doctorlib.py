@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import os
 import pathlib
-import shutil
 import struct
 import subprocess
 
@@ -29,7 +28,7 @@ class Host:
     def __init__(self, mode):
         self.place = nativelib.Place(mode)
         self.programs = self.place.programs
-        shutil.copy(boxlib.build() / "box", self.programs / "box")
+        nativelib.copy([boxlib.build() / "box"], self.programs)
 
     def __enter__(self):
         self.place.__enter__()

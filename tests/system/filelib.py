@@ -8,6 +8,7 @@ import contextlib
 import clientlib
 import nativelib
 
+ACKS_AHEAD = 16
 CODECS = {"json": clientlib.Web, "msgpack": clientlib.MsgpackWeb}
 
 
@@ -78,7 +79,7 @@ class Watch:
     """A stream of events; `flow` acknowledges each, `take` must be called for that."""
 
     def __init__(self, files, path, flow, members):
-        self.client, self.flow = files.client, flow
+        self.client, self.flow, self.acks = files.client, flow, []
         more = {"stream_flow_control": 1} if flow else {}
         self.seq = self.client.start("box_file_watch", files.data(path, **members), **more)
         assert self.take() == {"event": "started"}
@@ -92,8 +93,15 @@ class Watch:
             return None
         if self.flow:
             given = {"seq_id": self.seq, "index": part["stream_index"]}
-            assert self.client.ask("__stream_ack", given) == {"accepted": True}
+            self.acks.append(self.client.start("__stream_ack", given))
+            self.accepted(ACKS_AHEAD)
         return part["data"]
+
+    def accepted(self, left=0):
+        """Answers to what was acknowledged, but for so many that are not waited for yet."""
+        while len(self.acks) > left:
+            answer = self.client.wait(self.acks.pop(0))
+            assert clientlib.success(answer) == {"accepted": True}
 
     def until(self, path, event=None):
         """All events up to the one of this path."""
@@ -103,6 +111,7 @@ class Watch:
         return found
 
     def cancel(self):
+        self.accepted()
         assert self.client.ask("__cancel_action", {"seq_id": self.seq}) == {"cancelled": True}
 
 

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import besidelib
 from boxlib import ROOT, STALL_SECONDS, build, wait_until
 from clientlib import INSTANCE, TOKEN
 from clilib import SECONDS, box, dialled, start
@@ -21,6 +22,12 @@ NO_BOXD = (
     "box: BoxRuntimeUnavailableError: no boxd answers on 127.0.0.1:5410: "
     "start one with `boxd`, or name one with --endpoint\n"
 )
+
+
+@pytest.fixture(scope="module")
+def scenes(request):
+    with besidelib.begun(request) as made:
+        yield made
 
 
 @pytest.fixture
@@ -50,6 +57,7 @@ def assert_gone(folder):
 # run, with a boxd of its own.
 
 
+@pytest.mark.usefixtures("scenes")  # they wait while others work
 @pytest.mark.parametrize(
     "args, expected",
     [
@@ -331,6 +339,7 @@ def test_other_servers_are_told_apart(answer, why):
     assert (code, out, err) == (125, "", f"box: {name}: {why % address}\n")
 
 
+@besidelib.scene
 def test_a_server_that_says_nothing_is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1:%d" % listener.getsockname()[1]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+import besidelib
 import boxlib
 import clilib
 import nativelib
@@ -34,6 +35,12 @@ def boxd(client):
     return client.boxd
 
 
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
+        yield made
+
+
 def options(endpoint):
     return ["--endpoint", endpoint, "--workspace", "ws1"]
 
@@ -48,10 +55,14 @@ def start(boxd, command, *args, endpoint=None, **more):
     )
 
 
-@pytest.fixture
-def session(boxd):
+def create(boxd):
     code, out, err = box(boxd, "create", "s")
     assert (code, out, err) == (0, "s\n", "")
+
+
+@pytest.fixture
+def session(boxd):
+    create(boxd)
     yield "s"
     box(boxd, "rm", "s")
 
@@ -220,9 +231,11 @@ def test_logs_follow_until_it_is_stopped_or_we_are(boxd, client, session):
         assert one.stderr.read() == b""
 
 
-def test_logs_follow_over_broken_connections(boxd, client, session):
+@besidelib.scene
+def test_logs_follow_over_broken_connections(boxd):
     """They go on where they were: nothing is lost, nothing comes twice."""
     count = "i=0; while [ ! -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.001; done"
+    create(boxd)
     begin(boxd, f"{count}; echo end; exit 3")
     with Proxy(boxd.port) as proxy:
         with start(boxd, "logs", "-f", "s", endpoint=proxy.url) as process:
@@ -397,8 +410,10 @@ def test_broken_connections_lose_and_double_nothing(boxd, client, session):
         assert proxy.accepted >= 4
 
 
-def test_another_writes_while_the_connection_is_broken(boxd, client, session):
+@besidelib.scene
+def test_another_writes_while_the_connection_is_broken(boxd):
     """What was not sent yet goes in behind what the other has written."""
+    create(boxd)
     begin(boxd, "while read x; do echo got $x; done")
     with Proxy(boxd.port) as proxy:
         with start(boxd, "attach", "s", endpoint=proxy.url, stdin=subprocess.PIPE) as process:
@@ -421,8 +436,10 @@ def test_another_writes_while_the_connection_is_broken(boxd, client, session):
     assert (process.returncode, out, err) == (0, b"got bbb\ngot c\n", b"")
 
 
-def test_another_writes_behind_what_nobody_took(boxd, client, session, tmp_path):
+@besidelib.scene
+def test_another_writes_behind_what_nobody_took(boxd, tmp_path):
     """How much of what was sent is in the process cannot be known then, and that is said."""
+    create(boxd)
     begin(boxd, "echo one; until [ -e /tmp/go ]; do sleep 0.05; done; exec cat > /dev/null")
     # More than can wait before the process: not all is told to be taken.
     (tmp_path / "input").write_bytes(bytes(8 * MIB))

@@ -17,6 +17,7 @@ import textwrap
 
 import pytest
 
+import besidelib
 import boxlib
 import doctorlib
 import nativelib
@@ -42,6 +43,12 @@ def host(request):
 @pytest.fixture
 def root():
     with doctorlib.Host("root") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scenes(request):
+    with besidelib.begun(request) as made:
         yield made
 
 
@@ -111,6 +118,7 @@ def test_lines_for_people(host, groups):
     assert "\x1b" not in out
 
 
+@pytest.mark.usefixtures("scenes")  # they wait while others work
 @needs_root
 def test_an_ordinary_user_without_a_cgroup():
     with doctorlib.Host("rootless") as host:
@@ -331,11 +339,14 @@ def test_a_boxd_that_fails(host):
     assert "some line" not in checks["a box"]["text"]
 
 
-def test_a_boxd_that_hangs(host):
+@besidelib.scene
+def test_a_boxd_that_hangs(mode):
     """It is waited for no longer than a while, and ended."""
     marker = nativelib.marker()
-    (host.programs / "boxd").write_text(f"#!/bin/sh\nexec sleep {marker}\n")
-    code, checks = examine(host)
+    with doctorlib.Host(mode) as host:
+        (host.place.folder / "boxd").write_text(f"#!/bin/sh\nexec sleep {marker}\n")
+        nativelib.copy([host.place.folder / "boxd"], host.programs)
+        code, checks = examine(host)
     assert code == 1 and proclib.find(marker) == []
     assert_cure(checks["a box"], "missing", "no answer within 15", "box doctor -v")
     assert checks["sh and python3"]["text"] == "not tried: no box can be made"

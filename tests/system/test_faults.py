@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import besidelib
 from boxlib import (
     ROOT,
     STALL_SECONDS,
@@ -28,6 +29,12 @@ SERVED_AGAIN = 1.0  # mostly; no longer than a stall more
 GRACE_SECONDS = 5  # BOX_SHUTDOWN_GRACE_MS
 ROOT_SEES = "the fds of a process that is not dumpable are root's to see"
 GOING_AWAY = (1001, "Box runtime shutting down")
+
+
+@pytest.fixture(scope="module")
+def scenes(request):
+    with besidelib.begun(request) as made:
+        yield made
 
 
 # kill -9 of box-rpc.
@@ -182,6 +189,7 @@ def terminate(boxd):
     return time.monotonic()
 
 
+@pytest.mark.usefixtures("scenes")  # they wait while others work
 @pytest.mark.timeout(60)
 def test_stop_when_idle(tmp_path):
     with fake_boxd(tmp_path) as boxd:
@@ -213,6 +221,7 @@ def test_stop_with_clients_that_say_nothing(tmp_path):
 
 
 @pytest.mark.timeout(60)
+@besidelib.scene
 def test_stop_finishes_what_runs(tmp_path):
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws, Ws(boxd.port) as idle:
         idle.ping()
@@ -240,6 +249,7 @@ def test_stop_finishes_what_runs(tmp_path):
 
 
 @pytest.mark.timeout(60)
+@besidelib.scene
 def test_stop_cancels_what_runs_long(tmp_path):
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 5, context()))

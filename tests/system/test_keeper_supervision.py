@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+import besidelib
+import keeperlib
 from boxlib import ROOT, STALL_SECONDS, fd_count, is_alive, wait_until
 from keeperlib import FLAG_STATE, Peer
 
@@ -57,13 +59,13 @@ def dial_all_the_time():
     finish()
 
 
-def test_fifty_kills(start_keeper, dial_all_the_time):
+def check_kills(start_keeper, dial_all_the_time, kills):
     """No connection is refused, nothing leaks, and the port stays."""
     keeper = start_keeper()
     port = keeper.port
     dial_all_the_time(port)
     fds = None
-    for count in range(1, 51):
+    for count in range(1, kills + 1):
         with Peer(port) as peer:
             keep_state(peer, str(count))
             if count == 2 and ROOT:
@@ -71,8 +73,8 @@ def test_fifty_kills(start_keeper, dial_all_the_time):
             os.kill(peer.pid, signal.SIGKILL)
         keeper.wait_event("worker.started", count + 1)
     with Peer(port) as peer:
-        assert peer.ask("getstate") == "50"
-        assert peer.ask_all("start")["restarts"] == "50"
+        assert peer.ask("getstate") == str(kills)
+        assert peer.ask_all("start")["restarts"] == str(kills)
         if ROOT:
             assert fd_count(keeper.pid) == fds
     failures, greeted = dial_all_the_time.finish()
@@ -80,7 +82,18 @@ def test_fifty_kills(start_keeper, dial_all_the_time):
     assert greeted.count(True) > 100
     assert {event["how"] for event in keeper.events("worker.died")} == {"signal 9"}
     restarts = [event["restarts"] for event in keeper.events("worker.started")]
-    assert restarts == list(range(51))
+    assert restarts == list(range(kills + 1))
+
+
+def test_fifteen_kills(start_keeper, dial_all_the_time):
+    """The pause between them has long ceased to grow."""
+    check_kills(start_keeper, dial_all_the_time, 15)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120)
+def test_fifty_kills(start_keeper, dial_all_the_time):
+    check_kills(start_keeper, dial_all_the_time, 50)
 
 
 def event_ms(event):
@@ -94,6 +107,13 @@ def kill_by_command(keeper, count, command):
         keeper.wait_event("worker.started", count + 1)
 
 
+@pytest.fixture(scope="module")
+def scenes(request):
+    with besidelib.begun(request) as made:
+        yield made
+
+
+@pytest.mark.usefixtures("scenes")  # one waits while others work
 def test_pause_grows_and_a_good_run_resets_it(start_keeper):
     keeper = start_keeper()
     for count in range(1, 9):
@@ -284,16 +304,17 @@ def test_stop(start_keeper, number):
     assert keeper.events("worker.died")[0]["how"] == "exit 0"
 
 
-def test_stop_of_a_stubborn_worker_takes_nine_seconds(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+@besidelib.scene
+def test_stop_of_a_stubborn_worker_takes_nine_seconds(tmp_path):
+    programs = keeperlib.make_folder(tmp_path / "bin")
+    with keeperlib.Keeper(programs=programs) as keeper, keeper.connect() as peer:
         assert peer.ask("stubborn") == "ok"
         begin = time.monotonic()
         keeper.signal(signal.SIGTERM)
         assert keeper.wait(20) == 0
         assert 8.9 < time.monotonic() - begin < 9 + STALL_SECONDS
         assert not is_alive(peer.pid)
-    assert keeper.events("worker.died")[0]["how"] == "signal 9"
+        assert keeper.events("worker.died")[0]["how"] == "signal 9"
 
 
 def test_second_signal_kills_at_once(start_keeper):

@@ -6,6 +6,8 @@ contrib/langbot; here the results are judged.
 """
 
 import base64
+import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -27,7 +29,7 @@ VERSION = "4.11.2"
 LETTER_BYTES = len("grüße, 漢字\n".encode())
 PICTURE_BYTES = 8 + (2 << 20)
 NOTE = b"one\nthree\nfour\n"
-CARRIERS = ("websocket", "child")
+LIVES = [(carrier, mode) for mode in nativelib.MODES for carrier in ("websocket", "child")]
 EVERYTHING = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
 
@@ -52,22 +54,44 @@ def free_port():
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-@pytest.fixture(scope="module", params=nativelib.MODES)
-def place(request, nothing_left):
+@contextlib.contextmanager
+def furnished(mode):
     """Where LangBot is, of the user that boxd is."""
-    with nativelib.Place(request.param) as place:
+    with nativelib.Place(mode) as place:
         place.langbot = langbotlib.environment_for(place)
         place.server = place.make("server")
         place.write(place.server / "start.mjs", f'import "/workspace/tools/{EVERYTHING}";\n')
+        place.wrapper = langbotlib.write_wrapper(place)
         yield place
 
 
-@pytest.fixture(scope="module", params=CARRIERS)
-def driven(request, place):
+@pytest.fixture(scope="module")
+def lives(nothing_left):
+    """What LangBot said in each of its lives, which it has side by side: futures."""
+    with concurrent.futures.ThreadPoolExecutor(len(LIVES)) as pool, contextlib.ExitStack() as stack:
+        begun = {}
+        for mode in nativelib.MODES:
+            try:
+                place = stack.enter_context(furnished(mode))
+            except pytest.skip.Exception as why:
+                ours = {one: pool.submit(pytest.skip, str(why)) for one in LIVES if one[1] == mode}
+            else:
+                ours = {one: pool.submit(live, place, one[0]) for one in LIVES if one[1] == mode}
+            begun |= ours
+        yield begun
+        concurrent.futures.wait(begun.values())  # before the places go
+
+
+@pytest.fixture(scope="module", params=LIVES, ids=["-".join(one) for one in LIVES])
+def driven(request, lives):
     """What LangBot said."""
-    host_root = place.make(request.param)
+    return lives[request.param].result()
+
+
+def live(place, carrier):
+    host_root = place.make(carrier)
     for parts in (("default",), ("default", "tenants"), ("default", "tenants", namespace())):
-        tenant = place.make(request.param, *parts)
+        tenant = place.make(carrier, *parts)
     langbotlib.link_packages(tenant / "tools")
     name, network = profile(place.mode)
     wanted = {
@@ -80,13 +104,13 @@ def driven(request, place):
         "server_folder": str(place.server),
         "marker": nativelib.marker(),
     }
-    if request.param == "websocket":
+    if carrier == "websocket":
         results = dial(place, wanted)
     else:
         wanted |= {"endpoint": "", "port": free_port()}
-        results = drive(place, wanted, LANGBOT_BOXD=str(langbotlib.write_wrapper(place)))
+        results = drive(place, wanted, LANGBOT_BOXD=str(place.wrapper))
     results["files"] = read_files(tenant)
-    about = {"tenant": str(tenant), "carrier": request.param, "mode": place.mode}
+    about = {"tenant": str(tenant), "carrier": carrier, "mode": place.mode}
     return {**results, **about, "wanted": wanted}
 
 

@@ -17,6 +17,7 @@ import time
 
 import pytest
 
+import besidelib
 from boxlib import FAKE, Boxd, build, environment, is_alive, wait_until
 from clientlib import INSTANCE
 
@@ -146,6 +147,12 @@ class Runtime:
             self.boxd.stop()
 
 
+@pytest.fixture(scope="module")
+def scenes(request):
+    with besidelib.begun(request) as made:
+        yield made
+
+
 @pytest.fixture
 def runtime(carrier, tmp_path):
     with contextlib.closing(Runtime(carrier, tmp_path)) as made:
@@ -159,6 +166,7 @@ def echo(line, text="x"):
     return answer
 
 
+@pytest.mark.usefixtures("scenes")  # it waits while others work
 def test_killed_and_started_again_while_calls_are_under_way(runtime):
     with Line(**runtime.options()) as line:
         line.expect("up")
@@ -353,6 +361,7 @@ def test_a_child_that_dies_at_once(tmp_path):
         assert len(line.children()) <= 1
 
 
+@besidelib.scene
 def test_a_child_that_does_not_end(tmp_path):
     """It is ended by force before another is started; meanwhile nothing waits."""
     pids = tmp_path / "pids"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+import besidelib
 import boxlib
 import clilib
 import imagelib
@@ -14,7 +15,7 @@ import nativelib
 import pytest
 from clientlib import INSTANCE
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left", "scenes")
 
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
 IMAGE = "alpine"  # a label: the box has the usual root
@@ -24,6 +25,12 @@ IMAGE = "alpine"  # a label: the box has the usual root
 def boxd(place):
     with nativelib.dialled(place) as client:
         yield client.boxd
+
+
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
+        yield made
 
 
 def msb(boxd, verb, *args, **more):
@@ -256,6 +263,7 @@ def test_images_that_cannot_be(boxd, place):
 # times
 
 
+@besidelib.scene
 def test_idle_timeout(boxd):
     with made(boxd, "i", "--idle-timeout", "5s"):
         for _ in range(4):
@@ -266,6 +274,7 @@ def test_idle_timeout(boxd):
         assert msb(boxd, "exec", "i", "--", "true")[0] == 125
 
 
+@besidelib.scene
 def test_max_duration(boxd):
     began = time.monotonic()
     with made(boxd, "d", "--max-duration", "4s"):
@@ -276,6 +285,7 @@ def test_max_duration(boxd):
         wait_status(boxd, "d", "stopped")
 
 
+@besidelib.scene
 def test_times_hold_when_the_worker_dies(boxd):
     began = time.monotonic()
     with made(boxd, "d", "--max-duration", "10s"), made(boxd, "s"):

@@ -8,11 +8,13 @@ import time
 
 import pytest
 
+import besidelib
 import boxlib
 import nativelib
 
 CLIP = "\n... [raw output clipped at {} bytes, {} bytes discarded]"
 DEFAULT_CLIP_BYTES = 8 << 20
+CONFIG = {"limits": {"max_output_bytes": 1 << 20}}
 LONG = "0123456789abcdef" * (5 << 16)  # 5 MiB
 
 # name: the members of the spec, then what comes back (exit_code 0, stdout, stderr "" unless said)
@@ -117,7 +119,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @pytest.fixture(scope="module")
 def flows(nothing_left):
-    with nativelib.Flows(make_steps) as made:
+    with nativelib.Flows(make_steps, workers=8) as made:
         yield made
 
 
@@ -182,11 +184,17 @@ def test_side_by_side(flow):
 
 @pytest.fixture(scope="module")
 def client(place):
-    config = {"limits": {"max_output_bytes": 1 << 20}}
-    with nativelib.dialled(place, config=config) as made:
+    with nativelib.dialled(place, config=CONFIG) as made:
         yield made
 
 
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request, config=CONFIG) as made:
+        yield made
+
+
+@pytest.mark.usefixtures("scenes")  # they wait while others work
 def test_result_has_these_members(client):
     result = client.exec("echo x")
     assert isinstance(result.pop("duration_ms"), int)
@@ -251,6 +259,7 @@ def test_output_without_end_is_drained(client):
     assert result["stdout"] == "\0" * (1 << 20) + CLIP.format(1 << 20, discarded), short(result)
 
 
+@besidelib.scene
 def test_timeout_ends_all_of_it_and_the_session(client):
     mark = nativelib.marker()
     command = f"trap '' TERM; sleep {mark} & echo a; echo b >&2; exec sleep 60"
@@ -328,6 +337,7 @@ def read_stream(client, seq):
         assert client.ask("__stream_ack", {"seq_id": seq, "index": part["stream_index"]})
 
 
+@besidelib.scene
 def test_streams_that_nobody_reads_do_not_take_their_sessions(client):
     """Cancelled, closed, or not read for long after the command has ended: in each case its output
     fills all that may be under way."""

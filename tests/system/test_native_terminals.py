@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import besidelib
 import boxlib
 import clientlib
 import nativelib
@@ -23,6 +24,12 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 @pytest.fixture(scope="module")
 def client(place):
     with nativelib.dialled(place) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
         yield made
 
 
@@ -185,6 +192,7 @@ while full < 20:
 """
 
 
+@besidelib.scene
 def test_input_that_a_terminal_never_took_costs_nothing(client):
     """Its command is over, but the end waits for a client that takes no more of its output."""
     mark = nativelib.marker()

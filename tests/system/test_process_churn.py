@@ -17,7 +17,7 @@ from relaylib import start, stop
 
 CLIENTS, NAMES, SESSIONS = 8, 200, 10
 LIMIT = 60  # of processes that run: fewer than would, so that it is met
-SECONDS_SHORT, SECONDS_LONG = 8, 120
+SECONDS_SHORT, SECONDS_LONG = 5, 120
 PAUSE_SECONDS = 2  # how often all are looked at together
 FULL = f"BoxCapacityExceededError: Box managed process capacity reached ({LIMIT})"
 

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import besidelib
 import boxlib
 import nativelib
 import proclib
@@ -38,6 +39,12 @@ def place(request):
 def client(place):
     with nativelib.dialled(place) as made:
         made.ask("box_create_session", {"session_id": "s"})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
         yield made
 
 
@@ -97,6 +104,7 @@ def started(client, mark, process, **spec):
 # -- tests
 
 
+@pytest.mark.usefixtures("scenes")  # one waits while others work
 def test_only_it_dies(client):
     other = nativelib.marker()
     command = client.start("box_exec", {"session_id": "s", "cmd": "sleep 3; echo went on"})
@@ -279,7 +287,10 @@ def test_it_holds_when_the_worker_is_killed(place):
             assert again.exec("echo here")["stdout"] == "here"
 
 
+@besidelib.scene
 def test_a_stop_under_way_goes_on(place):
+    if not nativelib.has_limits(place.mode):
+        pytest.skip(nativelib.UNLIMITED)
     deaf = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
     with nativelib.dialled(place) as client:
         boxd = client.boxd

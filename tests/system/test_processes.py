@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import besidelib
 import boxlib
 import nativelib
 import proclib
@@ -204,6 +205,12 @@ def client(place):
         yield made
 
 
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
+        yield made
+
+
 def test_stderr_of_one_that_runs(client):
     shell(client, "echo ready >&2; read x; echo more >&2; exec sleep 1000")
     boxlib.wait_until(lambda: info(client)["stderr_preview"] == "ready\n", 5, "it is shown")
@@ -237,6 +244,7 @@ def test_missing_members(client):
         assert answer == "KeyError: 'session_id'"
 
 
+@besidelib.scene
 def test_stop_asks_first_and_kills_after_five_seconds(client):
     told = "trap 'echo term >&2; exit 5' TERM; while :; do sleep 0.02; done"
     shell(client, told)
@@ -332,6 +340,7 @@ def resources(boxd):
     return found["managed_processes"], found["completed_processes"]
 
 
+@besidelib.scene
 def test_capacity_retention_and_counts(place):
     limits = {"max_managed_processes": 3, "max_completed_processes": 2}
     with nativelib.dialled(place, config={"limits": limits}) as client:
@@ -364,6 +373,7 @@ def test_capacity_retention_and_counts(place):
         boxlib.wait_until(lambda: resources(client.boxd) == (0, 0), 5, "all are gone")
 
 
+@besidelib.scene
 def test_a_session_with_a_process_is_not_idle(place):
     with nativelib.dialled(place, config={"session_ttl_sec": 1}) as client:
         start(client, "sleep", "1000", session="kept")
@@ -389,6 +399,7 @@ def test_a_client_that_goes_leaves_them(place):
             assert proclib.find_one(mark) == pid
 
 
+@besidelib.scene
 def test_cancelled_start_and_stop(place):
     """Who asked is gone: a stop goes on, a replacement does not begin."""
     mark = nativelib.marker()

@@ -5,7 +5,9 @@ with the environment that LangBot gives it) and over WebSocket, without and with
 client_script.py does the talking inside the client's own environment; here its results are judged.
 """
 
+import concurrent.futures
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -127,23 +129,47 @@ def run_script(generation, wanted, folder):
     return results
 
 
-@pytest.fixture(scope="module", params=["OLD", "NEW"])
+GENERATIONS = ("OLD", "NEW")
+WAYS = ("stdio", "websocket", "websocket+token")
+SCENARIOS = {
+    "connect": "BOX_BUILD",
+    "sandbox": "BOX_BUILD",
+    "errors": "BOX_BUILD",
+    "no_backend": "BOX_RELEASE",
+}
+
+
+@pytest.fixture(scope="module")
+def driven(request, tmp_path_factory):
+    """Each scenario for each generation and way, two at a time: futures."""
+    names = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    everything = itertools.product(GENERATIONS, WAYS, [one for one in SCENARIOS if one in names])
+
+    def run(generation, way, name):
+        folder = tmp_path_factory.mktemp(name)
+        return {"folder": folder, **drive(generation, way, name, folder, SCENARIOS[name])}
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield {one: pool.submit(run, *one) for one in everything}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
 def generation(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=["stdio", "websocket", "websocket+token"])
+@pytest.fixture(scope="module", params=WAYS)
 def way(request):
     return request.param
 
 
-def scenario(name, variable="BOX_BUILD"):
+def scenario(name):
     """A fixture: the results of one scenario, driven once for each generation and way."""
 
     @pytest.fixture(scope="module", name=name)
-    def results(generation, way, tmp_path_factory):
-        folder = tmp_path_factory.mktemp(name)
-        return {"folder": folder, **drive(generation, way, name, folder, variable)}
+    def results(driven, generation, way):
+        return driven[generation, way, name].result()
 
     return results
 
@@ -151,7 +177,7 @@ def scenario(name, variable="BOX_BUILD"):
 connect = scenario("connect")
 sandbox = scenario("sandbox")
 errors = scenario("errors")
-no_backend = scenario("no_backend", "BOX_RELEASE")
+no_backend = scenario("no_backend")
 
 
 def test_versions(generation):

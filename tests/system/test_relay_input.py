@@ -11,6 +11,7 @@ import time
 import pytest
 from websockets.asyncio.client import connect
 
+import besidelib
 import boxlib
 import framelib
 import nativelib
@@ -34,8 +35,9 @@ from relaylib import (
 
 MIB = 1 << 20
 AFTER_END = "input after its end"
-# A client that gives up when a ping is not answered at once.
+# A client that gives up when a ping is not answered at once: it is known after two seconds.
 ANXIOUS = {"ping_interval": 0.5, "ping_timeout": 1.5}
+ANXIOUS_SECONDS = 3
 WAITS = "while [ ! -e /tmp/go ]; do sleep 0.05; done; rm /tmp/go; "
 
 
@@ -53,6 +55,12 @@ def boxd(client):
     return client.boxd
 
 
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
+        yield made
+
+
 # A process that does not read.
 
 
@@ -64,6 +72,7 @@ def lines_of(size):
 
 
 @pytest.mark.parametrize("size", [MIB, 12 * MIB])
+@besidelib.scene
 def test_pings_are_answered_while_nobody_reads(client, boxd, size):
     """Far more than a pipe holds, and the client is not given up by its own library."""
     shell(client, WAITS + f"head -c {size} | md5sum; exec cat")
@@ -71,7 +80,7 @@ def test_pings_are_answered_while_nobody_reads(client, boxd, size):
     with Relay(boxd, **ANXIOUS) as relay:
         for line in lines:
             relay.send(line)
-        assert relay.is_silent(5)
+        assert relay.is_silent(ANXIOUS_SECONDS)
         assert info(client)["attached"] is True
         client.exec("touch /tmp/go")
         assert relay.recv(30).split()[0] == sum_of_all
@@ -80,13 +89,14 @@ def test_pings_are_answered_while_nobody_reads(client, boxd, size):
     stop(client)
 
 
+@besidelib.scene
 def test_pings_of_one_that_waits_for_its_turn(client, boxd):
     start(client, "cat")
     lines, _ = lines_of(960 * 1024)
     with Relay(boxd) as first, Relay(boxd, **ANXIOUS) as second:
         for line in lines:
             second.send(line)
-        assert second.is_silent(4)
+        assert second.is_silent(ANXIOUS_SECONDS)
         first.socket.close()
         assert second.take(len(lines)) == lines
     stop(client)
@@ -111,7 +121,7 @@ def test_an_asyncio_client_that_sends_more_than_can_wait(client, boxd):
                     sent += 1
 
             sender = asyncio.create_task(send_all())
-            await asyncio.sleep(5)
+            await asyncio.sleep(ANXIOUS_SECONDS)
             assert 16 * MIB <= sent * 65536 < size - 65536, sent
             assert boxlib.rss_kb(boxd.worker) < before + 120 * 1024
             await asyncio.to_thread(client.exec, "touch /tmp/go")
@@ -145,6 +155,7 @@ def test_a_client_that_waits_is_told_nothing_and_loses_nothing(client, boxd):
     stop(client)
 
 
+@besidelib.scene
 def test_what_waits_goes_in_though_the_client_goes(client, boxd):
     shell(client, WAITS + f"head -c {2 * MIB} | md5sum; exec cat")
     lines, sum_of_all = lines_of(2 * MIB)
@@ -154,7 +165,7 @@ def test_what_waits_goes_in_though_the_client_goes(client, boxd):
         # Behind all of it: all was read.
         assert relay.socket.ping().wait(10)
     with Relay(boxd, **ANXIOUS) as relay:
-        assert relay.is_silent(3)
+        assert relay.is_silent(ANXIOUS_SECONDS)
         client.exec("touch /tmp/go")
         assert relay.recv(30).split()[0] == sum_of_all
     stop(client)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+import besidelib
 import boxlib
 import framelib
 import nativelib
@@ -22,6 +23,12 @@ def client(place):
 @pytest.fixture(scope="module")
 def boxd(client):
     return client.boxd
+
+
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
+        yield made
 
 
 # One at a time.
@@ -102,6 +109,7 @@ def numbers(bare, count):
         assert int(got) == number, f"{got} where {number} should be"
 
 
+@besidelib.scene
 def test_a_reader_that_stops_blocks_the_process(client, boxd):
     count = 40_000  # 20 MB: more than all buffers on the way hold
     shell(client, f"seq -f %0500.0f 1 {count}; exit 3")
@@ -114,6 +122,7 @@ def test_a_reader_that_stops_blocks_the_process(client, boxd):
     assert exited(client)["exit_code"] == 3
 
 
+@besidelib.scene
 def test_a_slow_reader_gets_all_after_the_exit(client, boxd):
     """The process is long gone when the last of its output is read."""
     line, count = "s" * 1000, 6000

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import besidelib
 import boxlib
 import framelib
 import nativelib
@@ -49,6 +50,12 @@ def client(place):
 @pytest.fixture(scope="module")
 def boxd(client):
     return client.boxd
+
+
+@pytest.fixture(scope="module")
+def scenes(request, nothing_left):
+    with besidelib.begun(request) as made:
+        yield made
 
 
 # box.v1.
@@ -194,6 +201,7 @@ def test_a_megabyte_is_sent_that_nobody_confirmed(client, boxd):
     assert exited(client)["exit_code"] == 0
 
 
+@besidelib.scene
 def test_confirmed_before_it_is_sent_again(client, boxd):
     """One that comes back has more than it had confirmed. It says so once, before that was sent again,
     and gets all that is behind it."""

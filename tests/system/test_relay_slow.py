@@ -170,13 +170,14 @@ def start_writers(client, count, size):
     return whole.hexdigest()
 
 
-def check_slow(place, count, seconds, size):
+def check_slow(place, count, seconds, size, alone):
+    """`alone` is for how many seconds times are taken before and after."""
     with nativelib.dialled(place) as client:
         boxd = client.boxd
         client.ask("box_create_session", {"session_id": "s", "pids_limit": 128})
         times = Times(boxd)
         times.measure(0.5)
-        before = times.measure(3)
+        before = times.measure(alone)
         with Watch(boxd, find_init(client), place.mode) as watch:
             md5 = start_writers(client, count, size)
             words = [boxd.port, count, seconds, size]
@@ -192,7 +193,7 @@ def check_slow(place, count, seconds, size):
                 begun = time.monotonic()
                 found = json.loads(readers.stdout.readline())
                 took = time.monotonic() - begun
-        after = times.measure(3)
+        after = times.measure(alone)
         times.ws.close()
         grown = watch.grown()
         in_mib = {name: f"{value / MIB:.1f}" for name, value in grown.items()}
@@ -213,10 +214,10 @@ def check_slow(place, count, seconds, size):
 
 @pytest.mark.timeout(120)
 def test_slow_readers(place):
-    check_slow(place, 6, 4, 3_000_000)
+    check_slow(place, 6, 4, 3_000_000, 1.5)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_20_slow_readers(place):
-    check_slow(place, 20, 30, 50_000_000)
+    check_slow(place, 20, 30, 50_000_000, 3)

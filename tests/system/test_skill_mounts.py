@@ -243,7 +243,7 @@ def test_another_configuration(client):
 def test_turns(client):
     """One tenant asks much; its neighbour waits for one answer, not for all."""
     neighbour = {**client.context, "workspace_uuid": "next door"}
-    for n in range(200):
+    for n in range(100):
         name = f"many-{n:03}"
         client.ask("box_create_skill", {"skill": {"name": name, "instructions": "x" * 20000}})
     seqs = [client.start("box_list_skills") for _ in range(100)]

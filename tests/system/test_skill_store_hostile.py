@@ -16,7 +16,8 @@ from skilllib import Tenant, archive, skill_md
 from ziplieslib import LIES, OVERLAPPING, WHOLE, overlap_bomb
 
 SECRET = "the-secret-of-the-neighbour"
-CHANGES_SECONDS = 6
+CHANGES_SECONDS = 3
+CHANGES_SECONDS_SOAK = 30
 KILLS = 50
 KILLS_SOAK = 500
 WHOLE_ROUNDS = 3  # before the first kill, to see how long they take
@@ -322,6 +323,16 @@ def random_action(chance, root):
 
 
 def test_a_tree_that_changes_during_every_action(store, folder, tmp_path):
+    check_changing_tree(store, folder, tmp_path, CHANGES_SECONDS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_a_tree_that_changes_for_longer(store, folder, tmp_path):
+    check_changing_tree(store, folder, tmp_path, CHANGES_SECONDS_SOAK)
+
+
+def check_changing_tree(store, folder, tmp_path, seconds):
     outside = tmp_path / "outside"
     before = {path: path.read_bytes() for path in outside.iterdir()}
     tenant = Tenant(folder)
@@ -333,9 +344,11 @@ def test_a_tree_that_changes_during_every_action(store, folder, tmp_path):
         changer.start()
     chance = random.Random(11)
     asked = good = 0
-    end = time.monotonic() + CHANGES_SECONDS
+    began = time.monotonic()
     try:
-        while time.monotonic() < end:
+        while (took := time.monotonic() - began) < seconds or (
+            took < 30 and (asked <= 50 or good <= 10)
+        ):
             action, data = random_action(chance, root)
             start = time.monotonic()
             answer = store.ask(action, data, file if "zip" in action else None)

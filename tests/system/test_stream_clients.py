@@ -61,7 +61,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @pytest.fixture(scope="module")
 def flows(nothing_left):
-    with nativelib.Flows(make_steps, nativelib.EVERYONE) as made:
+    with nativelib.Flows(make_steps, nativelib.EVERYONE, workers=8) as made:
         yield made
 
 

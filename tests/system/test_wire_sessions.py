@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+import besidelib
+import boxlib
 from boxlib import wait_running, wait_until
 from clientlib import LIMITS, context, failure, physical, success
 
@@ -28,6 +30,13 @@ SESSION_MEMBERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def scenes(request):
+    with besidelib.begun(request) as made:
+        yield made
+
+
+@pytest.mark.usefixtures("scenes")  # they wait while others work
 def test_status(box):
     status = box.ask("box_status")
     assert status["backend"] == {"name": "fake", "available": True}
@@ -232,22 +241,25 @@ def test_shutdown_removes_sessions(box):
     assert box.exec("echo again")["stdout"] == "again"
 
 
-def test_idle_sessions_go(box):
-    box.init(session_ttl_sec=1)
-    box.exec("echo x", "short")
-    box.exec("echo x", "kept", persistent=True)
-    running = box.start("box_exec", {"cmd": "sleep 3500", "session_id": "busy"})
-    event = box.boxd.wait_event("session.idle", seconds=5)
-    assert event["session"] == physical("short")
-    wait_until(
-        lambda: [one["session_id"] for one in box.ask("box_get_sessions")["sessions"]]
-        == ["kept", "busy"],
-        what="only the idle one is gone",
-    )
-    assert success(box.wait(running))["status"] == "completed"
-    box.boxd.wait_event("session.idle", 2, seconds=5)
-    wait_until(lambda: len(box.ask("box_get_sessions")["sessions"]) == 1)
-    assert [event["session"] for event in box.boxd.events("session.idle")] == [
-        physical("short"),
-        physical("busy"),
-    ]
+@besidelib.scene
+def test_idle_sessions_go(carrier, tmp_path):
+    with boxlib.dialled(carrier, cwd=tmp_path) as box:
+        box.init()
+        box.init(session_ttl_sec=1)
+        box.exec("echo x", "short")
+        box.exec("echo x", "kept", persistent=True)
+        running = box.start("box_exec", {"cmd": "sleep 3500", "session_id": "busy"})
+        event = box.boxd.wait_event("session.idle", seconds=5)
+        assert event["session"] == physical("short")
+        wait_until(
+            lambda: [one["session_id"] for one in box.ask("box_get_sessions")["sessions"]]
+            == ["kept", "busy"],
+            what="only the idle one is gone",
+        )
+        assert success(box.wait(running))["status"] == "completed"
+        box.boxd.wait_event("session.idle", 2, seconds=5)
+        wait_until(lambda: len(box.ask("box_get_sessions")["sessions"]) == 1)
+        assert [event["session"] for event in box.boxd.events("session.idle")] == [
+            physical("short"),
+            physical("busy"),
+        ]
