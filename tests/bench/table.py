@@ -55,6 +55,7 @@ DEMANDS = [
     ("relay echo of 100 bytes, p99", "us", "bare pipe and socket", SLOWER, None),
     ("relay echo of 100 bytes, all processors", "us", "bare pipe and socket", SLOWER, None),
     ("relay echo of 100 bytes, all processors", "us", "reference, nsjail", FASTER, None),
+    ("relay echo of 100 bytes, all processors", "us", "reference, no isolation", BOUND, None),
     ("relay echo of 100 bytes, all processors, more than bare", "us", None, LIMIT, 80),
     ("relay, lines of 16 KiB", "MB/s", "reference, nsjail", RATE, 3),
     ("relay, lines of 16 KiB", "MB/s", "reference, no isolation", RATE, 3),
