@@ -324,7 +324,7 @@ class Play:
         """The pid of its pasta, or None."""
         children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
         for pid in pathlib.Path(children).read_text().split():
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith(("pasta", "passt")):
                     return int(pid)
         return None
