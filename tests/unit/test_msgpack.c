@@ -425,3 +425,25 @@ TEST(random_bytes_give_one_verdict)
 	}
 	ASSERT(whole_values > 1000);
 }
+
+/* One of two that are the same bytes, and one that only begins where they do. */
+TEST(bytes_left_out_are_left_out_once)
+{
+	static const char large[] = "abcdef";
+	static const char expected[] = "\x93\xc4\x02"
+				       "ab\xc4\x06\xc4\x06"
+				       "abcdef";
+	const struct box_str all = {large, 6};
+	struct box_arena *arena = box_arena_new();
+	struct box_value list = box_list_value();
+	box_list_add(arena, &list, box_bin((struct box_str){large, 2}));
+	box_list_add(arena, &list, box_bin(all));
+	box_list_add(arena, &list, box_bin(all));
+	struct box_buf out = box_buf(64);
+	size_t at = 0;
+	ASSERT_INT(box_msgpack_encode_around(&out, &list, all, &at), 0);
+	ASSERT_INT(at, 7);
+	ASSERT_BYTES(out.bytes, out.len, expected, sizeof(expected) - 1);
+	box_buf_free(&out);
+	box_arena_free(arena);
+}
