@@ -76,8 +76,6 @@ int box_cli_print_json(const struct box_value *value);
 /* The box spec that the options describe. */
 int box_cli_spec(const struct cli *cli, const char *session, struct box_value *ret_spec,
 	struct box_err *err);
-/* A path of ours as the runtime must be told it: from the root. */
-const char *box_cli_absolute(struct box_arena *arena, const char *path);
 /* What belongs to one command of a box: cmd, env, mounts, folder, time. `words` are its words;
  * without any it is a login shell. */
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,

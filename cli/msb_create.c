@@ -6,14 +6,17 @@
 #include "base/utf8.h"
 #include "cli/msb.h"
 #include "cli/msb_values.h"
+#include "cli/path_argument.h"
 
-/* A folder, an image file, or a name. Of a path only the text is made whole: the runtime says what
- * it is. */
+/* A folder, an image file, or a name: the runtime says what a path is. */
 static int add_image(
 	const struct cli *cli, const char *image, struct box_value *spec, struct box_err *err)
 {
 	if (image[0] == '/' || image[0] == '.') {
-		image = box_msb_path(cli->arena, box_cli_absolute(cli->arena, image));
+		int r = box_path_argument_resolve(cli->arena, image, &image, err);
+		if (r < 0) {
+			return r;
+		}
 	}
 	if (image[0] == '\0' || !box_utf8_valid(image, strlen(image))) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "IMAGE is not usable");
@@ -31,12 +34,12 @@ static int add_volumes(const struct cli *cli, struct box_value *spec, struct box
 		if (!box_utf8_valid(given->items[i], strlen(given->items[i]))) {
 			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "--volume: no UTF-8");
 		}
+		const char *host;
 		int r = box_msb_volume(cli->arena, given->items[i], &volume, err);
+		r = r < 0 ? r : box_path_argument_resolve(cli->arena, volume.host, &host, err);
 		if (r < 0) {
 			return r;
 		}
-		const char *host = box_msb_path(
-			cli->arena, box_cli_absolute(cli->arena, volume.host));
 		struct box_value mount = box_map_value();
 		box_map_add(cli->arena, &mount, "host_path", box_cstr(host));
 		box_map_add(cli->arena, &mount, "mount_path", box_cstr(volume.box));

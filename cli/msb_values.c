@@ -77,25 +77,3 @@ int box_msb_volume(struct box_arena *arena, const char *text, struct box_mount_t
 	*ret_volume = volume;
 	return 0;
 }
-
-const char *box_msb_path(struct box_arena *arena, const char *path)
-{
-	char *whole = box_arena_strndup(arena, path, strlen(path));
-	size_t len = 0;
-	for (const char *at = path; *at;) {
-		at += strspn(at, "/");
-		size_t part = strcspn(at, "/");
-		if (part == 2 && at[0] == '.' && at[1] == '.') {
-			while (len > 0 && whole[--len] != '/') {
-			}
-		} else if (part > 0 && !(part == 1 && at[0] == '.')) {
-			/* Never longer than what was read of it so far. */
-			whole[len++] = '/';
-			memmove(whole + len, at, part);
-			len += part;
-		}
-		at += part;
-	}
-	whole[len] = '\0';
-	return len > 0 ? whole : "/";
-}

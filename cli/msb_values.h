@@ -13,9 +13,6 @@ int box_msb_memory(const char *flag, const char *text, int64_t *ret_mb, struct b
 /* "30s", "5m", "1h", "2d", "90": seconds, at least 1. */
 int box_msb_duration(const char *flag, const char *text, int64_t *ret_sec, struct box_err *err);
 
-/* An absolute path without `.`, `..` and doubled slashes, by its text alone. */
-const char *box_msb_path(struct box_arena *arena, const char *path);
-
 /* HOST:GUEST[:ro|rw]; the texts are in the arena. */
 int box_msb_volume(struct box_arena *arena, const char *text, struct box_mount_text *ret_volume,
 	struct box_err *err);

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/mount_text.h"
+#include "cli/path_argument.h"
 
 #define TERM_DEFAULT "xterm"
 
@@ -89,13 +90,6 @@ int box_cli_spec(
 	return 0;
 }
 
-/* A relative path is meant from here: the runtime is somewhere else. */
-const char *box_cli_absolute(struct box_arena *arena, const char *path)
-{
-	_cleanup_(box_free_p) char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
-	return folder ? box_arena_printf(arena, "%s/%s", folder, path) : path;
-}
-
 /* HOST:BOX[:ro|rw] */
 static int add_mount(
 	struct box_arena *arena, const char *text, struct box_value *mounts, struct box_err *err)
@@ -105,8 +99,13 @@ static int add_mount(
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 			"--mount: \"%.200s\" is not HOST:BOX[:ro|rw] with an absolute BOX", text);
 	}
+	const char *host;
+	int r = box_path_argument_resolve(arena, given.host, &host, err);
+	if (r < 0) {
+		return r;
+	}
 	struct box_value mount = box_map_value();
-	box_map_add(arena, &mount, "host_path", box_cstr(box_cli_absolute(arena, given.host)));
+	box_map_add(arena, &mount, "host_path", box_cstr(host));
 	box_map_add(arena, &mount, "mount_path", box_cstr(given.box));
 	box_map_add(arena, &mount, "mode", box_cstr(given.mode));
 	box_list_add(arena, mounts, mount);

@@ -211,6 +211,28 @@ def test_volumes(boxd, place):
     assert (rw / "new").exists()
 
 
+def test_sources_as_people_type_them(boxd, place):
+    """Of --mount and --volume, from a working folder: `..` behind a link is the parent of its target."""
+    here = place.make("typed", "here")
+    target = place.make("typed", "far", "target")
+    place.write(here / "where", "here\n")
+    place.write(place.make("typed", "here", "d") / "where", "d\n")
+    place.write(target.parent / "where", "far\n")
+    os.symlink(target, here / "link")
+    sources = [".", "./", "./d", "d/", f"{here}/d/", "../here/d/.", "../far", "./link/.."]
+    mounts = [f"--mount={source}:/m/{i}:ro" for i, source in enumerate(sources)]
+    volumes = [f"--volume={source}:/v/{i}" for i, source in enumerate(sources) if source != "d/"]
+    box = ["exec", "--endpoint", boxd.url, "--workspace", "ws1", *mounts, "v"]
+    options = ["--quiet", "--no-network", "--name", "v", *volumes, IMAGE]
+    assert msb(boxd, "create", *options, cwd=here) == (0, "", "")
+    try:
+        done = clilib.box(*box, "cat /m/*/where", private=False, env=WHO, cwd=here)
+        assert done == (0, "here\nhere\nd\nd\nd\nd\nfar\nfar\n", "")
+        assert sh(boxd, "v", "cat /v/*/where") == (0, "here\nhere\nd\nd\nd\nfar\nfar\n", "")
+    finally:
+        msb(boxd, "remove", "v")
+
+
 @pytest.mark.parametrize(
     "volume, text",
     [

@@ -69,17 +69,3 @@ TEST(volumes)
 	ASSERT(strstr(err.text, "there are no named volumes") != NULL);
 	box_arena_free(arena);
 }
-
-TEST(paths)
-{
-	static const struct {
-		const char *from, *to;
-	} rows[] = {{"/a/b", "/a/b"}, {"/a/./b//c/", "/a/b/c"}, {"/a/../b", "/b"}, {"/", "/"},
-		{"/..", "/"}, {"/a/..", "/"}, {"//a", "/a"}, {"/a/b/../../..", "/"},
-		{"/...", "/..."}};
-	struct box_arena *arena = box_arena_new();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		ASSERT_STR(box_msb_path(arena, rows[i].from), rows[i].to);
-	}
-	box_arena_free(arena);
-}
