@@ -82,6 +82,10 @@
 #define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
 #define BOX_MOUNT_ROOTS_MAX 64
 
+/* The least that one spec may ask for where the operator has set no ceiling, however small the host. */
+#define BOX_CEILING_MEMORY_MB_MIN 2048
+#define BOX_CEILING_CPUS_MIN 2
+
 /* What box-rpc leaves for its successor. */
 #define BOX_STATE_BYTES_MAX (256 * BOX_MIB)
 

@@ -25,7 +25,8 @@ int box_asked_read(struct box_request *request, const struct box_value *data,
 		err->code = BOX_ERR_VALIDATION;
 		return r;
 	}
-	return box_host_paths_check(&asked->spec, request->runtime->config, err);
+	r = box_ceilings_check_spec(&request->runtime->session_rules.ceilings, &asked->spec, err);
+	return r < 0 ? r : box_host_paths_check(&asked->spec, request->runtime->config, err);
 }
 
 int box_asked_read_command(struct box_request *request, const struct box_value *data,

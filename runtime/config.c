@@ -18,6 +18,10 @@
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define SESSION_TTL_SEC_DEFAULT 300
 #define SESSION_TTL_SEC_MAX INT32_MAX
+#define MEMORY_MB_MOST (1024 * 1024 * 1024LL) /* a pebibyte */
+
+/* What only the operator's own file may say: a client cannot open doors. */
+#define OPERATORS true
 
 /* -- limits ----------------------------------------------------------------------------------- */
 
@@ -27,10 +31,11 @@ static const struct limit {
 	int64_t least;
 	int64_t most;
 	int64_t usual;
+	bool operators; /* a client's map does not set it */
 } limit_rows[] = {
-#define LIMIT(name, least, most, usual)                                      \
-	{                                                                    \
-#name, offsetof(struct box_limits, name), least, most, usual \
+#define LIMIT(name, least, most, usual, ...)                                              \
+	{                                                                                 \
+#name, offsetof(struct box_limits, name), least, most, usual, __VA_ARGS__ \
 	}
 	LIMIT(max_sessions, 0, 5000, 64),
 	LIMIT(max_managed_processes, 0, 1024, 64),
@@ -39,6 +44,17 @@ static const struct limit {
 	LIMIT(max_rpc_file_bytes, 1, 100 * BOX_MIB, 20 * BOX_MIB),
 	LIMIT(max_output_bytes, 4 * BOX_KIB, 15 * BOX_MIB, 8 * BOX_MIB),
 	LIMIT(completed_process_retention_sec, 0, 86400, 300),
+	LIMIT(max_memory_mb, 32, MEMORY_MB_MOST, 0, OPERATORS),
+	LIMIT(max_cpus, 1, 4096, 0, OPERATORS),
+	LIMIT(max_pids, 1, 4194304, 4096, OPERATORS),
+	LIMIT(max_timeout_sec, 1, INT32_MAX, 0, OPERATORS),
+	LIMIT(max_sessions_per_workspace, 1, 5000, 0, OPERATORS),
+	LIMIT(max_processes_per_workspace, 1, 1024, 0, OPERATORS),
+	LIMIT(max_memory_mb_per_workspace, 32, MEMORY_MB_MOST, 0, OPERATORS),
+	LIMIT(max_promised_memory_mb, 32, MEMORY_MB_MOST, 0, OPERATORS),
+	LIMIT(max_artifact_memory_mb, 1, MEMORY_MB_MOST, 1024, OPERATORS),
+	LIMIT(max_artifact_memory_mb_per_workspace, 1, MEMORY_MB_MOST, 0, OPERATORS),
+	LIMIT(reserve_memory_mb, 0, MEMORY_MB_MOST, 512, OPERATORS),
 #undef LIMIT
 };
 
@@ -83,7 +99,8 @@ static int find_section(const struct box_value *map, const char *name,
 }
 
 /* Limits that the section does not name keep the value they have in `limits`. */
-static int read_limits(const struct box_value *map, struct box_limits *limits, struct box_err *err)
+static int read_limits(const struct box_value *map, enum box_config_origin origin,
+	struct box_limits *limits, struct box_err *err)
 {
 	const struct box_value *section = NULL;
 	int result = find_section(map, "limits", &section, err);
@@ -93,7 +110,7 @@ static int read_limits(const struct box_value *map, struct box_limits *limits, s
 	for (size_t i = 0; i < COUNT(limit_rows); i++) {
 		const struct limit *row = &limit_rows[i];
 		const struct box_value *value = box_map_get(section, row->name);
-		if (!value) {
+		if (!value || (row->operators && origin != BOX_CONFIG_OPERATOR)) {
 			continue;
 		}
 		if (value->type != BOX_INT) {
@@ -191,9 +208,6 @@ static const char *const local_members[] = {"profile", "image", "host_root", "de
 	/* These are the service's of libbox: one file can serve both. */
 	"profiles", "session_template", "forced_session_template", "output_chars", NULL};
 
-/* What only the operator's own file may say: a client cannot open doors. */
-#define OPERATORS true
-
 static const struct member {
 	const char *name;
 	const char *const *inner;
@@ -229,24 +243,25 @@ bool box_config_takes(struct box_str name, enum box_config_origin origin)
 	return find_member(name, origin) != NULL;
 }
 
-static bool is_limit(struct box_str name)
+static bool is_limit(struct box_str name, enum box_config_origin origin)
 {
 	for (size_t i = 0; i < COUNT(limit_rows); i++) {
 		if (box_str_eq(name, limit_rows[i].name)) {
-			return true;
+			return !limit_rows[i].operators || origin == BOX_CONFIG_OPERATOR;
 		}
 	}
 	return false;
 }
 
-static bool is_known_inside(const struct member *member, struct box_str name)
+static bool is_known_inside(
+	const struct member *member, struct box_str name, enum box_config_origin origin)
 {
 	for (const char *const *inner = member->inner; *inner; inner++) {
 		if (box_str_eq(name, *inner)) {
 			return true;
 		}
 	}
-	return member->inner == limits_members && is_limit(name);
+	return member->inner == limits_members && is_limit(name, origin);
 }
 
 static void report_unknown(struct box_arena *arena, struct box_value *unknown, const char *section,
@@ -273,7 +288,7 @@ static void find_unknown(struct box_arena *arena, const struct box_value *map,
 		const char *section = box_arena_printf(arena, "%s.", member->name);
 		for (uint32_t j = 0; j < pair->value.count; j++) {
 			struct box_str name = pair->value.pairs[j].key;
-			if (!is_known_inside(member, name)) {
+			if (!is_known_inside(member, name, origin)) {
 				report_unknown(arena, unknown, section, name);
 			}
 		}
@@ -344,7 +359,7 @@ static int check_whole(struct box_config *config, const struct box_config *prese
 	const struct box_config_paths *paths, struct box_err *err)
 {
 	const struct box_value *local = NULL;
-	int result = read_limits(&config->map, &config->limits, err);
+	int result = read_limits(&config->map, paths->origin, &config->limits, err);
 	if (result == 0) {
 		result = read_backend(config, err);
 	}

@@ -24,6 +24,18 @@ struct box_limits {
 	int64_t max_rpc_file_bytes;
 	int64_t max_output_bytes;
 	int64_t completed_process_retention_sec;
+	/* The operator's alone; 0: not written, and then it follows from others (ceilings.h). */
+	int64_t max_memory_mb;
+	int64_t max_cpus;
+	int64_t max_pids;
+	int64_t max_timeout_sec;
+	int64_t max_sessions_per_workspace;
+	int64_t max_processes_per_workspace;
+	int64_t max_memory_mb_per_workspace;
+	int64_t max_promised_memory_mb;
+	int64_t max_artifact_memory_mb;
+	int64_t max_artifact_memory_mb_per_workspace;
+	int64_t reserve_memory_mb; /* of the host's, which no new box may touch */
 };
 
 struct box_admission_policy {

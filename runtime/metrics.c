@@ -125,6 +125,12 @@ int box_metrics_render(const struct box_metrics *metrics, const struct box_metri
 	single(out, "box_requests_under_way", "gauge", "Requests not answered yet.",
 		gauges->requests_under_way);
 	single(out, "box_sessions", "gauge", "Sessions there are.", gauges->sessions);
+	single(out, "box_promised_memory_bytes", "gauge",
+		"Memory that the boxes there are may take, by their limits.",
+		gauges->promised_bytes);
+	single(out, "box_artifact_memory_bytes", "gauge",
+		"Memory that artifacts hold, those counted that only boxes still have.",
+		gauges->artifact_bytes);
 	single(out, "box_managed_processes", "gauge", "Managed processes running.",
 		gauges->managed_processes);
 	single(out, "box_completed_processes", "gauge",

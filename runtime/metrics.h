@@ -63,6 +63,8 @@ struct box_metrics_gauges {
 	uint64_t completed_processes;
 	uint64_t resident_bytes;
 	uint64_t requests_under_way;
+	uint64_t promised_bytes; /* to boxes */
+	uint64_t artifact_bytes;
 };
 
 void box_metrics_count(

@@ -262,11 +262,14 @@ static int check_capacity(
 	const struct box_session_rules *rules = session->sessions->rules;
 	struct box_process_counts counts = box_processes_count(session->sessions, NULL);
 	int64_t others = (int64_t)counts.running - (replaced != NULL);
-	if (others < rules->max_processes) {
-		return 0;
+	if (others >= rules->max_processes) {
+		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
+			"Box managed process capacity reached (%lld)",
+			(long long)rules->max_processes);
 	}
-	return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
-		"Box managed process capacity reached (%lld)", (long long)rules->max_processes);
+	counts = box_processes_count_of(session->sessions, session->workspace);
+	return box_ceilings_check_processes(
+		&rules->ceilings, (int64_t)counts.running - (replaced != NULL), err);
 }
 
 int box_process_start(struct box_session *session, const struct box_process_spec *spec,
@@ -274,6 +277,9 @@ int box_process_start(struct box_session *session, const struct box_process_spec
 	struct box_process_op **ret_op, struct box_err *err)
 {
 	int r = check_live(session, err);
+	if (r == 0) {
+		r = box_ceilings_check_process(&session->sessions->rules->ceilings, spec, err);
+	}
 	struct box_process *present = r < 0 ? NULL : find_present(session, spec->process_id);
 	r = r < 0 ? r : check_capacity(session, present, err);
 	if (r < 0) {

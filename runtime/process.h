@@ -62,6 +62,9 @@ bool box_processes_known(const struct box_sessions *sessions);
 /* Of all sessions, or of those of a context's workspace. */
 struct box_process_counts box_processes_count(
 	const struct box_sessions *sessions, const struct box_context *context);
+/* Of those of one workspace, by its namespace. */
+struct box_process_counts box_processes_count_of(
+	const struct box_sessions *sessions, const char *workspace);
 
 /* --- looking --- */
 

@@ -100,17 +100,13 @@ static const struct box_session *session_at(const struct box_list *at)
 		offsetof(struct box_session, links));
 }
 
-struct box_process_counts box_processes_count(
-	const struct box_sessions *sessions, const struct box_context *context)
+struct box_process_counts box_processes_count_of(
+	const struct box_sessions *sessions, const char *workspace)
 {
-	char workspace[BOX_NAMESPACE_SIZE];
 	struct box_process_counts counts = {0};
-	if (context) {
-		box_tenant_namespace(context, workspace);
-	}
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
-		if (context && strcmp(session->workspace, workspace) != 0) {
+		if (workspace && strcmp(session->workspace, workspace) != 0) {
 			continue;
 		}
 		const struct box_list *list = &session->processes;
@@ -121,6 +117,16 @@ struct box_process_counts box_processes_count(
 		}
 	}
 	return counts;
+}
+
+struct box_process_counts box_processes_count(
+	const struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	if (context) {
+		box_tenant_namespace(context, workspace);
+	}
+	return box_processes_count_of(sessions, context ? workspace : NULL);
 }
 
 bool box_processes_known(const struct box_sessions *sessions)

@@ -154,8 +154,16 @@ struct box_value box_runtime_backend_info(
 	return info;
 }
 
-static struct box_value limits_value(const struct box_limits *limits, struct box_arena *arena)
+/* What there is no limit for is null. */
+static struct box_value ceiling(int64_t value)
 {
+	return value > 0 ? box_int(value) : box_null();
+}
+
+static struct box_value limits_value(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	const struct box_limits *limits = &runtime->config->limits;
+	const struct box_ceilings *ceilings = &runtime->session_rules.ceilings;
 	struct box_value value = box_map_value();
 	box_map_add(arena, &value, "max_sessions", box_int(limits->max_sessions));
 	box_map_add(arena, &value, "max_managed_processes", box_int(limits->max_managed_processes));
@@ -166,6 +174,36 @@ static struct box_value limits_value(const struct box_limits *limits, struct box
 	box_map_add(arena, &value, "max_output_bytes", box_int(limits->max_output_bytes));
 	box_map_add(arena, &value, "completed_process_retention_sec",
 		box_int(limits->completed_process_retention_sec));
+	box_map_add(arena, &value, "max_memory_mb", ceiling(ceilings->memory_mb));
+	box_map_add(arena, &value, "max_cpus", ceiling(ceilings->cpus));
+	box_map_add(arena, &value, "max_pids", ceiling(ceilings->pids));
+	box_map_add(arena, &value, "max_timeout_sec", ceiling(ceilings->timeout_sec));
+	box_map_add(
+		arena, &value, "max_sessions_per_workspace", box_int(ceilings->workspace_sessions));
+	box_map_add(arena, &value, "max_processes_per_workspace",
+		box_int(ceilings->workspace_processes));
+	box_map_add(arena, &value, "max_memory_mb_per_workspace",
+		ceiling(ceilings->workspace_memory_mb));
+	box_map_add(arena, &value, "max_promised_memory_mb", ceiling(ceilings->promised_memory_mb));
+	box_map_add(
+		arena, &value, "max_artifact_memory_mb", box_int(limits->max_artifact_memory_mb));
+	box_map_add(arena, &value, "max_artifact_memory_mb_per_workspace",
+		box_int(ceilings->workspace_artifact_mb));
+	box_map_add(arena, &value, "reserve_memory_mb", box_int(limits->reserve_memory_mb));
+	return value;
+}
+
+/* What boxes were promised, not what they have taken; and what artifacts hold. */
+static struct box_value memory_value(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	box_tenant_namespace(context, workspace);
+	struct box_use use = box_sessions_use(runtime->sessions, workspace);
+	struct box_value value = box_map_value();
+	box_map_add(arena, &value, "promised_mb", box_int(use.memory_mb));
+	box_map_add(arena, &value, "workspace_promised_mb", box_int(use.workspace_memory_mb));
+	box_map_add(arena, &value, "artifact_bytes", box_int((int64_t)runtime->artifact_bytes));
 	return value;
 }
 
@@ -174,7 +212,8 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
 	int64_t most = runtime->config->limits.max_sessions;
-	int64_t limit = runtime->config->admission.required ? 0 : most;
+	int64_t share = runtime->session_rules.ceilings.workspace_sessions;
+	int64_t limit = runtime->config->admission.required ? 0 : share < most ? share : most;
 	int64_t used = (int64_t)box_sessions_count_workspace(runtime->sessions, context);
 	int64_t all = (int64_t)box_sessions_count_boxes(runtime->sessions);
 	int64_t remaining = limit - used < most - all ? limit - used : most - all;
@@ -225,7 +264,8 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_map_add(arena, &status, "managed_processes",
 		box_int((int64_t)box_processes_count(runtime->sessions, context).running));
 	box_map_add(arena, &status, "session_ttl_sec", box_int(runtime->config->session_ttl_sec));
-	box_map_add(arena, &status, "limits", limits_value(&runtime->config->limits, arena));
+	box_map_add(arena, &status, "limits", limits_value(runtime, arena));
+	box_map_add(arena, &status, "memory", memory_value(runtime, context, arena));
 	box_map_add(arena, &status, "capacity", capacity_value(runtime, context, arena));
 	box_map_add(arena, &status, "features", features);
 	box_map_add(arena, &status, "warnings", warnings);

@@ -189,6 +189,7 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	rules->max_processes = config->limits.max_managed_processes;
 	rules->max_completed = config->limits.max_completed_processes;
 	rules->retention_sec = config->limits.completed_process_retention_sec;
+	rules->ceilings = box_ceilings_of(&config->limits, &runtime->setup.host_size);
 	box_runtime_choose_backend(runtime);
 	if (runtime->host->configured) {
 		runtime->host->configured(runtime->host_arg);

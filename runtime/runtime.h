@@ -58,6 +58,7 @@ struct box_host {
 struct box_runtime_setup {
 	struct uv_loop_s *loop;     /* for backends */
 	struct box_native *native;  /* native boxes, or NULL */
+	struct box_host_size host_size;
 	const char *working_folder; /* what relative paths of a configuration start from */
 	bool host_backend_allowed;  /* stdio, or a token protects the control port */
 	bool soft_storage;          /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
@@ -92,6 +93,7 @@ struct box_runtime {
 	uint64_t requests_under_way;
 	uint64_t streams_begun;     /* live commands so far: their names */
 	uint64_t files_total_bytes; /* held by file transfers */
+	uint64_t artifact_bytes;    /* of memory, as boxd told last */
 	struct box_list analyses;   /* of storage, which have more to ask */
 	unsigned measures_asked;    /* of the host, and not answered */
 	char *instance;             /* the trusted one, NULL until pinned */

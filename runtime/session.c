@@ -256,6 +256,13 @@ static int make_session(struct box_session_op *op, struct box_err *err)
 		return box_err_set(err, BOX_ERR_CAPACITY, ENOSPC,
 			"Box session capacity reached (%lld)", (long long)rules->max_sessions);
 	}
+	char workspace[BOX_NAMESPACE_SIZE];
+	box_tenant_namespace(op->context, workspace);
+	struct box_use use = box_sessions_use(sessions, workspace);
+	int r = box_ceilings_check_box(&rules->ceilings, &use, op->spec->memory_mb, err);
+	if (r < 0) {
+		return r;
+	}
 	struct box_session *session = session_new(op);
 	op->session = session;
 	box_list_push(&session->ops, &op->links);

@@ -14,6 +14,7 @@
 #include "base/value.h"
 #include "runtime/backend/backend.h"
 #include "runtime/backend/file.h"
+#include "runtime/ceilings.h"
 #include "runtime/spec.h"
 #include "runtime/tenant.h"
 
@@ -33,6 +34,7 @@ struct box_session_rules {
 	int64_t max_processes; /* managed ones that run */
 	int64_t max_completed; /* that have ended */
 	int64_t retention_sec; /* how long these are kept */
+	struct box_ceilings ceilings;
 	/* A change that a successor must know, for box_sessions_replay; may be NULL. */
 	void (*changed)(void *arg, const struct box_value *change);
 	void *changed_arg;
@@ -137,6 +139,9 @@ size_t box_sessions_count_boxes(const struct box_sessions *sessions);
 /* Of these, those of the context's workspace, at any generation. */
 size_t box_sessions_count_workspace(
 	const struct box_sessions *sessions, const struct box_context *context);
+
+/* What boxes were promised: of all workspaces, and of the one with this namespace. */
+struct box_use box_sessions_use(const struct box_sessions *sessions, const char *workspace);
 
 /* And those of exactly this placement. */
 size_t box_sessions_count_placed(

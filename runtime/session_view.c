@@ -40,6 +40,11 @@ static const struct box_session *session_at(const struct box_list *at)
 		offsetof(struct box_session, links));
 }
 
+static int64_t add_up(int64_t a, int64_t b)
+{
+	return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
 /* Boxes of the context's workspace, of every generation or of the context's own. */
 static size_t count_of(
 	const struct box_sessions *sessions, const struct box_context *context, bool any_generation)
@@ -66,6 +71,24 @@ size_t box_sessions_count_placed(
 	const struct box_sessions *sessions, const struct box_context *context)
 {
 	return count_of(sessions, context, false);
+}
+
+struct box_use box_sessions_use(const struct box_sessions *sessions, const char *workspace)
+{
+	struct box_use use = {0};
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_session *session = session_at(at);
+		if (session->state == BOX_SESSION_STOPPED) {
+			continue;
+		}
+		use.memory_mb = add_up(use.memory_mb, session->spec.memory_mb);
+		if (strcmp(session->workspace, workspace) == 0) {
+			use.workspace_sessions++;
+			use.workspace_memory_mb = add_up(
+				use.workspace_memory_mb, session->spec.memory_mb);
+		}
+	}
+	return use;
 }
 
 static const char *status_of(const struct box_session *session)

@@ -61,6 +61,9 @@ static void metrics_page(struct box_runtime *runtime, bool head_only, struct box
 		.completed_processes = processes.completed,
 		.resident_bytes = runtime->host->resident_bytes(runtime->host_arg),
 		.requests_under_way = runtime->requests_under_way,
+		.promised_bytes = (uint64_t)box_sessions_use(runtime->sessions, "").memory_mb *
+			BOX_MIB,
+		.artifact_bytes = runtime->artifact_bytes,
 	};
 	(void)box_metrics_render(&runtime->metrics, &gauges, &body);
 	answer(200, PROMETHEUS, (struct box_str){body.bytes, body.len}, head_only, out);

@@ -336,6 +336,8 @@ static int configure(struct worker *worker, struct box_err *err)
 	const struct box_runtime_setup setup = {
 		.loop = &worker->loop,
 		.native = worker->native,
+		.host_size = {.memory_mb = worker->start.start.host.memory_mb,
+			.cpus = worker->start.start.host.cpus},
 		.working_folder = settings->working_folder,
 		.host_backend_allowed = stdio || settings->token,
 		.soft_storage = settings->flags & BOX_START_SOFT_STORAGE,

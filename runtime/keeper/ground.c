@@ -19,6 +19,7 @@
 #include "runtime/keeper/images.h"
 #include "runtime/keeper/netns.h"
 #include "runtime/keeper/network.h"
+#include "runtime/keeper/room.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -250,6 +251,18 @@ void box_ground_seal(struct box_ground *ground, const struct box_policy *policy)
 	}
 }
 
+static int64_t usable_memory_mb(const struct box_ground *ground)
+{
+	struct box_room_facts facts;
+	struct box_err ignored;
+	if (box_room_look(ground->cgroups, &facts, &ignored) < 0) {
+		return 0;
+	}
+	uint64_t bytes = facts.total_bytes < facts.group_bytes ? facts.total_bytes
+							       : facts.group_bytes;
+	return (int64_t)(bytes / BOX_MIB);
+}
+
 void box_ground_describe(const struct box_ground *ground, struct box_keeper_host *ret_host)
 {
 	struct box_keeper_host host = {
@@ -259,6 +272,8 @@ void box_ground_describe(const struct box_ground *ground, struct box_keeper_host
 		.landlock_abi = (uint32_t)ground->host.landlock_abi,
 		.id_ranges = ground->host.id_ranges,
 		.quota = ground->quota.possible,
+		.cpus = ground->host.cpus,
+		.memory_mb = usable_memory_mb(ground),
 	};
 	memcpy(host.quota_missing, ground->quota.missing, sizeof(ground->quota.missing));
 	memcpy(host.missing, ground->missing, sizeof(host.missing));

@@ -78,6 +78,9 @@ struct box_keeper_host {
 	uint32_t landlock_abi;
 	uint32_t id_ranges;
 	uint32_t quota;                            /* folders of the host can be held to one */
+	uint32_t cpus;                             /* 0: not known, as the next */
+	uint32_t reserved;
+	int64_t memory_mb; /* that boxes can have at all: of the host, or of our own cgroup */
 	char missing[BOX_KEEPER_TEXT_MAX];         /* why they cannot */
 	char limits_missing[BOX_KEEPER_TEXT_MAX];  /* why there are no limits */
 	char network_missing[BOX_KEEPER_TEXT_MAX]; /* why there is no network */

@@ -52,7 +52,7 @@ def test_core(peer, tmp_path):
     (session,) = peer.ask("box_get_sessions")["sessions"]
     assert (session["session_id"], session["status"], session["cpus"]) == ("one", "idle", 1.0)
     status = peer.ask("box_status")
-    assert status["capacity"] == {"limit": 64, "used": 1, "remaining": 63}
+    assert status["capacity"] == {"limit": 56, "used": 1, "remaining": 55}
     assert "msgpack" in status["features"]
     assert peer.ask("box_delete_session", {"session_id": "one"}) == {"deleted": "one"}
 

@@ -133,7 +133,7 @@ def test_listed(flow):
     assert flow.gave("listed by others") == []
     status = flow.gave("status")
     assert status["active_sessions"] == 2
-    assert status["capacity"] == {"limit": 64, "used": 2, "remaining": 62}
+    assert status["capacity"] == {"limit": 56, "used": 2, "remaining": 54}
 
 
 def test_files_are_the_session_s_own(flow):

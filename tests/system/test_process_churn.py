@@ -169,7 +169,11 @@ def check_limit(client, room):
 
 
 def check_churn(place, seconds):
-    limits = {"max_managed_processes": LIMIT, "max_completed_processes": 1000}
+    limits = {
+        "max_managed_processes": LIMIT,
+        "max_processes_per_workspace": LIMIT,
+        "max_completed_processes": 1000,
+    }
     with nativelib.dialled(place, config={"limits": limits}) as client:
         boxd = client.boxd
         for number in range(SESSIONS):

@@ -213,7 +213,7 @@ def test_status(connect):
     assert status["session_ttl_sec"] == 300
     sent = {k: v for k, v in DEFAULT_CONFIG["limits"].items() if k != "max_workspace_entries"}
     assert sent.items() <= status["limits"].items()
-    assert status["capacity"] == {"limit": 64, "used": 0, "remaining": 64}
+    assert status["capacity"] == {"limit": 56, "used": 0, "remaining": 56}
     assert connect["sessions"] == []
 
 
@@ -255,7 +255,7 @@ def test_sessions(sandbox):
     assert sorted(one["session_id"] for one in sandbox["listed"]) == ["made", "s"]
     assert sandbox["listed_elsewhere"] == []
     assert sandbox["status"]["active_sessions"] == 2
-    assert sandbox["status"]["capacity"] == {"limit": 64, "used": 2, "remaining": 62}
+    assert sandbox["status"]["capacity"] == {"limit": 56, "used": 2, "remaining": 54}
 
 
 def test_conflict_and_delete(sandbox):

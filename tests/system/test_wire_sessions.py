@@ -45,7 +45,7 @@ def test_status(box):
     for name, (_, _, usual) in LIMITS.items():
         assert status["limits"][name] == usual
     assert status["limits"]["max_output_bytes"] == 8 << 20
-    assert status["capacity"] == {"limit": 64, "used": 0, "remaining": 64}
+    assert status["capacity"] == {"limit": 56, "used": 0, "remaining": 56}
     assert {"msgpack", "file_chunk_bin"} <= set(status["features"])
 
 

@@ -58,9 +58,12 @@ TEST(sessions_keep_their_backend)
 
 TEST(status_and_capacity)
 {
-	const struct box_runtime_setup setup = {.working_folder = "/w", .wide_open = true};
+	const struct box_runtime_setup setup = {.working_folder = "/w",
+		.wide_open = true,
+		.host_size = {.memory_mb = 24000, .cpus = 8}};
 	struct box_runtime *runtime = start_with(&setup);
-	struct box_spec spec = {.session_id = "s", .image = "i", .mount_path = "/workspace"};
+	struct box_spec spec = {
+		.session_id = "s", .image = "i", .mount_path = "/workspace", .memory_mb = 512};
 	struct box_context other = {box_str("inst"), box_str("other"), 1};
 	configure(runtime, BOX_LAYER_FILE,
 		"{\"backend\":\"docker\",\"limits\":{\"max_sessions\":3}}");
@@ -68,7 +71,12 @@ TEST(status_and_capacity)
 	ASSERT_STR(status_member(runtime, "limits"),
 		"{\"max_sessions\":3,\"max_managed_processes\":64,\"max_completed_processes\":256,"
 		"\"max_admission_records\":100000,\"max_rpc_file_bytes\":20971520,"
-		"\"max_output_bytes\":8388608,\"completed_process_retention_sec\":300}");
+		"\"max_output_bytes\":8388608,\"completed_process_retention_sec\":300,"
+		"\"max_memory_mb\":24000,\"max_cpus\":8,\"max_pids\":4096,"
+		"\"max_timeout_sec\":null,\"max_sessions_per_workspace\":3,"
+		"\"max_processes_per_workspace\":56,\"max_memory_mb_per_workspace\":null,"
+		"\"max_promised_memory_mb\":null,\"max_artifact_memory_mb\":1024,"
+		"\"max_artifact_memory_mb_per_workspace\":768,\"reserve_memory_mb\":512}");
 	ASSERT_STR(status_member(runtime, "capacity"), "{\"limit\":3,\"used\":0,\"remaining\":3}");
 	ASSERT_STR(status_member(runtime, "warnings"),
 		"[\"the control port is open beyond loopback without a token\"]");
@@ -78,6 +86,9 @@ TEST(status_and_capacity)
 	ASSERT_STR(status_member(runtime, "backend"), "{\"name\":\"headless\",\"available\":true}");
 	ASSERT_STR(status_member(runtime, "capacity"), "{\"limit\":3,\"used\":1,\"remaining\":1}");
 	ASSERT_STR(status_member(runtime, "active_sessions"), "1");
+	runtime->artifact_bytes = 4096;
+	ASSERT_STR(status_member(runtime, "memory"),
+		"{\"promised_mb\":1024,\"workspace_promised_mb\":512,\"artifact_bytes\":4096}");
 	configure(runtime, BOX_LAYER_FILE, "{\"limits\":{\"max_sessions\":1}}");
 	ASSERT_STR(status_member(runtime, "capacity"), "{\"limit\":1,\"used\":1,\"remaining\":0}");
 	runtime->requests_under_way = 5;
