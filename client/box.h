@@ -32,17 +32,21 @@
 struct box_client;
 
 struct box_client_options {
-	/* Which runtime: the one at this URL (ws://HOST[:PORT] or http:// for it), or where none
-	 * is named one of our own, `boxd -s` as a child that ends with this client. */
+	/* Which runtime: the one at this URL (ws://HOST[:PORT], http:// for it, or unix:/PATH of the
+	 * operator's socket), or where none is named one of our own, `boxd -s` as a child that ends
+	 * with this client. */
 	const char *endpoint;
-	bool standalone; /* with no endpoint: dial ws://127.0.0.1:5410 */
-	bool spawn;      /* with no endpoint: start a child in a container too, not dial */
+	/* With no endpoint: dial the operator's socket of this user's boxd or of root's, then
+	 * ws://127.0.0.1:5410. */
+	bool standalone;
+	bool spawn; /* with no endpoint: start a child in a container too, not dial */
 	/* With no endpoint, in a container: dial this, such as ws://langbot_box:5410. NULL: as with
 	 * standalone. */
 	const char *container_endpoint;
 
 	/* Who we are. NULL: what the environment says (LANGBOT_BOX_TRUSTED_INSTANCE_UUID,
-	 * LANGBOT_BOX_CONTROL_TOKEN), then the defaults above. A child gets secrets of its own. */
+	 * LANGBOT_BOX_CONTROL_TOKEN), then the defaults above; on the operator's socket its own
+	 * instance. A child gets secrets of its own. */
 	const char *instance;
 	const char *token;
 	const char *workspace;

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/hash.h"
 #include "client/box.h"
 
@@ -88,14 +89,26 @@ static void link_init(const struct box_client_options *options, struct box_link 
 		options->workspace ? options->workspace : BOX_WORKSPACE_DEFAULT);
 }
 
-static int address(const struct box_client_options *options, const char *url, struct box_link *link,
-	struct box_endpoint *ret_endpoint, struct box_err *err)
+/* Where the runtime is, and who we are there. Where nobody was named the operator's socket goes
+ * first, and *ret_fd is connected to it; else it is -1. */
+static int address(const struct box_client_options *options,
+	const struct box_connector_choice *choice, struct box_link *link,
+	struct box_endpoint *ret_endpoint, int *ret_fd, struct box_err *err)
 {
 	const char *token = pick(options->token, "LANGBOT_BOX_CONTROL_TOKEN", NULL);
+	*ret_fd = -1;
+	if (!choice->is_default || !box_connector_find_operator(ret_endpoint, ret_fd)) {
+		int r = box_endpoint_parse(choice->endpoint, ret_endpoint, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	bool operator= ret_endpoint->socket_path[0] != '\0';
 	link->instance = box_strdup(
-		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID", BOX_INSTANCE_DEFAULT));
+		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID",
+					operator? BOX_INSTANCE_OPERATOR : BOX_INSTANCE_DEFAULT));
 	link->token = token ? box_strdup(token) : NULL;
-	return box_endpoint_parse(url, ret_endpoint, err);
+	return 0;
 }
 
 int box_link_address(const struct box_client_options *options, struct box_link *link,
@@ -106,7 +119,8 @@ int box_link_address(const struct box_client_options *options, struct box_link *
 	if (choice.carrier == BOX_CARRIER_STDIO) {
 		return box_err_set(err, BOX_ERR_VALUE, ENOTSUP, "a boxd of our own has no relay");
 	}
-	return address(options, choice.endpoint, link, ret_endpoint, err);
+	_cleanup_(box_close_p) int ignored = -1;
+	return address(options, &choice, link, ret_endpoint, &ignored, err);
 }
 
 int box_link_start(
@@ -118,10 +132,15 @@ int box_link_start(
 	if (choice.carrier == BOX_CARRIER_STDIO) {
 		return start_child(options, link, err);
 	}
-	int r = address(options, choice.endpoint, link, &endpoint, err);
+	int fd;
+	int r = address(options, &choice, link, &endpoint, &fd, err);
+	if (r < 0) {
+		return r;
+	}
 	const struct box_reach_who who = {.instance = link->instance, .token = link->token};
-	link->reach = r < 0 ? NULL : box_reach_start(&endpoint, &who);
-	return r;
+	link->reach = fd >= 0 ? box_reach_adopt(&endpoint, &who, fd)
+			      : box_reach_start(&endpoint, &who);
+	return 0;
 }
 
 int box_link_step(struct box_link *link, struct box_err *err)

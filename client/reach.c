@@ -31,16 +31,28 @@ struct box_reach {
 	uint64_t until_ms;
 };
 
-struct box_reach *box_reach_start(
-	const struct box_endpoint *endpoint, const struct box_reach_who *who)
+static struct box_reach *reach_new(
+	const struct box_endpoint *endpoint, const struct box_reach_who *who, struct box_dial *dial)
 {
 	struct box_reach *reach = box_alloc(sizeof(*reach));
 	reach->endpoint = *endpoint;
 	reach->who = *who;
 	reach->wire.fd = -1;
 	reach->until_ms = box_clock_ms() + BOX_HANDSHAKE_MS;
-	reach->dial = box_dial_start(endpoint);
+	reach->dial = dial;
 	return reach;
+}
+
+struct box_reach *box_reach_start(
+	const struct box_endpoint *endpoint, const struct box_reach_who *who)
+{
+	return reach_new(endpoint, who, box_dial_start(endpoint));
+}
+
+struct box_reach *box_reach_adopt(
+	const struct box_endpoint *endpoint, const struct box_reach_who *who, int fd)
+{
+	return reach_new(endpoint, who, box_dial_adopt(endpoint, fd));
 }
 
 void box_reach_free(struct box_reach *reach)
@@ -81,6 +93,11 @@ static bool is_loopback(int fd)
 		box_loopback_is((const struct sockaddr *)&peer);
 }
 
+static bool is_unix(const struct box_reach *reach)
+{
+	return reach->endpoint.socket_path[0] != '\0';
+}
+
 static int greet(struct box_reach *reach, int fd, struct box_err *err)
 {
 	const struct box_reach_who *who = &reach->who;
@@ -88,14 +105,17 @@ static int greet(struct box_reach *reach, int fd, struct box_err *err)
 	reach->phase = GREETING;
 	reach->until_ms = box_clock_ms() + BOX_HANDSHAKE_MS;
 	reach->wire = (struct box_wire){
-		.fd = fd, .loopback = is_loopback(fd), .out = box_buf(BOX_OUT_BYTES_MAX)};
+		.fd = fd,
+		.loopback = is_unix(reach) || is_loopback(fd),
+		.out = box_buf(BOX_OUT_BYTES_MAX),
+	};
 	reach->wire.in = box_alloc(BOX_WIRE_READ_BYTES);
-	if (reach->wire.loopback) {
+	if (reach->wire.loopback && !is_unix(reach)) {
 		box_loopback_send_at_once(fd);
 	}
 	box_ws_reader_start(&reach->wire.ws);
 	reach->hello = (struct box_ws_hello){
-		.authority = reach->endpoint.authority,
+		.authority = is_unix(reach) ? "localhost" : reach->endpoint.authority,
 		.path = who->path ? who->path : reach->endpoint.path,
 		.instance = who->instance,
 		.token = who->token,

@@ -22,6 +22,9 @@ struct box_reach;
  * stay. */
 struct box_reach *box_reach_start(
 	const struct box_endpoint *endpoint, const struct box_reach_who *who);
+/* The same on a socket that is connected already, and becomes its own. */
+struct box_reach *box_reach_adopt(
+	const struct box_endpoint *endpoint, const struct box_reach_who *who, int fd);
 int box_reach_fd(const struct box_reach *reach);
 short box_reach_events(const struct box_reach *reach);
 int box_reach_timeout_ms(const struct box_reach *reach);

@@ -36,6 +36,7 @@ struct box_action {
 	bool sandbox; /* refused under admission while isolation is not ready */
 	void (*handle)(struct box_request *request);
 	struct box_action_field fields[BOX_ACTION_FIELDS_MAX + 1]; /* name NULL ends them */
+	bool claims; /* changes something: the first one makes its instance the trusted one */
 };
 
 extern const struct box_action box_actions[];

@@ -31,6 +31,8 @@ struct box_peer {
 	struct box_dispatch *dispatch;
 	const struct box_peer_ops *ops;
 	void *connection;
+	bool operator;
+	char *instance; /* that it speaks for, NULL: the trusted one */
 	struct box_list requests;
 	size_t under_way[BOX_LANES_];
 	struct box_files *files;
@@ -62,13 +64,15 @@ void box_dispatch_free(struct box_dispatch *dispatch)
 	free(dispatch);
 }
 
-struct box_peer *box_peer_new(
-	struct box_dispatch *dispatch, const struct box_peer_ops *ops, void *connection)
+struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_peer_ops *ops,
+	void *connection, const struct box_speaker *speaker)
 {
 	struct box_peer *peer = box_alloc(sizeof(*peer));
 	peer->dispatch = dispatch;
 	peer->ops = ops;
 	peer->connection = connection;
+	peer->operator= speaker->operator;
+	peer->instance = speaker->instance ? box_strdup(speaker->instance) : NULL;
 	peer->files = box_files_new(&dispatch->runtime->files_total_bytes);
 	box_reads_init(&peer->reads, ops->clogged, connection);
 	box_list_init(&peer->requests);
@@ -264,6 +268,7 @@ void box_peer_free(struct box_peer *peer)
 	}
 	box_list_drop(&peer->links);
 	box_files_free(peer->files);
+	free(peer->instance);
 	free(peer);
 }
 
@@ -334,23 +339,49 @@ size_t box_dispatch_under_way(const struct box_dispatch *dispatch)
 
 /* --- what comes in --- */
 
-static int check_context(const struct box_runtime *runtime, const struct box_action *action,
+/* The instance that a connection speaks for. */
+static const char *instance_of(const struct box_peer *peer)
+{
+	return peer->instance ? peer->instance : peer->dispatch->runtime->instance;
+}
+
+/* A connection that was let in while there was no trusted instance may be another one's now. */
+static int check_claim(const struct box_peer *peer, struct box_err *err)
+{
+	const char *trusted = peer->dispatch->runtime->instance;
+	if (peer->operator|| !trusted || strcmp(instance_of(peer), trusted) == 0) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
+		"Box runtime was claimed by another instance than %s, for which this connection "
+		"speaks; it serves one instance until it is started again",
+		instance_of(peer));
+}
+
+static int check_instance(const struct box_peer *peer, struct box_str instance, struct box_err *err)
+{
+	if (box_str_eq(instance, instance_of(peer)) ||
+		(peer->operator&& box_instance_id_valid(instance))) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
+		"Box action context does not match the trusted instance");
+}
+
+static int check_context(const struct box_peer *peer, const struct box_action *action,
 	struct box_envelope *envelope, struct box_err *err)
 {
+	const struct box_runtime *runtime = peer->dispatch->runtime;
 	bool tenant = action->scope == BOX_SCOPE_TENANT;
 	if (envelope->has_context) {
-		if (!box_str_eq(envelope->context.instance, runtime->instance)) {
-			return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
-				"Box action context does not match the trusted instance");
-		}
-		return 0;
+		return check_instance(peer, envelope->context.instance, err);
 	}
 	if (tenant && (runtime->config->require_context || runtime->config->admission.required)) {
 		return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
 			"Box tenant action requires a trusted Workspace context");
 	}
 	envelope->context = (struct box_context){
-		box_str(runtime->instance), box_str(""), .generation = 1};
+		box_str(instance_of(peer)), box_str(""), .generation = 1};
 	return 0;
 }
 
@@ -379,7 +410,8 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 {
 	struct box_runtime *runtime = request->runtime;
 	bool advanced = false;
-	int r = check_context(runtime, request->action, envelope, err);
+	int r = check_claim(request->peer, err);
+	r = r < 0 ? r : check_context(request->peer, request->action, envelope, err);
 	if (r < 0) {
 		return r;
 	}
@@ -403,7 +435,11 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 		overtake_matching(request->peer->dispatch, &request->context, &stale);
 		box_sessions_retire(runtime->sessions, &request->context);
 	}
-	return r < 0 ? r : check_fields(request->action, request->data, err);
+	r = r < 0 ? r : check_fields(request->action, request->data, err);
+	if (r == 0 && request->action->claims && !request->operator) {
+		box_runtime_pin(runtime, box_str(instance_of(request->peer)));
+	}
+	return r;
 }
 
 static struct box_request *request_new(struct box_peer *peer, struct box_arena *arena,
@@ -416,6 +452,7 @@ static struct box_request *request_new(struct box_peer *peer, struct box_arena *
 	request->arena = arena;
 	request->seq = seq;
 	request->codec = codec;
+	request->operator= peer->operator;
 	request->started_us = box_clock_us();
 	box_list_push(&peer->requests, &request->links);
 	peer->under_way[action->lane]++;

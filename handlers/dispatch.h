@@ -29,10 +29,18 @@ struct box_peer_ops {
 struct box_dispatch *box_dispatch_new(struct box_runtime *runtime);
 void box_dispatch_free(struct box_dispatch *dispatch);
 
-/* For a connection that has proved, at its door or by being our parent, to be the trusted
- * instance. */
-struct box_peer *box_peer_new(
-	struct box_dispatch *dispatch, const struct box_peer_ops *ops, void *connection);
+/* Who is at the other end, as its transport has found out. */
+struct box_speaker {
+	/* It came over the operator's own socket: it works in every instance, and claims none. */
+	bool operator;
+	/* The instance that it speaks for, copied; NULL: the trusted one. Contexts of others are
+	 * refused, but for the operator, whose requests without a context are this instance's. */
+	const char *instance;
+};
+
+/* For a connection that has proved, at its door or by being our parent, who it is. */
+struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_peer_ops *ops,
+	void *connection, const struct box_speaker *speaker);
 
 /* The connection is closed: its requests under way are cancelled, its files go. */
 void box_peer_free(struct box_peer *peer);

@@ -56,6 +56,7 @@ void box_runtime_pin(struct box_runtime *runtime, struct box_str instance)
 	}
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	runtime->instance = box_strdup(box_arena_strndup(arena, instance.bytes, instance.len));
+	BOX_LOG(BOX_LOG_INFO, "instance.claimed", box_kv_str("instance", runtime->instance));
 	struct box_value change = pin_change(arena, runtime->instance);
 	runtime->host->record(runtime->host_arg, &change);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/limits.h"
 
 #define HASH_DIGITS 24
 
@@ -30,10 +31,28 @@ size_t box_tenant_prefix(const struct box_context *context, char out[BOX_PHYSICA
 		out, BOX_PHYSICAL_ID_SIZE, "%s-g%" PRId64 "-", name, context->generation);
 }
 
+static bool is_alnum(char c)
+{
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool box_instance_id_valid(struct box_str id)
+{
+	if (id.len == 0 || id.len > BOX_INSTANCE_ID_MAX || !is_alnum(id.bytes[0])) {
+		return false;
+	}
+	for (size_t i = 1; i < id.len; i++) {
+		char c = id.bytes[i];
+		if (!is_alnum(c) && c != '.' && c != '_' && c != ':' && c != '-') {
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool is_safe(char c)
 {
-	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-		c == '_' || c == '.' || c == '-';
+	return is_alnum(c) || c == '_' || c == '.' || c == '-';
 }
 
 int box_tenant_physical_id(const struct box_context *context, struct box_str logical,

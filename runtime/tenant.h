@@ -29,6 +29,9 @@ static inline bool box_context_same_workspace(
 	return box_str_same(a->instance, b->instance) && box_str_same(a->workspace, b->workspace);
 }
 
+/* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}`: what a client may call its instance. */
+bool box_instance_id_valid(struct box_str id);
+
 /* The durable namespace, without the generation. */
 void box_tenant_namespace(const struct box_context *context, char out[BOX_NAMESPACE_SIZE]);
 

@@ -34,12 +34,20 @@ void box_alive_watch_by_kernel(int fd, const struct box_alive_times *times)
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
+/* The end of a peer on this machine is told by the kernel at once. */
+static bool is_unix(int fd)
+{
+	int domain = 0;
+	socklen_t size = sizeof(domain);
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
 bool box_alive_takes(struct box_alive *alive, int fd)
 {
 	struct tcp_info info = {0};
 	socklen_t size = sizeof(info);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0) {
-		return false;
+		return is_unix(fd);
 	}
 	bool takes = info.tcpi_bytes_acked > alive->taken_bytes;
 	alive->taken_bytes = info.tcpi_bytes_acked;

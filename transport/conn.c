@@ -91,13 +91,13 @@ static const struct box_peer_ops peer_ops = {
 
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,
-	enum box_metrics_transport transport)
+	const struct box_speaker *speaker, enum box_metrics_transport transport)
 {
 	conn->ops = ops;
 	conn->runtime = runtime;
 	conn->transport = transport;
 	box_list_init(&conn->out);
-	conn->peer = box_peer_new(dispatch, &peer_ops, conn);
+	conn->peer = box_peer_new(dispatch, &peer_ops, conn, speaker);
 	runtime->metrics.connections_opened[transport]++;
 	runtime->metrics.connections_open[transport]++;
 }

@@ -17,6 +17,7 @@
 struct box_conn;
 struct box_dispatch;
 struct box_runtime;
+struct box_speaker;
 
 struct box_conn_ops {
 	/* There is something in the queue: write when the socket takes it. */
@@ -50,7 +51,7 @@ struct box_conn {
 
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,
-	enum box_metrics_transport transport);
+	const struct box_speaker *speaker, enum box_metrics_transport transport);
 /* Cancels what the peer has under way and drops the queue. */
 void box_conn_close(struct box_conn *conn);
 

@@ -22,6 +22,7 @@ struct box_connector_choice box_connector_choose(const struct box_connector_fact
 		.shares_filesystem = !dial,
 	};
 	bool neighbour = facts->in_container && !facts->standalone && facts->container_endpoint;
+	choice.is_default = dial && !named && !neighbour;
 	if (dial) {
 		choice.endpoint = named ? facts->endpoint
 			: neighbour     ? facts->container_endpoint
@@ -116,15 +117,34 @@ static const char *after_scheme(const char *url, const char *scheme)
 	return strncasecmp(url, scheme, len) == 0 ? url + len : NULL;
 }
 
+/* unix:/PATH or, as URLs are written, unix:///PATH. */
+static int parse_socket(
+	const char *url, const char *path, struct box_endpoint *ret_endpoint, struct box_err *err)
+{
+	path += strncmp(path, "///", 3) == 0 ? 2 : 0;
+	if (path[0] != '/' || strlen(path) >= BOX_SOCKET_PATH_SIZE) {
+		return refuse(err, url, "the path of a socket must begin with / and be short");
+	}
+	struct box_endpoint endpoint = {.path = PATH_DEFAULT};
+	copy_text(endpoint.socket_path, box_str(path));
+	(void)snprintf(endpoint.authority, sizeof(endpoint.authority), "unix:%s", path);
+	*ret_endpoint = endpoint;
+	return 0;
+}
+
 int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struct box_err *err)
 {
+	const char *socket_path = after_scheme(url, "unix:");
+	if (socket_path) {
+		return parse_socket(url, socket_path, ret_endpoint, err);
+	}
 	const char *at = after_scheme(url, "ws://");
 	at = at ? at : after_scheme(url, "http://");
 	if (after_scheme(url, "wss://") || after_scheme(url, "https://")) {
 		return refuse(err, url, "TLS is not spoken here; use ws:// through a TLS proxy");
 	}
 	if (!at) {
-		return refuse(err, url, "must begin with ws://");
+		return refuse(err, url, "must begin with ws:// or unix:");
 	}
 	struct box_str authority = {at, strcspn(at, "/?#")};
 	struct box_str path = box_str(at + authority.len);
@@ -143,7 +163,7 @@ int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struc
 	if (host.len == 0 || host.len > BOX_ENDPOINT_HOST_MAX || !plain(host, "@[]\"\\%")) {
 		return refuse(err, url, "the host is missing or malformed");
 	}
-	struct box_endpoint endpoint;
+	struct box_endpoint endpoint = {0};
 	copy_text(endpoint.host, host);
 	copy_text(endpoint.port, port);
 	copy_text(endpoint.path, path);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/operator.h"
 
 #define BOX_ENDPOINT_DEFAULT "ws://127.0.0.1:5410"
 #define BOX_ENDPOINT_HOST_MAX 255 /* the longest name that DNS has */
@@ -39,6 +40,7 @@ struct box_connector_facts {
 struct box_connector_choice {
 	enum box_carrier carrier;
 	const char *endpoint;   /* NULL for stdio */
+	bool is_default;        /* nobody named it: the operator's socket goes first */
 	bool shares_filesystem; /* a path here is the same path there */
 };
 
@@ -50,20 +52,27 @@ bool box_connector_in_container(void);
 struct box_endpoint {
 	char host[BOX_ENDPOINT_HOST_MAX + 1]; /* without the brackets of an IPv6 address */
 	char port[6];
-	char authority[BOX_ENDPOINT_HOST_MAX + 16]; /* what the Host header says */
+	char authority[BOX_ENDPOINT_HOST_MAX + 16]; /* what messages call it */
 	char path[BOX_ENDPOINT_PATH_MAX];
+	char socket_path[BOX_SOCKET_PATH_SIZE]; /* of a Unix socket; empty for TCP */
 };
 
-/* ws://HOST[:PORT][/PATH], or http:// for it; port 5410 and path /rpc/ws unless given. 0, or
- * -EINVAL with the reason. */
+/* ws://HOST[:PORT][/PATH], or http:// for it; port 5410 and path /rpc/ws unless given. Or
+ * unix:/PATH/OF/A/SOCKET. 0, or -EINVAL with the reason. */
 int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struct box_err *err);
 
-/* Connects by TCP to the first address that answers, without waiting: poll the fd for the
+/* The operator's socket of a boxd of this user or of root, if one answers that lets us in: its
+ * endpoint and a connection to it. False: there is none. */
+bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd);
+
+/* Connects to the first address that answers, without waiting: poll the fd for the
  * events, then step. 1 and a socket that does not block, 0 when it is not there yet, or a
  * negative errno: -ECONNREFUSED when nobody listens. How long that may take is the caller's to
  * say. */
 struct box_dial;
 struct box_dial *box_dial_start(const struct box_endpoint *endpoint);
+/* The same for a socket that is connected already, and becomes the dial's. */
+struct box_dial *box_dial_adopt(const struct box_endpoint *endpoint, int fd);
 int box_dial_fd(const struct box_dial *dial);
 short box_dial_events(const struct box_dial *dial);
 int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err);

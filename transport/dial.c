@@ -9,10 +9,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -114,7 +116,8 @@ struct box_dial {
 	bool looked_up;
 	const struct addrinfo *next;
 	int tried;
-	int fd; /* -1, or on its way */
+	int fd;     /* -1, or on its way */
+	int failed; /* negative: no address is left to try */
 };
 
 /* A host that vanished says nothing. The kernel asks while nothing is sent, and waits only so long
@@ -153,12 +156,56 @@ static int dial_address(const struct addrinfo *address, int *ret_fd)
 	return r == 1 ? 1 : 0;
 }
 
+/* On one machine it is there at once, or not at all. The socket is made either way. */
+static int dial_socket(const char *path, int *ret_fd)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	memcpy(address.sun_path, path, sizeof(address.sun_path));
+	*ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (*ret_fd < 0 || connect(*ret_fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
+{
+	char own[BOX_SOCKET_PATH_SIZE] = "";
+	(void)box_operator_socket_path(geteuid(), getenv("XDG_RUNTIME_DIR"), own);
+	const char *const paths[] = {own, BOX_OPERATOR_SOCKET};
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		char url[BOX_SOCKET_PATH_SIZE + sizeof("unix:")];
+		(void)snprintf(url, sizeof(url), "unix:%s", paths[i]);
+		_cleanup_(box_close_p) int fd = -1;
+		if (box_endpoint_parse(url, ret_endpoint, NULL) == 0 &&
+			dial_socket(ret_endpoint->socket_path, &fd) == 0) {
+			*ret_fd = TAKE_FD(fd);
+			return true;
+		}
+	}
+	return false;
+}
+
 struct box_dial *box_dial_start(const struct box_endpoint *endpoint)
 {
 	struct box_dial *dial = box_alloc(sizeof(*dial));
 	dial->endpoint = *endpoint;
 	dial->fd = -1;
-	dial->lookup = start_lookup(endpoint);
+	if (endpoint->socket_path[0]) {
+		dial->looked_up = true;
+		dial->failed = dial_socket(endpoint->socket_path, &dial->fd);
+	} else {
+		dial->lookup = start_lookup(endpoint);
+	}
+	return dial;
+}
+
+struct box_dial *box_dial_adopt(const struct box_endpoint *endpoint, int fd)
+{
+	struct box_dial *dial = box_alloc(sizeof(*dial));
+	dial->endpoint = *endpoint;
+	dial->looked_up = true;
+	dial->fd = fd;
 	return dial;
 }
 
@@ -209,7 +256,9 @@ int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err)
 				dial->endpoint.authority, gai_strerror(dial->lookup->failed));
 		}
 	}
-	int r = dial->fd >= 0 ? check_connected(dial->fd) : -EHOSTUNREACH;
+	int r = dial->failed    ? dial->failed
+		: dial->fd >= 0 ? check_connected(dial->fd)
+				: -EHOSTUNREACH;
 	for (; r < 0 && dial->next && dial->tried < ADDRESSES_MAX; dial->tried++) {
 		box_close_p(&dial->fd);
 		r = dial_address(dial->next, &dial->fd);

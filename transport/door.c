@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/loopback.h"
 #include "base/table.h"
+#include "handlers/dispatch.h"
 #include "runtime/keeper/proto.h"
 #include "runtime/runtime.h"
 #include "transport/gate.h"
@@ -28,10 +29,12 @@
 #define ACCEPT_PAUSE_MS 100
 #define LINGER_BYTES 65536
 #define PAGE_BYTES_MAX (5 * BOX_MIB)
+#define LISTENERS_MAX (BOX_KEEPER_LISTENERS_MAX + BOX_KEEPER_OTHER_LISTENERS_MAX)
 
 struct listener {
 	uv_poll_t poll;
 	int fd;
+	bool operator; /* the operator's own socket */
 };
 
 struct box_door {
@@ -40,7 +43,7 @@ struct box_door {
 	struct box_dispatch *dispatch;
 	struct box_ws *ws;
 	struct box_door_rules rules;
-	struct listener listeners[BOX_KEEPER_LISTENERS_MAX];
+	struct listener listeners[LISTENERS_MAX];
 	size_t listener_count;
 	struct box_list guests; /* the one that has waited longest first */
 	size_t guest_count;
@@ -61,6 +64,7 @@ struct guest {
 	struct box_door *door;
 	uv_poll_t poll;
 	int fd;
+	bool operator; /* came over the operator's own socket */
 	enum step step;
 	uint64_t until_ms;
 	char peer[sizeof(struct in6_addr)];
@@ -124,7 +128,9 @@ static void adopt(struct guest *guest)
 		.rest = {guest->head.bytes + guest->head_used, guest->head.len - guest->head_used},
 	};
 	if (verdict->kind == BOX_GATE_RPC) {
-		box_rpc_accept(door->ws, door->dispatch, door->runtime, &upgrade);
+		const struct box_speaker speaker = {
+			.operator= verdict->operator, .instance = verdict->instance };
+		box_rpc_accept(door->ws, door->dispatch, door->runtime, &speaker, &upgrade);
 		return;
 	}
 	upgrade.protocol = box_relay_protocol(verdict);
@@ -245,6 +251,7 @@ static void decide(struct guest *guest, const struct box_head *head)
 {
 	struct box_runtime *runtime = guest->door->runtime;
 	const struct box_gate_policy policy = {
+		.operator= guest->operator,
 		.token = guest->door->rules.token,
 		.instance = runtime->instance,
 		.loopback_names_only = guest->door->rules.loopback_names_only,
@@ -255,7 +262,6 @@ static void decide(struct guest *guest, const struct box_head *head)
 	guest->head_used = head->bytes_used;
 	switch (verdict.kind) {
 	case BOX_GATE_RPC:
-		box_runtime_pin(runtime, box_str(verdict.instance));
 		hand_over(guest, &verdict);
 		return;
 	case BOX_GATE_RELAY:
@@ -370,8 +376,12 @@ static void arm_timer(struct box_door *door)
 
 /* --- accepting --- */
 
+/* All connections of the operator count as one address, which no other has. */
 static void read_peer(struct guest *guest, const struct sockaddr_storage *address)
 {
+	if (guest->operator) {
+		return;
+	}
 	const struct in_addr *four = &((const struct sockaddr_in *)address)->sin_addr;
 	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
 	bool is_six = address->ss_family == AF_INET6;
@@ -397,16 +407,20 @@ static void evict_for(struct guest *newcomer)
 	}
 }
 
-static void admit(struct box_door *door, int fd, const struct sockaddr_storage *address)
+static void admit(const struct listener *listener, int fd, const struct sockaddr_storage *address)
 {
+	struct box_door *door = listener->poll.data;
 	struct guest *guest = box_alloc(sizeof(*guest));
 	const int on = 1;
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!listener->operator) {
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	}
 	if (box_loopback_is((const struct sockaddr *)address)) {
 		box_loopback_send_at_once(fd);
 	}
 	guest->door = door;
 	guest->fd = fd;
+	guest->operator= listener->operator;
 	guest->head = box_buf(BOX_HEAD_BYTES_MAX);
 	guest->answer = box_buf(PAGE_BYTES_MAX);
 	read_peer(guest, address);
@@ -429,14 +443,14 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
 	if (status < 0) {
 		return;
 	}
-	int listener = BOX_LIST_ITEM(poll, struct listener, poll)->fd;
+	const struct listener *listener = BOX_LIST_ITEM(poll, struct listener, poll);
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
 		struct sockaddr_storage address = {0};
 		socklen_t size = sizeof(address);
-		int fd = accept4(
-			listener, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(listener->fd, (struct sockaddr *)&address, &size,
+			SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			admit(door, fd, &address);
+			admit(listener, fd, &address);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -475,10 +489,16 @@ struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
 
 int box_door_listen(struct box_door *door, int fd)
 {
-	if (door->listener_count == BOX_KEEPER_LISTENERS_MAX) {
+	int domain = 0;
+	socklen_t size = sizeof(domain);
+	if (door->listener_count == LISTENERS_MAX) {
 		return -ENOSPC;
 	}
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0) {
+		return -errno;
+	}
 	struct listener *listener = &door->listeners[door->listener_count];
+	listener->operator= domain == AF_UNIX;
 	int r = uv_poll_init(door->loop, &listener->poll, fd);
 	if (r < 0) {
 		return r;

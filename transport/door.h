@@ -22,7 +22,8 @@ struct box_door_rules {
 struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
 	struct box_dispatch *dispatch, struct box_ws *ws, const struct box_door_rules *rules);
 
-/* Starts accepting on a listening socket, which becomes the door's. 0 or negative errno. */
+/* Starts accepting on a listening socket, which becomes the door's. Who comes by a Unix socket is the
+ * operator: boxd has seen to it that nobody else can. 0 or negative errno. */
 int box_door_listen(struct box_door *door, int fd);
 
 /* Stops accepting and drops who is still waiting. */

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/hash.h"
+#include "base/operator.h"
 
 #define TOKEN_FIELD "X-LangBot-Box-Control-Token"
 #define INSTANCE_FIELD "X-LangBot-Instance-Id"
@@ -199,19 +200,6 @@ static void find_route(struct box_str path, struct box_gate_verdict *verdict)
 
 /* Who is calling. */
 
-bool box_instance_id_valid(struct box_str id)
-{
-	if (id.len == 0 || id.len > BOX_INSTANCE_ID_MAX || !is_alnum(id.bytes[0])) {
-		return false;
-	}
-	for (size_t i = 1; i < id.len; i++) {
-		if (!is_alnum(id.bytes[i]) && !is_among(id.bytes[i], "._:-")) {
-			return false;
-		}
-	}
-	return true;
-}
-
 static void hash_padded(
 	size_t len, const char padded[BOX_TOKEN_MAX], unsigned char out[BOX_SHA256_BYTES])
 {
@@ -269,6 +257,32 @@ static bool read_generation(struct box_str text, int64_t *ret_generation)
 	}
 	*ret_generation = generation;
 	return true;
+}
+
+/* The operator is known by its socket. It may say which instance it speaks for, and else speaks for
+ * its own. */
+static const char *identify_operator(const struct box_head *head, struct box_gate_verdict *verdict)
+{
+	struct box_str instance = box_head_get(head, INSTANCE_FIELD);
+	struct box_str workspace = box_head_get(head, WORKSPACE_FIELD);
+	struct box_str generation = box_head_get(head, GENERATION_FIELD);
+	verdict->operator= true;
+	if (box_head_count(head, INSTANCE_FIELD) == 0) {
+		instance = box_str(BOX_INSTANCE_OPERATOR);
+	}
+	if (!box_str_eq(instance, BOX_INSTANCE_OPERATOR) && !box_instance_id_valid(instance)) {
+		return "instance id repeated or malformed";
+	}
+	copy_text(verdict->instance, instance);
+	if (verdict->kind != BOX_GATE_RELAY) {
+		return NULL;
+	}
+	if (workspace.len == 0 || workspace.len > BOX_WORKSPACE_ID_MAX ||
+		!read_generation(generation, &verdict->generation)) {
+		return "workspace or generation of the relay missing or malformed";
+	}
+	copy_text(verdict->workspace, workspace);
+	return NULL;
 }
 
 /* NULL when the caller may come in, and verdict then says who it is; else why not. All checks are
@@ -358,7 +372,8 @@ static void check_upgrade(const struct box_head *head, struct box_gate_verdict *
 static bool admit_request(const struct box_gate_policy *policy, const struct box_head *head,
 	struct box_gate_verdict *verdict)
 {
-	if (policy->loopback_names_only && !names_loopback(box_head_get(head, "Host"))) {
+	if (policy->loopback_names_only &&
+		!policy->operator&& !names_loopback(box_head_get(head, "Host"))) {
 		refuse(verdict, 403, "Forbidden host", "Host does not name this machine");
 		return false;
 	}
@@ -397,7 +412,8 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_head
 	if (ret_verdict->kind != BOX_GATE_RPC && ret_verdict->kind != BOX_GATE_RELAY) {
 		return;
 	}
-	const char *why = authenticate(policy, head, ret_verdict);
+	const char *why = policy->operator? identify_operator(head, ret_verdict)
+					  : authenticate(policy, head, ret_verdict);
 	if (why) {
 		refuse(ret_verdict, 401, box_http_phrase(401), why);
 		return;

@@ -10,12 +10,14 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "runtime/tenant.h"
 #include "transport/head.h"
 
 /* Room for a physical session id: the placement's prefix, the longest logical id, a NUL. */
 #define BOX_GATE_SESSION_SIZE (64 + BOX_SESSION_ID_MAX)
 
 struct box_gate_policy {
+	bool operator;              /* it came over the operator's own socket */
 	const char *token;          /* NULL: none is asked for */
 	const char *instance;       /* the pinned instance, NULL while there is none */
 	bool loopback_names_only;   /* Host must name this machine (no explicit --host) */
@@ -38,6 +40,7 @@ struct box_gate_verdict {
 	const char *why;   /* for the log, static */
 	const char *allow; /* of a 405: the methods there are, static */
 	bool head_only;    /* HEAD: the answer goes without its body */
+	bool operator;     /* as the policy said */
 	char instance[BOX_INSTANCE_ID_MAX + 1];
 	char websocket_key[25];
 	bool offers_mcp; /* subprotocols the client offered */
@@ -51,9 +54,6 @@ struct box_gate_verdict {
 
 void box_gate_decide(const struct box_gate_policy *policy, const struct box_head *head,
 	struct box_gate_verdict *ret_verdict);
-
-/* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}` */
-bool box_instance_id_valid(struct box_str id);
 
 /* Equal, in a time that depends on neither content nor length of the secret. */
 bool box_secret_equal(const char *secret, struct box_str given);

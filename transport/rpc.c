@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "handlers/dispatch.h"
 #include "transport/conn.h"
 #include "transport/json.h"
 #include "transport/msgpack.h"
@@ -17,6 +18,8 @@ struct rpc {
 	struct box_ws_socket *socket;
 	struct box_dispatch *dispatch;
 	struct box_runtime *runtime;
+	bool operator;
+	char *instance;
 };
 
 static struct rpc *of_conn(struct box_conn *conn)
@@ -54,7 +57,9 @@ static void opened(void *arg, struct box_ws_socket *socket)
 	struct rpc *rpc = arg;
 	rpc->socket = socket;
 	rpc->open = true;
-	box_conn_open(&rpc->conn, &conn_ops, rpc->dispatch, rpc->runtime, BOX_TRANSPORT_WEBSOCKET);
+	const struct box_speaker speaker = {.operator= rpc->operator, .instance = rpc->instance };
+	box_conn_open(&rpc->conn, &conn_ops, rpc->dispatch, rpc->runtime, &speaker,
+		BOX_TRANSPORT_WEBSOCKET);
 }
 
 static int decode(struct box_message *message, struct box_buf *in, bool binary, const char **why)
@@ -124,6 +129,7 @@ static void closed(void *arg)
 	if (rpc->open) {
 		box_conn_close(&rpc->conn);
 	}
+	free(rpc->instance);
 	free(rpc);
 }
 
@@ -137,10 +143,12 @@ static const struct box_ws_user user = {
 };
 
 void box_rpc_accept(struct box_ws *ws, struct box_dispatch *dispatch, struct box_runtime *runtime,
-	const struct box_ws_upgrade *upgrade)
+	const struct box_speaker *speaker, const struct box_ws_upgrade *upgrade)
 {
 	struct rpc *rpc = box_alloc(sizeof(*rpc));
 	rpc->dispatch = dispatch;
 	rpc->runtime = runtime;
+	rpc->operator= speaker->operator;
+	rpc->instance = box_strdup(speaker->instance);
 	(void)box_ws_adopt(ws, upgrade, &user, rpc);
 }

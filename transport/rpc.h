@@ -5,7 +5,8 @@
 
 struct box_dispatch;
 struct box_runtime;
+struct box_speaker;
 
 /* Takes an upgrade that the gate let through. */
 void box_rpc_accept(struct box_ws *ws, struct box_dispatch *dispatch, struct box_runtime *runtime,
-	const struct box_ws_upgrade *upgrade);
+	const struct box_speaker *speaker, const struct box_ws_upgrade *upgrade);

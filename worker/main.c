@@ -55,7 +55,7 @@ struct worker {
 	uv_timer_t stopping;
 	uv_timer_t adopting;
 	uint64_t adopt_by_ms;
-	int listeners[BOX_KEEPER_LISTENERS_MAX];
+	int listeners[BOX_PACKET_FDS_MAX];
 	size_t listener_count;
 	uint64_t stop_by_ms;    /* what runs may go on until then */
 	uint64_t give_up_by_ms; /* and connections close until then */
@@ -239,7 +239,7 @@ static void adopting_cb(uv_timer_t *timer)
 static void on_listen(void *arg, int *fds, size_t count)
 {
 	struct worker *worker = arg;
-	count = count < BOX_KEEPER_LISTENERS_MAX ? count : BOX_KEEPER_LISTENERS_MAX;
+	count = count < BOX_PACKET_FDS_MAX ? count : BOX_PACKET_FDS_MAX;
 	memcpy(worker->listeners, fds, count * sizeof(*fds));
 	worker->listener_count = count;
 	/* All boxes of a predecessor are here now. */

@@ -199,7 +199,7 @@ int box_listen_open(
 	} else {
 		loopback_addresses(&addresses);
 	}
-	struct box_listeners listeners = {0};
+	struct box_listeners listeners = BOX_LISTENERS_NONE;
 	const union address *failed = NULL;
 	int r = -EADDRINUSE;
 	int tries = port == 0 ? FREE_PORT_TRIES : 1;
@@ -228,6 +228,10 @@ void box_listen_log(const struct box_listeners *listeners)
 		BOX_LOG(BOX_LOG_INFO, "listening", box_kv_str("address", text),
 			box_kv_int("port", address_port(&bound)));
 	}
+	if (listeners->operator.fd >= 0) {
+		BOX_LOG(BOX_LOG_INFO, "listening.operator",
+			box_kv_str("path", listeners->operator.path));
+	}
 }
 
 void box_listen_close(struct box_listeners *listeners)
@@ -236,4 +240,5 @@ void box_listen_close(struct box_listeners *listeners)
 		(void)close(listeners->fds[i]);
 	}
 	listeners->count = 0;
+	box_operator_socket_close(&listeners->operator);
 }

@@ -7,13 +7,20 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "runtime/keeper/operator_socket.h"
 #include "runtime/keeper/proto.h"
 
 struct box_listeners {
 	size_t count;
 	int fds[BOX_KEEPER_LISTENERS_MAX];
 	bool all_loopback;
+	struct box_operator_socket operator;
 };
+
+#define BOX_LISTENERS_NONE                          \
+	{                                           \
+		.operator= BOX_OPERATOR_SOCKET_NONE \
+	}
 
 /* `host` NULL is 127.0.0.1 and, where there is IPv6, ::1. Port 0 is any free one, the same for all.
  * 0, or negative with address, port and reason in err and nothing left open. */

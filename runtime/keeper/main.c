@@ -53,6 +53,24 @@ static int open_listeners(
 	return r;
 }
 
+/* At its default place it is an extra, as the place may be another boxd's. */
+static int open_operator_socket(
+	const struct box_options *options, struct box_listeners *listeners, struct box_err *err)
+{
+	bool named = options->socket_path != NULL;
+	if (options->check_config || options->socket_none || (options->stdio && !named)) {
+		return 0;
+	}
+	int r = box_operator_socket_open(
+		options->socket_path, options->socket_group, &listeners->operator, err);
+	if (r < 0 && !named && !options->socket_group) {
+		BOX_LOG(BOX_LOG_WARNING, "listening.no_operator", box_kv_str("why", err->text),
+			box_kv_str("do", "name another place with --socket, or --socket none"));
+		return 0;
+	}
+	return r;
+}
+
 /* box-rpc takes a token of nothing but white space for none. */
 static bool is_blank(const char *token)
 {
@@ -96,12 +114,13 @@ static int serve(const struct box_options *options)
 		return fail(EXIT_USAGE, &err);
 	}
 	struct box_worker_ids ids;
-	struct box_listeners listeners = {0};
+	struct box_listeners listeners = BOX_LISTENERS_NONE;
 	char worker_path[BOX_PATH_MAX];
 	/* Before the namespaces change what our own path is. */
 	if (box_program_find("box-rpc", worker_path, &err) < 0 ||
 		box_worker_choose_ids(&ids, &err) < 0 ||
-		open_listeners(options, &listeners, &err) < 0) {
+		open_listeners(options, &listeners, &err) < 0 ||
+		open_operator_socket(options, &listeners, &err) < 0) {
 		return fail(EXIT_FAILED, &err);
 	}
 	char skills_path[BOX_PATH_MAX];

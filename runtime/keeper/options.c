@@ -22,6 +22,8 @@ enum {
 	FLAG_HOST = 256,
 	FLAG_PORT,
 	FLAG_STANDALONE,
+	FLAG_SOCKET,
+	FLAG_SOCKET_GROUP,
 	FLAG_CONFIG,
 	FLAG_LOG_LEVEL,
 	FLAG_LOG_FORMAT,
@@ -34,6 +36,8 @@ static const struct option flags[] = {
 	{"host", required_argument, NULL, FLAG_HOST},
 	{"ws-control-port", required_argument, NULL, FLAG_PORT},
 	{"standalone-box", no_argument, NULL, FLAG_STANDALONE},
+	{"socket", required_argument, NULL, FLAG_SOCKET},
+	{"socket-group", required_argument, NULL, FLAG_SOCKET_GROUP},
 	{"config", required_argument, NULL, FLAG_CONFIG},
 	{"log-level", required_argument, NULL, FLAG_LOG_LEVEL},
 	{"log-format", required_argument, NULL, FLAG_LOG_FORMAT},
@@ -51,6 +55,10 @@ static const char usage[] =
 	"      --standalone-box     speak WebSocket only (the default; not with -s)\n"
 	"      --host H             listen on this address or name, not on loopback alone\n"
 	"      --ws-control-port N  listen on this port (5410); 0 takes any that is free\n"
+	"      --socket PATH        the operator's own Unix socket, or none (root:\n"
+	"                           /run/box/box.sock; others: $XDG_RUNTIME_DIR/box/box.sock;\n"
+	"                           with -s: none)\n"
+	"      --socket-group GROUP let this group use it too: its members are operators then\n"
 	"      --config FILE        read the configuration from FILE; SIGHUP reads it again\n"
 	"      --check-config       say whether the configuration is good, and exit\n"
 	"      --log-level LEVEL    debug, info, warning or error (info)\n"
@@ -137,6 +145,21 @@ static int set_config(struct box_options *options, const char *value, struct box
 	return 0;
 }
 
+static int set_socket(struct box_options *options, const char *value, struct box_err *err)
+{
+	options->socket_none = strcmp(value, "none") == 0;
+	options->socket_path = options->socket_none ? NULL : value;
+	return options->socket_none || value[0] == '/'
+		? 0
+		: wrong_value(err, "socket", value, "absolute path, nor none");
+}
+
+static int set_socket_group(struct box_options *options, const char *value, struct box_err *err)
+{
+	options->socket_group = value;
+	return value[0] != '\0' ? 0 : wrong_value(err, "socket-group", value, "group");
+}
+
 /* One flag that getopt_long knew, into the struct. */
 static int apply(struct box_options *options, int flag, bool *standalone, struct box_err *err)
 {
@@ -160,6 +183,10 @@ static int apply(struct box_options *options, int flag, bool *standalone, struct
 		return set_host(options, optarg, err);
 	case FLAG_CONFIG:
 		return set_config(options, optarg, err);
+	case FLAG_SOCKET:
+		return set_socket(options, optarg, err);
+	case FLAG_SOCKET_GROUP:
+		return set_socket_group(options, optarg, err);
 	case FLAG_PORT:
 		return parse_port(optarg, &options->port)
 			? 0
@@ -206,6 +233,11 @@ static int parse(int argc, char **argv, struct box_options *options, struct box_
 	if (standalone && options->stdio) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 			"--standalone-box: not together with --stdio-control");
+	}
+	if (options->socket_group &&
+		(options->socket_none || (options->stdio && !options->socket_path))) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"--socket-group: there is no socket that it could share");
 	}
 	return 0;
 }

@@ -17,6 +17,9 @@ struct box_options {
 	const char *host; /* NULL: loopback only */
 	uint16_t port;    /* 0: any that is free */
 	const char *config_path;
+	const char *socket_path; /* NULL: the default place of this user, and not with -s */
+	bool socket_none;        /* --socket none */
+	const char *socket_group;
 	enum box_log_level log_level;
 	enum box_log_format log_format;
 };

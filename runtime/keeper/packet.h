@@ -8,7 +8,7 @@
 
 #include "runtime/keeper/proto.h"
 
-#define BOX_PACKET_FDS_MAX BOX_KEEPER_LISTENERS_MAX
+#define BOX_PACKET_FDS_MAX (BOX_KEEPER_LISTENERS_MAX + BOX_KEEPER_OTHER_LISTENERS_MAX)
 
 /* Whatever may arrive: `size` bytes of one of the structs, and its fds (CLOEXEC), which belong to
  * the receiver. */

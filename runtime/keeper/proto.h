@@ -12,8 +12,9 @@
 #include "base/limits.h"
 #include "runtime/plan/plan.h"
 
-#define BOX_KEEPER_FD 3 /* box-rpc's end of the socketpair */
-#define BOX_KEEPER_LISTENERS_MAX 8
+#define BOX_KEEPER_FD 3                  /* box-rpc's end of the socketpair */
+#define BOX_KEEPER_LISTENERS_MAX 8       /* of TCP */
+#define BOX_KEEPER_OTHER_LISTENERS_MAX 1 /* the operator's socket */
 
 /* box-rpc's exit codes that mean something to boxd. */
 #define BOX_EXIT_CONFIG 78 /* the configuration is wrong: do not start again */
@@ -21,11 +22,11 @@
 enum box_keeper_kind {
 	/* boxd -> box-rpc, in this order */
 	BOX_KEEPER_START = 1, /* fds: the texts that are there, by the flags */
-	BOX_KEEPER_LISTEN,    /* after READY; fds: the listening sockets */
-	BOX_KEEPER_RELOAD,    /* fd: the --config text as it is now */
-	BOX_KEEPER_STOP,      /* stop accepting, finish or cancel, exit 0 */
-	BOX_KEEPER_FOLDER,    /* the answer to MAKE_FOLDER */
-	BOX_KEEPER_KEPT,      /* a box of my predecessor; fds as of MADE. All come before LISTEN */
+	BOX_KEEPER_LISTEN, /* after READY; fds: the listening sockets, of TCP and of the operator */
+	BOX_KEEPER_RELOAD, /* fd: the --config text as it is now */
+	BOX_KEEPER_STOP,   /* stop accepting, finish or cancel, exit 0 */
+	BOX_KEEPER_FOLDER, /* the answer to MAKE_FOLDER */
+	BOX_KEEPER_KEPT,   /* a box of my predecessor; fds as of MADE. All come before LISTEN */
 	BOX_KEEPER_MADE, /* the answer to MAKE_BOX; fds: its control socket, its memory events and,
 			     * when it has groups below it, those of what is in none of them */
 	BOX_KEEPER_MOUNTED,  /* the answer to OPEN_MOUNT; fd: the detached mount */

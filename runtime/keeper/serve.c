@@ -339,7 +339,13 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	serve->ready = true;
 	serve->ever_ready = true;
 	box_boxes_list(serve->boxes);
-	int r = send_plain(serve, BOX_KEEPER_LISTEN, listeners->fds, listeners->count);
+	int fds[BOX_PACKET_FDS_MAX];
+	size_t count = listeners->count;
+	memcpy(fds, listeners->fds, count * sizeof(fds[0]));
+	if (listeners->operator.fd >= 0) {
+		fds[count++] = listeners->operator.fd;
+	}
+	int r = send_plain(serve, BOX_KEEPER_LISTEN, fds, count);
 	if (r < 0 && r != -EPIPE) {
 		return "it does not take the listening sockets";
 	}

@@ -193,7 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(box_runtime_configure(world.runtime, BOX_LAYER_FILE, &nothing, NULL) == 0);
 	box_runtime_pin(world.runtime, box_str("inst"));
 	struct box_dispatch *dispatch = box_dispatch_new(world.runtime);
-	world.peer = box_peer_new(dispatch, &peer_ops, &world);
+	world.peer = box_peer_new(dispatch, &peer_ops, &world, &(struct box_speaker){0});
 	if (value.type == BOX_LIST) {
 		for (uint32_t i = 0; i < value.count; i++) {
 			receive(&world, &value.items[i]);

@@ -149,6 +149,8 @@ class Boxd:
         program = (programs or build()) / "boxd"
         assert program.is_file(), f"{program} is not built"
         flags = ["--log-format=json", *(["-s"] if stdio else [])]
+        if not any(arg.startswith("--socket") for arg in args):
+            flags.append("--socket=none")  # the operator's place is one for the whole machine
         if not any(arg.startswith("--ws-control-port") for arg in args):
             flags.append("--ws-control-port=0")
         pipes = {

@@ -138,7 +138,9 @@ def test_a_refused_caller_pins_nothing(web):
     path = "/v1/sessions/ws-0-g1-s/managed-process/ws"
     fields = {"X_LangBot_Workspace_Id": "ws1", "X_LangBot_Placement_Generation": "1"}
     assert_unauthorized(upgrade(web, path, X_LangBot_Instance_Id="bad", **fields))
-    assert upgrade(web, X_LangBot_Instance_Id="good")[0] == 101
+    with web.web(instance="good") as client:
+        client.context = context(instance="good")
+        client.init()
     assert_unauthorized(upgrade(web, X_LangBot_Instance_Id="bad"))
 
 

@@ -143,7 +143,7 @@ static inline void start(void)
 
 static inline void open_peer(struct connection *connection)
 {
-	connection->peer = box_peer_new(dispatch, &peer_ops, connection);
+	connection->peer = box_peer_new(dispatch, &peer_ops, connection, &(struct box_speaker){0});
 }
 
 static inline void close_peer(struct connection *connection)

@@ -95,7 +95,7 @@ TEST(refuses_other_endpoints)
 	static const char port[] = "the port must be 1 to 65535";
 	static const char path[] = "the path is too long or holds what no path may";
 	static const char tls[] = "TLS is not spoken here; use ws:// through a TLS proxy";
-	static const char scheme[] = "must begin with ws://";
+	static const char scheme[] = "must begin with ws:// or unix:";
 	static const struct {
 		const char *url;
 		const char *why;
@@ -279,4 +279,51 @@ TEST(gives_up_after_its_time)
 		(void)close(waiting[i]);
 	}
 	(void)close(listener);
+}
+
+TEST(sockets)
+{
+	static const struct {
+		const char *url;
+		const char *path; /* NULL: refused */
+	} rows[] = {
+		{"unix:/run/box/box.sock", "/run/box/box.sock"},
+		{"unix:///run/box/box.sock", "/run/box/box.sock"},
+		{"UNIX:/s", "/s"},
+		{"unix:", NULL},
+		{"unix:box.sock", NULL},
+		{"unix://run/box.sock", "//run/box.sock"},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct box_endpoint endpoint;
+		struct box_err err;
+		int r = box_endpoint_parse(rows[i].url, &endpoint, &err);
+		ASSERT_INT(r, rows[i].path ? 0 : -EINVAL);
+		if (rows[i].path) {
+			ASSERT_STR(endpoint.socket_path, rows[i].path);
+			ASSERT_STR(endpoint.path, "/rpc/ws");
+		}
+	}
+	char longest[BOX_SOCKET_PATH_SIZE + 16] = "unix:/";
+	struct box_endpoint endpoint;
+	memset(longest + 6, 'x', BOX_SOCKET_PATH_SIZE - 2);
+	ASSERT_INT(box_endpoint_parse(longest, &endpoint, NULL), 0);
+	longest[strlen(longest)] = 'x';
+	ASSERT_INT(box_endpoint_parse(longest, &endpoint, NULL), -EINVAL);
+}
+
+TEST(places_of_the_operators_socket)
+{
+	char path[BOX_SOCKET_PATH_SIZE];
+	char longest[BOX_SOCKET_PATH_SIZE] = "/";
+	ASSERT_INT(box_operator_socket_path(0, "/run/user/0", path), 0);
+	ASSERT_STR(path, "/run/box/box.sock");
+	ASSERT_INT(box_operator_socket_path(7, "/r", path), 0);
+	ASSERT_STR(path, "/r/box/box.sock");
+	ASSERT_INT(box_operator_socket_path(7, NULL, path), 0);
+	ASSERT_STR(path, "/run/user/7/box/box.sock");
+	ASSERT_INT(box_operator_socket_path(7, "relative", path), 0);
+	ASSERT_STR(path, "/run/user/7/box/box.sock");
+	memset(longest + 1, 'x', sizeof(longest) - 2);
+	ASSERT_INT(box_operator_socket_path(7, longest, path), -ENAMETOOLONG);
 }

@@ -365,3 +365,34 @@ TEST(what_a_verdict_carries)
 	ASSERT_INT(verdict.kind, BOX_GATE_HEALTHZ);
 	assert_nothing_known();
 }
+
+TEST(the_operator_needs_neither_token_nor_instance)
+{
+	struct box_gate_policy operator= strict;
+	operator.operator= true;
+	static const struct row rows[] = {
+		{RPC HOST WEBSOCKET, BOX_GATE_RPC},
+		{RPC "Host: anything\r\n" WEBSOCKET, BOX_GATE_RPC},
+		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: another\r\n", BOX_GATE_RPC},
+		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: _operator\r\n", BOX_GATE_RPC},
+		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: _other\r\n", 401},
+		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: a\r\nX-LangBot-Instance-Id: b\r\n",
+			401},
+		{RPC HOST, 426},
+		{RELAY HOST WEBSOCKET, 401},
+		{RELAY HOST TENANT WEBSOCKET, BOX_GATE_RELAY},
+	};
+	assert_rows(&operator, rows, COUNT(rows));
+	decide(&operator, RPC HOST WEBSOCKET);
+	ASSERT(verdict.operator);
+	ASSERT_STR(verdict.instance, "_operator");
+	decide(&operator, RPC HOST WEBSOCKET "X-LangBot-Instance-Id: another\r\n");
+	ASSERT_STR(verdict.instance, "another");
+
+	/* Its instance is nobody else's, whatever else is right. */
+	struct box_gate_policy unpinned = strict;
+	unpinned.instance = NULL;
+	decide(&unpinned, RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id: _operator\r\n");
+	ASSERT_INT(verdict.status, 401);
+	ASSERT(!verdict.operator);
+}

@@ -39,6 +39,7 @@ TEST(defaults)
 	ASSERT(!options.help && !options.version && !options.stdio && !options.check_config);
 	ASSERT(options.host == NULL);
 	ASSERT(options.config_path == NULL);
+	ASSERT(options.socket_path == NULL && !options.socket_none && !options.socket_group);
 	ASSERT_INT(options.port, 5410);
 	ASSERT_INT(options.log_level, BOX_LOG_INFO);
 	ASSERT_INT(options.log_format, BOX_LOG_TEXT);
@@ -137,6 +138,37 @@ TEST(wrong_command_lines)
 		ASSERT_INT(parse(table[i].args, &options, &err), -EINVAL);
 		ASSERT_STR(err.text, table[i].text);
 		ASSERT_INT(options.port, 7);
+	}
+}
+
+TEST(sockets)
+{
+	static const struct {
+		const char *args[4];
+		const char *path;
+		bool none;
+		int result;
+	} rows[] = {
+		{{"--socket=/x"}, "/x", false, 0},
+		{{"--socket=none"}, NULL, true, 0},
+		{{"--socket", "none", "--socket=/x"}, "/x", false, 0},
+		{{"--socket="}, NULL, false, -EINVAL},
+		{{"--socket=x"}, NULL, false, -EINVAL},
+		{{"--socket-group=g"}, NULL, false, 0},
+		{{"--socket-group="}, NULL, false, -EINVAL},
+		{{"--socket-group=g", "--socket=none"}, NULL, false, -EINVAL},
+		{{"-s", "--socket-group=g"}, NULL, false, -EINVAL},
+		{{"-s", "--socket-group=g", "--socket=/x"}, "/x", false, 0},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct box_options options;
+		struct box_err err;
+		ASSERT_INT(parse(rows[i].args, &options, &err), rows[i].result);
+		if (rows[i].result == 0) {
+			ASSERT_INT(options.socket_none, rows[i].none);
+			ASSERT_STR(options.socket_path ? options.socket_path : "",
+				rows[i].path ? rows[i].path : "");
+		}
 	}
 }
 

@@ -137,7 +137,8 @@ TEST(a_connection_is_drained_while_it_tells_so)
 	struct wire wire = {0};
 	memset(bytes, 1, sizeof(bytes)); /* six bytes each in JSON */
 	start_live(&c);
-	box_conn_open(&wire.conn, &wire_ops, dispatch, runtime, BOX_TRANSPORT_STDIO);
+	box_conn_open(&wire.conn, &wire_ops, dispatch, runtime, &(struct box_speaker){0},
+		BOX_TRANSPORT_STDIO);
 	wire.conn.json_lines = true;
 	for (int i = 0; i < 3; i++) {
 		stream_on(&wire, i, commands[i]);

@@ -128,7 +128,7 @@ TEST(a_codec_with_bytes_gets_bytes)
 	static const struct box_peer_ops ops = {.send = send_binary, .has_bytes = binary_has_bytes};
 	struct connection c = {0};
 	start_live(&c);
-	struct box_peer *peer = box_peer_new(dispatch, &ops, NULL);
+	struct box_peer *peer = box_peer_new(dispatch, &ops, NULL, &(struct box_speaker){0});
 	struct box_arena *arena = box_arena_new();
 	struct box_value *message = box_arena_alloc(arena, sizeof(*message));
 	*message = tree(arena,
