@@ -199,7 +199,7 @@ static struct box_value memory_value(const struct box_runtime *runtime,
 {
 	char workspace[BOX_NAMESPACE_SIZE];
 	box_tenant_namespace(context, workspace);
-	struct box_use use = box_sessions_use(runtime->sessions, workspace);
+	struct box_use use = box_sessions_use(runtime->sessions, workspace, false);
 	struct box_value value = box_map_value();
 	box_map_add(arena, &value, "promised_mb", box_int(use.memory_mb));
 	box_map_add(arena, &value, "workspace_promised_mb", box_int(use.workspace_memory_mb));
@@ -215,7 +215,7 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 	int64_t share = runtime->session_rules.ceilings.workspace_sessions;
 	int64_t limit = runtime->config->admission.required ? 0 : share < most ? share : most;
 	int64_t used = (int64_t)box_sessions_count_workspace(runtime->sessions, context);
-	int64_t all = (int64_t)box_sessions_count_boxes(runtime->sessions);
+	int64_t all = (int64_t)box_sessions_count_shown(runtime->sessions);
 	int64_t remaining = limit - used < most - all ? limit - used : most - all;
 	struct box_value value = box_map_value();
 	box_map_add(arena, &value, "limit", box_int(limit));
@@ -276,7 +276,7 @@ struct box_value box_runtime_resources(const struct box_runtime *runtime, struct
 {
 	struct box_value resources = box_map_value();
 	box_map_add(arena, &resources, "sessions",
-		box_int((int64_t)box_sessions_count_boxes(runtime->sessions)));
+		box_int((int64_t)box_sessions_count_shown(runtime->sessions)));
 	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
 	box_map_add(arena, &resources, "managed_processes", box_int((int64_t)processes.running));
 	box_map_add(

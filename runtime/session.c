@@ -107,7 +107,7 @@ static void exec_done(void *arg, const struct box_exec_outcome *outcome, const s
 	session->running--;
 	box_session_touch(session);
 	if (timed_out) {
-		/* Apart from the session, which goes first: whoever is told finds it closing. */
+		/* Apart from the session, which goes first: whoever is told finds it no more. */
 		box_list_drop(&op->links);
 		op->session = NULL;
 		box_session_remove(session);
@@ -143,6 +143,7 @@ void box_session_op_begin(struct box_session_op *op)
 void box_session_forget(struct box_session *session)
 {
 	session->sessions->stopped -= session->state == BOX_SESSION_STOPPED;
+	session->sessions->leaving -= box_session_is_leaving(session);
 	box_processes_end(session);
 	/* Out of the lists first: the record may be written anew, with all that is in them. */
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
@@ -240,6 +241,26 @@ static struct box_session *session_new(struct box_session_op *op)
 	return session;
 }
 
+/* Whether one more box fits beside those that are ending still. */
+static bool has_room(const struct box_sessions *sessions, const char *workspace, int64_t memory_mb)
+{
+	struct box_use use = box_sessions_use(sessions, workspace, true);
+	return (int64_t)box_sessions_count_boxes(sessions) < sessions->rules->max_sessions &&
+		box_ceilings_check_box(&sessions->rules->ceilings, &use, memory_mb, NULL) == 0;
+}
+
+/* There is room only when one that is leaving has gone: the op waits for it, as if it had asked for
+ * the same id. Its client may have been told already that it is no more. */
+static void wait_for_room(struct box_session_op *op)
+{
+	struct box_list *at = op->sessions->all.next;
+	while (!box_session_is_leaving(BOX_LIST_ITEM(at, struct box_session, links))) {
+		at = at->next;
+	}
+	op->session = BOX_LIST_ITEM(at, struct box_session, links);
+	box_list_push(&op->session->ops, &op->links);
+}
+
 /* Makes the session the op asks for and lets the op wait for it. */
 static int make_session(struct box_session_op *op, struct box_err *err)
 {
@@ -252,16 +273,20 @@ static int make_session(struct box_session_op *op, struct box_err *err)
 			rules->backend ? "the backend cannot make boxes now"
 				       : rules->backend_missing);
 	}
-	if ((int64_t)box_sessions_count_boxes(sessions) >= rules->max_sessions) {
+	if ((int64_t)box_sessions_count_shown(sessions) >= rules->max_sessions) {
 		return box_err_set(err, BOX_ERR_CAPACITY, ENOSPC,
 			"Box session capacity reached (%lld)", (long long)rules->max_sessions);
 	}
 	char workspace[BOX_NAMESPACE_SIZE];
 	box_tenant_namespace(op->context, workspace);
-	struct box_use use = box_sessions_use(sessions, workspace);
+	struct box_use use = box_sessions_use(sessions, workspace, false);
 	int r = box_ceilings_check_box(&rules->ceilings, &use, op->spec->memory_mb, err);
 	if (r < 0) {
 		return r;
+	}
+	if (sessions->leaving > 0 && !has_room(sessions, workspace, op->spec->memory_mb)) {
+		wait_for_room(op);
+		return 0;
 	}
 	struct box_session *session = session_new(op);
 	op->session = session;
@@ -374,9 +399,40 @@ static void end_ops(struct box_session *session, struct box_list *ended)
 	}
 }
 
+static void set_removing(struct box_session *session)
+{
+	session->state = BOX_SESSION_REMOVING;
+	session->sessions->leaving += box_session_is_leaving(session);
+}
+
+void box_session_end_box(struct box_session *session)
+{
+	if (session->making) {
+		/* It counts until `made` says that nothing is left of it. */
+		session->backend->cancel(session->making);
+	} else if (session->box) {
+		session->backend->destroy(session->box, gone, session);
+	} else {
+		gone(session); /* a predecessor's, not adopted yet */
+	}
+}
+
+void box_session_resume_removal(struct box_session *session, bool stopping)
+{
+	session->sessions->leaving -= box_session_is_leaving(session);
+	session->stopping = stopping;
+	set_removing(session);
+}
+
 void box_session_remove(struct box_session *session)
 {
+	if (box_session_is_leaving(session)) {
+		return;
+	}
 	if (session->state == BOX_SESSION_REMOVING) {
+		/* It was only to be stopped. */
+		box_session_resume_removal(session, false);
+		box_session_record_removal(session);
 		return;
 	}
 	if (session->state == BOX_SESSION_STOPPED) {
@@ -389,16 +445,11 @@ void box_session_remove(struct box_session *session)
 	(void)box_err_set(&err, BOX_ERR_SESSION_NOT_FOUND, ECANCELED,
 		"session %s was removed while it was in use", session->physical_id);
 	end_ops(session, &ended);
-	session->state = BOX_SESSION_REMOVING;
+	set_removing(session);
+	/* Before anyone is told: a successor must not bring it back. */
+	box_session_record_removal(session);
 	box_processes_end(session);
-	if (session->making) {
-		/* It counts until `made` says that nothing is left of it. */
-		session->backend->cancel(session->making);
-	} else if (session->box) {
-		session->backend->destroy(session->box, gone, session);
-	} else {
-		gone(session); /* a predecessor's, not adopted yet */
-	}
+	box_session_end_box(session);
 	while ((item = box_list_pop(&ended))) {
 		op_finish(BOX_LIST_ITEM(item, struct box_session_op, links), NULL, NULL, &err);
 	}
@@ -460,11 +511,10 @@ struct box_session_op *box_session_op_wait_gone(
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err)
 {
-	struct box_session *session = box_sessions_find(sessions, physical_id, err);
+	struct box_session *session = box_table_get(&sessions->by_id, box_str(physical_id));
 	if (!session) {
-		return -ENOENT;
+		return box_session_missing(physical_id, err);
 	}
-	session->stopping = false;
 	if (session->state == BOX_SESSION_STOPPED ||
 		(session->state == BOX_SESSION_MAKING && !session->making)) {
 		box_session_remove(session);

@@ -59,7 +59,7 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	struct box_err *err);
 
 /* Runs spec->cmd in its session, made if need be. An op, or NULL with err set. A command that ran
- * into its timeout takes the session with it, which is closing before `done`. `live` (NULL: none)
+ * into its timeout takes the session with it, which is not found any more at `done`. `live` (NULL: none)
  * must live as long as the op; its events get `arg`. */
 struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
 	const struct box_context *context, const struct box_spec *spec, const struct box_live *live,
@@ -96,8 +96,8 @@ struct box_session_op *box_sessions_file(struct box_sessions *sessions, const ch
 	const struct box_context *context, struct box_session_file *file, box_session_filed *done,
 	void *arg, struct box_err *err);
 
-/* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called;
- * negative: BOX_ERR_SESSION_NOT_FOUND. */
+/* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called, when
+ * nothing is left of its box, whoever removed it first; negative: BOX_ERR_SESSION_NOT_FOUND. */
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	box_session_removed *done, void *arg, struct box_session_op **ret_op, struct box_err *err);
 
@@ -128,7 +128,8 @@ void box_sessions_dump(const struct box_sessions *sessions,
 void box_sessions_replay(struct box_sessions *sessions, const struct box_value *change);
 void box_sessions_adopt(struct box_sessions *sessions);
 
-/* The session, or NULL with BOX_ERR_SESSION_NOT_FOUND. */
+/* The session, or NULL with BOX_ERR_SESSION_NOT_FOUND: also for one that is being removed, which is in
+ * no list either. */
 struct box_session *box_sessions_find(
 	struct box_sessions *sessions, const char *physical_id, struct box_err *err);
 
@@ -136,12 +137,17 @@ struct box_session *box_sessions_find(
 size_t box_sessions_count(const struct box_sessions *sessions);
 /* Those that have a box, or will, or had one a moment ago. */
 size_t box_sessions_count_boxes(const struct box_sessions *sessions);
-/* Of these, those of the context's workspace, at any generation. */
+/* Of these, without those that are being removed: as counts and lists show them, and as max_sessions
+ * counts them. A new one that would be a box too many waits for the end of one that is not shown. */
+size_t box_sessions_count_shown(const struct box_sessions *sessions);
+/* Of those shown, those of the context's workspace, at any generation. */
 size_t box_sessions_count_workspace(
 	const struct box_sessions *sessions, const struct box_context *context);
 
-/* What boxes were promised: of all workspaces, and of the one with this namespace. */
-struct box_use box_sessions_use(const struct box_sessions *sessions, const char *workspace);
+/* What boxes were promised: of all workspaces, and of the one with this namespace; of those shown, or of
+ * those that are being removed too. */
+struct box_use box_sessions_use(
+	const struct box_sessions *sessions, const char *workspace, bool leaving_too);
 
 /* And those of exactly this placement. */
 size_t box_sessions_count_placed(

@@ -1,5 +1,6 @@
 /* Sessions for a successor of this process: {session: {...}} when one lives, {stopped: id} when
- * only its name is left, {removed: id} when it is no more. What is read back may be anyone's, so it
+ * only its name is left, {removed: id} when it is no more; {removing: id} and {stopping: id} when its
+ * box is to end before that. What is read back may be anyone's, so it
  * is parsed as a client's spec would be. */
 #include <errno.h>
 #include <string.h>
@@ -78,6 +79,25 @@ void box_session_record_stop(struct box_session *session)
 	rules->changed(rules->changed_arg, &change);
 }
 
+static struct box_value removal_change(const struct box_session *session, struct box_arena *arena)
+{
+	struct box_value change = box_map_value();
+	box_map_add(arena, &change, session->stopping ? "stopping" : "removing",
+		box_cstr(session->physical_id));
+	return change;
+}
+
+void box_session_record_removal(struct box_session *session)
+{
+	const struct box_session_rules *rules = session->sessions->rules;
+	if (session->mark == 0 || !rules->changed) {
+		return;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value change = removal_change(session, arena);
+	rules->changed(rules->changed_arg, &change);
+}
+
 void box_session_record_end(struct box_session *session)
 {
 	const struct box_session_rules *rules = session->sessions->rules;
@@ -109,6 +129,9 @@ void box_sessions_dump(const struct box_sessions *sessions,
 			emit(arg, &change);
 			if (session->state == BOX_SESSION_STOPPED) {
 				change = stop_change(session, arena);
+				emit(arg, &change);
+			} else if (session->state == BOX_SESSION_REMOVING) {
+				change = removal_change(session, arena);
 				emit(arg, &change);
 			}
 			box_processes_dump(session, arena, emit, arg);
@@ -194,11 +217,28 @@ static void replay_stop(struct box_session *session)
 	session->mark = mark;
 }
 
+static void replay_removal(struct box_sessions *sessions, const struct box_value *id, bool stopping)
+{
+	struct box_session *session = id && id->type == BOX_STR
+		? box_table_get(&sessions->by_id, id->str)
+		: NULL;
+	if (!session || session->state == BOX_SESSION_STOPPED) {
+		return;
+	}
+	uint64_t mark = session->mark;
+	session->mark = 0;
+	box_processes_end(session);
+	session->mark = mark;
+	box_session_resume_removal(session, stopping);
+}
+
 void box_sessions_replay(struct box_sessions *sessions, const struct box_value *change)
 {
 	const struct box_value *record = box_map_get(change, "session");
 	const struct box_value *removed = box_map_get(change, "removed");
 	const struct box_value *stopped = box_map_get(change, "stopped");
+	replay_removal(sessions, box_map_get(change, "stopping"), true);
+	replay_removal(sessions, box_map_get(change, "removing"), false);
 	if (record && record->type == BOX_MAP) {
 		replay_session(sessions, record);
 	}
@@ -225,11 +265,17 @@ void box_sessions_adopt(struct box_sessions *sessions)
 	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
 		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
 		next = at->next;
-		if (session->state != BOX_SESSION_MAKING || session->making) {
+		bool removing = session->state == BOX_SESSION_REMOVING && !session->box;
+		if ((session->state != BOX_SESSION_MAKING && !removing) || session->making) {
 			continue;
 		}
 		struct box_backend_box *box = backend ? backend->ops->adopt(backend, session->mark)
 						      : NULL;
+		if (removing) {
+			session->box = box;
+			box_session_end_box(session);
+			continue;
+		}
 		if (box) {
 			box_session_settle(session, box);
 			continue;

@@ -80,6 +80,12 @@ struct box_session_op *box_session_op_new(struct box_sessions *sessions,
 	enum box_session_op_kind kind, const char *physical_id, const struct box_context *context,
 	const struct box_spec *spec, void *arg);
 void box_session_op_free(struct box_session_op *op);
+/* REMOVING, and nothing will be left of it: nobody sees it any more, but who asks for its id, or for
+ * the room it takes, waits for its end. */
+static inline bool box_session_is_leaving(const struct box_session *session)
+{
+	return session->state == BOX_SESSION_REMOVING && !session->stopping;
+}
 /* One that is done when the session, or its box, is gone. */
 struct box_session_op *box_session_op_wait_gone(
 	struct box_session *session, box_session_removed *done, void *arg);
@@ -90,6 +96,10 @@ int box_session_join(struct box_session_op *op, struct box_err *err);
 void box_session_op_begin(struct box_session_op *op);
 void box_session_touch(struct box_session *session);
 void box_session_remove(struct box_session *session);
+/* A predecessor's that was REMOVING: it is so again, without a box until box_session_end_box. */
+void box_session_resume_removal(struct box_session *session, bool stopping);
+/* REMOVING: ends the box; without one, or after its end, the session is gone, or STOPPED. */
+void box_session_end_box(struct box_session *session);
 
 /* --- session_file.c --- */
 
@@ -121,12 +131,15 @@ void box_session_settle(struct box_session *session, struct box_backend_box *box
 void box_session_record(struct box_session *session);
 void box_session_record_end(struct box_session *session);
 void box_session_record_stop(struct box_session *session);
+/* It is REMOVING from now on. */
+void box_session_record_removal(struct box_session *session);
 
 struct box_sessions {
 	const struct box_session_rules *rules;
 	struct box_table by_id;
 	struct box_list all;
 	size_t stopped;           /* of them */
+	size_t leaving;           /* of them: box_session_is_leaving */
 	uint32_t processes_begun; /* managed ones, ever: their numbers */
 	size_t input_bytes;       /* that wait for them, above what each has for itself */
 };

@@ -18,8 +18,9 @@ struct box_session *box_sessions_find(
 	struct box_sessions *sessions, const char *physical_id, struct box_err *err)
 {
 	struct box_session *session = box_table_get(&sessions->by_id, box_str(physical_id));
-	if (!session) {
+	if (!session || box_session_is_leaving(session)) {
 		(void)box_session_missing(physical_id, err);
+		return NULL;
 	}
 	return session;
 }
@@ -32,6 +33,11 @@ size_t box_sessions_count(const struct box_sessions *sessions)
 size_t box_sessions_count_boxes(const struct box_sessions *sessions)
 {
 	return sessions->by_id.count - sessions->stopped;
+}
+
+size_t box_sessions_count_shown(const struct box_sessions *sessions)
+{
+	return box_sessions_count_boxes(sessions) - sessions->leaving;
 }
 
 static const struct box_session *session_at(const struct box_list *at)
@@ -55,6 +61,7 @@ static size_t count_of(
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
 		count += session->state != BOX_SESSION_STOPPED &&
+			!box_session_is_leaving(session) &&
 			(any_generation || session->generation == context->generation) &&
 			strcmp(session->workspace, workspace) == 0;
 	}
@@ -73,12 +80,14 @@ size_t box_sessions_count_placed(
 	return count_of(sessions, context, false);
 }
 
-struct box_use box_sessions_use(const struct box_sessions *sessions, const char *workspace)
+struct box_use box_sessions_use(
+	const struct box_sessions *sessions, const char *workspace, bool leaving_too)
 {
 	struct box_use use = {0};
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
-		if (session->state == BOX_SESSION_STOPPED) {
+		if (session->state == BOX_SESSION_STOPPED ||
+			(box_session_is_leaving(session) && !leaving_too)) {
 			continue;
 		}
 		use.memory_mb = add_up(use.memory_mb, session->spec.memory_mb);
@@ -192,6 +201,7 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
 		if (session->generation == context->generation &&
+			!box_session_is_leaving(session) &&
 			strcmp(session->workspace, workspace) == 0) {
 			box_list_add(arena, &list, box_session_info(session, arena));
 		}
@@ -211,7 +221,7 @@ size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_
 	box_tenant_namespace(context, workspace);
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_session *session = session_at(at);
-		if (session->generation != context->generation ||
+		if (session->generation != context->generation || box_session_is_leaving(session) ||
 			strcmp(session->workspace, workspace) != 0) {
 			continue;
 		}

@@ -56,12 +56,13 @@ static void metrics_page(struct box_runtime *runtime, bool head_only, struct box
 	struct box_buf body = box_buf(PAGE_BYTES_MAX);
 	struct box_process_counts processes = box_processes_count(runtime->sessions, NULL);
 	struct box_metrics_gauges gauges = {
-		.sessions = box_sessions_count_boxes(runtime->sessions),
+		.sessions = box_sessions_count_shown(runtime->sessions),
 		.managed_processes = processes.running,
 		.completed_processes = processes.completed,
 		.resident_bytes = runtime->host->resident_bytes(runtime->host_arg),
 		.requests_under_way = runtime->requests_under_way,
-		.promised_bytes = (uint64_t)box_sessions_use(runtime->sessions, "").memory_mb *
+		.promised_bytes =
+			(uint64_t)box_sessions_use(runtime->sessions, "", false).memory_mb *
 			BOX_MIB,
 		.artifact_bytes = runtime->artifact_bytes,
 	};

@@ -5,6 +5,7 @@ cannot be made, and many are of one user.
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -13,6 +14,7 @@ import pytest
 import boxlib
 import deathlib
 import nativelib
+from clientlib import physical
 from deathlib import Ground, Traces, native_boxd, needs_root
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
@@ -78,6 +80,63 @@ def test_a_box_that_does_not_die_holds_up_nobody(boxd):
             assert client.exec("echo x", "other")["stdout"] == "x"
             assert wait_blanks(boxd) != used
         assert client.wait(seq)["code"] == 0
+
+
+def expect_no_trace(client, session):
+    """In no list, no count, not found: as if it had never been."""
+    assert client.ask("box_get_sessions")["sessions"] == []
+    status = client.ask("box_status")
+    assert (status["active_sessions"], status["managed_processes"]) == (0, 0)
+    assert status["capacity"] == {"limit": 1, "used": 0, "remaining": 1}
+    storage = client.ask("box_get_storage_analysis")
+    assert (storage["active_sessions"], storage["managed_processes"]) == (0, 0)
+    missing = f"BoxSessionNotFoundError: session {physical(session)} not found"
+    for action, data in (
+        ("box_get_session", {}),
+        ("box_get_managed_process", {"process_id": "p"}),
+        ("box_start_managed_process", {"spec": {"command": "true"}}),
+    ):
+        assert client.fail(action, {"session_id": session, **data}) == missing
+
+
+@needs_root
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
+@pytest.mark.parametrize("how", ["timeout", "shutdown", "deletion"])
+def test_a_session_that_is_removed_is_seen_no_more(boxd, how, killed):
+    """boxd stands still, so the box does not end: neither this box-rpc nor the next shows it."""
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(boxd.web())
+        client.init(backend="local", limits={"max_sessions": 1})
+        client.exec("true", "gone")
+        process = {"command": "sleep", "args": ["600"], "process_id": "p"}
+        client.ask("box_start_managed_process", {"session_id": "gone", "spec": process})
+        boxd.signal(signal.SIGSTOP)
+        stack.callback(boxd.signal, signal.SIGCONT)
+        if how == "timeout":
+            assert client.exec("sleep 60", "gone", timeout_sec=1)["status"] == "timed_out"
+        elif how == "shutdown":
+            client.ask("box_shutdown")
+        else:
+            deletion = client.start("box_delete_session", {"session_id": "gone"})
+        expect_no_trace(client, "gone")
+        assert len(deathlib.inits(boxd)) == 1, "its box is there still"
+        if killed:
+            boxd.kill_worker()
+            boxd.signal(signal.SIGCONT)
+            boxd.wait_served(2)
+            client = stack.enter_context(boxd.web())
+            expect_no_trace(client, "gone")
+        else:
+            waiting = [client.start("box_exec", {"cmd": "true", "session_id": "gone"})]
+            time.sleep(0.2)
+            assert not client.has_answer(waiting[0]), "made before the old box has ended"
+            boxd.signal(signal.SIGCONT)
+            assert client.wait(waiting[0])["code"] == 0
+            if how == "deletion":
+                assert client.wait(deletion)["code"] == 0
+            client.ask("box_delete_session", {"session_id": "gone"})
+        # There was room for one: another one waits for the end of the box as well.
+        assert client.exec("echo x", "other")["stdout"] == "x"
 
 
 @needs_root

@@ -25,6 +25,7 @@ struct note {
 	int exit_code;
 	char out[64];
 	size_t sessions_then;    /* how many there were in that moment */
+	size_t shown_then;       /* and how many of them could be seen */
 	void (*then)(void *arg); /* called from inside `done` */
 	void *then_arg;
 };
@@ -77,6 +78,7 @@ static inline void noted(struct note *note, const struct box_err *err)
 {
 	note->calls++;
 	note->sessions_then = box_sessions_count(sessions);
+	note->shown_then = box_sessions_count_shown(sessions);
 	if (err) {
 		note->failed = true;
 		note->code = err->code;
@@ -202,6 +204,27 @@ static inline void expect_status(const char *physical_id, const char *status)
 {
 	struct box_arena *arena = box_arena_new();
 	ASSERT_STR(info_text(arena, physical_id, "status"), status);
+	box_arena_free(arena);
+}
+
+/* It is being removed: in no list and no count, though its box is not gone yet. */
+static inline void expect_not_shown(const char *physical_id, size_t others)
+{
+	struct box_arena *arena = box_arena_new();
+	struct box_err err = {0};
+	const struct box_session_box *boxes = NULL;
+	size_t count = 0;
+	struct box_session_op *op = NULL;
+	ASSERT(box_sessions_find(sessions, physical_id, &err) == NULL);
+	ASSERT_INT(err.code, BOX_ERR_SESSION_NOT_FOUND);
+	ASSERT_INT(box_sessions_stop(sessions, physical_id, NULL, NULL, &op, &err), -ENOENT);
+	ASSERT_INT(box_sessions_list(sessions, &first, arena).count, others);
+	ASSERT_INT(box_sessions_count_placed(sessions, &first), others);
+	ASSERT_INT(box_sessions_count_workspace(sessions, &first), others);
+	ASSERT_INT(box_sessions_count_shown(sessions), others);
+	(void)box_sessions_boxes(sessions, &first, arena, &boxes, &count);
+	ASSERT_INT(count, others);
+	ASSERT(box_sessions_count_boxes(sessions) > others);
 	box_arena_free(arena);
 }
 

@@ -181,7 +181,9 @@ TEST(timeout_removes)
 	ASSERT_INT(slow.calls, 1);
 	ASSERT(!slow.failed);
 	ASSERT_INT(slow.reason, BOX_END_TIMEOUT);
-	ASSERT_INT(slow.sessions_then, 1); /* answered before the session goes */
+	ASSERT_INT(slow.sessions_then, 1); /* answered before its box goes */
+	ASSERT_INT(slow.shown_then, 0);    /* but it is in no list any more */
+	expect_not_shown(ID("s"), 0);
 	expect_error(&beside, BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
 	headless_gone();
@@ -208,18 +210,61 @@ TEST(capacity)
 	struct note making = {0};
 	struct note removed = {0};
 	struct note ran = {0};
+	struct note third = {0};
+	struct note cancelled = {0};
 	rules.max_sessions = 2;
 	make_live("live");
 	(void)open_in(&first, "making", &making);
 	expect_full(ID("third"));
 	headless_made();
 	(void)remove_id(ID("live"), &removed);
-	expect_full(ID("third"));          /* one that is being removed counts too */
+	expect_not_shown(ID("live"), 1);
+	/* Its box counts until it is gone: who needs the room waits, and finds it. */
+	(void)open_in(&first, "third", &third);
+	box_session_op_cancel(open_in(&first, "cancelled", &cancelled));
+	ASSERT_INT(headless_count(HEADLESS_MAKE), 0);
 	(void)exec("making", "run", &ran); /* one that is there needs no room */
 	headless_ran("run", &good);
 	headless_gone();
-	make_live("third");
+	headless_made();
+	ASSERT_INT(third.calls, 1);
+	ASSERT(!third.failed);
+	ASSERT_INT(cancelled.calls, 0);
 	expect_full(ID("fourth"));
+	finish();
+}
+
+/* Two wait for one place: the second waits for another one that leaves, or is refused. */
+TEST(capacity_of_many_that_wait)
+{
+	start();
+	struct note removed = {0};
+	struct note notes[3] = {{0}};
+	rules.max_sessions = 2;
+	make_live("a");
+	make_live("b");
+	(void)remove_id(ID("a"), &removed);
+	(void)open_in(&first, "c", &notes[0]);
+	(void)open_in(&first, "c", &notes[1]);
+	(void)open_in(&first, "d", &notes[2]);
+	headless_gone();
+	ASSERT_INT(removed.calls, 1);
+	expect_error(&notes[2], BOX_ERR_CAPACITY, "Box session capacity reached (2)");
+	headless_made();
+	ASSERT_INT(notes[0].calls + notes[1].calls, 2);
+	ASSERT(!notes[0].failed && !notes[1].failed);
+
+	(void)remove_id(ID("b"), &removed);
+	(void)remove_id(ID("c"), &removed);
+	(void)open_in(&first, "e", &notes[0]);
+	(void)open_in(&first, "f", &notes[1]);
+	headless_gone();
+	ASSERT_INT(headless_count(HEADLESS_MAKE), 1);
+	headless_gone();
+	ASSERT_INT(headless_count(HEADLESS_MAKE), 2);
+	headless_made();
+	headless_made();
+	ASSERT_INT(notes[0].calls + notes[1].calls, 4);
 	finish();
 }
 
@@ -228,13 +273,16 @@ TEST(capacity_of_cancelled_makes)
 {
 	start();
 	struct note notes[2] = {{0}};
+	struct note third = {0};
 	rules.max_sessions = 2;
 	box_session_op_cancel(exec("a", "x", &notes[0]));
 	box_session_op_cancel(open_in(&first, "b", &notes[1]));
-	expect_full(ID("third"));
+	(void)open_in(&first, "third", &third);
+	ASSERT_INT(headless_count(HEADLESS_MAKE), 0);
+	ASSERT_INT(headless.begun[HEADLESS_MAKE], 2);
 	headless_gone();
-	make_live("third");
-	expect_full(ID("fourth"));
+	headless_made();
+	ASSERT_INT(third.calls, 1);
 	headless_gone();
 	ASSERT_INT(box_sessions_count(sessions), 1);
 	ASSERT_INT(notes[0].calls + notes[1].calls, 0);

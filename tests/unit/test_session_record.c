@@ -105,10 +105,11 @@ TEST(a_session_is_recorded_when_it_lives_and_when_it_is_gone)
 	ASSERT_STR(changes[0], wanted);
 	struct note removed = {0};
 	(void)remove_id(ID("s"), &removed);
-	ASSERT_INT(change_count, 1);
-	headless_gone();
 	ASSERT_INT(change_count, 2);
-	ASSERT_STR(changes[1], "{\"removed\":\"" ID("s") "\"}");
+	ASSERT_STR(changes[1], "{\"removing\":\"" ID("s") "\"}");
+	headless_gone();
+	ASSERT_INT(change_count, 3);
+	ASSERT_STR(changes[2], "{\"removed\":\"" ID("s") "\"}");
 	finish_recording();
 }
 
@@ -290,6 +291,61 @@ TEST(a_session_whose_box_is_no_more_is_forgotten)
 	headless.mark = 0;
 	make_live("s");
 	free(dumped);
+	finish_recording();
+}
+
+/* Its client was told that it is gone, and then this process ended: a successor does not bring it
+ * back, and who asks for its id waits for the end of its box. */
+TEST(a_successor_goes_on_removing)
+{
+	struct note running = {0};
+	struct note next = {0};
+	start_recording();
+	(void)make_marked("s", 42);
+	(void)exec("s", "slow", &running);
+	headless_ran("slow", &(struct box_exec_outcome){.reason = BOX_END_TIMEOUT});
+	ASSERT_INT(running.calls, 1);
+	ASSERT_INT(running.shown_then, 0);
+	ASSERT_INT(change_count, 2);
+	char *dumped[2] = {box_strdup(changes[0]), box_strdup(changes[1])};
+	box_sessions_dump(sessions, on_change, &changes);
+	ASSERT_INT(change_count, 4);
+	ASSERT_STR(changes[2], dumped[0]);
+	ASSERT_STR(changes[3], "{\"removing\":\"" ID("s") "\"}");
+	finish_recording();
+
+	start_recording();
+	replay(dumped[0]);
+	replay(dumped[1]);
+	expect_not_shown(ID("s"), 0);
+	leave_box(42);
+	box_sessions_adopt(sessions);
+	ASSERT(headless.kept == NULL);
+	expect_not_shown(ID("s"), 0);
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
+	headless.mark = 43;
+	(void)exec("s", "next", &next);
+	ASSERT_INT(headless_count(HEADLESS_MAKE), 0);
+	headless_gone();
+	headless_made();
+	headless_ran("next", &good);
+	expect_ran(&next, "fine");
+	finish_recording();
+
+	/* Its box is no more, or the record lies. */
+	start_recording();
+	replay(dumped[1]);
+	ASSERT_INT(box_sessions_count(sessions), 0);
+	replay(dumped[0]);
+	replay(dumped[1]);
+	replay(dumped[1]);
+	box_sessions_adopt(sessions);
+	ASSERT_INT(box_sessions_count(sessions), 0);
+	ASSERT_INT(box_sessions_count_shown(sessions), 0);
+	headless.mark = 0;
+	make_live("s");
+	free(dumped[0]);
+	free(dumped[1]);
 	finish_recording();
 }
 
@@ -509,15 +565,15 @@ TEST(a_session_goes_with_its_box)
 	for (int i = 0; i < 2; i++) {
 		expect_error(&running[i], BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	}
-	expect_status(ID("s"), "closing");
+	expect_not_shown(ID("s"), 0);
 	/* The next use waits for the end and makes it anew. */
 	(void)exec("s", "next", &next);
 	ASSERT_INT(headless_count(HEADLESS_MAKE), 0);
 	headless.mark = 43;
 	headless_gone();
-	ASSERT_STR(changes[1], "{\"removed\":\"" ID("s") "\"}");
+	ASSERT_STR(changes[2], "{\"removed\":\"" ID("s") "\"}");
 	headless_made();
-	ASSERT(strstr(changes[2], "\"mark\":43,") != NULL);
+	ASSERT(strstr(changes[3], "\"mark\":43,") != NULL);
 	headless_ran("next", &good);
 	expect_ran(&next, "fine");
 	finish_recording();

@@ -34,7 +34,7 @@ TEST(remove_while_running)
 	expect_error(&b, BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	ASSERT_INT(headless.cancelled[HEADLESS_EXEC], 2);
 	ASSERT_INT(removed.calls, 0);
-	expect_status(ID("s"), "closing");
+	expect_not_shown(ID("s"), 0);
 	headless_gone();
 	ASSERT_INT(removed.calls, 1);
 	ASSERT_INT(removed.sessions_then, 0);
@@ -55,7 +55,7 @@ TEST(remove_while_making)
 	ASSERT_INT(headless.cancelled[HEADLESS_MAKE], 1);
 	/* Nobody knows yet what became of the box. */
 	ASSERT_INT(removed.calls, 0);
-	expect_status(ID("s"), "closing");
+	expect_not_shown(ID("s"), 0);
 	headless_gone();
 	ASSERT_INT(removed.calls, 1);
 	ASSERT_INT(removed.sessions_then, 0);
@@ -297,6 +297,7 @@ TEST(remove_all)
 	expect_error(&run, BOX_ERR_SESSION_NOT_FOUND, REMOVED("live"));
 	expect_error(&making, BOX_ERR_SESSION_NOT_FOUND, REMOVED("making"));
 	ASSERT_INT(box_sessions_count(sessions), 3);
+	expect_not_shown(ID("live"), 0);
 	box_sessions_remove_all(sessions);
 	headless_gone();
 	headless_gone();

@@ -117,6 +117,7 @@ TEST(stop_and_remove_at_once)
 	make_live("s");
 	(void)stop_id(ID("s"), &stopped);
 	(void)remove_id(ID("s"), &removed);
+	expect_not_shown(ID("s"), 0);
 	headless_gone();
 	ASSERT_INT(stopped.calls + removed.calls, 2);
 	ASSERT_INT(box_sessions_count(sessions), 0);
@@ -129,7 +130,9 @@ TEST(stop_and_remove_at_once)
 
 	make_live("t");
 	(void)remove_id(ID("t"), &removed);
-	(void)stop_id(ID("t"), &stopped);
+	struct box_err err = {0};
+	struct box_session_op *op = NULL;
+	ASSERT_INT(box_sessions_stop(sessions, ID("t"), on_removed, &stopped, &op, &err), -ENOENT);
 	headless_gone();
 	ASSERT_INT(box_sessions_count(sessions), 1); /* s */
 	finish();
@@ -258,11 +261,12 @@ TEST(a_successor_knows_what_is_stopped)
 	rules.changed = on_change;
 	headless.mark = 7;
 	make_stopped("s", ID("s"));
-	ASSERT_INT(change_count, 2);
-	ASSERT_STR(changes[1], "{\"stopped\":\"" ID("s") "\"}");
+	ASSERT_INT(change_count, 3);
+	ASSERT_STR(changes[1], "{\"stopping\":\"" ID("s") "\"}");
+	ASSERT_STR(changes[2], "{\"stopped\":\"" ID("s") "\"}");
 	box_sessions_dump(sessions, on_change, NULL);
-	ASSERT_INT(change_count, 4);
-	ASSERT_STR(changes[3], changes[1]);
+	ASSERT_INT(change_count, 5);
+	ASSERT_STR(changes[4], changes[2]);
 	rules.changed = NULL;
 	finish();
 
@@ -270,12 +274,38 @@ TEST(a_successor_knows_what_is_stopped)
 	rules.changed = on_change;
 	int before = change_count;
 	rules.changed = NULL;
-	ASSERT_INT(before, 4);
+	ASSERT_INT(before, 5);
 	replay_all();
 	box_sessions_adopt(sessions);
 	ASSERT_INT(box_sessions_count(sessions), 1);
 	expect_status(ID("s"), "stopped");
 	expect_refused("s", ID("s"), STOPPED("s"));
+	finish();
+}
+
+/* This process ended while the box did: a successor ends it, and keeps the name all the same. */
+TEST(a_successor_goes_on_stopping)
+{
+	quiet_start();
+	rules.changed = on_change;
+	headless.mark = 7;
+	struct note note = {0};
+	make_live("s");
+	(void)stop_id(ID("s"), &note);
+	rules.changed = NULL;
+	ASSERT_INT(change_count, 2);
+	finish();
+
+	quiet_start();
+	replay_all();
+	headless.kept = box_alloc(sizeof(*headless.kept));
+	headless.kept->mark = 7;
+	headless.boxes++;
+	expect_status(ID("s"), "closing");
+	box_sessions_adopt(sessions);
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
+	headless_gone();
+	expect_status(ID("s"), "stopped");
 	finish();
 }
 
