@@ -45,6 +45,7 @@
 /* Names. */
 #define BOX_INSTANCE_ID_MAX 128  /* (wire) */
 #define BOX_WORKSPACE_ID_MAX 256 /* (wire, relay) */
+#define BOX_TENANT_SIZE 28       /* "ws-", 24 hex digits of a workspace, NUL */
 #define BOX_TOKEN_MIN 32         /* (wire) */
 #define BOX_TOKEN_MAX 4096
 #define BOX_SESSION_ID_MAX 512 /* logical session id, bytes */

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/list.h"
+#include "base/turns.h"
 #include "base/value.h"
 #include "runtime/config.h"
 #include "runtime/fence.h"
@@ -56,8 +57,8 @@ struct box_host {
 
 /* How the runtime was started. */
 struct box_runtime_setup {
-	struct uv_loop_s *loop;     /* for backends */
-	struct box_native *native;  /* native boxes, or NULL */
+	struct uv_loop_s *loop;    /* for backends */
+	struct box_native *native; /* native boxes, or NULL */
 	struct box_host_size host_size;
 	const char *working_folder; /* what relative paths of a configuration start from */
 	bool host_backend_allowed;  /* stdio, or a token protects the control port */
@@ -91,13 +92,14 @@ struct box_runtime {
 	struct box_backend *backend; /* NULL while there is none */
 	struct box_metrics metrics;
 	uint64_t requests_under_way;
-	uint64_t streams_begun;     /* live commands so far: their names */
-	uint64_t files_total_bytes; /* held by file transfers */
-	uint64_t artifact_bytes;    /* of memory, as boxd told last */
-	struct box_list analyses;   /* of storage, which have more to ask */
-	unsigned measures_asked;    /* of the host, and not answered */
-	char *instance;             /* the trusted one, NULL until pinned */
-	bool stopping;              /* no new work is taken */
+	uint64_t streams_begun;               /* live commands so far: their names */
+	uint64_t files_total_bytes;           /* held by file transfers */
+	uint64_t artifact_bytes;              /* of memory, as boxd told last */
+	struct box_list analyses;             /* of storage, which have more to ask */
+	unsigned measures_asked;              /* of the host, and not answered */
+	uint16_t measures_of[BOX_TURNS_KEPT]; /* of these, by tenants: box_turns_slot */
+	char *instance;                       /* the trusted one, NULL until pinned */
+	bool stopping;                        /* no new work is taken */
 };
 
 struct box_runtime *box_runtime_new(

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "base/turns.h"
 #include "runtime/output.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
@@ -22,6 +23,7 @@ struct box_analysis {
 	uint64_t give_up_ms;
 	const char *folder; /* NULL: asked already */
 	char below[sizeof("tenants/") + BOX_NAMESPACE_SIZE];
+	char tenant[BOX_NAMESPACE_SIZE];
 	const struct box_session_box *boxes;
 	size_t box_next;
 	size_t box_count;
@@ -179,6 +181,7 @@ static void answered(struct box_analysis *analysis)
 	struct box_runtime *runtime = analysis->runtime;
 	analysis->asked--;
 	runtime->measures_asked--;
+	runtime->measures_of[box_turns_slot(analysis->tenant)]--;
 	finish_if_over(analysis);
 	ask_more(runtime);
 }
@@ -245,7 +248,8 @@ static void managed_box_measured(void *arg, const struct box_measured *measured)
 static void ask_next(struct box_analysis *analysis)
 {
 	struct box_runtime *runtime = analysis->runtime;
-	struct box_measure what = {.path = analysis->folder, .below = analysis->below};
+	struct box_measure what = {
+		.path = analysis->folder, .below = analysis->below, .tenant = analysis->tenant};
 	box_measured_done *done = folder_measured;
 	if (!analysis->folder) {
 		const struct box_session_box *box = &analysis->boxes[analysis->box_next++];
@@ -255,6 +259,7 @@ static void ask_next(struct box_analysis *analysis)
 	analysis->folder = NULL;
 	analysis->asked++;
 	runtime->measures_asked++;
+	runtime->measures_of[box_turns_slot(analysis->tenant)]++;
 	runtime->host->measure(runtime->host_arg, &what, done, analysis);
 }
 
@@ -269,13 +274,27 @@ static void give_up_rest(struct box_analysis *analysis)
 	analysis->box_next = analysis->box_count;
 }
 
-/* Each analysis one after the other, so that one with many boxes does not hold up the others. */
+/* The next whose tenant has not asked for as much as is measured at once. */
+static struct box_analysis *next_analysis(struct box_runtime *runtime)
+{
+	for (struct box_list *at = runtime->analyses.next; at != &runtime->analyses;
+		at = at->next) {
+		struct box_analysis *analysis = BOX_LIST_ITEM(at, struct box_analysis, links);
+		if (runtime->measures_of[box_turns_slot(analysis->tenant)] < BOX_MEASURES_MAX) {
+			box_list_drop(&analysis->links);
+			return analysis;
+		}
+	}
+	return NULL;
+}
+
+/* Each analysis one after the other, so that one with many boxes does not hold up the others. The host
+ * has what waits take turns by tenants: so each tenant may have something waiting there. */
 static void ask_more(struct box_runtime *runtime)
 {
-	struct box_list *item;
-	while (runtime->measures_asked < BOX_MEASURES_MAX &&
-		(item = box_list_pop(&runtime->analyses))) {
-		struct box_analysis *analysis = BOX_LIST_ITEM(item, struct box_analysis, links);
+	struct box_analysis *analysis;
+	while (runtime->measures_asked < BOX_MEASURES_WAITING_MAX &&
+		(analysis = next_analysis(runtime))) {
 		if (box_clock_ms() >= analysis->give_up_ms) {
 			give_up_rest(analysis);
 			finish_if_over(analysis);
@@ -302,10 +321,10 @@ struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
 	analysis->done = done;
 	analysis->arg = arg;
 	analysis->give_up_ms = box_clock_ms() + BOX_ANALYSIS_MS;
+	box_tenant_namespace(context, analysis->tenant);
 	if (workspace) {
-		char name[BOX_NAMESPACE_SIZE];
-		box_tenant_namespace(context, name);
-		(void)snprintf(analysis->below, sizeof(analysis->below), "tenants/%s", name);
+		(void)snprintf(
+			analysis->below, sizeof(analysis->below), "tenants/%s", analysis->tenant);
 		analysis->folder = box_arena_strndup(arena, workspace, strlen(workspace));
 		report->workspace = box_arena_printf(arena, "%s/%s",
 			strcmp(workspace, "/") == 0 ? "" : workspace, analysis->below);

@@ -19,9 +19,10 @@ struct box_runtime;
 
 /* What a host can measure: a box, or a folder. */
 struct box_measure {
-	uint64_t box;      /* 0: the folder */
-	const char *path;  /* absolute */
-	const char *below; /* what of it is measured, relative */
+	uint64_t box;       /* 0: the folder */
+	const char *path;   /* absolute */
+	const char *below;  /* what of it is measured, relative */
+	const char *tenant; /* the namespace of the workspace that asks */
 };
 
 struct box_measured_part {

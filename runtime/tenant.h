@@ -11,9 +11,10 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/value.h"
 
-#define BOX_NAMESPACE_SIZE 28 /* "ws-", 24 hex digits, NUL */
+#define BOX_NAMESPACE_SIZE BOX_TENANT_SIZE
 
 /* Strings live as long as the request that carries the context. Clients older than tenancy send no
  * context: they share the workspace "", a name that no context can have. */

@@ -44,6 +44,7 @@ static int send_measure(struct box_link *link, const struct box_measure *what, u
 	}
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", what->path);
 	(void)snprintf(packet.below, sizeof(packet.below), "%s", what->below);
+	(void)snprintf(packet.tenant, sizeof(packet.tenant), "%s", what->tenant);
 	return box_link_post(link, &packet, sizeof(packet), NULL);
 }
 

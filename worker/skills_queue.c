@@ -37,15 +37,6 @@ bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skills_ask 
 	return true;
 }
 
-static uint64_t *turn_of(struct box_skills_queue *queue, const char *namespace)
-{
-	uint32_t hash = 2166136261U;
-	for (; *namespace; namespace ++) {
-		hash = (hash ^ (unsigned char)*namespace) * 16777619U;
-	}
-	return &queue->turns[hash % BOX_SKILLS_TURNS_KEPT];
-}
-
 void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skills_ask *ask)
 {
 	queue->bytes -= text_bytes(ask->data);
@@ -55,17 +46,16 @@ void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skills_ask
 struct box_skills_ask *box_skills_queue_take(struct box_skills_queue *queue)
 {
 	struct box_skills_ask *best = NULL;
-	uint64_t *best_turn = NULL;
 	for (struct box_list *at = queue->waiting.next; at != &queue->waiting; at = at->next) {
 		struct box_skills_ask *ask = BOX_LIST_ITEM(at, struct box_skills_ask, links);
-		uint64_t *turn = turn_of(queue, ask->namespace);
-		if (!best || *turn < *best_turn) {
+		if (!best ||
+			box_turns_last(&queue->turns, ask->namespace) <
+				box_turns_last(&queue->turns, best->namespace)) {
 			best = ask;
-			best_turn = turn;
 		}
 	}
 	if (best) {
-		*best_turn = ++queue->turn;
+		box_turns_serve(&queue->turns, best->namespace);
 		box_skills_queue_drop(queue, best);
 	}
 	return best;

@@ -7,17 +7,14 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/turns.h"
 
 struct box_skills_ask;
-
-#define BOX_SKILLS_TURNS_KEPT 256
 
 struct box_skills_queue {
 	struct box_list waiting;
 	size_t bytes; /* of texts in what waits */
-	/* When each tenant was served last, by a hash of its name; who shares a place shares turns. */
-	uint64_t turns[BOX_SKILLS_TURNS_KEPT];
-	uint64_t turn;
+	struct box_turns turns;
 };
 
 void box_skills_queue_init(struct box_skills_queue *queue);

@@ -73,6 +73,8 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec, struct
 	bool folder = spec->host_path && spec->host_path_mode != BOX_MOUNT_NONE;
 	memset(ask, 0, sizeof(*ask));
 	(void)snprintf(ask->name, sizeof(ask->name), "%s", physical_id);
+	/* Every physical id begins with the namespace of its workspace, which has a fixed length. */
+	memcpy(ask->tenant, physical_id, strnlen(physical_id, sizeof(ask->tenant) - 1));
 	ask->host_mode = folder ? modes[spec->host_path_mode] : BOX_ASK_NONE;
 	(void)snprintf(ask->image, sizeof(ask->image), "%s", spec->image ? spec->image : "");
 	ask->network = spec->network_on;

@@ -249,6 +249,7 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 		return;
 	}
 	struct box_boxes_entry *entry = entry_new(boxes);
+	memcpy(entry->tenant, ask->tenant, strnlen(ask->tenant, sizeof(entry->tenant) - 1));
 	entry->making = box_alloc(sizeof(*entry->making));
 	entry->making->request = request;
 	entry->making->ask = *ask;

@@ -50,6 +50,8 @@ bool box_boxes_is_machine(struct box_boxes *boxes, uint64_t box);
  * microVM, of which nothing can be seen from here. */
 int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
 	bool *ret_own);
+/* Whose a living box is; NULL: there is no such box. Good until the next call. */
+const char *box_boxes_tenant(struct box_boxes *boxes, uint64_t box);
 /* Calls `made` with request 0 for every box there is. */
 void box_boxes_list(struct box_boxes *boxes);
 

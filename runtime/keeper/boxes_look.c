@@ -101,6 +101,12 @@ struct box_groups *box_boxes_groups(struct box_boxes *boxes, uint64_t box, struc
 	return entry->groups;
 }
 
+const char *box_boxes_tenant(struct box_boxes *boxes, uint64_t box)
+{
+	const struct box_boxes_entry *entry = box_boxes_find(boxes, box);
+	return entry ? entry->tenant : NULL;
+}
+
 bool box_boxes_is_machine(struct box_boxes *boxes, uint64_t box)
 {
 	const struct box_boxes_entry *entry = box_boxes_find(boxes, box);

@@ -37,6 +37,7 @@ struct box_boxes_entry {
 	struct box_living living;
 	uint64_t promised_bytes;   /* to a microVM and what runs it; 0: it is none */
 	struct box_groups *groups; /* LIVE: NULL when there was never one */
+	char tenant[BOX_TENANT_SIZE];
 	char *workspace;           /* where it is, inside */
 	bool own_workspace;        /* no folder of the host */
 	dev_t source_device;       /* else which */

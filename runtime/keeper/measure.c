@@ -14,17 +14,17 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/list.h"
 #include "base/log.h"
+#include "base/turns.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/helper.h"
 #include "runtime/keeper/measure_child.h"
 
 #define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
 
-/* Waits for a child. */
+/* Waits for a child, or is its own: then it has a place until the child is gone. */
 struct job {
-	struct box_list links;
+	struct box_turn turn;
 	uint32_t id;
 	uint64_t deadline_ms;
 	uint64_t box; /* 0: a folder */
@@ -34,7 +34,7 @@ struct job {
 
 struct child {
 	struct box_helper helper; /* none: this place is free */
-	uint32_t id;
+	struct job *job;
 	bool wanted; /* not answered yet */
 	uint64_t deadline_ms;
 };
@@ -46,8 +46,7 @@ struct box_measures {
 	void *arg;
 	int epoll;
 	struct child children[BOX_MEASURES_MAX];
-	struct box_list waiting;
-	size_t waiting_count;
+	struct box_turn_queue queue;
 };
 
 struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_policy *policy,
@@ -59,11 +58,22 @@ struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_
 	measures->done = done;
 	measures->arg = arg;
 	measures->epoll = epoll_create1(EPOLL_CLOEXEC);
-	box_list_init(&measures->waiting);
+	box_turn_queue_init(&measures->queue, BOX_MEASURES_MAX, BOX_MEASURES_WAITING_MAX);
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		measures->children[i].helper = BOX_HELPER_NONE;
 	}
 	return measures;
+}
+
+static struct job *job_of(struct box_turn *turn)
+{
+	return BOX_LIST_ITEM(turn, struct job, turn);
+}
+
+static void job_free(struct box_measures *measures, struct job *job)
+{
+	box_turn_queue_leave(&measures->queue, &job->turn);
+	free(job);
 }
 
 static void answer_failed(struct box_measures *measures, uint32_t id, int result)
@@ -86,25 +96,26 @@ static void run_child(const void *arg, pid_t parent, int out)
 	box_measure_child(work->task, work->policy, parent, out);
 }
 
-static void start_child(
+static int start_child(
 	struct box_measures *measures, struct child *child, const struct box_measure_task *task)
 {
 	const struct work work = {task, measures->policy};
 	int r = box_helper_start(&child->helper, measures->epoll, run_child, &work);
 	if (r < 0) {
-		answer_failed(measures, child->id, r);
-		return;
+		return r;
 	}
 	child->wanted = true;
 	child->deadline_ms = box_clock_ms() + BOX_MEASURE_MS;
+	return 0;
 }
 
 static void take_result(struct box_measures *measures, struct child *child)
 {
 	struct box_keeper_measured answer;
 	bool wanted = child->wanted;
-	uint32_t id = child->id;
+	uint32_t id = child->job->id;
 	bool told = box_helper_bury(&child->helper, measures->epoll, &answer, sizeof(answer));
+	job_free(measures, TAKE_PTR(child->job));
 	if (!wanted) {
 		return;
 	}
@@ -126,67 +137,62 @@ static void give_up(struct box_measures *measures, struct child *child, int resu
 	child->wanted = false;
 	box_helper_kill(&child->helper);
 	if (wanted && result < 0) {
-		answer_failed(measures, child->id, result);
+		answer_failed(measures, child->job->id, result);
 	}
 }
 
 /* --- jobs --- */
 
-static void add_job(struct box_measures *measures, struct job *job)
+static void add_job(struct box_measures *measures, struct job *job, const char *tenant)
 {
-	box_list_init(&job->links);
 	job->deadline_ms = box_clock_ms() + BOX_MEASURE_MS;
-	if (measures->waiting_count >= BOX_MEASURES_WAITING_MAX) {
+	if (!box_turn_queue_put(&measures->queue, &job->turn, tenant)) {
 		answer_failed(measures, job->id, -EBUSY);
 		free(job);
-		return;
 	}
-	box_list_push(&measures->waiting, &job->links);
-	measures->waiting_count++;
 }
 
-void box_measures_folder(
-	struct box_measures *measures, uint32_t id, const char *path, const char *below)
+void box_measures_folder(struct box_measures *measures, uint32_t id, const char *tenant,
+	const char *path, const char *below)
 {
 	size_t len = strlen(path);
 	struct job *job = box_alloc(sizeof(*job) + len + 1);
 	job->id = id;
 	memcpy(job->path, path, len + 1);
 	memcpy(job->below, below, strnlen(below, sizeof(job->below) - 1));
-	add_job(measures, job);
+	add_job(measures, job, tenant);
 }
 
 void box_measures_box(struct box_measures *measures, uint32_t id, uint64_t box)
 {
 	struct job *job = box_alloc(sizeof(*job) + 1);
+	const char *tenant = box_boxes_tenant(measures->boxes, box);
 	job->id = id;
 	job->box = box;
-	add_job(measures, job);
+	/* One that has ended is told of in its turn. */
+	add_job(measures, job, tenant ? tenant : "");
 }
 
-static struct job *next_job(struct box_measures *measures)
-{
-	struct box_list *item = box_list_pop(&measures->waiting);
-	measures->waiting_count -= item != NULL;
-	return item ? BOX_LIST_ITEM(item, struct job, links) : NULL;
-}
-
-static void begin_job(struct box_measures *measures, struct child *child, const struct job *job)
+/* 0, or negative: nothing was begun. */
+static int begin_job(struct box_measures *measures, struct child *child, const struct job *job)
 {
 	_cleanup_(box_close_p) int root = -1;
 	struct box_measure_task task = {.root = -1, .path = job->path, .below = job->below};
-	child->id = job->id;
 	int r = 0;
 	if (job->box != 0) {
 		r = box_boxes_root(
 			measures->boxes, job->box, &root, &task.workspace, &task.own_workspace);
 		task.root = root;
 	}
-	if (r < 0) {
-		answer_failed(measures, job->id, r);
-		return;
-	}
-	start_child(measures, child, &task);
+	return r < 0 ? r : start_child(measures, child, &task);
+}
+
+static struct job *oldest_job(const struct box_measures *measures)
+{
+	struct box_list *first = measures->queue.waiting.next;
+	return first == &measures->queue.waiting
+		? NULL
+		: job_of(BOX_LIST_ITEM(first, struct box_turn, links));
 }
 
 static void drop_late(struct box_measures *measures)
@@ -200,11 +206,10 @@ static void drop_late(struct box_measures *measures)
 		}
 	}
 	/* Oldest first: the first that still has time ends the search. */
-	while (!box_list_empty(&measures->waiting) &&
-		BOX_LIST_ITEM(measures->waiting.next, struct job, links)->deadline_ms <= now_ms) {
-		struct job *job = next_job(measures);
-		answer_failed(measures, job->id, -ETIMEDOUT);
-		free(job);
+	for (struct job *job; (job = oldest_job(measures)) && job->deadline_ms <= now_ms;) {
+		uint32_t id = job->id;
+		job_free(measures, job);
+		answer_failed(measures, id, -ETIMEDOUT);
 	}
 }
 
@@ -218,10 +223,18 @@ void box_measures_step(struct box_measures *measures)
 	}
 	drop_late(measures);
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
-		struct job *job;
-		while (measures->children[i].helper.pidfd < 0 && (job = next_job(measures))) {
-			begin_job(measures, &measures->children[i], job);
-			free(job);
+		struct child *child = &measures->children[i];
+		struct box_turn *turn;
+		while (child->helper.pidfd < 0 && (turn = box_turn_queue_take(&measures->queue))) {
+			struct job *job = job_of(turn);
+			int r = begin_job(measures, child, job);
+			if (r == 0) {
+				child->job = job;
+				continue;
+			}
+			uint32_t id = job->id;
+			job_free(measures, job);
+			answer_failed(measures, id, r);
 		}
 	}
 }
@@ -241,8 +254,8 @@ int box_measures_timeout_ms(const struct box_measures *measures)
 		}
 	}
 	/* What waits has come after what runs, unless that was given up. */
-	if (measures->waiting_count > 0) {
-		const struct job *job = BOX_LIST_ITEM(measures->waiting.next, struct job, links);
+	const struct job *job = oldest_job(measures);
+	if (job) {
 		next_ms = job->deadline_ms < next_ms ? job->deadline_ms : next_ms;
 	}
 	uint64_t now_ms = box_clock_ms();
@@ -254,9 +267,8 @@ int box_measures_timeout_ms(const struct box_measures *measures)
 
 void box_measures_drop(struct box_measures *measures)
 {
-	struct job *job;
-	while ((job = next_job(measures))) {
-		free(job);
+	for (struct job *job; (job = oldest_job(measures));) {
+		job_free(measures, job);
 	}
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		if (measures->children[i].helper.pidfd >= 0) {
@@ -273,6 +285,7 @@ void box_measures_free(struct box_measures *measures)
 		if (child->helper.pidfd >= 0) {
 			(void)box_helper_has_ended(&child->helper, FREE_WAIT_MS);
 			(void)box_helper_bury(&child->helper, measures->epoll, NULL, 0);
+			job_free(measures, TAKE_PTR(child->job));
 		}
 	}
 	(void)close(measures->epoll);

@@ -2,7 +2,7 @@
  *
  * A walk can take long and can hang in a file system: it is done by a child without privileges but
  * that to read, which is ended after BOX_MEASURE_MS and dies with boxd. What must wait waits in a
- * bounded queue.
+ * bounded queue, in which tenants take turns.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_
 	box_measures_done *done, void *arg);
 void box_measures_free(struct box_measures *measures);
 
-void box_measures_folder(
-	struct box_measures *measures, uint32_t id, const char *path, const char *below);
+void box_measures_folder(struct box_measures *measures, uint32_t id, const char *tenant,
+	const char *path, const char *below);
 void box_measures_box(struct box_measures *measures, uint32_t id, uint64_t box);
 /* Whoever asked is gone: nothing of it is answered. */
 void box_measures_drop(struct box_measures *measures);

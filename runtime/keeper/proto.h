@@ -230,6 +230,7 @@ struct box_keeper_measure_folder {
 	uint32_t id;
 	char path[BOX_PATH_MAX];
 	char below[BOX_KEEPER_BELOW_MAX];
+	char tenant[BOX_TENANT_SIZE]; /* who asks */
 };
 
 struct box_keeper_measure_box {

@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/turns.h"
 #include "runtime/keeper/birth.h"
 #include "runtime/keeper/boxes.h"
 #include "runtime/keeper/helper.h"
@@ -27,8 +28,8 @@
 #define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
 
 struct job {
-	struct box_list links; /* while it waits for a child */
-	uint32_t request;      /* 0: nobody waits for it any more */
+	struct box_turn turn; /* waits for a child, or has one */
+	uint32_t request;     /* 0: nobody waits for it any more */
 	struct box_ask ask;
 	struct box_quota_folder folder;
 	dev_t device; /* of the folder, without what may be mounted over it later */
@@ -51,8 +52,8 @@ struct box_quotas {
 	void *arg;
 	int epoll;
 	struct child children[BOX_QUOTAS_MAX];
-	struct box_list waiting;
-	size_t waiting_count;
+	struct box_turn_queue queue;
+	bool begin_due; /* one was put into it since it was looked at */
 };
 
 struct box_quotas *box_quotas_new(
@@ -64,15 +65,21 @@ struct box_quotas *box_quotas_new(
 	quotas->done = done;
 	quotas->arg = arg;
 	quotas->epoll = epoll_create1(EPOLL_CLOEXEC);
-	box_list_init(&quotas->waiting);
+	box_turn_queue_init(&quotas->queue, BOX_QUOTAS_MAX, BOX_QUOTAS_WAITING_MAX);
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		quotas->children[i].helper = BOX_HELPER_NONE;
 	}
 	return quotas;
 }
 
-static void job_free(struct job *job)
+static struct job *job_of(struct box_list *links)
 {
+	return BOX_LIST_ITEM(BOX_LIST_ITEM(links, struct box_turn, links), struct job, turn);
+}
+
+static void job_free(struct box_quotas *quotas, struct job *job)
+{
+	box_turn_queue_leave(&quotas->queue, &job->turn);
 	box_close_p(&job->folder.parent);
 	free(job);
 }
@@ -86,7 +93,7 @@ static void finish(struct box_quotas *quotas, struct job *job, const struct box_
 	if (job->request != 0) {
 		quotas->done(quotas->arg, job->request, &job->ask, err);
 	}
-	job_free(job);
+	job_free(quotas, job);
 }
 
 /* --- requests --- */
@@ -116,9 +123,9 @@ static bool is_moving(struct box_quotas *quotas, int source)
 		const struct child *child = &quotas->children[i];
 		found = found || (child->helper.pidfd >= 0 && is_of(child->job, &status));
 	}
-	for (struct box_list *at = quotas->waiting.next; !found && at != &quotas->waiting;
-		at = at->next) {
-		found = is_of(BOX_LIST_ITEM(at, struct job, links), &status);
+	struct box_list *waiting = &quotas->queue.waiting;
+	for (struct box_list *at = waiting->next; !found && at != waiting; at = at->next) {
+		found = is_of(job_of(at), &status);
 	}
 	return found;
 }
@@ -164,25 +171,24 @@ static int add_job(struct box_quotas *quotas, uint32_t request, const struct box
 	if (r < 0) {
 		return r;
 	}
-	if (quotas->waiting_count >= BOX_QUOTAS_WAITING_MAX) {
+	struct job *job = box_alloc(sizeof(*job));
+	if (!box_turn_queue_put(&quotas->queue, &job->turn, ask->tenant)) {
 		box_close_p(&folder.parent);
+		free(job);
 		return box_err_set(err, BOX_ERR_CAPACITY, EBUSY,
 			"too many workspace quotas are being prepared");
 	}
-	struct job *job = box_alloc(sizeof(*job));
 	job->request = request;
 	job->ask = *ask;
 	job->folder = folder;
 	job->above = above;
 	job->rounds = rounds;
+	quotas->begin_due = true;
 	struct stat status;
 	if (fstat(source, &status) == 0) {
 		job->device = status.st_dev;
 		job->inode = status.st_ino;
 	}
-	box_list_init(&job->links);
-	box_list_push(&quotas->waiting, &job->links);
-	quotas->waiting_count++;
 	return 0;
 }
 
@@ -306,12 +312,12 @@ static void take_result(struct box_quotas *quotas, struct child *child)
 
 static void begin_jobs(struct box_quotas *quotas)
 {
+	quotas->begin_due = false;
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		struct child *child = &quotas->children[i];
-		while (child->helper.pidfd < 0 && !box_list_empty(&quotas->waiting)) {
-			struct job *job = BOX_LIST_ITEM(
-				box_list_pop(&quotas->waiting), struct job, links);
-			quotas->waiting_count--;
+		struct box_turn *turn;
+		while (child->helper.pidfd < 0 && (turn = box_turn_queue_take(&quotas->queue))) {
+			struct job *job = BOX_LIST_ITEM(turn, struct job, turn);
 			int r = start_child(quotas, child, job);
 			if (r < 0) {
 				struct box_err err;
@@ -335,15 +341,13 @@ int box_quotas_timeout_ms(const struct box_quotas *quotas)
 {
 	uint64_t now_ms = box_clock_ms();
 	uint64_t next_ms = UINT64_MAX;
-	bool free_place = false;
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
 		const struct child *child = &quotas->children[i];
-		free_place = free_place || child->helper.pidfd < 0;
 		if (child->helper.pidfd >= 0 && !child->killed && child->deadline_ms < next_ms) {
 			next_ms = child->deadline_ms;
 		}
 	}
-	if (quotas->waiting_count > 0 && free_place) {
+	if (quotas->begin_due) {
 		return 0;
 	}
 	if (next_ms == UINT64_MAX) {
@@ -370,11 +374,9 @@ void box_quotas_step(struct box_quotas *quotas)
 
 static void drop_waiting(struct box_quotas *quotas)
 {
-	struct box_list *item;
-	while ((item = box_list_pop(&quotas->waiting))) {
-		job_free(BOX_LIST_ITEM(item, struct job, links));
+	while (!box_list_empty(&quotas->queue.waiting)) {
+		job_free(quotas, job_of(quotas->queue.waiting.next));
 	}
-	quotas->waiting_count = 0;
 }
 
 void box_quotas_drop(struct box_quotas *quotas)
@@ -396,7 +398,7 @@ void box_quotas_free(struct box_quotas *quotas)
 			box_helper_kill(&child->helper);
 			(void)box_helper_has_ended(&child->helper, FREE_WAIT_MS);
 			(void)box_helper_bury(&child->helper, quotas->epoll, NULL, 0);
-			job_free(child->job);
+			job_free(quotas, child->job);
 		}
 	}
 	(void)close(quotas->epoll);

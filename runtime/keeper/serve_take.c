@@ -162,10 +162,12 @@ const char *box_take_measure_folder(struct box_serve *serve, struct box_packet *
 {
 	const struct box_keeper_measure_folder *wanted = &packet->measure_folder;
 	if (!has_end(wanted->path, sizeof(wanted->path)) ||
-		!has_end(wanted->below, sizeof(wanted->below))) {
+		!has_end(wanted->below, sizeof(wanted->below)) ||
+		!has_end(wanted->tenant, sizeof(wanted->tenant))) {
 		return "a path without an end";
 	}
-	box_measures_folder(serve->measures, wanted->id, wanted->path, wanted->below);
+	box_measures_folder(
+		serve->measures, wanted->id, wanted->tenant, wanted->path, wanted->below);
 	return NULL;
 }
 

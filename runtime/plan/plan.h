@@ -51,6 +51,8 @@ enum box_ask_mode {
 /* What box-rpc asks for; fixed-size, it travels as it is. Text is NUL-terminated or refused. */
 struct box_ask {
 	char name[BOX_PLAN_NAME_MAX]; /* [A-Za-z0-9_.-]+ */
+	char tenant[BOX_TENANT_SIZE]; /* whose it is: the workspace that its name begins with */
+	uint32_t padding;
 	char host_path[BOX_PATH_MAX]; /* "" with BOX_ASK_NONE */
 	char mount_path[BOX_PATH_MAX];
 	char image[BOX_PATH_MAX]; /* a name of the policy, an absolute path, or a label */

@@ -153,6 +153,7 @@ static int check_ask(const struct box_ask *ask, struct box_err *err)
 		size_t room;
 	} texts[] = {
 		{"name", ask->name, sizeof(ask->name)},
+		{"tenant", ask->tenant, sizeof(ask->tenant)},
 		{"host_path", ask->host_path, sizeof(ask->host_path)},
 		{"mount_path", ask->mount_path, sizeof(ask->mount_path)},
 		{"image", ask->image, sizeof(ask->image)},

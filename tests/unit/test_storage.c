@@ -264,14 +264,20 @@ static void done(void *arg, const struct box_storage_report *report)
 		report->workspace ? report->workspace : "-");
 }
 
-static struct box_analysis *begin(struct box_runtime *runtime, struct note *note)
+static struct box_analysis *begin_for(
+	struct box_runtime *runtime, const struct box_context *context, struct note *note)
 {
 	struct box_storage_report report;
-	struct box_analysis *analysis = box_storage_analyse(runtime, &here, done, note, &report);
+	struct box_analysis *analysis = box_storage_analyse(runtime, context, done, note, &report);
 	if (!analysis) {
 		done(note, &report);
 	}
 	return analysis;
+}
+
+static struct box_analysis *begin(struct box_runtime *runtime, struct note *note)
+{
+	return begin_for(runtime, &here, note);
 }
 
 static void answer(size_t which, const struct box_measured *measured)
@@ -387,6 +393,34 @@ TEST(turns)
 		ASSERT_INT(notes[i].calls, 1);
 		ASSERT_INT(notes[i].report.measured_count, 6);
 	}
+	finish(runtime);
+}
+
+/* One workspace whose boxes are slow to measure does not keep another waiting. */
+TEST(turns_of_workspaces)
+{
+	struct note notes[3] = {0};
+	struct box_runtime *runtime = start("{}");
+	for (unsigned i = 0; i < 6; i++) {
+		char id[2] = {(char)('a' + i), '\0'};
+		open_session(runtime, &here, id, 1 + i);
+	}
+	open_session(runtime, &other, "x", 99);
+	ASSERT(begin(runtime, &notes[0]));
+	ASSERT(begin(runtime, &notes[1]));
+	ASSERT_INT(asked.count, BOX_MEASURES_MAX);
+	ASSERT(begin_for(runtime, &other, &notes[2]));
+	ASSERT_INT(asked.count, BOX_MEASURES_MAX + 1);
+	ASSERT_INT(asked.box[BOX_MEASURES_MAX], 99);
+	answer(BOX_MEASURES_MAX, &small);
+	ASSERT_INT(notes[2].calls, 1);
+	ASSERT_INT(notes[0].calls, 0);
+	for (size_t next = 0; next < asked.count; next++) {
+		if (next != BOX_MEASURES_MAX) {
+			answer(next, &small);
+		}
+	}
+	ASSERT_INT(notes[0].calls + notes[1].calls, 2);
 	finish(runtime);
 }
 

@@ -1,0 +1,55 @@
+/* Tenants who want the same few places: whose turn is next, and how many places one of them may have.
+ *
+ * Turns: the tenant who was served longest ago is next, so that one who asks much makes others wait for
+ * one request, not for all. Places: one tenant never has the last of several, so that slow work for one
+ * leaves room for the others. Pure; whoever owns a queue puts its items into it and does the work.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/list.h"
+
+#define BOX_TURNS_KEPT 256
+
+/* When each tenant was served last, by a hash of its name; who shares a place here shares turns. */
+struct box_turns {
+	uint64_t served[BOX_TURNS_KEPT];
+	uint64_t count;
+};
+
+/* The smallest is next. */
+uint64_t box_turns_last(const struct box_turns *turns, const char *tenant);
+void box_turns_serve(struct box_turns *turns, const char *tenant);
+/* Where the tenant is counted, below BOX_TURNS_KEPT. */
+size_t box_turns_slot(const char *tenant);
+
+struct box_turn {
+	struct box_list links;
+	char tenant[BOX_TENANT_SIZE];
+	bool running;
+};
+
+struct box_turn_queue {
+	struct box_list waiting; /* in the order of arrival */
+	struct box_list running;
+	size_t waiting_count;
+	size_t waiting_max;
+	size_t running_count;
+	size_t places;
+	struct box_turns turns;
+};
+
+void box_turn_queue_init(struct box_turn_queue *queue, size_t places, size_t waiting_max);
+
+/* False when too many wait, or too many of this tenant's: then it is not put in. */
+bool box_turn_queue_put(struct box_turn_queue *queue, struct box_turn *turn, const char *tenant);
+/* The next one, which has a place from now on; NULL when there is none, or no place for it. */
+struct box_turn *box_turn_queue_take(struct box_turn_queue *queue);
+/* It waits no longer, or its place is free again. */
+void box_turn_queue_leave(struct box_turn_queue *queue, struct box_turn *turn);
+/* How many of so many one tenant may have: all but one. */
+size_t box_turn_queue_share(size_t places);
