@@ -81,6 +81,8 @@
 
 /* Configuration. */
 #define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
+#define BOX_CONFIG_FINDINGS_MAX 32         /* errors and warnings of one file that are told */
+#define BOX_CONFIG_REMARKS_MAX 48          /* what is told of a file and of the paths in it */
 #define BOX_MOUNT_ROOTS_MAX 64
 
 /* The least that one spec may ask for where the operator has set no ceiling, however small the host. */

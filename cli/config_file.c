@@ -43,7 +43,7 @@ static int parse(struct box_arena *arena, const char *name, struct box_str text,
 	struct box_value map;
 	int r = box_config_text_parse(arena, text.bytes, text.len, &map, &why);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_VALUE, -r, "%s: %s", name, why.text);
+		return box_err_set(err, BOX_ERR_VALUE, -r, "%s:%s", name, why.text);
 	}
 	/* LangBot's own file has more in it. */
 	const struct box_value *section = box_map_get(&map, "box");

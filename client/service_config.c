@@ -159,9 +159,7 @@ static int read_paths(struct box_arena *arena, const struct box_value *map,
 {
 	_cleanup_(box_config_free_p) struct box_config *usual = box_config_default();
 	_cleanup_(box_config_free_p) struct box_config *read = NULL;
-	struct box_value unknown = box_list_value();
-	int r = box_config_merge(
-		usual, map, BOX_CONFIG_OPERATOR, working_folder, arena, &unknown, &read, err);
+	int r = box_config_merge(usual, map, BOX_CONFIG_OPERATOR, working_folder, &read, err);
 	if (r < 0) {
 		return r;
 	}

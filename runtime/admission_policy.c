@@ -5,9 +5,11 @@
  */
 #include "runtime/admission_policy.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "runtime/spec_fields.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
@@ -128,4 +130,24 @@ struct box_admission_policy box_admission_policy_read(struct box_arena *arena,
 			       "restarting the Box Runtime";
 	}
 	return policy;
+}
+
+/* The reference's text has the member on its second line and what is wrong with it on the third. */
+int box_admission_policy_check(const struct box_value *section, struct box_err *err)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_admission_policy policy = read_section(arena, section);
+	if (!policy.error) {
+		return 0;
+	}
+	const char *member = strchr(policy.error, '\n');
+	member = member ? member + 1 : policy.error;
+	const char *end = strchr(member, '\n');
+	const char *why = end ? end + 1 : member;
+	why += strspn(why, " ");
+	static const char prefix[] = "Value error, ";
+	why += strncmp(why, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+	return end ? box_err_set(err, BOX_ERR_VALUE, EINVAL, "box.admission.%.*s: %s",
+			     (int)(end - member), member, why)
+		   : box_err_set(err, BOX_ERR_VALUE, EINVAL, "box.admission: %s", why);
 }

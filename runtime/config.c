@@ -1,8 +1,7 @@
 /* Merges a map over the present configuration and checks the whole into a struct.
  *
- * The rules are written as tables: which members are known, and the range of each limit. Only known
- * members are kept, so that a client that sends maps for ever cannot make the kept map grow. Paths
- * are in config_paths.c, the admission section in admission_policy.c.
+ * Only known members (config_members.c) are kept, so that a client that sends maps for ever cannot
+ * make the kept map grow. Paths are in config_paths.c, the admission section in admission_policy.c.
  */
 #include "runtime/config.h"
 
@@ -12,16 +11,13 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "runtime/admission_policy.h"
+#include "runtime/config_members.h"
 #include "runtime/config_paths.h"
 #include "runtime/spec_fields.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define SESSION_TTL_SEC_DEFAULT 300
 #define SESSION_TTL_SEC_MAX INT32_MAX
-#define MEMORY_MB_MOST (1024 * 1024 * 1024LL) /* a pebibyte */
-
-/* What only the operator's own file may say: a client cannot open doors. */
-#define OPERATORS true
 
 /* -- limits ----------------------------------------------------------------------------------- */
 
@@ -33,28 +29,9 @@ static const struct limit {
 	int64_t usual;
 	bool operators; /* a client's map does not set it */
 } limit_rows[] = {
-#define LIMIT(name, least, most, usual, ...)                                              \
-	{                                                                                 \
-#name, offsetof(struct box_limits, name), least, most, usual, __VA_ARGS__ \
-	}
-	LIMIT(max_sessions, 0, 5000, 64),
-	LIMIT(max_managed_processes, 0, 1024, 64),
-	LIMIT(max_completed_processes, 0, 10000, 256),
-	LIMIT(max_admission_records, 1, 250000, 100000),
-	LIMIT(max_rpc_file_bytes, 1, 100 * BOX_MIB, 20 * BOX_MIB),
-	LIMIT(max_output_bytes, 4 * BOX_KIB, 15 * BOX_MIB, 8 * BOX_MIB),
-	LIMIT(completed_process_retention_sec, 0, 86400, 300),
-	LIMIT(max_memory_mb, 32, MEMORY_MB_MOST, 0, OPERATORS),
-	LIMIT(max_cpus, 1, 4096, 0, OPERATORS),
-	LIMIT(max_pids, 1, 4194304, 4096, OPERATORS),
-	LIMIT(max_timeout_sec, 1, INT32_MAX, 0, OPERATORS),
-	LIMIT(max_sessions_per_workspace, 1, 5000, 0, OPERATORS),
-	LIMIT(max_processes_per_workspace, 1, 1024, 0, OPERATORS),
-	LIMIT(max_memory_mb_per_workspace, 32, MEMORY_MB_MOST, 0, OPERATORS),
-	LIMIT(max_promised_memory_mb, 32, MEMORY_MB_MOST, 0, OPERATORS),
-	LIMIT(max_artifact_memory_mb, 1, MEMORY_MB_MOST, 1024, OPERATORS),
-	LIMIT(max_artifact_memory_mb_per_workspace, 1, MEMORY_MB_MOST, 0, OPERATORS),
-	LIMIT(reserve_memory_mb, 0, MEMORY_MB_MOST, 512, OPERATORS),
+#define LIMIT(name, least, most, usual, operators) \
+	{#name, offsetof(struct box_limits, name), least, most, usual, operators},
+	BOX_CONFIG_LIMITS(LIMIT)
 #undef LIMIT
 };
 
@@ -199,103 +176,21 @@ static int read_allowed_origins(struct box_config *config, struct box_err *err)
 	return 0;
 }
 
-/* -- members ---------------------------------------------------------------------------------- */
+/* -- the whole -------------------------------------------------------------------------------- */
 
-/* NULL stands for "any member": sections of backends that this runtime does not read. */
-static const char *const limits_members[] = {"max_workspace_entries", NULL};
-static const char *const local_members[] = {"profile", "image", "host_root", "default_workspace",
-	"skills_root", "allowed_mount_roots", "workspace_quota_mb", "rootfs", "seccomp", "degraded",
-	/* These are the service's of libbox: one file can serve both. */
-	"profiles", "session_template", "forced_session_template", "output_chars", NULL};
-
-static const struct member {
-	const char *name;
-	const char *const *inner;
-	bool operators;
-} members[] = {
-	{"enabled", NULL},
-	{"backend", NULL},
-	{"session_ttl_sec", NULL},
-	{"require_context", NULL, OPERATORS},
-	{"allowed_origins", NULL, OPERATORS},
-	{"images", NULL, OPERATORS}, /* read by policy.c */
-	{"limits", limits_members},
-	{"admission", NULL}, /* an unknown one in there is an error of its own */
-	{"local", local_members},
-	{"default_memory_mb", NULL},
-	{"docker", NULL},
-	{"e2b", NULL},
-};
-
-static const struct member *find_member(struct box_str name, enum box_config_origin origin)
+/* The name of a top-level member as the table has it, NULL when a map of that origin has none such. */
+static const char *known_name(struct box_str name, enum box_config_origin origin)
 {
-	for (size_t i = 0; i < COUNT(members); i++) {
-		if (box_str_eq(name, members[i].name)) {
-			bool mine = !members[i].operators || origin == BOX_CONFIG_OPERATOR;
-			return mine ? &members[i] : NULL;
-		}
-	}
-	return NULL;
+	const struct box_member *member = box_member_find("", name);
+	bool others = member && (member->flags & BOX_MEMBER_OPERATOR) &&
+		origin != BOX_CONFIG_OPERATOR;
+	return member && !others ? member->path : NULL;
 }
 
 bool box_config_takes(struct box_str name, enum box_config_origin origin)
 {
-	return find_member(name, origin) != NULL;
+	return known_name(name, origin) != NULL;
 }
-
-static bool is_limit(struct box_str name, enum box_config_origin origin)
-{
-	for (size_t i = 0; i < COUNT(limit_rows); i++) {
-		if (box_str_eq(name, limit_rows[i].name)) {
-			return !limit_rows[i].operators || origin == BOX_CONFIG_OPERATOR;
-		}
-	}
-	return false;
-}
-
-static bool is_known_inside(
-	const struct member *member, struct box_str name, enum box_config_origin origin)
-{
-	for (const char *const *inner = member->inner; *inner; inner++) {
-		if (box_str_eq(name, *inner)) {
-			return true;
-		}
-	}
-	return member->inner == limits_members && is_limit(name, origin);
-}
-
-static void report_unknown(struct box_arena *arena, struct box_value *unknown, const char *section,
-	struct box_str name)
-{
-	const char *shown = box_fields_echo(arena, name);
-	box_list_add(arena, unknown, box_cstr(box_arena_printf(arena, "%s%s", section, shown)));
-}
-
-/* Names what is unknown in `map` alone: what was there before has been named before. */
-static void find_unknown(struct box_arena *arena, const struct box_value *map,
-	enum box_config_origin origin, struct box_value *unknown)
-{
-	for (uint32_t i = 0; i < map->count; i++) {
-		const struct box_pair *pair = &map->pairs[i];
-		const struct member *member = find_member(pair->key, origin);
-		if (!member) {
-			report_unknown(arena, unknown, "", pair->key);
-			continue;
-		}
-		if (!member->inner || pair->value.type != BOX_MAP) {
-			continue;
-		}
-		const char *section = box_arena_printf(arena, "%s.", member->name);
-		for (uint32_t j = 0; j < pair->value.count; j++) {
-			struct box_str name = pair->value.pairs[j].key;
-			if (!is_known_inside(member, name, origin)) {
-				report_unknown(arena, unknown, section, name);
-			}
-		}
-	}
-}
-
-/* -- the whole -------------------------------------------------------------------------------- */
 
 /* What a tree costs to keep, near enough: its texts and a few bytes for each value. */
 static size_t weight(const struct box_value *value)
@@ -319,9 +214,9 @@ static void merge_known(
 	struct box_config *config, const struct box_value *map, enum box_config_origin origin)
 {
 	for (uint32_t i = 0; i < map->count; i++) {
-		const struct member *member = find_member(map->pairs[i].key, origin);
-		if (member) {
-			box_map_set(config->arena, &config->map, box_str(member->name),
+		const char *name = known_name(map->pairs[i].key, origin);
+		if (name) {
+			box_map_set(config->arena, &config->map, box_str(name),
 				box_value_copy(config->arena, &map->pairs[i].value));
 		}
 	}
@@ -389,8 +284,8 @@ static int check_whole(struct box_config *config, const struct box_config *prese
 }
 
 int box_config_merge(const struct box_config *present, const struct box_value *map,
-	enum box_config_origin origin, const char *working_folder, struct box_arena *unknown_arena,
-	struct box_value *unknown, struct box_config **ret_config, struct box_err *err)
+	enum box_config_origin origin, const char *working_folder, struct box_config **ret_config,
+	struct box_err *err)
 {
 	if (map->type != BOX_MAP) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "box config must be an object");
@@ -412,7 +307,6 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 	if (result < 0) {
 		return result;
 	}
-	find_unknown(unknown_arena, map, origin, unknown);
 	*ret_config = TAKE_PTR(config);
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* The configuration: one map, from --config, LANGBOT_BOX_CONFIG or box_init, checked into a struct.
  *
  * Pure: a map is merged over the present one by top-level key, the whole is checked, and either a
- * new struct comes out or nothing changes. Unknown members are ignored and named once; wrong ones
- * are refused with the key. Where the map came from is the caller's to say in front of the text.
+ * new struct comes out or nothing changes. Wrong members are refused with the key; unknown ones are
+ * config_members.h's business. Where the map came from is the caller's to say in front of the text.
  */
 #pragma once
 
@@ -16,26 +16,38 @@
 
 struct box_arena;
 
+#define BOX_CONFIG_MEMORY_MB_MOST (1024 * 1024 * 1024LL) /* a pebibyte */
+
+/* The members of `limits`: name, least, most, what it is when nobody says, and whether it is the
+ * operator's alone, so that a client's map does not set it. A row here is a field of struct box_limits,
+ * and is read and known; readiness.c shows it in the status.
+ *
+ * 0 of those from max_memory_mb on: not written, and then it follows from others (ceilings.h).
+ * reserve_memory_mb is of the host's memory, which no new box may touch. */
+#define BOX_CONFIG_LIMITS(LIMIT)                                                           \
+	LIMIT(max_sessions, 0, 5000, 64, false)                                            \
+	LIMIT(max_managed_processes, 0, 1024, 64, false)                                   \
+	LIMIT(max_completed_processes, 0, 10000, 256, false)                               \
+	LIMIT(max_admission_records, 1, 250000, 100000, false)                             \
+	LIMIT(max_rpc_file_bytes, 1, 100 * BOX_MIB, 20 * BOX_MIB, false)                   \
+	LIMIT(max_output_bytes, 4 * BOX_KIB, 15 * BOX_MIB, 8 * BOX_MIB, false)             \
+	LIMIT(completed_process_retention_sec, 0, 86400, 300, false)                       \
+	LIMIT(max_memory_mb, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)                       \
+	LIMIT(max_cpus, 1, 4096, 0, true)                                                  \
+	LIMIT(max_pids, 1, 4194304, 4096, true)                                            \
+	LIMIT(max_timeout_sec, 1, INT32_MAX, 0, true)                                      \
+	LIMIT(max_sessions_per_workspace, 1, 5000, 0, true)                                \
+	LIMIT(max_processes_per_workspace, 1, 1024, 0, true)                               \
+	LIMIT(max_memory_mb_per_workspace, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)         \
+	LIMIT(max_promised_memory_mb, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)              \
+	LIMIT(max_artifact_memory_mb, 1, BOX_CONFIG_MEMORY_MB_MOST, 1024, true)            \
+	LIMIT(max_artifact_memory_mb_per_workspace, 1, BOX_CONFIG_MEMORY_MB_MOST, 0, true) \
+	LIMIT(reserve_memory_mb, 0, BOX_CONFIG_MEMORY_MB_MOST, 512, true)
+
 struct box_limits {
-	int64_t max_sessions;
-	int64_t max_managed_processes;
-	int64_t max_completed_processes;
-	int64_t max_admission_records;
-	int64_t max_rpc_file_bytes;
-	int64_t max_output_bytes;
-	int64_t completed_process_retention_sec;
-	/* The operator's alone; 0: not written, and then it follows from others (ceilings.h). */
-	int64_t max_memory_mb;
-	int64_t max_cpus;
-	int64_t max_pids;
-	int64_t max_timeout_sec;
-	int64_t max_sessions_per_workspace;
-	int64_t max_processes_per_workspace;
-	int64_t max_memory_mb_per_workspace;
-	int64_t max_promised_memory_mb;
-	int64_t max_artifact_memory_mb;
-	int64_t max_artifact_memory_mb_per_workspace;
-	int64_t reserve_memory_mb; /* of the host's, which no new box may touch */
+#define LIMIT(name, least, most, usual, operators) int64_t name;
+	BOX_CONFIG_LIMITS(LIMIT)
+#undef LIMIT
 };
 
 struct box_admission_policy {
@@ -89,11 +101,11 @@ static inline void box_config_free_p(struct box_config **config)
 
 /* Merges `map` over `present` and checks the whole. `working_folder` (absolute) is what relative
  * paths start from. 0 and a new config, or negative with `err` set and nothing made. Texts are the
- * reference's: `box.limits.max_sessions must be an integer` (BOX_ERR_VALUE). Each unknown member
- * is appended, as "a.b", to the list value *unknown in its arena. */
+ * reference's: `box.limits.max_sessions must be an integer` (BOX_ERR_VALUE). Unknown members are
+ * left out. */
 int box_config_merge(const struct box_config *present, const struct box_value *map,
-	enum box_config_origin origin, const char *working_folder, struct box_arena *unknown_arena,
-	struct box_value *unknown, struct box_config **ret_config, struct box_err *err);
+	enum box_config_origin origin, const char *working_folder, struct box_config **ret_config,
+	struct box_err *err);
 
 /* Whether a map of that origin may have this top-level member; others are ignored. */
 bool box_config_takes(struct box_str name, enum box_config_origin origin);

@@ -258,6 +258,12 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 				"workspace quotas of folders of the host are not held: %s",
 				unheld(runtime))));
 	}
+	if (runtime->needs_restart[0]) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(arena,
+				"the file was changed, and boxd needs a restart for: %s",
+				runtime->needs_restart)));
+	}
 	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
 	box_map_add(arena, &status, "active_sessions",
 		box_int((int64_t)box_sessions_count_placed(runtime->sessions, context)));

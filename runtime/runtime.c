@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "runtime/backend/select.h"
+#include "runtime/config_members.h"
 #include "runtime/policy.h"
 #include "runtime/runtime_record.h"
 
@@ -23,13 +24,6 @@ struct box_init {
 	struct box_value map;
 	box_init_done *done; /* NULL once cancelled */
 	void *arg;
-};
-
-static const char *const layer_names[BOX_LAYERS_] = {
-	[BOX_LAYER_FILE] = "file",
-	[BOX_LAYER_VARIABLE] = "LANGBOT_BOX_CONFIG",
-	[BOX_LAYER_INIT] = "box_init",
-	[BOX_LAYER_REFUSED] = "box_init",
 };
 
 static void session_changed(void *arg, const struct box_value *change)
@@ -93,51 +87,45 @@ void box_runtime_free(struct box_runtime *runtime)
 
 /* --- configuration --- */
 
-static void log_unknown(enum box_config_layer layer, const struct box_value *unknown)
+/* What a client sent and nobody reads: an older or newer one is not refused for it. */
+static void log_unread(const struct box_value *map)
 {
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_findings *found = box_arena_alloc(arena, sizeof(*found));
 	char names[512] = "";
 	size_t len = 0;
-	for (uint32_t i = 0; i < unknown->count; i++) {
-		struct box_str name = unknown->items[i].str;
-		if (len + name.len + 3 > sizeof(names)) {
+	box_members_check(arena, map, BOX_MEMBERS_CLIENT, false, found);
+	for (size_t i = 0; i < found->count; i++) {
+		const char *name = found->items[i].path;
+		if (len + strlen(name) + 3 > sizeof(names)) {
 			break;
 		}
-		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.*s", i ? ", " : "",
-			(int)name.len, name.bytes);
+		len += (size_t)snprintf(
+			names + len, sizeof(names) - len, "%s%s", i ? ", " : "", name);
 	}
-	if (unknown->count > 0) {
-		/* In the operator's own file it is most likely a slip of the pen. */
-		BOX_LOG(layer == BOX_LAYER_FILE ? BOX_LOG_WARNING : BOX_LOG_INFO,
-			"config.unknown_members_ignored", box_kv_str("from", layer_names[layer]),
-			box_kv_str("members", names));
+	if (found->count > 0) {
+		BOX_LOG(BOX_LOG_INFO, "config.unknown_members_ignored",
+			box_kv_str("from", "box_init"), box_kv_str("members", names));
 	}
 }
 
-/* `present` with a layer's map over it, as a new configuration; NULL with err. Unknown members are
- * named in the log only when the result is to take effect. */
+/* `present` with a layer's map over it, as a new configuration; NULL with err. */
 static struct box_config *merged_over(const struct box_runtime *runtime,
 	const struct box_config *present, enum box_config_layer layer, const struct box_value *map,
-	bool takes_effect, struct box_err *err)
+	struct box_err *err)
 {
-	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_value unknown = box_list_value();
 	struct box_config *merged = NULL;
-	if (box_config_merge(present, map,
-		    layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR : BOX_CONFIG_CLIENT,
-		    runtime->setup.working_folder, arena, &unknown, &merged, err) < 0) {
-		return NULL;
-	}
-	if (takes_effect) {
-		log_unknown(layer, &unknown);
-	}
-	return merged;
+	int r = box_config_merge(present, map,
+		layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR : BOX_CONFIG_CLIENT,
+		runtime->setup.working_folder, &merged, err);
+	return r < 0 ? NULL : merged;
 }
 
 /* Merges one layer over *config, which is replaced on success. */
-static int fold(struct box_runtime *runtime, enum box_config_layer layer,
+static int fold(const struct box_runtime *runtime, enum box_config_layer layer,
 	const struct box_value *map, struct box_config **config, struct box_err *err)
 {
-	struct box_config *merged = merged_over(runtime, *config, layer, map, true, err);
+	struct box_config *merged = merged_over(runtime, *config, layer, map, err);
 	if (!merged) {
 		return -EINVAL;
 	}
@@ -196,10 +184,11 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	}
 }
 
-int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
+/* All layers with `map` in place of one, checked; NULL with err. */
+static struct box_config *fold_all(const struct box_runtime *runtime, enum box_config_layer layer,
 	const struct box_value *map, struct box_err *err)
 {
-	struct box_config *config = box_config_default();
+	_cleanup_(box_config_free_p) struct box_config *config = box_config_default();
 	int r = 0;
 	for (int i = 0; i < BOX_LAYERS_ && r == 0; i++) {
 		const struct box_value *from = i == (int)layer ? map
@@ -217,13 +206,31 @@ int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer lay
 		r = box_err_set(err, BOX_ERR_VALUE, EPERM,
 			"box.admission cannot be turned off without a restart");
 	}
-	if (r < 0) {
-		box_config_free(config);
-		return r;
+	return r < 0 ? NULL : TAKE_PTR(config);
+}
+
+int box_runtime_check(const struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_err *err)
+{
+	_cleanup_(box_config_free_p) struct box_config *config = fold_all(runtime, layer, map, err);
+	return config ? 0 : -EINVAL;
+}
+
+int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_err *err)
+{
+	struct box_config *config = fold_all(runtime, layer, map, err);
+	if (!config) {
+		return err ? -err->errnum : -EINVAL;
 	}
 	layer_set(&runtime->layers[layer], map);
 	apply(runtime, config);
 	return 0;
+}
+
+void box_runtime_needs_restart(struct box_runtime *runtime, const char *members)
+{
+	(void)snprintf(runtime->needs_restart, sizeof(runtime->needs_restart), "%s", members);
 }
 
 /* An admission section takes its place in the init layer, or, when it was refused, in its own. */
@@ -280,11 +287,11 @@ static void overlay_init(
 /* Merges over what is there now (another init may have come meanwhile) and applies. */
 static int init_apply(struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
 {
-	struct box_config *config = merged_over(
-		runtime, runtime->config, BOX_LAYER_INIT, map, true, err);
+	struct box_config *config = merged_over(runtime, runtime->config, BOX_LAYER_INIT, map, err);
 	if (!config) {
 		return -EINVAL;
 	}
+	log_unread(map);
 	bool refused = runtime->config->admission.required && config->admission.error;
 	overlay_init(runtime, map, refused);
 	overlay_admission(runtime, map, refused);
@@ -324,7 +331,7 @@ static struct box_config *candidate(
 	struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = merged_over(
-		runtime, runtime->config, BOX_LAYER_INIT, map, false, err);
+		runtime, runtime->config, BOX_LAYER_INIT, map, err);
 	if (!config || check_host_backend(runtime, config, err) < 0) {
 		return NULL;
 	}

@@ -100,6 +100,14 @@ struct box_runtime {
 	uint16_t measures_of[BOX_TURNS_KEPT]; /* of these, by tenants: box_turns_slot */
 	char *instance;                       /* the trusted one, NULL until pinned */
 	bool stopping;                        /* no new work is taken */
+	uint64_t streams_begun;     /* live commands so far: their names */
+	uint64_t files_total_bytes; /* held by file transfers */
+	uint64_t artifact_bytes;    /* of memory, as boxd told last */
+	struct box_list analyses;   /* of storage, which have more to ask */
+	unsigned measures_asked;    /* of the host, and not answered */
+	char *instance;             /* the trusted one, NULL until pinned */
+	bool stopping;              /* no new work is taken */
+	char needs_restart[256];    /* members of the file that count from the next start on */
 };
 
 struct box_runtime *box_runtime_new(
@@ -110,6 +118,12 @@ void box_runtime_free(struct box_runtime *runtime);
  * own file at start and reload. 0, or negative with err and nothing changed. */
 int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
 	const struct box_value *map, struct box_err *err);
+/* The same without a change: what it would answer. */
+int box_runtime_check(const struct box_runtime *runtime, enum box_config_layer layer,
+	const struct box_value *map, struct box_err *err);
+
+/* Which members of the present file wait for another start of boxd; "": none. Told in the status. */
+void box_runtime_needs_restart(struct box_runtime *runtime, const char *members);
 
 /* By the present configuration, when what a backend can do has changed. */
 void box_runtime_choose_backend(struct box_runtime *runtime);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -55,8 +56,8 @@ static int reader_open(struct reader *reader)
 
 static int refuse(struct reader *reader, yaml_mark_t mark, const char *text)
 {
-	return box_err_set(reader->err, BOX_ERR_VALUE, EINVAL, "line %zu, column %zu: %s",
-		mark.line + 1, mark.column + 1, text);
+	return box_err_set(reader->err, BOX_ERR_VALUE, EINVAL, "%zu:%zu: %s", mark.line + 1,
+		mark.column + 1, text);
 }
 
 static int refuse_event(struct reader *reader, const char *text)
@@ -232,7 +233,11 @@ static int check_unique(struct reader *reader, struct seen_key *keys, size_t cou
 	}
 	for (size_t i = 1; i < count; i++) {
 		if (box_str_same(keys[i - 1].key, keys[i].key)) {
-			return refuse(reader, keys[i].mark, "the key stands here a second time");
+			char text[160];
+			(void)snprintf(text, sizeof(text), "%.*s stands here a second time",
+				(int)(keys[i].key.len < 100 ? keys[i].key.len : 100),
+				keys[i].key.bytes);
+			return refuse(reader, keys[i].mark, text);
 		}
 	}
 	return 0;
@@ -370,8 +375,7 @@ int box_config_text_parse(struct box_arena *arena, const char *text, size_t len,
 {
 	if (len > BOX_CONFIG_BYTES_MAX) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"line 1, column 1: the configuration is longer than %lu bytes",
-			BOX_CONFIG_BYTES_MAX);
+			"1:1: the configuration is longer than %lu bytes", BOX_CONFIG_BYTES_MAX);
 	}
 	struct reader reader = {.arena = arena, .text = text, .len = len, .err = err};
 	struct box_value map = box_map_value();

@@ -12,7 +12,7 @@
 
 struct box_arena;
 
-/* 0, or -EINVAL with a text that names line and column ("line 3, column 5: ..."). An empty text
+/* 0, or -EINVAL with a text that begins with line and column ("3:5: ..."). An empty text
  * is an empty map; a document that is no map is refused. */
 int box_config_text_parse(struct box_arena *arena, const char *text, size_t len,
 	struct box_value *ret_map, struct box_err *err);

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "handlers/dispatch.h"
 #include "runtime/backend/native.h"
+#include "runtime/config_members.h"
 #include "runtime/policy.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
@@ -33,6 +34,7 @@
 #include "worker/settings.h"
 #include "worker/skills.h"
 #include "worker/state.h"
+#include "worker/verdict.h"
 
 #define TICK_MS 1000
 #define STOP_CHECK_MS 10
@@ -43,6 +45,10 @@ struct worker {
 	struct box_settings settings;
 	struct box_native *native;
 	struct box_policy *policy; /* the operator's, until boxd has it */
+	struct box_verdict *of_file;
+	struct box_verdict *of_variable;
+	struct box_arena *first_arena; /* of `first`: the file that boxd was started with */
+	struct box_value first;
 	struct box_runtime *runtime;
 	struct box_dispatch *dispatch;
 	struct box_link *link;
@@ -253,15 +259,33 @@ static void on_listen(void *arg, int *fds, size_t count)
 	(void)uv_timer_start(&worker->adopting, adopting_cb, 1, 1);
 }
 
+/* What of the present file counts from the next start of boxd on: it is told until then. */
+static void note_restart(struct worker *worker)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	const char *names = box_members_need_restart(
+		arena, &worker->first, &worker->runtime->layers[BOX_LAYER_FILE].map);
+	box_runtime_needs_restart(worker->runtime, names);
+	if (names[0]) {
+		BOX_LOG(BOX_LOG_WARNING, "config.needs_restart", box_kv_str("members", names));
+	}
+}
+
 static void on_reload(void *arg, int fd)
 {
 	struct worker *worker = arg;
-	struct box_err err;
-	if (box_settings_apply_file(worker->runtime, worker->settings.config_path, fd, &err) < 0) {
-		BOX_LOG(BOX_LOG_ERROR, "config.reload_refused", box_kv_str("why", err.text));
+	_cleanup_(box_verdict_free_p) struct box_verdict *verdict = box_verdict_new();
+	if (box_settings_apply_file(worker->runtime, worker->settings.config_path, fd, verdict) <
+		0) {
+		box_verdict_log(verdict, "config.reload_refused");
+		BOX_LOG(BOX_LOG_WARNING, "config.unchanged",
+			box_kv_str("why", "the file has errors: all of it stays as it was"),
+			box_kv_int("errors", (int64_t)verdict->errors));
 		return;
 	}
+	box_verdict_log(verdict, "config.reload_refused");
 	(void)box_link_taken(worker->link);
+	note_restart(worker);
 	BOX_LOG(BOX_LOG_INFO, "config.reloaded");
 }
 
@@ -311,6 +335,37 @@ static void tick_cb(uv_timer_t *timer)
 
 /* --- the beginning --- */
 
+/* Both are judged, whatever is wrong with the first. */
+static int read_texts(struct worker *worker, struct box_err *err)
+{
+	struct box_settings *settings = &worker->settings;
+	bool good = true;
+	worker->of_file = box_verdict_new();
+	worker->of_variable = box_verdict_new();
+	if (settings->config_fd >= 0) {
+		good = box_settings_apply_file(worker->runtime, settings->config_path,
+			       settings->config_fd, worker->of_file) == 0;
+	}
+	if (settings->variable_fd >= 0) {
+		good = box_settings_apply_variable(
+			       worker->runtime, settings->variable_fd, worker->of_variable) == 0 &&
+			good;
+	}
+	return good ? 0 : box_err_set(err, BOX_ERR_VALUE, EINVAL, "the configuration has errors");
+}
+
+/* What boxd was started with, which a predecessor may have read. */
+static void remember_first(struct worker *worker)
+{
+	struct box_arena *arena = box_arena_new();
+	worker->first_arena = arena;
+	if (worker->settings.first_fd < 0 ||
+		box_settings_read_first(arena, worker->settings.first_fd, &worker->first) < 0) {
+		worker->first = box_value_copy(arena, &worker->runtime->layers[BOX_LAYER_FILE].map);
+	}
+	note_restart(worker);
+}
+
 static int configure(struct worker *worker, struct box_err *err)
 {
 	struct box_settings *settings = &worker->settings;
@@ -350,13 +405,7 @@ static int configure(struct worker *worker, struct box_err *err)
 	}
 	struct box_value nothing = box_map_value();
 	r = box_runtime_configure(worker->runtime, BOX_LAYER_FILE, &nothing, err);
-	if (r == 0 && settings->config_fd >= 0) {
-		r = box_settings_apply_file(
-			worker->runtime, settings->config_path, settings->config_fd, err);
-	}
-	if (r == 0 && settings->variable_fd >= 0) {
-		r = box_settings_apply_variable(worker->runtime, settings->variable_fd, err);
-	}
+	r = r < 0 ? r : read_texts(worker, err);
 	worker->policy = box_alloc(sizeof(*worker->policy));
 	r = r < 0 ? r : box_policy_read(worker->runtime, worker->policy, err);
 	if (r == 0 && worker->policy->degraded) {
@@ -414,6 +463,40 @@ static int fail(const char *event, const struct box_err *err, int exit_code)
 	return exit_code;
 }
 
+/* The errors of the texts, each with its place; else the one that there is. */
+static int refuse(const struct worker *worker, bool check, const struct box_err *err)
+{
+	if (check) {
+		(void)printf("%s\n", err->text);
+		return fflush(stdout) == 0 ? BOX_EXIT_CONFIG : 1;
+	}
+	size_t errors = 0;
+	for (int i = 0; i < 2; i++) {
+		const struct box_verdict *verdict = i == 0 ? worker->of_file : worker->of_variable;
+		if (verdict) {
+			box_verdict_log(verdict, "config.refused");
+			errors += verdict->errors;
+		}
+	}
+	return errors > 0 ? BOX_EXIT_CONFIG : fail("config.refused", err, BOX_EXIT_CONFIG);
+}
+
+/* --check-config: a verdict for each text that there is. */
+static int tell_verdict(const struct worker *worker, const struct box_err *err)
+{
+	const struct box_settings *settings = &worker->settings;
+	bool file = settings->flags & BOX_START_HAS_FILE;
+	bool variable = settings->flags & BOX_START_HAS_VARIABLE;
+	int file_code = file ? box_verdict_print(worker->of_file, settings->config_path) : 0;
+	int code = variable ? box_verdict_print(worker->of_variable, BOX_CONFIG_VARIABLE) : 0;
+	if (!file && !variable && !err) {
+		(void)puts("no configuration: all is as it is by default: good");
+	}
+	code = file_code != 0 ? file_code : code;
+	/* What is wrong with neither alone. */
+	return err && code == 0 ? refuse(worker, true, err) : fflush(stdout) == 0 ? code : 1;
+}
+
 static int serve(struct worker *worker)
 {
 	struct box_err err;
@@ -462,14 +545,20 @@ int main(void)
 	}
 	box_log_setup("box-rpc", (enum box_log_level)worker.start.start.log_level,
 		(enum box_log_format)worker.start.start.log_format);
-	if (box_settings_read(&worker.start, &worker.settings, &err) < 0 ||
-		configure(&worker, &err) < 0) {
-		return fail("config.refused", &err, BOX_EXIT_CONFIG);
+	bool check = worker.start.start.flags & BOX_START_CHECK_CONFIG;
+	if (box_settings_read(&worker.start, &worker.settings, &err) < 0) {
+		return refuse(&worker, check, &err);
 	}
-	if (worker.settings.flags & BOX_START_CHECK_CONFIG) {
-		BOX_LOG(BOX_LOG_INFO, "config.good");
-		return 0;
+	r = configure(&worker, &err);
+	if (check) {
+		return tell_verdict(&worker, r < 0 ? &err : NULL);
 	}
+	if (r < 0) {
+		return refuse(&worker, false, &err);
+	}
+	box_verdict_log(worker.of_file, "config.refused");
+	box_verdict_log(worker.of_variable, "config.refused");
+	remember_first(&worker);
 	if (open_parts(&worker, &err) < 0) {
 		return fail("start.failed", &err, 1);
 	}

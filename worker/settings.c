@@ -9,15 +9,16 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "runtime/admission_policy.h"
+#include "runtime/config_members.h"
 #include "runtime/runtime.h"
 #include "transport/gate.h"
 #include "transport/json.h"
 #include "worker/config_text.h"
+#include "worker/verdict.h"
 
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
 #define INSTANCE_VARIABLE "LANGBOT_BOX_TRUSTED_INSTANCE_UUID"
-#define CONFIG_VARIABLE "LANGBOT_BOX_CONFIG"
 
 static struct box_str field_text(const char *field, size_t size)
 {
@@ -87,6 +88,7 @@ int box_settings_read(
 	settings.config_fd = take_fd(start, &at, BOX_START_HAS_FILE);
 	settings.variable_fd = take_fd(start, &at, BOX_START_HAS_VARIABLE);
 	settings.state_fd = take_fd(start, &at, BOX_START_HAS_STATE);
+	settings.first_fd = take_fd(start, &at, BOX_START_HAS_FIRST);
 	settings.config_path = body->config_path;
 	settings.working_folder = body->working_folder;
 	settings.token = strip_field(body->token, sizeof(body->token) - 1);
@@ -103,7 +105,17 @@ int box_settings_read(
 
 /* --- configuration texts --- */
 
-static int read_all(int fd, struct box_buf *buf, const char *from, struct box_err *err)
+/* A configuration while it is judged. */
+struct judged {
+	const char *from;           /* how it is called */
+	const struct box_buf *text; /* where members are looked up; NULL when it has no lines */
+	bool own;                   /* a file for boxd alone, not LangBot's */
+	bool prefixed;              /* members stand below `box` */
+	const struct box_value *map;
+	struct box_verdict *verdict;
+};
+
+static int read_all(int fd, struct box_buf *buf, const char *from, struct box_verdict *verdict)
 {
 	for (;;) {
 		char piece[4096];
@@ -115,91 +127,187 @@ static int read_all(int fd, struct box_buf *buf, const char *from, struct box_er
 			continue;
 		}
 		if (got < 0) {
-			return box_err_set(err, BOX_ERR_VALUE, errno, "%s: cannot be read: %s",
-				from, strerrordesc_np(errno));
+			box_verdict_add(verdict, true, "%s: cannot be read: %s", from,
+				strerrordesc_np(errno));
+			return -EINVAL;
 		}
 		if (box_buf_append(buf, piece, (size_t)got) < 0) {
-			return box_err_set(err, BOX_ERR_VALUE, EFBIG,
-				"%s: is longer than %lu bytes", from, BOX_CONFIG_BYTES_MAX);
+			box_verdict_add(verdict, true, "%s: is longer than %lu bytes", from,
+				BOX_CONFIG_BYTES_MAX);
+			return -EINVAL;
 		}
 	}
 }
 
-/* The key that an error text names, without its "box." ("box.limits.max_sessions must be ..."). */
-static size_t line_of(const struct box_buf *text, const char *why)
+/* One remark with its place. `path` begins with "box.", as the texts of the configuration do. */
+static void remark(const struct judged *judged, bool wrong, const char *path, const char *text)
 {
-	const char *key = strstr(why, "box.");
-	char dotted[256];
-	if (!key) {
-		return 0;
+	const char *shown = path + (judged->prefixed ? 0 : strlen("box."));
+	size_t line = judged->text
+		? box_config_text_line(judged->text->bytes, judged->text->len, shown)
+		: 0;
+	if (line > 0) {
+		box_verdict_add(
+			judged->verdict, wrong, "%s:%zu: %s%s", judged->from, line, shown, text);
+	} else {
+		box_verdict_add(judged->verdict, wrong, "%s: %s%s", judged->from, shown, text);
 	}
-	key += strlen("box.");
-	size_t len = strcspn(key, " :,\n");
-	(void)snprintf(dotted, sizeof(dotted), "%.*s", (int)len, key);
-	return box_config_text_line(text->bytes, text->len, dotted);
 }
 
-/* A file may hold the map itself or, as LangBot's own configuration does among much else, under
- * `box`. */
-static const struct box_value *section(const struct box_value *map)
+/* A refusal of the runtime's reader: "box.limits.max_sessions must be an integer". */
+static void remark_refusal(const struct judged *judged, const char *why)
 {
-	const struct box_value *box = box_map_get(map, "box");
-	return box ? box : map;
+	char path[512];
+	size_t len = strncmp(why, "box.", strlen("box.")) == 0 ? strcspn(why, " :,\n") : 0;
+	if (len > 0) {
+		(void)snprintf(path, sizeof(path), "%.*s", (int)len, why);
+		remark(judged, true, path, why + len);
+	} else if (strncmp(why, "host backend", strlen("host backend")) == 0) {
+		char text[256];
+		(void)snprintf(text, sizeof(text), ": %.200s", why);
+		remark(judged, true, "box.backend", text);
+	} else {
+		box_verdict_add(judged->verdict, true, "%s: %s", judged->from, why);
+	}
 }
 
-/* Applies a parsed map; `text` is where a refused key is looked up, NULL when it has no lines. */
-static int apply_map(struct box_runtime *runtime, enum box_config_layer layer,
-	const struct box_value *map, const struct box_buf *text, const char *from,
-	struct box_err *err)
+static void judge_names(const struct judged *judged, bool operators)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_findings *found = box_arena_alloc(arena, sizeof(*found));
+	box_members_check(arena, judged->map, judged->own ? BOX_MEMBERS_OWN : BOX_MEMBERS_LANGBOT,
+		operators, found);
+	for (size_t i = 0; i < found->count; i++) {
+		const struct box_finding *finding = &found->items[i];
+		remark(judged, finding->wrong, box_arena_printf(arena, "box.%s", finding->path),
+			box_arena_printf(arena, ": %s", finding->text));
+	}
+	/* What found no room there counts all the same. */
+	size_t told = 0;
+	for (size_t i = 0; i < found->count; i++) {
+		told += found->items[i].wrong;
+	}
+	judged->verdict->errors += found->errors - told;
+}
+
+/* Names first, then values; nothing is applied unless all of it is good. */
+static int judge(
+	struct box_runtime *runtime, enum box_config_layer layer, const struct judged *judged)
 {
 	struct box_err why;
-	int r = box_runtime_configure(runtime, layer, map, &why);
-	if (r < 0) {
-		size_t line = text ? line_of(text, why.text) : 0;
-		return line > 0 ? box_err_set(err, BOX_ERR_VALUE, -r, "%s, line %zu: %s", from,
-					  line, why.text)
-				: box_err_set(err, BOX_ERR_VALUE, -r, "%s: %s", from, why.text);
+	size_t before = judged->verdict->errors;
+	bool operators = layer == BOX_LAYER_FILE;
+	judge_names(judged, operators);
+	if (box_runtime_check(runtime, layer, judged->map, &why) < 0) {
+		remark_refusal(judged, why.text);
+	}
+	/* A client's malformed section means that admission is required. The operator is told. */
+	bool names_good = judged->verdict->errors == before;
+	if (names_good && operators &&
+		box_admission_policy_check(box_map_get(judged->map, "admission"), &why) < 0) {
+		remark_refusal(judged, why.text);
+	}
+	if (judged->verdict->errors > before) {
+		return -EINVAL;
+	}
+	if (box_runtime_configure(runtime, layer, judged->map, &why) < 0) {
+		remark_refusal(judged, why.text);
+		return -EINVAL;
 	}
 	return 0;
 }
 
+/* Beside `box` the file is not ours, but members of ours there are not where they were meant. */
+static void judge_beside(const struct judged *judged, const struct box_value *whole)
+{
+	for (uint32_t i = 0; i < whole->count; i++) {
+		const struct box_member *member = box_member_find("", whole->pairs[i].key);
+		if (member && !(member->flags & BOX_MEMBER_LANGBOT)) {
+			size_t line = box_config_text_line(
+				judged->text->bytes, judged->text->len, member->path);
+			box_verdict_add(judged->verdict, false,
+				"%s:%zu: %s: not read beside box; it belongs under box",
+				judged->from, line, member->path);
+		}
+	}
+}
+
 int box_settings_apply_file(
-	struct box_runtime *runtime, const char *path, int fd, struct box_err *err)
+	struct box_runtime *runtime, const char *path, int fd, struct box_verdict *verdict)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value map;
 	struct box_err why;
-	int r = read_all(owned, &text, path, err);
+	int r = read_all(owned, &text, path, verdict);
 	if (r < 0) {
 		return r;
 	}
 	r = box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s: %s", path, why.text);
+		box_verdict_add(verdict, true, "%s:%s", path, why.text);
+		return -EINVAL;
 	}
-	return apply_map(runtime, BOX_LAYER_FILE, section(&map), &text, path, err);
+	/* A file may hold the map itself or, as LangBot's own configuration does among much else,
+	 * under `box`. */
+	const struct box_value *section = box_map_get(&map, "box");
+	const struct judged judged = {
+		.from = path,
+		.text = &text,
+		.own = section == NULL,
+		.prefixed = section != NULL,
+		.map = section ? section : &map,
+		.verdict = verdict,
+	};
+	if (section && section->type != BOX_MAP) {
+		box_verdict_add(verdict, true, "%s:%zu: box: must be a map of members", path,
+			box_config_text_line(text.bytes, text.len, "box"));
+		return -EINVAL;
+	}
+	if (section) {
+		judge_beside(&judged, &map);
+	}
+	return judge(runtime, BOX_LAYER_FILE, &judged);
 }
 
 /* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */
-int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_err *err)
+int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_verdict *verdict)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value map;
 	const char *why = NULL;
-	int r = read_all(owned, &text, CONFIG_VARIABLE, err);
+	int r = read_all(owned, &text, BOX_CONFIG_VARIABLE, verdict);
 	if (r < 0) {
 		return r;
 	}
 	r = box_json_decode(arena, text.bytes, text.len, &map, &why);
 	if (r < 0 || map.type != BOX_MAP) {
-		BOX_LOG(BOX_LOG_WARNING, "config.variable_ignored",
-			box_kv_str("variable", CONFIG_VARIABLE),
-			box_kv_str("why", r < 0 ? why : "it is no map"));
+		box_verdict_add(verdict, false, "%s: ignored, because it is %s",
+			BOX_CONFIG_VARIABLE, r < 0 ? why : "no map");
 		return 0;
 	}
-	return apply_map(runtime, BOX_LAYER_VARIABLE, &map, NULL, CONFIG_VARIABLE, err);
+	const struct judged judged = {.from = BOX_CONFIG_VARIABLE, .map = &map, .verdict = verdict};
+	return judge(runtime, BOX_LAYER_VARIABLE, &judged);
+}
+
+int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *ret_map)
+{
+	_cleanup_(box_close_p) int owned = fd;
+	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
+	_cleanup_(box_verdict_free_p) struct box_verdict *ignored = box_verdict_new();
+	struct box_value map;
+	struct box_err why;
+	int r = read_all(owned, &text, "", ignored);
+	r = r < 0
+		? r
+		: box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
+	if (r < 0) {
+		return r;
+	}
+	const struct box_value *section = box_map_get(&map, "box");
+	*ret_map = section ? *section : map;
+	return 0;
 }

@@ -8,7 +8,12 @@
 #include "base/err.h"
 #include "runtime/keeper/packet.h"
 
+#define BOX_CONFIG_VARIABLE "LANGBOT_BOX_CONFIG"
+
+struct box_arena;
 struct box_runtime;
+struct box_value;
+struct box_verdict;
 
 struct box_settings {
 	unsigned flags; /* enum box_keeper_start_flag */
@@ -20,6 +25,7 @@ struct box_settings {
 	int config_fd; /* -1: none */
 	int variable_fd;
 	int state_fd;
+	int first_fd; /* the --config that boxd was started with, when it is not the present one */
 };
 
 /* Takes the packet's fds; strings point into the packet. 0, or -EINVAL with the name of the
@@ -27,10 +33,14 @@ struct box_settings {
 int box_settings_read(
 	struct box_packet *start, struct box_settings *ret_settings, struct box_err *err);
 
-/* Reads and applies --config; closes the fd. The error names file and line. */
+/* Reads --config, judges it and applies it when it has no error; closes the fd. 0, or -EINVAL with
+ * remarks that name file and line. */
 int box_settings_apply_file(
-	struct box_runtime *runtime, const char *path, int fd, struct box_err *err);
+	struct box_runtime *runtime, const char *path, int fd, struct box_verdict *verdict);
 
-/* Reads and applies LANGBOT_BOX_CONFIG; closes the fd. What is no JSON is warned of and left
- * out. */
-int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_err *err);
+/* The same with LANGBOT_BOX_CONFIG, which is LangBot's `box` section: what is no JSON is warned of and
+ * left out, and of unknown members only those are errors that resemble one of ours. */
+int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_verdict *verdict);
+
+/* The map of a file that was good when boxd was started with it; closes the fd. */
+int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *ret_map);

@@ -181,6 +181,9 @@ int box_carry_reread(struct box_carried *carried, int *ret_fd, struct box_err *e
 void box_carry_taken(struct box_carried *carried)
 {
 	if (carried->offered >= 0) {
+		if (carried->first < 0) {
+			carried->first = TAKE_FD(carried->accepted);
+		}
 		box_close_p(&carried->accepted);
 		carried->accepted = TAKE_FD(carried->offered);
 	}
@@ -202,7 +205,7 @@ int box_carry_take(
 	struct box_carried *carried = ret_carried;
 	struct box_keeper_start *start = &carried->start;
 	memset(carried, 0, sizeof(*carried));
-	carried->accepted = carried->offered = carried->variable = -1;
+	carried->accepted = carried->offered = carried->variable = carried->first = -1;
 	carried->config_path = options->config_path;
 
 	start->kind = BOX_KEEPER_START;
@@ -242,6 +245,7 @@ size_t box_carry_fill_start(
 		{BOX_START_HAS_FILE, carried->accepted},
 		{BOX_START_HAS_VARIABLE, carried->variable},
 		{BOX_START_HAS_STATE, state_fd},
+		{BOX_START_HAS_FIRST, carried->first},
 	};
 	size_t count = 0;
 	for (size_t i = 0; i < BOX_START_FDS_MAX; i++) {

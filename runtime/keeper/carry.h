@@ -16,6 +16,7 @@ struct box_carried {
 	int accepted;                  /* memfd: the last --config text that box-rpc took, or -1 */
 	int offered;                   /* memfd: one that it was given to reload, or -1 */
 	int variable;                  /* memfd of LANGBOT_BOX_CONFIG, or -1 */
+	int first; /* memfd: the --config text of the start, when another was taken since, or -1 */
 };
 
 /* Room for it that children of ours find empty: the token is in it. NULL with errno. */
@@ -26,10 +27,10 @@ struct box_carried *box_carry_new(void);
 int box_carry_take(
 	const struct box_options *options, struct box_carried *ret_carried, struct box_err *err);
 
-#define BOX_START_FDS_MAX 3
+#define BOX_START_FDS_MAX 4
 
 /* Sets the flags of `start` for the fds that go with it, and lists those in their order: file,
- * variable, state. Those that are -1 are left out. Returns how many there are. */
+ * variable, state, first. Those that are -1 are left out. Returns how many there are. */
 size_t box_carry_fill_start(
 	struct box_carried *carried, int state_fd, int ret_fds[BOX_START_FDS_MAX]);
 

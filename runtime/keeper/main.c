@@ -172,6 +172,10 @@ int main(int argc, char **argv)
 		(void)fputs(options.help ? box_options_usage() : "boxd " BOX_VERSION "\n", stdout);
 		return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 	}
+	/* A verdict is not to be looked for between lines about processes. */
+	if (options.check_config && options.log_level == BOX_LOG_INFO) {
+		options.log_level = BOX_LOG_WARNING;
+	}
 	box_log_setup("boxd", options.log_level, options.log_format);
 	(void)umask(022);
 	return serve(&options);

@@ -66,6 +66,7 @@ enum box_keeper_start_flag {
 	BOX_START_EXPLICIT_HOST = 1 << 5, /* --host was given */
 	BOX_START_SOFT_STORAGE = 1 << 6,  /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
 	BOX_START_WIDE_OPEN = 1 << 7,     /* listens beyond loopback and has no token */
+	BOX_START_HAS_FIRST = 1 << 8, /* fd: the --config that boxd was started with, if another */
 };
 
 #define BOX_KEEPER_TEXT_MAX 512

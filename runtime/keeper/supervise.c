@@ -83,7 +83,8 @@ static void refuse_worker(struct keeper *keeper, const char *why)
 
 static int start_worker(struct keeper *keeper, struct box_err *err)
 {
-	bool stdio = has_flag(keeper, BOX_START_STDIO);
+	/* The verdict of --check-config is said on stdout. */
+	bool stdio = has_flag(keeper, BOX_START_STDIO) || has_flag(keeper, BOX_START_CHECK_CONFIG);
 	int r = box_worker_start(
 		keeper->setup->worker_path, keeper->setup->serve.ids, stdio, &keeper->worker, err);
 	if (r < 0) {
@@ -213,7 +214,10 @@ static void log_death(const struct keeper *keeper, const siginfo_t *end)
 	char how[64];
 	(void)snprintf(how, sizeof(how), "%s %d", end->si_code == CLD_EXITED ? "exit" : "signal",
 		end->si_status);
-	bool expected = keeper->stopping || (end->si_code == CLD_EXITED && end->si_status == 0);
+	bool verdict = has_flag(keeper, BOX_START_CHECK_CONFIG) &&
+		end->si_status == BOX_EXIT_CONFIG;
+	bool expected = keeper->stopping ||
+		(end->si_code == CLD_EXITED && (end->si_status == 0 || verdict));
 	BOX_LOG(expected ? BOX_LOG_INFO : BOX_LOG_WARNING, "worker.died",
 		box_kv_int("pid", keeper->worker.pid), box_kv_str("how", how));
 }

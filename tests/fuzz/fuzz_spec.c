@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "runtime/config.h"
+#include "runtime/config_members.h"
 #include "runtime/spec.h"
 #include "runtime/spec_egress.h"
 #include "tests/fuzz/common.h"
@@ -87,21 +88,38 @@ static void check_process(struct box_arena *arena, const struct box_value *value
 	check_env(spec.env, spec.env_count);
 }
 
+/* Whatever the names: a client is not refused for them, and what is told has bounds. */
+static void check_names(struct box_arena *arena, const struct box_value *value)
+{
+	struct box_findings found[3] = {0};
+	for (int rules = 0; rules < 3; rules++) {
+		box_members_check(arena, value, (enum box_member_rules)rules, true, &found[rules]);
+		for (size_t i = 0; i < found[rules].count; i++) {
+			MUST(found[rules].items[i].path && found[rules].items[i].text);
+			MUST(strlen(found[rules].items[i].path) < 256);
+		}
+	}
+	MUST(found[BOX_MEMBERS_CLIENT].errors == 0);
+	MUST(found[BOX_MEMBERS_OWN].errors >= found[BOX_MEMBERS_LANGBOT].errors);
+	const struct box_value nothing = box_map_value();
+	MUST(box_members_need_restart(arena, value, value)[0] == '\0');
+	(void)box_members_need_restart(arena, value, &nothing);
+}
+
 static void check_config(struct box_arena *arena, const struct box_value *value)
 {
+	check_names(arena, value);
 	struct box_config *first = box_config_default();
 	struct box_config *second = NULL;
 	struct box_config *third = NULL;
-	struct box_value unknown = box_list_value();
 	struct box_value nothing = box_map_value();
 	struct box_err err = {0};
-	int result = box_config_merge(
-		first, value, BOX_CONFIG_CLIENT, "/w", arena, &unknown, &second, &err);
+	int result = box_config_merge(first, value, BOX_CONFIG_CLIENT, "/w", &second, &err);
 	MUST(result == 0 || (result == -EINVAL && err.code == BOX_ERR_VALUE && !second));
 	if (result == 0) {
 		/* What was accepted once is accepted again and means the same. */
-		MUST(box_config_merge(second, &nothing, BOX_CONFIG_CLIENT, "/w", arena, &unknown,
-			     &third, &err) == 0);
+		MUST(box_config_merge(second, &nothing, BOX_CONFIG_CLIENT, "/w", &third, &err) ==
+			0);
 		MUST(memcmp(&second->limits, &third->limits, sizeof(third->limits)) == 0);
 		MUST(second->admission.required == third->admission.required);
 		MUST(!second->admission.error || second->admission.required);

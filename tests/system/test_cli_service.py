@@ -77,7 +77,7 @@ def test_where_profiles_are_read(tmp_path):
     [
         ("{}", ["nope"], f"unknown box profile 'nope', available profiles: {', '.join(BUILT_IN)}"),
         ("{}", ["a", "b"], "profiles: at most one PROFILE (see box profiles --help)"),
-        ("a: [", [], "line 2, column 1"),
+        ("a: [", [], ":2:1: "),
         ("local: {profiles: {m: {memory_mb: 1}}}", [], "memory_mb must be at least 32"),
         ("local: {profiles: {m: {lokced: []}}}", [], "lokced Extra inputs are not permitted"),
         (None, [], "No such file or directory"),

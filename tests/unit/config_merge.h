@@ -21,14 +21,13 @@ static const char langbot_default[] =
 	"{\"api_key\": \"\", \"api_url\": \"\", \"template\": \"\"}}";
 
 static struct box_arena *arena; /* of the test: each runs in a process of its own */
-static struct box_value unknown = {.type = BOX_LIST};
 static struct box_err err;
 
 static inline int merge_value(
 	struct box_config **config, const struct box_value *map, enum box_config_origin origin)
 {
 	struct box_config *fresh = NULL;
-	int result = box_config_merge(*config, map, origin, "/here", arena, &unknown, &fresh, &err);
+	int result = box_config_merge(*config, map, origin, "/here", &fresh, &err);
 	if (result == 0) {
 		box_config_free(*config);
 		*config = fresh;

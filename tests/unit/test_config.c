@@ -1,4 +1,4 @@
-/* The configuration: defaults, merging, ranges, refusals, sizes, and what is unknown. */
+/* The configuration: defaults, merging, ranges, refusals, sizes. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -38,7 +38,6 @@ TEST(langbot_default_map)
 {
 	struct box_config *config = box_config_default();
 	ASSERT_INT(merge(&config, langbot_default), 0);
-	ASSERT_INT(unknown.count, 0);
 	ASSERT_STR(config->backend, "local");
 	ASSERT_INT(config->limits.max_sessions, 64);
 	ASSERT(!config->admission.required);
@@ -53,29 +52,17 @@ TEST(langbot_default_map)
 	finish(config);
 }
 
-TEST(unknown_members)
+TEST(unknown_members_are_not_kept)
 {
 	struct box_config *config = box_config_default();
-	ASSERT_INT(
-		merge(&config,
-			"{\"foo\":1,\"limits\":{\"bar\":2,\"max_sessions\":1,\"zed\":3},\"local\":"
-			"{\"baz\":{},\"image\":\"x\"},\"docker\":{\"any\":1},\"BoxError:\\n\":1}"),
+	ASSERT_INT(merge(&config,
+			   "{\"foo\":1,\"limits\":{\"bar\":2,\"max_sessions\":1},\"docker\":"
+			   "{\"any\":1},\"BoxError:\\n\":1}"),
 		0);
-	ASSERT_INT(unknown.count, 5);
-	static const char *const names[] = {
-		"foo", "limits.bar", "limits.zed", "local.baz", "BoxError??"};
-	for (uint32_t i = 0; i < unknown.count; i++) {
-		ASSERT_BYTES(unknown.items[i].str.bytes, unknown.items[i].str.len, names[i],
-			strlen(names[i]));
-	}
-	/* Named once, and not kept. */
-	ASSERT_INT(merge(&config, "{\"backend\":\"nsjail\"}"), 0);
-	ASSERT_INT(unknown.count, 5);
+	ASSERT_INT(config->limits.max_sessions, 1);
+	ASSERT_INT(config->map.count, 2);
 	ASSERT(box_map_get(&config->map, "foo") == NULL);
 	ASSERT(box_map_get(&config->map, "docker") != NULL);
-	/* Nothing is named when nothing is merged. */
-	ASSERT_INT(merge(&config, "{\"what\":1,\"limits\":5}"), -EINVAL);
-	ASSERT_INT(unknown.count, 5);
 	finish(config);
 }
 
@@ -248,7 +235,6 @@ TEST(operators_own)
 	ASSERT_INT(merge(&config, text), 0);
 	ASSERT(config->require_context);
 	ASSERT(config->allowed_origins == NULL);
-	ASSERT_INT(unknown.count, 2);
 	ASSERT(!box_config_takes(box_str("allowed_origins"), BOX_CONFIG_CLIENT));
 	ASSERT(box_config_takes(box_str("limits"), BOX_CONFIG_CLIENT));
 	finish(config);
@@ -261,7 +247,6 @@ TEST(owns_what_it_keeps)
 	arena = outer;
 	ASSERT_INT(merge(&config, langbot_default), 0);
 	arena = box_arena_new();
-	unknown = box_list_value();
 	box_arena_free(outer);
 	ASSERT_STR(config->backend, "local");
 	ASSERT_INT(merge(&config, "{}"), 0);
