@@ -100,14 +100,7 @@ struct box_runtime {
 	uint16_t measures_of[BOX_TURNS_KEPT]; /* of these, by tenants: box_turns_slot */
 	char *instance;                       /* the trusted one, NULL until pinned */
 	bool stopping;                        /* no new work is taken */
-	uint64_t streams_begun;     /* live commands so far: their names */
-	uint64_t files_total_bytes; /* held by file transfers */
-	uint64_t artifact_bytes;    /* of memory, as boxd told last */
-	struct box_list analyses;   /* of storage, which have more to ask */
-	unsigned measures_asked;    /* of the host, and not answered */
-	char *instance;             /* the trusted one, NULL until pinned */
-	bool stopping;              /* no new work is taken */
-	char needs_restart[256];    /* members of the file that count from the next start on */
+	char needs_restart[256]; /* members of the file that count from the next start on */
 };
 
 struct box_runtime *box_runtime_new(

@@ -305,7 +305,7 @@ def test_reload(tmp_path):
             refused = boxd.wait_event("config.reload_refused", count)
             assert str(config) in refused["why"]
             assert limits_of(ws)["max_sessions"] == 12
-        assert "line 2" in boxd.events("config.reload_refused")[0]["why"]
+        assert ":2: limits.max_sessions must" in boxd.events("config.reload_refused")[0]["why"]
 
         config.unlink()
         boxd.signal(signal.SIGHUP)

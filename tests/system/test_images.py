@@ -314,9 +314,9 @@ def test_a_root_without_a_shell():
 @pytest.mark.parametrize(
     "images, text",
     [
-        ("images: [a]", "box.images must be an object of names and paths"),
-        ("images: {a: 5}", "box.images.a is not a usable path"),
-        ("images: {a: /}", "box.images.a is not a usable path"),
+        ("images: [a]", "images must be an object of names and paths"),
+        ("images: {a: 5}", "images.a is not a usable path"),
+        ("images: {a: /}", "images.a is not a usable path"),
         ("images: {/a: /b}", "is no name of an image"),
         ('images: {"a b": /b}', "is no name of an image"),
         ('images: {"": /b}', "is no name of an image"),
