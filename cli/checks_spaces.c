@@ -267,13 +267,14 @@ void box_check_seccomp(const struct box_check_setup *setup, struct box_check *ch
 	struct box_err err;
 	for (int profile = 0; profile < BOX_FILTERS_; profile++) {
 		struct box_filter filter = {0};
-		if (box_filter_compile((enum box_filter_profile)profile, &filter, &err) < 0) {
+		struct box_filter_kind kind = {.profile = (enum box_filter_profile)profile};
+		if (box_filter_compile(kind, &filter, &err) < 0) {
 			box_check_say(check, BOX_CHECK_MISSING, cure, "%s", err.text);
 			return;
 		}
 		int r = box_probe_step(try_filter, &filter);
 		box_filter_free(&filter);
-		const char *name = box_filter_name((enum box_filter_profile)profile);
+		const char *name = box_filter_name(kind.profile);
 		if (r < 0) {
 			box_check_say(check, BOX_CHECK_MISSING, cure,
 				"the filter %s does not work: %s", name, strerrordesc_np(-r));

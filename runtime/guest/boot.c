@@ -131,16 +131,26 @@ int box_boot_enter_landlock(const int *fds, size_t fd_count)
 
 /* --- seccomp and capabilities --- */
 
-int box_boot_install_filter(void)
+static int install(const struct sock_filter *instructions, uint32_t count)
 {
-	if (boot.facts.filter_count == 0) {
+	if (count == 0) {
 		return 0;
 	}
 	struct sock_fprog program = {
-		.len = (unsigned short)boot.facts.filter_count,
-		.filter = (struct sock_filter *)(uintptr_t)boot.filter, /* only read */
+		.len = (unsigned short)count,
+		.filter = (struct sock_filter *)(uintptr_t)instructions, /* only read */
 	};
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0 ? -errno : 0;
+}
+
+int box_boot_install_filter(void)
+{
+	return install(boot.filter, boot.facts.filter_count);
+}
+
+int box_boot_install_mounter_filter(void)
+{
+	return install(boot.mounter_filter, boot.facts.mounter_filter_count);
 }
 
 /* --- the steps --- */
@@ -162,13 +172,17 @@ static int read_boot(void)
 	(void)close(BOX_GUEST_BOOT_FD);
 	memcpy(&boot.facts, bytes, sizeof(boot.facts));
 	uint64_t rules_size = (uint64_t)boot.facts.rule_count * sizeof(struct box_guest_rule);
-	uint64_t filter_size = (uint64_t)boot.facts.filter_count * sizeof(struct sock_filter);
+	uint64_t filters_size =
+		((uint64_t)boot.facts.filter_count + boot.facts.mounter_filter_count) *
+		sizeof(struct sock_filter);
 	if (boot.facts.size != sizeof(boot.facts) || boot.facts.filter_count > BPF_MAXINSNS ||
-		size < sizeof(boot.facts) + rules_size + filter_size) {
+		boot.facts.mounter_filter_count > BPF_MAXINSNS ||
+		size < sizeof(boot.facts) + rules_size + filters_size) {
 		return -EBADMSG;
 	}
 	boot.rules = (const struct box_guest_rule *)(bytes + sizeof(boot.facts));
 	boot.filter = (const struct sock_filter *)(bytes + sizeof(boot.facts) + rules_size);
+	boot.mounter_filter = boot.filter + boot.facts.filter_count;
 	boot.mapped_size = size;
 	box_launch_set_ids((struct box_launch_ids){
 		.uid = boot.facts.payload_uid,
@@ -301,6 +315,7 @@ int box_boot_run(uint32_t *ret_step)
 	(void)munmap(bytes, boot.mapped_size);
 	boot.rules = NULL;
 	boot.filter = NULL;
+	boot.mounter_filter = NULL;
 	return 0;
 }
 

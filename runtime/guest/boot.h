@@ -12,6 +12,7 @@ struct box_boot {
 	struct box_guest_boot facts;
 	const struct box_guest_rule *rules;
 	const struct sock_filter *filter;
+	const struct sock_filter *mounter_filter;
 	size_t mapped_size;
 };
 
@@ -26,5 +27,6 @@ const struct box_boot *box_boot_facts(void);
 
 /* Landlock by the rules of the box and, for writing, below `fds`. Does nothing on an ABI of 0. */
 int box_boot_enter_landlock(const int *fds, size_t fd_count);
-/* Does nothing where there is no filter. */
+/* The filter of commands, and that of the mounter. Each does nothing where there is none. */
 int box_boot_install_filter(void);
+int box_boot_install_mounter_filter(void);

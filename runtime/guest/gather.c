@@ -38,7 +38,7 @@ static int reserve(struct box_gather *gather, uint32_t size)
 		return -ENOMEM;
 	}
 	if (gather->fd < 0) {
-		gather->fd = memfd_create("body", MFD_CLOEXEC);
+		gather->fd = memfd_create("body", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 		if (gather->fd < 0) {
 			return -errno;
 		}

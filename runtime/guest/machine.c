@@ -26,11 +26,13 @@ int box_machine_find_parts(const char *bytes, size_t size, struct box_machine_pa
 		return -EBADMSG;
 	}
 	memcpy(&facts, bytes, sizeof(facts));
-	if (facts.size != sizeof(facts) || facts.filter_count > BPF_MAXINSNS) {
+	if (facts.size != sizeof(facts) || facts.filter_count > BPF_MAXINSNS ||
+		facts.mounter_filter_count > BPF_MAXINSNS) {
 		return -EBADMSG;
 	}
 	uint64_t before = (uint64_t)facts.rule_count * sizeof(struct box_guest_rule) +
-		(uint64_t)facts.filter_count * sizeof(struct sock_filter);
+		((uint64_t)facts.filter_count + facts.mounter_filter_count) *
+			sizeof(struct sock_filter);
 	if (before > size - fixed) {
 		return -EBADMSG;
 	}

@@ -1,6 +1,7 @@
-/* Owns the second process and the socket to it. Jobs go there one by one, with their fds; what
- * came of one stands in a page that both processes share and that the new process writes itself,
- * so that its end can be told from a stranger's even when SIGCHLD is quicker than the answer. */
+/* Owns the second process and the socket to it. Jobs go there one by one, with their fds, and
+ * are checked there; what came of one stands in a page that both processes share and that the new
+ * process writes itself, so that its end can be told from a stranger's even when SIGCHLD is quicker
+ * than the answer. */
 #include "runtime/guest/mounter.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include "runtime/guest/attach.h"
 #include "runtime/guest/boot.h"
 #include "runtime/guest/file.h"
+#include "runtime/guest/job.h"
 #include "runtime/guest/kills.h"
 #include "runtime/guest/loop.h"
 #include "runtime/guest/order.h"
@@ -28,15 +30,6 @@
 
 #define FDS_PER_PACKET BOX_FDS_MAX
 #define JOB_FDS 5U /* body, stdout, stderr, and of these what there is: stdin, door */
-
-/* The first packet of a job. Its mounts follow, FDS_PER_PACKET of them in each packet. */
-struct job_packet {
-	struct box_guest_run run;
-	uint32_t targets_size;
-	uint32_t has_stdin;
-	uint32_t has_door;
-	uint32_t search_path;
-};
 
 struct shared {
 	volatile pid_t pid;
@@ -90,13 +83,17 @@ struct box_launch_failure box_mounter_failure(void)
 
 int box_mounter_send(const struct box_mounter_job *job)
 {
-	struct job_packet packet = {
+	struct box_job_packet packet = {
 		.run = job->run,
 		.targets_size = job->targets_size,
 		.has_stdin = job->stdin_fd >= 0,
 		.has_door = job->door_fd >= 0,
 		.search_path = job->search_path,
 	};
+	/* Whole by now. The mounter takes none that could still change. */
+	if (fcntl(job->body_fd, F_ADD_SEALS, BOX_JOB_SEALS) < 0) {
+		return -errno;
+	}
 	int fds[JOB_FDS] = {job->body_fd, job->stdout_fd, job->stderr_fd};
 	size_t fd_count = 3;
 	if (packet.has_stdin) {
@@ -163,7 +160,7 @@ static int prepare(struct box_launch *launch)
 
 /* A job as it was received. */
 struct job {
-	struct job_packet packet;
+	struct box_job_packet packet;
 	int fds[JOB_FDS];
 	int mounts[BOX_GUEST_MOUNTS_MAX];
 };
@@ -172,7 +169,8 @@ static int receive_job(struct job *job)
 {
 	memset(job, 0xff, sizeof(*job)); /* every fd is -1 */
 	int r = receive_packet(&job->packet, sizeof(job->packet), job->fds, JOB_FDS);
-	if (r != 3 + (job->packet.has_stdin != 0) + (job->packet.has_door != 0)) {
+	if (r != 3 + (job->packet.has_stdin != 0) + (job->packet.has_door != 0) ||
+		job->packet.run.mount_count > BOX_GUEST_MOUNTS_MAX) {
 		return -EPIPE;
 	}
 	for (uint32_t at = 0; at < job->packet.run.mount_count;) {
@@ -187,24 +185,47 @@ static int receive_job(struct job *job)
 	return 0;
 }
 
-static void fail(int errnum)
+static void fail(uint32_t step, int errnum)
 {
-	shared->failure.step = BOX_GUEST_STEP_MEMORY;
+	shared->failure.step = step;
 	shared->failure.errnum = errnum;
+}
+
+/* The bytes of a job, checked. What is written to them here is seen by nobody else. */
+static char *map_body(const struct job *job, size_t *ret_size)
+{
+	int fd = job->fds[0];
+	struct stat st;
+	if (fstat(fd, &st) < 0) {
+		fail(BOX_GUEST_STEP_MEMORY, errno);
+		return NULL;
+	}
+	size_t size = (size_t)st.st_size;
+	if (fcntl(fd, F_GET_SEALS) != BOX_JOB_SEALS || size == 0) {
+		fail(BOX_GUEST_STEP_REQUEST, EBADMSG);
+		return NULL;
+	}
+	char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	if (bytes == MAP_FAILED) {
+		fail(BOX_GUEST_STEP_MEMORY, errno);
+		return NULL;
+	}
+	int r = box_job_check(&job->packet, bytes, size);
+	if (r < 0) {
+		fail(BOX_GUEST_STEP_REQUEST, -r);
+		(void)munmap(bytes, size);
+		return NULL;
+	}
+	*ret_size = size;
+	return bytes;
 }
 
 static void run_job(struct job *job)
 {
 	const struct box_guest_run *run = &job->packet.run;
-	struct stat st;
-	if (fstat(job->fds[0], &st) < 0) {
-		fail(errno);
-		return;
-	}
-	size_t size = (size_t)st.st_size;
-	char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, job->fds[0], 0);
-	if (bytes == MAP_FAILED) {
-		fail(errno);
+	size_t size;
+	char *bytes = map_body(job, &size);
+	if (!bytes) {
 		return;
 	}
 	struct preparation preparation = {
@@ -263,6 +284,9 @@ _Noreturn static void mounter_main(pid_t parent)
 		_exit(1);
 	}
 	box_launch_refind_oom_score();
+	if (box_boot_install_mounter_filter() < 0) {
+		_exit(1);
+	}
 	while (receive_job(&job) == 0) {
 		run_job(&job);
 		close_job(&job);

@@ -1,5 +1,6 @@
 /* The second process of a box: starts commands that have mounts of their own. It is forked before
- * the filter and keeps CAP_SYS_ADMIN over the box's own user namespace. */
+ * the filter of commands, has one of its own, and keeps CAP_SYS_ADMIN over the box's own user
+ * namespace. PID 1 may have been taken over: what it sends is checked. */
 #pragma once
 
 #include <stdbool.h>

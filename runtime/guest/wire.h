@@ -191,8 +191,8 @@ struct box_guest_rule {
 	char path[4096];
 };
 
-/* The boot fd: this, then rule_count rules, then filter_count struct sock_filter. box-init trusts
- * it: it comes from boxd, sealed. */
+/* The boot fd: this, then rule_count rules, then the two filters, of struct sock_filter. box-init
+ * trusts it: it comes from boxd, sealed. */
 struct box_guest_boot {
 	uint32_t size; /* of this struct */
 	uint32_t payload_uid;
@@ -201,7 +201,8 @@ struct box_guest_boot {
 	uint32_t landlock_abi; /* 0: no Landlock */
 	uint32_t workspace;    /* not 0: a detached mount comes with the order */
 	uint32_t rule_count;
-	uint32_t filter_count;
+	uint32_t filter_count;                   /* of commands and of PID 1 */
+	uint32_t mounter_filter_count;           /* of the mounter */
 	char workspace_path[BOX_GUEST_PATH_MAX]; /* where it is, inside */
 };
 

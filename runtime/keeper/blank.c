@@ -335,5 +335,5 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 bool box_blank_fits(
 	const struct box_ground *ground, const struct box_blank *blank, const struct box_ask *ask)
 {
-	return box_plan_same_shape(&blank->ask, ask, &ground->host, ground->netns == NULL);
+	return box_plan_same_shape(&blank->ask, ask, &ground->host);
 }

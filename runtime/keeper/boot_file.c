@@ -1,4 +1,4 @@
-/* Writes what box-init reads first: the box's ids, the rules of Landlock and the filter; and of a
+/* Writes what box-init reads first: the box's ids, the rules of Landlock and the filters; and of a
  * microVM, what it is and what it makes its root of. */
 #include "runtime/keeper/boot_file.h"
 
@@ -59,7 +59,7 @@ static int write_sealed(const struct iovec *parts, int count, int *ret_fd)
 }
 
 static void fill_boot(const struct box_ground *ground, const struct box_plan *plan,
-	const struct box_filter *filter, struct box_guest_boot *boot)
+	const struct box_ground_filters *filters, struct box_guest_boot *boot)
 {
 	*boot = (struct box_guest_boot){
 		.size = sizeof(*boot),
@@ -70,31 +70,39 @@ static void fill_boot(const struct box_ground *ground, const struct box_plan *pl
 		.landlock_abi = (uint32_t)plan->landlock_abi,
 		.workspace = plan->ask->host_mode != BOX_ASK_NONE,
 		.rule_count = (uint32_t)plan->rule_count,
-		.filter_count = (uint32_t)filter->count,
+		.filter_count = (uint32_t)filters->commands.count,
+		.mounter_filter_count = (uint32_t)filters->mounter.count,
 	};
 	(void)snprintf(
 		boot->workspace_path, sizeof(boot->workspace_path), "%s", plan->ask->mount_path);
+}
+
+static struct iovec program_bytes(const struct box_filter *filter)
+{
+	return (struct iovec){
+		filter->instructions, filter->count * sizeof(filter->instructions[0])};
 }
 
 int box_boot_file_make(const struct box_ground *ground, const struct box_plan *plan,
 	const struct box_network_seat *seat, int *ret_fd)
 {
 	static struct boot_text text;
-	const struct box_filter *filter = &ground->filters[plan->profile];
-	fill_boot(ground, plan, filter, &text.boot);
-	struct iovec parts[4] = {
+	const struct box_ground_filters *filters = &ground->filters[plan->profile][plan->network];
+	fill_boot(ground, plan, filters, &text.boot);
+	struct iovec parts[5] = {
 		{&text, sizeof(text.boot) + fill_rules(text.rest, plan)},
-		{filter->instructions, filter->count * sizeof(filter->instructions[0])},
+		program_bytes(&filters->commands),
+		program_bytes(&filters->mounter),
 	};
 	if (plan->ask->kind == BOX_ASK_NATIVE) {
-		return write_sealed(parts, 2, ret_fd);
+		return write_sealed(parts, 3, ret_fd);
 	}
 	struct box_machine_boot machine;
 	box_furniture_describe(plan, seat, &machine);
 	size_t size = machine.furniture_count * sizeof(struct box_furniture);
 	_cleanup_(box_free_p) struct box_furniture *furniture = box_alloc(size);
 	box_furniture_fill(plan, furniture);
-	parts[2] = (struct iovec){&machine, sizeof(machine)};
-	parts[3] = (struct iovec){furniture, size};
-	return write_sealed(parts, 4, ret_fd);
+	parts[3] = (struct iovec){&machine, sizeof(machine)};
+	parts[4] = (struct iovec){furniture, size};
+	return write_sealed(parts, 5, ret_fd);
 }

@@ -114,9 +114,13 @@ static uint32_t count_cpus(void)
 static int compile_filters(struct box_ground *ground, struct box_err *err)
 {
 	int r = 0;
-	for (int profile = 0; profile < BOX_FILTERS_ && r == 0; profile++) {
-		r = box_filter_compile(
-			(enum box_filter_profile)profile, &ground->filters[profile], err);
+	for (int i = 0; i < BOX_FILTERS_ * 2 && r == 0; i++) {
+		struct box_filter_kind kind = {
+			.profile = (enum box_filter_profile)(i / 2), .network = i % 2 == 1};
+		struct box_ground_filters *filters = &ground->filters[kind.profile][kind.network];
+		r = box_filter_compile(kind, &filters->commands, err);
+		kind.mounter = true;
+		r = r < 0 ? r : box_filter_compile(kind, &filters->mounter, err);
 	}
 	return r;
 }
@@ -221,8 +225,9 @@ void box_ground_close(struct box_ground *ground)
 	box_close_p(&ground->init);
 	box_close_p(&ground->vmm);
 	box_quota_means_close(&ground->quota);
-	for (int profile = 0; profile < BOX_FILTERS_; profile++) {
-		box_filter_free(&ground->filters[profile]);
+	for (int i = 0; i < BOX_FILTERS_ * 2; i++) {
+		box_filter_free(&ground->filters[i / 2][i % 2].commands);
+		box_filter_free(&ground->filters[i / 2][i % 2].mounter);
 	}
 	if (ground->network) {
 		box_network_free(ground->network);

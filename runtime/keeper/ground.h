@@ -19,6 +19,12 @@ struct box_images;
 struct box_netns;
 struct box_network;
 
+/* The programs of one kind of box. */
+struct box_ground_filters {
+	struct box_filter commands;
+	struct box_filter mounter;
+};
+
 struct box_ground {
 	bool possible; /* boxes can be made; else `missing` says why not */
 	char missing[BOX_KEEPER_TEXT_MAX];
@@ -30,8 +36,8 @@ struct box_ground {
 	struct box_cgroups *cgroups;
 	struct box_network *network;
 	struct box_netns *netns;
-	struct box_ids *ids; /* NULL: one id is all there is */
-	struct box_filter filters[BOX_FILTERS_];
+	struct box_ids *ids;                                /* NULL: one id is all there is */
+	struct box_ground_filters filters[BOX_FILTERS_][2]; /* without and with a network */
 	struct box_quota_means quota;
 	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
 	int init;   /* the program of PID 1, in a sealed memory file */

@@ -1,39 +1,61 @@
-/* Makes the program from the table. libseccomp knows the numbers and makes the parts that look at
- * arguments, each with two verdicts only: it orders comparisons as it likes, so none may matter.
+/* Makes the program from the table: a tree over the numbers of the calls, and behind it, for each
+ * call whose arguments matter, its cases one after the other.
  *
- * The tree over the numbers is made here, of spans of equal answers: shorter than with a leaf for
- * every call, and each box pays for every instruction when the program is installed.
+ * Each box pays for every instruction when the program is installed. So the trees are made of spans
+ * of equal answers, and all leaves with the same answer are one instruction. Conditional jumps
+ * reach 255 instructions: what would be further fails to compile, and the tests with it.
  */
 #include "runtime/plan/filter.h"
 
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "runtime/plan/filter_table.h"
 
 #define NUMBERS 1024
+#define RULES_MAX 64 /* calls whose arguments matter */
+#define SPANS_MAX (NUMBERS + 2)
 
 /* The bit that marks calls of x32. What a tracer leaves behind to have no call done has it too. */
 #define X32 0x40000000U
 #define NO_CALL UINT32_MAX
 
-/* Numbers from `first` up to the next span are answered alike: by an action, or, when it is one
- * call with a rule, by the program that looks at its arguments. */
+/* Where a jump goes is known when what it goes to is emitted. */
+#define LABELS_MAX (RULES_MAX + 8)
+struct edge {
+	size_t from;
+	bool taken; /* when the condition is true */
+	size_t label;
+};
+
+struct edges {
+	struct edge list[2 * SPANS_MAX];
+	size_t count;
+};
+
+/* Values from `first` up to the next span go to the same label. */
 struct span {
 	uint32_t first;
-	uint32_t action;
-	const struct box_filter_rule *rule;
-	size_t leaf; /* where it stands in the program */
+	size_t label;
 };
 
 struct spans {
-	struct span list[NUMBERS + 2];
+	struct span list[SPANS_MAX];
+	size_t count;
+};
+
+/* What the leaves of the tree over the numbers are: an action, or a rule that looks further. */
+struct leaf {
+	uint32_t action;
+	const struct box_filter_rule *rule; /* NULL: the action */
+	size_t at;                          /* in the program */
+};
+
+struct leaves {
+	struct leaf list[LABELS_MAX];
 	size_t count;
 };
 
@@ -65,165 +87,239 @@ int box_filter_number(const struct box_filter_row *row)
 	return row->number > 0 ? row->number : -ENOENT;
 }
 
-static void release(scmp_filter_ctx *filter)
-{
-	if (*filter) {
-		seccomp_release(*filter);
-	}
-}
-
 static uint32_t action_of(int verdict)
 {
-	return verdict == 0 ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO((uint32_t)verdict);
+	return verdict == 0 ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | (uint32_t)verdict;
 }
 
-/* Room for `more` instructions behind those that are there. */
-static int reserve(struct box_filter *program, size_t more)
-{
-	if (more > BPF_MAXINSNS - program->count) {
-		return -E2BIG;
-	}
-	size_t size_bytes = (program->count + more) * sizeof(struct sock_filter);
-	struct sock_filter *instructions = realloc(program->instructions, size_bytes);
-	if (!instructions) {
-		return -ENOMEM;
-	}
-	program->instructions = instructions;
-	return 0;
-}
+/* --- instructions and jumps --- */
 
 static int emit(struct box_filter *program, struct sock_filter instruction)
 {
-	int r = reserve(program, 1);
-	if (r == 0) {
-		program->instructions[program->count++] = instruction;
+	if (program->count == BPF_MAXINSNS) {
+		return -E2BIG;
 	}
-	return r;
-}
-
-static int emit_exported(struct box_filter *program, scmp_filter_ctx filter)
-{
-	_cleanup_(box_close_p) int fd = memfd_create("filter", MFD_CLOEXEC);
-	if (fd < 0) {
-		return -errno;
-	}
-	int r = seccomp_export_bpf(filter, fd);
-	if (r < 0) {
-		return r;
-	}
-	struct stat st;
-	if (fstat(fd, &st) < 0) {
-		return -errno;
-	}
-	size_t more = (size_t)st.st_size / sizeof(struct sock_filter);
-	r = reserve(program, more);
-	if (r < 0) {
-		return r;
-	}
-	size_t size_bytes = more * sizeof(struct sock_filter);
-	ssize_t got = pread(fd, program->instructions + program->count, size_bytes, 0);
-	if (got != (ssize_t)size_bytes) {
-		return got < 0 ? -errno : -EIO;
-	}
-	program->count += more;
+	program->instructions[program->count++] = instruction;
 	return 0;
 }
 
-static int add_case(
-	scmp_filter_ctx filter, int number, int verdict, const struct box_filter_case *wanted)
+static int add_edge(struct edges *edges, size_t from, bool taken, size_t label)
 {
-	struct scmp_arg_cmp matches[BOX_FILTER_MATCHES_MAX];
-	unsigned count = 0;
-	while (count < BOX_FILTER_MATCHES_MAX && wanted->all[count].mask != 0) {
-		const struct box_filter_match *match = &wanted->all[count];
-		matches[count++] = SCMP_CMP64(
-			match->arg, SCMP_CMP_MASKED_EQ, match->mask, match->value);
+	if (edges->count == sizeof(edges->list) / sizeof(edges->list[0])) {
+		return -E2BIG;
 	}
-	return seccomp_rule_add_array(filter, action_of(verdict), number, count, matches);
+	edges->list[edges->count++] = (struct edge){from, taken, label};
+	return 0;
 }
 
-/* The program for one call whose arguments matter. */
-static int emit_rule(
-	struct box_filter *program, uint32_t number, const struct box_filter_rule *rule)
+static int set_jump(struct box_filter *program, size_t from, bool taken, size_t to)
 {
-	_cleanup_(release) scmp_filter_ctx filter = seccomp_init(action_of(rule->otherwise));
-	if (!filter) {
-		return -ENOMEM;
+	size_t distance = to - from - 1;
+	if (distance > UINT8_MAX) {
+		return -E2BIG;
 	}
-	int r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	for (size_t i = 0; r == 0 && i < rule->count; i++) {
-		r = add_case(filter, (int)number, rule->matched, &rule->cases[i]);
-	}
-	return r < 0 ? r : emit_exported(program, filter);
+	struct sock_filter *instruction = &program->instructions[from];
+	*(taken ? &instruction->jt : &instruction->jf) = (uint8_t)distance;
+	return 0;
 }
 
-/* A leaf that goes on elsewhere gets its target when that is known. */
-static int emit_leaf(struct box_filter *program, struct span *span)
+/* All jumps to `label` go to what is emitted next. */
+static int put_label(struct box_filter *program, const struct edges *edges, size_t label)
 {
-	span->leaf = program->count;
-	return span->rule
-		? emit(program, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0))
-		: emit(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, span->action));
+	for (size_t i = 0; i < edges->count; i++) {
+		const struct edge *edge = &edges->list[i];
+		int r = edge->label == label
+			? set_jump(program, edge->from, edge->taken, program->count)
+			: 0;
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
 }
 
-/* With the number loaded. A conditional jump reaches 255 instructions, which is 256 spans. */
-static int emit_tree(struct box_filter *program, struct span *spans, size_t count)
+static void add_span(struct spans *spans, uint32_t first, size_t label)
 {
-	if (count == 1) {
-		return emit_leaf(program, spans);
+	if (spans->count == 0 || spans->list[spans->count - 1].label != label) {
+		spans->list[spans->count++] = (struct span){first, label};
 	}
+}
+
+/* Of at least two spans, with the value loaded: one comparison between each two neighbours. What is
+ * below the middle follows at once. */
+static int emit_tree(
+	struct box_filter *program, struct edges *edges, const struct span *spans, size_t count)
+{
 	size_t half = count / 2;
 	size_t branch = program->count;
 	int r = emit(program,
 		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, spans[half].first, 0, 0));
 	if (r == 0) {
-		r = emit_tree(program, spans, half);
+		r = half == 1 ? add_edge(edges, branch, false, spans[0].label)
+			      : emit_tree(program, edges, spans, half);
 	}
-	if (r < 0) {
-		return r;
+	if (r < 0 || count - half == 1) {
+		return r < 0 ? r : add_edge(edges, branch, true, spans[half].label);
 	}
-	size_t distance = program->count - branch - 1;
-	if (distance > UINT8_MAX) {
+	r = set_jump(program, branch, true, program->count);
+	return r < 0 ? r : emit_tree(program, edges, spans + half, count - half);
+}
+
+/* --- one call whose arguments matter --- */
+
+enum {
+	CASE_FAILS,
+	CASE_HOLDS
+};
+
+/* The low half of an argument, masked. */
+static int emit_load(struct box_filter *program, unsigned arg, uint32_t mask)
+{
+	size_t offset = offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	offset += sizeof(uint32_t);
+#endif
+	int r = emit(
+		program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+	if (r == 0 && mask != UINT32_MAX) {
+		r = emit(program, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+	}
+	return r;
+}
+
+static int emit_match(
+	struct box_filter *program, struct edges *edges, const struct box_filter_match *match)
+{
+	int r = emit_load(program, match->arg, match->mask);
+	r = r < 0 ? r : add_edge(edges, program->count, false, CASE_FAILS);
+	return r < 0 ? r
+		     : emit(program,
+			       (struct sock_filter)BPF_JUMP(
+				       BPF_JMP | BPF_JEQ | BPF_K, match->value, 0, 0));
+}
+
+static int compare_values(const void *a, const void *b)
+{
+	uint32_t left = *(const uint32_t *)a;
+	uint32_t right = *(const uint32_t *)b;
+	return left < right ? -1 : left > right;
+}
+
+static int emit_list(
+	struct box_filter *program, struct edges *edges, const struct box_filter_list *list)
+{
+	uint32_t values[NUMBERS / 2];
+	struct spans spans = {.count = 0};
+	if (list->count > sizeof(values) / sizeof(values[0])) {
 		return -E2BIG;
 	}
-	program->instructions[branch].jt = (uint8_t)distance;
-	return emit_tree(program, spans + half, count - half);
-}
-
-static void add_span(
-	struct spans *spans, uint32_t first, uint32_t action, const struct box_filter_rule *rule)
-{
-	const struct span *last = spans->count > 0 ? &spans->list[spans->count - 1] : NULL;
-	if (rule || !last || last->rule || last->action != action) {
-		spans->list[spans->count++] = (struct span){first, action, rule, 0};
+	memcpy(values, list->values, list->count * sizeof(values[0]));
+	qsort(values, list->count, sizeof(values[0]), compare_values);
+	if (values[0] > 0) {
+		add_span(&spans, 0, CASE_FAILS);
 	}
+	for (size_t i = 0; i < list->count; i++) {
+		add_span(&spans, values[i], CASE_HOLDS);
+		bool last = i + 1 == list->count;
+		if (values[i] < UINT32_MAX && (last || values[i + 1] > values[i] + 1)) {
+			add_span(&spans, values[i] + 1, CASE_FAILS);
+		}
+	}
+	int r = emit_load(program, list->arg, list->mask);
+	return r < 0 ? r : emit_tree(program, edges, spans.list, spans.count);
 }
 
-static int find_spans(enum box_filter_profile profile, struct spans *spans, struct box_err *err)
+static int emit_case(struct box_filter *program, const struct box_filter_case *wanted)
 {
-	const struct box_filter_rule *rules[NUMBERS] = {NULL};
-	for (size_t i = 0; i < box_filter_rows_count; i++) {
-		const struct box_filter_row *row = &box_filter_rows[i];
-		int number = box_filter_number(row);
+	struct edges edges = {.count = 0};
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < BOX_FILTER_MATCHES_MAX && wanted->all[i].mask != 0; i++) {
+		r = emit_match(program, &edges, &wanted->all[i]);
+	}
+	if (r == 0 && wanted->list.count > 0) {
+		r = emit_list(program, &edges, &wanted->list);
+	}
+	r = r < 0 ? r : put_label(program, &edges, CASE_HOLDS);
+	r = r < 0 ? r
+		  : emit(program,
+			    (struct sock_filter)BPF_STMT(
+				    BPF_RET | BPF_K, action_of(wanted->verdict)));
+	return r < 0 ? r : put_label(program, &edges, CASE_FAILS);
+}
+
+static int emit_rule(struct box_filter *program, const struct box_filter_rule *rule, bool network)
+{
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < rule->count; i++) {
+		if (network || !rule->cases[i].network) {
+			r = emit_case(program, &rule->cases[i]);
+		}
+	}
+	return r < 0 ? r
+		     : emit(program,
+			       (struct sock_filter)BPF_STMT(
+				       BPF_RET | BPF_K, action_of(rule->otherwise)));
+}
+
+/* --- the tree over the numbers --- */
+
+static int find_leaf(struct leaves *leaves, uint32_t action, const struct box_filter_rule *rule)
+{
+	for (size_t i = 0; !rule && i < leaves->count; i++) {
+		if (!leaves->list[i].rule && leaves->list[i].action == action) {
+			return (int)i;
+		}
+	}
+	if (leaves->count == LABELS_MAX) {
+		return -E2BIG;
+	}
+	leaves->list[leaves->count] = (struct leaf){action, rule, 0};
+	return (int)leaves->count++;
+}
+
+static int add_numbers(struct spans *spans, struct leaves *leaves, uint32_t first, uint32_t action,
+	const struct box_filter_rule *rule)
+{
+	int leaf = find_leaf(leaves, action, rule);
+	if (leaf >= 0) {
+		add_span(spans, first, (size_t)leaf);
+	}
+	return leaf < 0 ? leaf : 0;
+}
+
+static int take_rows(const struct box_filter_row *rows, size_t count,
+	enum box_filter_profile profile, const struct box_filter_rule *rules[NUMBERS],
+	struct box_err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		int number = box_filter_number(&rows[i]);
 		if (number == -ENXIO) {
 			continue;
 		}
 		if (number < 0 || number >= NUMBERS) {
 			return box_err_set(err, BOX_ERR_OS, ENOENT,
-				"seccomp: the call %s has no number", row->name);
+				"seccomp: the call %s has no number", rows[i].name);
 		}
-		rules[number] = row->rules[profile];
-	}
-	for (uint32_t number = 0; number < NUMBERS; number++) {
-		const struct box_filter_rule *rule = rules[number];
-		uint32_t action = action_of(rule ? rule->otherwise : ENOSYS);
-		add_span(spans, number, action, rule && rule->count > 0 ? rule : NULL);
-	}
-	if (seccomp_arch_native() == SCMP_ARCH_X86_64) {
-		add_span(spans, X32, SCMP_ACT_KILL_PROCESS, NULL);
-		add_span(spans, NO_CALL, action_of(ENOSYS), NULL);
+		rules[number] = rows[i].rules[profile];
 	}
 	return 0;
+}
+
+static int find_spans(const struct box_filter_rule *const rules[NUMBERS], struct spans *spans,
+	struct leaves *leaves)
+{
+	int r = 0;
+	for (uint32_t number = 0; r == 0 && number < NUMBERS; number++) {
+		const struct box_filter_rule *rule = rules[number];
+		uint32_t action = action_of(rule ? rule->otherwise : ENOSYS);
+		r = add_numbers(
+			spans, leaves, number, action, rule && rule->count > 0 ? rule : NULL);
+	}
+	if (r == 0 && seccomp_arch_native() == SCMP_ARCH_X86_64) {
+		r = add_numbers(spans, leaves, X32, SECCOMP_RET_KILL_PROCESS, NULL);
+		r = r < 0 ? r : add_numbers(spans, leaves, NO_CALL, action_of(ENOSYS), NULL);
+	}
+	return r;
 }
 
 static int emit_head(struct box_filter *program)
@@ -231,7 +327,7 @@ static int emit_head(struct box_filter *program)
 	const struct sock_filter head[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, seccomp_arch_native(), 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 	};
 	int r = 0;
@@ -241,38 +337,67 @@ static int emit_head(struct box_filter *program)
 	return r;
 }
 
-static int emit_all(struct box_filter *program, struct spans *spans)
+/* A leaf that looks further is a jump, whose target is set when it is known. */
+static int emit_leaves(struct box_filter *program, const struct edges *edges, struct leaves *leaves)
 {
-	int r = emit_head(program);
-	if (r == 0) {
-		r = emit_tree(program, spans->list, spans->count);
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < leaves->count; i++) {
+		struct leaf *leaf = &leaves->list[i];
+		leaf->at = program->count;
+		r = put_label(program, edges, i);
+		r = r < 0 ? r
+			  : emit(program,
+				    leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0)
+					       : (struct sock_filter)BPF_STMT(
+							 BPF_RET | BPF_K, leaf->action));
 	}
-	for (size_t i = 0; r == 0 && i < spans->count; i++) {
-		const struct span *span = &spans->list[i];
-		if (span->rule) {
-			program->instructions[span->leaf].k =
-				(uint32_t)(program->count - span->leaf - 1);
-			r = emit_rule(program, span->first, span->rule);
+	return r;
+}
+
+static int emit_all(
+	struct box_filter *program, const struct spans *spans, struct leaves *leaves, bool network)
+{
+	struct edges edges = {.count = 0};
+	int r = emit_head(program);
+	r = r < 0 ? r : emit_tree(program, &edges, spans->list, spans->count);
+	r = r < 0 ? r : emit_leaves(program, &edges, leaves);
+	for (size_t i = 0; r == 0 && i < leaves->count; i++) {
+		const struct leaf *leaf = &leaves->list[i];
+		if (leaf->rule) {
+			program->instructions[leaf->at].k =
+				(uint32_t)(program->count - leaf->at - 1);
+			r = emit_rule(program, leaf->rule, network);
 		}
 	}
 	return r;
 }
 
 int box_filter_compile(
-	enum box_filter_profile profile, struct box_filter *ret_filter, struct box_err *err)
+	struct box_filter_kind kind, struct box_filter *ret_filter, struct box_err *err)
 {
-	struct box_filter program = {NULL, 0};
+	const struct box_filter_rule *rules[NUMBERS] = {NULL};
 	struct spans spans = {.count = 0};
-	int r = find_spans(profile, &spans, err);
+	struct leaves leaves = {.count = 0};
+	int r = take_rows(box_filter_rows, box_filter_rows_count, kind.profile, rules, err);
+	if (r == 0 && kind.mounter) {
+		r = take_rows(box_filter_mounter_rows, box_filter_mounter_rows_count, kind.profile,
+			rules, err);
+	}
 	if (r < 0) {
 		return r;
 	}
-	r = emit_all(&program, &spans);
+	struct box_filter program = {
+		.instructions = calloc(BPF_MAXINSNS, sizeof(struct sock_filter))};
+	r = program.instructions ? find_spans(rules, &spans, &leaves) : -ENOMEM;
+	r = r < 0 ? r : emit_all(&program, &spans, &leaves, kind.network);
 	if (r < 0) {
 		box_filter_free(&program);
 		return box_err_set(err, BOX_ERR_OS, -r, "seccomp: no program for %s: %s",
-			names[profile], strerror(-r));
+			names[kind.profile], strerror(-r));
 	}
+	size_t size_bytes = program.count * sizeof(struct sock_filter);
+	struct sock_filter *fitting = realloc(program.instructions, size_bytes);
+	program.instructions = fitting ? fitting : program.instructions;
 	*ret_filter = program;
 	return 0;
 }

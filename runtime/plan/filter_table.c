@@ -8,33 +8,42 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/memfd.h>
+#include <linux/mount.h>
 #include <linux/netlink.h>
+#include <linux/seccomp.h>
+#include <linux/shm.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
-#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#ifndef TCP_ULP
-#define TCP_ULP 31
-#endif
+#include "runtime/plan/filter_options.h"
 
 #define WORD UINT32_MAX
-#define COUNT(cases) (sizeof(cases) / sizeof((cases)[0]))
-#define ONLY(list, error)                                                   \
-	{                                                                   \
-		.cases = (list), .count = COUNT(list), .otherwise = (error) \
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+#define ONLY(list, error)                    \
+	{                                    \
+		(list), COUNT(list), (error) \
 	}
-#define EXCEPT(list, error)                                               \
-	{                                                                 \
-		.cases = (list), .count = COUNT(list), .matched = (error) \
+#define ONE_OF(number, bits, numbers)                                                         \
+	{                                                                                     \
+		.arg = (number), .mask = (bits), .values = (numbers), .count = COUNT(numbers) \
+	}
+/* No bit of `bits` in an argument. */
+#define WITHOUT(number, bits)                    \
+	{                                        \
+		.all = { {(number), (bits), 0} } \
 	}
 
 static const struct box_filter_rule answer = {.otherwise = 0};
 static const struct box_filter_rule refuse = {.otherwise = EPERM};
 static const struct box_filter_rule absent = {.otherwise = ENOSYS};
+/* As on a kernel without filters: man and its like then go on without. Each filter takes of a memory
+ * that the host limits for all, its own filters and those of other boxes among them. */
+static const struct box_filter_rule no_filters = {.otherwise = EINVAL};
 /* As on a file system that has none: Python copies files only where that or nothing is said. */
 static const struct box_filter_rule without = {.otherwise = EOPNOTSUPP};
 
@@ -42,93 +51,87 @@ static const struct box_filter_rule without = {.otherwise = EOPNOTSUPP};
 #define NAMESPACES                                                                     \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 		CLONE_NEWPID | CLONE_NEWNET)
-static const struct box_filter_case clone_cases[] = {{{{0, NAMESPACES, 0}}}};
+static const struct box_filter_case clone_cases[] = {WITHOUT(0, NAMESPACES)};
 static const struct box_filter_rule clone_rule = ONLY(clone_cases, EPERM);
 
-/* Of the Internet protocols TCP and UDP only: others would load their modules into the host.
- * Netlink is for reading routes and addresses (getifaddrs, which Node and Java call); to the kernel
- * its raw sockets, which libc asks for, are the same as its datagram ones. */
+/* Of the Internet protocols TCP and UDP only: others would load their modules into the host. One mask
+ * takes both families: they differ in one bit.
+ *
+ * Netlink is for reading routes and addresses (getifaddrs, which Node and Go call); to the kernel its
+ * raw sockets, which libc asks for, are the same as its datagram ones. What waits in them is memory
+ * that no group is charged for, so a box without a network, which has nothing to read, has none. */
 #define TYPE (WORD & ~(uint32_t)(SOCK_CLOEXEC | SOCK_NONBLOCK))
-#define SOCKET(family, type, protocol)                          \
-	{                                                       \
-		{                                               \
-			{0, WORD, (family)}, {1, TYPE, (type)}, \
-			{                                       \
-				2, WORD, (protocol)             \
-			}                                       \
-		}                                               \
+#define INTERNET (WORD & ~(uint32_t)(AF_INET ^ AF_INET6))
+_Static_assert((AF_INET & INTERNET) == AF_INET && (AF_INET6 & INTERNET) == AF_INET,
+	"the families differ in one bit");
+static const uint32_t local_types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
+static const uint32_t stream_protocols[] = {0, IPPROTO_TCP};
+static const uint32_t datagram_protocols[] = {0, IPPROTO_UDP};
+static const uint32_t netlink_types[] = {SOCK_RAW, SOCK_DGRAM};
+#define LOCAL                                                                     \
+	{                                                                         \
+		.all = {{0, WORD, AF_UNIX}}, .list = ONE_OF(1, TYPE, local_types) \
 	}
-#define INTERNET(family)                                                          \
-	SOCKET(family, SOCK_STREAM, 0), SOCKET(family, SOCK_STREAM, IPPROTO_TCP), \
-		SOCKET(family, SOCK_DGRAM, 0), SOCKET(family, SOCK_DGRAM, IPPROTO_UDP)
-#define LOCAL                                                  \
-	{{{0, WORD, AF_UNIX}, {1, TYPE, SOCK_STREAM}}},        \
-		{{{0, WORD, AF_UNIX}, {1, TYPE, SOCK_DGRAM}}}, \
-	{                                                      \
-		{                                              \
-			{0, WORD, AF_UNIX},                    \
-			{                                      \
-				1, TYPE, SOCK_SEQPACKET        \
-			}                                      \
-		}                                              \
+#define STREAMS                                                          \
+	{                                                                \
+		.all = {{0, INTERNET, AF_INET}, {1, TYPE, SOCK_STREAM}}, \
+		.list = ONE_OF(2, WORD, stream_protocols)                \
 	}
-static const struct box_filter_case socket_cases[] = {LOCAL, INTERNET(AF_INET), INTERNET(AF_INET6),
-	SOCKET(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), SOCKET(AF_NETLINK, SOCK_DGRAM, NETLINK_ROUTE)};
-static const struct box_filter_case socket_strict_cases[] = {
-	LOCAL, INTERNET(AF_INET), INTERNET(AF_INET6)};
+#define DATAGRAMS                                                       \
+	{                                                               \
+		.all = {{0, INTERNET, AF_INET}, {1, TYPE, SOCK_DGRAM}}, \
+		.list = ONE_OF(2, WORD, datagram_protocols)             \
+	}
+static const struct box_filter_case socket_cases[] = {LOCAL, STREAMS, DATAGRAMS,
+	{.all = {{0, WORD, AF_NETLINK}, {2, WORD, NETLINK_ROUTE}},
+		.list = ONE_OF(1, TYPE, netlink_types),
+		.network = true}};
+static const struct box_filter_case socket_strict_cases[] = {LOCAL, STREAMS, DATAGRAMS};
 static const struct box_filter_case socketpair_cases[] = {LOCAL};
 /* The errno of a kernel without the family, which programs that probe for one expect. */
 static const struct box_filter_rule socket_rule = ONLY(socket_cases, EAFNOSUPPORT);
 static const struct box_filter_rule socket_strict_rule = ONLY(socket_strict_cases, EAFNOSUPPORT);
 static const struct box_filter_rule socketpair_rule = ONLY(socketpair_cases, EAFNOSUPPORT);
 
-/* TLS in the kernel and the like. */
-static const struct box_filter_case setsockopt_cases[] = {
-	{{{1, WORD, IPPROTO_TCP}, {2, WORD, TCP_ULP}}}};
-static const struct box_filter_rule setsockopt_rule = EXCEPT(setsockopt_cases, EPERM);
-
-/* Typing into a terminal that others read; TIOCSETD loads line disciplines into the kernel. */
-static const struct box_filter_case ioctl_cases[] = {{{{1, WORD, TIOCSTI}}},
-	{{{1, WORD, TIOCLINUX}}}, {{{1, WORD, TIOCCONS}}}, {{{1, WORD, TIOCSETD}}}};
-static const struct box_filter_rule ioctl_rule = EXCEPT(ioctl_cases, EPERM);
+/* Huge pages come out of a pool of the host's that the box's memory limit does not know. The errnos
+ * are those of an empty pool and of a kernel without them: programs then take ordinary pages. */
+static const struct box_filter_case mmap_cases[] = {WITHOUT(3, MAP_HUGETLB)};
+static const struct box_filter_case memfd_cases[] = {WITHOUT(1, MFD_HUGETLB)};
+static const struct box_filter_case shmget_cases[] = {WITHOUT(2, SHM_HUGETLB)};
+static const struct box_filter_rule mmap_rule = ONLY(mmap_cases, ENOMEM);
+static const struct box_filter_rule memfd_rule = ONLY(memfd_cases, EINVAL);
+static const struct box_filter_rule shmget_rule = ONLY(shmget_cases, ENOMEM);
 
 /* A payload owns the files of its host folder: none of them may become one that runs as somebody. A
  * mode counts only when a file may be made; else its register can hold anything. */
 #define SET_ID (S_ISUID | S_ISGID)
 #define MAKES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
-static const struct box_filter_case mode_1_cases[] = {{{{1, SET_ID, 0}}}};
-static const struct box_filter_case mode_2_cases[] = {{{{2, SET_ID, 0}}}};
-static const struct box_filter_case open_cases[] = {{{{1, MAKES, 0}}}, {{{2, SET_ID, 0}}}};
-static const struct box_filter_case openat_cases[] = {{{{2, MAKES, 0}}}, {{{3, SET_ID, 0}}}};
+static const struct box_filter_case mode_1_cases[] = {WITHOUT(1, SET_ID)};
+static const struct box_filter_case mode_2_cases[] = {WITHOUT(2, SET_ID)};
+static const struct box_filter_case open_cases[] = {WITHOUT(1, MAKES), WITHOUT(2, SET_ID)};
+static const struct box_filter_case openat_cases[] = {WITHOUT(2, MAKES), WITHOUT(3, SET_ID)};
 static const struct box_filter_rule mode_1_rule = ONLY(mode_1_cases, EPERM);
 static const struct box_filter_rule mode_2_rule = ONLY(mode_2_cases, EPERM);
 static const struct box_filter_rule open_rule = ONLY(open_cases, EPERM);
 static const struct box_filter_rule openat_rule = ONLY(openat_cases, EPERM);
 
 /* Files, pipes and sockets, no devices. */
-#define NODE(arg, type)                                        \
-	{                                                      \
-		{                                              \
-			{                                      \
-				(arg), S_IFMT | SET_ID, (type) \
-			}                                      \
-		}                                              \
-	}
-#define NODES(arg) NODE(arg, 0), NODE(arg, S_IFREG), NODE(arg, S_IFIFO), NODE(arg, S_IFSOCK)
-static const struct box_filter_case mknod_cases[] = {NODES(1)};
-static const struct box_filter_case mknodat_cases[] = {NODES(2)};
+static const uint32_t nodes[] = {0, S_IFREG, S_IFIFO, S_IFSOCK};
+static const struct box_filter_case mknod_cases[] = {{.list = ONE_OF(1, S_IFMT | SET_ID, nodes)}};
+static const struct box_filter_case mknodat_cases[] = {{.list = ONE_OF(2, S_IFMT | SET_ID, nodes)}};
 static const struct box_filter_rule mknod_rule = ONLY(mknod_cases, EPERM);
 static const struct box_filter_rule mknodat_rule = ONLY(mknodat_cases, EPERM);
 
 /* The names that uname gives, nothing of the memory layout. */
-static const struct box_filter_case personality_cases[] = {{{{0, WORD, PER_LINUX}}},
-	{{{0, WORD, PER_LINUX32}}}, {{{0, WORD, UNAME26}}}, {{{0, WORD, PER_LINUX32 | UNAME26}}},
-	{{{0, WORD, WORD}}}};
+static const uint32_t personalities[] = {
+	PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, WORD};
+static const struct box_filter_case personality_cases[] = {
+	{.list = ONE_OF(0, WORD, personalities)}};
 static const struct box_filter_rule personality_rule = ONLY(personality_cases, EPERM);
 
 /* Its own limits: those of others of the same id would be theirs to lower, PID 1's too where there
  * is one id for all. */
-static const struct box_filter_case prlimit_cases[] = {{{{0, WORD, 0}}}};
+static const struct box_filter_case prlimit_cases[] = {WITHOUT(0, WORD)};
 static const struct box_filter_rule prlimit_rule = ONLY(prlimit_cases, EPERM);
 
 #define ROW(name, number, wide, strict)    \
@@ -154,8 +157,9 @@ const struct box_filter_row box_filter_rows[] = {
 	MORE(sync_file_range), BOTH(fadvise64), BOTH(fallocate), BOTH(truncate), BOTH(ftruncate),
 	/* fds */
 	WHEN(open, open_rule), WHEN(openat, openat_rule), WHEN(creat, mode_1_rule), LACK(openat2),
-	BOTH(close), BOTH(close_range), BOTH(dup), BOTH(dup2), BOTH(dup3), BOTH(fcntl), BOTH(flock),
-	WHEN(ioctl, ioctl_rule), BOTH(pipe), BOTH(pipe2), BOTH(memfd_create),
+	BOTH(close), BOTH(close_range), BOTH(dup), BOTH(dup2), BOTH(dup3), WHEN(fcntl, box_filter_fcntl),
+	BOTH(flock), WHEN(ioctl, box_filter_ioctl), BOTH(pipe), BOTH(pipe2),
+	WHEN(memfd_create, memfd_rule),
 	/* names */
 	BOTH(stat), BOTH(lstat), BOTH(fstat), BOTH(newfstatat), BOTH(statx), BOTH(statfs),
 	BOTH(fstatfs), BOTH(access), BOTH(faccessat), BOTH(faccessat2), MORE(getdents),
@@ -172,17 +176,17 @@ const struct box_filter_row box_filter_rows[] = {
 	XATTR(lremovexattr), XATTR(fremovexattr),
 	MORE(inotify_init), MORE(inotify_init1), MORE(inotify_add_watch), MORE(inotify_rm_watch),
 	/* memory */
-	BOTH(mmap), BOTH(munmap), BOTH(mprotect), BOTH(mremap), BOTH(madvise), BOTH(brk),
+	WHEN(mmap, mmap_rule), BOTH(munmap), BOTH(mprotect), BOTH(mremap), BOTH(madvise), BOTH(brk),
 	MORE(msync), MORE(mincore), MORE(mlock), MORE(munlock), MORE(membarrier),
-	MORE(shmget), MORE(shmat), MORE(shmdt), MORE(shmctl),
+	ROW(shmget, 0, shmget_rule, absent), MORE(shmat), MORE(shmdt), MORE(shmctl),
 	MORE(semget), MORE(semop), MORE(semtimedop), MORE(semctl),
 	/* processes and threads */
 	WHEN(clone, clone_rule), LACK(clone3), BOTH(fork), BOTH(vfork), BOTH(execve), MORE(execveat),
 	BOTH(exit), BOTH(exit_group), BOTH(wait4), BOTH(waitid), BOTH(getpid), BOTH(getppid),
 	BOTH(gettid), BOTH(getpgrp), BOTH(getpgid), BOTH(setpgid), BOTH(getsid), BOTH(setsid),
 	BOTH(set_tid_address), BOTH(set_robust_list), BOTH(futex),
-	ROW(futex_waitv, 449, answer, absent), BOTH(rseq), BOTH(arch_prctl), BOTH(prctl),
-	MORE(seccomp), MORE(landlock_create_ruleset), MORE(landlock_add_rule),
+	ROW(futex_waitv, 449, answer, absent), BOTH(rseq), BOTH(arch_prctl),
+	WHEN(prctl, box_filter_prctl), WHEN(seccomp, no_filters), MORE(landlock_create_ruleset), MORE(landlock_add_rule),
 	MORE(landlock_restrict_self), MORE(pidfd_open), MORE(pidfd_send_signal),
 	ROW(personality, 0, personality_rule, absent), BOTH(restart_syscall),
 	MORE(getrlimit), MORE(setrlimit), WHEN(prlimit64, prlimit_rule), BOTH(getrusage), BOTH(times),
@@ -209,7 +213,8 @@ const struct box_filter_row box_filter_rows[] = {
 	/* sockets */
 	ROW(socket, 0, socket_rule, socket_strict_rule), WHEN(socketpair, socketpair_rule),
 	BOTH(connect), BOTH(bind), BOTH(listen), BOTH(accept), BOTH(accept4), BOTH(getsockname),
-	BOTH(getpeername), BOTH(shutdown), BOTH(getsockopt), WHEN(setsockopt, setsockopt_rule),
+	BOTH(getpeername), BOTH(shutdown), BOTH(getsockopt),
+	ROW(setsockopt, 0, box_filter_setsockopt, box_filter_setsockopt_strict),
 	BOTH(sendto), BOTH(recvfrom), BOTH(sendmsg), BOTH(recvmsg), BOTH(sendmmsg), MORE(recvmmsg),
 
 	/* other processes, and what the kernel tells of itself */
@@ -264,3 +269,30 @@ const struct box_filter_row box_filter_rows[] = {
 /* clang-format on */
 
 const size_t box_filter_rows_count = COUNT(box_filter_rows);
+
+/* The mounter, and what it forks until that is a command: a mount namespace, in which nothing shows
+ * outside; mounts by their fds; folders made with the file system ids of commands; the domain and the
+ * filter of the command. */
+static const struct box_filter_case unshare_cases[] = {{.all = {{0, WORD, CLONE_NEWNS}}}};
+static const struct box_filter_case mount_cases[] = {{.all = {{3, WORD, MS_REC | MS_PRIVATE}}}};
+static const struct box_filter_case move_mount_cases[] = {
+	{.all = {{4, WORD, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH}}}};
+static const struct box_filter_case seccomp_cases[] = {
+	{.all = {{0, WORD, SECCOMP_SET_MODE_FILTER}, {1, WORD, 0}}}};
+static const struct box_filter_rule unshare_rule = ONLY(unshare_cases, EPERM);
+static const struct box_filter_rule mount_rule = ONLY(mount_cases, EPERM);
+static const struct box_filter_rule move_mount_rule = ONLY(move_mount_cases, EPERM);
+static const struct box_filter_rule seccomp_rule = ONLY(seccomp_cases, EINVAL);
+
+const struct box_filter_row box_filter_mounter_rows[] = {
+	WHEN(unshare, unshare_rule),
+	WHEN(mount, mount_rule),
+	WHEN(move_mount, move_mount_rule),
+	WHEN(seccomp, seccomp_rule),
+	BOTH(setfsuid),
+	BOTH(setfsgid),
+	BOTH(landlock_create_ruleset),
+	BOTH(landlock_add_rule),
+	BOTH(landlock_restrict_self),
+};
+const size_t box_filter_mounter_rows_count = COUNT(box_filter_mounter_rows);

@@ -5,12 +5,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/plan/filter.h"
 
-#define BOX_FILTER_MATCHES_MAX 3
+#define BOX_FILTER_MATCHES_MAX 2
 
 /* True when (argument & mask) == value; a mask of 0 ends the list. */
 struct box_filter_match {
@@ -19,17 +20,27 @@ struct box_filter_match {
 	uint32_t value;
 };
 
-/* True when all of its matches are. */
-struct box_filter_case {
-	struct box_filter_match all[BOX_FILTER_MATCHES_MAX];
+/* True when (argument & mask) is one of the values, in any order. */
+struct box_filter_list {
+	unsigned arg;
+	uint32_t mask;
+	const uint32_t *values;
+	size_t count; /* 0: true */
 };
 
-/* When one of the cases is true `matched`, else `otherwise`: 0 lets the call through, anything else
- * is the errno it fails with. */
+/* True when all of its matches are and its list is. */
+struct box_filter_case {
+	struct box_filter_match all[BOX_FILTER_MATCHES_MAX];
+	struct box_filter_list list;
+	int verdict;
+	bool network; /* only there where the box has a network */
+};
+
+/* The verdict of the first case that is true, else `otherwise`: 0 lets the call through, anything
+ * else is the errno it fails with. */
 struct box_filter_rule {
 	const struct box_filter_case *cases;
 	size_t count;
-	int matched;
 	int otherwise;
 };
 
@@ -41,6 +52,10 @@ struct box_filter_row {
 
 extern const struct box_filter_row box_filter_rows[];
 extern const size_t box_filter_rows_count;
+
+/* What the mounter is answered instead, by name. */
+extern const struct box_filter_row box_filter_mounter_rows[];
+extern const size_t box_filter_mounter_rows_count;
 
 /* The row's number on the machine this was built for, negative when there is no such call on it
  * (-ENOENT: nobody knows the name, which is a mistake in the row). */

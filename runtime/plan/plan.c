@@ -338,15 +338,15 @@ static void fill_identity(struct box_maker *maker)
 	plan->hostname = "box";
 }
 
-bool box_plan_same_shape(const struct box_ask *a, const struct box_ask *b,
-	const struct box_host_can *host, bool network_first)
+bool box_plan_same_shape(
+	const struct box_ask *a, const struct box_ask *b, const struct box_host_can *host)
 {
 	return a->kind == b->kind && strcmp(a->image, b->image) == 0 &&
 		strcmp(a->mount_path, b->mount_path) == 0 && a->host_mode == b->host_mode &&
 		a->writable_root == b->writable_root && a->profile == b->profile &&
 		a->memory_bytes == b->memory_bytes && (host->cgroups || a->pids == b->pids) &&
 		(a->host_mode != BOX_ASK_NONE || a->quota_bytes == b->quota_bytes) &&
-		(!network_first || a->network == b->network);
+		a->network == b->network;
 }
 
 static void fill_list(

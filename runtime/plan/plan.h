@@ -214,11 +214,11 @@ struct box_plan {
 int box_plan_make(const struct box_ask *ask, const struct box_policy *policy,
 	const struct box_host_can *host, struct box_plan *ret_plan, struct box_err *err);
 
-/* Whether the boxes of both requests are the same until their host folder, limits and network come:
- * then what was prepared for one serves the other. Without cgroups the processes are limited from
- * the beginning; with `network_first` it is the same with the network. */
-bool box_plan_same_shape(const struct box_ask *a, const struct box_ask *b,
-	const struct box_host_can *host, bool network_first);
+/* Whether the boxes of both requests are the same until their host folder and limits come: then what
+ * was prepared for one serves the other. Without cgroups the processes are limited from the
+ * beginning; whether there is a network decides over the filter. */
+bool box_plan_same_shape(
+	const struct box_ask *a, const struct box_ask *b, const struct box_host_can *host);
 
 /* Its refusals alone. */
 int box_plan_check(const struct box_ask *ask, const struct box_policy *policy,

@@ -69,7 +69,7 @@ static void read_boot(void)
 	struct box_guest_boot guest;
 	memcpy(&guest, bytes, sizeof(guest));
 	size_t before = sizeof(guest) + guest.rule_count * sizeof(struct box_guest_rule) +
-		guest.filter_count * 8U;
+		(guest.filter_count + guest.mounter_filter_count) * 8U;
 	if (size < (ssize_t)(before + sizeof(machine))) {
 		fail(BOX_VMM_READ, "the boot file is too short");
 	}

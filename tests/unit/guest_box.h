@@ -129,6 +129,7 @@ static inline int boot_with_fences(void)
 		.landlock_abi = abi < 0 ? 0 : (uint32_t)abi,
 		.rule_count = abi < 0 ? 0 : COUNT(rules),
 		.filter_count = COUNT(allow),
+		.mounter_filter_count = COUNT(allow),
 	};
 	return boot_file(facts, abi < 0 ? NULL : rules, allow);
 }

@@ -88,6 +88,9 @@ static inline int boot_file(struct box_guest_boot facts, const struct box_guest_
 	}
 	if (filter) {
 		ASSERT_INT(write(fd, filter, filter_size), filter_size);
+		/* The mounter has the same, if it has one. */
+		size_t mounter_size = facts.mounter_filter_count * sizeof(*filter);
+		ASSERT_INT(write(fd, filter, mounter_size), mounter_size);
 	}
 	return high(fd);
 }

@@ -149,7 +149,9 @@ TEST(box_init_finds_its_way)
 	host.id_ranges = false; /* who runs it is nothing to the guest */
 	host.root = false;
 	make();
-	ASSERT_INT(box_filter_compile(BOX_FILTER_DEFAULT, &ground.filters[0], &err), 0);
+	ASSERT_INT(box_filter_compile((struct box_filter_kind){.profile = BOX_FILTER_DEFAULT},
+			   &ground.filters[0][0].commands, &err),
+		0);
 	ASSERT_INT(box_boot_file_make(&ground, &plan, NULL, &fd), 0);
 	off_t size = lseek(fd, 0, SEEK_END);
 	char *bytes = calloc(1, (size_t)size + sizeof(order));
@@ -164,7 +166,7 @@ TEST(box_init_finds_its_way)
 	ASSERT_INT(boot->payload_uid, 1000);
 	/* Sealed: nobody changes it on its way. */
 	ASSERT_INT(pwrite(fd, "x", 1, 0), -1);
-	box_filter_free(&ground.filters[0]);
+	box_filter_free(&ground.filters[0][0].commands);
 	free(bytes);
 	(void)close(fd);
 }

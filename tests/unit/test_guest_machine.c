@@ -23,7 +23,8 @@ static struct wanted usual(void)
 	return (struct wanted){
 		.facts = {.size = sizeof(struct box_guest_boot),
 			.rule_count = 2,
-			.filter_count = 3},
+			.filter_count = 2,
+			.mounter_filter_count = 1},
 		.boot = {.size = sizeof(struct box_machine_boot),
 			.furniture_count = 2,
 			.hostname = "box"},
@@ -80,7 +81,7 @@ TEST(every_other_size_is_refused)
 TEST(what_is_wrong_is_refused)
 {
 	struct box_machine_parts parts;
-	struct wanted table[11];
+	struct wanted table[12];
 	for (size_t i = 0; i < COUNT(table); i++) {
 		table[i] = usual();
 	}
@@ -95,6 +96,7 @@ TEST(what_is_wrong_is_refused)
 	table[8].piece.kind = BOX_FURNITURE_FREEZE + 1;
 	memset(table[9].piece.target, '/', sizeof(table[9].piece.target));
 	memset(table[10].piece.source, 'x', sizeof(table[10].piece.source));
+	table[11].facts.mounter_filter_count = BPF_MAXINSNS + 1;
 	for (size_t i = 0; i < COUNT(table); i++) {
 		size_t size = write_file(&table[i], 2);
 		if (box_machine_find_parts(file, size, &parts) != -EBADMSG) {

@@ -97,18 +97,16 @@ TEST(one_shape)
 {
 	static struct box_plan first;
 	for (unsigned field = 0; field < 12; field++) {
-		for (unsigned bits = 0; bits < 4; bits++) {
-			bool network_first = bits & 1;
+		for (unsigned cgroups = 0; cgroups < 2; cgroups++) {
 			set_up();
-			host.cgroups = bits & 2;
+			host.cgroups = cgroups;
 			policy.degraded = 1;
 			struct box_ask before = ask;
 			ASSERT_INT(box_plan_make(&before, &policy, &host, &first, &err), 0);
 			change(&ask, field);
 			ASSERT_INT(box_plan_make(&ask, &policy, &host, &plan, &err), 0);
-			bool same = field < 3 || (field == 3 && !network_first) ||
-				(field == 4 && host.cgroups) || field == 5;
-			ASSERT_INT(box_plan_same_shape(&before, &ask, &host, network_first), same);
+			bool same = field < 3 || (field == 4 && host.cgroups) || field == 5;
+			ASSERT_INT(box_plan_same_shape(&before, &ask, &host), same);
 			if (same) {
 				assert_same_steps(&first);
 			}
@@ -123,8 +121,7 @@ TEST(egress_is_no_shape)
 	ask.network = 1;
 	struct box_ask other = ask;
 	other.egress.limited = 1;
-	ASSERT(box_plan_same_shape(&ask, &other, &host, false));
-	ASSERT(box_plan_same_shape(&ask, &other, &host, true));
+	ASSERT(box_plan_same_shape(&ask, &other, &host));
 }
 
 /* A workspace of the box's own is made with its size. */
@@ -134,7 +131,7 @@ TEST(own_workspaces_differ_by_quota)
 	ask.host_mode = BOX_ASK_NONE;
 	ask.host_path[0] = '\0';
 	struct box_ask other = ask;
-	ASSERT(box_plan_same_shape(&ask, &other, &host, false));
+	ASSERT(box_plan_same_shape(&ask, &other, &host));
 	other.quota_bytes = 8 * BOX_MIB;
-	ASSERT(!box_plan_same_shape(&ask, &other, &host, false));
+	ASSERT(!box_plan_same_shape(&ask, &other, &host));
 }

@@ -154,6 +154,7 @@ TEST(what_is_no_boot_file)
 	WITH(guest.rule_count, 2);
 	WITH(guest.rule_count, UINT32_MAX);
 	WITH(guest.filter_count, UINT32_MAX);
+	WITH(guest.mounter_filter_count, UINT32_MAX);
 	WITH(machine.size, 0);
 	WITH(machine.furniture_count, 0);
 	WITH(machine.furniture_count, UINT32_MAX);
