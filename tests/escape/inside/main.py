@@ -11,6 +11,7 @@ import frame  # noqa: E402
 import ids  # noqa: E402,F401
 import mounts  # noqa: E402,F401
 import neighbours  # noqa: E402,F401
+import options  # noqa: E402,F401
 import proc  # noqa: E402,F401
 import sockets  # noqa: E402,F401
 import syscalls  # noqa: E402,F401

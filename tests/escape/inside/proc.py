@@ -399,8 +399,10 @@ def _(facts):
 def _(facts):
     """PR_SET_MM moves what the kernel shows of a process: exe file, arguments, environment."""
     fd = os.open("/usr/bin/env", os.O_RDONLY)
-    results = [knock("prctl", 35, 13, fd, 0, 0)]  # PR_SET_MM_EXE_FILE
-    results += [knock("prctl", 35, field, 4096, 0, 0) for field in (1, 2, 3, 6, 7, 8)]
+    refusals = (errno.EPERM, errno.EINVAL)
+    results = [knock("prctl", 35, 13, fd, 0, 0, refusals=refusals)]  # PR_SET_MM_EXE_FILE
+    for field in (1, 2, 3, 6, 7, 8):
+        results.append(knock("prctl", 35, field, 4096, 0, 0, refusals=refusals))
     return first_escape(results)
 
 

@@ -93,7 +93,7 @@ def connected():
 @attempt("sockets", "kernel-tls")
 def _(facts):
     client, server = connected()
-    refusals = (errno.EPERM,)
+    refusals = (errno.ENOPROTOOPT,)
     return first_escape(
         [
             doing(client.setsockopt, 6, 31, b"tls", refusals=refusals),
@@ -106,22 +106,23 @@ def _(facts):
 @attempt("sockets", "kernel-tls-with-high-bits")
 def _(facts):
     client, server = connected()
-    return knock(54, client.fileno(), 6 | 1 << 32, 31 | 1 << 32, b"tls", 3)
+    return knock(54, client.fileno(), 6 | 1 << 32, 31 | 1 << 32, b"tls", 3, refusals=(errno.ENOPROTOOPT,))
 
 
 @attempt("sockets", "attach-a-packet-filter-of-bpf")
 def _(facts):
-    """SO_ATTACH_BPF needs a program, which cannot be had; a classic one is harmless."""
+    """SO_ATTACH_BPF needs a program, which cannot be had."""
     own = socket.socketpair()[0]
-    return doing(own.setsockopt, 1, 50, struct.pack("i", 0), refusals=(errno.EINVAL, errno.EPERM))
+    return doing(own.setsockopt, 1, 50, struct.pack("i", 0), refusals=(errno.ENOPROTOOPT,))
 
 
 @attempt("sockets", "mark-packets")
 def _(facts):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    results = [doing(sock.setsockopt, 1, 36, 1, refusals=(errno.EPERM,))]  # SO_MARK
-    results.append(doing(sock.setsockopt, 1, 33, 1 << 30, refusals=(errno.EPERM,)))  # RCVBUFFORCE
-    results.append(doing(sock.setsockopt, 0, 19, 1, refusals=(errno.EPERM,)))  # IP_TRANSPARENT
+    refusals = (errno.EPERM, errno.ENOPROTOOPT)
+    results = [doing(sock.setsockopt, 1, 36, 1, refusals=refusals)]  # SO_MARK
+    results.append(doing(sock.setsockopt, 1, 33, 1 << 30, refusals=refusals))  # RCVBUFFORCE
+    results.append(doing(sock.setsockopt, 0, 19, 1, refusals=refusals))  # IP_TRANSPARENT
     return first_escape(results)
 
 
@@ -137,7 +138,11 @@ def _(facts):
 @attempt("sockets", "change-interfaces-by-netlink")
 def _(facts):
     """Reading routes is allowed, changing them is not: here lo is to be set down."""
-    sock = socket.socket(16, 3, 0)
+    try:
+        sock = socket.socket(16, 3, 0)
+    except OSError as error:
+        assert error.errno == errno.EAFNOSUPPORT, error
+        return blocked("no netlink")
     body = struct.pack("BxHiII", 0, 0, 1, 0, 1)
     sock.send(struct.pack("IHHII", 16 + len(body), 16, 5, 1, 0) + body)
     answer = sock.recv(4096)
@@ -151,12 +156,13 @@ def _(facts):
 
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     request = struct.pack("16sH14x", b"lo", 0)
-    return doing(fcntl.ioctl, sock, 0x8914, request, refusals=(errno.EPERM,))
+    return doing(fcntl.ioctl, sock, 0x8914, request, refusals=(errno.EPERM, errno.ENOTTY))
 
 
 @attempt("sockets", "interfaces-of-the-host")
 def _(facts):
-    names = {name for _, name in socket.if_nameindex()}
+    with open("/proc/net/dev") as file:
+        names = {line.split(":")[0].strip() for line in file if ":" in line}
     strange = names & set(facts["interfaces"]) - {"lo"}
     return escaped(sorted(strange)) if strange else blocked(", ".join(sorted(names)))
 

@@ -1,4 +1,4 @@
 # group: calls
-# opens: tiocsti tiocsti-with-high-bits load-a-line-discipline
-# file: runtime/plan/filter_table.c
-s/(ioctl_rule = )EXCEPT\(ioctl_cases, EPERM\)/\1{.otherwise = 0}/
+# opens: tiocsti tiocsti-with-high-bits tiocsti-with-all-high-bits load-a-line-discipline ioctl-namespaces-by-pidfd ioctl-owners-of-namespaces ioctl-flags-of-files
+# file: runtime/plan/filter_options.c
+s/(struct box_filter_rule box_filter_ioctl = ).*/\1{.otherwise = 0};/
