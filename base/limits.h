@@ -56,6 +56,7 @@
 #define BOX_VOLUMES_MAX 64                 /* (wire) of a session */
 #define BOX_SESSION_TIME_SEC_MAX INT32_MAX /* (wire) of idle_timeout_sec and max_duration_sec */
 #define BOX_SESSIONS_STOPPED_MAX 256       /* kept as names; the oldest of them goes */
+#define BOX_EXEC_GRACE_MS 2000             /* (wire) of keep_on_timeout: SIGTERM, then SIGKILL */
 #define BOX_SESSION_STOPPED_SEC 86400      /* (wire) and for how long */
 
 /* Texts. */

@@ -88,8 +88,10 @@ int box_cli_check_terminal(const struct cli *cli, struct box_err *err);
 /* Adds the variables of --env. */
 int box_cli_add_env(const struct cli *cli, struct box_value *env, struct box_err *err);
 
-/* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. */
-int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec);
+/* Runs the command with our stdin, stdout and stderr, and gives its exit code or ours. A box that
+ * is `kept` by name outlives the timeout of the command; NULL: it goes with it. */
+int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec,
+	const char *kept);
 
 int box_cli_run(const struct cli *cli);
 int box_cli_create(const struct cli *cli);

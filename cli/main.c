@@ -39,13 +39,14 @@
 	"      --cpus N           the most processors, such as 0.5 (1)\n"               \
 	"      --pids N           the most processes (128)\n"                           \
 	"      --writable-root    let it change its root folder\n"
-#define COMMAND_USAGE                                                                 \
-	"      --timeout SEC      end it after that time (never)\n"                   \
-	"      --mount HOST:BOX[:ro|rw]\n"                                            \
-	"                         show a folder of the host in it; repeatable (rw)\n" \
-	"      --workdir PATH     the folder it starts in (/workspace)\n"             \
-	"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"      \
-	"  -i, --interactive      with -t: what is typed goes to it\n"                \
+#define COMMAND_USAGE                                                                     \
+	"      --timeout SEC      end the command after that time, and exit 124; a box\n" \
+	"                         that was there stays (never)\n"                         \
+	"      --mount HOST:BOX[:ro|rw]\n"                                                \
+	"                         show a folder of the host in it; repeatable (rw)\n"     \
+	"      --workdir PATH     the folder it starts in (/workspace)\n"                 \
+	"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"          \
+	"  -i, --interactive      with -t: what is typed goes to it\n"                    \
 	"  -t, --tty              give it a terminal\n"
 
 #define SKILL_USAGE \

@@ -51,7 +51,7 @@ static int exec_in(const struct cli *cli, struct box_client *client)
 	if (add_command(cli, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	return box_cli_stream(cli, client, &spec);
+	return box_cli_stream(cli, client, &spec, NULL);
 }
 
 static int msb_exec(const struct cli *cli)

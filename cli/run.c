@@ -77,7 +77,7 @@ int box_cli_run(const struct cli *cli)
 		return CLI_EXIT_FAILED;
 	}
 	int code = choose_kind(cli, client) < 0 ? CLI_EXIT_FAILED
-						: box_cli_stream(cli, client, &spec);
+						: box_cli_stream(cli, client, &spec, NULL);
 	if (!box_client_is_private(client)) {
 		/* Who ended us does not wait for a runtime that hangs. */
 		bool hurry = box_cli_happened().ended_by != 0;

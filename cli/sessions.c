@@ -45,7 +45,11 @@ static int exec_in(const struct cli *cli, struct box_client *client)
 	if (box_cli_add_command(cli, words->items + 1, words->count - 1, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	return box_cli_stream(cli, client, &spec);
+	if (cli->options.timeout_sec) {
+		/* By itself a command that takes too long takes its session with it. */
+		box_map_add(cli->arena, &spec, "keep_on_timeout", box_bool(true));
+	}
+	return box_cli_stream(cli, client, &spec, words->items[0]);
 }
 
 int box_cli_exec(const struct cli *cli)

@@ -33,6 +33,8 @@ enum {
 struct stream {
 	struct box_client *client;
 	const struct box_value *spec;
+	const char *kept;    /* the box, whatever comes of the command; or NULL */
+	int64_t timeout_sec; /* 0: none */
 	struct box_exec *exec;
 	struct cli_output outputs[2];
 	int signal_fd;
@@ -76,6 +78,20 @@ static void say(const struct stream *stream)
 	(void)box_cli_fail(&stream->err);
 }
 
+/* Whether files and processes are still there is what people ask next. */
+static void tell_timeout(struct stream *stream)
+{
+	char after[32] = "";
+	if (stream->timeout_sec > 0) {
+		(void)snprintf(
+			after, sizeof(after), " after %lld s", (long long)stream->timeout_sec);
+	}
+	(void)box_err_set(&stream->err, BOX_ERR_NONE, ETIMEDOUT,
+		"the command timed out%s%s%.200s%s", after, stream->kept ? "; the box " : "",
+		stream->kept ? stream->kept : "", stream->kept ? " is kept" : "");
+	say(stream);
+}
+
 /* Only when all output is written, so that what we say is the last. */
 static int tell_end(struct stream *stream)
 {
@@ -85,8 +101,7 @@ static int tell_end(struct stream *stream)
 		return CLI_EXIT_FAILED;
 	}
 	if (result->timed_out) {
-		(void)box_err_set(&stream->err, BOX_ERR_NONE, ETIMEDOUT, "the command timed out");
-		say(stream);
+		tell_timeout(stream);
 		return CLI_EXIT_TIMEOUT;
 	}
 	if (result->exit_code < 0) {
@@ -238,10 +253,15 @@ static int follow(struct stream *stream)
 	return tell_end(stream);
 }
 
-int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec)
+int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec,
+	const char *kept)
 {
 	const struct cli_options *options = &cli->options;
-	struct stream stream = {.client = client, .spec = spec, .terminal = options->tty};
+	struct stream stream = {.client = client,
+		.spec = spec,
+		.kept = kept,
+		.timeout_sec = options->timeout_sec,
+		.terminal = options->tty};
 	struct box_err err;
 	int r = box_cli_catch_signals(&stream.signal_fd);
 	if (r < 0) {

@@ -207,26 +207,37 @@ static int read_tty(
 	return r;
 }
 
-/* The spec without the two members that only a stream has. */
+static int read_flag(
+	const struct box_pair *pair, const char *name, bool *ret_flag, struct box_err *err)
+{
+	if (pair->value.type != BOX_BOOL && pair->value.type != BOX_NULL) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s must be a boolean", name);
+	}
+	*ret_flag = pair->value.type == BOX_BOOL && pair->value.boolean;
+	return 0;
+}
+
+/* The spec without the members that only a stream has. */
 static int read_stream(
 	struct box_request *request, struct box_live_stream *stream, struct box_err *err)
 {
 	struct box_value spec = box_map_value();
 	for (uint32_t i = 0; i < request->data->count; i++) {
 		const struct box_pair *pair = &request->data->pairs[i];
+		int r = 0;
 		if (box_str_eq(pair->key, "stdin")) {
-			if (pair->value.type != BOX_BOOL && pair->value.type != BOX_NULL) {
-				return box_err_set(
-					err, BOX_ERR_VALIDATION, EINVAL, "stdin must be a boolean");
-			}
-			stream->has_stdin = pair->value.type == BOX_BOOL && pair->value.boolean;
+			r = read_flag(pair, "stdin", &stream->has_stdin, err);
+		} else if (box_str_eq(pair->key, "keep_on_timeout")) {
+			r = read_flag(pair, "keep_on_timeout", &stream->live.keep_on_timeout, err);
+			stream->live.grace_ms = stream->live.keep_on_timeout ? BOX_EXEC_GRACE_MS
+									     : 0;
 		} else if (box_str_eq(pair->key, "tty")) {
-			int r = read_tty(&pair->value, stream, err);
-			if (r < 0) {
-				return r;
-			}
+			r = read_tty(&pair->value, stream, err);
 		} else {
 			box_map_set(request->arena, &spec, pair->key, pair->value);
+		}
+		if (r < 0) {
+			return r;
 		}
 	}
 	return box_asked_read_command(request, &spec, &stream->asked, err);

@@ -235,6 +235,7 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_list_add(arena, &features, box_cstr("exec_end"));
 	box_list_add(arena, &features, box_cstr("box_exec_stream"));
 	box_list_add(arena, &features, box_cstr("exec_tty"));
+	box_list_add(arena, &features, box_cstr("exec_keep_on_timeout"));
 	box_list_add(arena, &features, box_cstr("relay_box_v1"));
 	box_list_add(arena, &features, box_cstr("files"));
 	box_list_add(arena, &features, box_cstr("file_watch"));

@@ -96,7 +96,8 @@ static void exec_done(void *arg, const struct box_exec_outcome *outcome, const s
 {
 	struct box_session_op *op = arg;
 	struct box_session *session = op->session;
-	bool timed_out = outcome && outcome->reason == BOX_END_TIMEOUT;
+	bool removes = outcome && outcome->reason == BOX_END_TIMEOUT &&
+		!(op->live && op->live->keep_on_timeout);
 	struct box_err named;
 	if (err && err->code == BOX_ERR_BOX && err->errnum == EPIPE) {
 		(void)box_err_set(&named, BOX_ERR_BOX, EPIPE, "session %s: %s", session->logical_id,
@@ -106,7 +107,7 @@ static void exec_done(void *arg, const struct box_exec_outcome *outcome, const s
 	op->running = NULL;
 	session->running--;
 	box_session_touch(session);
-	if (timed_out) {
+	if (removes) {
 		/* Apart from the session, which goes first: whoever is told finds it no more. */
 		box_list_drop(&op->links);
 		op->session = NULL;

@@ -59,8 +59,8 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	struct box_err *err);
 
 /* Runs spec->cmd in its session, made if need be. An op, or NULL with err set. A command that ran
- * into its timeout takes the session with it, which is not found any more at `done`. `live` (NULL: none)
- * must live as long as the op; its events get `arg`. */
+ * into its timeout takes the session with it, which is not found any more at `done`, unless `live`
+ * says otherwise. `live` (NULL: none) must live as long as the op; its events get `arg`. */
 struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
 	const struct box_context *context, const struct box_spec *spec, const struct box_live *live,
 	box_session_ran *done, void *arg, struct box_err *err);

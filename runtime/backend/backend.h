@@ -65,7 +65,10 @@ struct box_live {
 	const struct box_live_events *events;
 	uint16_t rows; /* of a terminal for it, or 0: pipes */
 	uint16_t columns;
-	bool has_stdin;  /* else it is empty */
+	bool has_stdin;       /* else it is empty */
+	bool keep_on_timeout; /* the session; the backend does not look at it */
+	/* At the end of its time it gets SIGTERM, and SIGKILL after these; 0: SIGKILL at once. */
+	uint32_t grace_ms;
 	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
 };
 

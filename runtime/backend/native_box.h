@@ -290,6 +290,7 @@ struct box_native_run {
 	const struct box_live_events *live; /* NULL: output is gathered */
 	bool has_stdin;
 	struct box_guest_size size; /* of its terminal, or zeros */
+	uint32_t grace_ms;          /* of a live one */
 	uint64_t credit;            /* of a live one, at first; then what output may still come */
 	struct box_list inputs;
 	uint64_t input_sent;  /* to box-init */

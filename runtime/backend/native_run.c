@@ -127,6 +127,7 @@ static void send_run(struct box_native_run *run)
 	struct box_guest_run wanted = {
 		.mount_count = (uint32_t)spec->mount_count,
 		.size = run->size,
+		.grace_ms = run->grace_ms,
 		.timeout_ms = timeout_ms_of(spec),
 		.output_limit = run->live ? UINT64_MAX : (uint64_t)run->max_output_bytes,
 		.credit = run->live ? run->credit : UINT64_MAX / 2,
@@ -142,7 +143,7 @@ static void send_run(struct box_native_run *run)
 	size_t piece = body.len < room ? body.len : room;
 	run->sent = true;
 	/* Not before: how long boxd takes for its mounts is not box-init's fault. */
-	box_native_give_up_after(run, wanted.timeout_ms);
+	box_native_give_up_after(run, wanted.timeout_ms + wanted.grace_ms);
 	box_native_send(
 		run->box, BOX_GUEST_RUN, run->id, &wanted, sizeof(wanted), body.bytes, piece, -1);
 	for (size_t at = piece; at < body.len; at += piece) {
@@ -346,6 +347,7 @@ struct box_backend_op *box_native_exec(struct box_backend_box *box, const struct
 		run->has_stdin = live->has_stdin;
 		run->size = (struct box_guest_size){live->rows, live->columns};
 		run->credit = live->credit;
+		run->grace_ms = live->grace_ms;
 	}
 	if (check_wish(run) < 0) {
 		box_native_refuse(run);

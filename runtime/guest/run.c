@@ -404,11 +404,38 @@ static void reaped(pid_t pid, int status)
 	}
 }
 
+/* Some command got SIGTERM at the end of its time. */
+static bool ended_gently;
+
+static void kill_rest(pid_t pid)
+{
+	for (uint32_t i = 0; i < places_used; i++) {
+		if (pids[i] == pid && runs[i].timed_out) {
+			box_run_kill(&runs[i]);
+		}
+	}
+}
+
+/* The next that has ended, or 0. Who made way for SIGTERM may have left processes in its group that
+ * did not: they are killed while it is not reaped, since the group's number is its own until then. */
+static pid_t reap(int *status)
+{
+	siginfo_t ended = {0};
+	if (!ended_gently) {
+		return waitpid(-1, status, WNOHANG);
+	}
+	if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == 0) {
+		return 0;
+	}
+	kill_rest(ended.si_pid);
+	return waitpid(ended.si_pid, status, WNOHANG);
+}
+
 void box_runs_reap(void)
 {
 	int status;
 	pid_t pid;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = reap(&status)) > 0) {
 		reaped(pid, status);
 	}
 }
@@ -420,12 +447,24 @@ uint64_t box_runs_deadline(void)
 	return next_deadline;
 }
 
-/* May free it. */
-static void time_out(struct box_run *run)
+/* One that is stopped hears it when it goes on. */
+static void terminate(struct box_run *run, uint64_t now)
 {
+	ended_gently = true;
+	run->deadline_ns = now + run->ask.grace_ms * NS_PER_MS;
+	(void)kill(-run->pid, SIGTERM);
+	(void)kill(-run->pid, SIGCONT);
+}
+
+/* May free it. */
+static void time_out(struct box_run *run, uint64_t now)
+{
+	bool first = !run->timed_out;
 	run->deadline_ns = BOX_NEVER;
 	run->timed_out = true;
-	if (run->state == BOX_RUN_RUNNING) {
+	if (run->state == BOX_RUN_RUNNING && first && run->ask.grace_ms > 0) {
+		terminate(run, now);
+	} else if (run->state == BOX_RUN_RUNNING) {
 		box_run_kill(run);
 	} else if (run->state == BOX_RUN_MOUNTING) {
 		run->kill_wanted = true;
@@ -443,7 +482,7 @@ void box_runs_tick(void)
 	next_deadline = BOX_NEVER;
 	for (uint32_t i = 0; i < places_used; i++) {
 		if (ids[i] != 0 && runs[i].deadline_ns <= now) {
-			time_out(&runs[i]);
+			time_out(&runs[i], now);
 		}
 		if (ids[i] != 0) {
 			box_runs_wake_at(runs[i].deadline_ns);

@@ -33,6 +33,7 @@
 #define BOX_GUEST_LAST_MAX 1024U               /* of LAST */
 #define BOX_GUEST_BODY_MAX (20U * 1024 * 1024) /* env, workdir and command of one RUN */
 #define BOX_GUEST_RUNS_MAX 512U                /* at once in one box */
+#define BOX_GUEST_GRACE_MS_MAX 60000U          /* between SIGTERM and SIGKILL */
 #define BOX_GUEST_MOUNTS_MAX 256U              /* of one command */
 #define BOX_GUEST_ENV_MAX 4096U
 #define BOX_GUEST_ARGS_MAX 4096U                 /* with BOX_GUEST_RUN_ARGV */
@@ -100,7 +101,9 @@ struct box_guest_run {
 	uint32_t command_size;
 	uint32_t mount_count;       /* MOUNTs that came before with this id */
 	struct box_guest_size size; /* with TTY, else zeros */
-	uint32_t reserved;
+	/* At the end of its time: not 0: SIGTERM, and after these SIGKILL; what is left of its group
+	 * when it has ended by then is killed too. 0: SIGKILL at once. */
+	uint32_t grace_ms;
 	uint64_t timeout_ms;   /* 0: none */
 	uint64_t output_limit; /* of stdout and of stderr, what is beyond is read and dropped */
 	uint64_t credit;       /* bytes of output that may come before the first CREDIT */

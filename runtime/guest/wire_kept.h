@@ -22,8 +22,7 @@
 #define BOX_GUEST_HOLD_MIN (64U * 1024) /* of output that is not freed */
 #define BOX_GUEST_HOLD_MAX (17U * 1024 * 1024)
 #define BOX_GUEST_STDERR_MAX (16U * 1024) /* of its end: 4,000 characters in any script */
-#define BOX_GUEST_GRACE_MS_MAX 60000U
-#define BOX_GUEST_PEEKS_MAX 16U /* of one process that wait */
+#define BOX_GUEST_PEEKS_MAX 16U           /* of one process that wait */
 #define BOX_GUEST_MOUNT_OF_KEPT 0x80000000U
 
 enum box_guest_kept_kind {

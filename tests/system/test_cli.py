@@ -72,7 +72,7 @@ def assert_gone(folder):
         (["signal 15"], (143, "", "")),
         (
             ["--timeout", "1", "sleep 5000"],
-            (124, "", "box: the command timed out\n"),
+            (124, "", "box: the command timed out after 1 s\n"),
         ),
         (["fail BoxError it broke"], (125, "", "box: BoxError: it broke\n")),
         (

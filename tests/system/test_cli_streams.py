@@ -248,6 +248,14 @@ def test_what_exec_asks_for(streaming):
     assert streaming.deleted == []  # the box stays
 
 
+def test_a_timeout_of_exec_is_for_the_command_alone(streaming):
+    said = "box: the command timed out after 7 s; the box there is kept\n"
+    assert dialled(streaming, "exec", "--timeout=7", "there", "timeout") == (124, "so far", said)
+    spec = streaming.specs[0]
+    assert (spec["timeout_sec"], spec["keep_on_timeout"]) == (7, True)
+    assert streaming.deleted == []
+
+
 def test_who_asks(streaming):
     env = {"LANGBOT_BOX_CONTROL_TOKEN": "a-token", "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": "me"}
     assert dialled(streaming, "run", "exit 0", env=env)[0] == 0

@@ -54,6 +54,7 @@ struct asked {
 	uint32_t flags;
 	uint32_t mounts;
 	uint64_t timeout_ms;
+	uint32_t grace_ms;
 	uint64_t limit;  /* 0: OUTPUT_MAX; UINT64_MAX: none at all */
 	uint64_t credit; /* 0: endless; UINT64_MAX: none */
 };
@@ -301,6 +302,7 @@ static inline void ask(const struct guest *guest, uint32_t id, struct asked aske
 		.flags = asked.flags,
 		.mount_count = asked.mounts,
 		.timeout_ms = asked.timeout_ms,
+		.grace_ms = asked.grace_ms,
 		.output_limit = asked.limit == 0    ? OUTPUT_MAX
 			: asked.limit == UINT64_MAX ? 0
 						    : asked.limit,

@@ -224,6 +224,40 @@ TEST(timeout_with_the_output_so_far)
 	stop_guest(&guest);
 }
 
+/* With a grace SIGTERM comes first; whoever ignores it is killed, also when the command itself has
+ * made way. Each that is left would write its mark later. */
+TEST(timeout_with_a_grace)
+{
+	static const struct {
+		const char *command, *out;
+		uint32_t grace_ms;
+		bool waits; /* until it is killed */
+	} table[] = {
+		{"trap 'echo bye; exit 0' TERM; sleep 30 & wait", "bye\n", 20000, false},
+		{"trap '' TERM; sleep 30; sleep 30", "", 500, true},
+		{"(trap '' TERM; sleep 1.2; touch /tmp/box-grace-$PPID) & sleep 30", "", 20000,
+			false},
+		{"kill -STOP $$; echo never", "", 20000, false},
+	};
+	struct guest guest;
+	start_guest(&guest);
+	for (uint32_t i = 0; i < COUNT(table); i++) {
+		uint64_t begin = now_us();
+		struct outcome *outcome = run_one(&guest, i + 1,
+			(struct asked){.command = table[i].command,
+				.timeout_ms = 150,
+				.grace_ms = table[i].grace_ms});
+		uint64_t took = now_us() - begin;
+		ASSERT_END(outcome, BOX_GUEST_END_TIMEOUT, 0);
+		ASSERT_OUT(outcome, table[i].out);
+		ASSERT(took >= (table[i].waits ? 650000U : 150000U) && took < 15000000);
+	}
+	struct outcome *outcome = run_one(
+		&guest, 9, (struct asked){.command = "sleep 1.3; rm /tmp/box-grace-$PPID"});
+	ASSERT_END(outcome, BOX_GUEST_END_EXIT, 1);
+	stop_guest(&guest);
+}
+
 /* Two timeouts, the later one asked for first. */
 TEST(timeouts_side_by_side)
 {
