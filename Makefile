@@ -121,7 +121,7 @@ install: build ## Install what `make build` made
 .PHONY: clean
 clean: ## Remove all builds, but not what was fetched for the tests
 	@if [ -d build ]; then \
-		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' ! -name npm ! -name libkrun \
+		find build -mindepth 1 -maxdepth 1 ! -name 'venv*' ! -name 'sdk-*' ! -name npm ! -name libkrun \
 			-exec rm -rf {} +; \
 	fi
 

@@ -8,6 +8,9 @@
 
 /* No client can have this instance: an instance id begins with a letter or digit. */
 #define BOX_INSTANCE_OPERATOR "_operator"
+/* That of clients older than instance ids (SDK 0.4): they send none, nor a context. No other client can
+ * have it. */
+#define BOX_INSTANCE_UNNAMED "_unnamed"
 
 /* That of a boxd of root. */
 #define BOX_OPERATOR_SOCKET "/run/box/box.sock"

@@ -29,8 +29,10 @@ struct box_service_options {
 	/* Or a line that is there already, as of box_line_adopt, in place of all that. It becomes the
 	 * service's, also when this fails. */
 	struct box_line *given;
-	const struct box_value *config; /* the `box` map; NULL: nothing is set. Copied */
-	const char *working_folder;     /* relative paths start here; NULL: ours */
+	/* The `box` map, or LangBot's whole configuration with `box` and `system` in it; NULL: nothing is
+	 * set. Copied. */
+	const struct box_value *config;
+	const char *working_folder; /* relative paths start here; NULL: ours */
 };
 
 /* Reads the configuration and, where both sides share a file system, makes the default workspace.

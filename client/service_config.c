@@ -88,6 +88,54 @@ static int read_template(struct box_arena *arena, const struct box_value *local,
 	return r;
 }
 
+/* LangBot's own member, beside its `box` section: it counts before ours. */
+static int read_forced(struct box_arena *arena, const struct box_value *system,
+	struct box_service_config *config, struct box_err *err)
+{
+	static const char name[] = "force_box_session_id_template";
+	const struct box_value *limitation = system && system->type == BOX_MAP
+		? box_map_get(system, "limitation")
+		: NULL;
+	const struct box_value *value = limitation && limitation->type == BOX_MAP
+		? box_map_get(limitation, name)
+		: NULL;
+	struct box_err why;
+	if (!value || value->type == BOX_NULL) {
+		return 0;
+	}
+	if (value->type != BOX_STR || box_str_has_nul(value->str)) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"system.limitation.%s must be a string", name);
+	}
+	struct box_str text = box_str_strip(value->str);
+	if (text.len == 0) {
+		return 0;
+	}
+	const char *template = box_arena_strndup(arena, text.bytes, text.len);
+	if (box_session_template_check(template, &why) < 0) {
+		return box_err_set(
+			err, why.code, EINVAL, "system.limitation.%s: %s", name, why.text);
+	}
+	config->forced_session_template = template;
+	return 0;
+}
+
+/* The `box` section, in LangBot's whole configuration or as it is, without what is beside it. */
+static struct box_value section_of(struct box_arena *arena, const struct box_value *map)
+{
+	const struct box_value *section = box_map_get(map, "box");
+	struct box_value own = box_map_value();
+	if (section && section->type == BOX_MAP) {
+		map = section;
+	}
+	for (uint32_t i = 0; i < map->count; i++) {
+		if (!box_str_eq(map->pairs[i].key, "system")) {
+			box_map_add_str(arena, &own, map->pairs[i].key, map->pairs[i].value);
+		}
+	}
+	return own;
+}
+
 static int read_specs(struct box_arena *arena, const struct box_value *local,
 	struct box_service_config *config, struct box_err *err)
 {
@@ -177,6 +225,13 @@ int box_service_config_read(struct box_arena *arena, const struct box_value *map
 	struct box_service_config config = {.init = box_map_value()};
 	struct box_value nothing = box_map_value();
 	map = map && map->type != BOX_NULL ? map : &nothing;
+	const struct box_value *system = NULL;
+	struct box_value section = *map;
+	if (map->type == BOX_MAP) {
+		system = box_map_get(map, "system");
+		section = section_of(arena, map);
+		map = &section;
+	}
 	int r = read_paths(arena, map, working_folder, &config, err);
 	const struct box_value *local = r == 0 ? box_map_get(map, "local") : NULL;
 	if (r == 0) {
@@ -184,6 +239,9 @@ int box_service_config_read(struct box_arena *arena, const struct box_value *map
 	}
 	if (r == 0) {
 		r = read_rest(arena, map, local, &config, err);
+	}
+	if (r == 0) {
+		r = read_forced(arena, system, &config, err);
 	}
 	if (r < 0) {
 		return r;

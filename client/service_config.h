@@ -24,7 +24,8 @@ struct box_service_config {
 	struct box_value init; /* what the runtime is told: the map without `runtime` */
 };
 
-/* `map` may be NULL: nothing is set. Relative paths start at working_folder. -EINVAL with what is wrong
+/* `map` is that section, or LangBot's whole configuration with `box` and `system` in it; it may be NULL:
+ * nothing is set. Relative paths start at working_folder. -EINVAL with what is wrong
  * (BOX_ERR_VALIDATION, or BOX_ERR_VALUE for what the runtime would refuse too). */
 int box_service_config_read(struct box_arena *arena, const struct box_value *map,
 	const char *working_folder, struct box_service_config *ret_config, struct box_err *err);

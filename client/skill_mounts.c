@@ -83,7 +83,7 @@ void box_skill_mounts(struct box_arena *arena, const struct box_value *skills,
 	uint32_t count = list && list->type == BOX_LIST ? list->count : 0;
 	for (uint32_t i = 0; i < count; i++) {
 		struct box_str name = text_of(&list->items[i], "name");
-		struct box_str root = text_of(&list->items[i], "package_root");
+		struct box_str root = box_str_strip(text_of(&list->items[i], "package_root"));
 		const char *why = !name_valid(name)   ? "that is no name of a skill"
 			: box_table_get(&taken, name) ? "another one of that name is"
 						      : refusal(arena, root, options);

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/operator.h"
+#include "base/operator.h"
 #include "base/table.h"
 #include "handlers/actions.h"
 #include "handlers/envelope.h"
@@ -365,7 +367,11 @@ static int check_instance(const struct box_peer *peer, struct box_str instance, 
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
-		"Box action context does not match the trusted instance");
+		"Box action context does not match the trusted instance%s",
+		strcmp(instance_of(peer), BOX_INSTANCE_UNNAMED) == 0
+			? ": none was named, by LANGBOT_BOX_TRUSTED_INSTANCE_UUID or when the "
+			  "connection was made"
+			: "");
 }
 
 static int check_context(const struct box_peer *peer, const struct box_action *action,

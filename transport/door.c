@@ -254,6 +254,8 @@ static void decide(struct guest *guest, const struct box_head *head)
 		.operator= guest->operator,
 		.token = guest->door->rules.token,
 		.instance = runtime->instance,
+		.unnamed = !guest->door->rules.token && !runtime->config->require_context &&
+			!runtime->config->admission.required,
 		.loopback_names_only = guest->door->rules.loopback_names_only,
 		.origins = runtime->config->allowed_origins,
 	};

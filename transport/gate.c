@@ -296,10 +296,14 @@ static const char *authenticate(const struct box_gate_policy *policy, const stru
 	struct box_str generation = box_head_get(head, GENERATION_FIELD);
 	bool relay = verdict->kind == BOX_GATE_RELAY;
 	bool pinned = policy->instance != NULL;
+	bool unnamed = policy->unnamed && box_head_count(head, INSTANCE_FIELD) == 0;
+	if (unnamed) {
+		instance = box_str(BOX_INSTANCE_UNNAMED);
+	}
 
 	bool token_equal = box_secret_equal(policy->token ? policy->token : "", token);
 	bool instance_equal = box_secret_equal(pinned ? policy->instance : "", instance);
-	bool instance_valid = box_instance_id_valid(instance);
+	bool instance_valid = unnamed || box_instance_id_valid(instance);
 	bool workspace_valid = workspace.len > 0 && workspace.len <= BOX_WORKSPACE_ID_MAX;
 	bool generation_valid = read_generation(generation, &verdict->generation);
 
@@ -315,10 +319,15 @@ static const char *authenticate(const struct box_gate_policy *policy, const stru
 	if (relay && !pinned) {
 		return "relay before an instance is known";
 	}
+	copy_text(verdict->instance, instance);
+	if (relay && unnamed) {
+		/* All such callers share one workspace. */
+		verdict->generation = 1;
+		return NULL;
+	}
 	if (relay && !(workspace_valid & generation_valid)) {
 		return "workspace or generation of the relay missing or malformed";
 	}
-	copy_text(verdict->instance, instance);
 	if (relay) {
 		copy_text(verdict->workspace, workspace);
 	} else {

@@ -20,6 +20,7 @@ struct box_gate_policy {
 	bool operator;              /* it came over the operator's own socket */
 	const char *token;          /* NULL: none is asked for */
 	const char *instance;       /* the pinned instance, NULL while there is none */
+	bool unnamed;               /* a caller without an instance id is BOX_INSTANCE_UNNAMED */
 	bool loopback_names_only;   /* Host must name this machine (no explicit --host) */
 	const char *const *origins; /* NULL-terminated list of allowed Origin values, or NULL */
 };
@@ -46,7 +47,7 @@ struct box_gate_verdict {
 	bool offers_mcp; /* subprotocols the client offered */
 	bool offers_box_v1;
 	/* BOX_GATE_RELAY */
-	char session_id[BOX_GATE_SESSION_SIZE]; /* physical */
+	char session_id[BOX_GATE_SESSION_SIZE]; /* physical; of BOX_INSTANCE_UNNAMED logical */
 	char process_id[BOX_SESSION_ID_MAX + 1];
 	char workspace[BOX_WORKSPACE_ID_MAX + 1];
 	int64_t generation;

@@ -12,20 +12,28 @@ enum box_relay_answer box_relay_decide(struct box_runtime *runtime,
 {
 	struct box_context context = {
 		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
-	char prefix[BOX_PHYSICAL_ID_SIZE];
+	char known[BOX_PHYSICAL_ID_SIZE];
 	if (box_fence_require_current(runtime->fence, &context, NULL) < 0) {
 		return BOX_RELAY_UNAUTHORIZED;
 	}
 	if (box_runtime_require_ready(runtime, err) < 0) {
 		return BOX_RELAY_REFUSED;
 	}
-	size_t prefix_len = box_tenant_prefix(&context, prefix);
-	if (strncmp(verdict->session_id, prefix, prefix_len) != 0 ||
-		strlen(verdict->session_id) == prefix_len) {
-		return BOX_RELAY_UNAUTHORIZED;
+	const char *session_id = verdict->session_id;
+	if (context.workspace.len == 0) {
+		/* Clients that send no context know only the ids that they gave. */
+		if (box_tenant_physical_id(&context, box_str(session_id), known, err) < 0) {
+			return BOX_RELAY_REFUSED;
+		}
+		session_id = known;
+	} else {
+		size_t prefix_len = box_tenant_prefix(&context, known);
+		if (strncmp(session_id, known, prefix_len) != 0 ||
+			strlen(session_id) == prefix_len) {
+			return BOX_RELAY_UNAUTHORIZED;
+		}
 	}
-	struct box_session *session = box_sessions_find(
-		runtime->sessions, verdict->session_id, err);
+	struct box_session *session = box_sessions_find(runtime->sessions, session_id, err);
 	struct box_process *process = session ? box_process_find(session, verdict->process_id, err)
 					      : NULL;
 	if (!process) {

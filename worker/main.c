@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/operator.h"
 #include "handlers/dispatch.h"
 #include "runtime/backend/native.h"
 #include "runtime/config_members.h"
@@ -402,6 +403,12 @@ static int configure(struct worker *worker, struct box_err *err)
 	worker->runtime->metrics.worker_restarts = settings->restarts;
 	if (settings->instance) {
 		worker->runtime->instance = box_strdup(settings->instance);
+	} else if (stdio) {
+		BOX_LOG(BOX_LOG_INFO, "stdio.unnamed",
+			box_kv_str("why",
+				"LANGBOT_BOX_TRUSTED_INSTANCE_UUID is not set: requests without a "
+				"context, as of SDK 0.4, are served, and no others"));
+		worker->runtime->instance = box_strdup(BOX_INSTANCE_UNNAMED);
 	}
 	struct box_value nothing = box_map_value();
 	r = box_runtime_configure(worker->runtime, BOX_LAYER_FILE, &nothing, err);

@@ -57,10 +57,7 @@ static int check_token(const char *token, struct box_err *err)
 static int check_instance(const struct box_settings *settings, struct box_err *err)
 {
 	if (!settings->instance) {
-		return settings->flags & BOX_START_STDIO
-			? box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				  INSTANCE_VARIABLE " is required for stdio control (-s)")
-			: 0;
+		return 0;
 	}
 	if (!box_instance_id_valid(box_str(settings->instance))) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,

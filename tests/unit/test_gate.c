@@ -223,6 +223,36 @@ TEST(without_token_and_before_pinning)
 	};
 	assert_rows(&open, no_token, COUNT(no_token));
 
+	/* Clients older than instance ids, where they are let in. */
+	open.unnamed = true;
+	static const struct row old[] = {
+		{RPC HOST INSTANCE WEBSOCKET, BOX_GATE_RPC},
+		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id:\r\n", 401},
+		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: _unnamed\r\n", 401},
+		{RPC HOST WEBSOCKET, 401}, /* another instance has claimed it */
+		{RELAY HOST WEBSOCKET, 401},
+		{RELAY HOST INSTANCE WEBSOCKET, 401},
+	};
+	assert_rows(&open, old, COUNT(old));
+	open.instance = NULL;
+	decide(&open, RPC HOST WEBSOCKET);
+	ASSERT_INT(verdict.kind, BOX_GATE_RPC);
+	ASSERT_STR(verdict.instance, "_unnamed");
+	decide(&open, RELAY HOST WEBSOCKET);
+	ASSERT_INT(verdict.status, 401);
+	open.instance = "_unnamed";
+	decide(&open, RELAY HOST WEBSOCKET);
+	ASSERT_INT(verdict.kind, BOX_GATE_RELAY);
+	ASSERT_STR(verdict.instance, "_unnamed");
+	ASSERT_STR(verdict.workspace, "");
+	ASSERT_INT(verdict.generation, 1);
+	decide(&open, RPC HOST INSTANCE WEBSOCKET);
+	ASSERT_INT(verdict.status, 401);
+	open.unnamed = false;
+	decide(&open, RPC HOST WEBSOCKET);
+	ASSERT_INT(verdict.status, 401);
+	open.instance = strict.instance;
+
 	/* An empty token is one that is asked for: no field at all does not equal it. */
 	open.token = "";
 	decide(&open, RPC HOST INSTANCE WEBSOCKET);

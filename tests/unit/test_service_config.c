@@ -57,6 +57,41 @@ TEST(langbots_own_map)
 	box_arena_free(arena);
 }
 
+/* LangBot's own member for one sandbox scope, in its whole configuration and beside its section. */
+TEST(langbots_forced_template)
+{
+	static const struct {
+		const char *text;
+		const char *forced;
+	} rows[] = {
+		{"{\"box\":{\"local\":{\"image\":\"i\"}},\"system\":{\"limitation\":{"
+		 "\"force_box_session_id_template\":\" {global} \"}},\"api\":{\"port\":1}}",
+			"{global}"},
+		{"{\"local\":{\"image\":\"i\",\"forced_session_template\":\"mine\"},\"system\":{"
+		 "\"limitation\":{\"force_box_session_id_template\":\"x\"}}}",
+			"x"},
+		{"{\"local\":{\"image\":\"i\",\"forced_session_template\":\"mine\"},\"system\":{"
+		 "\"limitation\":{\"force_box_session_id_template\":\"  \"}}}",
+			"mine"},
+		{"{\"local\":{\"image\":\"i\"},\"system\":{\"limitation\":{"
+		 "\"force_box_session_id_template\":null}}}",
+			NULL},
+		{"{\"box\":{\"local\":{\"image\":\"i\"}},\"system\":{}}", NULL},
+		{"{\"box\":{\"local\":{\"image\":\"i\"}},\"system\":null}", NULL},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct box_arena *arena = box_arena_new();
+		struct box_service_config config = read_config(arena, rows[i].text);
+		ASSERT(!rows[i].forced == !config.forced_session_template);
+		if (rows[i].forced) {
+			ASSERT_STR(config.forced_session_template, rows[i].forced);
+		}
+		ASSERT_INT(config.usual.count, 1);
+		ASSERT_INT(config.init.count, 1); /* the runtime is told of its section alone */
+		box_arena_free(arena);
+	}
+}
+
 TEST(all_of_it)
 {
 	struct box_arena *arena = box_arena_new();
@@ -107,6 +142,11 @@ TEST(what_is_refused)
 			"box.local.workspace_quota_mb must be an integer between 0 and 2147483647"},
 		{"{\"local\":{\"session_template\":\"{\"}}",
 			"box.local.session_template: session id template \"{\": a \"{\" has no \"}\""},
+		{"{\"system\":{\"limitation\":{\"force_box_session_id_template\":7}}}",
+			"system.limitation.force_box_session_id_template must be a string"},
+		{"{\"system\":{\"limitation\":{\"force_box_session_id_template\":\"{\"}}}",
+			"system.limitation.force_box_session_id_template: session id template \"{\": "
+			"a \"{\" has no \"}\""},
 		{"{\"local\":{\"output_chars\":-1}}",
 			"box.local.output_chars must be an integer between 0 and 16777216"},
 		{"{\"limits\":{\"max_sessions\":\"9\"}}",

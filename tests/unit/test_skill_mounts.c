@@ -114,7 +114,7 @@ TEST(paths_of_a_runtime_elsewhere_are_given_back_as_they_are)
 	box_arena_free(self.arena);
 }
 
-TEST(an_empty_path_is_dropped_in_both)
+TEST(an_empty_or_blank_path_is_dropped_in_both)
 {
 	for (int shares = 0; shares <= 1; shares++) {
 		struct play self = play();
@@ -122,11 +122,15 @@ TEST(an_empty_path_is_dropped_in_both)
 		add(&self, "none", NULL);
 		add_value(&self, box_cstr("number"), box_int(5));
 		add_value(&self, box_cstr("nul"), box_text((struct box_str){"/a\0b", 4}));
-		add(&self, "good", "/g");
+		add(&self, "blank", "   ");
+		add(&self, "lines", "\t\n");
+		add(&self, "good", " /g ");
 		build(&self, shares);
 		ASSERT_INT(self.mounts.count, 1);
 		assert_mount(&self, 0, "/g", "/workspace/.skills/good");
-		ASSERT_INT(self.warnings.count, 4);
+		ASSERT_INT(self.warnings.count, 6);
+		assert_warning(
+			&self, 4, "Skill \"blank\" is not mounted: it has no package folder");
 		assert_warning(
 			&self, 0, "Skill \"empty\" is not mounted: it has no package folder");
 		ASSERT_INT(self.asked, shares);
