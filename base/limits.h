@@ -175,13 +175,14 @@
 #define BOX_ARTIFACT_BYTES_MAX (256 * BOX_MIB)        /* (wire) of one, and of all in one box */
 #define BOX_BOX_ARTIFACTS_MAX 256                     /* (wire) in one box */
 #define BOX_ARTIFACTS_MAX 1024                        /* kept by boxd */
-#define BOX_ARTIFACTS_BYTES_MAX (1024 * BOX_MIB)      /* likewise */
-#define BOX_ARTIFACT_MS 60000                         /* to fill one */
-#define BOX_MEASURES_MAX 4                            /* folders or boxes measured at once */
-#define BOX_MEASURES_WAITING_MAX 64                   /* and waiting for that in boxd */
-#define BOX_MEASURE_MS 30000                          /* for one; what takes longer is given up */
-#define BOX_MEASURE_ENTRIES_MAX 1000000               /* seen in one walk */
-#define BOX_MEASURE_DEPTH_MAX 512                     /* folders in folders */
+#define BOX_ARTIFACTS_BYTES_MAX (1024 * BOX_MIB) /* and in boxes, unless the operator says more */
+#define BOX_ARTIFACTS_WAITING_MAX 512            /* requests for one that is being filled */
+#define BOX_ARTIFACT_MS 60000                    /* to fill one */
+#define BOX_MEASURES_MAX 4                       /* folders or boxes measured at once */
+#define BOX_MEASURES_WAITING_MAX 64              /* and waiting for that in boxd */
+#define BOX_MEASURE_MS 30000                     /* for one; what takes longer is given up */
+#define BOX_MEASURE_ENTRIES_MAX 1000000          /* seen in one walk */
+#define BOX_MEASURE_DEPTH_MAX 512                /* folders in folders */
 #define BOX_ANALYSIS_MS 25000 /* after that nothing more is measured for one request */
 
 /* Workspace quotas of folders of the host. */

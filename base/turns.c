@@ -27,7 +27,9 @@ void box_turns_serve(struct box_turns *turns, const char *tenant)
 
 void box_turn_queue_init(struct box_turn_queue *queue, size_t places, size_t waiting_max)
 {
-	*queue = (struct box_turn_queue){.places = places, .waiting_max = waiting_max};
+	*queue = (struct box_turn_queue){.places = places,
+		.per_tenant = box_turn_queue_share(places),
+		.waiting_max = waiting_max};
 	box_list_init(&queue->waiting);
 	box_list_init(&queue->running);
 }
@@ -77,9 +79,7 @@ struct box_turn *box_turn_queue_take(struct box_turn_queue *queue)
 		bool sooner = !best ||
 			box_turns_last(&queue->turns, turn->tenant) <
 				box_turns_last(&queue->turns, best->tenant);
-		if (sooner &&
-			count_of(&queue->running, turn->tenant) <
-				box_turn_queue_share(queue->places)) {
+		if (sooner && count_of(&queue->running, turn->tenant) < queue->per_tenant) {
 			best = turn;
 		}
 	}

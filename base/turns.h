@@ -40,6 +40,7 @@ struct box_turn_queue {
 	size_t waiting_max;
 	size_t running_count;
 	size_t places;
+	size_t per_tenant; /* of the places; all but one, unless it is set to less */
 	struct box_turns turns;
 };
 

@@ -163,6 +163,15 @@ static void fill_roots(struct box_roots *roots, const char *const *paths)
 	}
 }
 
+static void fill_memory(const struct box_runtime *runtime, struct box_policy *policy)
+{
+	const struct box_limits *limits = &runtime->config->limits;
+	int64_t share_mb = runtime->session_rules.ceilings.workspace_artifact_mb;
+	policy->artifact_bytes = (uint64_t)limits->max_artifact_memory_mb * BOX_MIB;
+	policy->artifact_share_bytes = (uint64_t)share_mb * BOX_MIB;
+	policy->reserve_bytes = (uint64_t)limits->reserve_memory_mb * BOX_MIB;
+}
+
 int box_policy_read(
 	const struct box_runtime *runtime, struct box_policy *ret_policy, struct box_err *err)
 {
@@ -171,6 +180,7 @@ int box_policy_read(
 	const struct box_runtime_layer *file = &runtime->layers[BOX_LAYER_FILE];
 	fill_roots(&policy->roots, runtime->config->enforced_mount_roots);
 	policy->narrower = policy->roots;
+	fill_memory(runtime, policy);
 	int r = read_file(
 		arena, file->arena ? &file->map : NULL, runtime->setup.working_folder, policy, err);
 	if (r == 0) {

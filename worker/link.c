@@ -211,6 +211,9 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 	case BOX_KEEPER_GONE:
 		link->events->gone(link->arg, packet->box.box);
 		break;
+	case BOX_KEEPER_HELD:
+		link->events->held(link->arg, packet->held.artifact_bytes);
+		break;
 	default:
 		BOX_LOG(BOX_LOG_WARNING, "keeper.unknown_packet", box_kv_int("kind", packet->kind));
 		break;

@@ -17,6 +17,8 @@ struct box_link_events {
 		void *arg, uint64_t box, int control, int memory, int rest, uint32_t host_address);
 	/* A box is no more, asked for or not. */
 	void (*gone)(void *arg, uint64_t box);
+	/* How much memory artifacts hold now. */
+	void (*held)(void *arg, uint64_t artifact_bytes);
 	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */
 	void (*reload)(void *arg, int fd);                 /* likewise */
 	void (*stop)(void *arg);

@@ -213,6 +213,12 @@ static void on_gone(void *arg, uint64_t box)
 	box_native_gone(worker->native, box);
 }
 
+static void on_held(void *arg, uint64_t artifact_bytes)
+{
+	struct worker *worker = arg;
+	worker->runtime->artifact_bytes = artifact_bytes;
+}
+
 static void open_door(struct worker *worker)
 {
 	const struct box_door_rules rules = {
@@ -307,6 +313,7 @@ static void on_lost(void *arg)
 static const struct box_link_events link_events = {
 	.kept = on_kept,
 	.gone = on_gone,
+	.held = on_held,
 	.listen = on_listen,
 	.reload = on_reload,
 	.stop = on_stop,

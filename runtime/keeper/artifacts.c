@@ -1,10 +1,17 @@
-/* The cache of trees and those that are being filled. Who asks for one that is being filled waits for
- * it; a box may have so many trees and bytes of them, and all together too: the one that was asked for
- * longest ago goes first. */
+/* The cache of trees and those that are being filled.
+ *
+ * A tree is found by its digest and by whose box asks: what one workspace has brought is given to no
+ * other, which may know the digest and nothing else. Who asks for one that is being filled waits for it;
+ * when that fails, it fails for who sent that source alone, and the next one's own source is tried.
+ *
+ * All memory of trees counts within one total and within the share of its workspace, as long as anybody
+ * has it: kept here, mounted in a box, or being filled, for which the most it may need is set aside. What
+ * no box has goes first, the one that was asked for longest ago before the others. */
 #include "runtime/keeper/artifacts.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +25,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/turns.h"
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/program.h"
@@ -26,25 +34,37 @@
 #define FAILED "Immutable artifact preparation failed: "
 
 #define NO_BOX 0
+#define FILLS_AT_ONCE 3
+/* Pages, and more files than a manifest has: folders count too. */
+#define TREE_BYTES_MAX (BOX_ARTIFACT_BYTES_MAX + BOX_ARTIFACT_FILES_MAX * 4 * BOX_KIB)
+#define TREE_BYTES_MIN (64 * BOX_KIB) /* less is no room at all */
 
-/* Who has a tree, or waits for it. */
-struct user {
+/* A box that has a tree. */
+struct holder {
 	struct box_list links;
-	uint64_t box;     /* NO_BOX: it has ended, and is still to be answered */
-	uint32_t request; /* of one that waits */
+	uint64_t box;
+};
+
+/* One that wants it. */
+struct waiter {
+	struct box_list links;
+	struct box_keeper_open_artifact wanted; /* its box is NO_BOX when that has ended */
 };
 
 struct tree {
 	struct box_list links; /* the one asked for last is the last; or in `dropped` */
+	struct box_turn turn;  /* until it is filled */
 	struct box_artifacts *artifacts;
+	char tenant[BOX_TENANT_SIZE];
 	char digest[BOX_DIGEST_HEX_SIZE];
 	char name[16]; /* of its mount point */
 	int root;      /* O_PATH */
-	int report;    /* of box-skills; -1: it is filled */
-	bool dropped;  /* nobody gets it any more, but boxes have it */
-	uint64_t bytes;
+	int report;    /* of box-skills, while it fills */
+	bool filled;
+	bool dropped;   /* nobody gets it any more, but boxes have it */
+	uint64_t bytes; /* that it has; while it is filled, that it may have */
 	struct box_list holders;
-	struct box_list waiting;
+	struct box_list waiting; /* the first has the source that it is filled from */
 };
 
 struct box_artifacts {
@@ -58,7 +78,8 @@ struct box_artifacts {
 	struct box_list trees;
 	struct box_list dropped;
 	size_t count;
-	uint64_t bytes;
+	size_t waiting_count;
+	struct box_turn_queue queue;
 	unsigned number; /* of the last mount point */
 };
 
@@ -76,6 +97,9 @@ struct box_artifacts *box_artifacts_new(struct box_errands *errands, const char 
 	artifacts->folder = -1;
 	box_list_init(&artifacts->trees);
 	box_list_init(&artifacts->dropped);
+	box_turn_queue_init(&artifacts->queue, FILLS_AT_ONCE, BOX_ARTIFACTS_MAX);
+	/* So what one workspace has set aside for a fill is never in the way of its own next one. */
+	artifacts->queue.per_tenant = 1;
 	return artifacts;
 }
 
@@ -94,12 +118,11 @@ static void unhang(const struct tree *tree)
 	(void)unlinkat(tree->artifacts->folder, tree->name, AT_REMOVEDIR);
 }
 
-static void free_users(struct box_list *users)
+static struct waiter *pop_waiter(struct tree *tree)
 {
-	struct box_list *item;
-	while ((item = box_list_pop(users))) {
-		free(BOX_LIST_ITEM(item, struct user, links));
-	}
+	struct box_list *item = box_list_pop(&tree->waiting);
+	tree->artifacts->waiting_count -= item != NULL;
+	return item ? BOX_LIST_ITEM(item, struct waiter, links) : NULL;
 }
 
 static void leave_cache(struct tree *tree)
@@ -110,18 +133,26 @@ static void leave_cache(struct tree *tree)
 	}
 	box_list_drop(&tree->links);
 	tree->artifacts->count--;
-	tree->artifacts->bytes -= tree->bytes;
 }
 
 static void tree_free(struct tree *tree)
 {
+	struct box_list *item;
+	struct waiter *waiter;
 	if (tree->dropped) {
 		box_list_drop(&tree->links);
 	} else {
 		leave_cache(tree);
 	}
-	free_users(&tree->holders);
-	free_users(&tree->waiting);
+	if (!tree->filled) {
+		box_turn_queue_leave(&tree->artifacts->queue, &tree->turn);
+	}
+	while ((item = box_list_pop(&tree->holders))) {
+		free(BOX_LIST_ITEM(item, struct holder, links));
+	}
+	while ((waiter = pop_waiter(tree))) {
+		free(waiter);
+	}
 	box_close_p(&tree->report);
 	free(tree);
 }
@@ -141,11 +172,17 @@ void box_artifacts_free(struct box_artifacts *artifacts)
 	free(artifacts);
 }
 
-static struct tree *find_tree(struct box_artifacts *artifacts, const char *digest)
+static struct tree *tree_at(struct box_list *at)
+{
+	return BOX_LIST_ITEM(at, struct tree, links);
+}
+
+static struct tree *find_tree(
+	struct box_artifacts *artifacts, const char *tenant, const char *digest)
 {
 	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
-		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
-		if (strcmp(tree->digest, digest) == 0) {
+		struct tree *tree = tree_at(at);
+		if (strcmp(tree->digest, digest) == 0 && strcmp(tree->tenant, tenant) == 0) {
 			return tree;
 		}
 	}
@@ -164,19 +201,107 @@ static void drop_tree(struct tree *tree)
 	box_list_push(&tree->artifacts->dropped, &tree->links);
 }
 
-/* Room for one more, as large as one may be. */
-static void make_room(struct box_artifacts *artifacts)
+/* Of the least use: that no box has, and that was asked for longest ago. With a tenant, one of its. */
+static struct tree *find_unheld(struct box_artifacts *artifacts, const char *tenant)
 {
-	struct box_list *at = artifacts->trees.next;
-	while (at != &artifacts->trees &&
-		(artifacts->count >= BOX_ARTIFACTS_MAX ||
-			artifacts->bytes + BOX_ARTIFACT_BYTES_MAX > BOX_ARTIFACTS_BYTES_MAX)) {
-		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
-		at = at->next;
-		if (tree->report < 0) {
-			drop_tree(tree);
+	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
+		struct tree *tree = tree_at(at);
+		if (tree->filled && box_list_empty(&tree->holders) &&
+			(!tenant || strcmp(tree->tenant, tenant) == 0)) {
+			return tree;
 		}
 	}
+	return NULL;
+}
+
+/* A place for one more. */
+static void make_place(struct box_artifacts *artifacts)
+{
+	while (artifacts->count >= BOX_ARTIFACTS_MAX) {
+		struct tree *tree = find_unheld(artifacts, NULL);
+		struct box_list *at = artifacts->trees.next;
+		while (!tree && at != &artifacts->trees) {
+			tree = tree_at(at)->filled ? tree_at(at) : NULL;
+			at = at->next;
+		}
+		if (!tree) {
+			return;
+		}
+		drop_tree(tree);
+	}
+}
+
+/* --- memory --- */
+
+static uint64_t total_of(const struct box_artifacts *artifacts)
+{
+	const struct box_policy *policy = artifacts->policy;
+	return policy && policy->artifact_bytes > 0 ? policy->artifact_bytes
+						    : BOX_ARTIFACTS_BYTES_MAX;
+}
+
+static uint64_t share_of(const struct box_artifacts *artifacts)
+{
+	const struct box_policy *policy = artifacts->policy;
+	uint64_t total = total_of(artifacts);
+	return policy && policy->artifact_share_bytes > 0 && policy->artifact_share_bytes < total
+		? policy->artifact_share_bytes
+		: total;
+}
+
+static uint64_t sum_of(const struct box_list *trees, const char *tenant)
+{
+	uint64_t bytes = 0;
+	for (struct box_list *at = trees->next; at != trees; at = at->next) {
+		const struct tree *tree = tree_at(at);
+		bytes += !tenant || strcmp(tree->tenant, tenant) == 0 ? tree->bytes : 0;
+	}
+	return bytes;
+}
+
+/* With a tenant, of its trees. */
+static uint64_t used_by(const struct box_artifacts *artifacts, const char *tenant)
+{
+	return sum_of(&artifacts->trees, tenant) + sum_of(&artifacts->dropped, tenant);
+}
+
+uint64_t box_artifacts_bytes(const struct box_artifacts *artifacts)
+{
+	return used_by(artifacts, NULL);
+}
+
+/* What is left of so much, when what no box has is given up for it as far as need be. */
+static uint64_t make_room(struct box_artifacts *artifacts, const char *tenant, uint64_t most)
+{
+	uint64_t wanted = most < TREE_BYTES_MAX ? most : TREE_BYTES_MAX;
+	for (;;) {
+		uint64_t used = used_by(artifacts, tenant);
+		uint64_t room = most > used ? most - used : 0;
+		struct tree *tree = room < wanted ? find_unheld(artifacts, tenant) : NULL;
+		if (!tree) {
+			return room;
+		}
+		tree_free(tree);
+	}
+}
+
+static int no_room(const struct box_artifacts *artifacts, const char *tenant, struct box_err *err)
+{
+	uint64_t own = used_by(artifacts, tenant);
+	uint64_t all = used_by(artifacts, NULL);
+	if (share_of(artifacts) - (own < share_of(artifacts) ? own : share_of(artifacts)) <
+		total_of(artifacts) - (all < total_of(artifacts) ? all : total_of(artifacts))) {
+		return box_err_set(err, BOX_ERR_CAPACITY, ENOSPC,
+			FAILED "boxes of this workspace hold %" PRIu64
+			       " MiB of artifacts, and limits.max_artifact_memory_mb_per_workspace "
+			       "is %" PRIu64 ": remove sessions that use them",
+			own / BOX_MIB, share_of(artifacts) / BOX_MIB);
+	}
+	return box_err_set(err, BOX_ERR_CAPACITY, ENOSPC,
+		FAILED "boxes hold %" PRIu64
+		       " MiB of artifacts, and limits.max_artifact_memory_mb is %" PRIu64
+		       ": try again when sessions that use them are gone",
+		all / BOX_MIB, total_of(artifacts) / BOX_MIB);
 }
 
 /* A file system for it, hung up so that it can be cloned. It belongs to whom the source does, and so
@@ -184,8 +309,7 @@ static void make_room(struct box_artifacts *artifacts)
 static int hang(struct tree *tree, const struct box_worker_ids *ids)
 {
 	const struct box_fs_options options = {
-		/* Pages, and more files than a manifest has: folders count too. */
-		.size_bytes = BOX_ARTIFACT_BYTES_MAX + BOX_ARTIFACT_FILES_MAX * 4 * BOX_KIB,
+		.size_bytes = tree->bytes,
 		.inodes = 16 * BOX_ARTIFACT_FILES_MAX,
 		.mode = 0755,
 		.uid = ids->change ? ids->uid : 0,
@@ -220,26 +344,21 @@ static int clone_mount(const struct tree *tree, int *ret_mount, struct box_err *
 
 /* --- who has what --- */
 
-static struct user *find_user(struct box_list *users, uint64_t box)
+static struct holder *find_holder(struct tree *tree, uint64_t box)
 {
-	for (struct box_list *at = users->next; at != users; at = at->next) {
-		struct user *user = BOX_LIST_ITEM(at, struct user, links);
-		if (user->box == box) {
-			return user;
+	for (struct box_list *at = tree->holders.next; at != &tree->holders; at = at->next) {
+		struct holder *holder = BOX_LIST_ITEM(at, struct holder, links);
+		if (holder->box == box) {
+			return holder;
 		}
 	}
 	return NULL;
 }
 
-static struct user *find_holder(struct tree *tree, uint64_t box)
-{
-	return find_user(&tree->holders, box);
-}
-
 static void count_held(struct box_list *trees, uint64_t box, size_t *count, uint64_t *bytes)
 {
 	for (struct box_list *at = trees->next; at != trees; at = at->next) {
-		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
+		struct tree *tree = tree_at(at);
 		if (find_holder(tree, box)) {
 			++*count;
 			*bytes += tree->bytes;
@@ -257,14 +376,6 @@ static bool is_within_limits(struct box_artifacts *artifacts, const struct tree 
 	return count < BOX_BOX_ARTIFACTS_MAX && bytes <= BOX_ARTIFACT_BYTES_MAX;
 }
 
-static void add_user(struct box_list *users, uint64_t box, uint32_t request)
-{
-	struct user *user = box_alloc(sizeof(*user));
-	user->box = box;
-	user->request = request;
-	box_list_push(users, &user->links);
-}
-
 /* Of a tree that is filled. */
 static void give(struct tree *tree, uint64_t box, uint32_t request)
 {
@@ -280,7 +391,9 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 	}
 	r = r < 0 ? r : clone_mount(tree, &mount, &err);
 	if (r == 0 && !find_holder(tree, box)) {
-		add_user(&tree->holders, box, 0);
+		struct holder *holder = box_alloc(sizeof(*holder));
+		holder->box = box;
+		box_list_push(&tree->holders, &holder->links);
 	}
 	artifacts->done(artifacts->arg, request, mount, r < 0 ? &err : NULL);
 }
@@ -289,15 +402,18 @@ static void forget_in(struct box_list *trees, uint64_t box)
 {
 	struct box_list *next;
 	for (struct box_list *at = trees->next; at != trees; at = next) {
-		struct tree *tree = BOX_LIST_ITEM(at, struct tree, links);
-		struct user *user = find_holder(tree, box);
+		struct tree *tree = tree_at(at);
+		struct holder *holder = find_holder(tree, box);
 		next = at->next;
-		if (user) {
-			box_list_drop(&user->links);
-			free(user);
+		if (holder) {
+			box_list_drop(&holder->links);
+			free(holder);
 		}
-		while ((user = find_user(&tree->waiting, box))) {
-			user->box = NO_BOX;
+		for (struct box_list *one = tree->waiting.next; one != &tree->waiting;
+			one = one->next) {
+			struct waiter *waiter = BOX_LIST_ITEM(one, struct waiter, links);
+			waiter->wanted.box = waiter->wanted.box == box ? NO_BOX
+								       : waiter->wanted.box;
 		}
 		if (tree->dropped && box_list_empty(&tree->holders)) {
 			tree_free(tree);
@@ -313,8 +429,17 @@ void box_artifacts_forget(struct box_artifacts *artifacts, uint64_t box)
 
 void box_artifacts_drop(struct box_artifacts *artifacts)
 {
-	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
-		free_users(&BOX_LIST_ITEM(at, struct tree, links)->waiting);
+	struct box_list *next;
+	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = next) {
+		struct tree *tree = tree_at(at);
+		struct waiter *waiter;
+		next = at->next;
+		while ((waiter = pop_waiter(tree))) {
+			free(waiter);
+		}
+		if (!tree->filled && !tree->turn.running) {
+			tree_free(tree);
+		}
 	}
 }
 
@@ -328,18 +453,64 @@ static int read_report(struct tree *tree, struct box_err *err)
 	if (got != (ssize_t)sizeof(report)) {
 		return box_err_set(err, BOX_ERR_BOX, ETIMEDOUT, FAILED "it took too long");
 	}
+	struct statfs status;
+	/* It did not fit into what was left for it: that is not the fault of the source. */
+	if (report.result != 0 && tree->bytes < TREE_BYTES_MAX &&
+		fstatfs(tree->root, &status) == 0 && status.f_bfree == 0) {
+		tree->bytes = 0;
+		return no_room(tree->artifacts, tree->tenant, err);
+	}
 	if (report.result != 0) {
 		return box_err_set(err, BOX_ERR_BOX, EINVAL, FAILED "%.*s",
 			(int)sizeof(report.text) - 1, report.text);
 	}
-	struct statfs status;
 	int r = fstatfs(tree->root, &status) < 0 ? -errno : box_fs_freeze(tree->root);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", strerrordesc_np(-r));
 	}
 	tree->bytes = (uint64_t)(status.f_blocks - status.f_bfree) * (uint64_t)status.f_bsize;
-	tree->artifacts->bytes += tree->bytes;
 	return 0;
+}
+
+static void open_wanted(struct box_artifacts *artifacts, const char *tenant,
+	const struct box_keeper_open_artifact *wanted);
+static void fill_next(struct box_artifacts *artifacts);
+
+static bool has_same_source(
+	const struct box_keeper_open_artifact *a, const struct box_keeper_open_artifact *b)
+{
+	return strcmp(a->path, b->path) == 0 && strcmp(a->manifest, b->manifest) == 0;
+}
+
+/* For those whose source it was; the others have sources of their own. */
+static void fail_tree(struct tree *tree, const struct box_err *err)
+{
+	struct box_artifacts *artifacts = tree->artifacts;
+	struct box_list others;
+	struct waiter *waiter = pop_waiter(tree);
+	struct waiter *first = waiter;
+	char tenant[BOX_TENANT_SIZE];
+	BOX_LOG(BOX_LOG_WARNING, "artifact.refused", box_kv_str("why", err->text));
+	memcpy(tenant, tree->tenant, sizeof(tenant));
+	box_list_init(&others);
+	for (; waiter; waiter = pop_waiter(tree)) {
+		if (has_same_source(&waiter->wanted, &first->wanted)) {
+			artifacts->done(artifacts->arg, waiter->wanted.id, -1, err);
+			if (waiter != first) {
+				free(waiter);
+			}
+		} else {
+			box_list_push(&others, &waiter->links);
+		}
+	}
+	tree_free(tree);
+	free(first);
+	struct box_list *item;
+	while ((item = box_list_pop(&others))) {
+		waiter = BOX_LIST_ITEM(item, struct waiter, links);
+		open_wanted(artifacts, tenant, &waiter->wanted);
+		free(waiter);
+	}
 }
 
 /* box-skills has ended; those who wait are told. */
@@ -348,48 +519,19 @@ static void filled(void *arg)
 	struct tree *tree = arg;
 	struct box_artifacts *artifacts = tree->artifacts;
 	struct box_err err;
-	struct box_list *item;
+	struct waiter *waiter;
 	int r = read_report(tree, &err);
-	while ((item = box_list_pop(&tree->waiting))) {
-		struct user *user = BOX_LIST_ITEM(item, struct user, links);
-		if (r < 0) {
-			artifacts->done(artifacts->arg, user->request, -1, &err);
-		} else {
-			give(tree, user->box, user->request);
+	if (r < 0) {
+		fail_tree(tree, &err);
+	} else {
+		tree->filled = true;
+		box_turn_queue_leave(&artifacts->queue, &tree->turn);
+		while ((waiter = pop_waiter(tree))) {
+			give(tree, waiter->wanted.box, waiter->wanted.id);
+			free(waiter);
 		}
-		free(user);
 	}
-	if (r < 0) {
-		BOX_LOG(BOX_LOG_WARNING, "artifact.refused", box_kv_str("why", err.text));
-		tree_free(tree);
-	}
-}
-
-/* `source` and `manifest` stay the caller's. */
-static int start_filling(struct tree *tree, int source, int manifest, struct box_err *err)
-{
-	struct box_artifacts *artifacts = tree->artifacts;
-	struct box_worker_ids ids;
-	int ends[2] = {-1, -1};
-	int r = box_owner_ids(artifacts->ids, source, &ids);
-	r = r < 0 ? r : hang(tree, &ids);
-	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
-		r = -errno;
-	}
-	if (r < 0) {
-		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", strerrordesc_np(-r));
-	}
-	tree->report = ends[0];
-	_cleanup_(box_close_p) int out = ends[1];
-	const struct box_program wanted = {
-		.path = artifacts->program,
-		.name = "box-skills",
-		.task = tree->digest,
-		.ids = ids,
-		.fds = {out, source, manifest, tree->root},
-		.fd_count = 4,
-	};
-	return box_errands_start(artifacts->errands, &wanted, BOX_ARTIFACT_MS, filled, tree, err);
+	fill_next(artifacts);
 }
 
 /* The folder, and its manifest to be read. */
@@ -415,51 +557,147 @@ static int open_source(const struct box_artifacts *artifacts,
 				 : 0;
 }
 
-static int begin(struct box_artifacts *artifacts, const struct box_keeper_open_artifact *wanted,
-	int source, int manifest, struct box_err *err)
+/* Its size is what may be taken at most, and counts as taken until it is known. */
+static int set_aside(struct tree *tree, struct box_err *err)
+{
+	struct box_artifacts *artifacts = tree->artifacts;
+	uint64_t own = make_room(artifacts, tree->tenant, share_of(artifacts));
+	uint64_t all = make_room(artifacts, NULL, total_of(artifacts));
+	uint64_t room = own < all ? own : all;
+	if (room < TREE_BYTES_MIN) {
+		return no_room(artifacts, tree->tenant, err);
+	}
+	tree->bytes = room < TREE_BYTES_MAX ? room : TREE_BYTES_MAX;
+	return 0;
+}
+
+static int start_filling(struct tree *tree, struct box_err *err)
+{
+	struct box_artifacts *artifacts = tree->artifacts;
+	const struct waiter *first = BOX_LIST_ITEM(tree->waiting.next, struct waiter, links);
+	_cleanup_(box_close_p) int source = -1;
+	_cleanup_(box_close_p) int manifest = -1;
+	struct box_worker_ids ids;
+	int ends[2] = {-1, -1};
+	int r = open_source(artifacts, &first->wanted, &source, &manifest, err);
+	r = r < 0 ? r : set_aside(tree, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_owner_ids(artifacts->ids, source, &ids);
+	r = r < 0 ? r : hang(tree, &ids);
+	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		r = -errno;
+	}
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", strerrordesc_np(-r));
+	}
+	tree->report = ends[0];
+	_cleanup_(box_close_p) int out = ends[1];
+	const struct box_program wanted = {
+		.path = artifacts->program,
+		.name = "box-skills",
+		.task = tree->digest,
+		.ids = ids,
+		.fds = {out, source, manifest, tree->root},
+		.fd_count = 4,
+	};
+	return box_errands_start(artifacts->errands, &wanted, BOX_ARTIFACT_MS, filled, tree, err);
+}
+
+/* Those whose turn it is, as long as there is room for whatever they may be; what is being filled will
+ * take less than was set aside for it. */
+static void fill_next(struct box_artifacts *artifacts)
+{
+	uint64_t total = total_of(artifacts);
+	uint64_t wanted = total < TREE_BYTES_MAX ? total : TREE_BYTES_MAX;
+	while (artifacts->queue.waiting_count > 0 &&
+		(artifacts->queue.running_count == 0 ||
+			make_room(artifacts, NULL, total) >= wanted)) {
+		struct box_turn *turn = box_turn_queue_take(&artifacts->queue);
+		struct box_err err;
+		if (!turn) {
+			return;
+		}
+		struct tree *tree = BOX_LIST_ITEM(turn, struct tree, turn);
+		if (start_filling(tree, &err) < 0) {
+			fail_tree(tree, &err);
+		}
+	}
+}
+
+/* --- what is asked for --- */
+
+static int add_tree(struct box_artifacts *artifacts, const char *tenant, const char *digest,
+	struct tree **ret_tree, struct box_err *err)
 {
 	if (artifacts->folder < 0 || artifacts->program[0] == '\0') {
 		return box_err_set(err, BOX_ERR_BOX, ENOENT, FAILED "box-skills is not installed");
 	}
-	make_room(artifacts);
-	if (artifacts->count >= BOX_ARTIFACTS_MAX) {
+	make_place(artifacts);
+	struct tree *tree = box_alloc(sizeof(*tree));
+	if (artifacts->count >= BOX_ARTIFACTS_MAX ||
+		!box_turn_queue_put(&artifacts->queue, &tree->turn, tenant)) {
+		free(tree);
 		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many at once");
 	}
-	struct tree *tree = box_alloc(sizeof(*tree));
 	tree->artifacts = artifacts;
 	tree->root = tree->report = -1;
-	(void)snprintf(tree->digest, sizeof(tree->digest), "%s", wanted->digest);
+	(void)snprintf(tree->digest, sizeof(tree->digest), "%s", digest);
+	(void)snprintf(tree->tenant, sizeof(tree->tenant), "%s", tenant);
 	box_list_init(&tree->holders);
 	box_list_init(&tree->waiting);
 	box_list_init(&tree->links);
 	box_list_push(&artifacts->trees, &tree->links);
 	artifacts->count++;
-	int r = start_filling(tree, source, manifest, err);
-	if (r < 0) {
-		tree_free(tree);
-		return r;
-	}
-	add_user(&tree->waiting, wanted->box, wanted->id);
+	*ret_tree = tree;
 	return 0;
 }
 
-void box_artifacts_open(
-	struct box_artifacts *artifacts, const struct box_keeper_open_artifact *wanted)
+static int wait_for(
+	struct tree *tree, const struct box_keeper_open_artifact *wanted, struct box_err *err)
+{
+	if (tree->artifacts->waiting_count >= BOX_ARTIFACTS_WAITING_MAX) {
+		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many wait for one");
+	}
+	struct waiter *waiter = box_alloc(sizeof(*waiter));
+	waiter->wanted = *wanted;
+	box_list_init(&waiter->links);
+	box_list_push(&tree->waiting, &waiter->links);
+	tree->artifacts->waiting_count++;
+	return 0;
+}
+
+static void open_wanted(struct box_artifacts *artifacts, const char *tenant,
+	const struct box_keeper_open_artifact *wanted)
 {
 	_cleanup_(box_close_p) int source = -1;
 	_cleanup_(box_close_p) int manifest = -1;
 	struct box_err err;
 	int r = open_source(artifacts, wanted, &source, &manifest, &err);
-	struct tree *tree = r < 0 ? NULL : find_tree(artifacts, wanted->digest);
+	struct tree *tree = r < 0 ? NULL : find_tree(artifacts, tenant, wanted->digest);
 	if (tree) {
 		box_list_drop(&tree->links);
 		box_list_push(&artifacts->trees, &tree->links);
 	}
-	if (tree && tree->report < 0) {
+	if (tree && tree->filled) {
 		give(tree, wanted->box, wanted->id);
-	} else if (tree) {
-		add_user(&tree->waiting, wanted->box, wanted->id);
-	} else if (r < 0 || begin(artifacts, wanted, source, manifest, &err) < 0) {
+		return;
+	}
+	bool is_new = r == 0 && !tree;
+	r = is_new ? add_tree(artifacts, tenant, wanted->digest, &tree, &err) : r;
+	r = r < 0 ? r : wait_for(tree, wanted, &err);
+	if (r < 0) {
+		if (is_new && tree) {
+			tree_free(tree);
+		}
 		artifacts->done(artifacts->arg, wanted->id, -1, &err);
 	}
+}
+
+void box_artifacts_open(struct box_artifacts *artifacts, const char *tenant,
+	const struct box_keeper_open_artifact *wanted)
+{
+	open_wanted(artifacts, tenant, wanted);
+	fill_next(artifacts);
 }

@@ -31,9 +31,12 @@ void box_artifacts_free(struct box_artifacts *artifacts);
  * none. */
 void box_artifacts_place(struct box_artifacts *artifacts, int folder);
 
-/* One for a box. The source is looked at also when the tree is there already. */
-void box_artifacts_open(
-	struct box_artifacts *artifacts, const struct box_keeper_open_artifact *wanted);
+/* One for a box of this tenant. The source is looked at also when the tree is there already. */
+void box_artifacts_open(struct box_artifacts *artifacts, const char *tenant,
+	const struct box_keeper_open_artifact *wanted);
+
+/* The memory of all of them, with what is set aside for those that are being filled. */
+uint64_t box_artifacts_bytes(const struct box_artifacts *artifacts);
 
 /* A box is no more. */
 void box_artifacts_forget(struct box_artifacts *artifacts, uint64_t box);

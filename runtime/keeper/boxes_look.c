@@ -40,11 +40,16 @@ static void add_promises(struct box_list *list, struct box_room_facts *facts)
 int box_boxes_have_room(struct box_boxes *boxes, const struct box_plan *plan, struct box_err *err)
 {
 	struct box_room_facts facts;
-	if (plan->ask->kind != BOX_ASK_KRUN) {
+	uint64_t reserve_bytes = boxes->ground->policy.reserve_bytes;
+	bool machine = plan->ask->kind == BOX_ASK_KRUN;
+	if (!machine && reserve_bytes == 0) {
 		return 0;
 	}
 	int r = box_room_look(boxes->ground->cgroups, &facts, err);
-	if (r < 0) {
+	if (r == 0) {
+		r = box_room_check_reserve(&facts, reserve_bytes, err);
+	}
+	if (r < 0 || !machine) {
 		return r;
 	}
 	add_promises(&boxes->live, &facts);

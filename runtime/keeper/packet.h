@@ -35,6 +35,7 @@ struct box_packet {
 		struct box_keeper_close_group close_group;
 		struct box_keeper_try try_machines;
 		struct box_keeper_tried tried;
+		struct box_keeper_held held;
 		struct box_keeper_measure_folder measure_folder;
 		struct box_keeper_measure_box measure_box;
 		struct box_keeper_measured measured;

@@ -37,6 +37,7 @@ enum box_keeper_kind {
 			      * holds the limit itself */
 	BOX_KEEPER_STORED,   /* the answer to OPEN_STORE; fd: the socket to box-skills */
 	BOX_KEEPER_TRIED,    /* the answer to TRY_MACHINES */
+	BOX_KEEPER_HELD,     /* how much memory artifacts hold now */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -79,8 +80,8 @@ struct box_keeper_host {
 	uint32_t network;
 	uint32_t landlock_abi;
 	uint32_t id_ranges;
-	uint32_t quota;                            /* folders of the host can be held to one */
-	uint32_t cpus;                             /* 0: not known, as the next */
+	uint32_t quota; /* folders of the host can be held to one */
+	uint32_t cpus;  /* 0: not known, as the next */
 	uint32_t reserved;
 	int64_t memory_mb; /* that boxes can have at all: of the host, or of our own cgroup */
 	char missing[BOX_KEEPER_TEXT_MAX];         /* why they cannot */
@@ -191,6 +192,12 @@ struct box_keeper_mounted {
 	uint32_t kind;
 	uint32_t id;
 	struct box_keeper_failure failure;
+};
+
+struct box_keeper_held {
+	uint32_t kind;
+	uint32_t reserved;
+	uint64_t artifact_bytes;
 };
 
 /* Neither number is 0. */

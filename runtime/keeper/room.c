@@ -1,4 +1,4 @@
-/* Room for microVMs: the sum of what was promised beside what there is. Pure. */
+/* Room for boxes: what was promised, and what there is. Pure. */
 #include "runtime/keeper/room.h"
 
 #include <errno.h>
@@ -55,4 +55,21 @@ int box_room_check(const struct box_room_facts *facts, uint64_t wanted_bytes, st
 		wanted_bytes / BOX_MIB, room / BOX_MIB,
 		host < group ? "of the host's memory" : "of what boxd's cgroup may take",
 		facts->machines);
+}
+
+int box_room_check_reserve(
+	const struct box_room_facts *facts, uint64_t reserve_bytes, struct box_err *err)
+{
+	bool group = facts->group_free_bytes < facts->free_bytes;
+	uint64_t left = group ? facts->group_free_bytes : facts->free_bytes;
+	if (left >= reserve_bytes) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_CAPACITY, ENOMEM,
+		"there is no memory for another box: %" PRIu64 " MiB of %s %" PRIu64
+		" MiB are available, and limits.reserve_memory_mb keeps %" PRIu64
+		"; wait until something ends, or have the operator lower it",
+		left / BOX_MIB, group ? "what boxd's cgroup may take," : "the host's",
+		(group ? facts->group_bytes : facts->total_bytes) / BOX_MIB,
+		reserve_bytes / BOX_MIB);
 }

@@ -1,5 +1,6 @@
-/* Whether the host has the memory for one more microVM. A guest's memory is taken when the guest
- * touches it: so what was promised counts, not only what is taken. */
+/* Whether the host has the memory for one more box. A guest's memory is taken when the guest touches it:
+ * so of microVMs what was promised counts, not only what is taken. Native boxes may be promised more than
+ * there is, and are refused when little is left. */
 #pragma once
 
 #include <stdint.h>
@@ -22,6 +23,10 @@ struct box_room_facts {
 
 /* Pure: 0, or BOX_ERR_CAPACITY with what to do. */
 int box_room_check(const struct box_room_facts *facts, uint64_t wanted_bytes, struct box_err *err);
+
+/* Pure: whether at least so much is left at all, for any box: 0, or BOX_ERR_CAPACITY. */
+int box_room_check_reserve(
+	const struct box_room_facts *facts, uint64_t reserve_bytes, struct box_err *err);
 
 /* Fills in all but what the microVMs have. `cgroups` may be NULL. */
 int box_room_look(

@@ -113,6 +113,17 @@ static void box_gone(void *arg, uint64_t box)
 	struct box_keeper_box packet = {.kind = BOX_KEEPER_GONE, .box = box};
 	box_artifacts_forget(serve->artifacts, box);
 	box_serve_tell(serve, &packet, sizeof(packet), NULL, 0);
+	box_serve_tell_memory(serve);
+}
+
+void box_serve_tell_memory(struct box_serve *serve)
+{
+	const struct box_keeper_held packet = {.kind = BOX_KEEPER_HELD,
+		.artifact_bytes = box_artifacts_bytes(serve->artifacts)};
+	if (packet.artifact_bytes != serve->artifact_bytes) {
+		serve->artifact_bytes = packet.artifact_bytes;
+		box_serve_tell(serve, &packet, sizeof(packet), NULL, 0);
+	}
 }
 
 static void measured(void *arg, const struct box_keeper_measured *packet)
@@ -339,6 +350,8 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	serve->ready = true;
 	serve->ever_ready = true;
 	box_boxes_list(serve->boxes);
+	serve->artifact_bytes = 0;
+	box_serve_tell_memory(serve);
 	int fds[BOX_PACKET_FDS_MAX];
 	size_t count = listeners->count;
 	memcpy(fds, listeners->fds, count * sizeof(fds[0]));

@@ -29,6 +29,7 @@ struct box_serve {
 	bool ready;
 	bool ever_ready;
 	bool reload_wanted;
+	uint64_t artifact_bytes; /* as told last */
 	int reserve;       /* closed when a packet is taken, so that there is room for its fd */
 	const char *wrong; /* why this box-rpc is to be ended */
 	struct box_outbox outbox;
@@ -43,6 +44,8 @@ int box_serve_send(
 void box_serve_tell(
 	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count);
 void box_serve_fill_failure(struct box_keeper_failure *failure, const struct box_err *err);
+/* How much artifacts hold, when that has changed. */
+void box_serve_tell_memory(struct box_serve *serve);
 /* Those of a list that are there; one that is not is the last. */
 size_t box_serve_count_fds(const int *fds, size_t most);
 

@@ -87,7 +87,14 @@ const char *box_take_open_artifact(struct box_serve *serve, struct box_packet *p
 		!has_end(wanted->manifest, sizeof(wanted->manifest))) {
 		return "a malformed OPEN_ARTIFACT";
 	}
-	box_artifacts_open(serve->artifacts, wanted);
+	const char *tenant = box_boxes_tenant(serve->boxes, wanted->box);
+	if (!tenant) {
+		struct box_err err;
+		(void)box_err_set(&err, BOX_ERR_BOX, ENOENT, "the box has ended");
+		box_take_artifact_done(serve, wanted->id, -1, &err);
+		return NULL;
+	}
+	box_artifacts_open(serve->artifacts, tenant, wanted);
 	return NULL;
 }
 
@@ -98,6 +105,7 @@ void box_take_artifact_done(void *arg, uint32_t id, int mount, const struct box_
 	box_serve_fill_failure(&answer.failure, err);
 	box_serve_tell(serve, &answer, sizeof(answer), &mount, mount < 0 ? 0 : 1);
 	box_close_p(&mount);
+	box_serve_tell_memory(serve);
 }
 
 const char *box_take_open_store(struct box_serve *serve, struct box_packet *packet)

@@ -48,6 +48,29 @@ TEST(says_what_to_do)
 		"session, or ask for less memory_mb");
 }
 
+TEST(a_reserve_for_all)
+{
+	struct box_err err;
+	struct box_room_facts facts = {.total_bytes = 4096 * BOX_MIB,
+		.free_bytes = 512 * BOX_MIB,
+		.group_bytes = BOX_ROOM_NO_LIMIT,
+		.group_free_bytes = BOX_ROOM_NO_LIMIT};
+	ASSERT_INT(box_room_check_reserve(&facts, 512 * BOX_MIB, &err), 0);
+	ASSERT_INT(box_room_check_reserve(&facts, 0, &err), 0);
+	facts.free_bytes--;
+	ASSERT_INT(box_room_check_reserve(&facts, 512 * BOX_MIB, &err), -ENOMEM);
+	ASSERT_INT(err.code, BOX_ERR_CAPACITY);
+	ASSERT_STR(err.text,
+		"there is no memory for another box: 511 MiB of the host's 4096 MiB are available, and "
+		"limits.reserve_memory_mb keeps 512; wait until something ends, or have the operator "
+		"lower it");
+	facts.free_bytes = 2048 * BOX_MIB;
+	facts.group_bytes = 1024 * BOX_MIB;
+	facts.group_free_bytes = 100 * BOX_MIB;
+	ASSERT_INT(box_room_check_reserve(&facts, 512 * BOX_MIB, &err), -ENOMEM);
+	ASSERT(strstr(err.text, "100 MiB of what boxd's cgroup may take, 1024 MiB"));
+}
+
 TEST(meminfo)
 {
 	static const char text[] =
