@@ -185,6 +185,14 @@
 #define BOX_MEASURE_DEPTH_MAX 512                /* folders in folders */
 #define BOX_ANALYSIS_MS 25000 /* after that nothing more is measured for one request */
 
+/* Folders of callers as the root of a box: of their /etc a copy is made. */
+#define BOX_CALLERS_ROOTS_MAX 4 /* copied at once */
+#define BOX_CALLERS_ROOTS_WAITING_MAX 256
+#define BOX_CALLERS_ROOT_MS 10000               /* for one */
+#define BOX_CALLERS_ETC_ENTRIES_MAX 4096        /* a usual one has a thousand or two */
+#define BOX_CALLERS_ETC_BYTES_MAX (4 * BOX_MIB) /* of memory that is nobody's limit */
+#define BOX_CALLERS_ROOT_TOP_MAX 512            /* names at its top, of any kind */
+
 /* Workspace quotas of folders of the host. */
 #define BOX_QUOTA_BYTES_MAX (4UL * 1024 * 1024 * BOX_MIB) /* one */
 #define BOX_QUOTA_BYTES_MIN (1 * BOX_MIB)

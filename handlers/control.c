@@ -93,7 +93,8 @@ void box_handle_init(struct box_request *request)
 
 void box_handle_shutdown(struct box_request *request)
 {
-	box_sessions_remove_all(request->runtime->sessions);
+	/* Clients are of one instance, and the operator is another. */
+	box_sessions_remove_instance(request->runtime->sessions, request->operator);
 	reply_empty(request);
 }
 

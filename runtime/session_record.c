@@ -38,6 +38,9 @@ static struct box_value session_change(const struct box_session *session, struct
 	box_map_add(arena, &record, "logical", box_cstr(session->logical_id));
 	box_map_add(arena, &record, "workspace", box_cstr(session->workspace));
 	box_map_add(arena, &record, "generation", box_int(session->generation));
+	if (session->operators) {
+		box_map_add(arena, &record, "operators", box_bool(true));
+	}
 	box_map_add(arena, &record, "backend", box_cstr(session->backend_name));
 	box_map_add(arena, &record, "created", box_int(session->created_utc_us));
 	if (session->spec.max_duration_sec > 0) {
@@ -177,6 +180,8 @@ static bool fill(struct box_session *session, const struct box_value *record)
 		return false;
 	}
 	memcpy(session->workspace, workspace, strlen(workspace) + 1);
+	const struct box_value *operators = box_map_get(record, "operators");
+	session->operators = operators && operators->type == BOX_BOOL && operators->boolean;
 	struct box_spec parsed;
 	if (box_spec_parse(arena, spec, &parsed, &err) < 0) {
 		return false;

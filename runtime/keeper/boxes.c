@@ -207,19 +207,26 @@ static int find_root(struct box_ground *ground, struct box_ask *ask, struct box_
 	return r;
 }
 
-static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct box_err *err)
+/* Takes `given`. */
+static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct box_root *given,
+	struct box_err *err)
 {
 	struct box_ground *ground = boxes->ground;
 	struct box_boxes_making *making = entry->making;
 	_cleanup_(box_close_p) int source = -1;
+	_cleanup_(box_images_release_p) struct box_root *root = given;
 	struct box_blank blank;
 	if (!ground->possible) {
 		return box_err_set(
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
 	}
 	making->host = ground->host;
-	_cleanup_(box_images_release_p) struct box_root *root = NULL;
-	int r = find_root(ground, &making->ask, &making->host, &root, err);
+	int r = 0;
+	if (given) {
+		box_root_describe(given, making->ask.image, &making->host);
+	} else {
+		r = find_root(ground, &making->ask, &making->host, &root, err);
+	}
 	r = r < 0 ? r
 		  : box_plan_make(&making->ask, &ground->policy, &making->host, &making->plan, err);
 	r = r < 0 ? r : box_boxes_have_room(boxes, &making->plan, err);
@@ -239,12 +246,14 @@ static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct 
 	return r;
 }
 
-void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask)
+void box_boxes_make(
+	struct box_boxes *boxes, uint32_t request, const struct box_ask *ask, struct box_root *root)
 {
 	struct box_err err;
 	if (boxes->by_number.count >= BOX_BOXES_MAX) {
 		(void)box_err_set(&err, BOX_ERR_CAPACITY, EUSERS,
 			"no more than %d boxes can there be at once", BOX_BOXES_MAX);
+		box_images_release(root);
 		boxes->events->made(boxes->arg, request, 0, NULL, &err);
 		return;
 	}
@@ -254,7 +263,7 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	entry->making->request = request;
 	entry->making->ask = *ask;
 	entry->making->limit_ms = MAKE_MS;
-	int r = begin(boxes, entry, &err);
+	int r = begin(boxes, entry, root, &err);
 	if (r == 0) {
 		/* Only now: what boxd itself needed for it, a router above all, is not its fault. */
 		entry->deadline_ms = box_clock_ms() + entry->making->limit_ms;

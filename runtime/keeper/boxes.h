@@ -8,6 +8,7 @@
 #include "runtime/keeper/groups.h"
 
 struct box_boxes;
+struct box_root;
 
 /* Of one box; fds stay the table's. -1 where there is none. */
 struct box_boxes_fds {
@@ -31,7 +32,9 @@ struct box_boxes *box_boxes_new(
 /* Ends all of them and waits for their end. */
 void box_boxes_free(struct box_boxes *boxes);
 
-void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask);
+/* Takes `root`, the prepared folder of a caller that is its image; NULL: it is none. */
+void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_ask *ask,
+	struct box_root *root);
 /* Unknown numbers are ignored: the box may have ended by itself. */
 void box_boxes_end(struct box_boxes *boxes, uint64_t box);
 /* Whoever asked is gone: boxes that are being made end, the others stay. */

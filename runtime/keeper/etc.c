@@ -21,7 +21,7 @@
 #define ENTRIES_MAX 16384
 #define FILE_BYTES_MAX (4 * BOX_MIB)
 #define DEPTH_MAX 8
-#define SEEN_MAX (4 * ENTRIES_MAX) /* taken or not: the folder may be a caller's, and boxd waits */
+#define SEEN_MAX (4 * ENTRIES_MAX) /* taken or not */
 
 /* What of the host's /etc is worth having, besides our own files. */
 static const char *const wanted[] = {"alternatives", "bash.bashrc", "ca-certificates",
@@ -57,7 +57,7 @@ static const struct {
 struct copy {
 	unsigned entries;
 	unsigned seen;
-	bool whole;
+	enum box_etc_of whose;
 };
 
 static bool matches(const char *name, const char *const *patterns, size_t count)
@@ -90,7 +90,8 @@ static bool is_taken(const struct copy *copy, const char *name, unsigned depth)
 		return true;
 	}
 	return !is_own(name) && strcmp(name, "mtab") != 0 &&
-		(copy->whole || matches(name, wanted, sizeof(wanted) / sizeof(wanted[0])));
+		(copy->whose != BOX_ETC_OF_HOST ||
+			matches(name, wanted, sizeof(wanted) / sizeof(wanted[0])));
 }
 
 static int copy_file(int from, int to, const char *name, const struct stat *status)
@@ -168,7 +169,14 @@ static int copy_entry(
 {
 	const char *name = entry->d_name;
 	struct stat status;
-	if (!is_taken(copy, name, depth) || copy->entries++ >= ENTRIES_MAX) {
+	if (!is_taken(copy, name, depth)) {
+		return 0;
+	}
+	/* Half of a caller's would be a box that fails later; the others are the operator's. */
+	if (copy->whose == BOX_ETC_OF_CALLER && copy->entries >= BOX_CALLERS_ETC_ENTRIES_MAX) {
+		return -ENOSPC;
+	}
+	if (copy->entries++ >= ENTRIES_MAX) {
 		return 0;
 	}
 	/* Certificates and alternatives are links by the hundred, and boxes wait for us. */
@@ -222,30 +230,39 @@ static int write_own(int folder)
 	return symlinkat("/proc/self/mounts", folder, "mtab") < 0 ? -errno : 0;
 }
 
-int box_etc_make(int root, bool whole, int parent, const char *name, int *ret_fd)
+int box_etc_open(enum box_etc_of whose, int *ret_fd)
 {
-	static const struct box_fs_options options = {.size_bytes = 32 * BOX_MIB,
-		.inodes = 2 * ENTRIES_MAX,
+	bool callers = whose == BOX_ETC_OF_CALLER;
+	const struct box_fs_options options = {
+		.size_bytes = callers ? BOX_CALLERS_ETC_BYTES_MAX : 32 * BOX_MIB,
+		.inodes = 2 * (callers ? BOX_CALLERS_ETC_ENTRIES_MAX : ENTRIES_MAX),
 		.mode = 0755,
 		.attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+	return box_fs_make("tmpfs", &options, ret_fd);
+}
+
+int box_etc_fill(int root, enum box_etc_of whose, int etc)
+{
+	struct copy copy = {.whose = whose};
+	/* A link would lead out of the root. */
+	int from = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (from < 0 && errno != ENOENT) {
+		return -errno;
+	}
+	int r = from < 0 ? 0 : copy_folder(&copy, from, etc, 0);
+	return r < 0 ? r : write_own(etc);
+}
+
+int box_etc_make(int root, enum box_etc_of whose, int parent, const char *name, int *ret_fd)
+{
 	_cleanup_(box_close_p) int mount = -1;
 	_cleanup_(box_close_p) int etc = -1;
-	int r = box_fs_make("tmpfs", &options, &mount);
-	if (r == 0 && parent >= 0 && mkdirat(parent, name, 0755) < 0) {
+	int r = box_etc_open(whose, &mount);
+	if (r == 0 && mkdirat(parent, name, 0755) < 0) {
 		r = -errno;
 	}
-	if (r == 0 && parent < 0) {
-		etc = TAKE_FD(mount);
-	} else {
-		r = r < 0 ? r : box_fs_attach(mount, parent, name, &etc);
-	}
-	if (r == 0) {
-		struct copy copy = {.whole = whole};
-		/* A link would lead out of the root. */
-		int from = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		r = from >= 0 ? copy_folder(&copy, from, etc, 0) : errno == ENOENT ? 0 : -errno;
-	}
-	r = r < 0 ? r : write_own(etc);
+	r = r < 0 ? r : box_fs_attach(mount, parent, name, &etc);
+	r = r < 0 ? r : box_etc_fill(root, whose, etc);
 	r = r < 0 ? r : box_fs_freeze(etc);
 	if (r == 0) {
 		*ret_fd = TAKE_FD(etc);

@@ -200,7 +200,7 @@ static int open_folder(
 	return 0;
 }
 
-static int take_folder(const struct box_images *images, const char *path,
+int box_images_take_folder(struct box_images *images, const char *path, int *ret_folder,
 	struct box_root **ret_root, struct box_err *err)
 {
 	_cleanup_(box_close_p) int fd = -1;
@@ -220,8 +220,14 @@ static int take_folder(const struct box_images *images, const char *path,
 					      : strerrordesc_np(-r),
 			err);
 	}
+	*ret_folder = TAKE_FD(fd);
 	*ret_root = root;
 	return 0;
+}
+
+bool box_images_is_folder(struct box_images *images, const char *image)
+{
+	return images && image[0] == '/' && !find_named(images, image);
 }
 
 /* --- what callers ask for --- */
@@ -236,7 +242,7 @@ int box_images_find(struct box_images *images, const char *image, struct box_hos
 		r = named->ready ? 0 : prepare(images, named, err);
 		*ret_root = r == 0 ? &named->root : NULL;
 	} else if (images && image[0] == '/') {
-		r = take_folder(images, image, ret_root, err);
+		r = refuse(image, "is a folder that was not prepared", err);
 	}
 	if (*ret_root) {
 		box_root_describe(*ret_root, named ? named->wanted->path : image, host);

@@ -19,6 +19,11 @@ void box_images_free(struct box_images *images);
  * of it. Give it back with box_images_release. */
 int box_images_find(struct box_images *images, const char *image, struct box_host_can *host,
 	struct box_root **ret_root, struct box_err *err);
+/* Whether this image is a folder that a caller names. */
+bool box_images_is_folder(struct box_images *images, const char *image);
+/* Takes all of it but its /etc, which is empty and writable: callers_roots.c fills it. */
+int box_images_take_folder(struct box_images *images, const char *path, int *ret_folder,
+	struct box_root **ret_root, struct box_err *err);
 /* NULL is taken. */
 void box_images_release(struct box_root *root);
 static inline void box_images_release_p(struct box_root **root)

@@ -17,7 +17,7 @@
 #include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/source.h"
 
-#define SEEN_MAX 4096 /* names at the top of a root, of any kind */
+#define SEEN_MAX 4096 /* names at the top of a root of the operator's, of any kind */
 
 /* What a box takes from the host's own root. */
 static const char *const system_folders[] = {
@@ -133,8 +133,8 @@ static int take_all_entries(int folder, int place, struct box_root *root)
 	int r = 0;
 	size_t seen = 0;
 	for (const struct dirent *at; r == 0 && (at = readdir(entries));) {
-		/* The folder may be a caller's, and boxd waits. */
-		if (++seen > SEEN_MAX) {
+		/* Of a caller's boxd waits for it. */
+		if (++seen > (root->once ? BOX_CALLERS_ROOT_TOP_MAX : SEEN_MAX)) {
 			r = -E2BIG;
 			break;
 		}
@@ -163,9 +163,14 @@ int box_root_take(int folder, enum box_root_of whose, int anchor, struct box_roo
 	}
 	int r = whose == BOX_ROOT_HOST ? take_system_folders(folder, place, root)
 				       : take_all_entries(folder, place, root);
-	return r < 0 ? r
-		     : box_etc_make(folder, whose != BOX_ROOT_HOST, root->once ? -1 : anchor, "etc",
-			       &root->etc);
+	if (r < 0) {
+		return r;
+	}
+	if (root->once) {
+		return box_etc_open(BOX_ETC_OF_CALLER, &root->etc);
+	}
+	return box_etc_make(folder, whose == BOX_ROOT_HOST ? BOX_ETC_OF_HOST : BOX_ETC_OF_OPERATOR,
+		anchor, "etc", &root->etc);
 }
 
 int box_root_check_shell(int folder)

@@ -23,7 +23,7 @@ void box_root_close(struct box_root *root);
 enum box_root_of {
 	BOX_ROOT_HOST,     /* the host's own: its system folders */
 	BOX_ROOT_OPERATOR, /* all that boxes do not have for themselves, with what is mounted in it */
-	BOX_ROOT_CALLER,   /* the same without that, detached: `anchor` is not used */
+	BOX_ROOT_CALLER, /* the same without that, detached: `anchor` is not used; its etc is empty yet */
 };
 
 /* Takes it from an opened folder; the mounts hang on new folders of `anchor`. 0, or -errno. */

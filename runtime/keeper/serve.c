@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "runtime/keeper/artifacts.h"
 #include "runtime/keeper/boxes.h"
+#include "runtime/keeper/callers_roots.h"
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/machines.h"
 #include "runtime/keeper/measure.h"
@@ -118,8 +119,8 @@ static void box_gone(void *arg, uint64_t box)
 
 void box_serve_tell_memory(struct box_serve *serve)
 {
-	const struct box_keeper_held packet = {.kind = BOX_KEEPER_HELD,
-		.artifact_bytes = box_artifacts_bytes(serve->artifacts)};
+	const struct box_keeper_held packet = {
+		.kind = BOX_KEEPER_HELD, .artifact_bytes = box_artifacts_bytes(serve->artifacts)};
 	if (packet.artifact_bytes != serve->artifact_bytes) {
 		serve->artifact_bytes = packet.artifact_bytes;
 		box_serve_tell(serve, &packet, sizeof(packet), NULL, 0);
@@ -149,13 +150,25 @@ static void machines_known(
 {
 	struct box_serve *serve = arg;
 	if (ask && !err) {
-		box_boxes_make(serve->boxes, request, ask);
+		box_callers_roots_ask(serve->callers_roots, request, ask);
 	} else if (ask) {
 		box_made(serve, request, 0, NULL, err);
 	} else {
 		struct box_keeper_tried packet = {.kind = BOX_KEEPER_TRIED, .id = request};
 		box_serve_fill_failure(&packet.failure, err);
 		box_serve_tell(serve, &packet, sizeof(packet), NULL, 0);
+	}
+}
+
+/* The root that is asked for is there, or cannot be. */
+static void root_there(void *arg, uint32_t request, const struct box_ask *ask,
+	struct box_root *root, const struct box_err *err)
+{
+	struct box_serve *serve = arg;
+	if (err) {
+		box_made(serve, request, 0, NULL, err);
+	} else {
+		box_boxes_make(serve->boxes, request, ask, root);
 	}
 }
 
@@ -191,6 +204,7 @@ struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 	serve->machines = box_machines_new(
 		ground, serve->errands, setup->ids, machines_known, serve);
 	serve->quotas = box_quotas_new(ground, serve->boxes, quota_held, serve);
+	serve->callers_roots = box_callers_roots_new(ground, root_there, serve);
 	return serve;
 }
 
@@ -201,6 +215,7 @@ void box_serve_free(struct box_serve *serve)
 	box_artifacts_free(serve->artifacts);
 	box_store_keeper_free(serve->store);
 	box_quotas_free(serve->quotas);
+	box_callers_roots_free(serve->callers_roots);
 	box_machines_free(serve->machines);
 	box_measures_free(serve->measures);
 	box_boxes_free(serve->boxes);
@@ -232,6 +247,7 @@ void box_serve_end(struct box_serve *serve)
 	box_measures_drop(serve->measures);
 	box_artifacts_drop(serve->artifacts);
 	box_quotas_drop(serve->quotas);
+	box_callers_roots_drop(serve->callers_roots);
 	box_machines_drop(serve->machines);
 }
 
@@ -258,6 +274,11 @@ struct box_errands *box_serve_errands(struct box_serve *serve)
 struct box_quotas *box_serve_quotas(struct box_serve *serve)
 {
 	return serve->quotas;
+}
+
+struct box_callers_roots *box_serve_callers_roots(struct box_serve *serve)
+{
+	return serve->callers_roots;
 }
 
 void box_serve_reload(struct box_serve *serve)

@@ -51,3 +51,4 @@ struct box_boxes *box_serve_boxes(struct box_serve *serve);
 struct box_measures *box_serve_measures(struct box_serve *serve);
 struct box_errands *box_serve_errands(struct box_serve *serve);
 struct box_quotas *box_serve_quotas(struct box_serve *serve);
+struct box_callers_roots *box_serve_callers_roots(struct box_serve *serve);

@@ -7,6 +7,7 @@
 
 struct box_artifacts;
 struct box_boxes;
+struct box_callers_roots;
 struct box_errands;
 struct box_machines;
 struct box_measures;
@@ -20,6 +21,7 @@ struct box_serve {
 	struct box_boxes *boxes;
 	struct box_measures *measures;
 	struct box_quotas *quotas;
+	struct box_callers_roots *callers_roots;
 	struct box_machines *machines;
 	struct box_errands *errands;
 	struct box_store_keeper *store;

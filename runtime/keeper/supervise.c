@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "runtime/keeper/ahead.h"
 #include "runtime/keeper/boxes.h"
+#include "runtime/keeper/callers_roots.h"
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/measure.h"
 #include "runtime/keeper/network.h"
@@ -282,6 +283,8 @@ static int timeout_ms(const struct keeper *keeper)
 		box_measures_timeout_ms(box_serve_measures(keeper->serve)));
 	boxes_ms = sooner(boxes_ms, box_errands_timeout_ms(box_serve_errands(keeper->serve)));
 	boxes_ms = sooner(boxes_ms, box_quotas_timeout_ms(box_serve_quotas(keeper->serve)));
+	boxes_ms = sooner(
+		boxes_ms, box_callers_roots_timeout_ms(box_serve_callers_roots(keeper->serve)));
 	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
 								: keeper->start_at_ms;
 	if (next == NEVER) {
@@ -327,6 +330,7 @@ static int run(struct keeper *keeper)
 	struct box_measures *measures = box_serve_measures(keeper->serve);
 	struct box_errands *errands = box_serve_errands(keeper->serve);
 	struct box_quotas *quotas = box_serve_quotas(keeper->serve);
+	struct box_callers_roots *callers_roots = box_serve_callers_roots(keeper->serve);
 	struct box_network *network = keeper->setup->serve.ground->network;
 	while (keeper->exit_code < 0) {
 		short out = box_serve_wants_write(keeper->serve) ? POLLOUT : 0;
@@ -339,6 +343,7 @@ static int run(struct keeper *keeper)
 			{.fd = box_measures_fd(measures), .events = POLLIN},
 			{.fd = box_errands_fd(errands), .events = POLLIN},
 			{.fd = box_quotas_fd(quotas), .events = POLLIN},
+			{.fd = box_callers_roots_fd(callers_roots), .events = POLLIN},
 		};
 		bool ahead = !keeper->stopping && box_ahead_wanted(next);
 		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
@@ -367,6 +372,7 @@ static int run(struct keeper *keeper)
 		box_measures_step(measures);
 		box_errands_step(errands);
 		box_quotas_step(quotas);
+		box_callers_roots_step(callers_roots);
 		check_worker(keeper);
 		on_time(keeper);
 	}

@@ -192,8 +192,10 @@ def test_a_birth_that_fails_leaves_nothing(tmp_path):
 
 
 @needs_root
-def test_as_many_processes_as_the_kernel_has(boxd):
-    with boxd.web() as client:
+def test_as_many_processes_as_the_kernel_has(tmp_path):
+    settings = tmp_path / "box.yaml"
+    settings.write_text("limits:\n  max_pids: 4194304\n")
+    with deathlib.native_boxd(tmp_path, f"--config={settings}") as boxd, boxd.web() as client:
         result = client.exec("echo x", "many", pids_limit=1 << 22)
         assert (result["stdout"], result["exit_code"]) == ("x", 0)
 

@@ -18,7 +18,7 @@ TEST(a_wrong_host_path_costs_no_blank)
 {
 	struct box_boxes *boxes = begin();
 	play.open_result = -ENOENT;
-	box_boxes_make(boxes, 1, &ask);
+	box_boxes_make(boxes, 1, &ask, NULL);
 	ASSERT_INT(told.failed, 1);
 	ASSERT_STR(told.text, "open");
 	ASSERT_INT(play.taken, 0);
@@ -31,7 +31,7 @@ TEST(a_birth_that_fails_ends_as_boxes_do)
 	struct box_boxes *boxes = begin();
 	play.begin_result = -EIO;
 	play.immortal = true;
-	box_boxes_make(boxes, 1, &ask);
+	box_boxes_make(boxes, 1, &ask, NULL);
 	/* Answered at once, although its child lives on. */
 	ASSERT_INT(told.failed, 1);
 	ASSERT_STR(told.text, "begin");
@@ -54,7 +54,7 @@ TEST(what_boxd_needs_does_not_count_as_the_box_s_time)
 {
 	struct box_boxes *boxes = begin();
 	play.begin_takes_ms = 60000;
-	box_boxes_make(boxes, 1, &ask);
+	box_boxes_make(boxes, 1, &ask, NULL);
 	box_boxes_step(boxes);
 	ASSERT_INT(told.failed, 0);
 	step_later(boxes, 9999);
@@ -125,7 +125,7 @@ TEST(no_more_than_there_may_be)
 	for (int i = 0; i < BOX_BOXES_MAX; i++) {
 		play.let_go(play.arg, &blank);
 	}
-	box_boxes_make(boxes, 1, &ask);
+	box_boxes_make(boxes, 1, &ask, NULL);
 	ASSERT_INT(told.failed, 1);
 	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
 	ASSERT_STR(told.text, "no more than 5120 boxes can there be at once");
@@ -164,13 +164,13 @@ TEST(no_more_microvms_than_there_is_memory_for)
 	machine.memory_bytes = 128 * BOX_MIB;
 	play.free_bytes = 10 * 256 * BOX_MIB + BOX_MACHINE_RESERVE_BYTES_MIN;
 	for (uint32_t i = 1; i <= 50; i++) {
-		box_boxes_make(boxes, i, &machine);
+		box_boxes_make(boxes, i, &machine, NULL);
 	}
 	ASSERT_INT(play.begun, 10);
 	ASSERT_INT(told.failed, 40);
 	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
 	/* Native boxes are none of it. */
-	box_boxes_make(boxes, 51, &ask);
+	box_boxes_make(boxes, 51, &ask, NULL);
 	ASSERT_INT(play.begun, 11);
 	box_boxes_drop_requests(boxes);
 	box_boxes_free(boxes);
@@ -184,14 +184,14 @@ TEST(memory_that_a_microvm_has_taken_counts_once)
 	machine.kind = BOX_ASK_KRUN;
 	machine.memory_bytes = 128 * BOX_MIB;
 	play.free_bytes = 2 * 256 * BOX_MIB + BOX_MACHINE_RESERVE_BYTES_MIN;
-	box_boxes_make(boxes, 1, &machine);
+	box_boxes_make(boxes, 1, &machine, NULL);
 	ASSERT_INT(play.begun, 1);
 	play.taken_bytes = 256 * BOX_MIB;
 	play.free_bytes -= play.taken_bytes;
-	box_boxes_make(boxes, 2, &machine);
+	box_boxes_make(boxes, 2, &machine, NULL);
 	ASSERT_INT(play.begun, 2);
 	play.free_bytes -= play.taken_bytes;
-	box_boxes_make(boxes, 3, &machine);
+	box_boxes_make(boxes, 3, &machine, NULL);
 	ASSERT_INT(told.failed, 1);
 	box_boxes_drop_requests(boxes);
 	box_boxes_free(boxes);
@@ -203,7 +203,7 @@ TEST(a_microvm_has_its_own_time)
 	struct box_ask machine = ask;
 	machine.kind = BOX_ASK_KRUN;
 	play.free_bytes = 64 * 1024 * BOX_MIB;
-	box_boxes_make(boxes, 1, &machine);
+	box_boxes_make(boxes, 1, &machine, NULL);
 	step_later(boxes, BOX_MACHINE_START_MS + BOX_MACHINE_SPARE_MS - 1);
 	ASSERT_INT(told.failed, 0);
 	step_later(boxes, 1);
@@ -223,7 +223,7 @@ TEST(nothing_of_a_microvm_is_seen_from_outside)
 	play.free_bytes = 64 * 1024 * BOX_MIB;
 	struct box_ask machine = ask;
 	machine.kind = BOX_ASK_KRUN;
-	box_boxes_make(boxes, 1, &machine);
+	box_boxes_make(boxes, 1, &machine, NULL);
 	ASSERT_INT(write(play.report, "r", 1), 1);
 	box_boxes_step(boxes);
 	uint64_t box = told.box;
