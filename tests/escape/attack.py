@@ -5,6 +5,7 @@ from frame import attempts as inside
 import claims  # noqa: F401 (its attempts stand beside those of `outside`)
 import network
 import outside
+import shares  # noqa: F401 (likewise)
 import resources  # noqa: F401 (likewise)
 import world
 

@@ -18,7 +18,7 @@ import attack
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PLACE = ROOT / "build" / "escape"
-PROGRAMS = ("boxd", "box-rpc", "box-init")
+PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
 LEFT_OUT = ("build", "tests", ".git")  # of the sources
 LEAST = 25  # attempts that must be seen to succeed
 

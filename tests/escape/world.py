@@ -198,6 +198,10 @@ def remove_segment(key):
         libc.shmctl(number, 0, None)
 
 
+# Small enough to be reached by an attempt.
+LIMITS = {"max_sessions": 24, "max_artifact_memory_mb": 48}
+
+
 class World:
     """Use it as a context manager."""
 
@@ -237,11 +241,11 @@ class World:
             before = [*before, "setpriv", *ids.split()]
             copy = self.host.folder / "programs"
             copy.mkdir()
-            for name in ("boxd", "box-rpc", "box-init"):
+            for name in ("boxd", "box-rpc", "box-init", "box-skills"):
                 shutil.copy(pathlib.Path(programs) / name, copy / name)
             programs = copy
         settings = self.host.folder / "boxd.yaml"
-        settings.write_text(json.dumps({"backend": "local", "local": config}))
+        settings.write_text(json.dumps({"backend": "local", "limits": LIMITS, "local": config}))
         self.boxd = boxlib.Boxd(
             f"--config={settings}",
             programs=pathlib.Path(programs),

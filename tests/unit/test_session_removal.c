@@ -306,3 +306,31 @@ TEST(remove_all)
 	ASSERT_INT(box_sessions_count(sessions), 0);
 	finish();
 }
+
+/* --- one instance --- */
+
+TEST(remove_those_of_one_instance)
+{
+	static const struct box_context operators = {{"_operator", 9}, {"ws", 2}, 1};
+	char physical[BOX_PHYSICAL_ID_SIZE];
+	struct box_err err = {0};
+	struct note note = {0};
+	start();
+	make_live("a");
+	(void)open_in(&operators, "own", &note);
+	headless_made();
+	ASSERT_INT(box_tenant_physical_id(&operators, box_str("own"), physical, &err), 0);
+	box_sessions_remove_instance(sessions, false);
+	headless_gone();
+	ASSERT_INT(box_sessions_count(sessions), 1);
+	ASSERT(box_sessions_find(sessions, physical, &err) != NULL);
+	ASSERT(box_sessions_find(sessions, ID("a"), &err) == NULL);
+	make_live("a");
+	box_sessions_remove_instance(sessions, true);
+	headless_gone();
+	ASSERT(box_sessions_find(sessions, physical, &err) == NULL);
+	ASSERT(box_sessions_find(sessions, ID("a"), &err) != NULL);
+	box_sessions_remove_all(sessions);
+	headless_gone();
+	finish();
+}

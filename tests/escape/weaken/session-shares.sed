@@ -1,0 +1,5 @@
+# One workspace may have every session.
+# group: neighbours
+# opens: all-sessions-taken
+# file: runtime/ceilings.c
+s/if \(is_above\(use->workspace_sessions, 1, ceilings->workspace_sessions\)\)/if (0)/
