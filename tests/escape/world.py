@@ -210,6 +210,8 @@ class World:
     ):
         self.rootless = rootless
         self.network = network
+        self.own = clientlib.context()
+        self.other = clientlib.context(workspace="ws2")
         self.neighbour = self.stranger = None
         self.owner = USER if rootless else OWNER
         self.stack = contextlib.ExitStack()
@@ -328,8 +330,6 @@ class World:
             os.chmod(self.workspace / "setuid-init", 0o6755)
 
     def _make_neighbours(self):
-        self.own = clientlib.context()
-        self.other = clientlib.context(workspace="ws2")
         self.neighbour = self._neighbour("n", self.own, 18080)
         self.stranger = self._neighbour("t", self.other, 18081)
 
