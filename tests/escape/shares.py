@@ -82,7 +82,8 @@ def _(world):
     right = artifact(world, "art-right", content)
     data = {"cmd": "true", **world.spec()}
     for members in ({}, {"context": world.other}):
-        world.client.call("box_create_session", {"session_id": "fill"}, **members)
+        made = {"session_id": "fill", **world.spec()}
+        assert world.client.call("box_create_session", made, **members)["code"] == 0
     mine = world.client.start("box_exec", {**data, "session_id": "fill", "extra_mounts": [wrong]})
     theirs = world.client.start(
         "box_exec",
