@@ -193,6 +193,21 @@ def test_own_loopback_works(place, client):
         assert probed(result) == {target: "box"}
 
 
+def test_netlink_where_there_is_a_network(place, client):
+    """Interfaces can be read with the network on; with it off nothing of netlink is there. The boxes
+    follow each other, so that one that was made ahead for the other kind would be seen."""
+    look = (
+        f"{netlib.PYTHON} -c 'import socket; print(*[n for _, n in socket.if_nameindex()])' 2>&1 | "
+        "tail -n 1"
+    )
+    for turn in range(2):
+        for network, wanted in (("off", "not supported by protocol"), ("on", "lo eth0")):
+            told = client.exec(look, f"netlink-{network}-{turn}", network=network)
+            assert wanted in told["stdout"], told
+    listed = client.exec("ip -br address", "netlink-on-0", network="on")
+    assert listed["exit_code"] == 0 and "eth0" in listed["stdout"], listed
+
+
 def test_boxes_do_not_reach_each_other(place, client):
     """Neither by the address on eth0, which the other tells."""
     serve = (

@@ -48,6 +48,39 @@ public class Sum {
 }
 """
 
+# What servers and clients set, and what must be done without.
+SOCKET_PROGRAM = r"""
+import asyncio, fcntl, socket, struct, tempfile
+async def echo(reader, writer):
+    writer.write(await reader.readline())
+    await writer.drain()
+    writer.close()
+async def main():
+    server = await asyncio.start_server(echo, "localhost", 0, reuse_port=True)
+    port = server.sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    sock = writer.get_extra_info("socket")
+    for level, option in ((1, 7), (1, 8), (6, 1), (6, 4), (6, 5), (6, 6), (6, 18), (0, 1)):
+        sock.setsockopt(level, option, 60)
+    sock.setsockopt(1, 13, struct.pack("ii", 1, 1))
+    writer.write(b"echo\n")
+    print((await reader.readline()).decode().strip())
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        asyncio.DatagramProtocol, ("127.0.0.1", 0), allow_broadcast=True)
+    transport.close()
+    server.close()
+asyncio.run(main())
+with socket.socket(socket.AF_INET6) as both:
+    both.setsockopt(41, 26, 0)
+print(socket.getaddrinfo("localhost", 80, flags=socket.AI_ADDRCONFIG, type=1)[0][1].name)
+with tempfile.TemporaryFile() as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+try:
+    socket.socket().setsockopt(6, 31, b"tls")
+except OSError as error:
+    print(error.strerror)
+"""
+
 # name: (the command that must be there, the script, what it prints, more of the spec)
 TOOLS = {
     "sh": (
@@ -184,6 +217,37 @@ TOOLS = {
         "until [ -s /tmp/said ]; do sleep 0.05; done; cat /tmp/said",
         "hello",
         {"env": {"TERM": "xterm"}},
+    ),
+    "sockets": (
+        "python3",
+        f"python3 - <<'EOF'{SOCKET_PROGRAM}EOF\n",
+        "echo\nSOCK_STREAM\nProtocol not available",
+        {},
+    ),
+    "curl": (
+        "curl",
+        "set -e; mkdir -p web; echo served >web/f; python3 -u -m http.server -d web -b 127.0.0.1 0 "
+        ">port 2>/dev/null & server=$!\n"
+        "until grep -q port port; do sleep 0.05; done\n"
+        "p=$(sed -E 's/.* port ([0-9]+).*/\\1/' port)\n"
+        "curl -sS --keepalive-time 5 --tcp-nodelay http://127.0.0.1:$p/f; kill $server",
+        "served",
+        {},
+    ),
+    "node sockets": (
+        "node",
+        "node -e \"const http = require('http'); const s = http.createServer((q, r) => r.end('ok'));"
+        " s.keepAliveTimeout = 1; s.listen(0, async () => { const r = await fetch("
+        "'http://127.0.0.1:' + s.address().port); console.log(await r.text());"
+        " s.closeAllConnections(); s.close() })\"",
+        "ok",
+        {"memory_mb": 1024},
+    ),
+    "man": (
+        "man",
+        "printf '.TH X 1\\n.SH NAME\\nx \\\\- a page\\n' >x.1; MANPAGER=cat man -l ./x.1 | grep -c page",
+        "1",
+        {},
     ),
     "perl": (
         "perl",

@@ -32,7 +32,7 @@ def program(count=1):
 def _(facts):
     value, text = program()
     return first_escape(
-        setting(kind, 1, 26, value) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+        setting(kind, 1, 26, value) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)
     )
 
 
