@@ -1,5 +1,5 @@
-/* Which options of setsockopt, prctl, fcntl and ioctl are answered in a box: those that the programs
- * of a box are known to need. Each of these calls is a door to hundreds of functions of the kernel,
+/* Which options of setsockopt, prctl, fcntl and ioctl are answered in a box: those that programs are
+ * known to need. Each of these calls is a door to hundreds of functions of the kernel,
  * and every release adds some: what is not here is refused, whatever it will be.
  *
  * The errno is that of a kernel without the option, which programs that try one are made for:

@@ -11,7 +11,8 @@ HELD_MIB = 8  # more than all filters of a box of ours take
 # Classic filters of the largest size, kept until the file is gone.
 TAKE = r"""
 import ctypes, os, socket, struct, time
-text = ctypes.create_string_buffer(struct.pack("HBBI", 0, 0, 0, 1) * 4095 + struct.pack("HBBI", 6, 0, 0, 1))
+load, give = struct.pack("HBBI", 0, 0, 0, 1), struct.pack("HBBI", 6, 0, 0, 1)
+text = ctypes.create_string_buffer(load * 4095 + give)
 value = struct.pack("HxxxxxxQ", 4096, ctypes.addressof(text))
 kept = []
 try:

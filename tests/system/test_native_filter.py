@@ -34,7 +34,8 @@ def test_all_of_a_box_are_behind_filters(mode, seccomp):
     has that of commands as well."""
     nativelib.skip_if_missing(mode)
     plain, mounted = nativelib.marker(), nativelib.marker()
-    operator = f"local:\n  seccomp: {seccomp}\n  degraded: {'true' if mode == 'rootless' else 'false'}\n"
+    degraded = "true" if mode == "rootless" else "false"
+    operator = f"local:\n  seccomp: {seccomp}\n  degraded: {degraded}\n"
     with nativelib.Place(mode, operator=operator) as place:
         data = str(place.make("data"))
         with nativelib.dialled(place) as client:

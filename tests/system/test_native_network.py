@@ -194,8 +194,10 @@ def test_own_loopback_works(place, client):
 
 
 def test_netlink_where_there_is_a_network(place, client):
-    """Interfaces can be read with the network on; with it off nothing of netlink is there. The boxes
-    follow each other, so that one that was made ahead for the other kind would be seen."""
+    """Interfaces can be read with the network on; with it off there is no netlink.
+
+    The boxes follow each other: one that was made ahead for the other kind would be seen.
+    """
     look = (
         f"{netlib.PYTHON} -c 'import socket; print(*[n for _, n in socket.if_nameindex()])' 2>&1 | "
         "tail -n 1"

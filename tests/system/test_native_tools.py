@@ -236,7 +236,8 @@ TOOLS = {
     ),
     "node sockets": (
         "node",
-        "node -e \"const http = require('http'); const s = http.createServer((q, r) => r.end('ok'));"
+        "node -e \"const http = require('http');"
+        " const s = http.createServer((q, r) => r.end('ok'));"
         " s.keepAliveTimeout = 1; s.listen(0, async () => { const r = await fetch("
         "'http://127.0.0.1:' + s.address().port); console.log(await r.text());"
         " s.closeAllConnections(); s.close() })\"",
@@ -245,7 +246,8 @@ TOOLS = {
     ),
     "man": (
         "man",
-        "printf '.TH X 1\\n.SH NAME\\nx \\\\- a page\\n' >x.1; MANPAGER=cat man -l ./x.1 | grep -c page",
+        "printf '.TH X 1\\n.SH NAME\\nx \\\\- a page\\n' >x.1\n"
+        "MANPAGER=cat man -l ./x.1 | grep -c page",
         "1",
         {},
     ),

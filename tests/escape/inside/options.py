@@ -1,5 +1,7 @@
-"""Attempts by options of setsockopt, prctl, fcntl and ioctl, by huge pages and by filters: each with
-arguments that the kernel would take from whoever may."""
+"""Attempts by options of setsockopt, prctl, fcntl and ioctl, by huge pages and by filters.
+
+Each has arguments that the kernel would take from whoever may.
+"""
 
 import ctypes
 import errno
@@ -79,7 +81,8 @@ def _(facts):
 
 @attempt("sockets", "tcp-authentication-option")
 def _(facts):
-    return first_escape(setting(socket.SOCK_STREAM, 6, option, b"\0" * 288) for option in (38, 39, 40))
+    keys = bytes(288)
+    return first_escape(setting(socket.SOCK_STREAM, 6, option, keys) for option in (38, 39, 40))
 
 
 @attempt("sockets", "busy-poll")

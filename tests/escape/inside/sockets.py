@@ -106,7 +106,8 @@ def _(facts):
 @attempt("sockets", "kernel-tls-with-high-bits")
 def _(facts):
     client, server = connected()
-    return knock(54, client.fileno(), 6 | 1 << 32, 31 | 1 << 32, b"tls", 3, refusals=(errno.ENOPROTOOPT,))
+    refusals = (errno.ENOPROTOOPT,)
+    return knock(54, client.fileno(), 6 | 1 << 32, 31 | 1 << 32, b"tls", 3, refusals=refusals)
 
 
 @attempt("sockets", "attach-a-packet-filter-of-bpf")
