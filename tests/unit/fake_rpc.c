@@ -26,6 +26,7 @@ static struct box_keeper_start start;
 static char file_text[TEXT_MAX] = "-";
 static char variable_text[TEXT_MAX] = "-";
 static char state_text[TEXT_MAX] = "-";
+static char first_text[TEXT_MAX] = "-";
 static char reload_text[TEXT_MAX] = "-";
 static int reloads;
 static int listeners[BOX_KEEPER_LISTENERS_MAX];
@@ -59,6 +60,7 @@ static void take_start(void)
 		{BOX_START_HAS_FILE, file_text},
 		{BOX_START_HAS_VARIABLE, variable_text},
 		{BOX_START_HAS_STATE, state_text},
+		{BOX_START_HAS_FIRST, first_text},
 	};
 	struct box_packet packet;
 	await_packet(&packet);
@@ -67,7 +69,7 @@ static void take_start(void)
 	}
 	start = packet.start;
 	size_t next = 0;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		if (start.flags & texts[i].flag) {
 			if (next == packet.fd_count) {
 				exit(92);
