@@ -191,7 +191,8 @@ def test_shutdown(driven):
 
 def test_acquire_and_bind(driven):
     assert driven["status"]["available"] is True
-    assert (driven["status"]["limit"], driven["status"]["used"]) == (64, 0)
+    # Of the 64 that LangBot asks for, one workspace may have all but an eighth.
+    assert (driven["status"]["limit"], driven["status"]["used"]) == (56, 0)
     assert driven["again"] is True and driven["acquired"] == "idle"
     assert driven["outbox"] == "/workspace/outbox/run1"
 
