@@ -48,6 +48,8 @@
 #define BOX_TENANT_SIZE 28       /* "ws-", 24 hex digits of a workspace, NUL */
 #define BOX_TOKEN_MIN 32         /* (wire) */
 #define BOX_TOKEN_MAX 4096
+#define BOX_TOKENS_MAX 2 /* valid at once, so that one can be changed */
+#define BOX_TOKENS_TEXT_MAX (4 * BOX_KIB + BOX_TOKENS_MAX * BOX_TOKEN_MAX) /* of their file */
 #define BOX_SESSION_ID_MAX 512 /* logical session id, bytes */
 #define BOX_FILE_KEY_MAX 255   /* (wire) */
 #define BOX_PATH_MAX 4096

@@ -5,15 +5,18 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/loopback.h"
+#include "base/utf8.h"
 #include "client/answer.h"
 
 #define STATUS_RELAY_REFUSED 400
+#define STATUS_UNAUTHORIZED 401
 
 enum phase {
 	DIALLING,
@@ -29,6 +32,7 @@ struct box_reach {
 	struct box_ws_hello hello;
 	struct box_wire wire;
 	uint64_t until_ms;
+	int status; /* when REFUSED */
 };
 
 static struct box_reach *reach_new(
@@ -135,9 +139,22 @@ static int greet(struct box_reach *reach, int fd, struct box_err *err)
 
 /* --- the answer --- */
 
+/* A runtime that says more than the word of the status says it in plain text, in one line. */
+static bool has_reason(struct box_str body)
+{
+	return body.len > strlen("Unauthorized") && box_utf8_valid(body.bytes, body.len);
+}
+
 static int refused(const struct box_reach *reach, int status, struct box_err *err)
 {
-	if (status == 401) {
+	const struct box_wire *wire = &reach->wire;
+	struct box_str body = box_str_strip(
+		(struct box_str){wire->in + wire->in_used, wire->in_len - wire->in_used});
+	if (status == STATUS_UNAUTHORIZED && has_reason(body)) {
+		return box_err_set(err, BOX_ERR_PERMISSION, EACCES, "%s refuses us (401): %.*s",
+			reach->endpoint.authority, (int)body.len, body.bytes);
+	}
+	if (status == STATUS_UNAUTHORIZED) {
 		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
 			"%s refuses us (401): LANGBOT_BOX_CONTROL_TOKEN is missing or wrong, or it "
 			"serves another instance than \"%.128s\"",
@@ -148,11 +165,14 @@ static int refused(const struct box_reach *reach, int status, struct box_err *er
 		status);
 }
 
-/* The body says why, as JSON; it ends with the connection, or with our patience. */
-static int relay_refused(struct box_reach *reach, struct box_err *err)
+/* The body says why, that of a relay as JSON; it ends with the connection, or with our patience. */
+static int tell_refusal(struct box_reach *reach, struct box_err *err)
 {
 	struct box_wire *wire = &reach->wire;
 	struct box_err why;
+	if (reach->status != STATUS_RELAY_REFUSED) {
+		return refused(reach, reach->status, err);
+	}
 	box_answer_refusal(
 		(struct box_str){wire->in + wire->in_used, wire->in_len - wire->in_used}, &why);
 	return box_err_set(err, why.code, why.errnum, "%s", why.text);
@@ -170,9 +190,11 @@ static int read_answer(struct box_reach *reach, struct box_err *err)
 	case BOX_WS_ANSWER_OPEN:
 		return 1;
 	case BOX_WS_ANSWER_REFUSED:
-		if (!reach->hello.protocol || status != STATUS_RELAY_REFUSED) {
+		if (status != STATUS_UNAUTHORIZED &&
+			(!reach->hello.protocol || status != STATUS_RELAY_REFUSED)) {
 			return refused(reach, status, err);
 		}
+		reach->status = status;
 		reach->phase = REFUSED;
 		return 0;
 	case BOX_WS_ANSWER_BROKEN:
@@ -209,7 +231,7 @@ static int converse(struct box_reach *reach, struct box_err *err)
 	if (r == 0) {
 		return 0;
 	}
-	return reach->phase == REFUSED ? relay_refused(reach, err)
+	return reach->phase == REFUSED ? tell_refusal(reach, err)
 				       : box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNRESET,
 						 "%s hung up on us", reach->endpoint.authority);
 }
@@ -217,7 +239,7 @@ static int converse(struct box_reach *reach, struct box_err *err)
 static int too_late(struct box_reach *reach, struct box_err *err)
 {
 	if (reach->phase == REFUSED) {
-		return relay_refused(reach, err);
+		return tell_refusal(reach, err);
 	}
 	return reach->phase == DIALLING
 		? box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT,

@@ -143,15 +143,28 @@ static int read_session_ttl(struct box_config *config, struct box_err *err)
 	return 0;
 }
 
-static int read_require_context(struct box_config *config, struct box_err *err)
+static int read_switch(
+	struct box_config *config, const char *name, bool *ret_on, struct box_err *err)
 {
-	const struct box_value *value = find_set(&config->map, "require_context");
-	config->require_context = false;
-	if (value && box_fields_to_bool(value, &config->require_context)) {
-		return box_err_set(
-			err, BOX_ERR_VALUE, EINVAL, "box.require_context must be a boolean");
+	const struct box_value *value = find_set(&config->map, name);
+	*ret_on = false;
+	if (value && box_fields_to_bool(value, ret_on)) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "box.%s must be a boolean", name);
 	}
 	return 0;
+}
+
+/* What only the operator's own file can turn on. */
+static int read_switches(struct box_config *config, struct box_err *err)
+{
+	int result = read_switch(config, "require_context", &config->require_context, err);
+	if (result == 0) {
+		result = read_switch(config, "unauthenticated", &config->unauthenticated, err);
+	}
+	if (result == 0) {
+		result = read_switch(config, "metrics_open", &config->metrics_open, err);
+	}
+	return result;
 }
 
 static int read_allowed_origins(struct box_config *config, struct box_err *err)
@@ -262,7 +275,7 @@ static int check_whole(struct box_config *config, const struct box_config *prese
 		result = read_session_ttl(config, err);
 	}
 	if (result == 0) {
-		result = read_require_context(config, err);
+		result = read_switches(config, err);
 	}
 	if (result == 0) {
 		result = read_allowed_origins(config, err);

@@ -78,6 +78,8 @@ struct box_config {
 	int64_t session_ttl_sec;
 	bool require_context;
 	const char *const *allowed_origins; /* NULL-terminated, or NULL */
+	bool unauthenticated; /* whoever reaches the port is let in where there is no token */
+	bool metrics_open;    /* /metrics is for everyone */
 	struct box_limits limits;
 	struct box_admission_policy admission;
 	const char *host_root;         /* absolute, or NULL when none is configured */

@@ -24,6 +24,8 @@ static const struct box_member members[] = {
 	{"backend", 0},
 	{"session_ttl_sec", 0},
 	{"require_context", OPERATOR},
+	{"unauthenticated", OPERATOR},
+	{"metrics_open", OPERATOR},
 	{"allowed_origins", OPERATOR},
 	{"images", OPERATOR | RESTART | OPEN}, /* read by policy.c */
 	{"limits", 0},

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,7 +17,9 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/loopback.h"
+#include "base/sock_diag.h"
 #include "base/table.h"
+#include "base/tally.h"
 #include "handlers/dispatch.h"
 #include "runtime/keeper/proto.h"
 #include "runtime/runtime.h"
@@ -28,6 +31,7 @@
 #define ACCEPTS_PER_TURN 64
 #define ACCEPT_PAUSE_MS 100
 #define LINGER_BYTES 65536
+#define STRANGER_TEXT_MAX 512
 #define PAGE_BYTES_MAX (5 * BOX_MIB)
 #define LISTENERS_MAX (BOX_KEEPER_LISTENERS_MAX + BOX_KEEPER_OTHER_LISTENERS_MAX)
 
@@ -50,6 +54,11 @@ struct box_door {
 	struct box_table per_peer; /* address -> size_t on the heap */
 	uv_timer_t timer;
 	bool accept_paused;
+	int sock_diag; /* or -1 */
+	struct box_tally paused;
+	struct box_tally refused;
+	int refused_status; /* of the last one */
+	const char *refused_why;
 };
 
 enum step {
@@ -65,6 +74,7 @@ struct guest {
 	uv_poll_t poll;
 	int fd;
 	bool operator; /* came over the operator's own socket */
+	bool loopback; /* came from this machine by TCP */
 	enum step step;
 	uint64_t until_ms;
 	char peer[sizeof(struct in6_addr)];
@@ -205,11 +215,29 @@ static void start_answer(struct guest *guest)
 	write_answer(guest);
 }
 
+/* Strangers can be refused as often as they like: one line a second tells how many were, and of the
+ * last one why. */
+void box_door_tick(struct box_door *door)
+{
+	uint64_t count;
+	if (box_tally_due(&door->refused, box_clock_ms(), &count)) {
+		BOX_LOG(BOX_LOG_INFO, "door.refused", box_kv_int("status", door->refused_status),
+			box_kv_str("why", door->refused_why), box_kv_int("count", (int64_t)count));
+	}
+}
+
+static void count_refused(struct box_door *door, int status, const char *why)
+{
+	door->runtime->metrics.handshakes_refused++;
+	door->refused_status = status;
+	door->refused_why = why;
+	box_tally_add(&door->refused);
+	box_door_tick(door);
+}
+
 static void refuse(struct guest *guest, int status, const char *body, const char *why)
 {
-	guest->door->runtime->metrics.handshakes_refused++;
-	BOX_LOG(BOX_LOG_DEBUG, "door.refused", box_kv_int("status", status),
-		box_kv_str("why", why));
+	count_refused(guest->door, status, why);
 	box_page_refuse(status, body, false, &guest->answer);
 	start_answer(guest);
 }
@@ -247,14 +275,52 @@ static void decide_relay(struct guest *guest, const struct box_gate_verdict *ver
 	start_answer(guest);
 }
 
+/* Without a token: whether the peer may speak, NULL, or why not. The kernel knows whose its socket
+ * is. */
+static const char *judge_peer(const struct guest *guest, char text[STRANGER_TEXT_MAX])
+{
+	const struct box_door *door = guest->door;
+	const struct box_door_rules *rules = &door->rules;
+	if (guest->operator|| rules->tokens[0] || rules->unauthenticated ||
+		door->runtime->config->unauthenticated) {
+		return NULL;
+	}
+	uint32_t uid = BOX_KEEPER_NO_UID;
+	int r = -EREMOTE;
+	if (guest->loopback) {
+		r = door->sock_diag < 0
+			? -EOPNOTSUPP
+			: box_sock_diag_peer_owner(door->sock_diag, guest->fd, &uid);
+	}
+	if (r == 0 && (uid == 0 || (uid == rules->uid && uid != BOX_KEEPER_NO_UID))) {
+		return NULL;
+	}
+	char who[128];
+	(void)(r == 0 ? snprintf(who, sizeof(who), "a process of uid %u", uid)
+		      : snprintf(who, sizeof(who), "someone who cannot be told (%s)",
+				strerrordesc_np(-r)));
+	(void)snprintf(text, STRANGER_TEXT_MAX,
+		"Unauthorized: this connection is of %s, and without a token only root and the user "
+		"that runs boxd are let in, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the same "
+		"secret for boxd and for this client, or use the operator's socket (boxd --socket, "
+		"--socket-group).",
+		who);
+	return text;
+}
+
 static void decide(struct guest *guest, const struct box_head *head)
 {
 	struct box_runtime *runtime = guest->door->runtime;
+	const struct box_door_rules *rules = &guest->door->rules;
+	char stranger[STRANGER_TEXT_MAX];
 	const struct box_gate_policy policy = {
 		.operator= guest->operator,
-		.token = guest->door->rules.token,
+		.token = rules->tokens[0],
+		.other_token = rules->tokens[1],
+		.stranger = judge_peer(guest, stranger),
+		.metrics_open = runtime->config->metrics_open,
 		.instance = runtime->instance,
-		.unnamed = !guest->door->rules.token && !runtime->config->require_context &&
+		.unnamed = !rules->tokens[0] && !runtime->config->require_context &&
 			!runtime->config->admission.required,
 		.loopback_names_only = guest->door->rules.loopback_names_only,
 		.origins = runtime->config->allowed_origins,
@@ -270,9 +336,7 @@ static void decide(struct guest *guest, const struct box_head *head)
 		decide_relay(guest, &verdict);
 		return;
 	case BOX_GATE_REFUSED:
-		runtime->metrics.handshakes_refused++;
-		BOX_LOG(BOX_LOG_INFO, "door.refused", box_kv_int("status", verdict.status),
-			box_kv_str("why", verdict.why));
+		count_refused(guest->door, verdict.status, verdict.why);
 		box_page_answer(runtime, &verdict, &guest->answer);
 		break;
 	default:
@@ -417,7 +481,8 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	if (!listener->operator) {
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	}
-	if (box_loopback_is((const struct sockaddr *)address)) {
+	guest->loopback = box_loopback_is((const struct sockaddr *)address);
+	if (guest->loopback) {
 		box_loopback_send_at_once(fd);
 	}
 	guest->door = door;
@@ -438,6 +503,16 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	evict_for(guest);
 }
 
+static void tell_paused(struct box_door *door, int errnum)
+{
+	uint64_t count;
+	box_tally_add(&door->paused);
+	if (box_tally_due(&door->paused, box_clock_ms(), &count)) {
+		BOX_LOG(BOX_LOG_WARNING, "door.accept_paused", box_kv_errno("why", errnum),
+			box_kv_int("count", (int64_t)count));
+	}
+}
+
 static void accept_cb(uv_poll_t *poll, int status, int events)
 {
 	struct box_door *door = poll->data;
@@ -456,7 +531,7 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			BOX_LOG(BOX_LOG_WARNING, "door.accept_paused", box_kv_errno("why", errno));
+			tell_paused(door, errno);
 			door->accept_paused = true;
 			listen_all(door, false);
 			arm_timer(door);
@@ -483,6 +558,7 @@ struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
 	door->dispatch = dispatch;
 	door->ws = ws;
 	door->rules = *rules;
+	door->sock_diag = -1;
 	box_list_init(&door->guests);
 	(void)uv_timer_init(loop, &door->timer);
 	door->timer.data = door;
@@ -493,11 +569,15 @@ int box_door_listen(struct box_door *door, int fd)
 {
 	int domain = 0;
 	socklen_t size = sizeof(domain);
-	if (door->listener_count == LISTENERS_MAX) {
-		return -ENOSPC;
-	}
 	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0) {
 		return -errno;
+	}
+	if (domain == AF_NETLINK) {
+		door->sock_diag = fd;
+		return 0;
+	}
+	if (door->listener_count == LISTENERS_MAX) {
+		return -ENOSPC;
 	}
 	struct listener *listener = &door->listeners[door->listener_count];
 	listener->operator= domain == AF_UNIX;
@@ -508,7 +588,8 @@ int box_door_listen(struct box_door *door, int fd)
 	listener->fd = fd;
 	listener->poll.data = door;
 	door->listener_count++;
-	return uv_poll_start(&listener->poll, UV_READABLE, accept_cb);
+	r = uv_poll_start(&listener->poll, UV_READABLE, accept_cb);
+	return r < 0 ? r : 1;
 }
 
 void box_door_close(struct box_door *door)

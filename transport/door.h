@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <uv.h>
 
 struct box_dispatch;
@@ -15,16 +16,24 @@ struct box_runtime;
 struct box_ws;
 
 struct box_door_rules {
-	const char *token;        /* NULL: none is asked for */
 	bool loopback_names_only; /* Host must name this machine */
+	/* The tokens that are good, NULL for none; read at every connection. */
+	const char *const *tokens; /* BOX_TOKENS_MAX of them */
+	/* Where there is none: */
+	bool unauthenticated; /* whoever comes is let in; the configuration may say so too */
+	uint32_t uid;         /* else only this user, or BOX_KEEPER_NO_UID, and root, by loopback */
 };
 
 struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
 	struct box_dispatch *dispatch, struct box_ws *ws, const struct box_door_rules *rules);
 
 /* Starts accepting on a listening socket, which becomes the door's. Who comes by a Unix socket is the
- * operator: boxd has seen to it that nobody else can. 0 or negative errno. */
+ * operator: boxd has seen to it that nobody else can. One of netlink is that of base/sock_diag.h. 1, 0
+ * for that one, or negative errno. */
 int box_door_listen(struct box_door *door, int fd);
+
+/* Tells of what was refused, about once a second. */
+void box_door_tick(struct box_door *door);
 
 /* Stops accepting and drops who is still waiting. */
 void box_door_close(struct box_door *door);

@@ -11,12 +11,14 @@
 #include "base/operator.h"
 
 #define TOKEN_FIELD "X-LangBot-Box-Control-Token"
+#define BEARER "Bearer "
 #define INSTANCE_FIELD "X-LangBot-Instance-Id"
 #define WORKSPACE_FIELD "X-LangBot-Workspace-Id"
 #define GENERATION_FIELD "X-LangBot-Placement-Generation"
 
 #define WEBSOCKET_KEY_LEN 24 /* of the text */
 #define WEBSOCKET_KEY_BYTES 16
+#define STRANGER "a user who may not speak here without a token"
 #define PORT_DIGITS_MAX 5
 #define SEGMENTS_MAX 6 /* of /v1/sessions/SESSION/managed-process/PROCESS/ws */
 
@@ -285,6 +287,47 @@ static const char *identify_operator(const struct box_head *head, struct box_gat
 	return NULL;
 }
 
+/* Both are compared, whichever is right. */
+static bool token_matches(const struct box_gate_policy *policy, struct box_str token)
+{
+	const char *other = policy->other_token ? policy->other_token : policy->token;
+	bool first = box_secret_equal(policy->token, token);
+	bool second = box_secret_equal(other, token);
+	return (first | second) & (token.bytes != NULL);
+}
+
+/* Whoever scrapes metrics can usually send no field of its own choice. */
+static struct box_str page_token(const struct box_head *head)
+{
+	struct box_str bearer = box_head_get(head, "Authorization");
+	size_t scheme = strlen(BEARER);
+	if (box_head_count(head, TOKEN_FIELD) > 0 || !bearer.bytes || bearer.len < scheme ||
+		strncasecmp(bearer.bytes, BEARER, scheme) != 0) {
+		return box_head_get(head, TOKEN_FIELD);
+	}
+	return (struct box_str){bearer.bytes + scheme, bearer.len - scheme};
+}
+
+/* Whether a page may tell all there is. */
+static bool may_know(const struct box_gate_policy *policy, const struct box_head *head)
+{
+	if (policy->operator) {
+		return true;
+	}
+	return policy->token ? token_matches(policy, page_token(head)) : !policy->stranger;
+}
+
+static void decide_page(const struct box_gate_policy *policy, const struct box_head *head,
+	struct box_gate_verdict *verdict)
+{
+	verdict->details = may_know(policy, head);
+	if (verdict->kind == BOX_GATE_METRICS && !verdict->details && !policy->metrics_open) {
+		refuse(verdict, 401, policy->stranger ? policy->stranger : box_http_phrase(401),
+			policy->token ? "page: control token missing, repeated or wrong"
+				      : "page: a user who may not speak here");
+	}
+}
+
 /* NULL when the caller may come in, and verdict then says who it is; else why not. All checks are
  * made before any result is looked at: the time does not tell which one failed. */
 static const char *authenticate(const struct box_gate_policy *policy, const struct box_head *head,
@@ -301,14 +344,17 @@ static const char *authenticate(const struct box_gate_policy *policy, const stru
 		instance = box_str(BOX_INSTANCE_UNNAMED);
 	}
 
-	bool token_equal = box_secret_equal(policy->token ? policy->token : "", token);
+	bool token_equal = !policy->token || token_matches(policy, token);
 	bool instance_equal = box_secret_equal(pinned ? policy->instance : "", instance);
 	bool instance_valid = unnamed || box_instance_id_valid(instance);
 	bool workspace_valid = workspace.len > 0 && workspace.len <= BOX_WORKSPACE_ID_MAX;
 	bool generation_valid = read_generation(generation, &verdict->generation);
 
-	if (policy->token && !(token_equal & (token.bytes != NULL))) {
+	if (!token_equal) {
 		return "control token missing, repeated or wrong";
+	}
+	if (!policy->token && policy->stranger) {
+		return STRANGER;
 	}
 	if (!instance_valid) {
 		return "instance id missing, repeated or malformed";
@@ -419,12 +465,14 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_head
 		return;
 	}
 	if (ret_verdict->kind != BOX_GATE_RPC && ret_verdict->kind != BOX_GATE_RELAY) {
+		decide_page(policy, head, ret_verdict);
 		return;
 	}
 	const char *why = policy->operator? identify_operator(head, ret_verdict)
 					  : authenticate(policy, head, ret_verdict);
 	if (why) {
-		refuse(ret_verdict, 401, box_http_phrase(401), why);
+		bool stranger = strcmp(why, STRANGER) == 0;
+		refuse(ret_verdict, 401, stranger ? policy->stranger : box_http_phrase(401), why);
 		return;
 	}
 	check_upgrade(head, ret_verdict);

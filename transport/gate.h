@@ -19,6 +19,9 @@
 struct box_gate_policy {
 	bool operator;              /* it came over the operator's own socket */
 	const char *token;          /* NULL: none is asked for */
+	const char *other_token;    /* as good as the first; NULL: there is only one */
+	const char *stranger;       /* without a token: why the peer is not let in, or NULL */
+	bool metrics_open;          /* /metrics is for everyone */
 	const char *instance;       /* the pinned instance, NULL while there is none */
 	bool unnamed;               /* a caller without an instance id is BOX_INSTANCE_UNNAMED */
 	bool loopback_names_only;   /* Host must name this machine (no explicit --host) */
@@ -37,11 +40,12 @@ enum box_gate_kind {
 struct box_gate_verdict {
 	enum box_gate_kind kind;
 	int status;        /* of a refusal */
-	const char *body;  /* of a refusal, text/plain, static */
+	const char *body;  /* of a refusal, text/plain; static, or the policy's `stranger` */
 	const char *why;   /* for the log, static */
 	const char *allow; /* of a 405: the methods there are, static */
 	bool head_only;    /* HEAD: the answer goes without its body */
 	bool operator;     /* as the policy said */
+	bool details;      /* of a page: it is for someone who may know more than that we live */
 	char instance[BOX_INSTANCE_ID_MAX + 1];
 	char websocket_key[25];
 	bool offers_mcp; /* subprotocols the client offered */

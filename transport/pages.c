@@ -71,8 +71,22 @@ static void metrics_page(struct box_runtime *runtime, bool head_only, struct box
 	box_buf_free(&body);
 }
 
-static void health_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
+/* For probes: everyone may know that much. */
+static void bare_page(int status, const char *name, bool value, bool head_only, struct box_buf *out)
 {
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value page = box_map_value();
+	box_map_add(arena, &page, name, box_bool(value));
+	answer_json(status, &page, head_only, out);
+}
+
+static void health_page(
+	struct box_runtime *runtime, bool details, bool head_only, struct box_buf *out)
+{
+	if (!details) {
+		bare_page(200, "live", true, head_only, out);
+		return;
+	}
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value health = box_map_value();
 	box_map_add(arena, &health, "live", box_bool(true));
@@ -80,11 +94,16 @@ static void health_page(struct box_runtime *runtime, bool head_only, struct box_
 	answer_json(200, &health, head_only, out);
 }
 
-static void ready_page(struct box_runtime *runtime, bool head_only, struct box_buf *out)
+static void ready_page(
+	struct box_runtime *runtime, bool details, bool head_only, struct box_buf *out)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	bool ready;
 	struct box_value readiness = box_runtime_readiness(runtime, arena, &ready);
+	if (!details) {
+		bare_page(ready ? 200 : 503, "ready", ready, head_only, out);
+		return;
+	}
 	box_map_add(arena, &readiness, "resources", box_runtime_resources(runtime, arena));
 	answer_json(ready ? 200 : 503, &readiness, head_only, out);
 }
@@ -108,10 +127,10 @@ void box_page_answer(
 {
 	switch (verdict->kind) {
 	case BOX_GATE_HEALTHZ:
-		health_page(runtime, verdict->head_only, out);
+		health_page(runtime, verdict->details, verdict->head_only, out);
 		break;
 	case BOX_GATE_READYZ:
-		ready_page(runtime, verdict->head_only, out);
+		ready_page(runtime, verdict->details, verdict->head_only, out);
 		break;
 	case BOX_GATE_METRICS:
 		metrics_page(runtime, verdict->head_only, out);

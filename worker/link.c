@@ -179,6 +179,10 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 			link->events->reload(link->arg, packet->fds[0]);
 		}
 		break;
+	case BOX_KEEPER_TOKENS:
+		link->events->tokens(link->arg, packet->tokens.text, sizeof(packet->tokens.text));
+		explicit_bzero(packet->tokens.text, sizeof(packet->tokens.text));
+		break;
 	case BOX_KEEPER_STOP:
 		link->events->stop(link->arg);
 		break;
@@ -326,6 +330,11 @@ int box_link_ready(struct box_link *link)
 int box_link_taken(struct box_link *link)
 {
 	return send_plain(link, BOX_KEEPER_TAKEN, NULL);
+}
+
+int box_link_tokens_taken(struct box_link *link)
+{
+	return send_plain(link, BOX_KEEPER_TOKENS_TAKEN, NULL);
 }
 
 int box_link_keep_state(struct box_link *link, int fd)

@@ -21,6 +21,8 @@ struct box_link_events {
 	void (*held)(void *arg, uint64_t artifact_bytes);
 	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */
 	void (*reload)(void *arg, int fd);                 /* likewise */
+	void (*tokens)(
+		void *arg, const char *text, size_t size); /* of the token file, as it is now */
 	void (*stop)(void *arg);
 	void (*lost)(void *arg); /* boxd is gone */
 };
@@ -37,6 +39,9 @@ int box_link_ready(struct box_link *link);
 
 /* Tells boxd that the text of the last RELOAD is in force. */
 int box_link_taken(struct box_link *link);
+
+/* The same of the tokens. */
+int box_link_tokens_taken(struct box_link *link);
 
 /* Gives boxd a memory file to keep for our successor; the fd stays the caller's. */
 int box_link_keep_state(struct box_link *link, int fd);

@@ -64,8 +64,9 @@ struct worker {
 	uint64_t adopt_by_ms;
 	int listeners[BOX_PACKET_FDS_MAX];
 	size_t listener_count;
-	uint64_t stop_by_ms;    /* what runs may go on until then */
-	uint64_t give_up_by_ms; /* and connections close until then */
+	const char *tokens[BOX_TOKENS_MAX]; /* of the settings */
+	uint64_t stop_by_ms;                /* what runs may go on until then */
+	uint64_t give_up_by_ms;             /* and connections close until then */
 	bool closing;
 	uint64_t messages_at_tick; /* how many had come by then */
 	uint64_t messages_at_trim;
@@ -222,18 +223,22 @@ static void on_held(void *arg, uint64_t artifact_bytes)
 static void open_door(struct worker *worker)
 {
 	const struct box_door_rules rules = {
-		.token = worker->settings.token,
+		.tokens = worker->tokens,
+		.unauthenticated = worker->settings.flags & BOX_START_UNAUTHENTICATED,
+		.uid = worker->start.start.uid,
 		.loopback_names_only = !(worker->settings.flags & BOX_START_EXPLICIT_HOST),
 	};
 	worker->door = box_door_new(
 		&worker->loop, worker->runtime, worker->dispatch, worker->ws, &rules);
+	int listeners = 0;
 	for (size_t i = 0; i < worker->listener_count; i++) {
 		int r = box_door_listen(worker->door, worker->listeners[i]);
+		listeners += r > 0;
 		if (r < 0) {
 			BOX_LOG(BOX_LOG_ERROR, "listener.unusable", box_kv_errno("why", r));
 		}
 	}
-	BOX_LOG(BOX_LOG_INFO, "serving", box_kv_int("listeners", (int64_t)worker->listener_count));
+	BOX_LOG(BOX_LOG_INFO, "serving", box_kv_int("listeners", listeners));
 }
 
 /* Whoever asks what became of a process shall not be told what was true of it once. */
@@ -296,6 +301,31 @@ static void on_reload(void *arg, int fd)
 	BOX_LOG(BOX_LOG_INFO, "config.reloaded");
 }
 
+static void use_tokens(struct worker *worker)
+{
+	struct box_tokens *tokens = &worker->settings.tokens;
+	for (size_t i = 0; i < BOX_TOKENS_MAX; i++) {
+		worker->tokens[i] = i < tokens->count ? tokens->texts[i] : NULL;
+	}
+}
+
+/* Who is connected stays so: a token is asked for once. */
+static void on_tokens(void *arg, const char *text, size_t size)
+{
+	struct worker *worker = arg;
+	struct box_err err;
+	struct box_str whole = {text, strnlen(text, size)};
+	if (box_tokens_read(whole, &worker->settings.tokens, &err) < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "token.reload_refused", box_kv_str("why", err.text),
+			box_kv_str("so", "the tokens stay as they were"));
+		return;
+	}
+	use_tokens(worker);
+	(void)box_link_tokens_taken(worker->link);
+	BOX_LOG(BOX_LOG_INFO, "token.reloaded",
+		box_kv_int("tokens", (int64_t)worker->settings.tokens.count));
+}
+
 static void on_stop(void *arg)
 {
 	stop(arg, BOX_SHUTDOWN_GRACE_MS);
@@ -316,6 +346,7 @@ static const struct box_link_events link_events = {
 	.held = on_held,
 	.listen = on_listen,
 	.reload = on_reload,
+	.tokens = on_tokens,
 	.stop = on_stop,
 	.lost = on_lost,
 };
@@ -332,6 +363,9 @@ static void tick_cb(uv_timer_t *timer)
 	struct worker *worker = timer->data;
 	box_sessions_tick(worker->runtime->sessions, box_clock_ms());
 	box_ws_tick(worker->ws);
+	if (worker->door) {
+		box_door_tick(worker->door);
+	}
 	/* A second without a message: give back what large ones have used. */
 	uint64_t messages = worker->runtime->metrics.messages;
 	if (messages == worker->messages_at_tick && messages != worker->messages_at_trim) {
@@ -374,10 +408,37 @@ static void remember_first(struct worker *worker)
 	note_restart(worker);
 }
 
+/* Without a token nobody but root and our own user speaks here, unless the operator has said in so
+ * many words that anyone may. */
+static int check_openness(const struct worker *worker, struct box_err *err)
+{
+	const struct box_settings *settings = &worker->settings;
+	bool told = settings->flags & BOX_START_UNAUTHENTICATED ||
+		worker->runtime->config->unauthenticated;
+	if (settings->tokens.count > 0) {
+		return 0;
+	}
+	if (settings->flags & BOX_START_WIDE_OPEN && !told) {
+		return box_err_set(err, BOX_ERR_VALUE, EPERM,
+			"--host is wider than loopback and there is no token: set "
+			"LANGBOT_BOX_CONTROL_TOKEN or --token-file, or leave out --host; "
+			"--unauthenticated lets in everyone who reaches the port");
+	}
+	if (told) {
+		BOX_LOG(BOX_LOG_WARNING, "listening.unauthenticated",
+			box_kv_str("why",
+				"ANYONE WHO REACHES THIS PORT CAN RUN COMMANDS AND READ AND WRITE "
+				"ALL FOLDERS THAT MAY BE MOUNTED: there is no token, and nobody is "
+				"asked who they are"));
+	}
+	return 0;
+}
+
 static int configure(struct worker *worker, struct box_err *err)
 {
 	struct box_settings *settings = &worker->settings;
 	bool stdio = settings->flags & BOX_START_STDIO;
+	use_tokens(worker);
 	int r = uv_loop_init(&worker->loop);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
@@ -402,7 +463,7 @@ static int configure(struct worker *worker, struct box_err *err)
 		.host_size = {.memory_mb = worker->start.start.host.memory_mb,
 			.cpus = worker->start.start.host.cpus},
 		.working_folder = settings->working_folder,
-		.host_backend_allowed = stdio || settings->token,
+		.host_backend_allowed = stdio || settings->tokens.count > 0,
 		.soft_storage = settings->flags & BOX_START_SOFT_STORAGE,
 		.wide_open = settings->flags & BOX_START_WIDE_OPEN,
 	};
@@ -420,6 +481,7 @@ static int configure(struct worker *worker, struct box_err *err)
 	struct box_value nothing = box_map_value();
 	r = box_runtime_configure(worker->runtime, BOX_LAYER_FILE, &nothing, err);
 	r = r < 0 ? r : read_texts(worker, err);
+	r = r < 0 ? r : check_openness(worker, err);
 	worker->policy = box_alloc(sizeof(*worker->policy));
 	r = r < 0 ? r : box_policy_read(worker->runtime, worker->policy, err);
 	if (r == 0 && worker->policy->degraded) {

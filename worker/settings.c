@@ -18,6 +18,7 @@
 #include "worker/verdict.h"
 
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
+#define TOKEN_FILE "the token file"
 #define INSTANCE_VARIABLE "LANGBOT_BOX_TRUSTED_INSTANCE_UUID"
 
 static struct box_str field_text(const char *field, size_t size)
@@ -35,23 +36,68 @@ static const char *strip_field(char *field, size_t size)
 }
 
 /* A token travels in an HTTP header: visible ASCII only. Its value is never shown. */
-static int check_token(const char *token, struct box_err *err)
+static int add_token(
+	struct box_tokens *tokens, struct box_str token, const char *from, struct box_err *err)
 {
-	size_t len = strlen(token);
-	for (size_t i = 0; i < len; i++) {
-		if (token[i] <= ' ' || token[i] > '~') {
+	for (size_t i = 0; i < token.len; i++) {
+		if (token.bytes[i] <= ' ' || token.bytes[i] > '~') {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				TOKEN_VARIABLE ": must be a secret without white space, in ASCII");
+				"%s: must be a secret without white space, in ASCII", from);
 		}
 	}
-	if (len < BOX_TOKEN_MIN || len > BOX_TOKEN_MAX) {
+	if (token.len < BOX_TOKEN_MIN || token.len > BOX_TOKEN_MAX) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			TOKEN_VARIABLE
-			": must be a non-whitespace secret of at least %d and at most "
+			"%s: must be a non-whitespace secret of at least %d and at most "
 			"%d characters",
-			BOX_TOKEN_MIN, BOX_TOKEN_MAX);
+			from, BOX_TOKEN_MIN, BOX_TOKEN_MAX);
 	}
+	if (tokens->count == BOX_TOKENS_MAX) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"%s: more than %d tokens: one a line, and two at most", from,
+			BOX_TOKENS_MAX);
+	}
+	char *text = tokens->texts[tokens->count++];
+	memcpy(text, token.bytes, token.len);
+	text[token.len] = '\0';
 	return 0;
+}
+
+int box_tokens_read(struct box_str text, struct box_tokens *ret_tokens, struct box_err *err)
+{
+	struct box_tokens tokens = {0};
+	int r = 0;
+	while (text.len > 0 && r == 0) {
+		const char *end = memchr(text.bytes, '\n', text.len);
+		size_t len = end ? (size_t)(end - text.bytes) : text.len;
+		struct box_str line = box_str_strip((struct box_str){text.bytes, len});
+		if (line.len > 0) {
+			r = add_token(&tokens, line, TOKEN_FILE, err);
+		}
+		len += end ? 1 : 0;
+		text = (struct box_str){text.bytes + len, text.len - len};
+	}
+	if (r == 0 && tokens.count == 0) {
+		r = box_err_set(err, BOX_ERR_VALUE, EINVAL, TOKEN_FILE ": there is no token in it");
+	}
+	if (r == 0) {
+		*ret_tokens = tokens;
+	}
+	explicit_bzero(&tokens, sizeof(tokens));
+	return r;
+}
+
+static int read_tokens(
+	struct box_keeper_start *start, struct box_tokens *ret_tokens, struct box_err *err)
+{
+	struct box_str text = field_text(start->token, sizeof(start->token));
+	int r = 0;
+	if (start->flags & BOX_START_TOKEN_FILE) {
+		r = box_tokens_read(text, ret_tokens, err);
+	} else if (text.len > 0) {
+		r = add_token(ret_tokens, text, TOKEN_VARIABLE, err);
+	}
+	explicit_bzero(start->token, sizeof(start->token));
+	return r;
 }
 
 static int check_instance(const struct box_settings *settings, struct box_err *err)
@@ -88,9 +134,8 @@ int box_settings_read(
 	settings.first_fd = take_fd(start, &at, BOX_START_HAS_FIRST);
 	settings.config_path = body->config_path;
 	settings.working_folder = body->working_folder;
-	settings.token = strip_field(body->token, sizeof(body->token) - 1);
 	settings.instance = strip_field(body->instance, sizeof(body->instance) - 1);
-	int r = settings.token ? check_token(settings.token, err) : 0;
+	int r = read_tokens(body, &settings.tokens, err);
 	if (r == 0) {
 		r = check_instance(&settings, err);
 	}

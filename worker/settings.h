@@ -6,6 +6,8 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "base/limits.h"
+#include "base/value.h"
 #include "runtime/keeper/packet.h"
 
 #define BOX_CONFIG_VARIABLE "LANGBOT_BOX_CONFIG"
@@ -15,10 +17,20 @@ struct box_runtime;
 struct box_value;
 struct box_verdict;
 
+/* What clients must show: one of them. */
+struct box_tokens {
+	size_t count; /* 0: none is asked for */
+	char texts[BOX_TOKENS_MAX][BOX_TOKEN_MAX + 1];
+};
+
+/* Reads the text of a token file: a token a line, one or two of them. 0, or -EINVAL and nothing
+ * changed. */
+int box_tokens_read(struct box_str text, struct box_tokens *ret_tokens, struct box_err *err);
+
 struct box_settings {
 	unsigned flags; /* enum box_keeper_start_flag */
 	unsigned restarts;
-	const char *token;    /* NULL: none */
+	struct box_tokens tokens;
 	const char *instance; /* NULL: not given */
 	const char *config_path;
 	const char *working_folder;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,7 +13,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/write.h"
+#include "runtime/keeper/identity.h"
+
+#define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
+#define OVERFLOW_UID 65534 /* kernel.overflowuid */
+#define LAST_UID 0xfffffffeUL
 
 /* A memfd that nobody can change any more, its offset at the start. */
 static int seal(int fd)
@@ -84,6 +91,111 @@ static bool is_set(const char *name)
 	}
 	return false;
 }
+
+/* --- the token --- */
+
+static int token_error(struct box_err *err, const char *path, int errnum, const char *why)
+{
+	return box_err_set(err, BOX_ERR_OS, errnum, "token file %.1000s: %s", path, why);
+}
+
+/* Links are followed: Kubernetes and systemd have them. Whoever may write the file chooses the token;
+ * whoever may read it has it, but secrets of container engines are readable by all inside. */
+static int judge_token_file(const char *path, const struct stat *status, struct box_err *err)
+{
+	if (!S_ISREG(status->st_mode)) {
+		return token_error(err, path, EINVAL, "not a regular file");
+	}
+	if (status->st_uid != 0 && status->st_uid != geteuid()) {
+		return token_error(err, path, EPERM, "belongs neither to root nor to this user");
+	}
+	if (status->st_mode & S_IWOTH) {
+		return token_error(err, path, EPERM, "can be written by everyone: chmod 0600 it");
+	}
+	if (status->st_mode & S_IROTH) {
+		BOX_LOG(BOX_LOG_WARNING, "token.readable", box_kv_str("path", path),
+			box_kv_str("why", "every user of this machine can read it: chmod 0600 it"));
+	}
+	return 0;
+}
+
+static int read_token_file(
+	const char *path, char ret_text[BOX_TOKENS_TEXT_MAX], struct box_err *err)
+{
+	struct stat status;
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return token_error(err, path, errno, strerror(errno));
+	}
+	int r = judge_token_file(path, &status, err);
+	if (r < 0) {
+		return r;
+	}
+	size_t len = 0;
+	ssize_t got;
+	while ((got = read(fd, ret_text + len, BOX_TOKENS_TEXT_MAX - len)) > 0) {
+		len += (size_t)got;
+	}
+	if (got < 0) {
+		return token_error(err, path, errno, strerror(errno));
+	}
+	if (len == BOX_TOKENS_TEXT_MAX || memchr(ret_text, '\0', len)) {
+		return token_error(err, path, EINVAL, "too long, or holds a NUL");
+	}
+	memset(ret_text + len, 0, BOX_TOKENS_TEXT_MAX - len);
+	return 0;
+}
+
+/* A file that was named, or that of systemd where there is no other token. */
+static void find_token_file(const struct box_options *options, struct box_carried *carried)
+{
+	const char *folder = getenv("CREDENTIALS_DIRECTORY");
+	size_t room = sizeof(carried->token_path);
+	if (options->token_path) {
+		(void)snprintf(carried->token_path, room, "%s", options->token_path);
+	} else if (folder && folder[0] == '/' && carried->start.token[0] == '\0') {
+		int len = snprintf(carried->token_path, room, "%s/box-token", folder);
+		if ((size_t)len >= room || access(carried->token_path, F_OK) < 0) {
+			carried->token_path[0] = '\0';
+		}
+	}
+}
+
+static int carry_tokens(
+	const struct box_options *options, struct box_carried *carried, struct box_err *err)
+{
+	struct box_keeper_start *start = &carried->start;
+	carry_field(TOKEN_VARIABLE, start->token, BOX_TOKEN_MAX + 2);
+	wipe_variable(TOKEN_VARIABLE);
+	if (options->token_path && box_str_strip(box_str(start->token)).len > 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"--token-file: not together with " TOKEN_VARIABLE
+			": leave out one of them");
+	}
+	find_token_file(options, carried);
+	if (carried->token_path[0] == '\0') {
+		return 0;
+	}
+	start->flags |= BOX_START_TOKEN_FILE;
+	return read_token_file(carried->token_path, start->token, err);
+}
+
+int box_carry_reread_tokens(struct box_carried *carried, struct box_err *err)
+{
+	carried->offered_tokens.kind = BOX_KEEPER_TOKENS;
+	return read_token_file(carried->token_path, carried->offered_tokens.text, err);
+}
+
+void box_carry_tokens_taken(struct box_carried *carried)
+{
+	if (carried->offered_tokens.kind == BOX_KEEPER_TOKENS) {
+		memcpy(carried->start.token, carried->offered_tokens.text,
+			sizeof(carried->start.token));
+		explicit_bzero(&carried->offered_tokens, sizeof(carried->offered_tokens));
+	}
+}
+
+/* --- the configuration --- */
 
 static int file_error(struct box_err *err, const char *path, int errnum)
 {
@@ -189,6 +301,15 @@ void box_carry_taken(struct box_carried *carried)
 	}
 }
 
+/* In a user namespace whose map has gaps every user outside it is told as "nobody": whoever is
+ * nobody there cannot be told from them. */
+static uint32_t own_uid(void)
+{
+	uid_t uid = geteuid();
+	bool shared = uid == OVERFLOW_UID && !box_id_is_mapped("/proc/self/uid_map", LAST_UID);
+	return shared ? BOX_KEEPER_NO_UID : uid;
+}
+
 struct box_carried *box_carry_new(void)
 {
 	struct box_carried *carried = mmap(
@@ -217,6 +338,10 @@ int box_carry_take(
 	start->flags |= is_set("LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS")
 		? BOX_START_SOFT_STORAGE
 		: 0;
+	start->flags |= options->unauthenticated || is_set("LANGBOT_BOX_UNAUTHENTICATED")
+		? BOX_START_UNAUTHENTICATED
+		: 0;
+	start->uid = own_uid();
 	if (options->config_path) {
 		memcpy(start->config_path, options->config_path, strlen(options->config_path));
 	}
@@ -225,10 +350,8 @@ int box_carry_take(
 			err, BOX_ERR_OS, errno, "the working folder: %s", strerror(errno));
 	}
 	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
-	carry_field("LANGBOT_BOX_CONTROL_TOKEN", start->token, sizeof(start->token));
-	wipe_variable("LANGBOT_BOX_CONTROL_TOKEN");
-
-	int r = carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
+	int r = carry_tokens(options, carried, err);
+	r = r < 0 ? r : carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
 	if (r < 0 || !carried->config_path) {
 		return r;
 	}

@@ -17,6 +17,8 @@ struct box_carried {
 	int offered;                   /* memfd: one that it was given to reload, or -1 */
 	int variable;                  /* memfd of LANGBOT_BOX_CONFIG, or -1 */
 	int first; /* memfd: the --config text of the start, when another was taken since, or -1 */
+	char token_path[BOX_PATH_MAX]; /* of the token file; empty: there is none */
+	struct box_keeper_tokens offered_tokens; /* that box-rpc was given at the last SIGHUP */
 };
 
 /* Room for it that children of ours find empty: the token is in it. NULL with errno. */
@@ -40,3 +42,7 @@ int box_carry_reread(struct box_carried *carried, int *ret_fd, struct box_err *e
 
 /* box-rpc took what it was offered. */
 void box_carry_taken(struct box_carried *carried);
+
+/* The same for the token file: into offered_tokens, and from there into START. */
+int box_carry_reread_tokens(struct box_carried *carried, struct box_err *err);
+void box_carry_tokens_taken(struct box_carried *carried);

@@ -14,9 +14,8 @@
 #include "base/log.h"
 
 #define ACCOUNT "box-rpc"
-#define FREE_ID_FIRST 61184 /* no distribution gives these to people or packages */
 #define FREE_ID_SPREAD 4000
-#define FREE_ID_END 65520
+#define FREE_ID_COUNT 4336
 #define MAP_TEXT_MAX 16384 /* 340 lines, the most the kernel has */
 
 /* `map` is the text of /proc/self/uid_map. */
@@ -46,13 +45,27 @@ bool box_id_is_mapped(const char *path, unsigned long id)
 	return is_mapped(map, id);
 }
 
+static bool has_both(uid_t id)
+{
+	return box_id_is_mapped("/proc/self/uid_map", id) &&
+		box_id_is_mapped("/proc/self/gid_map", id);
+}
+
+/* First beside the id of the quota store, where nobody hands out any: BOX_DYNAMIC_ID_FIRST is where
+ * systemd takes them for services of its own (DynamicUser), and one of those could get the skill
+ * store with ours. A container may have no others, and few services. */
 static int choose_free_id(uid_t *ret_id)
 {
-	uid_t first = FREE_ID_FIRST + (uid_t)(getpid() % FREE_ID_SPREAD);
-	for (uid_t id = first; id < FREE_ID_END; id++) {
-		if (!getpwuid(id) && !getgrgid(id)) {
-			*ret_id = id;
-			return 0;
+	static const uid_t firsts[] = {0xf0010000U, BOX_DYNAMIC_ID_FIRST};
+	uid_t spread = (uid_t)(getpid() % FREE_ID_SPREAD);
+	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
+		for (uid_t at = spread; at < FREE_ID_COUNT; at++) {
+			uid_t id = firsts[i] + at;
+			bool last = i + 1 == sizeof(firsts) / sizeof(firsts[0]);
+			if (!getpwuid(id) && !getgrgid(id) && (last || has_both(id))) {
+				*ret_id = id;
+				return 0;
+			}
 		}
 	}
 	return -ENOENT;

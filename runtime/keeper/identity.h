@@ -7,6 +7,9 @@
 #include "base/err.h"
 #include "base/limits.h"
 
+#define BOX_DYNAMIC_ID_FIRST 61184U /* systemd's range for services without an account */
+#define BOX_DYNAMIC_ID_LAST 65519U
+
 /* Who box-rpc runs as. */
 struct box_worker_ids {
 	bool change; /* false: it keeps boxd's own ids */

@@ -187,6 +187,20 @@ static int open_all(struct addresses *addresses, uint16_t port, struct box_liste
 	return listeners->count > 0 ? 0 : missing;
 }
 
+int box_listen_look(const char *host, bool *ret_all_loopback, struct box_err *err)
+{
+	struct addresses addresses = {0};
+	int r = host ? resolve(host, &addresses, err) : 0;
+	if (r < 0) {
+		return r;
+	}
+	*ret_all_loopback = true;
+	for (size_t i = 0; i < addresses.count; i++) {
+		*ret_all_loopback = *ret_all_loopback && box_loopback_is(&addresses.list[i].any);
+	}
+	return 0;
+}
+
 int box_listen_open(
 	const char *host, uint16_t port, struct box_listeners *ret_listeners, struct box_err *err)
 {
@@ -241,4 +255,5 @@ void box_listen_close(struct box_listeners *listeners)
 	}
 	listeners->count = 0;
 	box_operator_socket_close(&listeners->operator);
+	box_close_p(&listeners->sock_diag);
 }

@@ -15,12 +15,16 @@ struct box_listeners {
 	int fds[BOX_KEEPER_LISTENERS_MAX];
 	bool all_loopback;
 	struct box_operator_socket operator;
+	int sock_diag; /* tells whose a connection is, or -1 */
 };
 
-#define BOX_LISTENERS_NONE                          \
-	{                                           \
-		.operator= BOX_OPERATOR_SOCKET_NONE \
+#define BOX_LISTENERS_NONE                                           \
+	{                                                            \
+		.operator= BOX_OPERATOR_SOCKET_NONE, .sock_diag = -1 \
 	}
+
+/* Whether all addresses of `host` are of loopback, without opening any. */
+int box_listen_look(const char *host, bool *ret_all_loopback, struct box_err *err);
 
 /* `host` NULL is 127.0.0.1 and, where there is IPv6, ::1. Port 0 is any free one, the same for all.
  * 0, or negative with address, port and reason in err and nothing left open. */

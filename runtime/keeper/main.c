@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sock_diag.h"
 #include "runtime/keeper/supervise.h"
 
 #ifndef BOX_VERSION
@@ -43,7 +44,7 @@ static int open_listeners(
 	const struct box_options *options, struct box_listeners *listeners, struct box_err *err)
 {
 	if (options->check_config) {
-		return 0;
+		return box_listen_look(options->host, &listeners->all_loopback, err);
 	}
 	int r = box_listen_open(options->host, options->port, listeners, err);
 	if (r < 0 && options->stdio) {
@@ -77,16 +78,20 @@ static bool is_blank(const char *token)
 	return box_str_strip(box_str(token)).len == 0;
 }
 
-/* Says where we listen, here and to box-rpc, which shows it in its status. */
-static void tell_listeners(const struct box_listeners *listeners, struct box_keeper_start *start)
+/* Says where we listen, here and to box-rpc, which decides whether that may be: the operator's file
+ * has a word in it. Where there is no token, it must find out who connects. */
+static void tell_listeners(
+	struct box_listeners *listeners, bool wide, struct box_keeper_start *start)
 {
 	box_listen_log(listeners);
-	if (listeners->count > 0 && !listeners->all_loopback && is_blank(start->token)) {
-		start->flags |= BOX_START_WIDE_OPEN;
-		BOX_LOG(BOX_LOG_WARNING, "listening.unprotected",
-			box_kv_str("why",
-				"ANYONE who reaches this port can run commands: set "
-				"LANGBOT_BOX_CONTROL_TOKEN or leave out --host"));
+	if (!is_blank(start->token)) {
+		return;
+	}
+	start->flags |= wide ? BOX_START_WIDE_OPEN : 0;
+	int r = listeners->count > 0 ? box_sock_diag_open(&listeners->sock_diag) : 0;
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "sock_diag.missing", box_kv_errno("why", r),
+			box_kv_str("so", "nobody is let in by TCP without a token"));
 	}
 }
 
@@ -128,7 +133,8 @@ static int serve(const struct box_options *options)
 		BOX_LOG(BOX_LOG_WARNING, "skills.missing", box_kv_str("why", err.text));
 		skills_path[0] = '\0';
 	}
-	tell_listeners(&listeners, &carried->start);
+	bool opened = listeners.count > 0 || options->check_config;
+	tell_listeners(&listeners, opened && !listeners.all_loopback, &carried->start);
 	box_ground_init(&ground);
 	if (!options->check_config) {
 		box_ground_open(&ground, &ids);

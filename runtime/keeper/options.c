@@ -24,6 +24,8 @@ enum {
 	FLAG_STANDALONE,
 	FLAG_SOCKET,
 	FLAG_SOCKET_GROUP,
+	FLAG_TOKEN_FILE,
+	FLAG_UNAUTHENTICATED,
 	FLAG_CONFIG,
 	FLAG_LOG_LEVEL,
 	FLAG_LOG_FORMAT,
@@ -38,6 +40,8 @@ static const struct option flags[] = {
 	{"standalone-box", no_argument, NULL, FLAG_STANDALONE},
 	{"socket", required_argument, NULL, FLAG_SOCKET},
 	{"socket-group", required_argument, NULL, FLAG_SOCKET_GROUP},
+	{"token-file", required_argument, NULL, FLAG_TOKEN_FILE},
+	{"unauthenticated", no_argument, NULL, FLAG_UNAUTHENTICATED},
 	{"config", required_argument, NULL, FLAG_CONFIG},
 	{"log-level", required_argument, NULL, FLAG_LOG_LEVEL},
 	{"log-format", required_argument, NULL, FLAG_LOG_FORMAT},
@@ -53,12 +57,16 @@ static const char usage[] =
 	"\n"
 	"  -s, --stdio-control      speak on stdin and stdout; end when stdin ends\n"
 	"      --standalone-box     speak WebSocket only (the default; not with -s)\n"
-	"      --host H             listen on this address or name, not on loopback alone\n"
+	"      --host H             listen on this address or name, not on loopback alone: needs a\n"
+	"                           token\n"
 	"      --ws-control-port N  listen on this port (5410); 0 takes any that is free\n"
 	"      --socket PATH        the operator's own Unix socket, or none (root:\n"
 	"                           /run/box/box.sock; others: $XDG_RUNTIME_DIR/box/box.sock;\n"
 	"                           with -s: none)\n"
 	"      --socket-group GROUP let this group use it too: its members are operators then\n"
+	"      --token-file FILE    what WebSocket clients must show, one or two lines of it;\n"
+	"                           SIGHUP reads it again\n"
+	"      --unauthenticated    let in whoever reaches the port, without a token\n"
 	"      --config FILE        read the configuration from FILE; SIGHUP reads it again\n"
 	"      --check-config       say whether the configuration is good, and exit\n"
 	"      --log-level LEVEL    debug, info, warning or error (info)\n"
@@ -68,7 +76,12 @@ static const char usage[] =
 	"\n"
 	"Environment:\n"
 	"  LANGBOT_BOX_CONTROL_TOKEN\n"
-	"      what WebSocket clients must show (at least 32 characters)\n"
+	"      what WebSocket clients must show (at least 32 characters); without it only root and\n"
+	"      the user of boxd are let in, over loopback\n"
+	"  CREDENTIALS_DIRECTORY\n"
+	"      of systemd: its file box-token is a --token-file where neither is given\n"
+	"  LANGBOT_BOX_UNAUTHENTICATED\n"
+	"      1, true, yes or on: as --unauthenticated\n"
 	"  LANGBOT_BOX_TRUSTED_INSTANCE_UUID\n"
 	"      the one instance that is served; needed with -s\n"
 	"  LANGBOT_BOX_CONFIG\n"
@@ -135,13 +148,13 @@ static int set_host(struct box_options *options, const char *value, struct box_e
 	return 0;
 }
 
-static int set_config(struct box_options *options, const char *value, struct box_err *err)
+static int set_path(const char **path, const char *flag, const char *value, struct box_err *err)
 {
 	size_t len = strlen(value);
 	if (len == 0 || len >= BOX_PATH_MAX) {
-		return wrong_value(err, "config", value, "path (1 to 4095 bytes)");
+		return wrong_value(err, flag, value, "path (1 to 4095 bytes)");
 	}
-	options->config_path = value;
+	*path = value;
 	return 0;
 }
 
@@ -182,7 +195,12 @@ static int apply(struct box_options *options, int flag, bool *standalone, struct
 	case FLAG_HOST:
 		return set_host(options, optarg, err);
 	case FLAG_CONFIG:
-		return set_config(options, optarg, err);
+		return set_path(&options->config_path, "config", optarg, err);
+	case FLAG_TOKEN_FILE:
+		return set_path(&options->token_path, "token-file", optarg, err);
+	case FLAG_UNAUTHENTICATED:
+		options->unauthenticated = true;
+		return 0;
 	case FLAG_SOCKET:
 		return set_socket(options, optarg, err);
 	case FLAG_SOCKET_GROUP:

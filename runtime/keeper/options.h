@@ -20,6 +20,8 @@ struct box_options {
 	const char *socket_path; /* NULL: the default place of this user, and not with -s */
 	bool socket_none;        /* --socket none */
 	const char *socket_group;
+	const char *token_path;
+	bool unauthenticated;
 	enum box_log_level log_level;
 	enum box_log_format log_format;
 };

@@ -8,7 +8,7 @@
 
 #include "runtime/keeper/proto.h"
 
-#define BOX_PACKET_FDS_MAX (BOX_KEEPER_LISTENERS_MAX + BOX_KEEPER_OTHER_LISTENERS_MAX)
+#define BOX_PACKET_FDS_MAX BOX_KEEPER_LISTEN_FDS_MAX
 
 /* Whatever may arrive: `size` bytes of one of the structs, and its fds (CLOEXEC), which belong to
  * the receiver. */
@@ -20,6 +20,7 @@ struct box_packet {
 		uint32_t kind;
 		struct box_keeper_plain plain;
 		struct box_keeper_start start;
+		struct box_keeper_tokens tokens;
 		struct box_keeper_make_folder make_folder;
 		struct box_keeper_folder folder;
 		struct box_keeper_make_box make_box;

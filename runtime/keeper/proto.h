@@ -15,6 +15,9 @@
 #define BOX_KEEPER_FD 3                  /* box-rpc's end of the socketpair */
 #define BOX_KEEPER_LISTENERS_MAX 8       /* of TCP */
 #define BOX_KEEPER_OTHER_LISTENERS_MAX 1 /* the operator's socket */
+#define BOX_KEEPER_LISTEN_FDS_MAX                                    \
+	(BOX_KEEPER_LISTENERS_MAX + BOX_KEEPER_OTHER_LISTENERS_MAX + \
+		1) /* and the one of sock_diag */
 
 /* box-rpc's exit codes that mean something to boxd. */
 #define BOX_EXIT_CONFIG 78 /* the configuration is wrong: do not start again */
@@ -22,7 +25,9 @@
 enum box_keeper_kind {
 	/* boxd -> box-rpc, in this order */
 	BOX_KEEPER_START = 1, /* fds: the texts that are there, by the flags */
-	BOX_KEEPER_LISTEN, /* after READY; fds: the listening sockets, of TCP and of the operator */
+	BOX_KEEPER_LISTEN, /* after READY; fds: the listening sockets, of TCP and of the operator; and,
+			       * where there is no token, one that tells whose a connection is
+			       * (base/sock_diag.h). Each is known by its own domain */
 	BOX_KEEPER_RELOAD, /* fd: the --config text as it is now */
 	BOX_KEEPER_STOP,   /* stop accepting, finish or cancel, exit 0 */
 	BOX_KEEPER_FOLDER, /* the answer to MAKE_FOLDER */
@@ -38,6 +43,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_STORED,   /* the answer to OPEN_STORE; fd: the socket to box-skills */
 	BOX_KEEPER_TRIED,    /* the answer to TRY_MACHINES */
 	BOX_KEEPER_HELD,     /* how much memory artifacts hold now */
+	BOX_KEEPER_TOKENS,   /* the text of the token file as it is now */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -56,20 +62,24 @@ enum box_keeper_kind {
 	BOX_KEEPER_OPEN_GROUP,   /* limits the memory of one process; again: the same group */
 	BOX_KEEPER_CLOSE_GROUP,  /* it goes when it is empty, at the latest with its box */
 	BOX_KEEPER_TRY_MACHINES, /* whether there can be microVMs; a guest may be booted for it */
+	BOX_KEEPER_TOKENS_TAKEN, /* the text of TOKENS is good: my successor shall have it too */
 };
 
 enum box_keeper_start_flag {
-	BOX_START_STDIO = 1 << 0,         /* fds 0 and 1 are a connection */
-	BOX_START_HAS_FILE = 1 << 1,      /* fd: --config */
-	BOX_START_HAS_VARIABLE = 1 << 2,  /* fd: LANGBOT_BOX_CONFIG */
-	BOX_START_HAS_STATE = 1 << 3,     /* fd: the predecessor's STATE */
-	BOX_START_CHECK_CONFIG = 1 << 4,  /* say whether the configuration is good, and exit */
-	BOX_START_EXPLICIT_HOST = 1 << 5, /* --host was given */
-	BOX_START_SOFT_STORAGE = 1 << 6,  /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
-	BOX_START_WIDE_OPEN = 1 << 7,     /* listens beyond loopback and has no token */
+	BOX_START_STDIO = 1 << 0,           /* fds 0 and 1 are a connection */
+	BOX_START_HAS_FILE = 1 << 1,        /* fd: --config */
+	BOX_START_HAS_VARIABLE = 1 << 2,    /* fd: LANGBOT_BOX_CONFIG */
+	BOX_START_HAS_STATE = 1 << 3,       /* fd: the predecessor's STATE */
+	BOX_START_CHECK_CONFIG = 1 << 4,    /* say whether the configuration is good, and exit */
+	BOX_START_EXPLICIT_HOST = 1 << 5,   /* --host was given */
+	BOX_START_SOFT_STORAGE = 1 << 6,    /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
+	BOX_START_WIDE_OPEN = 1 << 7,       /* is to listen beyond loopback and has no token */
+	BOX_START_TOKEN_FILE = 1 << 9,      /* `token` is the text of a file, a line a token */
+	BOX_START_UNAUTHENTICATED = 1 << 10, /* --unauthenticated, or its variable */
 	BOX_START_HAS_FIRST = 1 << 8, /* fd: the --config that boxd was started with, if another */
 };
 
+#define BOX_KEEPER_NO_UID UINT32_MAX
 #define BOX_KEEPER_TEXT_MAX 512
 #define BOX_KEEPER_BELOW_MAX 64
 
@@ -98,14 +108,23 @@ struct box_keeper_start {
 	int32_t log_format;
 	char config_path[BOX_PATH_MAX]; /* for messages only */
 	char working_folder[BOX_PATH_MAX];
-	char token[BOX_TOKEN_MAX + 2]; /* LANGBOT_BOX_CONTROL_TOKEN, cut here if longer */
+	/* Without a token: the user whose connections are let in beside root's, or
+	 * BOX_KEEPER_NO_UID. */
+	uint32_t uid;
+	char token
+		[BOX_TOKENS_TEXT_MAX]; /* LANGBOT_BOX_CONTROL_TOKEN, cut if too long; or a file's */
 	char instance[BOX_INSTANCE_ID_MAX + 130]; /* LANGBOT_BOX_TRUSTED_INSTANCE_UUID, likewise */
 	struct box_keeper_host host;
 };
 
-/* LISTEN, RELOAD, STOP, READY, TAKEN, STATE and POLICY are this alone. */
+/* LISTEN, RELOAD, STOP, READY, TAKEN, TOKENS_TAKEN, STATE and POLICY are this alone. */
 struct box_keeper_plain {
 	uint32_t kind;
+};
+
+struct box_keeper_tokens {
+	uint32_t kind;
+	char text[BOX_TOKENS_TEXT_MAX];
 };
 
 struct box_keeper_make_folder {

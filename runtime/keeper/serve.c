@@ -281,6 +281,23 @@ struct box_callers_roots *box_serve_callers_roots(struct box_serve *serve)
 	return serve->callers_roots;
 }
 
+static void reload_tokens(struct box_serve *serve)
+{
+	struct box_carried *carried = serve->carried;
+	struct box_err err;
+	if (box_carry_reread_tokens(carried, &err) < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "token.reload_failed", box_kv_str("why", err.text),
+			box_kv_str("so", "the tokens stay as they were"));
+		return;
+	}
+	int r = box_serve_send(
+		serve, &carried->offered_tokens, sizeof(carried->offered_tokens), NULL, 0);
+	serve->reload_wanted = serve->reload_wanted || r == -EPIPE;
+	if (r < 0 && r != -EPIPE) {
+		BOX_LOG(BOX_LOG_ERROR, "token.reload_failed", box_kv_errno("why", r));
+	}
+}
+
 void box_serve_reload(struct box_serve *serve)
 {
 	struct box_err err;
@@ -288,6 +305,12 @@ void box_serve_reload(struct box_serve *serve)
 	if (!serve->ready) {
 		/* LISTEN comes first. START has the last text that was taken, not the present. */
 		serve->reload_wanted = true;
+		return;
+	}
+	if (serve->carried->token_path[0]) {
+		reload_tokens(serve);
+	}
+	if (!serve->carried->config_path) {
 		return;
 	}
 	int r = box_carry_reread(serve->carried, &fd, &err);
@@ -379,6 +402,9 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	if (listeners->operator.fd >= 0) {
 		fds[count++] = listeners->operator.fd;
 	}
+	if (listeners->sock_diag >= 0) {
+		fds[count++] = listeners->sock_diag;
+	}
 	int r = send_plain(serve, BOX_KEEPER_LISTEN, fds, count);
 	if (r < 0 && r != -EPIPE) {
 		return "it does not take the listening sockets";
@@ -411,6 +437,13 @@ static const char *take_taken(struct box_serve *serve, struct box_packet *packet
 	return NULL;
 }
 
+static const char *take_tokens_taken(struct box_serve *serve, struct box_packet *packet)
+{
+	(void)packet;
+	box_carry_tokens_taken(serve->carried);
+	return NULL;
+}
+
 static const struct {
 	uint32_t kind;
 	bool bequest; /* counts also when box-rpc has died */
@@ -421,6 +454,7 @@ static const struct {
 	{BOX_KEEPER_READY, false, sizeof(struct box_keeper_plain), 0, take_ready},
 	{BOX_KEEPER_STATE, true, sizeof(struct box_keeper_plain), 1, take_state},
 	{BOX_KEEPER_TAKEN, true, sizeof(struct box_keeper_plain), 0, take_taken},
+	{BOX_KEEPER_TOKENS_TAKEN, true, sizeof(struct box_keeper_plain), 0, take_tokens_taken},
 	{BOX_KEEPER_POLICY, false, sizeof(struct box_keeper_plain), 1, take_policy},
 	{BOX_KEEPER_MAKE_FOLDER, false, sizeof(struct box_keeper_make_folder), 0,
 		box_take_make_folder},

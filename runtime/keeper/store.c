@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,18 @@ static void give_away(const struct box_store_keeper *keeper, int folder)
 	}
 }
 
+/* Such a store was made by a boxd that took its ids from there. */
+static void warn_of_owner(const struct box_worker_ids *owner)
+{
+	if (owner->uid >= BOX_DYNAMIC_ID_FIRST && owner->uid <= BOX_DYNAMIC_ID_LAST &&
+		!getpwuid(owner->uid)) {
+		BOX_LOG(BOX_LOG_WARNING, "skills.owner", box_kv_int("uid", owner->uid),
+			box_kv_str("why", "systemd may give this id to another service"),
+			box_kv_str("do",
+				"add the account box-rpc and chown -R box-rpc: the skill store"));
+	}
+}
+
 static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, struct box_err *err)
 {
 	int ends[2];
@@ -95,6 +108,9 @@ static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, s
 		.fd_count = 2,
 	};
 	int r = box_owner_ids(keeper->ids, folder, &wanted.ids);
+	if (r == 0) {
+		warn_of_owner(&wanted.ids);
+	}
 	if (r < 0) {
 		return box_err_set(
 			err, BOX_ERR_OS, -r, "the folder of the skills: %s", strerrordesc_np(-r));

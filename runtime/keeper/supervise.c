@@ -137,9 +137,10 @@ static void start_again(struct keeper *keeper)
 
 static void on_reload_signal(struct keeper *keeper)
 {
-	if (!keeper->setup->serve.carried->config_path) {
+	const struct box_carried *carried = keeper->setup->serve.carried;
+	if (!carried->config_path && carried->token_path[0] == '\0') {
 		BOX_LOG(BOX_LOG_WARNING, "reload.nothing",
-			box_kv_str("why", "there is no --config file to reload"));
+			box_kv_str("why", "there is no --config and no --token-file to reload"));
 	} else if (!keeper->stopping) {
 		box_serve_reload(keeper->serve);
 	}

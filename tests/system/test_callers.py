@@ -109,9 +109,28 @@ def test_token_is_said_nowhere(locked):
     assert TOKEN not in "\n".join(locked.lines)
 
 
-def test_pages_need_no_token(locked):
-    for path in ("/healthz", "/metrics"):
-        assert locked.http(path)[0] == 200
+def test_pages_tell_strangers_only_that_we_live(locked):
+    """Probes need no token; what is used, and by whom, is for who has it."""
+    assert locked.http("/healthz")[::2] == (200, b'{"live":true}')
+    assert locked.http("/readyz")[::2] == (200, b'{"ready":true}')
+    assert locked.http("/metrics")[::2] == (401, b"Unauthorized")
+    for fields in (
+        {"X-LangBot-Box-Control-Token": TOKEN},
+        {"Authorization": f"Bearer {TOKEN}"},
+        {"authorization": f"bearer {TOKEN}"},
+    ):
+        assert b"box_sessions" in locked.http("/metrics", headers=fields)[2]
+        assert b"resources" in locked.http("/readyz", headers=fields)[2]
+    for wrong in (f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer ", TOKEN):
+        assert locked.http("/metrics", headers={"Authorization": wrong})[0] == 401
+
+
+def test_metrics_can_be_opened(tmp_path):
+    file = tmp_path / "box.yaml"
+    file.write_text("metrics_open: true\n")
+    with boxlib.Boxd("--config", str(file), token=TOKEN, cwd=tmp_path) as boxd:
+        assert boxd.http("/metrics")[0] == 200
+        assert b"resources" not in boxd.http("/readyz")[2]
 
 
 def test_first_instance_is_pinned(web):

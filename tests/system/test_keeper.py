@@ -227,7 +227,7 @@ def test_worker_ids(start_keeper):
         assert (uid, gid) == (account.pw_uid, account.pw_gid)
     except KeyError:
         assert uid == gid
-        assert 61184 + keeper.pid % 4000 <= uid < 65520
+        assert 0xF0010000 + keeper.pid % 4000 <= uid < 0xF0020000
         with pytest.raises(KeyError):
             pwd.getpwuid(uid)
 

@@ -7,11 +7,12 @@ TEST(routes_and_methods)
 	static const struct row rows[] = {
 		{"GET /healthz HTTP/1.1\r\n" HOST, BOX_GATE_HEALTHZ},
 		{"GET /readyz HTTP/1.1\r\n" HOST, BOX_GATE_READYZ},
-		{"GET /metrics HTTP/1.1\r\n" HOST, BOX_GATE_METRICS},
+		{"GET /metrics HTTP/1.1\r\n" HOST, 401},
+		{"GET /metrics HTTP/1.1\r\n" HOST TOKEN, BOX_GATE_METRICS},
 		{"GET /healthz?verbose=1 HTTP/1.1\r\n" HOST, BOX_GATE_HEALTHZ},
 		{"HEAD /healthz HTTP/1.1\r\n" HOST, BOX_GATE_HEALTHZ},
 		{"HEAD /readyz HTTP/1.1\r\n" HOST, BOX_GATE_READYZ},
-		{"HEAD /metrics HTTP/1.1\r\n" HOST, BOX_GATE_METRICS},
+		{"HEAD /metrics HTTP/1.1\r\n" HOST TOKEN, BOX_GATE_METRICS},
 		{RPC HOST CALLER WEBSOCKET, BOX_GATE_RPC},
 		{RELAY HOST TENANT WEBSOCKET, BOX_GATE_RELAY},
 
@@ -425,4 +426,49 @@ TEST(the_operator_needs_neither_token_nor_instance)
 	decide(&unpinned, RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id: _operator\r\n");
 	ASSERT_INT(verdict.status, 401);
 	ASSERT(!verdict.operator);
+}
+
+#define OTHER "another-token-that-is-valid-as-well-012345"
+
+TEST(two_tokens)
+{
+	struct box_gate_policy both = strict;
+	both.other_token = OTHER;
+	static const struct row rows[] = {
+		{RPC HOST CALLER WEBSOCKET, BOX_GATE_RPC},
+		{RPC HOST INSTANCE WEBSOCKET "X-LangBot-Box-Control-Token: " OTHER "\r\n",
+			BOX_GATE_RPC},
+		{RPC HOST INSTANCE WEBSOCKET "X-LangBot-Box-Control-Token: " OTHER "x\r\n", 401},
+		{RPC HOST INSTANCE WEBSOCKET, 401},
+		{RPC HOST INSTANCE WEBSOCKET TOKEN "X-LangBot-Box-Control-Token: " OTHER "\r\n",
+			401},
+	};
+	assert_rows(&both, rows, COUNT(rows));
+}
+
+TEST(strangers_without_a_token)
+{
+	struct box_gate_policy open = strict;
+	open.token = NULL;
+	open.stranger = "Unauthorized";
+	static const struct row rows[] = {
+		{RPC HOST INSTANCE WEBSOCKET, 401},
+		{RPC HOST CALLER WEBSOCKET, 401},
+		{RELAY HOST TENANT WEBSOCKET, 401},
+		{"GET /metrics HTTP/1.1\r\n" HOST, 401},
+		{"GET /healthz HTTP/1.1\r\n" HOST, BOX_GATE_HEALTHZ},
+		{"GET /readyz HTTP/1.1\r\n" HOST, BOX_GATE_READYZ},
+	};
+	assert_rows(&open, rows, COUNT(rows));
+	open.stranger = "you are uid 7";
+	decide(&open, RPC HOST INSTANCE WEBSOCKET);
+	ASSERT_STR(verdict.body, "you are uid 7");
+	decide(&open, "GET /readyz HTTP/1.1\r\n" HOST);
+	ASSERT(!verdict.details);
+	open.metrics_open = true;
+	decide(&open, "GET /metrics HTTP/1.1\r\n" HOST);
+	ASSERT_INT(verdict.kind, BOX_GATE_METRICS);
+	open.stranger = NULL;
+	decide(&open, "GET /readyz HTTP/1.1\r\n" HOST);
+	ASSERT(verdict.details);
 }

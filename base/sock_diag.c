@@ -1,0 +1,174 @@
+/* A socket is found by its two ends. IPv4 addresses are asked for as such, also where a program of IPv6
+ * has them: the kernel finds both, and answers in the form that the found socket has. */
+#include "base/sock_diag.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define ANSWER_BYTES 8192
+#define ANSWER_SEC 1
+
+struct question {
+	struct nlmsghdr head;
+	struct inet_diag_req_v2 body;
+};
+
+int box_sock_diag_open(int *ret_fd)
+{
+	_cleanup_(box_close_p) int fd = socket(
+		AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	struct timeval wait = {.tv_sec = ANSWER_SEC};
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0) {
+		return -errno;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int box_sock_diag_ask(
+	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer)
+{
+	static uint32_t sequence;
+	struct question question = {
+		.head = {.nlmsg_len = sizeof(question),
+			.nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			.nlmsg_flags = NLM_F_REQUEST,
+			.nlmsg_seq = ++sequence},
+		.body = *request,
+	};
+	question.body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+	question.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+	if (send(fd, &question, sizeof(question), 0) != sizeof(question)) {
+		return -errno;
+	}
+	_Alignas(8) unsigned char answer[ANSWER_BYTES];
+	struct nlmsghdr *head = (struct nlmsghdr *)answer;
+	ssize_t got;
+	do {
+		got = recv(fd, answer, sizeof(answer), 0);
+		if (got < 0) {
+			return -errno;
+		}
+		/* What is of an earlier question came too late for it. */
+	} while (got >= (ssize_t)sizeof(*head) && head->nlmsg_seq != sequence);
+	if (head->nlmsg_type == NLMSG_ERROR &&
+		got >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
+		const struct nlmsgerr *failure = NLMSG_DATA(head);
+		return failure->error < 0 ? failure->error : -EPROTO;
+	}
+	if (head->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+		got < (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
+		return -EPROTO;
+	}
+	memcpy(ret_answer, NLMSG_DATA(head), sizeof(*ret_answer));
+	return 0;
+}
+
+/* Every address as IPv6 writes it, so that all forms can be compared. */
+static void widen(int family, const void *bytes, struct in6_addr *ret_address)
+{
+	if (family == AF_INET6) {
+		memcpy(ret_address, bytes, sizeof(*ret_address));
+		return;
+	}
+	*ret_address = (struct in6_addr){0};
+	ret_address->s6_addr[10] = ret_address->s6_addr[11] = 0xff;
+	memcpy(&ret_address->s6_addr[12], bytes, sizeof(struct in_addr));
+}
+
+static void widen_socket(
+	const struct sockaddr_storage *address, struct in6_addr *ret_address, in_port_t *ret_port)
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+	bool is_six = address->ss_family == AF_INET6;
+	widen(address->ss_family, is_six ? (const void *)&six->sin6_addr : &four->sin_addr,
+		ret_address);
+	*ret_port = is_six ? six->sin6_port : four->sin_port;
+}
+
+static bool is_end(
+	int family, const void *bytes, in_port_t port, const struct sockaddr_storage *end)
+{
+	struct in6_addr told;
+	struct in6_addr wanted;
+	in_port_t wanted_port;
+	widen(family, bytes, &told);
+	widen_socket(end, &wanted, &wanted_port);
+	return port == wanted_port && memcmp(&told, &wanted, sizeof(told)) == 0;
+}
+
+bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
+	const struct sockaddr_storage *local, const struct sockaddr_storage *remote)
+{
+	const struct inet_diag_sockid *id = &answer->id;
+	/* One that was closed has no inode and counts as root's, though data of it may wait here. */
+	return answer->idiag_state == TCP_ESTABLISHED && answer->idiag_inode != 0 &&
+		is_end(answer->idiag_family, id->idiag_src, id->idiag_sport, local) &&
+		is_end(answer->idiag_family, id->idiag_dst, id->idiag_dport, remote);
+}
+
+static void fill_end(
+	const struct sockaddr_storage *end, bool four, __be32 address[4], __be16 *ret_port)
+{
+	struct in6_addr wide;
+	widen_socket(end, &wide, ret_port);
+	memcpy(address, four ? &wide.s6_addr[12] : wide.s6_addr,
+		four ? sizeof(struct in_addr) : sizeof(wide));
+}
+
+static bool is_four(const struct sockaddr_storage *end)
+{
+	struct in6_addr wide;
+	in_port_t port;
+	widen_socket(end, &wide, &port);
+	return IN6_IS_ADDR_V4MAPPED(&wide);
+}
+
+static bool is_established(int connection)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+	return getsockopt(connection, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+		info.tcpi_state == TCP_ESTABLISHED;
+}
+
+int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid)
+{
+	struct sockaddr_storage here = {0};
+	struct sockaddr_storage there = {0};
+	socklen_t here_size = sizeof(here);
+	socklen_t there_size = sizeof(there);
+	if (getsockname(connection, (struct sockaddr *)&here, &here_size) < 0 ||
+		getpeername(connection, (struct sockaddr *)&there, &there_size) < 0) {
+		return -errno;
+	}
+	bool four = is_four(&there);
+	struct inet_diag_req_v2 request = {
+		.sdiag_family = four ? AF_INET : AF_INET6,
+		.sdiag_protocol = IPPROTO_TCP,
+		.idiag_states = 1U << TCP_ESTABLISHED,
+	};
+	struct inet_diag_msg answer;
+	fill_end(&there, four, request.id.idiag_src, &request.id.idiag_sport);
+	fill_end(&here, four, request.id.idiag_dst, &request.id.idiag_dport);
+	int r = box_sock_diag_ask(fd, &request, &answer);
+	if (r < 0) {
+		return r == -ENOENT ? -ENOTCONN : r;
+	}
+	/* As long as our end is open too, no other connection can have these two ends. */
+	if (!box_sock_diag_is_open_pair(&answer, &there, &here) || !is_established(connection)) {
+		return -ENOTCONN;
+	}
+	*ret_uid = answer.idiag_uid;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* One question to the kernel about one TCP socket (NETLINK_SOCK_DIAG).
+ *
+ * The socket for it tells of the network namespace that it was opened in, and user ids as they are in
+ * the user namespace that it was opened in, whoever uses it later. Without capabilities it can only
+ * look.
+ */
+#pragma once
+
+#include <linux/inet_diag.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+int box_sock_diag_open(int *ret_fd);
+
+/* Asks for the socket that `request` describes and waits for the answer. 0; -ENOENT when there is
+ * none; or another -errno. */
+int box_sock_diag_ask(
+	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer);
+
+/* Who owns the other end of `connection`, a TCP connection within this host. -ENOTCONN when that end
+ * is not open any more: the kernel tells nobody's socket as root's. Another -errno when it cannot be
+ * known. */
+int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid);
+
+/* The pure half: whether `answer` is the open socket whose own address is `local` and whose other end
+ * is `remote`. */
+bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
+	const struct sockaddr_storage *local, const struct sockaddr_storage *remote);

@@ -1,0 +1,423 @@
+"""Who may speak: the operator's socket, users of this machine without a token, wider listeners,
+tokens that are changed, instances that are claimed, and what the log says of strangers.
+"""
+
+import contextlib
+import encodings.idna  # noqa: F401: it is not found any more as another user
+import http.client
+import os
+import pathlib
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import time
+
+import boxlib
+import pytest
+from clientlib import context
+
+NOBODY = 65534
+OLD = "old-token-0123456789abcdef0123456789"
+NEW = "new-token-0123456789abcdef0123456789"
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+needs_root = pytest.mark.skipif(not boxlib.ROOT, reason="only root can become another user")
+
+
+@pytest.fixture
+def folder():
+    """Short: the path of a socket has room for 107 bytes."""
+    made = pathlib.Path(f"/run/box-test-{os.getpid()}" if boxlib.ROOT else f"/tmp/box-{os.getpid()}")
+    made.mkdir(mode=0o755)
+    yield made
+    for left in made.iterdir():
+        left.unlink()
+    made.rmdir()
+
+
+def as_user(uid, *command):
+    before = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
+    return subprocess.run(
+        [*before, *map(str, command)],
+        cwd="/",
+        env=boxlib.environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+
+    )
+
+
+def run_box(*words, uid=0):
+    done = as_user(uid, boxlib.build() / "box", *words)
+    return done.returncode, done.stdout, done.stderr
+
+
+def head(instance="evil", **fields):
+    lines = {"Host": "127.0.0.1", "X-LangBot-Instance-Id": instance, **UPGRADE, **fields}
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"GET /rpc/ws HTTP/1.1\r\n{text}\r\n".encode()
+
+
+def status_of(sock):
+    sock.settimeout(10)
+    answer = b""
+    while b"\r\n" not in answer:
+        piece = sock.recv(4096)
+        if not piece:
+            break
+        answer += piece
+    return int(answer.split()[1]) if answer else None
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+def page(path, name):
+    with contextlib.closing(UnixConnection(path)) as connection:
+        connection.request("GET", name)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+# The operator's socket.
+
+
+def test_the_operator_needs_nothing_and_claims_nothing(tmp_path, folder):
+    path = folder / "box.sock"
+    with boxlib.fake_boxd(tmp_path, "--socket", str(path), token=OLD) as boxd:
+        boxd.wait_served()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert run_box("--endpoint", f"unix:{path}", "create", "mine")[0] == 0
+        assert "mine" in run_box("--endpoint", f"unix:{path}", "ls")[1]
+        assert page(path, "/metrics")[0] == 200
+        assert b"resources" in page(path, "/readyz")[1]
+        assert not boxd.events("instance.claimed")
+        with boxd.web(instance="tenant") as client:
+            client.context = context(instance="tenant")
+            assert client.ask("box_get_sessions")["sessions"] == []
+            # The operator's own instance is nobody else's.
+            assert client.fail("box_status", context=context(instance="_operator")).startswith(
+                "PermissionError: "
+            )
+            client.init()
+            assert boxd.wait_event("instance.claimed")["instance"] == "tenant"
+        # It works in the boxes of others, too.
+        listed = run_box("--endpoint", f"unix:{path}", "--instance", "tenant", "ls")
+        assert listed[0] == 0
+        assert "mine" in run_box("--endpoint", f"unix:{path}", "ls")[1]
+    assert not path.exists()
+
+
+@needs_root
+def test_only_root_uses_its_socket_and_a_group_can_be_let_in(tmp_path, folder):
+    path = folder / "box.sock"
+    with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
+        boxd.wait_served()
+        code, _, err = run_box("--endpoint", f"unix:{path}", "ls", uid=NOBODY)
+        assert code == 125
+        assert "Permission denied" in err
+    with boxlib.fake_boxd(
+        tmp_path, "--socket", str(path), "--socket-group", str(NOBODY)
+    ) as boxd:
+        boxd.wait_served()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert run_box("--endpoint", f"unix:{path}", "ls", uid=NOBODY)[0] == 0
+        assert run_box("--endpoint", f"unix:{path}", "ls", uid=1)[0] == 125
+
+
+def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path, folder):
+    path = folder / "box.sock"
+    with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
+        boxd.wait_served()
+        with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as second:
+            assert second.process.wait(10) == 1
+            assert "another boxd that runs has it" in second.tail()
+        worker = boxd.worker
+        os.kill(boxd.pid, signal.SIGKILL)
+        boxd.process.wait(10)
+        boxlib.wait_until(lambda: not boxlib.is_alive(worker))
+    assert path.exists()
+    with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
+        boxd.wait_served()
+        assert page(path, "/healthz")[0] == 200
+    assert not path.exists()
+
+
+@needs_root
+@pytest.mark.parametrize("fault", ["writable", "foreign", "link", "file"])
+def test_a_folder_that_others_could_use_is_refused(tmp_path, folder, fault):
+    place = folder / "place"
+    place.mkdir(mode=0o755)
+    path = place / "box.sock"
+    if fault == "writable":
+        place.chmod(0o775)
+    elif fault == "foreign":
+        os.chown(place, NOBODY, NOBODY)
+    elif fault == "link":
+        (folder / "link").symlink_to(place)
+        path = folder / "link" / "box.sock"
+    else:
+        path.write_text("")
+    try:
+        with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
+            assert boxd.process.wait(10) == 1
+            assert "the operator's socket" in boxd.tail()
+    finally:
+        for left in place.iterdir():
+            left.unlink()
+        place.rmdir()
+
+
+@needs_root
+def test_box_dials_the_socket_of_root_first(tmp_path):
+    """As root no setting is needed; as another user TCP is tried next, and refused with the reason."""
+    path = pathlib.Path("/run/box/box.sock")
+    if path.exists():
+        pytest.skip("a boxd of this machine has the operator's socket")
+    with boxlib.Boxd("--socket", str(path), cwd=tmp_path, config=boxlib.FAKE) as boxd:
+        boxd.wait_served()
+        assert run_box("create", "hello")[0] == 0
+        assert "hello" in run_box("ls")[1]
+        code, _, err = run_box("--endpoint", boxd.url, "ls", uid=NOBODY)
+        assert code == 125
+        assert f"uid {NOBODY}" in err
+        assert "LANGBOT_BOX_CONTROL_TOKEN" in err
+
+
+# TCP without a token.
+
+
+@pytest.fixture
+def open_boxd(tmp_path):
+    with boxlib.fake_boxd(tmp_path) as boxd:
+        boxd.wait_served()
+        yield boxd
+
+
+@contextlib.contextmanager
+def sockets_of(uid):
+    """Sockets that are made meanwhile belong to this user."""
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def answer_to(boxd, family, host, bytes_sent):
+    with socket.socket(family) as sock:
+        sock.settimeout(10)
+        sock.connect((host, boxd.port))
+        sock.sendall(bytes_sent)
+        return sock.recv(4096).decode()
+
+
+@needs_root
+def test_another_user_is_refused_and_told_why(open_boxd):
+    for family, host in (
+        (socket.AF_INET, "127.0.0.1"),
+        (socket.AF_INET6, "::1"),
+        (socket.AF_INET6, "::ffff:127.0.0.1"),
+    ):
+        assert answer_to(open_boxd, family, host, head()).split()[1] == "101", host
+        with sockets_of(NOBODY):
+            refused = answer_to(open_boxd, family, host, head())
+        assert refused.split()[1] == "401", host
+        assert f"uid {NOBODY}" in refused
+        assert "LANGBOT_BOX_CONTROL_TOKEN" in refused
+        assert "operator's socket" in refused
+    # Nor may it see more than that we live.
+    with sockets_of(NOBODY):
+        assert open_boxd.http("/readyz")[2] == b'{"ready":true}'
+        assert open_boxd.http("/healthz")[2] == b'{"live":true}'
+        assert open_boxd.http("/metrics")[0] == 401
+    assert open_boxd.http("/metrics")[0] == 200
+
+
+@pytest.mark.parametrize("how", ["shutdown", "closed", "reset"])
+def test_the_owner_of_a_closed_socket_is_nobody(open_boxd, how):
+    """The kernel tells one that was closed as root's. What it has sent is not obeyed."""
+    os.kill(open_boxd.worker, signal.SIGSTOP)
+    try:
+        with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+            sock.sendall(head(instance="closed"))
+            if how == "shutdown":
+                sock.shutdown(socket.SHUT_WR)
+            elif how == "reset":
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if how != "shutdown":
+                sock.close()
+            os.kill(open_boxd.worker, signal.SIGCONT)
+            if how == "shutdown":
+                assert status_of(sock) == 401
+    finally:
+        os.kill(open_boxd.worker, signal.SIGCONT)
+    if how == "closed":
+        open_boxd.wait_event("door.refused")
+    time.sleep(0.1)
+    metrics = open_boxd.http("/metrics")[2].decode()
+    assert 'box_connections_opened_total{transport="websocket"} 0' in metrics
+
+
+@needs_root
+def test_the_user_that_runs_boxd_is_let_in(tmp_path):
+    """And root; but no third one."""
+    before = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
+    with boxlib.Boxd(before=before, cwd="/", config=boxlib.FAKE) as boxd:
+        assert run_box("--endpoint", boxd.url, "ls", uid=NOBODY)[0] == 0
+        assert run_box("--endpoint", boxd.url, "ls", uid=0)[0] == 0
+        assert "uid 1," in run_box("--endpoint", boxd.url, "ls", uid=1)[2]
+
+
+@needs_root
+def test_unauthenticated_lets_in_everyone(tmp_path):
+    with boxlib.fake_boxd(tmp_path, "--unauthenticated") as boxd:
+        assert run_box("--endpoint", boxd.url, "ls", uid=NOBODY)[0] == 0
+        assert "ANYONE WHO REACHES" in boxd.wait_event("listening.unauthenticated")["why"]
+
+
+def test_a_wider_listener_needs_a_token_or_the_word(tmp_path):
+    file = tmp_path / "box.yaml"
+    file.write_text("unauthenticated: true\n")
+    wide = ("--host=0.0.0.0", "--check-config")
+    for words, env, code in (
+        (wide, {}, 78),
+        (("--host=::", "--check-config"), {}, 78),
+        (("--host=127.0.0.1", "--check-config"), {}, 0),
+        (wide, {"LANGBOT_BOX_CONTROL_TOKEN": OLD}, 0),
+        ((*wide, "--unauthenticated"), {}, 0),
+        (wide, {"LANGBOT_BOX_UNAUTHENTICATED": "1"}, 0),
+        ((*wide, "--config", str(file)), {}, 0),
+        # Only the operator's own file may say so.
+        (wide, {"LANGBOT_BOX_CONFIG": '{"unauthenticated": true}'}, 78),
+    ):
+        with boxlib.Boxd(*words, env=env, cwd=tmp_path) as boxd:
+            assert boxd.process.wait(10) == code, (words, env)
+    with boxlib.Boxd("--host=0.0.0.0", cwd=tmp_path) as boxd:
+        assert boxd.process.wait(10) == 78
+        assert "LANGBOT_BOX_CONTROL_TOKEN or --token-file" in boxd.tail()
+
+
+# Tokens that are changed.
+
+
+def test_tokens_are_changed_without_a_restart(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(OLD + "\n")
+    file.chmod(0o600)
+
+    def comes_in(token):
+        with socket.create_connection(("127.0.0.1", boxd.port)) as sock:
+            fields = {"X-LangBot-Box-Control-Token": token} if token else {}
+            sock.sendall(head("inst", **fields))
+            return status_of(sock) == 101
+
+    def reload(event, count):
+        boxd.signal(signal.SIGHUP)
+        return boxd.wait_event(event, count)
+
+    with boxlib.fake_boxd(tmp_path, "--token-file", str(file)) as boxd:
+        boxd.wait_served()
+        assert [comes_in(token) for token in (OLD, NEW, None)] == [True, False, False]
+        with boxd.web(token=OLD) as client:
+            file.write_text(f"{OLD}\n{NEW}\n")
+            assert reload("token.reloaded", 1)["tokens"] == 2
+            assert [comes_in(token) for token in (OLD, NEW, None)] == [True, True, False]
+            file.write_text(f"\n{NEW}\n")
+            assert reload("token.reloaded", 2)["tokens"] == 1
+            assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
+            assert client.ask("__ping") == {}  # who is in stays in
+        # A file that is wrong changes nothing, nor does one that is empty.
+        for count, text in enumerate(("short\n", "", f"{OLD}\n{NEW}\n{OLD}x\n"), 1):
+            file.write_text(text)
+            reload("token.reload_refused", count)
+            assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
+        file.chmod(0o602)
+        reload("token.reload_failed", 1)
+        # A successor has the last good one, not the first.
+        boxd.kill_worker()
+        boxd.wait_served(2)
+        assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
+        told = "\n".join(boxd.lines)
+        assert OLD not in told
+        assert NEW not in told
+
+
+def test_token_files_that_are_refused(tmp_path):
+    file = tmp_path / "box-token"
+    file.write_text(OLD)
+    file.chmod(0o600)
+    named = ("--check-config", "--token-file", str(file))
+    systemd = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    with boxlib.Boxd("--check-config", "--host=0.0.0.0", env=systemd, cwd=tmp_path) as boxd:
+        assert boxd.process.wait(10) == 0
+    with boxlib.Boxd(*named, token=OLD, cwd=tmp_path) as boxd:
+        assert boxd.process.wait(10) == 2
+        assert "not together with" in boxd.tail()
+    for mode, text, code in ((0o604, OLD, 0), (0o602, OLD, 2), (0o600, "short", 78), (0o600, "", 78)):
+        file.write_text(text)
+        file.chmod(mode)
+        with boxlib.Boxd(*named, cwd=tmp_path) as boxd:
+            assert boxd.process.wait(10) == code, (mode, text)
+            assert bool(boxd.events("token.readable")) == (mode == 0o604)
+    with boxlib.Boxd("--check-config", "--token-file", "/nothing", cwd=tmp_path) as boxd:
+        assert boxd.process.wait(10) == 2
+
+
+# Instances.
+
+
+def test_looking_claims_nothing_and_a_claim_shuts_out_others(open_boxd):
+    with open_boxd.web(instance="stranger") as stranger, open_boxd.web(instance="owner") as owner:
+        stranger.context = context(instance="stranger")
+        owner.context = context(instance="owner")
+        for action in ("__ping", "box_health", "box_get_backend_info", "box_status"):
+            stranger.ask(action)
+        assert stranger.ask("box_get_sessions")["sessions"] == []
+        assert not open_boxd.events("instance.claimed")
+        assert stranger.fail("box_status", context=context(instance="owner")).startswith(
+            "PermissionError: "
+        )
+        owner.ask("box_create_session", {"session_id": "s"})
+        assert open_boxd.wait_event("instance.claimed")["instance"] == "owner"
+        for action in ("__ping", "box_status", "box_init", "box_shutdown"):
+            assert "claimed by another instance" in stranger.fail(action), action
+        assert [one["session_id"] for one in owner.ask("box_get_sessions")["sessions"]] == ["s"]
+    assert len(open_boxd.events("instance.claimed")) == 1
+    open_boxd.kill_worker()
+    open_boxd.wait_served(2)
+    with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+        sock.sendall(head("stranger"))
+        assert status_of(sock) == 401
+
+
+# The log.
+
+
+def test_strangers_are_one_line_a_second(open_boxd):
+    begun = time.monotonic()
+    for _ in range(150):
+        with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+            sock.sendall(b"nonsense\r\n\r\n")
+            assert status_of(sock) == 400
+    boxlib.wait_until(
+        lambda: sum(event["count"] for event in open_boxd.events("door.refused")) == 150
+    )
+    seconds = time.monotonic() - begun
+    assert len(open_boxd.events("door.refused")) <= seconds + 2
