@@ -56,7 +56,9 @@ static void print_backend(const struct box_value *status)
 	const struct box_value *available = find(status, "backend", "available");
 	const struct box_value *degraded = find(status, "backend", "degraded");
 	(void)printf("%-*s ", WIDTH, "backend");
-	box_cli_print_text(find(status, "backend", "name"), 0);
+	const struct box_value *name = find(status, "backend", "name");
+	const struct box_value *asked = find(status, "backend", "asked");
+	box_cli_print_text(asked && (!name || name->type == BOX_NULL) ? asked : name, 0);
 	(void)puts(!available || available->type != BOX_BOOL || !available->boolean
 			? ", not available"
 			: degraded && degraded->type == BOX_BOOL && degraded->boolean

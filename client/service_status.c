@@ -44,12 +44,17 @@ static const char *explain(struct box_arena *arena, const struct box_service_fac
 {
 	const struct box_value *backend = find_backend(facts);
 	const struct box_value *name = backend ? box_map_get(backend, "name") : NULL;
+	const struct box_value *error = backend ? box_map_get(backend, "error") : NULL;
 	switch (state) {
 	case BOX_SERVICE_DISABLED:
 		return DISABLED;
 	case BOX_SERVICE_UNREACHABLE:
 		return facts->why && facts->why[0] ? facts->why : "Box runtime is not connected";
 	case BOX_SERVICE_NO_BACKEND:
+		if (error && error->type == BOX_STR) {
+			return box_arena_printf(
+				arena, "%.*s", (int)error->str.len, error->str.bytes);
+		}
 		return name && name->type == BOX_STR
 			? box_arena_printf(arena,
 				  "Configured sandbox backend \"%s\" is unavailable",

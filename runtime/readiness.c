@@ -8,6 +8,7 @@
 #include "runtime/backend/native.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
+#include "runtime/spec_fields.h"
 
 static bool backend_available(const struct box_runtime *runtime)
 {
@@ -53,7 +54,48 @@ static struct box_value backend_value(const struct box_runtime *runtime, struct 
 	if (shortcoming(runtime)) {
 		box_map_add(arena, &info, "degraded", box_bool(true));
 	}
+	if (!backend_available(runtime)) {
+		if (runtime->config->backend[0]) {
+			box_map_add(arena, &info, "asked",
+				box_cstr(
+					box_fields_echo(arena, box_str(runtime->config->backend))));
+		}
+		if (backend_missing(runtime)) {
+			box_map_add(arena, &info, "error", box_cstr(backend_missing(runtime)));
+		}
+	}
 	return info;
+}
+
+/* Whether the operator's file gives boxes a quota that cannot be held here. */
+static const char *quota_missing(const struct box_runtime *runtime)
+{
+	const struct box_value *local = box_map_get(&runtime->config->map, "local");
+	const struct box_value *wanted = local ? box_map_get(local, "workspace_quota_mb") : NULL;
+	struct box_native *native = runtime->setup.native;
+	return wanted && wanted->type == BOX_INT && wanted->integer > 0 && uses(runtime, native)
+		? box_native_no_quota(native)
+		: NULL;
+}
+
+static const char *image_missing(const struct box_runtime *runtime)
+{
+	struct box_native *native = runtime->setup.native;
+	return uses(runtime, native) ? box_native_no_image(native) : NULL;
+}
+
+/* Why boxes, or some that the operator has provided for, would be refused now; NULL: none is. */
+static const char *refusal(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	const char *missing = backend_missing(runtime);
+	if (missing) {
+		return missing;
+	}
+	const char *quota = quota_missing(runtime);
+	const char *image = image_missing(runtime);
+	return quota ? box_arena_printf(arena, "local.workspace_quota_mb cannot be held: %s%s%s",
+			       quota, image ? "; " : "", image ? image : "")
+		     : image;
 }
 
 /* The checks of admission. A check is true when it was proved; no backend proves any of the
@@ -100,6 +142,13 @@ struct box_value box_runtime_readiness(
 		checks = box_map_value();
 		box_map_add(
 			arena, &checks, "backend_available", box_bool(backend_available(runtime)));
+		/* What the operator has provided for and boxes would not get. */
+		if (quota_missing(runtime)) {
+			box_map_add(arena, &checks, "workspace_quota", box_bool(false));
+		}
+		if (image_missing(runtime)) {
+			box_map_add(arena, &checks, "images", box_bool(false));
+		}
 	}
 	*ret_ready = all_true(&checks);
 	box_map_add(arena, &readiness, "ready", box_bool(*ret_ready));
@@ -111,7 +160,7 @@ struct box_value box_runtime_readiness(
 		box_map_add(arena, &readiness, "unsafe_soft_storage_limits",
 			box_bool(runtime->setup.soft_storage));
 	}
-	const char *error = policy->error ? policy->error : backend_missing(runtime);
+	const char *error = policy->error ? policy->error : refusal(runtime, arena);
 	if (error) {
 		box_map_add(arena, &readiness, "error", box_cstr(error));
 	}
@@ -137,8 +186,11 @@ int box_runtime_require_ready(const struct box_runtime *runtime, struct box_err 
 				checks.pairs[i].key.bytes);
 		}
 	}
+	const char *error = runtime->config->admission.error;
+	const char *cause = error ? error : refusal(runtime, arena);
 	return box_err_set(err, BOX_ERR_READINESS, EAGAIN,
-		"Managed sandbox isolation is not ready (failed checks: %s)", failed);
+		"Managed sandbox isolation is not ready (failed checks: %s)%s%s", failed,
+		cause ? ": " : "", cause ? cause : "");
 }
 
 struct box_value box_runtime_backend_info(
@@ -258,6 +310,11 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 			box_cstr(box_arena_printf(arena,
 				"workspace quotas of folders of the host are not held: %s",
 				unheld(runtime))));
+	}
+	if (!backend_missing(runtime) && refusal(runtime, arena)) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(
+				arena, "some boxes are refused: %s", refusal(runtime, arena))));
 	}
 	if (runtime->needs_restart[0]) {
 		box_list_add(arena, &warnings,

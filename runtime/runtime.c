@@ -17,6 +17,7 @@
 #include "runtime/config_members.h"
 #include "runtime/policy.h"
 #include "runtime/runtime_record.h"
+#include "runtime/spec_fields.h"
 
 struct box_init {
 	struct box_runtime *runtime;
@@ -163,6 +164,17 @@ void box_runtime_choose_backend(struct box_runtime *runtime)
 	rules->backend = choice.backend;
 	rules->backend_name = choice.name;
 	rules->backend_missing = choice.missing;
+	if (choice.unknown) {
+		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+		bool engine = strcmp(config->backend, "docker") == 0 ||
+			strcmp(config->backend, "podman") == 0 ||
+			strcmp(config->backend, "e2b") == 0;
+		(void)snprintf(runtime->no_backend, sizeof(runtime->no_backend),
+			"no backend %s: %sset backend to one of " BOX_BACKEND_NAMES,
+			box_fields_echo(arena, box_str(config->backend)),
+			engine ? "container engines and services are not supported; " : "");
+		rules->backend_missing = runtime->no_backend;
+	}
 }
 
 /* The checked configuration takes effect. */

@@ -183,6 +183,9 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 		link->events->tokens(link->arg, packet->tokens.text, sizeof(packet->tokens.text));
 		explicit_bzero(packet->tokens.text, sizeof(packet->tokens.text));
 		break;
+	case BOX_KEEPER_HOST:
+		link->events->host(link->arg, &packet->host_told.host);
+		break;
 	case BOX_KEEPER_STOP:
 		link->events->stop(link->arg);
 		break;
@@ -335,6 +338,11 @@ int box_link_taken(struct box_link *link)
 int box_link_tokens_taken(struct box_link *link)
 {
 	return send_plain(link, BOX_KEEPER_TOKENS_TAKEN, NULL);
+}
+
+int box_link_look(struct box_link *link)
+{
+	return send_plain(link, BOX_KEEPER_LOOK, NULL);
 }
 
 int box_link_keep_state(struct box_link *link, int fd)

@@ -23,6 +23,8 @@ struct box_link_events {
 	void (*reload)(void *arg, int fd);                 /* likewise */
 	void (*tokens)(
 		void *arg, const char *text, size_t size); /* of the token file, as it is now */
+	/* What boxes would get now; the first comes before `listen`. */
+	void (*host)(void *arg, const struct box_keeper_host *host);
 	void (*stop)(void *arg);
 	void (*lost)(void *arg); /* boxd is gone */
 };
@@ -36,6 +38,9 @@ int box_link_open(uv_loop_t *loop, const struct box_link_events *events, void *a
 
 /* Tells boxd that we are configured and fenced. */
 int box_link_ready(struct box_link *link);
+
+/* Has boxd look again at what boxes would get; `host` is called. */
+int box_link_look(struct box_link *link);
 
 /* Tells boxd that the text of the last RELOAD is in force. */
 int box_link_taken(struct box_link *link);

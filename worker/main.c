@@ -45,6 +45,11 @@ struct worker {
 	struct box_packet start;
 	struct box_settings settings;
 	struct box_native *native;
+	struct box_keeper_host host; /* as boxd saw it last; texts of `native` are here */
+	uint64_t looks;              /* ticks since then */
+	bool told;                   /* `ready` and `why` are in the log */
+	bool ready;
+	char why[1024];
 	struct box_policy *policy; /* the operator's, until boxd has it */
 	struct box_verdict *of_file;
 	struct box_verdict *of_variable;
@@ -254,6 +259,64 @@ static void adopting_cb(uv_timer_t *timer)
 	}
 }
 
+/* Whether a box would be made now is in the log once, and again whenever it changes. */
+static void note_readiness(struct worker *worker)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	bool ready = false;
+	struct box_value readiness = box_runtime_readiness(worker->runtime, arena, &ready);
+	const struct box_value *error = box_map_get(&readiness, "error");
+	char why[sizeof(worker->why)] = "";
+	if (error && error->type == BOX_STR) {
+		(void)snprintf(why, sizeof(why), "%.*s", (int)error->str.len, error->str.bytes);
+	}
+	if (worker->told && ready == worker->ready && strcmp(why, worker->why) == 0) {
+		return;
+	}
+	if (!ready) {
+		BOX_LOG(BOX_LOG_ERROR, "not_ready", box_kv_str("why", why));
+	} else if (worker->told && !worker->ready) {
+		BOX_LOG(BOX_LOG_INFO, "ready");
+	}
+	worker->told = true;
+	worker->ready = ready;
+	memcpy(worker->why, why, sizeof(why));
+}
+
+static struct box_native_means means_of(const struct box_keeper_host *host)
+{
+	return (struct box_native_means){
+		.possible = host->possible,
+		.missing = host->missing,
+		.limits = host->limits != 0,
+		.limits_missing = host->limits_missing,
+		.quota = host->quota != 0,
+		.quota_missing = host->quota_missing,
+		.images_missing = host->images_missing,
+	};
+}
+
+static void on_host(void *arg, const struct box_keeper_host *host)
+{
+	struct worker *worker = arg;
+	worker->host = *host;
+	worker->looks = 0;
+	const struct box_native_means means = means_of(&worker->host);
+	box_native_set_means(worker->native, &means);
+	if (host->sealed) {
+		/* By what boxd has sealed, whatever the file says now. */
+		box_native_allow_degraded(worker->native, host->degraded != 0);
+	}
+	/* One that was chosen tells by itself what it lacks. */
+	if (!worker->runtime->backend) {
+		box_runtime_choose_backend(worker->runtime);
+	}
+	if (worker->runtime->backend == box_native_machines(worker->native)) {
+		box_native_look_at_machines(worker->native);
+	}
+	note_readiness(worker);
+}
+
 static void on_listen(void *arg, int *fds, size_t count)
 {
 	struct worker *worker = arg;
@@ -347,6 +410,7 @@ static const struct box_link_events link_events = {
 	.listen = on_listen,
 	.reload = on_reload,
 	.tokens = on_tokens,
+	.host = on_host,
 	.stop = on_stop,
 	.lost = on_lost,
 };
@@ -366,6 +430,11 @@ static void tick_cb(uv_timer_t *timer)
 	if (worker->door) {
 		box_door_tick(worker->door);
 	}
+	if (++worker->looks >= BOX_LOOK_TICKS) {
+		worker->looks = 0;
+		(void)box_link_look(worker->link);
+	}
+	note_readiness(worker);
 	/* A second without a message: give back what large ones have used. */
 	uint64_t messages = worker->runtime->metrics.messages;
 	if (messages == worker->messages_at_tick && messages != worker->messages_at_trim) {
@@ -448,14 +517,8 @@ static int configure(struct worker *worker, struct box_err *err)
 		return box_err_set(err, BOX_ERR_OS, -r, "event loop: %s", uv_strerror(r));
 	}
 	worker->skills = box_skills_line_new(&worker->loop, worker->link);
-	const struct box_native_means means = {
-		.possible = worker->start.start.host.possible,
-		.missing = worker->start.start.host.missing,
-		.limits = worker->start.start.host.limits != 0,
-		.limits_missing = worker->start.start.host.limits_missing,
-		.quota = worker->start.start.host.quota != 0,
-		.quota_missing = worker->start.start.host.quota_missing,
-	};
+	worker->host = worker->start.start.host;
+	const struct box_native_means means = means_of(&worker->host);
 	worker->native = box_native_new(&worker->loop, &means, &box_link_keeper, worker->link);
 	const struct box_runtime_setup setup = {
 		.loop = &worker->loop,
@@ -485,7 +548,7 @@ static int configure(struct worker *worker, struct box_err *err)
 	worker->policy = box_alloc(sizeof(*worker->policy));
 	r = r < 0 ? r : box_policy_read(worker->runtime, worker->policy, err);
 	if (r == 0 && worker->policy->degraded) {
-		box_native_allow_degraded(worker->native);
+		box_native_allow_degraded(worker->native, true);
 		box_runtime_choose_backend(worker->runtime);
 	}
 	return r;

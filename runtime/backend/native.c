@@ -300,13 +300,18 @@ struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_nativ
 	native->boxes = (struct box_native_kind){{&ops}, native, BOX_ASK_NATIVE};
 	native->machines = (struct box_native_kind){{&ops}, native, BOX_ASK_KRUN};
 	native->loop = loop;
-	native->means = *means;
 	native->keeper = keeper;
 	native->keeper_arg = keeper_arg;
+	box_native_set_means(native, means);
+	return native;
+}
+
+void box_native_set_means(struct box_native *native, const struct box_native_means *means)
+{
+	native->means = *means;
 	(void)snprintf(native->unlimited, sizeof(native->unlimited),
 		"limits cannot be set: %s; local.degraded: true in --config lets boxes run without",
 		means->limits_missing);
-	return native;
 }
 
 void box_native_free(struct box_native *native)
@@ -322,9 +327,22 @@ struct box_backend *box_native_backend(struct box_native *native)
 	return &native->boxes.base;
 }
 
-void box_native_allow_degraded(struct box_native *native)
+void box_native_allow_degraded(struct box_native *native, bool allowed)
 {
-	native->degraded = true;
+	native->degraded = allowed;
+}
+
+const char *box_native_no_quota(const struct box_native *native)
+{
+	return native->means.possible && !native->means.quota && !native->degraded
+		? native->means.quota_missing
+		: NULL;
+}
+
+const char *box_native_no_image(const struct box_native *native)
+{
+	const char *missing = native->means.images_missing;
+	return native->means.possible && missing && missing[0] ? missing : NULL;
 }
 
 const char *box_native_missing(const struct box_native *native)

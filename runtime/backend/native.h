@@ -58,10 +58,13 @@ struct box_native_means {
 	const char *limits_missing; /* why there are none */
 	bool quota;                 /* folders of the host can be held to one */
 	const char *quota_missing;
+	const char *images_missing; /* which of the operator's images are not there; "": all are */
 };
 
 struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_native_means *means,
 	const struct box_native_keeper *keeper, void *keeper_arg);
+/* They have changed, or were looked at anew. */
+void box_native_set_means(struct box_native *native, const struct box_native_means *means);
 /* Every box must be gone. */
 void box_native_free(struct box_native *native);
 
@@ -70,8 +73,11 @@ struct box_backend *box_native_backend(struct box_native *native);
 struct box_backend *box_native_machines(struct box_native *native);
 /* Has boxd find out whether there can be microVMs, unless it does already. */
 void box_native_try_machines(struct box_native *native);
+/* The same again for what is known already: it may have changed. Until the answer comes the old one
+ * counts. */
+void box_native_look_at_machines(struct box_native *native);
 /* What the operator allows: boxes without limits, where none can be set. Until then not. */
-void box_native_allow_degraded(struct box_native *native);
+void box_native_allow_degraded(struct box_native *native, bool allowed);
 
 /* NULL, or why no box can be made here. */
 const char *box_native_missing(const struct box_native *native);
@@ -80,6 +86,11 @@ const char *box_native_shortcoming(const struct box_native *native);
 
 /* NULL, or why quotas of folders of the host are not held, by the operator's word. */
 const char *box_native_unheld(const struct box_native *native);
+
+/* NULL, or why boxes that ask for a quota of a folder of the host are refused. */
+const char *box_native_no_quota(const struct box_native *native);
+/* NULL, or why boxes of some of the operator's images are refused. */
+const char *box_native_no_image(const struct box_native *native);
 
 /* What boxd tells: a box of a predecessor, which can be adopted from now on, with its fds as of a
  * box that was made and of a group; and that a box, asked for or not, is no more. */

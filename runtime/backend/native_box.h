@@ -41,6 +41,7 @@ struct box_native {
 	struct box_native_kind machines;
 	enum box_native_machines machines_state;
 	char machines_missing[BOX_ERROR_TEXT_MAX];
+	bool machines_looking; /* it was asked again */
 	uv_loop_t *loop;
 	struct box_native_means means;
 	bool degraded;       /* allowed */

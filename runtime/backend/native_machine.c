@@ -36,3 +36,20 @@ void box_native_try_machines(struct box_native *native)
 		native->keeper->try_machines(native->keeper_arg, tried, native);
 	}
 }
+
+static void looked(void *arg, const struct box_err *err)
+{
+	struct box_native *native = arg;
+	native->machines_looking = false;
+	box_native_machine_told(native, err);
+}
+
+void box_native_look_at_machines(struct box_native *native)
+{
+	bool known = native->machines_state == BOX_NATIVE_MACHINES_WORK ||
+		native->machines_state == BOX_NATIVE_MACHINES_MISSING;
+	if (known && !native->machines_looking) {
+		native->machines_looking = true;
+		native->keeper->try_machines(native->keeper_arg, looked, native);
+	}
+}

@@ -35,9 +35,9 @@ static struct box_backend_choice choose_native(struct box_native *native, const 
 	const char *missing = native ? box_native_missing(native)
 				     : "boxes need boxd, and there is none";
 	if (missing) {
-		return (struct box_backend_choice){NULL, NULL, missing};
+		return (struct box_backend_choice){.missing = missing};
 	}
-	return (struct box_backend_choice){box_native_backend(native), answers, NULL};
+	return (struct box_backend_choice){.backend = box_native_backend(native), .name = answers};
 }
 
 static bool is_machine(const char *name)
@@ -67,7 +67,8 @@ struct box_backend_choice box_backend_select(
 {
 #ifdef BOX_FAKE_BACKEND
 	if (strcmp(name, "fake") == 0) {
-		return (struct box_backend_choice){box_fake_backend_new(loop), "fake", NULL};
+		return (struct box_backend_choice){
+			.backend = box_fake_backend_new(loop), .name = "fake"};
 	}
 #else
 	(void)loop;
@@ -76,15 +77,19 @@ struct box_backend_choice box_backend_select(
 	if (answers) {
 		return choose_native(native, answers);
 	}
-	if (strcmp(name, "docker") == 0 || strcmp(name, "podman") == 0 ||
-		strcmp(name, "e2b") == 0) {
-		return (struct box_backend_choice){NULL, NULL,
-			"no sandbox backend: the configured container engine is not supported; "
-			"set box.backend to \"local\""};
-	}
 	if (is_machine(name)) {
 		return choose_machines(native);
 	}
 	return (struct box_backend_choice){
-		NULL, NULL, "no sandbox backend of the configured name is built into this runtime"};
+		.missing = "there is no backend of the configured name", .unknown = true};
+}
+
+bool box_backend_is_known(const char *name)
+{
+#ifdef BOX_FAKE_BACKEND
+	if (strcmp(name, "fake") == 0) {
+		return true;
+	}
+#endif
+	return native_name(name) || is_machine(name);
 }

@@ -56,5 +56,9 @@ void box_ground_close(struct box_ground *ground);
 /* Takes the policy and prepares the root of boxes by it. A second one is ignored. */
 void box_ground_seal(struct box_ground *ground, const struct box_policy *policy);
 
+/* What a box that is asked for now would get, as far as it can be seen: box_ground_describe, and the
+ * roots looked at anew. */
+void box_ground_look(const struct box_ground *ground, struct box_keeper_host *ret_host);
+
 /* The same in the words of START. */
 void box_ground_describe(const struct box_ground *ground, struct box_keeper_host *ret_host);

@@ -23,6 +23,7 @@
 struct image {
 	const struct box_image *wanted;
 	bool ready;
+	char why[256]; /* it is not */
 	struct box_root root;
 };
 
@@ -115,6 +116,8 @@ static int prepare(struct box_images *images, struct image *image, struct box_er
 		remove_place(images, number, place);
 	}
 	image->ready = r == 0;
+	(void)snprintf(image->why, sizeof(image->why), "%.*s", (int)sizeof(image->why) - 1,
+		r < 0 ? err->text : "");
 	return r;
 }
 
@@ -255,5 +258,23 @@ void box_images_release(struct box_root *root)
 	if (root && root->once) {
 		box_root_close(root);
 		free(root);
+	}
+}
+
+void box_images_missing(const struct box_images *images, char *text, size_t room)
+{
+	size_t len = 0;
+	text[0] = '\0';
+	for (size_t i = 0; i < images->count && len < room; i++) {
+		const struct image *image = &images->images[i];
+		const struct box_root *root = &image->root;
+		const char *before = len > 0 ? "; " : "";
+		if (!image->ready) {
+			len += (size_t)snprintf(text + len, room - len, "%s%s", before, image->why);
+		} else if (!box_root_has_shell(root->entries, root->trees, root->count)) {
+			len += (size_t)snprintf(text + len, room - len,
+				"%simage %s: %s has no /bin/sh any more", before,
+				image->wanted->name, image->wanted->path);
+		}
 	}
 }

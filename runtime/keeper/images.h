@@ -24,6 +24,8 @@ bool box_images_is_folder(struct box_images *images, const char *image);
 /* Takes all of it but its /etc, which is empty and writable: callers_roots.c fills it. */
 int box_images_take_folder(struct box_images *images, const char *path, int *ret_folder,
 	struct box_root **ret_root, struct box_err *err);
+/* Why boxes of one of the named images would be refused now, as a text; "": they would not. */
+void box_images_missing(const struct box_images *images, char *text, size_t room);
 /* NULL is taken. */
 void box_images_release(struct box_root *root);
 static inline void box_images_release_p(struct box_root **root)

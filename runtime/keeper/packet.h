@@ -40,6 +40,7 @@ struct box_packet {
 		struct box_keeper_measure_folder measure_folder;
 		struct box_keeper_measure_box measure_box;
 		struct box_keeper_measured measured;
+		struct box_keeper_host_told host_told;
 	};
 };
 

@@ -44,6 +44,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_TRIED,    /* the answer to TRY_MACHINES */
 	BOX_KEEPER_HELD,     /* how much memory artifacts hold now */
 	BOX_KEEPER_TOKENS,   /* the text of the token file as it is now */
+	BOX_KEEPER_HOST,     /* what boxes would get now: before LISTEN, and the answer to LOOK */
 
 	/* box-rpc -> boxd */
 	BOX_KEEPER_READY = 64, /* configured and fenced: give me the listeners */
@@ -63,6 +64,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_CLOSE_GROUP,  /* it goes when it is empty, at the latest with its box */
 	BOX_KEEPER_TRY_MACHINES, /* whether there can be microVMs; a guest may be booted for it */
 	BOX_KEEPER_TOKENS_TAKEN, /* the text of TOKENS is good: my successor shall have it too */
+	BOX_KEEPER_LOOK,         /* HOST answers */
 };
 
 enum box_keeper_start_flag {
@@ -98,6 +100,10 @@ struct box_keeper_host {
 	char limits_missing[BOX_KEEPER_TEXT_MAX];  /* why there are no limits */
 	char network_missing[BOX_KEEPER_TEXT_MAX]; /* why there is no network */
 	char quota_missing[BOX_KEEPER_TEXT_MAX];   /* why there are no quotas */
+	/* Of the sealed policy, which a successor's file may not be: in HOST alone. */
+	uint32_t sealed;
+	uint32_t degraded;
+	char images_missing[BOX_KEEPER_TEXT_MAX]; /* which of the operator's images are not there */
 };
 
 struct box_keeper_start {
@@ -117,7 +123,13 @@ struct box_keeper_start {
 	struct box_keeper_host host;
 };
 
-/* LISTEN, RELOAD, STOP, READY, TAKEN, TOKENS_TAKEN, STATE and POLICY are this alone. */
+struct box_keeper_host_told {
+	uint32_t kind;
+	uint32_t reserved;
+	struct box_keeper_host host;
+};
+
+/* LISTEN, RELOAD, STOP, READY, TAKEN, TOKENS_TAKEN, STATE, LOOK and POLICY are this alone. */
 struct box_keeper_plain {
 	uint32_t kind;
 };

@@ -29,6 +29,9 @@ enum box_root_of {
 /* Takes it from an opened folder; the mounts hang on new folders of `anchor`. 0, or -errno. */
 int box_root_take(int folder, enum box_root_of whose, int anchor, struct box_root *root);
 
+/* Whether the trees that were taken of a root still have a shell: ground_look.c. */
+bool box_root_has_shell(const struct box_root_entry *entries, const int *trees, size_t count);
+
 /* Whether it has a shell that commands can be given to: 0, or -ENOENT. */
 int box_root_check_shell(int folder);
 

@@ -380,9 +380,17 @@ static const char *take_policy(struct box_serve *serve, struct box_packet *packe
 	return NULL;
 }
 
-static const char *take_ready(struct box_serve *serve, struct box_packet *packet)
+/* What a box would get now; box-rpc says in the log when it changes. */
+static const char *take_look(struct box_serve *serve, struct box_packet *packet)
 {
 	(void)packet;
+	struct box_keeper_host_told told = {.kind = BOX_KEEPER_HOST};
+	box_ground_look(serve->ground, &told.host);
+	return box_serve_answered(box_serve_send(serve, &told, sizeof(told), NULL, 0));
+}
+
+static const char *take_ready(struct box_serve *serve, struct box_packet *packet)
+{
 	const struct box_listeners *listeners = serve->listeners;
 	if (serve->ready) {
 		return "a second READY";
@@ -393,6 +401,10 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	box_artifacts_place(serve->artifacts, serve->ground->common.artifacts);
 	serve->ready = true;
 	serve->ever_ready = true;
+	const char *wrong = take_look(serve, packet);
+	if (wrong) {
+		return wrong;
+	}
 	box_boxes_list(serve->boxes);
 	serve->artifact_bytes = 0;
 	box_serve_tell_memory(serve);
@@ -474,6 +486,7 @@ static const struct {
 		box_take_open_group},
 	{BOX_KEEPER_CLOSE_GROUP, true, sizeof(struct box_keeper_close_group), 0,
 		box_take_close_group},
+	{BOX_KEEPER_LOOK, false, sizeof(struct box_keeper_plain), 0, take_look},
 	{BOX_KEEPER_TRY_MACHINES, false, sizeof(struct box_keeper_try), 0, box_take_try_machines},
 };
 

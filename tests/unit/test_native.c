@@ -243,7 +243,7 @@ TEST(what_boxes_lack_is_said)
 			ASSERT_INT(its->ops->available(its), wanted == NULL);
 			wanted = degraded ? rows[i].shortcoming : NULL;
 			ASSERT_STR(shortcoming ? shortcoming : "none", wanted ? wanted : "none");
-			box_native_allow_degraded(made);
+			box_native_allow_degraded(made, true);
 		}
 		its->ops->free(its);
 		box_native_free(made);

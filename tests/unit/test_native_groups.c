@@ -402,7 +402,7 @@ TEST(no_limits_on_this_host)
 	start();
 	box_native_free(native);
 	native = box_native_new(&loop, &means, &boxd_ops, &boxd);
-	box_native_allow_degraded(native);
+	box_native_allow_degraded(native, true);
 	backend = box_native_backend(native);
 	make_living(&living, 7);
 	ops = backend->ops->kept;

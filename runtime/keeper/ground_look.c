@@ -1,0 +1,83 @@
+/* What a box that is asked for now would get of the roots: looked at anew, since what was there at the
+ * seal may be gone.
+ *
+ * Cheap, and without a change: nothing is opened by a path. What was not there at the seal is not
+ * taken later: whoever could make it then would have made the root of boxes.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/keeper/ground.h"
+#include "runtime/keeper/images.h"
+
+/* The tree of the entry with this name; -1: it is a link, or there is none. */
+static int find_tree(const struct box_root_entry *entries, const int *trees, size_t count,
+	const char *name, size_t len, const struct box_root_entry **ret_entry)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strlen(entries[i].name) == len && memcmp(entries[i].name, name, len) == 0) {
+			*ret_entry = &entries[i];
+			return trees[i];
+		}
+	}
+	*ret_entry = NULL;
+	return -1;
+}
+
+bool box_root_has_shell(const struct box_root_entry *entries, const int *trees, size_t count)
+{
+	char path[sizeof(entries[0].link) + sizeof("/sh")];
+	const struct box_root_entry *bin = NULL;
+	struct stat status;
+	int tree = find_tree(entries, trees, count, "bin", strlen("bin"), &bin);
+	if (!bin) {
+		return false;
+	}
+	(void)snprintf(path, sizeof(path), "%s", "sh");
+	if (bin->link[0]) {
+		/* usr/bin */
+		const char *link = bin->link + strspn(bin->link, "/");
+		size_t len = strcspn(link, "/");
+		const struct box_root_entry *first = NULL;
+		tree = find_tree(entries, trees, count, link, len, &first);
+		link += len;
+		(void)snprintf(path, sizeof(path), "%s%ssh", link + strspn(link, "/"),
+			link[strspn(link, "/")] ? "/" : "");
+	}
+	/* A link is not followed: what is meant is that the folder was emptied. */
+	return tree >= 0 && fstatat(tree, path, &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void look_at_root(const struct box_ground *ground, struct box_keeper_host *host)
+{
+	const char *path = ground->policy.rootfs;
+	if (!ground->sealed) {
+		return;
+	}
+	if (!ground->possible && path[0]) {
+		(void)snprintf(host->missing, sizeof(host->missing),
+			"%.*s; boxd looks for it when it starts", (int)sizeof(host->missing) - 64,
+			ground->missing);
+	} else if (ground->possible &&
+		!box_root_has_shell(ground->host.root_entries, ground->common.entries,
+			ground->host.root_entry_count)) {
+		host->possible = 0;
+		(void)snprintf(host->missing, sizeof(host->missing),
+			"%s%.400s has no /bin/sh any more, which commands are given to",
+			path[0] ? "local.rootfs: " : "the host's own root", path);
+	}
+}
+
+void box_ground_look(const struct box_ground *ground, struct box_keeper_host *ret_host)
+{
+	box_ground_describe(ground, ret_host);
+	ret_host->sealed = ground->sealed;
+	ret_host->degraded = ground->policy.degraded;
+	look_at_root(ground, ret_host);
+	if (ground->images) {
+		box_images_missing(
+			ground->images, ret_host->images_missing, sizeof(ret_host->images_missing));
+	}
+}
