@@ -87,7 +87,8 @@
 #define BOX_CONFIG_FINDINGS_MAX 32         /* errors and warnings of one file that are told */
 #define BOX_CONFIG_REMARKS_MAX 48          /* what is told of a file and of the paths in it */
 #define BOX_MOUNT_ROOTS_MAX 64
-#define BOX_LOOK_TICKS 3 /* seconds after which boxd looks again at what boxes would get */
+#define BOX_LOOK_AT_MS 10000 /* --check-config: for one path */
+#define BOX_LOOK_TICKS 3     /* seconds after which boxd looks again at what boxes would get */
 
 /* The least that one spec may ask for where the operator has set no ceiling, however small the host. */
 #define BOX_CEILING_MEMORY_MB_MIN 2048

@@ -148,6 +148,16 @@ static int check_host_backend(
 			  "by LANGBOT_BOX_CONTROL_TOKEN");
 }
 
+bool box_runtime_knows_backend(const char *name)
+{
+	return box_backend_is_known(name);
+}
+
+const char *box_runtime_backend_names(void)
+{
+	return BOX_BACKEND_NAMES;
+}
+
 /* Sessions keep the backend they were made with, so another one is chosen only while there are
  * none. */
 void box_runtime_choose_backend(struct box_runtime *runtime)

@@ -119,6 +119,10 @@ int box_runtime_check(const struct box_runtime *runtime, enum box_config_layer l
 /* Which members of the present file wait for another start of boxd; "": none. Told in the status. */
 void box_runtime_needs_restart(struct box_runtime *runtime, const char *members);
 
+/* Whether a backend has this name, whatever can be had here, and all such names, for people. */
+bool box_runtime_knows_backend(const char *name);
+const char *box_runtime_backend_names(void);
+
 /* By the present configuration, when what a backend can do has changed. */
 void box_runtime_choose_backend(struct box_runtime *runtime);
 

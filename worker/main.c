@@ -350,8 +350,8 @@ static void on_reload(void *arg, int fd)
 {
 	struct worker *worker = arg;
 	_cleanup_(box_verdict_free_p) struct box_verdict *verdict = box_verdict_new();
-	if (box_settings_apply_file(worker->runtime, worker->settings.config_path, fd, verdict) <
-		0) {
+	if (box_settings_apply_file(
+		    worker->runtime, worker->settings.config_path, fd, false, verdict) < 0) {
 		box_verdict_log(verdict, "config.reload_refused");
 		BOX_LOG(BOX_LOG_WARNING, "config.unchanged",
 			box_kv_str("why", "the file has errors: all of it stays as it was"),
@@ -455,7 +455,8 @@ static int read_texts(struct worker *worker, struct box_err *err)
 	worker->of_variable = box_verdict_new();
 	if (settings->config_fd >= 0) {
 		good = box_settings_apply_file(worker->runtime, settings->config_path,
-			       settings->config_fd, worker->of_file) == 0;
+			       settings->config_fd, settings->flags & BOX_START_CHECK_CONFIG,
+			       worker->of_file) == 0;
 	}
 	if (settings->variable_fd >= 0) {
 		good = box_settings_apply_variable(

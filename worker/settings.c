@@ -11,10 +11,12 @@
 #include "base/cleanup.h"
 #include "runtime/admission_policy.h"
 #include "runtime/config_members.h"
+#include "runtime/policy.h"
 #include "runtime/runtime.h"
 #include "transport/gate.h"
 #include "transport/json.h"
 #include "worker/config_text.h"
+#include "worker/look.h"
 #include "worker/verdict.h"
 
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
@@ -274,8 +276,62 @@ static void judge_beside(const struct judged *judged, const struct box_value *wh
 	}
 }
 
-int box_settings_apply_file(
-	struct box_runtime *runtime, const char *path, int fd, struct box_verdict *verdict)
+/* --- what only --check-config looks at: at the start it is told by the readiness --- */
+
+static void judge_path(const struct judged *judged, bool wrong, enum box_keeper_look_kind what,
+	const char *member, const char *path)
+{
+	struct box_err why;
+	if (box_look_at(what, path, &why) < 0) {
+		char text[sizeof(why.text) + 16];
+		(void)snprintf(text, sizeof(text), ": %s", why.text);
+		remark(judged, wrong, member, text);
+	}
+}
+
+static void judge_backend(const struct judged *judged, const char *name)
+{
+	if (!box_runtime_knows_backend(name)) {
+		char text[256];
+		(void)snprintf(text, sizeof(text), ": no backend %.64s: it is one of %s", name,
+			box_runtime_backend_names());
+		remark(judged, true, "box.backend", text);
+	}
+}
+
+/* Folders for mounts may come later; a root of boxes may not. */
+static void judge_paths(const struct judged *judged, const struct box_runtime *runtime)
+{
+	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
+	const struct box_config *config = runtime->config;
+	const struct box_value *local = box_map_get(judged->map, "local");
+	const struct box_value *listed = local ? box_map_get(local, "allowed_mount_roots") : NULL;
+	struct box_err why;
+	judge_backend(judged, config->backend);
+	if (box_policy_read(runtime, policy, &why) < 0) {
+		remark_refusal(judged, why.text);
+		return;
+	}
+	if (policy->rootfs[0]) {
+		judge_path(judged, true, BOX_LOOK_ROOT, "box.local.rootfs", policy->rootfs);
+	}
+	for (uint32_t i = 0; i < policy->image_count; i++) {
+		char member[BOX_IMAGE_NAME_MAX + 32];
+		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
+		judge_path(judged, true, BOX_LOOK_ROOT, member, policy->images[i].path);
+	}
+	if (config->host_root) {
+		judge_path(
+			judged, false, BOX_LOOK_FOLDER, "box.local.host_root", config->host_root);
+	}
+	for (size_t i = 0; listed && config->allowed_mount_roots[i]; i++) {
+		judge_path(judged, false, BOX_LOOK_FOLDER, "box.local.allowed_mount_roots",
+			config->allowed_mount_roots[i]);
+	}
+}
+
+int box_settings_apply_file(struct box_runtime *runtime, const char *path, int fd, bool look,
+	struct box_verdict *verdict)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
@@ -310,7 +366,11 @@ int box_settings_apply_file(
 	if (section) {
 		judge_beside(&judged, &map);
 	}
-	return judge(runtime, BOX_LAYER_FILE, &judged);
+	r = judge(runtime, BOX_LAYER_FILE, &judged);
+	if (r == 0 && look) {
+		judge_paths(&judged, runtime);
+	}
+	return verdict->errors > 0 ? -EINVAL : r;
 }
 
 /* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */

@@ -46,9 +46,10 @@ int box_settings_read(
 	struct box_packet *start, struct box_settings *ret_settings, struct box_err *err);
 
 /* Reads --config, judges it and applies it when it has no error; closes the fd. 0, or -EINVAL with
- * remarks that name file and line. */
-int box_settings_apply_file(
-	struct box_runtime *runtime, const char *path, int fd, struct box_verdict *verdict);
+ * remarks that name file and line. With `look` it is --check-config: paths and the backend's name are
+ * judged too. */
+int box_settings_apply_file(struct box_runtime *runtime, const char *path, int fd, bool look,
+	struct box_verdict *verdict);
 
 /* The same with LANGBOT_BOX_CONFIG, which is LangBot's `box` section: what is no JSON is warned of and
  * left out, and of unknown members only those are errors that resemble one of ours. */

@@ -60,5 +60,8 @@ void box_ground_seal(struct box_ground *ground, const struct box_policy *policy)
  * roots looked at anew. */
 void box_ground_look(const struct box_ground *ground, struct box_keeper_host *ret_host);
 
+/* What is at a path of the configuration: 0, or negative and err says what is wrong with it. */
+int box_ground_look_at(enum box_keeper_look_kind what, const char *path, struct box_err *err);
+
 /* The same in the words of START. */
 void box_ground_describe(const struct box_ground *ground, struct box_keeper_host *ret_host);

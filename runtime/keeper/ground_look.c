@@ -1,14 +1,17 @@
 /* What a box that is asked for now would get of the roots: looked at anew, since what was there at the
  * seal may be gone.
  *
- * Cheap, and without a change: nothing is opened by a path. What was not there at the seal is not
+ * Cheap, and without a change: nothing is opened by a path, but for --check-config. What was not there at the seal is not
  * taken later: whoever could make it then would have made the root of boxes.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "runtime/keeper/ground.h"
 #include "runtime/keeper/images.h"
 
@@ -80,4 +83,26 @@ void box_ground_look(const struct box_ground *ground, struct box_keeper_host *re
 		box_images_missing(
 			ground->images, ret_host->images_missing, sizeof(ret_host->images_missing));
 	}
+}
+
+int box_ground_look_at(enum box_keeper_look_kind what, const char *path, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fd = open(path, O_PATH | O_CLOEXEC);
+	struct stat status;
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, errno, "%s: %s", path, strerrordesc_np(errno));
+	}
+	bool folder = S_ISDIR(status.st_mode);
+	if (what == BOX_LOOK_FOLDER) {
+		return folder ? 0 : box_err_set(err, BOX_ERR_VALUE, ENOTDIR, "%s: no folder", path);
+	}
+	if (folder && box_root_check_shell(fd) < 0) {
+		return box_err_set(err, BOX_ERR_VALUE, ENOENT,
+			"%s: has no /bin/sh, which commands are given to", path);
+	}
+	return folder || (S_ISREG(status.st_mode) && status.st_size > 0)
+		? 0
+		: box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			  "%s: neither a folder nor a file with a file system in it", path);
 }

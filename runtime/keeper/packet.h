@@ -41,6 +41,8 @@ struct box_packet {
 		struct box_keeper_measure_box measure_box;
 		struct box_keeper_measured measured;
 		struct box_keeper_host_told host_told;
+		struct box_keeper_look_at look_at;
+		struct box_keeper_looked looked;
 	};
 };
 

@@ -44,6 +44,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_TRIED,    /* the answer to TRY_MACHINES */
 	BOX_KEEPER_HELD,     /* how much memory artifacts hold now */
 	BOX_KEEPER_TOKENS,   /* the text of the token file as it is now */
+	BOX_KEEPER_LOOKED,   /* the answer to LOOK_AT */
 	BOX_KEEPER_HOST,     /* what boxes would get now: before LISTEN, and the answer to LOOK */
 
 	/* box-rpc -> boxd */
@@ -65,6 +66,7 @@ enum box_keeper_kind {
 	BOX_KEEPER_TRY_MACHINES, /* whether there can be microVMs; a guest may be booted for it */
 	BOX_KEEPER_TOKENS_TAKEN, /* the text of TOKENS is good: my successor shall have it too */
 	BOX_KEEPER_LOOK,         /* HOST answers */
+	BOX_KEEPER_LOOK_AT, /* what is at a path of the configuration: for --check-config alone */
 };
 
 enum box_keeper_start_flag {
@@ -123,6 +125,30 @@ struct box_keeper_start {
 	struct box_keeper_host host;
 };
 
+/* How an answer tells a failure: 0, or a negative errno with code and text. */
+struct box_keeper_failure {
+	int32_t result;
+	uint32_t code; /* enum box_code */
+	char text[BOX_KEEPER_TEXT_MAX];
+};
+
+enum box_keeper_look_kind {
+	BOX_LOOK_ROOT,   /* a folder with a shell, or a file */
+	BOX_LOOK_FOLDER, /* a folder */
+};
+
+struct box_keeper_look_at {
+	uint32_t kind;
+	uint32_t what; /* enum box_keeper_look_kind */
+	char path[BOX_PATH_MAX];
+};
+
+struct box_keeper_looked {
+	uint32_t kind;
+	uint32_t reserved;
+	struct box_keeper_failure failure;
+};
+
 struct box_keeper_host_told {
 	uint32_t kind;
 	uint32_t reserved;
@@ -156,13 +182,6 @@ struct box_keeper_make_box {
 	uint32_t kind;
 	uint32_t id;
 	struct box_ask ask;
-};
-
-/* How an answer tells a failure: 0, or a negative errno with code and text. */
-struct box_keeper_failure {
-	int32_t result;
-	uint32_t code; /* enum box_code */
-	char text[BOX_KEEPER_TEXT_MAX];
 };
 
 struct box_keeper_made {

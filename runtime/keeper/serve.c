@@ -389,6 +389,23 @@ static const char *take_look(struct box_serve *serve, struct box_packet *packet)
 	return box_serve_answered(box_serve_send(serve, &told, sizeof(told), NULL, 0));
 }
 
+/* Nobody else is told what is at which path: a box-rpc that was taken over could ask for any. */
+static const char *take_look_at(struct box_serve *serve, struct box_packet *packet)
+{
+	const struct box_keeper_look_at *wanted = &packet->look_at;
+	struct box_keeper_looked answer = {.kind = BOX_KEEPER_LOOKED};
+	struct box_err err;
+	if (!(serve->carried->start.flags & BOX_START_CHECK_CONFIG)) {
+		return "a LOOK_AT without --check-config";
+	}
+	if (!memchr(wanted->path, '\0', sizeof(wanted->path))) {
+		return "a path without an end";
+	}
+	int r = box_ground_look_at((enum box_keeper_look_kind)wanted->what, wanted->path, &err);
+	box_serve_fill_failure(&answer.failure, r < 0 ? &err : NULL);
+	return box_serve_answered(box_serve_send(serve, &answer, sizeof(answer), NULL, 0));
+}
+
 static const char *take_ready(struct box_serve *serve, struct box_packet *packet)
 {
 	const struct box_listeners *listeners = serve->listeners;
@@ -487,6 +504,7 @@ static const struct {
 	{BOX_KEEPER_CLOSE_GROUP, true, sizeof(struct box_keeper_close_group), 0,
 		box_take_close_group},
 	{BOX_KEEPER_LOOK, false, sizeof(struct box_keeper_plain), 0, take_look},
+	{BOX_KEEPER_LOOK_AT, false, sizeof(struct box_keeper_look_at), 0, take_look_at},
 	{BOX_KEEPER_TRY_MACHINES, false, sizeof(struct box_keeper_try), 0, box_take_try_machines},
 };
 

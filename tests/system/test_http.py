@@ -39,7 +39,8 @@ def test_readyz(web):
     ready = json.loads(body)
     assert status == 503
     assert (ready["ready"], ready["mode"]) == (False, "standard")
-    assert ready["backend"] == {"name": None, "available": False}
+    assert ready["backend"]["asked"] == "docker" and ready["backend"]["available"] is False
+    assert ready["error"] == ready["backend"]["error"] and "no backend docker" in ready["error"]
     assert ready["checks"] == {"backend_available": False}
     with web.web() as client:
         client.init()

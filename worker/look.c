@@ -1,0 +1,31 @@
+/* One packet there, one back. */
+#include "worker/look.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "runtime/keeper/packet.h"
+
+int box_look_at(enum box_keeper_look_kind what, const char *path, struct box_err *err)
+{
+	struct box_keeper_look_at ask = {.kind = BOX_KEEPER_LOOK_AT, .what = what};
+	struct box_packet packet;
+	(void)snprintf(ask.path, sizeof(ask.path), "%s", path);
+	int r = box_packet_send(BOX_KEEPER_FD, &ask, sizeof(ask), NULL, 0);
+	if (r == 0) {
+		struct pollfd polled = {.fd = BOX_KEEPER_FD, .events = POLLIN};
+		r = poll(&polled, 1, BOX_LOOK_AT_MS) == 1 ? box_packet_recv(BOX_KEEPER_FD, &packet)
+							  : -ETIMEDOUT;
+	}
+	if (r < 0 || packet.kind != BOX_KEEPER_LOOKED) {
+		return box_err_set(
+			err, BOX_ERR_OS, EIO, "%s: boxd does not say what is there", path);
+	}
+	packet.looked.failure.text[BOX_KEEPER_TEXT_MAX - 1] = '\0';
+	box_packet_close_fds(&packet);
+	return packet.looked.failure.result == 0
+		? 0
+		: box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s", packet.looked.failure.text);
+}
