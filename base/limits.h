@@ -125,6 +125,21 @@
 #define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
 #define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */
 
+/* Of one box, beside memory, processes and processors. Those that are SHARED count where all boxes are
+ * one user: the kernel then counts them for that user too, who has 128 instances as a rule. */
+#define BOX_OPEN_FILES_MAX 4096 /* of one process */
+#define BOX_OPEN_FILES_MIN 1024 /* what programs may count on everywhere */
+#define BOX_OPEN_FILES_SHARE 16 /* one box may have this part of fs.file-max, down to the least */
+#define BOX_INOTIFY_INSTANCES 128
+#define BOX_INOTIFY_INSTANCES_SHARED 24 /* more than BOX_FILE_OP_WATCHES_MAX */
+#define BOX_INOTIFY_WATCHES 65536
+#define BOX_INOTIFY_WATCHES_SHARED 8192
+#define BOX_SIGNALS_PENDING 4096 /* queued signals and timers */
+#define BOX_SIGNALS_PENDING_SHARED 1024
+#define BOX_NETLINK_SOCKETS_MAX 1024 /* then it ends, as when they hold more than its memory */
+#define BOX_NETLINK_LOOK_MS 200
+#define BOX_LOCKED_BYTES_MAX (8 * BOX_MIB) /* by mlock; the kernel's own default */
+
 /* Boxes of one boxd, those that end counted too: more than max_sessions can be. */
 #define BOX_BOXES_MAX 5120
 /* Of one box, groups for single processes; those that cannot be removed yet counted too. */

@@ -46,6 +46,7 @@ box_check_run box_check_overlay;
 box_check_run box_check_owners;
 /* The host: checks_host.c. */
 box_check_run box_check_cgroups;
+box_check_run box_check_resources;
 box_check_run box_check_quotas;
 box_check_run box_check_network;
 box_check_run box_check_port;

@@ -13,10 +13,12 @@
 #include "cli/checks.h"
 #include "cli/diagnose.h"
 #include "runtime/keeper/cgroup.h"
+#include "runtime/keeper/ground.h"
 #include "runtime/keeper/identity.h"
 #include "runtime/keeper/network.h"
 #include "runtime/keeper/quota.h"
 #include "runtime/keeper/template.h"
+#include "runtime/plan/held.h"
 
 /* --- cgroups --- */
 
@@ -52,6 +54,48 @@ void box_check_cgroups(const struct box_check_setup *setup, struct box_check *ch
 			mode == BOX_CGROUP_V2 ? 2 : 1);
 	}
 	box_cgroups_close(cgroups);
+}
+
+/* --- resources --- */
+
+/* One box cannot take it from others; many boxes of one user can. */
+static void say_shared(const struct box_held_facts *facts, struct box_check *check)
+{
+	char shared[BOX_CHECK_TEXT_SIZE / 2];
+	box_held_name(facts, BOX_HELD_SHARED, shared, sizeof(shared));
+	if (!shared[0]) {
+		box_check_say(check, BOX_CHECK_OK, "",
+			"what a box can take of the host is held, box by box");
+		return;
+	}
+	box_check_say(check, BOX_CHECK_LIMITED,
+		"run boxd as root, where each box has ids of its own; raise fs.file-max, "
+		"user.max_inotify_instances and the user's RLIMIT_SIGPENDING",
+		"each box has a share of what there is once for all of them: %s", shared);
+}
+
+void box_check_resources(const struct box_check_setup *setup, struct box_check *check)
+{
+	(void)setup;
+	char missing[BOX_CHECK_TEXT_SIZE / 2];
+	struct box_cgroups *cgroups = box_cgroups_open();
+	const struct box_held_facts facts = {
+		.limits = box_cgroups_mode(cgroups) != BOX_CGROUP_NONE,
+		.sockets = box_cgroups_hold_sockets(cgroups),
+		.id_ranges = geteuid() == 0 && box_ground_has_id_ranges(),
+		.files = box_held_has_files(box_ground_files_max()),
+	};
+	box_cgroups_close(cgroups);
+	box_held_name(&facts, BOX_HELD_NOT, missing, sizeof(missing));
+	if (missing[0]) {
+		box_check_say(check, BOX_CHECK_LIMITED,
+			facts.limits ? "a kernel with memory.kmem.tcp.limit_in_bytes, or cgroup "
+				       "version 2"
+				     : "see cgroups above",
+			"a box would take without limit: %s", missing);
+	} else {
+		say_shared(&facts, check);
+	}
 }
 
 /* --- quotas --- */

@@ -41,6 +41,7 @@ static const struct row {
 	{"owners in .", box_check_owners, ".", SHORT_MS, false},
 	{"owners in /tmp", box_check_owners, "/tmp", SHORT_MS, false},
 	{"cgroups", box_check_cgroups, NULL, SHORT_MS, false},
+	{"resources", box_check_resources, NULL, SHORT_MS, false},
 	{"quotas", box_check_quotas, NULL, SHORT_MS, false},
 	{"landlock", box_check_landlock, NULL, SHORT_MS, false},
 	{"seccomp", box_check_seccomp, NULL, SHORT_MS, false},

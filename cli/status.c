@@ -89,6 +89,8 @@ static void print_status(const struct box_value *status)
 	}
 	print_list("features", box_map_get(status, "features"), false);
 	print_list("warnings", box_map_get(status, "warnings"), true);
+	print_list("not held", box_map_get(status, "not_held"), false);
+	print_list("one user's", box_map_get(status, "held_together"), false);
 }
 
 /* --- asking --- */

@@ -276,6 +276,22 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 	return value;
 }
 
+/* The resources that are held so, by name. */
+static struct box_value held_value(
+	const struct box_runtime *runtime, enum box_held held, struct box_arena *arena)
+{
+	struct box_native *native = runtime->setup.native;
+	struct box_held_row rows[BOX_HELD_ROWS_MAX];
+	struct box_value list = box_list_value();
+	size_t count = uses(runtime, native) ? box_held_list(box_native_held(native), rows) : 0;
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].held == held) {
+			box_list_add(arena, &list, box_cstr(rows[i].resource));
+		}
+	}
+	return list;
+}
+
 struct box_value box_runtime_status(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
@@ -333,6 +349,8 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_map_add(arena, &status, "capacity", capacity_value(runtime, context, arena));
 	box_map_add(arena, &status, "features", features);
 	box_map_add(arena, &status, "warnings", warnings);
+	box_map_add(arena, &status, "not_held", held_value(runtime, BOX_HELD_NOT, arena));
+	box_map_add(arena, &status, "held_together", held_value(runtime, BOX_HELD_SHARED, arena));
 	return status;
 }
 

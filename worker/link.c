@@ -221,6 +221,9 @@ static void take_packet(struct box_link *link, struct box_packet *packet)
 	case BOX_KEEPER_HELD:
 		link->events->held(link->arg, packet->held.artifact_bytes);
 		break;
+	case BOX_KEEPER_ENDS:
+		link->events->ends(link->arg, packet->box.box, packet->box.why);
+		break;
 	default:
 		BOX_LOG(BOX_LOG_WARNING, "keeper.unknown_packet", box_kv_int("kind", packet->kind));
 		break;

@@ -19,6 +19,7 @@ struct box_link_events {
 	void (*gone)(void *arg, uint64_t box);
 	/* How much memory artifacts hold now. */
 	void (*held)(void *arg, uint64_t artifact_bytes);
+	void (*ends)(void *arg, uint64_t box, uint32_t why); /* before it is gone */
 	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */
 	void (*reload)(void *arg, int fd);                 /* likewise */
 	void (*tokens)(

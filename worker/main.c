@@ -213,6 +213,12 @@ static void on_kept(
 	box_native_kept(worker->native, box, control, memory, rest, host_address);
 }
 
+static void on_ends(void *arg, uint64_t box, uint32_t why)
+{
+	struct worker *worker = arg;
+	box_native_ends(worker->native, box, box_keeper_why(why));
+}
+
 static void on_gone(void *arg, uint64_t box)
 {
 	struct worker *worker = arg;
@@ -293,6 +299,13 @@ static struct box_native_means means_of(const struct box_keeper_host *host)
 		.quota = host->quota != 0,
 		.quota_missing = host->quota_missing,
 		.images_missing = host->images_missing,
+		.held =
+			{
+				.limits = host->limits != 0,
+				.sockets = host->held_sockets != 0,
+				.id_ranges = host->id_ranges != 0,
+				.files = host->held_files != 0,
+			},
 	};
 }
 
@@ -407,6 +420,7 @@ static const struct box_link_events link_events = {
 	.kept = on_kept,
 	.gone = on_gone,
 	.held = on_held,
+	.ends = on_ends,
 	.listen = on_listen,
 	.reload = on_reload,
 	.tokens = on_tokens,

@@ -147,6 +147,14 @@ void box_native_lost(struct box_backend_box *box, const char *why)
 	box_native_run_ended(box);
 }
 
+void box_native_ends(struct box_native *native, uint64_t number, const char *why)
+{
+	struct box_backend_box *box = box_native_find(native, number);
+	if (box) {
+		box_native_lost(box, why);
+	}
+}
+
 void box_native_gone(struct box_native *native, uint64_t number)
 {
 	struct box_backend_box *box = box_native_find(native, number);
@@ -365,4 +373,9 @@ const char *box_native_unheld(const struct box_native *native)
 	return native->means.possible && !native->means.quota && native->degraded
 		? native->means.quota_missing
 		: NULL;
+}
+
+const struct box_held_facts *box_native_held(const struct box_native *native)
+{
+	return &native->means.held;
 }

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/held.h"
 
 struct box_backend;
 struct box_mount;
@@ -59,6 +60,7 @@ struct box_native_means {
 	bool quota;                 /* folders of the host can be held to one */
 	const char *quota_missing;
 	const char *images_missing; /* which of the operator's images are not there; "": all are */
+	struct box_held_facts held;
 };
 
 struct box_native *box_native_new(struct uv_loop_s *loop, const struct box_native_means *means,
@@ -84,6 +86,8 @@ const char *box_native_missing(const struct box_native *native);
 /* NULL, or in what boxes fall short of what they promise, by the operator's word. */
 const char *box_native_shortcoming(const struct box_native *native);
 
+/* What holds each thing that a box can take. */
+const struct box_held_facts *box_native_held(const struct box_native *native);
 /* NULL, or why quotas of folders of the host are not held, by the operator's word. */
 const char *box_native_unheld(const struct box_native *native);
 
@@ -96,6 +100,8 @@ const char *box_native_no_image(const struct box_native *native);
  * box that was made and of a group; and that a box, asked for or not, is no more. */
 void box_native_kept(struct box_native *native, uint64_t number, int control, int memory, int rest,
 	uint32_t host_address);
+/* Before it is gone: boxd ends it, and why. */
+void box_native_ends(struct box_native *native, uint64_t number, const char *why);
 void box_native_gone(struct box_native *native, uint64_t number);
 /* How much there is in a box that boxd cannot look into, by its own word. */
 struct box_native_part {

@@ -14,6 +14,9 @@
 #include "base/cleanup.h"
 #include "runtime/keeper/filesystem.h"
 
+#define DIGITS(number) #number
+#define NUMBER(name) DIGITS(name)
+
 static uint32_t id_of(const struct box_assembly *assembly, enum box_owner owner)
 {
 	return owner == BOX_OWNER_PAYLOAD || assembly->same_uid ? BOX_PLAN_PAYLOAD_ID : 0;
@@ -156,6 +159,20 @@ static int forbid_namespaces(int proc, bool for_passt, bool same_uid)
 	return 0;
 }
 
+/* Counted for the user who owns the namespace as well: as root that is an id of the box's own, and
+ * nobody else's count moves. Where all boxes are one user, each has a share of what that one may
+ * have. */
+static int bound_inotify(int proc, bool same_uid)
+{
+	int r = write_at(proc, "sys/user/max_inotify_instances",
+		same_uid ? NUMBER(BOX_INOTIFY_INSTANCES_SHARED) : NUMBER(BOX_INOTIFY_INSTANCES));
+	r = r < 0 && r != -ENOENT ? r
+				  : write_at(proc, "sys/user/max_inotify_watches",
+					    same_uid ? NUMBER(BOX_INOTIFY_WATCHES_SHARED)
+						     : NUMBER(BOX_INOTIFY_WATCHES));
+	return r == -ENOENT ? 0 : r;
+}
+
 static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 {
 	const struct box_step *step = &assembly->plan->steps[number];
@@ -166,6 +183,7 @@ static int do_proc(const struct box_assembly *assembly, int root, size_t number)
 	int r = box_fs_make("proc", &options, &whole);
 	bool for_passt = step->pids_only && assembly->plan->network;
 	r = r < 0 ? r : forbid_namespaces(whole, for_passt, assembly->same_uid);
+	r = r < 0 ? r : bound_inotify(whole, assembly->same_uid);
 	if (r == 0 && step->pids_only) {
 		options.pids_only = true;
 		r = box_fs_make("proc", &options, &mount);

@@ -186,6 +186,10 @@ static int make_sockets(struct box_blank *blank, struct box_child *start, struct
 static int clone_child(
 	const struct box_child *start, struct box_living *living, struct box_err *err)
 {
+	int r = living->has_ids ? box_userns_owner_begin(living->first_id) : 0;
+	if (r < 0) {
+		return box_blank_fail(err, "owner of the user namespace", r);
+	}
 	int folder = living->cgroup ? box_cgroup_folder(living->cgroup) : -1;
 	/* The cgroup namespace is made by the child, when it is in its cgroup; that of the network may
 	 * be there already. */
@@ -206,6 +210,9 @@ static int clone_child(
 		box_child_run(start);
 	}
 	int errnum = errno;
+	if (living->has_ids) {
+		box_userns_owner_end();
+	}
 	if (start->same_uid) {
 		(void)prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L);
 	}

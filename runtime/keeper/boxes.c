@@ -158,6 +158,9 @@ static void tell_made(struct box_boxes *boxes, struct box_boxes_entry *entry)
 	entry->making = NULL;
 	entry->state = BOX_BOXES_LIVE;
 	entry->told = true;
+	if (entry->living.has_seat && boxes->look_ms == UINT64_MAX) {
+		boxes->look_ms = box_clock_ms() + BOX_NETLINK_LOOK_MS;
+	}
 	move_to(entry, &boxes->live);
 	tell_box(boxes, entry, request);
 }
@@ -187,6 +190,7 @@ static int use_blank(struct box_boxes *boxes, struct box_boxes_entry *entry,
 	if (r < 0) {
 		return r;
 	}
+	entry->memory_bytes = making->plan.memory_bytes;
 	entry->workspace = box_strdup(making->ask.mount_path);
 	entry->own_workspace = making->ask.host_mode == BOX_ASK_NONE;
 	r = watched < 0 ? watched : watch(boxes, entry->living.report, entry->number);
@@ -288,6 +292,7 @@ struct box_boxes *box_boxes_new(
 	boxes->arg = arg;
 	boxes->epoll = epoll_create1(EPOLL_CLOEXEC);
 	boxes->next_number = 1;
+	boxes->look_ms = UINT64_MAX;
 	boxes->ahead = box_ahead_new(ground, boxes->epoll, let_go, boxes);
 	box_list_init(&boxes->live);
 	box_list_init(&boxes->restless);
@@ -340,6 +345,7 @@ int box_boxes_timeout_ms(const struct box_boxes *boxes)
 {
 	uint64_t now_ms = box_clock_ms();
 	uint64_t next_ms = box_groups_due_ms(&boxes->groups);
+	next_ms = boxes->look_ms < next_ms ? boxes->look_ms : next_ms;
 	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = at->next) {
 		const struct box_boxes_entry *entry = box_boxes_entry_at(at);
 		next_ms = entry->deadline_ms < next_ms ? entry->deadline_ms : next_ms;
@@ -388,6 +394,20 @@ static void serve_late(struct box_boxes *boxes)
 	}
 }
 
+/* Who waits for something in it hears why before its end shows. */
+static void end_greedy(struct box_boxes *boxes)
+{
+	struct box_boxes_entry *entry;
+	while ((entry = box_boxes_find_greedy(boxes)) != NULL) {
+		BOX_LOG(BOX_LOG_WARNING, "box.ended", box_kv_int("box", (int64_t)entry->number),
+			box_kv_str("why", box_keeper_why(BOX_KEEPER_WHY_NETLINK)));
+		if (entry->told) {
+			boxes->events->ends(boxes->arg, entry->number, BOX_KEEPER_WHY_NETLINK);
+		}
+		end_entry(boxes, entry);
+	}
+}
+
 void box_boxes_step(struct box_boxes *boxes)
 {
 	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
@@ -409,6 +429,7 @@ void box_boxes_step(struct box_boxes *boxes)
 		}
 	}
 	serve_late(boxes);
+	end_greedy(boxes);
 	box_groups_try(&boxes->groups);
 }
 

@@ -25,6 +25,8 @@ struct box_boxes_events {
 		const struct box_err *err);
 	/* Once for each box that was made. */
 	void (*gone)(void *arg, uint64_t box);
+	/* Before it ends for what it has done; then it is gone as others are. */
+	void (*ends)(void *arg, uint64_t box, enum box_keeper_why why);
 };
 
 struct box_boxes *box_boxes_new(

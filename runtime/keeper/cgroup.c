@@ -101,9 +101,12 @@ static int tree_open(
 		box_cgroup_lot_sweep(tree->own.fd, tree->manager);
 		r = box_cgroup_lot_make(tree->own.fd, tree->lot_name, &tree->lot, err);
 	}
-	/* 3. Controllers for the boxes. */
+	/* 3. Controllers for the boxes: from then on nobody can take them from our own group. */
 	if (r == 0 && tree->manager->furnish) {
 		r = tree->manager->furnish(tree->lot, tree->controllers, err);
+	}
+	if (tree->own.fd >= 0) {
+		box_cgroup_own_unlock(tree->own.fd);
 	}
 	if (r < 0) {
 		tree_close(tree);

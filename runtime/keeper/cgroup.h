@@ -36,8 +36,22 @@ struct box_cgroups *box_cgroups_open(void);
 enum box_cgroup_mode box_cgroups_mode(const struct box_cgroups *cgroups);
 /* Why the mode is NONE, in words for an operator; "" otherwise. */
 const char *box_cgroups_why(const struct box_cgroups *cgroups);
+/* Whether the limit of memory holds the buffers of TCP and UDP sockets too. */
+bool box_cgroups_hold_sockets(const struct box_cgroups *cgroups);
 /* Removes the lot, which must be empty of boxes. */
 void box_cgroups_close(struct box_cgroups *cgroups);
+
+/* For a process that outlives us. It takes the folders that hold our lots, to keep, and forgets the
+ * lots themselves: when it has closed all else, they are locked by us alone. At most
+ * BOX_CGROUP_DOORS_MAX. */
+size_t box_cgroups_become_heir(struct box_cgroups *cgroups, int *ret_folders);
+/* Nothing of any file system but what this takes from here on: reading, writing, removing folders,
+ * below these. 0 also where the kernel has no Landlock. */
+int box_cgroup_fence(const int *folders, size_t count);
+/* In the heir, when we have died: kills what is in our lots and removes them, as a new start would;
+ * gives back what version 2 had to be told. True when nothing is left to do; else again a little
+ * later. What another runtime has, or has just taken over, is left alone. */
+bool box_cgroups_outlive(struct box_cgroups *cgroups);
 
 /* Makes the group of a box, writes every limit and reads it back. The error names the file. On
  * failure nothing remains. `name` is [A-Za-z0-9_.-]+ and unique. */

@@ -22,6 +22,7 @@
 #define MAKE_TRIES 16
 #define SWEEP_TRIES 400 /* what was killed dies within milliseconds, unless a disk hangs */
 #define SWEEP_PAUSE_US 5000
+#define OWN_LOCK_TRIES 200 /* a second */
 
 static int open_folder(int parent, const char *name, int *ret_fd)
 {
@@ -85,6 +86,19 @@ int box_cgroup_lot_make(
 				strerror(-r));
 }
 
+void box_cgroup_own_lock(int own)
+{
+	const struct timespec pause = {.tv_nsec = SWEEP_PAUSE_US * 1000L};
+	for (int i = 0; i < OWN_LOCK_TRIES && flock(own, LOCK_EX | LOCK_NB) < 0; i++) {
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+void box_cgroup_own_unlock(int own)
+{
+	(void)flock(own, LOCK_UN);
+}
+
 static bool is_lot_name(const char *name)
 {
 	return strncmp(name, PREFIX, strlen(PREFIX)) == 0 &&
@@ -139,16 +153,23 @@ void box_cgroup_clear(int folder, const struct box_cgroup_manager *manager)
 	}
 }
 
-/* 0, or why the lot is still there. It is swept again by whoever comes next. */
-static int remove_dead(int own, const char *name, const struct box_cgroup_manager *manager)
+/* What is left is swept again by whoever comes next. */
+int box_cgroup_lot_remove(
+	int own, const char *name, const struct box_cgroup_manager *manager, int rounds)
 {
 	_cleanup_(box_close_p) int lot = -1;
-	if (open_folder(own, name, &lot) < 0 || flock(lot, LOCK_EX | LOCK_NB) < 0 ||
-		!is_still(own, name, lot)) {
+	int r = open_folder(own, name, &lot);
+	if (r < 0) {
+		return r == -ENOENT ? 0 : r;
+	}
+	if (flock(lot, LOCK_EX | LOCK_NB) < 0) {
+		return -EAGAIN;
+	}
+	if (!is_still(own, name, lot)) {
 		return 0;
 	}
 	const struct timespec pause = {.tv_nsec = SWEEP_PAUSE_US * 1000L};
-	for (int i = 0; i < SWEEP_TRIES; i++) {
+	for (int i = 0; i < rounds; i++) {
 		if (unlinkat(own, name, AT_REMOVEDIR) == 0 || errno == ENOENT) {
 			return 0;
 		}
@@ -172,8 +193,9 @@ void box_cgroup_lot_sweep(int own, const struct box_cgroup_manager *manager)
 		if (!is_lot_name(name)) {
 			continue;
 		}
-		int r = remove_dead(own, name, manager);
-		if (r < 0) {
+		int r = box_cgroup_lot_remove(own, name, manager, SWEEP_TRIES);
+		/* One that lives has its lock. */
+		if (r < 0 && r != -EAGAIN) {
 			BOX_LOG(BOX_LOG_WARNING, "cgroup.left", box_kv_str("group", name),
 				box_kv_errno("why", r));
 		}

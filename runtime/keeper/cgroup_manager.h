@@ -19,6 +19,8 @@
 #define BOX_CGROUP_NAME_MAX 200
 #define BOX_CGROUP_LOT_NAME_SIZE (sizeof("box-0123456789abcdef"))
 #define BOX_CGROUP_PERIOD_US 100000ULL
+/* Of version 1; version 2 counts the same bytes for memory.max. */
+#define BOX_CGROUP_V1_SOCKETS "memory.kmem.tcp.limit_in_bytes"
 #define BOX_CGROUP_QUOTA_MIN_US 1000ULL /* the kernel takes no less */
 
 enum {
@@ -113,10 +115,19 @@ size_t box_cgroup_find(
 /* Makes a lot below our own group and locks it. The name is chosen here. */
 int box_cgroup_lot_make(
 	int own, char name[BOX_CGROUP_LOT_NAME_SIZE], int *ret_lot, struct box_err *err);
+/* Removes a lot whose owner is dead: 0 when it is gone, -EAGAIN when its lock is held, or another
+ * reason why it is still there. Tries `rounds` times, with pauses. */
+int box_cgroup_lot_remove(
+	int own, const char *name, const struct box_cgroup_manager *manager, int rounds);
 /* Removes the lots of dead owners that are below our own group. */
 void box_cgroup_lot_sweep(int own, const struct box_cgroup_manager *manager);
 /* Kills what is in the groups below this one, and removes those that are empty. */
 void box_cgroup_clear(int folder, const struct box_cgroup_manager *manager);
+
+/* Held while our own group is settled into or left: one that comes must not find what another who
+ * goes is just taking away. Waits for a moment at most, since others may lock it too. */
+void box_cgroup_own_lock(int own);
+void box_cgroup_own_unlock(int own);
 
 /* A folder below a mount; no link and no other mount on the way. */
 int box_cgroup_open_below(int mount, const char *below, int *ret_fd);

@@ -67,6 +67,14 @@ static const struct box_cgroup_tree *memory_tree(const struct box_cgroups *cgrou
 	return NULL;
 }
 
+bool box_cgroups_hold_sockets(const struct box_cgroups *cgroups)
+{
+	const struct box_cgroup_tree *tree = memory_tree(cgroups);
+	return tree &&
+		(tree->manager->mode == BOX_CGROUP_V2 ||
+			faccessat(tree->lot, BOX_CGROUP_V1_SOCKETS, F_OK, 0) == 0);
+}
+
 static bool is_cgroup(int fd)
 {
 	struct statfs system;

@@ -34,6 +34,22 @@ static int settle(int mount, const char *below, unsigned controllers,
 	return 0;
 }
 
+static bool has_file(int folder, const char *file)
+{
+	return faccessat(folder, file, F_OK, 0) == 0 || errno != ENOENT;
+}
+
+/* Buffers of TCP and UDP sockets have a counter of their own, so they may take as much again. The
+ * kernel counts for a group from this write on, and only sockets that are made later: so it is
+ * written before anything of a box runs but box-init. Where a kernel lacks the file, nothing holds
+ * them; box_cgroups_hold_sockets says so. */
+static int limit_sockets(int folder, uint64_t bytes, struct box_err *err)
+{
+	return has_file(folder, BOX_CGROUP_V1_SOCKETS)
+		? box_cgroup_put_number(folder, BOX_CGROUP_V1_SOCKETS, bytes, err)
+		: 0;
+}
+
 /* First without swap, then with it: the kernel wants the second to be no smaller than the first. */
 static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 {
@@ -42,10 +58,10 @@ static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 		return r;
 	}
 	/* Not there when the kernel does not account for swap. */
-	if (faccessat(folder, "memory.memsw.limit_in_bytes", F_OK, 0) < 0 && errno == ENOENT) {
-		return 0;
+	if (has_file(folder, "memory.memsw.limit_in_bytes")) {
+		r = box_cgroup_put_number(folder, "memory.memsw.limit_in_bytes", bytes, err);
 	}
-	return box_cgroup_put_number(folder, "memory.memsw.limit_in_bytes", bytes, err);
+	return r < 0 ? r : limit_sockets(folder, bytes, err);
 }
 
 /* Where a limit counts for what is below it, as ours must, groups below can have their own. Kernels

@@ -159,15 +159,16 @@ static void leave(const struct box_cgroup_own *own)
 	if (!own->moved) {
 		return;
 	}
+	box_cgroup_own_lock(own->fd);
 	name_controllers(own->given, '-', text, sizeof(text));
-	if (own->given && box_cgroup_write(own->fd, "cgroup.subtree_control", text) < 0) {
-		return;
+	if (!own->given || box_cgroup_write(own->fd, "cgroup.subtree_control", text) == 0) {
+		_cleanup_(box_close_p) int leaf = openat(
+			own->fd, LEAF, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (leaf >= 0) {
+			move_up(own->fd, leaf);
+		}
 	}
-	_cleanup_(box_close_p) int leaf = openat(
-		own->fd, LEAF, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (leaf >= 0) {
-		move_up(own->fd, leaf);
-	}
+	box_cgroup_own_unlock(own->fd);
 }
 
 /* Opens the group that `below` is the leaf of, when it is one. */
@@ -195,6 +196,7 @@ static int settle(int mount, const char *below, unsigned controllers,
 {
 	_cleanup_(box_close_p) int own = -1;
 	if (open_above_leaf(mount, below, controllers, &own)) {
+		box_cgroup_own_lock(own);
 		*ret_own = (struct box_cgroup_own){.fd = TAKE_FD(own)};
 		return 0;
 	}
@@ -204,6 +206,7 @@ static int settle(int mount, const char *below, unsigned controllers,
 			err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below, strerror(-r));
 	}
 	struct box_cgroup_own settled = {.fd = -1};
+	box_cgroup_own_lock(own);
 	r = is_true_root(own) ? enable(own, controllers, err)
 			      : move_aside(own, controllers, &settled, err);
 	if (r == 0) {

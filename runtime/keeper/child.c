@@ -226,25 +226,41 @@ static int limit_core(void)
 	return 0;
 }
 
+/* No more than this, and no more than there is. */
+static int lower(int resource, rlim_t most)
+{
+	struct rlimit limit;
+	if (getrlimit(resource, &limit) < 0) {
+		return -errno;
+	}
+	limit.rlim_max = limit.rlim_max < most ? limit.rlim_max : most;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(resource, &limit) < 0 ? -errno : 0;
+}
+
+/* What the kernel counts for a user and no cgroup holds. */
+static int limit_counted(bool same_uid)
+{
+	int r = lower(
+		RLIMIT_SIGPENDING, same_uid ? BOX_SIGNALS_PENDING_SHARED : BOX_SIGNALS_PENDING);
+	r = r < 0 ? r : lower(RLIMIT_MSGQUEUE, 0);
+	return r < 0 ? r : lower(RLIMIT_MEMLOCK, BOX_LOCKED_BYTES_MAX);
+}
+
 static int limit_resources(struct child *child)
 {
 	const struct box_plan *plan = child->start->plan;
 	/* The machine's file server holds one for each file that its guest knows. */
 	rlim_t most = is_machine(child) ? BOX_MACHINE_OPEN_FILES : plan->open_files;
 	rlim_t tasks = is_machine(child) ? plan->limit_pids : plan->pids;
-	struct rlimit files = {most, most};
 	struct rlimit processes = {tasks, tasks};
-	struct rlimit present;
 	int r = limit_core();
+	r = r < 0 ? r : lower(RLIMIT_NOFILE, most);
+	r = r < 0 || is_machine(child) ? r : limit_counted(child->start->same_uid);
 	if (r < 0) {
 		return r;
 	}
-	if (getrlimit(RLIMIT_NOFILE, &present) == 0 && present.rlim_max < files.rlim_max) {
-		files.rlim_max = present.rlim_max;
-		files.rlim_cur = present.rlim_max;
-	}
-	if (setrlimit(RLIMIT_NOFILE, &files) < 0 ||
-		(!plan->limited && setrlimit(RLIMIT_NPROC, &processes) < 0)) {
+	if (!plan->limited && setrlimit(RLIMIT_NPROC, &processes) < 0) {
 		return -errno;
 	}
 	/* Who starts boxd may have more than others: a command that is scheduled before all that is ordinary

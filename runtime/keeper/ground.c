@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/keyctl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -20,6 +21,7 @@
 #include "runtime/keeper/netns.h"
 #include "runtime/keeper/network.h"
 #include "runtime/keeper/room.h"
+#include "runtime/plan/held.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -33,7 +35,7 @@ static int find_landlock(void)
 }
 
 /* Whether the highest id that a box may get is an id here: a container may have fewer. */
-static bool has_id_ranges(void)
+bool box_ground_has_id_ranges(void)
 {
 	static const uint32_t last = 0xf0000000U;
 	return box_id_is_mapped("/proc/self/uid_map", last) &&
@@ -111,6 +113,15 @@ static uint32_t count_cpus(void)
 	return count > 0 ? (uint32_t)count : 1;
 }
 
+/* 0 when it is not known. */
+uint64_t box_ground_files_max(void)
+{
+	char text[32] = "";
+	_cleanup_(box_close_p) int fd = open("/proc/sys/fs/file-max", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	return len > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
 static int compile_filters(struct box_ground *ground, struct box_err *err)
 {
 	int r = 0;
@@ -156,9 +167,10 @@ static int open_all(
 {
 	bool root = geteuid() == 0;
 	ground->host.root = root;
-	ground->host.id_ranges = root && has_id_ranges();
+	ground->host.id_ranges = root && box_ground_has_id_ranges();
 	ground->host.landlock_abi = find_landlock();
 	ground->host.cpus = count_cpus();
+	ground->host.files_max = box_ground_files_max();
 	find_vmm(ground);
 	int r = load_init(&ground->init, err);
 	if (r < 0) {
@@ -167,6 +179,9 @@ static int open_all(
 	/* Cgroups before the namespaces: what we may do there goes by who we are outside. */
 	ground->cgroups = box_cgroups_open();
 	ground->host.cgroups = box_cgroups_mode(ground->cgroups) != BOX_CGROUP_NONE;
+	if (ground->host.cgroups) {
+		box_watcher_start(&ground->watcher, ground->cgroups);
+	}
 	(void)snprintf(ground->host.cgroups_missing, sizeof(ground->host.cgroups_missing), "%s",
 		box_cgroups_why(ground->cgroups));
 	box_quota_means_find(&ground->quota);
@@ -196,6 +211,7 @@ static void give_up(struct box_ground *ground, const struct box_err *err)
 void box_ground_init(struct box_ground *ground)
 {
 	memset(ground, 0, sizeof(*ground));
+	ground->watcher = BOX_WATCHER_NONE;
 	ground->init = -1;
 	ground->vmm = -1;
 	ground->quota.host_ns = -1;
@@ -234,6 +250,7 @@ void box_ground_close(struct box_ground *ground)
 	}
 	box_netns_free(ground->netns);
 	box_ids_free(ground->ids);
+	box_watcher_stop(&ground->watcher);
 	if (ground->cgroups) {
 		box_cgroups_close(ground->cgroups);
 	}
@@ -277,6 +294,8 @@ void box_ground_describe(const struct box_ground *ground, struct box_keeper_host
 		.landlock_abi = (uint32_t)ground->host.landlock_abi,
 		.id_ranges = ground->host.id_ranges,
 		.quota = ground->quota.possible,
+		.held_sockets = ground->cgroups && box_cgroups_hold_sockets(ground->cgroups),
+		.held_files = box_held_has_files(ground->host.files_max),
 		.cpus = ground->host.cpus,
 		.memory_mb = usable_memory_mb(ground),
 	};

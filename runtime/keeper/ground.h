@@ -12,6 +12,7 @@
 #include "runtime/keeper/proto.h"
 #include "runtime/keeper/quota.h"
 #include "runtime/keeper/template.h"
+#include "runtime/keeper/watcher.h"
 
 struct box_cgroups;
 struct box_ids;
@@ -34,6 +35,7 @@ struct box_ground {
 	struct box_template common;
 	struct box_images *images; /* NULL before the policy */
 	struct box_cgroups *cgroups;
+	struct box_watcher watcher;
 	struct box_network *network;
 	struct box_netns *netns;
 	struct box_ids *ids;                                /* NULL: one id is all there is */
@@ -52,6 +54,11 @@ void box_ground_init(struct box_ground *ground);
  * when the listening sockets are open and before PR_SET_DUMPABLE. */
 void box_ground_open(struct box_ground *ground, const struct box_worker_ids *ids);
 void box_ground_close(struct box_ground *ground);
+
+/* Whether this user namespace has the ids that boxes get as root. */
+bool box_ground_has_id_ranges(void);
+/* fs.file-max; 0 when it is not known. */
+uint64_t box_ground_files_max(void);
 
 /* Takes the policy and prepares the root of boxes by it. A second one is ignored. */
 void box_ground_seal(struct box_ground *ground, const struct box_policy *policy);

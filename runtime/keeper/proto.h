@@ -36,6 +36,7 @@ enum box_keeper_kind {
 			     * when it has groups below it, those of what is in none of them */
 	BOX_KEEPER_MOUNTED,  /* the answer to OPEN_MOUNT; fd: the detached mount */
 	BOX_KEEPER_GONE,     /* a box that was made is no more, asked for or not; comes once */
+	BOX_KEEPER_ENDS,     /* boxd ends a box for what it has done; GONE will come */
 	BOX_KEEPER_MEASURED, /* the answer to MEASURE_FOLDER and MEASURE_BOX */
 	BOX_KEEPER_GROUPED,  /* the answer to OPEN_GROUP; fds: its door, its memory events, and the
 			      * third of MADE where there is one; none where the box, a microVM,
@@ -94,8 +95,10 @@ struct box_keeper_host {
 	uint32_t network;
 	uint32_t landlock_abi;
 	uint32_t id_ranges;
-	uint32_t quota; /* folders of the host can be held to one */
-	uint32_t cpus;  /* 0: not known, as the next */
+	uint32_t quota;        /* folders of the host can be held to one */
+	uint32_t held_sockets; /* as in struct box_held_facts */
+	uint32_t held_files;
+	uint32_t cpus; /* 0: not known, as the next */
 	uint32_t reserved;
 	int64_t memory_mb; /* that boxes can have at all: of the host, or of our own cgroup */
 	char missing[BOX_KEEPER_TEXT_MAX];         /* why they cannot */
@@ -193,10 +196,23 @@ struct box_keeper_made {
 	struct box_keeper_failure failure;
 };
 
-/* END_BOX and GONE. */
+/* Why boxd ends a box by itself. */
+enum box_keeper_why {
+	BOX_KEEPER_WHY_NETLINK = 1,
+};
+
+/* In words for whoever waits for something in the box. */
+static inline const char *box_keeper_why(uint32_t why)
+{
+	return why == BOX_KEEPER_WHY_NETLINK
+		? "its netlink sockets held more of the host's memory than the box may have"
+		: "boxd has ended it";
+}
+
+/* END_BOX, ENDS and GONE. */
 struct box_keeper_box {
 	uint32_t kind;
-	uint32_t reserved;
+	uint32_t why; /* ENDS: enum box_keeper_why */
 	uint64_t box;
 };
 

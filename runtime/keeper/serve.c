@@ -127,6 +127,12 @@ void box_serve_tell_memory(struct box_serve *serve)
 	}
 }
 
+static void box_ends(void *arg, uint64_t box, enum box_keeper_why why)
+{
+	const struct box_keeper_box packet = {.kind = BOX_KEEPER_ENDS, .why = why, .box = box};
+	box_serve_tell(arg, &packet, sizeof(packet), NULL, 0);
+}
+
 static void measured(void *arg, const struct box_keeper_measured *packet)
 {
 	struct box_serve *serve = arg;
@@ -172,7 +178,8 @@ static void root_there(void *arg, uint32_t request, const struct box_ask *ask,
 	}
 }
 
-static const struct box_boxes_events boxes_events = {.made = box_made, .gone = box_gone};
+static const struct box_boxes_events boxes_events = {
+	.made = box_made, .gone = box_gone, .ends = box_ends};
 
 /* --- one box-rpc after the other --- */
 

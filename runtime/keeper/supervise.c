@@ -286,6 +286,7 @@ static int timeout_ms(const struct keeper *keeper)
 	boxes_ms = sooner(boxes_ms, box_quotas_timeout_ms(box_serve_quotas(keeper->serve)));
 	boxes_ms = sooner(
 		boxes_ms, box_callers_roots_timeout_ms(box_serve_callers_roots(keeper->serve)));
+	boxes_ms = sooner(boxes_ms, box_watcher_timeout_ms(&keeper->setup->serve.ground->watcher));
 	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
 								: keeper->start_at_ms;
 	if (next == NEVER) {
@@ -333,6 +334,7 @@ static int run(struct keeper *keeper)
 	struct box_quotas *quotas = box_serve_quotas(keeper->serve);
 	struct box_callers_roots *callers_roots = box_serve_callers_roots(keeper->serve);
 	struct box_network *network = keeper->setup->serve.ground->network;
+	struct box_watcher *watcher = &keeper->setup->serve.ground->watcher;
 	while (keeper->exit_code < 0) {
 		short out = box_serve_wants_write(keeper->serve) ? POLLOUT : 0;
 		struct pollfd polled[] = {
@@ -345,6 +347,7 @@ static int run(struct keeper *keeper)
 			{.fd = box_errands_fd(errands), .events = POLLIN},
 			{.fd = box_quotas_fd(quotas), .events = POLLIN},
 			{.fd = box_callers_roots_fd(callers_roots), .events = POLLIN},
+			{.fd = box_watcher_fd(watcher), .events = POLLIN},
 		};
 		bool ahead = !keeper->stopping && box_ahead_wanted(next);
 		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
@@ -374,6 +377,7 @@ static int run(struct keeper *keeper)
 		box_errands_step(errands);
 		box_quotas_step(quotas);
 		box_callers_roots_step(callers_roots);
+		box_watcher_step(watcher);
 		check_worker(keeper);
 		on_time(keeper);
 	}

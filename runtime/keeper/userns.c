@@ -4,10 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +42,40 @@ int box_userns_write_map(
 int box_userns_deny_groups(int pid)
 {
 	return write_proc(pid, "setgroups", "deny");
+}
+
+/* Those in effect go with the change of the euid; those that are permitted stay. */
+static int take_capabilities_back(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+	if (syscall(SYS_capget, &header, sets) < 0) {
+		return -errno;
+	}
+	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		sets[i].effective = sets[i].permitted;
+	}
+	return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
+}
+
+void box_userns_owner_end(void)
+{
+	/* The change may have made us one that others can look into. */
+	if (seteuid(0) < 0 || prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
+		abort();
+	}
+}
+
+int box_userns_owner_begin(uint32_t owner)
+{
+	if (seteuid(owner) < 0) {
+		return -errno;
+	}
+	int r = take_capabilities_back();
+	if (r < 0) {
+		box_userns_owner_end();
+	}
+	return r;
 }
 
 _Noreturn static int wait_for_the_end(void *arg)

@@ -1,4 +1,4 @@
-/* User namespaces that are nothing but a map of ids, for mounts. */
+/* User namespaces: those that are nothing but a map of ids, for mounts, and whose a box's own is. */
 #pragma once
 
 #include <stdint.h>
@@ -6,6 +6,14 @@
 /* An fd of a user namespace in which one uid and one gid stand for others: files of `uid` and `gid`
  * seen through a mount with it belong to `as_uid` and `as_gid`. 0 or -errno. */
 int box_userns_map(uint32_t uid, uint32_t as_uid, uint32_t gid, uint32_t as_gid, int *ret_fd);
+
+/* From here to the end, user namespaces that we make belong to `owner`; as root only. The kernel
+ * counts inotify instances and watches, pending signals, locked memory and namespaces for the owner
+ * of a user namespace too, all the way up: were all boxes root's, one of them could take what the
+ * host's root may have. An owner has every right over the namespace from the one that it was made
+ * in, so it must be an id that no process outside of the box has: the first of the box's own. */
+int box_userns_owner_begin(uint32_t owner);
+void box_userns_owner_end(void);
 
 /* Writes "inside outside count" to /proc/PID/NAME. */
 int box_userns_write_map(

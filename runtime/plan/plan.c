@@ -21,7 +21,7 @@
 #define MEMORY_BYTES_MAX (1UL << 50) /* far below where the kernel takes a limit for none */
 #define PIDS_MAX (1U << 22)          /* the kernel has no more */
 #define CPU_MILLI_MAX 8192000U       /* of as many processors as the kernel can be built for */
-#define OPEN_FILES 16384
+#define GUEST_OPEN_FILES 16384       /* of a process in a microVM, whose kernel is its own */
 #define OWN_PROCESSES 2      /* box-init and its mounter come on top of what is for commands */
 #define GUEST_LANDLOCK_ABI 5 /* the newest that box-init uses; it takes what its kernel has */
 
@@ -283,6 +283,19 @@ static uint64_t at_most(uint64_t value, uint64_t most)
 	return value < most ? value : most;
 }
 
+/* fs.file-max is one for the host, and a file takes too little memory to be held by that alone. */
+static uint64_t open_files(const struct box_ask *ask, const struct box_host_can *host)
+{
+	uint64_t share = host->files_max / BOX_OPEN_FILES_SHARE / (ask->pids > 0 ? ask->pids : 1);
+	if (ask->kind == BOX_ASK_KRUN) {
+		return GUEST_OPEN_FILES;
+	}
+	if (host->files_max == 0 || share > BOX_OPEN_FILES_MAX) {
+		return BOX_OPEN_FILES_MAX;
+	}
+	return share < BOX_OPEN_FILES_MIN ? BOX_OPEN_FILES_MIN : share;
+}
+
 static void fill_limits(struct box_maker *maker)
 {
 	const struct box_ask *ask = maker->ask;
@@ -292,7 +305,7 @@ static void fill_limits(struct box_maker *maker)
 		ask->memory_bytes - ask->memory_bytes % GRAIN, MEMORY_BYTES_MAX);
 	plan->pids = (uint32_t)at_most(ask->pids, PIDS_MAX);
 	plan->cpu_milli = (uint32_t)at_most(ask->cpu_milli, CPU_MILLI_MAX);
-	plan->open_files = OPEN_FILES;
+	plan->open_files = open_files(ask, maker->host);
 	/* Nothing can be written into a folder that is read-only. */
 	plan->quota_bytes = ask->host_mode == BOX_ASK_RO ? 0 : ask->quota_bytes;
 	maker->memory_bytes = plan->memory_bytes;
@@ -345,6 +358,7 @@ bool box_plan_same_shape(
 		strcmp(a->mount_path, b->mount_path) == 0 && a->host_mode == b->host_mode &&
 		a->writable_root == b->writable_root && a->profile == b->profile &&
 		a->memory_bytes == b->memory_bytes && (host->cgroups || a->pids == b->pids) &&
+		open_files(a, host) == open_files(b, host) &&
 		(a->host_mode != BOX_ASK_NONE || a->quota_bytes == b->quota_bytes) &&
 		a->network == b->network;
 }

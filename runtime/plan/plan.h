@@ -116,6 +116,7 @@ struct box_host_can {
 	bool own_etc;          /* /etc is made by us; else it is one of root_entries */
 	const char *root_path; /* where they come from, for people; NULL: the policy's rootfs */
 	uint32_t cpus;         /* of the host: a microVM gets no more; 0: not known */
+	uint64_t files_max;    /* fs.file-max; 0: not known */
 	uint32_t machine_ms;   /* for the start of a microVM; 0: as long as on real hardware */
 };
 

@@ -26,8 +26,8 @@ from doctorlib import CLONE, CLONE3, ENOSYS, EPERM, LANDLOCK, NEWUSER, UNSHARE, 
 
 NAMES = [
     *["user namespaces", "namespaces", "/proc", "mounts", "tmpfs", "overlay", "ids"],
-    *["owners in .", "owners in /tmp", "cgroups", "quotas", "landlock", "seccomp", "network"],
-    *["microVMs", "port 5410", "programs", "a box", "sh and python3"],
+    *["owners in .", "owners in /tmp", "cgroups", "resources", "quotas", "landlock", "seccomp"],
+    *["network", "microVMs", "port 5410", "programs", "a box", "sh and python3"],
 ]
 # Without these no box was ever made; the others may be lacking on a host that passes.
 NEEDED = ["user namespaces", "namespaces", "/proc", "mounts", "tmpfs", "seccomp", "programs"]
@@ -126,6 +126,7 @@ def test_an_ordinary_user_without_a_cgroup():
     assert code == 1
     assert_cure(checks["cgroups"], "missing", "limits cannot be set", "Delegate=yes")
     assert "local.degraded: true" in checks["cgroups"]["cure"]
+    assert_cure(checks["resources"], "limited", "without limit: memory, TCP and UDP", "cgroups")
     assert_cure(checks["a box"], "missing", "limits cannot be set", "box doctor -v")
     assert checks["sh and python3"]["text"] == "not tried: no box can be made"
     assert all(checks[name]["state"] == "ok" for name in NEEDED)

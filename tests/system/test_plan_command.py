@@ -38,6 +38,7 @@ def normal(text, place=None):
     """Without what this host has more or less than another."""
     lines = [line for line in text.splitlines() if not SYSTEM.match(line)]
     lines = [re.sub(r"^(landlock +abi) \d+$", r"\1 N", line) for line in lines]
+    lines = [re.sub(r"^(open files +)\d+$", r"\1N", line) for line in lines]
     return "\n".join(lines).replace(str(place), "FOLDER") + "\n"
 
 

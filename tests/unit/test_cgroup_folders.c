@@ -79,12 +79,14 @@ TEST(version_1_writes_limits)
 	make_place();
 	put_file("memory.limit_in_bytes", "");
 	put_file("memory.memsw.limit_in_bytes", "");
+	put_file("memory.kmem.tcp.limit_in_bytes", "");
 	put_file("cpu.cfs_period_us", "");
 	put_file("cpu.cfs_quota_us", "");
 	ASSERT_INT(box_cgroup_v1.limit_memory(top, 64 << 20, &err), 0);
 	ASSERT_INT(box_cgroup_v1.limit_cpu(top, 20000, &err), 0);
 	assert_file("memory.limit_in_bytes", "67108864");
 	assert_file("memory.memsw.limit_in_bytes", "67108864");
+	assert_file("memory.kmem.tcp.limit_in_bytes", "67108864");
 	assert_file("cpu.cfs_period_us", "100000");
 	assert_file("cpu.cfs_quota_us", "20000");
 }
@@ -99,6 +101,7 @@ TEST(swap_is_left_out_where_it_is_not_accounted_for)
 	ASSERT_INT(box_cgroup_v1.limit_memory(top, 4096, &err), 0);
 	ASSERT(!is_there("memory.swap.max"));
 	ASSERT(!is_there("memory.memsw.limit_in_bytes"));
+	ASSERT(!is_there("memory.kmem.tcp.limit_in_bytes"));
 }
 
 /* What is longer keeps its end: as if the kernel had made something else of what was written. */
@@ -113,6 +116,10 @@ TEST(a_limit_that_is_not_there_afterwards_is_an_error)
 	put_file("memory.memsw.limit_in_bytes", "8192000\n");
 	ASSERT_INT(box_cgroup_v1.limit_memory(top, 4096, &err), -ERANGE);
 	ASSERT_STR(err.text, "memory.memsw.limit_in_bytes is 4096000 where 4096 was written");
+	put_file("memory.memsw.limit_in_bytes", "");
+	put_file("memory.kmem.tcp.limit_in_bytes", "8192000\n");
+	ASSERT_INT(box_cgroup_v1.limit_memory(top, 4096, &err), -ERANGE);
+	ASSERT_STR(err.text, "memory.kmem.tcp.limit_in_bytes is 4096000 where 4096 was written");
 	put_file("cpu.max", "max 1000000000\n");
 	ASSERT_INT(box_cgroup_v2.limit_cpu(top, 1000, &err), -ERANGE);
 	ASSERT_STR(err.text, "cpu.max is 1000 100000000 where 1000 100000 was written");
@@ -421,6 +428,36 @@ TEST(lots_of_the_living_are_left_alone)
 		ASSERT(is_there(strangers[i]));
 	}
 	(void)close(lots[1]);
+}
+
+/* The heir has the folder and the names, and no lock of its own before the owner is dead. */
+TEST(an_heir_removes_what_a_dead_owner_left)
+{
+	struct box_cgroups cgroups = {.mode = BOX_CGROUP_V1, .count = 1};
+	struct box_cgroup_tree *tree = &cgroups.trees[0];
+	struct box_cgroups heir;
+	char living[BOX_CGROUP_LOT_NAME_SIZE];
+	int folders[BOX_CGROUP_DOORS_MAX];
+	int other = -1;
+	struct box_err err;
+	make_place();
+	*tree = (struct box_cgroup_tree){.manager = &box_cgroup_v1, .own = {.fd = top}};
+	ASSERT_INT(box_cgroup_lot_make(top, tree->lot_name, &tree->lot, &err), 0);
+	ASSERT_INT(box_cgroup_lot_make(top, living, &other, &err), 0);
+	ASSERT_INT(mkdirat(tree->lot, "b1", 0700), 0);
+	ASSERT_INT(mkdirat(other, "b1", 0700), 0);
+	heir = cgroups;
+	ASSERT_INT(box_cgroups_become_heir(&heir, folders), 1);
+	ASSERT_INT(folders[0], top);
+	ASSERT_INT(heir.trees[0].lot, -1);
+	ASSERT(!box_cgroups_outlive(&heir));
+	ASSERT(is_there(tree->lot_name));
+	(void)close(tree->lot);
+	ASSERT(box_cgroups_outlive(&heir));
+	ASSERT(!is_there(tree->lot_name));
+	ASSERT(is_there(living));
+	ASSERT(box_cgroups_outlive(&heir));
+	(void)close(other);
 }
 
 /* Its owner died between making and locking it. */

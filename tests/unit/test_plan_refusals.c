@@ -545,7 +545,32 @@ TEST(counts_saturate)
 		assert_planned();
 		ASSERT_INT(plan.pids, rows[i].pids_planned);
 		ASSERT_INT(plan.cpu_milli, rows[i].cpu_milli_planned);
-		ASSERT_INT(plan.open_files, 16384);
+		ASSERT_INT(plan.open_files, 4096);
+	}
+}
+
+/* One box has a part of fs.file-max, but programs need some files each. */
+TEST(open_files_are_a_share_of_the_host_s)
+{
+	static const struct {
+		uint64_t files_max;
+		uint64_t pids;
+		uint64_t open_files;
+	} rows[] = {
+		{0, 128, 4096},
+		{INT64_MAX, 128, 4096},
+		{128UL * 4096 * 16, 128, 4096},
+		{128UL * 2000 * 16, 128, 2000},
+		{2466190, 128, 1204},
+		{2466190, 4096, 1024},
+		{1, 1, 1024},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		set_up();
+		host.files_max = rows[i].files_max;
+		ask.pids = rows[i].pids;
+		assert_planned();
+		ASSERT_INT(plan.open_files, rows[i].open_files);
 	}
 }
 

@@ -1,0 +1,69 @@
+/* The table of resources. A row that a kernel cannot hold at all is not here: docs/security.md names
+ * those. */
+#include "runtime/plan/held.h"
+
+#include <stdio.h>
+
+#include "base/limits.h"
+
+#define USUAL_PIDS 128
+
+static struct box_held_row by_cgroup(
+	const struct box_held_facts *facts, const char *resource, const char *by)
+{
+	return (struct box_held_row){resource, facts->limits ? by : "no cgroup",
+		facts->limits ? BOX_HELD : BOX_HELD_NOT};
+}
+
+/* What the kernel counts for a user. */
+static struct box_held_row by_user(
+	const struct box_held_facts *facts, const char *resource, const char *by)
+{
+	return (struct box_held_row){resource, by, facts->id_ranges ? BOX_HELD : BOX_HELD_SHARED};
+}
+
+size_t box_held_list(
+	const struct box_held_facts *facts, struct box_held_row rows[BOX_HELD_ROWS_MAX])
+{
+	size_t count = 0;
+	bool sockets = facts->limits && facts->sockets;
+	rows[count++] = by_cgroup(facts, "memory", "memory.max");
+	rows[count++] = (struct box_held_row){"TCP and UDP buffers",
+		sockets                 ? "memory.max, or memory.kmem.tcp"
+			: facts->limits ? "no memory.kmem.tcp.limit_in_bytes in this kernel"
+					: "no cgroup",
+		sockets ? BOX_HELD : BOX_HELD_NOT};
+	rows[count++] = (struct box_held_row){
+		"processes", facts->limits ? "pids.max" : "RLIMIT_NPROC", BOX_HELD};
+	rows[count++] = by_cgroup(facts, "processors", "cpu.max");
+	/* The memory of files, pipes, Unix sockets and the like is the cgroup's to hold. */
+	rows[count++] = by_cgroup(
+		facts, "kernel memory of files, pipes and Unix sockets", "memory.max");
+	rows[count++] = (struct box_held_row){"open files", "RLIMIT_NOFILE, a share of fs.file-max",
+		facts->files ? BOX_HELD : BOX_HELD_SHARED};
+	rows[count++] = by_user(facts, "inotify instances and watches", "user.max_inotify_*");
+	rows[count++] = by_user(facts, "queued signals and timers", "RLIMIT_SIGPENDING");
+	rows[count++] = by_user(facts, "locked memory", "RLIMIT_MEMLOCK");
+	rows[count++] = (struct box_held_row){"netlink buffers", "boxd ends the box", BOX_HELD};
+	return count;
+}
+
+void box_held_name(const struct box_held_facts *facts, enum box_held held, char *text, size_t size)
+{
+	struct box_held_row rows[BOX_HELD_ROWS_MAX];
+	size_t count = box_held_list(facts, rows);
+	size_t len = 0;
+	text[0] = '\0';
+	for (size_t i = 0; i < count && len < size; i++) {
+		if (rows[i].held == held) {
+			len += (size_t)snprintf(text + len, size - len, "%s%s", len > 0 ? ", " : "",
+				rows[i].resource);
+		}
+	}
+}
+
+bool box_held_has_files(uint64_t files_max)
+{
+	return files_max == 0 ||
+		files_max / BOX_OPEN_FILES_SHARE / USUAL_PIDS >= BOX_OPEN_FILES_MIN;
+}

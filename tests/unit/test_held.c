@@ -1,0 +1,59 @@
+/* Which resources are held where. */
+#include "runtime/plan/held.h"
+#include "tests/unit/test.h"
+
+static void assert_named(struct box_held_facts facts, enum box_held held, const char *names)
+{
+	char text[512];
+	box_held_name(&facts, held, text, sizeof(text));
+	ASSERT_STR(text, names);
+}
+
+TEST(root_holds_everything)
+{
+	struct box_held_facts facts = {
+		.limits = true, .sockets = true, .id_ranges = true, .files = true};
+	struct box_held_row rows[BOX_HELD_ROWS_MAX];
+	ASSERT_INT(box_held_list(&facts, rows), 10);
+	assert_named(facts, BOX_HELD_NOT, "");
+	assert_named(facts, BOX_HELD_SHARED, "");
+}
+
+TEST(a_kernel_without_the_counter_of_sockets)
+{
+	struct box_held_facts facts = {.limits = true, .id_ranges = true, .files = true};
+	assert_named(facts, BOX_HELD_NOT, "TCP and UDP buffers");
+}
+
+TEST(one_user_has_one_count_for_all_boxes)
+{
+	struct box_held_facts facts = {.limits = true, .sockets = true, .files = true};
+	assert_named(facts, BOX_HELD_NOT, "");
+	assert_named(facts, BOX_HELD_SHARED,
+		"inotify instances and watches, queued signals and timers, locked memory");
+}
+
+TEST(without_cgroups_each_row_is_named)
+{
+	struct box_held_facts facts = {.id_ranges = true};
+	assert_named(facts, BOX_HELD_NOT,
+		"memory, TCP and UDP buffers, processors, kernel memory of files, pipes and Unix "
+		"sockets");
+	assert_named(facts, BOX_HELD_SHARED, "open files");
+}
+
+TEST(names_are_cut_where_there_is_no_room)
+{
+	struct box_held_facts facts = {0};
+	char text[12];
+	box_held_name(&facts, BOX_HELD_NOT, text, sizeof(text));
+	ASSERT_STR(text, "memory, TCP");
+}
+
+TEST(files_of_a_usual_box)
+{
+	ASSERT(box_held_has_files(0));
+	ASSERT(box_held_has_files(INT64_MAX));
+	ASSERT(box_held_has_files(16UL * 128 * 1024));
+	ASSERT(!box_held_has_files(16UL * 128 * 1024 - 1));
+}
