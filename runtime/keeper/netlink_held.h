@@ -10,7 +10,7 @@
 
 struct box_netlink_held {
 	uint64_t bytes; /* that wait to be read, and the sockets themselves */
-	uint32_t sockets;
+	uint32_t sockets; /* with an address: others get nothing, and are not listed */
 };
 
 /* Adds up the whole lines of a text of /proc/PID/net/netlink, without its head. Gives how many bytes

@@ -17,9 +17,14 @@ FIELDS = (
     "Seccomp", "Seccomp_filters", "Umask", "SigIgn", "Threads",
 )  # fmt: skip
 SPACES = (*world.SPACES, "time")
+FILES_MAX = int(pathlib.Path("/proc/sys/fs/file-max").read_text())
 LIMITS = {
     "Max core file size": "1",
-    "Max open files": "16384",
+    # A share of the host's, between what programs need and what is enough.
+    "Max open files": str(min(4096, max(1024, FILES_MAX // 16 // world.PIDS))),
+    "Max pending signals": "4096",
+    "Max msgqueue size": "0",
+    "Max locked memory": str(8 << 20),
     "Max nice priority": "0",
     "Max realtime priority": "0",
 }

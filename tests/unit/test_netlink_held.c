@@ -1,4 +1,5 @@
 /* What the netlink sockets of a box hold, from the text of the kernel. */
+#include <linux/netlink.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -64,6 +65,9 @@ TEST(a_look_sees_our_own_sockets)
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		fds[i] = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
 		ASSERT(fds[i] >= 0);
+		/* One without an address is not listed, and gets nothing. */
+		const struct sockaddr_nl any = {.nl_family = AF_NETLINK};
+		ASSERT_INT(bind(fds[i], (const struct sockaddr *)&any, sizeof(any)), 0);
 	}
 	ASSERT_INT(box_netlink_held_look(getpid(), UINT64_MAX, &held), 0);
 	ASSERT(held.sockets >= COUNT(fds));
