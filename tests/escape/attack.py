@@ -3,6 +3,7 @@
 from frame import attempts as inside
 
 import claims  # noqa: F401 (its attempts stand beside those of `outside`)
+import counts  # noqa: F401 (likewise)
 import network
 import outside
 import shares  # noqa: F401 (likewise)

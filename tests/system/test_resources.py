@@ -130,13 +130,15 @@ def client(place):
 
 
 def take(client, session, text, **more):
-    """What it printed. What it took stays taken: it goes on in the background of its box."""
-    cmd = (
-        f"cat >/tmp/take.py <<'END'\n{text}\nimport time\ntime.sleep(60)\nEND\n"
-        f"{PYTHON} /tmp/take.py >/tmp/out 2>&1 &\n"
-        "for i in $(seq 200); do [ -s /tmp/out ] && break; sleep 0.05; done; cat /tmp/out"
+    """What it printed. What it took stays taken: a child has it, and goes on in the box."""
+    held = (
+        "import os, time\nends = os.pipe()\nif os.fork():\n"
+        "    os.close(ends[1])\n    print(os.read(ends[0], 100).decode(), flush=True)\n    os._exit(0)\n"
+        "os.dup2(ends[1], 1)\nos.close(ends[0])\n"
     )
-    return client.exec(cmd, session, timeout_sec=30, **more)["stdout"].strip()
+    cmd = f"{PYTHON} - <<'END'\n{held}{text}\ntime.sleep(60)\nEND"
+    data = {"cmd": cmd, "session_id": session, "timeout_sec": 60, **more}
+    return client.ask("box_exec", data, 100)["stdout"].strip()
 
 
 def end(client, *sessions):

@@ -1,0 +1,7 @@
+# Root owns the user namespaces of boxes, and with them what the kernel counts for their owner.
+# group: resources
+# opens: inotify-instances-of-others timers-of-others
+# file: runtime/keeper/blank.c
+s/living->has_ids \? box_userns_owner_begin\(living->first_id\) : 0/0/
+# file: runtime/keeper/child.c
+s/RLIMIT_SIGPENDING, /RLIMIT_MSGQUEUE, /
