@@ -18,31 +18,34 @@ struct box_arena;
 
 #define BOX_CONFIG_MEMORY_MB_MOST (1024 * 1024 * 1024LL) /* a pebibyte */
 
+#define BOX_CONFIG_SEALED 2 /* the operator's, and part of the policy that boxd seals */
+
 /* The members of `limits`: name, least, most, what it is when nobody says, and whether it is the
  * operator's alone, so that a client's map does not set it. A row here is a field of struct box_limits,
- * and is read and known; readiness.c shows it in the status.
+ * and is read and known; readiness.c shows it in the status. boxd holds what is sealed, until a restart.
  *
  * 0 of those from max_memory_mb on: not written, and then it follows from others (ceilings.h).
  * reserve_memory_mb is of the host's memory, which no new box may touch. */
-#define BOX_CONFIG_LIMITS(LIMIT)                                                           \
-	LIMIT(max_sessions, 0, 5000, 64, false)                                            \
-	LIMIT(max_managed_processes, 0, 1024, 64, false)                                   \
-	LIMIT(max_completed_processes, 0, 10000, 256, false)                               \
-	LIMIT(max_admission_records, 1, 250000, 100000, false)                             \
-	LIMIT(max_rpc_file_bytes, 1, 100 * BOX_MIB, 20 * BOX_MIB, false)                   \
-	LIMIT(max_output_bytes, 4 * BOX_KIB, 15 * BOX_MIB, 8 * BOX_MIB, false)             \
-	LIMIT(completed_process_retention_sec, 0, 86400, 300, false)                       \
-	LIMIT(max_memory_mb, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)                       \
-	LIMIT(max_cpus, 1, 4096, 0, true)                                                  \
-	LIMIT(max_pids, 1, 4194304, 4096, true)                                            \
-	LIMIT(max_timeout_sec, 1, INT32_MAX, 0, true)                                      \
-	LIMIT(max_sessions_per_workspace, 1, 5000, 0, true)                                \
-	LIMIT(max_processes_per_workspace, 1, 1024, 0, true)                               \
-	LIMIT(max_memory_mb_per_workspace, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)         \
-	LIMIT(max_promised_memory_mb, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)              \
-	LIMIT(max_artifact_memory_mb, 1, BOX_CONFIG_MEMORY_MB_MOST, 1024, true)            \
-	LIMIT(max_artifact_memory_mb_per_workspace, 1, BOX_CONFIG_MEMORY_MB_MOST, 0, true) \
-	LIMIT(reserve_memory_mb, 0, BOX_CONFIG_MEMORY_MB_MOST, 512, true)
+#define BOX_CONFIG_LIMITS(LIMIT)                                                             \
+	LIMIT(max_sessions, 0, 5000, 64, false)                                              \
+	LIMIT(max_managed_processes, 0, 1024, 64, false)                                     \
+	LIMIT(max_completed_processes, 0, 10000, 256, false)                                 \
+	LIMIT(max_admission_records, 1, 250000, 100000, false)                               \
+	LIMIT(max_rpc_file_bytes, 1, 100 * BOX_MIB, 20 * BOX_MIB, false)                     \
+	LIMIT(max_output_bytes, 4 * BOX_KIB, 15 * BOX_MIB, 8 * BOX_MIB, false)               \
+	LIMIT(completed_process_retention_sec, 0, 86400, 300, false)                         \
+	LIMIT(max_memory_mb, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)                         \
+	LIMIT(max_cpus, 1, 4096, 0, true)                                                    \
+	LIMIT(max_pids, 1, 4194304, 4096, true)                                              \
+	LIMIT(max_timeout_sec, 1, INT32_MAX, 0, true)                                        \
+	LIMIT(max_sessions_per_workspace, 1, 5000, 0, true)                                  \
+	LIMIT(max_processes_per_workspace, 1, 1024, 0, true)                                 \
+	LIMIT(max_memory_mb_per_workspace, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)           \
+	LIMIT(max_promised_memory_mb, 32, BOX_CONFIG_MEMORY_MB_MOST, 0, true)                \
+	LIMIT(max_artifact_memory_mb, 1, BOX_CONFIG_MEMORY_MB_MOST, 1024, BOX_CONFIG_SEALED) \
+	LIMIT(max_artifact_memory_mb_per_workspace, 1, BOX_CONFIG_MEMORY_MB_MOST, 0,         \
+		BOX_CONFIG_SEALED)                                                           \
+	LIMIT(reserve_memory_mb, 0, BOX_CONFIG_MEMORY_MB_MOST, 512, BOX_CONFIG_SEALED)
 
 struct box_limits {
 #define LIMIT(name, least, most, usual, operators) int64_t name;

@@ -29,7 +29,9 @@ static const struct box_member members[] = {
 	{"allowed_origins", OPERATOR},
 	{"images", OPERATOR | RESTART | OPEN}, /* read by policy.c */
 	{"limits", 0},
-#define LIMIT(name, least, most, usual, operators) {"limits." #name, (operators) ? OPERATOR : 0},
+#define LIMIT(name, least, most, usual, operators) \
+	{"limits." #name,                          \
+		((operators) ? OPERATOR : 0) | ((operators) == BOX_CONFIG_SEALED ? RESTART : 0)},
 	BOX_CONFIG_LIMITS(LIMIT)
 #undef LIMIT
 		{"limits.max_workspace_entries", 0}, /* the service's */

@@ -1,7 +1,7 @@
 """Attempts of one workspace to get at what another has brought, or to take what all of them share.
 
-The one who tries is the client's own workspace; the other is `world.other`. What may be returned is as in
-inside/frame.py.
+The one who tries is the client's own workspace; the other is `world.other`. What may be returned is
+as in inside/frame.py.
 """
 
 import hashlib
@@ -147,7 +147,7 @@ def quickest_and_slowest(world, seconds):
 
 @attempt("neighbours", "large-etc-of-an-image")
 def _(world):
-    """Boxes of folders with a large etc, one after the other, while a neighbour asks for one of its own."""
+    """Boxes of folders with a large etc, while a neighbour asks for boxes of its own."""
     root = world.host.make_folder("large")
     (root / "bin").mkdir()
     (root / "bin" / "sh").write_text("")

@@ -208,6 +208,8 @@ TEST(what_needs_a_restart)
 			"images"},
 		{"{\"local\":{\"degraded\":true}}", "{\"local\":{\"degraded\":1}}",
 			"local.degraded"},
+		{"{}", "{\"limits\":{\"max_memory_mb\":99,\"reserve_memory_mb\":1}}",
+			"limits.reserve_memory_mb"},
 	};
 	arena = box_arena_new();
 	for (size_t i = 0; i < COUNT(rows); i++) {
