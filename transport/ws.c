@@ -20,6 +20,7 @@
 static void socket_free(struct box_ws_socket *socket)
 {
 	socket->user->closed(socket->arg);
+	box_ws_read_forget(socket);
 	box_ws_socket_drop(socket);
 	box_list_drop(&socket->links);
 	socket->ws->count--;
@@ -57,6 +58,9 @@ static int callback(
 		socket->established = true;
 		box_alive_heard(&socket->alive, box_clock_ms());
 		socket->user->opened(socket->arg, socket);
+		if (socket->fault) {
+			box_ws_close_for_fault(socket);
+		}
 		return 0;
 	case LWS_CALLBACK_RECEIVE:
 		return box_ws_receive(lws_get_opaque_user_data(wsi), in, len);
@@ -163,7 +167,11 @@ int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 {
 	struct box_buf head = box_buf(2 * BOX_HEAD_BYTES_MAX);
 	struct box_ws_socket *socket = socket_new(ws, user, arg);
-	box_ws_write_head(&head, upgrade);
+	struct box_ws_upgrade checked = *upgrade;
+	box_ws_read_watch(socket, upgrade->fd);
+	checked.rest.len = box_ws_frames_scan(&socket->frames,
+		(const unsigned char *)upgrade->rest.bytes, upgrade->rest.len, &socket->fault);
+	box_ws_write_head(&head, &checked);
 	if (user->patient) {
 		box_alive_watch_by_kernel(upgrade->fd, &ws->times);
 	}

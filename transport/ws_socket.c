@@ -59,6 +59,17 @@ void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bo
 	lws_callback_on_writable(socket->wsi);
 }
 
+void box_ws_close_for_fault(struct box_ws_socket *socket)
+{
+	if (!socket->established || socket->close_code != 0) {
+		return;
+	}
+	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", BOX_WS_PROTOCOL),
+		box_kv_str("why", socket->fault));
+	box_ws_pause_reading(socket, true);
+	box_ws_close(socket, BOX_WS_PROTOCOL, socket->fault, false);
+}
+
 /* --- in --- */
 
 static void unpin(struct box_ws_socket *socket)
@@ -131,6 +142,7 @@ int box_ws_receive(struct box_ws_socket *socket, const void *bytes, size_t len)
 
 void box_ws_pause_reading(struct box_ws_socket *socket, bool paused)
 {
+	paused = paused || socket->fault;
 	socket->paused = paused;
 	(void)lws_rx_flow_control(socket->wsi, paused ? 0 : 1);
 }

@@ -12,6 +12,7 @@
 #include "transport/alive.h"
 #include "transport/turn.h"
 #include "transport/ws.h"
+#include "transport/ws_frames.h"
 
 #define BOX_WS_PING_BYTES 1 /* libwebsockets tells of no answer that is empty */
 
@@ -36,6 +37,9 @@ struct box_ws_socket {
 	struct box_turn_call due;   /* it has something to send */
 	struct box_ws *ws;
 	struct lws *wsi;
+	int fd;
+	struct box_ws_frames frames; /* of the stream that is read */
+	const char *fault;           /* of it: it is closed with 1002 */
 	struct box_buf in;
 	bool binary;
 	bool established;
@@ -62,6 +66,17 @@ int box_ws_receive(struct box_ws_socket *socket, const void *bytes, size_t len);
 int box_ws_write(struct box_ws_socket *socket);
 void box_ws_take_pong(struct box_ws_socket *socket, struct box_str bytes);
 void box_ws_take_close(struct box_ws_socket *socket, const unsigned char *in, size_t len);
+
+/* It has sent what is no frame of a client. */
+void box_ws_close_for_fault(struct box_ws_socket *socket);
+
+/* --- ws_read.c --- */
+
+/* What libwebsockets reads from this fd is looked at from now on; and not any more. */
+void box_ws_read_watch(struct box_ws_socket *socket, int fd);
+void box_ws_read_forget(struct box_ws_socket *socket);
+
+/* --- ws_socket.c --- */
 
 /* Closes it if a message will be too large, pings if it was silent for long; `since_ms` is the time
  * since the last look. */

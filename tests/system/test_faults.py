@@ -343,7 +343,7 @@ def come_and_go(boxd, count):
                 half.sendall(head_of()[:60])
         elif kind == 2:
             with pytest.raises(Refused):
-                Ws(port, instance="another-instance")
+                Ws(port, instance="-malformed")
         else:
             with Ws(port) as ws:
                 ws.ping()

@@ -421,3 +421,75 @@ def test_strangers_are_one_line_a_second(open_boxd):
     )
     seconds = time.monotonic() - begun
     assert len(open_boxd.events("door.refused")) <= seconds + 2
+
+
+# What RFC 6455 asks of those who are let in, and of those who are not.
+
+
+def frame(opcode, payload=b"", final=True, reserved=0, masked=True, length=None):
+    size = len(payload) if length is None else length
+    bit = 0x80 if masked else 0
+    if size < 126:
+        shown = bytes([bit | size])
+    elif size < 65536:
+        shown = bytes([bit | 126]) + struct.pack(">H", size)
+    else:
+        shown = bytes([bit | 127]) + struct.pack(">Q", size)
+    return bytes([final << 7 | reserved << 4 | opcode]) + shown + (bytes(4) if masked else b"") + payload
+
+
+PING = b'{"seq_id":1,"action":"__ping","data":{}}'
+FAULTS = {
+    "text that is not masked": (frame(1, PING, masked=False), 1002),
+    "a ping that is not masked": (frame(9, b"x", masked=False), 1002),
+    "a close that is not masked": (frame(8, b"\x03\xe8", masked=False), 1002),
+    "behind a good one": (frame(1, PING) + frame(1, PING, masked=False), 1002),
+    "reserved bits": (frame(1, PING, reserved=4), 1002),
+    "unknown kind": (frame(3, PING), 1002),
+    "ping in fragments": (frame(9, final=False), 1002),
+    "long ping": (frame(9, b"x" * 126), 1002),
+    "fragment of nothing": (frame(0, PING), 1002),
+    "message in a message": (frame(1, b"{", final=False) + frame(1, PING), 1002),
+    "a close code that is none": (frame(8, struct.pack(">H", 999)), 1002),
+    "no UTF-8": (frame(1, b'{"a":"\xff"}'), 1007),
+    "too large": (frame(2, b"x", length=17 << 20), 1009),
+    "a good close": (frame(8, b"\x03\xe8"), 1000),
+}
+
+
+def all_of(sock):
+    sock.settimeout(10)
+    whole = b""
+    while piece := sock.recv(4096):
+        whole += piece
+    return whole
+
+
+def test_faults_of_framing_are_told_by_their_code(open_boxd):
+    """Also when they come together with the head."""
+    for name, (sent, code) in FAULTS.items():
+        for together in (False, True):
+            with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+                sock.sendall(head("inst") + (sent if together else b""))
+                if not together:
+                    sock.settimeout(10)
+                    assert sock.recv(4096).startswith(b"HTTP/1.1 101 "), name
+                    sock.sendall(sent)
+                whole = all_of(sock)
+                at = whole.rfind(b"\x88")
+                assert at >= 0, (name, together, whole)
+                assert struct.unpack(">H", whole[at + 2 : at + 4])[0] == code, (name, together)
+
+
+def test_refused_upgrades_have_their_status(open_boxd):
+    for fields, status in (
+        ({"Sec-WebSocket-Version": "8"}, 426),
+        ({"Upgrade": "h2c"}, 400),
+        ({"Connection": "close"}, 400),
+        ({"Sec-WebSocket-Key": "short"}, 400),
+    ):
+        with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+            sock.sendall(head("inst", **fields))
+            whole = all_of(sock)
+            assert int(whole.split()[1]) == status, fields
+            assert (b"Sec-WebSocket-Version: 13" in whole) == (status == 426)
