@@ -10,14 +10,15 @@ import subprocess
 import pytest
 
 import boxlib
+import clientlib
 from composelib import BOX_ROOT, TOKEN, containers, dialled, kubernetes, services, variables
 from langbotlib import PACKAGE, ROOT
 
 
-def boxd(*args):
+def boxd(*args, **variables):
     command = [str(boxlib.build() / "boxd"), *args]
     done = subprocess.run(
-        command, env=boxlib.environment(), capture_output=True, text=True, timeout=30
+        command, env=boxlib.environment(**variables), capture_output=True, text=True, timeout=30
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -38,8 +39,11 @@ def commands():
 def test_command(name):
     program, *args = commands()[name]
     assert program == "boxd"
-    code, text = boxd(*args, "--check-config")
+    code, text = boxd(*args, "--check-config", **{TOKEN: clientlib.TOKEN})
     assert code == 0, text
+    # Whoever forgets the token gets no open port.
+    code, text = boxd(*args, "--check-config")
+    assert code == (78 if "--host" in args else 0), text
 
 
 def test_variables():
