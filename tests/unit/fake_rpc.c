@@ -87,6 +87,12 @@ static void take_listen(void)
 {
 	struct box_packet packet;
 	await_packet(&packet);
+	/* What boxes would get comes first, by the policy that is sealed now. */
+	if (packet.kind != BOX_KEEPER_HOST || packet.size != sizeof(packet.host_told) ||
+		!packet.host_told.host.sealed) {
+		exit(96);
+	}
+	await_packet(&packet);
 	if (packet.kind != BOX_KEEPER_LISTEN) {
 		exit(94);
 	}
