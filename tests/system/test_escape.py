@@ -21,8 +21,8 @@ import weaken  # noqa: E402
 import world  # noqa: E402
 
 CLASSES = {
-    "boxes", "cgroups", "devices", "fds", "files", "ids", "mounts", "namespaces", "network", "port",
-    "proc", "sockets", "syscalls", "tenants", "terminals",
+    "boxes", "cgroups", "devices", "fds", "files", "ids", "mounts", "namespaces", "neighbours",
+    "network", "port", "proc", "resources", "sockets", "syscalls", "tenants", "terminals",
 }  # fmt: skip
 LEAST = 450  # attempts; there may be more, and never fewer
 
@@ -81,7 +81,7 @@ def test_every_attempt_is_blocked(attacks):
 def test_every_attempt_without_root_is_blocked(attacks):
     done, found = attacks["rootless"].result()
     lacks = set(re.findall(r"^not promised without root: (\S+)$", done.stdout, re.MULTILINE))
-    assert len(lacks) == 7
+    assert len(lacks) == 9
     check(done, found, {(kind, name) for kind, name in expected_names() if name not in lacks})
 
 
