@@ -39,7 +39,11 @@ static void look_at_host(void *arg, void *result)
 		return;
 	}
 	box_ground_open(&ground, &ids);
-	box_ground_seal(&ground, policy);
+	if (box_ground_seal(&ground, policy, &err) < 0) {
+		(void)snprintf(findings->missing, sizeof(findings->missing), "%.*s",
+			(int)sizeof(findings->missing) - 1, err.text);
+		return;
+	}
 	findings->possible = ground.possible;
 	memcpy(findings->missing, ground.missing, sizeof(findings->missing));
 	findings->host = ground.host;
@@ -97,15 +101,19 @@ static int read_spec(const struct cli *cli, struct box_spec *ret_spec, struct bo
 static int check_mounts(
 	const struct box_spec *spec, const struct box_policy *policy, struct box_err *err)
 {
-	int r = 0;
+	static struct box_mount_roots roots;
+	int r = box_mount_roots_seal(&roots, policy, err);
 	for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
 		_cleanup_(box_close_p) int fd = -1;
 		const struct box_mount *mount = &spec->mounts[i];
+		const struct box_source_ask wanted = {.path = mount->host_path,
+			.what = "extra_mounts.host_path",
+			.files = true,
+			.asker = {.namespace = ""}};
 		r = box_plan_check_target(mount->mount_path, "extra_mounts.mount_path", err);
-		r = r < 0 ? r
-			  : box_source_open(mount->host_path, "extra_mounts.host_path", false, true,
-				    policy, &fd, err);
+		r = r < 0 ? r : box_source_open(&wanted, &roots, &fd, err);
 	}
+	box_mount_roots_close(&roots);
 	return r;
 }
 
@@ -166,7 +174,8 @@ static int find_out(const struct cli *cli, struct box_policy *policy, struct fin
 
 int box_cli_plan(const struct cli *cli)
 {
-	static struct box_policy policy; /* as a boxd without a configuration has it */
+	/* As a boxd has it that `box run` starts. */
+	static struct box_policy policy = {.roots = {.count = 1, .paths = {"/"}}};
 	static struct findings findings;
 	static struct box_plan plan;
 	static struct box_ask ask;

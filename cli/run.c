@@ -33,16 +33,37 @@ static void remove_box(
 		client, "box_delete_session", &data, timeout_ms, cli->arena, &answer, NULL);
 }
 
-/* A boxd of our own takes our word for the kind of its boxes. */
-static int choose_kind(const struct cli *cli, struct box_client *client)
+/* Who has started a boxd may mount what they like, unless its --config says otherwise. Without
+ * --skill it has no use for a store of skills, and the working folder, where it would be, can be
+ * mounted. */
+static struct box_value open_mounts(const struct cli *cli)
+{
+	struct box_value local = box_map_value();
+	struct box_value roots = box_list_value();
+	box_list_add(cli->arena, &roots, box_cstr("/"));
+	box_map_add(cli->arena, &local, "allowed_mount_roots", roots);
+	if (!cli->options.skill) {
+		box_map_add(cli->arena, &local, "skills_root", box_cstr("/nonexistent/skills"));
+	}
+	return local;
+}
+
+/* A boxd of our own takes our word for the kind of its boxes and for what they may mount. */
+static int configure(const struct cli *cli, struct box_client *client)
 {
 	struct box_value answer;
 	struct box_value config = box_map_value();
 	struct box_err err;
-	if (!cli->options.backend) {
+	bool mounts = cli->options.mounts.count > 0 && box_client_is_private(client);
+	if (!cli->options.backend && !mounts) {
 		return 0;
 	}
-	box_map_add(cli->arena, &config, "backend", box_cstr(cli->options.backend));
+	if (cli->options.backend) {
+		box_map_add(cli->arena, &config, "backend", box_cstr(cli->options.backend));
+	}
+	if (mounts) {
+		box_map_add(cli->arena, &config, "local", open_mounts(cli));
+	}
 	int r = box_client_call(
 		client, "box_init", &config, CLI_CALL_MS, cli->arena, &answer, &err);
 	if (r < 0) {
@@ -76,8 +97,8 @@ int box_cli_run(const struct cli *cli)
 	if (box_cli_connect(cli, true, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = choose_kind(cli, client) < 0 ? CLI_EXIT_FAILED
-						: box_cli_stream(cli, client, &spec, NULL);
+	int code = configure(cli, client) < 0 ? CLI_EXIT_FAILED
+					      : box_cli_stream(cli, client, &spec, NULL);
 	if (!box_client_is_private(client)) {
 		/* Who ended us does not wait for a runtime that hangs. */
 		bool hurry = box_cli_happened().ended_by != 0;

@@ -25,6 +25,7 @@ int box_asked_read(struct box_request *request, const struct box_value *data,
 		err->code = BOX_ERR_VALIDATION;
 		return r;
 	}
+	box_spec_set_owner(&asked->spec, asked->physical_id);
 	r = box_ceilings_check_spec(&request->runtime->session_rules.ceilings, &asked->spec, err);
 	return r < 0 ? r : box_host_paths_check(&asked->spec, request->runtime->config, err);
 }

@@ -78,7 +78,8 @@ void box_handle_init(struct box_request *request)
 {
 	struct box_err err;
 	struct box_init *init = NULL;
-	int r = box_runtime_init(request->runtime, request->data, init_done, request, &init, &err);
+	int r = box_runtime_init(request->runtime, request->data, box_peer_is_parent(request->peer),
+		init_done, request, &init, &err);
 	if (r < 0) {
 		box_request_fail(request, &err);
 	} else if (r == 0) {

@@ -32,6 +32,7 @@ struct box_peer {
 	struct box_list links;
 	struct box_dispatch *dispatch;
 	const struct box_peer_ops *ops;
+	bool parent;
 	void *connection;
 	bool operator;
 	char *instance; /* that it speaks for, NULL: the trusted one */
@@ -73,6 +74,7 @@ struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_pe
 	peer->dispatch = dispatch;
 	peer->ops = ops;
 	peer->connection = connection;
+	peer->parent = speaker->parent;
 	peer->operator= speaker->operator;
 	peer->instance = speaker->instance ? box_strdup(speaker->instance) : NULL;
 	peer->files = box_files_new(&dispatch->runtime->files_total_bytes);
@@ -80,6 +82,11 @@ struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_pe
 	box_list_init(&peer->requests);
 	box_list_push(&dispatch->peers, &peer->links);
 	return peer;
+}
+
+bool box_peer_is_parent(const struct box_peer *peer)
+{
+	return peer->parent;
 }
 
 struct box_files *box_peer_files(struct box_peer *peer)

@@ -31,6 +31,7 @@ void box_dispatch_free(struct box_dispatch *dispatch);
 
 /* Who is at the other end, as its transport has found out. */
 struct box_speaker {
+	bool parent; /* the process that has started us */
 	/* It came over the operator's own socket: it works in every instance, and claims none. */
 	bool operator;
 	/* The instance that it speaks for, copied; NULL: the trusted one. Contexts of others are
@@ -57,6 +58,9 @@ size_t box_dispatch_under_way(const struct box_dispatch *dispatch);
 
 /* Ends every request under way with BoxRuntimeUnavailableError. */
 void box_dispatch_cancel_all(struct box_dispatch *dispatch);
+
+/* Whether the other end has started us: then it is the operator. */
+bool box_peer_is_parent(const struct box_peer *peer);
 
 /* The peer's file transfers, for handlers. */
 struct box_files *box_peer_files(struct box_peer *peer);

@@ -68,10 +68,12 @@ struct box_admission_policy {
 	int64_t readiness_cache_sec;
 };
 
-/* Where a map came from: it decides what its relative paths mean. */
+/* Where a map came from: it decides what it may say of mounts. */
 enum box_config_origin {
-	BOX_CONFIG_OPERATOR, /* --config: relative allowed roots are enforced */
-	BOX_CONFIG_CLIENT,   /* LANGBOT_BOX_CONFIG, box_init */
+	BOX_CONFIG_OPERATOR, /* --config */
+	BOX_CONFIG_PARENT,   /* whoever has started us: LANGBOT_BOX_CONFIG, box_init on stdio. It
+			      * says what may be mounted where the file does not */
+	BOX_CONFIG_CLIENT,   /* box_init on any other connection: it can only narrow that */
 };
 
 struct box_config {
@@ -87,13 +89,18 @@ struct box_config {
 	struct box_admission_policy admission;
 	const char *host_root;         /* absolute, or NULL when none is configured */
 	const char *default_workspace; /* absolute, or NULL */
-	const char *skills_root;       /* absolute, or NULL */
-	const char *allowed_mount_roots[BOX_MOUNT_ROOTS_MAX + 1]; /* absolute, NULL-terminated */
-	/* For mounts: the operator's roots, or a client's when all of them are absolute: what a
-	 * client's relative one means is not known here, and the rest of such a list would refuse
-	 * what it was to allow. May be empty, which means that none are enforced. */
-	const char *enforced_mount_roots[BOX_MOUNT_ROOTS_MAX + 1];
-	bool operator_mount_roots; /* those are the operator's: no client's map changes them */
+	const char *skills_root;       /* absolute: the store; no client's word changes it */
+	/* As the newest map has them, for the workspace that box_init makes; absolute,
+	 * NULL-terminated. */
+	const char *allowed_mount_roots[BOX_MOUNT_ROOTS_MAX + 1];
+	/* What mounts are held to, by the file's word or that of whoever has started us. Empty:
+	 * nothing may be mounted. */
+	const char *mount_roots[BOX_MOUNT_ROOTS_MAX + 1];
+	bool file_settled; /* the file's word it is: nobody but the file changes it */
+	/* A client's, when all of them are absolute: mounts must be in one of these too. Empty:
+	 * nothing is narrowed. */
+	const char *narrower_roots[BOX_MOUNT_ROOTS_MAX + 1];
+	const char *client_skills; /* where it keeps skills of its own, or NULL: guarded too */
 };
 
 /* The configuration with nothing set. */
@@ -114,6 +121,10 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 
 /* Whether a map of that origin may have this top-level member; others are ignored. */
 bool box_config_takes(struct box_str name, enum box_config_origin origin);
+
+/* Those of the command line besides; `more` is absolute, NULL-terminated, or NULL. */
+int box_config_add_mount_roots(
+	struct box_config *config, const char *const *more, struct box_err *err);
 
 /* Whether a default_workspace that does not exist yet may be made: 0, or -EPERM with
  * BOX_ERR_VALIDATION and the reference's text. */

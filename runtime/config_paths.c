@@ -12,7 +12,8 @@
 #include "base/buf.h"
 #include "runtime/spec_fields.h"
 
-#define SKILLS_HOST_ROOT "data/box" /* where skills are when no host_root is configured */
+/* The host_root of mounts and of the skill store when none is configured: LangBot's own. */
+#define DEFAULT_HOST_ROOT "data/box"
 
 /* Appends the components of a path to the normalised one in `out`; false when it gets too long. */
 static bool append_components(char *out, size_t *len, struct box_str path)
@@ -122,6 +123,11 @@ static int read_text(const struct box_value *local, const char *name, struct box
 	return 0;
 }
 
+static const char *copied(struct box_arena *arena, const char *text)
+{
+	return text ? box_arena_strndup(arena, text, strlen(text)) : NULL;
+}
+
 static int resolve(struct box_arena *arena, const char *name, const char *base, struct box_str path,
 	const char **ret_path, struct box_err *err)
 {
@@ -158,25 +164,43 @@ static int read_default_workspace(struct box_config *config, const struct box_va
 		text.len > 0 ? text : box_str("default"), &config->default_workspace, err);
 }
 
-static int read_skills_root(struct box_config *config, const struct box_value *local,
-	const char *working_folder, struct box_err *err)
+/* The skill store, and where a client keeps skills of its own. Only the file, or whoever has started
+ * us, says where the store is: boxd makes that folder and gives it away. */
+static int read_skills_root(const struct box_config *config, const struct box_value *local,
+	const char *working_folder, const char **ret_root, struct box_err *err)
 {
 	struct box_str text = {"", 0};
 	const char *base = config->host_root;
 	int result = read_text(local, "skills_root", &text, err);
 	if (result == 0 && !base) {
 		result = resolve(config->arena, "skills_root", working_folder,
-			box_str(SKILLS_HOST_ROOT), &base, err);
+			box_str(DEFAULT_HOST_ROOT), &base, err);
 	}
 	if (result < 0) {
 		return result;
 	}
 	return resolve(config->arena, "skills_root", base, text.len > 0 ? text : box_str("skills"),
-		&config->skills_root, err);
+		ret_root, err);
 }
 
-static int read_mount_roots(struct box_config *config, const struct box_value *local,
-	const struct box_config_paths *paths, struct box_err *err)
+static bool is_set(const struct box_value *local, const char *name)
+{
+	const struct box_value *value = local ? box_map_get(local, name) : NULL;
+	return value && value->type != BOX_NULL &&
+		(value->type != BOX_STR || box_str_strip(value->str).len > 0);
+}
+
+static void copy_roots(
+	struct box_arena *arena, const char *const *from, const char *to[BOX_MOUNT_ROOTS_MAX + 1])
+{
+	for (size_t i = 0; i <= BOX_MOUNT_ROOTS_MAX; i++) {
+		to[i] = from[i] ? box_arena_strndup(arena, from[i], strlen(from[i])) : NULL;
+	}
+}
+
+/* The list as it is written, into allowed_mount_roots. */
+static int read_list(struct box_config *config, const struct box_value *local,
+	const struct box_config_paths *paths, bool *ret_all_absolute, struct box_err *err)
 {
 	const struct box_value *value = box_map_get(local, "allowed_mount_roots");
 	struct box_value items = box_list_value();
@@ -191,7 +215,7 @@ static int read_mount_roots(struct box_config *config, const struct box_value *l
 			"box.local.allowed_mount_roots must have at most %d entries",
 			BOX_MOUNT_ROOTS_MAX);
 	}
-	bool enforced = true;
+	*ret_all_absolute = true;
 	for (uint32_t i = 0; i < items.count; i++) {
 		struct box_str root = items.items[i].str;
 		result = resolve(config->arena, "allowed_mount_roots", paths->working_folder, root,
@@ -199,30 +223,130 @@ static int read_mount_roots(struct box_config *config, const struct box_value *l
 		if (result < 0) {
 			return result;
 		}
-		enforced = enforced &&
-			(root.bytes[0] == '/' || paths->origin == BOX_CONFIG_OPERATOR);
-	}
-	if (enforced) {
-		memcpy(config->enforced_mount_roots, config->allowed_mount_roots,
-			sizeof(config->enforced_mount_roots));
-	}
-	config->operator_mount_roots = items.count > 0 && paths->origin == BOX_CONFIG_OPERATOR;
-	/* A default that nobody wrote down is not held against a mount. */
-	if (items.count == 0) {
-		config->allowed_mount_roots[0] = config->host_root;
+		*ret_all_absolute = *ret_all_absolute && root.bytes[0] == '/';
 	}
 	return 0;
 }
 
-static void keep_enforced(struct box_config *config, const struct box_config *present)
+/* What the file, or whoever has started us, says of mounts. A list that the file leaves empty is
+ * empty; that of a client's own configuration means its host_root, as the reference takes it. */
+static int settle(struct box_config *config, const struct box_value *local,
+	const struct box_config_paths *paths, struct box_err *err)
 {
-	for (size_t i = 0; i <= BOX_MOUNT_ROOTS_MAX; i++) {
-		const char *root = present->enforced_mount_roots[i];
-		config->enforced_mount_roots[i] = root
-			? box_arena_strndup(config->arena, root, strlen(root))
-			: NULL;
+	bool file = paths->origin == BOX_CONFIG_OPERATOR;
+	bool listed = config->allowed_mount_roots[0] ||
+		(file && is_set(local, "allowed_mount_roots"));
+	int result = read_skills_root(
+		config, local, paths->working_folder, &config->skills_root, err);
+	if (result < 0) {
+		return result;
 	}
-	config->operator_mount_roots = present->operator_mount_roots;
+	if (listed) {
+		copy_roots(config->arena, config->allowed_mount_roots, config->mount_roots);
+	} else if (config->host_root) {
+		config->mount_roots[0] = config->host_root;
+	} else {
+		result = resolve(config->arena, "host_root", paths->working_folder,
+			box_str(DEFAULT_HOST_ROOT), &config->mount_roots[0], err);
+	}
+	config->file_settled = file &&
+		(is_set(local, "host_root") || is_set(local, "skills_root") ||
+			is_set(local, "allowed_mount_roots"));
+	return result;
+}
+
+/* Nobody has said anything yet. */
+static int settle_default(
+	struct box_config *config, const struct box_config_paths *paths, struct box_err *err)
+{
+	int result = resolve(config->arena, "host_root", paths->working_folder,
+		box_str(DEFAULT_HOST_ROOT), &config->mount_roots[0], err);
+	return result < 0 ? result
+			  : resolve(config->arena, "skills_root", config->mount_roots[0],
+				    box_str("skills"), &config->skills_root, err);
+}
+
+/* What a client says can only narrow: what its relative roots mean is not known here, and the rest
+ * of such a list would refuse what it was to allow. */
+static int narrow(struct box_config *config, const struct box_value *local,
+	const struct box_config_paths *paths, bool all_absolute, struct box_err *err)
+{
+	struct box_str host_root = {"", 0};
+	if (all_absolute) {
+		copy_roots(config->arena, config->allowed_mount_roots, config->narrower_roots);
+	}
+	int result = read_text(local, "host_root", &host_root, err);
+	return result < 0 || host_root.len == 0 || host_root.bytes[0] != '/'
+		? result
+		: read_skills_root(
+			  config, local, paths->working_folder, &config->client_skills, err);
+}
+
+static void keep_settled(struct box_config *config, const struct box_config *present)
+{
+	copy_roots(config->arena, present->mount_roots, config->mount_roots);
+	config->skills_root = copied(config->arena, present->skills_root);
+	config->file_settled = present->file_settled;
+}
+
+static void keep_narrowed(struct box_config *config, const struct box_config *present)
+{
+	copy_roots(config->arena, present->narrower_roots, config->narrower_roots);
+	config->client_skills = copied(config->arena, present->client_skills);
+}
+
+static int read_mount_roots(struct box_config *config, const struct box_config *present,
+	const struct box_value *local, const struct box_config_paths *paths, struct box_err *err)
+{
+	bool all_absolute = true;
+	bool settles = paths->origin == BOX_CONFIG_OPERATOR ||
+		(paths->origin == BOX_CONFIG_PARENT && paths->local_is_new &&
+			!present->file_settled);
+	bool narrows = !settles && paths->local_is_new;
+	int result = read_list(config, local, paths, &all_absolute, err);
+	if (result == 0 && settles) {
+		result = settle(config, local, paths, err);
+	} else if (result == 0 && !present->skills_root) {
+		result = settle_default(config, paths, err);
+	} else {
+		keep_settled(config, present);
+	}
+	if (result == 0 && narrows) {
+		result = narrow(config, local, paths, all_absolute, err);
+	} else {
+		keep_narrowed(config, present);
+	}
+	/* For the workspace that box_init makes. */
+	if (result == 0 && !config->allowed_mount_roots[0]) {
+		config->allowed_mount_roots[0] = config->host_root;
+	}
+	return result;
+}
+
+int box_config_add_mount_roots(
+	struct box_config *config, const char *const *more, struct box_err *err)
+{
+	size_t count = 0;
+	while (config->mount_roots[count]) {
+		count++;
+	}
+	for (; more && *more; more++) {
+		bool known = false;
+		for (size_t i = 0; i < count; i++) {
+			known = known || strcmp(config->mount_roots[i], *more) == 0;
+		}
+		if (known) {
+			continue;
+		}
+		if (count == BOX_MOUNT_ROOTS_MAX) {
+			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+				"box.local.allowed_mount_roots and --mount-root must have at most "
+				"%d entries together",
+				BOX_MOUNT_ROOTS_MAX);
+		}
+		config->mount_roots[count++] = copied(config->arena, *more);
+	}
+	return 0;
 }
 
 int box_config_paths_read(struct box_config *config, const struct box_config *present,
@@ -232,22 +356,7 @@ int box_config_paths_read(struct box_config *config, const struct box_config *pr
 	if (result == 0) {
 		result = read_default_workspace(config, local, paths->working_folder, err);
 	}
-	if (result == 0) {
-		result = read_skills_root(config, local, paths->working_folder, err);
-	}
-	if (result == 0) {
-		result = read_mount_roots(config, local, paths, err);
-	}
-	if (result < 0) {
-		return result;
-	}
-	/* A section that was there before keeps the meaning that it had then, and a client's does
-	 * not loosen the operator's. */
-	bool operators_stay = present->operator_mount_roots && paths->origin == BOX_CONFIG_CLIENT;
-	if (!paths->local_is_new || operators_stay) {
-		keep_enforced(config, present);
-	}
-	return 0;
+	return result < 0 ? result : read_mount_roots(config, present, local, paths, err);
 }
 
 static bool is_inside(const char *path, const char *root)

@@ -32,15 +32,38 @@ static bool is_blocked(const char *path)
 	return false;
 }
 
-static bool is_allowed(const char *path, const struct box_config *config)
+static bool is_under_one(const char *path, const char *const *roots)
 {
-	const char *const *roots = config->enforced_mount_roots;
 	for (const char *const *root = roots; *root; root++) {
 		if (is_under(path, *root)) {
 			return true;
 		}
 	}
-	return *roots == NULL;
+	return false;
+}
+
+/* The folder that an operator most likely wants to allow: the client's own, where the path is in
+ * it. */
+static const char *advised(const char *path, const struct box_config *config)
+{
+	return config->host_root && is_under(path, config->host_root) ? config->host_root : path;
+}
+
+static int check_roots(const char *member, const char *path, const char *normal,
+	const struct box_config *config, struct box_err *err)
+{
+	if (!is_under_one(normal, config->mount_roots)) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"%s %s is outside allowed_mount_roots: start boxd with --mount-root %s, or "
+			"write local.allowed_mount_roots in its --config file",
+			member, path, advised(normal, config));
+	}
+	if (config->narrower_roots[0] && !is_under_one(normal, config->narrower_roots)) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"%s %s is outside allowed_mount_roots, which the client has named itself",
+			member, path);
+	}
+	return 0;
 }
 
 static int check(
@@ -55,11 +78,7 @@ static int check(
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM, "%s %s is blocked for security",
 			member, path);
 	}
-	if (!is_allowed(normal, config)) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
-			"%s %s is outside allowed_mount_roots", member, path);
-	}
-	return 0;
+	return check_roots(member, path, normal, config, err);
 }
 
 int box_host_paths_check(

@@ -148,11 +148,75 @@ static int read_file(struct box_arena *arena, const struct box_value *file,
 	return r < 0 ? r : read_degraded(local, policy, err);
 }
 
-int box_policy_check(const struct box_value *file, const char *working_folder, struct box_err *err)
+/* --- the layout --- */
+
+static bool is_in(const char *path, const char *folder)
+{
+	size_t len = strlen(folder);
+	return strncmp(path, folder, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* `/` means anywhere and has every tree in it: there each mount is judged by itself. */
+static int check_tree(const char *name, const char *path, const char *const *roots,
+	struct box_arena *arena, struct box_err *err)
+{
+	for (; *roots; roots++) {
+		const char *root = *roots;
+		bool below = is_in(path, root);
+		if (strcmp(root, "/") == 0 || (!below && !is_in(root, path))) {
+			continue;
+		}
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"box.%s: %s %s the mount root %s, so that boxes could change it: move it "
+			"out of there, or have other local.allowed_mount_roots (host_root by "
+			"default)",
+			name, box_fields_echo(arena, box_str(path)), below ? "is in" : "has in it",
+			box_fields_echo(arena, box_str(root)));
+	}
+	return 0;
+}
+
+/* Skills may be in a root, where boxes get packages of their own; all mounts would be refused by a
+ * root in them. */
+static int check_store(
+	const struct box_config *config, struct box_arena *arena, struct box_err *err)
+{
+	for (const char *const *root = config->mount_roots; *root; root++) {
+		if (strcmp(*root, "/") != 0 && is_in(*root, config->skills_root)) {
+			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+				"box.local.skills_root: %s has in it the mount root %s, so that "
+				"nothing could be mounted: have another skills_root",
+				box_fields_echo(arena, box_str(config->skills_root)),
+				box_fields_echo(arena, box_str(*root)));
+		}
+	}
+	return 0;
+}
+
+/* By their texts, so that it can be said which line is wrong; boxd looks at what they lead to. */
+static int check_layout(const struct box_policy *policy, const struct box_config *config,
+	struct box_arena *arena, struct box_err *err)
+{
+	const char *const *roots = config->mount_roots;
+	int r = policy->rootfs[0] ? check_tree("local.rootfs", policy->rootfs, roots, arena, err)
+				  : 0;
+	for (uint32_t i = 0; r == 0 && i < policy->image_count; i++) {
+		const struct box_image *image = &policy->images[i];
+		r = check_tree(box_arena_printf(arena, "images.%s", image->name), image->path,
+			roots, arena, err);
+	}
+	return r < 0 ? r : check_store(config, arena, err);
+}
+
+/* --- the whole --- */
+
+int box_policy_check(const struct box_value *file, const struct box_config *config,
+	const char *working_folder, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_policy *policy = box_arena_alloc(arena, sizeof(*policy));
-	return read_file(arena, file, working_folder, policy, err);
+	int r = read_file(arena, file, working_folder, policy, err);
+	return r < 0 ? r : check_layout(policy, config, arena, err);
 }
 
 static void fill_roots(struct box_roots *roots, const char *const *paths)
@@ -172,17 +236,25 @@ static void fill_memory(const struct box_runtime *runtime, struct box_policy *po
 	policy->reserve_bytes = (uint64_t)limits->reserve_memory_mb * BOX_MIB;
 }
 
-int box_policy_read(
-	const struct box_runtime *runtime, struct box_policy *ret_policy, struct box_err *err)
+static void fill_path(char out[BOX_PATH_MAX], const char *path)
+{
+	(void)snprintf(out, BOX_PATH_MAX, "%s", path ? path : "");
+}
+
+int box_policy_read(const struct box_runtime *runtime, const struct box_config *config,
+	struct box_policy *ret_policy, struct box_err *err)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_policy *policy = box_arena_alloc(arena, sizeof(*policy));
 	const struct box_runtime_layer *file = &runtime->layers[BOX_LAYER_FILE];
-	fill_roots(&policy->roots, runtime->config->enforced_mount_roots);
-	policy->narrower = policy->roots;
+	fill_roots(&policy->roots, config->mount_roots);
+	fill_roots(&policy->narrower, config->narrower_roots);
+	fill_path(policy->skills_root, config->skills_root);
+	fill_path(policy->client_skills, config->client_skills);
 	fill_memory(runtime, policy);
 	int r = read_file(
 		arena, file->arena ? &file->map : NULL, runtime->setup.working_folder, policy, err);
+	r = r < 0 ? r : check_layout(policy, config, arena, err);
 	if (r == 0) {
 		*ret_policy = *policy;
 	}

@@ -4,14 +4,16 @@
 #include "base/err.h"
 #include "runtime/plan/plan.h"
 
+struct box_config;
 struct box_runtime;
 struct box_value;
 
-/* Mount roots as they are enforced now, also as the narrower ones; rootfs, seccomp and degraded
- * from the `local` section and `images` of the operator's own file alone. 0, or -EINVAL with
- * BOX_ERR_VALUE. Big: let it be static. */
-int box_policy_read(
-	const struct box_runtime *runtime, struct box_policy *ret_policy, struct box_err *err);
+/* Mount roots and the skill store as a configuration has them; rootfs, seccomp and degraded from the
+ * `local` section and `images` of the operator's own file alone. 0, or -EINVAL with BOX_ERR_VALUE:
+ * also when rootfs or an image is where boxes may mount. Big: let it be static. */
+int box_policy_read(const struct box_runtime *runtime, const struct box_config *config,
+	struct box_policy *ret_policy, struct box_err *err);
 
-/* Whether such a file could be read: 0, or as box_policy_read. */
-int box_policy_check(const struct box_value *file, const char *working_folder, struct box_err *err);
+/* Whether such a file (NULL: none) could be read, with this configuration: as box_policy_read. */
+int box_policy_check(const struct box_value *file, const struct box_config *config,
+	const char *working_folder, struct box_err *err);

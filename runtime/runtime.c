@@ -23,6 +23,7 @@ struct box_init {
 	struct box_runtime *runtime;
 	struct box_arena *arena;
 	struct box_value map;
+	bool by_parent;
 	box_init_done *done; /* NULL once cancelled */
 	void *arg;
 };
@@ -110,23 +111,38 @@ static void log_unread(const struct box_value *map)
 	}
 }
 
+/* The variable is of whoever has started us, and so is what comes over stdio. */
+static enum box_config_origin origin_of(enum box_config_layer layer, bool by_parent)
+{
+	return layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR
+		: layer == BOX_LAYER_VARIABLE || (layer == BOX_LAYER_INIT && by_parent)
+		? BOX_CONFIG_PARENT
+		: BOX_CONFIG_CLIENT;
+}
+
 /* `present` with a layer's map over it, as a new configuration; NULL with err. */
 static struct box_config *merged_over(const struct box_runtime *runtime,
-	const struct box_config *present, enum box_config_layer layer, const struct box_value *map,
-	struct box_err *err)
+	const struct box_config *present, enum box_config_layer layer, bool by_parent,
+	const struct box_value *map, struct box_err *err)
 {
 	struct box_config *merged = NULL;
-	int r = box_config_merge(present, map,
-		layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR : BOX_CONFIG_CLIENT,
-		runtime->setup.working_folder, &merged, err);
-	return r < 0 ? NULL : merged;
+	if (box_config_merge(present, map, origin_of(layer, by_parent),
+		    runtime->setup.working_folder, &merged, err) < 0) {
+		return NULL;
+	}
+	if (box_config_add_mount_roots(merged, runtime->setup.mount_roots, err) < 0) {
+		box_config_free(merged);
+		return NULL;
+	}
+	return merged;
 }
 
 /* Merges one layer over *config, which is replaced on success. */
 static int fold(const struct box_runtime *runtime, enum box_config_layer layer,
 	const struct box_value *map, struct box_config **config, struct box_err *err)
 {
-	struct box_config *merged = merged_over(runtime, *config, layer, map, err);
+	struct box_config *merged = merged_over(
+		runtime, *config, layer, runtime->parent_configures, map, err);
 	if (!merged) {
 		return -EINVAL;
 	}
@@ -206,6 +222,17 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	}
 }
 
+/* `file`: another than the one in force, or NULL. */
+static int check_policy(const struct box_runtime *runtime, const struct box_value *file,
+	const struct box_config *config, struct box_err *err)
+{
+	const struct box_runtime_layer *present = &runtime->layers[BOX_LAYER_FILE];
+	return box_policy_check(file     ? file
+			: present->arena ? &present->map
+					 : NULL,
+		config, runtime->setup.working_folder, err);
+}
+
 /* All layers with `map` in place of one, checked; NULL with err. */
 static struct box_config *fold_all(const struct box_runtime *runtime, enum box_config_layer layer,
 	const struct box_value *map, struct box_err *err)
@@ -218,8 +245,8 @@ static struct box_config *fold_all(const struct box_runtime *runtime, enum box_c
 							       : NULL;
 		r = from ? fold(runtime, (enum box_config_layer)i, from, &config, err) : 0;
 	}
-	if (r == 0 && layer == BOX_LAYER_FILE) {
-		r = box_policy_check(map, runtime->setup.working_folder, err);
+	if (r == 0) {
+		r = check_policy(runtime, layer == BOX_LAYER_FILE ? map : NULL, config, err);
 	}
 	if (r == 0) {
 		r = check_host_backend(runtime, config, err);
@@ -307,13 +334,18 @@ static void overlay_init(
 }
 
 /* Merges over what is there now (another init may have come meanwhile) and applies. */
-static int init_apply(struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
+static int init_apply(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
+	struct box_err *err)
 {
-	struct box_config *config = merged_over(runtime, runtime->config, BOX_LAYER_INIT, map, err);
+	struct box_config *config = merged_over(
+		runtime, runtime->config, BOX_LAYER_INIT, by_parent, map, err);
 	if (!config) {
 		return -EINVAL;
 	}
 	log_unread(map);
+	if (box_map_get(map, "local")) {
+		runtime->parent_configures = by_parent;
+	}
 	bool refused = runtime->config->admission.required && config->admission.error;
 	overlay_init(runtime, map, refused);
 	overlay_admission(runtime, map, refused);
@@ -333,6 +365,15 @@ static int folder_error(const struct box_config *config, int result, struct box_
 		return -EPERM;
 	}
 	switch (result) {
+	case -EXDEV:
+		/* A client's folders need not be the operator's: what it mounts later is refused
+		 * with what to do, and all else works. */
+		BOX_LOG(BOX_LOG_WARNING, "config.workspace_outside",
+			box_kv_str("path", config->default_workspace),
+			box_kv_str("why",
+				"it is outside the mount roots: start boxd with --mount-root, or "
+				"write local.host_root in its --config file"));
+		return 0;
 	case -ENOTDIR:
 		return box_err_set(err, BOX_ERR_VALIDATION, ENOTDIR,
 			"box.local.default_workspace must point to a directory on the Box runtime "
@@ -349,12 +390,13 @@ static int folder_error(const struct box_config *config, int result, struct box_
 }
 
 /* What the configuration would be with `map` over it, or NULL with err. */
-static struct box_config *candidate(
-	struct box_runtime *runtime, const struct box_value *map, struct box_err *err)
+static struct box_config *candidate(struct box_runtime *runtime, const struct box_value *map,
+	bool by_parent, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = merged_over(
-		runtime, runtime->config, BOX_LAYER_INIT, map, err);
-	if (!config || check_host_backend(runtime, config, err) < 0) {
+		runtime, runtime->config, BOX_LAYER_INIT, by_parent, map, err);
+	if (!config || check_host_backend(runtime, config, err) < 0 ||
+		check_policy(runtime, NULL, config, err) < 0) {
 		return NULL;
 	}
 	return TAKE_PTR(config);
@@ -376,11 +418,11 @@ static void init_folder_done(void *arg, int result)
 	}
 	if (result < 0) {
 		_cleanup_(box_config_free_p) struct box_config *config = candidate(
-			init->runtime, &init->map, &err);
+			init->runtime, &init->map, init->by_parent, &err);
 		r = config ? folder_error(config, result, &err) : -EINVAL;
 	}
 	if (r == 0) {
-		r = init_apply(init->runtime, &init->map, &err);
+		r = init_apply(init->runtime, &init->map, init->by_parent, &err);
 	}
 	box_init_done *done = init->done;
 	void *done_arg = init->arg;
@@ -388,19 +430,23 @@ static void init_folder_done(void *arg, int result)
 	done(done_arg, r < 0 ? &err : NULL);
 }
 
-int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, box_init_done *done,
-	void *arg, struct box_init **ret_init, struct box_err *err)
+int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
+	box_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err)
 {
-	_cleanup_(box_config_free_p) struct box_config *config = candidate(runtime, map, err);
+	_cleanup_(box_config_free_p) struct box_config *config = candidate(
+		runtime, map, by_parent, err);
 	if (!config) {
 		return -EINVAL;
 	}
 	if (!config->default_workspace) {
-		return init_apply(runtime, map, err);
+		return init_apply(runtime, map, by_parent, err);
+	}
+	if (by_parent && runtime->host->mount_roots) {
+		runtime->host->mount_roots(runtime->host_arg, config);
 	}
 	struct box_arena *arena = box_arena_new();
 	struct box_init *init = box_arena_alloc(arena, sizeof(*init));
-	*init = (struct box_init){runtime, arena, box_value_copy(arena, map), done, arg};
+	*init = (struct box_init){runtime, arena, box_value_copy(arena, map), by_parent, done, arg};
 	bool may_make = box_config_may_make_workspace(config, NULL) == 0;
 	*ret_init = init;
 	runtime->host->folder(runtime->host_arg, config->default_workspace,

@@ -49,6 +49,8 @@ struct box_host {
 	void (*cancel_skills)(void *host, struct box_skills_ask *ask);
 	/* Another configuration is in force; may be NULL. */
 	void (*configured)(void *host);
+	/* Who started us is about to say what may be mounted; may be NULL. */
+	void (*mount_roots)(void *host, const struct box_config *config);
 	/* Memory this process has resident. */
 	uint64_t (*resident_bytes)(void *host);
 	/* A change that a successor of this process must know: see box_runtime_replay. */
@@ -60,10 +62,11 @@ struct box_runtime_setup {
 	struct uv_loop_s *loop;    /* for backends */
 	struct box_native *native; /* native boxes, or NULL */
 	struct box_host_size host_size;
-	const char *working_folder; /* what relative paths of a configuration start from */
-	bool host_backend_allowed;  /* stdio, or a token protects the control port */
-	bool soft_storage;          /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
-	bool wide_open;             /* listens beyond loopback without a token */
+	const char *working_folder;     /* what relative paths of a configuration start from */
+	const char *const *mount_roots; /* of the command line, absolute, or NULL */
+	bool host_backend_allowed;      /* stdio, or a token protects the control port */
+	bool soft_storage;              /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
+	bool wide_open;                 /* listens beyond loopback without a token */
 };
 
 /* Where configuration comes from, the later over the earlier. */
@@ -99,8 +102,9 @@ struct box_runtime {
 	unsigned measures_asked;              /* of the host, and not answered */
 	uint16_t measures_of[BOX_TURNS_KEPT]; /* of these, by tenants: box_turns_slot */
 	char *instance;                       /* the trusted one, NULL until pinned */
-	bool stopping;                        /* no new work is taken */
-	char no_backend[512];                 /* why: the one asked for is not known */
+	bool parent_configures; /* the last `local` of box_init came from who started us */
+	bool stopping;          /* no new work is taken */
+	char no_backend[512];   /* why: the one asked for is not known */
 	char needs_restart[256]; /* members of the file that count from the next start on */
 };
 
@@ -128,10 +132,11 @@ void box_runtime_choose_backend(struct box_runtime *runtime);
 
 /* box_init: checks the map, makes the default workspace, then applies it over what is there. 0:
  * done at once. 1: `done` is called once, later, with NULL or an error; cancelling until then
- * forgets it and nothing is applied. Negative: refused, nothing changed. */
+ * forgets it and nothing is applied. Negative: refused, nothing changed. `by_parent`: it comes from
+ * whoever has started us, who may say what can be mounted. */
 typedef void box_init_done(void *arg, const struct box_err *err);
-int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, box_init_done *done,
-	void *arg, struct box_init **ret_init, struct box_err *err);
+int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
+	box_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err);
 void box_runtime_init_cancel(struct box_init *init);
 
 /* Pins the instance that all contexts must name, unless one is pinned already. */

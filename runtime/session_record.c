@@ -186,6 +186,7 @@ static bool fill(struct box_session *session, const struct box_value *record)
 	if (box_spec_parse(arena, spec, &parsed, &err) < 0) {
 		return false;
 	}
+	box_spec_set_owner(&parsed, session->physical_id);
 	session->spec = box_spec_copy_session(arena, &parsed);
 	return true;
 }

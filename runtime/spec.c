@@ -391,6 +391,16 @@ static const char *copied(struct box_arena *arena, const char *text)
 	return text ? box_arena_strndup(arena, text, strlen(text)) : NULL;
 }
 
+void box_spec_set_owner(struct box_spec *spec, const char *physical_id)
+{
+	for (size_t i = 0; i < spec->mount_count; i++) {
+		(void)snprintf(spec->mounts[i].namespace, BOX_TENANT_SIZE, "%s", physical_id);
+	}
+	for (size_t i = 0; i < spec->volume_count; i++) {
+		(void)snprintf(spec->volumes[i].namespace, BOX_TENANT_SIZE, "%s", physical_id);
+	}
+}
+
 struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_spec *spec)
 {
 	struct box_spec copy = *spec;

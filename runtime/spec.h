@@ -32,6 +32,7 @@ struct box_mount {
 	const char *manifest_path;  /* or NULL */
 	enum box_mount_mode mode;
 	bool in_store; /* host_path is relative to the folder of the skills; never asked for */
+	char namespace[BOX_TENANT_SIZE]; /* whose it is: packages of its own may be mounted */
 };
 
 /* Whether it is a tree that its digest names. */
@@ -86,6 +87,9 @@ const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *pr
 
 /* A deep copy into another arena; cmd, env and mounts are left out: they belong to one exec. The
  * volumes stay. */
+/* Says whose its mounts are: the namespace is what every physical id begins with. */
+void box_spec_set_owner(struct box_spec *spec, const char *physical_id);
+
 struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_spec *spec);
 
 const char *box_mount_mode_name(enum box_mount_mode mode);

@@ -73,13 +73,12 @@ struct box_mount *box_spec_copy_volumes(struct box_arena *arena, const struct bo
 	struct box_mount *copy = box_arena_alloc(arena, (spec->volume_count + 1) * sizeof(*copy));
 	for (size_t i = 0; i < spec->volume_count; i++) {
 		const struct box_mount *volume = &spec->volumes[i];
-		copy[i] = (struct box_mount){
-			.host_path = box_arena_strndup(
-				arena, volume->host_path, strlen(volume->host_path)),
-			.mount_path = box_arena_strndup(
-				arena, volume->mount_path, strlen(volume->mount_path)),
-			.mode = volume->mode,
-		};
+		copy[i] = *volume;
+		copy[i].content_digest = copy[i].manifest_path = NULL;
+		copy[i].host_path = box_arena_strndup(
+			arena, volume->host_path, strlen(volume->host_path));
+		copy[i].mount_path = box_arena_strndup(
+			arena, volume->mount_path, strlen(volume->mount_path));
 	}
 	return copy;
 }

@@ -364,7 +364,7 @@ int box_stdio_open(uv_loop_t *loop, struct box_dispatch *dispatch, struct box_ru
 	stdio->framer = box_framer_new();
 	stdio->ended = ended;
 	stdio->arg = arg;
-	static const struct box_speaker parent = {0};
+	static const struct box_speaker parent = {.parent = true};
 	box_conn_open(&stdio->conn, &conn_ops, dispatch, runtime, &parent, BOX_TRANSPORT_STDIO);
 	stdio->conn.json_lines = true;
 	set_reading(stdio, READ_ALL);

@@ -129,6 +129,7 @@ static int post_artifact(
 		.kind = BOX_KEEPER_OPEN_ARTIFACT, .id = id, .box = box};
 	const char *digest = strchr(wanted->content_digest, ':') + 1;
 	(void)snprintf(packet.digest, sizeof(packet.digest), "%s", digest);
+	(void)snprintf(packet.namespace, sizeof(packet.namespace), "%s", wanted->namespace);
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
 	(void)snprintf(packet.manifest, sizeof(packet.manifest), "%s", wanted->manifest_path);
 	return box_link_post(link, &packet, sizeof(packet), NULL);
@@ -144,6 +145,7 @@ static int post_mount(
 		.read_only = wanted->mode == BOX_MOUNT_RO,
 		.in_store = wanted->in_store,
 	};
+	(void)snprintf(packet.namespace, sizeof(packet.namespace), "%s", wanted->namespace);
 	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
 	return box_link_post(link, &packet, sizeof(packet), NULL);
 }

@@ -109,13 +109,19 @@ static void host_cancel_skills(void *host, struct box_skills_ask *ask)
 }
 
 /* boxd holds mounts to the roots of the present configuration too, by what it has opened. */
-static void host_configured(void *host)
+static void host_mount_roots(void *host, const struct box_config *config)
 {
 	struct worker *worker = host;
 	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
-	if (worker->state && box_policy_read(worker->runtime, policy, NULL) == 0) {
+	if (worker->state && box_policy_read(worker->runtime, config, policy, NULL) == 0) {
 		(void)box_link_policy(worker->link, policy);
 	}
+}
+
+static void host_configured(void *host)
+{
+	struct worker *worker = host;
+	host_mount_roots(host, worker->runtime->config);
 }
 
 static uint64_t host_resident_bytes(void *host)
@@ -145,6 +151,7 @@ static const struct box_host host_ops = {
 	.ask_skills = host_ask_skills,
 	.cancel_skills = host_cancel_skills,
 	.configured = host_configured,
+	.mount_roots = host_mount_roots,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,
 };
@@ -541,6 +548,7 @@ static int configure(struct worker *worker, struct box_err *err)
 		.host_size = {.memory_mb = worker->start.start.host.memory_mb,
 			.cpus = worker->start.start.host.cpus},
 		.working_folder = settings->working_folder,
+		.mount_roots = settings->mount_roots,
 		.host_backend_allowed = stdio || settings->tokens.count > 0,
 		.soft_storage = settings->flags & BOX_START_SOFT_STORAGE,
 		.wide_open = settings->flags & BOX_START_WIDE_OPEN,
@@ -561,7 +569,8 @@ static int configure(struct worker *worker, struct box_err *err)
 	r = r < 0 ? r : read_texts(worker, err);
 	r = r < 0 ? r : check_openness(worker, err);
 	worker->policy = box_alloc(sizeof(*worker->policy));
-	r = r < 0 ? r : box_policy_read(worker->runtime, worker->policy, err);
+	r = r < 0 ? r
+		  : box_policy_read(worker->runtime, worker->runtime->config, worker->policy, err);
 	if (r == 0 && worker->policy->degraded) {
 		box_native_allow_degraded(worker->native, true);
 		box_runtime_choose_backend(worker->runtime);

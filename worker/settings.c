@@ -124,6 +124,36 @@ static int take_fd(struct box_packet *packet, size_t *at, unsigned flag)
 	return TAKE_FD(packet->fds[(*at)++]);
 }
 
+/* They stay until the end. */
+static int read_mount_roots(int fd, struct box_settings *settings, struct box_err *err)
+{
+	_cleanup_(box_close_p) int owned = fd;
+	struct box_arena *arena = box_arena_new();
+	size_t count = 0;
+	off_t size = lseek(owned, 0, SEEK_END);
+	size_t len = size > 0 && (size_t)size < BOX_CONFIG_BYTES_MAX ? (size_t)size : 0;
+	char *text = box_arena_alloc(arena, len + 1);
+	/* A memory file of boxd's: what it has comes at once. */
+	ssize_t got = pread(owned, text, len, 0);
+	int r = got < 0
+		? box_err_set(err, BOX_ERR_OS, errno, "--mount-root: %s", strerrordesc_np(errno))
+		: 0;
+	len = got > 0 ? (size_t)got : 0;
+	settings->mount_roots = box_arena_alloc(
+		arena, (BOX_MOUNT_ROOTS_MAX + 1) * sizeof(*settings->mount_roots));
+	for (size_t at = 0; r == 0 && at < len && count < BOX_MOUNT_ROOTS_MAX; count++) {
+		struct box_str root = {text + at, strnlen(text + at, len - at)};
+		const char *path = box_path_resolve(arena, settings->working_folder, root);
+		if (!path) {
+			return box_err_set(
+				err, BOX_ERR_VALUE, ENAMETOOLONG, "--mount-root: one is too long");
+		}
+		settings->mount_roots[count] = path;
+		at += root.len + 1;
+	}
+	return r;
+}
+
 int box_settings_read(
 	struct box_packet *start, struct box_settings *ret_settings, struct box_err *err)
 {
@@ -137,7 +167,9 @@ int box_settings_read(
 	settings.config_path = body->config_path;
 	settings.working_folder = body->working_folder;
 	settings.instance = strip_field(body->instance, sizeof(body->instance) - 1);
-	int r = read_tokens(body, &settings.tokens, err);
+	int roots_fd = take_fd(start, &at, BOX_START_HAS_ROOTS);
+	int r = roots_fd < 0 ? 0 : read_mount_roots(roots_fd, &settings, err);
+	r = r < 0 ? r : read_tokens(body, &settings.tokens, err);
 	if (r == 0) {
 		r = check_instance(&settings, err);
 	}
@@ -308,7 +340,7 @@ static void judge_paths(const struct judged *judged, const struct box_runtime *r
 	const struct box_value *listed = local ? box_map_get(local, "allowed_mount_roots") : NULL;
 	struct box_err why;
 	judge_backend(judged, config->backend);
-	if (box_policy_read(runtime, policy, &why) < 0) {
+	if (box_policy_read(runtime, runtime->config, policy, &why) < 0) {
 		remark_refusal(judged, why.text);
 		return;
 	}

@@ -34,7 +34,8 @@ struct box_settings {
 	const char *instance; /* NULL: not given */
 	const char *config_path;
 	const char *working_folder;
-	int config_fd; /* -1: none */
+	const char **mount_roots; /* of the command line, absolute and NULL-terminated, or NULL */
+	int config_fd;            /* -1: none */
 	int variable_fd;
 	int state_fd;
 	int first_fd; /* the --config that boxd was started with, when it is not the present one */

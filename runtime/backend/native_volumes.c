@@ -43,13 +43,12 @@ static struct box_native_volumes *copy(const struct box_mount *mounts, size_t co
 	volumes->wanted = box_arena_alloc(arena, count * sizeof(*volumes->wanted));
 	volumes->fds = box_arena_alloc(arena, count * sizeof(*volumes->fds));
 	for (size_t i = 0; i < count; i++) {
-		volumes->wanted[i] = (struct box_mount){
-			.host_path = box_arena_strndup(
-				arena, mounts[i].host_path, strlen(mounts[i].host_path)),
-			.mount_path = box_arena_strndup(
-				arena, mounts[i].mount_path, strlen(mounts[i].mount_path)),
-			.mode = mounts[i].mode,
-		};
+		volumes->wanted[i] = mounts[i];
+		volumes->wanted[i].content_digest = volumes->wanted[i].manifest_path = NULL;
+		volumes->wanted[i].host_path = box_arena_strndup(
+			arena, mounts[i].host_path, strlen(mounts[i].host_path));
+		volumes->wanted[i].mount_path = box_arena_strndup(
+			arena, mounts[i].mount_path, strlen(mounts[i].mount_path));
 	}
 	return volumes;
 }

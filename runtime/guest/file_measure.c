@@ -20,7 +20,7 @@
 #define ENTRIES_BYTES 2048
 
 struct sum {
-	struct box_place *place;
+	struct box_measured_place *place;
 	dev_t device;
 	unsigned entries_left;
 };
@@ -86,7 +86,7 @@ static int open_plain(int root, const char *path)
 	return r;
 }
 
-static int measure(int root, const char *path, struct box_place *place)
+static int measure(int root, const char *path, struct box_measured_place *place)
 {
 	struct statfs filesystem;
 	struct stat st;
@@ -115,7 +115,7 @@ static bool is_under(const char *path, const char *folder)
 	return strncmp(path, folder, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
-static void tell(struct box_guest_file_part *part, const struct box_place *place)
+static void tell(struct box_guest_file_part *part, const struct box_measured_place *place)
 {
 	part->exists = place->is_there;
 	part->size_bytes = place->size_bytes;
@@ -128,9 +128,9 @@ int box_file_measure(struct box_file_job *job)
 	const struct box_guest_boot *facts = &box_boot_facts()->facts;
 	const char *outside = facts->workspace ? facts->workspace_path : NULL;
 	const char *cache_path = job->texts[0];
-	struct box_place workspace = {0};
-	struct box_place cache = {0};
-	struct box_place temp = {0};
+	struct box_measured_place workspace = {0};
+	struct box_measured_place cache = {0};
+	struct box_measured_place temp = {0};
 	struct box_guest_file_measured told = {0};
 	int r = outside && is_under(TEMP, outside) ? 0 : measure(job->root, TEMP, &temp);
 	if (r == 0 && !(outside && is_under(cache_path, outside))) {

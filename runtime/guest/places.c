@@ -1,7 +1,7 @@
 /* What of three measured places is counted where. Pure. */
 #include "runtime/guest/places.h"
 
-static bool same_filesystem(const struct box_place *a, const struct box_place *b)
+static bool same_filesystem(const struct box_measured_place *a, const struct box_measured_place *b)
 {
 	return a->is_there && b->is_there && a->device == b->device;
 }
@@ -11,7 +11,8 @@ static uint64_t without(uint64_t whole, uint64_t part)
 	return whole > part ? whole - part : 0;
 }
 
-void box_places_settle(struct box_place *workspace, struct box_place *cache, struct box_place *temp)
+void box_places_settle(struct box_measured_place *workspace, struct box_measured_place *cache,
+	struct box_measured_place *temp)
 {
 	temp->size_bytes = temp->used_bytes;
 	workspace->size_bytes = workspace->used_bytes;
@@ -20,7 +21,7 @@ void box_places_settle(struct box_place *workspace, struct box_place *cache, str
 		cache->size_bytes = cache->used_bytes;
 	}
 	if (same_filesystem(workspace, temp)) {
-		*temp = (struct box_place){0};
+		*temp = (struct box_measured_place){0};
 	}
 	if (same_filesystem(workspace, cache)) {
 		workspace->size_bytes = without(workspace->used_bytes, cache->size_bytes);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* One part, and the file system that it is in. */
-struct box_place {
+struct box_measured_place {
 	bool is_there;
 	uint64_t device;
 	uint64_t used_bytes; /* of the whole file system */
@@ -16,5 +16,5 @@ struct box_place {
 
 /* Nothing is counted twice: a workspace at /tmp is a workspace, a cache in a workspace is a cache.
  * The workspace and /tmp are file systems of their own: what they use is what is in them. */
-void box_places_settle(
-	struct box_place *workspace, struct box_place *cache, struct box_place *temp);
+void box_places_settle(struct box_measured_place *workspace, struct box_measured_place *cache,
+	struct box_measured_place *temp);

@@ -72,6 +72,7 @@ struct box_artifacts {
 	const char *program;
 	const struct box_worker_ids *ids;
 	const struct box_policy *policy;
+	struct box_mount_roots *mount_roots;
 	box_artifacts_done *done;
 	void *arg;
 	int folder;
@@ -84,14 +85,15 @@ struct box_artifacts {
 };
 
 struct box_artifacts *box_artifacts_new(struct box_errands *errands, const char *program,
-	const struct box_worker_ids *ids, const struct box_policy *policy, box_artifacts_done *done,
-	void *arg)
+	const struct box_worker_ids *ids, const struct box_policy *policy,
+	struct box_mount_roots *mount_roots, box_artifacts_done *done, void *arg)
 {
 	struct box_artifacts *artifacts = box_alloc(sizeof(*artifacts));
 	artifacts->errands = errands;
 	artifacts->program = program;
 	artifacts->ids = ids;
 	artifacts->policy = policy;
+	artifacts->mount_roots = mount_roots;
 	artifacts->done = done;
 	artifacts->arg = arg;
 	artifacts->folder = -1;
@@ -540,11 +542,14 @@ static int open_source(const struct box_artifacts *artifacts,
 	struct box_err *err)
 {
 	_cleanup_(box_close_p) int manifest = -1;
-	int r = box_source_open(wanted->path, "extra_mounts.host_path", false, false,
-		artifacts->policy, ret_source, err);
-	r = r < 0 ? r
-		  : box_source_open(wanted->manifest, "extra_mounts.manifest_path", false, true,
-			    artifacts->policy, &manifest, err);
+	struct box_source_ask source = {.path = wanted->path,
+		.what = "extra_mounts.host_path",
+		.asker = {.namespace = wanted->namespace, .by_digest = true}};
+	int r = box_source_open(&source, artifacts->mount_roots, ret_source, err);
+	source.path = wanted->manifest;
+	source.what = "extra_mounts.manifest_path";
+	source.files = true;
+	r = r < 0 ? r : box_source_open(&source, artifacts->mount_roots, &manifest, err);
 	if (r < 0) {
 		return r;
 	}

@@ -15,6 +15,7 @@
 
 struct box_artifacts;
 struct box_errands;
+struct box_mount_roots;
 struct box_policy;
 
 /* The answer: a detached mount that is the callee's, or an error and -1. May come from inside the call
@@ -23,8 +24,8 @@ typedef void box_artifacts_done(void *arg, uint32_t id, int mount, const struct 
 
 /* `program` is the path of box-skills; all of these outlive it. */
 struct box_artifacts *box_artifacts_new(struct box_errands *errands, const char *program,
-	const struct box_worker_ids *ids, const struct box_policy *policy, box_artifacts_done *done,
-	void *arg);
+	const struct box_worker_ids *ids, const struct box_policy *policy,
+	struct box_mount_roots *mount_roots, box_artifacts_done *done, void *arg);
 void box_artifacts_free(struct box_artifacts *artifacts);
 
 /* Where the file systems are hung: an O_PATH fd of an empty folder that only we see, -1 while there is

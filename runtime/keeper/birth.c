@@ -36,10 +36,13 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 	struct box_err *err)
 {
 	*ret_source = -1;
+	const struct box_source_ask wanted = {.path = ask->host_path,
+		.what = "host_path",
+		.make = ask->host_mode == BOX_ASK_RW,
+		.asker = {.namespace = ask->tenant}};
 	return ask->host_mode == BOX_ASK_NONE
 		? 0
-		: box_source_open(ask->host_path, "host_path", ask->host_mode == BOX_ASK_RW, false,
-			  &ground->policy, ret_source, err);
+		: box_source_open(&wanted, ground->mount_roots, ret_source, err);
 }
 
 int box_birth_check(

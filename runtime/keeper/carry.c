@@ -53,6 +53,25 @@ static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
 	return 0;
 }
 
+static int carry_roots(const struct box_options *options, int *ret_fd, struct box_err *err)
+{
+	if (options->mount_root_count == 0) {
+		return 0;
+	}
+	_cleanup_(box_close_p) int fd = memfd_create("box-roots", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r = fd < 0 ? -errno : 0;
+	for (size_t i = 0; r == 0 && i < options->mount_root_count; i++) {
+		const char *root = options->mount_roots[i];
+		r = box_write_all(fd, root, strlen(root) + 1);
+	}
+	r = r < 0 ? r : seal(fd);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "--mount-root: %s", strerror(-r));
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
 /* A longer value is cut, and by its length box-rpc sees that it was too long. */
 static void carry_field(const char *name, char *field, size_t room)
 {
@@ -327,6 +346,7 @@ int box_carry_take(
 	struct box_keeper_start *start = &carried->start;
 	memset(carried, 0, sizeof(*carried));
 	carried->accepted = carried->offered = carried->variable = carried->first = -1;
+	carried->roots = -1;
 	carried->config_path = options->config_path;
 
 	start->kind = BOX_KEEPER_START;
@@ -352,6 +372,7 @@ int box_carry_take(
 	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
 	int r = carry_tokens(options, carried, err);
 	r = r < 0 ? r : carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
+	r = r < 0 ? r : carry_roots(options, &carried->roots, err);
 	if (r < 0 || !carried->config_path) {
 		return r;
 	}
@@ -369,6 +390,7 @@ size_t box_carry_fill_start(
 		{BOX_START_HAS_VARIABLE, carried->variable},
 		{BOX_START_HAS_STATE, state_fd},
 		{BOX_START_HAS_FIRST, carried->first},
+		{BOX_START_HAS_ROOTS, carried->roots},
 	};
 	size_t count = 0;
 	for (size_t i = 0; i < BOX_START_FDS_MAX; i++) {

@@ -19,6 +19,7 @@ struct box_carried {
 	int first; /* memfd: the --config text of the start, when another was taken since, or -1 */
 	char token_path[BOX_PATH_MAX]; /* of the token file; empty: there is none */
 	struct box_keeper_tokens offered_tokens; /* that box-rpc was given at the last SIGHUP */
+	int roots;                     /* memfd of all --mount-root, or -1 */
 };
 
 /* Room for it that children of ours find empty: the token is in it. NULL with errno. */
@@ -29,10 +30,10 @@ struct box_carried *box_carry_new(void);
 int box_carry_take(
 	const struct box_options *options, struct box_carried *ret_carried, struct box_err *err);
 
-#define BOX_START_FDS_MAX 4
+#define BOX_START_FDS_MAX 5
 
 /* Sets the flags of `start` for the fds that go with it, and lists those in their order: file,
- * variable, state, first. Those that are -1 are left out. Returns how many there are. */
+ * variable, state, first, roots. Those that are -1 are left out. Returns how many there are. */
 size_t box_carry_fill_start(
 	struct box_carried *carried, int state_fd, int ret_fds[BOX_START_FDS_MAX]);
 

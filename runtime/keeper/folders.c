@@ -9,9 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/place.h"
 #include "runtime/keeper/quota.h"
-#include "runtime/plan/plan.h"
 
 /* Absolute, without ".", "..", empty components or a slash at the end; "/" itself is normal. */
 static bool is_normal(const char *path)
@@ -64,7 +64,7 @@ struct walk {
 	int fd;         /* where it got to */
 	const char *at; /* the rest of the path; what is before its last component was gone */
 	char name[BOX_PATH_MAX];
-	struct box_place_roots roots;
+	struct box_mount_roots *roots;
 	bool inside; /* at or below one of the roots: from here on no link is followed */
 	bool refused_link;
 };
@@ -89,7 +89,7 @@ static int enter(struct walk *walk)
 	if (r < 0) {
 		return r;
 	}
-	walk->inside = walk->inside || box_place_is_root(next, &walk->roots, linked);
+	walk->inside = walk->inside || box_mount_roots_has(walk->roots, next, linked);
 	box_close_p(&walk->fd);
 	walk->fd = TAKE_FD(next);
 	return 0;
@@ -100,7 +100,7 @@ static int enter(struct walk *walk)
 static int walk_existing(struct walk *walk)
 {
 	int r = box_place_open_any(AT_FDCWD, "/", &walk->fd);
-	walk->inside = r == 0 && box_place_is_root(walk->fd, &walk->roots, false);
+	walk->inside = r == 0 && box_mount_roots_has(walk->roots, walk->fd, false);
 	while (r == 0 && next_name(&walk->at, walk->name)) {
 		r = enter(walk);
 	}
@@ -125,32 +125,21 @@ static int make_missing(struct walk *walk)
 	return 0;
 }
 
-/* Whether the path, of which all before `at` but its last component is there, leads to one of the
- * operator's roots that is missing yet. Beyond a root that is there the text says nothing: a link
- * may have led elsewhere. */
-static bool makes_one_of(const char *path, const char *at, const struct box_roots *roots)
+/* What is missing of the path, from the folder on that the walk got to. */
+static const char *missing_of(const struct walk *walk)
 {
-	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
-		size_t len = strnlen(roots->paths[i], BOX_PATH_MAX - 1);
-		if (strncmp(path, roots->paths[i], len) == 0 &&
-			(path[len] == '/' || path[len] == '\0') && (size_t)(at - path) <= len) {
-			return true;
-		}
-	}
-	return false;
+	return walk->at - strlen(walk->name);
 }
 
-static bool makes_a_root(const char *path, const char *at, const struct box_policy *policy)
-{
-	return makes_one_of(path, at, &policy->roots) || makes_one_of(path, at, &policy->narrower);
-}
-
-/* Where an opened folder may be, by the folders of the system and the operator's roots. */
-static int check_whole(int fd, const struct box_policy *policy)
+/* Where an opened folder may be, by the folders of the system, the operator's roots and what is
+ * Box's own. */
+static int check_whole(
+	int fd, const struct box_folder_ask *ask, const struct box_mount_roots *roots)
 {
 	struct stat status;
 	int r = box_place_check_contains_none(fd);
-	r = r < 0 ? r : box_place_check_roots(fd, policy);
+	r = r < 0 ? r : box_mount_roots_check(roots, fd, &ask->asker);
+	r = r < 0 || !ask->to_mount ? r : box_mount_roots_check_above(roots, fd);
 	/* The images of quotas are in it: to a box it would be its own. */
 	if (r == 0 && (fstat(fd, &status) < 0 || status.st_uid == BOX_QUOTA_UID)) {
 		r = -EPERM;
@@ -159,37 +148,45 @@ static int check_whole(int fd, const struct box_policy *policy)
 }
 
 /* The same, of a walk that ended with `walked`. */
-static int finish(
-	struct walk *walk, int walked, const char *path, bool make, const struct box_policy *policy)
+static int finish(struct walk *walk, int walked, const struct box_folder_ask *ask)
 {
-	/* Before any answer: not even whether something exists is told of the refused folders. */
+	/* Before any answer: not even whether something exists is told of the refused folders, nor
+	 * of what is outside the roots. */
 	int r = box_place_check_not_under(walk->fd);
+	if (r < 0 || walked == 0) {
+		return r < 0 ? r : check_whole(walk->fd, ask, walk->roots);
+	}
+	r = box_mount_roots_check(walk->roots, walk->fd, &ask->asker);
+	/* A root itself may be made, and is looked for again by its fd below. */
+	if (r == -EXDEV && walked == -ENOENT &&
+		box_mount_roots_makes(walk->roots, walk->fd, missing_of(walk))) {
+		r = 0;
+	}
+	if (r < 0 || walked != -ENOENT || !ask->make) {
+		return r < 0 ? r : walked;
+	}
+	r = make_missing(walk);
 	if (r < 0) {
 		return r;
 	}
-	if (walked == -ENOENT && make) {
-		/* A root itself may be made, and is looked for again by its fd below. */
-		r = box_place_check_roots(walk->fd, policy);
-		r = r == -EXDEV && makes_a_root(path, walk->at, policy) ? 0 : r;
-		walked = r < 0 ? r : make_missing(walk);
-	}
-	return walked < 0 ? walked : check_whole(walk->fd, policy);
+	box_mount_roots_refresh(walk->roots);
+	return check_whole(walk->fd, ask, walk->roots);
 }
 
-int box_folder_open(const char *path, enum box_folder_want want, const struct box_policy *policy,
+int box_folder_open(const struct box_folder_ask *ask, struct box_mount_roots *roots,
 	size_t *ret_link, int *ret_fd)
 {
-	_cleanup_(walk_close) struct walk walk = {.fd = -1, .at = path};
+	const char *path = ask->path;
+	_cleanup_(walk_close) struct walk walk = {.fd = -1, .at = path, .roots = roots};
 	*ret_link = 0;
 	if (strnlen(path, BOX_PATH_MAX) == BOX_PATH_MAX || !is_normal(path)) {
 		return -EINVAL;
 	}
-	box_place_find_roots(policy, &walk.roots);
 	int walked = walk_existing(&walk);
 	if (walk.fd < 0) {
 		return walked;
 	}
-	int r = finish(&walk, walked, path, want == BOX_FOLDER_WANT_MADE, policy);
+	int r = finish(&walk, walked, ask);
 	if (r < 0) {
 		*ret_link = r == -ELOOP && walk.refused_link ? (size_t)(walk.at - path) : 0;
 		return r;
@@ -198,10 +195,12 @@ int box_folder_open(const char *path, enum box_folder_want want, const struct bo
 	return 0;
 }
 
-int box_folder_make(const char *path, bool look_only, const struct box_policy *policy)
+int box_folder_make(const char *path, bool look_only, struct box_mount_roots *roots)
 {
 	_cleanup_(box_close_p) int fd = -1;
 	size_t link;
-	return box_folder_open(
-		path, look_only ? BOX_FOLDER_WANT_LOOK : BOX_FOLDER_WANT_MADE, policy, &link, &fd);
+	const struct box_folder_ask ask = {
+		.path = path, .make = !look_only, .asker = {.namespace = ""}};
+	box_mount_roots_refresh(roots);
+	return box_folder_open(&ask, roots, &link, &fd);
 }

@@ -13,11 +13,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "runtime/keeper/cgroup.h"
 #include "runtime/keeper/ids.h"
 #include "runtime/keeper/images.h"
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/netns.h"
 #include "runtime/keeper/network.h"
 #include "runtime/keeper/room.h"
@@ -212,6 +214,8 @@ void box_ground_init(struct box_ground *ground)
 {
 	memset(ground, 0, sizeof(*ground));
 	ground->watcher = BOX_WATCHER_NONE;
+	ground->mount_roots = box_alloc(sizeof(*ground->mount_roots));
+	box_mount_roots_init(ground->mount_roots);
 	ground->init = -1;
 	ground->vmm = -1;
 	ground->quota.host_ns = -1;
@@ -237,6 +241,8 @@ void box_ground_open(struct box_ground *ground, const struct box_worker_ids *ids
 void box_ground_close(struct box_ground *ground)
 {
 	box_images_free(ground->images);
+	box_mount_roots_close(ground->mount_roots);
+	free(ground->mount_roots);
 	box_template_close(&ground->common);
 	box_close_p(&ground->init);
 	box_close_p(&ground->vmm);
@@ -256,20 +262,53 @@ void box_ground_close(struct box_ground *ground)
 	}
 }
 
-void box_ground_seal(struct box_ground *ground, const struct box_policy *policy)
+int box_ground_seal(struct box_ground *ground, const struct box_policy *policy, struct box_err *err)
 {
-	struct box_err err;
+	struct box_err why;
 	if (ground->sealed) {
-		return;
+		return 0;
 	}
 	ground->sealed = true;
 	ground->policy = *policy;
+	int r = box_mount_roots_seal(ground->mount_roots, &ground->policy, err);
+	if (r < 0) {
+		return r;
+	}
 	if (ground->possible &&
-		box_template_make(policy->rootfs, &ground->host, &ground->common, &err) < 0) {
-		give_up(ground, &err);
+		box_template_make(policy->rootfs, &ground->host, &ground->common, &why) < 0) {
+		give_up(ground, &why);
 	}
 	if (ground->possible) {
-		ground->images = box_images_new(&ground->policy, ground->common.anchor);
+		ground->images = box_images_new(
+			&ground->policy, ground->mount_roots, ground->common.anchor);
+	}
+	return 0;
+}
+
+static void take_narrower(struct box_policy *policy, const struct box_policy *from)
+{
+	policy->narrower = from->narrower;
+	memcpy(policy->client_skills, from->client_skills, sizeof(policy->client_skills));
+}
+
+void box_ground_narrow(struct box_ground *ground, const struct box_policy *policy, bool roots)
+{
+	struct box_err err;
+	take_narrower(&ground->policy, policy);
+	if (!roots) {
+		box_mount_roots_narrow(ground->mount_roots, &ground->policy);
+		return;
+	}
+	_cleanup_(box_free_p) struct box_policy *before = box_alloc(sizeof(*before));
+	*before = ground->policy;
+	ground->policy.roots = policy->roots;
+	memcpy(ground->policy.skills_root, policy->skills_root, sizeof(policy->skills_root));
+	box_mount_roots_close(ground->mount_roots);
+	if (box_mount_roots_seal(ground->mount_roots, &ground->policy, &err) < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "mount_roots.refused", box_kv_str("why", err.text));
+		ground->policy = *before;
+		/* They were good before. */
+		(void)box_mount_roots_seal(ground->mount_roots, &ground->policy, &err);
 	}
 }
 

@@ -17,6 +17,7 @@
 struct box_cgroups;
 struct box_ids;
 struct box_images;
+struct box_mount_roots;
 struct box_netns;
 struct box_network;
 
@@ -31,6 +32,7 @@ struct box_ground {
 	char missing[BOX_KEEPER_TEXT_MAX];
 	bool sealed; /* the policy is here */
 	struct box_policy policy;
+	struct box_mount_roots *mount_roots; /* by the policy; never NULL */
 	struct box_host_can host;
 	struct box_template common;
 	struct box_images *images; /* NULL before the policy */
@@ -60,8 +62,15 @@ bool box_ground_has_id_ranges(void);
 /* fs.file-max; 0 when it is not known. */
 uint64_t box_ground_files_max(void);
 
-/* Takes the policy and prepares the root of boxes by it. A second one is ignored. */
-void box_ground_seal(struct box_ground *ground, const struct box_policy *policy);
+/* Takes the policy, opens the mount roots and prepares the root of boxes by it. A second one is
+ * ignored. -EINVAL with BOX_ERR_VALUE when something of Box's own is where boxes may mount: boxd
+ * must not go on. */
+int box_ground_seal(
+	struct box_ground *ground, const struct box_policy *policy, struct box_err *err);
+
+/* What of a later policy counts: what it narrows. With `roots` also its roots and its skill store,
+ * unless they would let boxes mount something of Box's own: that is said in the log. */
+void box_ground_narrow(struct box_ground *ground, const struct box_policy *policy, bool roots);
 
 /* What a box that is asked for now would get, as far as it can be seen: box_ground_describe, and the
  * roots looked at anew. */

@@ -77,7 +77,8 @@ static int mount_file(
 	_cleanup_(box_close_p) int loop = -1;
 	_cleanup_(box_close_p) int mount = -1;
 	(void)snprintf(again, sizeof(again), "/proc/self/fd/%d", found);
-	_cleanup_(box_close_p) int file = open(again, O_RDONLY | O_CLOEXEC);
+	/* Who holds a lease on it must not hold us up. */
+	_cleanup_(box_close_p) int file = open(again, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	ssize_t size = file < 0 ? -1 : pread(file, head, sizeof(head), 0);
 	if (size < 0) {
 		return fail(ask, err, "the file cannot be read", errno);

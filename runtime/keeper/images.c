@@ -24,11 +24,12 @@ struct image {
 	const struct box_image *wanted;
 	bool ready;
 	char why[256]; /* it is not */
+	struct box_err unready;
 	struct box_root root;
 };
 
 struct box_images {
-	const struct box_policy *policy;
+	struct box_mount_roots *mount_roots;
 	const char *anchor;
 	unsigned tries; /* each has a folder of its own */
 	size_t count;
@@ -121,19 +122,20 @@ static int prepare(struct box_images *images, struct image *image, struct box_er
 	return r;
 }
 
-struct box_images *box_images_new(const struct box_policy *policy, const char *anchor)
+struct box_images *box_images_new(
+	const struct box_policy *policy, struct box_mount_roots *mount_roots, const char *anchor)
 {
 	struct box_images *images = box_alloc(sizeof(*images));
-	images->policy = policy;
+	images->mount_roots = mount_roots;
 	images->anchor = anchor;
 	images->count = policy->image_count < BOX_IMAGES_MAX ? policy->image_count : BOX_IMAGES_MAX;
 	for (size_t i = 0; i < images->count; i++) {
 		struct image *image = &images->images[i];
-		struct box_err err;
 		image->wanted = &policy->images[i];
 		box_root_init(&image->root);
-		if (prepare(images, image, &err) < 0) {
-			BOX_LOG(BOX_LOG_WARNING, "image.impossible", box_kv_str("why", err.text));
+		if (prepare(images, image, &image->unready) < 0) {
+			BOX_LOG(BOX_LOG_WARNING, "image.impossible",
+				box_kv_str("why", image->unready.text));
 		}
 	}
 	return images;
@@ -188,7 +190,9 @@ static int open_folder(
 	const struct box_images *images, const char *path, int *ret_fd, struct box_err *err)
 {
 	_cleanup_(box_close_p) int fd = -1;
-	int r = box_source_open(path, "image", false, true, images->policy, &fd, err);
+	const struct box_source_ask wanted = {
+		.path = path, .what = "image", .files = true, .asker = {.namespace = ""}};
+	int r = box_source_open(&wanted, images->mount_roots, &fd, err);
 	const char *kind = r == 0 || err->errnum == ENOTDIR ? name_kind(path) : NULL;
 	if (kind) {
 		return refuse(path, kind, err);
@@ -235,6 +239,14 @@ bool box_images_is_folder(struct box_images *images, const char *image)
 
 /* --- what callers ask for --- */
 
+/* What appears at its path later may be anyone's: the kernel shall not mount that. */
+static int refuse_unready(const struct image *image, struct box_err *err)
+{
+	return box_err_set(err, image->unready.code, image->unready.errnum,
+		"%.400s; it was looked at when boxd started, and is again at the next start",
+		image->unready.text);
+}
+
 int box_images_find(struct box_images *images, const char *image, struct box_host_can *host,
 	struct box_root **ret_root, struct box_err *err)
 {
@@ -242,7 +254,7 @@ int box_images_find(struct box_images *images, const char *image, struct box_hos
 	int r = 0;
 	*ret_root = NULL;
 	if (named) {
-		r = named->ready ? 0 : prepare(images, named, err);
+		r = named->ready ? 0 : refuse_unready(named, err);
 		*ret_root = r == 0 ? &named->root : NULL;
 	} else if (images && image[0] == '/') {
 		r = refuse(image, "is a folder that was not prepared", err);

@@ -6,13 +6,15 @@
  */
 #pragma once
 
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/root.h"
 
 struct box_images;
 
-/* Prepares those of the policy, below a folder of ours. What cannot be is told in the log, and tried
- * again when a box asks for it. */
-struct box_images *box_images_new(const struct box_policy *policy, const char *anchor);
+/* Prepares those of the policy, below a folder of ours. What cannot be is told in the log, and not
+ * tried again. */
+struct box_images *box_images_new(
+	const struct box_policy *policy, struct box_mount_roots *mount_roots, const char *anchor);
 void box_images_free(struct box_images *images);
 
 /* The root of that image, or NULL in *ret_root: the usual one. Negative: err. `host` is made to tell

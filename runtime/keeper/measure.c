@@ -41,7 +41,7 @@ struct child {
 
 struct box_measures {
 	struct box_boxes *boxes;
-	const struct box_policy *policy;
+	struct box_mount_roots *mount_roots;
 	box_measures_done *done;
 	void *arg;
 	int epoll;
@@ -49,12 +49,12 @@ struct box_measures {
 	struct box_turn_queue queue;
 };
 
-struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_policy *policy,
+struct box_measures *box_measures_new(struct box_boxes *boxes, struct box_mount_roots *mount_roots,
 	box_measures_done *done, void *arg)
 {
 	struct box_measures *measures = box_alloc(sizeof(*measures));
 	measures->boxes = boxes;
-	measures->policy = policy;
+	measures->mount_roots = mount_roots;
 	measures->done = done;
 	measures->arg = arg;
 	measures->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -87,19 +87,19 @@ static void answer_failed(struct box_measures *measures, uint32_t id, int result
 
 struct work {
 	const struct box_measure_task *task;
-	const struct box_policy *policy;
+	struct box_mount_roots *mount_roots;
 };
 
 static void run_child(const void *arg, pid_t parent, int out)
 {
 	const struct work *work = arg;
-	box_measure_child(work->task, work->policy, parent, out);
+	box_measure_child(work->task, work->mount_roots, parent, out);
 }
 
 static int start_child(
 	struct box_measures *measures, struct child *child, const struct box_measure_task *task)
 {
-	const struct work work = {task, measures->policy};
+	const struct work work = {task, measures->mount_roots};
 	int r = box_helper_start(&child->helper, measures->epoll, run_child, &work);
 	if (r < 0) {
 		return r;

@@ -12,13 +12,13 @@
 
 struct box_boxes;
 struct box_measures;
-struct box_policy;
+struct box_mount_roots;
 
 /* The answer to one request, ready to be sent; may come from inside the call that asked. */
 typedef void box_measures_done(void *arg, const struct box_keeper_measured *answer);
 
-/* The policy must outlive it. */
-struct box_measures *box_measures_new(struct box_boxes *boxes, const struct box_policy *policy,
+/* The roots must outlive it. */
+struct box_measures *box_measures_new(struct box_boxes *boxes, struct box_mount_roots *mount_roots,
 	box_measures_done *done, void *arg);
 void box_measures_free(struct box_measures *measures);
 

@@ -69,14 +69,15 @@ static bool is_missing(int r)
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-static int measure_folder(const struct box_measure_task *task, const struct box_policy *policy,
+static int measure_folder(const struct box_measure_task *task, struct box_mount_roots *mount_roots,
 	struct box_keeper_part *parts)
 {
 	static const char *const names[] = {".mcp", "inbox", "outbox"};
 	_cleanup_(box_close_p) int folder = -1;
 	_cleanup_(box_close_p) int fd = -1;
 	size_t link = 0;
-	int r = box_folder_open(task->path, BOX_FOLDER_WANT_LOOK, policy, &link, &folder);
+	const struct box_folder_ask ask = {.path = task->path, .asker = {.namespace = ""}};
+	int r = box_folder_open(&ask, mount_roots, &link, &folder);
 	if (r < 0) {
 		/* By a link that is not followed there is no folder that a box may have. */
 		return link > 0 ? -EPERM : r;
@@ -90,7 +91,7 @@ static int measure_folder(const struct box_measure_task *task, const struct box_
 	return 0;
 }
 
-static int measure_place(const char *path, struct box_place *place)
+static int measure_place(const char *path, struct box_measured_place *place)
 {
 	_cleanup_(box_close_p) int fd = -1;
 	struct statfs filesystem;
@@ -134,7 +135,7 @@ static int check_still_whole(void)
 	return root.st_dev == proc.st_dev ? -ESRCH : 0;
 }
 
-static struct box_keeper_part part_of(const struct box_place *place)
+static struct box_keeper_part part_of(const struct box_measured_place *place)
 {
 	return (struct box_keeper_part){
 		.exists = place->is_there,
@@ -145,9 +146,9 @@ static struct box_keeper_part part_of(const struct box_place *place)
 
 static int measure_box(const struct box_measure_task *task, struct box_keeper_part *parts)
 {
-	struct box_place workspace = {0};
-	struct box_place cache = {0};
-	struct box_place temp = {0};
+	struct box_measured_place workspace = {0};
+	struct box_measured_place cache = {0};
+	struct box_measured_place temp = {0};
 	int r = is_own(task, "/tmp") ? measure_place("/tmp", &temp) : 0;
 	r = r < 0 || !is_own(task, CACHE) ? r : measure_place(CACHE, &cache);
 	r = r < 0 || !task->own_workspace ? r : measure_place(task->workspace, &workspace);
@@ -162,8 +163,8 @@ static int measure_box(const struct box_measure_task *task, struct box_keeper_pa
 	return 0;
 }
 
-_Noreturn void box_measure_child(
-	const struct box_measure_task *task, const struct box_policy *policy, pid_t parent, int out)
+_Noreturn void box_measure_child(const struct box_measure_task *task,
+	struct box_mount_roots *mount_roots, pid_t parent, int out)
 {
 	struct box_keeper_measured answer = {0};
 	bool is_box = task->root >= 0;
@@ -171,7 +172,7 @@ _Noreturn void box_measure_child(
 		_exit(1);
 	}
 	answer.result = is_box ? measure_box(task, answer.parts)
-			       : measure_folder(task, policy, answer.parts);
+			       : measure_folder(task, mount_roots, answer.parts);
 	/* It fits a pipe that nobody has written to. */
 	ssize_t wrote = write(OUT_FD, &answer, sizeof(answer));
 	_exit(wrote == (ssize_t)sizeof(answer) ? 0 : 1);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct box_policy;
+struct box_mount_roots;
 
 struct box_measure_task {
 	int root;              /* of a box, O_PATH; -1: it is a folder of the host */
@@ -16,4 +16,4 @@ struct box_measure_task {
 
 /* To be called in a fresh child of `parent`: writes one struct box_keeper_measured to `out`. */
 _Noreturn void box_measure_child(const struct box_measure_task *task,
-	const struct box_policy *policy, pid_t parent, int out);
+	struct box_mount_roots *mount_roots, pid_t parent, int out);

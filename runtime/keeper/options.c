@@ -27,6 +27,7 @@ enum {
 	FLAG_TOKEN_FILE,
 	FLAG_UNAUTHENTICATED,
 	FLAG_CONFIG,
+	FLAG_MOUNT_ROOT,
 	FLAG_LOG_LEVEL,
 	FLAG_LOG_FORMAT,
 	FLAG_CHECK_CONFIG,
@@ -43,6 +44,7 @@ static const struct option flags[] = {
 	{"token-file", required_argument, NULL, FLAG_TOKEN_FILE},
 	{"unauthenticated", no_argument, NULL, FLAG_UNAUTHENTICATED},
 	{"config", required_argument, NULL, FLAG_CONFIG},
+	{"mount-root", required_argument, NULL, FLAG_MOUNT_ROOT},
 	{"log-level", required_argument, NULL, FLAG_LOG_LEVEL},
 	{"log-format", required_argument, NULL, FLAG_LOG_FORMAT},
 	{"check-config", no_argument, NULL, FLAG_CHECK_CONFIG},
@@ -68,6 +70,8 @@ static const char usage[] =
 	"                           SIGHUP reads it again\n"
 	"      --unauthenticated    let in whoever reaches the port, without a token\n"
 	"      --config FILE        read the configuration from FILE; SIGHUP reads it again\n"
+	"      --mount-root DIR     let boxes mount DIR and what is in it, beside host_root or\n"
+	"                           allowed_mount_roots; / is anywhere; may be given again\n"
 	"      --check-config       say whether the configuration is good, and exit\n"
 	"      --log-level LEVEL    debug, info, warning or error (info)\n"
 	"      --log-format FORMAT  text or json (text); the log goes to stderr\n"
@@ -173,6 +177,20 @@ static int set_socket_group(struct box_options *options, const char *value, stru
 	return value[0] != '\0' ? 0 : wrong_value(err, "socket-group", value, "group");
 }
 
+static int add_mount_root(struct box_options *options, const char *value, struct box_err *err)
+{
+	size_t len = strlen(value);
+	if (len == 0 || len >= BOX_PATH_MAX) {
+		return wrong_value(err, "mount-root", value, "path (1 to 4095 bytes)");
+	}
+	if (options->mount_root_count == BOX_MOUNT_ROOTS_MAX) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "--mount-root: at most %d times",
+			BOX_MOUNT_ROOTS_MAX);
+	}
+	options->mount_roots[options->mount_root_count++] = value;
+	return 0;
+}
+
 /* One flag that getopt_long knew, into the struct. */
 static int apply(struct box_options *options, int flag, bool *standalone, struct box_err *err)
 {
@@ -205,6 +223,8 @@ static int apply(struct box_options *options, int flag, bool *standalone, struct
 		return set_socket(options, optarg, err);
 	case FLAG_SOCKET_GROUP:
 		return set_socket_group(options, optarg, err);
+	case FLAG_MOUNT_ROOT:
+		return add_mount_root(options, optarg, err);
 	case FLAG_PORT:
 		return parse_port(optarg, &options->port)
 			? 0

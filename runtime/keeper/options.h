@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/log.h"
 
 #define BOX_PORT_DEFAULT 5410
@@ -22,6 +23,8 @@ struct box_options {
 	const char *socket_group;
 	const char *token_path;
 	bool unauthenticated;
+	const char *mount_roots[BOX_MOUNT_ROOTS_MAX];
+	size_t mount_root_count;
 	enum box_log_level log_level;
 	enum box_log_format log_format;
 };

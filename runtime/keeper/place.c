@@ -1,4 +1,4 @@
-/* The folders of the system, the operator's roots, and the way up from an fd to either. */
+/* The folders of the system, and the way up from an fd to any folder. */
 #include "runtime/keeper/place.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "runtime/plan/plan.h"
+#include "base/limits.h"
 
 /* In two parts, so that making a missing one can be seen too. */
 static const struct {
@@ -81,7 +81,7 @@ int box_place_of(int fd, struct box_place *ret_place)
 	return 0;
 }
 
-static bool same_folder(const struct box_place *a, const struct box_place *b)
+bool box_place_same(const struct box_place *a, const struct box_place *b)
 {
 	return a->major == b->major && a->minor == b->minor && a->inode == b->inode;
 }
@@ -96,29 +96,56 @@ static int step_up(int *fd, struct box_place *place, bool *ret_top)
 	if (r < 0) {
 		return r;
 	}
-	*ret_top = same_folder(&above, place) && above.mount == place->mount;
+	*ret_top = box_place_same(&above, place) && above.mount == place->mount;
 	*place = above;
 	box_close_p(fd);
 	*fd = TAKE_FD(up);
 	return 0;
 }
 
-/* 0 when none of `others` is at or above `start`, -EPERM when one is. */
-static int search_upwards(int start, const struct box_place *others, size_t count)
+int box_place_upwards(int start, box_place_visit *visit, void *arg)
 {
 	_cleanup_(box_close_p) int fd = fcntl(start, F_DUPFD_CLOEXEC, 3);
 	struct box_place place = {0};
 	int r = fd < 0 ? -errno : box_place_of(fd, &place);
 	bool top = false;
 	for (size_t depth = 0; r == 0 && !top; depth++) {
-		for (size_t i = 0; i < count; i++) {
-			if (same_folder(&place, &others[i])) {
-				return -EPERM;
-			}
+		if (visit(arg, &place)) {
+			return 1;
 		}
 		r = depth < BOX_PATH_MAX ? step_up(&fd, &place, &top) : -EPERM;
 	}
 	return r;
+}
+
+struct search {
+	const struct box_place *others;
+	size_t count;
+};
+
+static bool is_one_of(void *arg, const struct box_place *place)
+{
+	const struct search *search = arg;
+	for (size_t i = 0; i < search->count; i++) {
+		if (box_place_same(place, &search->others[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* 0 when none of `others` is at or above `start`, -EPERM when one is. */
+static int search_upwards(int start, const struct box_place *others, size_t count)
+{
+	struct search search = {others, count};
+	int r = box_place_upwards(start, is_one_of, &search);
+	return r == 1 ? -EPERM : r;
+}
+
+bool box_place_is_below(int fd, const struct box_place *place)
+{
+	struct search search = {place, 1};
+	return box_place_upwards(fd, is_one_of, &search) == 1;
 }
 
 /* A folder of the system that is not there is left out. */
@@ -208,63 +235,9 @@ int box_place_check_makes_none(int parent, const char *name)
 			continue;
 		}
 		r = r < 0 ? r : box_place_of(fd, &of_refused);
-		if (r == 0 && same_folder(&place, &of_refused)) {
+		if (r == 0 && box_place_same(&place, &of_refused)) {
 			return -EPERM;
 		}
 	}
 	return r;
-}
-
-/* A root that is not there yet allows nothing. */
-static void add_roots(const struct box_roots *roots, struct box_place_roots *found)
-{
-	for (uint32_t i = 0; i < roots->count && i < BOX_MOUNT_ROOTS_MAX; i++) {
-		_cleanup_(box_close_p) int root = -1;
-		if (box_place_open_any(AT_FDCWD, roots->paths[i], &root) == 0 &&
-			box_place_of(root, &found->places[found->count]) == 0) {
-			found->count++;
-		}
-	}
-}
-
-void box_place_find_roots(const struct box_policy *policy, struct box_place_roots *ret_roots)
-{
-	ret_roots->count = 0;
-	add_roots(&policy->roots, ret_roots);
-	add_roots(&policy->narrower, ret_roots);
-}
-
-bool box_place_is_root(int fd, const struct box_place_roots *roots, bool or_below)
-{
-	struct box_place place = {0};
-	if (roots->count == 0) {
-		return false;
-	}
-	if (or_below) {
-		/* The same walk as for what is refused: -EPERM means that it was met. */
-		return search_upwards(fd, roots->places, roots->count) == -EPERM;
-	}
-	bool found = false;
-	if (box_place_of(fd, &place) == 0) {
-		for (size_t i = 0; i < roots->count && !found; i++) {
-			found = same_folder(&place, &roots->places[i]);
-		}
-	}
-	return found;
-}
-
-static int check_below_one(int fd, const struct box_roots *roots)
-{
-	struct box_place_roots found = {0};
-	if (roots->count == 0) {
-		return 0;
-	}
-	add_roots(roots, &found);
-	return box_place_is_root(fd, &found, true) ? 0 : -EXDEV;
-}
-
-int box_place_check_roots(int fd, const struct box_policy *policy)
-{
-	int r = check_below_one(fd, &policy->roots);
-	return r < 0 ? r : check_below_one(fd, &policy->narrower);
 }

@@ -82,6 +82,7 @@ enum box_keeper_start_flag {
 	BOX_START_TOKEN_FILE = 1 << 9,      /* `token` is the text of a file, a line a token */
 	BOX_START_UNAUTHENTICATED = 1 << 10, /* --unauthenticated, or its variable */
 	BOX_START_HAS_FIRST = 1 << 8, /* fd: the --config that boxd was started with, if another */
+	BOX_START_HAS_ROOTS = 1 << 11, /* fd: --mount-root, each with a NUL behind it */
 };
 
 #define BOX_KEEPER_NO_UID UINT32_MAX
@@ -178,7 +179,8 @@ struct box_keeper_make_folder {
 struct box_keeper_folder {
 	uint32_t kind;
 	uint32_t id;
-	int32_t result; /* 0, -ENOTDIR when something else is there, -EPERM when it is not allowed */
+	int32_t result; /* 0, -ENOTDIR when something else is there, -EPERM when it is not allowed,
+			 * -EXDEV when it is outside the mount roots */
 };
 
 struct box_keeper_make_box {
@@ -222,6 +224,7 @@ struct box_keeper_open_mount {
 	uint64_t box;
 	uint32_t read_only;
 	uint32_t in_store; /* not 0: the path is relative to the folder of OPEN_STORE */
+	char namespace[BOX_TENANT_SIZE]; /* whose box it is: see mount_roots.h */
 	char path[BOX_PATH_MAX];
 };
 
@@ -231,6 +234,7 @@ struct box_keeper_open_artifact {
 	uint32_t id;
 	uint64_t box;
 	char digest[BOX_DIGEST_HEX_SIZE];
+	char namespace[BOX_TENANT_SIZE];
 	char path[BOX_PATH_MAX];
 	char manifest[BOX_PATH_MAX];
 };

@@ -203,11 +203,11 @@ struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 	serve->boxes = box_boxes_new(ground, &boxes_events, serve);
 	serve->reserve = -1;
 	keep_reserve(serve);
-	serve->measures = box_measures_new(serve->boxes, &ground->policy, measured, serve);
+	serve->measures = box_measures_new(serve->boxes, ground->mount_roots, measured, serve);
 	serve->errands = box_errands_new();
 	serve->store = box_store_keeper_new(serve->errands, setup->skills_path, setup->ids);
 	serve->artifacts = box_artifacts_new(serve->errands, setup->skills_path, setup->ids,
-		&ground->policy, box_take_artifact_done, serve);
+		&ground->policy, ground->mount_roots, box_take_artifact_done, serve);
 	serve->machines = box_machines_new(
 		ground, serve->errands, setup->ids, machines_known, serve);
 	serve->quotas = box_quotas_new(ground, serve->boxes, quota_held, serve);
@@ -349,9 +349,15 @@ static bool has_ends(const struct box_roots *roots)
 {
 	bool whole = roots->count <= BOX_MOUNT_ROOTS_MAX;
 	for (uint32_t i = 0; whole && i < roots->count; i++) {
-		whole = memchr(roots->paths[i], '\0', sizeof(roots->paths[i])) != NULL;
+		whole = roots->paths[i][0] == '/' &&
+			memchr(roots->paths[i], '\0', sizeof(roots->paths[i])) != NULL;
 	}
 	return whole;
+}
+
+static bool is_path_or_none(const char path[BOX_PATH_MAX])
+{
+	return memchr(path, '\0', BOX_PATH_MAX) && (path[0] == '\0' || path[0] == '/');
 }
 
 static bool images_have_ends(const struct box_policy *policy)
@@ -371,20 +377,31 @@ static bool images_have_ends(const struct box_policy *policy)
 static const char *take_policy(struct box_serve *serve, struct box_packet *packet)
 {
 	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
+	struct box_err err;
 	if (pread(packet->fds[0], policy, sizeof(*policy), 0) != (ssize_t)sizeof(*policy)) {
 		return "a POLICY of a wrong size";
 	}
 	if (!has_ends(&policy->roots) || !has_ends(&policy->narrower) ||
 		policy->profile >= BOX_FILTERS_ || !images_have_ends(policy) ||
-		!memchr(policy->rootfs, '\0', sizeof(policy->rootfs))) {
+		!memchr(policy->rootfs, '\0', sizeof(policy->rootfs)) ||
+		!is_path_or_none(policy->skills_root) || !is_path_or_none(policy->client_skills)) {
 		return "a malformed POLICY";
 	}
 	if (serve->ground->sealed) {
-		serve->ground->policy.narrower = policy->narrower;
-	} else {
-		box_ground_seal(serve->ground, policy);
+		/* Whoever has started us speaks through box-rpc too. Until there is a box nobody
+		 * else has had a word that could have turned it. */
+		box_ground_narrow(
+			serve->ground, policy, serve->ground->alone && !serve->ever_asked);
+	} else if (box_ground_seal(serve->ground, policy, &err) < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "config.refused", box_kv_str("why", err.text));
+		serve->config_refused = true;
 	}
 	return NULL;
+}
+
+bool box_serve_config_refused(const struct box_serve *serve)
+{
+	return serve->config_refused;
 }
 
 /* What a box would get now; box-rpc says in the log when it changes. */
@@ -421,7 +438,8 @@ static const char *take_ready(struct box_serve *serve, struct box_packet *packet
 	}
 	/* A box-rpc that said nothing of a policy gets the narrowest. */
 	static const struct box_policy none;
-	box_ground_seal(serve->ground, &none);
+	struct box_err err;
+	(void)box_ground_seal(serve->ground, &none, &err);
 	box_artifacts_place(serve->artifacts, serve->ground->common.artifacts);
 	serve->ready = true;
 	serve->ever_ready = true;

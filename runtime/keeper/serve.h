@@ -32,6 +32,9 @@ int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts);
 void box_serve_end(struct box_serve *serve);
 
 /* READY has come from any one. */
+/* The policy would let boxes mount something of Box's own. */
+bool box_serve_config_refused(const struct box_serve *serve);
+
 bool box_serve_was_ready(const struct box_serve *serve);
 
 /* Sends the --config text as it is now; when no box-rpc is ready it is done when the next one is. */

@@ -30,6 +30,8 @@ struct box_serve {
 	int state_fd;
 	bool ready;
 	bool ever_ready;
+	bool ever_asked;     /* for a box, or for the skill store */
+	bool config_refused; /* boxd ends with BOX_EXIT_CONFIG */
 	bool reload_wanted;
 	uint64_t artifact_bytes; /* as told last */
 	int reserve;       /* closed when a packet is taken, so that there is room for its fd */

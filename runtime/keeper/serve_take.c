@@ -25,12 +25,12 @@ const char *box_take_make_folder(struct box_serve *serve, struct box_packet *pac
 	if (!has_end(wanted->path, sizeof(wanted->path))) {
 		return "a path without an end";
 	}
-	int r = box_folder_make(wanted->path, wanted->look_only != 0, &serve->ground->policy);
+	int r = box_folder_make(wanted->path, wanted->look_only != 0, serve->ground->mount_roots);
 	struct box_keeper_folder answer = {
 		.kind = BOX_KEEPER_FOLDER,
 		.id = wanted->id,
-		/* To box-rpc a folder that is not allowed is one like the other. */
-		.result = r == -EXDEV ? -EPERM : r,
+		/* To box-rpc one that is not allowed in itself is one like the other. */
+		.result = r == BOX_MOUNT_OWN || r == BOX_MOUNT_STORE ? -EPERM : r,
 	};
 	BOX_LOG(BOX_LOG_DEBUG, "folder", box_kv_str("path", wanted->path),
 		box_kv_int("result", answer.result));
@@ -42,6 +42,7 @@ const char *box_take_make_box(struct box_serve *serve, struct box_packet *packet
 	if (!serve->ready || packet->make_box.id == 0) {
 		return "a MAKE_BOX before READY or without an id";
 	}
+	serve->ever_asked = true;
 	box_quotas_ask(serve->quotas, packet->make_box.id, &packet->make_box.ask);
 	return NULL;
 }
@@ -58,14 +59,18 @@ const char *box_take_open_mount(struct box_serve *serve, struct box_packet *pack
 	struct box_keeper_mounted answer = {.kind = BOX_KEEPER_MOUNTED, .id = wanted->id};
 	struct box_err err;
 	_cleanup_(box_close_p) int mount = -1;
-	if (!has_end(wanted->path, sizeof(wanted->path))) {
+	if (!has_end(wanted->path, sizeof(wanted->path)) ||
+		!has_end(wanted->namespace, sizeof(wanted->namespace))) {
 		return "a path without an end";
 	}
 	_cleanup_(box_close_p) int source = -1;
+	const struct box_source_ask ask = {.path = wanted->path,
+		.what = "extra_mounts.host_path",
+		.files = true,
+		.asker = {.namespace = wanted->namespace}};
 	int r = wanted->in_store
 		? box_store_keeper_package(serve->store, wanted->path, &source, &err)
-		: box_source_open(wanted->path, "extra_mounts.host_path", false, true,
-			  &serve->ground->policy, &source, &err);
+		: box_source_open(&ask, serve->ground->mount_roots, &source, &err);
 	r = r < 0 ? r
 		  : box_boxes_mount(serve->boxes, wanted->box, source,
 			    wanted->in_store || wanted->read_only, &mount, &err);
@@ -84,6 +89,7 @@ const char *box_take_open_artifact(struct box_serve *serve, struct box_packet *p
 {
 	const struct box_keeper_open_artifact *wanted = &packet->open_artifact;
 	if (!is_digest(wanted->digest) || !has_end(wanted->path, sizeof(wanted->path)) ||
+		!has_end(wanted->namespace, sizeof(wanted->namespace)) ||
 		!has_end(wanted->manifest, sizeof(wanted->manifest))) {
 		return "a malformed OPEN_ARTIFACT";
 	}
@@ -117,8 +123,9 @@ const char *box_take_open_store(struct box_serve *serve, struct box_packet *pack
 	if (!has_end(wanted->path, sizeof(wanted->path))) {
 		return "a path without an end";
 	}
+	serve->ever_asked = true;
 	int r = box_store_keeper_open(
-		serve->store, wanted->path, &serve->ground->policy, &socket, &err);
+		serve->store, wanted->path, serve->ground->mount_roots, &socket, &err);
 	box_serve_fill_failure(&answer.failure, r < 0 ? &err : NULL);
 	if (r == 0) {
 		box_store_keeper_path(serve->store, answer.path, sizeof(answer.path));

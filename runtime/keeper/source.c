@@ -38,8 +38,10 @@ bool box_mount_is_below(const char *point, const char *path)
 	return *point == '/';
 }
 
-static int say(const char *what, const char *path, int r, size_t link, struct box_err *err)
+static int say(const struct box_source_ask *ask, int r, size_t link, struct box_err *err)
 {
+	const char *what = ask->what;
+	const char *path = ask->path;
 	if (link > 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, ELOOP,
 			"%s %s is refused: %.*s is a link, and none is followed below "
@@ -52,7 +54,19 @@ static int say(const char *what, const char *path, int r, size_t link, struct bo
 			what, path);
 	case -EXDEV:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
-			"%s %s is outside allowed_mount_roots", what, path);
+			"%s %s is outside allowed_mount_roots: start boxd with --mount-root %s, or "
+			"write local.allowed_mount_roots in its --config file",
+			what, path, path);
+	case BOX_MOUNT_OWN:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"%s %s is refused: rootfs or an image of this runtime is there, above or "
+			"below",
+			what, path);
+	case BOX_MOUNT_STORE:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"%s %s is refused: of the skill store a box gets packages of its own "
+			"workspace only, and no folder that has the store in it",
+			what, path);
 	case -ENOENT:
 		return box_err_set(
 			err, BOX_ERR_VALIDATION, ENOENT, "%s %s does not exist", what, path);
@@ -63,9 +77,10 @@ static int say(const char *what, const char *path, int r, size_t link, struct bo
 }
 
 /* A regular file in a folder that is allowed; a link as the last component is not followed. */
-static int open_file(
-	const char *path, const struct box_policy *policy, size_t *ret_link, int *ret_fd)
+static int open_file(const struct box_source_ask *ask, struct box_mount_roots *roots,
+	size_t *ret_link, int *ret_fd)
 {
+	const char *path = ask->path;
 	char folder[BOX_PATH_MAX];
 	const char *slash = strrchr(path, '/');
 	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(folder)) {
@@ -74,7 +89,9 @@ static int open_file(
 	memcpy(folder, path, (size_t)(slash - path));
 	folder[slash - path] = '\0';
 	_cleanup_(box_close_p) int parent = -1;
-	int r = box_folder_open(folder, BOX_FOLDER_WANT_LOOK, policy, ret_link, &parent);
+	/* The folder itself is not what is mounted: something of Box's own may be beside the file. */
+	const struct box_folder_ask wanted = {.path = folder, .asker = ask->asker};
+	int r = box_folder_open(&wanted, roots, ret_link, &parent);
 	if (r < 0) {
 		return r;
 	}
@@ -88,6 +105,7 @@ static int open_file(
 	}
 	/* A file can be a mount of its own. */
 	r = box_place_check_kind(fd);
+	r = r < 0 ? r : box_mount_roots_check_above(roots, fd);
 	if (r < 0) {
 		return r;
 	}
@@ -95,18 +113,20 @@ static int open_file(
 	return 0;
 }
 
-int box_source_open(const char *path, const char *what, bool make, bool files,
-	const struct box_policy *policy, int *ret_fd, struct box_err *err)
+int box_source_open(const struct box_source_ask *ask, struct box_mount_roots *roots, int *ret_fd,
+	struct box_err *err)
 {
 	int fd = -1;
 	size_t link = 0;
-	int r = box_folder_open(
-		path, make ? BOX_FOLDER_WANT_MADE : BOX_FOLDER_WANT_LOOK, policy, &link, &fd);
-	if (r == -ENOTDIR && files) {
-		r = open_file(path, policy, &link, &fd);
+	const struct box_folder_ask wanted = {
+		.path = ask->path, .make = ask->make, .to_mount = true, .asker = ask->asker};
+	box_mount_roots_refresh(roots);
+	int r = box_folder_open(&wanted, roots, &link, &fd);
+	if (r == -ENOTDIR && ask->files) {
+		r = open_file(ask, roots, &link, &fd);
 	}
 	if (r < 0) {
-		return say(what, path, r, link, err);
+		return say(ask, r, link, err);
 	}
 	*ret_fd = fd;
 	return 0;

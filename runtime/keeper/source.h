@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-struct box_policy;
+#include "runtime/keeper/mount_roots.h"
 
 /* Whose files they are to seem inside. */
 struct box_source_owner {
@@ -20,10 +19,16 @@ struct box_source_owner {
 	uint32_t gid;
 };
 
-/* `what` names the field in errors. With `make` a missing folder is made. Folders; with `files`
- * also regular files. */
-int box_source_open(const char *path, const char *what, bool make, bool files,
-	const struct box_policy *policy, int *ret_fd, struct box_err *err);
+struct box_source_ask {
+	const char *path;
+	const char *what; /* the field, for errors */
+	bool make;        /* a missing folder is made */
+	bool files;       /* regular files too */
+	struct box_mount_asker asker;
+};
+
+int box_source_open(const struct box_source_ask *ask, struct box_mount_roots *roots, int *ret_fd,
+	struct box_err *err);
 
 /* The detached mount of an opened source. */
 int box_source_detach(int source, bool read_only, const struct box_source_owner *owner,

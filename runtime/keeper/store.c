@@ -18,8 +18,8 @@
 #include "base/log.h"
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/filesystem.h"
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/program.h"
-#include "runtime/keeper/source.h"
 
 struct box_store_keeper {
 	struct box_errands *errands;
@@ -124,15 +124,37 @@ static int start(struct box_store_keeper *keeper, int folder, int *ret_socket, s
 	return r;
 }
 
+/* The one that was sealed: box-rpc names it, and chooses nothing by that. */
+static int open_folder(
+	const char *path, struct box_mount_roots *mount_roots, int *ret_folder, struct box_err *err)
+{
+	int r = box_mount_roots_open_store(mount_roots, path, ret_folder);
+	switch (r) {
+	case 0:
+		return 0;
+	case -ESTALE:
+		return box_err_set(err, BOX_ERR_BOX, ESTALE,
+			"local.skills_root %s is not the one that boxd was started with: restart "
+			"boxd",
+			path);
+	case -EPERM:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"local.skills_root %s is blocked for security", path);
+	default:
+		return box_err_set(err, BOX_ERR_VALIDATION, -r,
+			"local.skills_root %s cannot be opened: %s", path, strerrordesc_np(-r));
+	}
+}
+
 int box_store_keeper_open(struct box_store_keeper *keeper, const char *path,
-	const struct box_policy *policy, int *ret_socket, struct box_err *err)
+	struct box_mount_roots *mount_roots, int *ret_socket, struct box_err *err)
 {
 	_cleanup_(box_close_p) int folder = -1;
 	if (keeper->program[0] == '\0') {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOENT,
 			"this runtime keeps no skills: box-skills is not installed");
 	}
-	int r = box_source_open(path, "local.skills_root", true, false, policy, &folder, err);
+	int r = open_folder(path, mount_roots, &folder, err);
 	if (r == 0) {
 		give_away(keeper, folder);
 		r = start(keeper, folder, ret_socket, err);

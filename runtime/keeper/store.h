@@ -12,7 +12,7 @@
 #include "runtime/keeper/identity.h"
 
 struct box_errands;
-struct box_policy;
+struct box_mount_roots;
 struct box_store_keeper;
 
 /* `program` is the path of box-skills, "" when there is none; errands and ids outlive it. */
@@ -23,7 +23,7 @@ void box_store_keeper_free(struct box_store_keeper *keeper);
 /* Makes the folder if it is missing, and starts box-skills. *ret_socket is box-rpc's end. One that
  * runs for an earlier box-rpc ends by itself when its socket does. */
 int box_store_keeper_open(struct box_store_keeper *keeper, const char *path,
-	const struct box_policy *policy, int *ret_socket, struct box_err *err);
+	struct box_mount_roots *mount_roots, int *ret_socket, struct box_err *err);
 
 /* Where the folder really is; "" when that cannot be told. */
 void box_store_keeper_path(const struct box_store_keeper *keeper, char *out, size_t size);

@@ -323,6 +323,12 @@ static void check_worker(struct keeper *keeper)
 	if (why && keeper->worker.socket >= 0) {
 		refuse_worker(keeper, why);
 	}
+	if (box_serve_config_refused(keeper->serve) && keeper->exit_code < 0) {
+		if (has_worker(keeper)) {
+			kill_worker(keeper);
+		}
+		keeper->exit_code = BOX_EXIT_CONFIG;
+	}
 }
 
 static int run(struct keeper *keeper)

@@ -69,7 +69,7 @@ struct box_ask {
 	struct box_egress egress;
 };
 
-/* Folders at or below which mounts must be; none: everything that is not refused. */
+/* Folders at or below which mounts must be. */
 struct box_roots {
 	uint32_t count;
 	char paths[BOX_MOUNT_ROOTS_MAX][BOX_PATH_MAX]; /* absolute */
@@ -83,9 +83,10 @@ struct box_image {
 
 /* The operator's, sealed in boxd. Fixed-size, it travels as it is. */
 struct box_policy {
-	struct box_roots roots;
-	struct box_roots
-		narrower;  /* what box-rpc asks for besides; may change, and can only forbid */
+	struct box_roots roots;           /* none: nothing may be mounted */
+	struct box_roots narrower;        /* a client's; none: nothing is narrowed. May change */
+	char skills_root[BOX_PATH_MAX];   /* the skill store; "": there is none */
+	char client_skills[BOX_PATH_MAX]; /* guarded like it, or ""; may change */
 	uint32_t profile;  /* the weakest filter: STRICT here makes every box strict */
 	uint32_t degraded; /* not 0: boxes may run without limits where no cgroup can be had */
 	char rootfs[BOX_PATH_MAX]; /* "" for the host's own system folders */

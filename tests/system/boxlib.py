@@ -121,7 +121,8 @@ def settled_fd_count(pid):
 class Boxd:
     """boxd as a child. Use it as a context manager: it is ended and waited for at the end.
 
-    `programs` is the folder that it is in, `before` what stands in front of its command line.
+    `programs` is the folder that it is in, `before` what stands in front of its command line. What
+    may be mounted is what most tests are not about: `mount_roots` is anywhere.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Boxd:
         instance=None,
         config=None,
         before=(),
+        mount_roots=("/",),
         **popen,
     ):
         extra = dict(env or {})
@@ -153,6 +155,7 @@ class Boxd:
             flags.append("--socket=none")  # the operator's place is one for the whole machine
         if not any(arg.startswith("--ws-control-port") for arg in args):
             flags.append("--ws-control-port=0")
+        flags += [f"--mount-root={root}" for root in mount_roots]
         pipes = {
             "stdin": subprocess.PIPE if stdio else subprocess.DEVNULL,
             "stdout": subprocess.PIPE,

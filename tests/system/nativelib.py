@@ -144,12 +144,19 @@ class Place:
     def environment(self, **more):
         return boxlib.environment(HOME=str(self.home), **more)
 
+    def mount_roots(self):
+        """Anywhere, unless the file says what may be mounted."""
+        return () if "mount_roots" in self.config.read_text() else ("/",)
+
     def command(self, *args):
-        return [*self.before, str(self.programs / "boxd"), "--config", str(self.config), *args]
+        roots = [f"--mount-root={root}" for root in self.mount_roots()]
+        boxd = str(self.programs / "boxd")
+        return [*self.before, boxd, "--config", str(self.config), *roots, *args]
 
     def start(self, *args, before=(), **options):
         """A boxd. `before` stands in front of all, in a shell of root's where there is one."""
         options.setdefault("instance", clientlib.INSTANCE)
+        options.setdefault("mount_roots", self.mount_roots())
         return boxlib.Boxd(
             "--config",
             str(self.config),
@@ -163,9 +170,9 @@ class Place:
 
 
 @contextlib.contextmanager
-def dialled(place, carrier="websocket", backend="local", config=None, **options):
+def dialled(place, carrier="websocket", backend="local", config=None, args=(), **options):
     """A client on this carrier of a boxd there, which is told to use native boxes."""
-    with place.start(stdio=carrier == "stdio", **options) as boxd:
+    with place.start(*args, stdio=carrier == "stdio", **options) as boxd:
         with clientlib.Stdio(boxd) if carrier == "stdio" else boxd.web() as client:
             yield client.init(backend=backend, **(config or {}))
 

@@ -19,14 +19,14 @@ def runtime(nothing_left, request):
     with krunlib.Place(request.param) as place:
         roots = place.folder / "roots"
         roots.mkdir()
-        imagelib.make_root(roots / "named", "named")
+        imagelib.make_root(place.folder / "named", "named")
         imagelib.make_root(roots / "theirs", "theirs")
         imagelib.make_root(roots / "empty", "empty", shell=False)
         imagelib.make_root(place.folder / "outside", "outside")
         (roots / "link").symlink_to(roots / "theirs")
         local = place.config.read_text() or "local:\n"
         local += f"  allowed_mount_roots: [{roots}]\n"
-        place.config.write_text(f"images:\n  named: {roots / 'named'}\n{local}")
+        place.config.write_text(f"images:\n  named: {place.folder / 'named'}\n{local}")
         with krunlib.Runtime(place) as made:
             made.roots = roots
             yield made
@@ -38,7 +38,8 @@ def test_folders(runtime):
     for name, image in {"named": "named", "theirs": str(runtime.roots / "theirs")}.items():
         assert runtime.out(cmd, name, image=image) == f"{name}\nno\nkept"
         runtime.delete(name)
-        assert not (runtime.roots / name / "usr" / "new").exists()
+        where = runtime.place.folder if name == "named" else runtime.roots
+        assert not (where / name / "usr" / "new").exists()
 
 
 @pytest.mark.parametrize(

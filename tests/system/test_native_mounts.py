@@ -408,9 +408,9 @@ def test_the_operator_s_roots_are_enforced(place):
     (inside / "out").symlink_to(outside)
     text = f"local:\n  degraded: true\n  allowed_mount_roots: ['{inside}']\n"
     config = place.write(folder / "config.yaml", text)
-    with place.start("--config", str(config)) as boxd, boxd.web() as client:
+    with place.start("--config", str(config), mount_roots=()) as boxd, boxd.web() as client:
         # A client cannot loosen them.
-        client.init(backend="local", local={"allowed_mount_roots": ["/tmp"]})
+        client.init(backend="local", local={"allowed_mount_roots": ["/"]})
         check_roots(client, inside, outside)
         check_link(client, inside / "out")
 
@@ -434,9 +434,9 @@ def check_link(client, link, rest=""):
 
 
 def check_outside(client, path):
-    assert refusal(client, path) == f"host_path {path} is outside allowed_mount_roots"
-    text = f"extra_mounts.host_path {path} is outside allowed_mount_roots"
-    assert refusal(client, extra=path) == text
+    text = f"host_path {path} is outside allowed_mount_roots"
+    assert refusal(client, path).startswith(text)
+    assert refusal(client, extra=path).startswith(f"extra_mounts.{text}")
 
 
 def test_execs_with_other_mounts_side_by_side(place, client):

@@ -162,8 +162,9 @@ def test_a_store_that_is_there(place, nothing_left):
     store = root / "skills"
     store.mkdir()
     os.chown(store, nativelib.USER, nativelib.USER)
-    local = {"host_root": str(root), "allowed_mount_roots": [str(root)]}
-    with nativelib.dialled(place, config={"local": local}) as client:
+    text = f"local: {{host_root: '{root}', allowed_mount_roots: ['{root}'], degraded: true}}\n"
+    config = place.write(root / "config.yaml", text)
+    with nativelib.dialled(place, args=("--config", str(config)), mount_roots=()) as client:
         make_skill(client, "his")
         made = pathlib.Path(client.ask("box_get_skill", {"name": "his"})["skill"]["package_root"])
         assert made.stat().st_uid == nativelib.USER
@@ -228,16 +229,18 @@ def test_boxd_ends_after_it(place):
             assert time.monotonic() - stopped < 1.3
 
 
-def test_another_configuration(client):
-    """It comes while requests wait: each is asked of the folder that it was meant for."""
-    seqs = [client.start("box_list_skills") for _ in range(60)]
-    for folder in ("elsewhere", "skills"):
-        seqs.append(client.start("box_init", {"backend": "local", "local": {"skills_root": folder}}))
-        seqs += [client.start("box_list_skills") for _ in range(10)]
+def test_no_client_moves_it(client, place):
+    """skills_root is the operator's: what a client says of it is passed over, and nothing is made."""
+    seqs = [client.start("box_list_skills") for _ in range(20)]
+    elsewhere = place.folder / "elsewhere"
+    local = {"skills_root": str(elsewhere)}
+    seqs.append(client.start("box_init", {"backend": "local", "local": local}))
+    seqs += [client.start("box_list_skills") for _ in range(20)]
     answers = [client.wait(seq) for seq in seqs]
     assert all(answer["code"] == 0 for answer in answers), answers
     counts = [len(answer["data"]["skills"]) for answer in answers if "skills" in answer["data"]]
-    assert min(counts) == 0 and max(counts) >= len(NAMES)
+    assert min(counts) == max(counts) >= len(NAMES)
+    assert not elsewhere.exists()
 
 
 def test_turns(client):
@@ -272,18 +275,18 @@ def test_too_much_waits(client):
     assert any("exceeds the 1048576-byte limit" in text for text in texts), texts
 
 
-def test_store_that_cannot_be_opened(client):
+def test_store_that_cannot_be_opened(place):
     """Its archives go with the requests that brought them."""
-    client.ask("box_init", {"backend": "local", "local": {"skills_root": "/etc/nope"}})
-    for n in range(10):
-        chunk = {"file_key": f"k{n}", "chunk_base64": "eA==", "chunk_index": 0, "chunk_amount": 1}
-        client.ask("__file_chunk", {**chunk, "file_length": 1, "chunk_size": 1})
-        text = client.fail("box_install_skill_zip", {"file_key": f"k{n}"})
-        assert "local.skills_root /etc/nope is blocked for security" in text
-    folder = f"/proc/{client.boxd.worker}/fd"
-    held = [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)]
-    assert not [link for link in held if "box-file" in link]
-    client.ask("box_init", {"backend": "local", "local": {"skills_root": "skills"}})
+    config = place.write(place.folder / "etc.yaml", "local: {skills_root: /etc/nope, degraded: true}\n")
+    with nativelib.dialled(place, args=("--config", str(config))) as client:
+        for n in range(10):
+            chunk = {"file_key": f"k{n}", "chunk_base64": "eA==", "chunk_index": 0, "chunk_amount": 1}
+            client.ask("__file_chunk", {**chunk, "file_length": 1, "chunk_size": 1})
+            text = client.fail("box_install_skill_zip", {"file_key": f"k{n}"})
+            assert "local.skills_root /etc/nope is blocked for security" in text
+        folder = f"/proc/{client.boxd.worker}/fd"
+        held = [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)]
+        assert not [link for link in held if "box-file" in link]
 
 
 def test_dies_with_the_worker(client):

@@ -132,12 +132,13 @@ static void send_too_many_fds(void)
 }
 
 /* Mounts, and so folders, are to be at or below this path. */
+/* The first one seals: anywhere may be mounted. Later ones narrow. */
 static void narrow(const char *path)
 {
-	static struct box_policy policy;
+	static struct box_policy policy = {.roots = {.count = 1, .paths = {"/"}}};
 	int fd = memfd_create("policy", MFD_CLOEXEC);
-	policy.narrower.count = 1;
-	(void)snprintf(policy.narrower.paths[0], BOX_PATH_MAX, "%s", path);
+	policy.narrower.count = path ? 1 : 0;
+	(void)snprintf(policy.narrower.paths[0], BOX_PATH_MAX, "%s", path ? path : "");
 	if (write(fd, &policy, sizeof(policy)) == (ssize_t)sizeof(policy)) {
 		send_plain(BOX_KEEPER_POLICY, &fd, 1);
 	}

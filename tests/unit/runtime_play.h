@@ -103,7 +103,7 @@ static inline int init(struct box_runtime *runtime, const char *text, struct not
 	struct box_init **ret_init)
 {
 	struct box_value map = tree(arena, text);
-	return box_runtime_init(runtime, &map, on_init, note, ret_init, &note->err);
+	return box_runtime_init(runtime, &map, false, on_init, note, ret_init, &note->err);
 }
 
 static inline void init_now(struct box_runtime *runtime, const char *text)

@@ -25,11 +25,13 @@ TEST(nothing_set)
 		ASSERT(config->host_root == NULL);
 		ASSERT(config->default_workspace == NULL);
 		ASSERT(config->allowed_mount_roots[0] == NULL);
-		ASSERT(config->enforced_mount_roots[0] == NULL);
 		ASSERT_INT(box_config_may_make_workspace(config, &err), 0);
 		ASSERT_INT(merge(&config, "{}"), 0);
 	}
+	/* What LangBot has by default is what may be mounted by default. */
 	ASSERT_STR(config->skills_root, "/here/data/box/skills");
+	ASSERT_STR(joined(config->mount_roots), "/here/data/box ");
+	ASSERT(config->narrower_roots[0] == NULL && config->client_skills == NULL);
 	finish(config);
 	box_config_free(NULL);
 }
@@ -46,8 +48,10 @@ TEST(langbot_default_map)
 	ASSERT_STR(config->default_workspace, "/here/data/box/default");
 	ASSERT_STR(config->skills_root, "/here/data/box/skills");
 	ASSERT_STR(joined(config->allowed_mount_roots), "/here/data/box /tmp ");
-	/* LangBot's own folder is its relative root: enforcing /tmp alone would refuse it. */
-	ASSERT_STR(joined(config->enforced_mount_roots), "");
+	/* LangBot's own folder is its relative root: narrowing to /tmp alone would refuse it. */
+	ASSERT_STR(joined(config->mount_roots), "/here/data/box ");
+	ASSERT_STR(joined(config->narrower_roots), "");
+	ASSERT(config->client_skills == NULL);
 	ASSERT_INT(box_config_may_make_workspace(config, &err), 0);
 	finish(config);
 }

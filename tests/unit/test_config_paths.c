@@ -1,5 +1,6 @@
 /* The paths of a configuration: folders, allowed mount roots, whether the workspace may be made. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "runtime/config.h"
@@ -39,8 +40,9 @@ TEST(paths)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_config *config = box_config_default();
 		arena = box_arena_new();
-		ASSERT_INT(
-			merge(&config, box_arena_printf(arena, "{\"local\":{%s}}", rows[i].local)),
+		ASSERT_INT(merge_as(&config,
+				   box_arena_printf(arena, "{\"local\":{%s}}", rows[i].local),
+				   BOX_CONFIG_OPERATOR),
 			0);
 		ASSERT((config->host_root == NULL) == (rows[i].host_root == NULL));
 		if (rows[i].host_root) {
@@ -56,65 +58,127 @@ TEST(paths)
 	}
 }
 
-TEST(enforced_roots)
+TEST(what_may_be_mounted)
 {
 	static const struct {
 		enum box_config_origin origin;
+		const char *local;
 		const char *roots;
-		const char *enforced;
+		const char *narrower;
 	} rows[] = {
-		{BOX_CONFIG_CLIENT, "[]", ""},
-		{BOX_CONFIG_OPERATOR, "[]", ""},
-		{BOX_CONFIG_CLIENT, "[\"/a\",\"/b/../c\"]", "/a /c "},
-		{BOX_CONFIG_CLIENT, "[\"/a\",\"b\"]", ""},
-		{BOX_CONFIG_CLIENT, "\"b\"", ""},
-		{BOX_CONFIG_OPERATOR, "[\"/a\",\"b\"]", "/a /here/b "},
-		{BOX_CONFIG_OPERATOR, "\"./b\"", "/here/b "},
+		/* the file says it; an empty list is empty, a relative one is ours */
+		{BOX_CONFIG_OPERATOR, "\"host_root\":\"/r\"", "/r ", ""},
+		{BOX_CONFIG_OPERATOR, "\"backend\":null", "/here/data/box ", ""},
+		{BOX_CONFIG_OPERATOR, "\"host_root\":\"/r\",\"allowed_mount_roots\":[]", "", ""},
+		{BOX_CONFIG_OPERATOR, "\"host_root\":\"/r\",\"allowed_mount_roots\":null", "/r ",
+			""},
+		{BOX_CONFIG_OPERATOR, "\"allowed_mount_roots\":[\"/a\",\"b\"]", "/a /here/b ", ""},
+		{BOX_CONFIG_OPERATOR, "\"allowed_mount_roots\":\"./b\"", "/here/b ", ""},
+		{BOX_CONFIG_OPERATOR, "\"allowed_mount_roots\":[\"/\"]", "/ ", ""},
+		/* whoever has started us, where the file does not */
+		{BOX_CONFIG_PARENT, "\"host_root\":\"/r\"", "/r ", ""},
+		{BOX_CONFIG_PARENT, "\"host_root\":\"/r\",\"allowed_mount_roots\":[]", "/r ", ""},
+		{BOX_CONFIG_PARENT,
+			"\"host_root\":\"./r\",\"allowed_mount_roots\":[\"./r\",\"/t\"]",
+			"/here/r /t ", ""},
+		/* a client narrows, where it is known what it means */
+		{BOX_CONFIG_CLIENT, "\"host_root\":\"/r\"", "/here/data/box ", ""},
+		{BOX_CONFIG_CLIENT, "\"host_root\":\"/r\",\"allowed_mount_roots\":[]",
+			"/here/data/box ", ""},
+		{BOX_CONFIG_CLIENT, "\"allowed_mount_roots\":[\"/a\",\"/b/../c\"]",
+			"/here/data/box ", "/a /c "},
+		{BOX_CONFIG_CLIENT, "\"allowed_mount_roots\":[\"/a\",\"b\"]", "/here/data/box ",
+			""},
+		{BOX_CONFIG_CLIENT, "\"allowed_mount_roots\":\"b\"", "/here/data/box ", ""},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_config *config = box_config_default();
 		arena = box_arena_new();
-		ASSERT_INT(
-			merge_as(&config,
-				box_arena_printf(arena,
-					"{\"local\":{\"host_root\":\"/r\",\"allowed_mount_roots\":"
-					"%s}}",
-					rows[i].roots),
-				rows[i].origin),
+		ASSERT_INT(merge_as(&config,
+				   box_arena_printf(arena, "{\"local\":{%s}}", rows[i].local),
+				   rows[i].origin),
 			0);
-		ASSERT_STR(joined(config->enforced_mount_roots), rows[i].enforced);
+		ASSERT_STR(joined(config->mount_roots), rows[i].roots);
+		ASSERT_STR(joined(config->narrower_roots), rows[i].narrower);
 		/* A map without the section leaves it with the meaning it has. */
 		ASSERT_INT(merge(&config, "{\"backend\":\"x\"}"), 0);
-		ASSERT_STR(joined(config->enforced_mount_roots), rows[i].enforced);
+		ASSERT_STR(joined(config->mount_roots), rows[i].roots);
+		ASSERT_STR(joined(config->narrower_roots), rows[i].narrower);
 		finish(config);
 	}
 }
 
-TEST(operator_roots_stay)
+TEST(the_file_is_not_loosened)
 {
-	struct box_config *config = box_config_default();
-	ASSERT_INT(merge_as(&config, "{\"local\":{\"allowed_mount_roots\":[\"data\"]}}",
-			   BOX_CONFIG_OPERATOR),
-		0);
-	ASSERT(config->operator_mount_roots);
-	ASSERT_INT(merge(&config, langbot_default), 0);
-	ASSERT_STR(joined(config->enforced_mount_roots), "/here/data ");
-	ASSERT_STR(joined(config->allowed_mount_roots), "/here/data/box /tmp ");
-	ASSERT_INT(merge(&config, "{\"local\":{\"allowed_mount_roots\":[\"/\"]}}"), 0);
-	ASSERT_STR(joined(config->enforced_mount_roots), "/here/data ");
-	ASSERT_INT(merge_as(&config, "{\"local\":{\"allowed_mount_roots\":[\"/o\"]}}",
-			   BOX_CONFIG_OPERATOR),
-		0);
-	ASSERT_STR(joined(config->enforced_mount_roots), "/o ");
-	finish(config);
+	static const char *const files[] = {
+		"{\"local\":{\"allowed_mount_roots\":[\"data\"]}}",
+		"{\"local\":{\"host_root\":\"data\"}}",
+	};
+	static const char wide[] =
+		"{\"local\":{\"host_root\":\"/evil\",\"skills_root\":\"/evil/s\","
+		"\"allowed_mount_roots\":[\"/\"]}}";
+	for (size_t i = 0; i < COUNT(files); i++) {
+		struct box_config *config = box_config_default();
+		arena = box_arena_new();
+		ASSERT_INT(merge_as(&config, files[i], BOX_CONFIG_OPERATOR), 0);
+		const char *skills = box_arena_printf(arena, "%s", config->skills_root);
+		for (int origin = BOX_CONFIG_PARENT; origin <= BOX_CONFIG_CLIENT; origin++) {
+			ASSERT_INT(merge_as(&config, wide, (enum box_config_origin)origin), 0);
+			ASSERT_STR(joined(config->mount_roots), "/here/data ");
+			ASSERT_STR(joined(config->narrower_roots), "/ ");
+			ASSERT_STR(config->skills_root, skills);
+			ASSERT_STR(config->client_skills, "/evil/s");
+		}
+		ASSERT_INT(merge_as(&config, "{\"local\":{\"allowed_mount_roots\":[\"/o\"]}}",
+				   BOX_CONFIG_OPERATOR),
+			0);
+		ASSERT_STR(joined(config->mount_roots), "/o ");
+		finish(config);
+	}
+}
 
-	/* A client's own are replaced by the next ones. */
-	config = box_config_default();
-	arena = box_arena_new();
-	ASSERT_INT(merge(&config, "{\"local\":{\"allowed_mount_roots\":[\"/a\"]}}"), 0);
-	ASSERT(!config->operator_mount_roots);
-	ASSERT_INT(merge(&config, "{\"local\":{\"allowed_mount_roots\":[\"/b\"]}}"), 0);
-	ASSERT_STR(joined(config->enforced_mount_roots), "/b ");
+TEST(only_who_started_us_moves_the_skills)
+{
+	static const struct {
+		enum box_config_origin origin;
+		const char *skills;
+	} rows[] = {
+		{BOX_CONFIG_OPERATOR, "/r/s"},
+		{BOX_CONFIG_PARENT, "/r/s"},
+		{BOX_CONFIG_CLIENT, "/here/data/box/skills"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_config *config = box_config_default();
+		arena = box_arena_new();
+		ASSERT_INT(merge_as(&config,
+				   "{\"local\":{\"host_root\":\"/r\",\"skills_root\":\"s\"}}",
+				   rows[i].origin),
+			0);
+		ASSERT_STR(config->skills_root, rows[i].skills);
+		finish(config);
+	}
+}
+
+TEST(roots_of_the_command_line)
+{
+	static const char *const more[] = {"/x", "/a", NULL};
+	struct box_config *config = box_config_default();
+	ASSERT_INT(merge_as(&config, "{\"local\":{\"allowed_mount_roots\":[\"/a\"]}}",
+			   BOX_CONFIG_OPERATOR),
+		0);
+	ASSERT_INT(box_config_add_mount_roots(config, more, &err), 0);
+	ASSERT_STR(joined(config->mount_roots), "/a /x ");
+	/* They stay, once each. */
+	ASSERT_INT(merge(&config, "{\"local\":{}}"), 0);
+	ASSERT_INT(box_config_add_mount_roots(config, more, &err), 0);
+	ASSERT_INT(box_config_add_mount_roots(config, NULL, &err), 0);
+	ASSERT_STR(joined(config->mount_roots), "/a /x ");
+	const char *many[BOX_MOUNT_ROOTS_MAX + 1] = {0};
+	for (int i = 0; i < BOX_MOUNT_ROOTS_MAX; i++) {
+		many[i] = box_arena_printf(arena, "/m%d", i);
+	}
+	ASSERT_INT(box_config_add_mount_roots(config, many, &err), -EINVAL);
+	ASSERT(strstr(err.text, "at most 64 entries together") != NULL);
 	finish(config);
 }
 
@@ -127,13 +191,14 @@ TEST(number_of_roots)
 		for (int i = 1; i < count; i++) {
 			roots = box_arena_printf(arena, "%s,/r%d", roots, i);
 		}
-		int result = merge(&config,
+		int result = merge_as(&config,
 			box_arena_printf(
-				arena, "{\"local\":{\"allowed_mount_roots\":\"%s\"}}", roots));
+				arena, "{\"local\":{\"allowed_mount_roots\":\"%s\"}}", roots),
+			BOX_CONFIG_OPERATOR);
 		if (count == BOX_MOUNT_ROOTS_MAX) {
 			ASSERT_INT(result, 0);
-			ASSERT_STR(config->enforced_mount_roots[BOX_MOUNT_ROOTS_MAX - 1], "/r63");
-			ASSERT(config->enforced_mount_roots[BOX_MOUNT_ROOTS_MAX] == NULL);
+			ASSERT_STR(config->mount_roots[BOX_MOUNT_ROOTS_MAX - 1], "/r63");
+			ASSERT(config->mount_roots[BOX_MOUNT_ROOTS_MAX] == NULL);
 		} else {
 			ASSERT_INT(result, -EINVAL);
 			ASSERT_STR(err.text,

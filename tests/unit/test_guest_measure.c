@@ -176,25 +176,25 @@ TEST(what_is_no_file_system_of_the_box)
 
 TEST(places_together)
 {
-	struct box_place workspace = {true, 7, 1000, 900, 10};
-	struct box_place cache = {true, 7, 1000, 300, 4};
-	struct box_place temp = {true, 8, 50, 20, 2};
+	struct box_measured_place workspace = {true, 7, 1000, 900, 10};
+	struct box_measured_place cache = {true, 7, 1000, 300, 4};
+	struct box_measured_place temp = {true, 8, 50, 20, 2};
 	box_places_settle(&workspace, &cache, &temp);
 	ASSERT_INT(workspace.size_bytes, 700);
 	ASSERT_INT(workspace.file_count, 6);
 	ASSERT_INT(cache.size_bytes, 300);
 	ASSERT_INT(temp.size_bytes, 50);
 	/* A sum that is larger than where it is. */
-	cache = (struct box_place){true, 9, 100, 500, 5};
-	workspace = (struct box_place){true, 7, 60, 900, 10};
-	temp = (struct box_place){true, 7, 60, 900, 10};
+	cache = (struct box_measured_place){true, 9, 100, 500, 5};
+	workspace = (struct box_measured_place){true, 7, 60, 900, 10};
+	temp = (struct box_measured_place){true, 7, 60, 900, 10};
 	box_places_settle(&workspace, &cache, &temp);
 	ASSERT_INT(cache.size_bytes, 100);
 	ASSERT_INT(workspace.size_bytes, 60);
 	ASSERT(!temp.is_there);
 	/* More of it than there is. */
-	workspace = (struct box_place){true, 9, 60, 60, 1};
-	cache = (struct box_place){true, 9, 80, 70, 2};
+	workspace = (struct box_measured_place){true, 9, 60, 60, 1};
+	cache = (struct box_measured_place){true, 9, 80, 70, 2};
 	box_places_settle(&workspace, &cache, &temp);
 	ASSERT_INT(workspace.size_bytes, 0);
 	ASSERT_INT(workspace.file_count, 0);

@@ -14,15 +14,15 @@ static const struct box_policy *read_file(const char *text)
 	configure(runtime, BOX_LAYER_FILE, text);
 	memset(&policy, 0xff, sizeof(policy));
 	struct box_value file = tree(arena, text);
-	if (box_policy_check(&file, "/w", &err) < 0 ||
-		box_policy_read(runtime, &policy, &err) < 0) {
+	if (box_policy_check(&file, runtime->config, "/w", &err) < 0 ||
+		box_policy_read(runtime, runtime->config, &policy, &err) < 0) {
 		TEST_FAIL("%s is refused: %s", text, err.text);
 	}
 	finish(runtime);
 	return &policy;
 }
 
-TEST(without_a_word_nothing_is_allowed_or_set)
+TEST(without_a_word_nothing_is_set)
 {
 	static const char *const rows[] = {
 		"{}",
@@ -35,8 +35,10 @@ TEST(without_a_word_nothing_is_allowed_or_set)
 		ASSERT_STR(read->rootfs, "");
 		ASSERT_INT(read->profile, BOX_FILTER_DEFAULT);
 		ASSERT_INT(read->degraded, 0);
-		ASSERT_INT(read->roots.count, 0);
-		ASSERT_STR(read->roots.paths[0], "");
+		ASSERT_INT(read->roots.count, 1);
+		ASSERT_STR(read->roots.paths[0], "/w/data/box");
+		ASSERT_STR(read->skills_root, "/w/data/box/skills");
+		ASSERT_STR(read->client_skills, "");
 		ASSERT_INT(read->narrower.count, 0);
 	}
 }
@@ -76,13 +78,13 @@ static void expect_refused(struct box_runtime *runtime, const char *text, const 
 {
 	struct box_err err = {0};
 	struct box_value file = tree(arena, text);
-	ASSERT_INT(box_policy_check(&file, "/w", &err), -EINVAL);
+	ASSERT_INT(box_policy_check(&file, runtime->config, "/w", &err), -EINVAL);
 	ASSERT_STR(err.text, error);
 	ASSERT_INT(err.code, BOX_ERR_VALUE);
 	err = (struct box_err){0};
 	ASSERT_INT(box_runtime_configure(runtime, BOX_LAYER_FILE, &file, &err), -EINVAL);
 	ASSERT_STR(err.text, error);
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_STR(policy.rootfs, "/good");
 }
 
@@ -148,16 +150,16 @@ TEST(only_the_operators_file_counts)
 	configure(runtime, BOX_LAYER_FILE, "{\"local\":{\"seccomp\":\"strict\"}}");
 	configure(runtime, BOX_LAYER_VARIABLE, LOOSE);
 	init_now(runtime, LOOSE);
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_STR(policy.rootfs, "");
 	ASSERT_INT(policy.profile, BOX_FILTER_STRICT);
 	ASSERT_INT(policy.degraded, 0);
 	/* Nor does a client's mistake make it fail. */
 	init_now(runtime, "{\"local\":{\"rootfs\":5}}");
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	/* A reload does count. */
 	configure(runtime, BOX_LAYER_FILE, "{\"local\":{\"rootfs\":\"/srv/r\"}}");
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_STR(policy.rootfs, "/srv/r");
 	ASSERT_INT(policy.profile, BOX_FILTER_DEFAULT);
 	finish(runtime);
@@ -183,12 +185,14 @@ static void expect_no_images(const char *images, const char *error)
 	struct box_err err = {0};
 	static char text[64 * BOX_KIB];
 	(void)snprintf(text, sizeof(text), "{\"images\":%s}", images);
+	struct box_runtime *runtime = start();
 	struct box_value file = tree(arena, text);
-	ASSERT_INT(box_policy_check(&file, "/w", &err), -EINVAL);
+	ASSERT_INT(box_policy_check(&file, runtime->config, "/w", &err), -EINVAL);
 	ASSERT_INT(err.code, BOX_ERR_VALUE);
 	if (!strstr(err.text, error)) {
 		TEST_FAIL("%.200s gives %s", images, err.text);
 	}
+	finish(runtime);
 }
 
 TEST(images_that_are_wrong)
@@ -230,7 +234,7 @@ TEST(a_client_names_no_images)
 	configure(runtime, BOX_LAYER_FILE, "{\"images\":{\"a\":\"/srv/a\"}}");
 	configure(runtime, BOX_LAYER_VARIABLE, "{\"images\":{\"a\":\"/evil\"}}");
 	init_now(runtime, "{\"images\":{\"b\":\"/evil\"}}");
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_INT(policy.image_count, 1);
 	ASSERT_STR(policy.images[0].path, "/srv/a");
 	finish(runtime);
@@ -242,16 +246,30 @@ TEST(mount_roots_are_those_in_force)
 	struct box_runtime *runtime = start();
 	configure(runtime, BOX_LAYER_FILE,
 		"{\"local\":{\"allowed_mount_roots\":[\"/srv/a\",\"b\",\"/c/../d/\"]}}");
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_INT(policy.roots.count, 3);
 	ASSERT_STR(policy.roots.paths[0], "/srv/a");
 	ASSERT_STR(policy.roots.paths[1], "/w/b");
 	ASSERT_STR(policy.roots.paths[2], "/d");
-	ASSERT(memcmp(&policy.narrower, &policy.roots, sizeof(policy.roots)) == 0);
+	ASSERT_INT(policy.narrower.count, 0);
 	/* No client loosens them. */
-	init_now(runtime, "{\"local\":{\"allowed_mount_roots\":[\"/\"]}}");
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	struct note note = {0};
+	struct box_init *pending = NULL;
+	ASSERT_INT(init(runtime,
+			   "{\"local\":{\"host_root\":\"/evil\",\"allowed_mount_roots\":"
+			   "[\"/srv/a/x\"]}}",
+			   &note, &pending),
+		1);
+	/* Its workspace is outside: that is no reason to refuse it. */
+	folder_done(0, -EXDEV);
+	ASSERT_INT(note.calls, 1);
+	ASSERT_INT(note.err.code, BOX_ERR_NONE);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_INT(policy.roots.count, 3);
+	ASSERT_INT(policy.narrower.count, 1);
+	ASSERT_STR(policy.narrower.paths[0], "/srv/a/x");
+	ASSERT_STR(policy.skills_root, "/w/data/box/skills");
+	ASSERT_STR(policy.client_skills, "/evil/skills");
 	finish(runtime);
 }
 
@@ -267,9 +285,54 @@ TEST(every_mount_root_has_its_place)
 	}
 	ASSERT_INT(box_buf_append(&text, "]}}", 4), 0);
 	configure(runtime, BOX_LAYER_FILE, text.bytes);
-	ASSERT_INT(box_policy_read(runtime, &policy, &err), 0);
+	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_INT(policy.roots.count, BOX_MOUNT_ROOTS_MAX);
 	ASSERT_STR(policy.roots.paths[BOX_MOUNT_ROOTS_MAX - 1], "/srv/63");
 	box_buf_free(&text);
 	finish(runtime);
+}
+
+/* --- where rootfs and images may be --- */
+
+TEST(layouts)
+{
+	static const struct {
+		const char *file;
+		const char *text; /* NULL: it is one */
+	} rows[] = {
+		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/root\"},"
+		 "\"images\":{\"a\":\"/srv/images/a.img\"}}",
+			NULL},
+		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/box/root\"}}",
+			"box.local.rootfs: /srv/box/root is in the mount root /srv/box, so that"},
+		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/box\"}}",
+			"box.local.rootfs: /srv/box is in the mount root /srv/box, so that"},
+		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv\"}}",
+			"box.local.rootfs: /srv has in it the mount root /srv/box, so that"},
+		{"{\"local\":{\"host_root\":\"/srv/box\"},\"images\":{\"a\":\"/srv/box/i/a.img\"}}",
+			"box.images.a: /srv/box/i/a.img is in the mount root /srv/box, so that"},
+		{"{\"local\":{\"host_root\":\"/srv/box\",\"allowed_mount_roots\":[\"/x\",\"/srv/r\"],"
+		 "\"rootfs\":\"/srv/r/u\"}}",
+			"box.local.rootfs: /srv/r/u is in the mount root /srv/r, so that"},
+		{"{\"local\":{\"rootfs\":\"data/box/root\"}}",
+			"box.local.rootfs: /w/data/box/root is in the mount root /w/data/box, so"},
+		{"{\"local\":{\"allowed_mount_roots\":[\"/\"],\"rootfs\":\"/srv/root\"}}", NULL},
+		{"{\"local\":{\"allowed_mount_roots\":[],\"host_root\":\"/srv\",\"rootfs\":\"/srv/r\"}}",
+			NULL},
+		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/boxes\"}}", NULL},
+		/* The skills may be in a root, but no root in them. */
+		{"{\"local\":{\"allowed_mount_roots\":[\"/srv/s/x\"],\"skills_root\":\"/srv/s\"}}",
+			"box.local.skills_root: /srv/s has in it the mount root /srv/s/x, so that"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_err err = {0};
+		struct box_runtime *runtime = start();
+		struct box_value map = tree(arena, rows[i].file);
+		int r = box_runtime_configure(runtime, BOX_LAYER_FILE, &map, &err);
+		ASSERT_INT(r, rows[i].text ? -EINVAL : 0);
+		if (rows[i].text) {
+			ASSERT(strncmp(err.text, rows[i].text, strlen(rows[i].text)) == 0);
+		}
+		finish(runtime);
+	}
 }

@@ -112,6 +112,7 @@ TEST(skill_of_a_command)
 	for (size_t i = 0; i < 2; i++) {
 		struct connection c = {0};
 		start_with(&c);
+		runtime->config->mount_roots[0] = "/";
 		make_live(&c, "s");
 		EXEC(actions[i],
 			",\"extra_mounts\":[{\"host_path\":\"/h\",\"mount_path\":\"/m\"},"

@@ -1,0 +1,98 @@
+/* What of the host boxes may mount: the operator's mount roots, and in them nothing of Box's own.
+ *
+ * Both are opened when the policy is sealed, before any client has spoken, and known by device and
+ * inode from then on. What is not there yet is known by the deepest folder above it that is: it is
+ * taken up when it appears, no link is followed to it, and until then nobody gets that folder.
+ *
+ * Box's own trees are rootfs and the images: no mount may be at, above or below them. Of the skill
+ * store, and of the folder where a client keeps skills of its own in the same form
+ * (tenants/NAMESPACE/...), a box gets what is below its own namespace, and nothing else at, above or
+ * below it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "runtime/keeper/place.h"
+
+struct box_policy;
+
+/* A folder or file that is held by an fd. */
+struct box_held_path {
+	const char *path;       /* as it was configured, absolute */
+	const char *rest;       /* what of it is not there yet; "": it is there */
+	int fd;                 /* O_PATH: it, or the deepest folder above it that is there */
+	struct box_place place; /* of the fd */
+};
+
+struct box_held_paths {
+	size_t count;
+	struct box_held_path items[BOX_MOUNT_ROOTS_MAX];
+};
+
+/* A set that grows. */
+struct box_places {
+	size_t count;
+	struct box_place *items;
+};
+
+enum box_held_store {
+	BOX_STORE_OWN,    /* of box-skills */
+	BOX_STORE_CLIENT, /* of a client */
+	BOX_STORES_
+};
+
+struct box_mount_roots {
+	struct box_held_paths roots;
+	struct box_held_paths narrower; /* none: nothing is narrowed */
+	size_t own_count;
+	struct box_held_path own[1 + BOX_IMAGES_MAX];
+	struct box_held_path stores[BOX_STORES_]; /* without a path: there is none */
+	struct box_places above_own;              /* folders that have one of them in them */
+	struct box_places above_stores[BOX_STORES_];
+};
+
+/* What somebody asks to have mounted, as far as the skill store matters. */
+struct box_mount_asker {
+	const char *namespace; /* "": nothing of the store */
+	bool by_digest;        /* its content is compared: it may be anything of the namespace */
+};
+
+/* What keeps a folder from being mounted, beside -EXDEV (outside the roots). */
+#define BOX_MOUNT_OWN (-EBUSY)          /* Box's own tree, or it has one in it */
+#define BOX_MOUNT_STORE (-EKEYREJECTED) /* of the skill store, or it has the store in it */
+
+/* Opens them all; the texts must outlive it. A root in another is folded into it. -EINVAL with
+ * BOX_ERR_VALUE when one of Box's own trees is at, above or below a root other than `/`: then nothing
+ * is held. */
+int box_mount_roots_seal(
+	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err);
+void box_mount_roots_init(struct box_mount_roots *roots);
+void box_mount_roots_close(struct box_mount_roots *roots);
+
+/* Takes the narrower roots and the client's store anew. */
+void box_mount_roots_narrow(struct box_mount_roots *roots, const struct box_policy *policy);
+
+/* Takes up what has appeared since. Not for a process that has closed the fds. */
+void box_mount_roots_refresh(struct box_mount_roots *roots);
+
+/* The skill store, made where it is missing. -ESTALE when it is at another path, -EPERM at a place
+ * of the system, or -errno. */
+int box_mount_roots_open_store(struct box_mount_roots *roots, const char *path, int *ret_fd);
+
+/* Whether an opened folder is one of the roots, of which no link is followed below; with `or_below`,
+ * or below one. `/` is none of them: where everything may be mounted, links lead where they lead. */
+bool box_mount_roots_has(const struct box_mount_roots *roots, int fd, bool or_below);
+
+/* Whether what is missing of a path, from a folder on, leads to a root that is missing yet. */
+bool box_mount_roots_makes(const struct box_mount_roots *roots, int folder, const char *missing);
+
+/* 0 when the folder is at or below a root, and not at or below what is Box's own: -EXDEV,
+ * BOX_MOUNT_OWN, BOX_MOUNT_STORE. */
+int box_mount_roots_check(
+	const struct box_mount_roots *roots, int fd, const struct box_mount_asker *asker);
+/* 0 when it has none of Box's own in it either, and, for a file, is none. */
+int box_mount_roots_check_above(const struct box_mount_roots *roots, int fd);
