@@ -22,7 +22,10 @@ def make_steps(place, generation, carrier, mode):
     packed = {"x/SKILL.md": skilllib.skill_md("x"), "x/scripts/y.py": SCRIPT}
     upload.write_bytes(skilllib.archive(packed))
     upload.chmod(0o644)
-    local = {"host_root": str(place.make("data")), "skills_root": "skills"}
+    data = place.make("data")
+    # Where the store is, is the operator's to say.
+    place.config.write_text((place.config.read_text() or "local:\n") + f"  host_root: {data}\n")
+    local = {"host_root": str(data), "skills_root": "skills"}
     mine = {"do": "exec", "session_id": "s"}
     theirs = {**mine, "workspace": "ws2"}
     return {
