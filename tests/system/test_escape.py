@@ -133,7 +133,7 @@ def test_ids_capabilities_and_filters(box, payload):
     caps = posture.SET_UID | posture.SET_GID
     init = posture.status_of(box.first, caps | posture.KILL, 1, box.first + posture.PAYLOAD)
     assert posture.status(box.init) == init
-    assert posture.status(box.mounter) == posture.status_of(box.first, caps | posture.SYS_ADMIN, 0)
+    assert posture.status(box.mounter) == posture.status_of(box.first, caps | posture.SYS_ADMIN, 1)
     assert posture.status(payload) == posture.status_of(box.first + posture.PAYLOAD, 0, 1)
 
 

@@ -205,8 +205,9 @@ def test_worker_is_fenced(start_keeper):
     assert ids["sigpipe"] == "default"
     fds = dict(entry.split(":", 1) for entry in ids["fds"].rstrip(",").split(","))
     listeners = 2 if has_ipv6() else 1
-    assert list(fds.values()) == ["/dev/null", "pipe", "pipe"] + ["socket"] * (2 + listeners)
-    assert list(fds) == [str(fd) for fd in range(5 + listeners)]
+    # boxd, the connection that asks, and what tells whose a connection is.
+    assert list(fds.values()) == ["/dev/null", "pipe", "pipe"] + ["socket"] * (3 + listeners)
+    assert list(fds) == [str(fd) for fd in range(6 + listeners)]
 
 
 def test_worker_ids(start_keeper):
