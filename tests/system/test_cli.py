@@ -168,7 +168,7 @@ def test_run_gives_its_boxd_a_configuration(tmp_path):
     good, bad = str(tmp_path / "good.yaml"), str(tmp_path / "bad.yaml")
     assert box("run", "--config", good, "echo", "hi") == (0, "hi\n", "")
     code, out, told = box("run", "--config", bad, "echo", "hi")
-    assert (code, out) == (125, "") and "box.local.seccomp must be" in told
+    assert (code, out) == (125, "") and "local.seccomp must be" in told
     code, out, told = box("run", "--config", good, "--endpoint", "ws://127.0.0.1:1", "true")
     assert (code, out) == (125, "") and "--config is for a boxd that is started" in told
 
