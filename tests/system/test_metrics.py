@@ -78,6 +78,7 @@ def test_metrics_count_exactly(web):
         ],
         "box_messages_sent_total{codec=json,transport=websocket}": 7,
         "box_sessions{}": 1,
+        "box_promised_memory_bytes{}": 512 << 20,
     }
     # Whether what was ignored counts as received is the runtime's business; requests do.
     assert 7 <= rest["box_messages_received_total{codec=json,transport=websocket}"] <= 9
@@ -88,7 +89,7 @@ def test_metrics_count_exactly(web):
 def test_metrics_of_connections(web):
     before, _ = scrape(web)
     with web.web() as client:
-        client.ask("__ping")
+        client.init()  # claims the runtime
         during, _ = scrape(web)
         assert during[("box_connections", frozenset({("transport", "websocket")}))] == 1
     assert upgrade(web, X_LangBot_Instance_Id="another")[0] == 401
