@@ -170,7 +170,8 @@ int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	struct box_ws_upgrade checked = *upgrade;
 	box_ws_read_watch(socket, upgrade->fd);
 	checked.rest.len = box_ws_frames_scan(&socket->frames,
-		(const unsigned char *)upgrade->rest.bytes, upgrade->rest.len, &socket->fault);
+		(const unsigned char *)upgrade->rest.bytes, upgrade->rest.len, &socket->fault,
+		&socket->fault_code);
 	box_ws_write_head(&head, &checked);
 	if (user->patient) {
 		box_alive_watch_by_kernel(upgrade->fd, &ws->times);

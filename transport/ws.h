@@ -25,6 +25,7 @@ enum box_ws_close {
 	BOX_WS_BAD_TEXT = 1007,
 	BOX_WS_POLICY = 1008,
 	BOX_WS_TOO_LARGE = 1009,
+	BOX_WS_INTERNAL = 1011,
 	BOX_WS_TRY_LATER = 1013,
 };
 
@@ -69,6 +70,10 @@ struct box_ws_user {
 	/* The last word, always, opened or not: `arg` may be freed. */
 	void (*closed)(void *arg);
 };
+
+/* Whether libwebsockets reads by the function of ours that judges frames. Without that nobody may be
+ * served. */
+bool box_ws_reads_are_judged(void);
 
 /* NULL when libwebsockets cannot start, usually because its libuv plugin is not installed. */
 struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times);

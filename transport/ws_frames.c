@@ -1,8 +1,11 @@
 /* A header is judged as soon as its first two bytes are there; its length is only followed, since what
- * is too large is judged where messages are put together. */
+ * is too large is judged where messages are put together. A close frame is judged when it is whole. */
 #include "transport/ws_frames.h"
 
 #include <string.h>
+
+#include "base/utf8.h"
+#include "transport/ws.h"
 
 #define FINAL 0x80
 #define RESERVED 0x70
@@ -13,9 +16,9 @@
 #define LENGTH_16 126
 #define LENGTH_64 127
 #define MASK_BYTES 4
-#define CONTROL_BYTES_MAX 125
 #define CONTINUATION 0
 #define BINARY 2
+#define CLOSE 8
 #define PONG 10
 
 static size_t header_size(const struct box_ws_frames *frames)
@@ -39,9 +42,10 @@ static const char *judge(const struct box_ws_frames *frames)
 		if (opcode > PONG) {
 			return "an unknown kind of frame";
 		}
-		return !(first & FINAL)              ? "a control frame in fragments"
-			: length > CONTROL_BYTES_MAX ? "a control frame is too long"
-						     : NULL;
+		return !(first & FINAL)                     ? "a control frame in fragments"
+			: length > BOX_WS_CONTROL_BYTES_MAX ? "a control frame is too long"
+			: opcode == CLOSE && length == 1    ? "a close frame with half a code"
+							    : NULL;
 	}
 	if (opcode > BINARY) {
 		return "an unknown kind of frame";
@@ -65,24 +69,68 @@ static void begin_payload(struct box_ws_frames *frames)
 		frames->in_message = !(first & FINAL);
 	}
 	frames->in_payload = true;
+	frames->control_len = 0;
 }
 
-size_t box_ws_frames_scan(
-	struct box_ws_frames *frames, const unsigned char *bytes, size_t len, const char **ret_why)
+static bool is_close(const struct box_ws_frames *frames)
+{
+	return (frames->header[0] & OPCODE) == CLOSE;
+}
+
+/* Those that RFC 6455 and its registry know, and those of libraries and applications. 1005, 1006 and
+ * 1015 are never sent. */
+static bool may_be_sent(unsigned code)
+{
+	return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||
+		(code >= 3000 && code <= 4999);
+}
+
+static const char *judge_close(const struct box_ws_frames *frames, int *ret_code)
+{
+	const unsigned char *payload = frames->control;
+	if (frames->control_len == 0) {
+		return NULL;
+	}
+	if (!may_be_sent((unsigned)payload[0] << 8 | payload[1])) {
+		*ret_code = BOX_WS_PROTOCOL;
+		return "a close code that may not be sent";
+	}
+	*ret_code = BOX_WS_BAD_TEXT;
+	return box_utf8_valid((const char *)payload + 2, frames->control_len - 2)
+		? NULL
+		: "the reason of a close is not UTF-8";
+}
+
+static void take_payload(struct box_ws_frames *frames, const unsigned char *bytes, size_t len)
+{
+	const unsigned char *mask = frames->header + frames->header_len - MASK_BYTES;
+	if (!(frames->header[0] & CONTROL)) {
+		frames->passed += len;
+	}
+	for (size_t i = 0; is_close(frames) && i < len; i++) {
+		size_t at = frames->control_len++;
+		frames->control[at] = bytes[i] ^ mask[at % MASK_BYTES];
+	}
+	frames->left -= len;
+}
+
+size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *bytes, size_t len,
+	const char **ret_why, int *ret_code)
 {
 	size_t at = 0;
 	size_t good = 0; /* up to the beginning of the present frame */
 	while (at < len) {
 		if (frames->in_payload) {
 			size_t piece = len - at < frames->left ? len - at : (size_t)frames->left;
-			frames->left -= piece;
+			take_payload(frames, bytes + at, piece);
 			at += piece;
-			good = at;
+			good = is_close(frames) ? good : at;
 		} else {
 			frames->header[frames->header_len++] = bytes[at++];
 			if (frames->header_len == 2) {
 				*ret_why = judge(frames);
 				if (*ret_why) {
+					*ret_code = BOX_WS_PROTOCOL;
 					return good;
 				}
 			}
@@ -91,6 +139,10 @@ size_t box_ws_frames_scan(
 			}
 		}
 		if (frames->in_payload && frames->left == 0) {
+			*ret_why = is_close(frames) ? judge_close(frames, ret_code) : NULL;
+			if (*ret_why) {
+				return good;
+			}
 			frames->in_payload = false;
 			frames->header_len = 0;
 			good = at;

@@ -1,9 +1,12 @@
 /* The reads of libwebsockets. It accepts frames of clients that are not masked, and hangs up on other
  * faults without a word when it can: RFC 6455 wants the connection closed with 1002. It offers no place
  * to look at a frame, but it reads by recv, and a program's own definition comes before that of libc.
- * So what it reads passes here. Sockets that are not WebSockets are read as ever.
+ * So what it reads passes here. Sockets that are not WebSockets are read as ever. That it really does is
+ * looked at when box-rpc starts, and again with every message: one that has not passed here is refused.
  */
+#include <dlfcn.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -60,6 +63,12 @@ static void drain(int fd)
 	}
 }
 
+/* The dynamic linker gives libwebsockets the first definition that programs and libraries export. */
+bool box_ws_reads_are_judged(void)
+{
+	return (uintptr_t)dlsym(RTLD_DEFAULT, "recv") == (uintptr_t)&recv;
+}
+
 /* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's has reserved ones */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *buffer, size_t len, int flags)
 {
@@ -76,7 +85,8 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *buffer, size_t
 	if (got <= 0) {
 		return got;
 	}
-	size_t good = box_ws_frames_scan(&socket->frames, buffer, (size_t)got, &socket->fault);
+	size_t good = box_ws_frames_scan(
+		&socket->frames, buffer, (size_t)got, &socket->fault, &socket->fault_code);
 	if (!socket->fault) {
 		return got;
 	}

@@ -64,10 +64,10 @@ void box_ws_close_for_fault(struct box_ws_socket *socket)
 	if (!socket->established || socket->close_code != 0) {
 		return;
 	}
-	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", BOX_WS_PROTOCOL),
+	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", socket->fault_code),
 		box_kv_str("why", socket->fault));
 	box_ws_pause_reading(socket, true);
-	box_ws_close(socket, BOX_WS_PROTOCOL, socket->fault, false);
+	box_ws_close(socket, socket->fault_code, socket->fault, false);
 }
 
 /* --- in --- */
@@ -122,6 +122,10 @@ int box_ws_receive(struct box_ws_socket *socket, const void *bytes, size_t len)
 	if (socket->close_code != 0) {
 		return 0;
 	}
+	if (len > socket->frames.passed) {
+		return refuse(socket, BOX_WS_INTERNAL, "these bytes were not judged");
+	}
+	socket->frames.passed -= len;
 	if (lws_is_first_fragment(socket->wsi)) {
 		socket->binary = lws_frame_is_binary(socket->wsi);
 	}

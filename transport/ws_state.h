@@ -39,7 +39,8 @@ struct box_ws_socket {
 	struct lws *wsi;
 	int fd;
 	struct box_ws_frames frames; /* of the stream that is read */
-	const char *fault;           /* of it: it is closed with 1002 */
+	const char *fault;           /* of it: it is closed for this */
+	int fault_code;              /* with this code */
 	struct box_buf in;
 	bool binary;
 	bool established;

@@ -606,6 +606,11 @@ static int open_parts(struct worker *worker, struct box_err *err)
 	worker->tick.data = worker;
 	worker->stopping.data = worker;
 	worker->adopting.data = worker;
+	if (!box_ws_reads_are_judged()) {
+		return box_err_set(err, BOX_ERR_OS, ENOTSUP,
+			"box-rpc's own recv is not the one that libwebsockets calls: frames of clients "
+			"would not be judged; build box-rpc so that it exports recv");
+	}
 	worker->ws = box_ws_new(&worker->loop,
 		&(struct box_alive_times){BOX_PING_INTERVAL_SEC, BOX_PING_HANGUP_SEC});
 	if (!worker->ws) {

@@ -146,7 +146,7 @@ def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path, folder):
     with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
         boxd.wait_served()
         with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as second:
-            assert second.process.wait(10) == 1
+            assert second.wait() == 1
             assert "another boxd that runs has it" in second.tail()
         worker = boxd.worker
         os.kill(boxd.pid, signal.SIGKILL)
@@ -176,7 +176,7 @@ def test_a_folder_that_others_could_use_is_refused(tmp_path, folder, fault):
         path.write_text("")
     try:
         with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
-            assert boxd.process.wait(10) == 1
+            assert boxd.wait() == 1
             assert "the operator's socket" in boxd.tail()
     finally:
         for left in place.iterdir():
@@ -310,7 +310,7 @@ def test_a_wider_listener_needs_a_token_or_the_word(tmp_path):
         with boxlib.Boxd(*words, env=env, cwd=tmp_path) as boxd:
             assert boxd.process.wait(10) == code, (words, env)
     with boxlib.Boxd("--host=0.0.0.0", cwd=tmp_path) as boxd:
-        assert boxd.process.wait(10) == 78
+        assert boxd.wait() == 78
         assert "LANGBOT_BOX_CONTROL_TOKEN or --token-file" in boxd.tail()
 
 
@@ -368,13 +368,13 @@ def test_token_files_that_are_refused(tmp_path):
     with boxlib.Boxd("--check-config", "--host=0.0.0.0", env=systemd, cwd=tmp_path) as boxd:
         assert boxd.process.wait(10) == 0
     with boxlib.Boxd(*named, token=OLD, cwd=tmp_path) as boxd:
-        assert boxd.process.wait(10) == 2
+        assert boxd.wait() == 2
         assert "not together with" in boxd.tail()
     for mode, text, code in ((0o604, OLD, 0), (0o602, OLD, 2), (0o600, "short", 78), (0o600, "", 78)):
         file.write_text(text)
         file.chmod(mode)
         with boxlib.Boxd(*named, cwd=tmp_path) as boxd:
-            assert boxd.process.wait(10) == code, (mode, text)
+            assert boxd.wait() == code, (mode, text)
             assert bool(boxd.events("token.readable")) == (mode == 0o604)
     with boxlib.Boxd("--check-config", "--token-file", "/nothing", cwd=tmp_path) as boxd:
         assert boxd.process.wait(10) == 2
@@ -453,7 +453,15 @@ FAULTS = {
     "a close code that is none": (frame(8, struct.pack(">H", 999)), 1002),
     "no UTF-8": (frame(1, b'{"a":"\xff"}'), 1007),
     "too large": (frame(2, b"x", length=17 << 20), 1009),
+    "a close with half a code": (frame(8, b"\x03"), 1002),
+    "a close code that no peer may send": (frame(8, struct.pack(">H", 1005)), 1002),
+    "a close code of nobody": (frame(8, struct.pack(">H", 2999)), 1002),
+    "a close code that is too high": (frame(8, struct.pack(">H", 5000)), 1002),
+    "a reason that is no UTF-8": (frame(8, b"\x03\xe8\xc3\x28"), 1007),
+    "a reason that is cut": (frame(8, b"\x03\xe8\xe2\x82"), 1007),
     "a good close": (frame(8, b"\x03\xe8"), 1000),
+    "a good close with a reason": (frame(8, b"\x03\xe9\xe2\x82\xac"), 1001),
+    "a good close of an application": (frame(8, struct.pack(">H", 4321)), 4321),
 }
 
 
@@ -479,6 +487,40 @@ def test_faults_of_framing_are_told_by_their_code(open_boxd):
                 at = whole.rfind(b"\x88")
                 assert at >= 0, (name, together, whole)
                 assert struct.unpack(">H", whole[at + 2 : at + 4])[0] == code, (name, together)
+
+
+@pytest.mark.parametrize("cut", [6, 7, 8, 9])
+def test_a_close_in_pieces_is_judged_whole(open_boxd, cut):
+    sent = frame(8, b"\x03\xe8\xc3\x28")
+    with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.sendall(head("inst") + frame(1, PING))
+        sock.settimeout(10)
+        while b'"seq_id":1' not in sock.recv(4096):
+            pass
+        sock.sendall(sent[:cut])
+        time.sleep(0.05)
+        sock.sendall(sent[cut:])
+        whole = all_of(sock)
+        at = whole.rfind(b"\x88")
+        assert struct.unpack(">H", whole[at + 2 : at + 4])[0] == 1007
+
+
+def test_a_box_rpc_whose_reads_are_not_judged_serves_nobody(tmp_path):
+    """As if the linker had not exported its recv: libwebsockets would call that of libc."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("boxd", "box-init", "box-skills", "box-rpc"):
+        content = (boxlib.build() / name).read_bytes()
+        if name == "box-rpc":
+            assert b"\0recv\0" in content
+            content = content.replace(b"\0recv\0", b"\0recx\0")
+        (programs / name).write_bytes(content)
+        (programs / name).chmod(0o755)
+    with boxlib.fake_boxd(tmp_path, programs=programs) as boxd:
+        assert boxd.wait(20) != 0
+        assert "recv is not the one that libwebsockets calls" in boxd.tail()
+        assert not boxd.events("serving")
 
 
 def test_refused_upgrades_have_their_status(open_boxd):

@@ -12,6 +12,8 @@
 #include "transport/ws.h"
 
 #define KEY "dGhlIHNhbXBsZSBub25jZQ=="
+#define FIN_TEXT 0x81
+#define FIN_CLOSE 0x88
 #define FIN_PING 0x89
 #define FIN_PONG 0x8a
 #define TICK_MS 20
@@ -23,6 +25,8 @@ struct play {
 	uv_timer_t tick;
 	uv_prepare_t before_reading;
 	struct box_ws *ws;
+	struct box_ws_socket *socket;
+	size_t messages;
 	int fd; /* the peer's */
 	unsigned char got[4096];
 	size_t len;
@@ -34,7 +38,7 @@ static struct play play;
 static void opened(void *arg, struct box_ws_socket *socket)
 {
 	(void)arg;
-	(void)socket;
+	play.socket = socket;
 	play.opened_ms = box_clock_ms();
 }
 
@@ -43,6 +47,7 @@ static int message(void *arg, struct box_buf bytes, bool binary, const char **re
 	(void)arg;
 	(void)binary;
 	(void)ret_why;
+	play.messages++;
 	box_buf_free(&bytes);
 	return 0;
 }
@@ -242,6 +247,30 @@ TEST(who_answers_stays_and_is_asked_again)
 TEST(an_empty_answer_is_one)
 {
 	answer_for_seconds(true);
+}
+
+/* --- what libwebsockets reads --- */
+
+TEST(libwebsockets_reads_by_our_function)
+{
+	ASSERT(box_ws_reads_are_judged());
+}
+
+/* As it would be with a libwebsockets that reads in another way; this is private to transport/. */
+void box_ws_read_forget(struct box_ws_socket *socket);
+
+TEST(a_message_that_was_not_judged_is_refused)
+{
+	open_connection((struct box_alive_times){30, 60});
+	say(FIN_TEXT, "judged", 6);
+	while (play.messages == 0) {
+		turn();
+	}
+	box_ws_read_forget(play.socket);
+	say(FIN_TEXT, "not judged", 10);
+	const unsigned char *bye = wait_for(FIN_CLOSE);
+	ASSERT_INT(bye[2] << 8 | bye[3], BOX_WS_INTERNAL);
+	ASSERT_INT(play.messages, 1);
 }
 
 /* --- one that is not read, because it has not taken its answers --- */
