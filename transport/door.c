@@ -32,6 +32,7 @@
 #define ACCEPT_PAUSE_MS 100
 #define LINGER_BYTES 65536
 #define STRANGER_TEXT_MAX 512
+#define OVERFLOW_UID 65534 /* kernel.overflowuid */
 #define PAGE_BYTES_MAX (5 * BOX_MIB)
 #define LISTENERS_MAX (BOX_KEEPER_LISTENERS_MAX + BOX_KEEPER_OTHER_LISTENERS_MAX)
 
@@ -73,8 +74,10 @@ struct guest {
 	struct box_door *door;
 	uv_poll_t poll;
 	int fd;
-	bool operator; /* came over the operator's own socket */
-	bool loopback; /* came from this machine by TCP */
+	bool operator;            /* came over the operator's own socket */
+	bool foreign;             /* but is not the operator */
+	struct ucred credentials; /* of who made it, where it is the operator's socket */
+	bool loopback;            /* came from this machine by TCP */
 	enum step step;
 	uint64_t until_ms;
 	char peer[sizeof(struct in6_addr)];
@@ -308,8 +311,38 @@ static const char *judge_peer(const struct guest *guest, char text[STRANGER_TEXT
 	return text;
 }
 
+/* The mode of the socket's file keeps others out already; it may have been loosened. */
+static void judge_operator(struct guest *guest)
+{
+	const struct box_door_rules *rules = &guest->door->rules;
+	struct ucred *peer = &guest->credentials;
+	socklen_t size = sizeof(*peer);
+	if (getsockopt(guest->fd, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0) {
+		*peer = (struct ucred){.uid = BOX_KEEPER_NO_UID};
+	}
+	guest->foreign = peer->uid == BOX_KEEPER_NO_UID ||
+		(peer->uid != 0 && peer->uid != rules->operator_uid && !rules->socket_group);
+	BOX_LOG(BOX_LOG_DEBUG, guest->foreign ? "operator.refused" : "operator.connected",
+		box_kv_int("uid", peer->uid), box_kv_int("pid", peer->pid));
+}
+
+static void refuse_foreign(struct guest *guest)
+{
+	char text[STRANGER_TEXT_MAX];
+	(void)snprintf(text, sizeof(text),
+		"Unauthorized: this connection is of a process of uid %u, and the operator's socket is "
+		"for root and the user that runs boxd. Use boxd --socket-group to let in a group; "
+		"where boxd runs as a plain user, root is told as uid %u: be that user.",
+		guest->credentials.uid, OVERFLOW_UID);
+	refuse(guest, 401, text, "a user who may not use the operator's socket");
+}
+
 static void decide(struct guest *guest, const struct box_head *head)
 {
+	if (guest->foreign) {
+		refuse_foreign(guest);
+		return;
+	}
 	struct box_runtime *runtime = guest->door->runtime;
 	const struct box_door_rules *rules = &guest->door->rules;
 	char stranger[STRANGER_TEXT_MAX];
@@ -491,6 +524,9 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	guest->head = box_buf(BOX_HEAD_BYTES_MAX);
 	guest->answer = box_buf(PAGE_BYTES_MAX);
 	read_peer(guest, address);
+	if (guest->operator) {
+		judge_operator(guest);
+	}
 	if (uv_poll_init(door->loop, &guest->poll, fd) < 0) {
 		(void)close(fd);
 		free(guest);

@@ -22,13 +22,16 @@ struct box_door_rules {
 	/* Where there is none: */
 	bool unauthenticated; /* whoever comes is let in; the configuration may say so too */
 	uint32_t uid;         /* else only this user, or BOX_KEEPER_NO_UID, and root, by loopback */
+	/* Over the operator's socket: */
+	uint32_t operator_uid; /* only this user, or BOX_KEEPER_NO_UID, and root */
+	bool socket_group;     /* else whom the mode of its file lets in */
 };
 
 struct box_door *box_door_new(uv_loop_t *loop, struct box_runtime *runtime,
 	struct box_dispatch *dispatch, struct box_ws *ws, const struct box_door_rules *rules);
 
 /* Starts accepting on a listening socket, which becomes the door's. Who comes by a Unix socket is the
- * operator: boxd has seen to it that nobody else can. One of netlink is that of base/sock_diag.h. 1, 0
+ * operator: boxd has seen to it that nobody else can, and the kernel is asked who it is. One of netlink is that of base/sock_diag.h. 1, 0
  * for that one, or negative errno. */
 int box_door_listen(struct box_door *door, int fd);
 

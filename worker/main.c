@@ -244,6 +244,8 @@ static void open_door(struct worker *worker)
 		.tokens = worker->tokens,
 		.unauthenticated = worker->settings.flags & BOX_START_UNAUTHENTICATED,
 		.uid = worker->start.start.uid,
+		.operator_uid = worker->start.start.operator_uid,
+		.socket_group = worker->settings.flags & BOX_START_SOCKET_GROUP,
 		.loopback_names_only = !(worker->settings.flags & BOX_START_EXPLICIT_HOST),
 	};
 	worker->door = box_door_new(

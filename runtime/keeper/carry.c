@@ -355,6 +355,7 @@ int box_carry_take(
 	start->flags |= options->stdio ? BOX_START_STDIO : 0;
 	start->flags |= options->check_config ? BOX_START_CHECK_CONFIG : 0;
 	start->flags |= options->host ? BOX_START_EXPLICIT_HOST : 0;
+	start->flags |= options->socket_group ? BOX_START_SOCKET_GROUP : 0;
 	start->flags |= is_set("LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS")
 		? BOX_START_SOFT_STORAGE
 		: 0;
@@ -393,6 +394,7 @@ size_t box_carry_fill_start(
 		{BOX_START_HAS_ROOTS, carried->roots},
 	};
 	size_t count = 0;
+	carried->start.operator_uid = own_uid();
 	for (size_t i = 0; i < BOX_START_FDS_MAX; i++) {
 		carried->start.flags &= ~texts[i].flag;
 		if (texts[i].fd >= 0) {

@@ -71,18 +71,19 @@ enum box_keeper_kind {
 };
 
 enum box_keeper_start_flag {
-	BOX_START_STDIO = 1 << 0,           /* fds 0 and 1 are a connection */
-	BOX_START_HAS_FILE = 1 << 1,        /* fd: --config */
-	BOX_START_HAS_VARIABLE = 1 << 2,    /* fd: LANGBOT_BOX_CONFIG */
-	BOX_START_HAS_STATE = 1 << 3,       /* fd: the predecessor's STATE */
-	BOX_START_CHECK_CONFIG = 1 << 4,    /* say whether the configuration is good, and exit */
-	BOX_START_EXPLICIT_HOST = 1 << 5,   /* --host was given */
-	BOX_START_SOFT_STORAGE = 1 << 6,    /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
-	BOX_START_WIDE_OPEN = 1 << 7,       /* is to listen beyond loopback and has no token */
-	BOX_START_TOKEN_FILE = 1 << 9,      /* `token` is the text of a file, a line a token */
+	BOX_START_STDIO = 1 << 0,            /* fds 0 and 1 are a connection */
+	BOX_START_HAS_FILE = 1 << 1,         /* fd: --config */
+	BOX_START_HAS_VARIABLE = 1 << 2,     /* fd: LANGBOT_BOX_CONFIG */
+	BOX_START_HAS_STATE = 1 << 3,        /* fd: the predecessor's STATE */
+	BOX_START_CHECK_CONFIG = 1 << 4,     /* say whether the configuration is good, and exit */
+	BOX_START_EXPLICIT_HOST = 1 << 5,    /* --host was given */
+	BOX_START_SOFT_STORAGE = 1 << 6,     /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
+	BOX_START_WIDE_OPEN = 1 << 7,        /* is to listen beyond loopback and has no token */
+	BOX_START_TOKEN_FILE = 1 << 9,       /* `token` is the text of a file, a line a token */
 	BOX_START_UNAUTHENTICATED = 1 << 10, /* --unauthenticated, or its variable */
-	BOX_START_HAS_FIRST = 1 << 8, /* fd: the --config that boxd was started with, if another */
+	BOX_START_HAS_FIRST = 1 << 8,  /* fd: the --config that boxd was started with, if another */
 	BOX_START_HAS_ROOTS = 1 << 11, /* fd: --mount-root, each with a NUL behind it */
+	BOX_START_SOCKET_GROUP = 1 << 12, /* --socket-group was given */
 };
 
 #define BOX_KEEPER_NO_UID UINT32_MAX
@@ -123,6 +124,8 @@ struct box_keeper_start {
 	/* Without a token: the user whose connections are let in beside root's, or
 	 * BOX_KEEPER_NO_UID. */
 	uint32_t uid;
+	/* The same user as box-rpc sees it, which may be in a user namespace by now. */
+	uint32_t operator_uid;
 	char token
 		[BOX_TOKENS_TEXT_MAX]; /* LANGBOT_BOX_CONTROL_TOKEN, cut if too long; or a file's */
 	char instance[BOX_INSTANCE_ID_MAX + 130]; /* LANGBOT_BOX_TRUSTED_INSTANCE_UUID, likewise */

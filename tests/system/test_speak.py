@@ -141,6 +141,55 @@ def test_only_root_uses_its_socket_and_a_group_can_be_let_in(tmp_path, folder):
         assert run_box("--endpoint", f"unix:{path}", "ls", uid=1)[0] == 125
 
 
+@needs_root
+def test_a_loosened_mode_lets_nobody_in(tmp_path, folder):
+    path = folder / "box.sock"
+    ends = ("--endpoint", f"unix:{path}", "ls")
+    with boxlib.fake_boxd(tmp_path, "--socket", str(path), "--log-level=debug") as boxd:
+        boxd.wait_served()
+        path.chmod(0o666)
+        code, _, err = run_box(*ends, uid=NOBODY)
+        assert code == 125
+        assert f"uid {NOBODY}" in err
+        assert "--socket-group" in err
+        assert boxd.wait_event("operator.refused")["uid"] == NOBODY
+        assert not boxd.events("operator.connected")
+        with contextlib.ExitStack() as stack:
+            os.seteuid(NOBODY)
+            stack.callback(os.seteuid, 0)
+            assert page(path, "/metrics")[0] == 401
+            assert page(path, "/healthz")[0] == 401
+        assert run_box(*ends)[0] == 0
+        assert boxd.wait_event("operator.connected")["uid"] == 0
+        with contextlib.closing(UnixConnection(path)) as connection:
+            connection.connect()
+            boxd.wait_event("operator.connected", 2)
+            assert boxd.events("operator.connected")[-1]["pid"] == os.getpid()
+
+
+@needs_root
+def test_a_plain_users_socket_is_that_users_alone(tmp_path, folder):
+    """Its boxd is in a user namespace, where all others are one."""
+    path = folder / "of-user" / "box.sock"
+    path.parent.mkdir()
+    os.chown(path.parent, NOBODY, NOBODY)
+    before = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
+    ends = ("--endpoint", f"unix:{path}", "ls")
+    try:
+        with boxlib.Boxd(
+            "--socket", str(path), before=before, cwd="/", config=boxlib.FAKE
+        ) as boxd:
+            boxd.wait_served()
+            path.chmod(0o666)
+            assert run_box(*ends, uid=NOBODY)[0] == 0
+            for uid in (0, 1):
+                code, _, err = run_box(*ends, uid=uid)
+                assert code == 125, uid
+                assert "be that user" in err
+    finally:
+        path.parent.rmdir()
+
+
 def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path, folder):
     path = folder / "box.sock"
     with boxlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
