@@ -116,9 +116,11 @@
 #define BOX_ADOPT_MS 1000
 
 /* Looks at the output of one managed process. */
-#define BOX_PROCESS_PEEKS_MAX 16                  /* that wait */
-#define BOX_PROCESS_PEEK_BYTES_MAX (60 * BOX_KIB) /* (wire) in one answer */
-#define BOX_PROCESS_PEEK_MS_MAX 60000             /* (wire) */
+#define BOX_PROCESS_LOG_BYTES_MIN (64 * 1024) /* (wire) of the last output of one with a log */
+#define BOX_PROCESS_LOG_BYTES_MAX (16 * 1024 * 1024) /* (wire) */
+#define BOX_PROCESS_PEEKS_MAX 16                     /* that wait */
+#define BOX_PROCESS_PEEK_BYTES_MAX (60 * BOX_KIB)    /* (wire) in one answer */
+#define BOX_PROCESS_PEEK_MS_MAX 60000                /* (wire) */
 
 /* Waiting for one box. */
 #define BOX_GUEST_SOCKET_BYTES (512 * 1024)            /* in the kernel, each way */

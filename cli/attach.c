@@ -56,6 +56,11 @@ static void on_attached(void *arg, uint64_t offset)
 static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 {
 	struct attach *attach = arg;
+	if (offset > attach->received) {
+		(void)fprintf(stderr,
+			"box: %llu bytes of output were dropped before we read them\n",
+			(unsigned long long)(offset - attach->received));
+	}
 	attach->received = offset + bytes.len;
 	box_cli_output_add(&attach->output, bytes);
 }

@@ -6,6 +6,9 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 
+#define LOG_BYTES (1024 * 1024)
+#define STATUS_WIDTH 13
+
 /* --- start --- */
 
 /* A program's name, and nothing that only a shell would understand. */
@@ -41,6 +44,8 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 	box_map_add(cli->arena, &spec, "command", box_cstr(line ? "sh" : words->items[1]));
 	box_map_add(cli->arena, &spec, "args", args);
 	box_map_add(cli->arena, &spec, "env", env);
+	/* Nobody may ever read it, and it must not wait for that. */
+	box_map_add(cli->arena, &spec, "log_bytes", box_int(LOG_BYTES));
 	if (options->workdir) {
 		box_map_add(cli->arena, &spec, "cwd", box_cstr(options->workdir));
 	}
@@ -145,6 +150,11 @@ static struct box_value status_text(const struct cli *cli, const struct box_valu
 	const struct box_value *end = box_map_get(info, "end");
 	end = end && end->type == BOX_MAP ? end : NULL;
 	struct box_str reason = text_of(end, "reason");
+	const struct box_value *waiting = box_map_get(info, "waiting");
+	if (waiting && waiting->type == BOX_MAP) {
+		return box_cstr(box_arena_printf(cli->arena, "waiting: %lld KiB unread",
+			(long long)int_of(waiting, "unread_bytes") / 1024));
+	}
 	if (!box_str_eq(text_of(info, "status"), "exited")) {
 		return box_text(text_of(info, "status"));
 	}
@@ -165,7 +175,7 @@ static void print_time(const struct box_value *info, const char *key)
 	box_cli_print_text(text.len > 0 ? &value : NULL, 20);
 }
 
-static void print_process(const struct cli *cli, const struct box_value *info)
+static void print_process(const struct cli *cli, const struct box_value *info, int status_width)
 {
 	const struct box_value *attached = box_map_get(info, "attached");
 	const struct box_value *args = box_map_get(info, "args");
@@ -174,7 +184,7 @@ static void print_process(const struct cli *cli, const struct box_value *info)
 	(void)putchar(' ');
 	box_cli_print_text(box_map_get(info, "process_id"), 12);
 	(void)putchar(' ');
-	box_cli_print_text(&status, 13);
+	box_cli_print_text(&status, status_width);
 	bool is = attached && attached->type == BOX_BOOL && attached->boolean;
 	(void)printf(" %-8s ", is ? "yes" : "no");
 	print_time(info, "started_at");
@@ -206,10 +216,15 @@ int box_cli_ps(const struct cli *cli)
 	if (cli->options.json) {
 		return box_cli_print_json(&all);
 	}
-	(void)printf("%-16s %-12s %-13s %-8s %-19s %-19s %s\n", "BOX", "PROCESS", "STATUS",
+	int width = STATUS_WIDTH;
+	for (uint32_t i = 0; i < all.count; i++) {
+		int len = (int)status_text(cli, &all.items[i]).str.len;
+		width = len > width ? len : width;
+	}
+	(void)printf("%-16s %-12s %-*s %-8s %-19s %-19s %s\n", "BOX", "PROCESS", width, "STATUS",
 		"ATTACHED", "STARTED", "EXITED", "COMMAND");
 	for (uint32_t i = 0; i < all.count; i++) {
-		print_process(cli, &all.items[i]);
+		print_process(cli, &all.items[i], width);
 	}
 	return box_cli_flush();
 }

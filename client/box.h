@@ -188,7 +188,8 @@ struct box_relay_events {
 	 * comes again after the connection was dialled again, then with the offset behind what
 	 * came last, or later when somebody else has read meanwhile. */
 	void (*attached)(void *arg, uint64_t offset);
-	/* Output in order; bytes are good during the call. Call box_relay_taken when it is safe. */
+	/* Output in order; bytes are good during the call. Call box_relay_taken when it is safe. Of
+	 * a process with a log some may be missing before `offset`: it does not wait for us. */
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
 	/* The last: the process has ended with this code (128+n for signal n); or an error. With
 	 * BOX_ERR_PROCESS_CONFLICT it has ended while we were not connected. */

@@ -53,6 +53,7 @@ struct box_process *box_process_new(
 	process->command = copy(arena, spec->command);
 	process->cwd = copy(arena, spec->cwd);
 	process->memory_mb = spec->memory_mb;
+	process->log_bytes = spec->log_bytes;
 	process->arg_count = spec->arg_count;
 	process->args = box_arena_alloc(arena, (spec->arg_count + 1) * sizeof(char *));
 	for (size_t i = 0; i < spec->arg_count; i++) {
@@ -359,6 +360,8 @@ static void on_state(void *arg, const struct box_kept_state *state)
 	process->freed = state->freed > process->freed ? state->freed : process->freed;
 	process->out_end = state->out_end > process->out_end ? state->out_end : process->out_end;
 	process->out_ended = state->out_ended;
+	process->blocked = state->blocked;
+	process->unread = state->out_end - state->freed;
 	if (!process->known) {
 		process->known = true;
 		process->in_sent = state->in_have;
@@ -382,6 +385,11 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 	box_process_give(arg, offset, bytes);
 }
 
+static void on_skipped(void *arg, uint64_t offset)
+{
+	box_process_skip(arg, offset);
+}
+
 static void on_fed(void *arg, uint64_t taken)
 {
 	box_process_set_taken(arg, taken);
@@ -395,6 +403,7 @@ static void on_peeked(void *arg, const struct box_kept_peeked *peeked)
 const struct box_kept_events box_process_events = {
 	.state = on_state,
 	.output = on_output,
+	.skipped = on_skipped,
 	.fed = on_fed,
 	.peeked = on_peeked,
 };

@@ -74,6 +74,15 @@ void box_process_give(struct box_process *process, uint64_t offset, struct box_s
 	}
 }
 
+void box_process_skip(struct box_process *process, uint64_t offset)
+{
+	struct box_process_reader *reader = first_reader(process);
+	if (reader && reader->attached && !reader->told_end && offset > process->given) {
+		process->given = offset;
+		process->out_end = offset > process->out_end ? offset : process->out_end;
+	}
+}
+
 /* Whether the box must know at once: soon it would wait for that, with the process. */
 static bool is_urgent(const struct box_process_reader *reader, const struct box_kept_follow *wanted)
 {

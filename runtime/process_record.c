@@ -26,6 +26,7 @@ static struct box_value spec_value(const struct box_process *process, struct box
 	}
 	box_map_add(arena, &spec, "env", env);
 	box_map_add(arena, &spec, "memory_mb", box_int(process->memory_mb));
+	box_map_add(arena, &spec, "log_bytes", box_int(process->log_bytes));
 	return spec;
 }
 
@@ -257,6 +258,7 @@ void box_processes_adopt(struct box_session *session)
 			.memory_mb = box_process_limit_mb(process),
 			.oom_kills = process->oom_kills,
 			.ended = !process->running,
+			.has_log = process->log_bytes > 0,
 		};
 		session->backend->kept->find(
 			session->box, process->number, &past, &box_process_events, process);

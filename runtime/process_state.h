@@ -23,6 +23,7 @@ struct box_process {
 	size_t env_count;
 	const char *cwd;
 	int64_t memory_mb;  /* as it was asked for */
+	int64_t log_bytes;  /* 0: it waits for who reads it */
 	uint64_t oom_kills; /* of its box, when it began */
 	uint64_t left_ms;   /* since when it is: */
 	bool leaving;       /* stopped or replaced: not found by its id any more */
@@ -42,6 +43,8 @@ struct box_process {
 	uint64_t freed;       /* of its output: nobody can have it again */
 	uint64_t out_end;     /* known so far */
 	uint64_t given;       /* to the reader that is attached, up to here */
+	bool blocked;         /* its output waits for a reader, and it for that: */
+	uint64_t unread;      /* so much */
 	struct box_buf input; /* what came, from input_at on not sent to the box yet */
 	size_t input_at;
 	size_t input_counted; /* of all that waits for processes */
@@ -114,6 +117,8 @@ struct box_process *box_processes_oldest_completed(const struct box_sessions *se
 /* Lets the first reader begin, if it has not. */
 void box_process_serve_readers(struct box_process *process);
 void box_process_give(struct box_process *process, uint64_t offset, struct box_str bytes);
+/* Output up to here was dropped, by its log. */
+void box_process_skip(struct box_process *process, uint64_t offset);
 void box_process_set_taken(struct box_process *process, uint64_t taken);
 /* Its input is nobody's any more. */
 void box_process_free_input(struct box_process *process);

@@ -53,6 +53,14 @@ struct box_value box_process_info(const struct box_process *process, struct box_
 	box_map_add(arena, &info, "stderr_preview",
 		box_text((struct box_str){
 			box_arena_strndup(arena, tail, process->tail_len), process->tail_len}));
+	if (process->log_bytes > 0) {
+		box_map_add(arena, &info, "log_bytes", box_int(process->log_bytes));
+	}
+	if (!exited && process->blocked) {
+		struct box_value waiting = box_map_value();
+		box_map_add(arena, &waiting, "unread_bytes", box_int((int64_t)process->unread));
+		box_map_add(arena, &info, "waiting", waiting);
+	}
 	if (exited) {
 		box_map_add(arena, &info, "end",
 			box_output_end(arena, process->reason, process->signal));

@@ -308,6 +308,7 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_list_add(arena, &features, box_cstr("files"));
 	box_list_add(arena, &features, box_cstr("file_watch"));
 	box_list_add(arena, &features, box_cstr("box_get_process_output"));
+	box_list_add(arena, &features, box_cstr("process_log"));
 	box_list_add(arena, &features, box_cstr("egress"));
 	box_list_add(arena, &features, box_cstr("box_stop_session"));
 	box_list_add(arena, &features, box_cstr("session_volumes"));

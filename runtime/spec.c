@@ -255,6 +255,7 @@ static const struct box_field process_rows[] = {
 		.most = PATH_BYTES_MAX,
 		.broken = "cwd must be an absolute path inside the sandbox"},
 	{.name = "memory_mb", .kind = BOX_FIELD_INT, .offset = PROCESS(memory_mb)},
+	{.name = "log_bytes", .kind = BOX_FIELD_INT, .offset = PROCESS(log_bytes)},
 };
 
 int box_process_spec_parse(struct box_arena *arena, const struct box_value *data,
@@ -283,6 +284,12 @@ int box_process_spec_parse(struct box_arena *arena, const struct box_value *data
 	if (spec->memory_mb > 0 && spec->memory_mb < BOX_PROCESS_MEMORY_MB_MIN) {
 		return box_fields_refuse(
 			&fields, "memory_mb", "Value error, memory_mb must be 0 or at least 4");
+	}
+	if (spec->log_bytes != 0 &&
+		(spec->log_bytes < BOX_PROCESS_LOG_BYTES_MIN ||
+			spec->log_bytes > BOX_PROCESS_LOG_BYTES_MAX)) {
+		return box_fields_refuse(&fields, "log_bytes",
+			"Value error, log_bytes must be 0, or from 65536 to 16777216");
 	}
 	*ret_spec = *spec;
 	return 0;

@@ -103,6 +103,7 @@ struct box_process_spec {
 	size_t env_count;
 	const char *cwd;
 	int64_t memory_mb;
+	int64_t log_bytes; /* 0: none, its output waits for who reads it */
 	/* What it sees beside what the box has; never asked for: the volumes of its session. */
 	const struct box_mount *mounts;
 	size_t mount_count;

@@ -329,6 +329,12 @@ int box_pieces_add(struct box_pieces *pieces, uint64_t offset, struct box_str by
 	return 0;
 }
 
+void box_pieces_forget_rest(struct box_pieces *pieces)
+{
+	struct box_buf rest = take_rest(pieces);
+	box_buf_free(&rest);
+}
+
 void box_pieces_end(struct box_pieces *pieces)
 {
 	if (pieces->rest.len > SURE_BYTES && !rest_fits(pieces, true)) {

@@ -48,6 +48,8 @@ void box_pieces_free(struct box_pieces *pieces);
 /* More output. -EMSGSIZE: the present line is longer, as text, than a message may be. It is being
  * skipped from now on, and nothing was taken from rest_end on. */
 int box_pieces_add(struct box_pieces *pieces, uint64_t offset, struct box_str bytes);
+/* Of what was added last the end will never come: what is no message yet is none. */
+void box_pieces_forget_rest(struct box_pieces *pieces);
 /* There will be no more: what is left is a message too. */
 void box_pieces_end(struct box_pieces *pieces);
 

@@ -131,6 +131,10 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 	if (relay->over || relay->ended) {
 		return;
 	}
+	/* A log has dropped what lies between, with the rest of the line that is here. */
+	if (offset > relay->received) {
+		box_pieces_forget_rest(&relay->pieces);
+	}
 	const char *end = relay->pieces.skip ? memchr(bytes.bytes, '\n', bytes.len) : NULL;
 	size_t skipped = end ? (size_t)(end - bytes.bytes) + 1 : 0;
 	/* By itself, so that it is forgotten together with the wish to skip it. */

@@ -27,6 +27,7 @@ struct box_kept_state {
 	uint64_t in_have;    /* input that the box has */
 	uint64_t in_taken;   /* by the process */
 	bool in_ended;       /* no more may come than it has */
+	bool blocked;        /* it is not read any further before something is freed */
 	struct box_str tail; /* the end of its stderr; good during the call */
 };
 
@@ -52,6 +53,8 @@ struct box_kept_events {
 	void (*state)(void *arg, const struct box_kept_state *state);
 	/* Output as it follows what came before; good during the call. */
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
+	/* Of one with a log: output up to here was dropped before it could be given. */
+	void (*skipped)(void *arg, uint64_t offset);
 	/* How much of its input the process has taken. */
 	void (*fed)(void *arg, uint64_t taken);
 	/* The answer to a peek. The box may say what it wants: tokens and sizes are to be checked. */
@@ -74,6 +77,7 @@ struct box_kept_past {
 	int64_t memory_mb;  /* its own limit, or 0 */
 	uint64_t oom_kills; /* of its box, when it began */
 	bool ended;         /* how, is known */
+	bool has_log;
 };
 
 struct box_kept_ops {

@@ -167,6 +167,7 @@ struct box_native_kept {
 	void *arg;
 	bool found;     /* a predecessor began it */
 	bool told;      /* a state has come */
+	bool has_log;   /* it may skip output */
 	bool ended;     /* and said so */
 	uint64_t next;  /* offset of the output that comes next */
 	uint64_t until; /* it may come up to here */

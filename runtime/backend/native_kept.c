@@ -53,6 +53,7 @@ static int fill_body(const struct box_process_spec *spec, struct box_guest_keep 
 	keep->command_size = (uint32_t)body->len - keep->env_size - keep->workdir_size;
 	keep->env_count = (uint16_t)env_count;
 	keep->mount_count = (uint16_t)spec->mount_count;
+	keep->log_bytes = (uint32_t)spec->log_bytes;
 	if (!body->overflowed && env_count <= BOX_GUEST_ENV_MAX &&
 		spec->arg_count < BOX_GUEST_ARGS_MAX) {
 		return 0;
@@ -91,6 +92,7 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 	r = r < 0 ? r : box_native_check_mounts(spec->mounts, spec->mount_count, err);
 	if (r == 0) {
 		struct box_native_kept *kept = kept_new(box, number, events, arg);
+		kept->has_log = spec->log_bytes > 0;
 		if (limited) {
 			box_native_open_group(box, kept, spec->memory_mb);
 		}
@@ -111,6 +113,7 @@ static void find(struct box_backend_box *box, uint32_t number, const struct box_
 	/* Whatever the predecessor let come still comes, and is nobody's. */
 	kept->most = UINT64_MAX;
 	kept->found = true;
+	kept->has_log = past->has_log;
 	kept->oom_kills = past->oom_kills;
 	kept->limited = past->memory_mb > 0 && box->native->means.limits;
 	if (kept->limited && past->ended) {
@@ -284,6 +287,7 @@ static void take_state(
 		.in_have = state.in_have,
 		.in_taken = state.in_taken,
 		.in_ended = state.in_ended != 0,
+		.blocked = state.blocked != 0,
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
 	if (kept->ended && told.running) {
@@ -330,6 +334,32 @@ static void take_out(
 	kept->events->output(kept->arg, offset, (struct box_str){bytes + known, size - known});
 }
 
+static uint64_t later(uint64_t offset, uint64_t by)
+{
+	return offset > UINT64_MAX - by ? UINT64_MAX : offset + by;
+}
+
+/* Only a log may leave something out, and only of what comes next: else it was on its way when it was
+ * told to begin elsewhere. */
+static void take_skipped(
+	struct box_backend_box *box, struct box_native_kept *kept, const char *bytes)
+{
+	struct box_guest_skipped skipped;
+	memcpy(&skipped, bytes, sizeof(skipped));
+	if (!kept->has_log) {
+		box_native_lost(box, "it left out output that it has to keep");
+		return;
+	}
+	if (skipped.from != kept->next || skipped.from >= kept->until) {
+		return;
+	}
+	uint64_t by = skipped.to - skipped.from;
+	kept->next = skipped.to;
+	kept->until = later(kept->until, by);
+	kept->most = later(kept->most, by);
+	kept->events->skipped(kept->arg, skipped.to);
+}
+
 static void take_fed(struct box_backend_box *box, struct box_native_kept *kept, const char *bytes)
 {
 	uint64_t taken;
@@ -370,6 +400,8 @@ void box_native_take_kept(struct box_backend_box *box, const struct box_guest_he
 		take_state(box, kept, bytes, size);
 	} else if (header->kind == BOX_GUEST_OUT) {
 		take_out(box, kept, bytes, size);
+	} else if (header->kind == BOX_GUEST_SKIPPED) {
+		take_skipped(box, kept, bytes);
 	} else if (header->kind == BOX_GUEST_PEEKED) {
 		take_peeked(kept, bytes, size);
 	} else {

@@ -1,6 +1,6 @@
 /* Owns the table of managed processes: how they begin, what is asked of them, how they ended. Nothing
- * here depends on anybody reading: output is held up to a bound, at which the process blocks; of
- * stderr only the end is kept. */
+ * here depends on anybody reading: output is held up to a bound, at which the process blocks or, where
+ * it has a log, the oldest goes; of stderr only the end is kept. */
 #include "runtime/guest/kept.h"
 
 #include <errno.h>
@@ -236,6 +236,8 @@ static void on_keep(uint32_t id, struct box_control_request *request, int verdic
 	kept->events = request->events;
 	request->events = -1;
 	kept->begin_kills = count_kills(kept);
+	kept->has_log = keep.log_bytes > 0;
+	kept->hold = kept->has_log ? keep.log_bytes : kept->hold;
 	start(kept, &keep, request->bytes + sizeof(keep), &request->fd);
 	/* One that is at the mounter is told when there is something to tell. */
 	if (!kept->mounting && kept->id == id) {
@@ -272,14 +274,16 @@ static void on_follow(struct box_kept *kept, const struct box_control_request *r
 {
 	struct box_guest_follow follow;
 	memcpy(&follow, request->bytes, sizeof(follow));
-	box_ring_free_upto(&kept->out, follow.freed);
-	shrink_soon(kept);
-	kept->hold = (size_t)follow.hold;
+	if (!kept->has_log) {
+		box_ring_free_upto(&kept->out, follow.freed);
+		shrink_soon(kept);
+		kept->hold = (size_t)follow.hold;
+	}
 	kept->until = follow.until;
 	if (follow.from != BOX_GUEST_GO_ON) {
 		kept->sent = follow.from < kept->out.end ? follow.from : kept->out.end;
 	}
-	if (kept->sent < kept->out.start) {
+	if (kept->sent < kept->out.start && !kept->has_log) {
 		kept->sent = kept->out.start;
 	}
 	box_kept_pump_output(kept);

@@ -34,6 +34,9 @@ struct box_kept {
 	uint64_t sent;     /* of its output */
 	uint64_t until;    /* may be sent */
 	size_t hold;
+	bool has_log;      /* it never blocks: the oldest goes */
+	bool blocked;      /* as much as may be is held */
+	bool told_blocked; /* and that is known */
 	struct box_input input;
 	uint64_t in_have;
 	uint64_t kill_ns; /* BOX_NEVER: not to be killed */

@@ -15,6 +15,7 @@
 /* Input that was taken is told when it is so much, or so long ago. */
 #define FED_BYTES (32U * 1024)
 #define FED_MS 10
+#define LOG_READ_BYTES (64U * 1024) /* that a log makes room for at once */
 
 /* --- answers --- */
 
@@ -40,6 +41,8 @@ void box_kept_tell_state(struct box_kept *kept)
 	state.in_have = kept->in_have;
 	state.in_ended = kept->input.ended;
 	state.in_taken = kept->input.taken;
+	state.blocked = kept->blocked;
+	kept->told_blocked = kept->blocked;
 	char *room = box_control_room();
 	memcpy(room, &state, sizeof(state));
 	size_t size = box_tail_copy(&kept->err, room + sizeof(state));
@@ -67,10 +70,22 @@ void box_kept_tell_fed_soon(struct box_kept *kept)
 	}
 }
 
+/* Of a log: whoever reads it has been too slow for this. */
+static void tell_skipped(struct box_kept *kept)
+{
+	const struct box_guest_skipped skipped = {.from = kept->sent, .to = kept->out.start};
+	if (kept->sent < kept->out.start && kept->sent < kept->until && !box_control_blocked()) {
+		box_control_send(BOX_GUEST_SKIPPED, kept->id, &skipped, sizeof(skipped));
+		kept->until += skipped.to - skipped.from;
+		kept->sent = skipped.to;
+	}
+}
+
 /* Sends what may be sent, one packet after the other until the socket is full. */
 void box_kept_send_output(struct box_kept *kept)
 {
 	const size_t most = BOX_GUEST_BYTES_MAX - sizeof(uint64_t);
+	tell_skipped(kept);
 	while (kept->sent < kept->until && kept->sent < kept->out.end && !box_control_blocked()) {
 		uint64_t may = kept->until - kept->sent;
 		char *room = box_control_room();
@@ -133,6 +148,31 @@ static void watch_output(struct box_kept *kept, bool watched)
 	kept->out_watched = watched;
 }
 
+/* Not at once: one that is read, but slowly, blocks and goes on all the time. */
+static void set_blocked(struct box_kept *kept, bool blocked)
+{
+	kept->blocked = blocked;
+	if (blocked != kept->told_blocked && kept->tell_ns == BOX_NEVER) {
+		kept->tell_ns = box_now_ns() + TELL_MS * NS_PER_MS;
+		box_kept_due_at(kept->tell_ns);
+	}
+}
+
+/* Into a log there is always room. Without memory for more it stays as small as it is. */
+static ssize_t read_log(struct box_kept *kept)
+{
+	ssize_t got = -ENOMEM;
+	for (int i = 0; i < 2 && got == -ENOMEM; i++) {
+		size_t room = kept->hold / 2 < LOG_READ_BYTES ? kept->hold / 2 : LOG_READ_BYTES;
+		box_ring_drop(&kept->out, kept->hold - room);
+		got = box_ring_read(&kept->out, kept->out_fd, kept->hold);
+		if (got == -ENOMEM && kept->out.capacity > 0) {
+			kept->hold = kept->out.capacity;
+		}
+	}
+	return got == -ENOMEM ? box_ring_waste(&kept->out, kept->out_fd) : got;
+}
+
 /* Reads once. Of one that has ended, an empty pipe is the end too: whoever else holds it is nobody
  * that was asked for. */
 static bool read_output(struct box_kept *kept)
@@ -140,7 +180,9 @@ static bool read_output(struct box_kept *kept)
 	if (kept->out_fd < 0) {
 		return false;
 	}
-	ssize_t got = box_ring_read(&kept->out, kept->out_fd, kept->hold);
+	ssize_t got = kept->has_log ? read_log(kept)
+				    : box_ring_read(&kept->out, kept->out_fd, kept->hold);
+	set_blocked(kept, got == -ENOBUFS);
 	watch_output(kept, got != -ENOBUFS && got != -ENOMEM);
 	bool last = kept->ended && (got == -EAGAIN || kept->out.end >= kept->out_most);
 	if (got == 0 || last) {

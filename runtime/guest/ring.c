@@ -107,6 +107,49 @@ ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
 	return got;
 }
 
+/* The offset behind the next line end from `offset` on, or `end` when there is none. */
+static uint64_t next_line(const struct box_ring *ring, uint64_t offset)
+{
+	while (offset < ring->end) {
+		size_t place = place_of(ring, offset);
+		uint64_t left = ring->end - offset;
+		size_t size = ring->capacity - place < left ? ring->capacity - place : (size_t)left;
+		const char *found = memchr(ring->bytes + place, '\n', size);
+		if (found) {
+			return offset + (uint64_t)(found - (ring->bytes + place)) + 1;
+		}
+		offset += size;
+	}
+	return ring->end;
+}
+
+void box_ring_drop(struct box_ring *ring, size_t keep)
+{
+	if (held(ring) <= keep) {
+		return;
+	}
+	uint64_t cut = ring->end - keep;
+	/* The byte before may end a line, and then the next begins right here. */
+	uint64_t line = next_line(ring, cut - 1);
+	ring->start = line < ring->end ? line : cut;
+	ring->past = ring->start;
+}
+
+ssize_t box_ring_waste(struct box_ring *ring, int fd)
+{
+	char bytes[4096];
+	ssize_t got;
+	do {
+		got = read(fd, bytes, sizeof(bytes));
+	} while (got < 0 && errno == EINTR);
+	if (got < 0) {
+		return -errno;
+	}
+	ring->end += (uint64_t)got;
+	ring->start = ring->past = ring->end;
+	return got;
+}
+
 size_t box_ring_copy(const struct box_ring *ring, uint64_t offset, char *to, size_t max)
 {
 	if (offset < ring->start || offset >= ring->end) {

@@ -32,6 +32,12 @@ size_t box_ring_look(
 /* Frees what is before `offset`, which may be anything. */
 void box_ring_free_upto(struct box_ring *ring, uint64_t offset);
 
+/* Forgets the oldest lines, so that no more than `keep` bytes are held; where no line ends in time, part
+ * of one. */
+void box_ring_drop(struct box_ring *ring, size_t keep);
+/* As box_ring_read, for when there is no memory: what comes is counted and not held. */
+ssize_t box_ring_waste(struct box_ring *ring, int fd);
+
 /* Whether nothing is held, in more memory than that needs; and that memory goes. Whoever fills the
  * ring and empties it in turns does better to keep it for a while. */
 bool box_ring_is_idle(const struct box_ring *ring);

@@ -39,7 +39,7 @@ static bool state_well_formed(const char *bytes, size_t size)
 	}
 	if (state.phase > BOX_GUEST_PHASE_UNKNOWN || state.out_ended > 1 || state.pid < 0 ||
 		state.freed > state.out_end || state.out_end - state.freed > BOX_GUEST_HOLD_MAX ||
-		state.in_taken > state.in_have || state.in_ended > 1) {
+		state.in_taken > state.in_have || state.in_ended > 1 || state.blocked > 1) {
 		return false;
 	}
 	if (state.phase == BOX_GUEST_PHASE_RUNNING) {
@@ -59,6 +59,16 @@ static bool peeked_well_formed(const char *bytes, size_t size)
 		size - sizeof(peeked) <= peeked.end - peeked.offset;
 }
 
+static bool skipped_well_formed(const char *bytes, size_t size)
+{
+	struct box_guest_skipped skipped;
+	if (size != sizeof(skipped)) {
+		return false;
+	}
+	memcpy(&skipped, bytes, sizeof(skipped));
+	return skipped.from < skipped.to;
+}
+
 bool box_guest_kept_answer_well_formed(uint32_t kind, const char *bytes, size_t size)
 {
 	switch (kind) {
@@ -70,6 +80,8 @@ bool box_guest_kept_answer_well_formed(uint32_t kind, const char *bytes, size_t 
 		return size == sizeof(uint64_t);
 	case BOX_GUEST_PEEKED:
 		return peeked_well_formed(bytes, size);
+	case BOX_GUEST_SKIPPED:
+		return skipped_well_formed(bytes, size);
 	default:
 		return false;
 	}
@@ -87,6 +99,10 @@ static bool keep_well_formed(const char *bytes, size_t size)
 		(keep.env_count == 0 && keep.env_size != 0) || keep.workdir_size < 2 ||
 		keep.workdir_size > BOX_GUEST_PATH_MAX || keep.command_size < 2 ||
 		keep.mount_count > BOX_GUEST_MOUNTS_MAX) {
+		return false;
+	}
+	if (keep.log_bytes != 0 &&
+		(keep.log_bytes < BOX_GUEST_HOLD_MIN || keep.log_bytes > BOX_GUEST_HOLD_MAX)) {
 		return false;
 	}
 	return size - sizeof(keep) ==

@@ -9,6 +9,9 @@
  * freed, up to a bound at which the process blocks; FOLLOW frees, says how far may be sent, and where
  * to begin again. What was sent but not freed can be sent again: nothing is lost with whoever was
  * reading. Its input has offsets too, so that what is sent twice goes in once.
+ *
+ * One with a log never blocks: its last bytes are held, whole lines of them, whatever FOLLOW frees and
+ * whoever reads. What a reader has missed by that is told by SKIPPED.
  */
 #pragma once
 
@@ -43,6 +46,8 @@ enum box_guest_kept_kind {
 	BOX_GUEST_OUT,        /* bytes: a uint64_t offset, then output */
 	BOX_GUEST_FED,        /* bytes: a uint64_t, how much of its input it has taken */
 	BOX_GUEST_PEEKED,     /* bytes: struct box_guest_peeked, then output */
+	BOX_GUEST_SKIPPED, /* bytes: struct box_guest_skipped; the next OUT is behind it. How far may
+			       * be sent moves by as much */
 	BOX_GUEST_KEPT_TELLS_END_,
 };
 
@@ -64,6 +69,7 @@ struct box_guest_keep {
 	uint32_t env_size;
 	uint32_t workdir_size;
 	uint32_t command_size;
+	uint32_t log_bytes; /* 0: it blocks when too much is held; else it has a log of this size */
 };
 
 #define BOX_GUEST_GO_ON UINT64_MAX
@@ -100,6 +106,11 @@ struct box_guest_peeked {
 	uint32_t reserved;
 };
 
+struct box_guest_skipped {
+	uint64_t from; /* what would have come next */
+	uint64_t to;   /* what comes instead; later */
+};
+
 enum box_guest_phase {
 	BOX_GUEST_PHASE_RUNNING,
 	BOX_GUEST_PHASE_ENDED,
@@ -118,6 +129,7 @@ struct box_guest_state {
 	uint64_t in_have; /* input that has come */
 	uint64_t in_taken;
 	uint64_t in_ended; /* 1: its end has come too */
+	uint64_t blocked;  /* 1: as much as may be is held, and it is not read any further */
 };
 
 /* As box_guest_check_answer and _request, for these kinds alone. */

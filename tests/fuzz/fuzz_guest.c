@@ -46,6 +46,7 @@ static void check_kept_request(uint32_t kind, const uint8_t *bytes, size_t size)
 		MUST((keep.env_count == 0) == (keep.env_size == 0));
 		MUST(keep.workdir_size >= 2 && keep.workdir_size <= BOX_GUEST_PATH_MAX);
 		MUST(keep.command_size >= 2);
+		MUST(keep.log_bytes == 0 || keep.log_bytes >= BOX_GUEST_HOLD_MIN);
 		break;
 	case BOX_GUEST_FOLLOW:
 		MUST(size == sizeof(follow));
@@ -72,7 +73,7 @@ static void check_state(const uint8_t *bytes, size_t size)
 	memcpy(&state, bytes, sizeof(state));
 	MUST(state.phase <= BOX_GUEST_PHASE_UNKNOWN && state.out_ended <= 1);
 	MUST(state.freed <= state.out_end && state.in_taken <= state.in_have);
-	MUST(state.in_ended <= 1);
+	MUST(state.in_ended <= 1 && state.blocked <= 1);
 	MUST(state.out_end - state.freed <= BOX_GUEST_HOLD_MAX);
 	MUST((state.phase == BOX_GUEST_PHASE_RUNNING) <= (state.pid > 0));
 	MUST(state.value >= 0 && state.value <= (state.step ? 4095 : 255));
@@ -86,6 +87,10 @@ static void check_kept_answer(uint32_t kind, const uint8_t *bytes, size_t size)
 		check_state(bytes, size);
 	} else if (kind == BOX_GUEST_OUT) {
 		MUST(size > sizeof(uint64_t));
+	} else if (kind == BOX_GUEST_SKIPPED) {
+		MUST(size == sizeof(struct box_guest_skipped));
+	} else if (kind == BOX_GUEST_PEEKED) {
+		MUST(size >= sizeof(struct box_guest_peeked));
 	} else {
 		MUST(size == sizeof(uint64_t));
 	}

@@ -286,6 +286,65 @@ def test_what_is_not_held_is_said(boxd, client, session):
     assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
 
 
+def test_nobody_reads_and_it_runs_on(boxd, client, session):
+    """Whole lines of the last MiB are there, also for a new box-rpc and for who attaches."""
+    begin(boxd, "seq -f %099g 1 50000; echo done > /workspace/done; read x; echo bye")
+    wait_until(lambda: box(boxd, "exec", "s", "cat /workspace/done")[0] == 0, 20)
+    total = 50000 * 100
+    code, out, err = box(boxd, "logs", "s")
+    assert code == 0 and 900 * 1024 < len(out) <= MIB
+    assert out.split("\n")[0] == f"{50001 - len(out) // 100:099}" and out.endswith("50000\n")
+    assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
+    code, shown, _ = box(boxd, "ps", "s")
+    assert " running " in shown and "unread" not in shown
+    os.kill(boxd.worker, signal.SIGKILL)
+    wait_until(lambda: box(boxd, "logs", "s")[:2] == (0, out), 15)
+    code, got, said = box(boxd, "attach", "s", data=b"\n")
+    assert (code, got) == (0, out + "bye\n")
+    assert said in ("", f"box: {total - len(out)} bytes of output were dropped before we read them\n")
+
+
+def test_a_slow_reader_of_a_log_does_not_stop_it(boxd, client, session):
+    begin(boxd, "echo first; read x; seq -f %099g 1 100000; echo last; touch done; read y")
+    attach = start(boxd, "attach", "s", stdin=subprocess.PIPE)
+    try:
+        assert attach.stdout.readline() == b"first\n"
+        attach.stdin.write(b"\n")
+        attach.stdin.flush()
+        # Nobody reads what attach writes: its pipe is full, and the process goes on.
+        wait_until(lambda: box(boxd, "exec", "s", "ls done")[0] == 0, 20)
+        attach.stdin.close()
+        got = attach.stdout.read()
+        said = attach.stderr.read().decode()
+        assert attach.wait(10) == 0 and got.endswith(b"100000\nlast\n")
+        missed = [int(line.split()[1]) for line in said.splitlines() if "were dropped" in line]
+        assert missed and sum(missed) + len(got) == 100000 * 100 + 5
+    finally:
+        attach.kill()
+        attach.wait()
+        attach.stdout.close()
+        attach.stderr.close()
+
+
+def test_who_waits_for_a_reader_is_said(boxd, client, session):
+    """A process for a relay loses nothing, so it waits; ps and its info say so."""
+    spec = {"process_id": "mcp", "command": "seq", "args": ["1", "1000000"]}
+    client.ask("box_start_managed_process", {"session_id": "s", "spec": spec})
+    wait_until(lambda: "waiting: 1024 KiB unread" in box(boxd, "ps", "s")[1], 15)
+    asked = {"session_id": "s", "process_id": "mcp"}
+    info = client.ask("box_get_managed_process", asked)
+    assert info["waiting"] == {"unread_bytes": MIB} and "log_bytes" not in info
+    with relaylib.Relay(boxd, "mcp", protocol="mcp") as relay:
+        while relay.recv() != "1000000":
+            pass
+    assert "waiting" not in client.ask("box_get_managed_process", asked)
+    for wrong in (1, 65535, 16777217):
+        refused = client.fail(
+            "box_start_managed_process", {"session_id": "s", "spec": {**spec, "log_bytes": wrong}}
+        )
+        assert "log_bytes must be 0, or from 65536 to 16777216" in refused
+
+
 def test_only_the_end_of_stderr_is_kept(boxd, client, session):
     begin(boxd, "seq 1 100000 >&2")
     ended(client)

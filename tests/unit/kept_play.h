@@ -22,11 +22,13 @@ static struct told {
 	size_t err_len;
 	int states;
 	char err[BOX_GUEST_STDERR_MAX + 1];
-	bool loose; /* what does not follow is left out */
+	bool loose;       /* what does not follow is left out */
+	uint64_t skipped; /* in all; what came before is forgotten */
 } told[NOBODY + 1];
 
 static struct guest guest;
 static uint32_t keep_mounts; /* that were sent for the next one */
+static uint32_t keep_log;    /* its log_bytes */
 
 static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t until, uint64_t hold)
 {
@@ -47,7 +49,7 @@ static inline void keep_args_in(uint32_t id, const char *args, size_t args_size,
 	size_t env_size = strlen(env) + 1;
 	size_t workdir_size = strlen(workdir) + 1;
 	struct box_guest_keep keep = {1, (uint16_t)keep_mounts, (uint32_t)env_size,
-		(uint32_t)workdir_size, (uint32_t)args_size};
+		(uint32_t)workdir_size, (uint32_t)args_size, keep_log};
 	char *at = packet + sizeof(header);
 	memcpy(at, &keep, sizeof(keep));
 	at += sizeof(keep);
@@ -111,6 +113,12 @@ static inline bool take_one(int wait_ms)
 		memcpy(one->err, bytes + sizeof(one->state), one->err_len);
 		one->err[one->err_len] = '\0';
 		one->states++;
+	} else if (header.kind == BOX_GUEST_SKIPPED) {
+		struct box_guest_skipped skipped;
+		memcpy(&skipped, bytes, sizeof(skipped));
+		ASSERT_INT(skipped.from, one->next);
+		one->skipped += skipped.to - skipped.from;
+		one->first = one->next = skipped.to;
 	} else if (header.kind == BOX_GUEST_FED) {
 		uint64_t fed;
 		memcpy(&fed, bytes, sizeof(fed));

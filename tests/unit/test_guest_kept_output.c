@@ -47,6 +47,7 @@ TEST(a_writer_blocks)
 	ASSERT_INT(told[1].state.phase, BOX_GUEST_PHASE_RUNNING);
 	follow(1, 0, 0, ENDLESS, 64 * KIB);
 	WAIT_FOR(told[1].next == 64 * KIB);
+	WAIT_FOR(told[1].state.blocked); /* after a while it is said */
 	expect_silence();
 	ASSERT_INT(look(1)->phase, BOX_GUEST_PHASE_RUNNING);
 	/* Freed in odd steps, sent again now and then. */
@@ -66,6 +67,58 @@ TEST(a_writer_blocks)
 		ASSERT_INT(strtol(at, &end, 10), i);
 		at = end + 1;
 	}
+	stop_guest(&guest);
+}
+
+/* With a log nobody needs to read: it ends by itself, and its last lines are there. */
+TEST(a_log_never_blocks)
+{
+	start_guest(&guest);
+	keep_log = 64 * KIB;
+	keep(1, "exec seq 1 1000000");
+	wait_ended(1, BOX_GUEST_END_EXIT, 0);
+	ASSERT_INT(told[1].state.out_end, 6888896);
+	ASSERT_INT(told[1].state.blocked, 0);
+	ASSERT(told[1].state.freed >= 6888896 - 64 * KIB);
+	/* From the beginning, as far as there is one: it is said how much is missing. */
+	follow(1, 0, 0, 1000, 64 * KIB);
+	WAIT_FOR(told[1].next >= told[1].skipped + 1000);
+	ASSERT_INT(told[1].skipped, told[1].state.freed);
+	ASSERT_INT(told[1].next, told[1].skipped + 1000);
+	follow(1, told[1].next, BOX_GUEST_GO_ON, ENDLESS, 64 * KIB);
+	WAIT_FOR(told[1].next == 6888896);
+	long from = strtol(told[1].out, NULL, 10);
+	const char *at = told[1].out;
+	for (long i = from; i <= 1000000; i++) {
+		char *end;
+		ASSERT_INT(strtol(at, &end, 10), i);
+		at = end + 1;
+	}
+	/* Confirmed or not, the log is there for others. */
+	ASSERT_INT(look(1)->freed, told[1].skipped);
+	stop_guest(&guest);
+}
+
+/* A reader that stops in the middle does not stop it, and learns later what it has missed. */
+TEST(a_slow_reader_of_a_log)
+{
+	start_guest(&guest);
+	keep_log = 64 * KIB;
+	keep(1, "echo begin; read x; seq 1 100000; echo last; exec sleep 1000");
+	follow(1, 0, 0, 10, 64 * KIB);
+	WAIT_FOR(told[1].next == 6);
+	static const char packet[] = {0, 0, 0, 0, 0, 0, 0, 0, '\n'};
+	send_kind(&guest, BOX_GUEST_FEED, 1, packet, sizeof(packet));
+	while (look(1)->out_end < 588895 + 6 + 5) {
+	}
+	uint64_t end = look(1)->out_end;
+	WAIT_FOR(told[1].next >= 10);
+	/* It has taken what it had asked for, in its old place or behind the gap. */
+	follow(1, told[1].next, BOX_GUEST_GO_ON, told[1].next + 5, 64 * KIB);
+	WAIT_FOR(told[1].skipped > 0);
+	follow(1, told[1].next, BOX_GUEST_GO_ON, ENDLESS, 64 * KIB);
+	WAIT_FOR(told[1].next == end);
+	ASSERT_BYTES(told[1].out + (end - told[1].first) - 5, 5, "last\n", 5);
 	stop_guest(&guest);
 }
 

@@ -1,6 +1,9 @@
 /* The ring that holds a process's output: offsets, bounds, growing while it is wrapped. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "runtime/guest/ring.h"
 #include "tests/unit/test.h"
@@ -102,6 +105,88 @@ TEST(copies_of_parts)
 	box_ring_free_upto(&ring, 999);
 	ASSERT_INT(ring.start, 10);
 	ASSERT_INT(ring.end, 10);
+	box_ring_close(&ring);
+}
+
+/* As `check`, of text. */
+static void check_text(const struct box_ring *ring, uint64_t start, const char *text)
+{
+	char bytes[256];
+	uint64_t offset;
+	ASSERT_INT(ring->start, start);
+	ASSERT_INT(box_ring_copy(ring, start, bytes, sizeof(bytes)), strlen(text));
+	ASSERT_BYTES(bytes, strlen(text), text, strlen(text));
+	/* Who looks sees whole lines too. */
+	ASSERT_INT(box_ring_look(ring, 0, bytes, sizeof(bytes), &offset), strlen(text));
+	ASSERT_INT(offset, start);
+}
+
+TEST(the_oldest_lines_go)
+{
+	static const struct {
+		size_t keep;
+		uint64_t start;
+		const char *rest;
+	} table[] = {
+		{100, 0, "one\ntwo\nthree\nfour"},
+		{18, 0, "one\ntwo\nthree\nfour"},
+		{17, 4, "two\nthree\nfour"},
+		{14, 4, "two\nthree\nfour"},
+		{13, 8, "three\nfour"},
+		{9, 14, "four"},
+		{4, 14, "four"},
+		{3, 15, "our"}, /* no line begins in it */
+		{0, 18, ""},
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct box_ring ring = {0};
+		start();
+		ASSERT_INT(write(ends[1], "one\ntwo\nthree\nfour", 18), 18);
+		ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB), 18);
+		box_ring_drop(&ring, table[i].keep);
+		check_text(&ring, table[i].start, table[i].rest);
+		box_ring_close(&ring);
+	}
+}
+
+/* Round and round, with lines that lie across the end of the memory. */
+TEST(a_log_of_many_lines)
+{
+	struct box_ring ring = {0};
+	char bytes[64 * KIB + 1];
+	long next = 0;
+	start();
+	for (int turn = 0; turn < 60; turn++) {
+		size_t size = 0;
+		while (size < 9000) {
+			size += (size_t)snprintf(bytes + size, 32, "line %ld\n", next++);
+		}
+		ASSERT_INT(write(ends[1], bytes, size), size);
+		box_ring_drop(&ring, 32 * KIB);
+		ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB), size);
+		size_t held = box_ring_copy(&ring, ring.start, bytes, sizeof(bytes) - 1);
+		bytes[held] = '\0';
+		ASSERT(held <= 42 * KIB && memcmp(bytes, "line ", 5) == 0);
+		ASSERT(turn < 10 || held > 31 * KIB);
+		char last[32];
+		int len = snprintf(last, sizeof(last), "line %ld\n", next - 1);
+		ASSERT_STR(bytes + held - len, last);
+	}
+	box_ring_close(&ring);
+}
+
+TEST(what_is_wasted_is_counted)
+{
+	struct box_ring ring = {0};
+	start();
+	put(10);
+	ASSERT_INT(box_ring_waste(&ring, ends[0]), 10);
+	ASSERT_INT(ring.end, 10);
+	ASSERT_INT(ring.start, 10);
+	ASSERT_INT(box_ring_waste(&ring, ends[0]), -EAGAIN);
+	put(5);
+	ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB), 5);
+	check(&ring);
 	box_ring_close(&ring);
 }
 

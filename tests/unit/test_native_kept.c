@@ -34,7 +34,8 @@ static void on_fed(void *arg, uint64_t taken)
 	told.fed = taken;
 }
 
-static const struct box_kept_events events = {on_state, on_output, on_fed};
+static const struct box_kept_events events = {
+	.state = on_state, .output = on_output, .fed = on_fed};
 
 static void keep_one(void)
 {
