@@ -300,8 +300,9 @@ def test_nobody_reads_and_it_runs_on(boxd, client, session):
     os.kill(boxd.worker, signal.SIGKILL)
     wait_until(lambda: box(boxd, "logs", "s")[:2] == (0, out), 15)
     code, got, said = box(boxd, "attach", "s", data=b"\n")
-    assert (code, got) == (0, out + "bye\n")
-    assert said in ("", f"box: {total - len(out)} bytes of output were dropped before we read them\n")
+    # The oldest lines make room for what may come next.
+    assert code == 0 and (out + "bye\n").endswith("\n" + got) and len(got) > 800 * 1024
+    assert said == "" or "bytes of output were dropped before we read them" in said
 
 
 def test_a_slow_reader_of_a_log_does_not_stop_it(boxd, client, session):
