@@ -139,14 +139,17 @@ static void follow(
 	if (!kept) {
 		return;
 	}
+	/* What was asked before a log skipped something counts from behind that. */
+	bool keeps = kept->has_log && wanted->from == BOX_KEPT_GO_ON && kept->until > wanted->until;
+	uint64_t until = keeps ? kept->until : wanted->until;
 	const struct box_guest_follow packet = {
 		.freed = wanted->freed,
 		.from = wanted->from,
-		.until = wanted->until,
+		.until = until,
 		.hold = bounded(wanted->hold),
 	};
-	kept->until = wanted->until;
-	kept->most = wanted->until > kept->most ? wanted->until : kept->most;
+	kept->until = until;
+	kept->most = until > kept->most ? until : kept->most;
 	if (wanted->from != BOX_KEPT_GO_ON) {
 		kept->next = wanted->from;
 	}

@@ -306,7 +306,7 @@ def test_nobody_reads_and_it_runs_on(boxd, client, session):
 
 
 def test_a_slow_reader_of_a_log_does_not_stop_it(boxd, client, session):
-    begin(boxd, "echo first; read x; seq -f %099g 1 100000; echo last; touch done; read y")
+    begin(boxd, "echo first; read x; seq -f %099g 1 100000; echo last; touch done; read y; exit 0")
     attach = start(boxd, "attach", "s", stdin=subprocess.PIPE)
     try:
         assert attach.stdout.readline() == b"first\n"
