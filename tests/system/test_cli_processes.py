@@ -286,8 +286,14 @@ def test_what_is_not_held_is_said(boxd, client, session):
     assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
 
 
-def test_nobody_reads_and_it_runs_on(boxd, client, session):
+def test_nobody_reads_and_it_runs_on(place):
     """Whole lines of the last MiB are there, also for a new box-rpc and for who attaches."""
+    with nativelib.dialled(place) as client:
+        create(client.boxd)
+        look_at_a_log(client.boxd)
+
+
+def look_at_a_log(boxd):
     begin(boxd, "seq -f %099g 1 50000; echo done > /workspace/done; read x; echo bye")
     wait_until(lambda: box(boxd, "exec", "s", "cat /workspace/done")[0] == 0, 20)
     total = 50000 * 100
