@@ -76,7 +76,8 @@ static void tell_skipped(struct box_kept *kept)
 	const struct box_guest_skipped skipped = {.from = kept->sent, .to = kept->out.start};
 	if (kept->sent < kept->out.start && kept->sent < kept->until && !box_control_blocked()) {
 		box_control_send(BOX_GUEST_SKIPPED, kept->id, &skipped, sizeof(skipped));
-		kept->until += skipped.to - skipped.from;
+		uint64_t by = skipped.to - skipped.from;
+		kept->until = kept->until > UINT64_MAX - by ? UINT64_MAX : kept->until + by;
 		kept->sent = skipped.to;
 	}
 }

@@ -57,6 +57,12 @@ def shell(client, script, **options):
     return start(client, "sh", "-c", script, **options)
 
 
+def shell_in(client, script, process="default", session="s"):
+    """As shell, in a session that is there, whatever it was made with."""
+    data = {"process_id": process, "command": "sh", "args": ["-c", script]}
+    return client.ask("box_start_managed_process", {"session_id": session, "spec": data})
+
+
 def info(client, process="default", session="s"):
     return client.ask("box_get_managed_process", {"session_id": session, "process_id": process})
 

@@ -444,8 +444,9 @@ def test_stopped_while_attached(boxd, client, session):
 
 
 def test_much_both_ways(boxd, client, session):
+    """Of a process without a log, which waits for its reader: nothing is dropped."""
     data = os.urandom(5 * MIB)
-    begin(boxd, "exec cat")
+    relaylib.shell_in(client, "exec cat")
     with start(boxd, "attach", "s", stdin=subprocess.PIPE) as process:
         out, err = process.communicate(data, timeout=60)
     assert (process.returncode, err) == (0, b"")
@@ -453,8 +454,8 @@ def test_much_both_ways(boxd, client, session):
 
 
 def test_broken_connections_lose_and_double_nothing(boxd, client, session):
-    """Lines go in and come back, while the connection is cut again and again."""
-    begin(boxd, "exec cat")
+    """Lines go in and come back, while the connection is cut again and again; it has no log."""
+    relaylib.shell_in(client, "exec cat")
     data = b"".join(f"{i} {'x' * 200}\n".encode() for i in range(60000))
     breaks = 5
     with Proxy(boxd.port) as proxy:
