@@ -112,7 +112,7 @@ def test_one_that_is_too_large_stops_no_other(client, what):
     with Relay(client.boxd) as relay:
         spec = {"command": "cat", **TOO_MUCH[what]}
         answer = client.fail("box_start_managed_process", {"session_id": "s", "spec": spec})
-        assert answer.startswith("BoxValidationError: ") and "131056 bytes together" in answer
+        assert answer.startswith("BoxValidationError: ") and "131052 bytes together" in answer
         relay.send("on")
         assert relay.recv() == "on"
         assert info(client)["status"] == "running"
