@@ -1,7 +1,7 @@
 /* A hostile box-init against managed processes of the native backend. The bytes are a script: packets
  * as init would send them, right or wrong, and between them what readers do. Whatever comes, output
- * follows without a gap and within its window, nothing is told of what was dropped, and what goes out
- * is well-formed. */
+ * follows within its window and, but for what a log skips, without a gap; nothing is told of what was
+ * dropped, and what goes out is well-formed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,6 +23,7 @@
 struct process {
 	bool there;
 	bool over;
+	bool has_log;
 	uint64_t next; /* output that must come, once it was followed */
 	uint64_t until;
 	uint64_t fed;
@@ -181,6 +182,16 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 	process->next += bytes.len;
 }
 
+static void on_skipped(void *arg, uint64_t offset)
+{
+	struct process *process = arg;
+	MUST(process->there && process->has_log);
+	MUST(offset > process->next && process->next < process->until);
+	uint64_t by = offset - process->next;
+	process->until = process->until > UINT64_MAX - by ? UINT64_MAX : process->until + by;
+	process->next = offset;
+}
+
 static void on_fed(void *arg, uint64_t taken)
 {
 	struct process *process = arg;
@@ -188,7 +199,8 @@ static void on_fed(void *arg, uint64_t taken)
 	process->taken = taken;
 }
 
-static const struct box_kept_events events = {on_state, on_output, on_fed};
+static const struct box_kept_events events = {
+	.state = on_state, .output = on_output, .skipped = on_skipped, .fed = on_fed};
 
 static const struct box_backend_ops *ops(void)
 {
@@ -204,14 +216,17 @@ static void ask(struct script *script)
 	const struct box_kept_ops *kept = ops()->kept;
 	struct box_err err;
 	if (!process->there) {
-		const struct box_kept_past past = {
-			.memory_mb = what >> 6, .oom_kills = what >> 4 & 1, .ended = what & 8};
+		const struct box_kept_past past = {.memory_mb = what >> 6,
+			.oom_kills = what >> 4 & 1,
+			.ended = what & 8,
+			.has_log = what & 0x20};
 		bool full = play.groups - play.answered == GROUPINGS;
 		if (full) {
 			return;
 		}
-		*process = (struct process){.there = true};
+		*process = (struct process){.there = true, .has_log = what & 0x20};
 		spec.memory_mb = what >> 6;
+		spec.log_bytes = what & 0x20 ? BOX_GUEST_HOLD_MIN : 0;
 		if (what & 1) {
 			kept->find(play.box, id, &past, &events, process);
 		} else if (kept->keep(play.box, id, &spec, &events, process, &err) < 0) {
@@ -224,7 +239,9 @@ static void ask(struct script *script)
 		struct box_kept_follow follow = {0, number(script), number(script), 1 << 20};
 		follow.from = what & 0x10 ? BOX_KEPT_GO_ON : follow.from;
 		process->next = what & 0x10 ? process->next : follow.from;
-		process->until = follow.until;
+		/* What a log moved is not taken back by who goes on. */
+		bool keeps = process->has_log && what & 0x10 && process->until > follow.until;
+		process->until = keeps ? process->until : follow.until;
 		kept->follow(play.box, id, &follow);
 		break;
 	}
@@ -252,7 +269,7 @@ static void send_packet(struct script *script)
 		struct box_guest_header header;
 		uint8_t bytes[BOX_GUEST_BYTES_MAX];
 	} packet;
-	uint32_t kind = BOX_GUEST_STATE + next(script) % 4;
+	uint32_t kind = BOX_GUEST_STATE + next(script) % 5;
 	uint32_t id = next(script) % (PROCESSES + 2);
 	uint64_t first = number(script);
 	size_t size = sizeof(first);
@@ -260,6 +277,10 @@ static void send_packet(struct script *script)
 	memcpy(packet.bytes, &first, sizeof(first));
 	if (kind == BOX_GUEST_OUT) {
 		size += next(script);
+	} else if (kind == BOX_GUEST_SKIPPED) {
+		struct box_guest_skipped skipped = {.from = first, .to = first + number(script)};
+		memcpy(packet.bytes, &skipped, sizeof(skipped));
+		size = sizeof(skipped);
 	} else if (kind == BOX_GUEST_STATE) {
 		struct box_guest_state state = {
 			.phase = next(script) % 4,

@@ -10,6 +10,7 @@ static struct {
 	uint64_t first;
 	uint64_t next;
 	uint64_t fed;
+	uint64_t skipped;
 } told;
 
 static void on_state(void *arg, const struct box_kept_state *state)
@@ -28,6 +29,13 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 	told.out[told.next - told.first] = '\0';
 }
 
+static void on_skipped(void *arg, uint64_t offset)
+{
+	ASSERT(arg == &told && offset > told.next);
+	told.skipped += offset - told.next;
+	told.first = told.next = offset;
+}
+
 static void on_fed(void *arg, uint64_t taken)
 {
 	ASSERT(arg == &told);
@@ -35,13 +43,13 @@ static void on_fed(void *arg, uint64_t taken)
 }
 
 static const struct box_kept_events events = {
-	.state = on_state, .output = on_output, .fed = on_fed};
+	.state = on_state, .output = on_output, .skipped = on_skipped, .fed = on_fed};
 
-static void keep_one(void)
+static void keep_one_with(int64_t log_bytes)
 {
 	static const char *args[] = {"-n", "", NULL};
 	static struct box_env env[] = {{"A", "b"}};
-	static const struct box_process_spec spec = {
+	const struct box_process_spec spec = {
 		.process_id = "p",
 		.command = "prog",
 		.args = args,
@@ -49,6 +57,7 @@ static void keep_one(void)
 		.env = env,
 		.env_count = 1,
 		.cwd = "/w",
+		.log_bytes = log_bytes,
 	};
 	struct box_err err;
 	struct heard heard;
@@ -58,6 +67,12 @@ static void keep_one(void)
 	memcpy(&keep, heard.bytes, sizeof(keep));
 	const char *strings = heard.bytes + sizeof(keep) + keep.env_size;
 	ASSERT_BYTES(strings, keep.workdir_size + keep.command_size, "/w\0prog\0-n\0", 12);
+	ASSERT_INT(keep.log_bytes, log_bytes);
+}
+
+static void keep_one(void)
+{
+	keep_one_with(0);
 }
 
 static void follow(uint64_t freed, uint64_t from, uint64_t until)
@@ -77,6 +92,12 @@ static void say_out(uint64_t offset, const char *text)
 	memcpy(bytes, &offset, sizeof(offset));
 	put_bytes(bytes + sizeof(offset), text, strlen(text));
 	say(&living, BOX_GUEST_OUT, NUMBER, bytes, sizeof(offset) + strlen(text));
+}
+
+static void say_skipped(uint64_t from, uint64_t to)
+{
+	const struct box_guest_skipped skipped = {from, to};
+	say(&living, BOX_GUEST_SKIPPED, NUMBER, &skipped, sizeof(skipped));
 }
 
 static void say_fed(uint64_t taken)
@@ -188,6 +209,39 @@ TEST(output_on_its_way_when_a_reader_goes)
 	ASSERT_STR(told.out, "de");
 	ASSERT_INT(living.lost, 0);
 	finish_box();
+}
+
+/* A log may leave something out, of what comes next; how far may come moves with it. */
+TEST(output_that_a_log_skips)
+{
+	start_box();
+	keep_one_with(64 * 1024);
+	follow(0, 0, 10);
+	say_out(0, "abc");
+	say_skipped(2, 50); /* on its way from before */
+	ASSERT_INT(told.skipped, 0);
+	say_skipped(3, 100);
+	ASSERT_INT(told.skipped, 97);
+	/* What was asked for before that takes nothing back. */
+	follow(3, BOX_KEPT_GO_ON, 20);
+	say_out(100, "defghij");
+	ASSERT_STR(told.out, "defghij");
+	say_skipped(107, 200); /* nothing more may come */
+	ASSERT_INT(told.skipped, 97);
+	ASSERT_INT(living.lost, 0);
+	say_out(107, "k");
+	expect_lost("it sent more output than it may");
+}
+
+TEST(output_that_must_not_be_skipped)
+{
+	start_box();
+	keep_one();
+	follow(0, 0, 10);
+	say_out(0, "abc");
+	say_skipped(3, 5);
+	ASSERT_INT(told.skipped, 0);
+	expect_lost("it left out output that it has to keep");
 }
 
 /* The predecessor let output come: how much, nobody knows. */
