@@ -22,7 +22,7 @@ BOXD_PORT = 5999
 SITE = f"{netlib.SITE}:80"
 NAME = f"{netlib.NAME}:80"
 LINKS = "cut -d: -f1 -s /proc/net/dev | tr -d ' ' | sort"
-ARGS = (f"--ws-control-port={BOXD_PORT}", "--host", "0.0.0.0")
+ARGS = (f"--ws-control-port={BOXD_PORT}", "--host", "0.0.0.0", "--unauthenticated")
 
 
 def missing():
