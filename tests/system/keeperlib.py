@@ -9,6 +9,7 @@ FLAG_STDIO, FLAG_FILE, FLAG_VARIABLE, FLAG_STATE, FLAG_CHECK, FLAG_HOST, FLAG_SO
     1 << bit for bit in range(7)
 )
 FLAG_WIDE_OPEN = 1 << 7
+FLAG_ROOTS = 1 << 11  # boxlib names mount roots for every boxd
 
 
 def make_folder(folder):

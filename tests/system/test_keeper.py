@@ -14,7 +14,16 @@ import tempfile
 import pytest
 
 from boxlib import ROOT, is_alive, wait_until
-from keeperlib import FLAG_FILE, FLAG_HOST, FLAG_SOFT, FLAG_VARIABLE, Keeper, has_ipv6, run
+from keeperlib import (
+    FLAG_FILE,
+    FLAG_HOST,
+    FLAG_ROOTS,
+    FLAG_SOFT,
+    FLAG_VARIABLE,
+    Keeper,
+    has_ipv6,
+    run,
+)
 
 TOKEN = "t0ken-" * 8
 
@@ -71,7 +80,7 @@ def test_start_carries_everything(start_keeper, tmp_path):
     with keeper.connect() as peer:
         start = peer.ask_all("start")
     expected = {
-        "flags": str(FLAG_FILE | FLAG_VARIABLE | FLAG_HOST | FLAG_SOFT),
+        "flags": str(FLAG_FILE | FLAG_VARIABLE | FLAG_HOST | FLAG_SOFT | FLAG_ROOTS),
         "restarts": "0",
         "log_level": "0",
         "log_format": "1",

@@ -16,7 +16,7 @@ import pytest
 import besidelib
 import keeperlib
 from boxlib import ROOT, STALL_SECONDS, fd_count, is_alive, wait_until
-from keeperlib import FLAG_STATE, Peer
+from keeperlib import FLAG_ROOTS, FLAG_STATE, Peer
 
 
 def keep_state(peer, text):
@@ -182,7 +182,7 @@ def test_state_is_handed_over(start_keeper):
         os.kill(peer.pid, signal.SIGKILL)
     keeper.wait_event("worker.started", 2)
     with keeper.connect() as peer:
-        assert int(peer.ask_all("start")["flags"]) == FLAG_STATE
+        assert int(peer.ask_all("start")["flags"]) == FLAG_ROOTS | FLAG_STATE
         assert peer.ask("getstate") == "second"
         peer.send("abort")
         keeper.wait_event("worker.started", 3)
