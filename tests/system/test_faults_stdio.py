@@ -151,10 +151,11 @@ def test_parent_killed(tmp_path):
         boxd = int(parent.stdout.readline())
         children = open(f"/proc/{boxd}/task/{boxd}/children", encoding="ascii").read().split()
         pids = [boxd, *map(int, children)]
-        assert len(pids) == 2 and all(map(is_alive, pids))
+        # box-rpc, and where there are cgroups their watcher.
+        assert len(pids) in (2, 3) and all(map(is_alive, pids))
         parent.kill()
         parent.wait()
-        wait_until(lambda: not any(map(is_alive, pids)), what="both processes to end")
+        wait_until(lambda: not any(map(is_alive, pids)), what="all of them to end")
 
 
 # stdio: what breaks the connection.
