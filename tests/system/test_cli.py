@@ -412,7 +412,7 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
         (["exec", "a", "--memory=64", "x"], "unknown option --memory"),
         (["ls", "a"], "ls: takes no NAME (see box ls --help)"),
         (["rm"], "rm: at least one NAME is needed (see box rm --help)"),
-        (["ls", "--endpoint=h:1"], 'endpoint "h:1": must begin with ws://'),
+        (["ls", "--endpoint=h:1"], 'endpoint "h:1": must begin with ws:// or unix:'),
     ]
     + [
         (

@@ -334,7 +334,10 @@ def test_error_as_it_comes(errors, case, name, text):
 
 
 def test_no_backend(no_backend):
-    assert no_backend["backend_info"] == {"name": None, "available": False}
+    told = no_backend["backend_info"]
+    assert (told["name"], told["available"], told["asked"]) == (None, False, "docker")
+    assert told["error"].startswith("no backend docker: ")
+    assert "set backend to one of" in told["error"]
     for case in ("execute", "create"):
         name, text = no_backend[case]
         assert name == "BoxBackendUnavailableError", text

@@ -456,12 +456,19 @@ def end_runtime(world, play):
 
 
 def test_skills_become_mounts(world):
-    package = world.place.make("root", "skills", "hello")
-    world.place.write(package / "SKILL.md", "---\nname: hello\n---\n")
-    skills = [{"name": "hello", "package_root": str(package)}]
-    skills.append({"name": "empty", "package_root": ""})
-    gone = {"name": "gone", "package_root": str(world.root / "skills" / "gone")}
+    """Packages of one's own workspace, where a client keeps them; nothing else of such a store."""
+    store = world.place.make("root", "skills")
     with world.service() as play:
+        data = {"skill": {"name": "own", "instructions": "x"}}
+        made = play.gave("call", action="box_create_skill", data=data)["skill"]["package_root"]
+        package = store / "tenants" / pathlib.Path(made).parent.name / "hello"
+        others = [store / "beside", store / "tenants" / "other" / "theirs"]
+        for path in (package, *others):
+            path.mkdir(parents=True)
+        (package / "SKILL.md").write_text("---\nname: hello\n---\n")
+        skills = [{"name": "hello", "package_root": str(package)}]
+        skills.append({"name": "empty", "package_root": ""})
+        gone = {"name": "gone", "package_root": str(package.parent / "gone")}
         script = "cat .skills/hello/SKILL.md; touch .skills/hello/x; ls .skills"
         result = play.run(script, skills={"skills": skills})
         assert "name: hello" in result["stdout"] and result["stdout"].endswith("\nhello")
@@ -473,6 +480,10 @@ def test_skills_become_mounts(world):
         assert mounted == ({"hello"} if world.carrier == "stdio" else {"hello", "gone"})
         assert any("gone" in note for note in told["notes"]) == (world.carrier == "stdio")
         assert "extra_mounts" not in play.gave("explain", spec={}, query=QUERY, skills=[])["spec"]
+        for path in (*others, package.parent, store):
+            theirs = [{"name": "theirs", "package_root": str(path)}]
+            refusal = play.refused("true", spec={"session_id": "more"}, skills={"skills": theirs})
+            assert "of the skill store a box gets packages of its own workspace only" in refusal
 
 
 def test_many_at_once_in_a_loop_of_the_callers(world):
