@@ -1,4 +1,4 @@
-"""All attempts together: those inside a box, those through the interface, those with a network."""
+"""All attempts together: inside a box, through the interface, by the host's users, with a network."""
 
 from frame import attempts as inside
 
@@ -8,6 +8,7 @@ import network
 import outside
 import shares  # noqa: F401 (likewise)
 import resources  # noqa: F401 (likewise)
+import speakers  # noqa: F401 (likewise)
 import world
 
 

@@ -246,6 +246,7 @@ class World:
             for name in ("boxd", "box-rpc", "box-init", "box-skills"):
                 shutil.copy(pathlib.Path(programs) / name, copy / name)
             programs = copy
+        self.programs = pathlib.Path(programs)
         settings = self.host.folder / "boxd.yaml"
         settings.write_text(json.dumps({"backend": "local", "limits": LIMITS, "local": config}))
         self.boxd = boxlib.Boxd(

@@ -1,0 +1,5 @@
+# Whatever is asked first claims the runtime.
+# group: host
+# opens: claim-by-looking
+# file: handlers/dispatch.c
+s/request->action->claims \&\& !request->operator/!request->operator/

@@ -1,0 +1,5 @@
+# Any name is an instance's.
+# group: host
+# opens: reserved-instances-by-tcp
+# file: runtime/tenant.c
+s/ \|\| !is_alnum\(id\.bytes\[0\]\)//

@@ -1,0 +1,5 @@
+# A wider listener needs no token.
+# group: host
+# opens: listen-wide-without-a-token
+# file: worker/main.c
+s/if \(settings->flags \& BOX_START_WIDE_OPEN \&\& !told\)/if (0)/
