@@ -107,14 +107,23 @@ def podman(tmp_path_factory):
         engine.close()
 
 
-def flags(service, root):
-    """Of `podman run`, for a service of the file; its images and networks are ours."""
+def filled(words, root):
+    """Words of the file with the values that an operator would have in .env."""
     values = {
         composelib.BOX_ROOT: str(root),
         f"${{{composelib.TOKEN}:?}}": clientlib.TOKEN,
         "${LANGBOT_PLUGIN_RUNTIME_CONTROL_TOKEN:?}": clientlib.TOKEN,
         "${LANGBOT_INSTANCE_ID:-}": clientlib.INSTANCE,
     }
+    found = list(words)
+    for name, value in values.items():
+        found = [word.replace(name, value) for word in found]
+    assert not [word for word in found if "${" in word], found
+    return found
+
+
+def flags(service, root):
+    """Of `podman run`, for a service of the file; its images and networks are ours."""
     found = []
     for entry in service["volumes"]:
         if not entry.startswith("./"):
@@ -129,10 +138,7 @@ def flags(service, root):
         found += ["--security-opt", WORDS.get(option, option)]
     if "cgroup" in service:
         found += ["--cgroupns", service["cgroup"]]
-    for name, value in values.items():
-        found = [word.replace(name, value) for word in found]
-    assert not [word for word in found if "${" in word], found
-    return found
+    return filled(found, root)
 
 
 def shown(*folders):
@@ -151,7 +157,7 @@ def started(podman):
     service = composelib.services()["langbot_box"]
     name = f"box-test-{uuid.uuid4()}"
     podman.names.append(name)
-    boxd, *args = service["command"]
+    boxd, *args = filled(service["command"], root)
     podman.run(
         *("run", "--detach", "--name", name, "--network", "none"),
         *("-e", "ASAN_OPTIONS=detect_leaks=0"),
