@@ -171,7 +171,8 @@ def check_race(tmp_path, creations, programs):
     arena.mkdir()
     ground = Ground()
     config = {"local": {"allowed_mount_roots": [str(arena)]}}
-    with untouched(victim), native_boxd(tmp_path, programs=programs, config=config) as boxd:
+    options = {"programs": programs, "config": config, "mount_roots": ()}
+    with untouched(victim), native_boxd(tmp_path, **options) as boxd:
         traces = Traces(boxd, ground)
         tally = Tally(creations, VICTIM_WORDS | host_words(boxd))
         with Racer(racer_program, arena, victim) as racer:
