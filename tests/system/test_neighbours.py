@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import statistics
-import time
 
 import imagelib
 import nativelib
@@ -202,35 +200,27 @@ def test_memory_that_is_promised_and_kept(mode):
             assert f"limits.reserve_memory_mb keeps {reserve};" in told
 
 
-def median_ms(client, seconds):
-    """Of commands in a box of one workspace, as long as this takes."""
-    times = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        start = time.monotonic()
-        client.exec("true", "quick", context=THERE)
-        client.ask("box_delete_session", {"session_id": "quick"}, context=THERE)
-        times.append(time.monotonic() - start)
-    return statistics.median(times) * 1000, max(times) * 1000
-
-
 def test_an_image_with_a_large_etc_holds_up_nobody(world):
+    """Boxes of another workspace come and go while its images are looked at."""
     place, client = world
     root = imagelib.make_root(place.folder / "large", "large")
     for number in range(6000):
         (root / "etc" / f"file-{number}").write_bytes(b"")
     with client.boxd.web() as other:
-        idle, _ = median_ms(other, 0.5)
         asked = [
             client.start("box_exec", spec(f"big{number}", image=str(root)), context=HERE)
             for number in range(10)
         ]
-        _, worst = median_ms(other, 0.5)
-        answers = [client.wait(seq, 60) for seq in asked]
+        ended = 0
+        while not all(client.has_answer(seq) for seq in asked):
+            other.exec("true", "quick", context=THERE)
+            other.ask("box_delete_session", {"session_id": "quick"}, context=THERE)
+            ended += 1
+        answers = [client.wait(seq) for seq in asked]
     for answer in answers:
         assert "its /etc has more than 4096 entries or 4 MiB" in answer["message"]
-    # In boxd's own thread ten of them took more than a second, and every other waited for all.
-    assert worst < 12 * idle + 150, (idle, worst)
+    # In boxd's own thread they took more than a second, and the first command waited for all ten.
+    assert ended >= 3
 
 
 def test_shutdown_ends_all_of_the_instance(world):
