@@ -11,7 +11,6 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/operator.h"
-#include "base/operator.h"
 #include "base/table.h"
 #include "handlers/actions.h"
 #include "handlers/envelope.h"

@@ -102,9 +102,9 @@ struct box_runtime {
 	unsigned measures_asked;              /* of the host, and not answered */
 	uint16_t measures_of[BOX_TURNS_KEPT]; /* of these, by tenants: box_turns_slot */
 	char *instance;                       /* the trusted one, NULL until pinned */
-	bool parent_configures; /* the last `local` of box_init came from who started us */
-	bool stopping;          /* no new work is taken */
-	char no_backend[512];   /* why: the one asked for is not known */
+	bool parent_configures;  /* the last `local` of box_init came from who started us */
+	bool stopping;           /* no new work is taken */
+	char no_backend[512];    /* why: the one asked for is not known */
 	char needs_restart[256]; /* members of the file that count from the next start on */
 };
 

@@ -20,8 +20,8 @@ struct box_link_events {
 	/* How much memory artifacts hold now. */
 	void (*held)(void *arg, uint64_t artifact_bytes);
 	void (*ends)(void *arg, uint64_t box, uint32_t why); /* before it is gone */
-	void (*listen)(void *arg, int *fds, size_t count); /* the fds are the callee's */
-	void (*reload)(void *arg, int fd);                 /* likewise */
+	void (*listen)(void *arg, int *fds, size_t count);   /* the fds are the callee's */
+	void (*reload)(void *arg, int fd);                   /* likewise */
 	void (*tokens)(
 		void *arg, const char *text, size_t size); /* of the token file, as it is now */
 	/* What boxes would get now; the first comes before `listen`. */

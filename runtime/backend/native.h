@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "runtime/plan/plan.h"
 #include "runtime/plan/held.h"
+#include "runtime/plan/plan.h"
 
 struct box_backend;
 struct box_mount;

@@ -39,9 +39,9 @@ struct box_boxes_entry {
 	uint64_t memory_bytes;     /* that it may have */
 	struct box_groups *groups; /* LIVE: NULL when there was never one */
 	char tenant[BOX_TENANT_SIZE];
-	char *workspace;           /* where it is, inside */
-	bool own_workspace;        /* no folder of the host */
-	dev_t source_device;       /* else which */
+	char *workspace;     /* where it is, inside */
+	bool own_workspace;  /* no folder of the host */
+	dev_t source_device; /* else which */
 	ino_t source_inode;
 };
 

@@ -17,9 +17,9 @@ struct box_carried {
 	int offered;                   /* memfd: one that it was given to reload, or -1 */
 	int variable;                  /* memfd of LANGBOT_BOX_CONFIG, or -1 */
 	int first; /* memfd: the --config text of the start, when another was taken since, or -1 */
-	char token_path[BOX_PATH_MAX]; /* of the token file; empty: there is none */
+	char token_path[BOX_PATH_MAX];           /* of the token file; empty: there is none */
 	struct box_keeper_tokens offered_tokens; /* that box-rpc was given at the last SIGHUP */
-	int roots;                     /* memfd of all --mount-root, or -1 */
+	int roots;                               /* memfd of all --mount-root, or -1 */
 };
 
 /* Room for it that children of ours find empty: the token is in it. NULL with errno. */

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 struct box_netlink_held {
-	uint64_t bytes; /* that wait to be read, and the sockets themselves */
+	uint64_t bytes;   /* that wait to be read, and the sockets themselves */
 	uint32_t sockets; /* with an address: others get nothing, and are not listed */
 };
 

@@ -89,7 +89,7 @@ struct box_policy {
 	char client_skills[BOX_PATH_MAX]; /* guarded like it, or ""; may change */
 	uint32_t profile;  /* the weakest filter: STRICT here makes every box strict */
 	uint32_t degraded; /* not 0: boxes may run without limits where no cgroup can be had */
-	char rootfs[BOX_PATH_MAX]; /* "" for the host's own system folders */
+	char rootfs[BOX_PATH_MAX];     /* "" for the host's own system folders */
 	uint64_t artifact_bytes;       /* of memory for artifacts; 0: as usual */
 	uint64_t artifact_share_bytes; /* of that, for one workspace; 0: all */
 	uint64_t reserve_bytes;        /* of the host's memory: with less there is no new box */
