@@ -212,7 +212,6 @@ static void give_up(struct box_ground *ground, const struct box_err *err)
 
 void box_ground_init(struct box_ground *ground)
 {
-	memset(ground, 0, sizeof(*ground));
 	ground->watcher = BOX_WATCHER_NONE;
 	ground->mount_roots = box_alloc(sizeof(*ground->mount_roots));
 	box_mount_roots_init(ground->mount_roots);
@@ -262,6 +261,19 @@ void box_ground_close(struct box_ground *ground)
 	}
 }
 
+/* Into memory that is all zeros, and no page of zeros with it: what is not written takes no memory,
+ * in boxd as in the watcher, which is a copy of it. A policy is large and mostly empty. */
+static void copy_written(void *zeroed, const void *from, size_t size)
+{
+	static const char zeros[4096];
+	for (size_t at = 0; at < size; at += sizeof(zeros)) {
+		size_t len = size - at < sizeof(zeros) ? size - at : sizeof(zeros);
+		if (memcmp((const char *)from + at, zeros, len) != 0) {
+			memcpy((char *)zeroed + at, (const char *)from + at, len);
+		}
+	}
+}
+
 int box_ground_seal(struct box_ground *ground, const struct box_policy *policy, struct box_err *err)
 {
 	struct box_err why;
@@ -269,7 +281,7 @@ int box_ground_seal(struct box_ground *ground, const struct box_policy *policy, 
 		return 0;
 	}
 	ground->sealed = true;
-	ground->policy = *policy;
+	copy_written(&ground->policy, policy, sizeof(*policy));
 	int r = box_mount_roots_seal(ground->mount_roots, &ground->policy, err);
 	if (r < 0) {
 		return r;

@@ -49,7 +49,7 @@ struct box_ground {
 	char vmm_path[BOX_PATH_MAX];
 };
 
-/* Nothing is there, and no box possible. */
+/* Of zeroed memory, by choice static: nothing is there, and no box possible. */
 void box_ground_init(struct box_ground *ground);
 
 /* Never fails: what cannot be had is said in `missing`. Enters namespaces of our own: to be called
