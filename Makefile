@@ -33,7 +33,7 @@ help: ## This list
 	@echo 'make TARGET [VARIABLE=...]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 14
 	@echo 'Variables:'
-	@echo '  ARGS          further flags of boxd (run)'
+	@echo '  ARGS          further flags of boxd (run), or of tests/bench/run (bench)'
 	@echo '  TESTS         only these system tests, as arguments of pytest (test, soak, test-vm)'
 	@echo '  FUZZ          only this fuzz target; FUZZ_SECONDS=60 for each (fuzz)'
 	@echo '  CC            the compiler (build, run, install)'
@@ -95,7 +95,7 @@ bench-vm: ## Measure microVMs in that machine
 bench: ## Measure
 	@scripts/deps bench
 	@scripts/build release-fake
-	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake build/venv/bin/python tests/bench/run
+	@BOX_RELEASE_FAKE=$(CURDIR)/build/release-fake build/venv/bin/python tests/bench/run $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZ_SECONDS

@@ -78,16 +78,25 @@ class Boxes:
     def box(self):
         return running(self.bench.box("--config", self.config))
 
+    @contextlib.contextmanager
+    def boxes(self):
+        """This build and, where there is one, the earlier one, by name."""
+        with contextlib.ExitStack() as stack:
+            yield {
+                who: stack.enter_context(running(make()))
+                for who, make in self.bench.boxes("--config", self.config).items()
+            }
+
     def measure(self):
         if not self.bwrap:
             self.bench.notes.append("bwrap: not here; not compared with it")
         if not self.nsjail:
             self.bench.notes.append("nsjail: not here; the reference cannot isolate commands")
-        with references(self) as others, self.box() as server:
-            self.probe(server)
-            self.measure_exec(server, others)
-            self.measure_first(server, others)
-            self.measure_output(server, others)
+        with references(self) as others, self.boxes() as servers:
+            self.probe(servers["box"])
+            self.measure_exec(servers, others)
+            self.measure_first(servers, others)
+            self.measure_output(servers["box"], others)
         with self.box() as server:
             self.measure_rate(server)
         with self.box() as server:
@@ -115,8 +124,8 @@ class Boxes:
 
     # --- measurements ---
 
-    def measure_exec(self, server, others):
-        measured = "exec true, WebSocket"
+    def measure_exec(self, servers, others):
+        measured, server = "exec true, WebSocket", servers["box"]
         for _ in self.bench.rounds("exec"):
             flags = [*self.local, *self.network, "--count", "100", "--warmup", "20"]
             flags += self.oneoffs(SH)
@@ -128,29 +137,33 @@ class Boxes:
             if self.network:
                 self.note(f"{measured}, network on", "box", got["exec_on"]["p50_us"])
                 self.note(f"{measured}, network on", "network off", got["exec"]["p50_us"])
-            with one_processor([server.process.pid]):
-                got = self.ask(server, "exec", *flags)
-            self.note(f"{measured}, one processor", "box", got["exec"]["p50_us"])
-            self.note(f"{measured}, one processor", "posix_spawn", got["spawned"][0]["p50_us"])
+            for who, other in servers.items():
+                with one_processor([other.process.pid]):
+                    got = self.ask(other, "exec", *flags)
+                self.note(f"{measured}, one processor", who, got["exec"]["p50_us"])
+                if who == "box":
+                    spawned = got["spawned"][0]["p50_us"]
+                    self.note(f"{measured}, one processor", "posix_spawn", spawned)
             for who, (other, other_flags) in others.items():
                 got = self.ask(other, "exec", *other_flags, "--count", "10", "--warmup", "2")
                 self.note(measured, who, got["exec"]["p50_us"])
 
-    def measure_first(self, server, others):
+    def measure_first(self, servers, others):
         first = "first exec, network off"
         commands = [[self.bwrap, *BWRAP]] if self.bwrap else [SH]
         for _ in self.bench.rounds("first"):
             flags = [*self.local, *self.network, "--count", "20", "--warmup", "3"]
-            got = self.ask(server, "first", *flags, *self.oneoffs(*commands))
-            ms = {key: value["p50_us"] / 1e3 for key, value in got.items() if key != "spawned"}
-            self.note(first, "box", ms["first"])
-            if self.bwrap:
-                self.note(first, "bwrap", got["spawned"][0]["p50_us"] / 1e3)
-            self.note("making a box, network off", "box", ms["make"])
-            self.note("delete, network off", "box", ms["delete"])
-            if self.network:
-                self.note("first exec, network on, more", "box", ms["first_on"] - ms["first"])
-                self.note("delete, network on", "box", ms["delete_on"])
+            for who, server in servers.items():
+                got = self.ask(server, "first", *flags, *self.oneoffs(*commands))
+                ms = {key: value["p50_us"] / 1e3 for key, value in got.items() if key != "spawned"}
+                self.note(first, who, ms["first"])
+                if self.bwrap and who == "box":
+                    self.note(first, "bwrap", got["spawned"][0]["p50_us"] / 1e3)
+                self.note("making a box, network off", who, ms["make"])
+                self.note("delete, network off", who, ms["delete"])
+                if self.network:
+                    self.note("first exec, network on, more", who, ms["first_on"] - ms["first"])
+                    self.note("delete, network on", who, ms["delete_on"])
             for who, (other, other_flags) in others.items():
                 got = self.ask(other, "first", *other_flags, "--count", "4", "--warmup", "1")
                 self.note(first, who, got["first"]["p50_us"] / 1e3)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: load MODE --ws PORT [OPTION]... [-- COMMAND...]\n"
+	"usage: load MODE --ws PORT|--unix PATH [OPTION]... [-- COMMAND...]\n"
 	"       load MODE --stdio [OPTION]... -- COMMAND...\n"
 	"       load spawn|spawns [OPTION]... -- COMMAND... [// COMMAND...]...\n"
 	"MODE\n"
@@ -152,6 +152,7 @@ void add_escaped(struct text *out, const char *bytes, size_t len)
 
 enum {
 	FLAG_WS = 1,
+	FLAG_UNIX,
 	FLAG_STDIO,
 	FLAG_COUNT,
 	FLAG_WARMUP,
@@ -181,6 +182,7 @@ enum {
 
 static const struct option flags[] = {
 	{"ws", required_argument, NULL, FLAG_WS},
+	{"unix", required_argument, NULL, FLAG_UNIX},
 	{"stdio", no_argument, NULL, FLAG_STDIO},
 	{"count", required_argument, NULL, FLAG_COUNT},
 	{"warmup", required_argument, NULL, FLAG_WARMUP},
@@ -270,6 +272,10 @@ static void apply(int flag)
 	case FLAG_WS:
 		opt.ws = true;
 		opt.port = (uint16_t)number(UINT16_MAX);
+		break;
+	case FLAG_UNIX:
+		opt.ws = true;
+		opt.socket = optarg;
 		break;
 	case FLAG_STDIO:
 		opt.stdio = true;

@@ -15,7 +15,7 @@ struct options {
 	bool ws, stdio, msgpack, plain, echo, exec, network, bare;
 	uint16_t port;
 	size_t count, warmup, window, text_bytes, sessions, cpus, seconds;
-	const char *cmd, *expect, *session, *relay;
+	const char *cmd, *expect, *session, *relay, *socket;
 	const char *backend, *root, *instance, *token, *log;
 	char **command;
 	char *env[64];

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -398,7 +399,23 @@ void spawn(void)
 	out_fd = to[1];
 }
 
-static int try_connect(void)
+static int connect_unix(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t len = strlen(opt.socket);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || len >= sizeof(address.sun_path)) {
+		die("socket %s: %s", opt.socket, fd < 0 ? strerror(errno) : "the path is too long");
+	}
+	memcpy(address.sun_path, opt.socket, len + 1);
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		(void)close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int connect_tcp(void)
 {
 	const int on = 1;
 	const struct sockaddr_in address = {
@@ -416,6 +433,19 @@ static int try_connect(void)
 	}
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	return fd;
+}
+
+static int try_connect(void)
+{
+	return opt.socket ? connect_unix() : connect_tcp();
+}
+
+static _Noreturn void die_unconnected(void)
+{
+	if (opt.socket) {
+		die("%s: %s", opt.socket, strerror(errno));
+	}
+	die("port %u: %s", opt.port, strerror(errno));
 }
 
 static void upgrade(const char *path, const char *more)
@@ -456,7 +486,7 @@ void dial(void)
 	}
 	while ((fd = try_connect()) < 0) {
 		if (!child || now_ns() > until) {
-			die("port %u: %s", opt.port, strerror(errno));
+			die_unconnected();
 		}
 		(void)nanosleep(&pause, NULL);
 	}
@@ -472,7 +502,7 @@ void dial_relay(const char *path)
 	received.len = taken = 0;
 	in_fd = out_fd = try_connect();
 	if (in_fd < 0) {
-		die("port %u: %s", opt.port, strerror(errno));
+		die_unconnected();
 	}
 	upgrade(path,
 		"X-LangBot-Workspace-Id: ws1\r\nX-LangBot-Placement-Generation: 1\r\n"

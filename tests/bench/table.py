@@ -11,11 +11,15 @@ DEMANDS = [
     ("ping, WebSocket", "us", "reference", FASTER, 4),
     ("ping, WebSocket, p99", "us", "echo", SLOWER, None),
     ("ping, WebSocket, p99", "us", "reference", FASTER, None),
+    ("ping, WebSocket", "us", "before", SLOWER, 1.05),
+    ("ping, operator's socket", "us", "over TCP", SLOWER, 1.05),
     ("ping, stdio", "us", "reference", FASTER, None),
     ("pings a second", "/s", "reference", RATE, 8),
     ("pings a second", "/s", "echo", RATE, None),
     ("start, WebSocket", "ms", "reference", FASTER, 50),
     ("start, stdio", "ms", "reference", FASTER, 50),
+    ("start, WebSocket", "ms", "before", SLOWER, 1.05),
+    ("start, stdio", "ms", "before", SLOWER, 1.05),
     ("1 MiB, WebSocket", "ms", "reference", FASTER, 5),
     ("1 MiB, WebSocket", "ms", "echo", SLOWER, None),
     ("1 MiB as msgpack, WebSocket", "ms", "reference", FASTER, None),
@@ -24,19 +28,26 @@ DEMANDS = [
     ("memory at start", "MB", None, LIMIT, 8),
     ("memory after 1,000 pings", "MB", None, LIMIT, 8),
     ("memory after 1,000 pings", "MB", "reference", LESS, None),
+    ("memory at start", "MB", "before", SLOWER, 1.05),
+    ("memory after 1,000 pings", "MB", "before", SLOWER, 1.05),
     ("exec true, WebSocket", "us", "posix_spawn", SLOWER, 1.4),
     ("exec true, WebSocket", "us", "reference, nsjail", FASTER, 10),
     ("exec true, WebSocket", "us", "reference, no isolation", BOUND, 10),
     ("exec true, WebSocket, p99", "us", "posix_spawn", SLOWER, None),
     ("exec true, WebSocket, one processor", "us", "posix_spawn", SLOWER, None),
+    ("exec true, WebSocket, one processor", "us", "before", SLOWER, 1.05),
     ("exec true, WebSocket, network on", "us", "network off", SLOWER, None),
     ("making a box, network off", "ms", None, LIMIT, 3),
+    ("making a box, network off", "ms", "before", SLOWER, 1.05),
+    ("first exec, network off", "ms", "before", SLOWER, 1.05),
     ("first exec, network off", "ms", "bwrap", FASTER, 1),
     ("first exec, network off", "ms", "reference, nsjail", FASTER, None),
     ("first exec, network off", "ms", "reference, no isolation", BOUND, None),
     ("first exec, network on, more", "ms", None, LIMIT, 15),
     ("delete, network off", "ms", None, LIMIT, 2),
     ("delete, network on", "ms", None, LIMIT, 2),
+    ("delete, network off", "ms", "before", SLOWER, 1.05),
+    ("delete, network on", "ms", "before", SLOWER, 1.05),
     ("execs a second, sessions: 1", "/s", "posix_spawn", RATE, 0.6),
     ("execs a second, sessions: 8", "/s", "posix_spawn", RATE, 0.6),
     ("execs refused of those", "", None, LIMIT, 0),
@@ -157,8 +168,12 @@ def cells_of(row):
 
 def table(figures):
     """Lines of text, the same as data, and whether a demand was missed. What was not measured at
-    all has no row."""
-    data = [row_of(figures, *demand) for demand in DEMANDS if demand[0] in figures]
+    all has no row, nor has an earlier build that was not there."""
+    data = [
+        row_of(figures, *demand)
+        for demand in DEMANDS
+        if demand[0] in figures and (demand[2] != "before" or "before" in figures[demand[0]])
+    ]
     rows = [("figure", "Box", "(rounds)", "against", "", "ratio", "", "best", "demanded", "")]
     rows += [cells_of(row) for row in data]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
