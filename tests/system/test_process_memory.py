@@ -187,7 +187,7 @@ def test_a_kill_in_a_group_is_not_a_command_s(client):
 
 def test_what_a_limit_may_be(client):
     mark = nativelib.marker()
-    for much in (512, 4096):
+    for much in (512, 2048):
         # The session has 512: this is its limit, and it needs no other.
         pid = started(client, mark, "default", memory_mb=much)
         assert groups(client) == {} and not group_of(pid).startswith("p")
