@@ -168,17 +168,31 @@ static int dial_socket(const char *path, int *ret_fd)
 	return 0;
 }
 
+/* XDG_RUNTIME_DIR may be a folder that others can write, such as /tmp, and a socket there anybody's:
+ * whom we ask gets our token, our files and our input. Into /run only root can put one. */
+static bool is_trusted(const char *path, int fd)
+{
+	struct ucred server;
+	socklen_t size = sizeof(server);
+	return strcmp(path, BOX_OPERATOR_SOCKET) == 0 ||
+		(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) == 0 &&
+			(server.uid == 0 || server.uid == geteuid()));
+}
+
 bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
 {
-	char own[BOX_SOCKET_PATH_SIZE] = "";
-	(void)box_operator_socket_path(geteuid(), getenv("XDG_RUNTIME_DIR"), own);
+	char own[BOX_SOCKET_PATH_SIZE];
+	if (box_operator_socket_path(geteuid(), getenv("XDG_RUNTIME_DIR"), own) < 0) {
+		own[0] = '\0';
+	}
 	const char *const paths[] = {own, BOX_OPERATOR_SOCKET};
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		char url[BOX_SOCKET_PATH_SIZE + sizeof("unix:")];
 		(void)snprintf(url, sizeof(url), "unix:%s", paths[i]);
 		_cleanup_(box_close_p) int fd = -1;
 		if (box_endpoint_parse(url, ret_endpoint, NULL) == 0 &&
-			dial_socket(ret_endpoint->socket_path, &fd) == 0) {
+			dial_socket(ret_endpoint->socket_path, &fd) == 0 &&
+			is_trusted(paths[i], fd)) {
 			*ret_fd = TAKE_FD(fd);
 			return true;
 		}
