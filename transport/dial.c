@@ -279,8 +279,12 @@ int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err)
 		dial->next = dial->next->ai_next;
 	}
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r, "%s: %s",
-			dial->endpoint.authority, strerror(-r));
+		bool kept_out = r == -EACCES && dial->endpoint.socket_path[0];
+		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r, "%s: %s%s",
+			dial->endpoint.authority, strerror(-r),
+			kept_out ? ": be root or the user that runs boxd, or have boxd let in a "
+				   "group by --socket-group"
+				 : "");
 	}
 	if (r == 1) {
 		*ret_fd = TAKE_FD(dial->fd);
