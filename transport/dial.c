@@ -179,6 +179,13 @@ static bool is_trusted(const char *path, int fd)
 			(server.uid == 0 || server.uid == geteuid()));
 }
 
+/* One that has too many callers just now is there: by TCP we would be somebody else. Who serves it
+ * cannot be asked before it is connected. */
+static bool is_busy(const char *path, int r)
+{
+	return r == -EAGAIN && strcmp(path, BOX_OPERATOR_SOCKET) == 0;
+}
+
 bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
 {
 	char own[BOX_SOCKET_PATH_SIZE];
@@ -190,10 +197,16 @@ bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
 		char url[BOX_SOCKET_PATH_SIZE + sizeof("unix:")];
 		(void)snprintf(url, sizeof(url), "unix:%s", paths[i]);
 		_cleanup_(box_close_p) int fd = -1;
-		if (box_endpoint_parse(url, ret_endpoint, NULL) == 0 &&
-			dial_socket(ret_endpoint->socket_path, &fd) == 0 &&
-			is_trusted(paths[i], fd)) {
+		if (box_endpoint_parse(url, ret_endpoint, NULL) < 0) {
+			continue;
+		}
+		int r = dial_socket(ret_endpoint->socket_path, &fd);
+		if (r == 0 && is_trusted(paths[i], fd)) {
 			*ret_fd = TAKE_FD(fd);
+			return true;
+		}
+		if (is_busy(paths[i], r)) {
+			*ret_fd = -1;
 			return true;
 		}
 	}

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -378,4 +380,33 @@ TEST(a_socket_of_another_user_is_not_the_operators)
 		ASSERT(unlink(path) == 0);
 	}
 	ASSERT(rmdir(folder) == 0 && rmdir(place) == 0);
+}
+
+/* Else a client would go on by TCP, as somebody else. */
+TEST(a_busy_socket_of_the_operator_is_there)
+{
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
+		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("none", "/run", "tmpfs", 0, NULL) < 0 || mkdir("/run/box", 0755) < 0) {
+		SKIP("no /run of our own");
+	}
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int callers[8];
+	size_t count = 0;
+	int server = listen_as(0, "/run/box/box.sock");
+	while (count < COUNT(callers) && box_connector_find_operator(&endpoint, &callers[count]) &&
+		callers[count] >= 0) {
+		count++;
+	}
+	ASSERT(count > 0 && count < COUNT(callers));
+	ASSERT_INT(callers[count], -1);
+	ASSERT_STR(endpoint.socket_path, "/run/box/box.sock");
+	int fd;
+	ASSERT_INT(box_connector_dial(&endpoint, 1000, &fd, &err), -EAGAIN);
+	for (size_t i = 0; i < count; i++) {
+		(void)close(callers[i]);
+	}
+	(void)close(server);
+	ASSERT(!box_connector_find_operator(&endpoint, &fd));
 }
