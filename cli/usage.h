@@ -2,7 +2,8 @@
 #pragma once
 
 #define COMMON_USAGE                                                                   \
-	"      --endpoint URL     the runtime at ws://HOST[:PORT] (BOX_ENDPOINT)\n"    \
+	"      --endpoint URL     the runtime at ws://HOST[:PORT] or unix:/PATH\n"     \
+	"                         (BOX_ENDPOINT)\n"                                    \
 	"      --instance ID      the instance that the runtime serves\n"              \
 	"                         (LANGBOT_BOX_TRUSTED_INSTANCE_UUID, else \"box\")\n" \
 	"      --workspace ID     whose boxes (\"box\")\n"                             \

@@ -90,7 +90,7 @@ static void link_init(const struct box_client_options *options, struct box_link 
 }
 
 /* Where the runtime is, and who we are there. Where nobody was named the operator's socket goes
- * first, and *ret_fd is connected to it; else it is -1. */
+ * first, and *ret_fd is connected to it; else, and where it is too busy, it is -1. */
 static int address(const struct box_client_options *options,
 	const struct box_connector_choice *choice, struct box_link *link,
 	struct box_endpoint *ret_endpoint, int *ret_fd, struct box_err *err)

@@ -62,7 +62,8 @@ struct box_endpoint {
 int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struct box_err *err);
 
 /* The operator's socket of a boxd of this user or of root, if one answers that lets us in: its
- * endpoint and a connection to it. False: there is none. */
+ * endpoint and a connection to it, or -1 where it is too busy to take one now. False: there is
+ * none; one that another user has made in XDG_RUNTIME_DIR is none. */
 bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd);
 
 /* Connects to the first address that answers, without waiting: poll the fd for the

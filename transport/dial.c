@@ -168,18 +168,45 @@ static int dial_socket(const char *path, int *ret_fd)
 	return 0;
 }
 
+/* XDG_RUNTIME_DIR may be a folder that others can write, such as /tmp, and a socket there anybody's:
+ * whom we ask gets our token, our files and our input. Into /run only root can put one. */
+static bool is_trusted(const char *path, int fd)
+{
+	struct ucred server;
+	socklen_t size = sizeof(server);
+	return strcmp(path, BOX_OPERATOR_SOCKET) == 0 ||
+		(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) == 0 &&
+			(server.uid == 0 || server.uid == geteuid()));
+}
+
+/* One that has too many callers just now is there: by TCP we would be somebody else. Who serves it
+ * cannot be asked before it is connected. */
+static bool is_busy(const char *path, int r)
+{
+	return r == -EAGAIN && strcmp(path, BOX_OPERATOR_SOCKET) == 0;
+}
+
 bool box_connector_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
 {
-	char own[BOX_SOCKET_PATH_SIZE] = "";
-	(void)box_operator_socket_path(geteuid(), getenv("XDG_RUNTIME_DIR"), own);
+	char own[BOX_SOCKET_PATH_SIZE];
+	if (box_operator_socket_path(geteuid(), getenv("XDG_RUNTIME_DIR"), own) < 0) {
+		own[0] = '\0';
+	}
 	const char *const paths[] = {own, BOX_OPERATOR_SOCKET};
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		char url[BOX_SOCKET_PATH_SIZE + sizeof("unix:")];
 		(void)snprintf(url, sizeof(url), "unix:%s", paths[i]);
 		_cleanup_(box_close_p) int fd = -1;
-		if (box_endpoint_parse(url, ret_endpoint, NULL) == 0 &&
-			dial_socket(ret_endpoint->socket_path, &fd) == 0) {
+		if (box_endpoint_parse(url, ret_endpoint, NULL) < 0) {
+			continue;
+		}
+		int r = dial_socket(ret_endpoint->socket_path, &fd);
+		if (r == 0 && is_trusted(paths[i], fd)) {
 			*ret_fd = TAKE_FD(fd);
+			return true;
+		}
+		if (is_busy(paths[i], r)) {
+			*ret_fd = -1;
 			return true;
 		}
 	}
@@ -265,8 +292,12 @@ int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err)
 		dial->next = dial->next->ai_next;
 	}
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r, "%s: %s",
-			dial->endpoint.authority, strerror(-r));
+		bool kept_out = r == -EACCES && dial->endpoint.socket_path[0];
+		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r, "%s: %s%s",
+			dial->endpoint.authority, strerror(-r),
+			kept_out ? ": be root or the user that runs boxd, or have boxd let in a "
+				   "group by --socket-group"
+				 : "");
 	}
 	if (r == 1) {
 		*ret_fd = TAKE_FD(dial->fd);

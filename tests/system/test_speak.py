@@ -132,6 +132,7 @@ def test_only_root_uses_its_socket_and_a_group_can_be_let_in(tmp_path, folder):
         code, _, err = run_box("--endpoint", f"unix:{path}", "ls", uid=NOBODY)
         assert code == 125
         assert "Permission denied" in err
+        assert "--socket-group" in err
     with boxlib.fake_boxd(
         tmp_path, "--socket", str(path), "--socket-group", str(NOBODY)
     ) as boxd:

@@ -4,8 +4,12 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "tests/unit/test.h"
 #include "transport/connector.h"
@@ -326,4 +330,83 @@ TEST(places_of_the_operators_socket)
 	ASSERT_STR(path, "/run/user/7/box/box.sock");
 	memset(longest + 1, 'x', sizeof(longest) - 2);
 	ASSERT_INT(box_operator_socket_path(7, longest, path), -ENAMETOOLONG);
+}
+
+/* The server of a Unix socket is whoever called listen. */
+static int listen_as(uid_t uid, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	ASSERT(seteuid(uid) == 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ASSERT(fd >= 0);
+	ASSERT(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(fd, 1) == 0);
+	ASSERT(chmod(path, 0666) == 0);
+	ASSERT(seteuid(0) == 0);
+	return fd;
+}
+
+TEST(a_socket_of_another_user_is_not_the_operators)
+{
+	if (geteuid() != 0) {
+		SKIP("only root can be several users");
+	}
+	static const struct {
+		uid_t server;
+		bool found;
+	} rows[] = {{2, false}, {1, true}, {0, true}};
+	char place[] = "/tmp/box-connector-XXXXXX";
+	char folder[64];
+	char path[64];
+	ASSERT(mkdtemp(place) && chmod(place, 0777) == 0);
+	(void)snprintf(folder, sizeof(folder), "%s/box", place);
+	(void)snprintf(path, sizeof(path), "%s/box/box.sock", place);
+	ASSERT(mkdir(folder, 0777) == 0 && chmod(folder, 0777) == 0);
+	ASSERT(setenv("XDG_RUNTIME_DIR", place, 1) == 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct box_endpoint endpoint;
+		int fd = -1;
+		int server = listen_as(rows[i].server, path);
+		ASSERT(seteuid(1) == 0);
+		/* The machine may have a boxd of root that lets in everyone. */
+		bool found = box_connector_find_operator(&endpoint, &fd) &&
+			strcmp(endpoint.socket_path, path) == 0;
+		ASSERT(seteuid(0) == 0);
+		ASSERT_INT(found, rows[i].found);
+		(void)close(server);
+		if (fd >= 0) {
+			(void)close(fd);
+		}
+		ASSERT(unlink(path) == 0);
+	}
+	ASSERT(rmdir(folder) == 0 && rmdir(place) == 0);
+}
+
+/* Else a client would go on by TCP, as somebody else. */
+TEST(a_busy_socket_of_the_operator_is_there)
+{
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
+		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("none", "/run", "tmpfs", 0, NULL) < 0 || mkdir("/run/box", 0755) < 0) {
+		SKIP("no /run of our own");
+	}
+	struct box_endpoint endpoint;
+	struct box_err err;
+	int callers[8];
+	size_t count = 0;
+	int server = listen_as(0, "/run/box/box.sock");
+	while (count < COUNT(callers) && box_connector_find_operator(&endpoint, &callers[count]) &&
+		callers[count] >= 0) {
+		count++;
+	}
+	ASSERT(count > 0 && count < COUNT(callers));
+	ASSERT_INT(callers[count], -1);
+	ASSERT_STR(endpoint.socket_path, "/run/box/box.sock");
+	int fd;
+	ASSERT_INT(box_connector_dial(&endpoint, 1000, &fd, &err), -EAGAIN);
+	for (size_t i = 0; i < count; i++) {
+		(void)close(callers[i]);
+	}
+	(void)close(server);
+	ASSERT(!box_connector_find_operator(&endpoint, &fd));
 }
