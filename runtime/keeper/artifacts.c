@@ -65,7 +65,8 @@ struct tree {
 	bool dropped;   /* nobody gets it any more, but boxes have it */
 	uint64_t bytes; /* that it has; while it is filled, that it may have */
 	struct box_list holders;
-	struct box_list waiting; /* the first has the source that it is filled from, unless it has left */
+	struct box_list
+		waiting; /* the first has the source that it is filled from, unless it has left */
 };
 
 struct box_artifacts {

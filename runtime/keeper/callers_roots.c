@@ -96,8 +96,8 @@ static void refuse(const struct box_ask *ask, int r, struct box_err *err)
 static void finish(struct box_callers_roots *roots, struct job *job, const struct box_err *err)
 {
 	if (job->request != 0) {
-		roots->done(roots->arg, job->request, &job->ask, err ? NULL : TAKE_PTR(job->root),
-			err);
+		roots->done(
+			roots->arg, job->request, &job->ask, err ? NULL : TAKE_PTR(job->root), err);
 	}
 	job_free(roots, job);
 }
@@ -176,8 +176,8 @@ static void run_child(const void *task, pid_t parent, int out)
 	_exit(write(OUT_FD, &answer, sizeof(answer)) == (ssize_t)sizeof(answer) ? 0 : 1);
 }
 
-static int start_child(struct box_callers_roots *roots, struct child *child, struct job *job,
-	struct box_err *err)
+static int start_child(
+	struct box_callers_roots *roots, struct child *child, struct job *job, struct box_err *err)
 {
 	int r = box_images_take_folder(job->folder, job->ask.image, &job->root, err);
 	if (r < 0) {
