@@ -201,7 +201,9 @@ static char *map_body(const struct job *job, size_t *ret_size)
 		return NULL;
 	}
 	size_t size = (size_t)st.st_size;
-	if (fcntl(fd, F_GET_SEALS) != BOX_JOB_SEALS || size == 0) {
+	int seals = fcntl(fd, F_GET_SEALS);
+	/* There may be more: vm.memfd_noexec adds F_SEAL_EXEC. */
+	if (seals < 0 || (seals & BOX_JOB_SEALS) != BOX_JOB_SEALS || size == 0) {
 		fail(BOX_GUEST_STEP_REQUEST, EBADMSG);
 		return NULL;
 	}

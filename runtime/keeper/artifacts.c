@@ -61,10 +61,12 @@ struct tree {
 	int root;      /* O_PATH */
 	int report;    /* of box-skills, while it fills */
 	bool filled;
+	bool left;      /* who sent the source that it is filled from is gone */
 	bool dropped;   /* nobody gets it any more, but boxes have it */
 	uint64_t bytes; /* that it has; while it is filled, that it may have */
 	struct box_list holders;
-	struct box_list waiting; /* the first has the source that it is filled from */
+	struct box_list
+		waiting; /* the first has the source that it is filled from, unless it has left */
 };
 
 struct box_artifacts {
@@ -439,6 +441,7 @@ void box_artifacts_drop(struct box_artifacts *artifacts)
 		while ((waiter = pop_waiter(tree))) {
 			free(waiter);
 		}
+		tree->left = true;
 		if (!tree->filled && !tree->turn.running) {
 			tree_free(tree);
 		}
@@ -489,14 +492,14 @@ static void fail_tree(struct tree *tree, const struct box_err *err)
 {
 	struct box_artifacts *artifacts = tree->artifacts;
 	struct box_list others;
-	struct waiter *waiter = pop_waiter(tree);
-	struct waiter *first = waiter;
+	struct waiter *first = tree->left ? NULL : pop_waiter(tree);
+	struct waiter *waiter = first ? first : pop_waiter(tree);
 	char tenant[BOX_TENANT_SIZE];
 	BOX_LOG(BOX_LOG_WARNING, "artifact.refused", box_kv_str("why", err->text));
 	memcpy(tenant, tree->tenant, sizeof(tenant));
 	box_list_init(&others);
 	for (; waiter; waiter = pop_waiter(tree)) {
-		if (has_same_source(&waiter->wanted, &first->wanted)) {
+		if (first && has_same_source(&waiter->wanted, &first->wanted)) {
 			artifacts->done(artifacts->arg, waiter->wanted.id, -1, err);
 			if (waiter != first) {
 				free(waiter);

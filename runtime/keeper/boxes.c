@@ -158,8 +158,9 @@ static void tell_made(struct box_boxes *boxes, struct box_boxes_entry *entry)
 	entry->making = NULL;
 	entry->state = BOX_BOXES_LIVE;
 	entry->told = true;
+	entry->looked_ms = box_clock_ms();
 	if (entry->living.has_seat && boxes->look_ms == UINT64_MAX) {
-		boxes->look_ms = box_clock_ms() + BOX_NETLINK_LOOK_MS;
+		boxes->look_ms = entry->looked_ms + BOX_NETLINK_LOOK_MS;
 	}
 	move_to(entry, &boxes->live);
 	tell_box(boxes, entry, request);

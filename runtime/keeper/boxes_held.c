@@ -1,8 +1,13 @@
-/* Looks at boxes with a network, one after the other, for what no cgroup counts. */
+/* Looks at boxes with a network, one after the other, for what no cgroup counts. The kernel goes through
+ * the netlink sockets of all boxes to tell those of one: many boxes with many sockets make a look so
+ * slow that boxd, which has one thread, must do something else in between. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "runtime/keeper/boxes_state.h"
 #include "runtime/keeper/netlink_held.h"
+
+#define SPEND_MS 4 /* in one go */
+#define REST 4     /* so many times as long as it took there is no look after that */
 
 static bool is_looked_at(const struct box_boxes_entry *entry)
 {
@@ -19,23 +24,40 @@ static bool holds_too_much(const struct box_boxes_entry *entry)
 		box_netlink_held_is_over(&held, entry->memory_bytes);
 }
 
+static uint64_t next_look_ms(const struct box_boxes *boxes)
+{
+	const struct box_list *live = &boxes->live;
+	bool any = false;
+	for (struct box_list *at = live->next; at != live && !any; at = at->next) {
+		any = is_looked_at(box_boxes_entry_at(at));
+	}
+	return any ? box_boxes_entry_at(live->next)->looked_ms + BOX_NETLINK_LOOK_MS : UINT64_MAX;
+}
+
+/* The list of living boxes is in the order in which they were looked at last. */
 struct box_boxes_entry *box_boxes_find_greedy(struct box_boxes *boxes)
 {
-	uint64_t now_ms = box_clock_ms();
-	bool any = false;
-	if (now_ms < boxes->look_ms) {
+	uint64_t begin_ms = box_clock_ms();
+	if (begin_ms < boxes->look_ms) {
 		return NULL;
 	}
-	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
-		struct box_boxes_entry *entry = box_boxes_entry_at(at);
-		if (!is_looked_at(entry)) {
-			continue;
+	while (!box_list_empty(&boxes->live)) {
+		struct box_boxes_entry *entry = box_boxes_entry_at(boxes->live.next);
+		uint64_t now_ms = box_clock_ms();
+		if (entry->looked_ms + BOX_NETLINK_LOOK_MS > now_ms) {
+			break;
 		}
-		any = true;
-		if (holds_too_much(entry)) {
+		if (now_ms - begin_ms >= SPEND_MS) {
+			boxes->look_ms = now_ms + REST * (now_ms - begin_ms);
+			return NULL;
+		}
+		entry->looked_ms = now_ms;
+		box_list_drop(&entry->links);
+		box_list_push(&boxes->live, &entry->links);
+		if (is_looked_at(entry) && holds_too_much(entry)) {
 			return entry; /* and the others in the next call */
 		}
 	}
-	boxes->look_ms = any ? now_ms + BOX_NETLINK_LOOK_MS : UINT64_MAX;
+	boxes->look_ms = next_look_ms(boxes);
 	return NULL;
 }

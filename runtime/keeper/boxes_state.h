@@ -37,6 +37,7 @@ struct box_boxes_entry {
 	struct box_living living;
 	uint64_t promised_bytes;   /* to a microVM and what runs it; 0: it is none */
 	uint64_t memory_bytes;     /* that it may have */
+	uint64_t looked_ms;        /* LIVE: at what no cgroup counts, the last time */
 	struct box_groups *groups; /* LIVE: NULL when there was never one */
 	char tenant[BOX_TENANT_SIZE];
 	char *workspace;     /* where it is, inside */
@@ -53,7 +54,7 @@ struct box_boxes {
 	uint64_t next_number;
 	struct box_ahead *ahead;
 	struct box_table by_number;
-	struct box_list live;
+	struct box_list live;     /* who was looked at longest ago is the first */
 	struct box_list restless; /* MAKING and ENDING */
 	struct box_list groups;   /* that were closed and are to be removed */
 	uint64_t
@@ -75,7 +76,8 @@ struct box_boxes_entry *box_boxes_find(struct box_boxes *boxes, uint64_t box);
 /* Whether there is memory for the box of this plan beside the others: 0, or negative with err. */
 int box_boxes_have_room(struct box_boxes *boxes, const struct box_plan *plan, struct box_err *err);
 /* Looks at what boxes with a network hold that no cgroup counts, when it is time, and gives the first
- * that holds too much, or NULL. One look for each box in BOX_NETLINK_LOOK_MS. */
+ * that holds too much, or NULL. One look for each box in BOX_NETLINK_LOOK_MS, fewer when looks take
+ * long. */
 struct box_boxes_entry *box_boxes_find_greedy(struct box_boxes *boxes);
 /* Whether its first process has. */
 bool box_boxes_has_ended(const struct box_boxes_entry *entry);

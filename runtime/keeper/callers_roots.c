@@ -36,7 +36,7 @@ struct job {
 	uint32_t request;     /* 0: nobody waits for it any more */
 	struct box_ask ask;
 	int folder;
-	struct box_root *root;
+	struct box_root *root; /* NULL while it waits: it has an fd for each of its folders */
 };
 
 struct child {
@@ -93,15 +93,11 @@ static void refuse(const struct box_ask *ask, int r, struct box_err *err)
 	}
 }
 
-static void finish(struct box_callers_roots *roots, struct job *job, int r)
+static void finish(struct box_callers_roots *roots, struct job *job, const struct box_err *err)
 {
-	struct box_err err;
-	if (r < 0) {
-		refuse(&job->ask, r, &err);
-	}
 	if (job->request != 0) {
-		roots->done(roots->arg, job->request, &job->ask, r < 0 ? NULL : TAKE_PTR(job->root),
-			r < 0 ? &err : NULL);
+		roots->done(
+			roots->arg, job->request, &job->ask, err ? NULL : TAKE_PTR(job->root), err);
 	}
 	job_free(roots, job);
 }
@@ -110,7 +106,6 @@ void box_callers_roots_ask(
 	struct box_callers_roots *roots, uint32_t request, const struct box_ask *ask)
 {
 	const struct box_ground *ground = roots->ground;
-	struct box_root *root = NULL;
 	struct box_err err;
 	int folder = -1;
 	/* What will be refused anyway is refused by who makes boxes. */
@@ -119,7 +114,7 @@ void box_callers_roots_ask(
 		roots->done(roots->arg, request, ask, NULL, NULL);
 		return;
 	}
-	int r = box_images_take_folder(ground->images, ask->image, &folder, &root, &err);
+	int r = box_images_open_folder(ground->images, ask->image, &folder, &err);
 	if (r < 0) {
 		roots->done(roots->arg, request, ask, NULL, &err);
 		return;
@@ -128,12 +123,10 @@ void box_callers_roots_ask(
 	job->request = request;
 	job->ask = *ask;
 	job->folder = folder;
-	job->root = root;
 	if (box_turn_queue_put(&roots->queue, &job->turn, ask->tenant)) {
 		return;
 	}
 	box_close_p(&job->folder);
-	box_images_release(job->root);
 	free(job);
 	(void)box_err_set(
 		&err, BOX_ERR_CAPACITY, EBUSY, "too many images are being prepared: try again");
@@ -183,19 +176,26 @@ static void run_child(const void *task, pid_t parent, int out)
 	_exit(write(OUT_FD, &answer, sizeof(answer)) == (ssize_t)sizeof(answer) ? 0 : 1);
 }
 
-static int start_child(struct box_callers_roots *roots, struct child *child, struct job *job)
+static int start_child(
+	struct box_callers_roots *roots, struct child *child, struct job *job, struct box_err *err)
 {
+	int r = box_images_take_folder(job->folder, job->ask.image, &job->root, err);
+	if (r < 0) {
+		return r;
+	}
 	const struct work work = {job->folder, job->root->etc};
 	struct box_helper helper;
-	int r = box_helper_start(&helper, roots->epoll, run_child, &work);
-	if (r == 0) {
-		*child = (struct child){
-			.helper = helper,
-			.deadline_ms = box_clock_ms() + BOX_CALLERS_ROOT_MS,
-			.job = job,
-		};
+	r = box_helper_start(&helper, roots->epoll, run_child, &work);
+	if (r < 0) {
+		refuse(&job->ask, r, err);
+		return r;
 	}
-	return r;
+	*child = (struct child){
+		.helper = helper,
+		.deadline_ms = box_clock_ms() + BOX_CALLERS_ROOT_MS,
+		.job = job,
+	};
+	return 0;
 }
 
 static void take_result(struct box_callers_roots *roots, struct child *child)
@@ -207,7 +207,11 @@ static void take_result(struct box_callers_roots *roots, struct child *child)
 	if (r == 0) {
 		r = box_fs_freeze(job->root->etc);
 	}
-	finish(roots, job, r);
+	struct box_err err;
+	if (r < 0) {
+		refuse(&job->ask, r, &err);
+	}
+	finish(roots, job, r < 0 ? &err : NULL);
 }
 
 /* --- the loop --- */
@@ -240,9 +244,9 @@ static void begin_jobs(struct box_callers_roots *roots)
 		struct box_turn *turn;
 		while (child->helper.pidfd < 0 && (turn = box_turn_queue_take(&roots->queue))) {
 			struct job *job = BOX_LIST_ITEM(turn, struct job, turn);
-			int r = start_child(roots, child, job);
-			if (r < 0) {
-				finish(roots, job, r);
+			struct box_err err;
+			if (start_child(roots, child, job, &err) < 0) {
+				finish(roots, job, &err);
 			}
 		}
 	}

@@ -201,8 +201,15 @@ static int carry_tokens(
 
 int box_carry_reread_tokens(struct box_carried *carried, struct box_err *err)
 {
-	carried->offered_tokens.kind = BOX_KEEPER_TOKENS;
-	return read_token_file(carried->token_path, carried->offered_tokens.text, err);
+	/* What cannot be read is not offered, and box-rpc cannot take it. */
+	char text[BOX_TOKENS_TEXT_MAX];
+	int r = read_token_file(carried->token_path, text, err);
+	if (r == 0) {
+		carried->offered_tokens.kind = BOX_KEEPER_TOKENS;
+		memcpy(carried->offered_tokens.text, text, sizeof(text));
+	}
+	explicit_bzero(text, sizeof(text));
+	return r;
 }
 
 void box_carry_tokens_taken(struct box_carried *carried)

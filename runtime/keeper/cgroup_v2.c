@@ -171,6 +171,11 @@ static void leave(const struct box_cgroup_own *own)
 	box_cgroup_own_unlock(own->fd);
 }
 
+static bool gives_all(int own, unsigned controllers)
+{
+	return (controllers_in(own, "cgroup.subtree_control") & controllers) == controllers;
+}
+
 /* Opens the group that `below` is the leaf of, when it is one. */
 static bool open_above_leaf(int mount, const char *below, unsigned controllers, int *ret_own)
 {
@@ -183,8 +188,7 @@ static bool open_above_leaf(int mount, const char *below, unsigned controllers, 
 	size_t len = slash ? (size_t)(slash - below) : 1;
 	memcpy(above, slash ? below : ".", len);
 	above[len] = '\0';
-	if (box_cgroup_open_below(mount, above, &own) < 0 ||
-		(controllers_in(own, "cgroup.subtree_control") & controllers) != controllers) {
+	if (box_cgroup_open_below(mount, above, &own) < 0 || !gives_all(own, controllers)) {
 		return false;
 	}
 	*ret_own = TAKE_FD(own);
@@ -195,18 +199,19 @@ static int settle(int mount, const char *below, unsigned controllers,
 	struct box_cgroup_own *ret_own, struct box_err *err)
 {
 	_cleanup_(box_close_p) int own = -1;
-	if (open_above_leaf(mount, below, controllers, &own)) {
-		box_cgroup_own_lock(own);
-		*ret_own = (struct box_cgroup_own){.fd = TAKE_FD(own)};
-		return 0;
-	}
-	int r = box_cgroup_open_below(mount, below, &own);
+	bool in_leaf = open_above_leaf(mount, below, controllers, &own);
+	int r = in_leaf ? 0 : box_cgroup_open_below(mount, below, &own);
 	if (r < 0) {
 		return box_err_set(
 			err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below, strerror(-r));
 	}
 	struct box_cgroup_own settled = {.fd = -1};
 	box_cgroup_own_lock(own);
+	/* Looked at again: another who went may have taken them just now, and us out of the leaf. */
+	if (in_leaf && gives_all(own, controllers)) {
+		*ret_own = (struct box_cgroup_own){.fd = TAKE_FD(own)};
+		return 0;
+	}
 	r = is_true_root(own) ? enable(own, controllers, err)
 			      : move_aside(own, controllers, &settled, err);
 	if (r == 0) {

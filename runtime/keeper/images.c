@@ -186,7 +186,7 @@ static int refuse(const char *path, const char *why, struct box_err *err)
 }
 
 /* Of a folder that is not allowed nothing is told, not even what it is. */
-static int open_folder(
+int box_images_open_folder(
 	const struct box_images *images, const char *path, int *ret_fd, struct box_err *err)
 {
 	_cleanup_(box_close_p) int fd = -1;
@@ -207,17 +207,12 @@ static int open_folder(
 	return 0;
 }
 
-int box_images_take_folder(struct box_images *images, const char *path, int *ret_folder,
-	struct box_root **ret_root, struct box_err *err)
+int box_images_take_folder(
+	int folder, const char *path, struct box_root **ret_root, struct box_err *err)
 {
-	_cleanup_(box_close_p) int fd = -1;
-	int r = open_folder(images, path, &fd, err);
-	if (r < 0) {
-		return r;
-	}
 	struct box_root *root = box_alloc(sizeof(*root));
 	box_root_init(root);
-	r = box_root_take(fd, BOX_ROOT_CALLER, -1, root);
+	int r = box_root_take(folder, BOX_ROOT_CALLER, -1, root);
 	if (r < 0) {
 		root->once = true;
 		box_images_release(root);
@@ -227,7 +222,6 @@ int box_images_take_folder(struct box_images *images, const char *path, int *ret
 					      : strerrordesc_np(-r),
 			err);
 	}
-	*ret_folder = TAKE_FD(fd);
 	*ret_root = root;
 	return 0;
 }

@@ -23,9 +23,12 @@ int box_images_find(struct box_images *images, const char *image, struct box_hos
 	struct box_root **ret_root, struct box_err *err);
 /* Whether this image is a folder that a caller names. */
 bool box_images_is_folder(struct box_images *images, const char *image);
+/* Opens and judges it. */
+int box_images_open_folder(
+	const struct box_images *images, const char *path, int *ret_fd, struct box_err *err);
 /* Takes all of it but its /etc, which is empty and writable: callers_roots.c fills it. */
-int box_images_take_folder(struct box_images *images, const char *path, int *ret_folder,
-	struct box_root **ret_root, struct box_err *err);
+int box_images_take_folder(
+	int folder, const char *path, struct box_root **ret_root, struct box_err *err);
 /* Why boxes of one of the named images would be refused now, as a text; "": they would not. */
 void box_images_missing(const struct box_images *images, char *text, size_t room);
 /* NULL is taken. */

@@ -46,7 +46,8 @@ static int open_folder(bool root, bool make)
 	const char *above = root ? "/run" : session && session[0] == '/' ? session : "";
 	_cleanup_(box_close_p) int parent = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (parent >= 0 && make) {
-		(void)mkdirat(parent, FOLDER, 0700);
+		/* As the socket of the operator has it (operator_socket.c), whoever comes first. */
+		(void)mkdirat(parent, FOLDER, root ? 0711 : 0700);
 	}
 	_cleanup_(box_close_p) int fd = parent < 0
 		? -1

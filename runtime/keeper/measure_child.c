@@ -25,29 +25,26 @@
 #include "runtime/plan/plan.h"
 
 #define OUT_FD 0
-#define ROOT_FD 1
+#define ROOT_FD 1 /* of a box, or the folder */
 #define NICENESS 10
 #define CACHE BOX_PLAN_HOME "/.cache"
 
 /* --- the process --- */
 
-static int arrange_fds(int out, int root)
+/* What is measured comes to its place, and all else of boxd's is closed. 2 stays, for sanitizers. */
+static int keep_only(int root)
 {
-	/* 0 to 2 are never free in boxd, so neither is at its place already. 2 stays, for
-	 * sanitizers. */
-	if (dup3(out, OUT_FD, O_CLOEXEC) < 0) {
-		return -errno;
-	}
-	if (root >= 0 && dup3(root, ROOT_FD, O_CLOEXEC) < 0) {
+	if (dup3(root, ROOT_FD, O_CLOEXEC) < 0) {
 		return -errno;
 	}
 	return close_range(STDERR_FILENO + 1, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static int become_small(pid_t parent, int out, int root)
+static int become_small(pid_t parent, int out)
 {
 	struct rlimit core = {0, 0};
-	int r = arrange_fds(out, root);
+	/* 0 to 2 are never free in boxd, so it is not at its place already. */
+	int r = dup3(out, OUT_FD, O_CLOEXEC) < 0 ? -errno : 0;
 	/* Reading is all that is left: also what belongs to others, as the payload's files do. */
 	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
 	/* After the capabilities, whose change clears it. */
@@ -73,16 +70,21 @@ static int measure_folder(const struct box_measure_task *task, struct box_mount_
 	struct box_keeper_part *parts)
 {
 	static const char *const names[] = {".mcp", "inbox", "outbox"};
-	_cleanup_(box_close_p) int folder = -1;
 	_cleanup_(box_close_p) int fd = -1;
+	int folder = -1;
 	size_t link = 0;
 	const struct box_folder_ask ask = {.path = task->path, .asker = {.namespace = ""}};
+	/* The mount roots are looked at by the fds that boxd holds: those are closed after. */
 	int r = box_folder_open(&ask, mount_roots, &link, &folder);
 	if (r < 0) {
 		/* By a link that is not followed there is no folder that a box may have. */
 		return link > 0 ? -EPERM : r;
 	}
-	r = box_fs_open_beneath(folder, task->below, &fd);
+	r = keep_only(folder);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fs_open_beneath(ROOT_FD, task->below, &fd);
 	if (r == 0) {
 		box_walk(fd, BOX_WALK_LENGTHS, names, sizeof(names) / sizeof(names[0]), parts);
 	} else if (r != -ENOENT && r != -ENOTDIR) {
@@ -168,7 +170,7 @@ _Noreturn void box_measure_child(const struct box_measure_task *task,
 {
 	struct box_keeper_measured answer = {0};
 	bool is_box = task->root >= 0;
-	if (become_small(parent, out, task->root) < 0) {
+	if (become_small(parent, out) < 0 || (is_box && keep_only(task->root) < 0)) {
 		_exit(1);
 	}
 	answer.result = is_box ? measure_box(task, answer.parts)

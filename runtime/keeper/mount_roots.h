@@ -76,7 +76,8 @@ void box_mount_roots_close(struct box_mount_roots *roots);
 /* Takes the narrower roots and the client's store anew. */
 void box_mount_roots_narrow(struct box_mount_roots *roots, const struct box_policy *policy);
 
-/* Takes up what has appeared since. Not for a process that has closed the fds. */
+/* Takes up what has appeared since. This, and what judges by the roots, is not for a process that has
+ * closed the fds. */
 void box_mount_roots_refresh(struct box_mount_roots *roots);
 
 /* The skill store, made where it is missing. -ESTALE when it is at another path, -EPERM at a place

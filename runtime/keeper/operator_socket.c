@@ -13,11 +13,14 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 
 #define BACKLOG 1024
+#define LOCK_TRIES 200 /* a second; who starts has it for a moment */
+#define LOCK_PAUSE_MS 5
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
 static int socket_nonblocking(void)
@@ -62,7 +65,7 @@ static int open_folder(struct box_operator_socket *socket, struct box_err *err)
 	char copy[BOX_SOCKET_PATH_SIZE];
 	memcpy(copy, socket->path, sizeof(copy));
 	const char *folder = dirname(copy);
-	socket->folder_made = mkdir(folder, geteuid() == 0 ? 0755 : 0700) == 0;
+	socket->folder_made = mkdir(folder, geteuid() == 0 ? 0711 : 0700) == 0;
 	if (!socket->folder_made && errno != EEXIST) {
 		return box_err_set(err, BOX_ERR_OS, errno,
 			"the operator's socket %s: its folder cannot be made: %s", socket->path,
@@ -167,14 +170,32 @@ static int share_with(
 	return 0;
 }
 
+/* Whoever may read the folder may lock it too: so not for ever. */
+static int lock_folder(const struct box_operator_socket *socket, struct box_err *err)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
+	for (int i = 0; flock(socket->folder, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK && errno != EINTR) {
+			return refuse(err, socket, errno, strerror(errno));
+		}
+		if (i == LOCK_TRIES) {
+			return refuse(err, socket, EWOULDBLOCK,
+				"another process has its folder locked (flock)");
+		}
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 static int open_it(struct box_operator_socket *socket, const char *group, struct box_err *err)
 {
 	int r = open_folder(socket, err);
 	if (r < 0) {
 		return r;
 	}
-	if (flock(socket->folder, LOCK_EX) < 0) {
-		return refuse(err, socket, errno, strerror(errno));
+	r = lock_folder(socket, err);
+	if (r < 0) {
+		return r;
 	}
 	r = remove_dead(socket, err);
 	if (r < 0) {

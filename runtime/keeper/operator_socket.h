@@ -22,7 +22,7 @@ struct box_operator_socket {
 	}
 
 /* Opens it at `path`, or with NULL at the default place of this user. Its folder is made if it is
- * missing (0755 for root, 0700 for others). `group` NULL: mode 0600, else 0660 and that group's.
+ * missing (0711 for root, 0700 for others). `group` NULL: mode 0600, else 0660 and that group's.
  * 0, or negative with the reason in err: -EADDRINUSE when a boxd that lives has it. */
 int box_operator_socket_open(const char *path, const char *group,
 	struct box_operator_socket *ret_socket, struct box_err *err);

@@ -42,6 +42,10 @@ const char *box_take_make_box(struct box_serve *serve, struct box_packet *packet
 	if (!serve->ready || packet->make_box.id == 0) {
 		return "a MAKE_BOX before READY or without an id";
 	}
+	/* The rest is judged when its turn comes: queues go by this. */
+	if (!has_end(packet->make_box.ask.tenant, sizeof(packet->make_box.ask.tenant))) {
+		return "a tenant without an end";
+	}
 	serve->ever_asked = true;
 	box_quotas_ask(serve->quotas, packet->make_box.id, &packet->make_box.ask);
 	return NULL;

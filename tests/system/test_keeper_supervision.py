@@ -247,6 +247,7 @@ GARBAGE = {
     "bigstate": "a STATE that is too big",
     "pipestate": "a STATE that is no file",
     "path": "a path without an end",
+    "tenant": "a tenant without an end",
     "nobodysgroup": "a group of nobody or of nothing",
     "emptygroup": "a group of nobody or of nothing",
     "groupfd": "a packet with a wrong number of fds",

@@ -480,3 +480,31 @@ def test_two_sessions_share_one_host_folder(place, client):
     folder = str(place.make("shared"))
     client.exec("echo x >f", "one", host_path=folder)
     assert client.exec("cat f", "two", host_path=folder)["stdout"] == "x"
+
+
+def test_mounts_where_memory_files_are_not_executed(tmp_path):
+    """vm.memfd_noexec, which some hosts have on, adds a seal to every memfd."""
+    if not boxlib.ROOT:
+        pytest.skip("only root can have a PID namespace whose memfds are so")
+    source = folder_with_a_file(tmp_path)
+    box = f"{boxlib.build()}/box run --mount {source}:/mnt/m:ro -- cat /mnt/m/file"
+    script = f"echo 1 > /proc/sys/vm/memfd_noexec || exit 77; {box}"
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script],
+        cwd=tmp_path,
+        env=boxlib.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip("this kernel has no vm.memfd_noexec")
+    assert (done.returncode, done.stdout) == (0, "here\n"), done.stderr
+
+
+def folder_with_a_file(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_text("here\n")
+    return source

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 
 import imagelib
 import nativelib
@@ -221,6 +222,28 @@ def test_an_image_with_a_large_etc_holds_up_nobody(world):
         assert "its /etc has more than 4096 entries or 4 MiB" in answer["message"]
     # In boxd's own thread they took more than a second, and the first command waited for all ten.
     assert ended >= 3
+
+
+def test_images_that_wait_hold_few_files(world):
+    """Each of their folders is an open file of boxd's, but only when their turn has come."""
+    place, client = world
+    root = imagelib.make_root(place.folder / "wide", "wide")
+    for number in range(20):
+        (root / f"top-{number}").mkdir()
+    for number in range(6000):
+        (root / "etc" / f"file-{number}").write_bytes(b"")
+    fds = pathlib.Path(f"/proc/{client.boxd.pid}/fd")
+    before = most = len(list(fds.iterdir()))
+    asked = [
+        client.start("box_exec", spec(f"wide{number}", image=str(root)), context=HERE)
+        for number in range(14)
+    ]
+    while not all(client.has_answer(seq) for seq in asked):
+        most = max(most, len(list(fds.iterdir())))
+    for seq in asked:
+        assert "its /etc has more than 4096 entries or 4 MiB" in client.wait(seq)["message"]
+    # All at once they would be more than 300.
+    assert before + 20 < most < before + 160
 
 
 def test_shutdown_ends_all_of_the_instance(world):

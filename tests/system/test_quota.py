@@ -11,8 +11,10 @@ import subprocess
 import pytest
 
 import boxlib
+import clientlib
 import nativelib
 import quotalib
+import storagelib
 from quotalib import MIB
 
 FULL = ("No space left on device", "Disk quota exceeded")
@@ -128,6 +130,20 @@ def test_folder_is_held(place):
         assert counted["workspace"]["full"] is True
     # The host's own file system holds no more of it than that.
     assert os.stat(quotalib.image(one)).st_blocks * 512 < 24 * MIB
+
+
+def test_a_mount_root_that_has_a_quota_is_measured(place):
+    """Its image is mounted over the folder that boxd holds: who measures it sees the same."""
+    root = quotalib.tenant(place, "root")
+    place.config.write_text(f'local: {{allowed_mount_roots: ["{root}"]}}\n')
+    name = clientlib.physical("", "ws1").rsplit("-g", 1)[0]
+    write = f"mkdir -p tenants/{name}; head -c 5000 /dev/zero >tenants/{name}/a"
+    config = {"local": {"default_workspace": str(root)}}
+    with nativelib.dialled(place, config=config) as client:
+        client.exec(write, "s", host_path=str(root), workspace_quota_mb=16)
+        assert quotalib.mounted(root)
+        answer = storagelib.analyse(client)
+    assert storagelib.numbers(answer, "workspace") == (True, 5000, 1, 0)
 
 
 def test_both_sides_see_one_folder(place):

@@ -4,6 +4,7 @@ tokens that are changed, instances that are claimed, and what the log says of st
 
 import contextlib
 import encodings.idna  # noqa: F401: it is not found any more as another user
+import fcntl
 import http.client
 import os
 import pathlib
@@ -232,6 +233,30 @@ def test_a_folder_that_others_could_use_is_refused(tmp_path, folder, fault):
         for left in place.iterdir():
             left.unlink()
         place.rmdir()
+
+
+def test_a_folder_that_others_have_locked_does_not_hold_up_boxd(tmp_path, folder):
+    """Whoever may read a folder may lock it; one that boxd makes nobody else can read."""
+    with open_folder(folder) as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with boxlib.fake_boxd(tmp_path, "--socket", str(folder / "box.sock")) as boxd:
+            assert boxd.wait() == 1
+            assert "another process has its folder locked" in boxd.tail()
+    made = folder / "made"
+    with boxlib.fake_boxd(tmp_path, "--socket", str(made / "box.sock")) as boxd:
+        boxd.wait_served()
+        assert made.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH) == 0
+        if boxlib.ROOT:
+            assert as_user(NOBODY, "ls", made).returncode != 0
+
+
+@contextlib.contextmanager
+def open_folder(path):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 @needs_root

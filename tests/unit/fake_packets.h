@@ -88,6 +88,10 @@ static void send_garbage(const char *what)
 		send_plain(BOX_KEEPER_STATE, &big, 1);
 	} else if (strcmp(what, "pipestate") == 0 && pipe2(pipes, O_CLOEXEC) == 0) {
 		send_plain(BOX_KEEPER_STATE, &pipes[0], 1);
+	} else if (strcmp(what, "tenant") == 0) {
+		static struct box_keeper_make_box wanted = {.kind = BOX_KEEPER_MAKE_BOX, .id = 1};
+		memset(wanted.ask.tenant, 't', sizeof(wanted.ask.tenant));
+		send_packet(&wanted, sizeof(wanted), NULL, 0);
 	} else if (strcmp(what, "path") == 0) {
 		memset(&endless, 'x', sizeof(endless));
 		endless.kind = BOX_KEEPER_MAKE_FOLDER;

@@ -238,6 +238,10 @@ static const struct probe option_probes[] = {
 	OPTION(0, 41, 49),
 	OPTION(0, 41, 67),
 	OPTION(NO_OPTION, 41, 1),  /* IPV6_ADDRFORM */
+	OPTION(NO_OPTION, 41, 20), /* IPV6_JOIN_GROUP: memory that is nobody's */
+	OPTION(NO_OPTION, 41, 27), /* IPV6_JOIN_ANYCAST */
+	OPTION(NO_OPTION, 41, 42), /* MCAST_JOIN_GROUP, of both families */
+	OPTION(NO_OPTION, 0, 42),
 	OPTION(NO_OPTION, 41, 32), /* IPV6_FLOWLABEL_MGR */
 	OPTION(NO_OPTION, 41, 35), /* IPV6_XFRM_POLICY */
 	OPTION(NO_OPTION, 41, 57), /* IPV6_RTHDR */

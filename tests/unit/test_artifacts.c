@@ -222,6 +222,27 @@ TEST(a_false_source_fails_for_who_sent_it)
 	box_artifacts_free(artifacts);
 }
 
+/* A box-rpc that dies leaves what it has begun to its successor, but not whose source it was. */
+TEST(a_false_source_of_who_is_gone_fails_for_nobody)
+{
+	struct box_artifacts *artifacts = begin();
+	play.report = -EINVAL;
+	want_from(artifacts, "ws-a", 1, 7, 1, "/false");
+	void *first = play.arg;
+	box_errand_ended *ended = play.ended;
+	box_artifacts_drop(artifacts);
+	want_from(artifacts, "ws-a", 2, 7, 2, "/right");
+	ASSERT_INT(play.fills, 1);
+	play.report = 0;
+	ended(first);
+	ASSERT_INT(play.answers[1], 1);
+	ASSERT_INT(play.answers[2], 1);
+	ASSERT_INT(play.fills, 2);
+	play.ended(play.arg);
+	ASSERT_INT(play.answers[2], 0);
+	box_artifacts_free(artifacts);
+}
+
 /* Fills a tree of so many MiB for the box, and says what came of it. */
 static int hold(struct box_artifacts *artifacts, const char *tenant, uint64_t box, unsigned number,
 	size_t mib)

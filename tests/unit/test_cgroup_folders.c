@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "runtime/keeper/cgroup_manager.h"
 #include "tests/unit/test.h"
@@ -291,6 +292,40 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 			(void)close(own.fd);
 		}
 	}
+}
+
+/* As the watcher of a boxd that was killed does while the next one starts in its leaf. */
+TEST(version_2_in_a_leaf_that_another_leaves)
+{
+	struct box_err err;
+	struct box_cgroup_own own = {.fd = -1};
+	int ready[2];
+	char byte;
+	make_place();
+	ASSERT_INT(mkdirat(top, "a", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
+	put_file("a/cgroup.events", "populated 1\n");
+	put_file("a/cgroup.procs", "");
+	put_file("a/cgroup.subtree_control", "cpu memory pids\n");
+	put_file("a/keeper/cgroup.procs", "");
+	ASSERT_INT(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	ASSERT(pid >= 0);
+	if (pid == 0) {
+		const struct timespec pause = {.tv_nsec = 200000000L};
+		int folder = openat(top, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		box_cgroup_own_lock(folder);
+		(void)write(ready[1], "r", 1);
+		(void)nanosleep(&pause, NULL);
+		put_file("a/cgroup.subtree_control", "");
+		box_cgroup_own_unlock(folder);
+		_exit(0);
+	}
+	ASSERT_INT(read(ready[0], &byte, 1), 1);
+	/* It wants them anew; a plain file does not show them, which is the error. */
+	ASSERT_INT(box_cgroup_v2.settle(top, "a/keeper", P | M | C, &own, &err), -EINVAL);
+	assert_file("a/cgroup.subtree_control", "+pids +memory +cpu");
+	ASSERT_INT(waitpid(pid, NULL, 0), pid);
 }
 
 /* A plain file shows "+pids ..." as it was written, which names no controller. */

@@ -243,6 +243,42 @@ TEST(start_lists_the_fds_that_are_there)
 		BOX_START_CHECK_CONFIG | BOX_START_HAS_FILE | BOX_START_HAS_VARIABLE);
 }
 
+static void write_tokens(const char *path, const char *text, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	ASSERT(fd >= 0);
+	ASSERT_INT(write(fd, text, len), len);
+	(void)close(fd);
+}
+
+/* Whatever box-rpc says it has taken. */
+TEST(tokens_that_were_not_offered_are_not_taken)
+{
+	static const char good[] = "0123456789abcdef0123456789abcdef\n";
+	static char path[] = "/tmp/box-tokens-XXXXXX";
+	struct box_options options = {.token_path = path};
+	struct box_err err;
+	int fd = mkstemp(path);
+	ASSERT(fd >= 0);
+	(void)close(fd);
+	ASSERT_INT(unsetenv("LANGBOT_BOX_CONFIG"), 0);
+	ASSERT_INT(unsetenv("LANGBOT_BOX_CONTROL_TOKEN"), 0);
+	write_tokens(path, good, sizeof(good) - 1);
+	ASSERT_INT(box_carry_take(&options, &carried, &err), 0);
+	ASSERT_STR(carried.start.token, good);
+	write_tokens(path, "with a NUL\0", 11);
+	ASSERT(box_carry_reread_tokens(&carried, &err) < 0);
+	box_carry_tokens_taken(&carried);
+	ASSERT_STR(carried.start.token, good);
+	/* The answer to an offer may come when the next file could not be read. */
+	write_tokens(path, "other", 5);
+	ASSERT_INT(box_carry_reread_tokens(&carried, &err), 0);
+	ASSERT_INT(unlink(path), 0);
+	ASSERT(box_carry_reread_tokens(&carried, &err) < 0);
+	box_carry_tokens_taken(&carried);
+	ASSERT_STR(carried.start.token, "other");
+}
+
 TEST(long_variables)
 {
 	struct box_options options = {0};

@@ -58,7 +58,7 @@ TEST(what_is_too_much)
 /* Our own namespace, whose text is longer than one read. */
 TEST(a_look_sees_our_own_sockets)
 {
-	int fds[300];
+	int fds[200];
 	struct box_netlink_held before;
 	struct box_netlink_held held;
 	ASSERT_INT(box_netlink_held_look(getpid(), UINT64_MAX, &before), 0);
