@@ -1,8 +1,8 @@
-"""Attempts that count on a slip in the operator's own configuration: a name that is misspelt or in the
-wrong place, a list that is empty. Each has a boxd of its own.
+"""Attempts that count on a slip in the operator's own configuration: a name that is misspelt or in
+the wrong place, a list that is empty. Each has a boxd of its own.
 
-One that does not start is safe. One that starts must hold what was meant. What may be returned is as
-in inside/frame.py.
+One that does not start is safe. One that starts must hold what was meant. What may be returned is
+as in inside/frame.py.
 """
 
 import contextlib
