@@ -167,6 +167,17 @@ static int read_switches(struct box_config *config, struct box_err *err)
 	return result;
 }
 
+/* As browsers send it, to be compared byte by byte: what is none would never be met. */
+static bool is_origin(struct box_str text)
+{
+	const char *end = text.bytes + text.len;
+	const char *colon = memmem(text.bytes, text.len, "://", 3);
+	const char *host = colon ? colon + 3 : end;
+	return box_str_eq(text, "null") ||
+		(colon > text.bytes && host < end && !memchr(host, '/', (size_t)(end - host)) &&
+			!memchr(text.bytes, '*', text.len));
+}
+
 static int read_allowed_origins(struct box_config *config, struct box_err *err)
 {
 	const struct box_value *value = find_set(&config->map, "allowed_origins");
@@ -182,6 +193,12 @@ static int read_allowed_origins(struct box_config *config, struct box_err *err)
 	const char **origins = box_arena_alloc(
 		config->arena, (items.count + 1UL) * sizeof(*origins));
 	for (uint32_t i = 0; i < items.count; i++) {
+		if (!is_origin(items.items[i].str)) {
+			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+				"box.allowed_origins: %s is no origin: scheme://host or "
+				"scheme://host:port, each written out, or null",
+				box_fields_echo(config->arena, items.items[i].str));
+		}
 		origins[i] = box_arena_strndup(
 			config->arena, items.items[i].str.bytes, items.items[i].str.len);
 	}

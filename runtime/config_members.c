@@ -36,10 +36,11 @@ static const struct box_member members[] = {
 #undef LIMIT
 		{"limits.max_workspace_entries", 0}, /* the service's */
 	{"local", 0},
-	{"local.host_root", 0},
+	/* boxd holds what three of these lead to from its start on. */
+	{"local.host_root", RESTART},
 	{"local.default_workspace", 0},
-	{"local.skills_root", 0},
-	{"local.allowed_mount_roots", 0},
+	{"local.skills_root", RESTART},
+	{"local.allowed_mount_roots", RESTART},
 	{"local.rootfs", OPERATOR | RESTART}, /* this and the next two: policy.c */
 	{"local.seccomp", OPERATOR | RESTART},
 	{"local.degraded", OPERATOR | RESTART},

@@ -282,7 +282,10 @@ static void note_readiness(struct worker *worker)
 	struct box_value readiness = box_runtime_readiness(worker->runtime, arena, &ready);
 	const struct box_value *error = box_map_get(&readiness, "error");
 	char why[sizeof(worker->why)] = "";
-	if (error && error->type == BOX_STR) {
+	struct box_err refused;
+	if (box_runtime_require_ready(worker->runtime, &refused) < 0) {
+		(void)snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1, refused.text);
+	} else if (error && error->type == BOX_STR) {
 		(void)snprintf(why, sizeof(why), "%.*s", (int)error->str.len, error->str.bytes);
 	}
 	if (worker->told && ready == worker->ready && strcmp(why, worker->why) == 0) {
@@ -368,10 +371,26 @@ static void note_restart(struct worker *worker)
 	}
 }
 
+static bool is_unauthenticated(const struct worker *worker)
+{
+	return worker->settings.tokens.count == 0 &&
+		(worker->settings.flags & BOX_START_UNAUTHENTICATED ||
+			worker->runtime->config->unauthenticated);
+}
+
+static void warn_unauthenticated(void)
+{
+	BOX_LOG(BOX_LOG_WARNING, "listening.unauthenticated",
+		box_kv_str("why",
+			"ANYONE WHO REACHES THIS PORT CAN RUN COMMANDS AND READ AND WRITE ALL FOLDERS "
+			"THAT MAY BE MOUNTED: there is no token, and nobody is asked who they are"));
+}
+
 static void on_reload(void *arg, int fd)
 {
 	struct worker *worker = arg;
 	_cleanup_(box_verdict_free_p) struct box_verdict *verdict = box_verdict_new();
+	bool unauthenticated = is_unauthenticated(worker);
 	if (box_settings_apply_file(
 		    worker->runtime, worker->settings.config_path, fd, false, verdict) < 0) {
 		box_verdict_log(verdict, "config.reload_refused");
@@ -383,6 +402,9 @@ static void on_reload(void *arg, int fd)
 	box_verdict_log(verdict, "config.reload_refused");
 	(void)box_link_taken(worker->link);
 	note_restart(worker);
+	if (is_unauthenticated(worker) && !unauthenticated) {
+		warn_unauthenticated();
+	}
 	BOX_LOG(BOX_LOG_INFO, "config.reloaded");
 }
 
@@ -474,16 +496,16 @@ static int read_texts(struct worker *worker, struct box_err *err)
 {
 	struct box_settings *settings = &worker->settings;
 	bool good = true;
+	bool look = settings->flags & BOX_START_CHECK_CONFIG;
 	worker->of_file = box_verdict_new();
 	worker->of_variable = box_verdict_new();
 	if (settings->config_fd >= 0) {
 		good = box_settings_apply_file(worker->runtime, settings->config_path,
-			       settings->config_fd, settings->flags & BOX_START_CHECK_CONFIG,
-			       worker->of_file) == 0;
+			       settings->config_fd, look, worker->of_file) == 0;
 	}
 	if (settings->variable_fd >= 0) {
-		good = box_settings_apply_variable(
-			       worker->runtime, settings->variable_fd, worker->of_variable) == 0 &&
+		good = box_settings_apply_variable(worker->runtime, settings->variable_fd, look,
+			       worker->of_variable) == 0 &&
 			good;
 	}
 	return good ? 0 : box_err_set(err, BOX_ERR_VALUE, EINVAL, "the configuration has errors");
@@ -506,23 +528,17 @@ static void remember_first(struct worker *worker)
 static int check_openness(const struct worker *worker, struct box_err *err)
 {
 	const struct box_settings *settings = &worker->settings;
-	bool told = settings->flags & BOX_START_UNAUTHENTICATED ||
-		worker->runtime->config->unauthenticated;
 	if (settings->tokens.count > 0) {
 		return 0;
 	}
-	if (settings->flags & BOX_START_WIDE_OPEN && !told) {
+	if (settings->flags & BOX_START_WIDE_OPEN && !is_unauthenticated(worker)) {
 		return box_err_set(err, BOX_ERR_VALUE, EPERM,
 			"--host is wider than loopback and there is no token: set "
 			"LANGBOT_BOX_CONTROL_TOKEN or --token-file, or leave out --host; "
 			"--unauthenticated lets in everyone who reaches the port");
 	}
-	if (told) {
-		BOX_LOG(BOX_LOG_WARNING, "listening.unauthenticated",
-			box_kv_str("why",
-				"ANYONE WHO REACHES THIS PORT CAN RUN COMMANDS AND READ AND WRITE "
-				"ALL FOLDERS THAT MAY BE MOUNTED: there is no token, and nobody is "
-				"asked who they are"));
+	if (is_unauthenticated(worker) && !(settings->flags & BOX_START_CHECK_CONFIG)) {
+		warn_unauthenticated();
 	}
 	return 0;
 }

@@ -230,11 +230,18 @@ static void remark(const struct judged *judged, bool wrong, const char *path, co
 	}
 }
 
+/* How long the member's name is that a text begins with. The name of an image may have colons. */
+static size_t member_len(const char *text)
+{
+	size_t len = strncmp(text, "box.", strlen("box.")) == 0 ? strcspn(text, " ,\n") : 0;
+	return len > 0 && text[len - 1] == ':' ? len - 1 : len;
+}
+
 /* A refusal of the runtime's reader: "box.limits.max_sessions must be an integer". */
 static void remark_refusal(const struct judged *judged, const char *why)
 {
 	char path[512];
-	size_t len = strncmp(why, "box.", strlen("box.")) == 0 ? strcspn(why, " :,\n") : 0;
+	size_t len = member_len(why);
 	if (len > 0) {
 		(void)snprintf(path, sizeof(path), "%.*s", (int)len, why);
 		remark(judged, true, path, why + len);
@@ -296,15 +303,22 @@ static int judge(
 /* Beside `box` the file is not ours, but members of ours there are not where they were meant. */
 static void judge_beside(const struct judged *judged, const struct box_value *whole)
 {
+	static const char *const sections[] = {"", "local", "limits"};
 	for (uint32_t i = 0; i < whole->count; i++) {
-		const struct box_member *member = box_member_find("", whole->pairs[i].key);
-		if (member && !(member->flags & BOX_MEMBER_LANGBOT)) {
-			size_t line = box_config_text_line(
-				judged->text->bytes, judged->text->len, member->path);
-			box_verdict_add(judged->verdict, false,
-				"%s:%zu: %s: not read beside box; it belongs under box",
-				judged->from, line, member->path);
+		const struct box_member *member = NULL;
+		for (size_t j = 0; j < sizeof(sections) / sizeof(sections[0]) && !member; j++) {
+			member = box_member_find(sections[j], whole->pairs[i].key);
 		}
+		if (!member || member->flags & BOX_MEMBER_LANGBOT) {
+			continue;
+		}
+		const char *dot = strchr(member->path, '.');
+		const char *name = dot ? dot + 1 : member->path;
+		size_t line = box_config_text_line(judged->text->bytes, judged->text->len, name);
+		box_verdict_add(judged->verdict, false,
+			"%s:%zu: %s: not read beside box; it belongs under box%s%.*s", judged->from,
+			line, name, dot ? "." : "", dot ? (int)(dot - member->path) : 0,
+			member->path);
 	}
 }
 
@@ -331,15 +345,29 @@ static void judge_backend(const struct judged *judged, const char *name)
 	}
 }
 
-/* Folders for mounts may come later; a root of boxes may not. */
-static void judge_paths(const struct judged *judged, const struct box_runtime *runtime)
+/* Folders for mounts may come later, and are worth a warning. */
+static void judge_folders(const struct judged *judged, const struct box_config *config)
+{
+	const struct box_value *local = box_map_get(judged->map, "local");
+	bool rooted = local && box_map_get(local, "host_root") && config->host_root;
+	const struct box_value *listed = local ? box_map_get(local, "allowed_mount_roots") : NULL;
+	if (rooted) {
+		judge_path(
+			judged, false, BOX_LOOK_FOLDER, "box.local.host_root", config->host_root);
+	}
+	for (size_t i = 0; listed && config->allowed_mount_roots[i]; i++) {
+		if (!rooted || strcmp(config->allowed_mount_roots[i], config->host_root) != 0) {
+			judge_path(judged, false, BOX_LOOK_FOLDER, "box.local.allowed_mount_roots",
+				config->allowed_mount_roots[i]);
+		}
+	}
+}
+
+/* A root of boxes must be there. */
+static void judge_roots(const struct judged *judged, const struct box_runtime *runtime)
 {
 	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
-	const struct box_config *config = runtime->config;
-	const struct box_value *local = box_map_get(judged->map, "local");
-	const struct box_value *listed = local ? box_map_get(local, "allowed_mount_roots") : NULL;
 	struct box_err why;
-	judge_backend(judged, config->backend);
 	if (box_policy_read(runtime, runtime->config, policy, &why) < 0) {
 		remark_refusal(judged, why.text);
 		return;
@@ -351,14 +379,6 @@ static void judge_paths(const struct judged *judged, const struct box_runtime *r
 		char member[BOX_IMAGE_NAME_MAX + 32];
 		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
 		judge_path(judged, true, BOX_LOOK_ROOT, member, policy->images[i].path);
-	}
-	if (config->host_root) {
-		judge_path(
-			judged, false, BOX_LOOK_FOLDER, "box.local.host_root", config->host_root);
-	}
-	for (size_t i = 0; listed && config->allowed_mount_roots[i]; i++) {
-		judge_path(judged, false, BOX_LOOK_FOLDER, "box.local.allowed_mount_roots",
-			config->allowed_mount_roots[i]);
 	}
 }
 
@@ -400,13 +420,16 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 	}
 	r = judge(runtime, BOX_LAYER_FILE, &judged);
 	if (r == 0 && look) {
-		judge_paths(&judged, runtime);
+		judge_backend(&judged, runtime->config->backend);
+		judge_roots(&judged, runtime);
+		judge_folders(&judged, runtime->config);
 	}
 	return verdict->errors > 0 ? -EINVAL : r;
 }
 
 /* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */
-int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_verdict *verdict)
+int box_settings_apply_variable(
+	struct box_runtime *runtime, int fd, bool look, struct box_verdict *verdict)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
@@ -419,12 +442,20 @@ int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_
 	}
 	r = box_json_decode(arena, text.bytes, text.len, &map, &why);
 	if (r < 0 || map.type != BOX_MAP) {
-		box_verdict_add(verdict, false, "%s: ignored, because it is %s",
-			BOX_CONFIG_VARIABLE, r < 0 ? why : "no map");
-		return 0;
+		/* As the reference does; but who asks for a verdict is not told that it is good. */
+		box_verdict_add(verdict, look, "%s: ignored, because it is no JSON map%s%s",
+			BOX_CONFIG_VARIABLE, r < 0 ? ": " : "", r < 0 ? why : "");
+		return look ? -EINVAL : 0;
 	}
 	const struct judged judged = {.from = BOX_CONFIG_VARIABLE, .map = &map, .verdict = verdict};
-	return judge(runtime, BOX_LAYER_VARIABLE, &judged);
+	r = judge(runtime, BOX_LAYER_VARIABLE, &judged);
+	if (r == 0 && look) {
+		if (box_map_get(&map, "backend")) {
+			judge_backend(&judged, runtime->config->backend);
+		}
+		judge_folders(&judged, runtime->config);
+	}
+	return verdict->errors > 0 ? -EINVAL : r;
 }
 
 int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *ret_map)

@@ -53,8 +53,10 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 	struct box_verdict *verdict);
 
 /* The same with LANGBOT_BOX_CONFIG, which is LangBot's `box` section: what is no JSON is warned of and
- * left out, and of unknown members only those are errors that resemble one of ours. */
-int box_settings_apply_variable(struct box_runtime *runtime, int fd, struct box_verdict *verdict);
+ * left out (with `look` it is an error), and of unknown members only those are errors that resemble one
+ * of ours. */
+int box_settings_apply_variable(
+	struct box_runtime *runtime, int fd, bool look, struct box_verdict *verdict);
 
 /* The map of a file that was good when boxd was started with it; closes the fd. */
 int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *ret_map);

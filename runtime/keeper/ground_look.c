@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "runtime/keeper/ground.h"
 #include "runtime/keeper/images.h"
+#include "runtime/keeper/place.h"
 
 /* The tree of the entry with this name; -1: it is a link, or there is none. */
 static int find_tree(const struct box_root_entry *entries, const int *trees, size_t count,
@@ -94,8 +95,14 @@ int box_ground_look_at(enum box_keeper_look_kind what, const char *path, struct 
 			err, BOX_ERR_VALUE, errno, "%s: %s", path, strerrordesc_np(errno));
 	}
 	bool folder = S_ISDIR(status.st_mode);
+	if (what == BOX_LOOK_FOLDER && !folder) {
+		return box_err_set(err, BOX_ERR_VALUE, ENOTDIR, "%s: no folder", path);
+	}
 	if (what == BOX_LOOK_FOLDER) {
-		return folder ? 0 : box_err_set(err, BOX_ERR_VALUE, ENOTDIR, "%s: no folder", path);
+		return box_place_check_not_under(fd) == 0
+			? 0
+			: box_err_set(err, BOX_ERR_VALUE, EPERM,
+				  "%s: blocked for security: no box mounts what is there", path);
 	}
 	if (folder && box_root_check_shell(fd) < 0) {
 		return box_err_set(err, BOX_ERR_VALUE, ENOENT,

@@ -63,6 +63,14 @@ WRONG = [
     ("box:\n  local:\n    rootf: /\n", "3: box.local.rootf: unknown member; did you mean rootfs?"),
     ("local: []\n", "1: local: must be a map of members"),
     ("box:\n", "1: box: must be a map of members"),
+    ("limits:\n  max_pids:\n", "2: limits.max_pids must be an integer"),
+    ("images:\n  py:3.12: 5\n", "2: images.py:3.12 is not a usable path"),
+    ("images:\n  py:3.12: /nope\n", "2: images.py:3.12: /nope: No such file or directory"),
+    (
+        'allowed_origins: "*"\n',
+        "1: allowed_origins: * is no origin: scheme://host or scheme://host:port, "
+        "each written out, or null",
+    ),
     ("local:\n  rootfs: /nope\n", "2: local.rootfs: /nope: No such file or directory"),
     ("images:\n  py: /nope\n", "2: images.py: /nope: No such file or directory"),
     (
@@ -95,6 +103,68 @@ def test_what_an_upgrade_of_langbot_brings_is_a_warning(tmp_path):
     ]
     # The same in a file for boxd alone.
     assert check(tmp_path, "firecracker: {}\n")[0] == 78
+
+
+def test_members_beside_box_are_told(tmp_path):
+    """As they were where the review wrote them: at the top, and of another section."""
+    text = "box: {}\napi: {port: 1}\nallowed_mount_roots: []\nlocal: {}\nmax_sessions: 1\n"
+    code, lines = check(tmp_path, text)
+    assert code == 0
+    assert lines == [
+        f"box.yaml:{line}: {name}: not read beside box; it belongs under {section} (a warning)"
+        for line, name, section in (
+            (3, "allowed_mount_roots", "box.local"),
+            (4, "local", "box"),
+            (5, "max_sessions", "box.limits"),
+        )
+    ] + ["box.yaml: good"]
+
+
+def test_folders_for_mounts_are_looked_at(tmp_path):
+    """They may come later: warnings."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    text = "local:\n  host_root: folder\n  allowed_mount_roots: [/nope, file, /etc, folder]\n"
+    code, lines = check(tmp_path, text)
+    assert (code, lines[-1]) == (0, "box.yaml: good")
+    said = [line.removeprefix("box.yaml:3: local.allowed_mount_roots: ") for line in lines[:-1]]
+    assert said == [
+        "/nope: No such file or directory (a warning)",
+        f"{tmp_path}/file: no folder (a warning)",
+        "/etc: blocked for security: no box mounts what is there (a warning)",
+    ]
+
+
+def test_what_is_said_at_the_start_is_not_said_by_the_check(tmp_path):
+    """The log is empty: `check` looks."""
+    assert check(tmp_path, "unauthenticated: true\n") == (0, ["box.yaml: good"])
+
+
+@pytest.mark.parametrize("text, why", [("{no", ": key expected"), ("[]", "")])
+def test_a_variable_that_is_no_map(tmp_path, text, why):
+    """The start passes over it, as the reference does; who checks is told."""
+    code, lines = check(tmp_path, GOOD, text)
+    assert code == 78
+    assert lines == [
+        "box.yaml: good",
+        f"LANGBOT_BOX_CONFIG: ignored, because it is no JSON map{why}",
+        "LANGBOT_BOX_CONFIG: refused: 1 error",
+    ]
+    environment = {"LANGBOT_BOX_CONFIG": text}
+    with boxlib.Boxd(env=environment) as boxd:
+        assert "ignored, because it is no JSON map" in boxd.wait_event("config.warning")["why"]
+        boxd.wait_event("serving")
+
+
+def test_the_variables_backend_and_folders_are_judged(tmp_path):
+    code, lines = check(tmp_path, GOOD, '{"backend": "nosuch", "local": {"host_root": "/nope"}}')
+    assert code == 78
+    assert lines[0] == "box.yaml: good"
+    assert lines[1].startswith("LANGBOT_BOX_CONFIG: backend: no backend nosuch: it is one of ")
+    assert lines[2:] == [
+        "LANGBOT_BOX_CONFIG: local.host_root: /nope: No such file or directory (a warning)",
+        "LANGBOT_BOX_CONFIG: refused: 1 error",
+    ]
 
 
 def test_the_variable_is_judged_as_langbots_section(tmp_path):
@@ -153,6 +223,10 @@ def test_a_reload_is_whole_or_not_at_all(tmp_path):
         boxd.wait_event("config.reloaded")
         text = "boxd needs a restart for: images, local.seccomp"
         assert any(text in warning for warning in client.ask("box_status")["warnings"])
+        config.write_text("backend: fake\nlocal: {host_root: /srv, allowed_mount_roots: []}\n")
+        boxd.signal(signal.SIGHUP)
+        members = boxd.wait_event("config.needs_restart", 2)["members"]
+        assert members == "local.host_root, local.allowed_mount_roots"
 
 
 def readyz(boxd):
@@ -179,6 +253,26 @@ def test_not_ready_with_the_reason(text, checks, why):
         assert ready["checks"] == checks
         assert ready["error"].startswith(why)
         assert boxd.wait_event("not_ready")["why"].startswith(why)
+
+
+def test_a_reload_that_lets_in_everyone_is_told(tmp_path):
+    config = tmp_path / "box.yaml"
+    config.write_text(GOOD)
+    with boxlib.Boxd("--config", str(config)) as boxd:
+        boxd.wait_event("serving")
+        config.write_text("unauthenticated: true\n")
+        for count in (1, 2):
+            boxd.signal(signal.SIGHUP)
+            boxd.wait_event("config.reloaded", count)
+        assert len(boxd.events("listening.unauthenticated")) == 1
+
+
+def test_the_log_names_the_failed_checks_of_admission(tmp_path):
+    config = tmp_path / "box.yaml"
+    config.write_text("admission: {required: true}\n")
+    with boxlib.Boxd("--config", str(config)) as boxd:
+        why = boxd.wait_event("not_ready")["why"]
+        assert "failed checks: " in why and "cgroup_v2" in why
 
 
 def test_a_root_that_is_emptied_is_seen(tmp_path):

@@ -21,8 +21,9 @@ import weaken  # noqa: E402
 import world  # noqa: E402
 
 CLASSES = {
-    "boxes", "cgroups", "devices", "fds", "files", "host", "ids", "mounts", "namespaces", "neighbours",
-    "network", "port", "proc", "resources", "sockets", "syscalls", "tenants", "terminals",
+    "boxes", "cgroups", "configuration", "devices", "fds", "files", "host", "ids", "mounts",
+    "namespaces", "neighbours", "network", "port", "proc", "resources", "sockets", "syscalls",
+    "tenants", "terminals",
 }  # fmt: skip
 LEAST = 450  # attempts; there may be more, and never fewer
 

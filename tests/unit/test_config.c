@@ -156,6 +156,18 @@ TEST(refusals)
 		{"{\"allowed_origins\":5}", "box.allowed_origins must be a list of strings"},
 		{"{\"allowed_origins\":[1]}", "box.allowed_origins must be a list of strings"},
 		{"{\"allowed_origins\":[\"\\u0000\"]}", "box.allowed_origins must not contain NUL"},
+		{"{\"allowed_origins\":[\"*\"]}",
+			"box.allowed_origins: * is no origin: scheme://host or scheme://host:port, each written out, or null"},
+		{"{\"allowed_origins\":[\"http://a/\"]}",
+			"box.allowed_origins: http://a/ is no origin: scheme://host or scheme://host:port, each written out, or null"},
+		{"{\"allowed_origins\":[\"https://*.a\"]}",
+			"box.allowed_origins: https://*.a is no origin: scheme://host or scheme://host:port, each written out, or null"},
+		{"{\"allowed_origins\":[\"a\"]}",
+			"box.allowed_origins: a is no origin: scheme://host or scheme://host:port, each written out, or null"},
+		{"{\"allowed_origins\":[\"://a\"]}",
+			"box.allowed_origins: ://a is no origin: scheme://host or scheme://host:port, each written out, or null"},
+		{"{\"allowed_origins\":[\"http://\"]}",
+			"box.allowed_origins: http:// is no origin: scheme://host or scheme://host:port, each written out, or null"},
 		{"{\"local\":{\"host_root\":5}}", "box.local.host_root must be a string"},
 		{"{\"local\":{\"host_root\":\"a\\u0000\"}}",
 			"box.local.host_root is not a usable path"},
@@ -220,11 +232,12 @@ TEST(merging)
 	ASSERT(!config->require_context);
 	ASSERT(config->allowed_origins == NULL);
 	ASSERT_INT(config->limits.max_sessions, 6);
-	ASSERT_INT(merge_as(&config, "{\"session_ttl_sec\":0,\"allowed_origins\":[\" x \",null]}",
-			   BOX_CONFIG_OPERATOR),
+	ASSERT_INT(
+		merge_as(&config, "{\"session_ttl_sec\":0,\"allowed_origins\":[\" a://x \",null]}",
+			BOX_CONFIG_OPERATOR),
 		0);
 	ASSERT_INT(config->session_ttl_sec, 0);
-	ASSERT_STR(joined(config->allowed_origins), "x ");
+	ASSERT_STR(joined(config->allowed_origins), "a://x ");
 	ASSERT_INT(config->map.count, 6);
 	finish(config);
 }

@@ -210,6 +210,11 @@ TEST(what_needs_a_restart)
 			"local.degraded"},
 		{"{}", "{\"limits\":{\"max_memory_mb\":99,\"reserve_memory_mb\":1}}",
 			"limits.reserve_memory_mb"},
+		{"{\"local\":{\"host_root\":\"/a\"}}", "{\"local\":{\"host_root\":\"/b\"}}",
+			"local.host_root"},
+		{"{}", "{\"local\":{\"allowed_mount_roots\":[],\"skills_root\":\"/s\"}}",
+			"local.skills_root, local.allowed_mount_roots"},
+		{"{\"local\":{\"default_workspace\":\"a\"}}", "{}", ""},
 	};
 	arena = box_arena_new();
 	for (size_t i = 0; i < COUNT(rows); i++) {
