@@ -103,6 +103,7 @@ static int address(const struct box_client_options *options,
 			return r;
 		}
 	}
+	ret_endpoint->is_default = choice->is_default;
 	bool operator= ret_endpoint->socket_path[0] != '\0';
 	link->instance = box_strdup(
 		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID",

@@ -14,6 +14,7 @@
 #include "base/loopback.h"
 #include "base/utf8.h"
 #include "client/answer.h"
+#include "client/served_by.h"
 
 #define STATUS_RELAY_REFUSED 400
 #define STATUS_UNAUTHORIZED 401
@@ -127,11 +128,17 @@ static int greet(struct box_reach *reach, int fd, struct box_err *err)
 		.generation = who->generation,
 		.protocol = who->protocol,
 	};
+	int r = reach->endpoint.is_default && !is_unix(reach)
+		? box_served_by_us(fd, reach->endpoint.authority, err)
+		: 0;
+	if (r < 0) {
+		return r;
+	}
 	if (getrandom(key, sizeof(key), 0) != sizeof(key)) {
 		abort();
 	}
 	box_ws_key(key, reach->hello.key);
-	int r = box_ws_hello(&reach->wire.out, &reach->hello);
+	r = box_ws_hello(&reach->wire.out, &reach->hello);
 	return r == 0 ? 0
 		      : box_err_set(err, BOX_ERR_VALUE, -r,
 				"the instance id or the token holds what no header can carry");

@@ -55,6 +55,7 @@ struct box_endpoint {
 	char authority[BOX_ENDPOINT_HOST_MAX + 16]; /* what messages call it */
 	char path[BOX_ENDPOINT_PATH_MAX];
 	char socket_path[BOX_SOCKET_PATH_SIZE]; /* of a Unix socket; empty for TCP */
+	bool is_default;                        /* nobody named it */
 };
 
 /* ws://HOST[:PORT][/PATH], or http:// for it; port 5410 and path /rpc/ws unless given. Or
