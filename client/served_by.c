@@ -20,16 +20,16 @@ bool box_tcp_line_parse(const char *text, struct box_tcp_line *ret_line)
 	unsigned port;
 	unsigned remote_port;
 	unsigned uid;
-	if (sscanf(text, " %*[0-9]: %32[0-9A-F]:%4x %*[0-9A-F]:%4x %2x %*s %*s %*s %u", address, &port,
-		    &remote_port, &line.state, &uid) != 5) {
+	if (sscanf(text, " %*[0-9]: %32[0-9A-F]:%4x %*[0-9A-F]:%4x %2x %*s %*s %*s %u", address,
+		    &port, &remote_port, &line.state, &uid) != 5) {
 		return false;
 	}
 	/* Each word is printed as this machine holds it. */
 	uint32_t words[4] = {0, 0, htonl(0xffff), 0};
 	size_t len = strlen(address);
 	if ((len != 8 && len != 32) ||
-		sscanf(address, "%8x%8x%8x%8x", len == 8 ? &words[3] : &words[0], &words[1], &words[2],
-			&words[3]) != (int)len / 8) {
+		sscanf(address, "%8x%8x%8x%8x", len == 8 ? &words[3] : &words[0], &words[1],
+			&words[2], &words[3]) != (int)len / 8) {
 		return false;
 	}
 	memcpy(&line.local, words, sizeof(line.local));
@@ -72,7 +72,8 @@ static int look(const char *path, uint16_t port, uint16_t own_port, struct found
 		return errno == ENOENT && strstr(path, "tcp6") ? 0 : -errno;
 	}
 	while (fgets(text, sizeof(text), table)) {
-		if (!box_tcp_line_parse(text, &line) || !box_tcp_line_serves(&line, port, own_port)) {
+		if (!box_tcp_line_parse(text, &line) ||
+			!box_tcp_line_serves(&line, port, own_port)) {
 			continue;
 		}
 		struct found *found = line.state == STATE_LISTEN ? listener : end;

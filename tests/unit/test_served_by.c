@@ -2,8 +2,8 @@
 #include "client/served_by.h"
 #include "tests/unit/test.h"
 
-#define V4(local, remote, state, uid)                                                          \
-	"   0: " local " " remote " " state " 00000000:00000000 00:00000000 00000000 " uid         \
+#define V4(local, remote, state, uid)                                                      \
+	"   0: " local " " remote " " state " 00000000:00000000 00:00000000 00000000 " uid \
 	"        0 20873 1 0000000000000000 100 0 0 10 0\n"
 #define REST "00000000:0000"
 #define REST_V6 "00000000000000000000000000000000:0000"
