@@ -360,6 +360,9 @@ static void judge_paths(const struct judged *judged, const struct box_runtime *r
 		judge_path(judged, false, BOX_LOOK_FOLDER, "box.local.allowed_mount_roots",
 			config->allowed_mount_roots[i]);
 	}
+	if (box_look_at_layout(policy, &why) < 0) {
+		remark_refusal(judged, why.text);
+	}
 }
 
 int box_settings_apply_file(struct box_runtime *runtime, const char *path, int fd, bool look,

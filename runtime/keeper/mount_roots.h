@@ -26,7 +26,13 @@ struct box_held_path {
 	const char *rest;       /* what of it is not there yet; "": it is there */
 	int fd;                 /* O_PATH: it, or the deepest folder above it that is there */
 	struct box_place place; /* of the fd */
+	char name[BOX_IMAGE_NAME_MAX + 16]; /* of Box's own: its member of the configuration */
 };
+
+/* Whether nothing of it is missing. */
+bool box_held_is_whole(const struct box_held_path *held);
+/* The folder itself, or the one that a file is in; -1: it is gone. */
+int box_held_open_folder(const struct box_held_path *held);
 
 struct box_held_paths {
 	size_t count;
