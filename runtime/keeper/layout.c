@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,9 +86,9 @@ static int step(struct way *way)
 	return r;
 }
 
-/* Whether a name of the path is looked up in a root or below it: who has that decides where it
- * leads. */
-static bool passes(const char *path, const struct box_held_path *root)
+/* Whether a name of the path is looked up in a root or below it, or is a link there: who has the root
+ * decides where that leads. */
+static bool passes(const char *path, const struct box_held_path *root, bool links_only)
 {
 	struct way way = {.fd = -1};
 	bool found = false;
@@ -97,11 +98,21 @@ static bool passes(const char *path, const struct box_held_path *root)
 	(void)snprintf(way.rest, sizeof(way.rest), "%s", path);
 	int r = box_place_open_any(AT_FDCWD, "/", &way.fd);
 	while (r == 0 && !found && way.rest[strspn(way.rest, "/")] != '\0') {
-		found = box_place_is_below(way.fd, &root->place);
+		unsigned links = way.links;
+		bool inside = box_place_is_below(way.fd, &root->place);
 		r = step(&way);
+		found = inside && (!links_only || way.links > links);
 	}
 	box_close_p(&way.fd);
 	return found;
+}
+
+/* What of a path is below a folder, with its slash; NULL: it is elsewhere. */
+static const char *below(const char *path, const char *folder)
+{
+	size_t len = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+	bool is = strncmp(path, folder, len) == 0 && (path[len] == '/' || path[len] == '\0');
+	return is ? path + len : NULL;
 }
 
 /* --- roots in roots --- */
@@ -114,10 +125,38 @@ static void drop(struct box_held_paths *roots, size_t index)
 	roots->items[roots->count] = (struct box_held_path){.fd = -1};
 }
 
+/* One that leads out of where its path goes through was made to by somebody. */
+static void fold(struct box_held_paths *roots, size_t inner, size_t outer)
+{
+	bool leads_out = !is_within(&roots->items[inner], &roots->items[outer]);
+	BOX_LOG(leads_out ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "mount_root.folded",
+		box_kv_str("path", roots->items[inner].path),
+		box_kv_str("into", roots->items[outer].path));
+	drop(roots, inner);
+}
+
+/* First by the texts, which no box can change. */
+static bool fold_one_by_its_text(struct box_held_paths *roots)
+{
+	for (size_t i = roots->count; i-- > 0;) {
+		for (size_t j = 0; j < roots->count; j++) {
+			const struct box_held_path *inner = &roots->items[i];
+			const struct box_held_path *outer = &roots->items[j];
+			bool same = strcmp(inner->path, outer->path) == 0;
+			if (i != j && !is_everything(outer) && below(inner->path, outer->path) &&
+				!(same && j > i)) {
+				fold(roots, i, j);
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
 static bool passes_any(const struct box_held_paths *roots, size_t index, size_t *ret_by)
 {
 	for (size_t i = 0; i < roots->count; i++) {
-		if (i != index && passes(roots->items[index].path, &roots->items[i])) {
+		if (i != index && passes(roots->items[index].path, &roots->items[i], true)) {
 			*ret_by = i;
 			return true;
 		}
@@ -125,23 +164,29 @@ static bool passes_any(const struct box_held_paths *roots, size_t index, size_t 
 	return false;
 }
 
-/* Only one that passes no other itself is sure to be what the operator has named: what has gone
- * through another may be anything by now, and folds nothing. */
+/* Then by links in other roots. What is itself named by one may be anything by now, and folds another
+ * only when nothing else is left: then neither is sure. */
 static bool fold_one_by_its_way(struct box_held_paths *roots)
 {
+	size_t unsure = SIZE_MAX;
+	size_t by = 0;
 	for (size_t i = 0; i < roots->count; i++) {
-		size_t by = 0;
+		size_t outer = 0;
 		size_t ignored = 0;
-		if (passes_any(roots, i, &by) && !passes_any(roots, by, &ignored)) {
-			bool leads_out = !is_within(&roots->items[i], &roots->items[by]);
-			BOX_LOG(leads_out ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "mount_root.folded",
-				box_kv_str("path", roots->items[i].path),
-				box_kv_str("into", roots->items[by].path));
-			drop(roots, i);
+		if (!passes_any(roots, i, &outer)) {
+			continue;
+		}
+		if (!passes_any(roots, outer, &ignored)) {
+			fold(roots, i, outer);
 			return true;
 		}
+		unsure = i;
+		by = outer;
 	}
-	return false;
+	if (unsure != SIZE_MAX) {
+		fold(roots, unsure, by);
+	}
+	return unsure != SIZE_MAX;
 }
 
 static bool fold_one_by_its_place(struct box_held_paths *roots)
@@ -153,10 +198,7 @@ static bool fold_one_by_its_place(struct box_held_paths *roots)
 			bool same = box_place_same(&inner->place, &outer->place) &&
 				box_held_is_whole(inner);
 			if (i != j && is_within(inner, outer) && !(same && j > i)) {
-				BOX_LOG(BOX_LOG_DEBUG, "mount_root.folded",
-					box_kv_str("path", inner->path),
-					box_kv_str("into", outer->path));
-				drop(roots, i);
+				fold(roots, i, j);
 				return true;
 			}
 		}
@@ -166,6 +208,8 @@ static bool fold_one_by_its_place(struct box_held_paths *roots)
 
 void box_layout_fold(struct box_held_paths *roots)
 {
+	while (fold_one_by_its_text(roots)) {
+	}
 	while (fold_one_by_its_way(roots)) {
 	}
 	while (fold_one_by_its_place(roots)) {
@@ -214,14 +258,6 @@ static bool next_mount(FILE *mounts, struct mount *mount)
 	unescape(mount->tree.path);
 	unescape(mount->point);
 	return true;
-}
-
-/* What of a path is below a folder, with its slash; NULL: it is elsewhere. */
-static const char *below(const char *path, const char *folder)
-{
-	size_t len = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
-	bool is = strncmp(path, folder, len) == 0 && (path[len] == '/' || path[len] == '\0');
-	return is ? path + len : NULL;
 }
 
 static bool overlap(const struct tree *a, const struct tree *b)
@@ -309,7 +345,7 @@ static int check_pair(const struct box_held_path *own, const struct box_held_pat
 	if (is_within(root, own)) {
 		return refuse(own, "has in it", root, err);
 	}
-	if (passes(own->path, root)) {
+	if (passes(own->path, root, false)) {
 		return refuse(own, "is named by a link in", root, err);
 	}
 	return is_shown_in(own, root) ? refuse(own, "is mounted at, above or below", root, err) : 0;
