@@ -87,10 +87,11 @@ void box_ground_look(const struct box_ground *ground, struct box_keeper_host *re
 	}
 }
 
-int box_ground_check_layout(const struct box_policy *policy, struct box_err *err)
+int box_ground_check_layout(
+	const struct box_ground *ground, const struct box_policy *policy, struct box_err *err)
 {
 	_cleanup_(box_free_p) struct box_mount_roots *roots = box_alloc(sizeof(*roots));
-	int r = box_mount_roots_seal(roots, policy, err);
+	int r = box_mount_roots_seal(roots, policy, &ground->own_paths, err);
 	if (r == 0) {
 		box_mount_roots_close(roots);
 	}

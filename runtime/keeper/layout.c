@@ -388,7 +388,19 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 				"box.local.skills_root: %s and %s (%s) are one in the other, so "
 				"that boxes could read the skills of all: have another skills_root",
-				store->path, own->path, own->name + strlen("box."));
+				store->path, own->path, own->name);
+		}
+	}
+	return 0;
+}
+
+int box_layout_check_own(
+	const struct box_mount_roots *roots, const struct box_held_path *own, struct box_err *err)
+{
+	for (size_t i = 0; i < roots->roots.count; i++) {
+		int r = check_pair(own, &roots->roots.items[i], err);
+		if (r < 0) {
+			return r;
 		}
 	}
 	return 0;
@@ -399,9 +411,7 @@ int box_layout_check(const struct box_mount_roots *roots, struct box_err *err)
 	int r = check_store(roots, err);
 	for (size_t i = 0; r == 0 && i < roots->own_count; i++) {
 		const struct box_held_path *own = &roots->own[i];
-		for (size_t j = 0; r == 0 && j < roots->roots.count; j++) {
-			r = check_pair(own, &roots->roots.items[j], err);
-		}
+		r = box_layout_check_own(roots, own, err);
 		if (r == 0 && roots->roots.count > 0) {
 			r = check_names(own, err);
 		}

@@ -454,8 +454,22 @@ static void hold_store(struct box_mount_roots *roots, enum box_held_store which,
 	}
 }
 
-int box_mount_roots_seal(
-	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err)
+/* Read again when boxd starts, and by SIGHUP: who could change them would be the operator then. */
+static int check_file(const struct box_mount_roots *roots, const char *path, const char *name,
+	struct box_err *err)
+{
+	struct box_held_path held;
+	if (!path || hold(&held, path, NULL, NULL) < 0) {
+		return 0;
+	}
+	(void)snprintf(held.name, sizeof(held.name), "%s", name);
+	int r = box_layout_check_own(roots, &held, err);
+	drop(&held);
+	return r;
+}
+
+int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
+	const struct box_own_paths *more, struct box_err *err)
 {
 	box_mount_roots_init(roots);
 	hold_list(&roots->roots, &policy->roots, NULL);
@@ -466,8 +480,15 @@ int box_mount_roots_seal(
 		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
 		hold_own(roots, policy->images[i].path, member);
 	}
+	if (more && more->socket) {
+		hold_own(roots, more->socket, "the operator's socket");
+	}
 	hold_store(roots, BOX_STORE_OWN, policy->skills_root);
 	int r = box_layout_check(roots, err);
+	if (r == 0 && more) {
+		r = check_file(roots, more->config, "the --config file", err);
+		r = r < 0 ? r : check_file(roots, more->token, "the token file", err);
+	}
 	if (r < 0) {
 		box_mount_roots_close(roots);
 		return r;

@@ -4,7 +4,7 @@
  * inode from then on. What is not there yet is known by the deepest folder above it that is: it is
  * taken up when it appears, no link is followed to it, and until then nobody gets that folder.
  *
- * Box's own trees are rootfs and the images: no mount may be at, above or below them. Of the skill
+ * Box's own are rootfs, the images and the operator's socket: no mount may be at, above or below them. Of the skill
  * store, and of the folder where a client keeps skills of its own in the same form
  * (tenants/NAMESPACE/...), a box gets what is below its own namespace, and nothing else at, above or
  * below it.
@@ -51,11 +51,19 @@ enum box_held_store {
 	BOX_STORES_
 };
 
+/* What is boxd's own beside the policy, each NULL or absolute. The socket is guarded like a tree: as a
+ * plain user's, a box that reached it would be the operator. The files may not lie in a root. */
+struct box_own_paths {
+	const char *socket;
+	const char *config;
+	const char *token;
+};
+
 struct box_mount_roots {
 	struct box_held_paths roots;
 	struct box_held_paths narrower; /* none: nothing is narrowed */
 	size_t own_count;
-	struct box_held_path own[1 + BOX_IMAGES_MAX];
+	struct box_held_path own[2 + BOX_IMAGES_MAX];
 	struct box_held_path stores[BOX_STORES_]; /* without a path: there is none */
 	struct box_places above_own;              /* folders that have one of them in them */
 	struct box_places above_stores[BOX_STORES_];
@@ -71,11 +79,11 @@ struct box_mount_asker {
 #define BOX_MOUNT_OWN (-EBUSY)          /* Box's own tree, or it has one in it */
 #define BOX_MOUNT_STORE (-EKEYREJECTED) /* of the skill store, or it has the store in it */
 
-/* Opens them all; the texts must outlive it. A root in another is folded into it. -EINVAL with
+/* Opens them all; the texts must outlive it; `more` may be NULL. A root in another is folded into it. -EINVAL with
  * BOX_ERR_VALUE when one of Box's own trees is at, above or below a root other than `/`: then nothing
  * is held. */
-int box_mount_roots_seal(
-	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err);
+int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
+	const struct box_own_paths *more, struct box_err *err);
 void box_mount_roots_init(struct box_mount_roots *roots);
 void box_mount_roots_close(struct box_mount_roots *roots);
 

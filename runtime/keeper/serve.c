@@ -388,7 +388,8 @@ static const char *take_policy(struct box_serve *serve, struct box_packet *packe
 		return "a malformed POLICY";
 	}
 	if (serve->carried->start.flags & BOX_START_CHECK_CONFIG) {
-		serve->layout_checked = box_ground_check_layout(policy, &serve->layout_why);
+		serve->layout_checked =
+			box_ground_check_layout(serve->ground, policy, &serve->layout_why);
 	} else if (serve->ground->sealed) {
 		/* Whoever has started us speaks through box-rpc too. Until there is a box nobody
 		 * else has had a word that could have turned it. */

@@ -165,6 +165,33 @@ def _(world):
             return first_escape(as_source(client, path) for path in (made.base, image, image / "usr"))
 
 
+@attempt("mounts", "operators-socket-in-a-box")
+def _(world):
+    """Without root a command has boxd's own uid: by this socket it would be the operator."""
+    with layout(world) as made:
+        run = made.make("run")
+        flags = ("--socket", f"{run}/box.sock")
+        with made.client(*flags, allowed_mount_roots=["/"]) as client:
+            assert (run / "box.sock").exists()
+            return first_escape(as_source(client, path) for path in (run, made.base))
+
+
+@attempt("mounts", "operators-files-in-a-root")
+def _(world):
+    """The configuration, the token, the socket: where a box could write or use them."""
+    with layout(world) as made:
+        (made.ws / "token").write_text("a" * 40)
+        (made.ws / "token").chmod(0o600)
+        made.own(made.ws / "token")
+        (made.ws / "own.yaml").write_text(made.config().read_text())
+        flags = (
+            ("--socket", f"{made.ws}/box.sock"),
+            ("--token-file", f"{made.ws}/token"),
+            ("--config", f"{made.ws}/own.yaml"),
+        )
+        return first_escape(starts(made, *one) for one in flags)
+
+
 @attempt("mounts", "images-of-the-operator-in-a-root")
 def _(world):
     """A boxd that starts so has made a mistake of the operator's into everybody's root."""
@@ -204,14 +231,14 @@ def _(world):
         return starts(made, images={"a": str(image)})
 
 
-def starts(made, **options):
-    boxd = made.boxd(**options)
+def starts(made, *flags, **options):
+    boxd = made.boxd(*flags, **options)
     try:
         boxlib.wait_until(
             lambda: boxd.events("serving") or not boxlib.is_alive(boxd.pid), 20, "its start"
         )
         if boxd.events("serving"):
-            return escaped(f"boxd serves with {options}")
+            return escaped(f"boxd serves with {flags} {options}")
         code = boxd.wait(20)
         assert code == 78, boxd.tail()
         return blocked(f"exit {code}")

@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OUTSIDE = "is outside allowed_mount_roots: start boxd with --mount-root "
-OWN = "rootfs or an image of this runtime is there, above or below"
+OWN = "rootfs, an image or the socket of this runtime is there, above or below"
 STORE = "of the skill store a box gets packages of its own workspace only"
 OTHER = "ws-" + "0" * 24
 
@@ -319,6 +319,38 @@ def test_layout_with_a_bind_mount(layout, name):
     source, target = (one.format(base=base, root=root) for one in BINDS[name])
     before = ["unshare", "-m", "sh", "-c", f'mount --bind {source} {target} && exec "$@"', "sh"]
     assert "the mount root" in check_refused(*layout, "  rootfs: {base}/fs\n", before)
+
+
+@pytest.mark.parametrize("flag", ["--socket", "--config", "--token-file"])
+def test_own_file_in_a_root(layout, flag):
+    """A box could write what boxd reads, or speak as the operator."""
+    place, base, root = layout
+    text = f"local: {{degraded: true, host_root: '{root}'}}\n"
+    values = {
+        "--socket": root / "run" / "box.sock",
+        "--config": place.write(root / "config.yaml", text),
+        "--token-file": place.write(root / "token", "a" * 40),
+    }
+    values["--token-file"].chmod(0o600)
+    config = place.write(base / "config.yaml", text)
+    boxd = place.start("--config", str(config), flag, str(values[flag]), mount_roots=())
+    try:
+        assert boxd.wait(20) == 78
+        (event,) = boxd.events("config.refused")
+        assert f"{values[flag]} is in the mount root {root}" in event["why"]
+    finally:
+        boxd.stop()
+
+
+def test_socket_where_everything_may_be_mounted(layout):
+    place, base, root = layout
+    run = place.make("layout", "run")
+    with place.start("--socket", f"{run}/box.sock", mount_roots=("/",)) as boxd:
+        with boxd.web() as client:
+            client.init(backend="local")
+            assert client.exec("echo x", "a", host_path=str(root))["stdout"] == "x"
+            check(client, run, OWN)
+            check(client, base, OWN)
 
 
 def test_root_swapped_before_the_start(layout):
