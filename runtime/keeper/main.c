@@ -117,8 +117,9 @@ static void find_own_paths(const struct box_options *options, const struct box_c
 		return;
 	}
 	if (path) {
-		(void)snprintf(config, sizeof(config), "%s/%s",
-			path[0] == '/' ? "" : carried->start.working_folder, path);
+		const char *base = path[0] == '/' ? "" : carried->start.working_folder;
+		(void)snprintf(
+			config, sizeof(config), "%s%s%s", base, path[0] == '/' ? "" : "/", path);
 		ret_paths->config = config;
 	}
 	ret_paths->token = carried->token_path[0] == '/' ? carried->token_path : NULL;

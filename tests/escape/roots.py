@@ -246,24 +246,30 @@ def starts(made, *flags, **options):
         boxd.stop()
 
 
+def swapped(made, client):
+    """By who has the outer one of two roots; the folder that a box must not have."""
+    swap = f"mv sub sub2; ln -s {made.base}/else sub; true"
+    done = client.call("box_exec", {"cmd": swap, "session_id": "evil", "host_path": str(made.ws)})
+    assert done["code"] == 0 and (made.ws / "sub").is_symlink(), done
+    return str(made.base / "else")
+
+
 @attempt("mounts", "root-swapped-for-a-link")
 def _(world):
-    """The inner one of two roots, by who has the outer one: while boxd runs, and for the next start."""
     with layout(world) as made:
-        made.make("root/default/sub")
-        roots = [str(made.ws), f"{made.ws}/sub"]
-        secret = str(made.base / "else")
-        swap = f"mv sub sub2; ln -s {made.base} sub; true"
-        results = []
+        roots = [str(made.ws), str(made.make("root/default/sub"))]
         with made.client(allowed_mount_roots=roots) as client:
-            done = client.call(
-                "box_exec", {"cmd": swap, "session_id": "evil", "host_path": str(made.ws)}
-            )
-            assert done["code"] == 0 and (made.ws / "sub").is_symlink(), done
-            results.append(came(client, "true", image=secret))
+            return came(client, "true", image=swapped(made, client))
+
+
+@attempt("mounts", "root-swapped-before-the-next-start")
+def _(world):
+    with layout(world) as made:
+        roots = [str(made.ws), str(made.make("root/default/sub"))]
         with made.client(allowed_mount_roots=roots) as client:
-            results.append(came(client, "true", image=secret))
-        return first_escape(results)
+            secret = swapped(made, client)
+        with made.client(allowed_mount_roots=roots) as client:
+            return came(client, "true", image=secret)
 
 
 @attempt("mounts", "image-that-is-made-later")
