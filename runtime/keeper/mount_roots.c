@@ -230,11 +230,13 @@ static bool look(void *arg, const struct box_place *place)
 	way->in_narrower = way->in_narrower || is_one_of(&roots->narrower, place, way->look_again);
 	for (size_t i = 0; i < roots->own_count; i++) {
 		const struct box_held_path *own = &roots->own[i];
-		way->in_own = way->in_own || (box_held_is_whole(own) && box_place_same(&own->place, place));
+		way->in_own = way->in_own ||
+			(box_held_is_whole(own) && box_place_same(&own->place, place));
 	}
 	for (size_t i = 0; i < BOX_STORES_ && !way->store; i++) {
 		const struct box_held_path *store = &roots->stores[i];
-		way->store = box_held_is_whole(store) && box_place_same(&store->place, place) ? store : NULL;
+		bool is = box_held_is_whole(store) && box_place_same(&store->place, place);
+		way->store = is ? store : NULL;
 	}
 	return false;
 }
@@ -380,7 +382,8 @@ int box_mount_roots_check_above(const struct box_mount_roots *roots, int fd)
 		return r;
 	}
 	for (size_t i = 0; i < roots->own_count; i++) {
-		if (box_held_is_whole(&roots->own[i]) && box_place_same(&roots->own[i].place, &place)) {
+		if (box_held_is_whole(&roots->own[i]) &&
+			box_place_same(&roots->own[i].place, &place)) {
 			return BOX_MOUNT_OWN;
 		}
 	}
@@ -481,7 +484,7 @@ int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy 
 		hold_own(roots, policy->images[i].path, member);
 	}
 	if (more && more->socket) {
-		hold_own(roots, more->socket, "the operator's socket");
+		hold_own(roots, more->socket, "the operator's socket (--socket)");
 	}
 	hold_store(roots, BOX_STORE_OWN, policy->skills_root);
 	int r = box_layout_check(roots, err);

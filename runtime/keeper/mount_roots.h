@@ -4,8 +4,8 @@
  * inode from then on. What is not there yet is known by the deepest folder above it that is: it is
  * taken up when it appears, no link is followed to it, and until then nobody gets that folder.
  *
- * Box's own are rootfs, the images and the operator's socket: no mount may be at, above or below them. Of the skill
- * store, and of the folder where a client keeps skills of its own in the same form
+ * Box's own are rootfs, the images and the operator's socket: no mount may be at, above or below
+ * them. Of the skill store, and of the folder where a client keeps skills of its own in the same form
  * (tenants/NAMESPACE/...), a box gets what is below its own namespace, and nothing else at, above or
  * below it.
  */
@@ -79,9 +79,9 @@ struct box_mount_asker {
 #define BOX_MOUNT_OWN (-EBUSY)          /* Box's own tree, or it has one in it */
 #define BOX_MOUNT_STORE (-EKEYREJECTED) /* of the skill store, or it has the store in it */
 
-/* Opens them all; the texts must outlive it; `more` may be NULL. A root in another is folded into it. -EINVAL with
- * BOX_ERR_VALUE when one of Box's own trees is at, above or below a root other than `/`: then nothing
- * is held. */
+/* Opens them all; the texts must outlive it; `more` may be NULL. A root in another is folded into it.
+ * -EINVAL with BOX_ERR_VALUE when something of Box's own is at, above or below a root other than `/`:
+ * then nothing is held. */
 int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
 	const struct box_own_paths *more, struct box_err *err);
 void box_mount_roots_init(struct box_mount_roots *roots);
