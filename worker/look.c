@@ -1,12 +1,28 @@
-/* One packet there, one back. */
+/* Packets there, and one back. */
 #include "worker/look.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/limits.h"
 #include "runtime/keeper/packet.h"
+#include "runtime/policy.h"
+
+int box_look_at_layout(const struct box_policy *policy, struct box_err *err)
+{
+	const struct box_keeper_plain packet = {BOX_KEEPER_POLICY};
+	_cleanup_(box_close_p) int fd = memfd_create("box-policy", MFD_CLOEXEC);
+	if (fd < 0 || write(fd, policy, sizeof(*policy)) != (ssize_t)sizeof(*policy) ||
+		box_packet_send(BOX_KEEPER_FD, &packet, sizeof(packet), &fd, 1) < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, EIO, "the paths cannot be compared: boxd does not answer");
+	}
+	return box_look_at(BOX_LOOK_LAYOUT, "", err);
+}
 
 int box_look_at(enum box_keeper_look_kind what, const char *path, struct box_err *err)
 {

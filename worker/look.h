@@ -5,5 +5,8 @@
 #include "base/err.h"
 #include "runtime/keeper/proto.h"
 
+struct box_policy;
+
 /* Waits for the answer: there is no loop yet. 0, or negative with err. */
+int box_look_at_layout(const struct box_policy *policy, struct box_err *err);
 int box_look_at(enum box_keeper_look_kind what, const char *path, struct box_err *err);

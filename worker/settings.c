@@ -380,6 +380,9 @@ static void judge_roots(const struct judged *judged, const struct box_runtime *r
 		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
 		judge_path(judged, true, BOX_LOOK_ROOT, member, policy->images[i].path);
 	}
+	if (box_look_at_layout(policy, &why) < 0) {
+		remark_refusal(judged, why.text);
+	}
 }
 
 int box_settings_apply_file(struct box_runtime *runtime, const char *path, int fd, bool look,

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "runtime/keeper/identity.h"
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/proto.h"
 #include "runtime/keeper/quota.h"
 #include "runtime/keeper/template.h"
@@ -43,6 +44,7 @@ struct box_ground {
 	struct box_ids *ids;                                /* NULL: one id is all there is */
 	struct box_ground_filters filters[BOX_FILTERS_][2]; /* without and with a network */
 	struct box_quota_means quota;
+	struct box_own_paths own_paths; /* set by the caller */
 	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
 	int init;   /* the program of PID 1, in a sealed memory file */
 	int vmm;    /* box-vmm, to be executed; -1: there is none */
@@ -67,6 +69,10 @@ uint64_t box_ground_files_max(void);
  * must not go on. */
 int box_ground_seal(
 	struct box_ground *ground, const struct box_policy *policy, struct box_err *err);
+
+/* Whether its paths may stand beside each other, as the seal asks; nothing is kept. */
+int box_ground_check_layout(const struct box_ground *ground, const struct box_policy *policy,
+	struct box_err *err);
 
 /* What of a later policy counts: what it narrows. With `roots` also its roots and its skill store,
  * unless they would let boxes mount something of Box's own: that is said in the log. */

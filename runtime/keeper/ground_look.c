@@ -11,9 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "runtime/keeper/ground.h"
 #include "runtime/keeper/images.h"
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/place.h"
 
 /* The tree of the entry with this name; -1: it is a link, or there is none. */
@@ -84,6 +86,17 @@ void box_ground_look(const struct box_ground *ground, struct box_keeper_host *re
 		box_images_missing(
 			ground->images, ret_host->images_missing, sizeof(ret_host->images_missing));
 	}
+}
+
+int box_ground_check_layout(
+	const struct box_ground *ground, const struct box_policy *policy, struct box_err *err)
+{
+	_cleanup_(box_free_p) struct box_mount_roots *roots = box_alloc(sizeof(*roots));
+	int r = box_mount_roots_seal(roots, policy, &ground->own_paths, err);
+	if (r == 0) {
+		box_mount_roots_close(roots);
+	}
+	return r;
 }
 
 int box_ground_look_at(enum box_keeper_look_kind what, const char *path, struct box_err *err)

@@ -105,6 +105,26 @@ static void raise_open_files(void)
 	}
 }
 
+/* Whoever has started us with -s has its own files where it likes. */
+static void find_own_paths(const struct box_options *options, const struct box_carried *carried,
+	const struct box_listeners *listeners, struct box_own_paths *ret_paths)
+{
+	static char config[2 * BOX_PATH_MAX];
+	const char *path = options->config_path;
+	*ret_paths = (struct box_own_paths){
+		.socket = listeners->operator.fd >= 0 ? listeners->operator.path : NULL};
+	if (options->stdio) {
+		return;
+	}
+	if (path) {
+		const char *base = path[0] == '/' ? "" : carried->start.working_folder;
+		(void)snprintf(
+			config, sizeof(config), "%s%s%s", base, path[0] == '/' ? "" : "/", path);
+		ret_paths->config = config;
+	}
+	ret_paths->token = carried->token_path[0] == '/' ? carried->token_path : NULL;
+}
+
 static int serve(const struct box_options *options)
 {
 	static struct box_ground ground;
@@ -136,6 +156,7 @@ static int serve(const struct box_options *options)
 	bool opened = listeners.count > 0 || options->check_config;
 	tell_listeners(&listeners, opened && !listeners.all_loopback, &carried->start);
 	box_ground_init(&ground);
+	find_own_paths(options, carried, &listeners, &ground.own_paths);
 	if (!options->check_config) {
 		box_ground_open(&ground, &ids);
 		/* Whoever has started us sees what we see. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "runtime/keeper/filesystem.h"
+#include "runtime/keeper/layout.h"
 #include "runtime/plan/plan.h"
 
 /* --- sets of places --- */
@@ -40,7 +42,7 @@ static void add_place(struct box_places *places, const struct box_place *place)
 
 /* --- held by an fd --- */
 
-static bool is_whole(const struct box_held_path *held)
+bool box_held_is_whole(const struct box_held_path *held)
 {
 	return held->path && held->rest[0] == '\0';
 }
@@ -97,8 +99,7 @@ static bool add_above(void *arg, const struct box_place *place)
 	return false;
 }
 
-/* The folder itself, or the one that a file is in; -1: it is gone. */
-static int open_folder_of(const struct box_held_path *held)
+int box_held_open_folder(const struct box_held_path *held)
 {
 	char path[BOX_PATH_MAX];
 	int fd = -1;
@@ -120,10 +121,10 @@ static void add_all_above(const struct box_held_path *held, struct box_places *a
 {
 	struct box_place place = {0};
 	_cleanup_(box_close_p) int up = -1;
-	_cleanup_(box_close_p) int fd = open_folder_of(held);
+	_cleanup_(box_close_p) int fd = box_held_open_folder(held);
 	bool is_folder = fd >= 0 && box_place_of(fd, &place) == 0 &&
 		box_place_same(&place, &held->place);
-	if (fd >= 0 && is_folder && is_whole(held)) {
+	if (fd >= 0 && is_folder && box_held_is_whole(held)) {
 		if (box_place_open_any(fd, "..", &up) < 0) {
 			return;
 		}
@@ -203,7 +204,7 @@ static bool is_one_of(
 {
 	for (size_t i = 0; i < list->count; i++) {
 		const struct box_held_path *held = &list->items[i];
-		if (is_whole(held) &&
+		if (box_held_is_whole(held) &&
 			(box_place_same(&held->place, place) ||
 				(look_again && is_mounted_over(held, place)))) {
 			return true;
@@ -229,11 +230,13 @@ static bool look(void *arg, const struct box_place *place)
 	way->in_narrower = way->in_narrower || is_one_of(&roots->narrower, place, way->look_again);
 	for (size_t i = 0; i < roots->own_count; i++) {
 		const struct box_held_path *own = &roots->own[i];
-		way->in_own = way->in_own || (is_whole(own) && box_place_same(&own->place, place));
+		way->in_own = way->in_own ||
+			(box_held_is_whole(own) && box_place_same(&own->place, place));
 	}
 	for (size_t i = 0; i < BOX_STORES_ && !way->store; i++) {
 		const struct box_held_path *store = &roots->stores[i];
-		way->store = is_whole(store) && box_place_same(&store->place, place) ? store : NULL;
+		bool is = box_held_is_whole(store) && box_place_same(&store->place, place);
+		way->store = is ? store : NULL;
 	}
 	return false;
 }
@@ -278,7 +281,7 @@ bool box_mount_roots_has(const struct box_mount_roots *roots, int fd, bool or_be
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		for (size_t j = 0; j < lists[i]->count; j++) {
 			const struct box_held_path *held = &lists[i]->items[j];
-			if (is_whole(held) && !is_everything(held) &&
+			if (box_held_is_whole(held) && !is_everything(held) &&
 				(box_place_same(&held->place, &place) ||
 					(or_below && box_place_is_below(fd, &held->place)))) {
 				return true;
@@ -379,7 +382,8 @@ int box_mount_roots_check_above(const struct box_mount_roots *roots, int fd)
 		return r;
 	}
 	for (size_t i = 0; i < roots->own_count; i++) {
-		if (is_whole(&roots->own[i]) && box_place_same(&roots->own[i].place, &place)) {
+		if (box_held_is_whole(&roots->own[i]) &&
+			box_place_same(&roots->own[i].place, &place)) {
 			return BOX_MOUNT_OWN;
 		}
 	}
@@ -410,60 +414,13 @@ static void hold_list(struct box_held_paths *list, const struct box_roots *paths
 	}
 }
 
-static bool is_within(const struct box_held_path *held, const struct box_held_path *root)
-{
-	_cleanup_(box_close_p) int folder = is_whole(root) ? open_folder_of(held) : -1;
-	return is_whole(root) &&
-		(box_place_same(&held->place, &root->place) ||
-			(folder >= 0 && box_place_is_below(folder, &root->place)));
-}
-
-/* Else who has the outer one could put something else in the place of the inner one. */
-static void fold_nested(struct box_held_paths *list)
-{
-	for (size_t i = list->count; i-- > 0;) {
-		bool folded = false;
-		for (size_t j = 0; j < list->count && !folded; j++) {
-			bool same = box_place_same(&list->items[i].place, &list->items[j].place) &&
-				is_whole(&list->items[i]);
-			folded = j != i && is_within(&list->items[i], &list->items[j]) &&
-				!(same && j > i);
-		}
-		if (folded) {
-			BOX_LOG(BOX_LOG_DEBUG, "mount_root.folded",
-				box_kv_str("path", list->items[i].path));
-			drop(&list->items[i]);
-			list->items[i] = list->items[--list->count];
-		}
-	}
-}
-
-static void hold_own(struct box_mount_roots *roots, const char *path)
+static void hold_own(struct box_mount_roots *roots, const char *path, const char *member)
 {
 	struct box_held_path *own = &roots->own[roots->own_count];
 	if (path[0] && hold(own, path, NULL, &roots->above_own) == 0) {
+		(void)snprintf(own->name, sizeof(own->name), "%s", member);
 		roots->own_count++;
 	}
-}
-
-/* One that lies where boxes may mount could be changed by them, or the other way round. */
-static int check_layout(const struct box_mount_roots *roots, struct box_err *err)
-{
-	for (size_t i = 0; i < roots->own_count; i++) {
-		const struct box_held_path *own = &roots->own[i];
-		for (size_t j = 0; j < roots->roots.count; j++) {
-			const struct box_held_path *root = &roots->roots.items[j];
-			bool below = is_within(own, root);
-			if (!is_everything(root) && (below || is_within(root, own))) {
-				return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-					"%s %s the mount root %s, so that boxes could change it: "
-					"move it out of there, or have other "
-					"local.allowed_mount_roots",
-					own->path, below ? "is in" : "has in it", root->path);
-			}
-		}
-	}
-	return 0;
 }
 
 void box_mount_roots_init(struct box_mount_roots *roots)
@@ -500,18 +457,41 @@ static void hold_store(struct box_mount_roots *roots, enum box_held_store which,
 	}
 }
 
-int box_mount_roots_seal(
-	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err)
+/* Read again when boxd starts, and by SIGHUP: who could change them would be the operator then. */
+static int check_file(const struct box_mount_roots *roots, const char *path, const char *name,
+	struct box_err *err)
+{
+	struct box_held_path held;
+	if (!path || hold(&held, path, NULL, NULL) < 0) {
+		return 0;
+	}
+	(void)snprintf(held.name, sizeof(held.name), "%s", name);
+	int r = box_layout_check_own(roots, &held, err);
+	drop(&held);
+	return r;
+}
+
+int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
+	const struct box_own_paths *more, struct box_err *err)
 {
 	box_mount_roots_init(roots);
 	hold_list(&roots->roots, &policy->roots, NULL);
-	fold_nested(&roots->roots);
-	hold_own(roots, policy->rootfs);
+	box_layout_fold(&roots->roots);
+	hold_own(roots, policy->rootfs, "box.local.rootfs");
 	for (uint32_t i = 0; i < policy->image_count && i < BOX_IMAGES_MAX; i++) {
-		hold_own(roots, policy->images[i].path);
+		char member[sizeof(roots->own[0].name)];
+		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
+		hold_own(roots, policy->images[i].path, member);
+	}
+	if (more && more->socket) {
+		hold_own(roots, more->socket, "the operator's socket (--socket)");
 	}
 	hold_store(roots, BOX_STORE_OWN, policy->skills_root);
-	int r = check_layout(roots, err);
+	int r = box_layout_check(roots, err);
+	if (r == 0 && more) {
+		r = check_file(roots, more->config, "the --config file", err);
+		r = r < 0 ? r : check_file(roots, more->token, "the token file", err);
+	}
 	if (r < 0) {
 		box_mount_roots_close(roots);
 		return r;

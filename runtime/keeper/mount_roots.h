@@ -4,8 +4,8 @@
  * inode from then on. What is not there yet is known by the deepest folder above it that is: it is
  * taken up when it appears, no link is followed to it, and until then nobody gets that folder.
  *
- * Box's own trees are rootfs and the images: no mount may be at, above or below them. Of the skill
- * store, and of the folder where a client keeps skills of its own in the same form
+ * Box's own are rootfs, the images and the operator's socket: no mount may be at, above or below
+ * them. Of the skill store, and of the folder where a client keeps skills of its own in the same form
  * (tenants/NAMESPACE/...), a box gets what is below its own namespace, and nothing else at, above or
  * below it.
  */
@@ -26,7 +26,13 @@ struct box_held_path {
 	const char *rest;       /* what of it is not there yet; "": it is there */
 	int fd;                 /* O_PATH: it, or the deepest folder above it that is there */
 	struct box_place place; /* of the fd */
+	char name[BOX_IMAGE_NAME_MAX + 16]; /* of Box's own: its member of the configuration */
 };
+
+/* Whether nothing of it is missing. */
+bool box_held_is_whole(const struct box_held_path *held);
+/* The folder itself, or the one that a file is in; -1: it is gone. */
+int box_held_open_folder(const struct box_held_path *held);
 
 struct box_held_paths {
 	size_t count;
@@ -45,11 +51,19 @@ enum box_held_store {
 	BOX_STORES_
 };
 
+/* What is boxd's own beside the policy, each NULL or absolute. The socket is guarded like a tree: as a
+ * plain user's, a box that reached it would be the operator. The files may not lie in a root. */
+struct box_own_paths {
+	const char *socket;
+	const char *config;
+	const char *token;
+};
+
 struct box_mount_roots {
 	struct box_held_paths roots;
 	struct box_held_paths narrower; /* none: nothing is narrowed */
 	size_t own_count;
-	struct box_held_path own[1 + BOX_IMAGES_MAX];
+	struct box_held_path own[2 + BOX_IMAGES_MAX];
 	struct box_held_path stores[BOX_STORES_]; /* without a path: there is none */
 	struct box_places above_own;              /* folders that have one of them in them */
 	struct box_places above_stores[BOX_STORES_];
@@ -65,11 +79,11 @@ struct box_mount_asker {
 #define BOX_MOUNT_OWN (-EBUSY)          /* Box's own tree, or it has one in it */
 #define BOX_MOUNT_STORE (-EKEYREJECTED) /* of the skill store, or it has the store in it */
 
-/* Opens them all; the texts must outlive it. A root in another is folded into it. -EINVAL with
- * BOX_ERR_VALUE when one of Box's own trees is at, above or below a root other than `/`: then nothing
- * is held. */
-int box_mount_roots_seal(
-	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err);
+/* Opens them all; the texts must outlive it; `more` may be NULL. A root in another is folded into it.
+ * -EINVAL with BOX_ERR_VALUE when something of Box's own is at, above or below a root other than `/`:
+ * then nothing is held. */
+int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
+	const struct box_own_paths *more, struct box_err *err);
 void box_mount_roots_init(struct box_mount_roots *roots);
 void box_mount_roots_close(struct box_mount_roots *roots);
 

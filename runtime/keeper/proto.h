@@ -142,6 +142,7 @@ struct box_keeper_failure {
 enum box_keeper_look_kind {
 	BOX_LOOK_ROOT,   /* a folder with a shell, or a file */
 	BOX_LOOK_FOLDER, /* a folder */
+	BOX_LOOK_LAYOUT, /* no path: whether the POLICY that came before could be sealed */
 };
 
 struct box_keeper_look_at {

@@ -32,6 +32,9 @@ struct box_serve {
 	bool ever_ready;
 	bool ever_asked;     /* for a box, or for the skill store */
 	bool config_refused; /* boxd ends with BOX_EXIT_CONFIG */
+	/* Of the policy that --check-config sent. */
+	int layout_checked;
+	struct box_err layout_why;
 	bool reload_wanted;
 	uint64_t artifact_bytes; /* as told last */
 	int reserve;       /* closed when a packet is taken, so that there is room for its fd */

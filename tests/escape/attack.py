@@ -8,6 +8,7 @@ import network
 import outside
 import shares  # noqa: F401 (likewise)
 import resources  # noqa: F401 (likewise)
+import roots  # noqa: F401 (likewise)
 import slips  # noqa: F401 (likewise)
 import speakers  # noqa: F401 (likewise)
 import world

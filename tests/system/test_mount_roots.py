@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import boxlib
@@ -17,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OUTSIDE = "is outside allowed_mount_roots: start boxd with --mount-root "
-OWN = "rootfs or an image of this runtime is there, above or below"
+OWN = "rootfs, an image or the socket of this runtime is there, above or below"
 STORE = "of the skill store a box gets packages of its own workspace only"
 OTHER = "ws-" + "0" * 24
 
@@ -238,29 +239,135 @@ def test_root_that_comes_later(place):
 
 
 LAYOUTS = {
-    "image in a root": "images:\n  a: {root}/a.img\n",
-    "image that a link leads to": "images:\n  a: {base}/leads/a.img\n",
+    "image in a root": "images: {{a: '{root}/fs'}}\n",
+    "image that a link leads to": "images: {{a: '{base}/leads/fs'}}\n",
+    "image named by a link of a box": "images: {{a: '{base}/leads/out'}}\n",
+    "image that is missing": "images: {{a: '{base}/leads/none/a.img'}}\n",
     "rootfs in a root": "  rootfs: {root}/fs\n",
     "rootfs above a root": "  rootfs: {base}\n",
+    "rootfs with dot-dot": "  rootfs: {base}/fs/../root/fs\n",
+    "rootfs that is relative": "  rootfs: ../layout/root/fs\n",
+    "rootfs by a link to a link of a box": "  rootfs: {base}/chain\n",
+    "root in rootfs": "  rootfs: {base}/fs\n  allowed_mount_roots: ['{base}/fs/srv']\n",
+    "root that is a link": "  rootfs: {root}/fs\n  allowed_mount_roots: ['{base}/leads']\n",
+    "store above a root": "  skills_root: {base}/leads\n",
+    "store in rootfs": "  rootfs: {base}/fs\n  skills_root: {base}/fs/skills\n",
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_layout_that_is_refused(place, name):
+@pytest.fixture
+def layout(place):
+    """A root, a folder for boxes beside it and one in it, and links as a box could have made them."""
     base = place.make("layout")
     root = place.make("layout", "root")
+    for folder in (base / "fs", root / "fs"):
+        imagelib.make_root(folder, "fs")
     (base / "leads").symlink_to(root)
+    (root / "out").symlink_to(base / "fs")
+    (base / "chain").symlink_to(root / "out")
+    yield place, base, root
+    shutil.rmtree(base)
+
+
+def check_refused(place, base, root, text, before=()):
+    """By the start and, in the same words, by --check-config."""
     local = f"local:\n  degraded: true\n  host_root: {root}\n"
-    text = LAYOUTS[name].format(root=root, base=base)
-    config = place.write(base / "config.yaml", local + text)
-    boxd = place.start("--config", str(config), mount_roots=())
+    config = place.write(base / "config.yaml", local + text.format(root=root, base=base))
+    boxd = place.start("--config", str(config), mount_roots=(), before=before)
     try:
         assert boxd.wait(20) == 78
         (event,) = boxd.events("config.refused")
-        assert "the mount root" in event["why"] and "move it out of there" in event["why"]
     finally:
         boxd.stop()
-        shutil.rmtree(base)
+    command = [*before, *place.before, place.programs / "boxd", "--check-config"]
+    looked = subprocess.run(
+        [*command, "--config", config], capture_output=True, text=True, timeout=20, cwd=place.work
+    )
+    assert looked.returncode == 78, looked.stdout
+    said = event["why"].partition(": ")[2]
+    assert said in looked.stdout
+    return said
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout_that_is_refused(layout, name):
+    said = check_refused(*layout, LAYOUTS[name])
+    assert "the mount root" in said or "could read the skills of all" in said
+    assert "move it out of there" in said or "have another skills_root" in said
+
+
+def test_second_name_of_an_image_file(layout):
+    place, base, root = layout
+    (base / "a.img").write_bytes(bytes(4096))
+    os.link(base / "a.img", root / "b.img")
+    assert "has 2 names (hard links)" in check_refused(*layout, "images: {{a: '{base}/a.img'}}\n")
+
+
+BINDS = {
+    "rootfs is shown in a root": ("{base}/fs", "{root}/fs"),
+    "what rootfs has is shown in a root": ("{base}/fs/usr", "{root}/fs"),
+    "rootfs shows what is in a root": ("{root}/fs", "{base}/fs"),
+    "a root shows what rootfs has": ("{base}/fs/usr", "{root}"),
+}
+
+
+@pytest.mark.parametrize("name", BINDS)
+def test_layout_with_a_bind_mount(layout, name):
+    place, base, root = layout
+    if place.mode != "root":
+        pytest.skip("bind mounts need root")
+    source, target = (one.format(base=base, root=root) for one in BINDS[name])
+    before = ["unshare", "-m", "sh", "-c", f'mount --bind {source} {target} && exec "$@"', "sh"]
+    assert "the mount root" in check_refused(*layout, "  rootfs: {base}/fs\n", before)
+
+
+@pytest.mark.parametrize("flag", ["--socket", "--config", "--token-file"])
+def test_own_file_in_a_root(layout, flag):
+    """A box could write what boxd reads, or speak as the operator."""
+    place, base, root = layout
+    text = f"local: {{degraded: true, host_root: '{root}'}}\n"
+    values = {
+        "--socket": root / "run" / "box.sock",
+        "--config": place.write(root / "config.yaml", text),
+        "--token-file": place.write(root / "token", "a" * 40),
+    }
+    values["--token-file"].chmod(0o600)
+    config = place.write(base / "config.yaml", text)
+    boxd = place.start("--config", str(config), flag, str(values[flag]), mount_roots=())
+    try:
+        assert boxd.wait(20) == 78
+        (event,) = boxd.events("config.refused")
+        assert f"{values[flag]} is in the mount root {root}" in event["why"]
+    finally:
+        boxd.stop()
+
+
+def test_socket_where_everything_may_be_mounted(layout):
+    place, base, root = layout
+    run = place.make("layout", "run")
+    with place.start("--socket", f"{run}/box.sock", mount_roots=("/",)) as boxd:
+        with boxd.web() as client:
+            client.init(backend="local")
+            assert client.exec("echo x", "a", host_path=str(root))["stdout"] == "x"
+            check(client, run, OWN)
+            check(client, base, OWN)
+
+
+def test_root_swapped_before_the_start(layout):
+    """As a box that has the outer root left it: the link is no root, and what is good stays."""
+    place, base, root = layout
+    text = f"local: {{degraded: true, allowed_mount_roots: ['{root}', '{root}/out', '{base}/ws']}}\n"
+    place.make("layout", "ws")
+    config = place.write(base / "config.yaml", text)
+    with place.start("--config", str(config), mount_roots=()) as boxd, boxd.web() as client:
+        client.init(backend="local")
+        boxd.wait_event("mount_root.folded")
+        spec = {"cmd": "true", "session_id": "no"}
+        assert OUTSIDE in client.fail("box_exec", {**spec, "image": f"{base}/fs"})
+        check(client, base / "fs", OUTSIDE)
+        check(client, root / "out", "is a link")
+        for path in (root, base / "ws"):
+            assert client.exec("echo x", path.name, host_path=str(path))["stdout"] == "x"
 
 
 def test_empty_list_is_nothing(place):

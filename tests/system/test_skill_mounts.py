@@ -163,7 +163,7 @@ def test_a_store_that_is_there(place, nothing_left):
     store.mkdir()
     os.chown(store, nativelib.USER, nativelib.USER)
     text = f"local: {{host_root: '{root}', allowed_mount_roots: ['{root}'], degraded: true}}\n"
-    config = place.write(root / "config.yaml", text)
+    config = place.write(place.folder / "owned.yaml", text)
     with nativelib.dialled(place, args=("--config", str(config)), mount_roots=()) as client:
         make_skill(client, "his")
         made = pathlib.Path(client.ask("box_get_skill", {"name": "his"})["skill"]["package_root"])

@@ -1,0 +1,8 @@
+# Two walls: box-rpc takes no roots and no skill store from a client of its port, and boxd takes none from
+# box-rpc once it has its policy.
+# group: roots
+# opens: roots-by-box-init
+# file: runtime/config_paths.c
+s/bool settles = (paths->origin == BOX_CONFIG_OPERATOR \|\|)/bool settles = paths->local_is_new || \1/
+# file: runtime/keeper/serve.c
+s/policy, serve->ground->alone && !serve->ever_asked\);/policy, true);/

@@ -1,0 +1,9 @@
+# Paths of the operator may stand beside each other as they like: neither texts nor opened folders are
+# compared.
+# group: roots
+# opens: operators-files-in-a-root
+# opens: images-of-the-operator-in-a-root images-of-the-operator-by-bind-mounts
+# file: runtime/policy.c
+s/r < 0 \? r : check_layout\(policy, config, arena, err\)/r/
+# file: runtime/keeper/layout.c
+s/if \(is_everything\(root\)\) \{/if (root) {/
