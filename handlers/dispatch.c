@@ -369,7 +369,8 @@ static int check_claim(const struct box_peer *peer, struct box_err *err)
 static int check_instance(const struct box_peer *peer, struct box_str instance, struct box_err *err)
 {
 	if (box_str_eq(instance, instance_of(peer)) ||
-		(peer->operator&& box_instance_id_valid(instance))) {
+		(peer->operator&&(box_instance_id_valid(instance) ||
+			box_str_eq(instance, BOX_INSTANCE_UNNAMED)))) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,

@@ -260,6 +260,15 @@ def _(world):
     return escaped(f"seen: {seen}") if seen else blocked(answers[0]["message"])
 
 
+@attempt("host", "sessions-of-all-workspaces-by-a-token")
+def _(world):
+    with operator_and_client(world) as (operator, client):
+        assert names_of(operator.call("box_get_sessions", {"all": True})) == ["mine"]
+        answer = client.call("box_get_sessions", {"all": True})
+    seen = names_of(answer)
+    return escaped(f"seen: {seen}") if seen else blocked(answer["message"])
+
+
 @attempt("host", "operators-sessions-end-with-a-clients")
 def _(world):
     """A client ends what is its own: all of it, and nothing else."""
