@@ -102,7 +102,8 @@ static int check_mounts(
 	const struct box_spec *spec, const struct box_policy *policy, struct box_err *err)
 {
 	static struct box_mount_roots roots;
-	int r = box_mount_roots_seal(&roots, policy, err);
+	const struct box_guarded none = {{NULL}};
+	int r = box_mount_roots_seal(&roots, policy, &none, err);
 	for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
 		_cleanup_(box_close_p) int fd = -1;
 		const struct box_mount *mount = &spec->mounts[i];

@@ -270,7 +270,7 @@ int box_ground_seal(struct box_ground *ground, const struct box_policy *policy, 
 	}
 	ground->sealed = true;
 	ground->policy = *policy;
-	int r = box_mount_roots_seal(ground->mount_roots, &ground->policy, err);
+	int r = box_mount_roots_seal(ground->mount_roots, &ground->policy, &ground->guarded, err);
 	if (r < 0) {
 		return r;
 	}
@@ -304,11 +304,13 @@ void box_ground_narrow(struct box_ground *ground, const struct box_policy *polic
 	ground->policy.roots = policy->roots;
 	memcpy(ground->policy.skills_root, policy->skills_root, sizeof(policy->skills_root));
 	box_mount_roots_close(ground->mount_roots);
-	if (box_mount_roots_seal(ground->mount_roots, &ground->policy, &err) < 0) {
+	if (box_mount_roots_seal(ground->mount_roots, &ground->policy, &ground->guarded, &err) <
+		0) {
 		BOX_LOG(BOX_LOG_ERROR, "mount_roots.refused", box_kv_str("why", err.text));
 		ground->policy = *before;
 		/* They were good before. */
-		(void)box_mount_roots_seal(ground->mount_roots, &ground->policy, &err);
+		(void)box_mount_roots_seal(
+			ground->mount_roots, &ground->policy, &ground->guarded, &err);
 	}
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "runtime/keeper/identity.h"
+#include "runtime/keeper/mount_roots.h"
 #include "runtime/keeper/proto.h"
 #include "runtime/keeper/quota.h"
 #include "runtime/keeper/template.h"
@@ -17,7 +18,6 @@
 struct box_cgroups;
 struct box_ids;
 struct box_images;
-struct box_mount_roots;
 struct box_netns;
 struct box_network;
 
@@ -33,6 +33,7 @@ struct box_ground {
 	bool sealed; /* the policy is here */
 	struct box_policy policy;
 	struct box_mount_roots *mount_roots; /* by the policy; never NULL */
+	struct box_guarded guarded;          /* set by the caller, before the policy */
 	struct box_host_can host;
 	struct box_template common;
 	struct box_images *images; /* NULL before the policy */

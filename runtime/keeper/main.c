@@ -2,7 +2,9 @@
  * the sockets is found here, before anything starts. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -105,6 +107,35 @@ static void raise_open_files(void)
 	}
 }
 
+/* NULL for no path. */
+static const char *make_absolute(const char *folder, const char *path)
+{
+	char *whole = NULL;
+	if (!path || path[0] == '\0') {
+		return NULL;
+	}
+	return asprintf(&whole, "%s/%s", path[0] == '/' ? "" : folder, path) < 0 ? NULL : whole;
+}
+
+static const char *folder_of_socket(const struct box_listeners *listeners)
+{
+	static char path[BOX_SOCKET_PATH_SIZE];
+	memcpy(path, listeners->operator.path, sizeof(path));
+	return listeners->operator.fd >= 0 ? dirname(path) : NULL;
+}
+
+/* A payload that could write its configuration would be the operator after the next start. The file
+ * of a boxd of somebody's own lies beside what that one works on, and goes with it. */
+static void guard(const struct box_options *options, const struct box_carried *carried,
+	struct box_ground *ground)
+{
+	const char *folder = carried->start.working_folder;
+	ground->guarded.paths[BOX_GUARDED_CONFIG] = options->stdio
+		? NULL
+		: make_absolute(folder, carried->config_path);
+	ground->guarded.paths[BOX_GUARDED_TOKEN] = make_absolute(folder, carried->token_path);
+}
+
 static int serve(const struct box_options *options)
 {
 	static struct box_ground ground;
@@ -136,6 +167,8 @@ static int serve(const struct box_options *options)
 	bool opened = listeners.count > 0 || options->check_config;
 	tell_listeners(&listeners, opened && !listeners.all_loopback, &carried->start);
 	box_ground_init(&ground);
+	ground.guarded.paths[BOX_GUARDED_SOCKET] = folder_of_socket(&listeners);
+	guard(options, carried, &ground);
 	if (!options->check_config) {
 		box_ground_open(&ground, &ids);
 		/* Whoever has started us sees what we see. */

@@ -500,8 +500,8 @@ static void hold_store(struct box_mount_roots *roots, enum box_held_store which,
 	}
 }
 
-int box_mount_roots_seal(
-	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err)
+int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
+	const struct box_guarded *guarded, struct box_err *err)
 {
 	box_mount_roots_init(roots);
 	hold_list(&roots->roots, &policy->roots, NULL);
@@ -515,6 +515,10 @@ int box_mount_roots_seal(
 	if (r < 0) {
 		box_mount_roots_close(roots);
 		return r;
+	}
+	/* Beside a root's other folders they do no harm, and so are no matter of the layout. */
+	for (size_t i = 0; i < BOX_GUARDED_MAX; i++) {
+		hold_own(roots, guarded->paths[i] ? guarded->paths[i] : "");
 	}
 	box_mount_roots_narrow(roots, policy);
 	return 0;

@@ -4,7 +4,9 @@
  * inode from then on. What is not there yet is known by the deepest folder above it that is: it is
  * taken up when it appears, no link is followed to it, and until then nobody gets that folder.
  *
- * Box's own trees are rootfs and the images: no mount may be at, above or below them. Of the skill
+ * Box's own trees are rootfs and the images: no mount may be at, above or below them. Nor the folder of
+ * the operator's socket, by which a payload of boxd's own user would be the operator, nor the files of
+ * the configuration and of the token. Of the skill
  * store, and of the folder where a client keeps skills of its own in the same form
  * (tenants/NAMESPACE/...), a box gets what is below its own namespace, and nothing else at, above or
  * below it.
@@ -45,11 +47,22 @@ enum box_held_store {
 	BOX_STORES_
 };
 
+/* What boxd was started with and no box may have; NULL for what there is not. */
+enum {
+	BOX_GUARDED_SOCKET, /* the folder of the operator's socket */
+	BOX_GUARDED_CONFIG,
+	BOX_GUARDED_TOKEN,
+	BOX_GUARDED_MAX
+};
+struct box_guarded {
+	const char *paths[BOX_GUARDED_MAX];
+};
+
 struct box_mount_roots {
 	struct box_held_paths roots;
 	struct box_held_paths narrower; /* none: nothing is narrowed */
 	size_t own_count;
-	struct box_held_path own[1 + BOX_IMAGES_MAX];
+	struct box_held_path own[1 + BOX_IMAGES_MAX + BOX_GUARDED_MAX];
 	struct box_held_path stores[BOX_STORES_]; /* without a path: there is none */
 	struct box_places above_own;              /* folders that have one of them in them */
 	struct box_places above_stores[BOX_STORES_];
@@ -68,8 +81,8 @@ struct box_mount_asker {
 /* Opens them all; the texts must outlive it. A root in another is folded into it. -EINVAL with
  * BOX_ERR_VALUE when one of Box's own trees is at, above or below a root other than `/`: then nothing
  * is held. */
-int box_mount_roots_seal(
-	struct box_mount_roots *roots, const struct box_policy *policy, struct box_err *err);
+int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy *policy,
+	const struct box_guarded *guarded, struct box_err *err);
 void box_mount_roots_init(struct box_mount_roots *roots);
 void box_mount_roots_close(struct box_mount_roots *roots);
 

@@ -60,7 +60,7 @@ static int say(const struct box_source_ask *ask, int r, size_t link, struct box_
 	case BOX_MOUNT_OWN:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
 			"%s %s is refused: rootfs or an image of this runtime is there, above or "
-			"below",
+			"below, or its configuration, its token or the operator's socket",
 			what, path);
 	case BOX_MOUNT_STORE:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
