@@ -526,7 +526,7 @@ void box_peer_receive(
 {
 	const char *why = NULL;
 	if (box_envelope_classify(message, &why) == BOX_ENVELOPE_IGNORED) {
-		BOX_LOG(BOX_LOG_WARNING, "message.ignored", box_kv_str("why", why));
+		box_seldom_log(&peer->dispatch->runtime->ignored, 0, why);
 		peer->dispatch->runtime->metrics.ignored_messages++;
 		box_arena_free(arena);
 		return;
