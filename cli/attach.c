@@ -237,7 +237,11 @@ static const char *ask_session(const struct cli *cli, const char *session)
 	struct box_value data = box_cli_name_only(cli, session);
 	int r = box_cli_ask(cli, client, "box_get_session", &data, &info);
 	box_client_close(client);
-	const struct box_value *id = r < 0 ? NULL : box_map_get(&info, "backend_session_id");
+	/* Without a context a relay knows it by the name that it was given. */
+	bool bare = cli->options.workspace && cli->options.workspace[0] == '\0';
+	const struct box_value *id = r < 0
+		? NULL
+		: box_map_get(&info, bare ? "session_id" : "backend_session_id");
 	return id && id->type == BOX_STR ? box_arena_strndup(cli->arena, id->str.bytes, id->str.len)
 					 : NULL;
 }
@@ -245,14 +249,18 @@ static const char *ask_session(const struct cli *cli, const char *session)
 int box_cli_attach(const struct cli *cli)
 {
 	const struct cli_words *words = &cli->options.words;
-	const struct box_client_options options = box_cli_client_options(cli, false);
-	struct attach attach = {.cli = cli};
+	struct cli as;
+	struct attach attach = {.cli = &as};
 	if (words->count < 1 || words->count > 2) {
 		return box_cli_misused(cli, "a NAME, and perhaps a PROCESS, are needed");
 	}
-	attach.session = words->items[0];
+	if (box_cli_locate(cli, 0, &as) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	const struct box_client_options options = box_cli_client_options(&as, false);
+	attach.session = as.options.words.items[0];
 	attach.process = words->count == 2 ? words->items[1] : CLI_PROCESS_DEFAULT;
-	const char *session = ask_session(cli, attach.session);
+	const char *session = ask_session(&as, attach.session);
 	if (!session) {
 		return CLI_EXIT_FAILED;
 	}

@@ -59,6 +59,17 @@ int box_cli_ask(const struct cli *cli, struct box_client *client, const char *ac
 /* The same, and says nothing. */
 int box_cli_try(const struct cli *cli, struct box_client *client, const char *action,
 	const struct box_value *data, struct box_value *ret_answer, struct box_err *err);
+/* The boxes of all workspaces, each with its context: the operator alone may ask. Has said why when it
+ * fails. */
+int box_cli_ask_all(const struct cli *cli, struct box_client *client, struct box_value *ret_boxes);
+/* WORKSPACE/BOX of one of these. */
+const char *box_cli_whole_name(const struct cli *cli, const struct box_value *info);
+/* The same command line, as if given the instance and workspace of one of these. */
+struct cli box_cli_as_owner(const struct cli *cli, const struct box_value *info);
+/* The same command line with BOX for WORKSPACE/BOX in this word, given the instance and workspace of
+ * that box; with a name in this word that has no slash nothing is changed. Has said why when it
+ * fails. */
+int box_cli_locate(const struct cli *cli, size_t word, struct cli *ret_cli);
 /* {session_id: name} */
 struct box_value box_cli_name_only(const struct cli *cli, const char *name);
 /* Of a session's info what makes a spec that of the same session. */

@@ -202,21 +202,50 @@ static int copy_with(struct cli_copy *copy, bool in)
 	return code;
 }
 
+typedef bool split_word(
+	struct box_arena *arena, const char *text, const char **ret_name, const char **ret_path);
+
+/* Which of the words is in the box: 0 or 1; or -1 when both are, or none. */
+static int find_box(struct cli_copy *copy, split_word *split)
+{
+	const struct cli_words *words = &copy->cli->options.words;
+	struct box_arena *arena = copy->cli->arena;
+	const char *unused;
+	bool out = split(arena, words->items[0], &copy->session, &copy->box.path);
+	bool in = out ? split(arena, words->items[1], &unused, &unused)
+		      : split(arena, words->items[1], &copy->session, &copy->box.path);
+	return in == out ? -1 : in;
+}
+
+/* As if the name alone had been given, with its workspace by options. */
+static int locate(struct cli_copy *copy, struct cli *ret_cli)
+{
+	struct cli named = *copy->cli;
+	named.options.words = (struct cli_words){.items = &copy->session, .count = 1};
+	if (box_cli_locate(&named, 0, ret_cli) < 0) {
+		return -ENOENT;
+	}
+	copy->session = ret_cli->options.words.items[0];
+	ret_cli->options.words = copy->cli->options.words;
+	copy->cli = ret_cli;
+	return 0;
+}
+
 int box_cli_cp(const struct cli *cli)
 {
 	const struct cli_words *words = &cli->options.words;
 	struct cli_copy copy = {.cli = cli};
-	const char *unused;
+	struct cli as;
 	struct box_err err;
 	if (words->count != 2) {
 		return box_cli_misused(cli, "SRC and DST are needed");
 	}
-	bool out = box_copy_split(cli->arena, words->items[0], &copy.session, &copy.box.path);
-	bool in = out ? box_copy_split(cli->arena, words->items[1], &unused, &unused)
-		      : box_copy_split(cli->arena, words->items[1], &copy.session, &copy.box.path);
-	if (in == out) {
+	int side = find_box(&copy, box_copy_split);
+	side = side < 0 ? find_box(&copy, box_copy_split_whole) : side;
+	if (side < 0) {
 		return box_cli_misused(cli, "one of SRC and DST must be NAME:PATH, the other not");
 	}
+	bool in = side == 1;
 	copy.host.path = words->items[in ? 0 : 1];
 	if (copy.box.path[0] == '\0' || copy.host.path[0] == '\0') {
 		return box_cli_misused(cli, "a path must not be empty");
@@ -226,10 +255,10 @@ int box_cli_cp(const struct cli *cli)
 	} else {
 		look_at_host(&copy);
 	}
-	if (out && check_host(&copy, &err) < 0) {
+	if (!in && check_host(&copy, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	if (box_cli_connect(cli, false, &copy.client) < 0) {
+	if (locate(&copy, &as) < 0 || box_cli_connect(&as, false, &copy.client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
 	/* Until here nothing has to be tidied, and a signal ends us as it ends others. */

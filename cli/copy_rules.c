@@ -21,6 +21,20 @@ bool box_copy_split(
 	return true;
 }
 
+bool box_copy_split_whole(
+	struct box_arena *arena, const char *text, const char **ret_name, const char **ret_path)
+{
+	size_t len = strcspn(text, ":");
+	size_t slash = strcspn(text, "/");
+	if (text[len] != ':' || slash >= len || text[0] == '.' || text[len - 1] == '/' ||
+		(slash == 0 && memchr(text + 1, '/', len - 1))) {
+		return false;
+	}
+	*ret_name = box_arena_strndup(arena, text, len);
+	*ret_path = text + len + 1;
+	return true;
+}
+
 static size_t bare_len(const char *path)
 {
 	size_t len = strlen(path);

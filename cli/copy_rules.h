@@ -30,6 +30,11 @@ struct box_copy_way {
 bool box_copy_split(
 	struct box_arena *arena, const char *text, const char **ret_session, const char **ret_path);
 
+/* The same of "WORKSPACE/BOX:PATH", which a path of the host may look like: for who has found that no
+ * other word names a box. */
+bool box_copy_split_whole(
+	struct box_arena *arena, const char *text, const char **ret_name, const char **ret_path);
+
 /* A path without slashes at its end, its last part, and what is before that ("." or "/" for none). */
 const char *box_copy_base(struct box_arena *arena, const char *path);
 const char *box_copy_parent(struct box_arena *arena, const char *path);

@@ -258,14 +258,18 @@ static int tell_failure(struct logs *logs)
 int box_cli_logs(const struct cli *cli)
 {
 	const struct cli_words *words = &cli->options.words;
-	struct logs logs = {.cli = cli, .sources = {{.name = "stdout"}, {.name = "stderr"}}};
+	struct cli as;
+	struct logs logs = {.cli = &as, .sources = {{.name = "stdout"}, {.name = "stderr"}}};
 	struct box_err err;
 	if (words->count < 1 || words->count > 2) {
 		return box_cli_misused(cli, "a NAME, and perhaps a PROCESS, are needed");
 	}
-	logs.session = words->items[0];
+	if (box_cli_locate(cli, 0, &as) < 0) {
+		return CLI_EXIT_FAILED;
+	}
+	logs.session = as.options.words.items[0];
 	logs.process = words->count == 2 ? words->items[1] : CLI_PROCESS_DEFAULT;
-	if (box_cli_connect(cli, false, &logs.client) < 0) {
+	if (box_cli_connect(&as, false, &logs.client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
 	int wake_fd = box_cli_wake_on_signals();

@@ -49,6 +49,7 @@
 	"  -i, --interactive      with -t: what is typed goes to it\n"                    \
 	"  -t, --tty              give it a terminal\n"
 
+#define ALL_USAGE "  -a, --all              of all workspaces, by WORKSPACE/BOX: for the operator\n"
 #define SKILL_USAGE \
 	"      --skill NAME       show a skill of the runtime in it, under .skills/NAME\n"
 
@@ -71,10 +72,10 @@ static const struct cli_command commands[] = {
 		"Runs a command in a box. A single CMD is a command line for sh; with ARGs each\n"
 		"word is taken as it is. With -it and no CMD it is a login shell.\n"
 		"\n" COMMAND_USAGE SKILL_USAGE COMMON_USAGE},
-	{"ls", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ls, "list boxes",
+	{"ls", CLI_COMMON | CLI_LIST | CLI_ALL, SIZE_MAX, box_cli_ls, "list boxes",
 		"Usage: box ls [OPTION]...\n"
 		"Lists the boxes of a workspace.\n"
-		"\n"
+		"\n" ALL_USAGE
 		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
 	{"rm", CLI_COMMON, SIZE_MAX, box_cli_rm, "remove boxes",
 		"Usage: box rm [OPTION]... NAME...\n"
@@ -91,11 +92,12 @@ static const struct cli_command commands[] = {
 		"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
 		"      --workdir PATH     the folder it starts in (/workspace)\n"
 		"      --memory MB        the most memory it may use\n" COMMON_USAGE},
-	{"ps", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_ps, "list processes that boxes keep",
+	{"ps", CLI_COMMON | CLI_LIST | CLI_ALL, SIZE_MAX, box_cli_ps,
+		"list processes that boxes keep",
 		"Usage: box ps [OPTION]... [NAME]\n"
 		"Lists the processes of one box, or of all of a workspace, with those that have\n"
 		"ended of late.\n"
-		"\n"
+		"\n" ALL_USAGE
 		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
 	{"logs", CLI_COMMON | CLI_FOLLOW, SIZE_MAX, box_cli_logs, "show what a process wrote",
 		"Usage: box logs [OPTION]... NAME [PROCESS]\n"
@@ -260,6 +262,7 @@ struct box_client_options box_cli_client_options(const struct cli *cli, bool spa
 		.spawn = spawn,
 		.instance = cli->options.instance,
 		.workspace = cli->options.workspace,
+		.generation = cli->options.generation,
 		.config = cli->options.config,
 		.show_log = cli->options.verbose,
 		.log_line = show_log_line,
@@ -302,6 +305,7 @@ static int print_help(void)
 		"\n" COMMON_USAGE "      --version          print the version, and exit\n"
 		"\n"
 		"box COMMAND --help tells the options of a command.\n"
+		"A NAME may be WORKSPACE/BOX, for the operator: see box ls --all.\n"
 		"Exit status: that of the command (128+N for signal N); 124 when it timed out;\n"
 		"125 when box itself failed.\n",
 		stdout);

@@ -59,6 +59,7 @@ static int msb_exec(const struct cli *cli)
 	const struct cli_words *env = &cli->options.env;
 	struct box_client *client;
 	struct box_err err;
+	struct cli as;
 	if (cli->options.words.count < 2) {
 		return box_cli_misused(cli, "NAME -- CMD is needed");
 	}
@@ -69,10 +70,10 @@ static int msb_exec(const struct cli *cli)
 			return box_cli_fail(&err);
 		}
 	}
-	if (box_cli_connect(cli, false, &client) < 0) {
+	if (box_cli_locate(cli, 0, &as) < 0 || box_cli_connect(&as, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = exec_in(cli, client);
+	int code = exec_in(&as, client);
 	box_client_close(client);
 	return code;
 }

@@ -64,7 +64,7 @@ static const struct option table[] = {
 	{"--from", 0, WORDS, CLI_SKILL_ADD, AT(from), 0},
 	{"--dry-run", 0, FLAG, CLI_SKILL_ADD, AT(dry_run), 0},
 	{"--all", 0, FLAG, CLI_SKILL_ADD, AT(all), 0},
-	{"--all", 'a', FLAG, CLI_HIDDEN, AT(all), 0},
+	{"--all", 'a', FLAG, CLI_HIDDEN | CLI_ALL, AT(all), 0},
 	{"--yes", 'y', FLAG, CLI_SURE, AT(yes), 0},
 	{"--follow", 'f', FLAG, CLI_FOLLOW, AT(follow), 0},
 	{"--json", 0, FLAG, CLI_LIST, AT(json), 0},

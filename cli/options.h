@@ -29,6 +29,7 @@ enum {
 	CLI_MSB_END = 32768,
 	CLI_MSB_LIST = 65536,
 	CLI_KIND = 131072, /* which kind of box */
+	CLI_ALL = 262144,  /* of all workspaces */
 };
 
 struct cli_words {
@@ -65,6 +66,7 @@ struct cli_options {
 	const char *config;
 	const char *instance;
 	const char *workspace;
+	int64_t generation; /* of a box that was named with its workspace; no option says it */
 	const char *network;
 	const char *backend;
 	const char *workdir;

@@ -62,17 +62,18 @@ int box_cli_start(const struct cli *cli)
 	struct box_value spec = box_map_value();
 	struct box_value info;
 	struct box_err err;
+	struct cli as;
 	if (cli->options.words.count < 2) {
 		return box_cli_misused(cli, "NAME and a command are needed");
 	}
 	if (process_spec(cli, &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	if (box_cli_connect(cli, false, &client) < 0) {
+	if (box_cli_locate(cli, 0, &as) < 0 || box_cli_connect(&as, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
 	int code = CLI_EXIT_FAILED;
-	struct box_value data = box_cli_name_only(cli, cli->options.words.items[0]);
+	struct box_value data = box_cli_name_only(cli, as.options.words.items[0]);
 	box_map_add(cli->arena, &data, "spec", spec);
 	if (box_cli_ask(cli, client, "box_start_managed_process", &data, &info) == 0) {
 		box_cli_print_text(box_map_get(&info, "process_id"), 0);
@@ -131,6 +132,42 @@ static int ask_processes(const struct cli *cli, struct box_client *client, const
 	return 0;
 }
 
+/* Those of all workspaces, each with the workspace that it is of. Has said why when it fails. */
+static int ask_all_processes(
+	const struct cli *cli, struct box_client *client, struct box_value *ret_processes)
+{
+	struct box_value boxes;
+	int r = box_cli_ask_all(cli, client, &boxes);
+	*ret_processes = box_list_value();
+	for (uint32_t i = 0; r >= 0 && i < boxes.count; i++) {
+		const struct box_value *info = &boxes.items[i];
+		const struct box_value *id = box_map_get(info, "session_id");
+		const struct cli as = box_cli_as_owner(cli, info);
+		struct box_client *owners;
+		struct box_err err;
+		if (box_cli_connect(&as, false, &owners) < 0) {
+			return -EIO;
+		}
+		uint32_t first = ret_processes->count;
+		r = id ? add_session(cli, owners, *id, ret_processes, &err) : 0;
+		box_client_close(owners);
+		if (r < 0 && err.code != BOX_ERR_SESSION_NOT_FOUND) {
+			(void)box_cli_fail(&err);
+			return r;
+		}
+		r = 0;
+		for (uint32_t j = first; j < ret_processes->count; j++) {
+			static const char *const members[] = {"instance_uuid", "workspace_uuid"};
+			for (size_t m = 0; m < sizeof(members) / sizeof(members[0]); m++) {
+				const struct box_value *of = box_map_get(info, members[m]);
+				box_map_add(cli->arena, &ret_processes->items[j], members[m],
+					of ? *of : box_null());
+			}
+		}
+	}
+	return r;
+}
+
 /* --- ps --- */
 
 static struct box_str text_of(const struct box_value *map, const char *key)
@@ -180,7 +217,12 @@ static void print_process(const struct cli *cli, const struct box_value *info, i
 	const struct box_value *attached = box_map_get(info, "attached");
 	const struct box_value *args = box_map_get(info, "args");
 	struct box_value status = status_text(cli, info);
-	box_cli_print_text(box_map_get(info, "session_id"), 16);
+	if (cli->options.all) {
+		struct box_value name = box_cstr(box_cli_whole_name(cli, info));
+		box_cli_print_text(&name, 32);
+	} else {
+		box_cli_print_text(box_map_get(info, "session_id"), 16);
+	}
 	(void)putchar(' ');
 	box_cli_print_text(box_map_get(info, "process_id"), 12);
 	(void)putchar(' ');
@@ -202,13 +244,21 @@ int box_cli_ps(const struct cli *cli)
 	const struct cli_words *words = &cli->options.words;
 	struct box_client *client;
 	struct box_value all;
+	struct cli as = *cli;
 	if (words->count > 1) {
 		return box_cli_misused(cli, "takes one NAME at most");
 	}
-	if (box_cli_connect(cli, false, &client) < 0) {
+	if (words->count > 0 && cli->options.all) {
+		return box_cli_misused(cli, "a NAME and --all exclude each other");
+	}
+	if ((words->count > 0 && box_cli_locate(cli, 0, &as) < 0) ||
+		box_cli_connect(&as, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int r = ask_processes(cli, client, words->count > 0 ? words->items[0] : NULL, &all);
+	words = &as.options.words;
+	int r = cli->options.all
+		? ask_all_processes(cli, client, &all)
+		: ask_processes(&as, client, words->count > 0 ? words->items[0] : NULL, &all);
 	box_client_close(client);
 	if (r < 0) {
 		return CLI_EXIT_FAILED;
@@ -221,8 +271,9 @@ int box_cli_ps(const struct cli *cli)
 		int len = (int)status_text(cli, &all.items[i]).str.len;
 		width = len > width ? len : width;
 	}
-	(void)printf("%-16s %-12s %-*s %-8s %-19s %-19s %s\n", "BOX", "PROCESS", width, "STATUS",
-		"ATTACHED", "STARTED", "EXITED", "COMMAND");
+	(void)printf("%-*s %-12s %-*s %-8s %-19s %-19s %s\n", cli->options.all ? 32 : 16,
+		cli->options.all ? "WORKSPACE/BOX" : "BOX", "PROCESS", width, "STATUS", "ATTACHED",
+		"STARTED", "EXITED", "COMMAND");
 	for (uint32_t i = 0; i < all.count; i++) {
 		print_process(cli, &all.items[i], width);
 	}
@@ -247,16 +298,17 @@ static int stop_one(
 
 int box_cli_stop(const struct cli *cli)
 {
-	const struct cli_words *words = &cli->options.words;
 	struct box_client *client;
 	struct box_value all = box_list_value();
+	struct cli as;
 	int code = 0;
-	if (words->count == 0) {
+	if (cli->options.words.count == 0) {
 		return box_cli_misused(cli, "a NAME is needed");
 	}
-	if (box_cli_connect(cli, false, &client) < 0) {
+	if (box_cli_locate(cli, 0, &as) < 0 || box_cli_connect(&as, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
+	const struct cli_words *words = &as.options.words;
 	for (size_t i = 1; i < words->count; i++) {
 		code = stop_one(cli, client, words->items[0], box_cstr(words->items[i]))
 			? CLI_EXIT_FAILED

@@ -1,5 +1,7 @@
 /* Boxes that stay: create, exec, ls, rm, in a runtime that is running. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -13,6 +15,9 @@ int box_cli_create(const struct cli *cli)
 	struct box_err err;
 	if (cli->options.words.count != 1) {
 		return box_cli_misused(cli, "one NAME is needed");
+	}
+	if (strchr(cli->options.words.items[0], '/')) {
+		return box_cli_misused(cli, "no NAME has a /: use --workspace");
 	}
 	if (box_cli_spec(cli, cli->options.words.items[0], &spec, &err) < 0) {
 		return box_cli_fail(&err);
@@ -56,28 +61,36 @@ int box_cli_exec(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_err err;
+	struct cli as;
 	if (cli->options.words.count < (box_cli_is_dialog(cli) ? 1 : 2)) {
 		return box_cli_misused(cli, "NAME and a command are needed");
 	}
 	if (box_cli_check_terminal(cli, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	if (box_cli_connect(cli, false, &client) < 0) {
+	if (box_cli_locate(cli, 0, &as) < 0 || box_cli_connect(&as, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = exec_in(cli, client);
+	int code = exec_in(&as, client);
 	box_client_close(client);
 	return code;
 }
 
 /* --- ls --- */
 
-static void print_session(const struct box_value *info)
+static void print_session(const struct cli *cli, const struct box_value *info)
 {
 	const struct box_value *memory = box_map_get(info, "memory_mb");
 	const struct box_value *cpus = box_map_get(info, "cpus");
 	char text[32];
-	box_cli_print_text(box_map_get(info, "session_id"), 24);
+	if (cli->options.all) {
+		struct box_value name = box_cstr(box_cli_whole_name(cli, info));
+		box_cli_print_text(box_map_get(info, "instance_uuid"), 16);
+		(void)putchar(' ');
+		box_cli_print_text(&name, 32);
+	} else {
+		box_cli_print_text(box_map_get(info, "session_id"), 24);
+	}
 	(void)putchar(' ');
 	box_cli_print_text(box_map_get(info, "status"), 8);
 	(void)putchar(' ');
@@ -93,40 +106,77 @@ static void print_session(const struct box_value *info)
 	(void)putchar('\n');
 }
 
-static int print_sessions(const struct cli *cli, const struct box_value *answer)
+static int print_sessions(const struct cli *cli, const struct box_value *sessions)
 {
-	const struct box_value *sessions = box_map_get(answer, "sessions");
-	struct box_value none = box_list_value();
-	sessions = sessions && sessions->type == BOX_LIST ? sessions : &none;
 	if (cli->options.json) {
 		return box_cli_print_json(sessions);
 	}
-	(void)printf("%-24s %-8s %-8s %-10s %-5s %s\n", "NAME", "STATUS", "NETWORK", "MEMORY",
-		"CPUS", "CREATED");
+	if (cli->options.all) {
+		(void)printf("%-16s %-32s ", "INSTANCE", "WORKSPACE/BOX");
+	} else {
+		(void)printf("%-24s ", "NAME");
+	}
+	(void)printf("%-8s %-8s %-10s %-5s %s\n", "STATUS", "NETWORK", "MEMORY", "CPUS", "CREATED");
 	for (uint32_t i = 0; i < sessions->count; i++) {
-		print_session(&sessions->items[i]);
+		print_session(cli, &sessions->items[i]);
 	}
 	return box_cli_flush();
+}
+
+/* Has said why when it fails. */
+static int ask_sessions(
+	const struct cli *cli, struct box_client *client, struct box_value *ret_sessions)
+{
+	struct box_value answer;
+	if (cli->options.all) {
+		return box_cli_ask_all(cli, client, ret_sessions);
+	}
+	int r = box_cli_ask(cli, client, "box_get_sessions", NULL, &answer);
+	const struct box_value *sessions = r < 0 ? NULL : box_map_get(&answer, "sessions");
+	*ret_sessions = sessions && sessions->type == BOX_LIST ? *sessions : box_list_value();
+	return r;
 }
 
 int box_cli_ls(const struct cli *cli)
 {
 	struct box_client *client;
-	struct box_value answer;
+	struct box_value sessions;
 	if (cli->options.words.count > 0) {
 		return box_cli_misused(cli, "takes no NAME");
 	}
 	if (box_cli_connect(cli, false, &client) < 0) {
 		return CLI_EXIT_FAILED;
 	}
-	int code = box_cli_ask(cli, client, "box_get_sessions", NULL, &answer) < 0
-		? CLI_EXIT_FAILED
-		: print_sessions(cli, &answer);
+	int code = ask_sessions(cli, client, &sessions) < 0 ? CLI_EXIT_FAILED
+							    : print_sessions(cli, &sessions);
 	box_client_close(client);
 	return code;
 }
 
 /* --- rm --- */
+
+/* One of another workspace is ended over a connection of its own. */
+static int end_one(
+	const struct cli *cli, struct box_client *client, const char *action, size_t word)
+{
+	struct box_client *other = NULL;
+	struct box_value answer;
+	struct cli as;
+	if (box_cli_locate(cli, word, &as) < 0) {
+		return -ENOENT;
+	}
+	const char *name = as.options.words.items[word];
+	bool elsewhere = name != cli->options.words.items[word];
+	if (elsewhere && box_cli_connect(&as, false, &other) < 0) {
+		return -EIO;
+	}
+	struct box_value data = box_cli_name_only(cli, name);
+	int r = box_cli_ask(&as, elsewhere ? other : client, action, &data, &answer);
+	if (elsewhere) {
+		box_client_close(other);
+	}
+	return r;
+}
 
 int box_cli_end_each(const struct cli *cli, const char *action)
 {
@@ -140,9 +190,7 @@ int box_cli_end_each(const struct cli *cli, const char *action)
 		return CLI_EXIT_FAILED;
 	}
 	for (size_t i = 0; i < words->count; i++) {
-		struct box_value data = box_cli_name_only(cli, words->items[i]);
-		struct box_value answer;
-		if (box_cli_ask(cli, client, action, &data, &answer) < 0) {
+		if (end_one(cli, client, action, i) < 0) {
 			code = CLI_EXIT_FAILED;
 		} else if (!cli->options.quiet) {
 			(void)printf("%s\n", words->items[i]);

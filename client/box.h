@@ -49,8 +49,8 @@ struct box_client_options {
 	 * instance. A child gets secrets of its own. */
 	const char *instance;
 	const char *token;
-	const char *workspace;
-	int64_t generation; /* 0 means 1 */
+	const char *workspace; /* "": that of clients which send no context */
+	int64_t generation;    /* 0 means 1 */
 
 	/* The child. */
 	const char *boxd;   /* NULL: beside this program, where it is installed, on PATH */

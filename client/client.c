@@ -61,13 +61,16 @@ static int send_request(struct box_client *client, int64_t seq_id, const char *a
 	struct box_arena *arena = box_arena_new();
 	struct box_value context = box_map_value();
 	struct box_value message = box_map_value();
+	bool has_context = client->link.workspace[0] != '\0';
 	box_map_add(arena, &context, "instance_uuid", box_cstr(client->link.instance));
 	box_map_add(arena, &context, "workspace_uuid", box_cstr(client->link.workspace));
 	box_map_add(arena, &context, "placement_generation", box_int(client->link.generation));
 	box_map_add(arena, &message, "seq_id", box_int(seq_id));
 	box_map_add(arena, &message, "action", box_cstr(action));
 	box_map_add(arena, &message, "data", data ? *data : box_map_value());
-	box_map_add(arena, &message, "context", context);
+	if (has_context) {
+		box_map_add(arena, &message, "context", context);
+	}
 	if (stream) {
 		box_map_add(arena, &message, "stream_flow_control", box_int(1));
 	}

@@ -101,7 +101,7 @@ static int dial(struct box_relay *relay, struct box_err *err)
 		.instance = relay->link.instance,
 		.token = relay->link.token,
 		.path = relay->path,
-		.workspace = relay->link.workspace,
+		.workspace = relay->link.workspace[0] ? relay->link.workspace : NULL,
 		.generation = relay->link.generation,
 		.protocol = "box.v1",
 	};

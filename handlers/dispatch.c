@@ -369,7 +369,8 @@ static int check_claim(const struct box_peer *peer, struct box_err *err)
 static int check_instance(const struct box_peer *peer, struct box_str instance, struct box_err *err)
 {
 	if (box_str_eq(instance, instance_of(peer)) ||
-		(peer->operator&& box_instance_id_valid(instance))) {
+		(peer->operator&&(box_instance_id_valid(instance) ||
+			box_str_eq(instance, BOX_INSTANCE_UNNAMED)))) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
@@ -525,7 +526,7 @@ void box_peer_receive(
 {
 	const char *why = NULL;
 	if (box_envelope_classify(message, &why) == BOX_ENVELOPE_IGNORED) {
-		BOX_LOG(BOX_LOG_WARNING, "message.ignored", box_kv_str("why", why));
+		box_seldom_log(&peer->dispatch->runtime->ignored, 0, why);
 		peer->dispatch->runtime->metrics.ignored_messages++;
 		box_arena_free(arena);
 		return;

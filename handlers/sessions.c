@@ -147,9 +147,20 @@ void box_handle_get_session(struct box_request *request)
 
 void box_handle_get_sessions(struct box_request *request)
 {
+	const struct box_value *all = box_request_field(request, "all");
+	const struct box_sessions *sessions = request->runtime->sessions;
 	struct box_value answer = box_map_value();
+	bool of_all = all && all->boolean;
+	if (of_all && !request->operator) {
+		struct box_err err;
+		(void)box_err_set(&err, BOX_ERR_PERMISSION, EPERM,
+			"only the operator, over its own socket, sees the boxes of all workspaces");
+		box_request_fail(request, &err);
+		return;
+	}
 	box_map_add(request->arena, &answer, "sessions",
-		box_sessions_list(request->runtime->sessions, &request->context, request->arena));
+		of_all ? box_sessions_list_all(sessions, request->arena)
+		       : box_sessions_list(sessions, &request->context, request->arena));
 	box_request_reply(request, &answer);
 }
 

@@ -42,6 +42,7 @@ struct box_runtime *box_runtime_new(
 	runtime->host = host;
 	runtime->host_arg = host_arg;
 	runtime->config = box_config_default();
+	runtime->ignored.event = "message.ignored";
 	runtime->fence = box_fence_new();
 	runtime->session_rules.changed = session_changed;
 	runtime->session_rules.changed_arg = runtime;

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/list.h"
+#include "base/seldom.h"
 #include "base/turns.h"
 #include "base/value.h"
 #include "runtime/config.h"
@@ -94,6 +95,7 @@ struct box_runtime {
 	struct box_session_rules session_rules;
 	struct box_backend *backend; /* NULL while there is none */
 	struct box_metrics metrics;
+	struct box_seldom ignored; /* messages that were no request */
 	uint64_t requests_under_way;
 	uint64_t streams_begun;               /* live commands so far: their names */
 	uint64_t files_total_bytes;           /* held by file transfers */

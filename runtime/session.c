@@ -229,6 +229,7 @@ static struct box_session *session_new(struct box_session_op *op)
 	session->logical_id = session->physical_id + box_tenant_prefix(op->context, prefix);
 	box_tenant_namespace(op->context, session->workspace);
 	session->generation = op->context->generation;
+	session->owner = box_context_copy(arena, op->context);
 	session->operators = box_str_eq(op->context->instance, BOX_INSTANCE_OPERATOR);
 	session->spec = box_spec_copy_session(arena, op->spec);
 	session->backend = sessions->rules->backend->ops;

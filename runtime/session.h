@@ -161,6 +161,10 @@ struct box_value box_session_info(const struct box_session *session, struct box_
 struct box_value box_sessions_list(const struct box_sessions *sessions,
 	const struct box_context *context, struct box_arena *arena);
 
+/* Those of all placements, oldest first, each with the context that it is of: for the operator. */
+struct box_value box_sessions_list_all(
+	const struct box_sessions *sessions, struct box_arena *arena);
+
 /* The boxes of the sessions of exactly this placement, by the numbers that boxd gave them, in an
  * array of the arena; those that have none at boxd, or none yet, are only counted. Returns how many
  * there are in the array. */

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/operator.h"
 #include "runtime/process_state.h"
 #include "runtime/session_state.h"
 
@@ -38,9 +39,8 @@ static struct box_value session_change(const struct box_session *session, struct
 	box_map_add(arena, &record, "logical", box_cstr(session->logical_id));
 	box_map_add(arena, &record, "workspace", box_cstr(session->workspace));
 	box_map_add(arena, &record, "generation", box_int(session->generation));
-	if (session->operators) {
-		box_map_add(arena, &record, "operators", box_bool(true));
-	}
+	box_map_add(arena, &record, "instance_uuid", box_text(session->owner.instance));
+	box_map_add(arena, &record, "workspace_uuid", box_text(session->owner.workspace));
 	box_map_add(arena, &record, "backend", box_cstr(session->backend_name));
 	box_map_add(arena, &record, "created", box_int(session->created_utc_us));
 	if (session->spec.max_duration_sec > 0) {
@@ -161,6 +161,22 @@ static int64_t number_of(const struct box_value *record, const char *name)
 	return value && value->type == BOX_INT ? value->integer : 0;
 }
 
+/* The names must be those that its workspace is made of. */
+static bool fill_owner(struct box_session *session, const struct box_value *record)
+{
+	const struct box_value *instance = box_map_get(record, "instance_uuid");
+	const struct box_value *workspace = box_map_get(record, "workspace_uuid");
+	char namespace[BOX_NAMESPACE_SIZE];
+	if (!instance || instance->type != BOX_STR || !workspace || workspace->type != BOX_STR) {
+		return false;
+	}
+	const struct box_context owner = {instance->str, workspace->str, session->generation};
+	session->owner = box_context_copy(session->arena, &owner);
+	session->operators = box_str_eq(session->owner.instance, BOX_INSTANCE_OPERATOR);
+	box_tenant_namespace(&session->owner, namespace);
+	return strcmp(namespace, session->workspace) == 0;
+}
+
 static bool fill(struct box_session *session, const struct box_value *record)
 {
 	struct box_arena *arena = session->arena;
@@ -180,8 +196,9 @@ static bool fill(struct box_session *session, const struct box_value *record)
 		return false;
 	}
 	memcpy(session->workspace, workspace, strlen(workspace) + 1);
-	const struct box_value *operators = box_map_get(record, "operators");
-	session->operators = operators && operators->type == BOX_BOOL && operators->boolean;
+	if (!fill_owner(session, record)) {
+		return false;
+	}
 	struct box_spec parsed;
 	if (box_spec_parse(arena, spec, &parsed, &err) < 0) {
 		return false;

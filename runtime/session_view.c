@@ -209,6 +209,24 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 	return list;
 }
 
+struct box_value box_sessions_list_all(const struct box_sessions *sessions, struct box_arena *arena)
+{
+	struct box_value list = box_list_value();
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_session *session = session_at(at);
+		if (box_session_is_leaving(session)) {
+			continue;
+		}
+		struct box_value info = box_session_info(session, arena);
+		struct box_context owner = box_context_copy(arena, &session->owner);
+		box_map_add(arena, &info, "instance_uuid", box_text(owner.instance));
+		box_map_add(arena, &info, "workspace_uuid", box_text(owner.workspace));
+		box_map_add(arena, &info, "placement_generation", box_int(owner.generation));
+		box_list_add(arena, &list, info);
+	}
+	return list;
+}
+
 size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_context *context,
 	struct box_arena *arena, const struct box_session_box **ret_boxes,
 	size_t *ret_session_count)

@@ -6,10 +6,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/hash.h"
 #include "base/limits.h"
 
 #define HASH_DIGITS 24
+
+struct box_context box_context_copy(struct box_arena *arena, const struct box_context *context)
+{
+	struct box_str instance = context->instance;
+	struct box_str workspace = context->workspace;
+	return (struct box_context){
+		.instance = {box_arena_strndup(arena, instance.bytes, instance.len), instance.len},
+		.workspace = {box_arena_strndup(arena, workspace.bytes, workspace.len),
+			workspace.len},
+		.generation = context->generation,
+	};
+}
 
 void box_tenant_namespace(const struct box_context *context, char out[BOX_NAMESPACE_SIZE])
 {

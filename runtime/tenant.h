@@ -30,6 +30,10 @@ static inline bool box_context_same_workspace(
 	return box_str_same(a->instance, b->instance) && box_str_same(a->workspace, b->workspace);
 }
 
+/* With texts of the arena's. */
+struct box_arena;
+struct box_context box_context_copy(struct box_arena *arena, const struct box_context *context);
+
 /* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}`: what a client may call its instance. */
 bool box_instance_id_valid(struct box_str id);
 

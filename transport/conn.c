@@ -128,7 +128,7 @@ void box_conn_receive(struct box_conn *conn, const struct box_message *message)
 
 void box_conn_ignored(struct box_conn *conn, const char *why)
 {
-	BOX_LOG(BOX_LOG_WARNING, "message.ignored", box_kv_str("why", why));
+	box_seldom_log(&conn->runtime->ignored, 0, why);
 	conn->runtime->metrics.ignored_messages++;
 }
 

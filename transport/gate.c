@@ -272,11 +272,17 @@ static const char *identify_operator(const struct box_head *head, struct box_gat
 	if (box_head_count(head, INSTANCE_FIELD) == 0) {
 		instance = box_str(BOX_INSTANCE_OPERATOR);
 	}
-	if (!box_str_eq(instance, BOX_INSTANCE_OPERATOR) && !box_instance_id_valid(instance)) {
+	if (!box_str_eq(instance, BOX_INSTANCE_OPERATOR) &&
+		!box_str_eq(instance, BOX_INSTANCE_UNNAMED) && !box_instance_id_valid(instance)) {
 		return "instance id repeated or malformed";
 	}
 	copy_text(verdict->instance, instance);
 	if (verdict->kind != BOX_GATE_RELAY) {
+		return NULL;
+	}
+	if (box_head_count(head, WORKSPACE_FIELD) == 0) {
+		/* The one of clients that send no context. */
+		verdict->generation = 1;
 		return NULL;
 	}
 	if (workspace.len == 0 || workspace.len > BOX_WORKSPACE_ID_MAX ||

@@ -131,6 +131,7 @@ struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times)
 		.vhost_name = "box",
 	};
 	ws->times = *times;
+	ws->closed.event = "websocket.closed";
 	/* It hangs up only. A ping of its own would go into the buffer where the answer to one of the
 	 * peer's waits: the peer would get a pong that it never asked for. */
 	ws->hangup.secs_since_valid_ping = times->hangup_sec;
@@ -202,6 +203,7 @@ void box_ws_tick(struct box_ws *ws)
 	uint64_t now_ms = box_clock_ms();
 	uint64_t since_ms = now_ms - ws->ticked_ms;
 	ws->ticked_ms = now_ms;
+	box_seldom_tick(&ws->closed);
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
 		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
 		if (socket->established) {

@@ -40,8 +40,7 @@ static int refuse(struct box_ws_socket *socket, int code, const char *reason)
 	socket->close_code = code;
 	socket->close_reason = reason;
 	socket->user->closing(socket->arg);
-	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", code),
-		box_kv_str("why", reason));
+	box_seldom_log(&socket->ws->closed, code, reason);
 	return close_now(socket);
 }
 
@@ -64,8 +63,7 @@ void box_ws_close_for_fault(struct box_ws_socket *socket)
 	if (!socket->established || socket->close_code != 0) {
 		return;
 	}
-	BOX_LOG(BOX_LOG_WARNING, "websocket.closed", box_kv_int("code", socket->fault_code),
-		box_kv_str("why", socket->fault));
+	box_seldom_log(&socket->ws->closed, socket->fault_code, socket->fault);
 	box_ws_pause_reading(socket, true);
 	box_ws_close(socket, socket->fault_code, socket->fault, false);
 }

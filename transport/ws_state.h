@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/seldom.h"
 #include "transport/alive.h"
 #include "transport/turn.h"
 #include "transport/ws.h"
@@ -27,6 +28,7 @@ struct box_ws {
 	size_t pinned_bytes; /* of unfinished messages, all connections */
 	uint64_t ticked_ms;
 	struct box_ws_socket *adopting;
+	struct box_seldom closed; /* connections of clients that were at fault */
 };
 
 struct box_ws_socket {

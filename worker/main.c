@@ -472,6 +472,7 @@ static void tick_cb(uv_timer_t *timer)
 	struct worker *worker = timer->data;
 	box_sessions_tick(worker->runtime->sessions, box_clock_ms());
 	box_ws_tick(worker->ws);
+	box_seldom_tick(&worker->runtime->ignored);
 	if (worker->door) {
 		box_door_tick(worker->door);
 	}

@@ -18,7 +18,6 @@
 struct box_cgroups;
 struct box_ids;
 struct box_images;
-struct box_mount_roots;
 struct box_netns;
 struct box_network;
 

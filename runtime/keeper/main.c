@@ -105,24 +105,32 @@ static void raise_open_files(void)
 	}
 }
 
-/* Whoever has started us with -s has its own files where it likes. */
+/* NULL for no path. */
+static const char *make_absolute(const char *folder, const char *path, char out[2 * BOX_PATH_MAX])
+{
+	if (!path || path[0] == '\0') {
+		return NULL;
+	}
+	bool absolute = path[0] == '/';
+	(void)snprintf(out, 2 * BOX_PATH_MAX, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/",
+		path);
+	return out;
+}
+
+/* The configuration of a boxd that somebody has started with -s lies beside what that one works on,
+ * and goes with it. */
 static void find_own_paths(const struct box_options *options, const struct box_carried *carried,
 	const struct box_listeners *listeners, struct box_own_paths *ret_paths)
 {
 	static char config[2 * BOX_PATH_MAX];
-	const char *path = options->config_path;
+	static char token[2 * BOX_PATH_MAX];
+	const char *folder = carried->start.working_folder;
 	*ret_paths = (struct box_own_paths){
-		.socket = listeners->operator.fd >= 0 ? listeners->operator.path : NULL};
-	if (options->stdio) {
-		return;
-	}
-	if (path) {
-		const char *base = path[0] == '/' ? "" : carried->start.working_folder;
-		(void)snprintf(
-			config, sizeof(config), "%s%s%s", base, path[0] == '/' ? "" : "/", path);
-		ret_paths->config = config;
-	}
-	ret_paths->token = carried->token_path[0] == '/' ? carried->token_path : NULL;
+		.socket = listeners->operator.fd >= 0 ? listeners->operator.path : NULL,
+		.config = options->stdio ? NULL
+					 : make_absolute(folder, options->config_path, config),
+		.token = make_absolute(folder, carried->token_path, token),
+	};
 }
 
 static int serve(const struct box_options *options)

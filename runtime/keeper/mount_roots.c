@@ -496,6 +496,11 @@ int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy 
 		box_mount_roots_close(roots);
 		return r;
 	}
+	/* Where everything may be mounted these may not. */
+	if (more) {
+		hold_own(roots, more->config ? more->config : "", "the --config file");
+		hold_own(roots, more->token ? more->token : "", "the token file");
+	}
 	box_mount_roots_narrow(roots, policy);
 	return 0;
 }

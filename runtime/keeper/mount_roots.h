@@ -4,10 +4,10 @@
  * inode from then on. What is not there yet is known by the deepest folder above it that is: it is
  * taken up when it appears, no link is followed to it, and until then nobody gets that folder.
  *
- * Box's own are rootfs, the images and the operator's socket: no mount may be at, above or below
- * them. Of the skill store, and of the folder where a client keeps skills of its own in the same form
- * (tenants/NAMESPACE/...), a box gets what is below its own namespace, and nothing else at, above or
- * below it.
+ * Box's own are rootfs, the images, the operator's socket, the configuration and the token: no mount
+ * may be at, above or below them. Of the skill store, and of the folder where a client keeps skills
+ * of its own in the same form (tenants/NAMESPACE/...), a box gets what is below its own namespace, and
+ * nothing else at, above or below it.
  */
 #pragma once
 
@@ -52,7 +52,8 @@ enum box_held_store {
 };
 
 /* What is boxd's own beside the policy, each NULL or absolute. The socket is guarded like a tree: as a
- * plain user's, a box that reached it would be the operator. The files may not lie in a root. */
+ * plain user's, a box that reached it would be the operator; one that wrote the files, or read the
+ * token, would be soon. */
 struct box_own_paths {
 	const char *socket;
 	const char *config;
@@ -63,7 +64,7 @@ struct box_mount_roots {
 	struct box_held_paths roots;
 	struct box_held_paths narrower; /* none: nothing is narrowed */
 	size_t own_count;
-	struct box_held_path own[2 + BOX_IMAGES_MAX];
+	struct box_held_path own[4 + BOX_IMAGES_MAX];
 	struct box_held_path stores[BOX_STORES_]; /* without a path: there is none */
 	struct box_places above_own;              /* folders that have one of them in them */
 	struct box_places above_stores[BOX_STORES_];

@@ -59,8 +59,8 @@ static int say(const struct box_source_ask *ask, int r, size_t link, struct box_
 			what, path, path);
 	case BOX_MOUNT_OWN:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
-			"%s %s is refused: rootfs, an image or the socket of this runtime is "
-			"there, above or below",
+			"%s %s is refused: rootfs or an image of this runtime is there, above or "
+			"below, or its configuration, its token or the operator's socket",
 			what, path);
 	case BOX_MOUNT_STORE:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,

@@ -189,6 +189,10 @@ class Boxd:
         found = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
         return [event for event in found if event["event"] == name]
 
+    def counted(self, name):
+        """How many things the events of this name tell of, which come once a second at most."""
+        return sum(event["count"] for event in self.events(name))
+
     def wait_event(self, name, count=1, seconds=10.0):
         """Waits for the count-th event of this name and gives it."""
         end = time.monotonic() + seconds

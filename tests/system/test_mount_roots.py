@@ -205,6 +205,30 @@ def test_anywhere_but_what_is_its_own(world):
         check(client, "/etc", "is blocked for security")
 
 
+def test_what_boxd_was_started_with(place):
+    """A payload that reached the operator's socket, as boxd's own user, would be the operator; one
+    that wrote the configuration, or read the token, would be soon."""
+    base = place.make("started")
+    own = {name: place.make("started", name) for name in ("socket", "config", "token", "free")}
+    text = "local: {degraded: true, allowed_mount_roots: [/]}\n"
+    config = place.write(own["config"] / "box.yaml", text)
+    token = place.write(own["token"] / "token", clientlib.TOKEN)
+    token.chmod(0o600)
+    args = ("--config", str(config), "--socket", str(own["socket"] / "box.sock"))
+    args += ("--token-file", os.path.relpath(token, place.work))
+    try:
+        with place.start(*args, mount_roots=()) as boxd, boxd.web(token=clientlib.TOKEN) as client:
+            client.init(backend="local")
+            for path in (base, own["socket"], own["config"], own["token"]):
+                check(client, path, OWN)
+            mounted = client.ask(
+                "box_exec", {"cmd": "ls /workspace", "session_id": "y", "host_path": str(own["free"])}
+            )
+            assert mounted["exit_code"] == 0
+    finally:
+        shutil.rmtree(base)
+
+
 def test_root_swapped_for_a_link(place):
     """A root in another is folded into it: a payload that has the outer one gains nothing."""
     outer = place.make("outer")

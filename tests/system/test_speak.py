@@ -492,10 +492,26 @@ def test_strangers_are_one_line_a_second(open_boxd):
             sock.sendall(b"nonsense\r\n\r\n")
             assert status_of(sock) == 400
     boxlib.wait_until(
-        lambda: sum(event["count"] for event in open_boxd.events("door.refused")) == 150
+        lambda: open_boxd.counted("door.refused") == 150
     )
     seconds = time.monotonic() - begun
     assert len(open_boxd.events("door.refused")) <= seconds + 2
+
+
+def test_clients_at_fault_are_one_line_a_second(open_boxd):
+    """Those who were let in can cause warnings as fast as they can send."""
+    begun = time.monotonic()
+    with open_boxd.web() as client:
+        for _ in range(150):
+            client.send_text("{}")
+        client.ask("__ping")
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
+            sock.sendall(head("inst") + frame(1, PING, masked=False))
+            all_of(sock)
+    for name, count in (("message.ignored", 150), ("websocket.closed", 50)):
+        boxlib.wait_until(lambda: open_boxd.counted(name) == count)
+        assert len(open_boxd.events(name)) <= time.monotonic() - begun + 2
 
 
 # What RFC 6455 asks of those who are let in, and of those who are not.

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import boxlib
 from clientlib import context, failure, success
 
 # The envelope.
@@ -70,8 +71,7 @@ def test_nesting(client):
     client._seq = 100
     client.ask("__ping")
     assert client._kept == []
-    client.boxd.wait_event("message.ignored", 3)
-    assert len(client.boxd.events("message.ignored")) == 3
+    boxlib.wait_until(lambda: client.boxd.counted("message.ignored") == 3)
 
 
 def test_many_values(client):

@@ -80,6 +80,33 @@ TEST(rules)
 	box_arena_free(arena);
 }
 
+TEST(a_box_of_another_workspace)
+{
+	static const struct {
+		const char *text;
+		const char *name;
+		const char *path;
+	} rows[] = {{"w/b:/a", "w/b", "/a"}, {"w/b:a:b/c", "w/b", "a:b/c"},
+		{"w/x/b:a", "w/x/b", "a"}, {"/b:a", "/b", "a"}, {"b:a", NULL, NULL},
+		{"b:/a/c", NULL, NULL}, {"./b:a", NULL, NULL}, {"../b:a", NULL, NULL},
+		{"/tmp/b:a", NULL, NULL}, {"w/:a", NULL, NULL}, {"w/b", NULL, NULL},
+		{":w/b", NULL, NULL}};
+	struct box_arena *arena = box_arena_new();
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const char *name = NULL;
+		const char *path = NULL;
+		if (box_copy_split_whole(arena, rows[i].text, &name, &path) !=
+			(rows[i].name != NULL)) {
+			TEST_FAIL("%s", rows[i].text);
+		}
+		if (name) {
+			ASSERT_STR(name, rows[i].name);
+			ASSERT_STR(path, rows[i].path);
+		}
+	}
+	box_arena_free(arena);
+}
+
 TEST(which_side)
 {
 	static const struct {

@@ -410,7 +410,9 @@ TEST(the_operator_needs_neither_token_nor_instance)
 		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: a\r\nX-LangBot-Instance-Id: b\r\n",
 			401},
 		{RPC HOST, 426},
-		{RELAY HOST WEBSOCKET, 401},
+		/* Of a box that was made without a context. */
+		{RELAY HOST WEBSOCKET "X-LangBot-Instance-Id: _unnamed\r\n", BOX_GATE_RELAY},
+		{RELAY HOST WEBSOCKET "X-LangBot-Workspace-Id:\r\n", 401},
 		{RELAY HOST TENANT WEBSOCKET, BOX_GATE_RELAY},
 	};
 	assert_rows(&operator, rows, COUNT(rows));

@@ -378,6 +378,12 @@ TEST(list)
 	ASSERT_INT(box_sessions_list(sessions, &elsewhere, arena).count, 1);
 	struct box_context nobody = {{"inst", 4}, {"no", 2}, 1};
 	ASSERT_INT(box_sessions_list(sessions, &nobody, arena).count, 0);
+	list = box_sessions_list_all(sessions, arena);
+	ASSERT_INT(list.count, 4);
+	ASSERT(box_str_eq(box_map_get(&list.items[1], "session_id")->str, "x"));
+	ASSERT(box_str_eq(box_map_get(&list.items[1], "instance_uuid")->str, "inst"));
+	ASSERT(box_str_eq(box_map_get(&list.items[1], "workspace_uuid")->str, "other"));
+	ASSERT_INT(box_map_get(&list.items[3], "placement_generation")->integer, 2);
 	box_arena_free(arena);
 	finish();
 }

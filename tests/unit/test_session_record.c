@@ -5,6 +5,7 @@
 
 #define CHANGES_MAX 32
 #define WORKSPACE "ws-108378aeed2d7cca4480d35e"
+#define OWNER "\"instance_uuid\":\"inst\",\"workspace_uuid\":\"ws\"" /* of WORKSPACE */
 
 static char *changes[CHANGES_MAX];
 static int change_count;
@@ -99,7 +100,8 @@ TEST(a_session_is_recorded_when_it_lives_and_when_it_is_gone)
 	(void)snprintf(wanted, sizeof(wanted),
 		"{\"session\":{\"id\":\"" ID(
 			"s") "\",\"logical\":\"s\",\"workspace\":\"" WORKSPACE
-			     "\",\"generation\":1,\"backend\":\"headless\",\"created\":%lld,\"mark\":42,"
+			     "\",\"generation\":1," OWNER
+			     ",\"backend\":\"headless\",\"created\":%lld,\"mark\":42,"
 			     "\"spec\":" SPEC "}}",
 		strtoll(created + strlen("\"created\":"), NULL, 10));
 	ASSERT_STR(changes[0], wanted);
@@ -382,10 +384,10 @@ TEST(adopting_leaves_other_sessions_alone)
 static struct box_value good_record(struct box_arena *arena)
 {
 	return tree(arena,
-		"{\"id\":\"" ID(
-			"s") "\",\"logical\":\"s\",\"workspace\":\"" WORKSPACE
-			     "\",\"generation\":1,\"backend\":\"headless\",\"created\":1700000000000000,"
-			     "\"mark\":42,\"spec\":" SPEC "}");
+		"{\"id\":\"" ID("s") "\",\"logical\":\"s\",\"workspace\":\"" WORKSPACE
+				     "\",\"generation\":1," OWNER
+				     ",\"backend\":\"headless\",\"created\":1700000000000000,"
+				     "\"mark\":42,\"spec\":" SPEC "}");
 }
 
 static size_t replay_record(struct box_arena *arena, struct box_value record)
@@ -415,6 +417,10 @@ TEST(records_that_do_not_fit_are_ignored)
 		{"workspace", "1"},
 		{"workspace", "\"\""},
 		{"workspace", "\"" HEX64 HEX64 "\""},
+		{"instance_uuid", "null"},
+		{"instance_uuid", "\"other\""},
+		{"workspace_uuid", "1"},
+		{"workspace_uuid", "\"other\""},
 		{"backend", "null"},
 		{"backend", "true"},
 		{"backend", "\"\""},
