@@ -316,8 +316,8 @@ void box_ground_narrow(struct box_ground *ground, const struct box_policy *polic
 	ground->policy.roots = policy->roots;
 	memcpy(ground->policy.skills_root, policy->skills_root, sizeof(policy->skills_root));
 	box_mount_roots_close(ground->mount_roots);
-	if (box_mount_roots_seal(
-		    ground->mount_roots, &ground->policy, &ground->own_paths, &err) < 0) {
+	if (box_mount_roots_seal(ground->mount_roots, &ground->policy, &ground->own_paths, &err) <
+		0) {
 		BOX_LOG(BOX_LOG_ERROR, "mount_roots.refused", box_kv_str("why", err.text));
 		ground->policy = *before;
 		/* They were good before. */

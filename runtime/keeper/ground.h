@@ -70,8 +70,8 @@ int box_ground_seal(
 	struct box_ground *ground, const struct box_policy *policy, struct box_err *err);
 
 /* Whether its paths may stand beside each other, as the seal asks; nothing is kept. */
-int box_ground_check_layout(const struct box_ground *ground, const struct box_policy *policy,
-	struct box_err *err);
+int box_ground_check_layout(
+	const struct box_ground *ground, const struct box_policy *policy, struct box_err *err);
 
 /* What of a later policy counts: what it narrows. With `roots` also its roots and its skill store,
  * unless they would let boxes mount something of Box's own: that is said in the log. */

@@ -333,8 +333,8 @@ static int refuse(const struct box_held_path *own, const char *relation,
 		own->name, own->path, relation, root->path);
 }
 
-static int check_pair(const struct box_held_path *own, const struct box_held_path *root,
-	struct box_err *err)
+static int check_pair(
+	const struct box_held_path *own, const struct box_held_path *root, struct box_err *err)
 {
 	if (is_everything(root)) {
 		return 0;

@@ -14,6 +14,6 @@ void box_layout_fold(struct box_held_paths *roots);
 
 /* 0, or -EINVAL with BOX_ERR_VALUE, which begins with the member of the configuration: of one thing of
  * Box's own, and of all. */
-int box_layout_check_own(const struct box_mount_roots *roots, const struct box_held_path *own,
-	struct box_err *err);
+int box_layout_check_own(
+	const struct box_mount_roots *roots, const struct box_held_path *own, struct box_err *err);
 int box_layout_check(const struct box_mount_roots *roots, struct box_err *err);

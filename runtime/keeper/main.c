@@ -112,8 +112,8 @@ static const char *make_absolute(const char *folder, const char *path, char out[
 		return NULL;
 	}
 	bool absolute = path[0] == '/';
-	(void)snprintf(out, 2 * BOX_PATH_MAX, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/",
-		path);
+	(void)snprintf(
+		out, 2 * BOX_PATH_MAX, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/", path);
 	return out;
 }
 
@@ -129,8 +129,7 @@ static void find_own_paths(const struct box_options *options, const struct box_c
 		.socket = listeners->operator.fd >= 0 ? listeners->operator.path : NULL,
 		.config = options->stdio ? NULL
 					 : make_absolute(folder, options->config_path, config),
-		.token = make_absolute(folder, carried->token_path, token),
-	};
+		.token = make_absolute(folder, carried->token_path, token), };
 }
 
 static int serve(const struct box_options *options)

@@ -388,8 +388,8 @@ static const char *take_policy(struct box_serve *serve, struct box_packet *packe
 		return "a malformed POLICY";
 	}
 	if (serve->carried->start.flags & BOX_START_CHECK_CONFIG) {
-		serve->layout_checked =
-			box_ground_check_layout(serve->ground, policy, &serve->layout_why);
+		serve->layout_checked = box_ground_check_layout(
+			serve->ground, policy, &serve->layout_why);
 	} else if (serve->ground->sealed) {
 		/* Whoever has started us speaks through box-rpc too. Until there is a box nobody
 		 * else has had a word that could have turned it. */
@@ -433,8 +433,7 @@ static const char *take_look_at(struct box_serve *serve, struct box_packet *pack
 		r = serve->layout_checked;
 		err = serve->layout_why;
 	} else {
-		r = box_ground_look_at(
-			(enum box_keeper_look_kind)wanted->what, wanted->path, &err);
+		r = box_ground_look_at((enum box_keeper_look_kind)wanted->what, wanted->path, &err);
 	}
 	box_serve_fill_failure(&answer.failure, r < 0 ? &err : NULL);
 	return box_serve_answered(box_serve_send(serve, &answer, sizeof(answer), NULL, 0));
