@@ -139,7 +139,7 @@
 #define BOX_SIGNALS_PENDING 4096 /* queued signals and timers */
 #define BOX_SIGNALS_PENDING_SHARED 1024
 #define BOX_NETLINK_SOCKETS_MAX 256 /* then it ends, as when they hold more than its memory */
-#define BOX_NETLINK_LOOK_MS 200
+#define BOX_SOCKETS_LOOK_MS 200
 #define BOX_LOCKED_BYTES_MAX (8 * BOX_MIB) /* by mlock; the kernel's own default */
 
 /* Boxes of one boxd, those that end counted too: more than max_sessions can be. */

@@ -159,8 +159,8 @@ static void tell_made(struct box_boxes *boxes, struct box_boxes_entry *entry)
 	entry->state = BOX_BOXES_LIVE;
 	entry->told = true;
 	entry->looked_ms = box_clock_ms();
-	if (entry->living.has_seat && boxes->look_ms == UINT64_MAX) {
-		boxes->look_ms = entry->looked_ms + BOX_NETLINK_LOOK_MS;
+	if (box_boxes_is_looked_at(entry) && boxes->look_ms == UINT64_MAX) {
+		boxes->look_ms = entry->looked_ms + BOX_SOCKETS_LOOK_MS;
 	}
 	move_to(entry, &boxes->live);
 	tell_box(boxes, entry, request);
@@ -401,9 +401,9 @@ static void end_greedy(struct box_boxes *boxes)
 	struct box_boxes_entry *entry;
 	while ((entry = box_boxes_find_greedy(boxes)) != NULL) {
 		BOX_LOG(BOX_LOG_WARNING, "box.ended", box_kv_int("box", (int64_t)entry->number),
-			box_kv_str("why", box_keeper_why(BOX_KEEPER_WHY_NETLINK)));
+			box_kv_str("why", box_keeper_why(BOX_KEEPER_WHY_SOCKETS)));
 		if (entry->told) {
-			boxes->events->ends(boxes->arg, entry->number, BOX_KEEPER_WHY_NETLINK);
+			boxes->events->ends(boxes->arg, entry->number, BOX_KEEPER_WHY_SOCKETS);
 		}
 		end_entry(boxes, entry);
 	}

@@ -1,27 +1,28 @@
-/* Looks at boxes with a network, one after the other, for what no cgroup counts. The kernel goes through
- * the netlink sockets of all boxes to tell those of one: many boxes with many sockets make a look so
- * slow that boxd, which has one thread, must do something else in between. */
+/* Looks at boxes, one after the other, for what their sockets hold that no cgroup counts. The kernel
+ * goes through the netlink sockets of all boxes to tell those of one: many boxes with many sockets make
+ * a look so slow that boxd, which has one thread, must do something else in between. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "runtime/keeper/boxes_state.h"
-#include "runtime/keeper/netlink_held.h"
+#include "runtime/keeper/sockets_held.h"
 
 #define SPEND_MS 4 /* in one go */
-#define REST 4     /* so many times as long as it took there is no look after that */
+#define REST 19    /* so many times as long as it took there is no look after that */
 
-static bool is_looked_at(const struct box_boxes_entry *entry)
+bool box_boxes_is_looked_at(const struct box_boxes_entry *entry)
 {
 	/* A microVM's guest has a kernel of its own. */
-	return entry->state == BOX_BOXES_LIVE && entry->living.has_seat &&
-		entry->promised_bytes == 0;
+	return entry->state == BOX_BOXES_LIVE && entry->promised_bytes == 0 &&
+		entry->memory_bytes > 0;
 }
 
 static bool holds_too_much(const struct box_boxes_entry *entry)
 {
-	struct box_netlink_held held;
+	struct box_sockets_held held;
 	/* One that has just died tells nothing, and holds nothing. */
-	return box_netlink_held_look(entry->living.pid, entry->memory_bytes, &held) == 0 &&
-		box_netlink_held_is_over(&held, entry->memory_bytes);
+	return box_sockets_held_look(entry->living.pid, entry->living.has_seat, entry->memory_bytes,
+		       &held) == 0 &&
+		box_sockets_held_is_over(&held, entry->memory_bytes);
 }
 
 static uint64_t next_look_ms(const struct box_boxes *boxes)
@@ -29,9 +30,9 @@ static uint64_t next_look_ms(const struct box_boxes *boxes)
 	const struct box_list *live = &boxes->live;
 	bool any = false;
 	for (struct box_list *at = live->next; at != live && !any; at = at->next) {
-		any = is_looked_at(box_boxes_entry_at(at));
+		any = box_boxes_is_looked_at(box_boxes_entry_at(at));
 	}
-	return any ? box_boxes_entry_at(live->next)->looked_ms + BOX_NETLINK_LOOK_MS : UINT64_MAX;
+	return any ? box_boxes_entry_at(live->next)->looked_ms + BOX_SOCKETS_LOOK_MS : UINT64_MAX;
 }
 
 /* The list of living boxes is in the order in which they were looked at last. */
@@ -44,7 +45,7 @@ struct box_boxes_entry *box_boxes_find_greedy(struct box_boxes *boxes)
 	while (!box_list_empty(&boxes->live)) {
 		struct box_boxes_entry *entry = box_boxes_entry_at(boxes->live.next);
 		uint64_t now_ms = box_clock_ms();
-		if (entry->looked_ms + BOX_NETLINK_LOOK_MS > now_ms) {
+		if (entry->looked_ms + BOX_SOCKETS_LOOK_MS > now_ms) {
 			break;
 		}
 		if (now_ms - begin_ms >= SPEND_MS) {
@@ -54,7 +55,7 @@ struct box_boxes_entry *box_boxes_find_greedy(struct box_boxes *boxes)
 		entry->looked_ms = now_ms;
 		box_list_drop(&entry->links);
 		box_list_push(&boxes->live, &entry->links);
-		if (is_looked_at(entry) && holds_too_much(entry)) {
+		if (box_boxes_is_looked_at(entry) && holds_too_much(entry)) {
 			return entry; /* and the others in the next call */
 		}
 	}

@@ -57,8 +57,7 @@ struct box_boxes {
 	struct box_list live;     /* who was looked at longest ago is the first */
 	struct box_list restless; /* MAKING and ENDING */
 	struct box_list groups;   /* that were closed and are to be removed */
-	uint64_t
-		look_ms; /* when those with a network are looked at next; UINT64_MAX: there is none */
+	uint64_t look_ms;         /* when boxes are looked at next; UINT64_MAX: there is none */
 };
 
 static inline struct box_str box_boxes_key(const uint64_t *number)
@@ -75,8 +74,9 @@ static inline struct box_boxes_entry *box_boxes_entry_at(struct box_list *at)
 struct box_boxes_entry *box_boxes_find(struct box_boxes *boxes, uint64_t box);
 /* Whether there is memory for the box of this plan beside the others: 0, or negative with err. */
 int box_boxes_have_room(struct box_boxes *boxes, const struct box_plan *plan, struct box_err *err);
-/* Looks at what boxes with a network hold that no cgroup counts, when it is time, and gives the first
- * that holds too much, or NULL. One look for each box in BOX_NETLINK_LOOK_MS, fewer when looks take
+bool box_boxes_is_looked_at(const struct box_boxes_entry *entry);
+/* Looks at what the sockets of boxes hold that no cgroup counts, when it is time, and gives the first
+ * that holds too much, or NULL. One look for each box in BOX_SOCKETS_LOOK_MS, fewer when looks take
  * long. */
 struct box_boxes_entry *box_boxes_find_greedy(struct box_boxes *boxes);
 /* Whether its first process has. */

@@ -204,14 +204,14 @@ struct box_keeper_made {
 
 /* Why boxd ends a box by itself. */
 enum box_keeper_why {
-	BOX_KEEPER_WHY_NETLINK = 1,
+	BOX_KEEPER_WHY_SOCKETS = 1,
 };
 
 /* In words for whoever waits for something in the box. */
 static inline const char *box_keeper_why(uint32_t why)
 {
-	return why == BOX_KEEPER_WHY_NETLINK
-		? "its netlink sockets held more of the host's memory than the box may have"
+	return why == BOX_KEEPER_WHY_SOCKETS
+		? "its sockets held more of the host's memory than the box may have"
 		: "boxd has ended it";
 }
 

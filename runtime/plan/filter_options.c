@@ -23,6 +23,9 @@
 #ifndef PR_GET_AUXV
 #define PR_GET_AUXV 0x41555856
 #endif
+#ifndef PR_SME_GET_VL
+#define PR_SME_GET_VL 64
+#endif
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
 #endif
@@ -88,7 +91,8 @@ const struct box_filter_rule box_filter_setsockopt_strict = {
 
 /* --- prctl --- */
 
-/* What a process says of itself. Not here: more filters (PR_SET_SECCOMP), whose memory the host
+/* What a process says of itself. The lengths of vectors (PR_S?E_GET_VL) are of ARM, where Java asks for
+ * them and takes a refusal for a length. Not here: more filters (PR_SET_SECCOMP), whose memory the host
  * limits for all; names of mappings (PR_SET_VMA), whose memory nobody counts; the layout of the
  * memory, merging of pages with those of others, core scheduling, hash tables of futexes, calls that
  * are answered by oneself, and letting others trace. */
@@ -97,7 +101,7 @@ static const uint32_t prctl_options[] = {PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_
 	PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_GET_TSC, PR_GET_SECUREBITS, PR_SET_TIMERSLACK,
 	PR_GET_TIMERSLACK, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS,
 	PR_GET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE, PR_CAP_AMBIENT,
-	PR_GET_SPECULATION_CTRL, PR_GET_AUXV};
+	PR_GET_SPECULATION_CTRL, PR_GET_AUXV, PR_SVE_GET_VL, PR_SME_GET_VL};
 static const struct box_filter_case prctl_cases[] = {{.list = LIST(0, prctl_options)}};
 const struct box_filter_rule box_filter_prctl = {prctl_cases, COUNT(prctl_cases), EINVAL};
 

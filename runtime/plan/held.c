@@ -44,7 +44,11 @@ size_t box_held_list(
 	rows[count++] = by_user(facts, "inotify instances and watches", "user.max_inotify_*");
 	rows[count++] = by_user(facts, "queued signals and timers", "RLIMIT_SIGPENDING");
 	rows[count++] = by_user(facts, "locked memory", "RLIMIT_MEMLOCK");
+	rows[count++] = by_user(facts, "room in pipes, descriptors in flight and epoll watches",
+		"fs.pipe-user-pages-*, RLIMIT_NOFILE, fs.epoll.max_user_watches");
 	rows[count++] = (struct box_held_row){"netlink buffers", "boxd ends the box", BOX_HELD};
+	rows[count++] = (struct box_held_row){
+		"error queues of UDP sockets", "boxd ends the box", BOX_HELD};
 	return count;
 }
 

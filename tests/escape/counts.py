@@ -15,6 +15,9 @@ PYTHON = "/usr/bin/python3 -s -E"
 MIB = 1 << 20
 INOTIFY_LOST = 32  # more than others on this host may take meanwhile
 INOTIFY_NEEDED = 16  # that a session is promised
+WATCHES_LOST = 5000
+WATCHED_FILES = 5000
+WATCHED_BY = 40  # instances of ours: with the files more than the host allows
 TIMERS_MOST = 60000
 TIMERS_LOST = 5000
 BUFFERS_MIB = 32  # above the memory of the box
@@ -23,6 +26,21 @@ INOTIFY = """
 import ctypes
 libc, count = ctypes.CDLL(None), 0
 while libc.inotify_init() >= 0: count += 1
+"""
+WATCHES = """
+import ctypes, os
+libc, count = ctypes.CDLL(None), 0
+os.makedirs("/tmp/watched", exist_ok=True)
+names = [f"/tmp/watched/{number}" for number in range(600)]
+for name in names: open(name, "w").close()
+while (fd := libc.inotify_init()) >= 0:
+    for name in names: count += libc.inotify_add_watch(fd, name.encode(), 2) >= 0
+"""
+SIGNALS = """
+import ctypes, os, signal
+libc, count = ctypes.CDLL(None), 0
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+while count < 60000 and libc.sigqueue(os.getpid(), 40, None) == 0: count += 1
 """
 TIMERS = """
 import ctypes
@@ -58,6 +76,41 @@ for count in range(120):
         while True: giver.send(bytes(65536))
     except OSError: pass
 """
+# What is sent to a port that nobody has comes back into the error queue of the sender; and so does
+# every packet whose time of sending is asked for. The last lines tell what waits, in MiB.
+ERRORS = """
+import socket, struct
+held, asked = [], [(1, 37, struct.pack("I", 2))]
+sink = socket.socket(2, 2)
+sink.bind(("127.0.0.1", 0))
+sink.setsockopt(1, 8, 1)
+for number in range(60):
+    one = socket.socket(2, 2)
+    one.setsockopt(1, 8, 1 << 22)
+    one.setsockopt(0, 11, 1)
+    one.setblocking(False)
+    held.append(one)
+    for _ in range(8000):
+        try:
+            if number % 2: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
+            else: one.sendto(b"", ("127.0.0.1", 9))
+        except OSError: pass
+lines = open("/proc/net/udp").read().splitlines()[1:]
+count = sum(int(line.split()[4].split(":")[1], 16) for line in lines) >> 20
+"""
+NETLINK = """
+import socket, struct
+ask, held = struct.pack("IHHII", 20, 18, 0x301, 1, 0) + bytes(4), []
+for _ in range(900):
+    one = socket.socket(16, 3, 0)
+    one.setblocking(False)
+    held.append(one)
+    try:
+        for _ in range(400): one.send(ask)
+    except OSError: pass
+lines = open("/proc/net/netlink").read().splitlines()[1:]
+count = sum(int(line.split()[4]) for line in lines) >> 20
+"""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -74,11 +127,16 @@ os.close(ends[0])
 """
 
 
-def take(world, session, text):
-    """How much it got. A child of it goes on in the box, and holds it."""
+def taking(world, session, text, **spec):
+    """A child of it goes on in the box, and holds what it got."""
     end_of_it = "print(count, flush=True)\ntime.sleep(60)"
     cmd = f"{PYTHON} - <<'END'\n{HELD}{text}\n{end_of_it}\nEND"
-    answer = world.run(cmd, session=session, seconds=100)
+    return world.run(cmd, session=session, seconds=100, **spec)
+
+
+def take(world, session, text):
+    """How much it got."""
+    answer = taking(world, session, text)
     if answer["code"] != 0:
         raise RuntimeError(answer["message"])
     return int(answer["data"]["stdout"] or 0)
@@ -96,6 +154,21 @@ def left_of_inotify():
     for fd in fds:
         os.close(fd)
     return len(fds)
+
+
+def left_of_watches(world):
+    folder = world.host.folder / "watched"
+    if not folder.exists():
+        folder.mkdir()
+        for number in range(WATCHED_FILES):
+            (folder / str(number)).touch()
+    fds = [libc.inotify_init1(os.O_CLOEXEC) for _ in range(WATCHED_BY)]
+    names = [str(folder / str(number)).encode() for number in range(WATCHED_FILES)]
+    left = sum(libc.inotify_add_watch(fd, name, 2) >= 0 for fd in fds for name in names)
+    for fd in fds:
+        if fd >= 0:
+            os.close(fd)
+    return left
 
 
 def left_of_timers():
@@ -125,14 +198,34 @@ def _(world):
     return judge(taken, lost, INOTIFY_LOST, neighbour, INOTIFY_NEEDED)
 
 
-@attempt("resources", "timers-of-others")
+@attempt("resources", "inotify-watches-of-others")
 def _(world):
+    before = left_of_watches(world)
+    taken = take(world, "r1", WATCHES)
+    lost = before - left_of_watches(world)
+    neighbour = take(world, "r2", WATCHES)
+    end(world, "r1", "r2")
+    return judge(taken, lost, WATCHES_LOST, neighbour, 1000)
+
+
+def pending(world, text):
+    """Queued signals and timers are one count."""
     before = left_of_timers()
-    taken = take(world, "r1", TIMERS)
+    taken = take(world, "r1", text)
     lost = before - left_of_timers()
-    neighbour = take(world, "r2", TIMERS)
+    neighbour = take(world, "r2", text)
     end(world, "r1", "r2")
     return judge(taken, lost, TIMERS_LOST, neighbour, 1000)
+
+
+@attempt("resources", "timers-of-others")
+def _(world):
+    return pending(world, TIMERS)
+
+
+@attempt("resources", "queued-signals-of-others")
+def _(world):
+    return pending(world, SIGNALS)
 
 
 def pages_of(kind):
@@ -159,3 +252,30 @@ def _(world):
 @attempt("resources", "memory-by-tcp-buffers")
 def _(world):
     return buffers(world, "TCP", TCP)
+
+
+def uncharged(world, text, **spec):
+    """No cgroup counts it: boxd looks, and ends the box."""
+    answer = taking(world, "r1", text, **spec)
+    end(world, "r1")
+    if answer["code"] == 0:
+        held = int(answer["data"]["stdout"] or 0)
+        assert held > world.spec()["memory_mb"] + BUFFERS_MIB, f"only {held} MiB were taken"
+        return escaped(f"{held} MiB that nobody is charged for")
+    if "its sockets held more" not in answer["message"]:
+        raise RuntimeError(answer["message"])
+    return blocked("the box was ended")
+
+
+@attempt("resources", "memory-by-udp-error-queues")
+def _(world):
+    return uncharged(world, ERRORS)
+
+
+@attempt("resources", "memory-by-netlink-buffers")
+def _(world):
+    answer = world.run("true", session="r1", network="on")
+    if answer["code"] != 0:
+        end(world, "r1")
+        return "SKIPPED", f"boxes have no network here: {answer['message']}"
+    return uncharged(world, NETLINK, network="on")

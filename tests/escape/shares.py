@@ -4,9 +4,11 @@ The one who tries is the client's own workspace; the other is `world.other`. Wha
 as in inside/frame.py.
 """
 
+import fcntl
 import hashlib
 import json
 import os
+import signal
 import time
 
 from frame import blocked, escaped
@@ -145,14 +147,38 @@ def quickest_and_slowest(world, seconds):
     return sorted(times)[len(times) // 2], max(times)
 
 
-@attempt("neighbours", "large-etc-of-an-image")
-def _(world):
-    """Boxes of folders with a large etc, while a neighbour asks for boxes of its own."""
-    root = world.host.make_folder("large")
+def root_folder(world, name):
+    root = world.host.make_folder(name)
     (root / "bin").mkdir()
     (root / "bin" / "sh").write_text("")
     (root / "bin" / "sh").chmod(0o755)
     (root / "etc").mkdir()
+    return root
+
+
+@attempt("neighbours", "lease-in-the-etc-of-an-image")
+def _(world):
+    """Whoever opens a file with a lease waits up to 45 s, and of a FIFO for ever."""
+    root = root_folder(world, "leased")
+    os.mkfifo(root / "etc" / "fifo")
+    (root / "etc" / "leased").write_text("")
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    idle, _ = quickest_and_slowest(world, 0.5)
+    with open(root / "etc" / "leased", "r+b") as file:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        data = {"cmd": "true", "session_id": "leased", **world.spec(), "image": str(root)}
+        asked = world.client.start("box_exec", data)
+        _, worst = quickest_and_slowest(world, 0.5)
+    world.client.wait(asked, 120)
+    delete(world, "leased")
+    said = f"{worst:.2f} s, alone {idle:.2f}"
+    return escaped(said) if worst > 12 * idle + 1 else blocked(said)
+
+
+@attempt("neighbours", "large-etc-of-an-image")
+def _(world):
+    """Boxes of folders with a large etc, while a neighbour asks for boxes of its own."""
+    root = root_folder(world, "large")
     for number in range(ETC_FILES):
         (root / "etc" / f"file-{number}").write_bytes(b"")
     idle, _ = quickest_and_slowest(world, 0.5)

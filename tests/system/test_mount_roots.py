@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OUTSIDE = "is outside allowed_mount_roots: start boxd with --mount-root "
-OWN = "rootfs, an image or the socket of this runtime is there, above or below"
+OWN = "rootfs or an image of this runtime is there, above or below"
 STORE = "of the skill store a box gets packages of its own workspace only"
 OTHER = "ws-" + "0" * 24
 

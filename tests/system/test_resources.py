@@ -83,6 +83,29 @@ time.sleep(20)
 """
 
 
+# Into the error queue of the sender: answers of ICMP, and packets whose time of sending is asked for.
+TAKE_ERRORS = """
+import socket, struct
+asked, held = [(1, 37, struct.pack("I", 2))], []
+sink = socket.socket(2, 2)
+sink.bind(("127.0.0.1", 0))
+sink.setsockopt(1, 8, 1)
+while len(held) < 80:
+    one = socket.socket(2, 2)
+    one.setsockopt(1, 8, 1 << 22)
+    one.setsockopt(0, 11, 1)
+    one.setblocking(False)
+    held.append(one)
+    for _ in range(8000):
+        try:
+            if WAY: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
+            else: one.sendto(b"", ("127.0.0.1", 9))
+        except OSError: pass
+import time
+time.sleep(20)
+"""
+
+
 def left_of_inotify():
     fds = []
     while (fd := libc.inotify_init1(0o2000000)) >= 0:
@@ -180,13 +203,23 @@ def test_open_files_of_a_box_are_a_share(client):
     assert found == min(4096, max(1024, most // 16 // 128))
 
 
+@pytest.mark.parametrize("way", ["0", "1"], ids=["icmp", "times"])
+def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
+    """With the network off, too: no cgroup is charged for them."""
+    cmd = f"{PYTHON} - <<'END'\n{TAKE_ERRORS.replace('WAY', way)}\nEND"
+    error = client.fail("box_exec", {"cmd": cmd, "session_id": "e", "memory_mb": 64})
+    assert "its sockets held more of the host's memory than the box may have" in error
+    assert client.exec("echo well", "e", memory_mb=64)["stdout"] == "well"
+    end(client, "e")
+
+
 def test_netlink_sockets_end_a_box_that_holds_too_much(client):
     if not network_possible(client.boxd):
         pytest.skip("boxes can have no network here")
     cmd = f"{PYTHON} - <<'END'\n{TAKE_NETLINK}\nEND"
     spec = {"network": "on", "memory_mb": 64}
     error = client.fail("box_exec", {"cmd": cmd, "session_id": "n", **spec})
-    assert "its netlink sockets held more of the host's memory than the box may have" in error
+    assert "its sockets held more of the host's memory than the box may have" in error
     assert client.exec("echo well", "n", network="on", memory_mb=64)["stdout"] == "well"
     end(client, "n")
 

@@ -266,6 +266,10 @@ static const struct probe option_probes[] = {
 	SAME("prctl", 0, 21), /* PR_GET_SECCOMP */
 	SAME("prctl", 0, HIGH | 15),
 	SAME("prctl", EINVAL, 22), /* PR_SET_SECCOMP */
+	SAME("prctl", EINVAL, 50), /* PR_SVE_SET_VL */
+	SAME("prctl", 0, 51),      /* PR_SVE_GET_VL */
+	SAME("prctl", EINVAL, 63), /* PR_SME_SET_VL */
+	SAME("prctl", 0, 64),      /* PR_SME_GET_VL */
 	SAME("prctl", EINVAL, HIGH | 22),
 	SAME("prctl", EINVAL, 0),
 	SAME("prctl", EINVAL, WORD),
