@@ -39,6 +39,7 @@ static struct box_boxes *begin_many(void)
 	}
 	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
 		box_boxes_entry_at(at)->living.has_seat = true;
+		box_boxes_entry_at(at)->memory_bytes = 64 * BOX_MIB;
 		box_boxes_entry_at(at)->told = false; /* nobody waits for anything in it */
 	}
 	boxes->look_ms = box_clock_ms() + BOX_SOCKETS_LOOK_MS;

@@ -149,7 +149,8 @@ static void check_found_again(bool ended)
 	struct box_arena *arena = box_arena_new();
 	struct box_value change = tree(arena,
 		"{\"session\":{\"id\":\"" ID("s") "\",\"logical\":\"s\",\"workspace\":"
-						  "\"ws-108378aeed2d7cca4480d35e\",\"backend\":"
+						  "\"ws-108378aeed2d7cca4480d35e\",\"instance_uuid\":\"inst\","
+						  "\"workspace_uuid\":\"ws\",\"backend\":"
 						  "\"headless\",\"generation\":1,\"created\":1,"
 						  "\"mark\":5,\"spec\":{\"session_id\":\"s\"}},"
 						  "\"process\":{\"session\":\"" ID(
