@@ -344,7 +344,7 @@ def check_half_made(tmp_path, count, programs):
     """Clients that go away while their box is made."""
     ground = Ground()
     dice = random.Random(1)
-    with native_boxd(tmp_path, programs=programs, config={"limits": {"max_sessions": 500}}) as boxd:
+    with native_boxd(tmp_path, programs=programs, config={"limits": {"max_sessions": 2000}}) as boxd:
         traces = Traces(boxd, ground)
         network = network_possible(boxd)
         for number in range(count):
@@ -364,7 +364,11 @@ def check_half_made(tmp_path, count, programs):
             def listed():
                 return client.ask("box_get_sessions")["sessions"]
 
-            wait_until(lambda: len(inits(boxd)) == len(listed()), 5, "as many boxes as sessions")
+            wait_until(
+                lambda: len(inits(boxd)) == len(listed()),
+                5,
+                lambda: f"as many boxes as sessions: {len(inits(boxd))} and {len(listed())}",
+            )
             left = listed()
             assert {one["status"] for one in left} <= {"idle"}, left
             traces.check_boxes(len(left))
