@@ -104,10 +104,9 @@ static int address(const struct box_client_options *options,
 		}
 	}
 	ret_endpoint->is_default = choice->is_default;
-	bool operator= ret_endpoint->socket_path[0] != '\0';
-	link->instance = box_strdup(
-		pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID",
-					operator? BOX_INSTANCE_OPERATOR : BOX_INSTANCE_DEFAULT));
+	bool is_operator = ret_endpoint->socket_path[0] != '\0';
+	link->instance = box_strdup(pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID",
+		is_operator ? BOX_INSTANCE_OPERATOR : BOX_INSTANCE_DEFAULT));
 	link->token = token ? box_strdup(token) : NULL;
 	return 0;
 }

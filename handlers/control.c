@@ -94,8 +94,7 @@ void box_handle_init(struct box_request *request)
 
 void box_handle_shutdown(struct box_request *request)
 {
-	/* Clients are of one instance, and the operator is another. */
-	box_sessions_remove_instance(request->runtime->sessions, request->operator);
+	box_sessions_remove_instance(request->runtime->sessions, request->context.instance);
 	reply_empty(request);
 }
 

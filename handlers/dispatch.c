@@ -25,6 +25,7 @@ struct box_dispatch {
 	struct box_runtime *runtime;
 	struct box_list peers;
 	struct box_table streams;
+	const struct box_request *handled; /* at this moment, and not ended yet; or NULL */
 };
 
 struct box_peer {
@@ -33,7 +34,7 @@ struct box_peer {
 	const struct box_peer_ops *ops;
 	bool parent;
 	void *connection;
-	bool operator;
+	bool is_operator;
 	char *instance; /* that it speaks for, NULL: the trusted one */
 	struct box_list requests;
 	size_t under_way[BOX_LANES_];
@@ -74,7 +75,7 @@ struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_pe
 	peer->ops = ops;
 	peer->connection = connection;
 	peer->parent = speaker->parent;
-	peer->operator= speaker->operator;
+	peer->is_operator = speaker->is_operator;
 	peer->instance = speaker->instance ? box_strdup(speaker->instance) : NULL;
 	peer->files = box_files_new(&dispatch->runtime->files_total_bytes);
 	box_reads_init(&peer->reads, ops->clogged, connection);
@@ -135,9 +136,30 @@ static int send_error(struct box_peer *peer, struct box_arena *arena, struct box
 	return peer->ops->send(peer->connection, codec, &answer);
 }
 
+/* The instance that a connection speaks for. */
+static const char *instance_of(const struct box_peer *peer)
+{
+	return peer->instance ? peer->instance : peer->dispatch->runtime->instance;
+}
+
+/* Whoever makes something has the runtime from then on. What is refused makes nothing. */
+static void claim(const struct box_request *request)
+{
+	if (request->action->claims && !request->is_operator) {
+		box_runtime_pin(request->runtime, box_str(instance_of(request->peer)));
+	}
+}
+
 static void request_end(struct box_request *request, enum box_metrics_result result)
 {
 	struct box_runtime *runtime = request->runtime;
+	struct box_dispatch *dispatch = request->peer->dispatch;
+	if (dispatch->handled == request) {
+		dispatch->handled = NULL;
+		if (result == BOX_RESULT_OK) {
+			claim(request);
+		}
+	}
 	size_t row = (size_t)(request->action - box_actions);
 	box_metrics_count(
 		&runtime->metrics.actions[row], result, box_clock_us() - request->started_us);
@@ -347,17 +369,11 @@ size_t box_dispatch_under_way(const struct box_dispatch *dispatch)
 
 /* --- what comes in --- */
 
-/* The instance that a connection speaks for. */
-static const char *instance_of(const struct box_peer *peer)
-{
-	return peer->instance ? peer->instance : peer->dispatch->runtime->instance;
-}
-
 /* A connection that was let in while there was no trusted instance may be another one's now. */
 static int check_claim(const struct box_peer *peer, struct box_err *err)
 {
 	const char *trusted = peer->dispatch->runtime->instance;
-	if (peer->operator|| !trusted || strcmp(instance_of(peer), trusted) == 0) {
+	if (peer->is_operator || !trusted || strcmp(instance_of(peer), trusted) == 0) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
@@ -369,8 +385,9 @@ static int check_claim(const struct box_peer *peer, struct box_err *err)
 static int check_instance(const struct box_peer *peer, struct box_str instance, struct box_err *err)
 {
 	if (box_str_eq(instance, instance_of(peer)) ||
-		(peer->operator&&(box_instance_id_valid(instance) ||
-			box_str_eq(instance, BOX_INSTANCE_UNNAMED)))) {
+		(peer->is_operator &&
+			(box_instance_id_valid(instance) ||
+				box_str_eq(instance, BOX_INSTANCE_UNNAMED)))) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
@@ -448,11 +465,7 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 		overtake_matching(request->peer->dispatch, &request->context, &stale);
 		box_sessions_retire(runtime->sessions, &request->context);
 	}
-	r = r < 0 ? r : check_fields(request->action, request->data, err);
-	if (r == 0 && request->action->claims && !request->operator) {
-		box_runtime_pin(runtime, box_str(instance_of(request->peer)));
-	}
-	return r;
+	return r < 0 ? r : check_fields(request->action, request->data, err);
 }
 
 static struct box_request *request_new(struct box_peer *peer, struct box_arena *arena,
@@ -465,7 +478,7 @@ static struct box_request *request_new(struct box_peer *peer, struct box_arena *
 	request->arena = arena;
 	request->seq = seq;
 	request->codec = codec;
-	request->operator= peer->operator;
+	request->is_operator = peer->is_operator;
 	request->started_us = box_clock_us();
 	box_list_push(&peer->requests, &request->links);
 	peer->under_way[action->lane]++;
@@ -532,8 +545,15 @@ void box_peer_receive(
 		return;
 	}
 	struct box_request *request = take_request(peer, arena, message, codec);
-	if (request) {
-		request->action->handle(request);
+	if (!request) {
+		return;
+	}
+	struct box_dispatch *dispatch = peer->dispatch;
+	dispatch->handled = request;
+	request->action->handle(request);
+	if (dispatch->handled) {
+		claim(request); /* what it asks for is being made */
+		dispatch->handled = NULL;
 	}
 }
 

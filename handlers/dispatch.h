@@ -33,7 +33,7 @@ void box_dispatch_free(struct box_dispatch *dispatch);
 struct box_speaker {
 	bool parent; /* the process that has started us */
 	/* It came over the operator's own socket: it works in every instance, and claims none. */
-	bool operator;
+	bool is_operator;
 	/* The instance that it speaks for, copied; NULL: the trusted one. Contexts of others are
 	 * refused, but for the operator, whose requests without a context are this instance's. */
 	const char *instance;

@@ -28,7 +28,7 @@ struct box_request {
 	struct box_arena *arena; /* of the message; answers are built in it too */
 	const struct box_value *data;
 	struct box_context context; /* tenant actions only */
-	bool operator;              /* asked over the operator's own socket */
+	bool is_operator;           /* asked over the operator's own socket */
 	struct box_value seq;
 	int codec; /* the transport's, for the answer */
 	uint64_t started_us;

@@ -151,7 +151,7 @@ void box_handle_get_sessions(struct box_request *request)
 	const struct box_sessions *sessions = request->runtime->sessions;
 	struct box_value answer = box_map_value();
 	bool of_all = all && all->boolean;
-	if (of_all && !request->operator) {
+	if (of_all && !request->is_operator) {
 		struct box_err err;
 		(void)box_err_set(&err, BOX_ERR_PERMISSION, EPERM,
 			"only the operator, over its own socket, sees the boxes of all workspaces");

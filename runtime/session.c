@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/operator.h"
 #include "base/table.h"
 #include "runtime/process_state.h"
 #include "runtime/session_state.h"
@@ -230,7 +229,6 @@ static struct box_session *session_new(struct box_session_op *op)
 	box_tenant_namespace(op->context, session->workspace);
 	session->generation = op->context->generation;
 	session->owner = box_context_copy(arena, op->context);
-	session->operators = box_str_eq(op->context->instance, BOX_INSTANCE_OPERATOR);
 	session->spec = box_spec_copy_session(arena, op->spec);
 	session->backend = sessions->rules->backend->ops;
 	session->backend_name = box_arena_strndup(

@@ -113,8 +113,8 @@ void box_session_op_cancel(struct box_session_op *op);
 /* Removes every session of the workspace older than the context's generation. */
 void box_sessions_retire(struct box_sessions *sessions, const struct box_context *context);
 
-/* Removes those of the operator's own instance, or all others. */
-void box_sessions_remove_instance(struct box_sessions *sessions, bool operators);
+/* Removes those of one instance. */
+void box_sessions_remove_instance(struct box_sessions *sessions, struct box_str instance);
 /* Removes all; box_sessions_count tells when they are gone. */
 void box_sessions_remove_all(struct box_sessions *sessions);
 

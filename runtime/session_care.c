@@ -22,13 +22,13 @@ void box_sessions_retire(struct box_sessions *sessions, const struct box_context
 	}
 }
 
-void box_sessions_remove_instance(struct box_sessions *sessions, bool operators)
+void box_sessions_remove_instance(struct box_sessions *sessions, struct box_str instance)
 {
 	struct box_list *next;
 	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
 		struct box_session *session = BOX_LIST_ITEM(at, struct box_session, links);
 		next = at->next;
-		if (session->operators == operators) {
+		if (box_str_same(session->owner.instance, instance)) {
 			box_session_remove(session);
 		}
 	}

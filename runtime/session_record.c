@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/operator.h"
 #include "runtime/process_state.h"
 #include "runtime/session_state.h"
 
@@ -172,7 +171,6 @@ static bool fill_owner(struct box_session *session, const struct box_value *reco
 	}
 	const struct box_context owner = {instance->str, workspace->str, session->generation};
 	session->owner = box_context_copy(session->arena, &owner);
-	session->operators = box_str_eq(session->owner.instance, BOX_INSTANCE_OPERATOR);
 	box_tenant_namespace(&session->owner, namespace);
 	return strcmp(namespace, session->workspace) == 0;
 }

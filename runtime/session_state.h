@@ -25,7 +25,6 @@ struct box_session {
 	const char *logical_id;
 	char workspace[BOX_NAMESPACE_SIZE];
 	struct box_context owner; /* the names that `workspace` is made of */
-	bool operators;           /* of the operator's own instance */
 	int64_t generation;
 	struct box_spec spec;
 	const struct box_backend_ops *backend;

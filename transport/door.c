@@ -39,7 +39,7 @@
 struct listener {
 	uv_poll_t poll;
 	int fd;
-	bool operator; /* the operator's own socket */
+	bool is_operator; /* the operator's own socket */
 };
 
 struct box_door {
@@ -74,7 +74,7 @@ struct guest {
 	struct box_door *door;
 	uv_poll_t poll;
 	int fd;
-	bool operator;            /* came over the operator's own socket */
+	bool is_operator;         /* came over the operator's own socket */
 	bool foreign;             /* but is not the operator */
 	struct ucred credentials; /* of who made it, where it is the operator's socket */
 	bool loopback;            /* came from this machine by TCP */
@@ -142,7 +142,7 @@ static void adopt(struct guest *guest)
 	};
 	if (verdict->kind == BOX_GATE_RPC) {
 		const struct box_speaker speaker = {
-			.operator= verdict->operator, .instance = verdict->instance };
+			.is_operator = verdict->is_operator, .instance = verdict->instance};
 		box_rpc_accept(door->ws, door->dispatch, door->runtime, &speaker, &upgrade);
 		return;
 	}
@@ -284,7 +284,7 @@ static const char *judge_peer(const struct guest *guest, char text[STRANGER_TEXT
 {
 	const struct box_door *door = guest->door;
 	const struct box_door_rules *rules = &door->rules;
-	if (guest->operator|| rules->tokens[0] || rules->unauthenticated ||
+	if (guest->is_operator || rules->tokens[0] || rules->unauthenticated ||
 		door->runtime->config->unauthenticated) {
 		return NULL;
 	}
@@ -347,7 +347,7 @@ static void decide(struct guest *guest, const struct box_head *head)
 	const struct box_door_rules *rules = &guest->door->rules;
 	char stranger[STRANGER_TEXT_MAX];
 	const struct box_gate_policy policy = {
-		.operator= guest->operator,
+		.is_operator = guest->is_operator,
 		.token = rules->tokens[0],
 		.other_token = rules->tokens[1],
 		.stranger = judge_peer(guest, stranger),
@@ -478,7 +478,7 @@ static void arm_timer(struct box_door *door)
 /* All connections of the operator count as one address, which no other has. */
 static void read_peer(struct guest *guest, const struct sockaddr_storage *address)
 {
-	if (guest->operator) {
+	if (guest->is_operator) {
 		return;
 	}
 	const struct in_addr *four = &((const struct sockaddr_in *)address)->sin_addr;
@@ -511,7 +511,7 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	struct box_door *door = listener->poll.data;
 	struct guest *guest = box_alloc(sizeof(*guest));
 	const int on = 1;
-	if (!listener->operator) {
+	if (!listener->is_operator) {
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	}
 	guest->loopback = box_loopback_is((const struct sockaddr *)address);
@@ -520,11 +520,11 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	}
 	guest->door = door;
 	guest->fd = fd;
-	guest->operator= listener->operator;
+	guest->is_operator = listener->is_operator;
 	guest->head = box_buf(BOX_HEAD_BYTES_MAX);
 	guest->answer = box_buf(PAGE_BYTES_MAX);
 	read_peer(guest, address);
-	if (guest->operator) {
+	if (guest->is_operator) {
 		judge_operator(guest);
 	}
 	if (uv_poll_init(door->loop, &guest->poll, fd) < 0) {
@@ -616,7 +616,7 @@ int box_door_listen(struct box_door *door, int fd)
 		return -ENOSPC;
 	}
 	struct listener *listener = &door->listeners[door->listener_count];
-	listener->operator= domain == AF_UNIX;
+	listener->is_operator = domain == AF_UNIX;
 	int r = uv_poll_init(door->loop, &listener->poll, fd);
 	if (r < 0) {
 		return r;

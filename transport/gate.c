@@ -268,7 +268,7 @@ static const char *identify_operator(const struct box_head *head, struct box_gat
 	struct box_str instance = box_head_get(head, INSTANCE_FIELD);
 	struct box_str workspace = box_head_get(head, WORKSPACE_FIELD);
 	struct box_str generation = box_head_get(head, GENERATION_FIELD);
-	verdict->operator= true;
+	verdict->is_operator = true;
 	if (box_head_count(head, INSTANCE_FIELD) == 0) {
 		instance = box_str(BOX_INSTANCE_OPERATOR);
 	}
@@ -317,7 +317,7 @@ static struct box_str page_token(const struct box_head *head)
 /* Whether a page may tell all there is. */
 static bool may_know(const struct box_gate_policy *policy, const struct box_head *head)
 {
-	if (policy->operator) {
+	if (policy->is_operator) {
 		return true;
 	}
 	return policy->token ? token_matches(policy, page_token(head)) : !policy->stranger;
@@ -433,8 +433,8 @@ static void check_upgrade(const struct box_head *head, struct box_gate_verdict *
 static bool admit_request(const struct box_gate_policy *policy, const struct box_head *head,
 	struct box_gate_verdict *verdict)
 {
-	if (policy->loopback_names_only &&
-		!policy->operator&& !names_loopback(box_head_get(head, "Host"))) {
+	if (policy->loopback_names_only && !policy->is_operator &&
+		!names_loopback(box_head_get(head, "Host"))) {
 		refuse(verdict, 403, "Forbidden host", "Host does not name this machine");
 		return false;
 	}
@@ -474,8 +474,8 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_head
 		decide_page(policy, head, ret_verdict);
 		return;
 	}
-	const char *why = policy->operator? identify_operator(head, ret_verdict)
-					  : authenticate(policy, head, ret_verdict);
+	const char *why = policy->is_operator ? identify_operator(head, ret_verdict)
+					      : authenticate(policy, head, ret_verdict);
 	if (why) {
 		bool stranger = strcmp(why, STRANGER) == 0;
 		refuse(ret_verdict, 401, stranger ? policy->stranger : box_http_phrase(401), why);

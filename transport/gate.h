@@ -17,7 +17,7 @@
 #define BOX_GATE_SESSION_SIZE (64 + BOX_SESSION_ID_MAX)
 
 struct box_gate_policy {
-	bool operator;              /* it came over the operator's own socket */
+	bool is_operator;           /* it came over the operator's own socket */
 	const char *token;          /* NULL: none is asked for */
 	const char *other_token;    /* as good as the first; NULL: there is only one */
 	const char *stranger;       /* without a token: why the peer is not let in, or NULL */
@@ -44,7 +44,7 @@ struct box_gate_verdict {
 	const char *why;   /* for the log, static */
 	const char *allow; /* of a 405: the methods there are, static */
 	bool head_only;    /* HEAD: the answer goes without its body */
-	bool operator;     /* as the policy said */
+	bool is_operator;  /* as the policy said */
 	bool details;      /* of a page: it is for someone who may know more than that we live */
 	char instance[BOX_INSTANCE_ID_MAX + 1];
 	char websocket_key[25];

@@ -18,7 +18,7 @@ struct rpc {
 	struct box_ws_socket *socket;
 	struct box_dispatch *dispatch;
 	struct box_runtime *runtime;
-	bool operator;
+	bool is_operator;
 	char *instance;
 };
 
@@ -57,7 +57,8 @@ static void opened(void *arg, struct box_ws_socket *socket)
 	struct rpc *rpc = arg;
 	rpc->socket = socket;
 	rpc->open = true;
-	const struct box_speaker speaker = {.operator= rpc->operator, .instance = rpc->instance };
+	const struct box_speaker speaker = {
+		.is_operator = rpc->is_operator, .instance = rpc->instance};
 	box_conn_open(&rpc->conn, &conn_ops, rpc->dispatch, rpc->runtime, &speaker,
 		BOX_TRANSPORT_WEBSOCKET);
 }
@@ -148,7 +149,7 @@ void box_rpc_accept(struct box_ws *ws, struct box_dispatch *dispatch, struct box
 	struct rpc *rpc = box_alloc(sizeof(*rpc));
 	rpc->dispatch = dispatch;
 	rpc->runtime = runtime;
-	rpc->operator= speaker->operator;
+	rpc->is_operator = speaker->is_operator;
 	rpc->instance = box_strdup(speaker->instance);
 	(void)box_ws_adopt(ws, upgrade, &user, rpc);
 }

@@ -118,6 +118,13 @@ def test_the_operator_needs_nothing_and_claims_nothing(tmp_path, folder):
             )
             client.init()
             assert boxd.wait_event("instance.claimed")["instance"] == "tenant"
+            # A shutdown ends what is of the asker's instance.
+            ask = ["--endpoint", f"unix:{path}", "--instance"]
+            assert run_box(*ask, "third", "create", "of-another")[0] == 0
+            client.ask("box_create_session", {"session_id": "of-the-tenant"})
+            client.ask("box_shutdown")
+            assert client.ask("box_get_sessions")["sessions"] == []
+            assert "of-another" in run_box(*ask, "third", "ls")[1]
         # It works in the boxes of others, too.
         listed = run_box("--endpoint", f"unix:{path}", "--instance", "tenant", "ls")
         assert listed[0] == 0
@@ -465,6 +472,10 @@ def test_looking_claims_nothing_and_a_claim_shuts_out_others(open_boxd):
         for action in ("__ping", "box_health", "box_get_backend_info", "box_status"):
             stranger.ask(action)
         assert stranger.ask("box_get_sessions")["sessions"] == []
+        # What is refused makes nothing.
+        for spec in ({"session_id": "s", "memory_mb": -1}, {"session_id": ""}, {}):
+            stranger.fail("box_create_session", spec)
+        stranger.fail("box_init", {"session_ttl_sec": "x"})
         assert not open_boxd.events("instance.claimed")
         assert stranger.fail("box_status", context=context(instance="owner")).startswith(
             "PermissionError: "

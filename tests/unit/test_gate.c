@@ -400,7 +400,7 @@ TEST(what_a_verdict_carries)
 TEST(the_operator_needs_neither_token_nor_instance)
 {
 	struct box_gate_policy operator= strict;
-	operator.operator= true;
+	operator.is_operator = true;
 	static const struct row rows[] = {
 		{RPC HOST WEBSOCKET, BOX_GATE_RPC},
 		{RPC "Host: anything\r\n" WEBSOCKET, BOX_GATE_RPC},
@@ -417,7 +417,7 @@ TEST(the_operator_needs_neither_token_nor_instance)
 	};
 	assert_rows(&operator, rows, COUNT(rows));
 	decide(&operator, RPC HOST WEBSOCKET);
-	ASSERT(verdict.operator);
+	ASSERT(verdict.is_operator);
 	ASSERT_STR(verdict.instance, "_operator");
 	decide(&operator, RPC HOST WEBSOCKET "X-LangBot-Instance-Id: another\r\n");
 	ASSERT_STR(verdict.instance, "another");
@@ -427,7 +427,7 @@ TEST(the_operator_needs_neither_token_nor_instance)
 	unpinned.instance = NULL;
 	decide(&unpinned, RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id: _operator\r\n");
 	ASSERT_INT(verdict.status, 401);
-	ASSERT(!verdict.operator);
+	ASSERT(!verdict.is_operator);
 }
 
 #define OTHER "another-token-that-is-valid-as-well-012345"

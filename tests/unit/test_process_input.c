@@ -148,14 +148,15 @@ static void check_found_again(bool ended)
 	headless.mark = 5;
 	struct box_arena *arena = box_arena_new();
 	struct box_value change = tree(arena,
-		"{\"session\":{\"id\":\"" ID("s") "\",\"logical\":\"s\",\"workspace\":"
-						  "\"ws-108378aeed2d7cca4480d35e\",\"instance_uuid\":\"inst\","
-						  "\"workspace_uuid\":\"ws\",\"backend\":"
-						  "\"headless\",\"generation\":1,\"created\":1,"
-						  "\"mark\":5,\"spec\":{\"session_id\":\"s\"}},"
-						  "\"process\":{\"session\":\"" ID(
-							  "s") "\",\"number\":3,\"started\":1,"
-							       "\"spec\":{\"command\":\"x\"}}}");
+		"{\"session\":{\"id\":\"" ID(
+			"s") "\",\"logical\":\"s\",\"workspace\":"
+			     "\"ws-108378aeed2d7cca4480d35e\",\"instance_uuid\":\"inst\","
+			     "\"workspace_uuid\":\"ws\",\"backend\":"
+			     "\"headless\",\"generation\":1,\"created\":1,"
+			     "\"mark\":5,\"spec\":{\"session_id\":\"s\"}},"
+			     "\"process\":{\"session\":\"" ID(
+				     "s") "\",\"number\":3,\"started\":1,"
+					  "\"spec\":{\"command\":\"x\"}}}");
 	box_sessions_replay(sessions, &change);
 	box_arena_free(arena);
 	headless.kept = box_alloc(sizeof(*headless.kept));

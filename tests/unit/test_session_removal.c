@@ -320,13 +320,13 @@ TEST(remove_those_of_one_instance)
 	(void)open_in(&operators, "own", &note);
 	headless_made();
 	ASSERT_INT(box_tenant_physical_id(&operators, box_str("own"), physical, &err), 0);
-	box_sessions_remove_instance(sessions, false);
+	box_sessions_remove_instance(sessions, first.instance);
 	headless_gone();
 	ASSERT_INT(box_sessions_count(sessions), 1);
 	ASSERT(box_sessions_find(sessions, physical, &err) != NULL);
 	ASSERT(box_sessions_find(sessions, ID("a"), &err) == NULL);
 	make_live("a");
-	box_sessions_remove_instance(sessions, true);
+	box_sessions_remove_instance(sessions, operators.instance);
 	headless_gone();
 	ASSERT(box_sessions_find(sessions, physical, &err) == NULL);
 	ASSERT(box_sessions_find(sessions, ID("a"), &err) != NULL);

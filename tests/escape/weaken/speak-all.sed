@@ -2,4 +2,4 @@
 # group: host
 # opens: sessions-of-all-workspaces-by-a-token
 # file: handlers/sessions.c
-s/of_all \&\& !request->operator/false/
+s/of_all \&\& !request->is_operator/false/

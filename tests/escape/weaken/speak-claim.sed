@@ -2,4 +2,4 @@
 # group: host
 # opens: claim-by-looking
 # file: handlers/dispatch.c
-s/request->action->claims \&\& !request->operator/!request->operator/
+s/request->action->claims \&\& !request->is_operator/!request->is_operator/
