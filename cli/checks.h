@@ -53,6 +53,8 @@ box_check_run box_check_port;
 box_check_run box_check_programs;
 /* MicroVMs: checks_machine.c. */
 box_check_run box_check_machines;
+/* A boxd that runs already: status.c. */
+box_check_run box_check_runtime;
 /* All of it together: checks_box.c. */
 box_check_run box_check_box;
 box_check_run box_check_interpreters;

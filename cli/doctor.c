@@ -51,6 +51,7 @@ static const struct row {
 	{"programs", box_check_programs, NULL, SHORT_MS, false},
 	{"a box", box_check_box, NULL, BOX_MS, true},
 	{"sh and python3", box_check_interpreters, NULL, BOX_MS, false},
+	{"runtime", box_check_runtime, NULL, NETWORK_MS, true},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

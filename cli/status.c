@@ -1,10 +1,11 @@
 /* box status: how the runtime is, told apart as the service of libbox tells it: disabled, unreachable,
- * no backend, well. A runtime is only asked, never configured. */
+ * no backend, well; and the line of box doctor about it. A runtime is only asked, never configured. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/checks.h"
 #include "cli/config_file.h"
 #include "client/service_config.h"
 #include "client/service_status.h"
@@ -140,6 +141,41 @@ static void look(const struct cli *cli, const struct box_service_config *config,
 	box_client_close(client);
 	facts->runtime = r == 0 ? answer : NULL;
 	facts->why = r < 0 ? err->text : NULL;
+}
+
+void box_check_runtime(const struct box_check_setup *setup, struct box_check *check)
+{
+	const struct box_service_config config = {.enabled = true};
+	struct box_service_facts facts = {.enabled = true};
+	struct box_value answer;
+	struct box_err err = {0};
+	look(setup->cli, &config, &facts, &answer, &err);
+	struct box_value status = box_service_status_value(setup->cli->arena, &facts);
+	const struct box_value *name = find(&status, "backend", "name");
+	const struct box_value *why = box_map_get(&status, "connector_error");
+	switch (box_service_judge(&facts)) {
+	case BOX_SERVICE_WELL:
+		box_check_say(check, BOX_CHECK_OK, "", "the boxd that runs makes boxes (%.*s)",
+			name && name->type == BOX_STR ? (int)name->str.len : 0,
+			name && name->type == BOX_STR ? name->str.bytes : "");
+		break;
+	case BOX_SERVICE_NO_BACKEND:
+		box_check_say(check, BOX_CHECK_MISSING,
+			"see its log and boxd --check-config, mend it and start it again",
+			"the boxd that runs makes no boxes: %.*s",
+			why && why->type == BOX_STR ? (int)why->str.len : 0,
+			why && why->type == BOX_STR ? why->str.bytes : "");
+		break;
+	default:
+		if (err.errnum == ECONNREFUSED || err.errnum == ENOENT) {
+			box_check_say(check, BOX_CHECK_OK, "", "no boxd runs here");
+		} else {
+			box_check_say(check, BOX_CHECK_LIMITED,
+				"be root, the user that runs boxd or in its --socket-group, or set "
+				"LANGBOT_BOX_CONTROL_TOKEN to its token",
+				"a boxd cannot be asked: %s", err.text);
+		}
+	}
 }
 
 int box_cli_status(const struct cli *cli)

@@ -27,7 +27,7 @@ from doctorlib import CLONE, CLONE3, ENOSYS, EPERM, LANDLOCK, NEWUSER, UNSHARE, 
 NAMES = [
     *["user namespaces", "namespaces", "/proc", "mounts", "tmpfs", "overlay", "ids"],
     *["owners in .", "owners in /tmp", "cgroups", "resources", "quotas", "landlock", "seccomp"],
-    *["network", "microVMs", "port 5410", "programs", "a box", "sh and python3"],
+    *["network", "microVMs", "port 5410", "programs", "a box", "sh and python3", "runtime"],
 ]
 # Without these no box was ever made; the others may be lacking on a host that passes.
 NEEDED = ["user namespaces", "namespaces", "/proc", "mounts", "tmpfs", "seccomp", "programs"]
@@ -422,6 +422,33 @@ def test_a_boxd_has_the_port(root):
             code, checks = examine(root, inside=f'set -- nsenter -t {pid} -n "$@"')
     assert code == 0
     assert checks["port 5410"]["text"] == "a boxd answers there"
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "config, state, said",
+    [
+        ("local: {}", "ok", "the boxd that runs makes boxes (native)"),
+        ("local: {rootfs: /nope}", "missing", "the boxd that runs makes no boxes: "),
+    ],
+)
+def test_a_boxd_that_runs(root, config, state, said):
+    """Boxes of one's own can be made, and yet those of the boxd that was asked for cannot."""
+    if not shutil.which("ip"):
+        pytest.skip("not here: ip")
+    with own_network("pass") as pid:
+        enter = ("nsenter", "-t", str(pid), "-n")
+        path = root.place.write(root.place.folder / "runs.yaml", config)
+        flags = ("--ws-control-port=5410", "--config", str(path))
+        with root.place.start(*flags, before=enter, instance=None) as boxd:
+            boxd.wait_served()
+            # Without the operator's socket of this machine's own boxd.
+            alone = f'mount -t tmpfs none /run; set -- nsenter -t {pid} -n "$@"'
+            code, checks = examine(root, inside=alone)
+    check = checks["runtime"]
+    assert check["state"] == state and check["text"].startswith(said), check
+    assert code == (0 if state == "ok" else 1)
+    assert state == "ok" or ("rootfs" in check["text"] and "--check-config" in check["cure"])
 
 
 # The command line.
