@@ -25,7 +25,6 @@
 #include "runtime/keeper/cgroup.h"
 
 #define NAME "box-watcher"
-#define AGAIN_MS 1000     /* from one start to the next */
 #define OUTLIVE_MS 30000  /* what is not gone by then is left to the next boxd */
 #define ROUND_PAUSE_MS 10 /* what was killed dies within milliseconds */
 #define STAT_ARG_START 48 /* fields of /proc/self/stat, from 1 */
@@ -152,6 +151,15 @@ _Noreturn static void live(struct box_cgroups *cgroups, int boxd)
 
 /* --- boxd's side --- */
 
+/* One that cannot live on this host is not a line in the log each second for ever. */
+static void lengthen_pause(struct box_watcher *watcher)
+{
+	bool at_once = (int64_t)box_clock_ms() < watcher->started_ms + BOX_WATCHER_PAUSE_MAX_MS;
+	watcher->pause_ms = !at_once ? BOX_WATCHER_PAUSE_MS
+		: 2 * watcher->pause_ms < BOX_WATCHER_PAUSE_MAX_MS ? 2 * watcher->pause_ms
+								   : BOX_WATCHER_PAUSE_MAX_MS;
+}
+
 static void start(struct box_watcher *watcher)
 {
 	_cleanup_(box_close_p) int boxd = pidfd_open(getpid(), 0);
@@ -165,6 +173,7 @@ static void start(struct box_watcher *watcher)
 		BOX_LOG(BOX_LOG_WARNING, "watcher.failed", box_kv_errno("why", errno),
 			box_kv_str("then",
 				"after a kill of boxd its cgroups stay until the next start"));
+		lengthen_pause(watcher);
 	}
 	watcher->pid = pid;
 }
@@ -186,7 +195,7 @@ int box_watcher_timeout_ms(const struct box_watcher *watcher)
 	if (!watcher->cgroups || watcher->pidfd >= 0) {
 		return -1;
 	}
-	int64_t left = watcher->started_ms + AGAIN_MS - (int64_t)box_clock_ms();
+	int64_t left = watcher->started_ms + watcher->pause_ms - (int64_t)box_clock_ms();
 	return left > 0 ? (int)left : 0;
 }
 
@@ -198,6 +207,7 @@ void box_watcher_step(struct box_watcher *watcher)
 			end.si_pid != 0)) {
 		BOX_LOG(BOX_LOG_WARNING, "watcher.died", box_kv_int("pid", watcher->pid));
 		box_close_p(&watcher->pidfd);
+		lengthen_pause(watcher);
 	}
 	if (box_watcher_timeout_ms(watcher) == 0) {
 		start(watcher);

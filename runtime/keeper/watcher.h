@@ -13,16 +13,20 @@
 
 #include "base/err.h"
 
+#define BOX_WATCHER_PAUSE_MS 1000
+#define BOX_WATCHER_PAUSE_MAX_MS 60000
+
 struct box_cgroups;
 
 struct box_watcher {
 	pid_t pid;
 	int pidfd;          /* -1: there is none */
 	int64_t started_ms; /* the last one, or the last try */
+	int64_t pause_ms;   /* from that to the next one; doubles while they die at once */
 	struct box_cgroups *cgroups;
 };
 
-#define BOX_WATCHER_NONE ((struct box_watcher){.pidfd = -1})
+#define BOX_WATCHER_NONE ((struct box_watcher){.pidfd = -1, .pause_ms = BOX_WATCHER_PAUSE_MS})
 
 /* Never fails: without a watcher boxes work all the same, and the log says so. */
 void box_watcher_start(struct box_watcher *watcher, struct box_cgroups *cgroups);
