@@ -159,6 +159,9 @@ static void take_group(struct box_backend_box *box, uint32_t number,
 		(void)box_err_set(&why, err->code, err->errnum,
 			"its memory limit cannot be set: %.400s", err->text);
 	}
+	/* Of one with the same number that was dropped, if any. */
+	box_close_p(&kept->kills);
+	box_close_p(&kept->door);
 	kept->kills = kills;
 	kept->door = door;
 	box_native_kept_has(box, kept, err ? &why : NULL);

@@ -116,7 +116,9 @@ static bool run_well_formed(const struct body *body)
 	const uint32_t flags = BOX_GUEST_RUN_STDIN | BOX_GUEST_RUN_ARGV | BOX_GUEST_RUN_TTY |
 		BOX_GUEST_RUN_FILE | BOX_GUEST_RUN_PIPES;
 	bool tty = run.flags & BOX_GUEST_RUN_TTY;
-	if (tty != size_is_real(run.size) || run.grace_ms > BOX_GUEST_GRACE_MS_MAX ||
+	bool sized = run.size.rows != 0 || run.size.columns != 0;
+	if (tty != size_is_real(run.size) || tty != sized ||
+		run.grace_ms > BOX_GUEST_GRACE_MS_MAX ||
 		(tty && !(run.flags & BOX_GUEST_RUN_STDIN))) {
 		return false;
 	}

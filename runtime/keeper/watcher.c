@@ -155,7 +155,7 @@ _Noreturn static void live(struct box_cgroups *cgroups, int boxd)
 static void lengthen_pause(struct box_watcher *watcher)
 {
 	bool at_once = (int64_t)box_clock_ms() < watcher->started_ms + BOX_WATCHER_PAUSE_MAX_MS;
-	watcher->pause_ms = !at_once ? BOX_WATCHER_PAUSE_MS
+	watcher->pause_ms = !at_once                               ? BOX_WATCHER_PAUSE_MS
 		: 2 * watcher->pause_ms < BOX_WATCHER_PAUSE_MAX_MS ? 2 * watcher->pause_ms
 								   : BOX_WATCHER_PAUSE_MAX_MS;
 }

@@ -23,7 +23,9 @@ static void check_run(const uint8_t *bytes, size_t size)
 	MUST(run.env_count <= BOX_GUEST_ENV_MAX && run.mount_count <= BOX_GUEST_MOUNTS_MAX);
 	MUST((run.env_count == 0) == (run.env_size == 0));
 	MUST(run.workdir_size >= 2 && run.workdir_size <= BOX_GUEST_PATH_MAX);
-	MUST(run.command_size >= 1 && run.flags < 16);
+	bool pipes = run.flags & BOX_GUEST_RUN_PIPES;
+	MUST(run.command_size >= 1 && run.flags < 32);
+	MUST(!pipes || (run.flags & ~(BOX_GUEST_RUN_PIPES | BOX_GUEST_RUN_ARGV)) == 0);
 	bool tty = run.flags & BOX_GUEST_RUN_TTY;
 	MUST(tty == (run.size.rows > 0) && tty == (run.size.columns > 0));
 	MUST(!(run.flags & BOX_GUEST_RUN_FILE) || (run.flags < 10 && run.mount_count == 0));

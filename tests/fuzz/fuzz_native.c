@@ -3,6 +3,7 @@
  * client and boxd do. Whatever comes, each command and each input is told once, output keeps to its
  * credit, what goes out is well-formed, and in the end nothing is left. */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -477,6 +478,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct script script = {data, size};
 	box_log_setup("fuzz", (enum box_log_level)(BOX_LOG_ERROR + 1), BOX_LOG_TEXT);
+	(void)signal(SIGPIPE, SIG_IGN); /* as box-rpc does */
 	set_up(next(&script) & 1);
 	for (int i = 0; i < 4; i++) {
 		begin((uint8_t)(2 * i));
