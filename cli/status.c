@@ -125,22 +125,27 @@ static struct box_client_options find_way(
 	return options;
 }
 
-/* Fills the facts: `runtime` when it answered, else why not. */
-static void look(const struct cli *cli, const struct box_service_config *config,
+/* Fills the facts: `runtime` when it answered, else why not. Gives where it was looked for. */
+static const char *look(const struct cli *cli, const struct box_service_config *config,
 	struct box_service_facts *facts, struct box_value *answer, struct box_err *err)
 {
 	const struct box_client_options options = find_way(cli, config);
+	const char *endpoint = options.endpoint ? options.endpoint : CLI_ENDPOINT_DEFAULT;
 	struct box_client *client = NULL;
 	if (!config->enabled) {
-		return;
+		return NULL;
 	}
 	int r = box_cli_open(&options, &client, err);
 	if (r == 0) {
+		if (!options.endpoint) {
+			endpoint = box_arena_printf(cli->arena, "%s", box_client_endpoint(client));
+		}
 		r = ask(cli, client, answer, err);
 	}
 	box_client_close(client);
 	facts->runtime = r == 0 ? answer : NULL;
 	facts->why = r < 0 ? err->text : NULL;
+	return endpoint;
 }
 
 void box_check_runtime(const struct box_check_setup *setup, struct box_check *check)
@@ -149,7 +154,7 @@ void box_check_runtime(const struct box_check_setup *setup, struct box_check *ch
 	struct box_service_facts facts = {.enabled = true};
 	struct box_value answer;
 	struct box_err err = {0};
-	look(setup->cli, &config, &facts, &answer, &err);
+	(void)look(setup->cli, &config, &facts, &answer, &err);
 	struct box_value status = box_service_status_value(setup->cli->arena, &facts);
 	const struct box_value *name = find(&status, "backend", "name");
 	const struct box_value *why = box_map_get(&status, "connector_error");
@@ -195,12 +200,10 @@ int box_cli_status(const struct cli *cli)
 	}
 	struct box_service_facts facts = {
 		.enabled = config.enabled, .profile = config.profile->name};
-	look(cli, &config, &facts, &answer, &err);
+	const char *endpoint = look(cli, &config, &facts, &answer, &err);
 	struct box_value status = box_service_status_value(cli->arena, &facts);
-	const char *endpoint = find_way(cli, &config).endpoint;
-	if (config.enabled) {
-		box_map_add(cli->arena, &status, "endpoint",
-			box_cstr(endpoint ? endpoint : CLI_ENDPOINT_DEFAULT));
+	if (endpoint) {
+		box_map_add(cli->arena, &status, "endpoint", box_cstr(endpoint));
 	}
 	if (!cli->options.json) {
 		print_status(&status);

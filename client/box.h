@@ -74,6 +74,8 @@ static inline void box_client_close_p(struct box_client **client)
 
 /* True when the runtime is a child of ours and ends with the client. */
 bool box_client_is_private(const struct box_client *client);
+/* Where the runtime was found: ws://HOST:PORT or unix:PATH; NULL for a child. */
+const char *box_client_endpoint(const struct box_client *client);
 
 /* --- requests --- */
 

@@ -376,6 +376,11 @@ void box_client_close(struct box_client *client)
 	free(client);
 }
 
+const char *box_client_endpoint(const struct box_client *client)
+{
+	return client->link.endpoint;
+}
+
 bool box_client_is_private(const struct box_client *client)
 {
 	return client->link.private;

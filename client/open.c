@@ -3,6 +3,7 @@
 #include "client/open.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -108,6 +109,10 @@ static int address(const struct box_client_options *options,
 	link->instance = box_strdup(pick(options->instance, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID",
 		is_operator ? BOX_INSTANCE_OPERATOR : BOX_INSTANCE_DEFAULT));
 	link->token = token ? box_strdup(token) : NULL;
+	char text[sizeof(ret_endpoint->authority) + sizeof("ws://")];
+	(void)snprintf(
+		text, sizeof(text), "%s%s", is_operator ? "" : "ws://", ret_endpoint->authority);
+	link->endpoint = box_strdup(text);
 	return 0;
 }
 
@@ -161,7 +166,8 @@ void box_link_close(struct box_link *link)
 	box_child_end(&link->child, NULL, NULL, how);
 	free(link->instance);
 	free(link->token);
+	free(link->endpoint);
 	free(link->workspace);
 	link->reach = NULL;
-	link->instance = link->token = link->workspace = NULL;
+	link->instance = link->token = link->endpoint = link->workspace = NULL;
 }

@@ -15,7 +15,8 @@ struct box_link {
 	struct box_child child;
 	bool private; /* the runtime is a child of ours */
 	char *instance;
-	char *token; /* NULL: none */
+	char *token;    /* NULL: none */
+	char *endpoint; /* that was dialled; NULL: a child */
 	char *workspace;
 	int64_t generation;
 	void (*log_line)(void *arg, const char *line);
