@@ -53,9 +53,10 @@
 #define BOX_SESSION_ID_MAX 512 /* logical session id, bytes */
 #define BOX_FILE_KEY_MAX 255   /* (wire) */
 #define BOX_PATH_MAX 4096
-#define BOX_IMAGES_MAX 32                  /* that the operator names */
-#define BOX_IMAGE_NAME_MAX 127             /* bytes */
-#define BOX_VOLUMES_MAX 64                 /* (wire) of a session */
+#define BOX_IMAGES_MAX 32                             /* that the operator names */
+#define BOX_IMAGE_NAME_MAX 127                        /* bytes */
+#define BOX_VOLUMES_MAX 64                            /* (wire) of a session */
+#define BOX_TIMEOUT_NONE_SEC (10LL * 365 * 24 * 3600) /* a timeout_sec that means: no end */
 #define BOX_SESSION_TIME_SEC_MAX INT32_MAX /* (wire) of idle_timeout_sec and max_duration_sec */
 #define BOX_SESSIONS_STOPPED_MAX 256       /* kept as names; the oldest of them goes */
 #define BOX_EXEC_GRACE_MS 2000             /* (wire) of keep_on_timeout: SIGTERM, then SIGKILL */

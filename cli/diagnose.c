@@ -69,8 +69,10 @@ enum box_port_owner box_diagnose_port(const char *answer, size_t len)
 		return BOX_PORT_OTHER;
 	}
 	size_t left = len - (size_t)(body - answer);
-	return find(body, left, "{\"live\":true,\"resources\":") == body + 4 ? BOX_PORT_BOXD
-									     : BOX_PORT_OTHER;
+	/* With a token it tells strangers nothing more. */
+	bool known = find(body, left, "{\"live\":true,\"resources\":") == body + 4 ||
+		find(body, left, "{\"live\":true}") == body + 4;
+	return known ? BOX_PORT_BOXD : BOX_PORT_OTHER;
 }
 
 bool box_diagnose_version(const char *text, int major, int minor)

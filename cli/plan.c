@@ -109,6 +109,7 @@ static int check_mounts(
 		const struct box_source_ask wanted = {.path = mount->host_path,
 			.what = "extra_mounts.host_path",
 			.files = true,
+			.writable = mount->mode == BOX_MOUNT_RW,
 			.asker = {.namespace = ""}};
 		r = box_plan_check_target(mount->mount_path, "extra_mounts.mount_path", err);
 		r = r < 0 ? r : box_source_open(&wanted, &roots, &fd, err);

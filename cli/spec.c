@@ -13,9 +13,6 @@
 
 #define TERM_DEFAULT "xterm"
 
-/* A spec has no word for "no limit". */
-#define TIMEOUT_NEVER_SEC (10 * 365 * 24 * 3600LL)
-
 static int add_port(
 	struct box_arena *arena, const char *text, struct box_value *ports, struct box_err *err)
 {
@@ -229,7 +226,7 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 		r = check_text("--skill", options->skill, err);
 		box_map_add(cli->arena, spec, "skill_name", box_cstr(options->skill));
 	}
-	int64_t timeout_sec = options->timeout_sec ? options->timeout_sec : TIMEOUT_NEVER_SEC;
+	int64_t timeout_sec = options->timeout_sec ? options->timeout_sec : BOX_TIMEOUT_NONE_SEC;
 	box_map_add(cli->arena, spec, "timeout_sec", box_int(timeout_sec));
 	box_map_add(cli->arena, spec, "extra_mounts", mounts);
 	box_map_add(cli->arena, spec, "env", env);

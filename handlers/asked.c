@@ -26,7 +26,9 @@ int box_asked_read(struct box_request *request, const struct box_value *data,
 		return r;
 	}
 	box_spec_set_owner(&asked->spec, asked->physical_id);
-	r = box_ceilings_check_spec(&request->runtime->session_rules.ceilings, &asked->spec, err);
+	const struct box_ceilings *ceilings = &request->runtime->session_rules.ceilings;
+	box_ceilings_cut_time(ceilings, data, &asked->spec);
+	r = box_ceilings_check_spec(ceilings, &asked->spec, err);
 	return r < 0 ? r : box_host_paths_check(&asked->spec, request->runtime->config, err);
 }
 

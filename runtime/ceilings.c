@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/limits.h"
+#include "base/value.h"
 #include "runtime/config.h"
 #include "runtime/spec.h"
 
@@ -71,6 +72,16 @@ static int64_t whole(double cpus)
 {
 	const double most = 1e15;
 	return (int64_t)(cpus < most ? ceil(cpus) : most);
+}
+
+void box_ceilings_cut_time(
+	const struct box_ceilings *ceilings, const struct box_value *data, struct box_spec *spec)
+{
+	const struct box_value *asked = box_map_get(data, "timeout_sec");
+	bool is_set = asked && asked->type != BOX_NULL && spec->timeout_sec < BOX_TIMEOUT_NONE_SEC;
+	if (!is_set && ceilings->timeout_sec > 0 && spec->timeout_sec > ceilings->timeout_sec) {
+		spec->timeout_sec = ceilings->timeout_sec;
+	}
 }
 
 int box_ceilings_check_spec(

@@ -13,6 +13,7 @@
 struct box_limits;
 struct box_process_spec;
 struct box_spec;
+struct box_value;
 
 /* What the host has; 0: not known. */
 struct box_host_size {
@@ -45,6 +46,10 @@ int64_t box_ceilings_artifact_share(int64_t all_mb);
 /* All of so many but an eighth, rounded up: what one workspace may have where nothing else is said. */
 int64_t box_ceilings_share(int64_t all);
 
+/* The time of a command that nobody has set (`data` is the spec as it came), and one that means no
+ * end, are what there may be. */
+void box_ceilings_cut_time(
+	const struct box_ceilings *ceilings, const struct box_value *data, struct box_spec *spec);
 /* 0, or -ERANGE with BOX_ERR_VALIDATION and the name of the limit. */
 int box_ceilings_check_spec(
 	const struct box_ceilings *ceilings, const struct box_spec *spec, struct box_err *err);

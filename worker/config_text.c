@@ -49,8 +49,8 @@ static int reader_open(struct reader *reader)
 	}
 	/* Said, not guessed: a byte order mark must not turn the text into UTF-16. */
 	yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
-	yaml_parser_set_input_string(
-		&reader->parser, (const unsigned char *)reader->text, reader->len);
+	yaml_parser_set_input_string(&reader->parser,
+		(const unsigned char *)(reader->text ? reader->text : ""), reader->len);
 	return 0;
 }
 

@@ -39,6 +39,7 @@ int box_birth_open(const struct box_ground *ground, const struct box_ask *ask, i
 	const struct box_source_ask wanted = {.path = ask->host_path,
 		.what = "host_path",
 		.make = ask->host_mode == BOX_ASK_RW,
+		.writable = ask->host_mode == BOX_ASK_RW,
 		.asker = {.namespace = ask->tenant}};
 	return ask->host_mode == BOX_ASK_NONE
 		? 0

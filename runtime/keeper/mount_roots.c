@@ -397,6 +397,42 @@ int box_mount_roots_check_above(const struct box_mount_roots *roots, int fd)
 	return above_store ? BOX_MOUNT_STORE : 0;
 }
 
+static bool has_root_inside(
+	const struct box_mount_roots *roots, int folder, const struct box_place *system)
+{
+	for (size_t i = 0; i < roots->roots.count; i++) {
+		const struct box_held_path *root = &roots->roots.items[i];
+		if (box_held_is_whole(root) && !box_place_same(&root->place, system) &&
+			box_place_is_below(root->fd, system) &&
+			box_place_is_below(folder, &root->place)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+int box_mount_roots_check_writable(const struct box_mount_roots *roots, int folder)
+{
+	static const char *const systems[] = {
+		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
+	struct box_place place = {0};
+	int r = box_place_of(folder, &place);
+	for (size_t i = 0; r == 0 && i < sizeof(systems) / sizeof(systems[0]); i++) {
+		_cleanup_(box_close_p) int fd = -1;
+		struct box_place system = {0};
+		if (box_place_open_any(AT_FDCWD, systems[i], &fd) < 0 ||
+			box_place_of(fd, &system) < 0) {
+			continue;
+		}
+		if (box_place_is_below(fd, &place) ||
+			(box_place_is_below(folder, &system) &&
+				!has_root_inside(roots, folder, &system))) {
+			r = BOX_MOUNT_SYSTEM;
+		}
+	}
+	return r;
+}
+
 /* --- the seal --- */
 
 static void hold_list(struct box_held_paths *list, const struct box_roots *paths,

@@ -79,6 +79,11 @@ struct box_mount_asker {
 /* What keeps a folder from being mounted, beside -EXDEV (outside the roots). */
 #define BOX_MOUNT_OWN (-EBUSY)          /* Box's own tree, or it has one in it */
 #define BOX_MOUNT_STORE (-EKEYREJECTED) /* of the skill store, or it has the store in it */
+#define BOX_MOUNT_SYSTEM (-EROFS)       /* the host's programs and libraries */
+
+/* 0 when a box may write the folder: BOX_MOUNT_SYSTEM for what the host itself runs, and for what has
+ * it in it, unless the operator has named a root inside. */
+int box_mount_roots_check_writable(const struct box_mount_roots *roots, int folder);
 
 /* Opens them all; the texts must outlive it; `more` may be NULL. A root in another is folded into it.
  * -EINVAL with BOX_ERR_VALUE when something of Box's own is at, above or below a root other than `/`:

@@ -71,6 +71,7 @@ const char *box_take_open_mount(struct box_serve *serve, struct box_packet *pack
 	const struct box_source_ask ask = {.path = wanted->path,
 		.what = "extra_mounts.host_path",
 		.files = true,
+		.writable = !wanted->read_only,
 		.asker = {.namespace = wanted->namespace}};
 	int r = wanted->in_store
 		? box_store_keeper_package(serve->store, wanted->path, &source, &err)

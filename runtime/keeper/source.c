@@ -62,6 +62,12 @@ static int say(const struct box_source_ask *ask, int r, size_t link, struct box_
 			"%s %s is refused: rootfs or an image of this runtime is there, above or "
 			"below, or its configuration, its token or the operator's socket",
 			what, path);
+	case BOX_MOUNT_SYSTEM:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"%s %s is refused: it is, is in or has in it the host's own programs and "
+			"libraries (/usr, /bin, /sbin, /lib), which no box may write: mount it "
+			"read-only",
+			what, path);
 	case BOX_MOUNT_STORE:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
 			"%s %s is refused: of the skill store a box gets packages of its own "
@@ -92,6 +98,9 @@ static int open_file(const struct box_source_ask *ask, struct box_mount_roots *r
 	/* The folder itself is not what is mounted: something of Box's own may be beside the file. */
 	const struct box_folder_ask wanted = {.path = folder, .asker = ask->asker};
 	int r = box_folder_open(&wanted, roots, ret_link, &parent);
+	if (r == 0 && ask->writable) {
+		r = box_mount_roots_check_writable(roots, parent);
+	}
 	if (r < 0) {
 		return r;
 	}
@@ -116,19 +125,22 @@ static int open_file(const struct box_source_ask *ask, struct box_mount_roots *r
 int box_source_open(const struct box_source_ask *ask, struct box_mount_roots *roots, int *ret_fd,
 	struct box_err *err)
 {
-	int fd = -1;
+	_cleanup_(box_close_p) int fd = -1;
 	size_t link = 0;
 	const struct box_folder_ask wanted = {
 		.path = ask->path, .make = ask->make, .to_mount = true, .asker = ask->asker};
 	box_mount_roots_refresh(roots);
 	int r = box_folder_open(&wanted, roots, &link, &fd);
+	if (r == 0 && ask->writable) {
+		r = box_mount_roots_check_writable(roots, fd);
+	}
 	if (r == -ENOTDIR && ask->files) {
 		r = open_file(ask, roots, &link, &fd);
 	}
 	if (r < 0) {
 		return say(ask, r, link, err);
 	}
-	*ret_fd = fd;
+	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ struct box_source_ask {
 	const char *what; /* the field, for errors */
 	bool make;        /* a missing folder is made */
 	bool files;       /* regular files too */
+	bool writable;    /* the box may write there */
 	struct box_mount_asker asker;
 };
 

@@ -259,6 +259,19 @@ def test_not_ready_with_the_reason(text, checks, why):
         assert boxd.wait_event("not_ready")["why"].startswith(why)
 
 
+def test_a_reload_of_an_empty_file(tmp_path):
+    """It has no line to name."""
+    path = tmp_path / "box.yaml"
+    path.write_text("admission: {required: true}\n")
+    with boxlib.Boxd("--config", str(path), cwd=tmp_path) as boxd:
+        boxd.wait_served()
+        path.write_text("")
+        boxd.signal(signal.SIGHUP)
+        why = boxd.wait_event("config.reload_refused")["why"]
+        assert "admission cannot be turned off" in why
+        assert not boxd.events("worker.died")
+
+
 def test_a_reload_that_lets_in_everyone_is_told(tmp_path):
     config = tmp_path / "box.yaml"
     config.write_text(GOOD)

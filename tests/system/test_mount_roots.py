@@ -4,6 +4,7 @@ what a caller or a payload of another tenant would try.
 
 import fcntl
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -203,6 +204,38 @@ def test_anywhere_but_what_is_its_own(world):
             check(client, path, OWN)
         check(client, world.root, STORE)
         check(client, "/etc", "is blocked for security")
+
+
+def test_the_hosts_own_programs(place):
+    """Where everything may be mounted they may be read, as every box reads them, and not written."""
+    if place.mode != "root":
+        pytest.skip("a plain user cannot write them either")
+    own = pathlib.Path(f"/usr/local/share/box-test-{os.getpid()}")
+    own.mkdir()
+    why = "the host's own programs and libraries"
+    try:
+        with place.start(mount_roots=("/",)) as boxd, boxd.web() as client:
+            client.init(backend="local")
+            for path in ("/usr", "/usr/bin", "/bin", "/lib", str(own)):
+                assert why in client.fail("box_exec", spec_of(path, "rw")), path
+                assert why in client.fail("box_create_session", host_of(path)), path
+            assert "blocked" in client.fail("box_exec", spec_of("/", "rw"))
+            assert client.ask("box_exec", spec_of("/usr/share", "ro"))["exit_code"] == 0
+        # Where the operator has named a folder in there, it is meant.
+        with place.start(mount_roots=(str(own),)) as boxd, boxd.web() as client:
+            client.init(backend="local")
+            assert client.ask("box_exec", spec_of(str(own), "rw"))["exit_code"] == 0
+    finally:
+        own.rmdir()
+
+
+def spec_of(path, mode):
+    mount = {"host_path": path, "mount_path": "/mnt", "mode": mode}
+    return {"session_id": "m", "cmd": "ls /mnt", "extra_mounts": [mount]}
+
+
+def host_of(path):
+    return {"session_id": "h", "host_path": path, "host_path_mode": "rw"}
 
 
 def test_what_boxd_was_started_with(place):

@@ -146,6 +146,15 @@ def test_ceilings_of_one_spec(world, asked, name):
     assert f"is above this runtime's limits.{name}: ask for less" in told
 
 
+def test_a_time_that_nobody_has_set_is_no_fault(world):
+    """`box exec` without --timeout, and a box that is only made."""
+    _, client = world
+    never = 10 * 365 * 24 * 3600
+    answer = client.ask("box_exec", spec("t", timeout_sec=never), context=HERE)
+    assert answer["exit_code"] == 0
+    client.ask("box_create_session", {"session_id": "u"}, context=HERE)
+
+
 def test_ceilings_are_not_a_clients_to_raise(world):
     _, client = world
     client.ask("box_init", {"backend": "local", "limits": {"max_memory_mb": 9000}})

@@ -7,6 +7,7 @@
 #include "runtime/config.h"
 #include "runtime/spec.h"
 #include "tests/unit/config_merge.h"
+#include "tests/unit/trees.h"
 
 static const struct box_host_size large = {.memory_mb = 24000, .cpus = 8};
 
@@ -98,6 +99,31 @@ TEST(the_operators_own)
 		merge_as(&config, "{\"limits\":{\"max_pids\":0}}", BOX_CONFIG_OPERATOR), -EINVAL);
 	ASSERT_STR(err.text, "box.limits.max_pids must be between 1 and 4194304");
 	finish(config);
+}
+
+/* What nobody asked for is not refused. */
+TEST(times_that_nobody_has_set)
+{
+	static const struct {
+		const char *data;
+		int64_t parsed;
+		int64_t cut;
+	} rows[] = {
+		{"{}", 30, 20},
+		{"{\"timeout_sec\":null}", 30, 20},
+		{"{\"timeout_sec\":30}", 30, 30}, /* and is refused */
+		{"{\"timeout_sec\":10}", 10, 10},
+		{"{\"timeout_sec\":315360000}", BOX_TIMEOUT_NONE_SEC, 20},
+	};
+	struct box_ceilings ceilings = {.timeout_sec = 20};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct box_arena *mine = box_arena_new();
+		struct box_value data = tree(mine, rows[i].data);
+		struct box_spec spec = {.timeout_sec = rows[i].parsed};
+		box_ceilings_cut_time(&ceilings, &data, &spec);
+		ASSERT_INT(spec.timeout_sec, rows[i].cut);
+		box_arena_free(mine);
+	}
 }
 
 TEST(specs_above_a_ceiling)
