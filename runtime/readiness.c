@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/operator.h"
 #include "runtime/backend/native.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
@@ -259,15 +260,24 @@ static struct box_value memory_value(const struct box_runtime *runtime,
 	return value;
 }
 
+/* The operator's own workspace is no tenant's: what is told of it is the whole runtime. */
+static bool is_operators(const struct box_context *context)
+{
+	return box_str_eq(context->instance, BOX_INSTANCE_OPERATOR);
+}
+
 /* Under admission nobody has a grant yet, so nobody has room. */
 static struct box_value capacity_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
 	int64_t most = runtime->config->limits.max_sessions;
-	int64_t share = runtime->session_rules.ceilings.workspace_sessions;
+	int64_t share = is_operators(context) ? most
+					      : runtime->session_rules.ceilings.workspace_sessions;
 	int64_t limit = runtime->config->admission.required ? 0 : share < most ? share : most;
-	int64_t used = (int64_t)box_sessions_count_workspace(runtime->sessions, context);
 	int64_t all = (int64_t)box_sessions_count_shown(runtime->sessions);
+	int64_t used = is_operators(context)
+		? all
+		: (int64_t)box_sessions_count_workspace(runtime->sessions, context);
 	int64_t remaining = limit - used < most - all ? limit - used : most - all;
 	struct box_value value = box_map_value();
 	box_map_add(arena, &value, "limit", box_int(limit));
@@ -343,7 +353,9 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_map_add(arena, &status, "active_sessions",
 		box_int((int64_t)box_sessions_count_placed(runtime->sessions, context)));
 	box_map_add(arena, &status, "managed_processes",
-		box_int((int64_t)box_processes_count(runtime->sessions, context).running));
+		box_int((int64_t)box_processes_count(
+			runtime->sessions, is_operators(context) ? NULL : context)
+				.running));
 	box_map_add(arena, &status, "session_ttl_sec", box_int(runtime->config->session_ttl_sec));
 	box_map_add(arena, &status, "limits", limits_value(runtime, arena));
 	box_map_add(arena, &status, "memory", memory_value(runtime, context, arena));

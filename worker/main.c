@@ -591,6 +591,10 @@ static int configure(struct worker *worker, struct box_err *err)
 	r = r < 0 ? r
 		  : box_policy_read(worker->runtime, worker->runtime->config, worker->policy, err);
 	if (r == 0 && worker->policy->degraded) {
+		BOX_LOG(BOX_LOG_WARNING, "boxes.degraded",
+			box_kv_str("why",
+				"local.degraded is true: where there is no cgroup boxes have no "
+				"limits, and workspaces of the host no quota"));
 		box_native_allow_degraded(worker->native, true);
 		box_runtime_choose_backend(worker->runtime);
 	}
