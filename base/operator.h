@@ -1,5 +1,5 @@
-/* What boxd and its clients agree on about the operator of a runtime: where its socket is, and the
- * name of the instance that its own boxes belong to. */
+/* What boxd and its clients agree on about the operator of a runtime: where its socket is, whose its
+ * connections are, and the name of the instance that its own boxes belong to. */
 #pragma once
 
 #include <stddef.h>
@@ -14,6 +14,12 @@
 
 /* That of a boxd of root. */
 #define BOX_OPERATOR_SOCKET "/run/box/box.sock"
+
+/* Whose the connections are that box-rpc of a boxd of root has taken: an account's, if there is one,
+ * else one from here on. */
+#define BOX_WORKER_ACCOUNT "box-rpc"
+#define BOX_WORKER_IDS_FIRST 0xf0010000U
+#define BOX_DYNAMIC_ID_FIRST 61184U /* systemd's range for services without an account */
 
 /* Room for the path of a Unix socket, its NUL included. */
 #define BOX_SOCKET_PATH_SIZE sizeof(((struct sockaddr_un *)0)->sun_path)

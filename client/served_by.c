@@ -4,12 +4,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/loopback.h"
+#include "base/operator.h"
 
 #define STATE_LISTEN 0x0a
 
@@ -40,13 +43,14 @@ bool box_tcp_line_parse(const char *text, struct box_tcp_line *ret_line)
 	return true;
 }
 
+/* The two addresses of loopback that are dialled, and any address. */
 static bool is_here(const struct in6_addr *address)
 {
 	uint32_t inner;
 	memcpy(&inner, &address->s6_addr[12], sizeof(inner));
 	return IN6_IS_ADDR_UNSPECIFIED(address) || IN6_IS_ADDR_LOOPBACK(address) ||
 		(IN6_IS_ADDR_V4MAPPED(address) &&
-			(inner == htonl(INADDR_ANY) || ntohl(inner) >> 24 == IN_LOOPBACKNET));
+			(inner == htonl(INADDR_ANY) || inner == htonl(INADDR_LOOPBACK)));
 }
 
 bool box_tcp_line_serves(const struct box_tcp_line *line, uint16_t port, uint16_t own_port)
@@ -61,7 +65,34 @@ struct found {
 	uid_t uid;    /* whose */
 };
 
-/* What listens decides. An end that was taken has the id of whoever took it: box-rpc's own. */
+/* A container may have no such id; then box-rpc has another. */
+static bool is_id_here(uid_t id)
+{
+	unsigned long first;
+	unsigned long outside;
+	unsigned long count;
+	bool found = false;
+	FILE *map = fopen("/proc/self/uid_map", "re");
+	while (map && !found && fscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3) {
+		found = id >= first && id - first < count;
+	}
+	if (map) {
+		(void)fclose(map);
+	}
+	return found;
+}
+
+/* An end that was taken has the id of whoever took it: that of box-rpc, which as root is an account or
+ * one that nobody has. */
+static bool is_workers(uid_t uid)
+{
+	const struct passwd *account = getpwnam(BOX_WORKER_ACCOUNT);
+	return uid >= BOX_WORKER_IDS_FIRST || (account && uid == account->pw_uid) ||
+		(uid >= BOX_DYNAMIC_ID_FIRST && !is_id_here(BOX_WORKER_IDS_FIRST));
+}
+
+/* Both what listens and the end itself decide: whoever was bound to the port before the listener can
+ * meet a client without one, by connecting to the client's port at the same moment. */
 static int look(const char *path, uint16_t port, uint16_t own_port, struct found *listener,
 	struct found *end)
 {
@@ -76,8 +107,10 @@ static int look(const char *path, uint16_t port, uint16_t own_port, struct found
 			!box_tcp_line_serves(&line, port, own_port)) {
 			continue;
 		}
-		struct found *found = line.state == STATE_LISTEN ? listener : end;
-		bool strange = line.uid != 0 && line.uid != geteuid();
+		bool listens = line.state == STATE_LISTEN;
+		struct found *found = listens ? listener : end;
+		bool strange = line.uid != 0 && line.uid != geteuid() &&
+			(listens || !is_workers(line.uid));
 		found->there = true;
 		found->uid = strange ? line.uid : found->uid;
 		found->strange = found->strange || strange;
@@ -119,8 +152,8 @@ int box_served_by_us(int fd, const char *authority, struct box_err *err)
 			"known to you, name it: --endpoint ws://%s",
 			strerror(-r), authority, authority);
 	}
-	const struct found *found = listener.there ? &listener : &end;
-	if (found->strange) {
+	if (listener.strange || end.strange) {
+		const struct found *found = listener.strange ? &listener : &end;
 		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
 			"%s is served by uid %u, which is neither root nor you: nothing was sent. If it "
 			"is known to you, name it: --endpoint ws://%s",

@@ -12,8 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/operator.h"
 
-#define ACCOUNT "box-rpc"
+#define ACCOUNT BOX_WORKER_ACCOUNT
 #define FREE_ID_SPREAD 4000
 #define FREE_ID_COUNT 4336
 #define MAP_TEXT_MAX 16384 /* 340 lines, the most the kernel has */
@@ -56,7 +57,7 @@ static bool has_both(uid_t id)
  * store with ours. A container may have no others, and few services. */
 static int choose_free_id(uid_t *ret_id)
 {
-	static const uid_t firsts[] = {0xf0010000U, BOX_DYNAMIC_ID_FIRST};
+	static const uid_t firsts[] = {BOX_WORKER_IDS_FIRST, BOX_DYNAMIC_ID_FIRST};
 	uid_t spread = (uid_t)(getpid() % FREE_ID_SPREAD);
 	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
 		for (uid_t at = spread; at < FREE_ID_COUNT; at++) {

@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-#define BOX_DYNAMIC_ID_FIRST 61184U /* systemd's range for services without an account */
 #define BOX_DYNAMIC_ID_LAST 65519U
 
 /* Who box-rpc runs as. */

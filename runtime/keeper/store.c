@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/operator.h"
 #include "runtime/keeper/errands.h"
 #include "runtime/keeper/filesystem.h"
 #include "runtime/keeper/mount_roots.h"

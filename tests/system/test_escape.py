@@ -57,7 +57,7 @@ def check(done, found, names):
     assert not wrong, f"{wrong}\n{done.stdout[-300:]}{done.stderr[-2000:]}"
     assert set(found) == names, done.stdout[-2000:] + done.stderr[-2000:]
     skipped = {name for name, verdict in found.items() if verdict == "SKIPPED"}
-    assert all(kind == "network" for kind, _ in skipped)
+    assert all(kind == "network" or name == "memory-by-netlink-buffers" for kind, name in skipped)
     count = len(found) - len(skipped)
     line = f"{len(found)} attempts of {len(names)}: {count} blocked, 0 escaped, 0 errors, "
     assert line in done.stdout, done.stdout[-500:]

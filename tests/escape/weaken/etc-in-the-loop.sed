@@ -2,6 +2,6 @@
 # group: neighbours
 # opens: large-etc-of-an-image
 # file: runtime/keeper/callers_roots.c
-s/(int r = box_helper_start\(\&helper, roots->epoll, run_child, \&work\);)/\1 if (r == 0) { (void)box_helper_has_ended(\&helper, -1); }/
+s/(r = box_helper_start\(\&helper, roots->epoll, run_child, \&work\);)/\1 if (r == 0) { (void)box_helper_has_ended(\&helper, -1); }/
 # file: runtime/keeper/etc.c
 s/copy->entries >= BOX_CALLERS_ETC_ENTRIES_MAX/copy->entries >= ENTRIES_MAX/

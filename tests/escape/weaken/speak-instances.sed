@@ -2,6 +2,7 @@
 # group: host
 # opens: operators-sessions-by-a-token operators-sessions-end-with-a-clients
 # file: handlers/dispatch.c
-s/\(peer->is_operator ?\&\& ?\(box_instance_id_valid\(instance\)/(instance.len > 0 \&\& (instance.len > 0/
+s/\(peer->is_operator \&\&$/(instance.len > 0 \&\&/
+s/^\t\t\t\(box_instance_id_valid\(instance\) \|\|$/\t\t\t(instance.len > 0 ||/
 # file: runtime/session_care.c
 s/if \(box_str_same\(session->owner.instance, instance\)\)/if (instance.len > 0)/
