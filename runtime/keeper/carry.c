@@ -285,6 +285,12 @@ static int open_config(const char *path, bool pipes, int *ret_fd, struct box_err
 		return box_err_set(err, BOX_ERR_OS, EINVAL,
 			"--config: %.1000s: neither a regular file nor a pipe", path);
 	}
+	if (!is_pipe && status.st_mode & S_IWOTH) {
+		return box_err_set(err, BOX_ERR_OS, EPERM,
+			"--config: %.1000s: can be written by everyone, who would be the operator: "
+			"chmod o-w it",
+			path);
+	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }

@@ -259,6 +259,24 @@ def test_not_ready_with_the_reason(text, checks, why):
         assert boxd.wait_event("not_ready")["why"].startswith(why)
 
 
+def test_a_file_that_everyone_can_write(tmp_path):
+    """At the start, and at a reload: then what was goes on."""
+    path = tmp_path / "box.yaml"
+    path.write_text("backend: fake\n")
+    path.chmod(0o666)
+    boxd = boxlib.Boxd("--config", str(path), cwd=tmp_path)
+    assert boxd.wait(20) == 2
+    assert "can be written by everyone" in boxd.tail()
+    path.chmod(0o644)
+    with boxlib.Boxd("--config", str(path), cwd=tmp_path) as boxd, boxd.web() as client:
+        boxd.wait_served()
+        path.write_text("unauthenticated: true\n")
+        path.chmod(0o666)
+        boxd.signal(signal.SIGHUP)
+        boxlib.wait_until(lambda: "can be written by everyone" in boxd.tail())
+        assert client.ask("box_get_backend_info")["name"] == "fake"
+
+
 def test_a_reload_of_an_empty_file(tmp_path):
     """It has no line to name."""
     path = tmp_path / "box.yaml"
