@@ -50,14 +50,14 @@ while count < 60000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0: co
 UDP = """
 import socket
 held = []
-for count in range(80):
+for count in range(900):
     taker, giver = (socket.socket(2, 2) for _ in "ab")
     taker.setsockopt(1, 8, 1 << 22)
     taker.bind(("127.0.0.1", 0))
     giver.setblocking(False)
     held.append(taker)
     try:
-        for _ in range(3000): giver.sendto(bytes(1400), taker.getsockname())
+        for _ in range(300): giver.sendto(bytes(1400), taker.getsockname())
     except OSError: pass
 """
 TCP = """
@@ -84,15 +84,15 @@ held, asked = [], [(1, 37, struct.pack("I", 2))]
 sink = socket.socket(2, 2)
 sink.bind(("127.0.0.1", 0))
 sink.setsockopt(1, 8, 1)
-for number in range(60):
+for number in range(950):
     one = socket.socket(2, 2)
     one.setsockopt(1, 8, 1 << 22)
     one.setsockopt(0, 11, 1)
     one.setblocking(False)
     held.append(one)
-    for _ in range(8000):
+    for _ in range(400):
         try:
-            if number % 2: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
+            if number % 8: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
             else: one.sendto(b"", ("127.0.0.1", 9))
         except OSError: pass
 lines = open("/proc/net/udp").read().splitlines()[1:]

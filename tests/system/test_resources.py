@@ -39,14 +39,14 @@ print(count, flush=True)
 TAKE_UDP = """
 import socket, time
 held = []
-for _ in range(80):
+for _ in range(900):
     taker, giver = (socket.socket(2, 2) for _ in "ab")
     taker.setsockopt(1, 8, 1 << 22)
     taker.bind(("127.0.0.1", 0))
     giver.setblocking(False)
     held.append(taker)
     try:
-        for _ in range(3000): giver.sendto(b"x" * 1400, taker.getsockname())
+        for _ in range(300): giver.sendto(b"x" * 1400, taker.getsockname())
     except OSError: pass
 print(len(held), flush=True)
 """
@@ -90,13 +90,13 @@ asked, held = [(1, 37, struct.pack("I", 2))], []
 sink = socket.socket(2, 2)
 sink.bind(("127.0.0.1", 0))
 sink.setsockopt(1, 8, 1)
-while len(held) < 80:
+while len(held) < 600:
     one = socket.socket(2, 2)
     one.setsockopt(1, 8, 1 << 22)
     one.setsockopt(0, 11, 1)
     one.setblocking(False)
     held.append(one)
-    for _ in range(8000):
+    for _ in range(400):
         try:
             if WAY: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
             else: one.sendto(b"", ("127.0.0.1", 9))
@@ -211,6 +211,22 @@ def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
     assert "its sockets held more of the host's memory than the box may have" in error
     assert client.exec("echo well", "e", memory_mb=64)["stdout"] == "well"
     end(client, "e")
+
+
+def test_receive_buffers_in_a_box_stay_as_they_are(client):
+    """SO_RCVBUF is answered, and does nothing; TCP makes them no larger than this either."""
+    text = """
+import socket
+for kind in (1, 2):
+    one = socket.socket(2, kind)
+    before = one.getsockopt(1, 8)
+    one.setsockopt(1, 8, 1 << 22)
+    assert one.getsockopt(1, 8) == before
+print(open("/proc/sys/net/ipv4/tcp_rmem").read())
+"""
+    answer = client.exec(f"{PYTHON} - <<'END'\n{text}\nEND", "buffers")
+    assert answer["stdout"].split() == ["4096", "131072", "425984"], answer
+    end(client, "buffers")
 
 
 def test_netlink_sockets_end_a_box_that_holds_too_much(client):
