@@ -1,10 +1,11 @@
-/* A socket is found by its two ends. IPv4 addresses are asked for as such, also where a program of IPv6
+/* One socket is found by its two ends. IPv4 addresses are asked for as such, also where a program of IPv6
  * has them: the kernel finds both, and answers in the form that the found socket has. */
 #include "base/sock_diag.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +16,7 @@
 #include "base/cleanup.h"
 
 #define ANSWER_BYTES 8192
+#define DUMP_BYTES 32768 /* the kernel fills no more at a time */
 #define ANSWER_SEC 1
 
 struct question {
@@ -34,21 +36,28 @@ int box_sock_diag_open(int *ret_fd)
 	return 0;
 }
 
-int box_sock_diag_ask(
-	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer)
+static uint32_t sequence;
+
+static int send_question(int fd, const struct inet_diag_req_v2 *request, uint16_t flags)
 {
-	static uint32_t sequence;
 	struct question question = {
 		.head = {.nlmsg_len = sizeof(question),
 			.nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			.nlmsg_flags = NLM_F_REQUEST,
+			.nlmsg_flags = NLM_F_REQUEST | flags,
 			.nlmsg_seq = ++sequence},
 		.body = *request,
 	};
 	question.body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
 	question.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-	if (send(fd, &question, sizeof(question), 0) != sizeof(question)) {
-		return -errno;
+	return send(fd, &question, sizeof(question), 0) == sizeof(question) ? 0 : -errno;
+}
+
+int box_sock_diag_ask(
+	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer)
+{
+	int r = send_question(fd, request, 0);
+	if (r < 0) {
+		return r;
 	}
 	_Alignas(8) unsigned char answer[ANSWER_BYTES];
 	struct nlmsghdr *head = (struct nlmsghdr *)answer;
@@ -171,4 +180,88 @@ int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid)
 	}
 	*ret_uid = answer.idiag_uid;
 	return 0;
+}
+
+static int failure_of(const struct nlmsghdr *head, const unsigned char *body, size_t len)
+{
+	int error = -EPROTO;
+	if (len < sizeof(error)) {
+		return error;
+	}
+	memcpy(&error, body, sizeof(error));
+	return error == 0 && head->nlmsg_type == NLMSG_ERROR ? -EPROTO : error;
+}
+
+static uint32_t rmem_of(const unsigned char *body, size_t len)
+{
+	uint32_t rmem = 0; /* SK_MEMINFO_RMEM_ALLOC is the first */
+	struct rtattr head;
+	size_t at = NLMSG_ALIGN(sizeof(struct inet_diag_msg));
+	while (at <= len && len - at >= sizeof(head)) {
+		memcpy(&head, body + at, sizeof(head));
+		if (head.rta_len < sizeof(head) || head.rta_len > len - at) {
+			break;
+		}
+		if (head.rta_type == INET_DIAG_SKMEMINFO &&
+			head.rta_len >= sizeof(head) + sizeof(rmem)) {
+			memcpy(&rmem, body + at + sizeof(head), sizeof(rmem));
+			break;
+		}
+		at += RTA_ALIGN(head.rta_len);
+	}
+	return rmem;
+}
+
+int box_sock_diag_add_answer(
+	const void *packet, size_t len, uint32_t wanted, struct box_sock_diag_sum *sum)
+{
+	const unsigned char *bytes = packet;
+	struct nlmsghdr head;
+	size_t at = 0;
+	while (at <= len && len - at >= sizeof(head)) {
+		memcpy(&head, bytes + at, sizeof(head));
+		if (head.nlmsg_len < sizeof(head) || head.nlmsg_len > len - at) {
+			break;
+		}
+		const unsigned char *body = bytes + at + sizeof(head);
+		size_t body_len = head.nlmsg_len - sizeof(head);
+		at += NLMSG_ALIGN(head.nlmsg_len);
+		if (head.nlmsg_seq != wanted) {
+			continue;
+		}
+		if (head.nlmsg_type == NLMSG_ERROR || head.nlmsg_type == NLMSG_DONE) {
+			return failure_of(&head, body, body_len);
+		}
+		if (head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
+			sum->sockets++;
+			sum->bytes += rmem_of(body, body_len);
+		}
+	}
+	return 1;
+}
+
+int box_sock_diag_add_tcp(int fd, int family, uint64_t enough_bytes, uint64_t enough_sockets,
+	struct box_sock_diag_sum *sum)
+{
+	const struct inet_diag_req_v2 request = {
+		.sdiag_family = (uint8_t)family,
+		.sdiag_protocol = IPPROTO_TCP,
+		.idiag_ext = 1U << (INET_DIAG_SKMEMINFO - 1),
+		/* These two are no sockets, and have nothing. One that listens may have had more before. */
+		.idiag_states = ~(1U << TCP_TIME_WAIT | 1U << TCP_SYN_RECV),
+	};
+	_Alignas(8) unsigned char packet[DUMP_BYTES];
+	int r = send_question(fd, &request, NLM_F_DUMP);
+	if (r < 0) {
+		return r;
+	}
+	do {
+		/* The kernel goes on while we read: there is always something. */
+		ssize_t got = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
+		if (got <= 0) {
+			return got < 0 ? -errno : -EPROTO;
+		}
+		r = box_sock_diag_add_answer(packet, (size_t)got, sequence, sum);
+	} while (r > 0 && sum->bytes <= enough_bytes && sum->sockets < enough_sockets);
+	return r < 0 ? r : 0;
 }

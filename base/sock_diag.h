@@ -1,4 +1,4 @@
-/* One question to the kernel about one TCP socket (NETLINK_SOCK_DIAG).
+/* Questions to the kernel about TCP sockets (NETLINK_SOCK_DIAG): about one, or what all hold.
  *
  * The socket for it tells of the network namespace that it was opened in, and user ids as they are in
  * the user namespace that it was opened in, whoever uses it later. Without capabilities it can only
@@ -8,6 +8,7 @@
 
 #include <linux/inet_diag.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -27,3 +28,18 @@ int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid);
  * is `remote`. */
 bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
 	const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
+
+/* Of sockets that were told. */
+struct box_sock_diag_sum {
+	uint64_t sockets;
+	uint64_t bytes; /* that wait in them, in their error queues too (sk_rmem_alloc) */
+};
+
+/* Adds up the TCP sockets of a family, as long as the bytes are not above `enough_bytes` and the sockets
+ * fewer than `enough_sockets`. Never waits. 0 or -errno. */
+int box_sock_diag_add_tcp(int fd, int family, uint64_t enough_bytes, uint64_t enough_sockets,
+	struct box_sock_diag_sum *sum);
+/* The pure half: a packet of the kernel's answer with that sequence number. 1: there are more; 0: it
+ * was the last; or -errno. */
+int box_sock_diag_add_answer(
+	const void *packet, size_t len, uint32_t sequence, struct box_sock_diag_sum *sum);

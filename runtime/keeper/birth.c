@@ -80,7 +80,7 @@ static int take_seat(struct box_ground *ground, struct box_blank *blank, struct 
 	struct box_living *living = &blank->living;
 	int r = living->has_seat ? 0 : box_network_seat(ground->network, &living->seat, err);
 	living->has_seat = r == 0;
-	return r < 0 ? r : box_network_attach(ground->network, &living->seat, blank->netns, err);
+	return r < 0 ? r : box_network_attach(ground->network, &living->seat, living->netns, err);
 }
 
 /* A seat at the router, with a cable to the box. Where the namespace is not ours to enter, the box
@@ -99,7 +99,7 @@ static int connect_network(struct box_ground *ground, const struct box_plan *pla
 	if (r < 0 || !ground->netns) {
 		return r;
 	}
-	r = box_netns_enter(ground->netns, blank->netns);
+	r = box_netns_enter(ground->netns, living->netns);
 	if (r == 0) {
 		r = box_network_enter(&living->seat);
 		box_netns_come_home(ground->netns);

@@ -237,12 +237,12 @@ static int clone_with_network(struct box_ground *ground, struct box_child *start
 		return r;
 	}
 	(void)snprintf(path, sizeof(path), "/proc/%d/ns/net", living->pid);
-	blank->netns = open(path, O_RDONLY | O_CLOEXEC);
-	if (blank->netns < 0) {
+	blank->living.netns = open(path, O_RDONLY | O_CLOEXEC);
+	if (blank->living.netns < 0) {
 		return box_blank_fail(err, "network namespace", -errno);
 	}
 	return living->has_seat
-		? box_network_attach(ground->network, &living->seat, blank->netns, err)
+		? box_network_attach(ground->network, &living->seat, blank->living.netns, err)
 		: 0;
 }
 
@@ -250,8 +250,8 @@ static int clone_with_network(struct box_ground *ground, struct box_child *start
 static int clone_in_network(struct box_ground *ground, const struct box_child *start,
 	struct box_blank *blank, struct box_err *err)
 {
-	int r = box_netns_make(ground->netns, &blank->netns);
-	r = r < 0 ? r : box_netns_enter(ground->netns, blank->netns);
+	int r = box_netns_make(ground->netns, &blank->living.netns);
+	r = r < 0 ? r : box_netns_enter(ground->netns, blank->living.netns);
 	if (r < 0) {
 		return box_blank_fail(err, "network namespace", r);
 	}
@@ -296,7 +296,6 @@ static int prefer_report(
 void box_blank_close(struct box_blank *blank)
 {
 	box_close_p(&blank->orders);
-	box_close_p(&blank->netns);
 }
 
 int box_blank_make(struct box_ground *ground, const char *name, const struct box_plan *plan,
@@ -314,8 +313,7 @@ int box_blank_make(struct box_ground *ground, const char *name, const struct box
 		.vmm = plan->ask->kind == BOX_ASK_KRUN ? ground->vmm : -1,
 	};
 	memset(start.trees, 0xff, sizeof(start.trees)); /* -1 each */
-	*blank = (struct box_blank){
-		.living = BOX_LIVING_NONE, .ask = *plan->ask, .orders = -1, .netns = -1};
+	*blank = (struct box_blank){.living = BOX_LIVING_NONE, .ask = *plan->ask, .orders = -1};
 	int r = take_ids(ground, &blank->living, err);
 	r = r < 0 ? r : make_cgroup(ground, name, &blank->living, &start, err);
 	r = r < 0 ? r : open_trees(ground, root, &start, err);

@@ -12,7 +12,6 @@ struct box_blank {
 	struct box_living living;
 	struct box_ask ask; /* what it has the shape of */
 	int orders;         /* where it waits for one */
-	int netns;
 };
 
 /* `name` is that of its cgroup, `root` that of its image, or NULL for the usual one. What its first

@@ -7,7 +7,8 @@
 #include "runtime/keeper/sockets_held.h"
 
 #define SPEND_MS 4 /* in one go */
-#define REST 19    /* so many times as long as it took there is no look after that */
+#define SUSPECT_LOOKS 3
+#define REST 19 /* so many times as long as it took there is no look after that */
 
 bool box_boxes_is_looked_at(const struct box_boxes_entry *entry)
 {
@@ -16,13 +17,18 @@ bool box_boxes_is_looked_at(const struct box_boxes_entry *entry)
 		entry->memory_bytes > 0;
 }
 
-static bool holds_too_much(const struct box_boxes_entry *entry)
+static bool holds_too_much(struct box_boxes_entry *entry)
 {
 	struct box_sockets_held held;
+	const struct box_living *living = &entry->living;
+	uint64_t most = entry->memory_bytes;
 	/* One that has just died tells nothing, and holds nothing. */
-	return box_sockets_held_look(entry->living.pid, entry->living.has_seat, entry->memory_bytes,
-		       &held) == 0 &&
-		box_sockets_held_is_over(&held, entry->memory_bytes);
+	if (box_sockets_held_look(living->pid, living->netns, living->has_seat, most, &held) < 0) {
+		return false;
+	}
+	bool suspect = box_sockets_held_may_be_over(&held, most);
+	entry->suspect_looks = suspect ? entry->suspect_looks + 1 : 0;
+	return box_sockets_held_is_over(&held, most) || entry->suspect_looks >= SUSPECT_LOOKS;
 }
 
 static uint64_t next_look_ms(const struct box_boxes *boxes)

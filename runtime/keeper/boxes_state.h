@@ -38,6 +38,7 @@ struct box_boxes_entry {
 	uint64_t promised_bytes;   /* to a microVM and what runs it; 0: it is none */
 	uint64_t memory_bytes;     /* that it may have */
 	uint64_t looked_ms;        /* LIVE: at what no cgroup counts, the last time */
+	uint8_t suspect_looks;     /* LIVE: so many looks in a row it may have held too much */
 	struct box_groups *groups; /* LIVE: NULL when there was never one */
 	char tenant[BOX_TENANT_SIZE];
 	char *workspace;     /* where it is, inside */

@@ -33,6 +33,7 @@ int box_living_bury(struct box_ground *ground, struct box_living *living)
 	}
 	box_close_p(&living->control);
 	box_close_p(&living->report);
+	box_close_p(&living->netns);
 	if (living->has_seat) {
 		box_network_leave(ground->network, &living->seat);
 	}

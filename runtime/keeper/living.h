@@ -16,6 +16,7 @@ struct box_living {
 	int pidfd;
 	int control; /* box-rpc's end */
 	int report;
+	int netns; /* its network namespace */
 	struct box_cgroup *cgroup;
 	bool has_ids;
 	uint32_t first_id;
@@ -24,7 +25,7 @@ struct box_living {
 	uint32_t host_address; /* its own on the host's loopback (network order), or 0 */
 };
 
-#define BOX_LIVING_NONE ((struct box_living){.pidfd = -1, .control = -1, .report = -1})
+#define BOX_LIVING_NONE ((struct box_living){.pidfd = -1, .control = -1, .report = -1, .netns = -1})
 
 /* Kills it; the end shows at the pidfd. */
 void box_living_kill(const struct box_living *living);

@@ -89,6 +89,9 @@ int box_filter_number(const struct box_filter_row *row)
 
 static uint32_t action_of(int verdict)
 {
+	if (verdict == BOX_FILTER_DONE) {
+		return SECCOMP_RET_ERRNO; /* 0 */
+	}
 	return verdict == 0 ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | (uint32_t)verdict;
 }
 

@@ -49,9 +49,13 @@
  * whose number the host limits for all; busy polling; timestamps, which all packets of the host are
  * then given; pages that are sent from where they lie (SO_ZEROCOPY); what needs a right that no
  * command has. */
-static const uint32_t socket_options[] = {SO_REUSEADDR, SO_BROADCAST, SO_SNDBUF, SO_RCVBUF,
-	SO_KEEPALIVE, SO_OOBINLINE, SO_LINGER, SO_REUSEPORT, SO_PASSCRED, SO_RCVLOWAT, SO_RCVTIMEO,
-	SO_SNDTIMEO, SO_BINDTODEVICE};
+static const uint32_t socket_options[] = {SO_REUSEADDR, SO_BROADCAST, SO_SNDBUF, SO_KEEPALIVE,
+	SO_OOBINLINE, SO_LINGER, SO_REUSEPORT, SO_PASSCRED, SO_RCVLOWAT, SO_RCVTIMEO, SO_SNDTIMEO,
+	SO_BINDTODEVICE};
+
+/* Error queues may be as long, and nobody is charged for those. Buffers stay what they are: 208 KiB as a
+ * rule. */
+static const uint32_t socket_options_done[] = {SO_RCVBUF};
 
 /* Not here: TLS and the like in the kernel (TCP_ULP), signatures (TCP_MD5SIG, TCP_AO_*), repair,
  * fast open, other congestion controls. */
@@ -78,9 +82,13 @@ static const uint32_t netlink_options[] = {NETLINK_ADD_MEMBERSHIP, NETLINK_DROP_
 	{                                                             \
 		.all = {{1, WORD, (level)}}, .list = LIST(2, numbers) \
 	}
-#define INTERNET_OPTIONS                                                        \
-	OPTIONS(SOL_SOCKET, socket_options), OPTIONS(IPPROTO_TCP, tcp_options), \
-		OPTIONS(IPPROTO_IP, ip_options), OPTIONS(IPPROTO_IPV6, ipv6_options)
+#define INTERNET_OPTIONS                                                            \
+	OPTIONS(SOL_SOCKET, socket_options),                                        \
+		{.all = {{1, WORD, SOL_SOCKET}},                                    \
+			.list = LIST(2, socket_options_done),                       \
+			.verdict = BOX_FILTER_DONE},                                \
+		OPTIONS(IPPROTO_TCP, tcp_options), OPTIONS(IPPROTO_IP, ip_options), \
+		OPTIONS(IPPROTO_IPV6, ipv6_options)
 static const struct box_filter_case setsockopt_cases[] = {INTERNET_OPTIONS,
 	{.all = {{1, WORD, SOL_NETLINK}}, .list = LIST(2, netlink_options), .network = true}};
 static const struct box_filter_case setsockopt_strict_cases[] = {INTERNET_OPTIONS};

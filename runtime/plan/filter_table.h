@@ -12,6 +12,7 @@
 #include "runtime/plan/filter.h"
 
 #define BOX_FILTER_MATCHES_MAX 2
+#define BOX_FILTER_DONE (-1) /* a verdict: as if it had been done */
 
 /* True when (argument & mask) == value; a mask of 0 ends the list. */
 struct box_filter_match {
@@ -36,8 +37,8 @@ struct box_filter_case {
 	bool network; /* only there where the box has a network */
 };
 
-/* The verdict of the first case that is true, else `otherwise`: 0 lets the call through, anything
- * else is the errno it fails with. */
+/* The verdict of the first case that is true, else `otherwise`: 0 lets the call through,
+ * BOX_FILTER_DONE answers it with 0, anything else is the errno it fails with. */
 struct box_filter_rule {
 	const struct box_filter_case *cases;
 	size_t count;

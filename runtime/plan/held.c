@@ -48,7 +48,7 @@ size_t box_held_list(
 		"fs.pipe-user-pages-*, RLIMIT_NOFILE, fs.epoll.max_user_watches");
 	rows[count++] = (struct box_held_row){"netlink buffers", "boxd ends the box", BOX_HELD};
 	rows[count++] = (struct box_held_row){
-		"error queues of UDP sockets", "boxd ends the box", BOX_HELD};
+		"error queues of UDP and TCP sockets", "boxd ends the box", BOX_HELD};
 	return count;
 }
 

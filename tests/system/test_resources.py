@@ -39,14 +39,14 @@ print(count, flush=True)
 TAKE_UDP = """
 import socket, time
 held = []
-for _ in range(80):
+for _ in range(900):
     taker, giver = (socket.socket(2, 2) for _ in "ab")
     taker.setsockopt(1, 8, 1 << 22)
     taker.bind(("127.0.0.1", 0))
     giver.setblocking(False)
     held.append(taker)
     try:
-        for _ in range(3000): giver.sendto(b"x" * 1400, taker.getsockname())
+        for _ in range(300): giver.sendto(b"x" * 1400, taker.getsockname())
     except OSError: pass
 print(len(held), flush=True)
 """
@@ -90,19 +90,93 @@ asked, held = [(1, 37, struct.pack("I", 2))], []
 sink = socket.socket(2, 2)
 sink.bind(("127.0.0.1", 0))
 sink.setsockopt(1, 8, 1)
-while len(held) < 80:
+while len(held) < 600:
     one = socket.socket(2, 2)
     one.setsockopt(1, 8, 1 << 22)
     one.setsockopt(0, 11, 1)
     one.setblocking(False)
     held.append(one)
-    for _ in range(8000):
+    for _ in range(400):
         try:
             if WAY: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
             else: one.sendto(b"", ("127.0.0.1", 9))
         except OSError: pass
 import time
 time.sleep(20)
+"""
+
+# The same in TCP; and in sockets that are in no list any more, after connect to no family.
+TAKE_TCP_ERRORS = """
+import ctypes, socket, struct, time
+asked, held, libc = [(1, 37, struct.pack("I", 2))], [], ctypes.CDLL(None)
+door = socket.socket()
+door.bind(("127.0.0.1", 0))
+door.listen(10)
+while len(held) < 960:
+    giver = socket.create_connection(door.getsockname())
+    taker = door.accept()[0]
+    giver.setsockopt(1, 8, 1 << 22)
+    giver.setsockopt(1, 18, 1 << 30)
+    giver.setsockopt(6, 1, 1)
+    giver.setblocking(False)
+    taker.setblocking(False)
+    held += [giver, taker]
+    for _ in range(300):
+        try: giver.sendmsg([bytes(900)], asked)
+        except OSError: pass
+        try: taker.recv(1 << 20)
+        except OSError: pass
+    if HIDE:
+        taker.close()
+        libc.connect(giver.fileno(), bytes(16), 16)
+time.sleep(20)
+"""
+TAKE_UNLISTED_UDP = """
+import ctypes, socket, struct, time
+asked, held, libc = [(1, 37, struct.pack("I", 2))], [], ctypes.CDLL(None)
+sink = socket.socket(2, 2)
+sink.bind(("127.0.0.1", 0))
+sink.setsockopt(1, 8, 1)
+while len(held) < 900:
+    one = socket.socket(2, 2)
+    one.setsockopt(1, 8, 1 << 22)
+    one.setblocking(False)
+    held.append(one)
+    for _ in range(300):
+        try: one.sendmsg([bytes(900)], asked, 0, sink.getsockname())
+        except OSError: pass
+    libc.connect(one.fileno(), bytes(16), 16)
+time.sleep(20)
+"""
+# What servers have: many connections, and many that have died and were not closed yet.
+BUSY = """
+import os, socket, time
+child = os.fork()
+door, held = socket.socket(), []
+door.bind(("127.0.0.1", 0))
+door.listen(100)
+for _ in range(500):
+    held.append(socket.create_connection(door.getsockname()))
+    held.append(door.accept()[0])
+begun = time.monotonic()
+while time.monotonic() - begun < 2:
+    for giver, taker in zip(held[::2], held[1::2]):
+        giver.send(bytes(1000))
+        taker.recv(1000)
+if child and os.waitpid(child, 0)[1] == 0: print("well")
+"""
+DEAD = """
+import socket, struct, time
+door, held = socket.socket(), []
+door.bind(("127.0.0.1", 0))
+door.listen(100)
+for _ in range(300):
+    held.append(socket.create_connection(door.getsockname()))
+    one = door.accept()[0]
+    one.setsockopt(1, 13, struct.pack("ii", 1, 0))
+    one.close()
+time.sleep(2)
+print("well")
 """
 
 
@@ -211,6 +285,45 @@ def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
     assert "its sockets held more of the host's memory than the box may have" in error
     assert client.exec("echo well", "e", memory_mb=64)["stdout"] == "well"
     end(client, "e")
+
+
+def test_receive_buffers_in_a_box_stay_as_they_are(client):
+    """SO_RCVBUF is answered, and does nothing; TCP makes them no larger than this either."""
+    text = """
+import socket
+for kind in (1, 2):
+    one = socket.socket(2, kind)
+    before = one.getsockopt(1, 8)
+    one.setsockopt(1, 8, 1 << 22)
+    assert one.getsockopt(1, 8) == before
+print(open("/proc/sys/net/ipv4/tcp_rmem").read())
+"""
+    answer = client.exec(f"{PYTHON} - <<'END'\n{text}\nEND", "buffers")
+    assert answer["stdout"].split() == ["4096", "131072", "425984"], answer
+    end(client, "buffers")
+
+
+WAYS = {
+    "tcp": TAKE_TCP_ERRORS.replace("HIDE", "0"),
+    "unlisted-tcp": TAKE_TCP_ERRORS.replace("HIDE", "1"),
+    "unlisted-udp": TAKE_UNLISTED_UDP,
+}
+
+
+@pytest.mark.parametrize("text", WAYS.values(), ids=WAYS)
+def test_error_queues_of_tcp_and_of_unlisted_sockets_end_a_box(client, text):
+    cmd = f"{PYTHON} - <<'END'\n{text}\nEND"
+    error = client.fail("box_exec", {"cmd": cmd, "session_id": "t", "memory_mb": 64})
+    assert "its sockets held more of the host's memory than the box may have" in error
+    assert client.exec("echo well", "t", memory_mb=64)["stdout"] == "well"
+    end(client, "t")
+
+
+@pytest.mark.parametrize("text", [BUSY, DEAD], ids=["busy", "dead"])
+def test_servers_with_many_connections_live(client, text):
+    cmd = f"{PYTHON} - <<'END'\n{text}\nEND"
+    assert client.exec(cmd, "many")["stdout"] == "well"
+    end(client, "many")
 
 
 def test_netlink_sockets_end_a_box_that_holds_too_much(client):

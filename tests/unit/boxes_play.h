@@ -132,7 +132,7 @@ int box_ahead_take(struct box_ahead *ahead, const struct box_plan *plan,
 	(void)root;
 	(void)plan;
 	(void)err;
-	*blank = (struct box_blank){.living = BOX_LIVING_NONE, .orders = -1, .netns = -1};
+	*blank = (struct box_blank){.living = BOX_LIVING_NONE, .orders = -1};
 	play.taken++;
 	blank->living.cgroup = play.unlimited ? NULL : (struct box_cgroup *)&play;
 	start_child(&blank->living);

@@ -110,7 +110,7 @@ TEST(a_process_that_does_not_die_is_watched_until_it_does)
 TEST(a_blank_without_a_process_is_given_back)
 {
 	struct box_boxes *boxes = begin();
-	struct box_blank blank = {.living = BOX_LIVING_NONE, .orders = -1, .netns = -1};
+	struct box_blank blank = {.living = BOX_LIVING_NONE, .orders = -1};
 	play.let_go(play.arg, &blank);
 	box_boxes_step(boxes);
 	ASSERT_INT(play.buried, 1);
@@ -121,7 +121,7 @@ TEST(a_blank_without_a_process_is_given_back)
 TEST(no_more_than_there_may_be)
 {
 	struct box_boxes *boxes = begin();
-	struct box_blank blank = {.living = BOX_LIVING_NONE, .orders = -1, .netns = -1};
+	struct box_blank blank = {.living = BOX_LIVING_NONE, .orders = -1};
 	for (int i = 0; i < BOX_BOXES_MAX; i++) {
 		play.let_go(play.arg, &blank);
 	}

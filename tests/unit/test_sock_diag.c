@@ -1,8 +1,12 @@
 /* Whose the other end of a connection is: which answers of the kernel count, and its real ones. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/sock_diag.h"
@@ -62,6 +66,88 @@ TEST(only_an_open_socket_with_both_ends_counts)
 	/* The same end, as a program of IPv6 has it. */
 	good = answer("::ffff:127.0.0.1", 4000, "::ffff:127.0.0.1", 5410);
 	ASSERT(box_sock_diag_is_open_pair(&good, &there, &here));
+}
+
+/* One socket as the kernel tells it: an attribute that nobody asked for, and what its memory is. */
+struct told {
+	struct nlmsghdr head;
+	struct inet_diag_msg body;
+	struct rtattr other;
+	uint32_t byte;
+	struct rtattr memory;
+	uint32_t rmem;
+	uint32_t rest[8];
+};
+
+#define SEQUENCE 7
+
+static struct told tell(uint32_t rmem)
+{
+	return (struct told){
+		.head = {sizeof(struct told), SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, SEQUENCE, 0},
+		.other = {RTA_LENGTH(1), INET_DIAG_SHUTDOWN},
+		.byte = 3,
+		.memory = {RTA_LENGTH(sizeof(uint32_t) * 9), INET_DIAG_SKMEMINFO},
+		.rmem = rmem,
+	};
+}
+
+static struct box_sock_diag_sum sum_of(const void *packet, size_t len, int expected)
+{
+	struct box_sock_diag_sum sum = {0};
+	/* Of its own, so that a read past its end shows. */
+	void *copy = malloc(len > 0 ? len : 1);
+	memcpy(copy, packet, len);
+	ASSERT_INT(box_sock_diag_add_answer(copy, len, SEQUENCE, &sum), expected);
+	free(copy);
+	return sum;
+}
+
+TEST(what_waits_is_added_up)
+{
+	struct {
+		struct told told[3];
+		struct nlmsghdr done;
+		int result;
+	} packet = {{tell(100), tell(5), tell(UINT32_MAX)},
+		{NLMSG_LENGTH(sizeof(int)), NLMSG_DONE, NLM_F_MULTI, SEQUENCE, 0}, 0};
+	struct box_sock_diag_sum sum = sum_of(&packet, sizeof(packet), 0);
+	ASSERT_INT(sum.sockets, 3);
+	ASSERT_INT(sum.bytes, 105 + (uint64_t)UINT32_MAX);
+	sum = sum_of(&packet, sizeof(packet.told), 1);
+	ASSERT_INT(sum.sockets, 3);
+	packet.told[1].head.nlmsg_seq = SEQUENCE - 1; /* of an earlier question */
+	sum = sum_of(&packet, sizeof(packet), 0);
+	ASSERT_INT(sum.sockets, 2);
+	packet.result = -ENOMEM;
+	(void)sum_of(&packet, sizeof(packet), -ENOMEM);
+	packet.done.nlmsg_type = NLMSG_ERROR;
+	packet.result = 0;
+	(void)sum_of(&packet, sizeof(packet), -EPROTO);
+	packet.done.nlmsg_len = NLMSG_LENGTH(0);
+	(void)sum_of(&packet, sizeof(packet), -EPROTO);
+}
+
+TEST(an_answer_that_was_cut_adds_what_is_whole)
+{
+	struct told told[2] = {tell(100), tell(5)};
+	for (size_t len = 0; len < sizeof(told); len++) {
+		struct box_sock_diag_sum sum = sum_of(told, len, 1);
+		ASSERT_INT(sum.sockets, len / sizeof(told[0]));
+	}
+	/* Every length that the heads may give: nothing is read beyond the packet. */
+	for (uint32_t len = 0; len < 2 * sizeof(told); len++) {
+		struct told odd = tell(9);
+		odd.head.nlmsg_len = len;
+		(void)sum_of(&odd, sizeof(odd), 1);
+		odd = tell(9);
+		odd.other.rta_len = (unsigned short)len;
+		(void)sum_of(&odd, sizeof(odd), 1);
+		odd = tell(9);
+		odd.memory.rta_len = (unsigned short)len;
+		ASSERT_INT(sum_of(&odd, sizeof(odd), 1).bytes,
+			len >= RTA_LENGTH(4) && len <= RTA_LENGTH(36) ? 9 : 0);
+	}
 }
 
 static void connect_to(const char *listen_at, const char *dial_at)

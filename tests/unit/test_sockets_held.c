@@ -1,11 +1,14 @@
 /* What the sockets of a box hold, from the texts of the kernel. */
+#include <fcntl.h>
 #include <linux/netlink.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "runtime/keeper/sockets_held.h"
+#include "runtime/keeper/sockets_inside.h"
 #include "tests/unit/test.h"
 
 #define HEAD \
@@ -55,9 +58,9 @@ TEST(what_is_too_much)
 	held.netlink_sockets++;
 	ASSERT(box_sockets_held_is_over(&held, 64 * BOX_MIB));
 	held.netlink_sockets = 0;
-	held.udp_bytes = 80 * BOX_MIB;
+	held.queued_bytes = 80 * BOX_MIB;
 	ASSERT(!box_sockets_held_is_over(&held, 64 * BOX_MIB));
-	held.udp_bytes++;
+	held.queued_bytes++;
 	ASSERT(box_sockets_held_is_over(&held, 64 * BOX_MIB));
 }
 
@@ -71,7 +74,106 @@ TEST(received_bytes_of_udp_are_added_up)
 		" 2012: 0000";
 	struct box_sockets_held held = {0};
 	ASSERT_INT(box_sockets_held_add_udp(&held, text, strlen(text)), strlen(text) - 11);
-	ASSERT_INT(held.udp_bytes, 0x4c2c00 + 0x300);
+	ASSERT_INT(held.queued_bytes, 0x4c2c00 + 0x300);
+}
+
+TEST(sockets_in_no_list_count_together_with_the_others)
+{
+	struct box_sockets_held held = {
+		.queued_bytes = 60 * BOX_MIB, .unlisted_bytes = 20 * BOX_MIB};
+	ASSERT(!box_sockets_held_may_be_over(&held, 64 * BOX_MIB));
+	held.unlisted_bytes++;
+	ASSERT(box_sockets_held_may_be_over(&held, 64 * BOX_MIB));
+	ASSERT(!box_sockets_held_is_over(&held, 64 * BOX_MIB));
+	ASSERT(!box_sockets_held_may_be_over(&held, UINT64_MAX));
+}
+
+TEST(all_sockets_are_told_in_one_line)
+{
+	static const char text[] = "sockets: used 2005\n"
+				   "TCP: inuse 3 orphan 0 tw 0 alloc 11 mem 270\n"
+				   "UDP: inuse 7 mem 0\nRAW: in";
+	struct box_sockets_count count = {0};
+	ASSERT_INT(box_sockets_held_count_all(&count, text, strlen(text)), strlen(text) - 7);
+	ASSERT_INT(count.all, 2005);
+	count.all = 0;
+	ASSERT_INT(box_sockets_held_count_all(&count, "sockets: used 12", 16), 0);
+	ASSERT_INT(box_sockets_held_count_all(&count, "\n\nsockets: used\n", 16), 16);
+	ASSERT_INT(count.all, 0);
+}
+
+#define KIND(name, sockets) name " 1344 " sockets "      -1   NI       0   yes  kernel      y  n\n"
+
+TEST(listed_sockets_of_all_kinds_are_counted)
+{
+	static const char text[] =
+		"protocol  size sockets  memory press maxhdr  slab module     cl co di\n" /**/
+		KIND("PACKET   ", "     2") KIND("UDPLITEv6", "     5") KIND("UDPv6    ", "     3")
+			KIND("TCPv6    ", "   100") KIND("UNIX-STREAM", "  40")
+				KIND("MPTCP    ", "    -1") KIND("UDP      ", "    20")
+					KIND("UDP-Lite ", "     1") KIND("TCP      ", "  1000")
+						KIND("NETLINK  ", "     6") "TCP 23";
+	struct box_sockets_count count = {0};
+	ASSERT_INT(box_sockets_held_count_listed(&count, text, strlen(text)), strlen(text) - 6);
+	ASSERT_INT(count.listed, 2 + 5 + 3 + 100 + 40 + 20 + 1 + 1000 + 6);
+	ASSERT_INT(count.tcp, 1100);
+	ASSERT_INT(count.udp, 23);
+	ASSERT_INT(count.netlink, 6);
+	count = (struct box_sockets_count){0};
+	static const char odd[] = "\nTCP\nTCP \nTCP 5\n   \nUDP 1 x\nNETLINK 1 -7\n";
+	ASSERT_INT(box_sockets_held_count_listed(&count, odd, strlen(odd)), strlen(odd));
+	ASSERT_INT(count.listed, 0);
+}
+
+TEST(the_first_of_very_many_stand_for_the_others)
+{
+	ASSERT_INT(box_sockets_held_estimate(1000000, 500, 100000), 1000000);
+	ASSERT_INT(box_sockets_held_estimate(20000 * 70, 20000, 100000), 100000 * 70);
+	ASSERT_INT(box_sockets_held_estimate(20000 * 70, 20000, 100), 20000 * 70);
+	ASSERT_INT(box_sockets_held_estimate(0, 0, 0), 0);
+}
+
+TEST(the_largest_buffer_of_a_socket)
+{
+	ASSERT_INT(box_sockets_inside_buffer("212992\n", "4096\t131072\t425984\n"), 851968);
+	ASSERT_INT(box_sockets_inside_buffer("4194304\n", "4096\t131072\t425984\n"), 4194304);
+	/* What is not told is what kernels have as a rule. */
+	ASSERT_INT(box_sockets_inside_buffer("", "4096 131072 1"), 212992);
+	ASSERT_INT(box_sockets_inside_buffer("", ""), 2 * 6291456);
+	ASSERT_INT(box_sockets_inside_buffer("x", "1 2"), 2 * 6291456);
+}
+
+/* More than need be asked for: connections to ourselves. */
+TEST(a_look_sees_what_waits_in_tcp)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof(at);
+	struct box_sockets_inside inside;
+	int netns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	int fds[64];
+	if (box_sockets_inside_open(netns, &inside) < 0) {
+		SKIP("only with CAP_SYS_ADMIN, and sock_diag in the kernel");
+	}
+	(void)close(inside.diag);
+	ASSERT(inside.buffer_bytes >= 212992);
+	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ASSERT_INT(bind(door, (struct sockaddr *)&at, size), 0);
+	ASSERT_INT(listen(door, (int)COUNT(fds)), 0);
+	ASSERT_INT(getsockname(door, (struct sockaddr *)&at, &size), 0);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		static const char bytes[30000];
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		ASSERT_INT(connect(fds[i], (struct sockaddr *)&at, size), 0);
+		ASSERT_INT(write(fds[i], bytes, sizeof(bytes)), sizeof(bytes));
+	}
+	struct box_sockets_held held;
+	ASSERT_INT(box_sockets_held_look(getpid(), netns, false, BOX_MIB, &held), 0);
+	ASSERT(box_sockets_held_is_over(&held, BOX_MIB));
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		(void)close(fds[i]);
+	}
+	(void)close(door);
+	(void)close(netns);
 }
 
 /* Our own namespace, whose text is longer than one read. */
@@ -80,7 +182,7 @@ TEST(a_look_sees_our_own_sockets)
 	int fds[200];
 	struct box_sockets_held before;
 	struct box_sockets_held held;
-	ASSERT_INT(box_sockets_held_look(getpid(), true, UINT64_MAX, &before), 0);
+	ASSERT_INT(box_sockets_held_look(getpid(), -1, true, UINT64_MAX, &before), 0);
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		fds[i] = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
 		ASSERT(fds[i] >= 0);
@@ -88,9 +190,9 @@ TEST(a_look_sees_our_own_sockets)
 		const struct sockaddr_nl any = {.nl_family = AF_NETLINK};
 		ASSERT_INT(bind(fds[i], (const struct sockaddr *)&any, sizeof(any)), 0);
 	}
-	ASSERT_INT(box_sockets_held_look(getpid(), true, UINT64_MAX, &held), 0);
+	ASSERT_INT(box_sockets_held_look(getpid(), -1, true, UINT64_MAX, &held), 0);
 	ASSERT(held.netlink_sockets >= COUNT(fds));
-	ASSERT_INT(box_sockets_held_look(getpid(), true, 100 * 2048, &held), 0);
+	ASSERT_INT(box_sockets_held_look(getpid(), -1, true, 100 * 2048, &held), 0);
 	ASSERT(box_sockets_held_is_over(&held, 100 * 2048));
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		(void)close(fds[i]);

@@ -1,6 +1,9 @@
 # boxd does not end a box for what its sockets hold that no cgroup is charged for.
 # group: resources
-# opens: memory-by-udp-error-queues memory-by-netlink-buffers
+# opens: memory-by-udp-error-queues memory-by-tcp-error-queues memory-by-error-queues-of-dead-connections
+# opens: memory-by-error-queues-without-a-port memory-by-netlink-buffers
 # file: runtime/keeper/sockets_held.c
-s/held->udp_bytes > memory_bytes \+ memory_bytes \/ 4/false/
+s/held->queued_bytes > most_queued\(memory_bytes\)/false/
+s/return held->queued_bytes \+ held->unlisted_bytes > .*;/return false;/
+s/held->netlink_sockets > BOX_NETLINK_SOCKETS_MAX/false/
 s/held->netlink_bytes > memory_bytes/false/
