@@ -104,11 +104,12 @@ static void check_request(const struct box_guest_header *header, const uint8_t *
 		check_kept_request(header->kind, bytes, size);
 		return;
 	}
-	MUST(header->kind >= BOX_GUEST_RESET && header->kind <= BOX_GUEST_KILL);
+	MUST(header->kind >= BOX_GUEST_RESET && header->kind <= BOX_GUEST_DRAIN);
 	uint32_t number = 0;
 	switch (header->kind) {
 	case BOX_GUEST_RESET:
 	case BOX_GUEST_KILL:
+	case BOX_GUEST_DRAIN:
 		MUST(size == 0);
 		break;
 	case BOX_GUEST_MOUNT:
@@ -120,6 +121,11 @@ static void check_request(const struct box_guest_header *header, const uint8_t *
 		break;
 	case BOX_GUEST_CREDIT:
 		MUST(size == sizeof(uint64_t));
+		break;
+	case BOX_GUEST_PIPE:
+		MUST(size == sizeof(number));
+		memcpy(&number, bytes, sizeof(number));
+		MUST(number <= 2);
 		break;
 	case BOX_GUEST_SIGNAL:
 		MUST(size == sizeof(number));
