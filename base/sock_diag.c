@@ -212,6 +212,17 @@ static uint32_t rmem_of(const unsigned char *body, size_t len)
 	return rmem;
 }
 
+/* One that nobody has accepted, or that is no process's any more: it has no inode. */
+static uint32_t unaccepted(const unsigned char *body, size_t len)
+{
+	struct inet_diag_msg told;
+	if (len < sizeof(told)) {
+		return 0;
+	}
+	memcpy(&told, body, sizeof(told));
+	return told.idiag_inode == 0 ? BOX_SOCK_DIAG_UNACCEPTED_BYTES : 0;
+}
+
 int box_sock_diag_add_answer(
 	const void *packet, size_t len, uint32_t wanted, struct box_sock_diag_sum *sum)
 {
@@ -234,7 +245,7 @@ int box_sock_diag_add_answer(
 		}
 		if (head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
 			sum->sockets++;
-			sum->bytes += rmem_of(body, body_len);
+			sum->bytes += rmem_of(body, body_len) + unaccepted(body, body_len);
 		}
 	}
 	return 1;

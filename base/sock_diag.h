@@ -32,8 +32,12 @@ bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
 /* Of sockets that were told. */
 struct box_sock_diag_sum {
 	uint64_t sockets;
-	uint64_t bytes; /* that wait in them, in their error queues too (sk_rmem_alloc) */
+	/* That wait in them, in their error queues too (sk_rmem_alloc); and what those are themselves that
+	 * nobody has accepted: the kernel charges a connection to whoever accepts it. */
+	uint64_t bytes;
 };
+
+#define BOX_SOCK_DIAG_UNACCEPTED_BYTES 4096
 
 /* Adds up the TCP sockets of a family, as long as the bytes are not above `enough_bytes` and the sockets
  * fewer than `enough_sockets`. Never waits. 0 or -errno. */

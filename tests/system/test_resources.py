@@ -303,8 +303,26 @@ print(open("/proc/sys/net/ipv4/tcp_rmem").read())
     end(client, "buffers")
 
 
+# A connection is charged to whoever accepts it.
+TAKE_UNACCEPTED = """
+import socket, time
+listeners = [socket.create_server(("127.0.0.1", 0), backlog=4096) for _ in range(40)]
+for listener in listeners:
+    for _ in range(3000):
+        one = socket.socket()
+        one.setblocking(False)
+        try: one.connect(listener.getsockname())
+        except BlockingIOError: pass
+        except OSError: break
+        try: one.send(bytes(BYTES))
+        except OSError: pass
+        one.close()
+time.sleep(20)
+"""
 WAYS = {
     "tcp": TAKE_TCP_ERRORS.replace("HIDE", "0"),
+    "unaccepted": TAKE_UNACCEPTED.replace("BYTES", "20000"),
+    "unaccepted-empty": TAKE_UNACCEPTED.replace("BYTES", "0"),
     "unlisted-tcp": TAKE_TCP_ERRORS.replace("HIDE", "1"),
     "unlisted-udp": TAKE_UNLISTED_UDP,
 }

@@ -85,6 +85,7 @@ static struct told tell(uint32_t rmem)
 {
 	return (struct told){
 		.head = {sizeof(struct told), SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, SEQUENCE, 0},
+		.body = {.idiag_inode = 1},
 		.other = {RTA_LENGTH(1), INET_DIAG_SHUTDOWN},
 		.byte = 3,
 		.memory = {RTA_LENGTH(sizeof(uint32_t) * 9), INET_DIAG_SKMEMINFO},
@@ -119,6 +120,9 @@ TEST(what_waits_is_added_up)
 	packet.told[1].head.nlmsg_seq = SEQUENCE - 1; /* of an earlier question */
 	sum = sum_of(&packet, sizeof(packet), 0);
 	ASSERT_INT(sum.sockets, 2);
+	packet.told[2].body.idiag_inode = 0; /* nobody has accepted it */
+	packet.told[2].rmem = 0;
+	ASSERT_INT(sum_of(&packet, sizeof(packet), 0).bytes, 100 + BOX_SOCK_DIAG_UNACCEPTED_BYTES);
 	packet.result = -ENOMEM;
 	(void)sum_of(&packet, sizeof(packet), -ENOMEM);
 	packet.done.nlmsg_type = NLMSG_ERROR;
