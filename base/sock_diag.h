@@ -46,4 +46,4 @@ int box_sock_diag_add_tcp(int fd, int family, uint64_t enough_bytes, uint64_t en
 /* The pure half: a packet of the kernel's answer with that sequence number. 1: there are more; 0: it
  * was the last; or -errno. */
 int box_sock_diag_add_answer(
-	const void *packet, size_t len, uint32_t sequence, struct box_sock_diag_sum *sum);
+	const void *packet, size_t len, uint32_t wanted, struct box_sock_diag_sum *sum);
