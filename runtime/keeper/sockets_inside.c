@@ -1,3 +1,5 @@
+/* By a child that shares our memory and our fds and goes into the namespace in our place: boxd itself
+ * would have to come back, which a plain user's cannot always do. */
 #include "runtime/keeper/sockets_inside.h"
 
 #include <errno.h>
