@@ -73,7 +73,7 @@ vm: ## Run the tests of native boxes in a machine with pure cgroup v2
 	@scripts/deps vm
 	@scripts/build test
 	@scripts/build release-fake
-	@tests/vm/test
+	@tests/vm/cgroups
 
 .PHONY: libkrun
 libkrun: ## Bring what microVMs need, for the builds or to PREFIX

@@ -21,11 +21,11 @@ int64_t box_clock_utc_us(void)
 	return read_us(CLOCK_REALTIME);
 }
 
-void box_clock_format(int64_t utc_us, char out[BOX_CLOCK_TEXT])
+void box_clock_format(int64_t utc_us, char out[BOX_CLOCK_TEXT_SIZE])
 {
 	time_t seconds = (time_t)(utc_us / 1000000);
 	struct tm utc;
 	(void)gmtime_r(&seconds, &utc);
-	size_t len = strftime(out, BOX_CLOCK_TEXT, "%Y-%m-%dT%H:%M:%S", &utc);
-	(void)snprintf(out + len, BOX_CLOCK_TEXT - len, ".%06dZ", (int)(utc_us % 1000000));
+	size_t len = strftime(out, BOX_CLOCK_TEXT_SIZE, "%Y-%m-%dT%H:%M:%S", &utc);
+	(void)snprintf(out + len, BOX_CLOCK_TEXT_SIZE - len, ".%06dZ", (int)(utc_us % 1000000));
 }

@@ -12,6 +12,6 @@ static inline uint64_t box_clock_ms(void)
 
 int64_t box_clock_utc_us(void); /* since 1970 */
 
-#define BOX_CLOCK_TEXT 40
+#define BOX_CLOCK_TEXT_SIZE 40
 /* `2026-11-16T01:55:00.348528Z` */
-void box_clock_format(int64_t utc_us, char out[BOX_CLOCK_TEXT]);
+void box_clock_format(int64_t utc_us, char out[BOX_CLOCK_TEXT_SIZE]);

@@ -4,16 +4,16 @@
 #include <sha256.h>
 #include <stdint.h>
 
-void box_sha256(const void *bytes, size_t len, unsigned char out[BOX_SHA256_BYTES])
+void box_hash_sha256(const void *bytes, size_t len, unsigned char out[BOX_HASH_SHA256_BYTES])
 {
 	struct box_str whole = {bytes, len};
-	box_sha256_parts(&whole, 1, out);
+	box_hash_sha256_parts(&whole, 1, out);
 }
 
-void box_sha256_parts(
-	const struct box_str *parts, size_t count, unsigned char out[BOX_SHA256_BYTES])
+void box_hash_sha256_parts(
+	const struct box_str *parts, size_t count, unsigned char out[BOX_HASH_SHA256_BYTES])
 {
-	_Static_assert(BOX_SHA256_BYTES == SHA256_DIGEST_LENGTH, "the size of a SHA-256");
+	_Static_assert(BOX_HASH_SHA256_BYTES == SHA256_DIGEST_LENGTH, "the size of a SHA-256");
 	SHA256_CTX context;
 	SHA256_Init(&context);
 	for (size_t i = 0; i < count; i++) {
@@ -25,7 +25,7 @@ void box_sha256_parts(
 	SHA256_Final(out, &context);
 }
 
-void box_hex(const void *bytes, size_t len, char *out)
+void box_hash_hex(const void *bytes, size_t len, char *out)
 {
 	static const char digits[] = "0123456789abcdef";
 	const unsigned char *from = bytes;

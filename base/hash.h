@@ -5,13 +5,13 @@
 
 #include "base/value.h"
 
-#define BOX_SHA256_BYTES 32
+#define BOX_HASH_SHA256_BYTES 32
 
-void box_sha256(const void *bytes, size_t len, unsigned char out[BOX_SHA256_BYTES]);
+void box_hash_sha256(const void *bytes, size_t len, unsigned char out[BOX_HASH_SHA256_BYTES]);
 
 /* The hash of all parts one after the other, without joining them first. */
-void box_sha256_parts(
-	const struct box_str *parts, size_t count, unsigned char out[BOX_SHA256_BYTES]);
+void box_hash_sha256_parts(
+	const struct box_str *parts, size_t count, unsigned char out[BOX_HASH_SHA256_BYTES]);
 
 /* Writes 2 * len lower-case digits and a NUL. */
-void box_hex(const void *bytes, size_t len, char *out);
+void box_hash_hex(const void *bytes, size_t len, char *out);

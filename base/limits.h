@@ -39,8 +39,8 @@
 #define BOX_WS_FRAME_BYTES (256 * BOX_KIB) /* we send and receive frames in pieces of this size */
 
 /* HTTP heads. */
-#define BOX_HEAD_BYTES_MAX 8192
-#define BOX_HEAD_LINES_MAX 64
+#define BOX_HTTP_HEAD_BYTES_MAX 8192
+#define BOX_HTTP_HEAD_LINES_MAX 64
 
 /* Names. */
 #define BOX_INSTANCE_ID_MAX 128  /* (wire) */
@@ -86,17 +86,17 @@
 /* Configuration. */
 #define BOX_CONFIG_BYTES_MAX (1 * BOX_MIB) /* --config file, LANGBOT_BOX_CONFIG */
 #define BOX_CONFIG_FINDINGS_MAX 32         /* errors and warnings of one file that are told */
-#define BOX_CONFIG_REMARKS_MAX 48          /* what is told of a file and of the paths in it */
+#define BOX_CONFIG_REPORT_ENTRIES_MAX 48   /* what is told of a file and of the paths in it */
 #define BOX_MOUNT_ROOTS_MAX 64
-#define BOX_LOOK_AT_MS 10000 /* --check-config: for one path */
-#define BOX_LOOK_TICKS 3     /* seconds after which boxd looks again at what boxes would get */
+#define BOX_PATH_CHECK_MS 10000 /* --check-config: for one path */
+#define BOX_HOST_STATE_TICKS 3  /* seconds after which boxd looks again at what boxes would get */
 
 /* The least that one spec may ask for where the operator has set no ceiling, however small the host. */
 #define BOX_CEILING_MEMORY_MB_MIN 2048
 #define BOX_CEILING_CPUS_MIN 2
 
 /* What box-rpc leaves for its successor. */
-#define BOX_STATE_BYTES_MAX (256 * BOX_MIB)
+#define BOX_SAVED_STATE_BYTES_MAX (256 * BOX_MIB)
 
 /* Output of commands held in box-rpc; what is beyond is dropped and counted. Each stream of a
  * command has the first, whatever the others do; what it has above that counts for the second. */
@@ -110,11 +110,11 @@
 #define BOX_PROCESS_INPUT_BYTES_MAX (33 * BOX_MIB)   /* one message more, and its line end */
 #define BOX_INPUTS_PAUSE_BYTES (256 * BOX_MIB) /* all together: then nobody may send far ahead */
 #define BOX_INPUTS_BYTES_MAX (512 * BOX_MIB)
-#define BOX_RELAY_EARLY_BYTES_MAX (1 * BOX_MIB) /* of a relay that waits for its turn */
+#define BOX_WS_RELAY_EARLY_BYTES_MAX (1 * BOX_MIB) /* of a relay that waits for its turn */
 
 /* After a restart: boxes may take so long to say what became of their processes; then all are
  * served. */
-#define BOX_ADOPT_MS 1000
+#define BOX_INHERIT_MS 1000
 
 /* Looks at the output of one managed process. */
 #define BOX_PROCESS_LOG_BYTES_MIN (64 * 1024) /* (wire) of the last output of one with a log */
@@ -124,9 +124,9 @@
 #define BOX_PROCESS_PEEK_MS_MAX 60000                /* (wire) */
 
 /* Waiting for one box. */
-#define BOX_GUEST_SOCKET_BYTES (512 * 1024)            /* in the kernel, each way */
-#define BOX_GUEST_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
-#define BOX_GUEST_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */
+#define BOX_INIT_SOCKET_BYTES (512 * 1024)            /* in the kernel, each way */
+#define BOX_INIT_QUEUE_RUNS_BYTES_MAX (128 * BOX_MIB) /* then it gets no new commands */
+#define BOX_INIT_QUEUE_BYTES_MAX (256 * BOX_MIB)      /* then it is given up */
 
 /* Of one box, beside memory, processes and processors. Those that are SHARED count where all boxes are
  * one user: the kernel then counts them for that user too, who has 128 instances as a rule. */
@@ -140,27 +140,27 @@
 #define BOX_SIGNALS_PENDING 4096 /* queued signals and timers */
 #define BOX_SIGNALS_PENDING_SHARED 1024
 #define BOX_NETLINK_SOCKETS_MAX 256 /* then it ends, as when they hold more than its memory */
-#define BOX_SOCKETS_LOOK_MS 200
+#define BOX_SOCKETS_CHECK_MS 200
 #define BOX_LOCKED_BYTES_MAX (8 * BOX_MIB) /* by mlock; the kernel's own default */
 
 /* Boxes of one boxd, those that end counted too: more than max_sessions can be. */
 #define BOX_BOXES_MAX 5120
 /* Of one box, groups for single processes; those that cannot be removed yet counted too. */
-#define BOX_GROUPS_MAX 1024
+#define BOX_PROCESS_CGROUPS_MAX 1024
 
 /* MicroVMs. */
-#define BOX_MACHINE_MEMORY_BYTES_MIN (128 * BOX_MIB) /* less holds no kernel with a command */
-#define BOX_MACHINE_EXTRA_BYTES (128 * BOX_MIB)      /* for what runs one, beside its memory */
-#define BOX_MACHINE_TASKS_MAX 64        /* processes and threads of that, beside one for each cpu */
-#define BOX_MACHINE_CPUS_MAX 64         /* of one */
-#define BOX_MACHINE_OPEN_FILES 65536    /* of what runs one, where the host gives so many */
-#define BOX_MACHINE_START_MS 10000      /* one must be there by then */
-#define BOX_MACHINE_START_SLOW_MS 60000 /* where the host's KVM was found to be slow */
-#define BOX_MACHINE_SPARE_MS 5000       /* more, for box-vmm to say what became of it */
-#define BOX_MACHINE_PROBE_MS 120000     /* for the one guest that is tried */
-#define BOX_MACHINES_WAITING_MAX 1024   /* requests, until it is known whether there can be any */
-#define BOX_MACHINE_RESERVE_BYTES_MIN (256 * BOX_MIB) /* of the host's memory that none gets, */
-#define BOX_MACHINE_RESERVE_PART 16                   /* and no less than this part of all of it */
+#define BOX_MICROVM_MEMORY_BYTES_MIN (128 * BOX_MIB) /* less holds no kernel with a command */
+#define BOX_MICROVM_OVERHEAD_BYTES (128 * BOX_MIB)   /* for what runs one, beside its memory */
+#define BOX_MICROVM_TASKS_MAX 64        /* processes and threads of that, beside one for each cpu */
+#define BOX_MICROVM_CPUS_MAX 64         /* of one */
+#define BOX_MICROVM_OPEN_FILES 65536    /* of what runs one, where the host gives so many */
+#define BOX_MICROVM_START_MS 10000      /* one must be there by then */
+#define BOX_MICROVM_START_SLOW_MS 60000 /* where the host's KVM was found to be slow */
+#define BOX_MICROVM_REPORT_MS 5000      /* more, for box-vmm to say what became of it */
+#define BOX_MICROVM_PROBE_MS 120000     /* for the one guest that is tried */
+#define BOX_MICROVMS_WAITING_MAX 1024   /* requests, until it is known whether there can be any */
+#define BOX_MICROVM_RESERVE_BYTES_MIN (256 * BOX_MIB) /* of the host's memory that none gets, */
+#define BOX_MICROVM_RESERVE_DIVISOR 16                /* and no less than this part of all of it */
 
 /* A managed process with a limit of memory of its own: less would hold no program. */
 #define BOX_PROCESS_MEMORY_MB_MIN 4
@@ -184,18 +184,18 @@
 #define BOX_EGRESS_HOST_PORTS_MAX 8  /* (wire) ports of the host; each is a socket of its own */
 #define BOX_HOST_ADDRESSES_MAX 16384 /* on the host's loopback, for all runtimes of a host */
 #define BOX_HOST_CONNECTIONS_MAX 256 /* of one box to ports of the host, at once */
-#define BOX_HOST_CARRY_BYTES (16 * BOX_KIB) /* of one of them under way, each direction */
+#define BOX_PORT_PROXY_BYTES (16 * BOX_KIB) /* of one of them under way, each direction */
 
 /* What others do for boxd: the skill store, artifacts, storage analysis. */
-#define BOX_ERRANDS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
+#define BOX_JOBS_MAX 16 /* programs that boxd has started beside box-rpc and boxes */
 #define BOX_SKILLS_WAITING_BYTES_MAX (64 * BOX_MIB)   /* of requests to the skill store */
-#define BOX_SKILLS_LOOK_MS 15000                      /* for one request to it without an archive */
-#define BOX_SKILLS_MS 60000                           /* for one that has or follows an archive */
+#define BOX_SKILLS_REQUEST_MS 15000                   /* for one request to it without an archive */
+#define BOX_SKILLS_ARCHIVE_REQUEST_MS 60000           /* for one that has or follows an archive */
 #define BOX_DIGEST_HEX_SIZE 65                        /* SHA-256, with its end */
 #define BOX_ARTIFACT_MANIFEST_BYTES_MAX (4 * BOX_MIB) /* (wire) */
 #define BOX_ARTIFACT_FILES_MAX 2048                   /* (wire) */
 #define BOX_ARTIFACT_BYTES_MAX (256 * BOX_MIB)        /* (wire) of one, and of all in one box */
-#define BOX_BOX_ARTIFACTS_MAX 256                     /* (wire) in one box */
+#define BOX_ARTIFACTS_PER_BOX_MAX 256                 /* (wire) in one box */
 #define BOX_ARTIFACTS_MAX 1024                        /* kept by boxd */
 #define BOX_ARTIFACTS_BYTES_MAX (1024 * BOX_MIB) /* and in boxes, unless the operator says more */
 #define BOX_ARTIFACTS_WAITING_MAX 512            /* requests for one that is being filled */
@@ -232,7 +232,7 @@
 #define BOX_TAR_EXTRA_BYTES_MAX (1 * BOX_MIB) /* a pax header, a long name */
 #define BOX_TAR_SIZE_MAX (1LL << 53)          /* one file */
 #define BOX_COPY_DEPTH_MAX 256                /* folders in folders, each an open fd */
-#define BOX_COPY_COMPLAINTS_MAX 20            /* then they are only counted */
+#define BOX_COPY_ERRORS_MAX 20                /* then they are only counted */
 
 /* Skills. */
 #define BOX_SKILL_NAME_MAX 64                  /* (wire) characters */
@@ -258,10 +258,10 @@
 #define BOX_SKILL_LINKS_MAX 40                       /* followed on the way to one file */
 #define BOX_SKILL_LOCK_MS 3000                       /* for a lock on the staging folder */
 #define BOX_SKILL_REMOVE_DEPTH 64                    /* folders open at once while removing */
-#define BOX_SKILL_TENANTS_KEPT_MAX 64                /* whose lists are remembered */
-#define BOX_SKILL_KEPT_BYTES_MAX (64 * BOX_MIB)      /* remembered, all tenants */
+#define BOX_SKILL_TENANTS_CACHED_MAX 64              /* whose lists are remembered */
+#define BOX_SKILL_CACHED_BYTES_MAX (64 * BOX_MIB)    /* remembered, all tenants */
 #define BOX_SKILLS_MEMORY_BYTES_MAX (1024 * BOX_MIB) /* of box-skills */
-#define BOX_SKILL_KEPT_FDS_MAX 32768                 /* folders and files held open with them */
+#define BOX_SKILL_CACHED_FDS_MAX 32768               /* folders and files held open with them */
 
 /* Skill archives (ZIP). */
 #define BOX_ARCHIVE_BYTES_MAX (20 * BOX_MIB)         /* (wire) packed */

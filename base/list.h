@@ -9,7 +9,7 @@ struct box_list {
 	struct box_list *prev;
 };
 
-#define BOX_LIST_ITEM(pointer, type, member) \
+#define BOX_CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static inline void box_list_init(struct box_list *list)

@@ -60,9 +60,9 @@ int box_log_format_parse(const char *name, enum box_log_format *ret_format)
 	return 0;
 }
 
-struct box_log_field box_kv_errno(const char *key, int errnum)
+struct box_log_field box_log_errno(const char *key, int errnum)
 {
-	return box_kv_str(key, strerrordesc_np(errnum < 0 ? -errnum : errnum));
+	return box_log_str(key, strerrordesc_np(errnum < 0 ? -errnum : errnum));
 }
 
 static bool is_full(const struct line *line)

@@ -1,6 +1,6 @@
 /* Logging: one line an event, to stderr and nowhere else.
  *
- *   BOX_LOG(BOX_LOG_WARNING, "worker.restarted", box_kv_int("pid", pid), box_kv_str("why", text));
+ *   BOX_LOG(BOX_LOG_WARNING, "worker.restarted", box_log_int("pid", pid), box_log_str("why", text));
  *
  * Text form is `2026-01-02T03:04:05.678Z warning worker.restarted pid=7 why="..."`; JSON form is an
  * object a line. Values are escaped, so what a client sent cannot forge a line. Secrets have no
@@ -35,20 +35,20 @@ struct box_log_field {
 	struct box_str str;
 };
 
-static inline struct box_log_field box_kv_int(const char *key, int64_t value)
+static inline struct box_log_field box_log_int(const char *key, int64_t value)
 {
 	return (struct box_log_field){.key = key, .kind = BOX_LOG_FIELD_INT, .integer = value};
 }
-static inline struct box_log_field box_kv_bytes(const char *key, struct box_str value)
+static inline struct box_log_field box_log_bytes(const char *key, struct box_str value)
 {
 	return (struct box_log_field){.key = key, .kind = BOX_LOG_FIELD_STR, .str = value};
 }
-static inline struct box_log_field box_kv_str(const char *key, const char *value)
+static inline struct box_log_field box_log_str(const char *key, const char *value)
 {
-	return box_kv_bytes(key, box_str(value ? value : ""));
+	return box_log_bytes(key, box_str(value ? value : ""));
 }
 /* The text of an errno value (given positive or negative). */
-struct box_log_field box_kv_errno(const char *key, int errnum);
+struct box_log_field box_log_errno(const char *key, int errnum);
 
 /* `program` names the process in every line; it is not copied. */
 void box_log_setup(const char *program, enum box_log_level least, enum box_log_format format);

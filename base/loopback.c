@@ -23,7 +23,7 @@ bool box_loopback_is(const struct sockaddr *address)
 		(IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
 }
 
-void box_loopback_send_at_once(int fd)
+void box_loopback_disable_pacing(int fd)
 {
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, (socklen_t)strlen(unpaced));
 }

@@ -9,4 +9,4 @@ bool box_loopback_is(const struct sockaddr *address);
 
 /* For a TCP socket to such an address: what is sent goes out at once. Many hosts pace what they send
  * (bbr), by a timer for every few segments; where there is no line to share that is only work. */
-void box_loopback_send_at_once(int fd);
+void box_loopback_disable_pacing(int fd);

@@ -52,7 +52,7 @@ static int send_question(int fd, const struct inet_diag_req_v2 *request, uint16_
 	return send(fd, &question, sizeof(question), 0) == sizeof(question) ? 0 : -errno;
 }
 
-int box_sock_diag_ask(
+int box_sock_diag_query(
 	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer)
 {
 	int r = send_question(fd, request, 0);
@@ -170,7 +170,7 @@ int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid)
 	struct inet_diag_msg answer;
 	fill_end(&there, four, request.id.idiag_src, &request.id.idiag_sport);
 	fill_end(&here, four, request.id.idiag_dst, &request.id.idiag_dport);
-	int r = box_sock_diag_ask(fd, &request, &answer);
+	int r = box_sock_diag_query(fd, &request, &answer);
 	if (r < 0) {
 		return r == -ENOENT ? -ENOTCONN : r;
 	}

@@ -16,7 +16,7 @@ int box_sock_diag_open(int *ret_fd);
 
 /* Asks for the socket that `request` describes and waits for the answer. 0; -ENOENT when there is
  * none; or another -errno. */
-int box_sock_diag_ask(
+int box_sock_diag_query(
 	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer);
 
 /* Who owns the other end of `connection`, a TCP connection within this host. -ENOTCONN when that end

@@ -6,34 +6,34 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/value.h"
-#include "cli/options.h"
+#include "cli/cli_options.h"
 #include "client/box.h"
 
 /* As docker has them: a command's own code is passed on, so ours are out of its way. */
 enum {
-	CLI_EXIT_TIMEOUT = 124,
-	CLI_EXIT_FAILED = 125,
-	CLI_EXIT_SIGNAL = 128,
+	BOX_CLI_EXIT_TIMEOUT = 124,
+	BOX_CLI_EXIT_FAILED = 125,
+	BOX_CLI_EXIT_SIGNAL = 128,
 };
 
-#define CLI_CALL_MS 60000 /* a box may have to be made */
-#define CLI_PROCESS_DEFAULT "default"
-#define CLI_ENDPOINT_DEFAULT "ws://127.0.0.1:5410"
+#define BOX_CLI_CALL_MS 60000 /* a box may have to be made */
+#define BOX_CLI_PROCESS_DEFAULT "default"
+#define BOX_CLI_ENDPOINT_DEFAULT "ws://127.0.0.1:5410"
 
 struct cli {
 	struct box_arena *arena;
-	struct cli_options options;
+	struct box_cli_options options;
 	const char *name; /* of the command */
 };
 
-struct cli_command {
+struct box_cli_command {
 	const char *name;
 	unsigned sets; /* of options */
 	size_t plain_words;
 	int (*run)(const struct cli *cli);
 	const char *summary;
 	const char *usage;
-	const struct cli_command *subs; /* or: the commands of a family */
+	const struct box_cli_command *subs; /* or: the commands of a family */
 	size_t sub_count;
 };
 
@@ -43,7 +43,7 @@ int box_cli_fail(const struct box_err *err);
 int box_cli_flush(void);
 /* One line of advice on stderr, of texts that cannot steer the terminal. */
 void box_cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int box_cli_misused(const struct cli *cli, const char *why);
+int box_cli_usage_error(const struct cli *cli, const char *why);
 
 /* The runtime that ls, exec, create and rm speak to; or for run with `spawn` one of our own where
  * none was named. Has said why when it fails. */
@@ -53,17 +53,18 @@ struct box_client_options box_cli_client_options(const struct cli *cli, bool spa
 int box_cli_open(const struct box_client_options *options, struct box_client **ret_client,
 	struct box_err *err);
 
-/* Asks; has said why when it fails, but for -EINTR: a signal came that we catch (cli/wake.h). */
-int box_cli_ask(const struct cli *cli, struct box_client *client, const char *action,
+/* Asks; has said why when it fails, but for -EINTR: a signal came that we catch (cli/cli_signals.h). */
+int box_cli_request(const struct cli *cli, struct box_client *client, const char *action,
 	const struct box_value *data, struct box_value *ret_answer);
 /* The same, and says nothing. */
-int box_cli_try(const struct cli *cli, struct box_client *client, const char *action,
+int box_cli_try_request(const struct cli *cli, struct box_client *client, const char *action,
 	const struct box_value *data, struct box_value *ret_answer, struct box_err *err);
 /* The boxes of all workspaces, each with its context: the operator alone may ask. Has said why when it
  * fails. */
-int box_cli_ask_all(const struct cli *cli, struct box_client *client, struct box_value *ret_boxes);
+int box_cli_request_all_boxes(
+	const struct cli *cli, struct box_client *client, struct box_value *ret_boxes);
 /* WORKSPACE/BOX of one of these. */
-const char *box_cli_whole_name(const struct cli *cli, const struct box_value *info);
+const char *box_cli_qualified_name(const struct cli *cli, const struct box_value *info);
 /* The same command line, as if given the instance and workspace of one of these. */
 struct cli box_cli_as_owner(const struct cli *cli, const struct box_value *info);
 /* The same command line with BOX for WORKSPACE/BOX in this word, given the instance and workspace of
@@ -93,7 +94,7 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 	struct box_value *spec, struct box_err *err);
 
 /* Whether -it is given: people talk with the command, and without one with a login shell. */
-bool box_cli_is_dialog(const struct cli *cli);
+bool box_cli_is_interactive(const struct cli *cli);
 /* -it needs a terminal. */
 int box_cli_check_terminal(const struct cli *cli, struct box_err *err);
 /* Adds the variables of --env. */

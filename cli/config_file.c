@@ -51,7 +51,7 @@ static int parse(struct box_arena *arena, const char *name, struct box_str text,
 	return 0;
 }
 
-int box_cli_read_config(const struct cli *cli, struct box_value *ret_map, struct box_err *err)
+int box_config_file_read(const struct cli *cli, struct box_value *ret_map, struct box_err *err)
 {
 	const char *variable = getenv(VARIABLE);
 	*ret_map = box_map_value();

@@ -4,4 +4,4 @@
 #include "cli/cli.h"
 
 /* The map of --config, else of LANGBOT_BOX_CONFIG, else an empty one. */
-int box_cli_read_config(const struct cli *cli, struct box_value *ret_map, struct box_err *err);
+int box_config_file_read(const struct cli *cli, struct box_value *ret_map, struct box_err *err);

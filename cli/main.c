@@ -13,10 +13,10 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/msb.h"
-#include "cli/shown.h"
-#include "cli/skill.h"
-#include "cli/usage.h"
+#include "cli/cli_usage.h"
+#include "cli/msb/msb.h"
+#include "cli/safe_text.h"
+#include "cli/skill/cli_skill.h"
 
 #ifndef BOX_VERSION
 #define BOX_VERSION "0.0.0"
@@ -53,35 +53,38 @@
 #define SKILL_USAGE \
 	"      --skill NAME       show a skill of the runtime in it, under .skills/NAME\n"
 
-static const struct cli_command commands[] = {
-	{"run", CLI_COMMON | CLI_SPEC | CLI_KIND | CLI_COMMAND | CLI_SKILL | CLI_START, 0,
-		box_cli_run, "run a command in a box of its own",
+static const struct box_cli_command commands[] = {
+	{"run",
+		BOX_CLI_COMMON | BOX_CLI_SPEC | BOX_CLI_KIND | BOX_CLI_COMMAND | BOX_CLI_SKILL |
+			BOX_CLI_START,
+		0, box_cli_run, "run a command in a box of its own",
 		"Usage: box run [OPTION]... [[--] CMD [ARG]...]\n"
 		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
 		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
 		"is. With -it and no CMD it is a login shell.\n"
 		"\n" KIND_USAGE SPEC_USAGE COMMAND_USAGE SKILL_USAGE
-		"      --config FILE      the configuration of the boxd that is started\n" COMMON_USAGE},
-	{"create", CLI_COMMON | CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
+		"      --config FILE      the configuration of the boxd that is started\n" BOX_CLI_COMMON_USAGE},
+	{"create", BOX_CLI_COMMON | BOX_CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
 		"Usage: box create [OPTION]... NAME\n"
 		"Makes a box that stays until it is removed. Its name is printed.\n"
-		"\n" SPEC_USAGE COMMON_USAGE},
-	{"exec", CLI_COMMON | CLI_COMMAND | CLI_SKILL, 1, box_cli_exec,
+		"\n" SPEC_USAGE BOX_CLI_COMMON_USAGE},
+	{"exec", BOX_CLI_COMMON | BOX_CLI_COMMAND | BOX_CLI_SKILL, 1, box_cli_exec,
 		"run a command in a box that is there",
 		"Usage: box exec [OPTION]... NAME [[--] CMD [ARG]...]\n"
 		"Runs a command in a box. A single CMD is a command line for sh; with ARGs each\n"
 		"word is taken as it is. With -it and no CMD it is a login shell.\n"
-		"\n" COMMAND_USAGE SKILL_USAGE COMMON_USAGE},
-	{"ls", CLI_COMMON | CLI_LIST | CLI_ALL, SIZE_MAX, box_cli_ls, "list boxes",
+		"\n" COMMAND_USAGE SKILL_USAGE BOX_CLI_COMMON_USAGE},
+	{"ls", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_ALL, SIZE_MAX, box_cli_ls, "list boxes",
 		"Usage: box ls [OPTION]...\n"
 		"Lists the boxes of a workspace.\n"
 		"\n" ALL_USAGE
-		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
-	{"rm", CLI_COMMON, SIZE_MAX, box_cli_rm, "remove boxes",
+		"      --json             as JSON, with everything that is known\n" BOX_CLI_COMMON_USAGE},
+	{"rm", BOX_CLI_COMMON, SIZE_MAX, box_cli_rm, "remove boxes",
 		"Usage: box rm [OPTION]... NAME...\n"
 		"Removes boxes and everything in them.\n"
-		"\n" COMMON_USAGE},
-	{"start", CLI_COMMON | CLI_PROCESS, 1, box_cli_start, "start a process that a box keeps",
+		"\n" BOX_CLI_COMMON_USAGE},
+	{"start", BOX_CLI_COMMON | BOX_CLI_PROCESS, 1, box_cli_start,
+		"start a process that a box keeps",
 		"Usage: box start [OPTION]... NAME [--] CMD [ARG]...\n"
 		"Starts a process in a box, which keeps it running whoever comes and goes. Its id\n"
 		"is printed. A single CMD that is more than a name is a command line for sh; with\n"
@@ -91,53 +94,55 @@ static const struct cli_command commands[] = {
 		"      --name ID          what it is called in the box (default)\n"
 		"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
 		"      --workdir PATH     the folder it starts in (/workspace)\n"
-		"      --memory MB        the most memory it may use\n" COMMON_USAGE},
-	{"ps", CLI_COMMON | CLI_LIST | CLI_ALL, SIZE_MAX, box_cli_ps,
+		"      --memory MB        the most memory it may use\n" BOX_CLI_COMMON_USAGE},
+	{"ps", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_ALL, SIZE_MAX, box_cli_ps,
 		"list processes that boxes keep",
 		"Usage: box ps [OPTION]... [NAME]\n"
 		"Lists the processes of one box, or of all of a workspace, with those that have\n"
 		"ended of late.\n"
 		"\n" ALL_USAGE
-		"      --json             as JSON, with everything that is known\n" COMMON_USAGE},
-	{"logs", CLI_COMMON | CLI_FOLLOW, SIZE_MAX, box_cli_logs, "show what a process wrote",
+		"      --json             as JSON, with everything that is known\n" BOX_CLI_COMMON_USAGE},
+	{"logs", BOX_CLI_COMMON | BOX_CLI_FOLLOW, SIZE_MAX, box_cli_logs,
+		"show what a process wrote",
 		"Usage: box logs [OPTION]... NAME [PROCESS]\n"
 		"Shows what is still held of the output of a process, and takes nothing of it away\n"
 		"from who is attached.\n"
 		"\n"
-		"  -f, --follow           go on until it ends\n" COMMON_USAGE},
-	{"attach", CLI_COMMON, SIZE_MAX, box_cli_attach, "speak with a process",
+		"  -f, --follow           go on until it ends\n" BOX_CLI_COMMON_USAGE},
+	{"attach", BOX_CLI_COMMON, SIZE_MAX, box_cli_attach, "speak with a process",
 		"Usage: box attach [OPTION]... NAME [PROCESS]\n"
 		"Connects our stdin and stdout with those of a process. Ctrl-C detaches and leaves\n"
 		"it running; the end of our input is the end of its input.\n"
-		"\n" COMMON_USAGE},
-	{"stop", CLI_COMMON, SIZE_MAX, box_cli_stop, "stop processes that a box keeps",
+		"\n" BOX_CLI_COMMON_USAGE},
+	{"stop", BOX_CLI_COMMON, SIZE_MAX, box_cli_stop, "stop processes that a box keeps",
 		"Usage: box stop [OPTION]... NAME [PROCESS]...\n"
 		"Stops processes of a box, or all of them: SIGTERM, and SIGKILL 5 s later. The box\n"
 		"stays.\n"
-		"\n" COMMON_USAGE},
-	{"cp", CLI_COMMON, SIZE_MAX, box_cli_cp, "copy files into a box, or out of it",
+		"\n" BOX_CLI_COMMON_USAGE},
+	{"cp", BOX_CLI_COMMON, SIZE_MAX, box_cli_cp, "copy files into a box, or out of it",
 		"Usage: box cp [OPTION]... SRC NAME:PATH\n"
 		"       box cp [OPTION]... NAME:PATH DST\n"
 		"Copies a file or a folder. \"-\" is a tar archive on stdin or stdout. SRC/. means\n"
 		"what is in a folder, not the folder itself.\n"
-		"\n" COMMON_USAGE},
-	{"skill", CLI_COMMON, 0, NULL, "keep skills in a runtime", box_skill_usage,
-		box_skill_commands, BOX_SKILL_COMMANDS},
-	{"msb", CLI_MSB, 0, NULL, "the same by the verbs of msb", box_msb_usage, box_msb_commands,
-		BOX_MSB_COMMANDS},
-	{"plan", CLI_COMMON | CLI_SPEC | CLI_KIND | CLI_COMMAND, 0, box_cli_plan,
+		"\n" BOX_CLI_COMMON_USAGE},
+	{"skill", BOX_CLI_COMMON, 0, NULL, "keep skills in a runtime", box_cli_skill_usage,
+		box_cli_skill_commands, BOX_CLI_SKILL_COMMANDS},
+	{"msb", BOX_CLI_MSB, 0, NULL, "the same by the verbs of msb", box_msb_usage,
+		box_msb_commands, BOX_MSB_COMMANDS},
+	{"plan", BOX_CLI_COMMON | BOX_CLI_SPEC | BOX_CLI_KIND | BOX_CLI_COMMAND, 0, box_cli_plan,
 		"show what run would make",
 		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
 		"Prints what `box run` with the same options would make on this host, and makes\n"
 		"nothing.\n"
 		"\n" KIND_USAGE SPEC_USAGE COMMAND_USAGE LOCAL_USAGE},
-	{"doctor", CLI_COMMON | CLI_LIST, SIZE_MAX, box_cli_doctor, "try all that boxes need here",
+	{"doctor", BOX_CLI_COMMON | BOX_CLI_LIST, SIZE_MAX, box_cli_doctor,
+		"try all that boxes need here",
 		"Usage: box doctor [OPTION]...\n"
 		"Tries each thing that boxes need on this host, and names the cure for what\n"
 		"fails. Exit status: 0 when boxes can be made, 1 when not.\n"
 		"\n"
 		"      --json             as JSON\n" LOCAL_USAGE},
-	{"status", CLI_COMMON | CLI_LIST | CLI_START, SIZE_MAX, box_cli_status,
+	{"status", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_START, SIZE_MAX, box_cli_status,
 		"tell how the runtime is",
 		"Usage: box status [OPTION]...\n"
 		"Tells whether a runtime answers and can make boxes, and what it says of itself:\n"
@@ -145,8 +150,8 @@ static const struct cli_command commands[] = {
 		"when it is well, 1 when not.\n"
 		"\n"
 		"      --json             as JSON, with everything that is known\n" CONFIG_USAGE
-			COMMON_USAGE},
-	{"profiles", CLI_COMMON | CLI_LIST | CLI_START, SIZE_MAX, box_cli_profiles,
+			BOX_CLI_COMMON_USAGE},
+	{"profiles", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_START, SIZE_MAX, box_cli_profiles,
 		"list profiles of boxes",
 		"Usage: box profiles [OPTION]... [PROFILE]\n"
 		"Lists the profiles that the service of libbox knows, or all of one.\n"
@@ -205,9 +210,9 @@ int box_cli_fail(const struct box_err *err)
 	(void)snprintf(
 		prefix, sizeof(prefix), "%s: %s%s", program, named ? name : "", named ? ": " : "");
 	struct box_err own = *err;
-	box_shown_own_names(own.text);
+	box_safe_text_own_names(own.text);
 	print_line(prefix, own.text);
-	return CLI_EXIT_FAILED;
+	return BOX_CLI_EXIT_FAILED;
 }
 
 int box_cli_flush(void)
@@ -218,7 +223,7 @@ int box_cli_flush(void)
 		return 0;
 	}
 	if (errnum == EPIPE) {
-		return CLI_EXIT_SIGNAL + SIGPIPE;
+		return BOX_CLI_EXIT_SIGNAL + SIGPIPE;
 	}
 	/* What failed before, and why nobody knows any more. */
 	(void)box_err_set(&err, BOX_ERR_OS, errnum, "stdout: %s",
@@ -240,11 +245,11 @@ void box_cli_warn(const char *format, ...)
 	va_end(arguments);
 }
 
-int box_cli_misused(const struct cli *cli, const char *why)
+int box_cli_usage_error(const struct cli *cli, const char *why)
 {
 	(void)fprintf(stderr, "%s: %s: %s (see %s %s --help)\n", program, cli->name, why, program,
 		cli->name);
-	return CLI_EXIT_FAILED;
+	return BOX_CLI_EXIT_FAILED;
 }
 
 static void show_log_line(void *arg, const char *line)
@@ -302,7 +307,7 @@ static int print_help(void)
 		(void)printf("  %-8s %s\n", commands[i].name, commands[i].summary);
 	}
 	(void)fputs(
-		"\n" COMMON_USAGE "      --version          print the version, and exit\n"
+		"\n" BOX_CLI_COMMON_USAGE "      --version          print the version, and exit\n"
 		"\n"
 		"box COMMAND --help tells the options of a command.\n"
 		"A NAME may be WORKSPACE/BOX, for the operator: see box ls --all.\n"
@@ -313,17 +318,17 @@ static int print_help(void)
 }
 
 /* `of` is the command that they belong to, with a space behind it; or nothing. */
-static const struct cli_command *find_command(const char *name, const char *of,
-	const struct cli_command *among, size_t count, struct box_err *err)
+static const struct box_cli_command *find_command(const char *name, const char *of,
+	const struct box_cli_command *among, size_t count, struct box_err *err)
 {
-	const char *names[COMMANDS > BOX_SKILL_COMMANDS ? COMMANDS : BOX_SKILL_COMMANDS];
+	const char *names[COMMANDS > BOX_CLI_SKILL_COMMANDS ? COMMANDS : BOX_CLI_SKILL_COMMANDS];
 	for (size_t i = 0; i < count; i++) {
 		names[i] = among[i].name;
 		if (strcmp(name, among[i].name) == 0) {
 			return &among[i];
 		}
 	}
-	const char *near = box_cli_nearest(name, names, count);
+	const char *near = box_cli_options_nearest(name, names, count);
 	(void)box_err_set(err, BOX_ERR_VALUE, EINVAL,
 		"unknown command %s%.100s%s%s%s (see %s %s--help)", of, name,
 		near ? ", did you mean " : "", near ? near : "", near ? "?" : "", program, of);
@@ -331,11 +336,11 @@ static const struct cli_command *find_command(const char *name, const char *of,
 }
 
 static int run_command(
-	struct cli *cli, const struct cli_command *command, int argc, char **argv, int at)
+	struct cli *cli, const struct box_cli_command *command, int argc, char **argv, int at)
 {
 	struct box_err err;
-	if (box_cli_parse(cli->arena, argc, argv, &at, command->sets, command->plain_words,
-		    &cli->options, &err) < 0) {
+	if (box_cli_options_read_all(cli->arena, argc, argv, &at, command->sets,
+		    command->plain_words, &cli->options, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	if (cli->options.help) {
@@ -347,11 +352,11 @@ static int run_command(
 
 /* A command that is a family of commands: `box skill ls`. `of` is its name, with a space behind it;
  * or nothing when we were called as it. */
-static int run_family(struct cli *cli, const struct cli_command *family, const char *of, int argc,
-	char **argv, int at)
+static int run_family(struct cli *cli, const struct box_cli_command *family, const char *of,
+	int argc, char **argv, int at)
 {
 	struct box_err err;
-	if (box_cli_parse_options(cli->arena, argc, argv, &at, family->sets, &cli->options, &err) <
+	if (box_cli_options_read(cli->arena, argc, argv, &at, family->sets, &cli->options, &err) <
 		0) {
 		return box_cli_fail(&err);
 	}
@@ -370,7 +375,7 @@ static int run_family(struct cli *cli, const struct cli_command *family, const c
 			of, grouped ? ": " : "", program, of);
 		return box_cli_fail(&err);
 	}
-	const struct cli_command *command = find_command(
+	const struct box_cli_command *command = find_command(
 		argv[at++], of, family->subs, family->sub_count, &err);
 	if (!command) {
 		return box_cli_fail(&err);
@@ -380,7 +385,7 @@ static int run_family(struct cli *cli, const struct cli_command *family, const c
 }
 
 /* As a link to us with the name of a family, we are only that. */
-static const struct cli_command *find_called(const char *path)
+static const struct box_cli_command *find_called(const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
 	const char *name = slash ? slash + 1 : path;
@@ -396,12 +401,13 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 {
 	struct box_err err;
 	int at = 1;
-	const struct cli_command *called = find_called(argv[0]);
+	const struct box_cli_command *called = find_called(argv[0]);
 	if (called) {
 		program = called->name;
 		return run_family(cli, called, "", argc, argv, at);
 	}
-	if (box_cli_parse_options(cli->arena, argc, argv, &at, CLI_TOP, &cli->options, &err) < 0) {
+	if (box_cli_options_read(cli->arena, argc, argv, &at, BOX_CLI_TOP, &cli->options, &err) <
+		0) {
 		return box_cli_fail(&err);
 	}
 	if (cli->options.version) {
@@ -415,7 +421,8 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "no command (see box --help)");
 		return box_cli_fail(&err);
 	}
-	const struct cli_command *command = find_command(argv[at++], "", commands, COMMANDS, &err);
+	const struct box_cli_command *command = find_command(
+		argv[at++], "", commands, COMMANDS, &err);
 	if (!command) {
 		return box_cli_fail(&err);
 	}
@@ -438,7 +445,7 @@ static int fill_standard_fds(void)
 int main(int argc, char **argv)
 {
 	if (fill_standard_fds() < 0) {
-		return CLI_EXIT_FAILED;
+		return BOX_CLI_EXIT_FAILED;
 	}
 	/* What a message took is kept for the next: asking the kernel for it again costs more than the
 	 * copying. */

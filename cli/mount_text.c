@@ -5,8 +5,8 @@
 
 #include "base/arena.h"
 
-bool box_mount_text_split(
-	struct box_arena *arena, const char *text, struct box_mount_text *ret_mount)
+bool box_path_argument_split_mount(
+	struct box_arena *arena, const char *text, struct box_path_argument_mount *ret_mount)
 {
 	char *host = box_arena_strndup(arena, text, strlen(text));
 	char *box = strchr(host, ':');
@@ -23,6 +23,6 @@ bool box_mount_text_split(
 		(strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0)) {
 		return false;
 	}
-	*ret_mount = (struct box_mount_text){.host = host, .box = box, .mode = mode};
+	*ret_mount = (struct box_path_argument_mount){.host = host, .box = box, .mode = mode};
 	return true;
 }

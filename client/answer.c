@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "transport/json.h"
+#include "codec/json.h"
 
 #define NAME_MAX_LEN 64
 

@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "client/answer.h"
-#include "client/awaited.h"
+#include "client/answer_wait.h"
 #include "client/box.h"
-#include "client/open.h"
-#include "client/start.h"
+#include "client/client_steps.h"
+#include "client/connection/client_link.h"
 
 /* A child that died of itself closed our socket a moment before it can be waited for. */
 #define CHILD_MOMENT_MS 100
@@ -28,7 +28,7 @@ struct request {
 };
 
 struct box_client {
-	struct box_link link;
+	struct box_client_link link;
 	struct request requests[BOX_REQUESTS_MAX]; /* the first `count` of them */
 	size_t count;
 	int64_t last_seq_id;
@@ -197,25 +197,25 @@ static void deliver(struct box_client *client, const struct box_value *message)
 }
 
 /* How the child ended; nothing when there is none, or when it takes its time and we do not. */
-static void end_child(struct box_client *client, int moment_ms, char how[BOX_CHILD_END_SIZE])
+static void end_child(struct box_client *client, int moment_ms, char how[BOX_BOXD_CHILD_END_SIZE])
 {
-	struct box_link *link = &client->link;
+	struct box_client_link *link = &client->link;
 	struct pollfd ended = {.fd = link->child.pidfd, .events = POLLIN};
 	int again_ms;
 	if (!client->patient) {
-		box_child_end(&link->child, link->log_line, link->log_arg, how);
+		box_boxd_child_end(&link->child, link->log_line, link->log_arg, how);
 		return;
 	}
 	(void)poll(&ended, 1, moment_ms);
-	(void)box_child_leave(&link->child, 0, link->log_line, link->log_arg, how, &again_ms);
+	(void)box_boxd_child_leave(&link->child, 0, link->log_line, link->log_arg, how, &again_ms);
 }
 
 static void lose(struct box_client *client, const struct box_err *err, int moment_ms)
 {
-	char how[BOX_CHILD_END_SIZE] = "";
+	char how[BOX_BOXD_CHILD_END_SIZE] = "";
 	client->lost = box_alloc(sizeof(*client->lost));
 	*client->lost = *err;
-	box_reach_free(client->link.reach);
+	box_ws_connect_free(client->link.reach);
 	client->link.reach = NULL;
 	box_wire_close(&client->link.wire);
 	if (client->link.child.pid != 0) {
@@ -256,7 +256,7 @@ int box_client_step(struct box_client *client, struct box_err *err)
 {
 	struct box_err why;
 	int r = client->lost ? 0 : 1;
-	r = r == 1 && client->link.reach ? box_link_step(&client->link, &why) : r;
+	r = r == 1 && client->link.reach ? box_client_link_step(&client->link, &why) : r;
 	r = r == 1 ? turn(client, &why) : r;
 	if (r < 0) {
 		lose(client, &why, CHILD_MOMENT_MS);
@@ -269,14 +269,14 @@ int box_client_step(struct box_client *client, struct box_err *err)
 
 int box_client_fd(const struct box_client *client)
 {
-	const struct box_link *link = &client->link;
-	return link->reach ? box_reach_fd(link->reach) : link->wire.fd;
+	const struct box_client_link *link = &client->link;
+	return link->reach ? box_ws_connect_fd(link->reach) : link->wire.fd;
 }
 
 short box_client_events(const struct box_client *client)
 {
 	if (client->link.reach) {
-		return box_reach_events(client->link.reach);
+		return box_ws_connect_events(client->link.reach);
 	}
 	return box_wire_pending(&client->link.wire) ? POLLIN | POLLOUT : POLLIN;
 }
@@ -296,9 +296,9 @@ int box_client_call(struct box_client *client, const char *action, const struct 
 	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err)
 {
 	uint64_t until_ms = box_clock_ms() + (uint64_t)timeout_ms;
-	struct box_awaited call = {.arena = arena, .err = err};
+	struct box_answer_wait call = {.arena = arena, .err = err};
 	int64_t seq_id = 0;
-	int r = box_client_submit(client, action, data, box_awaited_take, &call, &seq_id, err);
+	int r = box_client_submit(client, action, data, box_answer_wait_take, &call, &seq_id, err);
 	while (r == 0 && !call.done) {
 		uint64_t now = box_clock_ms();
 		if (now >= until_ms) {
@@ -325,7 +325,7 @@ int box_client_start(const struct box_client_options *options, int64_t after_seq
 	struct box_client *client = box_alloc(sizeof(*client));
 	client->last_seq_id = after_seq_id;
 	client->patient = true;
-	int r = box_link_start(options, &client->link, err);
+	int r = box_client_link_start(options, &client->link, err);
 	if (r < 0) {
 		box_client_close(client);
 		return r;
@@ -371,7 +371,7 @@ void box_client_close(struct box_client *client)
 	if (!client) {
 		return;
 	}
-	box_link_close(&client->link);
+	box_client_link_close(&client->link);
 	free(client->lost);
 	free(client);
 }
@@ -388,32 +388,32 @@ bool box_client_is_private(const struct box_client *client)
 
 /* --- for line.c --- */
 
-void box_client_be_patient(struct box_client *client)
+void box_client_keep_child_on_loss(struct box_client *client)
 {
 	client->patient = true;
 }
 
-bool box_client_is_dialled(const struct box_client *client)
+bool box_client_is_connected(const struct box_client *client)
 {
 	return !client->link.reach;
 }
 
 int box_client_timeout_ms(const struct box_client *client)
 {
-	return client->link.reach ? box_reach_timeout_ms(client->link.reach) : -1;
+	return client->link.reach ? box_ws_connect_timeout_ms(client->link.reach) : -1;
 }
 
-void box_client_drop(struct box_client *client, const struct box_err *why)
+void box_client_disconnect(struct box_client *client, const struct box_err *why)
 {
 	if (!client->lost) {
 		lose(client, why, 0);
 	}
 }
 
-struct box_child box_client_take_child(struct box_client *client)
+struct box_boxd_child box_client_take_child(struct box_client *client)
 {
-	const struct box_child child = client->link.child;
-	client->link.child = (struct box_child){.pidfd = -1, .log_fd = -1};
+	const struct box_boxd_child child = client->link.child;
+	client->link.child = (struct box_boxd_child){.pidfd = -1, .log_fd = -1};
 	return child;
 }
 
@@ -422,7 +422,7 @@ int64_t box_client_last_seq_id(const struct box_client *client)
 	return client->last_seq_id;
 }
 
-uint64_t box_client_heard(const struct box_client *client)
+uint64_t box_client_answer_count(const struct box_client *client)
 {
 	return client->heard;
 }

@@ -1,4 +1,4 @@
-/* A connection that is kept: what line_state.c says is due is done here, without waiting.
+/* A connection that is kept: what line_schedule.c says is due is done here, without waiting.
  *
  * There is at most one client at a time, connecting or up, and at most one child of a client that
  * is gone; while that child ends no other is started. State first, events last. */
@@ -12,9 +12,9 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "client/line_state.h"
-#include "client/open.h"
-#include "client/start.h"
+#include "client/client_steps.h"
+#include "client/connection/client_link.h"
+#include "client/line_schedule.h"
 
 enum greeting {
 	GREET_DIALLING, /* nothing was asked yet */
@@ -31,13 +31,13 @@ struct box_line {
 	struct box_line_events events;
 	void *arg;
 	bool shares_filesystem;
-	struct box_line_state state;
+	struct box_line_schedule state;
 	struct box_client *client; /* NULL: none */
 	enum greeting greeting;
 	int64_t ping_seq_id; /* 0: none is under way */
 	int64_t last_seq_id; /* of the clients before */
 	uint64_t heard;      /* answers that the state was told of */
-	struct box_child old;
+	struct box_boxd_child old;
 	uint64_t old_since_ms;
 	int old_again_ms;
 	struct box_err why; /* code NONE: nothing has failed */
@@ -45,7 +45,7 @@ struct box_line {
 
 static int64_t pause_of(const struct box_line *line)
 {
-	return box_line_state_timeout_ms(&line->state, box_clock_ms());
+	return box_line_schedule_timeout_ms(&line->state, box_clock_ms());
 }
 
 /* --- its ends --- */
@@ -64,7 +64,7 @@ static void let_go(struct box_line *line, const struct box_err *why)
 		line->old_again_ms = 0;
 		box_client_close(client);
 	}
-	box_line_state_tell(&line->state, BOX_LINE_LOST, box_clock_ms());
+	box_line_schedule_report(&line->state, BOX_LINE_LOST, box_clock_ms());
 	if (line->events.down) {
 		line->events.down(line->arg, &line->why, pause_of(line));
 	}
@@ -73,7 +73,7 @@ static void let_go(struct box_line *line, const struct box_err *why)
 static void give_up(struct box_line *line, const struct box_err *why)
 {
 	const struct box_err kept = *why;
-	box_client_drop(line->client, &kept);
+	box_client_disconnect(line->client, &kept);
 	let_go(line, &kept);
 }
 
@@ -130,7 +130,7 @@ static void ask(struct box_line *line, const char *action, const struct box_valu
 
 static void greet(struct box_line *line)
 {
-	if (line->state.phase != BOX_LINE_CONNECTING || !box_client_is_dialled(line->client)) {
+	if (line->state.phase != BOX_LINE_CONNECTING || !box_client_is_connected(line->client)) {
 		return;
 	}
 	if (line->greeting == GREET_DIALLING) {
@@ -147,8 +147,8 @@ static void greet(struct box_line *line)
 		give_up(line, &line->why);
 	} else if (line->greeting == GREET_DONE) {
 		line->why.code = BOX_ERR_NONE;
-		line->heard = box_client_heard(line->client);
-		box_line_state_tell(&line->state, BOX_LINE_GREETED, box_clock_ms());
+		line->heard = box_client_answer_count(line->client);
+		box_line_schedule_report(&line->state, BOX_LINE_GREETED, box_clock_ms());
 		if (line->events.up) {
 			line->events.up(line->arg);
 		}
@@ -176,7 +176,7 @@ static void pinged(void *arg, const struct box_value *data, const struct box_err
 	line->ping_seq_id = 0;
 	line->heard += err != NULL; /* that was no sign of health */
 	if (!err || err->code != BOX_ERR_RUNTIME_UNAVAILABLE) {
-		box_line_state_tell(
+		box_line_schedule_report(
 			&line->state, err ? BOX_LINE_PING_REFUSED : BOX_LINE_PONG, box_clock_ms());
 	}
 }
@@ -196,7 +196,7 @@ static void do_due(struct box_line *line)
 {
 	/* The successor of a child that has not ended waits, whatever the time. */
 	while (line->old.pid == 0) {
-		switch (box_line_state_due(&line->state, box_clock_ms())) {
+		switch (box_line_schedule_due(&line->state, box_clock_ms())) {
 		case BOX_LINE_NOTHING:
 			return;
 		case BOX_LINE_CONNECT:
@@ -214,10 +214,10 @@ static void do_due(struct box_line *line)
 
 static void see_old_off(struct box_line *line)
 {
-	char how[BOX_CHILD_END_SIZE];
+	char how[BOX_BOXD_CHILD_END_SIZE];
 	uint64_t waited_ms = box_clock_ms() - line->old_since_ms;
-	(void)box_child_leave(&line->old, waited_ms, line->options.log_line, line->options.log_arg,
-		how, &line->old_again_ms);
+	(void)box_boxd_child_leave(&line->old, waited_ms, line->options.log_line,
+		line->options.log_arg, how, &line->old_again_ms);
 }
 
 void box_line_step(struct box_line *line)
@@ -227,9 +227,9 @@ void box_line_step(struct box_line *line)
 	if (line->client && box_client_step(line->client, &err) < 0) {
 		let_go(line, &err);
 	}
-	if (line->client && box_client_heard(line->client) != line->heard) {
-		line->heard = box_client_heard(line->client);
-		box_line_state_tell(&line->state, BOX_LINE_HEARD, box_clock_ms());
+	if (line->client && box_client_answer_count(line->client) != line->heard) {
+		line->heard = box_client_answer_count(line->client);
+		box_line_schedule_report(&line->state, BOX_LINE_HEARD, box_clock_ms());
 	}
 	do_due(line);
 	if (line->client) {
@@ -259,7 +259,7 @@ int box_line_timeout_ms(const struct box_line *line)
 	if (line->old.pid != 0) {
 		return line->old_again_ms;
 	}
-	int64_t ms = box_line_state_timeout_ms(&line->state, box_clock_ms());
+	int64_t ms = box_line_schedule_timeout_ms(&line->state, box_clock_ms());
 	ms = line->client ? sooner(ms, box_client_timeout_ms(line->client)) : ms;
 	return ms > INT_MAX ? INT_MAX : (int)ms;
 }
@@ -290,7 +290,7 @@ static struct box_line *new_line(void)
 {
 	struct box_line *line = box_alloc(sizeof(*line));
 	line->arena = box_arena_new();
-	line->old = (struct box_child){.pidfd = -1, .log_fd = -1};
+	line->old = (struct box_boxd_child){.pidfd = -1, .log_fd = -1};
 	return line;
 }
 
@@ -322,13 +322,13 @@ static void copy_options(struct box_line *line, const struct box_line_options *g
 int box_line_open(
 	const struct box_line_options *options, struct box_line **ret_line, struct box_err *err)
 {
-	const struct box_connector_choice choice = box_link_choose(&options->client,
-		options->shares_filesystem > 0           ? BOX_SHARES_YES
-			: options->shares_filesystem < 0 ? BOX_SHARES_NO
-							 : BOX_SHARES_DERIVED);
+	const struct box_connector_choice choice = box_client_link_choose(&options->client,
+		options->shares_filesystem > 0           ? BOX_CONNECTOR_SHARES_YES
+			: options->shares_filesystem < 0 ? BOX_CONNECTOR_SHARES_NO
+							 : BOX_CONNECTOR_SHARES_DERIVED);
 	struct box_endpoint endpoint;
 	uint64_t random;
-	int r = choice.endpoint ? box_endpoint_parse(choice.endpoint, &endpoint, err) : 0;
+	int r = choice.endpoint ? box_connector_parse_endpoint(choice.endpoint, &endpoint, err) : 0;
 	if (r < 0) {
 		return r;
 	}
@@ -342,7 +342,7 @@ int box_line_open(
 	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random)) {
 		random = box_clock_us();
 	}
-	box_line_state_init(&line->state, &options->times, random, box_clock_ms());
+	box_line_schedule_init(&line->state, &options->times, random, box_clock_ms());
 	*ret_line = line;
 	return 0;
 }
@@ -352,18 +352,18 @@ struct box_line *box_line_adopt(struct box_client *client)
 	static const struct box_line_times usual;
 	struct box_line *line = new_line();
 	line->client = client;
-	line->heard = box_client_heard(client);
-	box_client_be_patient(client);
-	box_line_state_init_up(&line->state, &usual, box_clock_ms());
+	line->heard = box_client_answer_count(client);
+	box_client_keep_child_on_loss(client);
+	box_line_schedule_init_up(&line->state, &usual, box_clock_ms());
 	return line;
 }
 
 void box_line_close(struct box_line *line)
 {
-	char how[BOX_CHILD_END_SIZE];
+	char how[BOX_BOXD_CHILD_END_SIZE];
 	if (line) {
 		box_client_close(line->client);
-		box_child_end(&line->old, NULL, NULL, how);
+		box_boxd_child_end(&line->old, NULL, NULL, how);
 		box_arena_free(line->arena);
 		free(line);
 	}

@@ -5,7 +5,7 @@
 #include <poll.h>
 
 #include "base/clock.h"
-#include "client/awaited.h"
+#include "client/answer_wait.h"
 #include "client/line.h"
 
 static int refuse(const struct box_line *line, struct box_err *err)
@@ -106,9 +106,9 @@ int box_line_wait_up(struct box_line *line, int timeout_ms, struct box_err *err)
 int box_line_call(struct box_line *line, const char *action, const struct box_value *data,
 	int timeout_ms, struct box_arena *arena, struct box_value *ret_data, struct box_err *err)
 {
-	struct box_awaited call = {.arena = arena, .err = err};
+	struct box_answer_wait call = {.arena = arena, .err = err};
 	int64_t seq_id = 0;
-	int r = box_line_submit(line, action, data, box_awaited_take, &call, &seq_id, err);
+	int r = box_line_submit(line, action, data, box_answer_wait_take, &call, &seq_id, err);
 	if (r < 0) {
 		return r;
 	}

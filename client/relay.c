@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "client/box.h"
-#include "client/open.h"
-#include "client/reach.h"
+#include "client/connection/client_link.h"
+#include "client/connection/ws_connect.h"
 
 #define INPUT_BYTES (256 * BOX_KIB) /* kept until the process has taken them */
 #define PIECE_BYTES (64 * BOX_KIB)
@@ -33,7 +33,7 @@ enum kind {
 #define HEAD_BYTES 9
 
 struct box_relay {
-	struct box_link link; /* who we are, and the wire */
+	struct box_client_link link; /* who we are, and the wire */
 	struct box_endpoint endpoint;
 	char *path;
 	const struct box_relay_events *events;
@@ -97,7 +97,7 @@ static void finish(struct box_relay *relay, int exit_code, const struct box_err 
 
 static int dial(struct box_relay *relay, struct box_err *err)
 {
-	const struct box_reach_who who = {
+	const struct box_ws_connect_identity who = {
 		.instance = relay->link.instance,
 		.token = relay->link.token,
 		.path = relay->path,
@@ -105,7 +105,7 @@ static int dial(struct box_relay *relay, struct box_err *err)
 		.generation = relay->link.generation,
 		.protocol = "box.v1",
 	};
-	int r = box_reach_open(&relay->link.wire, &relay->endpoint, &who, err);
+	int r = box_ws_connect_open(&relay->link.wire, &relay->endpoint, &who, err);
 	if (r == 0) {
 		relay->attached = false;
 		relay->end_sent = false;
@@ -376,7 +376,7 @@ static int append_id(struct box_buf *out, const char *id)
 static int make_path(
 	struct box_relay *relay, const char *session, const char *process, struct box_err *err)
 {
-	struct box_buf path = box_buf(BOX_HEAD_BYTES_MAX / 2);
+	struct box_buf path = box_buf(BOX_HTTP_HEAD_BYTES_MAX / 2);
 	int r = box_buf_append_str(&path, "/v1/sessions/");
 	r = r < 0 ? r : append_id(&path, session);
 	r = r < 0 ? r : box_buf_append_str(&path, "/managed-process/");
@@ -400,7 +400,7 @@ int box_relay_open(const struct box_client_options *options, const char *session
 	relay->events = events;
 	relay->arg = arg;
 	relay->input = box_buf(INPUT_BYTES);
-	int r = box_link_address(options, &relay->link, &relay->endpoint, err);
+	int r = box_client_link_address(options, &relay->link, &relay->endpoint, err);
 	r = r < 0 ? r : make_path(relay, session, process, err);
 	r = r < 0 ? r : dial(relay, err);
 	if (r < 0) {
@@ -416,7 +416,7 @@ void box_relay_close(struct box_relay *relay)
 	if (!relay) {
 		return;
 	}
-	box_link_close(&relay->link);
+	box_client_link_close(&relay->link);
 	box_buf_free(&relay->input);
 	free(relay->path);
 	free(relay);

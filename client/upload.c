@@ -116,7 +116,7 @@ int box_upload_start(struct box_line *line, const void *bytes, size_t len, box_u
 	if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
 		abort();
 	}
-	box_hex(random, sizeof(random), hex);
+	box_hash_hex(random, sizeof(random), hex);
 	(void)snprintf(upload->key, sizeof(upload->key), "%s.zip", hex);
 	int r = send_on(upload, err);
 	if (r < 0) {

@@ -17,7 +17,7 @@ enum box_action_lane {
 	BOX_LANE_REQUEST,
 	BOX_LANE_CANCEL,
 	BOX_LANE_ACK,
-	BOX_LANES_
+	BOX_LANE_COUNT
 };
 
 /* A member of data that the dispatcher checks: its presence and its type. */
@@ -44,61 +44,61 @@ extern const size_t box_actions_count;
 
 const struct box_action *box_action_find(struct box_str name);
 
-/* handlers/control.c */
-void box_handle_ping(struct box_request *request);
-void box_handle_health(struct box_request *request);
-void box_handle_backend_info(struct box_request *request);
-void box_handle_init(struct box_request *request);
-void box_handle_status(struct box_request *request);
-void box_handle_shutdown(struct box_request *request);
-void box_handle_cancel(struct box_request *request);
+/* handlers/runtime_actions.c */
+void box_action_ping(struct box_request *request);
+void box_action_health(struct box_request *request);
+void box_action_backend_info(struct box_request *request);
+void box_action_init(struct box_request *request);
+void box_action_status(struct box_request *request);
+void box_action_shutdown(struct box_request *request);
+void box_action_cancel(struct box_request *request);
 
-/* handlers/files.c */
-void box_handle_file_chunk(struct box_request *request);
+/* handlers/transfers.c */
+void box_action_file_chunk(struct box_request *request);
 
-/* handlers/sessions.c */
-void box_handle_exec(struct box_request *request);
-void box_handle_create_session(struct box_request *request);
-void box_handle_get_session(struct box_request *request);
-void box_handle_get_sessions(struct box_request *request);
-void box_handle_delete_session(struct box_request *request);
-void box_handle_stop_session(struct box_request *request);
+/* handlers/session_actions.c */
+void box_action_exec(struct box_request *request);
+void box_action_create_session(struct box_request *request);
+void box_action_get_session(struct box_request *request);
+void box_action_get_sessions(struct box_request *request);
+void box_action_delete_session(struct box_request *request);
+void box_action_stop_session(struct box_request *request);
 
-/* handlers/streams.c */
-void box_handle_exec_stream(struct box_request *request);
-void box_handle_exec_input(struct box_request *request);
-void box_handle_exec_resize(struct box_request *request);
-void box_handle_exec_signal(struct box_request *request);
+/* handlers/exec_stream.c */
+void box_action_exec_stream(struct box_request *request);
+void box_action_exec_input(struct box_request *request);
+void box_action_exec_resize(struct box_request *request);
+void box_action_exec_signal(struct box_request *request);
 
-/* handlers/parts.c */
-void box_handle_stream_ack(struct box_request *request);
+/* handlers/request.c */
+void box_action_stream_ack(struct box_request *request);
 
-/* handlers/box_files.c */
-void box_handle_file_read(struct box_request *request);
-void box_handle_file_write(struct box_request *request);
-void box_handle_file_list(struct box_request *request);
-void box_handle_file_stat(struct box_request *request);
-void box_handle_file_mkdir(struct box_request *request);
-void box_handle_file_remove(struct box_request *request);
-void box_handle_file_move(struct box_request *request);
+/* handlers/file_actions.c */
+void box_action_file_read(struct box_request *request);
+void box_action_file_write(struct box_request *request);
+void box_action_file_list(struct box_request *request);
+void box_action_file_stat(struct box_request *request);
+void box_action_file_mkdir(struct box_request *request);
+void box_action_file_remove(struct box_request *request);
+void box_action_file_move(struct box_request *request);
 
-/* handlers/box_watch.c */
-void box_handle_file_watch(struct box_request *request);
+/* handlers/file_watch.c */
+void box_action_file_watch(struct box_request *request);
 
-/* handlers/storage.c */
-void box_handle_storage_analysis(struct box_request *request);
+/* handlers/storage_actions.c */
+void box_action_storage_analysis(struct box_request *request);
 
-/* handlers/processes.c */
-void box_handle_start_process(struct box_request *request);
-void box_handle_get_process(struct box_request *request);
-void box_handle_process_output(struct box_request *request);
-void box_handle_stop_process(struct box_request *request);
+/* handlers/process_actions.c */
+void box_action_start_process(struct box_request *request);
+void box_action_get_process(struct box_request *request);
+void box_action_process_output(struct box_request *request);
+void box_action_stop_process(struct box_request *request);
 
-/* handlers/admission.c */
-void box_handle_upsert_grant(struct box_request *request);
-void box_handle_revoke_grant(struct box_request *request);
-void box_handle_verify_workspace(struct box_request *request);
+/* handlers/admission_actions.c */
+void box_action_upsert_grant(struct box_request *request);
+void box_action_revoke_grant(struct box_request *request);
+void box_action_verify_workspace(struct box_request *request);
 
-/* handlers/skills.c */
-void box_handle_skill(struct box_request *request);
-void box_handle_skill_archive(struct box_request *request);
+/* handlers/skill_actions.c */
+void box_action_skill(struct box_request *request);
+void box_action_skill_archive(struct box_request *request);

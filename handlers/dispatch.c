@@ -14,12 +14,12 @@
 #include "base/table.h"
 #include "handlers/actions.h"
 #include "handlers/envelope.h"
-#include "handlers/files.h"
-#include "handlers/reads.h"
+#include "handlers/read_queue.h"
 #include "handlers/request.h"
-#include "runtime/output.h"
+#include "handlers/transfers.h"
 #include "runtime/runtime.h"
-#include "runtime/spec_fields.h"
+#include "runtime/session/output.h"
+#include "runtime/spec/fields.h"
 
 struct box_dispatch {
 	struct box_runtime *runtime;
@@ -37,12 +37,12 @@ struct box_peer {
 	bool is_operator;
 	char *instance; /* that it speaks for, NULL: the trusted one */
 	struct box_list requests;
-	size_t under_way[BOX_LANES_];
-	struct box_files *files;
-	struct box_reads reads;
+	size_t under_way[BOX_LANE_COUNT];
+	struct box_transfers *files;
+	struct box_read_queue reads;
 };
 
-static const size_t lane_limits[BOX_LANES_] = {
+static const size_t lane_limits[BOX_LANE_COUNT] = {
 	[BOX_LANE_REQUEST] = BOX_REQUESTS_MAX,
 	[BOX_LANE_CANCEL] = BOX_CANCELS_MAX,
 	[BOX_LANE_ACK] = BOX_ACKS_MAX,
@@ -68,7 +68,7 @@ void box_dispatch_free(struct box_dispatch *dispatch)
 }
 
 struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_peer_ops *ops,
-	void *connection, const struct box_speaker *speaker)
+	void *connection, const struct box_peer_identity *speaker)
 {
 	struct box_peer *peer = box_alloc(sizeof(*peer));
 	peer->dispatch = dispatch;
@@ -77,8 +77,8 @@ struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_pe
 	peer->parent = speaker->parent;
 	peer->is_operator = speaker->is_operator;
 	peer->instance = speaker->instance ? box_strdup(speaker->instance) : NULL;
-	peer->files = box_files_new(&dispatch->runtime->files_total_bytes);
-	box_reads_init(&peer->reads, ops->clogged, connection);
+	peer->files = box_transfers_new(&dispatch->runtime->files_total_bytes);
+	box_read_queue_init(&peer->reads, ops->clogged, connection);
 	box_list_init(&peer->requests);
 	box_list_push(&dispatch->peers, &peer->links);
 	return peer;
@@ -89,12 +89,12 @@ bool box_peer_is_parent(const struct box_peer *peer)
 	return peer->parent;
 }
 
-struct box_files *box_peer_files(struct box_peer *peer)
+struct box_transfers *box_peer_transfers(struct box_peer *peer)
 {
 	return peer->files;
 }
 
-struct box_reads *box_peer_reads(struct box_peer *peer)
+struct box_read_queue *box_peer_read_queue(struct box_peer *peer)
 {
 	return &peer->reads;
 }
@@ -146,7 +146,7 @@ static const char *instance_of(const struct box_peer *peer)
 static void claim(const struct box_request *request)
 {
 	if (request->action->claims && !request->is_operator) {
-		box_runtime_pin(request->runtime, box_str(instance_of(request->peer)));
+		box_runtime_pin_instance(request->runtime, box_str(instance_of(request->peer)));
 	}
 }
 
@@ -175,7 +175,7 @@ static int check_still_current(const struct box_request *request, struct box_err
 	if (request->action->scope != BOX_SCOPE_TENANT) {
 		return 0;
 	}
-	return box_fence_require_current(request->runtime->fence, &request->context, err);
+	return box_generations_require_current(request->runtime->fence, &request->context, err);
 }
 
 int box_request_try_reply(struct box_request *request, const struct box_value *data)
@@ -231,7 +231,7 @@ void box_request_end_parts(struct box_request *request)
 	request_end(request, BOX_RESULT_OK);
 }
 
-bool box_request_is_clogged(const struct box_request *request)
+bool box_request_is_congested(const struct box_request *request)
 {
 	const struct box_peer *peer = request->peer;
 	return peer->ops->clogged && peer->ops->clogged(peer->connection);
@@ -243,7 +243,7 @@ bool box_request_has_bytes(const struct box_request *request)
 	return ops->has_bytes && ops->has_bytes(request->codec);
 }
 
-struct box_table *box_request_streams(struct box_request *request)
+struct box_table *box_request_exec_streams(struct box_request *request)
 {
 	return &request->peer->dispatch->streams;
 }
@@ -252,20 +252,20 @@ void box_peer_drained(struct box_peer *peer)
 {
 	struct box_list *next;
 	for (struct box_list *at = peer->requests.next; at != &peer->requests; at = next) {
-		struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
+		struct box_request *request = BOX_CONTAINER_OF(at, struct box_request, links);
 		next = at->next;
 		if (request->drained) {
 			request->drained(request);
 		}
 	}
-	box_reads_go_on(&peer->reads);
+	box_read_queue_resume(&peer->reads);
 }
 
 void box_request_fail(struct box_request *request, const struct box_err *err)
 {
 	(void)send_error(request->peer, request->arena, request->seq, request->codec, err);
-	BOX_LOG(BOX_LOG_DEBUG, "request.failed", box_kv_str("action", request->action->name),
-		box_kv_str("code", box_code_name(err->code)));
+	BOX_LOG(BOX_LOG_DEBUG, "request.failed", box_log_str("action", request->action->name),
+		box_log_str("code", box_code_name(err->code)));
 	request_end(request, BOX_RESULT_ERROR);
 }
 
@@ -294,10 +294,10 @@ void box_peer_free(struct box_peer *peer)
 	}
 	/* The newest first, so that nothing that waits for its turn gets it now. */
 	while (!box_list_empty(&peer->requests)) {
-		request_cancel(BOX_LIST_ITEM(peer->requests.prev, struct box_request, links));
+		request_cancel(BOX_CONTAINER_OF(peer->requests.prev, struct box_request, links));
 	}
 	box_list_drop(&peer->links);
-	box_files_free(peer->files);
+	box_transfers_free(peer->files);
 	free(peer->instance);
 	free(peer);
 }
@@ -307,11 +307,11 @@ static struct box_request *find_request(struct box_request *asker, int64_t seq_i
 {
 	struct box_list *requests = &asker->peer->requests;
 	for (struct box_list *at = requests->prev; at != requests; at = at->prev) {
-		struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
+		struct box_request *request = BOX_CONTAINER_OF(at, struct box_request, links);
 		if (request != asker && request->action->scope == BOX_SCOPE_TENANT &&
 			request->seq.type == BOX_INT && request->seq.integer == seq_id &&
 			request->context.generation == asker->context.generation &&
-			box_context_same_workspace(&request->context, &asker->context)) {
+			box_tenant_same_workspace(&request->context, &asker->context)) {
 			return request;
 		}
 	}
@@ -339,14 +339,15 @@ static void overtake_matching(
 	struct box_dispatch *dispatch, const struct box_context *newer, const struct box_err *err)
 {
 	for (struct box_list *p = dispatch->peers.next; p != &dispatch->peers; p = p->next) {
-		struct box_peer *peer = BOX_LIST_ITEM(p, struct box_peer, links);
+		struct box_peer *peer = BOX_CONTAINER_OF(p, struct box_peer, links);
 		struct box_list *prev;
 		for (struct box_list *at = peer->requests.prev; at != &peer->requests; at = prev) {
-			struct box_request *request = BOX_LIST_ITEM(at, struct box_request, links);
+			struct box_request *request = BOX_CONTAINER_OF(
+				at, struct box_request, links);
 			prev = at->prev;
 			bool older = request->action->scope == BOX_SCOPE_TENANT && newer &&
 				request->context.generation < newer->generation &&
-				box_context_same_workspace(&request->context, newer);
+				box_tenant_same_workspace(&request->context, newer);
 			if (!newer || older) {
 				request_overtake(request, err);
 			}
@@ -362,7 +363,7 @@ void box_dispatch_cancel_all(struct box_dispatch *dispatch)
 	overtake_matching(dispatch, NULL, &err);
 }
 
-size_t box_dispatch_under_way(const struct box_dispatch *dispatch)
+size_t box_dispatch_request_count(const struct box_dispatch *dispatch)
 {
 	return (size_t)dispatch->runtime->requests_under_way;
 }
@@ -386,7 +387,7 @@ static int check_instance(const struct box_peer *peer, struct box_str instance, 
 {
 	if (box_str_eq(instance, instance_of(peer)) ||
 		(peer->is_operator &&
-			(box_instance_id_valid(instance) ||
+			(box_tenant_instance_id_valid(instance) ||
 				box_str_eq(instance, BOX_INSTANCE_UNNAMED)))) {
 		return 0;
 	}
@@ -456,7 +457,7 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 		r = box_runtime_require_ready(runtime, err);
 	}
 	if (r == 0 && request->action->scope == BOX_SCOPE_TENANT) {
-		r = box_runtime_enter(runtime, &request->context, &advanced, err);
+		r = box_runtime_enter_generation(runtime, &request->context, &advanced, err);
 	}
 	if (r == 0 && advanced) {
 		struct box_err stale;
@@ -539,7 +540,7 @@ void box_peer_receive(
 {
 	const char *why = NULL;
 	if (box_envelope_classify(message, &why) == BOX_ENVELOPE_IGNORED) {
-		box_seldom_log(&peer->dispatch->runtime->ignored, 0, why);
+		box_log_limit_warn(&peer->dispatch->runtime->ignored, 0, why);
 		peer->dispatch->runtime->metrics.ignored_messages++;
 		box_arena_free(arena);
 		return;

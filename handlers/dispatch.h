@@ -12,7 +12,7 @@
 
 struct box_arena;
 struct box_dispatch;
-struct box_files;
+struct box_transfers;
 struct box_peer;
 struct box_runtime;
 
@@ -30,7 +30,7 @@ struct box_dispatch *box_dispatch_new(struct box_runtime *runtime);
 void box_dispatch_free(struct box_dispatch *dispatch);
 
 /* Who is at the other end, as its transport has found out. */
-struct box_speaker {
+struct box_peer_identity {
 	bool parent; /* the process that has started us */
 	/* It came over the operator's own socket: it works in every instance, and claims none. */
 	bool is_operator;
@@ -41,7 +41,7 @@ struct box_speaker {
 
 /* For a connection that has proved, at its door or by being our parent, who it is. */
 struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_peer_ops *ops,
-	void *connection, const struct box_speaker *speaker);
+	void *connection, const struct box_peer_identity *speaker);
 
 /* The connection is closed: its requests under way are cancelled, its files go. */
 void box_peer_free(struct box_peer *peer);
@@ -54,7 +54,7 @@ void box_peer_receive(
 void box_peer_drained(struct box_peer *peer);
 
 /* Requests of all peers that are not answered yet. */
-size_t box_dispatch_under_way(const struct box_dispatch *dispatch);
+size_t box_dispatch_request_count(const struct box_dispatch *dispatch);
 
 /* Ends every request under way with BoxRuntimeUnavailableError. */
 void box_dispatch_cancel_all(struct box_dispatch *dispatch);
@@ -63,11 +63,11 @@ void box_dispatch_cancel_all(struct box_dispatch *dispatch);
 bool box_peer_is_parent(const struct box_peer *peer);
 
 /* The peer's file transfers, for handlers. */
-struct box_files *box_peer_files(struct box_peer *peer);
+struct box_transfers *box_peer_transfers(struct box_peer *peer);
 
 /* The turns of its reads of files in boxes, for handlers. */
-struct box_reads;
-struct box_reads *box_peer_reads(struct box_peer *peer);
+struct box_read_queue;
+struct box_read_queue *box_peer_read_queue(struct box_peer *peer);
 
 struct box_request;
 /* Cancels the request of this seq_id on the asker's connection, if it was made for the same

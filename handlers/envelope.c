@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "runtime/spec_fields.h"
+#include "runtime/spec/fields.h"
 
 #define SEQ_TEXT_MAX 64
 

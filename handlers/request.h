@@ -47,9 +47,9 @@ int box_request_send_part(struct box_request *request, const struct box_value *d
 /* Sends the closing part, which is empty, and ends the request. */
 void box_request_end_parts(struct box_request *request);
 /* Whether the connection has so much to send that a stream had better wait for `drained`. */
-bool box_request_is_clogged(const struct box_request *request);
+bool box_request_is_congested(const struct box_request *request);
 
-/* --- parts.c --- */
+/* --- request.c --- */
 
 /* Whether a part of a stream may go out now: the connection and the client's acknowledgements say
  * so. Else `drained` will be called. */
@@ -79,7 +79,7 @@ struct box_request *box_request_find_stream(struct box_request *asker, int64_t s
 
 /* Commands with live output, of all connections, by their exec_id. */
 struct box_table;
-struct box_table *box_request_streams(struct box_request *request);
+struct box_table *box_request_exec_streams(struct box_request *request);
 
 /* Ends the request with data. 0, or -EMSGSIZE when the answer does not fit a message: then the
  * request is still under way. */

@@ -25,7 +25,7 @@ enum box_metrics_transport {
 	BOX_TRANSPORTS_
 };
 
-#define BOX_METRICS_CODECS 2 /* json, msgpack: transport/message.h */
+#define BOX_METRICS_CODECS 2 /* json, msgpack: codec/message.h */
 
 struct box_metrics_action {
 	const char *name; /* NULL ends the list */

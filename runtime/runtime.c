@@ -13,18 +13,18 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "runtime/backend/select.h"
-#include "runtime/config_members.h"
-#include "runtime/policy.h"
+#include "runtime/backend/backend_select.h"
+#include "runtime/config/config_members.h"
+#include "runtime/config/policy.h"
 #include "runtime/runtime_record.h"
-#include "runtime/spec_fields.h"
+#include "runtime/spec/fields.h"
 
 struct box_init {
 	struct box_runtime *runtime;
 	struct box_arena *arena;
 	struct box_value map;
 	bool by_parent;
-	box_init_done *done; /* NULL once cancelled */
+	box_runtime_init_done *done; /* NULL once cancelled */
 	void *arg;
 };
 
@@ -35,7 +35,7 @@ static void session_changed(void *arg, const struct box_value *change)
 }
 
 struct box_runtime *box_runtime_new(
-	const struct box_runtime_setup *setup, const struct box_host *host, void *host_arg)
+	const struct box_runtime_setup *setup, const struct box_runtime_host *host, void *host_arg)
 {
 	struct box_runtime *runtime = box_alloc(sizeof(*runtime));
 	runtime->setup = *setup;
@@ -43,7 +43,7 @@ struct box_runtime *box_runtime_new(
 	runtime->host_arg = host_arg;
 	runtime->config = box_config_default();
 	runtime->ignored.event = "message.ignored";
-	runtime->fence = box_fence_new();
+	runtime->fence = box_generations_new();
 	runtime->session_rules.changed = session_changed;
 	runtime->session_rules.changed_arg = runtime;
 	runtime->sessions = box_sessions_new(&runtime->session_rules);
@@ -77,12 +77,12 @@ void box_runtime_free(struct box_runtime *runtime)
 	if (!runtime) {
 		return;
 	}
-	for (int i = 0; i < BOX_LAYERS_; i++) {
+	for (int i = 0; i < BOX_RUNTIME_LAYERS_; i++) {
 		layer_clear(&runtime->layers[i]);
 	}
 	box_sessions_free(runtime->sessions);
 	backend_free(runtime->backend);
-	box_fence_free(runtime->fence);
+	box_generations_free(runtime->fence);
 	box_config_free(runtime->config);
 	free(runtime->instance);
 	free(runtime);
@@ -94,10 +94,10 @@ void box_runtime_free(struct box_runtime *runtime)
 static void log_unread(const struct box_value *map)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_findings *found = box_arena_alloc(arena, sizeof(*found));
+	struct box_config_findings *found = box_arena_alloc(arena, sizeof(*found));
 	char names[512] = "";
 	size_t len = 0;
-	box_members_check(arena, map, BOX_MEMBERS_CLIENT, false, found);
+	box_config_members_check(arena, map, BOX_CONFIG_MEMBERS_CLIENT, false, found);
 	for (size_t i = 0; i < found->count; i++) {
 		const char *name = found->items[i].path;
 		if (len + strlen(name) + 3 > sizeof(names)) {
@@ -108,22 +108,23 @@ static void log_unread(const struct box_value *map)
 	}
 	if (found->count > 0) {
 		BOX_LOG(BOX_LOG_INFO, "config.unknown_members_ignored",
-			box_kv_str("from", "box_init"), box_kv_str("members", names));
+			box_log_str("from", "box_init"), box_log_str("members", names));
 	}
 }
 
 /* The variable is of whoever has started us, and so is what comes over stdio. */
-static enum box_config_origin origin_of(enum box_config_layer layer, bool by_parent)
+static enum box_config_origin origin_of(enum box_runtime_layer_kind layer, bool by_parent)
 {
-	return layer == BOX_LAYER_FILE ? BOX_CONFIG_OPERATOR
-		: layer == BOX_LAYER_VARIABLE || (layer == BOX_LAYER_INIT && by_parent)
+	return layer == BOX_RUNTIME_LAYER_FILE ? BOX_CONFIG_OPERATOR
+		: layer == BOX_RUNTIME_LAYER_VARIABLE ||
+			(layer == BOX_RUNTIME_LAYER_INIT && by_parent)
 		? BOX_CONFIG_PARENT
 		: BOX_CONFIG_CLIENT;
 }
 
 /* `present` with a layer's map over it, as a new configuration; NULL with err. */
 static struct box_config *merged_over(const struct box_runtime *runtime,
-	const struct box_config *present, enum box_config_layer layer, bool by_parent,
+	const struct box_config *present, enum box_runtime_layer_kind layer, bool by_parent,
 	const struct box_value *map, struct box_err *err)
 {
 	struct box_config *merged = NULL;
@@ -139,7 +140,7 @@ static struct box_config *merged_over(const struct box_runtime *runtime,
 }
 
 /* Merges one layer over *config, which is replaced on success. */
-static int fold(const struct box_runtime *runtime, enum box_config_layer layer,
+static int fold(const struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_config **config, struct box_err *err)
 {
 	struct box_config *merged = merged_over(
@@ -167,12 +168,12 @@ static int check_host_backend(
 
 bool box_runtime_knows_backend(const char *name)
 {
-	return box_backend_is_known(name);
+	return box_backend_select_is_known(name);
 }
 
 const char *box_runtime_backend_names(void)
 {
-	return BOX_BACKEND_NAMES;
+	return BOX_BACKEND_SELECT_NAMES;
 }
 
 /* Sessions keep the backend they were made with, so another one is chosen only while there are
@@ -197,7 +198,7 @@ void box_runtime_choose_backend(struct box_runtime *runtime)
 			strcmp(config->backend, "podman") == 0 ||
 			strcmp(config->backend, "e2b") == 0;
 		(void)snprintf(runtime->no_backend, sizeof(runtime->no_backend),
-			"no backend %s: %sset backend to one of " BOX_BACKEND_NAMES,
+			"no backend %s: %sset backend to one of " BOX_BACKEND_SELECT_NAMES,
 			box_fields_echo(arena, box_str(config->backend)),
 			engine ? "container engines and services are not supported; " : "");
 		rules->backend_missing = runtime->no_backend;
@@ -216,7 +217,7 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	rules->max_processes = config->limits.max_managed_processes;
 	rules->max_completed = config->limits.max_completed_processes;
 	rules->retention_sec = config->limits.completed_process_retention_sec;
-	rules->ceilings = box_ceilings_of(&config->limits, &runtime->setup.host_size);
+	rules->ceilings = box_ceilings_from_limits(&config->limits, &runtime->setup.host_size);
 	box_runtime_choose_backend(runtime);
 	if (runtime->host->configured) {
 		runtime->host->configured(runtime->host_arg);
@@ -227,7 +228,7 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 static int check_policy(const struct box_runtime *runtime, const struct box_value *file,
 	const struct box_config *config, struct box_err *err)
 {
-	const struct box_runtime_layer *present = &runtime->layers[BOX_LAYER_FILE];
+	const struct box_runtime_layer *present = &runtime->layers[BOX_RUNTIME_LAYER_FILE];
 	return box_policy_check(file     ? file
 			: present->arena ? &present->map
 					 : NULL,
@@ -235,19 +236,20 @@ static int check_policy(const struct box_runtime *runtime, const struct box_valu
 }
 
 /* All layers with `map` in place of one, checked; NULL with err. */
-static struct box_config *fold_all(const struct box_runtime *runtime, enum box_config_layer layer,
-	const struct box_value *map, struct box_err *err)
+static struct box_config *fold_all(const struct box_runtime *runtime,
+	enum box_runtime_layer_kind layer, const struct box_value *map, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = box_config_default();
 	int r = 0;
-	for (int i = 0; i < BOX_LAYERS_ && r == 0; i++) {
+	for (int i = 0; i < BOX_RUNTIME_LAYERS_ && r == 0; i++) {
 		const struct box_value *from = i == (int)layer ? map
 			: runtime->layers[i].arena             ? &runtime->layers[i].map
 							       : NULL;
-		r = from ? fold(runtime, (enum box_config_layer)i, from, &config, err) : 0;
+		r = from ? fold(runtime, (enum box_runtime_layer_kind)i, from, &config, err) : 0;
 	}
 	if (r == 0) {
-		r = check_policy(runtime, layer == BOX_LAYER_FILE ? map : NULL, config, err);
+		r = check_policy(
+			runtime, layer == BOX_RUNTIME_LAYER_FILE ? map : NULL, config, err);
 	}
 	if (r == 0) {
 		r = check_host_backend(runtime, config, err);
@@ -259,14 +261,14 @@ static struct box_config *fold_all(const struct box_runtime *runtime, enum box_c
 	return r < 0 ? NULL : TAKE_PTR(config);
 }
 
-int box_runtime_check(const struct box_runtime *runtime, enum box_config_layer layer,
+int box_runtime_check(const struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = fold_all(runtime, layer, map, err);
 	return config ? 0 : -EINVAL;
 }
 
-int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
+int box_runtime_configure(struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_err *err)
 {
 	struct box_config *config = fold_all(runtime, layer, map, err);
@@ -291,12 +293,12 @@ static void overlay_admission(
 	if (!section) {
 		return;
 	}
-	layer_clear(&runtime->layers[BOX_LAYER_REFUSED]);
+	layer_clear(&runtime->layers[BOX_RUNTIME_LAYER_REFUSED]);
 	if (refused) {
 		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 		struct box_value alone = box_map_value();
 		box_map_add(arena, &alone, "admission", *section);
-		layer_set(&runtime->layers[BOX_LAYER_REFUSED], &alone);
+		layer_set(&runtime->layers[BOX_RUNTIME_LAYER_REFUSED], &alone);
 	}
 }
 
@@ -305,7 +307,7 @@ static void overlay_admission(
 static void overlay_init(
 	struct box_runtime *runtime, const struct box_value *map, bool keep_admission)
 {
-	struct box_runtime_layer *layer = &runtime->layers[BOX_LAYER_INIT];
+	struct box_runtime_layer *layer = &runtime->layers[BOX_RUNTIME_LAYER_INIT];
 	struct box_runtime_layer fresh = {.arena = box_arena_new()};
 	fresh.map = layer->arena ? box_value_copy(fresh.arena, &layer->map) : box_map_value();
 	for (uint32_t i = 0; i < map->count; i++) {
@@ -314,7 +316,7 @@ static void overlay_init(
 		struct box_str key = {
 			box_arena_strndup(fresh.arena, pair->key.bytes, pair->key.len),
 			pair->key.len};
-		if (!box_config_takes(key, BOX_CONFIG_CLIENT) ||
+		if (!box_config_allows(key, BOX_CONFIG_CLIENT) ||
 			(box_str_eq(key, "admission") && keep_admission)) {
 			continue;
 		}
@@ -339,7 +341,7 @@ static int init_apply(struct box_runtime *runtime, const struct box_value *map, 
 	struct box_err *err)
 {
 	struct box_config *config = merged_over(
-		runtime, runtime->config, BOX_LAYER_INIT, by_parent, map, err);
+		runtime, runtime->config, BOX_RUNTIME_LAYER_INIT, by_parent, map, err);
 	if (!config) {
 		return -EINVAL;
 	}
@@ -353,7 +355,7 @@ static int init_apply(struct box_runtime *runtime, const struct box_value *map, 
 	apply(runtime, config);
 	if (config->admission.error) {
 		BOX_LOG(BOX_LOG_ERROR, "config.admission_malformed",
-			box_kv_str("why", config->admission.error));
+			box_log_str("why", config->admission.error));
 	}
 	box_runtime_emit_layers(runtime, runtime->host->record, runtime->host_arg);
 	return 0;
@@ -370,8 +372,8 @@ static int folder_error(const struct box_config *config, int result, struct box_
 		/* A client's folders need not be the operator's: what it mounts later is refused
 		 * with what to do, and all else works. */
 		BOX_LOG(BOX_LOG_WARNING, "config.workspace_outside",
-			box_kv_str("path", config->default_workspace),
-			box_kv_str("why",
+			box_log_str("path", config->default_workspace),
+			box_log_str("why",
 				"it is outside the mount roots: start boxd with --mount-root, or "
 				"write local.host_root in its --config file"));
 		return 0;
@@ -395,7 +397,7 @@ static struct box_config *candidate(struct box_runtime *runtime, const struct bo
 	bool by_parent, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = merged_over(
-		runtime, runtime->config, BOX_LAYER_INIT, by_parent, map, err);
+		runtime, runtime->config, BOX_RUNTIME_LAYER_INIT, by_parent, map, err);
 	if (!config || check_host_backend(runtime, config, err) < 0 ||
 		check_policy(runtime, NULL, config, err) < 0) {
 		return NULL;
@@ -425,14 +427,14 @@ static void init_folder_done(void *arg, int result)
 	if (r == 0) {
 		r = init_apply(init->runtime, &init->map, init->by_parent, &err);
 	}
-	box_init_done *done = init->done;
+	box_runtime_init_done *done = init->done;
 	void *done_arg = init->arg;
 	init_free(init);
 	done(done_arg, r < 0 ? &err : NULL);
 }
 
 int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
-	box_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err)
+	box_runtime_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = candidate(
 		runtime, map, by_parent, err);
@@ -451,7 +453,8 @@ int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, b
 	bool may_make = box_config_may_make_workspace(config, NULL) == 0;
 	*ret_init = init;
 	runtime->host->folder(runtime->host_arg, config->default_workspace,
-		may_make ? BOX_FOLDER_MAKE : BOX_FOLDER_LOOK, init_folder_done, init);
+		may_make ? BOX_RUNTIME_FOLDER_MAKE : BOX_RUNTIME_FOLDER_CHECK, init_folder_done,
+		init);
 	return 1;
 }
 

@@ -2,7 +2,7 @@
  * counters) and answers what is asked of it as a whole.
  *
  * Handlers call it; it calls no one above. What it needs from outside (folders made, changes
- * recorded) goes through struct box_host, which the program that owns it implements.
+ * recorded) goes through struct box_runtime_host, which the program that owns it implements.
  */
 #pragma once
 
@@ -11,43 +11,43 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/fair_queue.h"
 #include "base/list.h"
-#include "base/seldom.h"
-#include "base/turns.h"
+#include "base/log_limit.h"
 #include "base/value.h"
-#include "runtime/config.h"
-#include "runtime/fence.h"
+#include "runtime/config/config.h"
+#include "runtime/generation.h"
 #include "runtime/metrics.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 struct box_arena;
 struct box_init;
-struct box_native;
+struct box_local;
 struct uv_loop_s;
 
-enum box_folder_wish {
-	BOX_FOLDER_MAKE, /* make it, with parents, if it is missing */
-	BOX_FOLDER_LOOK, /* only say whether it is there: -ENOENT */
+enum box_runtime_folder_mode {
+	BOX_RUNTIME_FOLDER_MAKE,  /* make it, with parents, if it is missing */
+	BOX_RUNTIME_FOLDER_CHECK, /* only say whether it is there: -ENOENT */
 };
 
-typedef void box_folder_done(void *arg, int result);
+typedef void box_runtime_folder_done(void *arg, int result);
 
-struct box_skills_ask;
-struct box_measure;
-struct box_measured;
-typedef void box_measured_done(void *arg, const struct box_measured *measured);
+struct box_skill_store_request;
+struct box_storage_measure;
+struct box_storage_measured;
+typedef void box_storage_measure_done(void *arg, const struct box_storage_measured *measured);
 
-struct box_host {
+struct box_runtime_host {
 	/* Asks for a folder of the host; `done` is called once, later, with 0 or a negative errno:
 	 * -ENOTDIR when something else is there, -EPERM when it is a place no box may have. */
-	void (*folder)(void *host, const char *path, enum box_folder_wish wish,
-		box_folder_done *done, void *arg);
+	void (*folder)(void *host, const char *path, enum box_runtime_folder_mode wish,
+		box_runtime_folder_done *done, void *arg);
 	/* Measures a folder of the host or a box; `done` is called once, later. See storage.h. */
-	void (*measure)(
-		void *host, const struct box_measure *what, box_measured_done *done, void *arg);
-	/* Asks the skill store, and forgets that it was asked. See skills.h. */
-	void (*ask_skills)(void *host, struct box_skills_ask *ask);
-	void (*cancel_skills)(void *host, struct box_skills_ask *ask);
+	void (*measure)(void *host, const struct box_storage_measure *what,
+		box_storage_measure_done *done, void *arg);
+	/* Asks the skill store, and forgets that it was asked. See skill_store.h. */
+	void (*ask_skills)(void *host, struct box_skill_store_request *ask);
+	void (*cancel_skills)(void *host, struct box_skill_store_request *ask);
 	/* Another configuration is in force; may be NULL. */
 	void (*configured)(void *host);
 	/* Who started us is about to say what may be mounted; may be NULL. */
@@ -60,9 +60,9 @@ struct box_host {
 
 /* How the runtime was started. */
 struct box_runtime_setup {
-	struct uv_loop_s *loop;    /* for backends */
-	struct box_native *native; /* native boxes, or NULL */
-	struct box_host_size host_size;
+	struct uv_loop_s *loop;   /* for backends */
+	struct box_local *native; /* native boxes, or NULL */
+	struct box_ceilings_host_size host_size;
 	const char *working_folder;     /* what relative paths of a configuration start from */
 	const char *const *mount_roots; /* of the command line, absolute, or NULL */
 	bool host_backend_allowed;      /* stdio, or a token protects the control port */
@@ -71,12 +71,12 @@ struct box_runtime_setup {
 };
 
 /* Where configuration comes from, the later over the earlier. */
-enum box_config_layer {
-	BOX_LAYER_FILE,     /* --config */
-	BOX_LAYER_VARIABLE, /* LANGBOT_BOX_CONFIG */
-	BOX_LAYER_INIT,     /* box_init, all of them merged */
-	BOX_LAYER_REFUSED, /* an admission section that tried to turn admission off: it stays visible */
-	BOX_LAYERS_
+enum box_runtime_layer_kind {
+	BOX_RUNTIME_LAYER_FILE,     /* --config */
+	BOX_RUNTIME_LAYER_VARIABLE, /* LANGBOT_BOX_CONFIG */
+	BOX_RUNTIME_LAYER_INIT,     /* box_init, all of them merged */
+	BOX_RUNTIME_LAYER_REFUSED, /* an admission section that tried to turn admission off: it stays visible */
+	BOX_RUNTIME_LAYERS_
 };
 
 struct box_runtime_layer {
@@ -86,24 +86,25 @@ struct box_runtime_layer {
 
 struct box_runtime {
 	struct box_runtime_setup setup;
-	const struct box_host *host;
+	const struct box_runtime_host *host;
 	void *host_arg;
-	struct box_runtime_layer layers[BOX_LAYERS_];
+	struct box_runtime_layer layers[BOX_RUNTIME_LAYERS_];
 	struct box_config *config; /* all layers, merged and checked */
-	struct box_fence *fence;
+	struct box_generations *fence;
 	struct box_sessions *sessions;
 	struct box_session_rules session_rules;
 	struct box_backend *backend; /* NULL while there is none */
 	struct box_metrics metrics;
-	struct box_seldom ignored; /* messages that were no request */
+	struct box_log_limit ignored; /* messages that were no request */
 	uint64_t requests_under_way;
-	uint64_t streams_begun;               /* live commands so far: their names */
-	uint64_t files_total_bytes;           /* held by file transfers */
-	uint64_t artifact_bytes;              /* of memory, as boxd told last */
-	struct box_list analyses;             /* of storage, which have more to ask */
-	unsigned measures_asked;              /* of the host, and not answered */
-	uint16_t measures_of[BOX_TURNS_KEPT]; /* of these, by tenants: box_turns_slot */
-	char *instance;                       /* the trusted one, NULL until pinned */
+	uint64_t streams_begun;     /* live commands so far: their names */
+	uint64_t files_total_bytes; /* held by file transfers */
+	uint64_t artifact_bytes;    /* of memory, as boxd told last */
+	struct box_list analyses;   /* of storage, which have more to ask */
+	unsigned measures_asked;    /* of the host, and not answered */
+	uint16_t measures_of
+		[BOX_FAIR_QUEUE_BUCKETS]; /* of these, by tenants: box_fair_queue_bucket */
+	char *instance;                   /* the trusted one, NULL until pinned */
 	bool parent_configures;  /* the last `local` of box_init came from who started us */
 	bool stopping;           /* no new work is taken */
 	char no_backend[512];    /* why: the one asked for is not known */
@@ -111,15 +112,15 @@ struct box_runtime {
 };
 
 struct box_runtime *box_runtime_new(
-	const struct box_runtime_setup *setup, const struct box_host *host, void *host_arg);
+	const struct box_runtime_setup *setup, const struct box_runtime_host *host, void *host_arg);
 void box_runtime_free(struct box_runtime *runtime);
 
 /* Puts a map in place of the layer's last one and checks all layers together: for the operator's
  * own file at start and reload. 0, or negative with err and nothing changed. */
-int box_runtime_configure(struct box_runtime *runtime, enum box_config_layer layer,
+int box_runtime_configure(struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_err *err);
 /* The same without a change: what it would answer. */
-int box_runtime_check(const struct box_runtime *runtime, enum box_config_layer layer,
+int box_runtime_check(const struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_err *err);
 
 /* Which members of the present file wait for another start of boxd; "": none. Told in the status. */
@@ -136,17 +137,17 @@ void box_runtime_choose_backend(struct box_runtime *runtime);
  * done at once. 1: `done` is called once, later, with NULL or an error; cancelling until then
  * forgets it and nothing is applied. Negative: refused, nothing changed. `by_parent`: it comes from
  * whoever has started us, who may say what can be mounted. */
-typedef void box_init_done(void *arg, const struct box_err *err);
+typedef void box_runtime_init_done(void *arg, const struct box_err *err);
 int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
-	box_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err);
+	box_runtime_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err);
 void box_runtime_init_cancel(struct box_init *init);
 
 /* Pins the instance that all contexts must name, unless one is pinned already. */
-void box_runtime_pin(struct box_runtime *runtime, struct box_str instance);
+void box_runtime_pin_instance(struct box_runtime *runtime, struct box_str instance);
 
 /* Passes the fence; *ret_advanced says that the placement moved forward: then the caller ends what
  * is under way for older ones, and after that calls box_sessions_retire. */
-int box_runtime_enter(struct box_runtime *runtime, const struct box_context *context,
+int box_runtime_enter_generation(struct box_runtime *runtime, const struct box_context *context,
 	bool *ret_advanced, struct box_err *err);
 
 /* {name, available}, under admission with the readiness. */

@@ -11,16 +11,16 @@
 #include "runtime/runtime.h"
 
 /* How the changes of a layer are called in the record; NULL: it is not recorded. */
-static const char *const layer_changes[BOX_LAYERS_] = {
-	[BOX_LAYER_INIT] = "init",
-	[BOX_LAYER_REFUSED] = "refused",
+static const char *const layer_changes[BOX_RUNTIME_LAYERS_] = {
+	[BOX_RUNTIME_LAYER_INIT] = "init",
+	[BOX_RUNTIME_LAYER_REFUSED] = "refused",
 };
 
 void box_runtime_emit_layers(const struct box_runtime *runtime,
 	void (*emit)(void *arg, const struct box_value *change), void *arg)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	for (int i = 0; i < BOX_LAYERS_; i++) {
+	for (int i = 0; i < BOX_RUNTIME_LAYERS_; i++) {
 		if (layer_changes[i] && runtime->layers[i].arena) {
 			struct box_value change = box_map_value();
 			box_map_add(arena, &change, layer_changes[i], runtime->layers[i].map);
@@ -49,22 +49,22 @@ static struct box_value fence_change(struct box_arena *arena, const struct box_c
 	return change;
 }
 
-void box_runtime_pin(struct box_runtime *runtime, struct box_str instance)
+void box_runtime_pin_instance(struct box_runtime *runtime, struct box_str instance)
 {
 	if (runtime->instance) {
 		return;
 	}
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	runtime->instance = box_strdup(box_arena_strndup(arena, instance.bytes, instance.len));
-	BOX_LOG(BOX_LOG_INFO, "instance.claimed", box_kv_str("instance", runtime->instance));
+	BOX_LOG(BOX_LOG_INFO, "instance.claimed", box_log_str("instance", runtime->instance));
 	struct box_value change = pin_change(arena, runtime->instance);
 	runtime->host->record(runtime->host_arg, &change);
 }
 
-int box_runtime_enter(struct box_runtime *runtime, const struct box_context *context,
+int box_runtime_enter_generation(struct box_runtime *runtime, const struct box_context *context,
 	bool *ret_advanced, struct box_err *err)
 {
-	int r = box_fence_observe(runtime->fence, context,
+	int r = box_generations_observe(runtime->fence, context,
 		(size_t)runtime->config->limits.max_admission_records, ret_advanced, err);
 	if (r < 0 || !*ret_advanced) {
 		return r;
@@ -89,7 +89,7 @@ void box_runtime_dump(const struct box_runtime *runtime,
 	box_runtime_emit_layers(runtime, emit, arg);
 	uint64_t position = 0;
 	struct box_context context;
-	while (box_fence_next(runtime->fence, &position, &context)) {
+	while (box_generations_next(runtime->fence, &position, &context)) {
 		change = fence_change(arena, &context);
 		emit(arg, &change);
 	}
@@ -107,15 +107,15 @@ static void replay_fence(struct box_runtime *runtime, const struct box_value *pl
 		place->items[0].str, place->items[1].str, place->items[2].integer};
 	bool advanced;
 	/* What was remembered once is not forgotten because the limit is lower now. */
-	(void)box_fence_observe(runtime->fence, &context, SIZE_MAX, &advanced, NULL);
+	(void)box_generations_observe(runtime->fence, &context, SIZE_MAX, &advanced, NULL);
 }
 
 static void replay_layer(
-	struct box_runtime *runtime, enum box_config_layer layer, const struct box_value *map)
+	struct box_runtime *runtime, enum box_runtime_layer_kind layer, const struct box_value *map)
 {
 	struct box_err err;
 	if (map && map->type == BOX_MAP && box_runtime_configure(runtime, layer, map, &err) < 0) {
-		BOX_LOG(BOX_LOG_WARNING, "state.config_refused", box_kv_str("why", err.text));
+		BOX_LOG(BOX_LOG_WARNING, "state.config_refused", box_log_str("why", err.text));
 	}
 }
 
@@ -128,9 +128,9 @@ void box_runtime_replay(struct box_runtime *runtime, const struct box_value *cha
 		runtime->instance = box_strdup(
 			box_arena_strndup(arena, pin->str.bytes, pin->str.len));
 	}
-	for (int i = 0; i < BOX_LAYERS_; i++) {
+	for (int i = 0; i < BOX_RUNTIME_LAYERS_; i++) {
 		if (layer_changes[i]) {
-			replay_layer(runtime, (enum box_config_layer)i,
+			replay_layer(runtime, (enum box_runtime_layer_kind)i,
 				box_map_get(change, layer_changes[i]));
 		}
 	}

@@ -7,18 +7,18 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/list.h"
-#include "base/turns.h"
-#include "runtime/output.h"
-#include "runtime/process.h"
 #include "runtime/runtime.h"
+#include "runtime/session/output.h"
+#include "runtime/session/process.h"
 
-struct box_analysis {
+struct box_storage_analysis {
 	struct box_list links; /* of the runtime, while there is something left to ask */
 	struct box_runtime *runtime;
 	struct box_arena *arena; /* its own */
-	box_analysis_done *done; /* NULL: cancelled */
+	box_storage_done *done;  /* NULL: cancelled */
 	void *arg;
 	uint64_t give_up_ms;
 	const char *folder; /* NULL: asked already */
@@ -48,7 +48,7 @@ struct entry {
 	const char *path;
 	const char *parent_key; /* NULL: a root */
 	const char *scope;
-	const struct box_measured_part *part;
+	const struct box_storage_measured_part *part;
 	uint64_t error_count;
 };
 
@@ -76,17 +76,17 @@ static void add_folders(const struct box_storage_report *report, struct box_aren
 	static const struct {
 		const char *key;
 		const char *name;
-	} rows[BOX_MEASURED_FOLDER_PARTS_] = {
-		[BOX_MEASURED_WHOLE] = {"workspace", ""},
-		[BOX_MEASURED_MCP] = {"mcp", "/.mcp"},
-		[BOX_MEASURED_INBOX] = {"inbox", "/inbox"},
-		[BOX_MEASURED_OUTBOX] = {"outbox", "/outbox"},
+	} rows[BOX_STORAGE_FOLDER_PARTS_] = {
+		[BOX_STORAGE_WHOLE] = {"workspace", ""},
+		[BOX_STORAGE_MCP] = {"mcp", "/.mcp"},
+		[BOX_STORAGE_INBOX] = {"inbox", "/inbox"},
+		[BOX_STORAGE_OUTBOX] = {"outbox", "/outbox"},
 	};
-	for (size_t i = 0; report->workspace && i < BOX_MEASURED_FOLDER_PARTS_; i++) {
+	for (size_t i = 0; report->workspace && i < BOX_STORAGE_FOLDER_PARTS_; i++) {
 		struct entry entry = {
 			.key = rows[i].key,
 			.path = box_arena_printf(arena, "%s%s", report->workspace, rows[i].name),
-			.parent_key = i == BOX_MEASURED_WHOLE ? NULL : "workspace",
+			.parent_key = i == BOX_STORAGE_WHOLE ? NULL : "workspace",
 			.scope = "runtime_host",
 			.part = &report->folder[i],
 			.error_count = report->folder[i].error_count,
@@ -94,7 +94,7 @@ static void add_folders(const struct box_storage_report *report, struct box_aren
 		add_entry(arena, list, &entry);
 	}
 	if (report->workspace) {
-		*total = add_up(*total, report->folder[BOX_MEASURED_WHOLE].size_bytes);
+		*total = add_up(*total, report->folder[BOX_STORAGE_WHOLE].size_bytes);
 	}
 }
 
@@ -105,12 +105,12 @@ static void add_sessions(const struct box_storage_report *report, struct box_are
 	static const struct {
 		const char *key;
 		const char *path;
-	} rows[BOX_MEASURED_BOX_PARTS_] = {
-		[BOX_MEASURED_WORKSPACE] = {"session_workspaces", "/workspace"},
-		[BOX_MEASURED_CACHE] = {"session_caches", "/root/.cache"},
-		[BOX_MEASURED_TEMP] = {"session_temp", "/tmp"},
+	} rows[BOX_STORAGE_BOX_PARTS_] = {
+		[BOX_STORAGE_WORKSPACE] = {"session_workspaces", "/workspace"},
+		[BOX_STORAGE_CACHE] = {"session_caches", "/root/.cache"},
+		[BOX_STORAGE_TEMP] = {"session_temp", "/tmp"},
 	};
-	for (size_t i = 0; report->session_count > 0 && i < BOX_MEASURED_BOX_PARTS_; i++) {
+	for (size_t i = 0; report->session_count > 0 && i < BOX_STORAGE_BOX_PARTS_; i++) {
 		struct entry entry = {
 			.key = rows[i].key,
 			.path = box_arena_printf(arena, "%s (%zu sandbox sessions)", rows[i].path,
@@ -152,18 +152,18 @@ struct box_value box_storage_value(const struct box_storage_report *report, stru
 
 /* --- gathering --- */
 
-static bool has_more(const struct box_analysis *analysis)
+static bool has_more(const struct box_storage_analysis *analysis)
 {
 	return analysis->folder || analysis->box_next < analysis->box_count;
 }
 
-static void analysis_free(struct box_analysis *analysis)
+static void analysis_free(struct box_storage_analysis *analysis)
 {
 	box_list_drop(&analysis->links);
 	box_arena_free(analysis->arena);
 }
 
-static void finish_if_over(struct box_analysis *analysis)
+static void finish_if_over(struct box_storage_analysis *analysis)
 {
 	if (analysis->asked > 0 || (analysis->done && has_more(analysis))) {
 		return;
@@ -176,21 +176,21 @@ static void finish_if_over(struct box_analysis *analysis)
 
 static void ask_more(struct box_runtime *runtime);
 
-static void answered(struct box_analysis *analysis)
+static void answered(struct box_storage_analysis *analysis)
 {
 	struct box_runtime *runtime = analysis->runtime;
 	analysis->asked--;
 	runtime->measures_asked--;
-	runtime->measures_of[box_turns_slot(analysis->tenant)]--;
+	runtime->measures_of[box_fair_queue_bucket(analysis->tenant)]--;
 	finish_if_over(analysis);
 	ask_more(runtime);
 }
 
 /* A folder that a box may not have, or that is not there, is none; that it could not be looked at
  * is an error. */
-static void folder_measured(void *arg, const struct box_measured *measured)
+static void folder_measured(void *arg, const struct box_storage_measured *measured)
 {
-	struct box_analysis *analysis = arg;
+	struct box_storage_analysis *analysis = arg;
 	struct box_storage_report *report = &analysis->report;
 	switch (measured->result) {
 	case 0:
@@ -203,54 +203,55 @@ static void folder_measured(void *arg, const struct box_measured *measured)
 		report->workspace = NULL;
 		break;
 	default:
-		report->folder[BOX_MEASURED_WHOLE].error_count = 1;
+		report->folder[BOX_STORAGE_WHOLE].error_count = 1;
 		break;
 	}
 	answered(analysis);
 }
 
-static void add_part(struct box_measured_part *sum, const struct box_measured_part *part)
+static void add_part(
+	struct box_storage_measured_part *sum, const struct box_storage_measured_part *part)
 {
 	sum->exists = sum->exists || part->exists;
 	sum->size_bytes = add_up(sum->size_bytes, part->size_bytes);
 	sum->file_count = add_up(sum->file_count, part->file_count);
 }
 
-static void box_measured(
-	struct box_analysis *analysis, const struct box_measured *measured, bool managed)
+static void box_storage_measured(struct box_storage_analysis *analysis,
+	const struct box_storage_measured *measured, bool managed)
 {
 	struct box_storage_report *report = &analysis->report;
 	if (measured->result < 0) {
 		report->failed_count++;
 	} else {
 		report->measured_count++;
-		for (size_t i = 0; i < BOX_MEASURED_BOX_PARTS_; i++) {
+		for (size_t i = 0; i < BOX_STORAGE_BOX_PARTS_; i++) {
 			add_part(&report->boxes[i], &measured->parts[i]);
 		}
 	}
 	if (managed && measured->result == 0) {
 		report->managed_session_count++;
-		add_part(&report->managed_workspaces, &measured->parts[BOX_MEASURED_WORKSPACE]);
+		add_part(&report->managed_workspaces, &measured->parts[BOX_STORAGE_WORKSPACE]);
 	}
 	answered(analysis);
 }
 
-static void plain_box_measured(void *arg, const struct box_measured *measured)
+static void plain_box_measured(void *arg, const struct box_storage_measured *measured)
 {
-	box_measured(arg, measured, false);
+	box_storage_measured(arg, measured, false);
 }
 
-static void managed_box_measured(void *arg, const struct box_measured *measured)
+static void managed_box_measured(void *arg, const struct box_storage_measured *measured)
 {
-	box_measured(arg, measured, true);
+	box_storage_measured(arg, measured, true);
 }
 
-static void ask_next(struct box_analysis *analysis)
+static void ask_next(struct box_storage_analysis *analysis)
 {
 	struct box_runtime *runtime = analysis->runtime;
-	struct box_measure what = {
+	struct box_storage_measure what = {
 		.path = analysis->folder, .below = analysis->below, .tenant = analysis->tenant};
-	box_measured_done *done = folder_measured;
+	box_storage_measure_done *done = folder_measured;
 	if (!analysis->folder) {
 		const struct box_session_box *box = &analysis->boxes[analysis->box_next++];
 		what.box = box->number;
@@ -259,28 +260,30 @@ static void ask_next(struct box_analysis *analysis)
 	analysis->folder = NULL;
 	analysis->asked++;
 	runtime->measures_asked++;
-	runtime->measures_of[box_turns_slot(analysis->tenant)]++;
+	runtime->measures_of[box_fair_queue_bucket(analysis->tenant)]++;
 	runtime->host->measure(runtime->host_arg, &what, done, analysis);
 }
 
 /* The client does not wait for ever: what has had no turn by then is not measured. */
-static void give_up_rest(struct box_analysis *analysis)
+static void give_up_rest(struct box_storage_analysis *analysis)
 {
 	if (analysis->folder) {
 		analysis->folder = NULL;
-		analysis->report.folder[BOX_MEASURED_WHOLE].error_count = 1;
+		analysis->report.folder[BOX_STORAGE_WHOLE].error_count = 1;
 	}
 	analysis->report.failed_count += analysis->box_count - analysis->box_next;
 	analysis->box_next = analysis->box_count;
 }
 
 /* The next whose tenant has not asked for as much as is measured at once. */
-static struct box_analysis *next_analysis(struct box_runtime *runtime)
+static struct box_storage_analysis *next_analysis(struct box_runtime *runtime)
 {
 	for (struct box_list *at = runtime->analyses.next; at != &runtime->analyses;
 		at = at->next) {
-		struct box_analysis *analysis = BOX_LIST_ITEM(at, struct box_analysis, links);
-		if (runtime->measures_of[box_turns_slot(analysis->tenant)] < BOX_MEASURES_MAX) {
+		struct box_storage_analysis *analysis = BOX_CONTAINER_OF(
+			at, struct box_storage_analysis, links);
+		if (runtime->measures_of[box_fair_queue_bucket(analysis->tenant)] <
+			BOX_MEASURES_MAX) {
 			box_list_drop(&analysis->links);
 			return analysis;
 		}
@@ -292,7 +295,7 @@ static struct box_analysis *next_analysis(struct box_runtime *runtime)
  * has what waits take turns by tenants: so each tenant may have something waiting there. */
 static void ask_more(struct box_runtime *runtime)
 {
-	struct box_analysis *analysis;
+	struct box_storage_analysis *analysis;
 	while (runtime->measures_asked < BOX_MEASURES_WAITING_MAX &&
 		(analysis = next_analysis(runtime))) {
 		if (box_clock_ms() >= analysis->give_up_ms) {
@@ -307,12 +310,12 @@ static void ask_more(struct box_runtime *runtime)
 	}
 }
 
-struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
-	const struct box_context *context, box_analysis_done *done, void *arg,
+struct box_storage_analysis *box_storage_analyse(struct box_runtime *runtime,
+	const struct box_context *context, box_storage_done *done, void *arg,
 	struct box_storage_report *ret_report)
 {
 	struct box_arena *arena = box_arena_new();
-	struct box_analysis *analysis = box_arena_alloc(arena, sizeof(*analysis));
+	struct box_storage_analysis *analysis = box_arena_alloc(arena, sizeof(*analysis));
 	struct box_storage_report *report = &analysis->report;
 	const char *workspace = runtime->config->default_workspace;
 	box_list_init(&analysis->links);
@@ -331,7 +334,7 @@ struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
 	}
 	analysis->box_count = box_sessions_boxes(
 		runtime->sessions, context, arena, &analysis->boxes, &report->session_count);
-	struct box_process_counts processes = box_processes_count(runtime->sessions, context);
+	struct box_process_counts processes = box_process_count(runtime->sessions, context);
 	report->managed_process_count = processes.running + processes.completed;
 	/* The others hold nothing that could be measured. */
 	report->measured_count = report->session_count - analysis->box_count;
@@ -345,7 +348,7 @@ struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
 	return analysis;
 }
 
-void box_analysis_cancel(struct box_analysis *analysis)
+void box_storage_cancel(struct box_storage_analysis *analysis)
 {
 	analysis->done = NULL;
 	box_list_drop(&analysis->links);

@@ -2,7 +2,7 @@
  *
  * What is measured is asked of the host one by one, a few at a time for all requests together, each
  * request in turn; the answer is built when the last has come. Boxes are measured from outside, so
- * a busy session answers like any other; microVMs are asked by the host (worker/measure.c).
+ * a busy session answers like any other; microVMs are asked by the host (worker/storage_measure.c).
  */
 #pragma once
 
@@ -13,55 +13,55 @@
 #include "base/value.h"
 #include "runtime/tenant.h"
 
-struct box_analysis;
+struct box_storage_analysis;
 struct box_arena;
 struct box_runtime;
 
 /* What a host can measure: a box, or a folder. */
-struct box_measure {
+struct box_storage_measure {
 	uint64_t box;       /* 0: the folder */
 	const char *path;   /* absolute */
 	const char *below;  /* what of it is measured, relative */
 	const char *tenant; /* the namespace of the workspace that asks */
 };
 
-struct box_measured_part {
+struct box_storage_measured_part {
 	bool exists;
 	uint64_t size_bytes;
 	uint64_t file_count;
 	uint64_t error_count;
 };
 
-enum box_measured_folder_part {
-	BOX_MEASURED_WHOLE,
-	BOX_MEASURED_MCP,
-	BOX_MEASURED_INBOX,
-	BOX_MEASURED_OUTBOX,
-	BOX_MEASURED_FOLDER_PARTS_
+enum box_storage_folder_part {
+	BOX_STORAGE_WHOLE,
+	BOX_STORAGE_MCP,
+	BOX_STORAGE_INBOX,
+	BOX_STORAGE_OUTBOX,
+	BOX_STORAGE_FOLDER_PARTS_
 };
 
-enum box_measured_box_part {
-	BOX_MEASURED_WORKSPACE, /* when it is the box's own */
-	BOX_MEASURED_CACHE,
-	BOX_MEASURED_TEMP,
-	BOX_MEASURED_BOX_PARTS_
+enum box_storage_box_part {
+	BOX_STORAGE_WORKSPACE, /* when it is the box's own */
+	BOX_STORAGE_CACHE,
+	BOX_STORAGE_TEMP,
+	BOX_STORAGE_BOX_PARTS_
 };
 
-struct box_measured {
+struct box_storage_measured {
 	int result; /* 0, or a negative errno: then there are no parts */
-	struct box_measured_part parts[BOX_MEASURED_FOLDER_PARTS_];
+	struct box_storage_measured_part parts[BOX_STORAGE_FOLDER_PARTS_];
 };
 
 /* Everything that the answer says. */
 struct box_storage_report {
 	const char *workspace; /* the tenant's folder; NULL: there is none to have */
-	struct box_measured_part folder[BOX_MEASURED_FOLDER_PARTS_];
+	struct box_storage_measured_part folder[BOX_STORAGE_FOLDER_PARTS_];
 	size_t session_count;
 	size_t measured_count;
 	size_t failed_count; /* could not be measured */
-	struct box_measured_part boxes[BOX_MEASURED_BOX_PARTS_];
+	struct box_storage_measured_part boxes[BOX_STORAGE_BOX_PARTS_];
 	size_t managed_session_count; /* have processes, and a workspace of their own */
-	struct box_measured_part managed_workspaces;
+	struct box_storage_measured_part managed_workspaces;
 	size_t managed_process_count;
 };
 
@@ -70,11 +70,11 @@ struct box_value box_storage_value(
 	const struct box_storage_report *report, struct box_arena *arena);
 
 /* The report is good during the call. */
-typedef void box_analysis_done(void *arg, const struct box_storage_report *report);
+typedef void box_storage_done(void *arg, const struct box_storage_report *report);
 
 /* Begins an analysis; `done` is called once, later, unless it is cancelled. NULL: there is nothing
  * to measure, and *ret_report says so already. */
-struct box_analysis *box_storage_analyse(struct box_runtime *runtime,
-	const struct box_context *context, box_analysis_done *done, void *arg,
+struct box_storage_analysis *box_storage_analyse(struct box_runtime *runtime,
+	const struct box_context *context, box_storage_done *done, void *arg,
 	struct box_storage_report *ret_report);
-void box_analysis_cancel(struct box_analysis *analysis);
+void box_storage_cancel(struct box_storage_analysis *analysis);

@@ -12,7 +12,8 @@
 
 #define HASH_DIGITS 24
 
-struct box_context box_context_copy(struct box_arena *arena, const struct box_context *context)
+struct box_context box_tenant_copy_context(
+	struct box_arena *arena, const struct box_context *context)
 {
 	struct box_str instance = context->instance;
 	struct box_str workspace = context->workspace;
@@ -27,10 +28,10 @@ struct box_context box_context_copy(struct box_arena *arena, const struct box_co
 void box_tenant_namespace(const struct box_context *context, char out[BOX_NAMESPACE_SIZE])
 {
 	const struct box_str parts[] = {context->instance, {"", 1}, context->workspace};
-	unsigned char digest[BOX_SHA256_BYTES];
-	char hex[2 * BOX_SHA256_BYTES + 1];
-	box_sha256_parts(parts, 3, digest);
-	box_hex(digest, sizeof(digest), hex);
+	unsigned char digest[BOX_HASH_SHA256_BYTES];
+	char hex[2 * BOX_HASH_SHA256_BYTES + 1];
+	box_hash_sha256_parts(parts, 3, digest);
+	box_hash_hex(digest, sizeof(digest), hex);
 	memcpy(out, "ws-", 3);
 	memcpy(out + 3, hex, HASH_DIGITS);
 	out[3 + HASH_DIGITS] = '\0';
@@ -49,7 +50,7 @@ static bool is_alnum(char c)
 	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-bool box_instance_id_valid(struct box_str id)
+bool box_tenant_instance_id_valid(struct box_str id)
 {
 	if (id.len == 0 || id.len > BOX_INSTANCE_ID_MAX || !is_alnum(id.bytes[0])) {
 		return false;

@@ -24,7 +24,7 @@ struct box_context {
 	int64_t generation;
 };
 
-static inline bool box_context_same_workspace(
+static inline bool box_tenant_same_workspace(
 	const struct box_context *a, const struct box_context *b)
 {
 	return box_str_same(a->instance, b->instance) && box_str_same(a->workspace, b->workspace);
@@ -32,10 +32,11 @@ static inline bool box_context_same_workspace(
 
 /* With texts of the arena's. */
 struct box_arena;
-struct box_context box_context_copy(struct box_arena *arena, const struct box_context *context);
+struct box_context box_tenant_copy_context(
+	struct box_arena *arena, const struct box_context *context);
 
 /* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}`: what a client may call its instance. */
-bool box_instance_id_valid(struct box_str id);
+bool box_tenant_instance_id_valid(struct box_str id);
 
 /* The durable namespace, without the generation. */
 void box_tenant_namespace(const struct box_context *context, char out[BOX_NAMESPACE_SIZE]);

@@ -66,7 +66,7 @@ def run_one(form, options, known):
     None."""
     REPORT.unlink(missing_ok=True)
     left = seconds_left()
-    command = ["tests/vm/krun", *(["--short"] if form == "short" else [])]
+    command = ["tests/vm/microvm", *(["--short"] if form == "short" else [])]
     command += [] if left is None else ["--within", str(max(left, 1))]
     environment = {**os.environ, "BOX_RESULTS_KNOWN": "\n".join(known)}
     code = subprocess.run([*command, str(REPORT), *options], env=environment).returncode

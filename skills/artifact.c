@@ -17,8 +17,8 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "codec/json.h"
 #include "skills/manifest.h"
-#include "transport/json.h"
 
 #define COPY_BYTES (1 * BOX_MIB)
 
@@ -133,17 +133,17 @@ static int copy_bytes(int from, int to, uint64_t size)
 
 static bool hash_is(int fd, uint64_t size, const char *sha256)
 {
-	unsigned char hash[BOX_SHA256_BYTES];
-	char hex[2 * BOX_SHA256_BYTES + 1];
+	unsigned char hash[BOX_HASH_SHA256_BYTES];
+	char hex[2 * BOX_HASH_SHA256_BYTES + 1];
 	void *bytes = size == 0 ? NULL : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
 	if (bytes == MAP_FAILED) {
 		return false;
 	}
-	box_sha256(bytes, size, hash);
+	box_hash_sha256(bytes, size, hash);
 	if (bytes) {
 		(void)munmap(bytes, size);
 	}
-	box_hex(hash, sizeof(hash), hex);
+	box_hash_hex(hash, sizeof(hash), hex);
 	return strcmp(hex, sha256) == 0;
 }
 

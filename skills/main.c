@@ -1,6 +1,6 @@
 /* box-skills: the program that reads what strangers have packed, for boxd and box-rpc.
  *
- * Started by boxd only, with its fds in place (skills/wire.h): `box-skills store` keeps the skills of
+ * Started by boxd only, with its fds in place (protocol/skills.h): `box-skills store` keeps the skills of
  * all tenants; `box-skills DIGEST` copies one artifact and ends.
  */
 #include <errno.h>
@@ -13,12 +13,12 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "runtime/keeper/proto.h"
+#include "protocol/boxd.h"
+#include "protocol/skills.h"
 #include "skills/artifact.h"
-#include "skills/fence.h"
-#include "skills/later.h"
-#include "skills/serve.h"
-#include "skills/wire.h"
+#include "skills/skills_confine.h"
+#include "skills/skills_serve.h"
+#include "skills/store/deferred_sync.h"
 
 #ifdef BOX_SANITIZED
 /* The leak checker stops all threads with ptrace at exit, which the fence forbids. */
@@ -54,34 +54,34 @@ static void limit_memory(void)
 
 static int keep_store(void)
 {
-	const struct box_skills_room rooms[] = {
+	const struct box_skills_confine_folder rooms[] = {
 		{.fd = BOX_SKILLS_FOLDER_FD, .writes = true, .moves = true}};
 	struct box_err err;
 	allow_many_fds();
-	(void)box_later_is_possible(); /* behind the fence /proc is out of reach */
-	int r = box_skills_fence(rooms, 1, &err);
+	(void)box_deferred_sync_is_possible(); /* behind the fence /proc is out of reach */
+	int r = box_skills_confine(rooms, 1, &err);
 	bool is_fenced = r == 0;
 	if (is_fenced) {
 		r = box_skills_serve(BOX_SKILLS_SOCKET_FD, BOX_SKILLS_FOLDER_FD, &err);
 	}
 	if (r < 0) {
-		BOX_LOG(BOX_LOG_ERROR, "skills.failed", box_kv_str("why", err.text));
+		BOX_LOG(BOX_LOG_ERROR, "skills.failed", box_log_str("why", err.text));
 	}
 	if (!is_fenced) {
-		box_skills_refuse(BOX_SKILLS_SOCKET_FD, &err);
+		box_skills_serve_refusal(BOX_SKILLS_SOCKET_FD, &err);
 	}
 	return r < 0 ? 1 : 0;
 }
 
 static int copy_artifact(const char *digest)
 {
-	const struct box_skills_room rooms[] = {
+	const struct box_skills_confine_folder rooms[] = {
 		{.fd = BOX_SKILLS_SOURCE_FD},
 		{.fd = BOX_SKILLS_TARGET_FD, .writes = true},
 	};
 	struct box_artifact_report report = {0};
 	struct box_err err;
-	int r = box_skills_fence(rooms, 2, &err);
+	int r = box_skills_confine(rooms, 2, &err);
 	r = r < 0 ? r
 		  : box_artifact_copy(BOX_SKILLS_SOURCE_FD, BOX_SKILLS_MANIFEST_FD,
 			    BOX_SKILLS_TARGET_FD, digest, &err);

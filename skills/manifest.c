@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "transport/json.h"
+#include "codec/json.h"
 
 #define ALGORITHM "sha256-tree-v1"
 
@@ -51,7 +51,7 @@ bool box_manifest_path_is_good(struct box_str path)
 
 static bool is_digest(struct box_str text)
 {
-	if (text.len != 2 * BOX_SHA256_BYTES) {
+	if (text.len != 2 * BOX_HASH_SHA256_BYTES) {
 		return false;
 	}
 	for (size_t i = 0; i < text.len; i++) {
@@ -160,8 +160,8 @@ static void write_file(struct box_buf *out, const struct box_manifest_file *file
 static bool digest_is(const struct box_manifest *manifest, const char *digest)
 {
 	struct box_buf out = box_buf(16 * BOX_ARTIFACT_MANIFEST_BYTES_MAX);
-	unsigned char hash[BOX_SHA256_BYTES];
-	char hex[2 * BOX_SHA256_BYTES + 1];
+	unsigned char hash[BOX_HASH_SHA256_BYTES];
+	char hex[2 * BOX_HASH_SHA256_BYTES + 1];
 	(void)box_buf_append_str(&out, "{\"algorithm\":\"" ALGORITHM "\",\"files\":[");
 	for (size_t i = 0; i < manifest->count; i++) {
 		(void)box_buf_append(&out, ",", i > 0 ? 1 : 0);
@@ -169,8 +169,8 @@ static bool digest_is(const struct box_manifest *manifest, const char *digest)
 	}
 	(void)box_buf_printf(
 		&out, "],\"total_bytes\":%llu}", (unsigned long long)manifest->total_bytes);
-	box_sha256(out.bytes, out.len, hash);
-	box_hex(hash, sizeof(hash), hex);
+	box_hash_sha256(out.bytes, out.len, hash);
+	box_hash_hex(hash, sizeof(hash), hex);
 	bool same = !out.overflowed && strcmp(hex, digest) == 0;
 	box_buf_free(&out);
 	return same;

@@ -5,17 +5,17 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "codec/json.h"
+#include "codec/msgpack.h"
+#include "codec/stdio_framer.h"
 #include "handlers/dispatch.h"
 #include "runtime/runtime.h"
-#include "transport/json.h"
-#include "transport/msgpack.h"
-#include "transport/stdio_frame.h"
 
 /* The chunk form at most doubles a JSON text (quotes and backslashes are escaped again) and adds a
  * short line for every BOX_STDIO_CHUNK_BYTES. */
 #define FRAMED_BYTES_MAX (3 * BOX_MESSAGE_BYTES_MAX)
 
-static void out_free(struct box_out *out)
+static void out_free(struct box_conn_answer *out)
 {
 	box_buf_free(&out->bytes);
 	free(out);
@@ -29,7 +29,7 @@ static int encode(
 					: box_msgpack_encode(buf, answer);
 	if (r == 0 && conn->json_lines && codec == BOX_CODEC_JSON) {
 		struct box_buf lines = box_buf(FRAMED_BYTES_MAX);
-		r = box_frame_json(&lines, buf->bytes, buf->len);
+		r = box_stdio_framer_encode_json(&lines, buf->bytes, buf->len);
 		box_buf_free(buf);
 		*buf = lines;
 	}
@@ -54,15 +54,15 @@ static int send_answer(void *connection, int codec, const struct box_value *answ
 	traffic->messages_out[codec]++;
 	traffic->bytes_out[codec] += buf.len;
 
-	struct box_out *out = box_alloc(sizeof(*out));
+	struct box_conn_answer *out = box_alloc(sizeof(*out));
 	out->bytes = buf;
 	out->codec = (enum box_codec)codec;
 	box_list_push(&conn->out, &out->links);
 	conn->out_bytes += buf.len;
 	if (conn->out_bytes > BOX_OUT_BYTES_MAX) {
 		BOX_LOG(BOX_LOG_WARNING, "connection.given_up",
-			box_kv_str("why", "the client does not read its answers"),
-			box_kv_int("queued_bytes", (int64_t)conn->out_bytes));
+			box_log_str("why", "the client does not read its answers"),
+			box_log_int("queued_bytes", (int64_t)conn->out_bytes));
 		conn->closing = true;
 		conn->ops->give_up(conn);
 		return 0;
@@ -91,7 +91,7 @@ static const struct box_peer_ops peer_ops = {
 
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,
-	const struct box_speaker *speaker, enum box_metrics_transport transport)
+	const struct box_peer_identity *speaker, enum box_metrics_transport transport)
 {
 	conn->ops = ops;
 	conn->runtime = runtime;
@@ -109,7 +109,7 @@ void box_conn_close(struct box_conn *conn)
 	conn->peer = NULL;
 	struct box_list *item;
 	while ((item = box_list_pop(&conn->out))) {
-		out_free(BOX_LIST_ITEM(item, struct box_out, links));
+		out_free(BOX_CONTAINER_OF(item, struct box_conn_answer, links));
 	}
 	conn->runtime->metrics.connections_open[conn->transport]--;
 }
@@ -126,16 +126,17 @@ void box_conn_receive(struct box_conn *conn, const struct box_message *message)
 	box_peer_receive(conn->peer, message->arena, value, message->codec);
 }
 
-void box_conn_ignored(struct box_conn *conn, const char *why)
+void box_conn_log_ignored(struct box_conn *conn, const char *why)
 {
-	box_seldom_log(&conn->runtime->ignored, 0, why);
+	box_log_limit_warn(&conn->runtime->ignored, 0, why);
 	conn->runtime->metrics.ignored_messages++;
 }
 
-struct box_out *box_conn_out(struct box_conn *conn)
+struct box_conn_answer *box_conn_first_answer(struct box_conn *conn)
 {
-	return box_list_empty(&conn->out) ? NULL
-					  : BOX_LIST_ITEM(conn->out.next, struct box_out, links);
+	return box_list_empty(&conn->out)
+		? NULL
+		: BOX_CONTAINER_OF(conn->out.next, struct box_conn_answer, links);
 }
 
 /* What is sent then may make room again at once: that is told afterwards, not from inside. */
@@ -155,7 +156,7 @@ static void tell_drained(struct box_conn *conn)
 
 void box_conn_sent(struct box_conn *conn, size_t len)
 {
-	struct box_out *out = box_conn_out(conn);
+	struct box_conn_answer *out = box_conn_first_answer(conn);
 	out->sent += len;
 	conn->out_bytes -= len;
 	if (out->sent == out->bytes.len) {

@@ -1,6 +1,6 @@
 /* What every connection has, whatever carries it: a peer, a queue of answers, and back pressure.
  *
- * stdio.c and rpc.c embed it and move bytes. An answer is encoded when it is queued. While more than
+ * stdio.c and ws_rpc.c embed it and move bytes. An answer is encoded when it is queued. While more than
  * BOX_OUT_PAUSE_BYTES wait, the connection is not read: a client that does not take its answers
  * cannot ask for more. One that lets BOX_OUT_BYTES_MAX pile up all the same is given up.
  */
@@ -11,13 +11,13 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "codec/message.h"
 #include "runtime/metrics.h"
-#include "transport/message.h"
 
 struct box_conn;
 struct box_dispatch;
 struct box_runtime;
-struct box_speaker;
+struct box_peer_identity;
 
 struct box_conn_ops {
 	/* There is something in the queue: write when the socket takes it. */
@@ -28,7 +28,7 @@ struct box_conn_ops {
 	void (*give_up)(struct box_conn *conn);
 };
 
-struct box_out {
+struct box_conn_answer {
 	struct box_list links;
 	struct box_buf bytes;
 	size_t sent;
@@ -51,7 +51,7 @@ struct box_conn {
 
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,
-	const struct box_speaker *speaker, enum box_metrics_transport transport);
+	const struct box_peer_identity *speaker, enum box_metrics_transport transport);
 /* Cancels what the peer has under way and drops the queue. */
 void box_conn_close(struct box_conn *conn);
 
@@ -59,10 +59,10 @@ void box_conn_close(struct box_conn *conn);
 void box_conn_receive(struct box_conn *conn, const struct box_message *message);
 
 /* Counts and logs a message that could not be decoded. */
-void box_conn_ignored(struct box_conn *conn, const char *why);
+void box_conn_log_ignored(struct box_conn *conn, const char *why);
 
 /* The first answer of the queue, or NULL. */
-struct box_out *box_conn_out(struct box_conn *conn);
+struct box_conn_answer *box_conn_first_answer(struct box_conn *conn);
 /* `len` more bytes of the first answer are on their way; drops it when it is whole, and goes on
  * reading when the queue has become short. */
 void box_conn_sent(struct box_conn *conn, size_t len);

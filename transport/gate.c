@@ -91,12 +91,12 @@ static bool names_loopback(struct box_str host)
 	return inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
 }
 
-static bool origin_allowed(const struct box_gate_policy *policy, const struct box_head *head)
+static bool origin_allowed(const struct box_gate_policy *policy, const struct box_http_head *head)
 {
-	if (box_head_count(head, "Origin") == 0) {
+	if (box_http_head_count(head, "Origin") == 0) {
 		return true;
 	}
-	struct box_str origin = box_head_get(head, "Origin");
+	struct box_str origin = box_http_head_get(head, "Origin");
 	if (!origin.bytes || !policy->origins) {
 		return false;
 	}
@@ -203,22 +203,22 @@ static void find_route(struct box_str path, struct box_gate_verdict *verdict)
 /* Who is calling. */
 
 static void hash_padded(
-	size_t len, const char padded[BOX_TOKEN_MAX], unsigned char out[BOX_SHA256_BYTES])
+	size_t len, const char padded[BOX_TOKEN_MAX], unsigned char out[BOX_HASH_SHA256_BYTES])
 {
 	const struct box_str parts[] = {
 		{(const char *)&len, sizeof(len)},
 		{padded, BOX_TOKEN_MAX},
 	};
-	box_sha256_parts(parts, 2, out);
+	box_hash_sha256_parts(parts, 2, out);
 }
 
 /* Both sides are padded to one size, so that the number of blocks tells no length, and compared as
  * hashes, so that even a comparison which stopped early would tell nothing of the secret. */
-bool box_secret_equal(const char *secret, struct box_str given)
+bool box_gate_secret_equal(const char *secret, struct box_str given)
 {
 	char padded[BOX_TOKEN_MAX];
-	unsigned char wanted[BOX_SHA256_BYTES];
-	unsigned char got[BOX_SHA256_BYTES];
+	unsigned char wanted[BOX_HASH_SHA256_BYTES];
+	unsigned char got[BOX_HASH_SHA256_BYTES];
 
 	/* At its end the secret is read on as zeros; no strlen, whose time is the length. */
 	size_t at = 0;
@@ -263,24 +263,26 @@ static bool read_generation(struct box_str text, int64_t *ret_generation)
 
 /* The operator is known by its socket. It may say which instance it speaks for, and else speaks for
  * its own. */
-static const char *identify_operator(const struct box_head *head, struct box_gate_verdict *verdict)
+static const char *identify_operator(
+	const struct box_http_head *head, struct box_gate_verdict *verdict)
 {
-	struct box_str instance = box_head_get(head, INSTANCE_FIELD);
-	struct box_str workspace = box_head_get(head, WORKSPACE_FIELD);
-	struct box_str generation = box_head_get(head, GENERATION_FIELD);
+	struct box_str instance = box_http_head_get(head, INSTANCE_FIELD);
+	struct box_str workspace = box_http_head_get(head, WORKSPACE_FIELD);
+	struct box_str generation = box_http_head_get(head, GENERATION_FIELD);
 	verdict->is_operator = true;
-	if (box_head_count(head, INSTANCE_FIELD) == 0) {
+	if (box_http_head_count(head, INSTANCE_FIELD) == 0) {
 		instance = box_str(BOX_INSTANCE_OPERATOR);
 	}
 	if (!box_str_eq(instance, BOX_INSTANCE_OPERATOR) &&
-		!box_str_eq(instance, BOX_INSTANCE_UNNAMED) && !box_instance_id_valid(instance)) {
+		!box_str_eq(instance, BOX_INSTANCE_UNNAMED) &&
+		!box_tenant_instance_id_valid(instance)) {
 		return "instance id repeated or malformed";
 	}
 	copy_text(verdict->instance, instance);
 	if (verdict->kind != BOX_GATE_RELAY) {
 		return NULL;
 	}
-	if (box_head_count(head, WORKSPACE_FIELD) == 0) {
+	if (box_http_head_count(head, WORKSPACE_FIELD) == 0) {
 		/* The one of clients that send no context. */
 		verdict->generation = 1;
 		return NULL;
@@ -297,25 +299,25 @@ static const char *identify_operator(const struct box_head *head, struct box_gat
 static bool token_matches(const struct box_gate_policy *policy, struct box_str token)
 {
 	const char *other = policy->other_token ? policy->other_token : policy->token;
-	bool first = box_secret_equal(policy->token, token);
-	bool second = box_secret_equal(other, token);
+	bool first = box_gate_secret_equal(policy->token, token);
+	bool second = box_gate_secret_equal(other, token);
 	return (first | second) & (token.bytes != NULL);
 }
 
 /* Whoever scrapes metrics can usually send no field of its own choice. */
-static struct box_str page_token(const struct box_head *head)
+static struct box_str page_token(const struct box_http_head *head)
 {
-	struct box_str bearer = box_head_get(head, "Authorization");
+	struct box_str bearer = box_http_head_get(head, "Authorization");
 	size_t scheme = strlen(BEARER);
-	if (box_head_count(head, TOKEN_FIELD) > 0 || !bearer.bytes || bearer.len < scheme ||
+	if (box_http_head_count(head, TOKEN_FIELD) > 0 || !bearer.bytes || bearer.len < scheme ||
 		strncasecmp(bearer.bytes, BEARER, scheme) != 0) {
-		return box_head_get(head, TOKEN_FIELD);
+		return box_http_head_get(head, TOKEN_FIELD);
 	}
 	return (struct box_str){bearer.bytes + scheme, bearer.len - scheme};
 }
 
 /* Whether a page may tell all there is. */
-static bool may_know(const struct box_gate_policy *policy, const struct box_head *head)
+static bool may_know(const struct box_gate_policy *policy, const struct box_http_head *head)
 {
 	if (policy->is_operator) {
 		return true;
@@ -323,12 +325,13 @@ static bool may_know(const struct box_gate_policy *policy, const struct box_head
 	return policy->token ? token_matches(policy, page_token(head)) : !policy->stranger;
 }
 
-static void decide_page(const struct box_gate_policy *policy, const struct box_head *head,
+static void decide_page(const struct box_gate_policy *policy, const struct box_http_head *head,
 	struct box_gate_verdict *verdict)
 {
 	verdict->details = may_know(policy, head);
 	if (verdict->kind == BOX_GATE_METRICS && !verdict->details && !policy->metrics_open) {
-		refuse(verdict, 401, policy->stranger ? policy->stranger : box_http_phrase(401),
+		refuse(verdict, 401,
+			policy->stranger ? policy->stranger : box_http_answer_phrase(401),
 			policy->token ? "page: control token missing, repeated or wrong"
 				      : "page: a user who may not speak here");
 	}
@@ -336,23 +339,23 @@ static void decide_page(const struct box_gate_policy *policy, const struct box_h
 
 /* NULL when the caller may come in, and verdict then says who it is; else why not. All checks are
  * made before any result is looked at: the time does not tell which one failed. */
-static const char *authenticate(const struct box_gate_policy *policy, const struct box_head *head,
-	struct box_gate_verdict *verdict)
+static const char *authenticate(const struct box_gate_policy *policy,
+	const struct box_http_head *head, struct box_gate_verdict *verdict)
 {
-	struct box_str token = box_head_get(head, TOKEN_FIELD);
-	struct box_str instance = box_head_get(head, INSTANCE_FIELD);
-	struct box_str workspace = box_head_get(head, WORKSPACE_FIELD);
-	struct box_str generation = box_head_get(head, GENERATION_FIELD);
+	struct box_str token = box_http_head_get(head, TOKEN_FIELD);
+	struct box_str instance = box_http_head_get(head, INSTANCE_FIELD);
+	struct box_str workspace = box_http_head_get(head, WORKSPACE_FIELD);
+	struct box_str generation = box_http_head_get(head, GENERATION_FIELD);
 	bool relay = verdict->kind == BOX_GATE_RELAY;
 	bool pinned = policy->instance != NULL;
-	bool unnamed = policy->unnamed && box_head_count(head, INSTANCE_FIELD) == 0;
+	bool unnamed = policy->unnamed && box_http_head_count(head, INSTANCE_FIELD) == 0;
 	if (unnamed) {
 		instance = box_str(BOX_INSTANCE_UNNAMED);
 	}
 
 	bool token_equal = !policy->token || token_matches(policy, token);
-	bool instance_equal = box_secret_equal(pinned ? policy->instance : "", instance);
-	bool instance_valid = unnamed || box_instance_id_valid(instance);
+	bool instance_equal = box_gate_secret_equal(pinned ? policy->instance : "", instance);
+	bool instance_valid = unnamed || box_tenant_instance_id_valid(instance);
 	bool workspace_valid = workspace.len > 0 && workspace.len <= BOX_WORKSPACE_ID_MAX;
 	bool generation_valid = read_generation(generation, &verdict->generation);
 
@@ -397,27 +400,27 @@ static bool key_valid(struct box_str key)
 		box_base64_decode(key, decoded, sizeof(decoded)) == WEBSOCKET_KEY_BYTES;
 }
 
-static void check_upgrade(const struct box_head *head, struct box_gate_verdict *verdict)
+static void check_upgrade(const struct box_http_head *head, struct box_gate_verdict *verdict)
 {
 	static const char not_websocket[] = "Not a WebSocket upgrade";
-	struct box_str upgrade = box_head_get(head, "Upgrade");
-	struct box_str version = box_head_get(head, "Sec-WebSocket-Version");
-	struct box_str key = box_head_get(head, "Sec-WebSocket-Key");
-	if (box_head_count(head, "Upgrade") == 0) {
-		refuse(verdict, 426, box_http_phrase(426), "no Upgrade field");
+	struct box_str upgrade = box_http_head_get(head, "Upgrade");
+	struct box_str version = box_http_head_get(head, "Sec-WebSocket-Version");
+	struct box_str key = box_http_head_get(head, "Sec-WebSocket-Key");
+	if (box_http_head_count(head, "Upgrade") == 0) {
+		refuse(verdict, 426, box_http_answer_phrase(426), "no Upgrade field");
 		return;
 	}
 	if (upgrade.len != strlen("websocket") ||
-		!box_head_has_token(head, "Upgrade", "websocket")) {
+		!box_http_head_has_token(head, "Upgrade", "websocket")) {
 		refuse(verdict, 400, not_websocket, "Upgrade is not just websocket");
 		return;
 	}
-	if (!box_head_has_token(head, "Connection", "upgrade")) {
+	if (!box_http_head_has_token(head, "Connection", "upgrade")) {
 		refuse(verdict, 400, not_websocket, "no upgrade in Connection");
 		return;
 	}
 	if (!version.bytes || !box_str_eq(version, "13")) {
-		refuse(verdict, 426, box_http_phrase(426), "WebSocket version is not 13");
+		refuse(verdict, 426, box_http_answer_phrase(426), "WebSocket version is not 13");
 		return;
 	}
 	if (!key_valid(key)) {
@@ -425,16 +428,16 @@ static void check_upgrade(const struct box_head *head, struct box_gate_verdict *
 		return;
 	}
 	copy_text(verdict->websocket_key, key);
-	verdict->offers_mcp = box_head_has_exact(head, "Sec-WebSocket-Protocol", "mcp");
-	verdict->offers_box_v1 = box_head_has_exact(head, "Sec-WebSocket-Protocol", "box.v1");
+	verdict->offers_mcp = box_http_head_has_exact(head, "Sec-WebSocket-Protocol", "mcp");
+	verdict->offers_box_v1 = box_http_head_has_exact(head, "Sec-WebSocket-Protocol", "box.v1");
 }
 
 /* What holds for every request alike. Sets the kind; false when it has refused. */
-static bool admit_request(const struct box_gate_policy *policy, const struct box_head *head,
+static bool admit_request(const struct box_gate_policy *policy, const struct box_http_head *head,
 	struct box_gate_verdict *verdict)
 {
 	if (policy->loopback_names_only && !policy->is_operator &&
-		!names_loopback(box_head_get(head, "Host"))) {
+		!names_loopback(box_http_head_get(head, "Host"))) {
 		refuse(verdict, 403, "Forbidden host", "Host does not name this machine");
 		return false;
 	}
@@ -444,12 +447,12 @@ static bool admit_request(const struct box_gate_policy *policy, const struct box
 	}
 	find_route(head->path, verdict);
 	if (verdict->kind == BOX_GATE_REFUSED) {
-		refuse(verdict, 404, box_http_phrase(404), "no such path");
+		refuse(verdict, 404, box_http_answer_phrase(404), "no such path");
 		return false;
 	}
 	bool page = verdict->kind != BOX_GATE_RPC && verdict->kind != BOX_GATE_RELAY;
 	if (!box_str_eq(head->method, "GET") && !(page && verdict->head_only)) {
-		refuse(verdict, 405, box_http_phrase(405), "method not allowed");
+		refuse(verdict, 405, box_http_answer_phrase(405), "method not allowed");
 		verdict->allow = page ? "GET, HEAD" : "GET";
 		return false;
 	}
@@ -460,7 +463,7 @@ static bool admit_request(const struct box_gate_policy *policy, const struct box
 	return true;
 }
 
-void box_gate_decide(const struct box_gate_policy *policy, const struct box_head *head,
+void box_gate_decide(const struct box_gate_policy *policy, const struct box_http_head *head,
 	struct box_gate_verdict *ret_verdict)
 {
 	*ret_verdict = (struct box_gate_verdict){
@@ -478,13 +481,14 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_head
 					      : authenticate(policy, head, ret_verdict);
 	if (why) {
 		bool stranger = strcmp(why, STRANGER) == 0;
-		refuse(ret_verdict, 401, stranger ? policy->stranger : box_http_phrase(401), why);
+		refuse(ret_verdict, 401, stranger ? policy->stranger : box_http_answer_phrase(401),
+			why);
 		return;
 	}
 	check_upgrade(head, ret_verdict);
 }
 
-const char *box_http_phrase(int status)
+const char *box_http_answer_phrase(int status)
 {
 	static const struct {
 		int status;

@@ -11,7 +11,7 @@
 
 #include "base/limits.h"
 #include "runtime/tenant.h"
-#include "transport/head.h"
+#include "transport/http_head.h"
 
 /* Room for a physical session id: the placement's prefix, the longest logical id, a NUL. */
 #define BOX_GATE_SESSION_SIZE (64 + BOX_SESSION_ID_MAX)
@@ -57,11 +57,11 @@ struct box_gate_verdict {
 	int64_t generation;
 };
 
-void box_gate_decide(const struct box_gate_policy *policy, const struct box_head *head,
+void box_gate_decide(const struct box_gate_policy *policy, const struct box_http_head *head,
 	struct box_gate_verdict *ret_verdict);
 
 /* Equal, in a time that depends on neither content nor length of the secret. */
-bool box_secret_equal(const char *secret, struct box_str given);
+bool box_gate_secret_equal(const char *secret, struct box_str given);
 
 /* The standard phrase of a status, "Unauthorized" for 401. */
-const char *box_http_phrase(int status);
+const char *box_http_answer_phrase(int status);

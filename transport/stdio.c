@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "codec/stdio_framer.h"
 #include "handlers/dispatch.h"
 #include "transport/conn.h"
-#include "transport/stdio_frame.h"
 
 #define READS_PER_TURN 16
 #define WRITE_PARTS 32
@@ -27,7 +27,7 @@
 struct box_stdio {
 	struct box_conn conn;
 	struct box_dispatch *dispatch;
-	struct box_framer *framer;
+	struct box_stdio_framer *framer;
 	uv_poll_t in;
 	uv_poll_t out;
 	uv_idle_t in_file; /* stands in for `in` when fd 0 is a regular file */
@@ -128,7 +128,7 @@ static void drain_cb(uv_timer_t *timer)
 		return;
 	}
 	bool drained = stdio->conn.closing ||
-		(box_dispatch_under_way(stdio->dispatch) == 0 && stdio->conn.out_bytes == 0);
+		(box_dispatch_request_count(stdio->dispatch) == 0 && stdio->conn.out_bytes == 0);
 	if (drained || late) {
 		end(stdio, stdio->clean);
 	}
@@ -173,17 +173,17 @@ static bool take_messages(struct box_stdio *stdio)
 	struct box_message message;
 	const char *why = NULL;
 	while (!stdio->conn.paused) {
-		switch (box_framer_next(stdio->framer, &message, &why)) {
-		case BOX_FRAMER_MORE:
+		switch (box_stdio_framer_next(stdio->framer, &message, &why)) {
+		case BOX_STDIO_FRAMER_MORE:
 			return true;
-		case BOX_FRAMER_MESSAGE:
+		case BOX_STDIO_FRAMER_MESSAGE:
 			box_conn_receive(&stdio->conn, &message);
 			break;
-		case BOX_FRAMER_IGNORED:
-			box_conn_ignored(&stdio->conn, why);
+		case BOX_STDIO_FRAMER_IGNORED:
+			box_conn_log_ignored(&stdio->conn, why);
 			break;
-		case BOX_FRAMER_BROKEN:
-			BOX_LOG(BOX_LOG_ERROR, "stdio.broken", box_kv_str("why", why));
+		case BOX_STDIO_FRAMER_BROKEN:
+			BOX_LOG(BOX_LOG_ERROR, "stdio.broken", box_log_str("why", why));
 			return false;
 		}
 	}
@@ -194,7 +194,7 @@ static bool take_messages(struct box_stdio *stdio)
 static int read_once(struct box_stdio *stdio)
 {
 	size_t room;
-	char *space = box_framer_space(stdio->framer, &room);
+	char *space = box_stdio_framer_space(stdio->framer, &room);
 	ssize_t got = read(STDIN_FILENO, space, room);
 	if (got < 0) {
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -202,7 +202,7 @@ static int read_once(struct box_stdio *stdio)
 	if (got == 0) {
 		return -EPIPE;
 	}
-	box_framer_filled(stdio->framer, (size_t)got);
+	box_stdio_framer_filled(stdio->framer, (size_t)got);
 	if (!take_messages(stdio)) {
 		return -EBADMSG;
 	}
@@ -271,7 +271,7 @@ static ssize_t write_once(struct box_stdio *stdio)
 	int count = 0;
 	struct box_list *queue = &stdio->conn.out;
 	for (struct box_list *at = queue->next; at != queue && count < WRITE_PARTS; at = at->next) {
-		struct box_out *out = BOX_LIST_ITEM(at, struct box_out, links);
+		struct box_conn_answer *out = BOX_CONTAINER_OF(at, struct box_conn_answer, links);
 		parts[count].iov_base = out->bytes.bytes + out->sent;
 		parts[count++].iov_len = out->bytes.len - out->sent;
 	}
@@ -281,7 +281,7 @@ static ssize_t write_once(struct box_stdio *stdio)
 
 static void write_some(struct box_stdio *stdio)
 {
-	while (box_conn_out(&stdio->conn) && !stdio->conn.closing) {
+	while (box_conn_first_answer(&stdio->conn) && !stdio->conn.closing) {
 		ssize_t wrote = write_once(stdio);
 		if (wrote == -EAGAIN || wrote == -EINTR) {
 			arm_output(stdio, true);
@@ -297,7 +297,7 @@ static void write_some(struct box_stdio *stdio)
 			stdio->drain_until_ms = box_clock_ms() + BOX_EOF_GRACE_MS;
 		}
 		while (wrote > 0) {
-			struct box_out *out = box_conn_out(&stdio->conn);
+			struct box_conn_answer *out = box_conn_first_answer(&stdio->conn);
 			size_t left = out->bytes.len - out->sent;
 			size_t taken = (size_t)wrote < left ? (size_t)wrote : left;
 			box_conn_sent(&stdio->conn, taken);
@@ -361,10 +361,10 @@ int box_stdio_open(uv_loop_t *loop, struct box_dispatch *dispatch, struct box_ru
 	stdio->resume.data = stdio;
 	stdio->drain.data = stdio;
 	stdio->dispatch = dispatch;
-	stdio->framer = box_framer_new();
+	stdio->framer = box_stdio_framer_new();
 	stdio->ended = ended;
 	stdio->arg = arg;
-	static const struct box_speaker parent = {.parent = true};
+	static const struct box_peer_identity parent = {.parent = true};
 	box_conn_open(&stdio->conn, &conn_ops, dispatch, runtime, &parent, BOX_TRANSPORT_STDIO);
 	stdio->conn.json_lines = true;
 	set_reading(stdio, READ_ALL);

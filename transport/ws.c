@@ -12,15 +12,15 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "transport/alive.h"
-#include "transport/turn.h"
-#include "transport/ws_head.h"
-#include "transport/ws_state.h"
+#include "transport/deferred.h"
+#include "transport/keepalive.h"
+#include "transport/ws_private.h"
+#include "transport/ws_request_head.h"
 
 static void socket_free(struct box_ws_socket *socket)
 {
 	socket->user->closed(socket->arg);
-	box_ws_read_forget(socket);
+	box_ws_recv_forget(socket);
 	box_ws_socket_drop(socket);
 	box_list_drop(&socket->links);
 	socket->ws->count--;
@@ -56,7 +56,7 @@ static int callback(
 			return -1;
 		}
 		socket->established = true;
-		box_alive_heard(&socket->alive, box_clock_ms());
+		box_keepalive_heard(&socket->alive, box_clock_ms());
 		socket->user->opened(socket->arg, socket);
 		if (socket->fault) {
 			box_ws_close_for_fault(socket);
@@ -109,10 +109,10 @@ static void on_lws_log(int level, const char *line)
 		return;
 	}
 	BOX_LOG(level & LLL_ERR ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "libwebsockets",
-		box_kv_bytes("line", (struct box_str){line, strcspn(line, "\n")}));
+		box_log_bytes("line", (struct box_str){line, strcspn(line, "\n")}));
 }
 
-struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times)
+struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_keepalive_times *times)
 {
 	struct box_ws *ws = box_alloc(sizeof(*ws));
 	void *loops[] = {loop};
@@ -146,7 +146,7 @@ struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times)
 		free(ws);
 		return NULL;
 	}
-	box_turn_init(&ws->turn, loop);
+	box_deferred_init(&ws->turn, loop);
 	return ws;
 }
 
@@ -166,16 +166,16 @@ static struct box_ws_socket *socket_new(
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg)
 {
-	struct box_buf head = box_buf(2 * BOX_HEAD_BYTES_MAX);
+	struct box_buf head = box_buf(2 * BOX_HTTP_HEAD_BYTES_MAX);
 	struct box_ws_socket *socket = socket_new(ws, user, arg);
 	struct box_ws_upgrade checked = *upgrade;
-	box_ws_read_watch(socket, upgrade->fd);
+	box_ws_recv_watch(socket, upgrade->fd);
 	checked.rest.len = box_ws_frames_scan(&socket->frames,
 		(const unsigned char *)upgrade->rest.bytes, upgrade->rest.len, &socket->fault,
 		&socket->fault_code);
-	box_ws_write_head(&head, &checked);
+	box_ws_write_request_head(&head, &checked);
 	if (user->patient) {
-		box_alive_watch_by_kernel(upgrade->fd, &ws->times);
+		box_keepalive_set_tcp_options(upgrade->fd, &ws->times);
 	}
 	ws->adopting = socket;
 	struct lws *wsi = lws_adopt_socket_vhost_readbuf(
@@ -203,11 +203,11 @@ void box_ws_tick(struct box_ws *ws)
 	uint64_t now_ms = box_clock_ms();
 	uint64_t since_ms = now_ms - ws->ticked_ms;
 	ws->ticked_ms = now_ms;
-	box_seldom_tick(&ws->closed);
+	box_log_limit_tick(&ws->closed);
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
-		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
+		struct box_ws_socket *socket = BOX_CONTAINER_OF(at, struct box_ws_socket, links);
 		if (socket->established) {
-			box_ws_look_after(socket, now_ms, since_ms);
+			box_ws_socket_tick(socket, now_ms, since_ms);
 		}
 	}
 }
@@ -215,7 +215,7 @@ void box_ws_tick(struct box_ws *ws)
 void box_ws_close_all(struct box_ws *ws, const char *reason)
 {
 	for (struct box_list *at = ws->connections.next; at != &ws->connections; at = at->next) {
-		struct box_ws_socket *socket = BOX_LIST_ITEM(at, struct box_ws_socket, links);
+		struct box_ws_socket *socket = BOX_CONTAINER_OF(at, struct box_ws_socket, links);
 		if (socket->established) {
 			box_ws_close(socket, BOX_WS_GOING_AWAY, reason, true);
 		}

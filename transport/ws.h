@@ -3,7 +3,7 @@
  *
  * Everything before that (heads, tokens, plain HTTP) is the door's. libwebsockets sees a request
  * head that we wrote ourselves, so no byte of a stranger reaches its HTTP parser. What a connection
- * is for is its user's: rpc.c or relay.c.
+ * is for is its user's: ws_rpc.c or ws_relay.c.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/value.h"
-#include "transport/alive.h"
+#include "transport/keepalive.h"
 
 struct box_ws;
 struct box_ws_socket;
@@ -73,10 +73,10 @@ struct box_ws_user {
 
 /* Whether libwebsockets reads by the function of ours that judges frames. Without that nobody may be
  * served. */
-bool box_ws_reads_are_judged(void);
+bool box_ws_recv_is_hooked(void);
 
 /* NULL when libwebsockets cannot start, usually because its libuv plugin is not installed. */
-struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_alive_times *times);
+struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_keepalive_times *times);
 
 /* An upgrade that the gate let through. */
 struct box_ws_upgrade {

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "transport/ws_state.h"
+#include "transport/ws_private.h"
 
 _Static_assert(
 	LWS_PRE <= BOX_BUF_HEADROOM, "libwebsockets writes its frame header into the headroom");
@@ -40,7 +40,7 @@ static int refuse(struct box_ws_socket *socket, int code, const char *reason)
 	socket->close_code = code;
 	socket->close_reason = reason;
 	socket->user->closing(socket->arg);
-	box_seldom_log(&socket->ws->closed, code, reason);
+	box_log_limit_warn(&socket->ws->closed, code, reason);
 	return close_now(socket);
 }
 
@@ -63,7 +63,7 @@ void box_ws_close_for_fault(struct box_ws_socket *socket)
 	if (!socket->established || socket->close_code != 0) {
 		return;
 	}
-	box_seldom_log(&socket->ws->closed, socket->fault_code, socket->fault);
+	box_log_limit_warn(&socket->ws->closed, socket->fault_code, socket->fault);
 	box_ws_pause_reading(socket, true);
 	box_ws_close(socket, socket->fault_code, socket->fault, false);
 }
@@ -75,9 +75,9 @@ static void unpin(struct box_ws_socket *socket)
 	socket->ws->pinned_bytes -= socket->in.len;
 }
 
-static void tell_settled(struct box_turn_call *call)
+static void tell_settled(struct box_deferred_call *call)
 {
-	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, heard);
+	struct box_ws_socket *socket = BOX_CONTAINER_OF(call, struct box_ws_socket, heard);
 	socket->user->settled(socket->arg);
 }
 
@@ -89,7 +89,7 @@ static int message_whole(struct box_ws_socket *socket)
 	unpin(socket);
 	socket->in = box_buf(BOX_MESSAGE_BYTES_MAX);
 	if (socket->user->settled) {
-		box_turn_wait(&socket->ws->turn, &socket->heard);
+		box_deferred_schedule(&socket->ws->turn, &socket->heard);
 	}
 	int code = socket->user->message(socket->arg, message, socket->binary, &why);
 	return code == 0 ? 0 : refuse(socket, code, why);
@@ -157,7 +157,7 @@ void box_ws_want_write(struct box_ws_socket *socket)
 	if (socket->sending || socket->close_code != 0 || socket->peer_closes) {
 		lws_callback_on_writable(socket->wsi);
 	} else {
-		box_turn_wait(&socket->ws->turn, &socket->due);
+		box_deferred_schedule(&socket->ws->turn, &socket->due);
 	}
 }
 
@@ -266,9 +266,9 @@ int box_ws_write(struct box_ws_socket *socket)
 
 /* Most sockets take what there is at once; to be told so first would cost a turn of the loop. One that
  * is broken is ended from here: libwebsockets does not ask about it again. */
-static void send_due(struct box_turn_call *call)
+static void send_due(struct box_deferred_call *call)
 {
-	struct box_ws_socket *socket = BOX_LIST_ITEM(call, struct box_ws_socket, due);
+	struct box_ws_socket *socket = BOX_CONTAINER_OF(call, struct box_ws_socket, due);
 	if (socket->close_code != 0 || socket->peer_closes || lws_partial_buffered(socket->wsi)) {
 		lws_callback_on_writable(socket->wsi);
 		return;
@@ -287,7 +287,7 @@ void box_ws_take_pong(struct box_ws_socket *socket, struct box_str bytes)
 	if (!socket) {
 		return;
 	}
-	box_alive_heard(&socket->alive, box_clock_ms());
+	box_keepalive_heard(&socket->alive, box_clock_ms());
 	if (socket->user->pong) {
 		socket->user->pong(socket->arg, bytes);
 	}
@@ -310,20 +310,20 @@ void box_ws_take_close(struct box_ws_socket *socket, const unsigned char *in, si
 static bool is_there_unread(struct box_ws_socket *socket, uint64_t since_ms)
 {
 	int fd = (int)lws_get_socket_fd(socket->wsi);
-	bool takes = box_alive_takes(&socket->alive, fd);
-	return takes || (socket->user->patient && box_alive_kernel_answered(fd, since_ms));
+	bool takes = box_keepalive_peer_reads(&socket->alive, fd);
+	return takes || (socket->user->patient && box_keepalive_kernel_answered(fd, since_ms));
 }
 
-void box_ws_look_after(struct box_ws_socket *socket, uint64_t now_ms, uint64_t since_ms)
+void box_ws_socket_tick(struct box_ws_socket *socket, uint64_t now_ms, uint64_t since_ms)
 {
 	if (is_too_large(socket, socket->in.len)) {
 		box_ws_close(socket, BOX_WS_TOO_LARGE, "message too large", false);
 	}
 	if (socket->paused && is_there_unread(socket, since_ms)) {
-		box_alive_heard(&socket->alive, now_ms);
+		box_keepalive_heard(&socket->alive, now_ms);
 		lws_validity_confirmed(socket->wsi);
 	}
-	if (box_alive_ask(&socket->alive, &socket->ws->times, now_ms)) {
+	if (box_keepalive_ping_due(&socket->alive, &socket->ws->times, now_ms)) {
 		socket->ping_due = true;
 		lws_callback_on_writable(socket->wsi);
 	}
@@ -342,6 +342,6 @@ void box_ws_socket_drop(struct box_ws_socket *socket)
 {
 	unpin(socket);
 	box_buf_free(&socket->in);
-	box_turn_forget(&socket->heard);
-	box_turn_forget(&socket->due);
+	box_deferred_cancel(&socket->heard);
+	box_deferred_cancel(&socket->due);
 }

@@ -9,15 +9,15 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "runtime/admission_policy.h"
-#include "runtime/config_members.h"
-#include "runtime/policy.h"
+#include "codec/json.h"
+#include "protocol/boxd_client_check.h"
+#include "runtime/config/admission_policy.h"
+#include "runtime/config/config_members.h"
+#include "runtime/config/policy.h"
 #include "runtime/runtime.h"
 #include "transport/gate.h"
-#include "transport/json.h"
+#include "worker/config_report.h"
 #include "worker/config_text.h"
-#include "worker/look.h"
-#include "worker/verdict.h"
 
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
 #define TOKEN_FILE "the token file"
@@ -38,8 +38,8 @@ static const char *strip_field(char *field, size_t size)
 }
 
 /* A token travels in an HTTP header: visible ASCII only. Its value is never shown. */
-static int add_token(
-	struct box_tokens *tokens, struct box_str token, const char *from, struct box_err *err)
+static int add_token(struct box_settings_tokens *tokens, struct box_str token, const char *from,
+	struct box_err *err)
 {
 	for (size_t i = 0; i < token.len; i++) {
 		if (token.bytes[i] <= ' ' || token.bytes[i] > '~') {
@@ -64,9 +64,10 @@ static int add_token(
 	return 0;
 }
 
-int box_tokens_read(struct box_str text, struct box_tokens *ret_tokens, struct box_err *err)
+int box_settings_read_tokens(
+	struct box_str text, struct box_settings_tokens *ret_tokens, struct box_err *err)
 {
-	struct box_tokens tokens = {0};
+	struct box_settings_tokens tokens = {0};
 	int r = 0;
 	while (text.len > 0 && r == 0) {
 		const char *end = memchr(text.bytes, '\n', text.len);
@@ -89,12 +90,12 @@ int box_tokens_read(struct box_str text, struct box_tokens *ret_tokens, struct b
 }
 
 static int read_tokens(
-	struct box_keeper_start *start, struct box_tokens *ret_tokens, struct box_err *err)
+	struct box_boxd_start *start, struct box_settings_tokens *ret_tokens, struct box_err *err)
 {
 	struct box_str text = field_text(start->token, sizeof(start->token));
 	int r = 0;
-	if (start->flags & BOX_START_TOKEN_FILE) {
-		r = box_tokens_read(text, ret_tokens, err);
+	if (start->flags & BOX_BOXD_START_TOKEN_FILE) {
+		r = box_settings_read_tokens(text, ret_tokens, err);
 	} else if (text.len > 0) {
 		r = add_token(ret_tokens, text, TOKEN_VARIABLE, err);
 	}
@@ -107,7 +108,7 @@ static int check_instance(const struct box_settings *settings, struct box_err *e
 	if (!settings->instance) {
 		return 0;
 	}
-	if (!box_instance_id_valid(box_str(settings->instance))) {
+	if (!box_tenant_instance_id_valid(box_str(settings->instance))) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 			INSTANCE_VARIABLE ": must be 1 to %d letters, digits or . _ : - and begin "
 					  "with a letter or digit",
@@ -143,7 +144,7 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 		arena, (BOX_MOUNT_ROOTS_MAX + 1) * sizeof(*settings->mount_roots));
 	for (size_t at = 0; r == 0 && at < len && count < BOX_MOUNT_ROOTS_MAX; count++) {
 		struct box_str root = {text + at, strnlen(text + at, len - at)};
-		const char *path = box_path_resolve(arena, settings->working_folder, root);
+		const char *path = box_config_resolve_path(arena, settings->working_folder, root);
 		if (!path) {
 			return box_err_set(
 				err, BOX_ERR_VALUE, ENAMETOOLONG, "--mount-root: one is too long");
@@ -157,17 +158,17 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 int box_settings_read(
 	struct box_packet *start, struct box_settings *ret_settings, struct box_err *err)
 {
-	struct box_keeper_start *body = &start->start;
+	struct box_boxd_start *body = &start->start;
 	struct box_settings settings = {.flags = body->flags, .restarts = body->restarts};
 	size_t at = 0;
-	settings.config_fd = take_fd(start, &at, BOX_START_HAS_FILE);
-	settings.variable_fd = take_fd(start, &at, BOX_START_HAS_VARIABLE);
-	settings.state_fd = take_fd(start, &at, BOX_START_HAS_STATE);
-	settings.first_fd = take_fd(start, &at, BOX_START_HAS_FIRST);
+	settings.config_fd = take_fd(start, &at, BOX_BOXD_START_HAS_FILE);
+	settings.variable_fd = take_fd(start, &at, BOX_BOXD_START_HAS_VARIABLE);
+	settings.state_fd = take_fd(start, &at, BOX_BOXD_START_HAS_STATE);
+	settings.first_fd = take_fd(start, &at, BOX_BOXD_START_HAS_FIRST);
 	settings.config_path = body->config_path;
 	settings.working_folder = body->working_folder;
 	settings.instance = strip_field(body->instance, sizeof(body->instance) - 1);
-	int roots_fd = take_fd(start, &at, BOX_START_HAS_ROOTS);
+	int roots_fd = take_fd(start, &at, BOX_BOXD_START_HAS_ROOTS);
 	int r = roots_fd < 0 ? 0 : read_mount_roots(roots_fd, &settings, err);
 	r = r < 0 ? r : read_tokens(body, &settings.tokens, err);
 	if (r == 0) {
@@ -188,10 +189,11 @@ struct judged {
 	bool own;                   /* a file for boxd alone, not LangBot's */
 	bool prefixed;              /* members stand below `box` */
 	const struct box_value *map;
-	struct box_verdict *verdict;
+	struct box_config_report *verdict;
 };
 
-static int read_all(int fd, struct box_buf *buf, const char *from, struct box_verdict *verdict)
+static int read_all(
+	int fd, struct box_buf *buf, const char *from, struct box_config_report *verdict)
 {
 	for (;;) {
 		char piece[4096];
@@ -203,12 +205,12 @@ static int read_all(int fd, struct box_buf *buf, const char *from, struct box_ve
 			continue;
 		}
 		if (got < 0) {
-			box_verdict_add(verdict, true, "%s: cannot be read: %s", from,
+			box_config_report_add(verdict, true, "%s: cannot be read: %s", from,
 				strerrordesc_np(errno));
 			return -EINVAL;
 		}
 		if (box_buf_append(buf, piece, (size_t)got) < 0) {
-			box_verdict_add(verdict, true, "%s: is longer than %lu bytes", from,
+			box_config_report_add(verdict, true, "%s: is longer than %lu bytes", from,
 				BOX_CONFIG_BYTES_MAX);
 			return -EINVAL;
 		}
@@ -223,10 +225,11 @@ static void remark(const struct judged *judged, bool wrong, const char *path, co
 		? box_config_text_line(judged->text->bytes, judged->text->len, shown)
 		: 0;
 	if (line > 0) {
-		box_verdict_add(
+		box_config_report_add(
 			judged->verdict, wrong, "%s:%zu: %s%s", judged->from, line, shown, text);
 	} else {
-		box_verdict_add(judged->verdict, wrong, "%s: %s%s", judged->from, shown, text);
+		box_config_report_add(
+			judged->verdict, wrong, "%s: %s%s", judged->from, shown, text);
 	}
 }
 
@@ -250,18 +253,19 @@ static void remark_refusal(const struct judged *judged, const char *why)
 		(void)snprintf(text, sizeof(text), ": %.200s", why);
 		remark(judged, true, "box.backend", text);
 	} else {
-		box_verdict_add(judged->verdict, true, "%s: %s", judged->from, why);
+		box_config_report_add(judged->verdict, true, "%s: %s", judged->from, why);
 	}
 }
 
 static void judge_names(const struct judged *judged, bool operators)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_findings *found = box_arena_alloc(arena, sizeof(*found));
-	box_members_check(arena, judged->map, judged->own ? BOX_MEMBERS_OWN : BOX_MEMBERS_LANGBOT,
-		operators, found);
+	struct box_config_findings *found = box_arena_alloc(arena, sizeof(*found));
+	box_config_members_check(arena, judged->map,
+		judged->own ? BOX_CONFIG_MEMBERS_OWN : BOX_CONFIG_MEMBERS_LANGBOT, operators,
+		found);
 	for (size_t i = 0; i < found->count; i++) {
-		const struct box_finding *finding = &found->items[i];
+		const struct box_config_finding *finding = &found->items[i];
 		remark(judged, finding->wrong, box_arena_printf(arena, "box.%s", finding->path),
 			box_arena_printf(arena, ": %s", finding->text));
 	}
@@ -275,11 +279,11 @@ static void judge_names(const struct judged *judged, bool operators)
 
 /* Names first, then values; nothing is applied unless all of it is good. */
 static int judge(
-	struct box_runtime *runtime, enum box_config_layer layer, const struct judged *judged)
+	struct box_runtime *runtime, enum box_runtime_layer_kind layer, const struct judged *judged)
 {
 	struct box_err why;
 	size_t before = judged->verdict->errors;
-	bool operators = layer == BOX_LAYER_FILE;
+	bool operators = layer == BOX_RUNTIME_LAYER_FILE;
 	judge_names(judged, operators);
 	if (box_runtime_check(runtime, layer, judged->map, &why) < 0) {
 		remark_refusal(judged, why.text);
@@ -305,17 +309,17 @@ static void judge_beside(const struct judged *judged, const struct box_value *wh
 {
 	static const char *const sections[] = {"", "local", "limits"};
 	for (uint32_t i = 0; i < whole->count; i++) {
-		const struct box_member *member = NULL;
+		const struct box_config_member *member = NULL;
 		for (size_t j = 0; j < sizeof(sections) / sizeof(sections[0]) && !member; j++) {
-			member = box_member_find(sections[j], whole->pairs[i].key);
+			member = box_config_members_find(sections[j], whole->pairs[i].key);
 		}
-		if (!member || member->flags & BOX_MEMBER_LANGBOT) {
+		if (!member || member->flags & BOX_CONFIG_MEMBER_LANGBOT) {
 			continue;
 		}
 		const char *dot = strchr(member->path, '.');
 		const char *name = dot ? dot + 1 : member->path;
 		size_t line = box_config_text_line(judged->text->bytes, judged->text->len, name);
-		box_verdict_add(judged->verdict, false,
+		box_config_report_add(judged->verdict, false,
 			"%s:%zu: %s: not read beside box; it belongs under box%s%.*s", judged->from,
 			line, name, dot ? "." : "", dot ? (int)(dot - member->path) : 0,
 			member->path);
@@ -324,11 +328,11 @@ static void judge_beside(const struct judged *judged, const struct box_value *wh
 
 /* --- what only --check-config looks at: at the start it is told by the readiness --- */
 
-static void judge_path(const struct judged *judged, bool wrong, enum box_keeper_look_kind what,
+static void judge_path(const struct judged *judged, bool wrong, enum box_boxd_check_kind what,
 	const char *member, const char *path)
 {
 	struct box_err why;
-	if (box_look_at(what, path, &why) < 0) {
+	if (box_boxd_client_check_path(what, path, &why) < 0) {
 		char text[sizeof(why.text) + 16];
 		(void)snprintf(text, sizeof(text), ": %s", why.text);
 		remark(judged, wrong, member, text);
@@ -352,13 +356,13 @@ static void judge_folders(const struct judged *judged, const struct box_config *
 	bool rooted = local && box_map_get(local, "host_root") && config->host_root;
 	const struct box_value *listed = local ? box_map_get(local, "allowed_mount_roots") : NULL;
 	if (rooted) {
-		judge_path(
-			judged, false, BOX_LOOK_FOLDER, "box.local.host_root", config->host_root);
+		judge_path(judged, false, BOX_BOXD_CHECK_FOLDER, "box.local.host_root",
+			config->host_root);
 	}
 	for (size_t i = 0; listed && config->allowed_mount_roots[i]; i++) {
 		if (!rooted || strcmp(config->allowed_mount_roots[i], config->host_root) != 0) {
-			judge_path(judged, false, BOX_LOOK_FOLDER, "box.local.allowed_mount_roots",
-				config->allowed_mount_roots[i]);
+			judge_path(judged, false, BOX_BOXD_CHECK_FOLDER,
+				"box.local.allowed_mount_roots", config->allowed_mount_roots[i]);
 		}
 	}
 }
@@ -373,20 +377,20 @@ static void judge_roots(const struct judged *judged, const struct box_runtime *r
 		return;
 	}
 	if (policy->rootfs[0]) {
-		judge_path(judged, true, BOX_LOOK_ROOT, "box.local.rootfs", policy->rootfs);
+		judge_path(judged, true, BOX_BOXD_CHECK_ROOT, "box.local.rootfs", policy->rootfs);
 	}
 	for (uint32_t i = 0; i < policy->image_count; i++) {
 		char member[BOX_IMAGE_NAME_MAX + 32];
 		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
-		judge_path(judged, true, BOX_LOOK_ROOT, member, policy->images[i].path);
+		judge_path(judged, true, BOX_BOXD_CHECK_ROOT, member, policy->images[i].path);
 	}
-	if (box_look_at_layout(policy, &why) < 0) {
+	if (box_boxd_client_check_layout(policy, &why) < 0) {
 		remark_refusal(judged, why.text);
 	}
 }
 
 int box_settings_apply_file(struct box_runtime *runtime, const char *path, int fd, bool look,
-	struct box_verdict *verdict)
+	struct box_config_report *verdict)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
@@ -399,7 +403,7 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 	}
 	r = box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
 	if (r < 0) {
-		box_verdict_add(verdict, true, "%s:%s", path, why.text);
+		box_config_report_add(verdict, true, "%s:%s", path, why.text);
 		return -EINVAL;
 	}
 	/* A file may hold the map itself or, as LangBot's own configuration does among much else,
@@ -414,14 +418,14 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 		.verdict = verdict,
 	};
 	if (section && section->type != BOX_MAP) {
-		box_verdict_add(verdict, true, "%s:%zu: box: must be a map of members", path,
+		box_config_report_add(verdict, true, "%s:%zu: box: must be a map of members", path,
 			box_config_text_line(text.bytes, text.len, "box"));
 		return -EINVAL;
 	}
 	if (section) {
 		judge_beside(&judged, &map);
 	}
-	r = judge(runtime, BOX_LAYER_FILE, &judged);
+	r = judge(runtime, BOX_RUNTIME_LAYER_FILE, &judged);
 	if (r == 0 && look) {
 		judge_backend(&judged, runtime->config->backend);
 		judge_roots(&judged, runtime);
@@ -432,26 +436,27 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 
 /* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */
 int box_settings_apply_variable(
-	struct box_runtime *runtime, int fd, bool look, struct box_verdict *verdict)
+	struct box_runtime *runtime, int fd, bool look, struct box_config_report *verdict)
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value map;
 	const char *why = NULL;
-	int r = read_all(owned, &text, BOX_CONFIG_VARIABLE, verdict);
+	int r = read_all(owned, &text, BOX_SETTINGS_CONFIG_VARIABLE, verdict);
 	if (r < 0) {
 		return r;
 	}
 	r = box_json_decode(arena, text.bytes, text.len, &map, &why);
 	if (r < 0 || map.type != BOX_MAP) {
 		/* As the reference does; but who asks for a verdict is not told that it is good. */
-		box_verdict_add(verdict, look, "%s: ignored, because it is no JSON map%s%s",
-			BOX_CONFIG_VARIABLE, r < 0 ? ": " : "", r < 0 ? why : "");
+		box_config_report_add(verdict, look, "%s: ignored, because it is no JSON map%s%s",
+			BOX_SETTINGS_CONFIG_VARIABLE, r < 0 ? ": " : "", r < 0 ? why : "");
 		return look ? -EINVAL : 0;
 	}
-	const struct judged judged = {.from = BOX_CONFIG_VARIABLE, .map = &map, .verdict = verdict};
-	r = judge(runtime, BOX_LAYER_VARIABLE, &judged);
+	const struct judged judged = {
+		.from = BOX_SETTINGS_CONFIG_VARIABLE, .map = &map, .verdict = verdict};
+	r = judge(runtime, BOX_RUNTIME_LAYER_VARIABLE, &judged);
 	if (r == 0 && look) {
 		if (box_map_get(&map, "backend")) {
 			judge_backend(&judged, runtime->config->backend);
@@ -465,7 +470,8 @@ int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *r
 {
 	_cleanup_(box_close_p) int owned = fd;
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(BOX_CONFIG_BYTES_MAX);
-	_cleanup_(box_verdict_free_p) struct box_verdict *ignored = box_verdict_new();
+	_cleanup_(box_config_report_free_p) struct box_config_report *ignored =
+		box_config_report_new();
 	struct box_value map;
 	struct box_err why;
 	int r = read_all(owned, &text, "", ignored);

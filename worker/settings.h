@@ -8,29 +8,30 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/value.h"
-#include "runtime/keeper/packet.h"
+#include "protocol/packet.h"
 
-#define BOX_CONFIG_VARIABLE "LANGBOT_BOX_CONFIG"
+#define BOX_SETTINGS_CONFIG_VARIABLE "LANGBOT_BOX_CONFIG"
 
 struct box_arena;
 struct box_runtime;
 struct box_value;
-struct box_verdict;
+struct box_config_report;
 
 /* What clients must show: one of them. */
-struct box_tokens {
+struct box_settings_tokens {
 	size_t count; /* 0: none is asked for */
 	char texts[BOX_TOKENS_MAX][BOX_TOKEN_MAX + 1];
 };
 
 /* Reads the text of a token file: a token a line, one or two of them. 0, or -EINVAL and nothing
  * changed. */
-int box_tokens_read(struct box_str text, struct box_tokens *ret_tokens, struct box_err *err);
+int box_settings_read_tokens(
+	struct box_str text, struct box_settings_tokens *ret_tokens, struct box_err *err);
 
 struct box_settings {
-	unsigned flags; /* enum box_keeper_start_flag */
+	unsigned flags; /* enum box_boxd_start_flag */
 	unsigned restarts;
-	struct box_tokens tokens;
+	struct box_settings_tokens tokens;
 	const char *instance; /* NULL: not given */
 	const char *config_path;
 	const char *working_folder;
@@ -50,13 +51,13 @@ int box_settings_read(
  * remarks that name file and line. With `look` it is --check-config: paths and the backend's name are
  * judged too. */
 int box_settings_apply_file(struct box_runtime *runtime, const char *path, int fd, bool look,
-	struct box_verdict *verdict);
+	struct box_config_report *verdict);
 
 /* The same with LANGBOT_BOX_CONFIG, which is LangBot's `box` section: what is no JSON is warned of and
  * left out (with `look` it is an error), and of unknown members only those are errors that resemble one
  * of ours. */
 int box_settings_apply_variable(
-	struct box_runtime *runtime, int fd, bool look, struct box_verdict *verdict);
+	struct box_runtime *runtime, int fd, bool look, struct box_config_report *verdict);
 
 /* The map of a file that was good when boxd was started with it; closes the fd. */
 int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *ret_map);

@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "base/value.h"
-#include "runtime/skills.h"
+#include "runtime/skill_store.h"
 
 void box_skills_queue_init(struct box_skills_queue *queue)
 {
@@ -26,7 +26,7 @@ static size_t text_bytes(const struct box_value *value)
 	return size;
 }
 
-bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skills_ask *ask)
+bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skill_store_request *ask)
 {
 	size_t size = text_bytes(ask->data);
 	if (queue->bytes > 0 && queue->bytes + size > BOX_SKILLS_WAITING_BYTES_MAX) {
@@ -37,25 +37,26 @@ bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skills_ask 
 	return true;
 }
 
-void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skills_ask *ask)
+void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skill_store_request *ask)
 {
 	queue->bytes -= text_bytes(ask->data);
 	box_list_drop(&ask->links);
 }
 
-struct box_skills_ask *box_skills_queue_take(struct box_skills_queue *queue)
+struct box_skill_store_request *box_skills_queue_take(struct box_skills_queue *queue)
 {
-	struct box_skills_ask *best = NULL;
+	struct box_skill_store_request *best = NULL;
 	for (struct box_list *at = queue->waiting.next; at != &queue->waiting; at = at->next) {
-		struct box_skills_ask *ask = BOX_LIST_ITEM(at, struct box_skills_ask, links);
+		struct box_skill_store_request *ask = BOX_CONTAINER_OF(
+			at, struct box_skill_store_request, links);
 		if (!best ||
-			box_turns_last(&queue->turns, ask->namespace) <
-				box_turns_last(&queue->turns, best->namespace)) {
+			box_fair_queue_last_served(&queue->turns, ask->namespace) <
+				box_fair_queue_last_served(&queue->turns, best->namespace)) {
 			best = ask;
 		}
 	}
 	if (best) {
-		box_turns_serve(&queue->turns, best->namespace);
+		box_fair_queue_mark_served(&queue->turns, best->namespace);
 		box_skills_queue_drop(queue, best);
 	}
 	return best;

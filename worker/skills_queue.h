@@ -6,22 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/fair_queue.h"
 #include "base/list.h"
-#include "base/turns.h"
 
-struct box_skills_ask;
+struct box_skill_store_request;
 
 struct box_skills_queue {
 	struct box_list waiting;
 	size_t bytes; /* of texts in what waits */
-	struct box_turns turns;
+	struct box_fair_queue_history turns;
 };
 
 void box_skills_queue_init(struct box_skills_queue *queue);
 
 /* False when too much waits already; then it is not put in. */
-bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skills_ask *ask);
+bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skill_store_request *ask);
 /* The next one, or NULL. */
-struct box_skills_ask *box_skills_queue_take(struct box_skills_queue *queue);
+struct box_skill_store_request *box_skills_queue_take(struct box_skills_queue *queue);
 /* One that waits does not any more. */
-void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skills_ask *ask);
+void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skill_store_request *ask);

@@ -11,27 +11,27 @@
 
 #include "base/err.h"
 #include "base/value.h"
-#include "runtime/spec.h"
+#include "runtime/spec/spec.h"
 
 struct box_backend;
-struct box_file_ask;
+struct box_backend_file_request;
 struct box_file_events;
 struct box_file_outcome;
-struct box_kept_ops;
+struct box_backend_process_ops;
 struct box_backend_box; /* one living box */
 struct box_backend_op;  /* one operation under way */
 
-enum box_end_reason {
-	BOX_END_EXIT,
-	BOX_END_SIGNAL,
-	BOX_END_MEMORY,
-	BOX_END_TIMEOUT,
+enum box_backend_end_reason {
+	BOX_BACKEND_END_EXIT,
+	BOX_BACKEND_END_SIGNAL,
+	BOX_BACKEND_END_MEMORY,
+	BOX_BACKEND_END_TIMEOUT,
 };
 
 /* What became of a command. The output belongs to the backend and is good during `done` only. */
-struct box_exec_outcome {
-	enum box_end_reason reason;
-	int exit_code; /* meaningless for BOX_END_TIMEOUT */
+struct box_backend_exec_outcome {
+	enum box_backend_end_reason reason;
+	int exit_code; /* meaningless for BOX_BACKEND_END_TIMEOUT */
 	int signal;
 	struct box_str out; /* raw bytes, clipped at max_output_bytes */
 	struct box_str err;
@@ -44,25 +44,26 @@ struct box_exec_outcome {
 };
 
 /* `err` is NULL on success, `box` and `outcome` are NULL on failure. */
-typedef void box_backend_made(void *arg, struct box_backend_box *box, const struct box_err *err);
-typedef void box_backend_ran(
-	void *arg, const struct box_exec_outcome *outcome, const struct box_err *err);
-typedef void box_backend_filed(
+typedef void box_backend_make_done(
+	void *arg, struct box_backend_box *box, const struct box_err *err);
+typedef void box_backend_exec_done(
+	void *arg, const struct box_backend_exec_outcome *outcome, const struct box_err *err);
+typedef void box_backend_file_done(
 	void *arg, const struct box_file_outcome *outcome, const struct box_err *err);
-typedef void box_backend_gone(void *arg);
+typedef void box_backend_destroy_done(void *arg);
 typedef void box_backend_lost(void *arg, const char *why);
 
-typedef void box_backend_taken(void *arg, const struct box_err *err);
+typedef void box_backend_input_done(void *arg, const struct box_err *err);
 
 /* What a live command tells before its `done`, which then has no output. */
-struct box_live_events {
+struct box_backend_stream_events {
 	void (*started)(void *arg);
 	/* Bytes as they came, good during the call. No more come than there is credit for. */
 	void (*output)(void *arg, bool is_stderr, struct box_str bytes);
 };
 
-struct box_live {
-	const struct box_live_events *events;
+struct box_backend_stream {
+	const struct box_backend_stream_events *events;
 	uint16_t rows; /* of a terminal for it, or 0: pipes */
 	uint16_t columns;
 	bool has_stdin;       /* else it is empty */
@@ -82,18 +83,18 @@ struct box_backend_ops {
 	const char *(*missing)(struct box_backend *backend);
 
 	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
-		const struct box_spec *spec, box_backend_made *done, void *arg);
+		const struct box_spec *spec, box_backend_make_done *done, void *arg);
 	/* With `live` output is told as it comes, to `arg` too, and is not limited. */
 	struct box_backend_op *(*exec)(struct box_backend_box *box, const struct box_spec *spec,
-		int64_t max_output_bytes, const struct box_live *live, box_backend_ran *done,
-		void *arg);
+		int64_t max_output_bytes, const struct box_backend_stream *live,
+		box_backend_exec_done *done, void *arg);
 
 	/* Of a live command: more output may come; bytes for its stdin, in order, `taken` when they
 	 * are in (with err when they cannot be), `eof` after them; a signal for its process group.
 	 * Where there are no bytes `taken` is NULL. */
 	void (*credit)(struct box_backend_op *op, uint64_t bytes);
 	void (*input)(struct box_backend_op *op, struct box_str bytes, bool eof,
-		box_backend_taken *taken, void *arg);
+		box_backend_input_done *taken, void *arg);
 	/* An input whose asker is gone: it goes in all the same, and nobody is told. `op` is good for
 	 * this until its last input was told, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
@@ -101,13 +102,14 @@ struct box_backend_ops {
 	/* Of one with a terminal. */
 	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 
-	/* Work on files, see file.h; `ask` lives until `done`. With a watch `events` are told to `arg`
+	/* Work on files, see backend_file.h; `ask` lives until `done`. With a watch `events` are told to `arg`
 	 * too, as far as there is credit. */
-	struct box_backend_op *(*file)(struct box_backend_box *box, const struct box_file_ask *ask,
-		const struct box_file_events *events, box_backend_filed *done, void *arg);
+	struct box_backend_op *(*file)(struct box_backend_box *box,
+		const struct box_backend_file_request *ask, const struct box_file_events *events,
+		box_backend_file_done *done, void *arg);
 
 	/* Managed processes; NULL: it has none. */
-	const struct box_kept_ops *kept;
+	const struct box_backend_process_ops *kept;
 
 	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
 	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);
@@ -124,7 +126,7 @@ struct box_backend_ops {
 	void (*cancel)(struct box_backend_op *op);
 
 	/* Ends the box and everything in it. `done` may be NULL. Cannot fail. */
-	void (*destroy)(struct box_backend_box *box, box_backend_gone *done, void *arg);
+	void (*destroy)(struct box_backend_box *box, box_backend_destroy_done *done, void *arg);
 
 	void (*free)(struct box_backend *backend);
 };

@@ -111,11 +111,11 @@ class Skills:
         folder = self.base / "mounts"
         for number in range(MOUNTS):
             (folder / f"skill-{number}").mkdir(parents=True)
-        program = self.build / "tests" / "play" / "mounts_play"
+        program = self.build / "tests" / "play" / "mounts_driver"
         for _ in self.bench.rounds("mounts"):
             argv = [program, folder, str(MOUNTS)]
             done = subprocess.run(argv, capture_output=True, text=True)
             if done.returncode != 0:
-                raise Broken(f"mounts_play: {done.stderr}")
+                raise Broken(f"mounts_driver: {done.stderr}")
             took = statistics.median(float(line) for line in done.stdout.split())
             self.note("mounts of 100 skills", "box", took / 1e3)

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 
-import boxlib
+import boxdlib
 import netlib
 from frame import blocked, escaped
 
@@ -158,7 +158,7 @@ def run(programs, rootless, chosen):
         with world.World(programs, rootless, network="on", before=before) as made:
             inside = Inside(made, outer)
             target = f"{netlib.SITE}:80"
-            boxlib.wait_until(
+            boxdlib.wait_until(
                 lambda: inside.probe(target) == {target: "internet"}, 10, "the way to the internet"
             )
             return run_in(inside, chosen)

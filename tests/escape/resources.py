@@ -39,7 +39,7 @@ def filters_mib():
 @attempt("resources", "packet-filters-take-the-hosts-memory")
 def _(world):
     """One limit holds the filters of the whole host: those of boxes, of sshd, of containers."""
-    import boxlib
+    import boxdlib
 
     (world.workspace / "take.py").write_text(TAKE)
     (world.workspace / "hold").write_text("")
@@ -48,7 +48,7 @@ def _(world):
     spec = world.spec(host_path=str(world.workspace))
     cmd = "exec python3 /workspace/take.py"
     world.client.start("box_exec", {"cmd": cmd, "session_id": "s", **spec})
-    boxlib.wait_until(lambda: took.exists() and took.read_text(), 20, "the filters")
+    boxdlib.wait_until(lambda: took.exists() and took.read_text(), 20, "the filters")
     held = filters_mib() - before
     (world.workspace / "hold").unlink()
     count = took.read_text()

@@ -13,7 +13,7 @@ import shutil
 import signal
 import time
 
-import boxlib
+import boxdlib
 import clientlib
 import imagelib
 from frame import blocked, escaped, first_escape
@@ -61,7 +61,7 @@ class Layout:
             uid = user_of(self.world)
             ids = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--")
             before = (*before, *ids)
-        return boxlib.Boxd(
+        return boxdlib.Boxd(
             f"--config={self.config(**local)}",
             *flags,
             programs=self.world.programs,
@@ -234,8 +234,8 @@ def _(world):
 def starts(made, *flags, **options):
     boxd = made.boxd(*flags, **options)
     try:
-        boxlib.wait_until(
-            lambda: boxd.events("serving") or not boxlib.is_alive(boxd.pid), 20, "its start"
+        boxdlib.wait_until(
+            lambda: boxd.events("serving") or not boxdlib.is_alive(boxd.pid), 20, "its start"
         )
         if boxd.events("serving"):
             return escaped(f"boxd serves with {flags} {options}")
@@ -333,7 +333,7 @@ def _(world):
             made.own(image)
             boxd = made.boxd(images={"a": str(image)})
             with contextlib.suppress(AssertionError):
-                boxlib.wait_until(lambda: boxd.events("serving"), LEASE_SECONDS)
+                boxdlib.wait_until(lambda: boxd.events("serving"), LEASE_SECONDS)
             took = time.monotonic() - begun
         finally:
             os.close(fd)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import signal
 
-import boxlib
+import boxdlib
 from frame import blocked, escaped, first_escape
 
 from outside import attempt
@@ -48,7 +48,7 @@ def merged(slip, host_root):
 
 def started(boxd):
     """Whether it serves; None once it has ended."""
-    boxlib.wait_until(lambda: boxd.process.poll() is not None or boxd.events("serving"), 20)
+    boxdlib.wait_until(lambda: boxd.process.poll() is not None or boxd.events("serving"), 20)
     return boxd.process.poll() is None
 
 
@@ -141,7 +141,7 @@ def _(world):
         assert started(boxd)
         path.write_text(json.dumps({"limits": {"max_sesions": 2}}))
         boxd.signal(signal.SIGHUP)
-        boxlib.wait_until(
+        boxdlib.wait_until(
             lambda: boxd.events("config.reloaded") or boxd.events("config.unchanged"), 20
         )
         with boxd.web() as client:

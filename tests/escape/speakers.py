@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 
-import boxlib
+import boxdlib
 import clientlib
 from frame import blocked, escaped, first_escape
 
@@ -64,7 +64,7 @@ def runtime(world, *flags, **options):
     if world.rootless:
         uid = user_of(world)
         before = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--")
-    with boxlib.Boxd(
+    with boxdlib.Boxd(
         f"--config={world.host.folder / 'boxd.yaml'}",
         *flags,
         programs=world.programs,
@@ -163,7 +163,7 @@ def _(world):
     results = []
     for host in ("0.0.0.0", "::"):
         with runtime(world, f"--host={host}") as boxd:
-            boxlib.wait_until(
+            boxdlib.wait_until(
                 lambda: boxd.process.poll() is not None or boxd.events("serving"), 20
             )
             code = boxd.process.poll()

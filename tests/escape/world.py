@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import threading
 
-import boxlib
+import boxdlib
 import clientlib
 import frame
 import main as _attempts  # noqa: F401 (they put themselves into the list)
@@ -249,7 +249,7 @@ class World:
         self.programs = pathlib.Path(programs)
         settings = self.host.folder / "boxd.yaml"
         settings.write_text(json.dumps({"backend": "local", "limits": LIMITS, "local": config}))
-        self.boxd = boxlib.Boxd(
+        self.boxd = boxdlib.Boxd(
             f"--config={settings}",
             programs=pathlib.Path(programs),
             stdio=True,
@@ -296,7 +296,7 @@ class World:
         self.client.start("box_exec", {"cmd": cmd, "session_id": name, **spec}, context=context)
         self.stack.callback(self._end, name, context)
         ready = folder / f"{facts['name']}.ready"
-        boxlib.wait_until(ready.exists, 20, f"the server in {name}")
+        boxdlib.wait_until(ready.exists, 20, f"the server in {name}")
         init = self.find_init(folder)
         first, outside, count = id_map(init)
         return {**facts, "pids": descendants(init), "first_id": outside, "id_count": count}

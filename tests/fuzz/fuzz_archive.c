@@ -8,10 +8,10 @@
 
 #include "base/arena.h"
 #include "base/utf8.h"
-#include "skills/archive_write.h"
-#include "skills/inflate.h"
-#include "skills/zip.h"
-#include "skills/zip_nested.h"
+#include "skills/archive/archive_write.h"
+#include "skills/archive/inflater.h"
+#include "skills/archive/zip.h"
+#include "skills/archive/zip_nested.h"
 #include "tests/fuzz/common.h"
 
 static void check_path(const char *path)

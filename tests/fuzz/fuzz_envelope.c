@@ -9,30 +9,31 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "codec/json.h"
 #include "handlers/dispatch.h"
 #include "handlers/envelope.h"
 #include "runtime/runtime.h"
-#include "runtime/skills.h"
+#include "runtime/skill_store.h"
 #include "tests/fuzz/common.h"
-#include "transport/json.h"
 
 struct world {
 	struct box_runtime *runtime;
 	struct box_peer *peer;
 	struct box_buf seq; /* what the answer must carry, as JSON */
 	int answers;
-	struct box_skills_ask *skills; /* asked, and not answered */
+	struct box_skill_store_request *skills; /* asked, and not answered */
 	unsigned skills_asked;
-	box_folder_done *folder_done;
+	box_runtime_folder_done *folder_done;
 	void *folder_arg;
 	unsigned folders;
 };
 
-static void host_folder(
-	void *host, const char *path, enum box_folder_wish wish, box_folder_done *done, void *arg)
+static void host_folder(void *host, const char *path, enum box_runtime_folder_mode wish,
+	box_runtime_folder_done *done, void *arg)
 {
 	struct world *world = host;
-	MUST(path[0] == '/' && (wish == BOX_FOLDER_MAKE || wish == BOX_FOLDER_LOOK));
+	MUST(path[0] == '/' &&
+		(wish == BOX_RUNTIME_FOLDER_MAKE || wish == BOX_RUNTIME_FOLDER_CHECK));
 	MUST(!world->folder_done);
 	world->folder_done = done;
 	world->folder_arg = arg;
@@ -50,7 +51,7 @@ static void host_record(void *host, const struct box_value *change)
 	MUST(change->type == BOX_MAP && change->count == 1);
 }
 
-static void host_ask_skills(void *host, struct box_skills_ask *ask)
+static void host_ask_skills(void *host, struct box_skill_store_request *ask)
 {
 	struct world *world = host;
 	MUST(!world->skills && ask->root[0] == '/' && strncmp(ask->namespace, "ws-", 3) == 0);
@@ -58,14 +59,14 @@ static void host_ask_skills(void *host, struct box_skills_ask *ask)
 	world->skills = ask;
 }
 
-static void host_cancel_skills(void *host, struct box_skills_ask *ask)
+static void host_cancel_skills(void *host, struct box_skill_store_request *ask)
 {
 	struct world *world = host;
 	MUST(world->skills == ask);
 	world->skills = NULL;
 }
 
-static const struct box_host host_ops = {
+static const struct box_runtime_host host_ops = {
 	.ask_skills = host_ask_skills,
 	.cancel_skills = host_cancel_skills,
 	.folder = host_folder,
@@ -135,7 +136,7 @@ static void expect_seq(struct world *world, const struct box_value *message)
 /* With what a store might say, wrong or right. */
 static void answer_skills(struct world *world)
 {
-	struct box_skills_ask *ask = world->skills;
+	struct box_skill_store_request *ask = world->skills;
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value answer = box_map_value();
 	struct box_err err;
@@ -166,7 +167,7 @@ static void receive(struct world *world, const struct box_value *value)
 	world->runtime->session_rules.backend_missing = "no backend here";
 	box_peer_receive(world->peer, arena, message, 0);
 	if (world->folder_done) {
-		box_folder_done *done = world->folder_done;
+		box_runtime_folder_done *done = world->folder_done;
 		world->folder_done = NULL;
 		done(world->folder_arg, results[world->folders++ % 5]);
 	}
@@ -190,10 +191,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	box_log_setup("fuzz", (enum box_log_level)(BOX_LOG_ERROR + 1), BOX_LOG_TEXT);
 	world.runtime = box_runtime_new(&setup, &host_ops, &world);
-	MUST(box_runtime_configure(world.runtime, BOX_LAYER_FILE, &nothing, NULL) == 0);
-	box_runtime_pin(world.runtime, box_str("inst"));
+	MUST(box_runtime_configure(world.runtime, BOX_RUNTIME_LAYER_FILE, &nothing, NULL) == 0);
+	box_runtime_pin_instance(world.runtime, box_str("inst"));
 	struct box_dispatch *dispatch = box_dispatch_new(world.runtime);
-	world.peer = box_peer_new(dispatch, &peer_ops, &world, &(struct box_speaker){0});
+	world.peer = box_peer_new(dispatch, &peer_ops, &world, &(struct box_peer_identity){0});
 	if (value.type == BOX_LIST) {
 		for (uint32_t i = 0; i < value.count; i++) {
 			receive(&world, &value.items[i]);

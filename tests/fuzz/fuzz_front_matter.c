@@ -5,10 +5,10 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "skills/conform.h"
-#include "skills/front_matter.h"
-#include "skills/names.h"
-#include "skills/pytext.h"
+#include "skills/store/names.h"
+#include "skills/text/conform.h"
+#include "skills/text/front_matter.h"
+#include "skills/text/pytext.h"
 #include "tests/fuzz/common.h"
 
 static const char *const fields[] = {"name", "display_name", "description"};
@@ -24,9 +24,10 @@ static void check_again(struct box_arena *arena, const struct box_str *texts, st
 		if (memmem(texts[i].bytes, texts[i].len, "---", 3)) {
 			return;
 		}
-		nodes[i] = (struct box_yaml){.type = BOX_YAML_TEXT, .text = box_py_strip(texts[i])};
+		nodes[i] = (struct box_yaml){
+			.type = BOX_YAML_TEXT, .text = box_pytext_strip(texts[i])};
 	}
-	struct box_front_fields written = {&nodes[0], &nodes[1], &nodes[2]};
+	struct box_front_matter_fields written = {&nodes[0], &nodes[1], &nodes[2]};
 	MUST(box_front_matter_write(&out, &written, box_str("body")) == 0);
 	if (out.len < BOX_SKILL_META_BYTES_MAX) {
 		char *copy = box_arena_strndup(arena, out.bytes, out.len);
@@ -37,7 +38,7 @@ static void check_again(struct box_arena *arena, const struct box_str *texts, st
 			struct box_str text;
 			MUST(box_front_matter_text(arena, box_yaml_get(&again.meta, fields[i]),
 				     fields[i], box_str(""), &text, err) == 0);
-			MUST(box_str_same(text, box_py_strip(texts[i])));
+			MUST(box_str_same(text, box_pytext_strip(texts[i])));
 		}
 		MUST(box_str_eq(again.instructions, "body"));
 	}

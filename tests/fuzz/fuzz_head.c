@@ -38,10 +38,10 @@ static bool has_token_line(const char *bytes, size_t len)
 	return false;
 }
 
-static void check_whole(const char *bytes, const struct box_head *head)
+static void check_whole(const char *bytes, const struct box_http_head *head)
 {
 	size_t used = head->bytes_used;
-	MUST(used >= 4 && used <= BOX_HEAD_BYTES_MAX);
+	MUST(used >= 4 && used <= BOX_HTTP_HEAD_BYTES_MAX);
 	const char *end = memmem(bytes, used, "\r\n\r\n", 4);
 	MUST(end == bytes + used - 4);
 	for (size_t i = 0; i < used; i++) {
@@ -49,13 +49,13 @@ static void check_whole(const char *bytes, const struct box_head *head)
 		MUST((c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n');
 		MUST((c == '\n') == (i > 0 && bytes[i - 1] == '\r'));
 	}
-	MUST(head->field_count >= 1 && head->field_count <= BOX_HEAD_LINES_MAX);
-	MUST(box_head_count(head, "Host") == 1);
-	MUST(box_head_count(head, "Content-Length") <= 1);
-	MUST(box_head_count(head, "Transfer-Encoding") == 0);
+	MUST(head->field_count >= 1 && head->field_count <= BOX_HTTP_HEAD_LINES_MAX);
+	MUST(box_http_head_count(head, "Host") == 1);
+	MUST(box_http_head_count(head, "Content-Length") <= 1);
+	MUST(box_http_head_count(head, "Transfer-Encoding") == 0);
 	MUST(head->path.len >= 1 && head->path.bytes[0] == '/');
 	for (size_t i = 0; i < head->field_count; i++) {
-		const struct box_head_field *field = &head->fields[i];
+		const struct box_http_head_field *field = &head->fields[i];
 		MUST(field->name.bytes > bytes && field->name.len > 0);
 		MUST(field->value.bytes + field->value.len <= bytes + used);
 	}
@@ -63,16 +63,16 @@ static void check_whole(const char *bytes, const struct box_head *head)
 
 static void check_prefixes(const char *bytes, size_t used)
 {
-	struct box_head part;
+	struct box_http_head part;
 	size_t step = used <= SHORT_HEAD ? 1 : 61;
 	for (size_t len = 0; len < used; len += step) {
-		MUST(box_head_parse(bytes, len, &part) == BOX_HEAD_MORE);
+		MUST(box_http_head_parse(bytes, len, &part) == BOX_HTTP_HEAD_MORE);
 	}
-	MUST(box_head_parse(bytes, used - 1, &part) == BOX_HEAD_MORE);
+	MUST(box_http_head_parse(bytes, used - 1, &part) == BOX_HTTP_HEAD_MORE);
 }
 
 static void check_verdict(
-	const struct box_gate_policy *policy, const char *bytes, const struct box_head *head)
+	const struct box_gate_policy *policy, const char *bytes, const struct box_http_head *head)
 {
 	struct box_gate_verdict verdict;
 	memset(&verdict, 0x5a, sizeof(verdict));
@@ -88,10 +88,10 @@ static void check_verdict(
 		return;
 	}
 	MUST(has_token_line(bytes, head->bytes_used));
-	MUST(box_instance_id_valid(box_str(verdict.instance)));
+	MUST(box_tenant_instance_id_valid(box_str(verdict.instance)));
 	MUST(!policy->instance || strcmp(verdict.instance, policy->instance) == 0);
 	MUST(box_str_eq(head->method, "GET") && head->content_length == 0);
-	MUST(box_head_count(head, "Origin") == 0);
+	MUST(box_http_head_count(head, "Origin") == 0);
 	bool relay = verdict.kind == BOX_GATE_RELAY;
 	MUST(!relay || policy->instance);
 	MUST((verdict.session_id[0] != '\0') == relay && (verdict.process_id[0] != '\0') == relay);
@@ -103,14 +103,14 @@ static void check_verdict(
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *bytes = (const char *)data;
-	struct box_head head;
-	struct box_head part;
-	enum box_head_result result = box_head_parse(bytes, size, &head);
-	if (result != BOX_HEAD_COMPLETE) {
+	struct box_http_head head;
+	struct box_http_head part;
+	enum box_http_head_result result = box_http_head_parse(bytes, size, &head);
+	if (result != BOX_HTTP_HEAD_COMPLETE) {
 		/* A verdict once given stands: the shorter input was undecided or had the same. */
-		enum box_head_result half = box_head_parse(bytes, size / 2, &part);
-		MUST(half == BOX_HEAD_MORE || half == result);
-		MUST(result != BOX_HEAD_MORE || size < BOX_HEAD_BYTES_MAX);
+		enum box_http_head_result half = box_http_head_parse(bytes, size / 2, &part);
+		MUST(half == BOX_HTTP_HEAD_MORE || half == result);
+		MUST(result != BOX_HTTP_HEAD_MORE || size < BOX_HTTP_HEAD_BYTES_MAX);
 		return 0;
 	}
 	MUST(head.bytes_used <= size);

@@ -2,8 +2,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "codec/json.h"
 #include "tests/fuzz/common.h"
-#include "transport/json.h"
 
 static int decode(
 	struct box_arena *arena, const void *text, size_t len, struct box_value *ret_value)

@@ -4,9 +4,9 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "codec/msgpack.h"
+#include "codec/msgpack_scan.h"
 #include "tests/fuzz/common.h"
-#include "transport/msgpack.h"
-#include "transport/msgpack_scan.h"
 
 /* Returns the verdict and, when it is none of the errors, how many bytes belong to the value. */
 static int scan(const char *bytes, size_t len, size_t step, size_t *ret_used)

@@ -4,12 +4,12 @@
 #include <math.h>
 
 #include "base/arena.h"
-#include "runtime/config.h"
-#include "runtime/config_members.h"
-#include "runtime/spec.h"
-#include "runtime/spec_egress.h"
+#include "codec/json.h"
+#include "runtime/config/config.h"
+#include "runtime/config/config_members.h"
+#include "runtime/spec/spec.h"
+#include "runtime/spec/spec_egress.h"
 #include "tests/fuzz/common.h"
-#include "transport/json.h"
 
 static void check_refusal(int result, const struct box_err *err, const char *model)
 {
@@ -39,7 +39,7 @@ static void check_egress(struct box_arena *arena, const struct box_spec *spec)
 	const struct box_fields fields = {arena, "BoxSpec", "", &err};
 	struct box_value shown = box_spec_egress_value(arena, spec->egress);
 	struct box_egress *again = NULL;
-	MUST(box_spec_read_egress(&fields, &shown, &again) == 0);
+	MUST(box_spec_egress_read(&fields, &shown, &again) == 0);
 	MUST(box_egress_equal(spec->egress, again));
 }
 
@@ -78,7 +78,7 @@ static void check_process(struct box_arena *arena, const struct box_value *value
 {
 	struct box_process_spec spec;
 	struct box_err err = {0};
-	int result = box_process_spec_parse(arena, value, &spec, &err);
+	int result = box_spec_parse_process(arena, value, &spec, &err);
 	if (result < 0) {
 		check_refusal(result, &err, "BoxManagedProcessSpec");
 		return;
@@ -91,19 +91,20 @@ static void check_process(struct box_arena *arena, const struct box_value *value
 /* Whatever the names: a client is not refused for them, and what is told has bounds. */
 static void check_names(struct box_arena *arena, const struct box_value *value)
 {
-	struct box_findings found[3] = {0};
+	struct box_config_findings found[3] = {0};
 	for (int rules = 0; rules < 3; rules++) {
-		box_members_check(arena, value, (enum box_member_rules)rules, true, &found[rules]);
+		box_config_members_check(
+			arena, value, (enum box_config_member_rules)rules, true, &found[rules]);
 		for (size_t i = 0; i < found[rules].count; i++) {
 			MUST(found[rules].items[i].path && found[rules].items[i].text);
 			MUST(strlen(found[rules].items[i].path) < 256);
 		}
 	}
-	MUST(found[BOX_MEMBERS_CLIENT].errors == 0);
-	MUST(found[BOX_MEMBERS_OWN].errors >= found[BOX_MEMBERS_LANGBOT].errors);
+	MUST(found[BOX_CONFIG_MEMBERS_CLIENT].errors == 0);
+	MUST(found[BOX_CONFIG_MEMBERS_OWN].errors >= found[BOX_CONFIG_MEMBERS_LANGBOT].errors);
 	const struct box_value nothing = box_map_value();
-	MUST(box_members_need_restart(arena, value, value)[0] == '\0');
-	(void)box_members_need_restart(arena, value, &nothing);
+	MUST(box_config_members_need_restart(arena, value, value)[0] == '\0');
+	(void)box_config_members_need_restart(arena, value, &nothing);
 }
 
 static void check_config(struct box_arena *arena, const struct box_value *value)

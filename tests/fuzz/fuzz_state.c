@@ -7,14 +7,14 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "codec/json.h"
+#include "codec/msgpack.h"
 #include "runtime/runtime.h"
 #include "tests/fuzz/common.h"
-#include "transport/json.h"
-#include "transport/msgpack.h"
-#include "worker/state.h"
+#include "worker/saved_state.h"
 
-static void host_folder(
-	void *host, const char *path, enum box_folder_wish wish, box_folder_done *done, void *arg)
+static void host_folder(void *host, const char *path, enum box_runtime_folder_mode wish,
+	box_runtime_folder_done *done, void *arg)
 {
 	(void)host;
 	(void)path;
@@ -37,7 +37,7 @@ static void host_record(void *host, const struct box_value *change)
 	abort(); /* nor is it news */
 }
 
-static const struct box_host host_ops = {
+static const struct box_runtime_host host_ops = {
 	.folder = host_folder,
 	.resident_bytes = host_resident_bytes,
 	.record = host_record,
@@ -48,10 +48,10 @@ static struct box_runtime *runtime_from(const void *bytes, size_t size)
 	const struct box_runtime_setup setup = {.working_folder = "/w"};
 	struct box_runtime *runtime = box_runtime_new(&setup, &host_ops, NULL);
 	struct box_value nothing = box_map_value();
-	MUST(box_runtime_configure(runtime, BOX_LAYER_FILE, &nothing, NULL) == 0);
+	MUST(box_runtime_configure(runtime, BOX_RUNTIME_LAYER_FILE, &nothing, NULL) == 0);
 	int fd = memfd_create("fuzz-state", MFD_CLOEXEC);
 	MUST(fd >= 0 && write(fd, bytes, size) == (ssize_t)size);
-	box_state_replay(runtime, fd);
+	box_saved_state_replay(runtime, fd);
 	MUST(close(fd) < 0); /* it was the callee's */
 	return runtime;
 }
@@ -76,8 +76,8 @@ static size_t fence_count(const struct box_runtime *runtime)
 	uint64_t position = 0;
 	struct box_context context;
 	size_t count = 0;
-	while (box_fence_next(runtime->fence, &position, &context)) {
-		MUST(box_fence_current(runtime->fence, &context) == context.generation);
+	while (box_generations_next(runtime->fence, &position, &context)) {
+		MUST(box_generations_current(runtime->fence, &context) == context.generation);
 		count++;
 	}
 	return count;

@@ -5,31 +5,31 @@
  */
 #include "base/buf.h"
 #include "base/limits.h"
+#include "codec/json.h"
+#include "codec/stdio_framer.h"
 #include "tests/fuzz/common.h"
-#include "transport/json.h"
-#include "transport/stdio_frame.h"
 
 /* Writes down all that comes out: a letter for each result, messages with their content. */
-static bool drain(struct box_framer *framer, struct box_buf *record)
+static bool drain(struct box_stdio_framer *framer, struct box_buf *record)
 {
 	for (;;) {
 		struct box_message message;
 		const char *why = NULL;
-		switch (box_framer_next(framer, &message, &why)) {
-		case BOX_FRAMER_MORE:
+		switch (box_stdio_framer_next(framer, &message, &why)) {
+		case BOX_STDIO_FRAMER_MORE:
 			return true;
-		case BOX_FRAMER_MESSAGE:
+		case BOX_STDIO_FRAMER_MESSAGE:
 			MUST(message.value.type == BOX_MAP);
-			MUST(message.codec == box_framer_codec(framer));
+			MUST(message.codec == box_stdio_framer_codec(framer));
 			MUST(box_buf_printf(record, "M%zu ", message.wire_bytes) == 0);
 			MUST(box_json_encode(record, &message.value) == 0);
 			box_arena_free(message.arena);
 			break;
-		case BOX_FRAMER_IGNORED:
+		case BOX_STDIO_FRAMER_IGNORED:
 			MUST(why != NULL);
 			MUST(box_buf_printf(record, "I%s ", why) == 0);
 			break;
-		case BOX_FRAMER_BROKEN:
+		case BOX_STDIO_FRAMER_BROKEN:
 			MUST(why != NULL);
 			MUST(box_buf_printf(record, "B%s ", why) == 0);
 			return false;
@@ -40,21 +40,21 @@ static bool drain(struct box_framer *framer, struct box_buf *record)
 static void feed(const uint8_t *stream, size_t len, const uint8_t *pieces, size_t piece_count,
 	struct box_buf *record)
 {
-	struct box_framer *framer = box_framer_new();
+	struct box_stdio_framer *framer = box_stdio_framer_new();
 	bool alive = true;
 	for (size_t at = 0, turn = 0; alive && at < len; turn++) {
 		size_t room;
-		char *space = box_framer_space(framer, &room);
+		char *space = box_stdio_framer_space(framer, &room);
 		MUST(room >= 1);
 		size_t piece = piece_count > 0 ? pieces[turn % piece_count] + 1U : room;
 		piece = piece < room ? piece : room;
 		piece = piece < len - at ? piece : len - at;
 		memcpy(space, stream + at, piece);
-		box_framer_filled(framer, piece);
+		box_stdio_framer_filled(framer, piece);
 		at += piece;
 		alive = drain(framer, record);
 	}
-	box_framer_free(framer);
+	box_stdio_framer_free(framer);
 }
 
 /* The stream as one message's text, where it is JSON, goes out in lines and comes back. */
@@ -71,7 +71,7 @@ static void frame_and_back(const uint8_t *stream, size_t len)
 		struct box_buf record = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
 		struct box_buf expected = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
 		MUST(box_json_encode(&text, &value) == 0);
-		MUST(box_frame_json(&lines, text.bytes, text.len) == 0);
+		MUST(box_stdio_framer_encode_json(&lines, text.bytes, text.len) == 0);
 		feed((const uint8_t *)lines.bytes, lines.len, NULL, 0, &record);
 		MUST(box_buf_printf(&expected, "M%zu ", text.len) == 0);
 		MUST(box_buf_append(&expected, text.bytes, text.len) == 0);

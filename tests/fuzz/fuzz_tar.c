@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "cli/tar.h"
+#include "cli/copy/tar.h"
 #include "tests/fuzz/common.h"
 
 #define STORY_MAX (1 << 20)

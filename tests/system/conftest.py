@@ -9,9 +9,9 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import boxlib  # noqa: E402
+import boxdlib  # noqa: E402
 import clientlib  # noqa: E402
-import keeperlib  # noqa: E402
+import fakerpclib  # noqa: E402
 import nativelib  # noqa: E402
 
 TIMEOUT_SECONDS = 120
@@ -24,7 +24,7 @@ def pytest_configure(config):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     config.addinivalue_line("markers", "soak: a long form, run only with BOX_SOAK=1")
-    config.addinivalue_line("markers", "microvm: needs a KVM, run only with BOX_MICROVM (krunlib.py)")
+    config.addinivalue_line("markers", "microvm: needs a KVM, run only with BOX_MICROVM (microvmlib.py)")
     config.addinivalue_line("markers", "whole: of microVMs, run by `make test-vm` alone")
 
 
@@ -56,7 +56,7 @@ def dial(carrier, tmp_path):
 
     def start(**options):
         options.setdefault("cwd", tmp_path)
-        manager = boxlib.dialled(carrier, **options)
+        manager = boxdlib.dialled(carrier, **options)
         client = manager.__enter__()
         opened.append(manager)
         return client
@@ -81,7 +81,7 @@ def box(dial):
 @pytest.fixture
 def web(tmp_path):
     """A boxd for WebSocket clients."""
-    with boxlib.Boxd(cwd=tmp_path) as boxd:
+    with boxdlib.Boxd(cwd=tmp_path) as boxd:
         yield boxd
 
 
@@ -89,7 +89,7 @@ def web(tmp_path):
 def shared(tmp_path_factory):
     """A boxd for WebSocket tests that leave nothing behind."""
     folder = tmp_path_factory.mktemp("shared")
-    with boxlib.Boxd(instance=clientlib.INSTANCE, cwd=folder) as boxd:
+    with boxdlib.Boxd(instance=clientlib.INSTANCE, cwd=folder) as boxd:
         yield boxd
 
 
@@ -97,21 +97,21 @@ def shared(tmp_path_factory):
 def locked(tmp_path_factory):
     """A boxd with a token and a trusted instance."""
     folder = tmp_path_factory.mktemp("locked")
-    with boxlib.Boxd(instance=clientlib.INSTANCE, token=clientlib.TOKEN, cwd=folder) as boxd:
+    with boxdlib.Boxd(instance=clientlib.INSTANCE, token=clientlib.TOKEN, cwd=folder) as boxd:
         yield boxd
 
 
 @pytest.fixture
 def boxd(tmp_path):
     """A boxd with the fake backend, under sanitizers."""
-    with boxlib.fake_boxd(tmp_path) as started:
+    with boxdlib.fake_boxd(tmp_path) as started:
         yield started
 
 
 @pytest.fixture
 def fast(tmp_path):
     """The same at release speed."""
-    with boxlib.fake_boxd(tmp_path, programs=boxlib.fast_build()) as started:
+    with boxdlib.fake_boxd(tmp_path, programs=boxdlib.fast_build()) as started:
         yield started
 
 
@@ -156,7 +156,7 @@ def note():
 @pytest.fixture
 def keeper_folder(tmp_path):
     """boxd beside the double of box-rpc."""
-    return keeperlib.make_folder(tmp_path / "bin")
+    return fakerpclib.make_folder(tmp_path / "bin")
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def start_keeper(keeper_folder):
     started = []
 
     def start(*args, **options):
-        started.append(keeperlib.Keeper(*args, programs=keeper_folder, **options))
+        started.append(fakerpclib.Keeper(*args, programs=keeper_folder, **options))
         return started[-1]
 
     yield start

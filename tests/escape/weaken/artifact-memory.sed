@@ -1,5 +1,5 @@
 # The memory of artifacts is within no total and no share.
 # group: neighbours
 # opens: memory-of-artifacts
-# file: runtime/keeper/artifacts.c
+# file: boxd/files/artifacts.c
 s/uint64_t room = own < all \? own : all;/uint64_t room = TREE_BYTES_MAX + own - own + all - all;/

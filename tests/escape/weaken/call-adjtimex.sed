@@ -1,4 +1,4 @@
 # group: calls
 # opens: adjtimex-read
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(adjtimex\)/BOTH(adjtimex)/

@@ -1,4 +1,4 @@
 # group: calls
 # opens: kernel-aio
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(io_setup\)/BOTH(io_setup)/

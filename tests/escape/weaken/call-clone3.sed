@@ -1,4 +1,4 @@
 # group: calls
 # opens: clone3-plain
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(clone3\)/BOTH(clone3)/

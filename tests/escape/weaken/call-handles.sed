@@ -1,4 +1,4 @@
 # group: calls
 # opens: handle-of-a-file
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(name_to_handle_at\)/BOTH(name_to_handle_at)/

@@ -1,5 +1,5 @@
 # group: calls
 # opens: get-mempolicy set-mempolicy
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(get_mempolicy\)/BOTH(get_mempolicy)/
 s/(DENY|LACK)\(set_mempolicy\)/BOTH(set_mempolicy)/

@@ -1,4 +1,4 @@
 # group: calls
 # opens: message-queues
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(msgget\)/BOTH(msgget)/

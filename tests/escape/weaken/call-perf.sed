@@ -1,4 +1,4 @@
 # group: calls
 # opens: perf-event-open
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(perf_event_open\)/BOTH(perf_event_open)/

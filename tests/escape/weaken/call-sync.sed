@@ -1,5 +1,5 @@
 # group: calls
 # opens: sync-of-all-disks syncfs
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(sync\)/BOTH(sync)/
 s/(DENY|LACK)\(syncfs\)/BOTH(syncfs)/

@@ -1,4 +1,4 @@
 # group: calls
 # opens: userfaultfd
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/(DENY|LACK)\(userfaultfd\)/BOTH(userfaultfd)/

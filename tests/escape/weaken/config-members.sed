@@ -1,5 +1,5 @@
 # What is misspelt is told, and passed over.
 # group: host
 # opens: mount-by-a-misspelt-list-of-roots misspelt-members misspelt-members-of-the-variable slip-in-a-reload
-# file: runtime/config_members.c
-s/^\tbool wrong = check->rules == BOX_MEMBERS_OWN \|\|/\tbool wrong = false \&\&/
+# file: runtime/config/config_members.c
+s/^\tbool wrong = check->rules == BOX_CONFIG_MEMBERS_OWN \|\|/\tbool wrong = false \&\&/

@@ -1,4 +1,4 @@
 # group: limits
 # opens: environment-of-the-host
-# file: runtime/plan/environment.c
+# file: plan/plan_environment.c
 s/"USER=box",/"USER=box", "BOX_ESCAPE_SECRET=1",/

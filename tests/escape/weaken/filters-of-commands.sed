@@ -1,4 +1,4 @@
 # group: calls
 # opens: filters-by-the-hundred
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/WHEN\(seccomp, no_filters\)/BOTH(seccomp)/

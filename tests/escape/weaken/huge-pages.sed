@@ -1,4 +1,4 @@
 # group: calls
 # opens: huge-pages-by-mmap huge-pages-by-memfd
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/((mmap|memfd|shmget)_rule = )ONLY\([a-z_]*, E[A-Z]*\)/\1{.otherwise = 0}/

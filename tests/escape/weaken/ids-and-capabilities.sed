@@ -1,11 +1,11 @@
 # Commands stay what PID 1 is, exec takes nothing from a root, and limits are anyone's to set.
 # group: ids
 # opens: setuid-to-others setresuid-to-others setgid-to-others setgroups capabilities-that-were-left pid-1-kill pid-1-kill-by-pidfd kill-everything pid-1-limits pid-1-priority-and-cpus
-# file: runtime/guest/launch.c
+# file: init/run/launch.c
 /^int box_launch_change_ids/,/^}/s/!ids\.same/ids.same/
 s/if \(syscall\(SYS_capset, &header, none\) < 0\)/if (!header.version \&\& !none[0].effective)/
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/WHEN\(prlimit64, prlimit_rule\)/BOTH(prlimit64)/
-# file: runtime/guest/boot.c
+# file: init/boot/boot.c
 /^static int drop_bounding_set/,/^}/s/prctl\(PR_CAPBSET_READ, capability\) >= 0/capability > 63/
 /^static int lock_secure_bits/,/^}/s/prctl\(PR_SET_SECUREBITS, bits\)/prctl(PR_SET_SECUREBITS, bits * 0)/

@@ -1,5 +1,5 @@
 # boxd's own thread waits for who holds a lease on an image file.
 # group: neighbours
 # opens: lease-on-an-image
-# file: runtime/keeper/image_file.c
+# file: boxd/image/image_file.c
 s/O_RDONLY \| O_NONBLOCK \| O_CLOEXEC/O_RDONLY | O_CLOEXEC/

@@ -1,5 +1,5 @@
 # Two walls: the calls (call-keys, in this group) and the keyring that is left behind.
 # group: calls
 # opens: keys-of-the-hosts-session
-# file: runtime/keeper/child.c
+# file: boxd/box/first_process.c
 s/syscall\(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL\)/0/

@@ -1,5 +1,5 @@
 # With etc-in-the-loop, which is in the same build: boxd waits for the child, and that for the lease.
 # group: neighbours
 # opens: lease-in-the-etc-of-an-image
-# file: runtime/keeper/etc.c
+# file: boxd/image/etc.c
 s/O_NOFOLLOW \| O_NONBLOCK \| O_NOCTTY/O_NOFOLLOW | O_NOCTTY/

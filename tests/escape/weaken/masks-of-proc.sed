@@ -1,4 +1,4 @@
 # group: mounts
 # opens: masked-interrupts masked-keys masked-key-users pressure-trigger
-# file: runtime/plan/plan.c
-s/\(void\)box_maker_add\(maker, BOX_STEP_MASK, masks\[i\]\.path\)/(void)maker/
+# file: plan/plan.c
+s/\(void\)box_plan_add_step\(maker, BOX_PLAN_STEP_MASK, masks\[i\]\.path\)/(void)maker/

@@ -1,7 +1,7 @@
 # Two walls: box-rpc compares texts, boxd opened folders.
 # group: anywhere
 # opens: source-folders-of-root image-outside-the-roots manifest-outside-the-roots
-# file: runtime/host_path.c
+# file: runtime/config/host_path.c
 s/if \(!is_under_one\(normal, config->mount_roots\)\) \{/if (false) {/
-# file: runtime/keeper/mount_roots.c
+# file: boxd/files/mount_roots.c
 s/if \(!way\.in_root \|\| (\(roots->narrower)/if (\1/

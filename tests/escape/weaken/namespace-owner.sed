@@ -1,7 +1,7 @@
 # Root owns the user namespaces of boxes, and with them what the kernel counts for their owner.
 # group: resources
 # opens: inotify-instances-of-others inotify-watches-of-others timers-of-others queued-signals-of-others
-# file: runtime/keeper/blank.c
+# file: boxd/box/make.c
 s/living->has_ids \? box_userns_owner_begin\(living->first_id\) : 0/0/
-# file: runtime/keeper/child.c
+# file: boxd/box/first_process.c
 s/RLIMIT_SIGPENDING, /RLIMIT_MSGQUEUE, /

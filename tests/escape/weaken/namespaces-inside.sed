@@ -1,8 +1,8 @@
 # Two walls: the filter, and the numbers in /proc/sys/user.
 # group: calls
 # opens: unshare-user clone-user weaker-filter clone-high-bits
-# file: runtime/plan/filter_table.c
+# file: plan/filter_table.c
 s/DENY\(unshare\)/BOTH(unshare)/
 s/(clone_rule = )ONLY\(clone_cases, EPERM\)/\1{.otherwise = 0}/
-# file: runtime/keeper/assemble.c
+# file: boxd/box/root_builder.c
 s/write_at\(proc, kinds\[i\]\.name, most\)/0/

@@ -1,4 +1,4 @@
 # group: calls
 # opens: i386-getpid
-# file: runtime/plan/filter.c
+# file: plan/filter.c
 /emit_head/,/^}/s/BPF_RET \| BPF_K, SECCOMP_RET_KILL_PROCESS/BPF_RET | BPF_K, SECCOMP_RET_ALLOW/

@@ -1,4 +1,4 @@
 # group: router
 # opens: net-server-of-another-box
-# file: runtime/keeper/router.c
+# file: boxd/net/router.c
 s/"oifname \\"b\*\\" " REFUSE, "oifname/"oifname \\"b*\\" accept " MARK, "oifname/

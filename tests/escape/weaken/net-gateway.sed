@@ -1,4 +1,4 @@
 # group: router
 # opens: net-gateway
-# file: runtime/keeper/router.c
+# file: boxd/net/router.c
 /^\t\{"gateway", "forward",.*NULL\},/d

@@ -1,4 +1,4 @@
 # group: router
 # opens: net-hosts-addresses net-address-that-the-host-gets-later
-# file: runtime/keeper/router.c
+# file: boxd/net/router.c
 /^\t\{"host", "forward",.*NULL\},/d

@@ -1,4 +1,4 @@
 # group: router
 # opens: net-metadata net-reserved-addresses
-# file: runtime/keeper/router.c
+# file: boxd/net/router.c
 /^\t\{"special", "forward",/,/NULL\},/d

@@ -1,4 +1,4 @@
 # group: limits
 # opens: netlink-with-the-network-off
-# file: runtime/plan/filter.c
+# file: plan/filter.c
 s/network \|\| !rule->cases\[i\]\.network/true/

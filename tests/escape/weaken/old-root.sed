@@ -1,4 +1,4 @@
 # group: limits
 # opens: hosts-mounts-in-mountinfo
-# file: runtime/keeper/child.c
+# file: boxd/box/first_process.c
 s/umount2\("\.", MNT_DETACH\) < 0 \|\| //

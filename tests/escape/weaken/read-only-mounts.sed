@@ -1,7 +1,7 @@
 # Two walls for a workspace: the mount and Landlock, which is told of the same.
 # group: mounts
 # opens: write-to-a-read-only-extra-mount write-to-a-read-only-workspace write-to-a-read-only-mount-by-another-way
-# file: runtime/keeper/source.c
+# file: boxd/files/host_mount.c
 s/\(read_only \? MOUNT_ATTR_RDONLY : 0\)/0U * read_only/
-# file: runtime/plan/plan.c
-s/tree->read_only = maker->ask->host_mode == BOX_ASK_RO/tree->read_only = false/
+# file: plan/plan.c
+s/tree->read_only = maker->ask->host_mode == BOX_PLAN_MOUNT_RO/tree->read_only = false/

@@ -1,7 +1,7 @@
 # Two walls: box-rpc compares texts, boxd opened folders.
 # group: mounts
 # opens: source-below-etc source-link-to-etc source-below-a-link source-bind-mount-of-etc source-etc
-# file: runtime/host_path.c
+# file: runtime/config/host_path.c
 s/"\/etc", "\/proc", "\/sys"/"\/proc", "\/sys"/
-# file: runtime/keeper/place.c
+# file: boxd/files/location.c
 /\{"\/", "etc", "\/etc"\},/d

@@ -2,7 +2,7 @@
 # box-rpc once it has its policy.
 # group: roots
 # opens: roots-by-box-init
-# file: runtime/config_paths.c
+# file: runtime/config/config_paths.c
 s/bool settles = (paths->origin == BOX_CONFIG_OPERATOR \|\|)/bool settles = paths->local_is_new || \1/
-# file: runtime/keeper/serve.c
+# file: boxd/rpc/serve.c
 s/policy, serve->ground->alone && !serve->ever_asked\);/policy, true);/

@@ -1,7 +1,7 @@
 # A root is looked up by its path whenever a box asks for something, and stays one of its own.
 # group: paths
 # opens: root-swapped-for-a-link
-# file: runtime/keeper/layout.c
+# file: boxd/files/path_conflicts.c
 s/while \(fold_one_by_its_[a-z]+\(roots\)\) \{/while (false) {/
-# file: runtime/keeper/mount_roots.c
-s/refresh\(&roots->roots\.items\[i\], NULL\);/struct box_held_path *one = \&roots->roots.items[i]; box_close_p(\&one->fd); (void)hold(one, one->path, NULL, NULL);/
+# file: boxd/files/mount_roots.c
+s/refresh\(&roots->roots\.items\[i\], NULL\);/struct box_mount_roots_path *one = \&roots->roots.items[i]; box_close_p(\&one->fd); (void)hold(one, one->path, NULL, NULL);/

@@ -1,5 +1,5 @@
 # An image that could not be prepared at the start is tried again whenever a box asks for it.
 # group: roots
 # opens: image-that-is-made-later
-# file: runtime/keeper/images.c
+# file: boxd/image/images.c
 s/r = named->ready \? 0 : refuse_unready\(named, err\);/r = named->ready ? 0 : prepare(images, named, err);/

@@ -3,7 +3,7 @@
 # group: roots
 # opens: operators-files-in-a-root
 # opens: images-of-the-operator-in-a-root images-of-the-operator-by-bind-mounts
-# file: runtime/policy.c
+# file: runtime/config/policy.c
 s/r < 0 \? r : check_layout\(policy, config, arena, err\)/r/
-# file: runtime/keeper/layout.c
+# file: boxd/files/path_conflicts.c
 s/if \(is_everything\(root\)\) \{/if (root) {/

@@ -1,5 +1,5 @@
 # A root stays one whatever other root its path goes through.
 # group: roots
 # opens: root-swapped-before-the-next-start
-# file: runtime/keeper/layout.c
+# file: boxd/files/path_conflicts.c
 s/while \(fold_one_by_its_[a-z]+\(roots\)\) \{/while (false) {/

@@ -1,5 +1,5 @@
 # Of version 1: buffers of sockets have a counter of their own.
 # group: resources
 # opens: memory-by-udp-buffers memory-by-tcp-buffers
-# file: runtime/keeper/cgroup_v1.c
+# file: boxd/cgroup/cgroup_v1.c
 s/return has_file\(folder, BOX_CGROUP_V1_SOCKETS\)/return false \&\& has_file(folder, BOX_CGROUP_V1_SOCKETS)/

@@ -1,5 +1,5 @@
 # Whoever asks is told of the sessions of all workspaces.
 # group: host
 # opens: sessions-of-all-workspaces-by-a-token
-# file: handlers/sessions.c
+# file: handlers/session_actions.c
 s/of_all \&\& !request->is_operator/false/

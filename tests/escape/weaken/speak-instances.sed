@@ -3,6 +3,6 @@
 # opens: operators-sessions-by-a-token operators-sessions-end-with-a-clients
 # file: handlers/dispatch.c
 s/\(peer->is_operator \&\&$/(instance.len > 0 \&\&/
-s/^\t\t\t\(box_instance_id_valid\(instance\) \|\|$/\t\t\t(instance.len > 0 ||/
-# file: runtime/session_care.c
+s/^\t\t\t\(box_tenant_instance_id_valid\(instance\) \|\|$/\t\t\t(instance.len > 0 ||/
+# file: runtime/session/session_expiry.c
 s/if \(box_str_same\(session->owner.instance, instance\)\)/if (instance.len > 0)/

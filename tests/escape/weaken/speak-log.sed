@@ -1,5 +1,5 @@
 # Every refused connection has a line in the log.
 # group: host
 # opens: strangers-fill-the-log
-# file: base/tally.h
-s/ \|\| \(tally->told \&\& now_ms - tally->told_ms < BOX_TALLY_MS\)//
+# file: base/rate_limit.h
+s/ \|\| \(tally->told \&\& now_ms - tally->told_ms < BOX_RATE_LIMIT_MS\)//

@@ -1,7 +1,7 @@
 # Whoever reaches the operator's socket is the operator, and everyone reaches it.
 # group: host
 # opens: operators-socket-as-another-user operators-socket-with-a-loosened-mode
-# file: transport/door.c
+# file: transport/acceptor.c
 s/peer->uid != 0 \&\& peer->uid != rules->operator_uid/peer->uid == rules->operator_uid + 1/
-# file: runtime/keeper/operator_socket.c
+# file: boxd/operator_socket.c
 s/umask\(0177\)/umask(0111)/

@@ -1,0 +1,88 @@
+/* From the guest's list of a plan to what its box-init builds. What is masked or comes with the order
+ * is no furniture. */
+#include "boxd/box/boot_file_root_steps.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PREFIX 31 /* of a seat at the router */
+
+static const int kinds[] = {
+	[BOX_PLAN_STEP_TMPFS] = BOX_ROOT_STEP_TMPFS,
+	[BOX_PLAN_STEP_TREE] = BOX_ROOT_STEP_TREE,
+	[BOX_PLAN_STEP_PROC] = BOX_ROOT_STEP_PROC,
+	[BOX_PLAN_STEP_PTS] = BOX_ROOT_STEP_PTS,
+	[BOX_PLAN_STEP_FOLDER] = BOX_ROOT_STEP_FOLDER,
+	[BOX_PLAN_STEP_LINK] = BOX_ROOT_STEP_LINK,
+	[BOX_PLAN_STEP_MASK] = -1,
+	[BOX_PLAN_STEP_FREEZE] = BOX_ROOT_STEP_FREEZE,
+};
+
+static int kind_of(const struct box_plan_step *step)
+{
+	if (step->kind != BOX_PLAN_STEP_TREE) {
+		return kinds[step->kind];
+	}
+	return step->tree == BOX_PLAN_TREE_HOST_PATH ? -1
+		: step->tree == BOX_PLAN_TREE_DEV    ? BOX_ROOT_STEP_DEVICES
+						     : BOX_ROOT_STEP_TREE;
+}
+
+size_t box_boot_file_count_root_steps(const struct box_plan *plan)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < plan->inside_count; i++) {
+		count += kind_of(&plan->inside[i]) >= 0;
+	}
+	return count;
+}
+
+static void fill_piece(const struct box_plan_step *step, int kind, struct box_root_step *piece)
+{
+	/* Devices are filled where they are, and read-only by themselves after that. */
+	bool read_only = step->read_only && kind != BOX_ROOT_STEP_DEVICES;
+	*piece = (struct box_root_step){
+		.kind = (uint32_t)kind,
+		.flags = (read_only ? BOX_ROOT_STEP_READ_ONLY : 0U) |
+			(step->no_exec ? BOX_ROOT_STEP_NO_EXEC : 0U) |
+			(step->owner == BOX_PLAN_OWNER_PAYLOAD ? BOX_ROOT_STEP_OF_PAYLOAD : 0U),
+		.mode = step->mode,
+		.size_bytes = step->size_bytes,
+		.inodes = step->inodes,
+	};
+	(void)snprintf(piece->target, sizeof(piece->target), "%s", step->target);
+	/* A tree has the name of its place, in the share too. */
+	const char *source = kind == BOX_ROOT_STEP_TREE ? step->target + 1
+		: kind == BOX_ROOT_STEP_LINK            ? step->source
+							: "";
+	(void)snprintf(piece->source, sizeof(piece->source), "%s", source);
+}
+
+void box_boot_file_fill_root_steps(const struct box_plan *plan, struct box_root_step *to)
+{
+	for (size_t i = 0; i < plan->inside_count; i++) {
+		int kind = kind_of(&plan->inside[i]);
+		if (kind >= 0) {
+			fill_piece(&plan->inside[i], kind, to++);
+		}
+	}
+}
+
+void box_boot_file_describe_microvm(const struct box_plan *plan,
+	const struct box_network_slot *seat, struct box_microvm_boot *ret_boot)
+{
+	*ret_boot = (struct box_microvm_boot){
+		.size = sizeof(*ret_boot),
+		.furniture_count = (uint32_t)box_boot_file_count_root_steps(plan),
+		.memory_mib = plan->machine.memory_mib,
+		.cpus = plan->machine.cpus,
+		.network = seat != NULL,
+		.address = seat ? seat->box_address : 0,
+		.prefix = seat ? PREFIX : 0,
+		.gateway = seat ? seat->router_address : 0,
+		.deadline_ms = plan->machine.start_ms,
+		.pids = plan->pids,
+		.open_files = (uint32_t)plan->open_files,
+	};
+	(void)snprintf(ret_boot->hostname, sizeof(ret_boot->hostname), "%s", plan->hostname);
+}

@@ -1,0 +1,426 @@
+/* The first process of a box, between clone and box-init or box-vmm. It is a copy of boxd that must
+ * leave nothing of boxd behind: its fds go first, its memory with exec. The order of `steps`
+ * matters, each says why where it is not plain. */
+#include "boxd/box/first_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/keyctl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "boxd/box/root_builder.h"
+#include "protocol/microvm.h"
+
+#define PROGRAM_FD (BOX_MICROVM_JAIL_FD + 1)
+#define FD_FLOOR (PROGRAM_FD + 1) /* fds are moved beyond the places that they go to */
+
+struct child {
+	const struct box_first_process *start;
+	int root;
+	int writable;
+	int place;          /* of the workspace, or -1 */
+	size_t failed_step; /* of the plan */
+};
+
+static bool is_machine(const struct child *child)
+{
+	return child->start->plan->ask->kind == BOX_PLAN_KIND_MICROVM;
+}
+
+static int compare_fds(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Everything of boxd's goes, other boxes' control sockets above all. */
+static int close_strangers(struct child *child)
+{
+	const struct box_first_process *start = child->start;
+	int kept[BOX_CGROUP_PROCS_FDS_MAX + BOX_PLAN_STEPS_MAX + 6] = {
+		start->orders, start->control, start->report, start->boot, start->init};
+	size_t count = 5;
+	if (start->vmm >= 0) {
+		kept[count++] = start->vmm;
+	}
+	for (size_t i = 0; i < start->door_count; i++) {
+		kept[count++] = start->doors[i];
+	}
+	for (size_t i = 0; i < start->plan->step_count; i++) {
+		if (start->trees[i] >= 0) {
+			kept[count++] = start->trees[i];
+		}
+	}
+	qsort(kept, count, sizeof(kept[0]), compare_fds);
+	unsigned from = 0;
+	for (size_t i = 0; i < count; i++) {
+		if ((unsigned)kept[i] > from && close_range(from, (unsigned)kept[i] - 1, 0) < 0) {
+			return -errno;
+		}
+		from = (unsigned)kept[i] + 1;
+	}
+	return close_range(from, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/* Their actions were reset by the clone. */
+static int unblock_signals(struct child *child)
+{
+	(void)child;
+	sigset_t none;
+	(void)sigemptyset(&none);
+	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+/* So that people, and tests, tell it from boxd and from a box. */
+static int take_name(struct child *child)
+{
+	(void)child;
+	return prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L) < 0 ? -errno : 0;
+}
+
+/* The end of the socket is the end of boxd, or of its wish for a box. */
+static int await_maps(struct child *child)
+{
+	char byte;
+	ssize_t got;
+	do {
+		got = read(child->start->orders, &byte, 1);
+	} while (got < 0 && errno == EINTR);
+	return got == 1 ? 0 : -EOWNERDEAD;
+}
+
+/* Before anything that takes memory or time. */
+static int enter_cgroup(struct child *child)
+{
+	return box_cgroup_enter(child->start->doors, child->start->door_count);
+}
+
+static int close_to_others(struct child *child)
+{
+	(void)child;
+	return prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ? -errno : 0;
+}
+
+static int become_root(struct child *child)
+{
+	if (child->start->same_uid) {
+		return 0;
+	}
+	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+/* A second belt: the end of the control socket is the first. After the ids, which clear it. */
+static int die_with_parent(struct child *child)
+{
+	(void)child;
+	return prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ? -errno : 0;
+}
+
+/* Where all boxes are one user, boxd has left its own for all of them: one for each would use up
+ * what this user may have of keys. */
+static int leave_keyring(struct child *child)
+{
+	if (child->start->same_uid) {
+		return 0;
+	}
+	long r = syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+	return r < 0 && errno != ENOSYS ? -errno : 0;
+}
+
+/* Only now are we in our cgroup, which becomes the root of what can be seen. */
+static int leave_cgroups(struct child *child)
+{
+	(void)child;
+	return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+}
+
+static int enter_network(struct child *child)
+{
+	if (!child->start->own_network) {
+		return 0;
+	}
+	return child->start->seat ? box_network_configure(child->start->seat)
+				  : box_network_configure_off();
+}
+
+static int name_host(struct child *child)
+{
+	const char *name = child->start->plan->hostname;
+	return sethostname(name, strlen(name)) < 0 ? -errno : 0;
+}
+
+static int separate_mounts(struct child *child)
+{
+	(void)child;
+	(void)umask(0);
+	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
+}
+
+static struct box_root_builder assembly_of(const struct box_first_process *start)
+{
+	return (struct box_root_builder){
+		.plan = start->plan,
+		.anchor = start->anchor,
+		.same_uid = start->same_uid,
+		.trees = start->trees,
+	};
+}
+
+static int make_root(struct child *child)
+{
+	const struct box_root_builder assembly = assembly_of(child->start);
+	return box_root_builder_make_root(&assembly, &child->root, &child->writable);
+}
+
+static int assemble(struct child *child)
+{
+	const struct box_root_builder assembly = assembly_of(child->start);
+	return box_root_builder_run_steps(
+		&assembly, child->root, &child->place, &child->failed_step);
+}
+
+/* The old root ends up below the new one and is let go. box-vmm does that itself: it has libraries to
+ * load before. */
+static int change_root(struct child *child)
+{
+	if (is_machine(child)) {
+		return 0;
+	}
+	if (fchdir(child->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+		umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+/* A core of 1 byte: 0 would still start a program that takes cores from a pipe, on the host.
+ * Whoever started boxd may have left us no more than 0: that is fine where cores are files. */
+static int limit_core(void)
+{
+	struct rlimit core = {1, 1};
+	if (setrlimit(RLIMIT_CORE, &core) == 0) {
+		return 0;
+	}
+	int r = -errno;
+	char first = '|';
+	_cleanup_(box_close_p) int fd = open(
+		"/proc/sys/kernel/core_pattern", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	core = (struct rlimit){0, 0};
+	if (fd < 0 || read(fd, &first, 1) != 1 || first == '|' ||
+		setrlimit(RLIMIT_CORE, &core) < 0) {
+		return r;
+	}
+	return 0;
+}
+
+/* No more than this, and no more than there is. */
+static int lower(int resource, rlim_t most)
+{
+	struct rlimit limit;
+	if (getrlimit(resource, &limit) < 0) {
+		return -errno;
+	}
+	limit.rlim_max = limit.rlim_max < most ? limit.rlim_max : most;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(resource, &limit) < 0 ? -errno : 0;
+}
+
+/* What the kernel counts for a user and no cgroup holds. */
+static int limit_counted(bool same_uid)
+{
+	int r = lower(
+		RLIMIT_SIGPENDING, same_uid ? BOX_SIGNALS_PENDING_SHARED : BOX_SIGNALS_PENDING);
+	r = r < 0 ? r : lower(RLIMIT_MSGQUEUE, 0);
+	return r < 0 ? r : lower(RLIMIT_MEMLOCK, BOX_LOCKED_BYTES_MAX);
+}
+
+static int limit_resources(struct child *child)
+{
+	const struct box_plan *plan = child->start->plan;
+	/* The machine's file server holds one for each file that its guest knows. */
+	rlim_t most = is_machine(child) ? BOX_MICROVM_OPEN_FILES : plan->open_files;
+	rlim_t tasks = is_machine(child) ? plan->limit_pids : plan->pids;
+	struct rlimit processes = {tasks, tasks};
+	int r = limit_core();
+	r = r < 0 ? r : lower(RLIMIT_NOFILE, most);
+	r = r < 0 || is_machine(child) ? r : limit_counted(child->start->same_uid);
+	if (r < 0) {
+		return r;
+	}
+	if (!plan->limited && setrlimit(RLIMIT_NPROC, &processes) < 0) {
+		return -errno;
+	}
+	/* Who starts boxd may have more than others: a command that is scheduled before all that is ordinary
+	 * is not held by the group's share of the processors. */
+	const struct rlimit none = {0, 0};
+	if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0) {
+		return -errno;
+	}
+	(void)umask(022);
+	return 0;
+}
+
+/* Exec takes the capabilities of whoever is not root: those that box-init works with are kept. */
+static int keep_capabilities(struct child *child)
+{
+	static const int kept[] = {CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_SETPCAP};
+	if (!child->start->same_uid) {
+		return 0;
+	}
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		data[0].effective |= 1U << kept[i];
+	}
+	data[0].permitted = data[0].effective;
+	data[0].inheritable = data[0].effective;
+	if (syscall(SYS_capset, &header, data) < 0) {
+		return -errno;
+	}
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, (long)kept[i], 0L, 0L) < 0) {
+			return -errno;
+		}
+	}
+	return 0;
+}
+
+/* Puts `fd` at its place for the program, open over exec; the program itself is not left open. */
+static int place_fd(int fd, int place)
+{
+	return dup3(fd, place, place == PROGRAM_FD ? O_CLOEXEC : 0) < 0 ? -errno : 0;
+}
+
+static int leave_free(int place)
+{
+	return close_range((unsigned)place, (unsigned)place, 0) < 0 ? -errno : 0;
+}
+
+static int arrange_fds(struct child *child)
+{
+	const struct box_first_process *start = child->start;
+	bool machine = is_machine(child);
+	struct {
+		int place;
+		int fd;
+		bool may_lack;
+	} wanted[] = {
+		{BOX_INIT_CONTROL_FD, start->control, false},
+		{BOX_INIT_REPORT_FD, start->report, false},
+		{BOX_INIT_BOOT_FD, start->boot, false},
+		{BOX_INIT_ROOT_FD, child->writable, false},
+		{BOX_INIT_ORDER_FD, start->orders, false},
+		{BOX_INIT_WORKSPACE_FD, child->place, true},
+		{BOX_MICROVM_INIT_FD, machine ? start->init : -1, !machine},
+		{BOX_MICROVM_JAIL_FD, machine ? child->root : -1, !machine},
+		{PROGRAM_FD, machine ? start->vmm : start->init, false},
+	};
+	size_t count = sizeof(wanted) / sizeof(wanted[0]);
+	for (size_t i = 0; i < count; i++) {
+		int fd = wanted[i].fd;
+		wanted[i].fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_FLOOR);
+		if (wanted[i].fd < 0 && !(fd < 0 && wanted[i].may_lack)) {
+			return fd < 0 ? -EBADF : -errno;
+		}
+	}
+	/* NOLINTNEXTLINE(android-cloexec-open): it may be one of the three itself, and stays */
+	int null = open("/dev/null", O_RDWR | O_NOCTTY);
+	if (null < 0) {
+		return -errno;
+	}
+	int r = 0;
+	for (int fd = 0; fd <= STDERR_FILENO && r == 0; fd++) {
+		r = null == fd ? 0 : place_fd(null, fd);
+	}
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = wanted[i].fd < 0 ? leave_free(wanted[i].place)
+				     : place_fd(wanted[i].fd, wanted[i].place);
+	}
+	if (r == 0 && close_range(PROGRAM_FD + 1, ~0U, 0) < 0) {
+		r = -errno;
+	}
+	return r;
+}
+
+static int execute(struct child *child)
+{
+	char init[] = "box-init";
+	char vmm[] = "box-vmm";
+	char *const arguments[] = {is_machine(child) ? vmm : init, NULL};
+	char *const environment[] = {NULL};
+	(void)syscall(SYS_execveat, PROGRAM_FD, "", arguments, environment, AT_EMPTY_PATH);
+	return -errno;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct child *child);
+} steps[] = {
+	{"take a name", take_name},
+	{"close file descriptors", close_strangers},
+	{"unblock signals", unblock_signals},
+	{"enter the cgroup", enter_cgroup},
+	{"wait for boxd", await_maps},
+	{"shut others out", close_to_others},
+	{"become root of the user namespace", become_root},
+	{"set the parent-death signal", die_with_parent},
+	{"leave the session keyring", leave_keyring},
+	{"make a cgroup namespace", leave_cgroups},
+	{"separate mounts", separate_mounts},
+	{"set up the network", enter_network},
+	{"set the host name", name_host},
+	{"make the root", make_root},
+	{"assemble the root", assemble},
+	{"change the root", change_root},
+	{"set resource limits", limit_resources},
+	{"keep capabilities", keep_capabilities},
+	{"arrange file descriptors", arrange_fds},
+	{"start its program", execute},
+};
+#define STEP_COUNT (sizeof(steps) / sizeof(steps[0]))
+
+_Noreturn void box_first_process_run(const struct box_first_process *start)
+{
+	static struct child child = {.root = -1, .writable = -1, .place = -1};
+	int report_fd = start->report;
+	child.start = start;
+	for (uint32_t step = 0; step < STEP_COUNT; step++) {
+		int r = steps[step].run(&child);
+		if (steps[step].run == arrange_fds && r == 0) {
+			report_fd = BOX_INIT_REPORT_FD;
+		}
+		if (r < 0) {
+			bool mount_step = steps[step].run == assemble;
+			struct box_init_report report = {
+				.step = mount_step
+					? BOX_FIRST_PROCESS_MOUNT_STEP + (uint32_t)child.failed_step
+					: step + 1,
+				.errnum = -r,
+			};
+			ssize_t ignored = write(report_fd, &report, sizeof(report));
+			(void)ignored;
+			_exit(1);
+		}
+	}
+	_exit(1);
+}
+
+const char *box_first_process_step_name(uint32_t number)
+{
+	return number >= 1 && number <= STEP_COUNT ? steps[number - 1].name : NULL;
+}

@@ -1,0 +1,252 @@
+/* Most boxes cost one read of sockstat, "sockets: used N": they have no socket. Then protocols tells how
+ * many of each kind are in a list: "TCP SIZE SOCKETS ...". Only who has many of TCP, or many that are in
+ * no list, is looked at from inside.
+ *
+ * The lines of /proc/PID/net/netlink: "sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode", and of
+ * udp and udp6: "sl: local_address rem_address st tx_queue:rx_queue ...", in hexadecimal. */
+#include "boxd/box/socket_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/sock_diag.h"
+#include "boxd/box/socket_memory_inside.h"
+
+#define SOCKET_BYTES 2048 /* of one that is empty */
+#define RMEM_FIELD 4      /* from 0 */
+#define QUEUES_FIELD 4
+
+#define COUNT_FIELD 2
+#define ASKED_MAX 20000 /* sockets of TCP, in some 10 ms */
+#define FEW 16          /* of TCP, and of those in no list: they cost nothing */
+
+typedef size_t (*add_fn)(void *sum, const char *text, size_t len);
+
+/* Where the field begins, or `end`. */
+static const char *find_field(const char *line, const char *end, int wanted)
+{
+	const char *at = line;
+	for (int field = 0; at < end; field++) {
+		at += strspn(at, " ");
+		if (field == wanted) {
+			break;
+		}
+		at += strcspn(at, " \n");
+	}
+	return at < end ? at : end;
+}
+
+size_t box_socket_memory_add_netlink(struct box_socket_memory *held, const char *text, size_t len)
+{
+	const char *at = text;
+	const char *end = NULL;
+	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
+		/* Its head has no number. */
+		if (strncmp(at, "sk ", 3) != 0) {
+			const char *rmem = find_field(at, end, RMEM_FIELD);
+			held->netlink_sockets++;
+			held->netlink_bytes += SOCKET_BYTES + strtoull(rmem, NULL, 10);
+		}
+		at = end + 1;
+	}
+	return (size_t)(at - text);
+}
+
+size_t box_socket_memory_add_udp(struct box_socket_memory *held, const char *text, size_t len)
+{
+	const char *at = text;
+	const char *end = NULL;
+	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
+		/* The head has no colon in it. */
+		const char *queues = find_field(at, end, QUEUES_FIELD);
+		const char *received = memchr(queues, ':', (size_t)(end - queues));
+		if (received && memchr(at, ':', (size_t)(queues - at))) {
+			held->queued_bytes += strtoull(received + 1, NULL, 16);
+		}
+		at = end + 1;
+	}
+	return (size_t)(at - text);
+}
+
+size_t box_socket_memory_count_all(
+	struct box_socket_memory_count *count, const char *text, size_t len)
+{
+	static const char head[] = "sockets: used ";
+	const char *at = text;
+	const char *end = NULL;
+	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
+		if (strncmp(at, head, sizeof(head) - 1) == 0) {
+			count->all = strtoull(at + sizeof(head) - 1, NULL, 10);
+		}
+		at = end + 1;
+	}
+	return (size_t)(at - text);
+}
+
+static bool is_kind(const char *line, const char *kind)
+{
+	size_t len = strlen(kind);
+	return strncmp(line, kind, len) == 0 &&
+		(line[len] == ' ' || strncmp(line + len, "v6 ", 3) == 0);
+}
+
+size_t box_socket_memory_count_listed(
+	struct box_socket_memory_count *count, const char *text, size_t len)
+{
+	const char *at = text;
+	const char *end = NULL;
+	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
+		/* The head has a word there, and kinds that are not counted have -1. */
+		long long sockets = strtoll(find_field(at, end, COUNT_FIELD), NULL, 10);
+		uint64_t some = sockets > 0 ? (uint64_t)sockets : 0;
+		count->listed += some;
+		count->tcp += is_kind(at, "TCP") ? some : 0;
+		count->udp += is_kind(at, "UDP") ? some : 0;
+		count->netlink += is_kind(at, "NETLINK") ? some : 0;
+		at = end + 1;
+	}
+	return (size_t)(at - text);
+}
+
+/* Ordinary packets of UDP and TCP are charged, and reach the limit at most. */
+static uint64_t most_queued(uint64_t memory_bytes)
+{
+	return memory_bytes < UINT64_MAX / 2 ? memory_bytes + memory_bytes / 4 : UINT64_MAX;
+}
+
+bool box_socket_memory_is_over(const struct box_socket_memory *held, uint64_t memory_bytes)
+{
+	return held->netlink_sockets > BOX_NETLINK_SOCKETS_MAX ||
+		held->netlink_bytes > memory_bytes ||
+		held->queued_bytes > most_queued(memory_bytes);
+}
+
+bool box_socket_memory_may_be_over(const struct box_socket_memory *held, uint64_t memory_bytes)
+{
+	return held->queued_bytes + held->unlisted_bytes > most_queued(memory_bytes);
+}
+
+uint64_t box_socket_memory_estimate(uint64_t bytes, uint64_t told, uint64_t sockets)
+{
+	return told < ASKED_MAX || sockets <= told ? bytes : bytes / told * sockets;
+}
+
+static size_t add_netlink(void *sum, const char *text, size_t len)
+{
+	return box_socket_memory_add_netlink(sum, text, len);
+}
+
+static size_t add_udp(void *sum, const char *text, size_t len)
+{
+	return box_socket_memory_add_udp(sum, text, len);
+}
+
+static size_t count_all(void *sum, const char *text, size_t len)
+{
+	return box_socket_memory_count_all(sum, text, len);
+}
+
+static size_t count_listed(void *sum, const char *text, size_t len)
+{
+	return box_socket_memory_count_listed(sum, text, len);
+}
+
+/* What `held` has is enough when it is too much. */
+static int read_all(pid_t pid, const char *name, add_fn add, void *sum,
+	const struct box_socket_memory *held, uint64_t memory_bytes)
+{
+	char path[64];
+	char text[16384];
+	size_t kept = 0;
+	(void)snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)pid, name);
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	while (!box_socket_memory_is_over(held, memory_bytes)) {
+		ssize_t got = read(fd, text + kept, sizeof(text) - 1 - kept);
+		if (got < 0) {
+			return -errno;
+		}
+		if (got == 0) {
+			break;
+		}
+		size_t len = kept + (size_t)got;
+		text[len] = '\0';
+		size_t used = add(sum, text, len);
+		kept = len - used;
+		memmove(text, text + used, kept);
+		if (kept == sizeof(text) - 1) {
+			return -EPROTO;
+		}
+	}
+	return 0;
+}
+
+static int look_at_udp(pid_t pid, uint64_t memory_bytes, struct box_socket_memory *held)
+{
+	int r = read_all(pid, "udp", add_udp, held, held, memory_bytes);
+	if (r < 0) {
+		return r;
+	}
+	r = read_all(pid, "udp6", add_udp, held, held, memory_bytes);
+	return r == -ENOENT ? 0 : r; /* a kernel without IPv6 */
+}
+
+/* The kernel tells them in an order that nobody in a box can know: when there are too many to go through
+ * all, the first stand for the others. */
+static uint64_t ask_tcp(int diag, uint64_t sockets, uint64_t most)
+{
+	struct box_sock_diag_sum sum = {0};
+	(void)box_sock_diag_add_tcp(diag, AF_INET, most, ASKED_MAX, &sum);
+	if (sum.sockets < ASKED_MAX) {
+		(void)box_sock_diag_add_tcp(diag, AF_INET6, most, ASKED_MAX, &sum);
+	}
+	return box_socket_memory_estimate(sum.bytes, sum.sockets, sockets);
+}
+
+/* Where it cannot be asked nothing is added: what else it holds counts nevertheless. */
+static void look_inside(int netns, const struct box_socket_memory_count *count,
+	uint64_t memory_bytes, struct box_socket_memory *held)
+{
+	struct box_socket_memory_inside inside;
+	uint64_t unlisted = count->all > count->listed ? count->all - count->listed : 0;
+	if (unlisted + count->tcp <= FEW || box_socket_memory_open_inside(netns, &inside) < 0) {
+		return;
+	}
+	_cleanup_(box_close_p) int diag = inside.diag;
+	uint64_t most = most_queued(memory_bytes);
+	held->unlisted_bytes = unlisted * inside.buffer_bytes;
+	if (held->queued_bytes + (unlisted + count->tcp) * inside.buffer_bytes > most) {
+		held->queued_bytes += ask_tcp(diag, count->tcp, most);
+	}
+}
+
+int box_socket_memory_read(pid_t pid, int netns, bool netlink, uint64_t memory_bytes,
+	struct box_socket_memory *ret_held)
+{
+	struct box_socket_memory held = {0};
+	struct box_socket_memory_count count = {0};
+	int r = read_all(pid, "sockstat", count_all, &count, &held, memory_bytes);
+	if (r == 0 && count.all > 0) {
+		r = read_all(pid, "protocols", count_listed, &count, &held, memory_bytes);
+	}
+	if (r == 0 && count.udp > 0) {
+		r = look_at_udp(pid, memory_bytes, &held);
+	}
+	if (r == 0 && netlink && count.netlink > 0) {
+		r = read_all(pid, "netlink", add_netlink, &held, &held, memory_bytes);
+	}
+	if (r < 0) {
+		return r;
+	}
+	look_inside(netns, &count, memory_bytes, &held);
+	*ret_held = held;
+	return 0;
+}

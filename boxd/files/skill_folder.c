@@ -1,0 +1,195 @@
+/* One box-skills for each box-rpc. It runs as the owner of the folder, so that what it writes
+ * belongs to whom the folder does. */
+#include "boxd/files/skill_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/operator.h"
+#include "boxd/files/fsmount.h"
+#include "boxd/files/mount_roots.h"
+#include "boxd/jobs.h"
+#include "boxd/program.h"
+
+struct box_skill_folder {
+	struct box_jobs *errands;
+	const char *program;
+	const struct box_identity *ids;
+	int folder; /* -1: not asked for yet */
+};
+
+struct box_skill_folder *box_skill_folder_new(
+	struct box_jobs *errands, const char *program, const struct box_identity *ids)
+{
+	struct box_skill_folder *keeper = box_alloc(sizeof(*keeper));
+	keeper->errands = errands;
+	keeper->program = program;
+	keeper->ids = ids;
+	keeper->folder = -1;
+	return keeper;
+}
+
+void box_skill_folder_free(struct box_skill_folder *keeper)
+{
+	box_close_p(&keeper->folder);
+	free(keeper);
+}
+
+static void ended(void *arg)
+{
+	(void)arg;
+	BOX_LOG(BOX_LOG_DEBUG, "skills.ended");
+}
+
+static bool is_empty(int folder)
+{
+	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *opened = fd < 0 ? NULL : fdopendir(fd);
+	size_t count = 0;
+	if (!opened) {
+		box_close_p(&fd);
+		return false;
+	}
+	while (count <= 2 && readdir(opened)) {
+		count++;
+	}
+	(void)closedir(opened);
+	return count <= 2; /* itself and its parent */
+}
+
+/* A new store of root's goes to box-rpc's own user: whoever reads what strangers packed is better not
+ * root, even without capabilities. One that has something in it stays whose it is. */
+static void give_away(const struct box_skill_folder *keeper, int folder)
+{
+	struct stat status;
+	if (keeper->ids->change && fstat(folder, &status) == 0 && status.st_uid == 0 &&
+		is_empty(folder) &&
+		fchownat(folder, "", keeper->ids->uid, keeper->ids->gid, AT_EMPTY_PATH) < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "skills.root", box_log_errno("why", errno));
+	}
+}
+
+/* Such a store was made by a boxd that took its ids from there. */
+static void warn_of_owner(const struct box_identity *owner)
+{
+	if (owner->uid >= BOX_DYNAMIC_ID_FIRST && owner->uid <= BOX_IDENTITY_DYNAMIC_LAST &&
+		!getpwuid(owner->uid)) {
+		BOX_LOG(BOX_LOG_WARNING, "skills.owner", box_log_int("uid", owner->uid),
+			box_log_str("why", "systemd may give this id to another service"),
+			box_log_str("do",
+				"add the account box-rpc and chown -R box-rpc: the skill store"));
+	}
+}
+
+static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, struct box_err *err)
+{
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "box-skills cannot start: sockets: %s",
+			strerrordesc_np(errno));
+	}
+	_cleanup_(box_close_p) int ours = ends[0];
+	_cleanup_(box_close_p) int theirs = ends[1];
+	struct box_program wanted = {
+		.path = keeper->program,
+		.name = "box-skills",
+		.task = "store",
+		.fds = {theirs, folder},
+		.fd_count = 2,
+	};
+	int r = box_identity_of_owner(keeper->ids, folder, &wanted.ids);
+	if (r == 0) {
+		warn_of_owner(&wanted.ids);
+	}
+	if (r < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "the folder of the skills: %s", strerrordesc_np(-r));
+	}
+	/* One that is there still is nobody's any more. It would end by itself, unless it hangs. */
+	box_jobs_kill(keeper->errands, keeper);
+	r = box_jobs_start(keeper->errands, &wanted, 0, ended, keeper, err);
+	if (r == 0) {
+		*ret_socket = TAKE_FD(ours);
+	}
+	return r;
+}
+
+/* The one that was sealed: box-rpc names it, and chooses nothing by that. */
+static int open_folder(
+	const char *path, struct box_mount_roots *mount_roots, int *ret_folder, struct box_err *err)
+{
+	int r = box_mount_roots_open_store(mount_roots, path, ret_folder);
+	switch (r) {
+	case 0:
+		return 0;
+	case -ESTALE:
+		return box_err_set(err, BOX_ERR_BOX, ESTALE,
+			"local.skills_root %s is not the one that boxd was started with: restart "
+			"boxd",
+			path);
+	case -EPERM:
+		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
+			"local.skills_root %s is blocked for security", path);
+	default:
+		return box_err_set(err, BOX_ERR_VALIDATION, -r,
+			"local.skills_root %s cannot be opened: %s", path, strerrordesc_np(-r));
+	}
+}
+
+int box_skill_folder_open(struct box_skill_folder *keeper, const char *path,
+	struct box_mount_roots *mount_roots, int *ret_socket, struct box_err *err)
+{
+	_cleanup_(box_close_p) int folder = -1;
+	if (keeper->program[0] == '\0') {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOENT,
+			"this runtime keeps no skills: box-skills is not installed");
+	}
+	int r = open_folder(path, mount_roots, &folder, err);
+	if (r == 0) {
+		give_away(keeper, folder);
+		r = start(keeper, folder, ret_socket, err);
+	}
+	if (r == 0) {
+		box_close_p(&keeper->folder);
+		keeper->folder = TAKE_FD(folder);
+	}
+	return r;
+}
+
+int box_skill_folder_open_package(
+	const struct box_skill_folder *keeper, const char *path, int *ret_fd, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fd = -1;
+	struct stat status;
+	int r = keeper->folder < 0 ? -ENOENT : box_fsmount_open_beneath(keeper->folder, path, &fd);
+	if (r == 0 && fstat(fd, &status) < 0) {
+		r = -errno;
+	}
+	if (r == 0 && !S_ISDIR(status.st_mode)) {
+		r = -ENOTDIR;
+	}
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, -r, "the skill's package is gone: %s",
+			strerrordesc_np(-r));
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+void box_skill_folder_path(const struct box_skill_folder *keeper, char *out, size_t size)
+{
+	if (box_fsmount_path_of(keeper->folder, out, size) < 0) {
+		out[0] = '\0';
+	}
+}

@@ -1,0 +1,91 @@
+/* What boxes stand on: everything of this host that is found out, opened or prepared once.
+ *
+ * Found by trying, at the start of boxd; what is missing is kept in words for whoever asks. The
+ * operator's policy comes later, once, and completes it.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "boxd/files/mount_roots.h"
+#include "boxd/identity.h"
+#include "boxd/image/common_mounts.h"
+#include "boxd/quota/quota.h"
+#include "boxd/watcher.h"
+#include "protocol/boxd.h"
+
+struct box_cgroups;
+struct box_id_ranges;
+struct box_images;
+struct box_netns;
+struct box_network;
+
+/* The programs of one kind of box. */
+struct box_host_state_filters {
+	struct box_filter commands;
+	struct box_filter mounter;
+};
+
+struct box_host_state {
+	bool possible; /* boxes can be made; else `missing` says why not */
+	char missing[BOX_BOXD_TEXT_MAX];
+	bool sealed; /* the policy is here */
+	struct box_policy policy;
+	struct box_mount_roots *mount_roots; /* by the policy; never NULL */
+	struct box_plan_host host;
+	struct box_common_mounts common;
+	struct box_images *images; /* NULL before the policy */
+	struct box_cgroups *cgroups;
+	struct box_watcher watcher;
+	struct box_network *network;
+	struct box_netns *netns;
+	struct box_id_ranges *ids;                              /* NULL: one id is all there is */
+	struct box_host_state_filters filters[BOX_FILTERS_][2]; /* without and with a network */
+	struct box_quota_support quota;
+	struct box_mount_roots_own_paths own_paths; /* set by the caller */
+	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
+	int init;   /* the program of PID 1, in a sealed memory file */
+	int vmm;    /* box-vmm, to be executed; -1: there is none */
+	char vmm_path[BOX_PATH_MAX];
+};
+
+/* Of zeroed memory, by choice static: nothing is there, and no box possible. */
+void box_host_state_init(struct box_host_state *ground);
+
+/* Never fails: what cannot be had is said in `missing`. Enters namespaces of our own: to be called
+ * when the listening sockets are open and before PR_SET_DUMPABLE. */
+void box_host_state_open(struct box_host_state *ground, const struct box_identity *ids);
+void box_host_state_close(struct box_host_state *ground);
+
+/* Whether this user namespace has the ids that boxes get as root. */
+bool box_host_state_has_id_ranges(void);
+/* fs.file-max; 0 when it is not known. */
+uint64_t box_host_state_files_max(void);
+
+/* Takes the policy, opens the mount roots and prepares the root of boxes by it. A second one is
+ * ignored. -EINVAL with BOX_ERR_VALUE when something of Box's own is where boxes may mount: boxd
+ * must not go on. */
+int box_host_state_set_policy(
+	struct box_host_state *ground, const struct box_policy *policy, struct box_err *err);
+
+/* Whether its paths may stand beside each other, as the seal asks; nothing is kept. */
+int box_host_state_check_policy_paths(
+	const struct box_host_state *ground, const struct box_policy *policy, struct box_err *err);
+
+/* What of a later policy counts: what it narrows. With `roots` also its roots and its skill store,
+ * unless they would let boxes mount something of Box's own: that is said in the log. */
+void box_host_state_narrow_policy(
+	struct box_host_state *ground, const struct box_policy *policy, bool roots);
+
+/* What a box that is asked for now would get, as far as it can be seen: box_host_state_report_at_start, and the
+ * roots looked at anew. */
+void box_host_state_report_now(const struct box_host_state *ground, struct box_boxd_host *ret_host);
+
+/* What is at a path of the configuration: 0, or negative and err says what is wrong with it. */
+int box_host_state_check_config_path(
+	enum box_boxd_check_kind what, const char *path, struct box_err *err);
+
+/* The same in the words of START. */
+void box_host_state_report_at_start(
+	const struct box_host_state *ground, struct box_boxd_host *ret_host);

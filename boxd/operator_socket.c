@@ -1,0 +1,249 @@
+/* In this order: the folder is made and judged, and everything after that goes through its fd; a
+ * lock on the folder keeps two boxds from taking each other's socket for a dead one; the socket is
+ * bound with a mode that lets nobody else in, and only then given to a group. */
+#include "boxd/operator_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define BACKLOG 1024
+#define LOCK_TRIES 200 /* a second; who starts has it for a moment */
+#define LOCK_PAUSE_MS 5
+#define OTHERS_WRITE (S_IWGRP | S_IWOTH)
+
+static int socket_nonblocking(void)
+{
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int refuse(
+	struct box_err *err, const struct box_operator_socket *socket, int errnum, const char *why)
+{
+	return box_err_set(
+		err, BOX_ERR_OS, errnum, "the operator's socket %s: %s", socket->path, why);
+}
+
+static int choose_path(const char *path, struct box_operator_socket *socket, struct box_err *err)
+{
+	int r = path ? 0
+		     : box_operator_socket_path(geteuid(), getenv("XDG_RUNTIME_DIR"), socket->path);
+	if (path) {
+		int len = snprintf(socket->path, sizeof(socket->path), "%s", path);
+		r = (size_t)len < sizeof(socket->path) ? 0 : -ENAMETOOLONG;
+	}
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r,
+			"the operator's socket: its path must be shorter than %zu bytes: %.200s",
+			sizeof(socket->path), path ? path : "XDG_RUNTIME_DIR is too long");
+	}
+	return socket->path[0] == '/' ? 0 : refuse(err, socket, EINVAL, "not an absolute path");
+}
+
+/* Others could put a socket of their own in our place. */
+static const char *judge_folder(const struct stat *status)
+{
+	if (status->st_uid != geteuid() && status->st_uid != 0) {
+		return "its folder belongs to another user";
+	}
+	return status->st_mode & OTHERS_WRITE ? "its folder can be written by others" : NULL;
+}
+
+static int open_folder(struct box_operator_socket *socket, struct box_err *err)
+{
+	char copy[BOX_SOCKET_PATH_SIZE];
+	memcpy(copy, socket->path, sizeof(copy));
+	const char *folder = dirname(copy);
+	socket->folder_made = mkdir(folder, geteuid() == 0 ? 0711 : 0700) == 0;
+	if (!socket->folder_made && errno != EEXIST) {
+		return box_err_set(err, BOX_ERR_OS, errno,
+			"the operator's socket %s: its folder cannot be made: %s", socket->path,
+			strerror(errno));
+	}
+	struct stat status;
+	socket->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (socket->folder < 0 || fstat(socket->folder, &status) < 0) {
+		bool link = errno == ENOTDIR || errno == ELOOP;
+		return refuse(err, socket, errno,
+			link ? "its folder is a link or no folder" : strerror(errno));
+	}
+	const char *why = judge_folder(&status);
+	return why ? refuse(err, socket, EPERM, why) : 0;
+}
+
+static const char *name_in(const struct box_operator_socket *socket)
+{
+	return strrchr(socket->path, '/') + 1;
+}
+
+static void fill_address(const struct box_operator_socket *socket, struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(address->sun_path, socket->path, sizeof(address->sun_path));
+}
+
+/* Whether someone listens there. One whose queue is full lives, too. */
+static bool is_served(const struct box_operator_socket *socket)
+{
+	struct sockaddr_un address;
+	_cleanup_(box_close_p) int fd = socket_nonblocking();
+	fill_address(socket, &address);
+	return fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ||
+		(errno != ECONNREFUSED && errno != ENOENT);
+}
+
+/* A boxd that was killed leaves its socket behind. */
+static int remove_dead(const struct box_operator_socket *socket, struct box_err *err)
+{
+	struct stat status;
+	if (fstatat(socket->folder, name_in(socket), &status, AT_SYMLINK_NOFOLLOW) < 0) {
+		return errno == ENOENT ? 0 : refuse(err, socket, errno, strerror(errno));
+	}
+	if (!S_ISSOCK(status.st_mode)) {
+		return refuse(err, socket, EEXIST, "something else has this name");
+	}
+	if (is_served(socket)) {
+		return refuse(err, socket, EADDRINUSE, "another boxd that runs has it");
+	}
+	if (unlinkat(socket->folder, name_in(socket), 0) < 0 && errno != ENOENT) {
+		return refuse(err, socket, errno, strerror(errno));
+	}
+	return 0;
+}
+
+static int bind_private(struct box_operator_socket *socket, struct box_err *err)
+{
+	struct sockaddr_un address;
+	struct stat status;
+	fill_address(socket, &address);
+	mode_t before = umask(0177);
+	int r = bind(socket->fd, (struct sockaddr *)&address, sizeof(address));
+	int errnum = errno;
+	(void)umask(before);
+	if (r < 0) {
+		return refuse(err, socket, errnum, strerror(errnum));
+	}
+	if (fstatat(socket->folder, name_in(socket), &status, AT_SYMLINK_NOFOLLOW) < 0) {
+		return refuse(err, socket, errno, strerror(errno));
+	}
+	socket->inode = status.st_ino;
+	return 0;
+}
+
+static int find_group(const char *name, gid_t *ret_gid)
+{
+	char *end;
+	const struct group *group = getgrnam(name);
+	unsigned long number = strtoul(name, &end, 10);
+	if (!group && (name[0] < '0' || name[0] > '9' || *end != '\0' || number >= (gid_t)-1)) {
+		return -ENOENT;
+	}
+	*ret_gid = group ? group->gr_gid : (gid_t)number;
+	return 0;
+}
+
+static int share_with(
+	const struct box_operator_socket *socket, const char *name, struct box_err *err)
+{
+	gid_t group;
+	if (find_group(name, &group) < 0) {
+		return box_err_set(
+			err, BOX_ERR_VALUE, ENOENT, "--socket-group: no group \"%.100s\"", name);
+	}
+	if (fchownat(socket->folder, name_in(socket), (uid_t)-1, group, AT_SYMLINK_NOFOLLOW) < 0 ||
+		fchmodat(socket->folder, name_in(socket), 0660, 0) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno,
+			"--socket-group: %s cannot be given to the group %.100s: %s", socket->path,
+			name, strerror(errno));
+	}
+	return 0;
+}
+
+/* Whoever may read the folder may lock it too: so not for ever. */
+static int lock_folder(const struct box_operator_socket *socket, struct box_err *err)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
+	for (int i = 0; flock(socket->folder, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK && errno != EINTR) {
+			return refuse(err, socket, errno, strerror(errno));
+		}
+		if (i == LOCK_TRIES) {
+			return refuse(err, socket, EWOULDBLOCK,
+				"another process has its folder locked (flock)");
+		}
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+static int open_it(struct box_operator_socket *socket, const char *group, struct box_err *err)
+{
+	int r = open_folder(socket, err);
+	if (r < 0) {
+		return r;
+	}
+	r = lock_folder(socket, err);
+	if (r < 0) {
+		return r;
+	}
+	r = remove_dead(socket, err);
+	if (r < 0) {
+		return r;
+	}
+	socket->fd = socket_nonblocking();
+	if (socket->fd < 0) {
+		return refuse(err, socket, errno, strerror(errno));
+	}
+	r = bind_private(socket, err);
+	if (r == 0 && group) {
+		r = share_with(socket, group, err);
+	}
+	if (r == 0 && listen(socket->fd, BACKLOG) < 0) {
+		r = refuse(err, socket, errno, strerror(errno));
+	}
+	(void)flock(socket->folder, LOCK_UN);
+	return r;
+}
+
+int box_operator_socket_open(const char *path, const char *group,
+	struct box_operator_socket *ret_socket, struct box_err *err)
+{
+	struct box_operator_socket socket = BOX_OPERATOR_SOCKET_NONE;
+	int r = choose_path(path, &socket, err);
+	r = r < 0 ? r : open_it(&socket, group, err);
+	if (r < 0) {
+		box_operator_socket_close(&socket);
+		return r;
+	}
+	*ret_socket = socket;
+	return 0;
+}
+
+void box_operator_socket_close(struct box_operator_socket *socket)
+{
+	struct stat status;
+	if (socket->inode != 0 &&
+		fstatat(socket->folder, name_in(socket), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+		status.st_ino == socket->inode) {
+		(void)unlinkat(socket->folder, name_in(socket), 0);
+	}
+	if (socket->folder_made) {
+		char copy[BOX_SOCKET_PATH_SIZE];
+		memcpy(copy, socket->path, sizeof(copy));
+		(void)rmdir(dirname(copy)); /* unless there is more in it */
+	}
+	box_close_p(&socket->fd);
+	box_close_p(&socket->folder);
+	socket->inode = 0;
+}

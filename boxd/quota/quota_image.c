@@ -1,0 +1,296 @@
+/* mke2fs, loop devices, ext4. All of it is done in a short-lived child: every call here may wait
+ * for a disk. */
+#include "boxd/quota/quota_image.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "boxd/files/fsmount.h"
+#include "boxd/image/loop_device.h"
+
+#define BLOCK 4096U
+#define IMAGE_FD 3 /* of the programs that work on it */
+#define IMAGE_PATH "/proc/self/fd/3"
+#define UNMOUNT_TRIES 200
+#define EXT4_RESIZE _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: in no header of libc's */
+
+static int fail(struct box_err *err, const char *step, int errnum)
+{
+	return box_err_set(err, BOX_ERR_BOX, errnum,
+		"the quota of host_path cannot be held: %s: %s", step, strerrordesc_np(errnum));
+}
+
+void box_quota_image_close(struct box_quota_image *image)
+{
+	box_close_p(&image->mount);
+	box_close_p(&image->loop);
+	box_close_p(&image->file);
+}
+
+/* --- programs of e2fsprogs --- */
+
+static _Noreturn void execute(const char *program, char *const arguments[], int file, pid_t parent)
+{
+	char *const environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 || getppid() != parent ||
+		null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+		dup2(null, STDERR_FILENO) < 0) {
+		_exit(126);
+	}
+	/* Two steps: it may be at its place already, where it would be closed by exec. */
+	int copy = fcntl(file, F_DUPFD_CLOEXEC, IMAGE_FD + 1);
+	if (copy < 0 || dup2(copy, IMAGE_FD) < 0 || close_range(IMAGE_FD + 1, ~0U, 0) < 0) {
+		_exit(126);
+	}
+	(void)execve(program, arguments, environment);
+	_exit(127);
+}
+
+static int run_program(const char *program, char *const arguments[], int file, struct box_err *err)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	int status = 0;
+	if (pid == 0) {
+		execute(program, arguments, file, parent);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0) {
+		return fail(err, program, errno);
+	}
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		return box_err_set(err, BOX_ERR_BOX, EIO,
+			"the quota of host_path cannot be held: %s failed (%s %d)", program,
+			WIFEXITED(status) ? "exit" : "signal",
+			WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	}
+	return 0;
+}
+
+int box_quota_image_format(
+	int file, const char *mkfs, const struct box_quota_shape *shape, struct box_err *err)
+{
+	char inodes[32];
+	char journal[32];
+	char size[32];
+	(void)snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)shape->inodes);
+	(void)snprintf(journal, sizeof(journal), "size=%u", shape->journal_mib);
+	(void)snprintf(size, sizeof(size), "%llu", (unsigned long long)(shape->size_bytes / BLOCK));
+	char *const arguments[] = {"mkfs.ext4", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256",
+		"-m", "0", "-N", inodes, "-J", journal, "-L", "box-quota", IMAGE_PATH, size, NULL};
+	return run_program(mkfs, arguments, file, err);
+}
+
+int box_quota_image_make(int store, const char *file, const char *mkfs,
+	const struct box_quota_shape *shape, int *ret_file, struct box_err *err)
+{
+	if (unlinkat(store, file, 0) < 0 && errno != ENOENT) {
+		return fail(err, "the remains of an earlier image", errno);
+	}
+	_cleanup_(box_close_p) int fd = openat(
+		store, file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 || fchown(fd, BOX_QUOTA_UID, BOX_QUOTA_UID) < 0 ||
+		ftruncate(fd, (off_t)shape->size_bytes) < 0) {
+		return fail(err, "a new image", errno);
+	}
+	int r = box_quota_image_format(fd, mkfs, shape, err);
+	if (r < 0) {
+		return r;
+	}
+	*ret_file = TAKE_FD(fd);
+	return 0;
+}
+
+/* --- the loop device --- */
+
+static bool is_on(int loop, const struct stat *file)
+{
+	struct loop_info64 info = {0};
+	return ioctl(loop, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file->st_dev &&
+		info.lo_inode == file->st_ino;
+}
+
+/* -1: it is on none. */
+static int find_loop(int file)
+{
+	struct stat status;
+	DIR *blocks = opendir("/sys/block");
+	const struct dirent *entry;
+	int found = -1;
+	if (!blocks || fstat(file, &status) < 0) {
+		if (blocks) {
+			(void)closedir(blocks);
+		}
+		return -1;
+	}
+	while (found < 0 && (entry = readdir(blocks))) {
+		char bound[300];
+		(void)snprintf(bound, sizeof(bound), "%s/loop/backing_file", entry->d_name);
+		if (strncmp(entry->d_name, "loop", 4) != 0 ||
+			faccessat(dirfd(blocks), bound, F_OK, 0) < 0) {
+			continue;
+		}
+		int loop = box_loop_device_open(entry->d_name);
+		if (loop >= 0 && is_on(loop, &status)) {
+			found = loop;
+		} else if (loop >= 0) {
+			(void)close(loop);
+		}
+	}
+	(void)closedir(blocks);
+	return found;
+}
+
+/* --- the file system --- */
+
+static int mount_loop(int loop, int *ret_mount)
+{
+	char device[BOX_PATH_MAX];
+	int r = box_fsmount_path_of(loop, device, sizeof(device));
+	if (r < 0) {
+		return r;
+	}
+	_cleanup_(box_close_p) int context = fsopen("ext4", FSOPEN_CLOEXEC);
+	/* What is deleted goes back to the host. */
+	if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "source", device, 0) < 0 ||
+		fsconfig(context, FSCONFIG_SET_STRING, "errors", "remount-ro", 0) < 0 ||
+		fsconfig(context, FSCONFIG_SET_FLAG, "discard", NULL, 0) < 0 ||
+		fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
+		return -errno;
+	}
+	int mount = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (mount < 0) {
+		return -errno;
+	}
+	*ret_mount = mount;
+	return 0;
+}
+
+int box_quota_image_mount(struct box_quota_image *image, struct box_err *err)
+{
+	image->loop = find_loop(image->file);
+	image->in_use = image->loop >= 0;
+	if (image->loop < 0) {
+		int r = box_loop_device_attach(image->file, false, &image->loop);
+		if (r < 0) {
+			return fail(err, "a loop device", -r);
+		}
+	}
+	int r = mount_loop(image->loop, &image->mount);
+	return r < 0 ? fail(err, "the image cannot be mounted", -r) : 0;
+}
+
+/* --- its size --- */
+
+static int has_room(int mount, uint64_t quota_bytes)
+{
+	struct statfs room;
+	if (fstatfs(mount, &room) < 0) {
+		return -errno;
+	}
+	uint64_t blocks = room.f_blocks - room.f_bfree + room.f_bavail;
+	return blocks * (uint64_t)room.f_bsize >= quota_bytes;
+}
+
+/* The file first. If whoever does this dies, it is larger than what is in it, and that is told its
+ * size again. */
+static int grow_mounted(const struct box_quota_image *image, uint64_t size_bytes)
+{
+	uint64_t blocks = size_bytes / BLOCK;
+	_cleanup_(box_close_p) int root = openat(
+		image->mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return root < 0 || ftruncate(image->file, (off_t)size_bytes) < 0 ||
+			ioctl(image->loop, LOOP_SET_CAPACITY, 0) < 0 ||
+			ioctl(root, EXT4_RESIZE, &blocks) < 0 || syncfs(root) < 0
+		? -errno
+		: 0;
+}
+
+/* The kernel lets go of a file system a moment after its last user. */
+static int unmount(struct box_quota_image *image)
+{
+	const struct timespec pause = {.tv_nsec = 10 * 1000000};
+	box_close_p(&image->mount);
+	box_close_p(&image->loop);
+	for (int i = 0; i < UNMOUNT_TRIES; i++) {
+		int loop = find_loop(image->file);
+		if (loop < 0) {
+			return 0;
+		}
+		(void)close(loop);
+		(void)nanosleep(&pause, NULL);
+	}
+	return -EBUSY;
+}
+
+static int grow_unmounted(
+	struct box_quota_image *image, const char *resize, uint64_t size_bytes, struct box_err *err)
+{
+	char size[32];
+	(void)snprintf(size, sizeof(size), "%llu", (unsigned long long)(size_bytes / BLOCK));
+	char *const arguments[] = {"resize2fs", "-f", IMAGE_PATH, size, NULL};
+	int r = unmount(image);
+	r = r < 0 ? fail(err, "the image is in use", -r)
+		  : run_program(resize, arguments, image->file, err);
+	return r < 0 ? r : box_quota_image_mount(image, err);
+}
+
+static int refuse_growth(
+	const struct box_quota_image *image, off_t size, int r, struct box_err *err)
+{
+	/* The file system may have grown in part; a file that is larger does no harm, one that is
+	 * smaller would. */
+	if (r == -EPERM && ftruncate(image->file, size) == 0) {
+		(void)ioctl(image->loop, LOOP_SET_CAPACITY, 0);
+	}
+	return r == -EPERM
+		? box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EPERM,
+			  "workspace_quota_mb cannot grow while host_path is mounted: boxd has no "
+			  "CAP_SYS_RESOURCE; unmount the folder when no session uses it")
+		: fail(err, "the image cannot grow", -r);
+}
+
+int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint64_t quota_bytes,
+	struct box_err *err)
+{
+	struct box_quota_shape shape = {0};
+	struct stat status;
+	int r = has_room(image->mount, quota_bytes);
+	if (r < 0 || fstat(image->file, &status) < 0 || box_quota_shape(quota_bytes, &shape) < 0) {
+		return fail(err, "the image", r < 0 ? -r : ERANGE);
+	}
+	/* One that has room by chance, from another size, gets its own all the same. */
+	if (r == 1 && (uint64_t)status.st_size >= shape.size_bytes) {
+		return 0;
+	}
+	/* Never less than the file has: someone may have died while a larger one grew. */
+	uint64_t size_bytes = (uint64_t)status.st_size > shape.size_bytes ? (uint64_t)status.st_size
+									  : shape.size_bytes;
+	r = grow_mounted(image, size_bytes);
+	if (r == -EPERM && !image->in_use) {
+		r = grow_unmounted(image, resize, size_bytes, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	if (r < 0) {
+		return refuse_growth(image, status.st_size, r, err);
+	}
+	return has_room(image->mount, quota_bytes) == 1
+		? 0
+		: fail(err, "the image has too little room", ENOSPC);
+}

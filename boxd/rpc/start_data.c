@@ -1,0 +1,423 @@
+/* Variables and files become bytes. What they mean is box-rpc's business: boxd runs with privilege
+ * and parses no text. */
+#include "boxd/rpc/start_data.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/write.h"
+#include "boxd/identity.h"
+
+#define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
+#define OVERFLOW_UID 65534 /* kernel.overflowuid */
+#define LAST_UID 0xfffffffeUL
+
+/* A memfd that nobody can change any more, its offset at the start. */
+static int seal(int fd)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0 ||
+		lseek(fd, 0, SEEK_SET) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
+{
+	const char *value = getenv(name);
+	if (!value) {
+		*ret_fd = -1;
+		return 0;
+	}
+	size_t len = strlen(value);
+	if (len > BOX_CONFIG_BYTES_MAX) {
+		return box_err_set(err, BOX_ERR_VALUE, E2BIG, "%s: longer than %lu bytes", name,
+			BOX_CONFIG_BYTES_MAX);
+	}
+	_cleanup_(box_close_p) int fd = memfd_create("box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r = fd < 0 ? -errno : box_write_all(fd, value, len);
+	r = r < 0 ? r : seal(fd);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", name, strerror(-r));
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int carry_roots(const struct box_options *options, int *ret_fd, struct box_err *err)
+{
+	if (options->mount_root_count == 0) {
+		return 0;
+	}
+	_cleanup_(box_close_p) int fd = memfd_create("box-roots", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r = fd < 0 ? -errno : 0;
+	for (size_t i = 0; r == 0 && i < options->mount_root_count; i++) {
+		const char *root = options->mount_roots[i];
+		r = box_write_all(fd, root, strlen(root) + 1);
+	}
+	r = r < 0 ? r : seal(fd);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "--mount-root: %s", strerror(-r));
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* A longer value is cut, and by its length box-rpc sees that it was too long. */
+static void carry_field(const char *name, char *field, size_t room)
+{
+	const char *value = getenv(name);
+	if (value) {
+		size_t len = strnlen(value, room - 1);
+		memcpy(field, value, len);
+		field[len] = '\0';
+	}
+}
+
+static void wipe_variable(const char *name)
+{
+	char *value = getenv(name);
+	if (value) {
+		/* In place: this is what /proc/PID/environ shows. */
+		explicit_bzero(value, strlen(value));
+		(void)unsetenv(name);
+	}
+}
+
+/* START has one bit for this variable, so its few words are known here. */
+static bool is_set(const char *name)
+{
+	static const char *const words[] = {"1", "true", "yes", "on"};
+	const char *value = getenv(name);
+	if (!value) {
+		return false;
+	}
+	struct box_str word = box_str_strip(box_str(value));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (word.len == strlen(words[i]) &&
+			strncasecmp(word.bytes, words[i], word.len) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* --- the token --- */
+
+static int token_error(struct box_err *err, const char *path, int errnum, const char *why)
+{
+	return box_err_set(err, BOX_ERR_OS, errnum, "token file %.1000s: %s", path, why);
+}
+
+/* Links are followed: Kubernetes and systemd have them. Whoever may write the file chooses the token;
+ * whoever may read it has it, but secrets of container engines are readable by all inside. */
+static int judge_token_file(const char *path, const struct stat *status, struct box_err *err)
+{
+	if (!S_ISREG(status->st_mode)) {
+		return token_error(err, path, EINVAL, "not a regular file");
+	}
+	if (status->st_uid != 0 && status->st_uid != geteuid()) {
+		return token_error(err, path, EPERM, "belongs neither to root nor to this user");
+	}
+	if (status->st_mode & S_IWOTH) {
+		return token_error(err, path, EPERM, "can be written by everyone: chmod 0600 it");
+	}
+	if (status->st_mode & S_IROTH) {
+		BOX_LOG(BOX_LOG_WARNING, "token.readable", box_log_str("path", path),
+			box_log_str(
+				"why", "every user of this machine can read it: chmod 0600 it"));
+	}
+	return 0;
+}
+
+static int read_token_file(
+	const char *path, char ret_text[BOX_TOKENS_TEXT_MAX], struct box_err *err)
+{
+	struct stat status;
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return token_error(err, path, errno, strerror(errno));
+	}
+	int r = judge_token_file(path, &status, err);
+	if (r < 0) {
+		return r;
+	}
+	size_t len = 0;
+	ssize_t got;
+	while ((got = read(fd, ret_text + len, BOX_TOKENS_TEXT_MAX - len)) > 0) {
+		len += (size_t)got;
+	}
+	if (got < 0) {
+		return token_error(err, path, errno, strerror(errno));
+	}
+	if (len == BOX_TOKENS_TEXT_MAX || memchr(ret_text, '\0', len)) {
+		return token_error(err, path, EINVAL, "too long, or holds a NUL");
+	}
+	memset(ret_text + len, 0, BOX_TOKENS_TEXT_MAX - len);
+	return 0;
+}
+
+/* A file that was named, or that of systemd where there is no other token. */
+static void find_token_file(const struct box_options *options, struct box_start_data *carried)
+{
+	const char *folder = getenv("CREDENTIALS_DIRECTORY");
+	size_t room = sizeof(carried->token_path);
+	if (options->token_path) {
+		(void)snprintf(carried->token_path, room, "%s", options->token_path);
+	} else if (folder && folder[0] == '/' && carried->start.token[0] == '\0') {
+		int len = snprintf(carried->token_path, room, "%s/box-token", folder);
+		if ((size_t)len >= room || access(carried->token_path, F_OK) < 0) {
+			carried->token_path[0] = '\0';
+		}
+	}
+}
+
+static int carry_tokens(
+	const struct box_options *options, struct box_start_data *carried, struct box_err *err)
+{
+	struct box_boxd_start *start = &carried->start;
+	carry_field(TOKEN_VARIABLE, start->token, BOX_TOKEN_MAX + 2);
+	wipe_variable(TOKEN_VARIABLE);
+	if (options->token_path && box_str_strip(box_str(start->token)).len > 0) {
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
+			"--token-file: not together with " TOKEN_VARIABLE
+			": leave out one of them");
+	}
+	find_token_file(options, carried);
+	if (carried->token_path[0] == '\0') {
+		return 0;
+	}
+	start->flags |= BOX_BOXD_START_TOKEN_FILE;
+	return read_token_file(carried->token_path, start->token, err);
+}
+
+int box_start_data_reread_tokens(struct box_start_data *carried, struct box_err *err)
+{
+	/* What cannot be read is not offered, and box-rpc cannot take it. */
+	char text[BOX_TOKENS_TEXT_MAX];
+	int r = read_token_file(carried->token_path, text, err);
+	if (r == 0) {
+		carried->offered_tokens.kind = BOX_BOXD_TOKENS;
+		memcpy(carried->offered_tokens.text, text, sizeof(text));
+	}
+	explicit_bzero(text, sizeof(text));
+	return r;
+}
+
+void box_start_data_tokens_accepted(struct box_start_data *carried)
+{
+	if (carried->offered_tokens.kind == BOX_BOXD_TOKENS) {
+		memcpy(carried->start.token, carried->offered_tokens.text,
+			sizeof(carried->start.token));
+		explicit_bzero(&carried->offered_tokens, sizeof(carried->offered_tokens));
+	}
+}
+
+/* --- the configuration --- */
+
+static int file_error(struct box_err *err, const char *path, int errnum)
+{
+	return box_err_set(
+		err, BOX_ERR_OS, errnum, "--config: %.1000s: %s", path, strerror(errnum));
+}
+
+/* Reads all of `from` into a sealed memfd. */
+static int copy_text(int from, int *ret_fd)
+{
+	_cleanup_(box_close_p) int copy = memfd_create(
+		"box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (copy < 0) {
+		return -errno;
+	}
+	char chunk[4096];
+	size_t total = 0;
+	int r = 0;
+	for (;;) {
+		ssize_t got = read(from, chunk, sizeof(chunk));
+		if (got < 0 && errno == EINTR) {
+			continue;
+		}
+		if (got < 0) {
+			return -errno;
+		}
+		if (got == 0) {
+			break;
+		}
+		total += (size_t)got;
+		r = total > BOX_CONFIG_BYTES_MAX ? -EFBIG : box_write_all(copy, chunk, (size_t)got);
+		if (r < 0) {
+			return r;
+		}
+	}
+	r = seal(copy);
+	if (r == 0) {
+		*ret_fd = TAKE_FD(copy);
+	}
+	return r;
+}
+
+/* Only a pipe that is wanted is waited for; anything else that has the name is not. */
+static int open_config(const char *path, bool pipes, int *ret_fd, struct box_err *err)
+{
+	struct stat status;
+	if (stat(path, &status) < 0) {
+		return file_error(err, path, errno);
+	}
+	bool is_pipe = pipes && S_ISFIFO(status.st_mode);
+	_cleanup_(box_close_p) int fd = open(
+		path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (is_pipe ? 0 : O_NONBLOCK));
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		return file_error(err, path, errno);
+	}
+	if (!pipes && S_ISFIFO(status.st_mode)) {
+		return box_err_set(err, BOX_ERR_OS, EINVAL,
+			"--config: %.1000s: a pipe cannot be read again", path);
+	}
+	if (!is_pipe && !S_ISREG(status.st_mode)) {
+		return box_err_set(err, BOX_ERR_OS, EINVAL,
+			"--config: %.1000s: neither a regular file nor a pipe", path);
+	}
+	if (!is_pipe && status.st_mode & S_IWOTH) {
+		return box_err_set(err, BOX_ERR_OS, EPERM,
+			"--config: %.1000s: can be written by everyone, who would be the operator: "
+			"chmod o-w it",
+			path);
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int read_config(const char *path, bool pipes, int *ret_fd, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fd = -1;
+	int r = open_config(path, pipes, &fd, err);
+	if (r < 0) {
+		return r;
+	}
+	r = copy_text(fd, ret_fd);
+	return r < 0 ? file_error(err, path, -r) : 0;
+}
+
+int box_start_data_reread_config(struct box_start_data *carried, int *ret_fd, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fresh = -1;
+	if (!carried->config_path) {
+		return box_err_set(err, BOX_ERR_OS, ENOENT, "no --config was given");
+	}
+	int r = read_config(carried->config_path, false, &fresh, err);
+	if (r < 0) {
+		return r;
+	}
+	box_close_p(&carried->offered);
+	carried->offered = TAKE_FD(fresh);
+	*ret_fd = carried->offered;
+	return 0;
+}
+
+void box_start_data_config_accepted(struct box_start_data *carried)
+{
+	if (carried->offered >= 0) {
+		if (carried->first < 0) {
+			carried->first = TAKE_FD(carried->accepted);
+		}
+		box_close_p(&carried->accepted);
+		carried->accepted = TAKE_FD(carried->offered);
+	}
+}
+
+/* In a user namespace whose map has gaps every user outside it is told as "nobody": whoever is
+ * nobody there cannot be told from them. */
+static uint32_t own_uid(void)
+{
+	uid_t uid = geteuid();
+	bool shared = uid == OVERFLOW_UID &&
+		!box_identity_is_mapped("/proc/self/uid_map", LAST_UID);
+	return shared ? BOX_BOXD_NO_UID : uid;
+}
+
+struct box_start_data *box_start_data_new(void)
+{
+	struct box_start_data *carried = mmap(
+		NULL, sizeof(*carried), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (carried == MAP_FAILED) {
+		return NULL;
+	}
+	return madvise(carried, sizeof(*carried), MADV_WIPEONFORK) < 0 ? NULL : carried;
+}
+
+int box_start_data_load(
+	const struct box_options *options, struct box_start_data *ret_carried, struct box_err *err)
+{
+	struct box_start_data *carried = ret_carried;
+	struct box_boxd_start *start = &carried->start;
+	memset(carried, 0, sizeof(*carried));
+	carried->accepted = carried->offered = carried->variable = carried->first = -1;
+	carried->roots = -1;
+	carried->config_path = options->config_path;
+
+	start->kind = BOX_BOXD_START;
+	start->log_level = (int32_t)options->log_level;
+	start->log_format = (int32_t)options->log_format;
+	start->flags |= options->stdio ? BOX_BOXD_START_STDIO : 0;
+	start->flags |= options->check_config ? BOX_BOXD_START_CHECK_CONFIG : 0;
+	start->flags |= options->host ? BOX_BOXD_START_EXPLICIT_HOST : 0;
+	start->flags |= options->socket_group ? BOX_BOXD_START_SOCKET_GROUP : 0;
+	start->flags |= is_set("LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS")
+		? BOX_BOXD_START_SOFT_STORAGE
+		: 0;
+	start->flags |= options->unauthenticated || is_set("LANGBOT_BOX_UNAUTHENTICATED")
+		? BOX_BOXD_START_UNAUTHENTICATED
+		: 0;
+	start->uid = own_uid();
+	if (options->config_path) {
+		memcpy(start->config_path, options->config_path, strlen(options->config_path));
+	}
+	if (!getcwd(start->working_folder, sizeof(start->working_folder))) {
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "the working folder: %s", strerror(errno));
+	}
+	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
+	int r = carry_tokens(options, carried, err);
+	r = r < 0 ? r : carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
+	r = r < 0 ? r : carry_roots(options, &carried->roots, err);
+	if (r < 0 || !carried->config_path) {
+		return r;
+	}
+	return read_config(carried->config_path, true, &carried->accepted, err);
+}
+
+size_t box_start_data_fill(
+	struct box_start_data *carried, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX])
+{
+	const struct {
+		uint32_t flag;
+		int fd;
+	} texts[BOX_START_DATA_FDS_MAX] = {
+		{BOX_BOXD_START_HAS_FILE, carried->accepted},
+		{BOX_BOXD_START_HAS_VARIABLE, carried->variable},
+		{BOX_BOXD_START_HAS_STATE, state_fd},
+		{BOX_BOXD_START_HAS_FIRST, carried->first},
+		{BOX_BOXD_START_HAS_ROOTS, carried->roots},
+	};
+	size_t count = 0;
+	carried->start.operator_uid = own_uid();
+	for (size_t i = 0; i < BOX_START_DATA_FDS_MAX; i++) {
+		carried->start.flags &= ~texts[i].flag;
+		if (texts[i].fd >= 0) {
+			carried->start.flags |= texts[i].flag;
+			/* The offset is shared with whoever had this fd before. */
+			(void)lseek(texts[i].fd, 0, SEEK_SET);
+			ret_fds[count++] = texts[i].fd;
+		}
+	}
+	return count;
+}

@@ -1,0 +1,200 @@
+/* box plan: what `box run` with the same options would make on this host. The host is looked at as
+ * boxd looks at it, in a child, because that enters namespaces; the rest is data. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "boxd/files/host_mount.h"
+#include "boxd/host_state.h"
+#include "cli/cli.h"
+#include "cli/doctor/probe_child.h"
+#include "plan/plan.h"
+#include "runtime/spec/spec.h"
+
+#define LOOK_MS 20000
+#define NAME "box" /* a real one has a name of its own each time */
+
+/* Out of the child by a pipe. */
+struct findings {
+	bool possible;
+	char missing[BOX_BOXD_TEXT_MAX];
+	struct box_plan_host host;
+};
+
+static void look_at_host(void *arg, void *result)
+{
+	const struct box_policy *policy = arg;
+	struct findings *findings = result;
+	static struct box_host_state ground;
+	struct box_identity ids;
+	struct box_err err;
+	box_host_state_init(&ground);
+	if (box_identity_choose_for_rpc(&ids, &err) < 0) {
+		(void)snprintf(findings->missing, sizeof(findings->missing), "%.*s",
+			(int)sizeof(findings->missing) - 1, err.text);
+		return;
+	}
+	box_host_state_open(&ground, &ids);
+	if (box_host_state_set_policy(&ground, policy, &err) < 0) {
+		(void)snprintf(findings->missing, sizeof(findings->missing), "%.*s",
+			(int)sizeof(findings->missing) - 1, err.text);
+		return;
+	}
+	findings->possible = ground.possible;
+	memcpy(findings->missing, ground.missing, sizeof(findings->missing));
+	findings->host = ground.host;
+	box_host_state_close(&ground);
+}
+
+/* What the options ask for, with the runtime's own defaults and refusals. */
+static int make_ask(
+	const struct box_spec *spec, struct box_plan_request *ret_ask, struct box_err *err)
+{
+	*ret_ask = (struct box_plan_request){
+		.name = NAME,
+		.host_mode = BOX_PLAN_MOUNT_NONE,
+		.network = spec->network_on,
+		.writable_root = !spec->read_only_rootfs,
+		.memory_bytes = (uint64_t)spec->memory_mb * BOX_MIB,
+		.pids = (uint64_t)spec->pids_limit,
+		.cpu_milli = (uint64_t)ceil(spec->cpus * 1000),
+		.quota_bytes = (uint64_t)spec->workspace_quota_mb * BOX_MIB,
+	};
+	if (spec->egress) {
+		ret_ask->egress = *spec->egress;
+	}
+	int len = snprintf(
+		ret_ask->mount_path, sizeof(ret_ask->mount_path), "%s", spec->mount_path);
+	return len < BOX_PATH_MAX
+		? 0
+		: box_err_set(err, BOX_ERR_VALIDATION, ENAMETOOLONG, "mount_path is too long");
+}
+
+static int read_kind(const struct cli *cli, struct box_plan_request *ask, struct box_err *err)
+{
+	const char *name = cli->options.backend ? cli->options.backend : "native";
+	if (strcmp(name, "native") != 0 && strcmp(name, "krun") != 0) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
+			"--backend: \"%s\" is neither native nor krun", name);
+	}
+	ask->kind = strcmp(name, "krun") == 0 ? BOX_PLAN_KIND_MICROVM : BOX_PLAN_KIND_NATIVE;
+	return 0;
+}
+
+static int read_spec(const struct cli *cli, struct box_spec *ret_spec, struct box_err *err)
+{
+	/* A plan is the same whatever the command is, and so it may be left out. */
+	static const char *const nothing[] = {"true"};
+	const struct box_cli_words *words = &cli->options.words;
+	struct box_value value;
+	int r = box_cli_spec(cli, NAME, &value, err);
+	r = r < 0 ? r
+		  : box_cli_add_command(cli, words->count ? words->items : nothing,
+			    words->count ? words->count : 1, &value, err);
+	return r < 0 ? r : box_spec_parse(cli->arena, &value, ret_spec, err);
+}
+
+/* The command's own mounts are made when it runs; boxd would refuse these then. */
+static int check_mounts(
+	const struct box_spec *spec, const struct box_policy *policy, struct box_err *err)
+{
+	static struct box_mount_roots roots;
+	int r = box_mount_roots_seal(&roots, policy, NULL, err);
+	for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
+		_cleanup_(box_close_p) int fd = -1;
+		const struct box_mount *mount = &spec->mounts[i];
+		const struct box_host_mount_request wanted = {.path = mount->host_path,
+			.what = "extra_mounts.host_path",
+			.files = true,
+			.writable = mount->mode == BOX_MOUNT_RW,
+			.asker = {.namespace = ""}};
+		r = box_plan_check_target(mount->mount_path, "extra_mounts.mount_path", err);
+		r = r < 0 ? r : box_host_mount_open(&wanted, &roots, &fd, err);
+	}
+	box_mount_roots_close(&roots);
+	return r;
+}
+
+/* As one line that cannot steer a terminal: paths and names may hold anything. */
+static void print_safely(const char *text)
+{
+	for (const char *at = text; *at; at++) {
+		bool control = (unsigned char)*at < ' ' || *at == 0x7f;
+		if ((unsigned char)at[0] == 0xc2 && (unsigned char)at[1] < 0xa0) {
+			(void)printf("\\xc2\\x%02x", (unsigned char)*++at);
+		} else if (control || *at == '\\') {
+			(void)printf("\\x%02x", (unsigned char)*at);
+		} else {
+			(void)putchar(*at);
+		}
+	}
+}
+
+/* What is the command's and not the box's. Values of variables may be secrets: names are enough. */
+static void print_command(const struct cli *cli, const struct box_spec *spec)
+{
+	for (size_t i = 0; i < spec->mount_count; i++) {
+		(void)printf("command mount ");
+		print_safely(spec->mounts[i].mount_path);
+		(void)printf(" host ");
+		print_safely(spec->mounts[i].host_path);
+		(void)printf(" %s nosuid nodev\n", box_spec_mount_mode_name(spec->mounts[i].mode));
+	}
+	for (size_t i = 0; i < spec->env_count; i++) {
+		(void)printf("command env ");
+		print_safely(spec->env[i].name);
+		(void)putchar('\n');
+	}
+	(void)printf("command workdir ");
+	print_safely(spec->workdir);
+	(void)putchar('\n');
+	if (cli->options.timeout_sec) {
+		(void)printf("command timeout %lld s\n", (long long)cli->options.timeout_sec);
+	}
+}
+
+static int find_out(const struct cli *cli, struct box_policy *policy, struct findings *findings,
+	struct box_err *err)
+{
+	int r = box_probe_child_run(
+		look_at_host, policy, findings, sizeof(*findings), LOOK_MS, cli->options.verbose);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
+			"the host cannot be looked at: %s (box doctor tells more)",
+			r == -ECHILD ? "the process for it ended early" : strerrordesc_np(-r));
+	}
+	if (!findings->possible) {
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+			"no box can be made here: %s (box doctor tells more)", findings->missing);
+	}
+	return 0;
+}
+
+int box_cli_plan(const struct cli *cli)
+{
+	/* As a boxd has it that `box run` starts. */
+	static struct box_policy policy = {.roots = {.count = 1, .paths = {"/"}}};
+	static struct findings findings;
+	static struct box_plan plan;
+	static struct box_plan_request ask;
+	struct box_spec spec;
+	struct box_err err;
+	if (cli->options.endpoint) {
+		return box_cli_usage_error(cli, "is of this host: leave out --endpoint");
+	}
+	int r = read_spec(cli, &spec, &err);
+	r = r < 0 ? r : make_ask(&spec, &ask, &err);
+	r = r < 0 ? r : read_kind(cli, &ask, &err);
+	r = r < 0 ? r : check_mounts(&spec, &policy, &err);
+	r = r < 0 ? r : find_out(cli, &policy, &findings, &err);
+	r = r < 0 ? r : box_plan_make(&ask, &policy, &findings.host, &plan, &err);
+	if (r < 0) {
+		return box_cli_fail(&err);
+	}
+	box_plan_print(&plan, stdout);
+	print_command(cli, &spec);
+	return box_cli_flush();
+}

@@ -1,0 +1,109 @@
+/* box run: a box for one command. With a boxd of our own the box ends with it; in a runtime that
+ * others share it is removed whatever happened to the command. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/hash.h"
+#include "cli/cli.h"
+#include "cli/cli_terminal.h"
+
+#define NAME_BYTES 8
+#define HURRY_MS 5000
+
+static const char *make_name(struct box_arena *arena)
+{
+	unsigned char bytes[NAME_BYTES];
+	char text[2 * NAME_BYTES + 1];
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+		abort();
+	}
+	box_hash_hex(bytes, sizeof(bytes), text);
+	return box_arena_printf(arena, "run-%s", text);
+}
+
+/* The box may be gone already, after a timeout: only the command's fate counts. */
+static void remove_box(
+	const struct cli *cli, struct box_client *client, const char *name, int timeout_ms)
+{
+	struct box_value answer;
+	struct box_value data = box_map_value();
+	box_map_add(cli->arena, &data, "session_id", box_cstr(name));
+	(void)box_client_call(
+		client, "box_delete_session", &data, timeout_ms, cli->arena, &answer, NULL);
+}
+
+/* Who has started a boxd may mount what they like, unless its --config says otherwise. Without
+ * --skill it has no use for a store of skills, and the working folder, where it would be, can be
+ * mounted. */
+static struct box_value open_mounts(const struct cli *cli)
+{
+	struct box_value local = box_map_value();
+	struct box_value roots = box_list_value();
+	box_list_add(cli->arena, &roots, box_cstr("/"));
+	box_map_add(cli->arena, &local, "allowed_mount_roots", roots);
+	if (!cli->options.skill) {
+		box_map_add(cli->arena, &local, "skills_root", box_cstr("/nonexistent/skills"));
+	}
+	return local;
+}
+
+/* A boxd of our own takes our word for the kind of its boxes and for what they may mount. */
+static int configure(const struct cli *cli, struct box_client *client)
+{
+	struct box_value answer;
+	struct box_value config = box_map_value();
+	struct box_err err;
+	bool mounts = cli->options.mounts.count > 0 && box_client_is_private(client);
+	if (!cli->options.backend && !mounts) {
+		return 0;
+	}
+	if (cli->options.backend) {
+		box_map_add(cli->arena, &config, "backend", box_cstr(cli->options.backend));
+	}
+	if (mounts) {
+		box_map_add(cli->arena, &config, "local", open_mounts(cli));
+	}
+	int r = box_client_call(
+		client, "box_init", &config, BOX_CLI_CALL_MS, cli->arena, &answer, &err);
+	if (r < 0) {
+		(void)box_cli_fail(&err);
+	}
+	return r;
+}
+
+int box_cli_run(const struct cli *cli)
+{
+	const struct box_cli_words *words = &cli->options.words;
+	const char *name = make_name(cli->arena);
+	struct box_client *client;
+	struct box_value spec;
+	struct box_err err;
+	if (words->count == 0 && !box_cli_is_interactive(cli)) {
+		return box_cli_usage_error(cli, "no command");
+	}
+	if (cli->options.config && cli->options.endpoint) {
+		return box_cli_usage_error(
+			cli, "--config is for a boxd that is started, not for --endpoint");
+	}
+	if (cli->options.backend && cli->options.endpoint) {
+		return box_cli_usage_error(
+			cli, "--backend is for a boxd that is started, not for --endpoint");
+	}
+	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
+		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
+		return box_cli_fail(&err);
+	}
+	if (box_cli_connect(cli, true, &client) < 0) {
+		return BOX_CLI_EXIT_FAILED;
+	}
+	int code = configure(cli, client) < 0 ? BOX_CLI_EXIT_FAILED
+					      : box_cli_stream(cli, client, &spec, NULL);
+	if (!box_client_is_private(client)) {
+		/* Who ended us does not wait for a runtime that hangs. */
+		bool hurry = box_cli_terminal_take_signals().ended_by != 0;
+		remove_box(cli, client, name, hurry ? HURRY_MS : BOX_CLI_CALL_MS);
+	}
+	box_client_close(client);
+	return code;
+}

@@ -1,0 +1,22 @@
+/* The root of a microVM's box, built of its furniture as boxd builds that of a native one. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct box_root_build {
+	const char *pieces; /* `count` struct box_root_step, the first a TMPFS at "/" */
+	uint32_t count;
+	uint32_t uid; /* of commands */
+	uint32_t gid;
+	/* A tree by its name, mounted nowhere: its fd, which is ours then, or -errno. */
+	int (*open_tree)(const char *name);
+};
+
+/* Over what is "/" now: nobody sees it there before it is moved into. 0, or -errno with the piece
+ * that could not be made. `ret_writable` is the root for whoever makes mount points later. */
+int box_root_build(const struct box_root_build *furnish, int *ret_root, int *ret_writable,
+	uint32_t *ret_piece);
+
+/* Into it, and what was "/" before is gone from this mount namespace. 0 or -errno. */
+int box_root_build_enter(int root);

@@ -1,0 +1,75 @@
+/* box-rpc's end of the socketpair to boxd, on the loop. */
+#pragma once
+
+#include <stddef.h>
+#include <uv.h>
+
+#include "protocol/packet.h"
+#include "runtime/backend/local.h"
+#include "runtime/runtime.h"
+
+struct box_boxd_client;
+
+struct box_boxd_client_events {
+	/* A box that boxd has kept for us, with its fds (memory and rest: -1 where it has none).
+	 * All come before `listen`. */
+	void (*kept)(
+		void *arg, uint64_t box, int control, int memory, int rest, uint32_t host_address);
+	/* A box is no more, asked for or not. */
+	void (*gone)(void *arg, uint64_t box);
+	/* How much memory artifacts hold now. */
+	void (*held)(void *arg, uint64_t artifact_bytes);
+	void (*ends)(void *arg, uint64_t box, uint32_t why); /* before it is gone */
+	void (*listen)(void *arg, int *fds, size_t count);   /* the fds are the callee's */
+	void (*reload)(void *arg, int fd);                   /* likewise */
+	void (*tokens)(
+		void *arg, const char *text, size_t size); /* of the token file, as it is now */
+	/* What boxes would get now; the first comes before `listen`. */
+	void (*host)(void *arg, const struct box_boxd_host *host);
+	void (*stop)(void *arg);
+	void (*lost)(void *arg); /* boxd is gone */
+};
+
+/* Waits for START, the first packet. 0 or negative errno. */
+int box_boxd_client_receive_start(struct box_packet *ret_packet);
+
+/* 0 or negative errno. */
+int box_boxd_client_open(uv_loop_t *loop, const struct box_boxd_client_events *events, void *arg,
+	struct box_boxd_client **ret_link);
+
+/* Tells boxd that we are configured and fenced. */
+int box_boxd_client_send_ready(struct box_boxd_client *link);
+
+/* Has boxd look again at what boxes would get; `host` is called. */
+int box_boxd_client_refresh_host(struct box_boxd_client *link);
+
+/* Tells boxd that the text of the last RELOAD is in force. */
+int box_boxd_client_confirm_reload(struct box_boxd_client *link);
+
+/* The same of the tokens. */
+int box_boxd_client_confirm_tokens(struct box_boxd_client *link);
+
+/* Gives boxd a memory file to keep for our successor; the fd stays the caller's. */
+int box_boxd_client_keep_state(struct box_boxd_client *link, int fd);
+
+/* As struct box_runtime_host.folder. */
+void box_boxd_client_prepare_folder(struct box_boxd_client *link, const char *path,
+	enum box_runtime_folder_mode wish, box_runtime_folder_done *done, void *arg);
+
+/* As struct box_runtime_host.measure. */
+void box_boxd_client_measure(struct box_boxd_client *link, const struct box_storage_measure *what,
+	box_storage_measure_done *done, void *arg);
+
+/* Has boxd start box-skills in the folder of the skills. `done` is called once, later: a socket that is
+ * the callee's and the folder's path as it really is, or an error. */
+typedef void box_boxd_client_skills_started(
+	void *arg, int socket, const char *path, const struct box_err *err);
+void box_boxd_client_start_skills(struct box_boxd_client *link, const char *path,
+	box_boxd_client_skills_started *done, void *arg);
+
+/* What native boxes ask of boxd; the keeper argument is a struct box_boxd_client. */
+extern const struct box_local_boxd box_boxd_client_local_ops;
+
+/* The operator's policy: to be sent before box_boxd_client_send_ready. */
+struct box_policy;
+int box_boxd_client_send_policy(struct box_boxd_client *link, const struct box_policy *policy);

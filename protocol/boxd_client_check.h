@@ -1,0 +1,13 @@
+/* --check-config asks boxd what is at the paths of a configuration: box-rpc may not be who can see
+ * them. */
+#pragma once
+
+#include "base/err.h"
+#include "protocol/boxd.h"
+
+struct box_policy;
+
+/* Waits for the answer: there is no loop yet. 0, or negative with err. */
+int box_boxd_client_check_layout(const struct box_policy *policy, struct box_err *err);
+int box_boxd_client_check_path(
+	enum box_boxd_check_kind what, const char *path, struct box_err *err);

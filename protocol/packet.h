@@ -1,0 +1,59 @@
+/* One fixed struct with its fds, over a SEQPACKET socket. Both ends of the socketpair use this.
+ *
+ * It knows nothing of what the packets mean. Sending and receiving never block.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "protocol/boxd.h"
+
+#define BOX_PACKET_FDS_MAX BOX_BOXD_LISTEN_FDS_MAX
+
+/* Whatever may arrive: `size` bytes of one of the structs, and its fds (CLOEXEC), which belong to
+ * the receiver. */
+struct box_packet {
+	size_t size;
+	size_t fd_count;
+	int fds[BOX_PACKET_FDS_MAX];
+	union {
+		uint32_t kind;
+		struct box_boxd_plain plain;
+		struct box_boxd_start start;
+		struct box_boxd_tokens tokens;
+		struct box_boxd_make_folder make_folder;
+		struct box_boxd_folder folder;
+		struct box_boxd_make_box make_box;
+		struct box_boxd_made made;
+		struct box_boxd_box box;
+		struct box_boxd_open_mount open_mount;
+		struct box_boxd_open_artifact open_artifact;
+		struct box_boxd_mounted mounted;
+		struct box_boxd_open_store open_store;
+		struct box_boxd_store stored;
+		struct box_boxd_open_process_cgroup open_group;
+		struct box_boxd_process_cgroup grouped;
+		struct box_boxd_close_process_cgroup close_group;
+		struct box_boxd_probe_microvms try_machines;
+		struct box_boxd_probed tried;
+		struct box_boxd_artifact_bytes held;
+		struct box_boxd_measure_folder measure_folder;
+		struct box_boxd_measure_box measure_box;
+		struct box_boxd_measured measured;
+		struct box_boxd_host_report host_told;
+		struct box_boxd_check_path look_at;
+		struct box_boxd_path_checked looked;
+	};
+};
+
+/* 0, -EAGAIN when the other side does not read, -EPIPE when it is gone, or another -errno. The fds
+ * stay the caller's. */
+int box_packet_send(int socket, const void *body, size_t size, const int *fds, size_t fd_count);
+
+/* 0; -EAGAIN when nothing is there; -EPIPE at the end; -EMSGSIZE for a packet that is too long, too
+ * short to have a kind, or comes with too many fds; -EMFILE when we have no room for its fds, which
+ * are lost. On failure no fd is left open. What of ret_packet was not sent is zero. */
+int box_packet_recv(int socket, struct box_packet *ret_packet);
+
+/* Closes the fds that were not taken out (those that are >= 0). */
+void box_packet_close_fds(struct box_packet *packet);

@@ -1,0 +1,112 @@
+/* Processes that a box keeps, whoever asks or does not: what a backend can do with them.
+ *
+ * Each has a number, chosen by the caller and unique in its box. What a process wrote has offsets;
+ * the backend holds it until it is freed, and gives it again from any offset that is not. Nothing
+ * here blocks: what becomes of a process is told by its events, never from inside a call.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/value.h"
+#include "runtime/backend/backend.h"
+#include "runtime/spec/spec.h"
+
+struct box_backend_process_state {
+	bool known;   /* false: the box has no such process */
+	bool running; /* else it has ended, with: */
+	enum box_backend_end_reason reason;
+	int exit_code; /* 128 + n for a signal, 127 for one that never started */
+	int signal;
+	const char *failure; /* why it never started, or NULL */
+	bool out_ended;      /* no more output comes than up to out_end */
+	uint64_t freed;
+	uint64_t out_end;
+	uint64_t in_have;    /* input that the box has */
+	uint64_t in_taken;   /* by the process */
+	bool in_ended;       /* no more may come than it has */
+	bool blocked;        /* it is not read any further before something is freed */
+	struct box_str tail; /* the end of its stderr; good during the call */
+};
+
+/* A look at output that is still there: it frees nothing, and who follows does not notice. */
+struct box_backend_process_peek {
+	uint64_t token; /* the caller's; one with the same token takes the place of the first */
+	bool is_stderr;
+	uint64_t offset;
+	uint32_t most; /* BOX_PROCESS_PEEK_BYTES_MAX at most */
+	bool wait;     /* until there is something behind the offset, or the end of it */
+};
+
+struct box_backend_process_peeked {
+	uint64_t token;
+	uint64_t offset; /* later than asked where that is forgotten */
+	uint64_t end;    /* of all so far */
+	bool ended;      /* and there will be no more */
+	struct box_str bytes;
+};
+
+struct box_backend_process_events {
+	/* What it is now: after it was begun, asked for, and when something changed for good. */
+	void (*state)(void *arg, const struct box_backend_process_state *state);
+	/* Output as it follows what came before; good during the call. */
+	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
+	/* Of one with a log: output up to here was dropped before it could be given. */
+	void (*skipped)(void *arg, uint64_t offset);
+	/* How much of its input the process has taken. */
+	void (*fed)(void *arg, uint64_t taken);
+	/* The answer to a peek. The box may say what it wants: tokens and sizes are to be checked. */
+	void (*peeked)(void *arg, const struct box_backend_process_peeked *peeked);
+};
+
+#define BOX_BACKEND_PROCESS_CONTINUE UINT64_MAX
+
+/* What may be given: all that is not freed, from `from` on (BOX_BACKEND_PROCESS_CONTINUE: where it is) up to
+ * `until`; and how much may be held. */
+struct box_backend_process_follow {
+	uint64_t freed;
+	uint64_t from;
+	uint64_t until;
+	uint64_t hold;
+};
+
+/* What whoever began a process has noted of it for a successor. */
+struct box_backend_process_record {
+	int64_t memory_mb;  /* its own limit, or 0 */
+	uint64_t oom_kills; /* of its box, when it began */
+	bool ended;         /* how, is known */
+	bool has_log;
+};
+
+struct box_backend_process_ops {
+	/* How many of the box the kernel has killed for memory. */
+	uint64_t (*oom_kills)(const struct box_backend_box *box);
+	/* Whether one of this spec can be begun in this box at all: asked before another one is ended
+	 * for it. */
+	int (*check)(const struct box_backend_box *box, const struct box_process_spec *spec,
+		struct box_err *err);
+	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and need
+	 * not outlive the call. */
+	int (*keep)(struct box_backend_box *box, uint32_t number,
+		const struct box_process_spec *spec,
+		const struct box_backend_process_events *events, void *arg, struct box_err *err);
+	/* One that a predecessor of this program began: its state follows. */
+	void (*find)(struct box_backend_box *box, uint32_t number,
+		const struct box_backend_process_record *past,
+		const struct box_backend_process_events *events, void *arg);
+	void (*follow)(struct box_backend_box *box, uint32_t number,
+		const struct box_backend_process_follow *follow);
+	/* Input from `offset` on; none: its end. The box takes 1 MiB at most that the process has
+	 * not taken yet. */
+	void (*feed)(struct box_backend_box *box, uint32_t number, uint64_t offset,
+		struct box_str bytes);
+	/* Answered once by `peeked`, unless it is dropped or there are too many. */
+	void (*peek)(struct box_backend_box *box, uint32_t number,
+		const struct box_backend_process_peek *peek);
+	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */
+	void (*halt)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
+	/* Forgets it, and ends it if it runs. No event comes any more. */
+	void (*drop)(struct box_backend_box *box, uint32_t number);
+};

@@ -1,0 +1,25 @@
+/* Which backend a configured name means, and why there is none. */
+#pragma once
+
+#include <stdbool.h>
+
+struct box_backend;
+struct box_local;
+struct uv_loop_s;
+
+struct box_backend_choice {
+	struct box_backend *backend; /* the caller's to free, or NULL */
+	const char *name;            /* what it answers to; static */
+	const char *missing;         /* why there is none; outlives the choice */
+	bool unknown;                /* it was asked for by a name that is none of ours */
+};
+
+/* Every name that selects one, for people. */
+#define BOX_BACKEND_SELECT_NAMES "local, native, nsjail, krun, libkrun, microvm"
+
+/* Whether a backend has this name, whatever can be had here. "" has. */
+bool box_backend_select_is_known(const char *name);
+
+/* `name` is the configured one, "" for the best that works here. `native` may be NULL. */
+struct box_backend_choice box_backend_select(
+	const char *name, struct uv_loop_s *loop, struct box_local *native);

@@ -1,0 +1,71 @@
+/* How much one spec may ask for, and how much one workspace may have of what all of them share.
+ *
+ * Pure: the operator's limits and the size of the host go in, plain numbers come out, and specs are
+ * held against them. A limit that the operator has not written follows from the host or from the limit
+ * for all workspaces together, so that forgetting one leaves nobody without room.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct box_limits;
+struct box_process_spec;
+struct box_spec;
+struct box_value;
+
+/* What the host has; 0: not known. */
+struct box_ceilings_host_size {
+	int64_t memory_mb;
+	int64_t cpus;
+};
+
+/* 0: there is none. */
+struct box_ceilings {
+	/* of one spec */
+	int64_t memory_mb;
+	int64_t cpus;
+	int64_t pids;
+	int64_t timeout_sec;
+	/* of one workspace */
+	int64_t workspace_sessions;
+	int64_t workspace_processes;
+	int64_t workspace_memory_mb;
+	int64_t workspace_artifact_mb;
+	/* of all boxes together */
+	int64_t promised_memory_mb;
+};
+
+struct box_ceilings box_ceilings_from_limits(
+	const struct box_limits *limits, const struct box_ceilings_host_size *host);
+
+/* Of artifacts: all but the room for one of the greatest size, or half where there is less than two. */
+int64_t box_ceilings_artifact_share(int64_t all_mb);
+
+/* All of so many but an eighth, rounded up: what one workspace may have where nothing else is said. */
+int64_t box_ceilings_share(int64_t all);
+
+/* The time of a command that nobody has set (`data` is the spec as it came), and one that means no
+ * end, are what there may be. */
+void box_ceilings_clamp_timeout(
+	const struct box_ceilings *ceilings, const struct box_value *data, struct box_spec *spec);
+/* 0, or -ERANGE with BOX_ERR_VALIDATION and the name of the limit. */
+int box_ceilings_check_spec(
+	const struct box_ceilings *ceilings, const struct box_spec *spec, struct box_err *err);
+int box_ceilings_check_process(const struct box_ceilings *ceilings,
+	const struct box_process_spec *spec, struct box_err *err);
+
+/* What there is already, when a box is to be made. */
+struct box_ceilings_usage {
+	int64_t workspace_sessions;
+	int64_t workspace_memory_mb;
+	int64_t memory_mb; /* of all workspaces */
+};
+
+/* Whether a box of so much memory may come on top: 0, or -ENOSPC with BOX_ERR_CAPACITY. */
+int box_ceilings_check_box(const struct box_ceilings *ceilings,
+	const struct box_ceilings_usage *use, int64_t memory_mb, struct box_err *err);
+/* Whether one more managed process may. */
+int box_ceilings_check_processes(
+	const struct box_ceilings *ceilings, int64_t workspace_processes, struct box_err *err);

@@ -1,0 +1,382 @@
+/* What the runtime says of itself: backend, readiness, status, resources. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/operator.h"
+#include "runtime/backend/local.h"
+#include "runtime/runtime.h"
+#include "runtime/session/process.h"
+#include "runtime/spec/fields.h"
+
+static bool backend_available(const struct box_runtime *runtime)
+{
+	return runtime->backend && runtime->backend->ops->available(runtime->backend);
+}
+
+/* Why no box can be made now; NULL: one can. */
+static const char *backend_missing(const struct box_runtime *runtime)
+{
+	struct box_backend *backend = runtime->backend;
+	if (!backend) {
+		return runtime->session_rules.backend_missing;
+	}
+	return backend->ops->missing ? backend->ops->missing(backend) : NULL;
+}
+
+static bool uses(const struct box_runtime *runtime, struct box_local *native)
+{
+	return native && runtime->backend &&
+		(runtime->backend == box_local_native_backend(native) ||
+			runtime->backend == box_local_microvm_backend(native));
+}
+
+/* In what boxes fall short here, by the operator's word; NULL: in nothing. */
+static const char *shortcoming(const struct box_runtime *runtime)
+{
+	struct box_local *native = runtime->setup.native;
+	return uses(runtime, native) ? box_local_degraded_reason(native) : NULL;
+}
+
+static const char *unheld(const struct box_runtime *runtime)
+{
+	struct box_local *native = runtime->setup.native;
+	return uses(runtime, native) ? box_local_unheld_quota_reason(native) : NULL;
+}
+
+static struct box_value backend_value(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value info = box_map_value();
+	box_map_add(arena, &info, "name",
+		box_cstr(runtime->backend ? runtime->session_rules.backend_name : NULL));
+	box_map_add(arena, &info, "available", box_bool(backend_available(runtime)));
+	if (shortcoming(runtime)) {
+		box_map_add(arena, &info, "degraded", box_bool(true));
+	}
+	if (!backend_available(runtime)) {
+		if (runtime->config->backend[0]) {
+			box_map_add(arena, &info, "asked",
+				box_cstr(
+					box_fields_echo(arena, box_str(runtime->config->backend))));
+		}
+		if (backend_missing(runtime)) {
+			box_map_add(arena, &info, "error", box_cstr(backend_missing(runtime)));
+		}
+	}
+	return info;
+}
+
+/* Whether the operator's file gives boxes a quota that cannot be held here. */
+static const char *quota_missing(const struct box_runtime *runtime)
+{
+	const struct box_value *local = box_map_get(&runtime->config->map, "local");
+	const struct box_value *wanted = local ? box_map_get(local, "workspace_quota_mb") : NULL;
+	struct box_local *native = runtime->setup.native;
+	return wanted && wanted->type == BOX_INT && wanted->integer > 0 && uses(runtime, native)
+		? box_local_quota_missing(native)
+		: NULL;
+}
+
+static const char *image_missing(const struct box_runtime *runtime)
+{
+	struct box_local *native = runtime->setup.native;
+	return uses(runtime, native) ? box_local_image_missing(native) : NULL;
+}
+
+/* Why boxes, or some that the operator has provided for, would be refused now; NULL: none is. */
+static const char *refusal(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	const char *missing = backend_missing(runtime);
+	if (missing) {
+		return missing;
+	}
+	const char *quota = quota_missing(runtime);
+	const char *image = image_missing(runtime);
+	return quota ? box_arena_printf(arena, "local.workspace_quota_mb cannot be held: %s%s%s",
+			       quota, image ? "; " : "", image ? image : "")
+		     : image;
+}
+
+/* The checks of admission. A check is true when it was proved; no backend proves any of the
+ * sandbox ones yet, so a runtime under admission is not ready. */
+static struct box_value admission_checks(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	static const char *const sandbox_checks[] = {"workspace_mount", "backend_available",
+		"cgroup_v2", "namespace_isolation", "mount_isolation", "network_isolation",
+		"hard_workspace_quota", "hard_skill_storage_quota", "hard_read_only_mount_quota",
+		"bounded_ephemeral_storage", "inode_quota"};
+	const struct box_admission_policy *policy = &runtime->config->admission;
+	struct box_value checks = box_map_value();
+	const char *name = runtime->backend ? runtime->session_rules.backend_name : "";
+	box_map_add(arena, &checks, "configuration", box_bool(policy->error == NULL));
+	box_map_add(arena, &checks, "required_backend", box_bool(strcmp(name, "nsjail") == 0));
+	for (size_t i = 0; i < sizeof(sandbox_checks) / sizeof(sandbox_checks[0]); i++) {
+		box_map_add(arena, &checks, sandbox_checks[i], box_bool(false));
+	}
+	box_map_add(arena, &checks, "session_cap", box_bool(policy->max_sessions <= 1));
+	box_map_add(arena, &checks, "managed_process_cap",
+		box_bool(policy->max_managed_processes == 0));
+	return checks;
+}
+
+static bool all_true(const struct box_value *checks)
+{
+	for (uint32_t i = 0; i < checks->count; i++) {
+		if (!checks->pairs[i].value.boolean) {
+			return false;
+		}
+	}
+	return true;
+}
+
+struct box_value box_runtime_readiness(
+	const struct box_runtime *runtime, struct box_arena *arena, bool *ret_ready)
+{
+	const struct box_admission_policy *policy = &runtime->config->admission;
+	struct box_value readiness = box_map_value();
+	struct box_value checks;
+	if (policy->required) {
+		checks = admission_checks(runtime, arena);
+	} else {
+		checks = box_map_value();
+		box_map_add(
+			arena, &checks, "backend_available", box_bool(backend_available(runtime)));
+		/* What the operator has provided for and boxes would not get. */
+		if (quota_missing(runtime)) {
+			box_map_add(arena, &checks, "workspace_quota", box_bool(false));
+		}
+		if (image_missing(runtime)) {
+			box_map_add(arena, &checks, "images", box_bool(false));
+		}
+	}
+	*ret_ready = all_true(&checks);
+	box_map_add(arena, &readiness, "ready", box_bool(*ret_ready));
+	box_map_add(arena, &readiness, "mode",
+		box_cstr(policy->required ? "grant_enforced" : "standard"));
+	box_map_add(arena, &readiness, "backend", backend_value(runtime, arena));
+	box_map_add(arena, &readiness, "checks", checks);
+	if (policy->required) {
+		box_map_add(arena, &readiness, "unsafe_soft_storage_limits",
+			box_bool(runtime->setup.soft_storage));
+	}
+	const char *error = policy->error ? policy->error : refusal(runtime, arena);
+	if (error) {
+		box_map_add(arena, &readiness, "error", box_cstr(error));
+	}
+	return readiness;
+}
+
+int box_runtime_require_ready(const struct box_runtime *runtime, struct box_err *err)
+{
+	if (!runtime->config->admission.required) {
+		return 0;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value checks = admission_checks(runtime, arena);
+	if (all_true(&checks)) {
+		return 0;
+	}
+	char failed[1024] = "";
+	size_t len = 0;
+	for (uint32_t i = 0; i < checks.count; i++) {
+		if (!checks.pairs[i].value.boolean) {
+			len += (size_t)snprintf(failed + len, sizeof(failed) - len, "%s%.*s",
+				len ? ", " : "", (int)checks.pairs[i].key.len,
+				checks.pairs[i].key.bytes);
+		}
+	}
+	const char *error = runtime->config->admission.error;
+	const char *cause = error ? error : refusal(runtime, arena);
+	return box_err_set(err, BOX_ERR_READINESS, EAGAIN,
+		"Managed sandbox isolation is not ready (failed checks: %s)%s%s", failed,
+		cause ? ": " : "", cause ? cause : "");
+}
+
+struct box_value box_runtime_backend_info(
+	const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value info = backend_value(runtime, arena);
+	if (runtime->config->admission.required) {
+		bool ready;
+		struct box_value readiness = box_runtime_readiness(runtime, arena, &ready);
+		box_map_set(arena, &info, box_str("available"), box_bool(ready));
+		box_map_add(arena, &info, "readiness", readiness);
+	}
+	return info;
+}
+
+/* What there is no limit for is null. */
+static struct box_value ceiling(int64_t value)
+{
+	return value > 0 ? box_int(value) : box_null();
+}
+
+static struct box_value limits_value(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	const struct box_limits *limits = &runtime->config->limits;
+	const struct box_ceilings *ceilings = &runtime->session_rules.ceilings;
+	struct box_value value = box_map_value();
+	box_map_add(arena, &value, "max_sessions", box_int(limits->max_sessions));
+	box_map_add(arena, &value, "max_managed_processes", box_int(limits->max_managed_processes));
+	box_map_add(
+		arena, &value, "max_completed_processes", box_int(limits->max_completed_processes));
+	box_map_add(arena, &value, "max_admission_records", box_int(limits->max_admission_records));
+	box_map_add(arena, &value, "max_rpc_file_bytes", box_int(limits->max_rpc_file_bytes));
+	box_map_add(arena, &value, "max_output_bytes", box_int(limits->max_output_bytes));
+	box_map_add(arena, &value, "completed_process_retention_sec",
+		box_int(limits->completed_process_retention_sec));
+	box_map_add(arena, &value, "max_memory_mb", ceiling(ceilings->memory_mb));
+	box_map_add(arena, &value, "max_cpus", ceiling(ceilings->cpus));
+	box_map_add(arena, &value, "max_pids", ceiling(ceilings->pids));
+	box_map_add(arena, &value, "max_timeout_sec", ceiling(ceilings->timeout_sec));
+	box_map_add(
+		arena, &value, "max_sessions_per_workspace", box_int(ceilings->workspace_sessions));
+	box_map_add(arena, &value, "max_processes_per_workspace",
+		box_int(ceilings->workspace_processes));
+	box_map_add(arena, &value, "max_memory_mb_per_workspace",
+		ceiling(ceilings->workspace_memory_mb));
+	box_map_add(arena, &value, "max_promised_memory_mb", ceiling(ceilings->promised_memory_mb));
+	box_map_add(
+		arena, &value, "max_artifact_memory_mb", box_int(limits->max_artifact_memory_mb));
+	box_map_add(arena, &value, "max_artifact_memory_mb_per_workspace",
+		box_int(ceilings->workspace_artifact_mb));
+	box_map_add(arena, &value, "reserve_memory_mb", box_int(limits->reserve_memory_mb));
+	return value;
+}
+
+/* What boxes were promised, not what they have taken; and what artifacts hold. */
+static struct box_value memory_value(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	box_tenant_namespace(context, workspace);
+	struct box_ceilings_usage use = box_sessions_usage(runtime->sessions, workspace, false);
+	struct box_value value = box_map_value();
+	box_map_add(arena, &value, "promised_mb", box_int(use.memory_mb));
+	box_map_add(arena, &value, "workspace_promised_mb", box_int(use.workspace_memory_mb));
+	box_map_add(arena, &value, "artifact_bytes", box_int((int64_t)runtime->artifact_bytes));
+	return value;
+}
+
+/* The operator's own workspace is no tenant's: what is told of it is the whole runtime. */
+static bool is_operators(const struct box_context *context)
+{
+	return box_str_eq(context->instance, BOX_INSTANCE_OPERATOR);
+}
+
+/* Under admission nobody has a grant yet, so nobody has room. */
+static struct box_value capacity_value(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	int64_t most = runtime->config->limits.max_sessions;
+	int64_t share = is_operators(context) ? most
+					      : runtime->session_rules.ceilings.workspace_sessions;
+	int64_t limit = runtime->config->admission.required ? 0 : share < most ? share : most;
+	int64_t all = (int64_t)box_sessions_count_shown(runtime->sessions);
+	int64_t used = is_operators(context)
+		? all
+		: (int64_t)box_sessions_count_workspace(runtime->sessions, context);
+	int64_t remaining = limit - used < most - all ? limit - used : most - all;
+	struct box_value value = box_map_value();
+	box_map_add(arena, &value, "limit", box_int(limit));
+	box_map_add(arena, &value, "used", box_int(used));
+	box_map_add(arena, &value, "remaining", box_int(remaining > 0 ? remaining : 0));
+	return value;
+}
+
+/* The resources that are held so, by name. */
+static struct box_value held_value(
+	const struct box_runtime *runtime, enum box_bound held, struct box_arena *arena)
+{
+	struct box_local *native = runtime->setup.native;
+	struct box_bounds_row rows[BOX_BOUNDS_ROWS_MAX];
+	struct box_value list = box_list_value();
+	size_t count = uses(runtime, native) ? box_bounds_list(box_local_held(native), rows) : 0;
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].held == held) {
+			box_list_add(arena, &list, box_cstr(rows[i].resource));
+		}
+	}
+	return list;
+}
+
+struct box_value box_runtime_status(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	struct box_value status = box_map_value();
+	struct box_value features = box_list_value();
+	struct box_value warnings = box_list_value();
+	box_list_add(arena, &features, box_cstr("msgpack"));
+	box_list_add(arena, &features, box_cstr("file_chunk_bin"));
+	box_list_add(arena, &features, box_cstr("exec_end"));
+	box_list_add(arena, &features, box_cstr("box_exec_stream"));
+	box_list_add(arena, &features, box_cstr("exec_tty"));
+	box_list_add(arena, &features, box_cstr("exec_keep_on_timeout"));
+	box_list_add(arena, &features, box_cstr("relay_box_v1"));
+	box_list_add(arena, &features, box_cstr("files"));
+	box_list_add(arena, &features, box_cstr("file_watch"));
+	box_list_add(arena, &features, box_cstr("box_get_process_output"));
+	box_list_add(arena, &features, box_cstr("process_log"));
+	box_list_add(arena, &features, box_cstr("egress"));
+	box_list_add(arena, &features, box_cstr("box_stop_session"));
+	box_list_add(arena, &features, box_cstr("session_volumes"));
+	box_list_add(arena, &features, box_cstr("session_times"));
+	if (runtime->setup.wide_open) {
+		box_list_add(arena, &warnings,
+			box_cstr("the control port is open beyond loopback without a token"));
+	}
+	if (shortcoming(runtime)) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(
+				arena, "boxes run without limits: %s", shortcoming(runtime))));
+	}
+	if (unheld(runtime)) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(arena,
+				"workspace quotas of folders of the host are not held: %s",
+				unheld(runtime))));
+	}
+	if (!backend_missing(runtime) && refusal(runtime, arena)) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(
+				arena, "some boxes are refused: %s", refusal(runtime, arena))));
+	}
+	if (runtime->needs_restart[0]) {
+		box_list_add(arena, &warnings,
+			box_cstr(box_arena_printf(arena,
+				"the file was changed, and boxd needs a restart for: %s",
+				runtime->needs_restart)));
+	}
+	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
+	box_map_add(arena, &status, "active_sessions",
+		box_int((int64_t)box_sessions_count_placed(runtime->sessions, context)));
+	box_map_add(arena, &status, "managed_processes",
+		box_int((int64_t)box_process_count(
+			runtime->sessions, is_operators(context) ? NULL : context)
+				.running));
+	box_map_add(arena, &status, "session_ttl_sec", box_int(runtime->config->session_ttl_sec));
+	box_map_add(arena, &status, "limits", limits_value(runtime, arena));
+	box_map_add(arena, &status, "memory", memory_value(runtime, context, arena));
+	box_map_add(arena, &status, "capacity", capacity_value(runtime, context, arena));
+	box_map_add(arena, &status, "features", features);
+	box_map_add(arena, &status, "warnings", warnings);
+	box_map_add(arena, &status, "not_held", held_value(runtime, BOX_BOUND_NONE, arena));
+	box_map_add(arena, &status, "held_together", held_value(runtime, BOX_BOUND_SHARED, arena));
+	return status;
+}
+
+struct box_value box_runtime_resources(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value resources = box_map_value();
+	box_map_add(arena, &resources, "sessions",
+		box_int((int64_t)box_sessions_count_shown(runtime->sessions)));
+	struct box_process_counts processes = box_process_count(runtime->sessions, NULL);
+	box_map_add(arena, &resources, "managed_processes", box_int((int64_t)processes.running));
+	box_map_add(
+		arena, &resources, "completed_processes", box_int((int64_t)processes.completed));
+	box_map_add(arena, &resources, "requests_under_way",
+		box_int((int64_t)runtime->requests_under_way));
+	return resources;
+}

@@ -1,0 +1,149 @@
+/* What a managed process is made of: shared by process.c, which changes it, process_reader.c (who
+ * reads it), process_peek.c (who looks at it), process_info.c (what can be seen) and process_record.c
+ * (what is kept for a successor). Besides them session*.c include this, for what happens to all
+ * processes of a session. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "runtime/backend/backend_process.h"
+#include "runtime/session/process.h"
+#include "runtime/session/session_internal.h"
+
+struct box_process {
+	struct box_list links; /* in session->processes, oldest first */
+	struct box_session *session;
+	struct box_arena *arena; /* of the texts, and of this */
+	uint32_t number;         /* in its box */
+	const char *id;
+	const char *command;
+	const char **args;
+	size_t arg_count;
+	const char **env_keys; /* sorted */
+	size_t env_count;
+	const char *cwd;
+	int64_t memory_mb;  /* as it was asked for */
+	int64_t log_bytes;  /* 0: it waits for who reads it */
+	uint64_t oom_kills; /* of its box, when it began */
+	uint64_t left_ms;   /* since when it is: */
+	bool leaving;       /* stopped or replaced: not found by its id any more */
+	bool late;          /* with its end, at the last look */
+	bool running;
+	bool recorded;
+	int64_t started_utc_us;
+	int64_t exited_utc_us;
+	uint64_t exited_ms;
+	enum box_backend_end_reason reason;
+	int exit_code;
+	int signal;
+	char *tail; /* of its stderr, as text; it may have NULs */
+	size_t tail_len;
+	bool known; /* its offsets are right */
+	bool out_ended;
+	uint64_t freed;       /* of its output: nobody can have it again */
+	uint64_t out_end;     /* known so far */
+	uint64_t given;       /* to the reader that is attached, up to here */
+	bool blocked;         /* its output waits for a reader, and it for that: */
+	uint64_t unread;      /* so much */
+	struct box_buf input; /* what came, from input_at on not sent to the box yet */
+	size_t input_at;
+	size_t input_counted; /* of all that waits for processes */
+	uint64_t in_sent;     /* to the box */
+	uint64_t in_taken;    /* by the process */
+	bool in_ended;
+	bool skip_line;
+	struct box_list readers;  /* in line: the first is attached */
+	struct box_list visitors; /* that may come to be in line */
+	struct box_list ops;      /* that wait for its end */
+	struct box_list peeks;    /* that were not answered */
+	size_t peek_count;
+};
+
+struct box_process_op {
+	struct box_list links;               /* in process->ops */
+	const struct box_process_spec *spec; /* of a start; NULL: a stop */
+	struct box_session *session;
+	box_process_done *done;
+	void *arg;
+};
+
+struct box_process_reader {
+	struct box_list links;
+	struct box_process *process; /* NULL: it is gone */
+	bool in_line;
+	bool attached;
+	struct box_backend_process_follow told;   /* to the box, last */
+	struct box_backend_process_follow wanted; /* since then, if: */
+	bool untold;
+	bool following; /* the backend was told where to begin */
+	bool told_end;
+	uint64_t from;
+	const struct box_process_reader_events *events;
+	void *arg;
+};
+
+static inline struct box_process *box_process_at(const struct box_list *at)
+{
+	return (struct box_process *)(void *)((char *)(uintptr_t)at -
+		offsetof(struct box_process, links));
+}
+
+/* --- process.c --- */
+
+struct box_process *box_process_new(
+	struct box_session *session, uint32_t number, const struct box_process_spec *spec);
+void box_process_free(struct box_process *process);
+/* Its own limit of memory: one that is no less than the session's is none. */
+int64_t box_process_limit_mb(const struct box_process *process);
+#define BOX_PROCESS_GRACE_MS 5000 /* (wire) from SIGTERM to SIGKILL */
+#define BOX_PROCESS_LATE_MS 5000  /* how long its box may be late with the end after that */
+/* For the backend. */
+extern const struct box_backend_process_events box_process_events;
+
+/* The session is being removed, or its box is gone: all of them are over. */
+void box_process_end_all(struct box_session *session);
+/* Whether one that was stopped should have ended long ago: its box cannot be believed any more. */
+bool box_process_any_late(struct box_session *session, uint64_t now_ms);
+/* Forgets those that ended long ago, or of which there are too many. */
+void box_process_tick_all(struct box_sessions *sessions, uint64_t now_ms);
+
+/* --- process_info.c --- */
+
+void box_process_set_tail(
+	struct box_process *process, const struct box_backend_process_state *state);
+struct box_process *box_process_oldest_completed(const struct box_sessions *sessions);
+
+/* --- process_reader.c --- */
+
+/* Lets the first reader begin, if it has not. */
+void box_process_serve_readers(struct box_process *process);
+void box_process_deliver_output(struct box_process *process, uint64_t offset, struct box_str bytes);
+/* Output up to here was dropped, by its log. */
+void box_process_skip_output(struct box_process *process, uint64_t offset);
+void box_process_set_input_taken(struct box_process *process, uint64_t taken);
+/* Its input is nobody's any more. */
+void box_process_free_input(struct box_process *process);
+/* It is going: every reader is told. */
+void box_process_dismiss_readers(struct box_process *process);
+
+/* --- process_peek.c --- */
+
+void box_process_take_peeked(
+	struct box_process *process, const struct box_backend_process_peeked *peeked);
+/* Those whose time is over are answered with what there is. */
+void box_process_tick_peeks(struct box_sessions *sessions, uint64_t now_ms);
+/* It is going: all are told. */
+void box_process_end_peeks(struct box_process *process);
+
+/* --- process_record.c --- */
+
+void box_process_record(struct box_process *process);
+/* It has ended, and how; it is leaving. */
+void box_process_record_exit(const struct box_process *process);
+void box_process_record_leaving(const struct box_process *process);
+void box_process_record_end(const struct box_process *process);
+void box_process_dump_all(const struct box_session *session, struct box_arena *arena,
+	void (*emit)(void *arg, const struct box_value *change), void *arg);
+void box_process_replay(struct box_sessions *sessions, const struct box_value *change);
+/* Its session has its box again: what became of each is asked for, and a stop goes on. */
+void box_process_adopt_all(struct box_session *session);

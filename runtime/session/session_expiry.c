@@ -1,0 +1,91 @@
+/* What happens to many sessions at once: an older placement of a workspace, all of them, those that
+ * nobody uses. */
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/session/process_internal.h"
+#include "runtime/session/session_internal.h"
+
+void box_sessions_retire(struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	box_tenant_namespace(context, workspace);
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_CONTAINER_OF(at, struct box_session, links);
+		next = at->next;
+		if (session->generation < context->generation &&
+			strcmp(session->workspace, workspace) == 0) {
+			box_session_remove(session);
+		}
+	}
+}
+
+void box_sessions_remove_instance(struct box_sessions *sessions, struct box_str instance)
+{
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_CONTAINER_OF(at, struct box_session, links);
+		next = at->next;
+		if (box_str_same(session->owner.instance, instance)) {
+			box_session_remove(session);
+		}
+	}
+}
+
+void box_sessions_remove_all(struct box_sessions *sessions)
+{
+	struct box_list *next;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		next = at->next;
+		box_session_remove(BOX_CONTAINER_OF(at, struct box_session, links));
+	}
+}
+
+static bool is_idle(const struct box_session *session, uint64_t now_ms)
+{
+	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
+	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
+		session->spec.idle_timeout_sec == 0 && session->running == 0 &&
+		session->kept == 0 && ttl_sec > 0 && now_ms > session->used_ms &&
+		now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
+}
+
+/* The name of one that was stopped is not kept for ever. */
+static bool is_forgotten(const struct box_session *session, uint64_t now_ms)
+{
+	return session->state == BOX_SESSION_STOPPED && now_ms > session->used_ms &&
+		now_ms - session->used_ms >= BOX_SESSION_STOPPED_SEC * 1000ULL;
+}
+
+static void care_for(struct box_session *session, uint64_t now_ms)
+{
+	const char *why = box_session_stop_reason(session, now_ms);
+	if (why) {
+		BOX_LOG(BOX_LOG_INFO, "session.stopped",
+			box_log_str("session", session->physical_id), box_log_str("why", why));
+		box_session_stop(session);
+	} else if (session->state == BOX_SESSION_LIVE && box_process_any_late(session, now_ms)) {
+		BOX_LOG(BOX_LOG_WARNING, "session.lost",
+			box_log_str("session", session->physical_id),
+			box_log_str("why", "it did not end a managed process in time"));
+		box_session_remove(session);
+	} else if (is_idle(session, now_ms)) {
+		BOX_LOG(BOX_LOG_INFO, "session.idle", box_log_str("session", session->physical_id));
+		box_session_remove(session);
+	} else if (is_forgotten(session, now_ms)) {
+		box_session_remove(session);
+	}
+}
+
+void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
+{
+	struct box_list *next;
+	box_process_tick_all(sessions, now_ms);
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
+		struct box_session *session = BOX_CONTAINER_OF(at, struct box_session, links);
+		next = at->next;
+		care_for(session, now_ms);
+	}
+}

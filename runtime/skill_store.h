@@ -1,0 +1,39 @@
+/* The skill store as the runtime knows it: somewhere else, asked through the host. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/value.h"
+#include "runtime/tenant.h"
+
+struct box_runtime;
+
+/* Beside the actions of clients: {name} -> {path}, of a package below the folder, for a mount. */
+#define BOX_SKILL_STORE_FIND "find"
+
+/* The answer is good during the call; NULL with an error. */
+typedef void box_skill_store_done(
+	void *arg, const struct box_value *answer, const struct box_err *err);
+
+/* One thing asked of the store. The memory is the asker's, until `done` or a cancel. */
+struct box_skill_store_request {
+	struct box_list links;   /* the host's */
+	bool refused;            /* likewise */
+	char root[BOX_PATH_MAX]; /* the folder of all skills */
+	char namespace[BOX_NAMESPACE_SIZE];
+	const char *action;
+	const struct box_value *data; /* a map */
+	int archive;                  /* an fd, or -1; the host copies it */
+	box_skill_store_done *done;
+	void *arg;
+};
+
+/* Asks; everything but `root` and `namespace` is filled in by the caller. `done` is called once, later,
+ * never from inside. */
+void box_skill_store_request(struct box_runtime *runtime, const struct box_context *context,
+	struct box_skill_store_request *ask);
+/* `done` will not be called. What was begun goes on. */
+void box_skill_store_cancel(struct box_runtime *runtime, struct box_skill_store_request *ask);

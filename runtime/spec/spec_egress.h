@@ -1,0 +1,14 @@
+/* The member `egress` of a box spec: read from the wire, and shown. */
+#pragma once
+
+#include "runtime/spec/fields.h"
+#include "runtime/spec/spec.h"
+
+/* Into a struct box_egress *, in the arena and settled; a row of kind BOX_FIELD_OTHER. */
+int box_spec_egress_read(
+	const struct box_fields *fields, const struct box_value *value, void *member);
+
+/* As the wire has it: what is read from this is the same. */
+struct box_value box_spec_egress_value(struct box_arena *arena, const struct box_egress *egress);
+/* In one line, for an error; "None" of NULL. */
+const char *box_spec_egress_text(struct box_arena *arena, const struct box_egress *egress);

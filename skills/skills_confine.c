@@ -1,0 +1,151 @@
+/* Landlock with a rule for each folder, and a seccomp allowlist: files by fds, children of our own, no
+ * exec, no sockets. Calls that are not on the list fail with EPERM. */
+#include "skills/skills_confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/seccomp.h"
+#include "skills/landlock.h"
+
+const char *const box_skills_confine_calls[] = {
+	/* files, by fds */
+	"openat",
+	"openat2",
+	"close",
+	"close_range",
+	"read",
+	"pread64",
+	"write",
+	"writev",
+	"fstat",
+	"newfstatat",
+	"readlinkat",
+	"getdents64",
+	"mkdirat",
+	"unlinkat",
+	"renameat",
+	"renameat2",
+	"fchmod",
+	"fsync",
+	"syncfs",
+	"flock",
+	"fcntl",
+	"dup3",
+	"pipe2",
+	"umask",
+	/* what was connected for us */
+	"recvmsg",
+	"sendmsg",
+	"poll",
+	/* children, and their own fences */
+	"pidfd_send_signal",
+	"wait4",
+	"prctl",
+	"seccomp",
+	"landlock_create_ruleset",
+	"landlock_add_rule",
+	"landlock_restrict_self",
+	/* memory */
+	"munmap",
+	"mremap",
+	"madvise",
+	"brk",
+	"futex",
+	"set_robust_list",
+	"set_tid_address",
+	"rseq",
+	/* signals, time, chance */
+	"rt_sigaction",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"sigaltstack",
+	"restart_syscall",
+	"clock_gettime",
+	"clock_nanosleep",
+	"nanosleep",
+	"getrandom",
+	"getpid",
+	"getppid",
+	"gettid",
+	"getuid",
+	"geteuid",
+	"sched_yield",
+	"sched_getaffinity",
+	"exit",
+	"exit_group",
+	NULL,
+};
+
+/* Root of the machine, not of a user namespace. */
+static bool is_root(void)
+{
+	char map[64] = "";
+	unsigned inside = 0;
+	unsigned outside = 0;
+	if (geteuid() != 0) {
+		return false;
+	}
+	_cleanup_(box_close_p) int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, map, sizeof(map) - 1);
+	return len <= 0 || sscanf(map, "%u %u", &inside, &outside) != 2 || outside == 0;
+}
+
+static int enter_landlock(
+	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
+{
+	struct box_landlock_rule rules[BOX_SKILLS_CONFINE_FOLDERS_MAX];
+	for (size_t i = 0; i < count; i++) {
+		unsigned may = BOX_LANDLOCK_READ;
+		may |= rooms[i].writes ? BOX_LANDLOCK_WRITE | BOX_LANDLOCK_MAKE : 0;
+		may |= rooms[i].moves ? BOX_LANDLOCK_MOVE : 0;
+		rules[i] = (struct box_landlock_rule){.fd = rooms[i].fd, .may = may};
+	}
+	int r = box_landlock_enter(rules, count, err);
+	if (r != -ENOSYS && r != -EOPNOTSUPP) {
+		return r;
+	}
+	if (is_root()) {
+		char why[128];
+		(void)snprintf(why, sizeof(why), "%.100s", err->text);
+		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
+			"nothing of root's is given to box-skills without a fence (%s): "
+			"the folder must belong to another user",
+			why);
+	}
+	BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_log_str("why", err->text));
+	return 0;
+}
+
+/* --- seccomp --- */
+
+/* Limits of our own alone; signals to our own threads by pid, to children by the fd that came with
+ * them. */
+static int add_calls(scmp_filter_ctx filter)
+{
+	int r = box_seccomp_allow_names(filter, box_skills_confine_calls);
+	r = r < 0 ? r : box_seccomp_allow_children(filter);
+	r = r < 0 ? r : box_seccomp_allow_memory(filter);
+	r = r < 0 ? r
+		  : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
+			    SCMP_A0(SCMP_CMP_EQ, 0));
+	return r < 0 ? r : box_seccomp_allow_abort(filter);
+}
+
+int box_skills_confine(
+	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
+		prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", strerrordesc_np(errno));
+	}
+	int r = enter_landlock(rooms, count, err);
+	return r < 0 ? r : box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);
+}

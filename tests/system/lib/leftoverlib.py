@@ -1,0 +1,405 @@
+"""What a runtime with native boxes is made of, seen from outside, and that nothing of it is left.
+
+`Traces` notes everything of one boxd while it lives: processes, control groups, locks, mounts,
+links and folders. The test process adopts orphans, so that none gets lost when boxd is killed.
+"""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+from websockets.exceptions import InvalidMessage
+
+import boxdlib
+from clientlib import Closed
+
+NATIVE = {"backend": "native"}
+KEPT = ("kept-a", "kept-b", "kept-c")
+GONE_SECONDS = 2.0
+SWEPT_SECONDS = 1.0
+PR_SET_CHILD_SUBREAPER = 36
+LOT = re.compile(r"/box-[0-9a-f]{16}$")
+SHARED_FOLDERS = ("/tmp", "/run", "/dev/shm", "/var/tmp", "/var/lib")
+# Folders of mkdtemp, in C and in Python: other tests may run at the same time.
+OTHER_TESTS = re.compile(r"/[a-z-]+[-.](\w{6}|\w{8})(/|\s|$)")
+
+needs_root = pytest.mark.skipif(
+    not boxdlib.ROOT, reason="only root sees the fds of boxd and the roots of boxes"
+)
+
+
+def adopt_orphans():
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def native_boxd(folder, *args, config=None, **options):
+    """A boxd with native boxes whose orphans come to us. Skips where there can be none."""
+    adopt_orphans()
+    boxd = boxdlib.Boxd(*args, cwd=folder, config={**NATIVE, **(config or {})}, **options)
+    try:
+        boxd.wait_served()
+    except AssertionError:
+        boxd.stop(check=False)
+        raise
+    impossible = boxd.events("boxes.impossible")
+    if impossible:
+        boxd.stop(check=False)
+        pytest.skip(f"no native boxes here: {impossible[0]['why']}")
+    return boxd
+
+
+def starter(folder, programs, *args, **options):
+    """Starts such a boxd whenever it is called."""
+    return lambda: native_boxd(folder, *args, programs=programs, **options)
+
+
+def copy_programs(folder, *names):
+    for name in names:
+        shutil.copy(boxdlib.build() / name, folder / name)
+
+
+# -- processes
+
+
+def read(path):
+    try:
+        return pathlib.Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def processes():
+    """pid -> (parent, state) of all."""
+    found = {}
+    for name in os.listdir("/proc"):
+        stat = name.isdigit() and read(f"/proc/{name}/stat")
+        if stat:
+            state, parent = stat.rsplit(")", 1)[1].split()[:2]
+            found[int(name)] = (int(parent), state)
+    return found
+
+
+def descendants(root, table=None):
+    table = table or processes()
+    children = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found, ahead = [], [root]
+    while ahead:
+        below = children.get(ahead.pop(), [])
+        found += below
+        ahead += below
+    return [pid for pid in found if table[pid][1] not in "ZX"]
+
+
+def describe(pid):
+    name = read(f"/proc/{pid}/cmdline").replace("\0", " ") or read(f"/proc/{pid}/comm")
+    return f"{pid} {name.strip()[:80]}"
+
+
+def reap(keep):
+    """Takes the exit codes of orphans that came to us."""
+    for child, (parent, state) in processes().items():
+        if parent == os.getpid() and state == "Z" and child not in keep:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, os.WNOHANG)
+
+
+def inits(boxd):
+    """The first process of every box, by the pids of the host."""
+    found = []
+    for pid, (parent, state) in processes().items():
+        if parent == boxd.pid and state not in "ZX" and not boxdlib.is_blank(pid):
+            numbers = re.search(r"^NSpid:(.*)$", read(f"/proc/{pid}/status"), re.MULTILINE)
+            if numbers and len(numbers[1].split()) > 1 and numbers[1].split()[-1] == "1":
+                found.append(pid)
+    return found
+
+
+def named_inits(boxd):
+    """Those of the boxes that have a file /tmp/name: the name -> the pid."""
+    found = {}
+    for pid in inits(boxd):
+        name = read(f"/proc/{pid}/root/tmp/name").strip()
+        if name:
+            assert name not in found, f"two boxes of {name}"
+            found[name] = pid
+    return found
+
+
+# -- everything else
+
+
+def mounts():
+    """Mount points and what is there. Numbers are left out: they are given again."""
+    lines = [" ".join(line.split()[3:]) for line in read("/proc/self/mountinfo").splitlines()]
+    return {line for line in lines if not OTHER_TESTS.search(line)}
+
+
+def links():
+    return set(os.listdir("/sys/class/net"))
+
+
+def folders():
+    found = set()
+    for folder in SHARED_FOLDERS:
+        with contextlib.suppress(OSError):
+            found |= {f"{folder}/{name}" for name in os.listdir(folder) if name.startswith("box")}
+    return {path for path in found if not OTHER_TESTS.search(path)}
+
+
+def holds_a_blank(group):
+    return any(map(boxdlib.is_blank, read(group / "cgroup.procs").split()))
+
+
+class Ground:
+    """The host before a boxd is started."""
+
+    def __init__(self):
+        self.mounts = mounts()
+        self.links = links()
+        self.folders = folders()
+        self.pids = set(descendants(os.getpid()))
+
+
+class Traces:
+    """What is known of one boxd; `check_gone` says that none of it is left."""
+
+    def __init__(self, boxd, ground):
+        self.boxd = boxd
+        self.ground = ground
+        names = boxdlib.fd_names(boxd.pid).values()
+        self.lots = {pathlib.Path(name) for name in names if LOT.search(name)}
+        self.sockets = set()
+        self.note()
+
+    def note(self):
+        """Again and again: locks are taken when they are needed."""
+        with contextlib.suppress(OSError):
+            names = boxdlib.fd_names(self.boxd.pid).values()
+            self.sockets |= {name[8:-1] for name in names if name.startswith("socket:[")}
+
+    def left_processes(self):
+        reap({self.boxd.pid})
+        mine = set(descendants(os.getpid())) - self.ground.pids - {self.boxd.pid}
+        inside = set()
+        for lot in self.lots:
+            for path, _, files in os.walk(lot):
+                if "cgroup.procs" in files:
+                    inside |= set(map(int, read(f"{path}/cgroup.procs").split()))
+        return sorted(map(describe, mine | inside))
+
+    def left_locks(self):
+        lines = [line.split() for line in read("/proc/net/unix").splitlines()[1:]]
+        return [line[7] for line in lines if len(line) > 7 and line[6] in self.sockets]
+
+    def left_groups(self):
+        return sorted(str(lot) for lot in self.lots if lot.exists())
+
+    def left(self, groups=True):
+        """Everything, by kind; only what there is."""
+        found = {
+            "processes": self.left_processes(),
+            "locks": self.left_locks(),
+            "mounts": sorted(mounts() - self.ground.mounts),
+            "links": sorted(links() - self.ground.links),
+            "folders": sorted(folders() - self.ground.folders),
+            "groups": self.left_groups() if groups else [],
+        }
+        return {kind: what for kind, what in found.items() if what}
+
+    def check_gone(self, groups=True, seconds=GONE_SECONDS):
+        boxdlib.wait_until(
+            lambda: not self.left(groups), seconds, lambda: f"left: {self.left(groups)}"
+        )
+
+    def check_swept(self):
+        """After the start of the next boxd."""
+        boxdlib.wait_until(
+            lambda: not self.left_groups(), SWEPT_SECONDS, lambda: f"left: {self.left_groups()}"
+        )
+
+    def boxes(self):
+        """The groups of its boxes, in every hierarchy."""
+        lots = filter(pathlib.Path.exists, self.lots)
+        found = [path for lot in lots for path in lot.iterdir() if path.is_dir()]
+        return sorted(str(path) for path in found if not holds_a_blank(path))
+
+    def check_boxes(self, count, seconds=GONE_SECONDS):
+        """As many boxes as this, and nothing of others."""
+        per = len(self.lots)
+
+        def right():
+            return len(inits(self.boxd)) == count and len(self.boxes()) == count * per
+
+        boxdlib.wait_until(
+            right,
+            seconds,
+            lambda: f"not {count} boxes: inits {inits(self.boxd)}, groups {self.boxes()}",
+        )
+
+
+# -- load
+
+
+class Load:
+    """Clients in threads that use sessions of their own until told to stop.
+
+    They dial again when the connection ends. An answer that is wrong is noted in `wrong`; an error
+    is allowed when `allowed` finds its text.
+    """
+
+    def __init__(self, boxd, threads=4, network=True, allowed=None):
+        self.boxd = boxd
+        self.allowed = re.compile(allowed) if allowed else None
+        self.wrong = []
+        self.done = 0
+        self.refused = 0
+        self.ended = threading.Event()
+        self.threads = [
+            threading.Thread(target=self._run, args=(number, network and number == 0), daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ignored):
+        self.stop()
+
+    def stop(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+    def _run(self, number, network):
+        dice = random.Random(number)
+        while not self.ended.is_set():
+            try:
+                with self.boxd.web() as client:
+                    while not self.ended.is_set():
+                        self._turn(client, dice, number, network)
+            except (Closed, ConnectionError, EOFError, TimeoutError, InvalidMessage):
+                self.ended.wait(0.02)
+            except Exception as error:  # pylint: disable=broad-except
+                if self.boxd.process.poll() is None:
+                    self.wrong.append(repr(error))
+                return
+
+    def _turn(self, client, dice, number, network):
+        session = f"load-{number}-{dice.randrange(2)}"
+        spec = {"session_id": session, "network": "on" if network else "off"}
+        what = dice.choice(["exec", "exec", "exec", "many", "create", "delete"])
+        if what == "exec":
+            word = f"w{dice.random()}"
+            self._check(client.call("box_exec", {**spec, "cmd": f"echo {word}"}), word)
+        elif what == "many":
+            asked = [client.start("box_exec", {**spec, "cmd": f"echo {n}"}) for n in range(4)]
+            for n, seq in enumerate(asked):
+                self._check(client.wait(seq), str(n))
+        elif what == "create":
+            self._check(client.call("box_create_session", spec), None)
+        else:
+            self._check(client.call("box_delete_session", {"session_id": session}), None)
+
+    def _check(self, answer, stdout):
+        if answer["code"] == 0:
+            self.done += 1
+            if stdout is not None and answer["data"]["stdout"] != stdout:
+                self.wrong.append(answer)
+        elif answer["message"].startswith("BoxSessionNotFoundError"):
+            self.done += 1
+        elif self.allowed and self.allowed.search(answer["message"]):
+            self.refused += 1
+        else:
+            self.wrong.append(answer)
+
+
+def wait_worked(load, count=1):
+    """Until so many more answers have come."""
+    wanted = load.done + count
+    boxdlib.wait_until(
+        lambda: load.done >= wanted or load.wrong, 20, lambda: f"no answers: {load.boxd.tail()}"
+    )
+    assert load.wrong == []
+
+
+# -- sessions
+
+
+# The number is there so that a session that was made anew cannot be taken for the first.
+FURNISH = (
+    "echo {name} >/tmp/name; echo {name} >/workspace/file;"
+    " (setsid sleep 987 >/dev/null 2>&1 </dev/null &) ;"
+    " until pgrep -x sleep >/tmp/sleeper; do :; done; cat /tmp/sleeper"
+)
+LOOK = "cat /tmp/name /workspace/file; pgrep -x sleep; cat /tmp/sleeper"
+
+
+def network_possible(boxd):
+    """Whether boxes can have one here: tried in a session of its own."""
+    with boxd.web() as client:
+        data = {"cmd": "true", "session_id": "probe", "network": "on"}
+        possible = client.call("box_exec", data)["code"] == 0
+        client.call("box_delete_session", {"session_id": "probe"})
+    return possible
+
+
+def furnish(client, names):
+    """Sessions with files and a process in the background; name -> what LOOK must find."""
+    found = {}
+    for name in names:
+        pid = client.exec(FURNISH.format(name=name), name)["stdout"]
+        assert pid.isdigit(), pid
+        found[name] = f"{name}\n{name}\n{pid}\n{pid}"
+    return found
+
+
+def check_furnished(client, found):
+    for name, expected in found.items():
+        result = client.exec(LOOK, name)
+        assert (result["stdout"], result["exit_code"]) == (expected, 0), result
+
+
+def sleepers(pid):
+    """How long the processes of a box sleep."""
+    found = set()
+    for one in descendants(pid):
+        words = read(f"/proc/{one}/cmdline").split("\0")
+        if words[0] == "sleep":
+            found.add(words[1])
+    return found
+
+
+# -- programs of our own
+
+
+def compile_program(source, to, *flags):
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    path = pathlib.Path(__file__).parent / source
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    subprocess.run(
+        [*compiler.split(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", *warnings, *flags]
+        + ["-I", str(path.parent.parent.parent), "-o", str(to), str(path)],
+        check=True,
+        timeout=60,
+    )
+    return to
+
+
+def pause(least, most):
+    time.sleep(random.uniform(least, most))

@@ -1,0 +1,7 @@
+"""Where things of the tests are."""
+
+import pathlib
+
+LIB = pathlib.Path(__file__).resolve().parent
+SYSTEM, ROOT = LIB.parent, LIB.parents[2]
+SCRIPTS, PROGRAMS = SYSTEM / "scripts", SYSTEM / "programs"

@@ -1,0 +1,50 @@
+"""What somebody has who has taken over the process that a guest runs in: what that box was given.
+
+The real box-vmm in its real jail, with a libkrun in an attacker's hands (hostile_libkrun.c). No guest is
+booted, so it needs no KVM that can; but where /dev/kvm cannot be opened no box-vmm is started.
+"""
+
+import os
+import re
+
+import pytest
+
+import boxdlib
+import leftoverlib
+import microvmlib
+
+pytestmark = [
+    leftoverlib.needs_root,
+    pytest.mark.usefixtures("nothing_left", "note"),
+    pytest.mark.skipif(not os.access("/dev/kvm", os.R_OK | os.W_OK), reason="no /dev/kvm"),
+    pytest.mark.skipif(microvmlib.BACKEND != "krun", reason="not true of native boxes"),
+]
+
+ATTEMPTS = 19
+FAST = "BOX_RELEASE_FAKE" if os.environ.get("BOX_RELEASE_FAKE") else "BOX_BUILD"
+
+
+def libraries(folder):
+    """One file, by both names."""
+    made = leftoverlib.compile_program("hostile_libkrun.c", folder / "broken.so", "-shared", "-fPIC")
+    for name in ("libkrun.so.1", "libkrunfw.so.5"):
+        (folder / name).symlink_to(made)
+    for above in (folder, *folder.parents[:2]):
+        above.chmod(0o755)  # the trial is an ordinary user's
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["root", "rootless"])
+def test_nothing_is_got(tmp_path, mode):
+    if mode == "rootless" and os.stat("/dev/kvm").st_mode & 0o006 != 0o006:
+        pytest.skip("/dev/kvm is not for everybody here")
+    with microvmlib.Place(mode, build=FAST) as place:
+        place.install(boxdlib.build(FAST) / "box-vmm", libraries(tmp_path))
+        with microvmlib.Runtime(place) as runtime:
+            told = runtime.fail("true")
+            found = re.search(r"its console: has(.*) tried (\d+) got(.*) end\|its guest", told)
+            assert found, told
+            assert found[1].split() == ["machine", "files"], told
+            assert int(found[2]) == ATTEMPTS
+            assert found[3].split() == [], told
+            runtime.await_boxes(0)

@@ -1,0 +1,196 @@
+"""What microVM boxes reach: nothing, everything that is not the host's, or what their list allows.
+
+In a world of namespaces (netlib.py), asked from inside of guests. That each rule is needed is shown
+with native boxes (test_egress.py): both sit at the same router.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+
+import pytest
+
+import boxdlib
+import clientlib
+import leftoverlib
+import microvmlib
+import netlib
+from microvmlib import SECONDS, SPEC, only_microvms
+from test_native_network import (
+    ARGS,
+    BOXD,
+    BOXD_PORT,
+    HOST,
+    LOOPBACK,
+    METADATA,
+    NAME,
+    SITE,
+    all_are,
+    prepare,
+    world,  # noqa: F401
+)
+
+pytestmark = [pytest.mark.microvm, pytest.mark.usefixtures("nothing_left")]
+
+INSIDE = "198.18.0.3"
+OTHER_PORT = f"{netlib.SITE}:{netlib.OTHER_PORT}"
+OTHER_SITE = f"{netlib.RESOLVER}:80"
+CLOSED = "ECONNRESET"
+NEVER = "never"
+NEVER_SECONDS = 4
+ANSWER_SECONDS = 15
+UNREACHED = ("ECONNREFUSED", "timeout")
+LISTED = {"allow": [f"{netlib.SITE}/32:80"], "host_ports": [8080, BOXD_PORT]}
+ADDRESS = "ip -4 -o address show dev eth0 | sed 's,.*inet \\([0-9.]*\\)/.*,\\1,'"
+PORT = netlib.BOX_PORT
+
+
+class Runtime(microvmlib.Runtime):
+    """Its boxd is on the host of the world, its boxes have the prober."""
+
+    def __init__(self, place, world, more=()):
+        self.world = world
+        self.probe, shell = prepare(place)
+        program = pathlib.Path(self.probe) / "netprobe"
+        leftoverlib.compile_program("netprobe.c", program).chmod(0o755)
+        super().__init__(place, *ARGS, before=[*world.host.inside(), *shell, *more])
+
+    def connect(self):
+        sock = self.world.host.connect(("127.0.0.1", BOXD_PORT))
+        return clientlib.Web(self.boxd, sock=sock)
+
+    def spec(self, session, egress, **more):
+        folder = {"host_path": self.probe, "host_path_mode": "ro"}
+        return {"session_id": session, "network": "on", "egress": egress, **folder, **SPEC, **more}
+
+    def make(self, session, egress):
+        return self.client.ask("box_create_session", self.spec(session, egress), SECONDS)
+
+    def give(self, session, egress, cmd):
+        spec = self.spec(session, egress, cmd=cmd, timeout_sec=100)
+        return self.client.ask("box_exec", spec, SECONDS)
+
+    def probed(self, session, egress, reached, others=()):
+        """What came of each target; those that are to answer have more time. Debian 12's passt lets a
+        guest wait for what is refused."""
+        asked = {ANSWER_SECONDS: reached, NEVER_SECONDS: others}
+        words = [f"/workspace/netprobe ask {n} {' '.join(those)}" for n, those in asked.items() if those]
+        result = self.give(session, egress, " & ".join(words) + "; wait")
+        assert result["exit_code"] == 0, result
+        found = dict(line.split(" ", 1) for line in result["stdout"].splitlines())
+        targets = [*reached, *others]
+        return {target: NEVER if found[target] in UNREACHED else found[target] for target in targets}
+
+
+# Runtimes of their own, before the one that the others share: all listen at one port.
+
+
+def test_a_read_back_that_differs_stops_the_start(world):  # noqa: F811
+    """By an nft that loses one rule of a box."""
+    with microvmlib.Place("root") as place:
+        folder = place.make("nft")
+        shutil.copy(shutil.which("nft"), folder / "nft")
+        wrapper = folder / "wrapper"
+        lossy = "sed '/udp dport 80 accept/d'"
+        wrapper.write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\n{lossy} | {folder}/nft "$@"\n')
+        wrapper.chmod(0o755)
+        mount = f'mount --bind {wrapper} {shutil.which("nft")}; exec "$@"'
+        with Runtime(place, world, ["sh", "-ec", mount, "sh"]) as runtime:
+            told = runtime.client.fail(
+                "box_create_session", runtime.spec("lossy", LISTED), SECONDS
+            )
+            assert "egress cannot be held: the rules of the box are not what was set" in told
+            runtime.await_boxes(0)
+
+
+@pytest.mark.whole
+def test_an_ordinary_user_s(world):  # noqa: F811
+    with microvmlib.Place("rootless") as place, Runtime(place, world) as runtime:
+        results = runtime.probed("listed", LISTED, [SITE], [OTHER_PORT, *BOXD, *LOOPBACK])
+        assert results.pop(SITE) == "internet"
+        all_are(results, list(results), NEVER)
+
+
+# Two boxes of one runtime.
+
+
+@pytest.fixture(scope="module")
+def runtime(world):  # noqa: F811
+    with microvmlib.Place("root") as place, Runtime(place, world) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def listed(runtime):
+    """A box with a list and two ports of the host, by what is told of it."""
+    return runtime.make("listed", LISTED)
+
+
+@pytest.fixture(scope="module")
+def other(runtime):
+    """The address of a box without a list, which serves there."""
+    runtime.make("other", None)
+    said = runtime.give("other", None, f"/workspace/netprobe serve {PORT} box; {ADDRESS}")
+    assert re.fullmatch(r"[0-9.]+", said["stdout"]), said
+    return said["stdout"]
+
+
+def test_only_what_is_allowed_is_reached(runtime, listed, other):
+    never = [OTHER_PORT, OTHER_SITE, *HOST, *BOXD, *LOOPBACK, *METADATA, f"{other}:{PORT}"]
+    results = runtime.probed("listed", LISTED, [SITE, NAME], never)
+    assert (results.pop(SITE), results.pop(NAME)) == ("internet", "no such name")
+    all_are(results, list(results), NEVER)
+
+
+def test_without_a_list_all_but_the_host_and_other_boxes_is_reached(runtime, listed, other):
+    mine = f"{other}:{PORT}"
+    assert runtime.probed("other", None, [SITE, NAME, OTHER_SITE, mine]) == {
+        **dict.fromkeys((SITE, NAME, OTHER_SITE), "internet"),
+        mine: "box",  # so the other box had somebody to find there
+    }
+    never = [*HOST, *BOXD, *LOOPBACK, *METADATA, f"{INSIDE}:8080"]
+    all_are(runtime.probed("other", None, [], never), never, NEVER)
+
+
+def test_a_service_at_the_box_s_own_address(runtime, listed, world):  # noqa: F811
+    """What listens everywhere on the host was not offered; what is at this address was."""
+    with world.host.serving("offer", listed["host_address"], "8080", "mine"):
+        results = runtime.probed(
+            "listed", LISTED, [f"{INSIDE}:8080"], [f"{INSIDE}:{BOXD_PORT}"]
+        )
+    assert results[f"{INSIDE}:8080"] == f"mine {listed['host_address']}"
+    assert results[f"{INSIDE}:{BOXD_PORT}"] in (CLOSED, NEVER)
+
+
+@only_microvms
+def test_rights_of_passt(runtime, listed):
+    """None, as a user that nobody else in the box is, in a network that is not the host's."""
+    box = [runtime.pids_of(init) for init in runtime.boxes()][0]
+    (passt,) = filter(is_passt, box)
+    status = boxdlib.status_of(passt)
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0, status
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), status
+    uids = {pid: boxdlib.status_of(pid)["Uid"].split()[1] for pid in box}
+    assert list(uids.values()).count(uids[passt]) == 1 and "0" not in uids.values(), uids
+    assert os.listdir(f"/proc/{passt}/root") == []
+    own, host = (os.readlink(f"/proc/{pid}/ns/net") for pid in (passt, runtime.world.host.pid))
+    assert own != host
+
+
+def is_passt(pid):
+    return boxdlib.status_of(pid)["Name"].startswith("passt")
+
+
+def test_a_folder_of_the_host_read_only(runtime, listed):
+    """The box's own, with the prober in it."""
+    before = {path.name: path.read_bytes() for path in pathlib.Path(runtime.probe).iterdir()}
+    cmd = "cd /workspace; (echo x >netprobe); rm -f netprobe; mkdir d; chmod 777 .; ls"
+    result = runtime.give("listed", LISTED, cmd)
+    assert result["stderr"].count("Read-only") == 4, result
+    assert set(result["stdout"].split()) == set(before), result
+    assert {path.name: path.read_bytes() for path in pathlib.Path(runtime.probe).iterdir()} == before
+    for machine in microvmlib.machines(runtime):  # and so for a guest's kernel that does as it likes
+        mounts = pathlib.Path(f"/proc/{machine}/mountinfo").read_text().splitlines()
+        (options,) = [words[5] for words in map(str.split, mounts) if words[4] == "/share/workspace"]
+        assert "ro" in options.split(","), options

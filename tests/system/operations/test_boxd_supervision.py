@@ -1,0 +1,412 @@
+"""boxd from outside: how it starts its worker again, stops it, and reloads.
+
+tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+"""
+
+import errno
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+import parallellib
+import fakerpclib
+from boxdlib import ROOT, STALL_SECONDS, fd_count, is_alive, wait_until
+from fakerpclib import FLAG_ROOTS, FLAG_STATE, Peer
+
+
+def keep_state(peer, text):
+    assert peer.ask(f"state {text}") == "ok"
+    # Packets are served in order: after this answer the STATE has been taken.
+    assert peer.ask("folder /usr") == "0"
+
+
+def dial_until(stop, port, failures, greeted):
+    while not stop.is_set():
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+                try:
+                    greeted.append(client.recv(1) == b"p")
+                except ConnectionResetError:
+                    pass  # accepted by the one that was killed
+        except OSError as error:
+            failures.append(error)
+
+
+@pytest.fixture
+def dial_all_the_time():
+    """Dials a port without a pause until the test ends or asks for what came of it."""
+    stop, failures, greeted, threads = threading.Event(), [], [], []
+
+    def start(port):
+        threads.append(
+            threading.Thread(target=dial_until, args=(stop, port, failures, greeted), daemon=True)
+        )
+        threads[0].start()
+
+    def finish():
+        stop.set()
+        for thread in threads:
+            thread.join(15)
+        return failures, greeted
+
+    start.finish = finish
+    yield start
+    finish()
+
+
+def check_kills(start_keeper, dial_all_the_time, kills):
+    """No connection is refused, nothing leaks, and the port stays."""
+    keeper = start_keeper()
+    port = keeper.port
+    dial_all_the_time(port)
+    fds = None
+    for count in range(1, kills + 1):
+        with Peer(port) as peer:
+            keep_state(peer, str(count))
+            if count == 2 and ROOT:
+                fds = fd_count(keeper.pid)
+            os.kill(peer.pid, signal.SIGKILL)
+        keeper.wait_event("worker.started", count + 1)
+    with Peer(port) as peer:
+        assert peer.ask("getstate") == str(kills)
+        assert peer.ask_all("start")["restarts"] == str(kills)
+        if ROOT:
+            assert fd_count(keeper.pid) == fds
+    failures, greeted = dial_all_the_time.finish()
+    assert failures == []
+    assert greeted.count(True) > 100
+    assert {event["how"] for event in keeper.events("worker.died")} == {"signal 9"}
+    restarts = [event["restarts"] for event in keeper.events("worker.started")]
+    assert restarts == list(range(kills + 1))
+
+
+def test_fifteen_kills(start_keeper, dial_all_the_time):
+    """The pause between them has long ceased to grow."""
+    check_kills(start_keeper, dial_all_the_time, 15)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120)
+def test_fifty_kills(start_keeper, dial_all_the_time):
+    check_kills(start_keeper, dial_all_the_time, 50)
+
+
+def event_ms(event):
+    clock = event["time"].split("T")[1].rstrip("Z").split(":")
+    return (int(clock[0]) * 3600 + int(clock[1]) * 60 + float(clock[2])) * 1000
+
+
+def kill_by_command(keeper, count, command):
+    with keeper.connect() as peer:
+        peer.send(command)
+        keeper.wait_event("worker.started", count + 1)
+
+
+@pytest.fixture(scope="module")
+def scenes(request):
+    with parallellib.begun(request) as made:
+        yield made
+
+
+@pytest.mark.usefixtures("scenes")  # one waits while others work
+def test_pause_grows_and_a_good_run_resets_it(start_keeper):
+    keeper = start_keeper()
+    for count in range(1, 9):
+        kill_by_command(keeper, count, "abort" if count == 2 else "exit 3")
+    time.sleep(5.2)
+    kill_by_command(keeper, 9, "exit 0")
+    kill_by_command(keeper, 10, "exit 3")
+    died, started = keeper.events("worker.died"), keeper.events("worker.started")
+    assert [event["how"] for event in died] == (
+        ["exit 3", "signal 6"] + ["exit 3"] * 6 + ["exit 0", "exit 3"]
+    )
+    assert {event["pid"] for event in died} == {event["pid"] for event in started[:-1]}
+    pauses = [event_ms(after) - event_ms(end) for end, after in zip(died, started[1:])]
+    expected = [0, 50, 100, 200, 400, 500, 500, 500, 0, 50]
+    for pause, least in zip(pauses, expected):
+        assert least - 2 <= pause < least + 150, pauses
+
+
+def test_never_ready(start_keeper, tmp_path):
+    (tmp_path / "c").write_text("exit 3\n")
+    keeper = start_keeper("--config", str(tmp_path / "c"))
+    assert keeper.wait() == 1
+    assert len(keeper.events("worker.started")) == 3
+    assert "never ready" in keeper.wait_event("worker.given_up")["why"]
+
+
+def test_wrong_configuration_ends_boxd(start_keeper, tmp_path):
+    (tmp_path / "c").write_text("exit 78\n")
+    keeper = start_keeper("--config", str(tmp_path / "c"))
+    assert keeper.wait() == 78
+    assert len(keeper.events("worker.started")) == 1
+
+
+@pytest.mark.parametrize("text, code", [("good", 0), ("exit 78", 78), ("exit 5", 5)])
+@pytest.mark.parametrize("flags", [[], ["-s"]])
+def test_check_config(start_keeper, tmp_path, text, code, flags):
+    (tmp_path / "c").write_text(text + "\n")
+    keeper = start_keeper("--check-config", "--config", str(tmp_path / "c"), *flags)
+    assert keeper.wait() == code
+    # The verdict is box-rpc's; there is no log around it, but of an end that is none.
+    for name in ("listening", "worker.started", "stopped"):
+        assert keeper.events(name) == []
+    assert len(keeper.events("worker.died")) == (code == 5)
+
+
+def test_config_that_goes_away_is_remembered(start_keeper, tmp_path):
+    (tmp_path / "c").write_text("one\n")
+    keeper = start_keeper("--config", str(tmp_path / "c"))
+    with keeper.connect() as peer:
+        (tmp_path / "c").unlink()
+        keeper.signal(signal.SIGHUP)
+        why = keeper.wait_event("reload.failed")["why"]
+        assert why == f"--config: {tmp_path}/c: No such file or directory"
+        os.kill(peer.pid, signal.SIGKILL)
+    keeper.wait_event("worker.started", 2)
+    with keeper.connect() as peer:
+        assert peer.ask_all("start")["file"] == "one"
+
+
+def test_state_is_handed_over(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "-"
+        assert peer.ask("state first") == "ok"
+        assert peer.ask("state second") == "ok"
+        os.kill(peer.pid, signal.SIGKILL)
+    keeper.wait_event("worker.started", 2)
+    with keeper.connect() as peer:
+        assert int(peer.ask_all("start")["flags"]) == FLAG_ROOTS | FLAG_STATE
+        assert peer.ask("getstate") == "second"
+        peer.send("abort")
+        keeper.wait_event("worker.started", 3)
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "second"
+        # Sent by one that is dead before boxd looks.
+        keeper.signal(signal.SIGSTOP)
+        peer.send("laststate third")
+        wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
+        keeper.signal(signal.SIGCONT)
+        keeper.wait_event("worker.started", 4)
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "third"
+
+
+def test_of_a_dead_worker_only_its_bequest_counts(start_keeper, tmp_path):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keeper.signal(signal.SIGSTOP)
+        peer.send(f"lastfolder {tmp_path}/made")
+        wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
+        keeper.signal(signal.SIGCONT)
+    keeper.wait_event("worker.started", 2)
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "after"
+    assert not (tmp_path / "made").exists()
+    assert keeper.events("worker.refused") == []
+
+
+@pytest.mark.skipif(not ROOT, reason="needs a look at boxd's fds")
+def test_a_state_is_taken_when_there_are_no_more_fds(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keep_state(peer, "early")
+        limits = resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)
+        open_fds = set(map(int, os.listdir(f"/proc/{keeper.pid}/fd")))
+        lowest = min(set(range(len(open_fds) + 1)) - open_fds)
+        resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        assert peer.ask("state first") == "ok"
+        assert peer.ask("state second") == "ok"
+        # This one needs an fd more; the answer says also that the states were taken.
+        assert peer.ask("folder /usr") == str(-errno.EMFILE)
+        resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, limits)
+        os.kill(peer.pid, signal.SIGKILL)
+    keeper.wait_event("worker.started", 2)
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "second"
+    assert keeper.events("worker.refused") == []
+
+
+GARBAGE = {
+    "kind": "a packet of an unknown kind",
+    "downward": "a packet of an unknown kind",
+    "short": "a malformed packet",
+    "long": "a packet of a wrong size",
+    "huge": "a malformed packet",
+    "ready": "a second READY",
+    "nofd": "a packet with a wrong number of fds",
+    "twofds": "a packet with a wrong number of fds",
+    "manyfds": "a packet with a wrong number of fds",
+    "hundredfds": "a malformed packet",
+    "bigstate": "a STATE that is too big",
+    "pipestate": "a STATE that is no file",
+    "path": "a path without an end",
+    "tenant": "a tenant without an end",
+    "nobodysgroup": "a group of nobody or of nothing",
+    "emptygroup": "a group of nobody or of nothing",
+    "groupfd": "a packet with a wrong number of fds",
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_wrong_packet_ends_the_worker(start_keeper, what):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keep_state(peer, "kept")
+        fds = fd_count(keeper.pid) if ROOT else 0
+        peer.send(f"garbage {what}")
+        assert keeper.wait_event("worker.refused")["why"] == GARBAGE[what]
+        assert keeper.wait_event("worker.died")["how"] == "signal 9"
+    with keeper.connect() as peer:
+        assert peer.ask("getstate") == "kept"
+        assert not ROOT or fd_count(keeper.pid) == fds
+
+
+@pytest.mark.parametrize("command", ["garbage empty", "hangup"])
+def test_worker_that_closes_its_socket_is_ended(start_keeper, command):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        assert peer.ask("stubborn") == "ok"
+        peer.send(command)
+        keeper.wait_event("worker.late")
+        assert keeper.wait_event("worker.died")["how"] == "signal 9"
+    keeper.wait_event("worker.started", 2)
+
+
+def test_flood_without_reading_ends_the_worker(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        peer.send("flood")
+        why = keeper.wait_event("worker.refused", seconds=20)["why"]
+        assert why == "it does not read its answers"
+    keeper.wait_event("worker.started", 2)
+
+
+def test_measures_that_nobody_reads_end_the_worker(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        peer.send("floodmeasures")
+        why = keeper.wait_event("worker.refused", seconds=20)["why"]
+        assert why == "it does not read its answers"
+    keeper.wait_event("worker.started", 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop(start_keeper, number):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keeper.signal(number)
+        assert keeper.wait() == 0
+        assert not is_alive(peer.pid)
+    assert keeper.events("worker.died")[0]["how"] == "exit 0"
+
+
+@parallellib.scene
+def test_stop_of_a_stubborn_worker_takes_nine_seconds(tmp_path):
+    programs = fakerpclib.make_folder(tmp_path / "bin")
+    with fakerpclib.Keeper(programs=programs) as keeper, keeper.connect() as peer:
+        assert peer.ask("stubborn") == "ok"
+        begin = time.monotonic()
+        keeper.signal(signal.SIGTERM)
+        assert keeper.wait(20) == 0
+        assert 8.9 < time.monotonic() - begin < 9 + STALL_SECONDS
+        assert not is_alive(peer.pid)
+        assert keeper.events("worker.died")[0]["how"] == "signal 9"
+
+
+def test_second_signal_kills_at_once(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        assert peer.ask("stubborn") == "ok"
+        keeper.signal(signal.SIGTERM)
+        keeper.wait_event("stopping")
+        begin = time.monotonic()
+        keeper.signal(signal.SIGINT)
+        assert keeper.wait() == 0
+        assert time.monotonic() - begin < 2 + STALL_SECONDS  # not nine
+        assert not is_alive(peer.pid)
+
+
+def test_stop_in_a_restart_pause(start_keeper):
+    """The pause is half a second at most: on a machine that stood still the signal comes after it."""
+    for _ in range(5):
+        keeper = start_keeper()
+        for count in range(1, 7):
+            kill_by_command(keeper, count, "exit 3")
+        with keeper.connect() as peer:
+            peer.send("exit 3")
+            keeper.wait_event("worker.died", 7)
+            begin = time.monotonic()
+            keeper.signal(signal.SIGTERM)
+            assert keeper.wait() == 0
+            assert time.monotonic() - begin < STALL_SECONDS
+        if len(keeper.events("worker.started")) == 7:
+            return
+    raise AssertionError(f"another was started each time: {keeper.tail()}")
+
+
+def test_reload(start_keeper, tmp_path):
+    (tmp_path / "c").write_text("one\n")
+    keeper = start_keeper("--config", str(tmp_path / "c"))
+    with keeper.connect() as peer:
+        replacement = tmp_path / "d"
+        replacement.write_text("two\n")
+        replacement.rename(tmp_path / "c")
+        keeper.signal(signal.SIGHUP)
+        wait_until(lambda: peer.ask_all("start")["reloads"] == "1")
+        start = peer.ask_all("start")
+        assert (start["file"], start["reload"]) == ("one", "two")
+        (tmp_path / "c").unlink()
+        keeper.signal(signal.SIGHUP)
+        why = keeper.wait_event("reload.failed")["why"]
+        assert why == f"--config: {tmp_path}/c: No such file or directory"
+        assert peer.ask_all("start")["reloads"] == "1"
+
+
+def reload_in_a_pause(keeper):
+    """When one box-rpc has died and the next has not begun."""
+    for count in range(1, 7):
+        kill_by_command(keeper, count, "exit 3")
+    with keeper.connect() as peer:
+        peer.send("exit 3")
+        keeper.wait_event("worker.died", 7)
+        keeper.signal(signal.SIGHUP)
+    keeper.wait_event("worker.started", 8)
+
+
+def reload_before_ready(keeper):
+    """The one that is to get it dies before it is ready."""
+    with keeper.connect() as peer:
+        keep_state(peer, "unready")
+        os.kill(peer.pid, signal.SIGKILL)
+        keeper.wait_event("worker.started", 2)
+        keeper.signal(signal.SIGHUP)
+    keeper.wait_event("worker.started", 3)
+    assert keeper.events("reload.sent") == []
+
+
+@pytest.mark.parametrize("moment", [reload_in_a_pause, reload_before_ready])
+def test_no_reload_is_lost(start_keeper, tmp_path, moment):
+    (tmp_path / "c").write_text("one\n")
+    keeper = start_keeper("--config", str(tmp_path / "c"))
+    keeper.wait_event("worker.started")
+    (tmp_path / "c").write_text("two\n")
+    moment(keeper)
+    with keeper.connect() as peer:
+        wait_until(lambda: peer.ask_all("start")["reloads"] == "1")
+        start = peer.ask_all("start")
+        assert (start["file"], start["reload"]) == ("one", "two")
+
+
+def test_nothing_to_reload(start_keeper):
+    keeper = start_keeper()
+    with keeper.connect() as peer:
+        keeper.signal(signal.SIGHUP)
+        assert "no --config" in keeper.wait_event("reload.nothing")["why"]
+        assert peer.ask_all("start")["reloads"] == "0"

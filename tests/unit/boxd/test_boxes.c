@@ -1,0 +1,237 @@
+/* From the request for a box to its last trace, and what goes wrong on the way. */
+#include "tests/unit/lib/boxes_fakes.h"
+
+TEST(from_the_request_to_the_end)
+{
+	struct box_boxes *boxes = begin();
+	uint64_t box = make_one(boxes);
+	box_boxes_end(boxes, box);
+	await_event(boxes);
+	box_boxes_step(boxes);
+	ASSERT_INT(told.gone, 1);
+	ASSERT_INT(play.buried, 1);
+	box_boxes_free(boxes);
+	ASSERT(play.ahead_freed);
+}
+
+TEST(a_wrong_host_path_costs_no_blank)
+{
+	struct box_boxes *boxes = begin();
+	play.open_result = -ENOENT;
+	box_boxes_make(boxes, 1, &ask, NULL);
+	ASSERT_INT(told.failed, 1);
+	ASSERT_STR(told.text, "open");
+	ASSERT_INT(play.taken, 0);
+	ASSERT_INT(box_boxes_timeout_ms(boxes), -1);
+	box_boxes_free(boxes);
+}
+
+TEST(a_birth_that_fails_ends_as_boxes_do)
+{
+	struct box_boxes *boxes = begin();
+	play.begin_result = -EIO;
+	play.immortal = true;
+	box_boxes_make(boxes, 1, &ask, NULL);
+	/* Answered at once, although its child lives on. */
+	ASSERT_INT(told.failed, 1);
+	ASSERT_STR(told.text, "begin");
+	ASSERT_INT(play.kills, 1);
+	ASSERT_INT(play.buried, 0);
+	play.immortal = false;
+	step_later(boxes, 5000);
+	ASSERT_INT(play.buried, 0);
+	/* Its end shows at once when it comes, and what there was of it is given back. */
+	ASSERT_INT(kill(play.pid, SIGKILL), 0);
+	await_event(boxes);
+	box_boxes_step(boxes);
+	ASSERT_INT(play.buried, 1);
+	ASSERT_INT(told.gone, 0);
+	ASSERT_INT(box_boxes_timeout_ms(boxes), -1);
+	box_boxes_free(boxes);
+}
+
+TEST(what_boxd_needs_does_not_count_as_the_box_s_time)
+{
+	struct box_boxes *boxes = begin();
+	play.begin_takes_ms = 60000;
+	box_boxes_make(boxes, 1, &ask, NULL);
+	box_boxes_step(boxes);
+	ASSERT_INT(told.failed, 0);
+	step_later(boxes, 9999);
+	ASSERT_INT(told.failed, 0);
+	step_later(boxes, 1);
+	ASSERT_INT(told.failed, 1);
+	ASSERT_STR(told.text, "the box cannot be made: it was not ready after 10 s");
+	await_event(boxes);
+	box_boxes_step(boxes);
+	box_boxes_free(boxes);
+}
+
+TEST(the_pause_between_tries_doubles)
+{
+	static const int pauses_ms[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000};
+	struct box_boxes *boxes = begin();
+	uint64_t box = make_one(boxes);
+	play.busy = COUNT(pauses_ms);
+	box_boxes_end(boxes, box);
+	await_event(boxes);
+	box_boxes_step(boxes);
+	for (size_t i = 0; i < COUNT(pauses_ms); i++) {
+		ASSERT_INT(told.gone, 0);
+		ASSERT_INT(box_boxes_timeout_ms(boxes), pauses_ms[i]);
+		step_later(boxes, (uint64_t)pauses_ms[i]);
+	}
+	ASSERT_INT(told.gone, 1);
+	box_boxes_free(boxes);
+}
+
+TEST(a_process_that_does_not_die_is_watched_until_it_does)
+{
+	struct box_boxes *boxes = begin();
+	uint64_t box = make_one(boxes);
+	play.immortal = true;
+	box_boxes_end(boxes, box);
+	for (int i = 0; i < 20; i++) {
+		step_later(boxes, 1000);
+	}
+	/* Not once a millisecond. */
+	ASSERT(play.reaps >= 10 && play.reaps <= 20);
+	play.reaps = 0;
+	ASSERT_INT(kill(play.pid, SIGKILL), 0);
+	/* No time passes: only the pidfd can tell. */
+	await_event(boxes);
+	box_boxes_step(boxes);
+	ASSERT_INT(told.gone, 1);
+	play.immortal = false;
+	box_boxes_free(boxes);
+}
+
+/* Half of a blank: nothing was cloned yet. */
+TEST(a_blank_without_a_process_is_given_back)
+{
+	struct box_boxes *boxes = begin();
+	struct box_warm_box blank = {.living = BOX_RESOURCES_NONE, .orders = -1};
+	play.let_go(play.arg, &blank);
+	box_boxes_step(boxes);
+	ASSERT_INT(play.buried, 1);
+	ASSERT_INT(play.reaps, 0);
+	box_boxes_free(boxes);
+}
+
+TEST(no_more_than_there_may_be)
+{
+	struct box_boxes *boxes = begin();
+	struct box_warm_box blank = {.living = BOX_RESOURCES_NONE, .orders = -1};
+	for (int i = 0; i < BOX_BOXES_MAX; i++) {
+		play.let_go(play.arg, &blank);
+	}
+	box_boxes_make(boxes, 1, &ask, NULL);
+	ASSERT_INT(told.failed, 1);
+	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
+	ASSERT_STR(told.text, "no more than 5120 boxes can there be at once");
+	ASSERT_INT(play.taken, 0);
+	box_boxes_step(boxes);
+	ASSERT_INT(play.buried, BOX_BOXES_MAX);
+	(void)make_one(boxes);
+	box_boxes_end(boxes, told.box);
+	await_event(boxes);
+	box_boxes_free(boxes);
+}
+
+/* While boxd ends there are no blanks any more, whatever the set of fds still tells. */
+TEST(an_event_of_blanks_after_their_end)
+{
+	struct box_boxes *boxes = begin();
+	int ends[2];
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = BOX_WARM_POOL_EVENT};
+	ASSERT_INT(pipe2(ends, O_CLOEXEC), 0);
+	ASSERT_INT(write(ends[1], "x", 1), 1);
+	ASSERT_INT(epoll_ctl(play.epoll, EPOLL_CTL_ADD, ends[0], &event), 0);
+	(void)make_one(boxes);
+	ASSERT(play.ahead_failed > 0);
+	play.ahead_failed = 0;
+	box_boxes_free(boxes);
+	ASSERT(play.ahead_freed);
+	ASSERT_INT(play.ahead_failed, 0);
+}
+
+/* 50 at once where there is memory for 10: each counts from the moment it was promised. */
+TEST(no_more_microvms_than_there_is_memory_for)
+{
+	struct box_boxes *boxes = begin();
+	struct box_plan_request machine = ask;
+	machine.kind = BOX_PLAN_KIND_MICROVM;
+	machine.memory_bytes = 128 * BOX_MIB;
+	play.free_bytes = 10 * 256 * BOX_MIB + BOX_MICROVM_RESERVE_BYTES_MIN;
+	for (uint32_t i = 1; i <= 50; i++) {
+		box_boxes_make(boxes, i, &machine, NULL);
+	}
+	ASSERT_INT(play.begun, 10);
+	ASSERT_INT(told.failed, 40);
+	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
+	/* Native boxes are none of it. */
+	box_boxes_make(boxes, 51, &ask, NULL);
+	ASSERT_INT(play.begun, 11);
+	box_boxes_drop_requests(boxes);
+	box_boxes_free(boxes);
+}
+
+/* What they have taken is gone from what is free: it does not count twice. */
+TEST(memory_that_a_microvm_has_taken_counts_once)
+{
+	struct box_boxes *boxes = begin();
+	struct box_plan_request machine = ask;
+	machine.kind = BOX_PLAN_KIND_MICROVM;
+	machine.memory_bytes = 128 * BOX_MIB;
+	play.free_bytes = 2 * 256 * BOX_MIB + BOX_MICROVM_RESERVE_BYTES_MIN;
+	box_boxes_make(boxes, 1, &machine, NULL);
+	ASSERT_INT(play.begun, 1);
+	play.taken_bytes = 256 * BOX_MIB;
+	play.free_bytes -= play.taken_bytes;
+	box_boxes_make(boxes, 2, &machine, NULL);
+	ASSERT_INT(play.begun, 2);
+	play.free_bytes -= play.taken_bytes;
+	box_boxes_make(boxes, 3, &machine, NULL);
+	ASSERT_INT(told.failed, 1);
+	box_boxes_drop_requests(boxes);
+	box_boxes_free(boxes);
+}
+
+TEST(a_microvm_has_its_own_time)
+{
+	struct box_boxes *boxes = begin();
+	struct box_plan_request machine = ask;
+	machine.kind = BOX_PLAN_KIND_MICROVM;
+	play.free_bytes = 64 * 1024 * BOX_MIB;
+	box_boxes_make(boxes, 1, &machine, NULL);
+	step_later(boxes, BOX_MICROVM_START_MS + BOX_MICROVM_REPORT_MS - 1);
+	ASSERT_INT(told.failed, 0);
+	step_later(boxes, 1);
+	ASSERT_INT(told.failed, 1);
+	ASSERT_STR(told.text, "the box cannot be made: it was not ready after 15 s");
+	await_event(boxes);
+	box_boxes_step(boxes);
+	box_boxes_free(boxes);
+}
+
+TEST(nothing_of_a_microvm_is_seen_from_outside)
+{
+	struct box_boxes *boxes = begin();
+	const char *workspace;
+	bool own;
+	int root = -1;
+	play.free_bytes = 64 * 1024 * BOX_MIB;
+	struct box_plan_request machine = ask;
+	machine.kind = BOX_PLAN_KIND_MICROVM;
+	box_boxes_make(boxes, 1, &machine, NULL);
+	ASSERT_INT(write(play.report, "r", 1), 1);
+	box_boxes_step(boxes);
+	uint64_t box = told.box;
+	ASSERT_INT(box_boxes_root(boxes, box, &root, &workspace, &own), -EOPNOTSUPP);
+	ASSERT(box_boxes_is_microvm(boxes, box));
+	ASSERT(!box_boxes_is_microvm(boxes, box + 1));
+	box_boxes_end(boxes, box);
+	await_event(boxes);
+	box_boxes_step(boxes);
+	box_boxes_free(boxes);
+}

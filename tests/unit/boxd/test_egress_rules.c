@@ -1,0 +1,194 @@
+/* Allowlists: from text to numbers and back, the rules that are made of them, and what counts as the
+ * same when nft lists it. */
+#include "base/cleanup.h"
+#include "boxd/net/egress_rules.h"
+#include "tests/unit/lib/test.h"
+
+#define TEXT_MAX (256UL * 1024)
+
+static struct box_egress_allow entry(const char *text)
+{
+	struct box_egress_allow allow = {0};
+	ASSERT(box_egress_read(text, strlen(text), &allow) == NULL);
+	return allow;
+}
+
+TEST(entries_are_written_as_they_mean)
+{
+	static const char *const rows[][2] = {
+		{"0.0.0.0/0", "0.0.0.0/0"},
+		{"0.0.0.0/0:1", "0.0.0.0/0:1"},
+		{"255.255.255.255/32:65535", "255.255.255.255/32:65535"},
+		{"10.1.2.3", "10.1.2.3/32"},
+		{"10.1.2.3:53", "10.1.2.3/32:53"},
+		{"10.1.2.2/31", "10.1.2.2/31"},
+		{"128.0.0.0/1", "128.0.0.0/1"},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct box_egress_allow allow = entry(rows[i][0]);
+		char text[BOX_EGRESS_TEXT];
+		box_egress_write(&allow, text);
+		ASSERT_STR(text, rows[i][1]);
+	}
+	struct box_egress_allow host = entry("10.1.2.3:53");
+	ASSERT_INT(host.address, 0x0a010203);
+	ASSERT_INT(host.prefix, 32);
+	ASSERT_INT(host.port, 53);
+	/* The length counts, not an end in the text. */
+	ASSERT(box_egress_read("10.0.0.0/8xyz", 10, &host) == NULL);
+	ASSERT_INT(host.prefix, 8);
+}
+
+static struct box_egress three(void)
+{
+	struct box_egress egress = {.limited = 1,
+		.allow_count = 4,
+		.allow = {entry("192.0.2.1"), entry("10.0.0.0/8:53"), entry("10.0.0.0/8"),
+			entry("192.0.2.1")},
+		.host_port_count = 3,
+		.host_ports = {8080, 80, 8080}};
+	box_egress_normalize(&egress);
+	return egress;
+}
+
+TEST(settled_means_in_order_and_once)
+{
+	struct box_egress egress = three();
+	struct box_err err;
+	ASSERT_INT(egress.allow_count, 3);
+	ASSERT_INT(egress.allow[0].port, 0);
+	ASSERT_INT(egress.allow[1].port, 53);
+	ASSERT_INT(egress.allow[2].prefix, 32);
+	ASSERT_INT(egress.host_port_count, 2);
+	ASSERT_INT(egress.host_ports[0], 80);
+	ASSERT_INT(box_egress_check(&egress, true, &err), 0);
+	struct box_egress other = egress;
+	ASSERT(box_egress_equal(&egress, &other));
+	other.host_ports[1]++;
+	ASSERT(!box_egress_equal(&egress, &other));
+	other = egress;
+	other.allow[2].port = 1;
+	ASSERT(!box_egress_equal(&egress, &other));
+	other = egress;
+	other.allow_count--;
+	ASSERT(!box_egress_equal(&egress, &other));
+}
+
+static struct box_egress_rules_slots seats;
+
+/* As box_egress_rules_set has it. */
+enum {
+	LIMITED = 1,
+	STALE = 2
+};
+
+static const char rules[] = "add rule inet box seat7 ip daddr 198.18.0.3 tcp dport 80 accept\n"
+			    "add rule inet box seat7 ip daddr 198.18.0.3 tcp dport 8080 accept\n"
+			    "add rule inet box seat7 ip daddr 198.18.0.3 counter jump refuse\n"
+			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto 6 accept\n"
+			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
+			    "add rule inet box seat7 ip daddr 10.0.0.0/8 tcp dport 53 accept\n"
+			    "add rule inet box seat7 ip daddr 10.0.0.0/8 udp dport 53 accept\n"
+			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto 6 accept\n"
+			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto 17 accept\n"
+			    "add rule inet box seat7 counter jump refuse\n";
+
+#define GOES(seat)                                                            \
+	"add chain inet box seat" seat "\n"                                   \
+	"add element inet box egress { \"b" seat "\" : goto seat" seat " }\n" \
+	"delete element inet box egress { \"b" seat "\" }\n"                  \
+	"flush chain inet box seat" seat "\n"                                 \
+	"delete chain inet box seat" seat "\n"
+
+TEST(what_nft_is_told)
+{
+	struct box_egress egress = three();
+	_cleanup_(box_buf_free) struct box_buf text = box_buf(TEXT_MAX);
+	seats.states[7] = LIMITED;
+	seats.states[3] = LIMITED;
+	seats.states[9] = STALE;
+	box_egress_rules_write(&seats, 7, &egress, &text);
+	(void)box_buf_append(&text, "", 1);
+	_cleanup_(box_buf_free) struct box_buf wanted = box_buf(TEXT_MAX);
+	(void)box_buf_printf(&wanted, "%s",
+		GOES("9") GOES("7") "add chain inet box seat7\n"
+				    "add element inet box egress { \"b7\" : goto seat7 }\n");
+	(void)box_buf_append(&wanted, rules, sizeof(rules));
+	ASSERT_STR(text.bytes, wanted.bytes);
+}
+
+/* As nft 1.0.6 prints it. */
+#define MAP                                                                                \
+	"table inet box {\n\tmap egress {\n\t\ttype ifname : verdict\n\t\telements = { "   \
+	"\"b3\" : goto seat3,\n\t\t\t     \"b7\" : goto seat7,\n\t\t\t     \"b9\" : goto " \
+	"seat9 }\n\t}\n}\n"
+#define BEGIN "table inet box {\n\tchain seat7 {\n"
+#define FIRST                                             \
+	"\t\tip daddr 198.18.0.3 tcp dport 80 accept\n"   \
+	"\t\tip daddr 198.18.0.3 tcp dport 8080 accept\n" \
+	"\t\tip daddr 198.18.0.3 counter jump refuse\n"   \
+	"\t\tip daddr 10.0.0.0/8 meta l4proto 6 accept\n" \
+	"\t\tip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
+#define SECOND                                           \
+	"\t\tip daddr 10.0.0.0/8 tcp dport 53 accept\n"  \
+	"\t\tip daddr 10.0.0.0/8 udp dport 53 accept\n"  \
+	"\t\tip daddr 192.0.2.1 meta l4proto 6 accept\n" \
+	"\t\tip daddr 192.0.2.1 meta l4proto 17 accept\n"
+#define LAST "\t\tcounter jump refuse\n"
+#define END "\t}\n}\n"
+#define ELEMENTS(list)                                                           \
+	"table inet box { map egress { type ifname : verdict elements = { " list \
+	" } } } " BEGIN FIRST SECOND LAST END
+
+TEST(what_is_read_back_is_compared_in_everything)
+{
+	static const struct {
+		const char *listing;
+		bool same;
+	} rows[] = {
+		{MAP BEGIN FIRST SECOND LAST END, true},
+		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto seat7"), true},
+		{MAP BEGIN FIRST SECOND END, false},
+		{MAP BEGIN FIRST LAST END, false},
+		{MAP BEGIN SECOND FIRST LAST END, false},
+		{MAP BEGIN FIRST SECOND "accept\n" LAST END, false},
+		{MAP BEGIN FIRST SECOND LAST "accept\n" END, false},
+		{MAP BEGIN FIRST SECOND LAST END "table inet other {\n}\n", false},
+		{BEGIN FIRST SECOND LAST END, false},
+		{MAP, false},
+		{"", false},
+		{ELEMENTS("\"b3\" : goto seat3"), false},
+		{ELEMENTS("\"b7\" : goto seat7"), false},
+		{ELEMENTS("\"b3\" : goto seat7, \"b7\" : goto seat7"), false},
+		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto refuse"), false},
+		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : accept"), false},
+		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto seat7, \"b8\" : goto seat8"), false},
+		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto seat7, \"b99999\" : goto seat99999"),
+			false},
+	};
+	struct box_egress egress = three();
+	seats.states[7] = LIMITED;
+	seats.states[3] = LIMITED;
+	seats.states[9] = STALE;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (box_egress_rules_match(&seats, 7, &egress, rows[i].listing) != rows[i].same) {
+			TEST_FAIL("row %zu", i);
+		}
+	}
+	struct box_egress other = egress;
+	other.allow[1].port++;
+	ASSERT(!box_egress_rules_match(&seats, 7, &other, rows[0].listing));
+	ASSERT(!box_egress_rules_match(&seats, 3, &egress, rows[0].listing));
+}
+
+TEST(the_largest_list_fits)
+{
+	struct box_egress egress = {.limited = 1};
+	_cleanup_(box_buf_free) struct box_buf text = box_buf(TEXT_MAX);
+	for (uint32_t i = 0; i < BOX_EGRESS_ALLOW_MAX; i++) {
+		egress.allow[egress.allow_count++] = (struct box_egress_allow){
+			.address = 0xdfffffc0 + i, .prefix = 32, .port = (uint16_t)(65000 + i)};
+	}
+	box_egress_rules_write(&seats, 16000, &egress, &text);
+	ASSERT(!text.overflowed);
+}

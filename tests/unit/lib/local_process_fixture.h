@@ -1,0 +1,23 @@
+/* A native box, number 7, and what is asked of its managed processes. */
+#pragma once
+
+#include "runtime/backend/backend_process.h"
+#include "tests/unit/lib/local_fixture.h"
+
+#define NUMBER 5 /* of the process */
+
+static struct living living;
+static const struct box_backend_process_ops *ops;
+
+static inline void start_box(void)
+{
+	start();
+	make_living(&living, 7);
+	ops = backend->ops->kept;
+}
+
+static inline void finish_box(void)
+{
+	end_living(&living, 7);
+	finish();
+}

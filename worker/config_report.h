@@ -1,0 +1,39 @@
+/* What is to be said of a configuration: each error and warning as one line that begins with its
+ * place. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/limits.h"
+
+struct box_arena;
+
+struct box_config_report_entry {
+	bool wrong;       /* else it is a warning */
+	const char *text; /* "box.yaml:3: local.rootf: unknown member; did you mean rootfs?" */
+};
+
+struct box_config_report {
+	struct box_arena *arena;
+	size_t errors;
+	size_t count;
+	struct box_config_report_entry
+		remarks[BOX_CONFIG_REPORT_ENTRIES_MAX]; /* what is beyond is only counted */
+};
+
+struct box_config_report *box_config_report_new(void);
+void box_config_report_free(struct box_config_report *verdict);
+static inline void box_config_report_free_p(struct box_config_report **verdict)
+{
+	box_config_report_free(*verdict);
+}
+
+void box_config_report_add(struct box_config_report *verdict, bool wrong, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Each into the log: errors as `event`, warnings as config.warning. */
+void box_config_report_log(const struct box_config_report *verdict, const char *event);
+
+/* For --check-config: each on a line of stdout, and whether `from` is good. 0, or the exit code. */
+int box_config_report_print(const struct box_config_report *verdict, const char *from);

@@ -1,0 +1,226 @@
+/* Landlock without a single rule, and a seccomp allowlist.
+ *
+ * Calls that are not on the list fail with EPERM, so that a library that probes for something goes
+ * on without it. There is no open on the list, which is why nothing after this may need a file.
+ */
+#include "worker/confine.h"
+
+#include <errno.h>
+#include <linux/landlock.h>
+#include <seccomp.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/seccomp.h"
+
+const char *const box_confine_allowed_calls[] = {
+	/* the loop */
+	"epoll_ctl",
+	"epoll_pwait",
+	"epoll_pwait2",
+	"epoll_wait",
+	"epoll_create1",
+	"eventfd2",
+	"poll",
+	"ppoll",
+	"timerfd_create",
+	"timerfd_settime",
+	"pipe2",
+	/* bytes */
+	"read",
+	"readv",
+	"pread64",
+	"preadv",
+	"write",
+	"writev",
+	"pwrite64",
+	"pwritev",
+	"close",
+	"fcntl",
+	"fstat",
+	"newfstatat",
+	"lseek",
+	"ftruncate",
+	"fchmod",
+	"fallocate",
+	"dup",
+	"memfd_create",
+	/* sockets that others made */
+	"accept4",
+	"recvfrom",
+	"recvmsg",
+	"shutdown",
+	"getsockopt",
+	"setsockopt",
+	"getsockname",
+	"getpeername",
+	/* memory */
+	"munmap",
+	"mremap",
+	"madvise",
+	"brk",
+	"membarrier",
+	/* threads of our own pool */
+	"futex",
+	"set_robust_list",
+	"rseq",
+	"sched_getaffinity",
+	"sched_yield",
+	"gettid",
+	"exit",
+	"exit_group",
+	/* signals, time, chance */
+	"rt_sigaction",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"sigaltstack",
+	"restart_syscall",
+	"clock_gettime",
+	"clock_nanosleep",
+	"clock_getres",
+	"gettimeofday",
+	"nanosleep",
+	"time",
+	"getrandom",
+	"getpid",
+	"getppid",
+	"getuid",
+	"geteuid",
+	"getgid",
+	"getegid",
+	"getrusage",
+	"prlimit64",
+	"sysinfo",
+	"uname",
+	NULL,
+};
+
+/* --- Landlock --- */
+
+/* Newer than the headers that some distributions build with. */
+struct landlock_attr {
+	uint64_t handled_access_fs;
+	uint64_t handled_access_net;
+	uint64_t scoped;
+};
+
+static long landlock_abi(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+/* Every right that this version of the kernel can take away. */
+static struct landlock_attr everything(long abi)
+{
+	static const int fs_rights[] = {0, 13, 14, 15, 15, 16};
+	size_t last = sizeof(fs_rights) / sizeof(fs_rights[0]) - 1;
+	int rights = fs_rights[(size_t)abi < last ? (size_t)abi : last];
+	return (struct landlock_attr){
+		.handled_access_fs = (1ULL << rights) - 1,
+		.handled_access_net = abi >= 4 ? 3 : 0, /* TCP bind and connect */
+		.scoped = abi >= 6 ? 3 : 0,             /* abstract sockets and signals */
+	};
+}
+
+static size_t attr_size(long abi)
+{
+	return abi >= 6 ? sizeof(struct landlock_attr) : abi >= 4 ? 16 : 8;
+}
+
+static int enter_landlock(struct box_err *err)
+{
+	long abi = landlock_abi();
+	if (abi < 1) {
+		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_log_errno("why", errno));
+		return 0;
+	}
+	struct landlock_attr attr = everything(abi);
+	long ruleset = syscall(SYS_landlock_create_ruleset, &attr, attr_size(abi), 0);
+	if (ruleset < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "landlock_create_ruleset: %s",
+			strerrordesc_np(errno));
+	}
+	long r = syscall(SYS_landlock_restrict_self, (int)ruleset, 0);
+	int errnum = errno;
+	(void)close((int)ruleset);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, errnum, "landlock_restrict_self: %s",
+			strerrordesc_np(errnum));
+	}
+	return 0;
+}
+
+/* --- seccomp --- */
+
+/* libuv makes fds non-blocking this way. */
+static int allow_nonblocking(scmp_filter_ctx filter)
+{
+	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+		SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, FIONBIO));
+}
+
+/* Data to whom a socket is connected already; an address, or a fast open with one, would
+ * connect. */
+static int allow_sending(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(
+		filter, SCMP_ACT_ALLOW, SCMP_SYS(sendto), 1, SCMP_A4(SCMP_CMP_EQ, 0));
+	if (r == 0) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), 1,
+			SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
+	}
+	return r;
+}
+
+static int add_calls(scmp_filter_ctx filter)
+{
+	static int (*const conditional[])(scmp_filter_ctx filter) = {allow_nonblocking,
+		allow_sending, box_seccomp_allow_memory, box_seccomp_allow_abort,
+		box_seccomp_allow_children};
+	int r = box_seccomp_allow_names(filter, box_confine_allowed_calls);
+	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]) && r == 0; i++) {
+		r = conditional[i](filter);
+	}
+	return r;
+}
+
+/* libuv from 1.45 on keeps a ring for its polling if it gets one, and libwebsockets from 4.3 on
+ * watches the routes of the host if it can. */
+static int refuse_extras(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0);
+	if (r == 0) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+			SCMP_A0(SCMP_CMP_EQ, AF_NETLINK));
+	}
+	return r;
+}
+
+static int give_up_privileges(struct box_err *err)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", strerrordesc_np(errno));
+	}
+	return 0;
+}
+
+int box_confine_prepare(struct box_err *err)
+{
+	int r = give_up_privileges(err);
+	return r < 0 ? r : box_seccomp_load(SCMP_ACT_ALLOW, refuse_extras, err);
+}
+
+int box_confine_enter(struct box_err *err)
+{
+	int r = give_up_privileges(err);
+	if (r == 0) {
+		r = enter_landlock(err);
+	}
+	return r < 0 ? r : box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);
+}

@@ -1,0 +1,15 @@
+/* box-rpc's end of the socket to box-skills: what is asked of the store waits here for its turn. */
+#pragma once
+
+#include <uv.h>
+
+struct box_boxd_client;
+struct box_skill_store_request;
+struct box_skills_client;
+
+/* `link` asks boxd for box-skills when it is first needed, and again when it has ended. */
+struct box_skills_client *box_skills_client_new(uv_loop_t *loop, struct box_boxd_client *link);
+
+/* As struct box_runtime_host.ask_skills and cancel_skills. */
+void box_skills_client_request(struct box_skills_client *line, struct box_skill_store_request *ask);
+void box_skills_client_cancel(struct box_skills_client *line, struct box_skill_store_request *ask);
