@@ -68,3 +68,9 @@ int box_err_set(struct box_err *err, enum box_code code, int errnum, const char 
 	}
 	return -errnum;
 }
+
+const char *box_err_strerror(int errnum)
+{
+	const char *text = strerrordesc_np(errnum);
+	return text ? text : "unknown error";
+}

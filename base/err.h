@@ -53,3 +53,6 @@ int box_err_set(struct box_err *err, enum box_code code, int errnum, const char 
 	__attribute__((format(printf, 4, 5)));
 
 #pragma GCC visibility pop
+
+/* What an errno means, in words; never NULL, and fit for a freshly forked child. */
+const char *box_err_strerror(int errnum);

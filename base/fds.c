@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 
 union control {
 	struct cmsghdr header; /* for its alignment */
@@ -31,7 +32,7 @@ static void take(struct msghdr *message, struct box_fds *fds)
 		}
 		size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		size_t left = fds->max - fds->count;
-		count = count < left ? count : left;
+		count = BOX_MIN(count, left);
 		memcpy(fds->list + fds->count, CMSG_DATA(header), count * sizeof(int));
 		fds->count += count;
 	}
@@ -45,7 +46,7 @@ ssize_t box_fds_receive(int socket, void *bytes, size_t size, struct box_fds *fd
 	fds->count = 0;
 	fds->cut = false;
 	fds->table_full = false;
-	fds->max = fds->max < BOX_FDS_MAX ? fds->max : BOX_FDS_MAX;
+	fds->max = BOX_MIN(fds->max, BOX_FDS_MAX);
 	if (fds->max > 0) {
 		/* CMSG_SPACE of an odd number has room for one more, which nobody would close. */
 		message.msg_control = control.bytes;

@@ -4,13 +4,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/macros.h" /* BOX_CONTAINER_OF */
+
 struct box_list {
 	struct box_list *next;
 	struct box_list *prev;
 };
-
-#define BOX_CONTAINER_OF(pointer, type, member) \
-	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static inline void box_list_init(struct box_list *list)
 {

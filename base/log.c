@@ -10,6 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/macros.h"
+
 #define LINE_MAX_BYTES 4096 /* at most what a pipe takes whole */
 #define FIELD_MAX_BYTES 512
 #define LINE_RESERVE 96 /* kept free of values, so that what is cut is still closed */
@@ -39,7 +42,7 @@ void box_log_setup(const char *program, enum box_log_level least, enum box_log_f
 
 int box_log_level_parse(const char *name, enum box_log_level *ret_level)
 {
-	for (size_t i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(level_names); i++) {
 		if (strcmp(name, level_names[i]) == 0) {
 			*ret_level = (enum box_log_level)i;
 			return 0;
@@ -62,7 +65,7 @@ int box_log_format_parse(const char *name, enum box_log_format *ret_format)
 
 struct box_log_field box_log_errno(const char *key, int errnum)
 {
-	return box_log_str(key, strerrordesc_np(errnum < 0 ? -errnum : errnum));
+	return box_log_str(key, box_err_strerror(errnum < 0 ? -errnum : errnum));
 }
 
 static bool is_full(const struct line *line)
@@ -74,7 +77,7 @@ static void put(struct line *line, const char *bytes, size_t len)
 {
 	/* Two bytes are kept for the closing brace and the newline. */
 	size_t left = sizeof(line->bytes) - 2 - line->len;
-	size_t taken = len < left ? len : left;
+	size_t taken = BOX_MIN(len, left);
 	memcpy(line->bytes + line->len, bytes, taken);
 	line->len += taken;
 }
@@ -88,7 +91,7 @@ static void put_text(struct line *line, const char *text)
  * are no UTF-8 do no harm. */
 static void put_quoted(struct line *line, struct box_str s)
 {
-	size_t len = s.len < FIELD_MAX_BYTES ? s.len : FIELD_MAX_BYTES;
+	size_t len = BOX_MIN(s.len, FIELD_MAX_BYTES);
 	bool cut = len < s.len;
 	put_text(line, "\"");
 	for (size_t i = 0; i < len; i++) {

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/macros.h"
 #include "base/value.h"
 
 enum box_log_level {
@@ -60,10 +61,10 @@ int box_log_format_parse(const char *name, enum box_log_format *ret_format);
 void box_log_emit(enum box_log_level level, const char *event, const struct box_log_field *fields,
 	size_t count);
 
-#define BOX_LOG(level, event, ...)                                                 \
-	do {                                                                       \
-		const struct box_log_field box_log_fields_[] = {                   \
-			(struct box_log_field){0}, ##__VA_ARGS__};                 \
-		box_log_emit((level), (event), box_log_fields_ + 1,                \
-			sizeof(box_log_fields_) / sizeof(box_log_fields_[0]) - 1); \
+#define BOX_LOG(level, event, ...)                                                                 \
+	do {                                                                                       \
+		const struct box_log_field box_log_fields_[] = {                                   \
+			(struct box_log_field){0}, ##__VA_ARGS__};                                 \
+		box_log_emit(                                                                      \
+			(level), (event), box_log_fields_ + 1, BOX_COUNT_OF(box_log_fields_) - 1); \
 	} while (0)

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/err.h"
+
 #define NAMESPACES 0x7e020080ULL /* every CLONE_NEW* there is */
 
 int box_seccomp_allow_names(scmp_filter_ctx filter, const char *const *names)
@@ -66,5 +68,5 @@ int box_seccomp_load(uint32_t otherwise, int (*add)(scmp_filter_ctx filter), str
 		r = seccomp_load(filter);
 	}
 	seccomp_release(filter);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", strerrordesc_np(-r)) : 0;
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", box_err_strerror(-r)) : 0;
 }

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "boxd/box/host_memory.h"
 #include "boxd/box/id_ranges.h"
@@ -90,11 +91,11 @@ static int load_init(int *ret_fd, struct box_err *err)
 	_cleanup_(box_close_p) int source = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat status;
 	if (source < 0 || fstat(source, &status) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	r = seal_copy(source, status.st_size, ret_fd);
 	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s cannot be kept in memory: %s", path,
-			       strerrordesc_np(-r))
+			       box_err_strerror(-r))
 		     : 0;
 }
 
@@ -145,7 +146,7 @@ static int join_own_keyring(struct box_err *err)
 {
 	if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS) {
 		return box_err_set(err, BOX_ERR_OS, errno, "the session keyring cannot be left: %s",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	return 0;
 }

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/files/location.h"
 #include "boxd/files/mount_roots.h"
 #include "boxd/host_state.h"
@@ -106,7 +107,7 @@ int box_host_state_check_config_path(
 	struct stat status;
 	if (fd < 0 || fstat(fd, &status) < 0) {
 		return box_err_set(
-			err, BOX_ERR_VALUE, errno, "%s: %s", path, strerrordesc_np(errno));
+			err, BOX_ERR_VALUE, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	bool folder = S_ISDIR(status.st_mode);
 	if (what == BOX_BOXD_CHECK_FOLDER && !folder) {

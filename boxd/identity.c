@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/operator.h"
 
 #define ACCOUNT BOX_WORKER_ACCOUNT
@@ -59,10 +60,10 @@ static int choose_free_id(uid_t *ret_id)
 {
 	static const uid_t firsts[] = {BOX_WORKER_IDS_FIRST, BOX_DYNAMIC_ID_FIRST};
 	uid_t spread = (uid_t)(getpid() % FREE_ID_SPREAD);
-	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(firsts); i++) {
 		for (uid_t at = spread; at < FREE_ID_COUNT; at++) {
 			uid_t id = firsts[i] + at;
-			bool last = i + 1 == sizeof(firsts) / sizeof(firsts[0]);
+			bool last = i + 1 == BOX_COUNT_OF(firsts);
 			if (!getpwuid(id) && !getgrgid(id) && (last || has_both(id))) {
 				*ret_id = id;
 				return 0;

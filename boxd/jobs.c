@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "boxd/program.h"
 
@@ -99,7 +100,7 @@ int box_jobs_start(struct box_jobs *errands, const struct box_program *wanted, u
 	struct epoll_event event = {.events = EPOLLIN};
 	if (epoll_ctl(errands->epoll, EPOLL_CTL_ADD, errand->pidfd, &event) < 0) {
 		r = box_err_set(err, BOX_ERR_OS, errno, "%s cannot be watched: %s", wanted->name,
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 		send_kill(errand);
 		(void)has_ended(errand, FREE_WAIT_MS);
 		bury(errands, errand);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/loopback.h"
 
@@ -98,7 +99,7 @@ static int resolve(const char *host, struct addresses *ret_addresses, struct box
 	int r = getaddrinfo(host, NULL, &hints, &found);
 	if (r != 0) {
 		return box_err_set(err, BOX_ERR_OS, EADDRNOTAVAIL, "--host %.255s: %s", host,
-			r == EAI_SYSTEM ? strerror(errno) : gai_strerror(r));
+			r == EAI_SYSTEM ? box_err_strerror(errno) : gai_strerror(r));
 	}
 	r = 0;
 	for (struct addrinfo *info = found; info && r == 0; info = info->ai_next) {
@@ -224,7 +225,7 @@ int box_listeners_open(
 		char text[INET6_ADDRSTRLEN];
 		address_text(failed, text);
 		return box_err_set(err, BOX_ERR_OS, -r, "cannot listen on %s port %u: %s", text,
-			port, strerror(-r));
+			port, box_err_strerror(-r));
 	}
 	*ret_listeners = listeners;
 	return 0;

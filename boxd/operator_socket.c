@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 
 #define BACKLOG 1024
 #define LOCK_TRIES 200 /* a second; who starts has it for a moment */
@@ -69,14 +70,14 @@ static int open_folder(struct box_operator_socket *socket, struct box_err *err)
 	if (!socket->folder_made && errno != EEXIST) {
 		return box_err_set(err, BOX_ERR_OS, errno,
 			"the operator's socket %s: its folder cannot be made: %s", socket->path,
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	struct stat status;
 	socket->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (socket->folder < 0 || fstat(socket->folder, &status) < 0) {
 		bool link = errno == ENOTDIR || errno == ELOOP;
 		return refuse(err, socket, errno,
-			link ? "its folder is a link or no folder" : strerror(errno));
+			link ? "its folder is a link or no folder" : box_err_strerror(errno));
 	}
 	const char *why = judge_folder(&status);
 	return why ? refuse(err, socket, EPERM, why) : 0;
@@ -108,7 +109,7 @@ static int remove_dead(const struct box_operator_socket *socket, struct box_err 
 {
 	struct stat status;
 	if (fstatat(socket->folder, name_in(socket), &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		return errno == ENOENT ? 0 : refuse(err, socket, errno, strerror(errno));
+		return errno == ENOENT ? 0 : refuse(err, socket, errno, box_err_strerror(errno));
 	}
 	if (!S_ISSOCK(status.st_mode)) {
 		return refuse(err, socket, EEXIST, "something else has this name");
@@ -117,7 +118,7 @@ static int remove_dead(const struct box_operator_socket *socket, struct box_err 
 		return refuse(err, socket, EADDRINUSE, "another boxd that runs has it");
 	}
 	if (unlinkat(socket->folder, name_in(socket), 0) < 0 && errno != ENOENT) {
-		return refuse(err, socket, errno, strerror(errno));
+		return refuse(err, socket, errno, box_err_strerror(errno));
 	}
 	return 0;
 }
@@ -132,10 +133,10 @@ static int bind_private(struct box_operator_socket *socket, struct box_err *err)
 	int errnum = errno;
 	(void)umask(before);
 	if (r < 0) {
-		return refuse(err, socket, errnum, strerror(errnum));
+		return refuse(err, socket, errnum, box_err_strerror(errnum));
 	}
 	if (fstatat(socket->folder, name_in(socket), &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		return refuse(err, socket, errno, strerror(errno));
+		return refuse(err, socket, errno, box_err_strerror(errno));
 	}
 	socket->inode = status.st_ino;
 	return 0;
@@ -165,7 +166,7 @@ static int share_with(
 		fchmodat(socket->folder, name_in(socket), 0660, 0) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno,
 			"--socket-group: %s cannot be given to the group %.100s: %s", socket->path,
-			name, strerror(errno));
+			name, box_err_strerror(errno));
 	}
 	return 0;
 }
@@ -176,7 +177,7 @@ static int lock_folder(const struct box_operator_socket *socket, struct box_err 
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
 	for (int i = 0; flock(socket->folder, LOCK_EX | LOCK_NB) < 0; i++) {
 		if (errno != EWOULDBLOCK && errno != EINTR) {
-			return refuse(err, socket, errno, strerror(errno));
+			return refuse(err, socket, errno, box_err_strerror(errno));
 		}
 		if (i == LOCK_TRIES) {
 			return refuse(err, socket, EWOULDBLOCK,
@@ -203,14 +204,14 @@ static int open_it(struct box_operator_socket *socket, const char *group, struct
 	}
 	socket->fd = socket_nonblocking();
 	if (socket->fd < 0) {
-		return refuse(err, socket, errno, strerror(errno));
+		return refuse(err, socket, errno, box_err_strerror(errno));
 	}
 	r = bind_private(socket, err);
 	if (r == 0 && group) {
 		r = share_with(socket, group, err);
 	}
 	if (r == 0 && listen(socket->fd, BACKLOG) < 0) {
-		r = refuse(err, socket, errno, strerror(errno));
+		r = refuse(err, socket, errno, box_err_strerror(errno));
 	}
 	(void)flock(socket->folder, LOCK_UN);
 	return r;

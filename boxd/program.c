@@ -20,7 +20,9 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/macros.h"
 
 #define OPEN_FILES_MAX 65536
 
@@ -120,7 +122,7 @@ static int raise_open_files(const struct child *child)
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
 		return -errno;
 	}
-	rlim_t wanted = limit.rlim_max < OPEN_FILES_MAX ? limit.rlim_max : OPEN_FILES_MAX;
+	rlim_t wanted = BOX_MIN(limit.rlim_max, OPEN_FILES_MAX);
 	if (limit.rlim_cur >= wanted) {
 		return 0;
 	}
@@ -222,7 +224,7 @@ static const struct {
 	{"set the parent-death signal", die_with_parent},
 	{"exec", execute},
 };
-#define STEP_COUNT (sizeof(steps) / sizeof(steps[0]))
+#define STEP_COUNT (BOX_COUNT_OF(steps))
 
 _Noreturn static void run_child(const struct child *child)
 {
@@ -258,7 +260,7 @@ static int await_exec(const char *name, int report_fd, struct box_err *err)
 		return box_err_set(err, BOX_ERR_OS, EPROTO, "%s cannot start: no report", name);
 	}
 	return box_err_set(err, BOX_ERR_OS, report.errnum, "%s cannot start: %s: %s", name,
-		steps[report.step].name, strerror(report.errnum));
+		steps[report.step].name, box_err_strerror(report.errnum));
 }
 
 /* The same, beyond the places that the child fills. */
@@ -306,14 +308,15 @@ static int open_for_child(
 {
 	opened->program = open(wanted->path, O_PATH | O_CLOEXEC);
 	if (opened->program < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", wanted->path, strerror(errno));
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "%s: %s", wanted->path, box_err_strerror(errno));
 	}
 	int r = pipe2(opened->report, O_CLOEXEC) < 0 ? -errno : 0;
 	r = r < 0 ? r : copy_given(wanted, opened);
 	r = r < 0 ? r : move_away(&opened->report[1]);
 	r = r < 0 ? r : move_away(&opened->program);
 	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s cannot start: fds: %s", wanted->name,
-			       strerror(-r))
+			       box_err_strerror(-r))
 		     : 0;
 }
 
@@ -346,14 +349,14 @@ int box_program_start(const struct box_program *wanted, struct box_program_proce
 	}
 	if (pid < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "%s cannot start: fork: %s",
-			wanted->name, strerror(errno));
+			wanted->name, box_err_strerror(errno));
 	}
 	/* Our copy, so that the read ends with the child's. */
 	box_close_p(&opened.report[1]);
 	_cleanup_(box_close_p) int pidfd = pidfd_open(pid, 0);
 	if (pidfd < 0) {
 		r = box_err_set(err, BOX_ERR_OS, errno, "%s cannot start: pidfd_open: %s",
-			wanted->name, strerror(errno));
+			wanted->name, box_err_strerror(errno));
 	} else {
 		r = await_exec(wanted->name, opened.report[0], err);
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "base/value.h"
 
 #define NAME_LEN_MAX 32
@@ -84,7 +85,7 @@ static const struct option table[] = {
 };
 /* clang-format on */
 
-#define TABLE_ROWS (sizeof(table) / sizeof(table[0]))
+#define TABLE_ROWS (BOX_COUNT_OF(table))
 
 /* --- names that are nearly right --- */
 

@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "cli/cli.h"
 #include "cli/cli_signals.h"
 #include "cli/cli_terminal.h"
@@ -56,8 +58,8 @@ bool box_cli_output_pending(const struct box_cli_output *output)
 void box_cli_output_write(struct box_cli_output *output)
 {
 	size_t left = output->bytes.len - output->written;
-	ssize_t written = write(output->fd, output->bytes.bytes + output->written,
-		left < output->piece ? left : output->piece);
+	ssize_t written = write(
+		output->fd, output->bytes.bytes + output->written, BOX_MIN(left, output->piece));
 	if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
 		return;
 	}
@@ -85,7 +87,7 @@ int box_cli_output_lost(const struct box_cli_output *output)
 	if (output->broken == EPIPE) {
 		return BOX_CLI_EXIT_SIGNAL + SIGPIPE;
 	}
-	(void)box_err_set(
-		&err, BOX_ERR_OS, output->broken, "%s: %s", output->name, strerror(output->broken));
+	(void)box_err_set(&err, BOX_ERR_OS, output->broken, "%s: %s", output->name,
+		box_err_strerror(output->broken));
 	return box_cli_fail(&err);
 }

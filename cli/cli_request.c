@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/macros.h"
 #include "cli/cli.h"
 #include "cli/cli_signals.h"
 #include "codec/json.h"
@@ -102,7 +103,7 @@ struct box_value box_cli_identity(const struct cli *cli, const struct box_value 
 	static const char *const members[] = {"session_id", "network", "image", "host_path",
 		"host_path_mode", "mount_path", "persistent", "cpus", "memory_mb", "pids_limit",
 		"read_only_rootfs", "workspace_quota_mb", "egress", "volumes"};
-	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
 		const struct box_value *value = box_map_get(info, members[i]);
 		if (value) {
 			box_map_add(cli->arena, &spec, members[i], *value);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "cli/cli.h"
 
 static int wake_pipe[2] = {-1, -1};
@@ -30,7 +31,7 @@ int box_cli_signals_catch(void)
 	if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
 		return -errno;
 	}
-	for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(caught); i++) {
 		struct sigaction before;
 		struct sigaction action = {.sa_handler = on_signal};
 		/* Who was told to ignore one (nohup) goes on ignoring it. */

@@ -12,12 +12,12 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/macros.h"
 #include "cli/cli.h"
 
 #define ROWS_DEFAULT 24
 #define COLS_DEFAULT 80
-
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 enum {
 	NOT_YET,
@@ -104,12 +104,12 @@ static void on_notice(int number)
 /* What would end us anyway: it does so now, with the action that was there before. */
 static const int fatal[] = {SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGUSR1, SIGSEGV,
 	SIGUSR2, SIGALRM, SIGSTKFLT, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGPOLL, SIGPWR, SIGSYS};
-static struct sigaction before[COUNT_OF(fatal)];
+static struct sigaction before[BOX_COUNT_OF(fatal)];
 
 static void on_fatal(int number)
 {
 	put_back();
-	for (size_t i = 0; i < COUNT_OF(fatal); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(fatal); i++) {
 		if (fatal[i] == number) {
 			(void)sigaction(number, &before[i], NULL);
 		}
@@ -183,9 +183,9 @@ struct box_cli_terminal_signals box_cli_terminal_take_signals(void)
 int box_cli_terminal_raw(struct box_err *err)
 {
 	if (tcgetattr(STDIN_FILENO, &saved) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "stdin: %s", strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "stdin: %s", box_err_strerror(errno));
 	}
-	for (size_t i = 0; i < COUNT_OF(fatal); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(fatal); i++) {
 		take(fatal[i], on_fatal, &before[i]);
 	}
 	take(SIGTSTP, on_notice, NULL);
@@ -194,7 +194,7 @@ int box_cli_terminal_raw(struct box_err *err)
 	int r = make_raw();
 	if (r < 0) {
 		box_cli_terminal_restore();
-		return box_err_set(err, BOX_ERR_OS, -r, "stdin: %s", strerror(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "stdin: %s", box_err_strerror(-r));
 	}
 	return 0;
 }

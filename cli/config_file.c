@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "worker/config_text.h"
 
 #define VARIABLE "LANGBOT_BOX_CONFIG"
@@ -18,13 +19,14 @@ static int read_file(const char *path, struct box_buf *text, struct box_err *err
 {
 	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	for (;;) {
 		char piece[16 * BOX_KIB];
 		ssize_t len = read(fd, piece, sizeof(piece));
 		if (len < 0) {
-			return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
+			return box_err_set(
+				err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 		}
 		if (len == 0) {
 			return 0;

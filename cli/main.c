@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/cli_usage.h"
@@ -159,7 +161,7 @@ static const struct box_cli_command commands[] = {
 		"      --json             as JSON\n" CONFIG_USAGE LOCAL_USAGE},
 };
 
-#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define COMMANDS (BOX_COUNT_OF(commands))
 
 /* What we were called as. */
 static const char *program = "box";
@@ -227,7 +229,7 @@ int box_cli_flush(void)
 	}
 	/* What failed before, and why nobody knows any more. */
 	(void)box_err_set(&err, BOX_ERR_OS, errnum, "stdout: %s",
-		errnum ? strerror(errnum) : "not all of it could be written");
+		errnum ? box_err_strerror(errnum) : "not all of it could be written");
 	return box_cli_fail(&err);
 }
 
@@ -321,7 +323,7 @@ static int print_help(void)
 static const struct box_cli_command *find_command(const char *name, const char *of,
 	const struct box_cli_command *among, size_t count, struct box_err *err)
 {
-	const char *names[COMMANDS > BOX_CLI_SKILL_COMMANDS ? COMMANDS : BOX_CLI_SKILL_COMMANDS];
+	const char *names[BOX_MAX(COMMANDS, BOX_CLI_SKILL_COMMANDS)];
 	for (size_t i = 0; i < count; i++) {
 		names[i] = among[i].name;
 		if (strcmp(name, among[i].name) == 0) {

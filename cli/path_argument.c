@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/utf8.h"
 
 const char *box_path_argument_clean(struct box_arena *arena, const char *path)
@@ -55,7 +56,7 @@ int box_path_argument_resolve(
 	if (relative && !folder) {
 		return box_err_set(err, BOX_ERR_OS, errno,
 			"%.200s: the working folder cannot be told (%s): name it from the root",
-			path, strerror(errno));
+			path, box_err_strerror(errno));
 	}
 	_cleanup_(box_free_p) char *real = relative || has_parent(path) ? realpath(path, NULL)
 									: NULL;

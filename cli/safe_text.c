@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 
 #define DOTS 3
@@ -41,7 +42,7 @@ static const struct range narrow[] = {
 	{0xfe00, 0xfe0f},
 };
 
-#define IN(table, c) is_in(table, sizeof(table) / sizeof((table)[0]), c)
+#define IN(table, c) is_in(table, BOX_COUNT_OF(table), c)
 
 static bool is_in(const struct range *table, size_t count, uint32_t c)
 {
@@ -109,7 +110,7 @@ size_t box_safe_text_line(struct box_buf *out, struct box_str text, size_t colum
 		in_blank = is_blank(c);
 		text = (struct box_str){text.bytes + len, text.len - len};
 		if (used > columns) {
-			size_t dots = columns < DOTS ? columns : DOTS;
+			size_t dots = BOX_MIN(columns, DOTS);
 			out->len = cut_len;
 			(void)box_buf_append(out, "...", dots);
 			return cut_used + dots;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "codec/json.h"
 
 #define NAME_MAX_LEN 64
@@ -32,7 +33,7 @@ static const struct {
 
 static int errnum_of(enum box_code code)
 {
-	for (size_t i = 0; i < sizeof(errnums) / sizeof(errnums[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(errnums); i++) {
 		if (errnums[i].code == code) {
 			return errnums[i].errnum;
 		}

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 
 enum kind {
@@ -171,7 +172,7 @@ static const struct row rows[] = {
 
 static const struct row *find(const char *action, struct box_err *err)
 {
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		if (strcmp(rows[i].action, action) == 0) {
 			return &rows[i];
 		}

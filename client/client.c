@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "client/answer.h"
 #include "client/answer_wait.h"
 #include "client/box.h"
@@ -287,7 +288,7 @@ int box_client_wait(struct box_client *client, int timeout_ms, struct box_err *e
 {
 	struct pollfd ready = {.fd = box_client_fd(client), .events = box_client_events(client)};
 	if (!client->lost && poll(&ready, 1, timeout_ms) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s", strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s", box_err_strerror(errno));
 	}
 	return box_client_step(client, err);
 }

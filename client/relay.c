@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "client/box.h"
 #include "client/connection/client_link.h"
 #include "client/connection/ws_connect.h"
@@ -151,7 +152,7 @@ static void send_input(struct box_relay *relay)
 	while (relay->attached && relay->in_sent < in_end(relay)) {
 		size_t at = (size_t)(relay->in_sent - relay->in_taken);
 		size_t len = relay->input.len - at;
-		len = len < PIECE_BYTES ? len : PIECE_BYTES;
+		len = BOX_MIN(len, PIECE_BYTES);
 		send_kind(relay, DATA, relay->in_sent,
 			(struct box_str){relay->input.bytes + at, len});
 		relay->in_sent += len;
@@ -165,13 +166,13 @@ static void send_input(struct box_relay *relay)
 static void drop_input(struct box_relay *relay, uint64_t until)
 {
 	uint64_t end = in_end(relay);
-	until = until < end ? until : end;
+	until = BOX_MIN(until, end);
 	if (until > relay->in_taken) {
 		size_t len = (size_t)(until - relay->in_taken);
 		relay->input.len -= len;
 		memmove(relay->input.bytes, relay->input.bytes + len, relay->input.len);
 		relay->in_taken = until;
-		relay->in_sent = relay->in_sent > until ? relay->in_sent : until;
+		relay->in_sent = BOX_MAX(relay->in_sent, until);
 	}
 }
 
@@ -228,7 +229,7 @@ static const char *take_begin(struct box_relay *relay, struct box_str body)
 		relay->in_taken = relay->in_sent = input;
 	} else {
 		/* What nobody can have again was read by another meanwhile. */
-		relay->received = offset > relay->received ? offset : relay->received;
+		relay->received = BOX_MAX(offset, relay->received);
 		relay->confirmed = offset;
 		if (!resume_input(relay, input)) {
 			return NULL;
@@ -247,7 +248,7 @@ static const char *take_data(struct box_relay *relay, uint64_t offset, struct bo
 		return "output with a wrong offset";
 	}
 	/* A process with a log does not wait for us: what lies between was dropped. */
-	relay->received = offset > relay->received ? offset : relay->received;
+	relay->received = BOX_MAX(offset, relay->received);
 	uint64_t known = relay->received - offset;
 	if (known < bytes.len) {
 		offset = relay->received;

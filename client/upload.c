@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "client/calls.h"
 
 #define AHEAD 8
@@ -55,8 +56,7 @@ static int send_piece(struct box_upload *upload, struct piece *piece, struct box
 {
 	size_t at = (size_t)upload->sent * BOX_FILE_CHUNK_BYTES;
 	size_t left = upload->len - at;
-	struct box_str bytes = {
-		upload->bytes + at, left < BOX_FILE_CHUNK_BYTES ? left : BOX_FILE_CHUNK_BYTES};
+	struct box_str bytes = {upload->bytes + at, BOX_MIN(left, BOX_FILE_CHUNK_BYTES)};
 	struct box_arena *arena = box_arena_new();
 	struct box_value data = box_map_value();
 	box_map_add(arena, &data, "file_key", box_cstr(upload->key));

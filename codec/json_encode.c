@@ -11,6 +11,7 @@
 
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/macros.h"
 #include "codec/json.h"
 #include "codec/json_run.h"
 
@@ -83,7 +84,7 @@ static int append_escaped(struct box_buf *out, struct box_str str)
 	}
 	while (at < end) {
 		size_t left = (size_t)(end - at);
-		size_t stretch = left < STRETCH_MAX ? left : STRETCH_MAX;
+		size_t stretch = BOX_MIN(left, STRETCH_MAX);
 		if (stretch * ESCAPE_MAX > out->limit - out->len) {
 			return append_tightly(out, at, end);
 		}

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
@@ -102,11 +103,11 @@ char *box_stdio_framer_space(struct box_stdio_framer *framer, size_t *ret_len)
 	tidy(framer);
 	if (framer->room - framer->end < READ_BYTES_LEAST) {
 		framer->room = framer->room ? framer->room * 2 : READ_BYTES;
-		framer->room = framer->room < ROOM_MAX ? framer->room : ROOM_MAX;
+		framer->room = BOX_MIN(framer->room, ROOM_MAX);
 		framer->bytes = box_realloc(framer->bytes, framer->room);
 	}
 	size_t free_bytes = framer->room - framer->end;
-	*ret_len = free_bytes < READ_BYTES ? free_bytes : READ_BYTES;
+	*ret_len = BOX_MIN(free_bytes, READ_BYTES);
 	return framer->bytes + framer->end;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/macros.h"
 #include "runtime/metrics.h"
 
 #define HOST BOX_SCOPE_HOST
@@ -108,10 +109,10 @@ const struct box_action box_actions[] = {
 };
 /* clang-format on */
 
-_Static_assert(sizeof(box_actions) / sizeof(box_actions[0]) <= BOX_METRICS_ACTIONS_MAX,
-	"every action has its counters");
+_Static_assert(
+	BOX_COUNT_OF(box_actions) <= BOX_METRICS_ACTIONS_MAX, "every action has its counters");
 
-const size_t box_actions_count = sizeof(box_actions) / sizeof(box_actions[0]);
+const size_t box_actions_count = BOX_COUNT_OF(box_actions);
 
 const struct box_action *box_action_find(struct box_str name)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/spec/fields.h"
 
 #define SEQ_TEXT_MAX 64
@@ -63,7 +64,7 @@ static const struct box_field context_rows[] = {
 		.check = check_digest},
 };
 
-#define CONTEXT_ROWS (sizeof(context_rows) / sizeof(context_rows[0]))
+#define CONTEXT_ROWS (BOX_COUNT_OF(context_rows))
 
 enum box_envelope_kind box_envelope_classify(const struct box_value *message, const char **ret_why)
 {

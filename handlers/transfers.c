@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/base64.h"
+#include "base/err.h"
 #include "base/table.h"
 #include "handlers/actions.h"
 #include "handlers/dispatch.h"
@@ -87,8 +88,8 @@ static int file_start(struct box_transfers *files, const struct box_transfers_ch
 	if (file->fd < 0) {
 		int errnum = errno;
 		free(file);
-		return box_err_set(
-			err, BOX_ERR_OS, errnum, "cannot hold a file: %s", strerrordesc_np(errnum));
+		return box_err_set(err, BOX_ERR_OS, errnum, "cannot hold a file: %s",
+			box_err_strerror(errnum));
 	}
 	file->amount = chunk->amount;
 	box_table_put(&files->by_key, chunk->key, file);
@@ -104,7 +105,7 @@ static int file_append(
 			file->fd, bytes.bytes + done, bytes.len - done, (off_t)(file->size + done));
 		if (wrote < 0 && errno != EINTR) {
 			return box_err_set(err, BOX_ERR_OS, errno, "cannot hold a file: %s",
-				strerrordesc_np(errno));
+				box_err_strerror(errno));
 		}
 		done += wrote > 0 ? (size_t)wrote : 0;
 	}
@@ -171,7 +172,7 @@ int box_transfers_take(
 	*ret_fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
 	file_free(files, file);
 	return *ret_fd < 0 ? box_err_set(err, BOX_ERR_OS, errno, "cannot hold a file: %s",
-				     strerrordesc_np(errno))
+				     box_err_strerror(errno))
 			   : 0;
 }
 

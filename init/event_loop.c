@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "protocol/init.h"
 
 #define EVENTS_PER_TURN 32
@@ -119,7 +120,7 @@ static void turn_narrow(
 		{.fd = BOX_INIT_CONTROL_FD, .events = (short)(deaf ? POLLOUT : POLLIN | POLLOUT)},
 		{.fd = children_fd, .events = POLLIN},
 	};
-	if (poll(fds, sizeof(fds) / sizeof(fds[0]), timeout) <= 0) {
+	if (poll(fds, BOX_COUNT_OF(fds), timeout) <= 0) {
 		return;
 	}
 	if (fds[1].revents) {

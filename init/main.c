@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "init/boot/boot.h"
 #include "init/control.h"
 #include "init/event_loop.h"
@@ -71,7 +72,7 @@ static uint64_t next_deadline(void)
 {
 	uint64_t runs = box_run_deadline();
 	uint64_t kept = box_mproc_deadline();
-	return runs < kept ? runs : kept;
+	return BOX_MIN(runs, kept);
 }
 
 static void serve(void)

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
+#include "base/macros.h"
 #include "plan/filter_table.h"
 
 #define NUMBERS 1024
@@ -108,7 +110,7 @@ static int emit(struct box_filter *program, struct sock_filter instruction)
 
 static int add_edge(struct edges *edges, size_t from, bool taken, size_t label)
 {
-	if (edges->count == sizeof(edges->list) / sizeof(edges->list[0])) {
+	if (edges->count == BOX_COUNT_OF(edges->list)) {
 		return -E2BIG;
 	}
 	edges->list[edges->count++] = (struct edge){from, taken, label};
@@ -213,7 +215,7 @@ static int emit_list(
 {
 	uint32_t values[NUMBERS / 2];
 	struct spans spans = {.count = 0};
-	if (list->count > sizeof(values) / sizeof(values[0])) {
+	if (list->count > BOX_COUNT_OF(values)) {
 		return -E2BIG;
 	}
 	memcpy(values, list->values, list->count * sizeof(values[0]));
@@ -334,7 +336,7 @@ static int emit_head(struct box_filter *program)
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 	};
 	int r = 0;
-	for (size_t i = 0; r == 0 && i < sizeof(head) / sizeof(head[0]); i++) {
+	for (size_t i = 0; r == 0 && i < BOX_COUNT_OF(head); i++) {
 		r = emit(program, head[i]);
 	}
 	return r;
@@ -396,7 +398,7 @@ int box_filter_compile(
 	if (r < 0) {
 		box_filter_free(&program);
 		return box_err_set(err, BOX_ERR_OS, -r, "seccomp: no program for %s: %s",
-			names[kind.profile], strerror(-r));
+			names[kind.profile], box_err_strerror(-r));
 	}
 	size_t size_bytes = program.count * sizeof(struct sock_filter);
 	struct sock_filter *fitting = realloc(program.instructions, size_bytes);

@@ -19,6 +19,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "base/macros.h"
+
 /* Newer than the headers that some distributions build with. */
 #ifndef PR_GET_AUXV
 #define PR_GET_AUXV 0x41555856
@@ -37,10 +39,9 @@
 #endif
 
 #define WORD UINT32_MAX
-#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
-#define LIST(number, numbers)                                                               \
-	{                                                                                   \
-		.arg = (number), .mask = WORD, .values = (numbers), .count = COUNT(numbers) \
+#define LIST(number, numbers)                                                                      \
+	{                                                                                          \
+		.arg = (number), .mask = WORD, .values = (numbers), .count = BOX_COUNT_OF(numbers) \
 	}
 
 /* --- setsockopt --- */
@@ -93,9 +94,9 @@ static const struct box_filter_case setsockopt_cases[] = {INTERNET_OPTIONS,
 	{.all = {{1, WORD, SOL_NETLINK}}, .list = LIST(2, netlink_options), .network = true}};
 static const struct box_filter_case setsockopt_strict_cases[] = {INTERNET_OPTIONS};
 const struct box_filter_rule box_filter_setsockopt = {
-	setsockopt_cases, COUNT(setsockopt_cases), ENOPROTOOPT};
+	setsockopt_cases, BOX_COUNT_OF(setsockopt_cases), ENOPROTOOPT};
 const struct box_filter_rule box_filter_setsockopt_strict = {
-	setsockopt_strict_cases, COUNT(setsockopt_strict_cases), ENOPROTOOPT};
+	setsockopt_strict_cases, BOX_COUNT_OF(setsockopt_strict_cases), ENOPROTOOPT};
 
 /* --- prctl --- */
 
@@ -111,7 +112,7 @@ static const uint32_t prctl_options[] = {PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_
 	PR_GET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE, PR_CAP_AMBIENT,
 	PR_GET_SPECULATION_CTRL, PR_GET_AUXV, PR_SVE_GET_VL, PR_SME_GET_VL};
 static const struct box_filter_case prctl_cases[] = {{.list = LIST(0, prctl_options)}};
-const struct box_filter_rule box_filter_prctl = {prctl_cases, COUNT(prctl_cases), EINVAL};
+const struct box_filter_rule box_filter_prctl = {prctl_cases, BOX_COUNT_OF(prctl_cases), EINVAL};
 
 /* --- fcntl --- */
 
@@ -122,7 +123,7 @@ static const uint32_t fcntl_commands[] = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_
 	F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_QUERY, F_DUPFD_CLOEXEC, F_SETPIPE_SZ,
 	F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS};
 static const struct box_filter_case fcntl_cases[] = {{.list = LIST(1, fcntl_commands)}};
-const struct box_filter_rule box_filter_fcntl = {fcntl_cases, COUNT(fcntl_cases), EINVAL};
+const struct box_filter_rule box_filter_fcntl = {fcntl_cases, BOX_COUNT_OF(fcntl_cases), EINVAL};
 
 /* --- ioctl --- */
 
@@ -144,4 +145,4 @@ static const uint32_t ioctl_of_drivers[] = {SIOCETHTOOL};
 static const struct box_filter_case ioctl_cases[] = {{.list = LIST(1, ioctl_requests)},
 	{.list = LIST(1, ioctl_refused), .verdict = EPERM},
 	{.list = LIST(1, ioctl_of_drivers), .verdict = EOPNOTSUPP}};
-const struct box_filter_rule box_filter_ioctl = {ioctl_cases, COUNT(ioctl_cases), ENOTTY};
+const struct box_filter_rule box_filter_ioctl = {ioctl_cases, BOX_COUNT_OF(ioctl_cases), ENOTTY};

@@ -20,17 +20,18 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/macros.h"
 #include "plan/filter_options.h"
 
 #define WORD UINT32_MAX
-#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
-#define ONLY(list, error)                    \
-	{                                    \
-		(list), COUNT(list), (error) \
+#define ONLY(list, error)                           \
+	{                                           \
+		(list), BOX_COUNT_OF(list), (error) \
 	}
-#define ONE_OF(number, bits, numbers)                                                         \
-	{                                                                                     \
-		.arg = (number), .mask = (bits), .values = (numbers), .count = COUNT(numbers) \
+#define ONE_OF(number, bits, numbers)                                 \
+	{                                                             \
+		.arg = (number), .mask = (bits), .values = (numbers), \
+		.count = BOX_COUNT_OF(numbers)                        \
 	}
 /* No bit of `bits` in an argument. */
 #define WITHOUT(number, bits)                    \
@@ -269,7 +270,7 @@ const struct box_filter_row box_filter_rows[] = {
 };
 /* clang-format on */
 
-const size_t box_filter_rows_count = COUNT(box_filter_rows);
+const size_t box_filter_rows_count = BOX_COUNT_OF(box_filter_rows);
 
 /* The mounter, and what it forks until that is a command: a mount namespace, in which nothing shows
  * outside; mounts by their fds; folders made with the file system ids of commands; the domain and the
@@ -296,4 +297,4 @@ const struct box_filter_row box_filter_mounter_rows[] = {
 	BOTH(landlock_add_rule),
 	BOTH(landlock_restrict_self),
 };
-const size_t box_filter_mounter_rows_count = COUNT(box_filter_mounter_rows);
+const size_t box_filter_mounter_rows_count = BOX_COUNT_OF(box_filter_mounter_rows);

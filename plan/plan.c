@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "plan/plan_maker.h"
 
 #define GRAIN (64 * BOX_KIB) /* the largest page: sizes and limits are read back as written */
@@ -30,7 +31,7 @@ static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_leas
 {
 	uint64_t share = memory_bytes / parts;
 	share -= share % GRAIN;
-	return share > at_least ? share : at_least;
+	return BOX_MAX(share, at_least);
 }
 
 static bool is_machine(const struct box_plan_maker *maker)
@@ -138,12 +139,12 @@ static void add_proc(struct box_plan_maker *maker)
 	if (is_machine(maker)) {
 		return; /* what it tells is of the box's own kernel */
 	}
-	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(masks); i++) {
 		if (!masks[i].single_id || maker->single_id) {
 			(void)box_plan_add_step(maker, BOX_PLAN_STEP_MASK, masks[i].path);
 		}
 	}
-	for (size_t i = 0; i < sizeof(frozen) / sizeof(frozen[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(frozen); i++) {
 		(void)box_plan_add_step(maker, BOX_PLAN_STEP_FREEZE, frozen[i]);
 	}
 }
@@ -196,12 +197,12 @@ static void add_folders(struct box_plan_maker *maker)
 
 	enum box_plan_owner owner = maker->ask->writable_root ? BOX_PLAN_OWNER_PAYLOAD
 							      : BOX_PLAN_OWNER_INIT;
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(folders); i++) {
 		if (can_be_made(maker, folders[i])) {
 			box_plan_add_folder(maker, folders[i], owner, 0755);
 		}
 	}
-	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(links); i++) {
 		/* A workspace below /var/tmp needs a folder there, not a way to /tmp. */
 		if (can_be_made(maker, links[i].target) &&
 			!box_plan_path_is_under(maker->ask->mount_path, links[i].target)) {
@@ -283,7 +284,7 @@ static void add_rules(struct box_plan_maker *maker)
 
 static uint64_t at_most(uint64_t value, uint64_t most)
 {
-	return value < most ? value : most;
+	return BOX_MIN(value, most);
 }
 
 /* fs.file-max is one for the host, and a file takes too little memory to be held by that alone. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "plan/plan.h"
 
 #define MEMORY_BYTES_MIN (32 * BOX_MIB)
@@ -69,7 +70,7 @@ int box_plan_check_target(const char *path, const char *what, struct box_err *er
 	if (strcmp(path, "/") == 0) {
 		return refuse(err, what, "must not be the root of the box");
 	}
-	for (size_t i = 0; i < sizeof(system_folders) / sizeof(system_folders[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(system_folders); i++) {
 		if (box_plan_path_is_under(path, system_folders[i])) {
 			return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
 				"%s %s is part of the box's system folder %s", what, path,
@@ -159,7 +160,7 @@ static int check_ask(const struct box_plan_request *ask, struct box_err *err)
 		{"mount_path", ask->mount_path, sizeof(ask->mount_path)},
 		{"image", ask->image, sizeof(ask->image)},
 	};
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(texts); i++) {
 		if (!is_ended(texts[i].text, texts[i].room)) {
 			return refuse(err, texts[i].what, "is too long");
 		}
@@ -202,7 +203,7 @@ static int unavailable(struct box_err *err, const char *what, const char *why, c
 bool box_plan_is_own(const char *entry, const struct box_plan_host *host)
 {
 	static const char *const own[] = {"dev", "home", "proc", "run", "sys", "tmp"};
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(own); i++) {
 		if (strcmp(entry, own[i]) == 0) {
 			return true;
 		}

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "plan/plan_maker.h"
 
 #define ROOT_BYTES (1 * BOX_MIB)
@@ -21,7 +22,7 @@ static void add_trees(struct box_plan_maker *maker)
 		const struct box_plan_step *inside = &plan->inside[i];
 		bool shared = inside->kind == BOX_PLAN_STEP_TREE &&
 			(inside->tree == BOX_PLAN_TREE_ENTRY || inside->tree == BOX_PLAN_TREE_ETC);
-		if (!shared || used == sizeof(plan->tree_targets) / sizeof(plan->tree_targets[0])) {
+		if (!shared || used == BOX_COUNT_OF(plan->tree_targets)) {
 			continue;
 		}
 		char *target = plan->tree_targets[used++];

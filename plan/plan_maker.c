@@ -1,6 +1,8 @@
 /* One function for each kind of step that more than one list has. */
 #include "plan/plan_maker.h"
 
+#include "base/macros.h"
+
 #define INODES_MIN 4096
 #define INODES_MAX 1048576
 #define INODE_PER_BYTES 4096 /* a file that is not empty takes a page */
@@ -11,7 +13,7 @@ static uint64_t inodes_for(uint64_t size_bytes)
 	if (inodes < INODES_MIN) {
 		return INODES_MIN;
 	}
-	return inodes < INODES_MAX ? inodes : INODES_MAX;
+	return BOX_MIN(inodes, INODES_MAX);
 }
 
 struct box_plan_step *box_plan_add_step(

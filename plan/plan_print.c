@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "plan/plan.h"
 
@@ -90,7 +91,7 @@ static void print_namespaces(const struct box_plan *plan, FILE *to)
 
 	put_column(to, "namespaces", FACT_WIDTH);
 	const char *between = "";
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
 		if (plan->namespaces & names[i].flag) {
 			(void)fprintf(to, "%s%s", between, names[i].name);
 			between = " ";

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
@@ -119,7 +120,7 @@ static const struct box_err *why_not(const struct box_boxd_client_request *asked
 {
 	if (!packet) {
 		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -asked->failed,
-			"boxd cannot be asked: %s", strerrordesc_np(-asked->failed));
+			"boxd cannot be asked: %s", box_err_strerror(-asked->failed));
 		return err;
 	}
 	const struct box_boxd_failure *failure = asked->made ? &packet->made.failure

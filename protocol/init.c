@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "protocol/init_process.h"
 
 #define SIGNAL_MAX 64
@@ -244,7 +245,7 @@ const char *box_init_boot_step_name(uint32_t step)
 		"drop capabilities",
 		"install the filter",
 	};
-	_Static_assert(sizeof(names) / sizeof(names[0]) == BOX_INIT_BOOT_END_ - BOX_INIT_BOOT_READ,
+	_Static_assert(BOX_COUNT_OF(names) == BOX_INIT_BOOT_END_ - BOX_INIT_BOOT_READ,
 		"a name for each step");
 	if (step < BOX_INIT_BOOT_READ || step >= BOX_INIT_BOOT_END_) {
 		return NULL;

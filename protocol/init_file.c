@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/macros.h"
+
 #define ERRNO_MAX 4095
 #define NSEC_MAX 999999999U
 #define PERMISSIONS_MAX 0777U
@@ -171,7 +173,7 @@ static bool is_name(struct box_str name)
 
 static int compare(struct box_str a, struct box_str b)
 {
-	size_t len = a.len < b.len ? a.len : b.len;
+	size_t len = BOX_MIN(a.len, b.len);
 	int order = len > 0 ? memcmp(a.bytes, b.bytes, len) : 0;
 	return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }

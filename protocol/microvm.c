@@ -5,6 +5,8 @@
 #include <linux/filter.h>
 #include <string.h>
 
+#include "base/macros.h"
+
 /* One text of a piece of furniture ends where it should. */
 static int check_piece(const char *bytes)
 {
@@ -71,8 +73,7 @@ const char *box_microvm_step_name(uint32_t step)
 		"set up the guest's network",
 		"hand over to the boot of every box",
 	};
-	_Static_assert(
-		sizeof(names) / sizeof(names[0]) == BOX_MICROVM_STEP_END_ - BOX_MICROVM_STEP_READ,
+	_Static_assert(BOX_COUNT_OF(names) == BOX_MICROVM_STEP_END_ - BOX_MICROVM_STEP_READ,
 		"a name for each step");
 	if (step >= BOX_MICROVM_STEP_ROOT_STEP && step < BOX_MICROVM_STEP_ROOT_STEP_END_) {
 		return "mount a part of the guest's root";

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "runtime/backend/backend_select.h"
 #include "runtime/config/config_members.h"
@@ -388,7 +389,7 @@ static int folder_error(const struct box_config *config, int result, struct box_
 	default:
 		return box_err_set(err, BOX_ERR_OS, -result,
 			"box.local.default_workspace %s cannot be made: %s",
-			config->default_workspace, strerrordesc_np(-result));
+			config->default_workspace, box_err_strerror(-result));
 	}
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "base/operator.h"
 #include "runtime/backend/local.h"
 #include "runtime/runtime.h"
@@ -112,7 +113,7 @@ static struct box_value admission_checks(const struct box_runtime *runtime, stru
 	const char *name = runtime->backend ? runtime->session_rules.backend_name : "";
 	box_map_add(arena, &checks, "configuration", box_bool(policy->error == NULL));
 	box_map_add(arena, &checks, "required_backend", box_bool(strcmp(name, "nsjail") == 0));
-	for (size_t i = 0; i < sizeof(sandbox_checks) / sizeof(sandbox_checks[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(sandbox_checks); i++) {
 		box_map_add(arena, &checks, sandbox_checks[i], box_bool(false));
 	}
 	box_map_add(arena, &checks, "session_cap", box_bool(policy->max_sessions <= 1));
@@ -273,7 +274,7 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 	int64_t most = runtime->config->limits.max_sessions;
 	int64_t share = is_operators(context) ? most
 					      : runtime->session_rules.ceilings.workspace_sessions;
-	int64_t limit = runtime->config->admission.required ? 0 : share < most ? share : most;
+	int64_t limit = runtime->config->admission.required ? 0 : BOX_MIN(share, most);
 	int64_t all = (int64_t)box_sessions_count_shown(runtime->sessions);
 	int64_t used = is_operators(context)
 		? all

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "codec/json.h"
@@ -29,7 +30,7 @@ static int changed(struct box_err *err, const char *path)
 
 static int fail(struct box_err *err, const char *path, int r)
 {
-	return box_err_set(err, BOX_ERR_BOX, -r, "%s: %s", path, strerrordesc_np(-r));
+	return box_err_set(err, BOX_ERR_BOX, -r, "%s: %s", path, box_err_strerror(-r));
 }
 
 /* --- in --- */

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 
 /* Newer than the headers that some distributions build with. */
 #define REFER (1ULL << 13)
@@ -23,14 +25,14 @@ struct attributes {
 
 static int fail(struct box_err *err, const char *step)
 {
-	return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", step, strerrordesc_np(errno));
+	return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", step, box_err_strerror(errno));
 }
 
 /* Every right that this version of the kernel can take away. */
 static struct attributes everything(long abi)
 {
 	static const int fs_rights[] = {0, 13, 14, 15, 15, 16};
-	size_t last = sizeof(fs_rights) / sizeof(fs_rights[0]) - 1;
+	size_t last = BOX_COUNT_OF(fs_rights) - 1;
 	int rights = fs_rights[(size_t)abi < last ? (size_t)abi : last];
 	return (struct attributes){
 		.handled_access_fs = (1ULL << rights) - 1,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/seccomp.h"
 #include "skills/landlock.h"
@@ -144,7 +145,7 @@ int box_skills_confine(
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
 		prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", box_err_strerror(errno));
 	}
 	int r = enter_landlock(rooms, count, err);
 	return r < 0 ? r : box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);

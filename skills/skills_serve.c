@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/fds.h"
 #include "base/limits.h"
 #include "codec/msgpack.h"
@@ -210,7 +211,7 @@ int box_skills_serve(int socket, int folder, struct box_err *err)
 	}
 	return r == -EPIPE || r == -ECONNRESET
 		? 0
-		: box_err_set(err, BOX_ERR_BOX, -r, "the socket: %s", strerrordesc_np(-r));
+		: box_err_set(err, BOX_ERR_BOX, -r, "the socket: %s", box_err_strerror(-r));
 }
 
 void box_skills_serve_refusal(int socket, const struct box_err *err)

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -302,7 +303,7 @@ static const char *judge_peer(const struct guest *guest, char text[STRANGER_TEXT
 	char who[128];
 	(void)(r == 0 ? snprintf(who, sizeof(who), "a process of uid %u", uid)
 		      : snprintf(who, sizeof(who), "someone who cannot be told (%s)",
-				strerrordesc_np(-r)));
+				box_err_strerror(-r)));
 	(void)snprintf(text, STRANGER_TEXT_MAX,
 		"Unauthorized: this connection is of %s, and without a token only root and the user "
 		"that runs boxd are let in, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the same "

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/hash.h"
+#include "base/macros.h"
 #include "base/operator.h"
 
 #define TOKEN_FIELD "X-LangBot-Box-Control-Token"
@@ -189,7 +190,7 @@ static void find_route(struct box_str path, struct box_gate_verdict *verdict)
 		{"/metrics", BOX_GATE_METRICS},
 		{"/rpc/ws", BOX_GATE_RPC},
 	};
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(routes); i++) {
 		if (box_str_eq(path, routes[i].path)) {
 			verdict->kind = routes[i].kind;
 			return;
@@ -508,7 +509,7 @@ const char *box_http_answer_phrase(int status)
 		{500, "Internal Server Error"},
 		{503, "Service Unavailable"},
 	};
-	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(phrases); i++) {
 		if (phrases[i].status == status) {
 			return phrases[i].phrase;
 		}

@@ -4,6 +4,8 @@
  */
 #include "transport/http_head.h"
 
+#include "base/macros.h"
+
 struct reader {
 	const char *at;
 	const char *end;
@@ -229,7 +231,7 @@ enum box_http_head_result box_http_head_parse(
 	if (len == 0) {
 		return BOX_HTTP_HEAD_MORE;
 	}
-	size_t readable = len < BOX_HTTP_HEAD_BYTES_MAX ? len : BOX_HTTP_HEAD_BYTES_MAX;
+	size_t readable = BOX_MIN(len, BOX_HTTP_HEAD_BYTES_MAX);
 	struct reader r = {.at = bytes, .end = bytes + readable};
 	ret_head->field_count = 0;
 	ret_head->content_length = 0;

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "runtime/runtime.h"
 #include "runtime/session/process.h"
 #include "transport/ws_relay_private.h"
@@ -49,7 +50,7 @@ static void update(struct box_ws_relay *relay)
 		relay->until = relay->received + WINDOW_BYTES;
 	}
 	uint64_t hold = open + WINDOW_BYTES;
-	hold = hold > BOX_WS_RELAY_UNCONFIRMED_BYTES ? hold : BOX_WS_RELAY_UNCONFIRMED_BYTES;
+	hold = BOX_MAX(hold, BOX_WS_RELAY_UNCONFIRMED_BYTES);
 	bool told = box_process_confirm(relay->reader, relay->confirmed, relay->until, hold);
 	if (!told && !relay->waking) {
 		relay->waking = true;
@@ -85,7 +86,7 @@ static void confirm(struct box_ws_relay *relay, uint64_t offset)
 
 static void confirm_claimed(struct box_ws_relay *relay)
 {
-	confirm(relay, relay->claimed < relay->sent ? relay->claimed : relay->sent);
+	confirm(relay, BOX_MIN(relay->claimed, relay->sent));
 }
 
 /* One that has come back may have more than was sent again so far, and says so only once. */
@@ -246,7 +247,7 @@ static bool next(void *arg, struct box_ws_frame *ret_frame)
 		return false;
 	}
 	size_t left = piece->len - piece->sent;
-	size_t len = left < BOX_WS_FRAME_BYTES ? left : BOX_WS_FRAME_BYTES;
+	size_t len = BOX_MIN(left, BOX_WS_FRAME_BYTES);
 	*ret_frame = (struct box_ws_frame){
 		.kind = relay->v1 ? BOX_WS_FRAME_BINARY : BOX_WS_FRAME_TEXT,
 		.bytes = piece->bytes + piece->sent,
@@ -334,7 +335,7 @@ static void refused(void *arg)
 	uint64_t end = box_relay_output_longest_end(&relay->pieces);
 	if (!relay->v1 && !relay->over && end > relay->confirmed) {
 		BOX_LOG(BOX_LOG_WARNING, "relay.line_refused");
-		relay->sent = end > relay->sent ? end : relay->sent;
+		relay->sent = BOX_MAX(end, relay->sent);
 		confirm(relay, end);
 	}
 }

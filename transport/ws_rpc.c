@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "handlers/dispatch.h"
@@ -101,7 +102,7 @@ static bool next(void *arg, struct box_ws_frame *ret_frame)
 		return false;
 	}
 	size_t left = out->bytes.len - out->sent;
-	size_t len = left < BOX_WS_FRAME_BYTES ? left : BOX_WS_FRAME_BYTES;
+	size_t len = BOX_MIN(left, BOX_WS_FRAME_BYTES);
 	*ret_frame = (struct box_ws_frame){
 		.kind = out->codec == BOX_CODEC_JSON ? BOX_WS_FRAME_TEXT : BOX_WS_FRAME_BINARY,
 		.bytes = out->bytes.bytes + out->sent,

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "protocol/microvm.h"
 
 #define ROOT_TAG "/dev/root"
@@ -58,7 +60,7 @@ static const char *const symbols[] = {
 	"krun_start_enter",
 	"krun_add_net_unixstream",
 };
-#define SYMBOL_COUNT (sizeof(symbols) / sizeof(symbols[0]))
+#define SYMBOL_COUNT (BOX_COUNT_OF(symbols))
 #define NEEDED_COUNT (SYMBOL_COUNT - 1)
 _Static_assert(sizeof(struct calls) == SYMBOL_COUNT * sizeof(void *), "a name for each call");
 
@@ -190,7 +192,7 @@ static int refused(struct box_err *err, const char *call, int32_t r)
 {
 	int errnum = r < 0 ? -r : EPROTO;
 	return box_err_set(err, BOX_ERR_BOX, errnum, "libkrun: %s: %s", call,
-		strerrordesc_np(errnum) ? strerrordesc_np(errnum) : "an unknown error");
+		box_err_strerror(errnum) ? box_err_strerror(errnum) : "an unknown error");
 }
 
 #define TRY(call, ...)                                          \

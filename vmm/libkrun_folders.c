@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/macros.h"
+
 void box_libkrun_folders_of(
 	const char *program, const char *libdir, struct box_libkrun_folders *ret_folders)
 {
@@ -12,7 +14,7 @@ void box_libkrun_folders_of(
 	static const char *const beside[] = {"/../lib/box", "/../../lib/box", "/libkrun"};
 	size_t count = 0;
 	const char *slash = strrchr(program, '/');
-	for (size_t i = 0; slash && i < sizeof(beside) / sizeof(beside[0]); i++) {
+	for (size_t i = 0; slash && i < BOX_COUNT_OF(beside); i++) {
 		char *path = ret_folders->paths[count];
 		int len = snprintf(
 			path, BOX_PATH_MAX, "%.*s%s", (int)(slash - program), program, beside[i]);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/err.h"
 #include "vmm/privileges.h"
 #include "vmm/syscall_rules.h"
 
@@ -82,7 +83,7 @@ _Noreturn static void machine_main(struct box_microvm_process *machine, pid_t pa
 		r = -EOWNERDEAD;
 	}
 	if (r < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -r, "%s", strerrordesc_np(-r));
+		(void)box_err_set(&err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	} else {
 		r = box_syscall_rules_enter(BOX_SYSCALL_RULES_MICROVM, &err);
 	}
@@ -104,7 +105,7 @@ int box_microvm_process_start(
 	}
 	if (pid < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "the machine cannot be started: %s",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	*ret_pid = pid;
 	return 0;

@@ -16,6 +16,7 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "vmm/privileges.h"
 
 #define PASST_ID 65533 /* nobody has it: not the commands', and not "nobody" */
@@ -79,7 +80,7 @@ _Noreturn static void run_passt(
 		_exit(1);
 	}
 	execute(path, passt->facts, fd);
-	(void)dprintf(STDERR_FILENO, "box-vmm: %s: %s\n", path, strerrordesc_np(errno));
+	(void)dprintf(STDERR_FILENO, "box-vmm: %s: %s\n", path, box_err_strerror(errno));
 	_exit(127);
 }
 
@@ -118,7 +119,7 @@ int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, 
 	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
 		return box_err_set(
-			err, BOX_ERR_OS, errno, "no socket for passt: %s", strerrordesc_np(errno));
+			err, BOX_ERR_OS, errno, "no socket for passt: %s", box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int ours = pair[0];
 	_cleanup_(box_close_p) int its = pair[1];
@@ -127,8 +128,8 @@ int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, 
 	(void)setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes));
 	int r = start(passt, path, its, ret_pid);
 	if (r < 0) {
-		return box_err_set(
-			err, BOX_ERR_OS, -r, "%s cannot be started: %s", path, strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s cannot be started: %s", path,
+			box_err_strerror(-r));
 	}
 	*ret_fd = TAKE_FD(ours);
 	return 0;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 
 #define LANDLOCK_VERSION 1U /* LANDLOCK_CREATE_RULESET_VERSION */
 #define FDS_MAX 8
@@ -114,8 +115,8 @@ struct path_beneath {
 static uint64_t fs_rights(uint32_t abi)
 {
 	static const int counts[] = {0, 13, 14, 15, 15, 16};
-	size_t last = sizeof(counts) / sizeof(counts[0]) - 1;
-	return BIT(counts[abi < last ? abi : last]) - 1;
+	size_t last = BOX_COUNT_OF(counts) - 1;
+	return BIT(counts[BOX_MIN(abi, last)]) - 1;
 }
 
 static int allow(int ruleset, const char *path, uint64_t rights)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "vmm/syscall_rules.h"
 
 static void release(scmp_filter_ctx *filter)
@@ -48,11 +49,11 @@ static int compile(enum box_syscall_rules_process which, uint32_t pid, scmp_filt
 		r = add_row(filter, row, pid);
 		if (r < 0) {
 			return box_err_set(err, BOX_ERR_OS, -r, "seccomp: the call %s: %s",
-				row->name, strerrordesc_np(-r));
+				row->name, box_err_strerror(-r));
 		}
 	}
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", box_err_strerror(-r));
 	}
 	*ret_filter = TAKE_PTR(filter);
 	return 0;
@@ -66,7 +67,7 @@ int box_syscall_rules_export(
 	if (r == 0) {
 		r = seccomp_export_bpf(filter, fd);
 		if (r < 0) {
-			(void)box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", strerrordesc_np(-r));
+			(void)box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", box_err_strerror(-r));
 		}
 	}
 	return r;
@@ -79,7 +80,7 @@ int box_syscall_rules_enter(enum box_syscall_rules_process which, struct box_err
 	if (r == 0) {
 		r = seccomp_load(filter);
 		if (r < 0) {
-			(void)box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", strerrordesc_np(-r));
+			(void)box_err_set(err, BOX_ERR_OS, -r, "seccomp: %s", box_err_strerror(-r));
 		}
 	}
 	return r;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "vmm/libkrun.h"
 #include "vmm/libkrun_folders.h"
 #include "vmm/vmm_probe_boot.h"
@@ -45,7 +46,7 @@ static enum box_vmm_probe_end say_kvm(const char *what, int errnum, enum box_vmm
 {
 	printf("kvm=%s\n", what);
 	if (errnum != 0) {
-		printf("kvm_error=%s\n", strerrordesc_np(errnum));
+		printf("kvm_error=%s\n", box_err_strerror(errnum));
 	}
 	return end;
 }

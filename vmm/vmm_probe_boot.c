@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "vmm/bridge/bridge.h"
 #include "vmm/bridge/bridge_listen.h"
 #include "vmm/microvm_process.h"
@@ -57,7 +58,7 @@ static int map_init(struct parts *parts, struct box_err *err)
 	parts->init_size = (size_t)st.st_size;
 	parts->init = mmap(NULL, parts->init_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (parts->init == MAP_FAILED) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	return 0;
 }
@@ -67,7 +68,7 @@ static int make_folder(struct parts *parts, struct box_err *err)
 	(void)snprintf(parts->folder, sizeof(parts->folder), "/tmp/box-probe-XXXXXX");
 	if (!mkdtemp(parts->folder)) {
 		return box_err_set(
-			err, BOX_ERR_OS, errno, "no folder in /tmp: %s", strerrordesc_np(errno));
+			err, BOX_ERR_OS, errno, "no folder in /tmp: %s", box_err_strerror(errno));
 	}
 	(void)snprintf(parts->socket_path, sizeof(parts->socket_path), "%s/sock", parts->folder);
 	return 0;
@@ -174,7 +175,7 @@ static int try_it(struct box_libkrun *krun, const struct parts *parts,
 	int report[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0 ||
 		pipe2(report, O_CLOEXEC) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s", strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s", box_err_strerror(errno));
 	}
 	/* What is left of the machine when its watcher ends becomes our child. */
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);

@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fds.h"
+#include "base/macros.h"
 #include "protocol/microvm.h"
 #include "vmm/boot_image.h"
 #include "vmm/bridge/bridge.h"
@@ -71,7 +72,7 @@ static int map_init(struct box_err *err)
 		NULL, vmm.init_size, PROT_READ, MAP_PRIVATE, BOX_MICROVM_INIT_FD, 0);
 	if (bytes == MAP_FAILED) {
 		return box_err_set(err, BOX_ERR_OS, errno, "box-init cannot be mapped: %s",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	vmm.init = bytes;
 	(void)close(BOX_MICROVM_INIT_FD);
@@ -118,7 +119,7 @@ static int attach_workspace(struct box_err *err)
 		syscall(SYS_move_mount, vmm.workspace, "", BOX_INIT_WORKSPACE_FD, "",
 			MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "the workspace cannot be mounted: %s",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	if (wanted) {
 		(void)close(vmm.workspace);
@@ -159,7 +160,7 @@ static int start_network(struct box_err *err)
 	r = r < 0 ? r : open_signals();
 	r = r < 0 ? r : box_bridge_open_clock(&vmm.bridge.clock);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "%s", strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
 	if (!vmm.image.machine.network) {
 		return 0;
@@ -177,7 +178,7 @@ static int change_root(struct box_err *err)
 {
 	if (fchdir(BOX_MICROVM_JAIL_FD) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
 		umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s", strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s", box_err_strerror(errno));
 	}
 	(void)close(BOX_MICROVM_JAIL_FD);
 	(void)close(BOX_INIT_ROOT_FD);
@@ -190,7 +191,7 @@ static int start_hanger(struct box_err *err)
 		MOUNTS_PATH, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (mounts < 0) {
 		return box_err_set(
-			err, BOX_ERR_OS, errno, MOUNTS_PATH ": %s", strerrordesc_np(errno));
+			err, BOX_ERR_OS, errno, MOUNTS_PATH ": %s", box_err_strerror(errno));
 	}
 	return box_mount_helper_start(
 		mounts, &vmm.bridge.hanger, &vmm.bridge.children[CHILD_HANGER], err);
@@ -234,7 +235,7 @@ static int start_helpers(struct box_err *err)
 		r = box_bridge_listen(SOCKET_PATH, &vmm.bridge.listener);
 	}
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "%s", strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
 	r = start_hanger(err);
 	return r < 0 ? r : start_machine(err);
@@ -251,7 +252,7 @@ static int enter_fence(struct box_err *err)
 	vmm.bridge.deadline_ms = vmm.image.machine.deadline_ms;
 	int r = box_caps_keep(0);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "%s", strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
 	return box_syscall_rules_enter(BOX_SYSCALL_RULES_BRIDGE, err);
 }
@@ -267,13 +268,12 @@ static int (*const steps[])(struct box_err *err) = {
 	start_helpers,
 	enter_fence,
 };
-_Static_assert(sizeof(steps) / sizeof(steps[0]) == BOX_VMM_START - BOX_VMM_READ,
-	"every step has a number");
+_Static_assert(BOX_COUNT_OF(steps) == BOX_VMM_START - BOX_VMM_READ, "every step has a number");
 
 int box_vmm_run(void)
 {
 	static struct box_err err;
-	for (uint32_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i](&err);
 		if (r < 0) {
 			box_bridge_report(BOX_INIT_REPORT_FD, BOX_VMM_READ + i, -r, err.text);

@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
 #define NUMBER_TEXT_MAX 400 /* a longer plain scalar is text, whatever its digits */
 
@@ -214,7 +215,7 @@ static int by_key_and_place(const void *a, const void *b)
 {
 	const struct seen_key *left = a;
 	const struct seen_key *right = b;
-	size_t shorter = left->key.len < right->key.len ? left->key.len : right->key.len;
+	size_t shorter = BOX_MIN(left->key.len, right->key.len);
 	int order = memcmp(left->key.bytes, right->key.bytes, shorter);
 	if (order == 0) {
 		order = (left->key.len > right->key.len) - (left->key.len < right->key.len);

@@ -16,7 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/seccomp.h"
 
 const char *const box_confine_allowed_calls[] = {
@@ -119,7 +121,7 @@ static long landlock_abi(void)
 static struct landlock_attr everything(long abi)
 {
 	static const int fs_rights[] = {0, 13, 14, 15, 15, 16};
-	size_t last = sizeof(fs_rights) / sizeof(fs_rights[0]) - 1;
+	size_t last = BOX_COUNT_OF(fs_rights) - 1;
 	int rights = fs_rights[(size_t)abi < last ? (size_t)abi : last];
 	return (struct landlock_attr){
 		.handled_access_fs = (1ULL << rights) - 1,
@@ -144,14 +146,14 @@ static int enter_landlock(struct box_err *err)
 	long ruleset = syscall(SYS_landlock_create_ruleset, &attr, attr_size(abi), 0);
 	if (ruleset < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "landlock_create_ruleset: %s",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	long r = syscall(SYS_landlock_restrict_self, (int)ruleset, 0);
 	int errnum = errno;
 	(void)close((int)ruleset);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, errnum, "landlock_restrict_self: %s",
-			strerrordesc_np(errnum));
+			box_err_strerror(errnum));
 	}
 	return 0;
 }
@@ -184,7 +186,7 @@ static int add_calls(scmp_filter_ctx filter)
 		allow_sending, box_seccomp_allow_memory, box_seccomp_allow_abort,
 		box_seccomp_allow_children};
 	int r = box_seccomp_allow_names(filter, box_confine_allowed_calls);
-	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]) && r == 0; i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(conditional) && r == 0; i++) {
 		r = conditional[i](filter);
 	}
 	return r;
@@ -205,7 +207,7 @@ static int refuse_extras(scmp_filter_ctx filter)
 static int give_up_privileges(struct box_err *err)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", box_err_strerror(errno));
 	}
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/operator.h"
 #include "handlers/dispatch.h"
 #include "protocol/boxd_client.h"
@@ -346,7 +347,7 @@ static void on_host(void *arg, const struct box_boxd_host *host)
 static void on_listen(void *arg, int *fds, size_t count)
 {
 	struct worker *worker = arg;
-	count = count < BOX_PACKET_FDS_MAX ? count : BOX_PACKET_FDS_MAX;
+	count = BOX_MIN(count, BOX_PACKET_FDS_MAX);
 	memcpy(worker->listeners, fds, count * sizeof(*fds));
 	worker->listener_count = count;
 	/* All boxes of a predecessor are here now. */

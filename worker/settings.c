@@ -9,6 +9,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "codec/json.h"
 #include "protocol/boxd_client_check.h"
 #include "runtime/config/admission_policy.h"
@@ -137,7 +139,7 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 	/* A memory file of boxd's: what it has comes at once. */
 	ssize_t got = pread(owned, text, len, 0);
 	int r = got < 0
-		? box_err_set(err, BOX_ERR_OS, errno, "--mount-root: %s", strerrordesc_np(errno))
+		? box_err_set(err, BOX_ERR_OS, errno, "--mount-root: %s", box_err_strerror(errno))
 		: 0;
 	len = got > 0 ? (size_t)got : 0;
 	settings->mount_roots = box_arena_alloc(
@@ -206,7 +208,7 @@ static int read_all(
 		}
 		if (got < 0) {
 			box_config_report_add(verdict, true, "%s: cannot be read: %s", from,
-				strerrordesc_np(errno));
+				box_err_strerror(errno));
 			return -EINVAL;
 		}
 		if (box_buf_append(buf, piece, (size_t)got) < 0) {
@@ -310,7 +312,7 @@ static void judge_beside(const struct judged *judged, const struct box_value *wh
 	static const char *const sections[] = {"", "local", "limits"};
 	for (uint32_t i = 0; i < whole->count; i++) {
 		const struct box_config_member *member = NULL;
-		for (size_t j = 0; j < sizeof(sections) / sizeof(sections[0]) && !member; j++) {
+		for (size_t j = 0; j < BOX_COUNT_OF(sections) && !member; j++) {
 			member = box_config_members_find(sections[j], whole->pairs[i].key);
 		}
 		if (!member || member->flags & BOX_CONFIG_MEMBER_LANGBOT) {

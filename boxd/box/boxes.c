@@ -13,7 +13,9 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/box/boxes_state.h"
 #include "boxd/box/first_process.h"
 #include "boxd/box/make_from_warm.h"
@@ -91,7 +93,7 @@ static void try_bury(struct box_boxes *boxes, struct box_boxes_entry *entry)
 {
 	if (bury(boxes, &entry->living) == -EBUSY) {
 		uint64_t pause_ms = entry->pause_ms > 0 ? 2 * entry->pause_ms : 1;
-		entry->pause_ms = pause_ms < BURY_PAUSE_MAX_MS ? pause_ms : BURY_PAUSE_MAX_MS;
+		entry->pause_ms = BOX_MIN(pause_ms, BURY_PAUSE_MAX_MS);
 		entry->deadline_ms = box_clock_ms() + entry->pause_ms;
 		return;
 	}
@@ -195,7 +197,7 @@ static int use_blank(struct box_boxes *boxes, struct box_boxes_entry *entry,
 	entry->workspace = box_strdup(making->ask.mount_path);
 	entry->own_workspace = making->ask.host_mode == BOX_PLAN_MOUNT_NONE;
 	r = watched < 0 ? watched : watch(boxes, entry->living.report, entry->number);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", strerror(-r)) : 0;
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", box_err_strerror(-r)) : 0;
 }
 
 /* A label says nothing: boxes that differ in it alone are alike. */
@@ -346,10 +348,10 @@ int box_boxes_timeout_ms(const struct box_boxes *boxes)
 {
 	uint64_t now_ms = box_clock_ms();
 	uint64_t next_ms = box_process_cgroups_due_ms(&boxes->groups);
-	next_ms = boxes->look_ms < next_ms ? boxes->look_ms : next_ms;
+	next_ms = BOX_MIN(boxes->look_ms, next_ms);
 	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = at->next) {
 		const struct box_boxes_entry *entry = box_boxes_entry_of(at);
-		next_ms = entry->deadline_ms < next_ms ? entry->deadline_ms : next_ms;
+		next_ms = BOX_MIN(entry->deadline_ms, next_ms);
 	}
 	if (next_ms == UINT64_MAX) {
 		return -1;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "boxd/box/boxes_state.h"
 #include "boxd/box/host_memory.h"
 #include "boxd/box/make_from_warm.h"
@@ -33,7 +34,7 @@ static void add_promises(struct box_list *list, struct box_host_memory *facts)
 		uint64_t taken = entry->living.cgroup ? box_cgroup_memory(entry->living.cgroup) : 0;
 		facts->machines++;
 		facts->promised_bytes += entry->promised_bytes;
-		facts->taken_bytes += taken < entry->promised_bytes ? taken : entry->promised_bytes;
+		facts->taken_bytes += BOX_MIN(taken, entry->promised_bytes);
 	}
 }
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/box/root_builder.h"
 #include "protocol/microvm.h"
 
@@ -235,7 +236,7 @@ static int lower(int resource, rlim_t most)
 	if (getrlimit(resource, &limit) < 0) {
 		return -errno;
 	}
-	limit.rlim_max = limit.rlim_max < most ? limit.rlim_max : most;
+	limit.rlim_max = BOX_MIN(limit.rlim_max, most);
 	limit.rlim_cur = limit.rlim_max;
 	return setrlimit(resource, &limit) < 0 ? -errno : 0;
 }
@@ -284,7 +285,7 @@ static int keep_capabilities(struct child *child)
 	}
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(kept); i++) {
 		data[0].effective |= 1U << kept[i];
 	}
 	data[0].permitted = data[0].effective;
@@ -292,7 +293,7 @@ static int keep_capabilities(struct child *child)
 	if (syscall(SYS_capset, &header, data) < 0) {
 		return -errno;
 	}
-	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(kept); i++) {
 		if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, (long)kept[i], 0L, 0L) < 0) {
 			return -errno;
 		}
@@ -330,7 +331,7 @@ static int arrange_fds(struct child *child)
 		{BOX_MICROVM_JAIL_FD, machine ? child->root : -1, !machine},
 		{PROGRAM_FD, machine ? start->vmm : start->init, false},
 	};
-	size_t count = sizeof(wanted) / sizeof(wanted[0]);
+	size_t count = BOX_COUNT_OF(wanted);
 	for (size_t i = 0; i < count; i++) {
 		int fd = wanted[i].fd;
 		wanted[i].fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_FLOOR);
@@ -392,7 +393,7 @@ static const struct {
 	{"arrange file descriptors", arrange_fds},
 	{"start its program", execute},
 };
-#define STEP_COUNT (sizeof(steps) / sizeof(steps[0]))
+#define STEP_COUNT (BOX_COUNT_OF(steps))
 
 _Noreturn void box_first_process_run(const struct box_first_process *start)
 {

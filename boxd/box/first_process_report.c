@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "boxd/box/first_process.h"
 #include "protocol/microvm.h"
 
@@ -99,5 +100,5 @@ int box_first_process_read_report(int report, const struct box_plan *plan, struc
 		errnum = errnum > 0 && errnum < ERRNO_END ? errnum : EPROTO;
 	}
 	return box_err_set(err, BOX_ERR_BOX, errnum, "the box cannot be made: %s: %s%s", step,
-		strerror(errnum), console);
+		box_err_strerror(errnum), console);
 }

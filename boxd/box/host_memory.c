@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 
 uint64_t box_host_memory_meminfo_bytes(const char *text, const char *name)
 {
@@ -32,7 +33,7 @@ static uint64_t room_in(
 	const struct box_host_memory *facts, uint64_t total_bytes, uint64_t free_bytes)
 {
 	uint64_t reserve = total_bytes / BOX_MICROVM_RESERVE_DIVISOR;
-	reserve = reserve > BOX_MICROVM_RESERVE_BYTES_MIN ? reserve : BOX_MICROVM_RESERVE_BYTES_MIN;
+	reserve = BOX_MAX(reserve, BOX_MICROVM_RESERVE_BYTES_MIN);
 	uint64_t due = without(facts->promised_bytes, facts->taken_bytes);
 	return without(without(free_bytes, reserve), due);
 }
@@ -44,7 +45,7 @@ int box_host_memory_check_promises(
 	uint64_t group = facts->group_bytes == BOX_HOST_MEMORY_NO_LIMIT
 		? BOX_HOST_MEMORY_NO_LIMIT
 		: room_in(facts, facts->group_bytes, facts->group_free_bytes);
-	uint64_t room = host < group ? host : group;
+	uint64_t room = BOX_MIN(host, group);
 	if (wanted_bytes <= room) {
 		return 0;
 	}

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "boxd/box/boot_file.h"
 #include "boxd/box/first_process.h"
@@ -32,7 +33,7 @@
 int box_make_fail(struct box_err *err, const char *step, int r)
 {
 	return box_err_set(
-		err, BOX_ERR_BOX, -r, "the box cannot be made: %s: %s", step, strerrordesc_np(-r));
+		err, BOX_ERR_BOX, -r, "the box cannot be made: %s: %s", step, box_err_strerror(-r));
 }
 
 static void start_close(struct box_first_process *start)

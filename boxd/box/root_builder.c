@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 
 #define DIGITS(number) #number
@@ -145,7 +146,7 @@ static int forbid_namespaces(int proc, bool for_passt, bool same_uid)
 		{"sys/user/max_cgroup_namespaces", false, true},
 		{"sys/user/max_time_namespaces", false, false},
 	};
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(kinds); i++) {
 		const char *most = "0";
 		if (for_passt && kinds[i].of_passt) {
 			most = same_uid && kinds[i].of_box ? "2" : "1";

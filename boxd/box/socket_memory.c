@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/sock_diag.h"
 #include "boxd/box/socket_memory_inside.h"
 
@@ -39,7 +40,7 @@ static const char *find_field(const char *line, const char *end, int wanted)
 		}
 		at += strcspn(at, " \n");
 	}
-	return at < end ? at : end;
+	return BOX_MIN(at, end);
 }
 
 size_t box_socket_memory_add_netlink(struct box_socket_memory *held, const char *text, size_t len)

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 /* For when there is no memory to say so in. */
@@ -92,7 +94,8 @@ static int tree_open(struct box_cgroup_hierarchy *tree, const struct box_cgroup_
 	/* Known beforehand, so that nothing is moved in vain. */
 	int r = place->read_only ? -EROFS : open_mount(place, &mount);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_BOX, -r, "cannot open it: %s", strerror(-r));
+		return box_err_set(
+			err, BOX_ERR_BOX, -r, "cannot open it: %s", box_err_strerror(-r));
 	}
 	/* 1. Ourselves out of the way. */
 	r = tree->manager->settle(mount, place->below, tree->controllers, &tree->own, err);
@@ -196,14 +199,14 @@ static int take_all(
 	for (size_t i = 0; i < count; i++) {
 		there |= places[i].controllers;
 	}
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(needed); i++) {
 		if (!(there & needed[i].bit)) {
 			(void)snprintf(cgroups->why, sizeof(cgroups->why),
 				"our group has no controller %s%s", needed[i].name, cure(-EPERM));
 			return -ENOENT;
 		}
 	}
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(needed); i++) {
 		if (!(controllers_taken(cgroups) & needed[i].bit)) {
 			int r = take_controller(cgroups, places, count, needed[i].bit);
 			if (r < 0) {

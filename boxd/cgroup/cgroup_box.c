@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 static bool is_name(const char *name)
@@ -44,7 +45,7 @@ int box_cgroup_open_in(const struct box_cgroup_hierarchy *tree, const struct box
 		tree->lot, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (folder < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot open the cgroup %s: %s",
-			cgroup->name, strerror(errno));
+			cgroup->name, box_err_strerror(errno));
 	}
 	*ret_folder = folder;
 	return 0;
@@ -55,7 +56,7 @@ static int make_in(const struct box_cgroup_hierarchy *tree, struct box_cgroup *c
 {
 	if (mkdirat(tree->lot, cgroup->name, 0700) < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s",
-			cgroup->name, strerror(errno));
+			cgroup->name, box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int folder = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &folder, err);
@@ -63,7 +64,7 @@ static int make_in(const struct box_cgroup_hierarchy *tree, struct box_cgroup *c
 	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY) {
 		cgroup->events = openat(folder, tree->manager->events, O_RDONLY | O_CLOEXEC);
 		r = cgroup->events < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open %s: %s",
-						 tree->manager->events, strerror(errno))
+						 tree->manager->events, box_err_strerror(errno))
 				       : 0;
 	}
 	if (r < 0) {
@@ -156,7 +157,7 @@ int box_cgroup_open_procs_fds(const struct box_cgroup *cgroup,
 				(void)close(ret_fds[--count]);
 			}
 			return box_err_set(err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file,
-				strerror(errnum));
+				box_err_strerror(errnum));
 		}
 		ret_fds[count++] = fd;
 	}

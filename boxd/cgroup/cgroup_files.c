@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 uint64_t box_cgroup_quota_us(uint32_t cpu_milli)
@@ -80,12 +81,12 @@ int box_cgroup_write_checked(int folder, const char *file, const char *text, str
 	ssize_t n = fd < 0 ? -1 : pwrite(fd, text, strlen(text), 0);
 	if (n < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot write %s to %s: %s", text, file,
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	int len = read_opened(fd, back, sizeof(back));
 	if (len < 0) {
-		return box_err_set(
-			err, BOX_ERR_BOX, -len, "cannot read %s back: %s", file, strerror(-len));
+		return box_err_set(err, BOX_ERR_BOX, -len, "cannot read %s back: %s", file,
+			box_err_strerror(-len));
 	}
 	back[strcspn(back, "\n")] = '\0';
 	if (strcmp(back, text) != 0) {
@@ -107,8 +108,8 @@ int box_cgroup_write_number_checked(
 int box_cgroup_make_writable(int folder, const char *file, struct box_err *err)
 {
 	return fchmodat(folder, file, 0666, 0) < 0
-		? box_err_set(
-			  err, BOX_ERR_BOX, errno, "cannot unlock %s: %s", file, strerror(errno))
+		? box_err_set(err, BOX_ERR_BOX, errno, "cannot unlock %s: %s", file,
+			  box_err_strerror(errno))
 		: 0;
 }
 
@@ -131,8 +132,8 @@ int box_cgroup_open_procs_fd(
 		abort();
 	}
 	if (door < 0) {
-		return box_err_set(
-			err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file, strerror(errnum));
+		return box_err_set(err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file,
+			box_err_strerror(errnum));
 	}
 	*ret_door = door;
 	return 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 struct span {
@@ -77,7 +78,7 @@ unsigned box_cgroup_controllers(const char *list, size_t len)
 			at++;
 			word.len++;
 		}
-		for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		for (size_t i = 0; i < BOX_COUNT_OF(known); i++) {
 			found |= is_text(word, known[i].name) ? known[i].bit : 0;
 		}
 	}

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 #define STAT_MAX (64 * BOX_KIB)
@@ -37,8 +38,7 @@ static uint64_t taken_in(int folder, bool unified)
 	}
 	uint64_t bytes = 0;
 	const char *const *names = unified ? version2 : version1;
-	size_t count = unified ? sizeof(version2) / sizeof(version2[0])
-			       : sizeof(version1) / sizeof(version1[0]);
+	size_t count = unified ? BOX_COUNT_OF(version2) : BOX_COUNT_OF(version1);
 	for (size_t i = 0; i < count; i++) {
 		bytes += box_cgroup_stat_value(text, names[i]);
 	}

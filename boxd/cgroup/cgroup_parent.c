@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
@@ -83,7 +84,7 @@ int box_cgroup_parent_make(
 	}
 	return r == 0 ? 0
 		      : box_err_set(err, BOX_ERR_BOX, -r, "cannot make a group in our own: %s",
-				strerror(-r));
+				box_err_strerror(-r));
 }
 
 void box_cgroup_own_lock(int own)

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 #define BATCH 64
@@ -27,8 +28,8 @@ static int settle(int mount, const char *below, unsigned controllers,
 	int own = -1;
 	int r = box_cgroup_open_below(mount, below, &own);
 	if (r < 0) {
-		return box_err_set(
-			err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below, strerror(-r));
+		return box_err_set(err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below,
+			box_err_strerror(-r));
 	}
 	*ret_own = (struct box_cgroup_own){.fd = own};
 	return 0;

@@ -12,6 +12,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 #define LEAF "keeper"
@@ -42,7 +44,7 @@ static void name_controllers(unsigned controllers, char sign, char *text, size_t
 		{BOX_CGROUP_PIDS, "pids"}, {BOX_CGROUP_MEMORY, "memory"}, {BOX_CGROUP_CPU, "cpu"}};
 	size_t len = 0;
 	text[0] = '\0';
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(all); i++) {
 		if (controllers & all[i].bit) {
 			len += (size_t)snprintf(text + len, size - len, "%s%c%s", len ? " " : "",
 				sign, all[i].name);
@@ -62,10 +64,10 @@ static int enable(int folder, unsigned controllers, struct box_err *err)
 		(controllers_in(folder, "cgroup.subtree_control") & controllers) != controllers) {
 		r = -EINVAL;
 	}
-	return r == 0
-		? 0
-		: box_err_set(err, BOX_ERR_BOX, -r,
-			  "cannot write \"%s\" to cgroup.subtree_control: %s", text, strerror(-r));
+	return r == 0 ? 0
+		      : box_err_set(err, BOX_ERR_BOX, -r,
+				"cannot write \"%s\" to cgroup.subtree_control: %s", text,
+				box_err_strerror(-r));
 }
 
 /* Moves what can be moved; what cannot shows itself when the controllers are enabled. */
@@ -98,12 +100,12 @@ static int open_leaf(int own, const char *name, int *ret_leaf, bool *ret_made, s
 	*ret_made = mkdirat(own, name, 0755) == 0;
 	if (!*ret_made && errno != EEXIST) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the group %s: %s", name,
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	int leaf = openat(own, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (leaf < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot open the group %s: %s", name,
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	*ret_leaf = leaf;
 	return 0;
@@ -135,7 +137,7 @@ static int move_aside(
 		r = move_all(own, leaf);
 		if (r < 0) {
 			(void)box_err_set(err, BOX_ERR_BOX, -r,
-				"cannot move to the group " LEAF ": %s", strerror(-r));
+				"cannot move to the group " LEAF ": %s", box_err_strerror(-r));
 			break;
 		}
 		r = enable(own, controllers, err);
@@ -202,8 +204,8 @@ static int settle(int mount, const char *below, unsigned controllers,
 	bool in_leaf = open_above_leaf(mount, below, controllers, &own);
 	int r = in_leaf ? 0 : box_cgroup_open_below(mount, below, &own);
 	if (r < 0) {
-		return box_err_set(
-			err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below, strerror(-r));
+		return box_err_set(err, BOX_ERR_BOX, -r, "cannot open the group %s: %s", below,
+			box_err_strerror(-r));
 	}
 	struct box_cgroup_own settled = {.fd = -1};
 	box_cgroup_own_lock(own);
@@ -249,7 +251,7 @@ static int move_down(int folder, int rest, struct box_err *err)
 	do {
 		r = move_listed(folder, rest, until_ms);
 		r = r < 0 ? box_err_set(err, BOX_ERR_BOX, -r, "cannot read cgroup.procs: %s",
-				    strerror(-r))
+				    box_err_strerror(-r))
 			  : enable(folder, BOX_CGROUP_MEMORY, err);
 	} while (r == -EBUSY && box_clock_ms() < until_ms);
 	return r;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
 #define NAME_SIZE sizeof("p4294967295")
@@ -33,8 +34,8 @@ static int open_file(int folder, const char *file, int flags, int *ret_fd, struc
 {
 	int fd = openat(folder, file, flags | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
-		return box_err_set(
-			err, BOX_ERR_BOX, errno, "cannot open %s: %s", file, strerror(errno));
+		return box_err_set(err, BOX_ERR_BOX, errno, "cannot open %s: %s", file,
+			box_err_strerror(errno));
 	}
 	*ret_fd = fd;
 	return 0;
@@ -75,7 +76,7 @@ static int make_limited(const struct box_cgroup_manager *manager, int box, uint3
 	name_part(number, name);
 	if (mkdirat(box, name, PART_MODE) < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s", name,
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	int r = open_part(box, number, &folder, err);
 	r = r < 0 ? r : manager->limit_part(folder, box_cgroup_round_to_pages(memory_bytes), err);

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "boxd/cgroup/cgroup.h"
 
 #define PAUSE_MAX_MS 10000 /* between tries; from 1 ms it doubles */
@@ -123,7 +124,7 @@ static void try_remove(struct group *group)
 		return;
 	}
 	uint64_t pause_ms = group->pause_ms > 0 ? 2 * group->pause_ms : 1;
-	group->pause_ms = pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS;
+	group->pause_ms = BOX_MIN(pause_ms, PAUSE_MAX_MS);
 	group->due_ms = box_clock_ms() + group->pause_ms;
 }
 

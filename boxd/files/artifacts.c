@@ -22,10 +22,12 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/host_mount.h"
 #include "boxd/jobs.h"
@@ -277,7 +279,7 @@ uint64_t box_artifacts_bytes(const struct box_artifacts *artifacts)
 /* What is left of so much, when what no box has is given up for it as far as need be. */
 static uint64_t make_room(struct box_artifacts *artifacts, const char *tenant, uint64_t most)
 {
-	uint64_t wanted = most < TREE_BYTES_MAX ? most : TREE_BYTES_MAX;
+	uint64_t wanted = BOX_MIN(most, TREE_BYTES_MAX);
 	for (;;) {
 		uint64_t used = used_by(artifacts, tenant);
 		uint64_t room = most > used ? most - used : 0;
@@ -340,7 +342,7 @@ static int clone_mount(const struct tree *tree, int *ret_mount, struct box_err *
 	};
 	if (mount < 0 || mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0) {
 		return box_err_set(
-			err, BOX_ERR_BOX, errno, FAILED "mount: %s", strerrordesc_np(errno));
+			err, BOX_ERR_BOX, errno, FAILED "mount: %s", box_err_strerror(errno));
 	}
 	*ret_mount = TAKE_FD(mount);
 	return 0;
@@ -471,7 +473,7 @@ static int read_report(struct tree *tree, struct box_err *err)
 	}
 	int r = fstatfs(tree->root, &status) < 0 ? -errno : box_fsmount_make_read_only(tree->root);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", box_err_strerror(-r));
 	}
 	tree->bytes = (uint64_t)(status.f_blocks - status.f_bfree) * (uint64_t)status.f_bsize;
 	return 0;
@@ -561,7 +563,7 @@ static int open_source(const struct box_artifacts *artifacts,
 	*ret_manifest = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	return *ret_manifest < 0 ? box_err_set(err, BOX_ERR_VALIDATION, errno,
 					   "extra_mounts.manifest_path %s cannot be read: %s",
-					   wanted->manifest, strerrordesc_np(errno))
+					   wanted->manifest, box_err_strerror(errno))
 				 : 0;
 }
 
@@ -571,11 +573,11 @@ static int set_aside(struct tree *tree, struct box_err *err)
 	struct box_artifacts *artifacts = tree->artifacts;
 	uint64_t own = make_room(artifacts, tree->tenant, share_of(artifacts));
 	uint64_t all = make_room(artifacts, NULL, total_of(artifacts));
-	uint64_t room = own < all ? own : all;
+	uint64_t room = BOX_MIN(own, all);
 	if (room < TREE_BYTES_MIN) {
 		return no_room(artifacts, tree->tenant, err);
 	}
-	tree->bytes = room < TREE_BYTES_MAX ? room : TREE_BYTES_MAX;
+	tree->bytes = BOX_MIN(room, TREE_BYTES_MAX);
 	return 0;
 }
 
@@ -598,7 +600,7 @@ static int start_filling(struct tree *tree, struct box_err *err)
 		r = -errno;
 	}
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", strerrordesc_np(-r));
+		return box_err_set(err, BOX_ERR_BOX, -r, FAILED "%s", box_err_strerror(-r));
 	}
 	tree->report = ends[0];
 	_cleanup_(box_close_p) int out = ends[1];
@@ -618,7 +620,7 @@ static int start_filling(struct tree *tree, struct box_err *err)
 static void fill_next(struct box_artifacts *artifacts)
 {
 	uint64_t total = total_of(artifacts);
-	uint64_t wanted = total < TREE_BYTES_MAX ? total : TREE_BYTES_MAX;
+	uint64_t wanted = BOX_MIN(total, TREE_BYTES_MAX);
 	while (artifacts->queue.waiting_count > 0 &&
 		(artifacts->queue.running_count == 0 ||
 			make_room(artifacts, NULL, total) >= wanted)) {

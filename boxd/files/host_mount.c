@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "boxd/box/userns.h"
 #include "boxd/files/fsmount.h"
@@ -78,7 +79,7 @@ static int say(const struct box_host_mount_request *ask, int r, size_t link, str
 			err, BOX_ERR_VALIDATION, ENOENT, "%s %s does not exist", what, path);
 	default:
 		return box_err_set(err, BOX_ERR_VALIDATION, -r, "%s %s cannot be opened: %s", what,
-			path, strerrordesc_np(-r));
+			path, box_err_strerror(-r));
 	}
 }
 
@@ -182,7 +183,8 @@ int box_host_mount_detach(int source, bool read_only, const struct box_host_moun
 	_cleanup_(box_close_p) int tree = open_tree(
 		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | recursive);
 	if (tree < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "open_tree: %s", strerrordesc_np(errno));
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "open_tree: %s", box_err_strerror(errno));
 	}
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
@@ -198,7 +200,7 @@ int box_host_mount_detach(int source, bool read_only, const struct box_host_moun
 		r = box_userns_map(status.st_uid, owner->uid, status.st_gid, owner->gid, &userns);
 		if (r < 0) {
 			return box_err_set(err, BOX_ERR_OS, -r, "user namespace of a mount: %s",
-				strerrordesc_np(-r));
+				box_err_strerror(-r));
 		}
 		attr.attr_set |= MOUNT_ATTR_IDMAP;
 		attr.userns_fd = (uint64_t)userns;
@@ -208,7 +210,7 @@ int box_host_mount_detach(int source, bool read_only, const struct box_host_moun
 			errno == EINVAL && owner->map
 				? "the file system of a mounted folder cannot map owners"
 				: "mount_setattr",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	*ret_mount = TAKE_FD(tree);
 	return 0;

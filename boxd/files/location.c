@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
 /* In two parts, so that making a missing one can be seen too. */
 static const struct {
@@ -29,7 +30,7 @@ static const struct {
 	{"/", "run", "/run"},
 	{"/var", "run", "/var/run"},
 };
-#define REFUSED_COUNT (sizeof(refused) / sizeof(refused[0]))
+#define REFUSED_COUNT (BOX_COUNT_OF(refused))
 
 /* What is in /proc, /sys and /dev/pts, wherever else it is mounted. The file system of /dev itself
  * cannot be told from a tmpfs. */
@@ -174,7 +175,7 @@ int box_location_check_filesystem(int fd)
 	if (fstatfs(fd, &filesystem) < 0) {
 		return -errno;
 	}
-	for (size_t i = 0; i < sizeof(refused_kinds) / sizeof(refused_kinds[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(refused_kinds); i++) {
 		if ((uint32_t)filesystem.f_type == refused_kinds[i]) {
 			return -EPERM;
 		}

@@ -16,6 +16,7 @@
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/box/boxes.h"
 #include "boxd/files/measures_child.h"
 #include "boxd/subprocess.h"
@@ -255,7 +256,7 @@ int box_measures_timeout_ms(const struct box_measures *measures)
 	/* What waits has come after what runs, unless that was given up. */
 	const struct job *job = oldest_job(measures);
 	if (job) {
-		next_ms = job->deadline_ms < next_ms ? job->deadline_ms : next_ms;
+		next_ms = BOX_MIN(job->deadline_ms, next_ms);
 	}
 	uint64_t now_ms = box_clock_ms();
 	if (next_ms == UINT64_MAX) {

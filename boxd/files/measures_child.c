@@ -18,6 +18,7 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/host_folder.h"
 #include "boxd/files/tree_size.h"
@@ -86,8 +87,7 @@ static int measure_folder(const struct box_measures_task *task, struct box_mount
 	}
 	r = box_fsmount_open_beneath(ROOT_FD, task->below, &fd);
 	if (r == 0) {
-		box_tree_size_add(
-			fd, BOX_TREE_SIZE_LENGTHS, names, sizeof(names) / sizeof(names[0]), parts);
+		box_tree_size_add(fd, BOX_TREE_SIZE_LENGTHS, names, BOX_COUNT_OF(names), parts);
 	} else if (r != -ENOENT && r != -ENOTDIR) {
 		parts[BOX_BOXD_FOLDER_WHOLE].error_count = 1;
 	}

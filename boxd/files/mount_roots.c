@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/path_conflicts.h"
 #include "plan/plan.h"
@@ -285,7 +286,7 @@ bool box_mount_roots_contains(const struct box_mount_roots *roots, int fd, bool 
 	if (box_location_of(fd, &place) < 0) {
 		return false;
 	}
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(lists); i++) {
 		for (size_t j = 0; j < lists[i]->count; j++) {
 			const struct box_mount_roots_path *held = &lists[i]->items[j];
 			if (box_mount_roots_path_is_complete(held) && !is_everything(held) &&
@@ -426,7 +427,7 @@ int box_mount_roots_check_writable(const struct box_mount_roots *roots, int fold
 		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
 	struct box_location place = {0};
 	int r = box_location_of(folder, &place);
-	for (size_t i = 0; r == 0 && i < sizeof(systems) / sizeof(systems[0]); i++) {
+	for (size_t i = 0; r == 0 && i < BOX_COUNT_OF(systems); i++) {
 		_cleanup_(box_close_p) int fd = -1;
 		struct box_location system = {0};
 		if (box_location_open_following(AT_FDCWD, systems[i], &fd) < 0 ||

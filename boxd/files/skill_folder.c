@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/operator.h"
 #include "boxd/files/fsmount.h"
@@ -97,7 +98,7 @@ static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, s
 	int ends[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "box-skills cannot start: sockets: %s",
-			strerrordesc_np(errno));
+			box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int ours = ends[0];
 	_cleanup_(box_close_p) int theirs = ends[1];
@@ -114,7 +115,7 @@ static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, s
 	}
 	if (r < 0) {
 		return box_err_set(
-			err, BOX_ERR_OS, -r, "the folder of the skills: %s", strerrordesc_np(-r));
+			err, BOX_ERR_OS, -r, "the folder of the skills: %s", box_err_strerror(-r));
 	}
 	/* One that is there still is nobody's any more. It would end by itself, unless it hangs. */
 	box_jobs_kill(keeper->errands, keeper);
@@ -143,7 +144,7 @@ static int open_folder(
 			"local.skills_root %s is blocked for security", path);
 	default:
 		return box_err_set(err, BOX_ERR_VALIDATION, -r,
-			"local.skills_root %s cannot be opened: %s", path, strerrordesc_np(-r));
+			"local.skills_root %s cannot be opened: %s", path, box_err_strerror(-r));
 	}
 }
 
@@ -181,7 +182,7 @@ int box_skill_folder_open_package(
 	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, -r, "the skill's package is gone: %s",
-			strerrordesc_np(-r));
+			box_err_strerror(-r));
 	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;

@@ -17,6 +17,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -89,7 +90,7 @@ static void refuse(const struct box_plan_request *ask, int r, struct box_err *er
 	} else {
 		(void)box_err_set(err, BOX_ERR_VALIDATION, -r,
 			"image %s: its /etc cannot be copied: %s", ask->image,
-			r == -ETIMEDOUT ? "it takes too long" : strerrordesc_np(-r));
+			r == -ETIMEDOUT ? "it takes too long" : box_err_strerror(-r));
 	}
 }
 

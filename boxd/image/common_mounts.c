@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "boxd/box/userns.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/image/image_file.h"
@@ -36,7 +38,7 @@ static const struct {
 static int fail(struct box_err *err, const char *step)
 {
 	int errnum = errno;
-	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, strerrordesc_np(errnum));
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, box_err_strerror(errnum));
 }
 
 static int enter_userns(struct box_err *err)
@@ -77,7 +79,7 @@ int box_common_mounts_enter_namespace(struct box_err *err)
 
 static const char *find_anchor(void)
 {
-	for (size_t i = 0; i < sizeof(anchors) / sizeof(anchors[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(anchors); i++) {
 		struct stat status;
 		if (stat(anchors[i], &status) == 0 && S_ISDIR(status.st_mode)) {
 			return anchors[i];
@@ -146,10 +148,10 @@ static int make_dev(int anchor, struct box_common_mounts *common)
 		r = -errno;
 	}
 	r = r < 0 ? r : box_fsmount_attach(mount, anchor, "dev", &common->dev);
-	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]) && r == 0; i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(devices) && r == 0; i++) {
 		r = take_device(common->dev, devices[i]);
 	}
-	for (size_t i = 0; i < sizeof(device_links) / sizeof(device_links[0]) && r == 0; i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(device_links) && r == 0; i++) {
 		r = symlinkat(device_links[i].target, common->dev, device_links[i].name) < 0
 			? -errno
 			: 0;
@@ -196,7 +198,7 @@ int box_common_mounts_make_kvm(struct box_common_mounts *common, struct box_err 
 	r = r < 0 ? r : box_fsmount_make_read_only(attached);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
-			"/dev/kvm cannot be given to microVMs: %s", strerrordesc_np(-r));
+			"/dev/kvm cannot be given to microVMs: %s", box_err_strerror(-r));
 	}
 	common->kvm = TAKE_FD(attached);
 	return 0;
@@ -255,7 +257,7 @@ int box_common_mounts_make(const char *rootfs, struct box_plan_host *host,
 	if (r < 0) {
 		box_common_mounts_close(&common);
 		return box_err_set(err, BOX_ERR_OS, -r, "%s of boxes cannot be prepared: %s", step,
-			strerrordesc_np(-r));
+			box_err_strerror(-r));
 	}
 	*ret_template = common;
 	return 0;

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/net/network.h"
 
@@ -72,7 +73,7 @@ static bool matches(const char *name, const char *const *patterns, size_t count)
 
 static bool is_own(const char *name)
 {
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(own); i++) {
 		if (strcmp(own[i].name, name) == 0) {
 			return true;
 		}
@@ -83,15 +84,14 @@ static bool is_own(const char *name)
 static bool is_taken(const struct copy *copy, const char *name, unsigned depth)
 {
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-		matches(name, unwanted, sizeof(unwanted) / sizeof(unwanted[0]))) {
+		matches(name, unwanted, BOX_COUNT_OF(unwanted))) {
 		return false;
 	}
 	if (depth > 0) {
 		return true;
 	}
 	return !is_own(name) && strcmp(name, "mtab") != 0 &&
-		(copy->whose != BOX_ETC_HOST ||
-			matches(name, wanted, sizeof(wanted) / sizeof(wanted[0])));
+		(copy->whose != BOX_ETC_HOST || matches(name, wanted, BOX_COUNT_OF(wanted)));
 }
 
 static int copy_file(int from, int to, const char *name, const struct stat *status)
@@ -219,7 +219,7 @@ static int copy_folder(struct copy *copy, int from, int to, unsigned depth)
 
 static int write_own(int folder)
 {
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(own); i++) {
 		_cleanup_(box_close_p) int fd = openat(
 			folder, own[i].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 		size_t len = strlen(own[i].text);

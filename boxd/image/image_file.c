@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/image/loop_device.h"
 #include "boxd/image/root.h"
@@ -25,7 +27,7 @@ static int fail(
 	const struct box_image_file_request *ask, struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, errnum, "%s: %s: %s: %s", ask->what,
-		ask->path, step, strerrordesc_np(errnum));
+		ask->path, step, box_err_strerror(errnum));
 }
 
 const char *box_image_file_kind(const unsigned char *head, size_t size)
@@ -40,7 +42,7 @@ const char *box_image_file_kind(const unsigned char *head, size_t size)
 		{"erofs", 1024, "\xe2\xe1\xf5\xe0", 4},
 		{"ext4", 1024 + 56, "\x53\xef", 2},
 	};
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(kinds); i++) {
 		if (kinds[i].at + kinds[i].len <= size &&
 			memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].len) == 0) {
 			return kinds[i].kind;

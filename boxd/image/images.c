@@ -12,8 +12,10 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/host_mount.h"
 #include "boxd/image/image_file.h"
@@ -81,7 +83,7 @@ static void remove_place(const struct box_images *images, unsigned number, int p
 static int say(const char *what, const char *path, int r, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r, "%s: %s cannot be prepared: %s",
-		what, path, strerrordesc_np(-r));
+		what, path, box_err_strerror(-r));
 }
 
 static int take_root(
@@ -129,7 +131,7 @@ struct box_images *box_images_new(
 	struct box_images *images = box_alloc(sizeof(*images));
 	images->mount_roots = mount_roots;
 	images->anchor = anchor;
-	images->count = policy->image_count < BOX_IMAGES_MAX ? policy->image_count : BOX_IMAGES_MAX;
+	images->count = BOX_MIN(policy->image_count, BOX_IMAGES_MAX);
 	for (size_t i = 0; i < images->count; i++) {
 		struct image *image = &images->images[i];
 		image->wanted = &policy->images[i];
@@ -220,7 +222,7 @@ int box_images_take_folder(
 		return refuse(path,
 			r == -EPERM           ? "has other mounts in it, which boxes must not get"
 				: r == -E2BIG ? "has too many entries at its top"
-					      : strerrordesc_np(-r),
+					      : box_err_strerror(-r),
 			err);
 	}
 	*ret_root = root;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/host_mount.h"
 #include "boxd/image/etc.h"
@@ -117,7 +118,7 @@ static int take_entry(int folder, const char *name, int place, struct box_root *
 static int take_system_folders(int folder, int place, struct box_root *root)
 {
 	int r = 0;
-	for (size_t i = 0; i < sizeof(system_folders) / sizeof(system_folders[0]) && r == 0; i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(system_folders) && r == 0; i++) {
 		r = take_entry(folder, system_folders[i], place, root);
 	}
 	return r;
@@ -139,8 +140,7 @@ static int take_all_entries(int folder, int place, struct box_root *root)
 			break;
 		}
 		if (at->d_name[0] != '.' &&
-			!is_one_of(at->d_name, own_folders,
-				sizeof(own_folders) / sizeof(own_folders[0]))) {
+			!is_one_of(at->d_name, own_folders, BOX_COUNT_OF(own_folders))) {
 			r = take_entry(folder, at->d_name, place, root);
 		}
 	}

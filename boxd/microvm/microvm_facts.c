@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
 #define SLOW_MS 2000 /* a first guest that took longer: this KVM is emulated, or the host is */
 
@@ -107,7 +109,7 @@ static void say_device(
 		return;
 	default:
 		say(verdict, "dmesg | grep -i kvm may say why", "/dev/kvm cannot be opened: %s",
-			strerrordesc_np(facts->kvm_errnum));
+			box_err_strerror(facts->kvm_errnum));
 	}
 }
 
@@ -214,7 +216,7 @@ static void take_line(
 		{"boot_error", facts->boot_error},
 		{"boot_console", facts->boot_console},
 	};
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(words); i++) {
 		size_t value_len = 0;
 		const char *value = value_of(line, len, words[i].key, &value_len);
 		if (value) {

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "boxd/jobs.h"
@@ -176,7 +177,7 @@ static int start_probe(struct box_microvm_probe *machines, const struct box_micr
 		return 0;
 	}
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "pipe: %s", strerrordesc_np(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "pipe: %s", box_err_strerror(errno));
 	}
 	const struct box_program wanted = {
 		.path = machines->ground->vmm_path,

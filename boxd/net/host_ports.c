@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "boxd/net/host_ports_address.h"
@@ -133,7 +134,8 @@ static int start_ferry(struct box_host_ports *offers, struct offer *offer, struc
 		(void)kill(pid, SIGKILL);
 		(void)waitpid(pid, NULL, 0);
 		box_close_p(&offer->pidfd);
-		return box_err_set(err, BOX_ERR_OS, -r, "egress.host_ports: %s", strerror(-r));
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "egress.host_ports: %s", box_err_strerror(-r));
 	}
 	offer->started_ms = box_clock_ms();
 	return 0;

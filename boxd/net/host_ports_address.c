@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
 
 #define FIRST UINT32_C(0x7f420001) /* 127.66.0.1 */
@@ -51,8 +52,8 @@ int box_host_ports_take_address(uint32_t *ret_address, int *ret_lock, struct box
 			"egress.host_ports: all %d addresses of the host's loopback are taken",
 			BOX_HOST_ADDRESSES_MAX);
 	}
-	return r < 0
-		? box_err_set(err, BOX_ERR_OS, -r,
-			  "egress.host_ports: an address on the host's loopback: %s", strerror(-r))
-		: 0;
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r,
+			       "egress.host_ports: an address on the host's loopback: %s",
+			       box_err_strerror(-r))
+		     : 0;
 }

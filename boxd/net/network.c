@@ -27,7 +27,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/net/egress_rules.h"
 #include "boxd/net/host_ports.h"
 #include "boxd/net/netlink.h"
@@ -245,7 +247,7 @@ static void try_later(struct box_network *network)
 {
 	uint32_t pause_ms = network->pause_ms < PASTA_PAUSE_MIN_MS ? PASTA_PAUSE_MIN_MS
 								   : 2 * network->pause_ms;
-	network->pause_ms = pause_ms < PASTA_PAUSE_MAX_MS ? pause_ms : PASTA_PAUSE_MAX_MS;
+	network->pause_ms = BOX_MIN(pause_ms, PASTA_PAUSE_MAX_MS);
 	network->in_pause = true;
 	struct itimerspec when = {
 		.it_value = {network->pause_ms / 1000, network->pause_ms % 1000 * 1000000L}};
@@ -314,7 +316,8 @@ static int follow_host(struct box_network *network, struct box_err *err)
 	bool way = false;
 	int r = box_router_read_host(&network->wanted, &way);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "the host's addresses: %s", strerror(-r));
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "the host's addresses: %s", box_err_strerror(-r));
 	}
 	network->host_has_way = way;
 	bool moved = !box_netlink_address_list_equal(
@@ -355,7 +358,8 @@ static int make_router(struct box_network *network, struct box_err *err)
 	}
 	int r = box_router_read_host(&network->refused, &network->host_has_way);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "the host's addresses: %s", strerror(-r));
+		return box_err_set(
+			err, BOX_ERR_OS, -r, "the host's addresses: %s", box_err_strerror(-r));
 	}
 	r = box_router_make(network->uid, network->gid, &network->refused, &network->router, err);
 	network->made = r == 0;
@@ -447,8 +451,8 @@ int box_network_attach(struct box_network *network, const struct box_network_slo
 		r = box_netlink_send(network->router.socket, &batch);
 	}
 	if (r < 0) {
-		return box_err_set(
-			err, BOX_ERR_OS, -r, "the network of the box: veth pair: %s", strerror(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "the network of the box: veth pair: %s",
+			box_err_strerror(-r));
 	}
 	return 0;
 }

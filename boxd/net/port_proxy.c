@@ -15,6 +15,7 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/net/host_ports_listener.h"
 #include "boxd/net/router.h"
 
@@ -110,8 +111,8 @@ int box_port_proxy_start(const struct box_port_proxy *ferry, const struct box_ro
 {
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC) < 0) {
-		return box_err_set(
-			err, BOX_ERR_OS, errno, "egress.host_ports: pipe: %s", strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "egress.host_ports: pipe: %s",
+			box_err_strerror(errno));
 	}
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -128,7 +129,7 @@ int box_port_proxy_start(const struct box_port_proxy *ferry, const struct box_ro
 	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
-			"egress.host_ports cannot be given: %s", strerror(-r));
+			"egress.host_ports cannot be given: %s", box_err_strerror(-r));
 	}
 	*ret_pid = pid;
 	return 0;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "base/macros.h"
 #include "boxd/net/port_proxy.h"
 
 static const int calls[] = {
@@ -35,7 +36,7 @@ static const int calls[] = {
 static int add_calls(scmp_filter_ctx filter)
 {
 	int r = 0;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && r == 0; i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(calls) && r == 0; i++) {
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
 	}
 	/* Streams of IPv4 alone; the socket that tells who listens is there already. */

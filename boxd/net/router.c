@@ -25,6 +25,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "boxd/net/network.h"
 #include "boxd/net/router_nft.h"
 #include "plan/egress.h"
@@ -117,7 +119,7 @@ static const struct rule {
 	{"out", "forward", "oifname \"out\" accept " MARK, NULL},
 	{"masquerade", "late", "oifname \"out\" masquerade " MARK, NULL},
 };
-#define RULE_COUNT (sizeof(rules) / sizeof(rules[0]))
+#define RULE_COUNT (BOX_COUNT_OF(rules))
 
 /* Returns how many rules there must be then. */
 static size_t write_rules(int fd)
@@ -268,7 +270,8 @@ int box_router_open(const struct box_router_opener *opener, const struct box_rou
 {
 	int sockets[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "router: socket: %s", strerror(errno));
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "router: socket: %s", box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int ours = sockets[0];
 	pid_t parent = getpid();
@@ -292,7 +295,8 @@ int box_router_open(const struct box_router_opener *opener, const struct box_rou
 	}
 	box_packet_close_fds(&packet);
 	r = r < 0 ? r : -EPROTO;
-	return box_err_set(err, BOX_ERR_OS, -r, "router: %s: %s", opener->name, strerror(-r));
+	return box_err_set(
+		err, BOX_ERR_OS, -r, "router: %s: %s", opener->name, box_err_strerror(-r));
 }
 
 const char *box_router_find_program(const char *const *paths)
@@ -351,7 +355,8 @@ static int ask_nft(
 {
 	_cleanup_(box_close_p) int input = memfd_create("list", MFD_CLOEXEC);
 	if (input < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "nft: memfd: %s", strerror(errno));
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "nft: memfd: %s", box_err_strerror(errno));
 	}
 	(void)dprintf(input, "%s\n", question);
 	return box_router_run_nft(router, input, ret_text, err);
@@ -399,7 +404,8 @@ static int change_rules(struct box_router *router, const struct box_router_denie
 	_cleanup_(box_close_p) int input = memfd_create("rules", MFD_CLOEXEC);
 	_cleanup_(box_free_p) char *said = NULL;
 	if (input < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "nft: memfd: %s", strerror(errno));
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "nft: memfd: %s", box_err_strerror(errno));
 	}
 	size_t count = anew ? write_rules(input) : 0;
 	write_set(input, "host", &refused->host);
@@ -422,7 +428,8 @@ static int have_host_address(struct box_router *router, struct box_err *err)
 	box_netlink_up(&batch, LO_INDEX);
 	box_netlink_address(&batch, LO_INDEX, inet_addr(BOX_EGRESS_HOST), 32);
 	int r = box_netlink_send(router->socket, &batch);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "router: address: %s", strerror(-r)) : 0;
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "router: address: %s", box_err_strerror(-r))
+		     : 0;
 }
 
 int box_router_make(uid_t uid, gid_t gid, const struct box_router_denied *refused,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/net/router.h"
 
 #define LISTING_BYTES_MAX (1024 * 1024)
@@ -57,7 +58,7 @@ _Noreturn static void run_nft(
 		setns(router->netns, CLONE_NEWNET) == 0 && keep_net_admin() == 0) {
 		box_router_child_exec(path, arguments, fds[0], fds[1]);
 	}
-	(void)dprintf(fds[1], "%s\n", strerror(errno));
+	(void)dprintf(fds[1], "%s\n", box_err_strerror(errno));
 	_exit(127);
 }
 
@@ -83,7 +84,7 @@ int box_router_run_nft(
 	_cleanup_(box_close_p) int output = memfd_create("nft", MFD_CLOEXEC);
 	int r = !path ? -ENOENT : output < 0 || lseek(input, 0, SEEK_SET) < 0 ? -errno : 0;
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "nft: %s", strerror(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "nft: %s", box_err_strerror(-r));
 	}
 	const int fds[2] = {input, output};
 	pid_t parent = getpid();
@@ -92,7 +93,8 @@ int box_router_run_nft(
 		run_nft(router, path, parent, fds);
 	}
 	if (pid < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "nft: fork: %s", strerror(errno));
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "nft: fork: %s", box_err_strerror(errno));
 	}
 	int status = box_router_child_wait(pid);
 	_cleanup_(box_free_p) char *text = read_text(output);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/location.h"
 
@@ -120,7 +121,7 @@ int box_quota_find(int source, struct box_quota_folder *ret_folder, struct box_e
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, -r,
 			"host_path cannot have a quota: its name cannot be told: %s",
-			strerrordesc_np(-r));
+			box_err_strerror(-r));
 	}
 	*ret_folder = (struct box_quota_folder){.parent = TAKE_FD(parent)};
 	memcpy(ret_folder->name, name, strlen(name) + 1);

@@ -15,13 +15,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/location.h"
 
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be held: %s: %s", step, strerrordesc_np(errnum));
+		"the quota of host_path cannot be held: %s: %s", step, box_err_strerror(errnum));
 }
 
 static bool same_device(const struct box_location *a, const struct box_location *b)

@@ -18,7 +18,9 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
 #define PIECE (1U << 30)
 #define TEMPORARY ".box-quota-copy" /* what a copy is called until it is whole */
@@ -38,7 +40,7 @@ static int fail(const struct walk *walk, const char *name, int errnum)
 	}
 	return box_err_set(walk->err, BOX_ERR_BOX, errnum,
 		"the quota of host_path cannot be held: %s cannot be moved: %s", name,
-		errnum == EXDEV ? "something is mounted there" : strerrordesc_np(errnum));
+		errnum == EXDEV ? "something is mounted there" : box_err_strerror(errnum));
 }
 
 /* --- one file --- */
@@ -98,7 +100,7 @@ static int copy_bytes(int from, int to, off_t size)
 		}
 		for (at = data; at < hole;) {
 			size_t left = (size_t)(hole - at);
-			ssize_t sent = sendfile(to, from, &at, left < PIECE ? left : PIECE);
+			ssize_t sent = sendfile(to, from, &at, BOX_MIN(left, PIECE));
 			if (sent <= 0) {
 				return sent < 0 ? -errno : -EAGAIN;
 			}

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/image/loop_device.h"
 
@@ -31,7 +32,7 @@
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be held: %s: %s", step, strerrordesc_np(errnum));
+		"the quota of host_path cannot be held: %s: %s", step, box_err_strerror(errnum));
 }
 
 void box_quota_image_close(struct box_quota_image *image)

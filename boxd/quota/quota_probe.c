@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/quota/quota_image.h"
 
 #define TRIAL_BYTES BOX_QUOTA_BYTES_MIN
@@ -59,7 +60,7 @@ int box_quota_probe_host(const struct box_quota_support *means, struct box_err *
 	int r = image.file < 0 || box_quota_shape(TRIAL_BYTES, &shape) < 0 ||
 			ftruncate(image.file, (off_t)shape.size_bytes) < 0
 		? box_err_set(
-			  err, BOX_ERR_OS, errno, "a file in memory: %s", strerrordesc_np(errno))
+			  err, BOX_ERR_OS, errno, "a file in memory: %s", box_err_strerror(errno))
 		: box_quota_image_format(image.file, means->mkfs, &shape, err);
 	r = r < 0 ? r : box_quota_image_mount(&image, err);
 	r = r < 0 ? r : box_quota_image_fit(&image, means->resize, TRIAL_BYTES, err);
@@ -70,7 +71,7 @@ int box_quota_probe_host(const struct box_quota_support *means, struct box_err *
 		}
 		r = r < 0 ? r : fill_files(image.mount);
 		r = r < 0 ? box_err_set(err, BOX_ERR_BOX, -r,
-				    "an image was not held to its size: %s", strerrordesc_np(-r))
+				    "an image was not held to its size: %s", box_err_strerror(-r))
 			  : 0;
 	}
 	box_quota_image_close(&image);

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -160,7 +161,7 @@ static int find_above(int source, int *ret_fd, struct box_err *err)
 		fd = TAKE_FD(up);
 	}
 	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the folders above host_path: %s",
-			       strerrordesc_np(-r))
+			       box_err_strerror(-r))
 		     : 0;
 }
 
@@ -327,7 +328,7 @@ static void begin_jobs(struct box_quota_queue *quotas)
 				struct box_err err;
 				(void)box_err_set(&err, BOX_ERR_OS, -r,
 					"the quota of host_path cannot be prepared: %s",
-					strerrordesc_np(-r));
+					box_err_strerror(-r));
 				finish(quotas, job, &err);
 			}
 		}

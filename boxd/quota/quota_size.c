@@ -3,6 +3,7 @@
  * was asked for is looked at again when it is mounted. */
 #include <errno.h>
 
+#include "base/macros.h"
 #include "boxd/quota/quota.h"
 
 #define BLOCK 4096ULL
@@ -24,7 +25,7 @@
 
 static uint64_t at_most(uint64_t value, uint64_t most)
 {
-	return value < most ? value : most;
+	return BOX_MIN(value, most);
 }
 
 static uint64_t divide_up(uint64_t value, uint64_t by)
@@ -75,7 +76,7 @@ int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
 		.inodes = at_most(quota_bytes / BYTES_PER_INODE, INODES_MAX),
 		.journal_mib = quota_bytes < SMALL_BYTES ? SMALL_JOURNAL_MIB : JOURNAL_MIB,
 	};
-	shape.inodes = shape.inodes > INODES_MIN ? shape.inodes : INODES_MIN;
+	shape.inodes = BOX_MAX(shape.inodes, INODES_MIN);
 	uint64_t wanted = divide_up(quota_bytes, BLOCK);
 	uint64_t blocks = wanted;
 	uint64_t before;

@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/location.h"
 #include "boxd/quota/quota.h"
@@ -44,7 +46,7 @@ struct work {
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be held: %s: %s", step, strerrordesc_np(errnum));
+		"the quota of host_path cannot be held: %s: %s", step, box_err_strerror(errnum));
 }
 
 /* --- the store --- */
@@ -59,7 +61,7 @@ static int check_filesystem(int parent, struct box_err *err)
 	if (fstatfs(parent, &filesystem) < 0) {
 		return fail(err, "the folder's file system", errno);
 	}
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(known); i++) {
 		if ((uint32_t)filesystem.f_type == known[i]) {
 			return 0;
 		}
@@ -291,7 +293,7 @@ static int become_ready(const struct box_quota_task *task, pid_t parent, int out
 	struct rlimit core = {0, 0};
 	sigset_t none;
 	(void)sigemptyset(&none);
-	int r = close_others(kept, sizeof(kept) / sizeof(kept[0]));
+	int r = close_others(kept, BOX_COUNT_OF(kept));
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
 			setrlimit(RLIMIT_CORE, &core) < 0 ||

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/program.h"
 #include "protocol/boxd.h"
 
@@ -32,7 +33,7 @@ int box_rpc_process_start(const char *path, const struct box_identity *ids, bool
 	int ends[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "box-rpc cannot start: sockets: %s",
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int ours = ends[0];
 	_cleanup_(box_close_p) int theirs = ends[1];

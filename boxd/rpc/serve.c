@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/box/boxes.h"
 #include "boxd/files/artifacts.h"
 #include "boxd/files/measures.h"
@@ -544,7 +545,7 @@ static const struct {
 
 static const char *take_packet(struct box_serve *serve, bool dead, struct box_packet *packet)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(kinds); i++) {
 		if (kinds[i].kind != packet->kind) {
 			continue;
 		}

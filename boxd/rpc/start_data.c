@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/write.h"
 #include "boxd/identity.h"
 
@@ -47,7 +49,7 @@ static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
 	int r = fd < 0 ? -errno : box_write_all(fd, value, len);
 	r = r < 0 ? r : seal(fd);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", name, strerror(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", name, box_err_strerror(-r));
 	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -66,7 +68,7 @@ static int carry_roots(const struct box_options *options, int *ret_fd, struct bo
 	}
 	r = r < 0 ? r : seal(fd);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, -r, "--mount-root: %s", strerror(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "--mount-root: %s", box_err_strerror(-r));
 	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -102,7 +104,7 @@ static bool is_set(const char *name)
 		return false;
 	}
 	struct box_str word = box_str_strip(box_str(value));
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(words); i++) {
 		if (word.len == strlen(words[i]) &&
 			strncasecmp(word.bytes, words[i], word.len) == 0) {
 			return true;
@@ -145,7 +147,7 @@ static int read_token_file(
 	struct stat status;
 	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &status) < 0) {
-		return token_error(err, path, errno, strerror(errno));
+		return token_error(err, path, errno, box_err_strerror(errno));
 	}
 	int r = judge_token_file(path, &status, err);
 	if (r < 0) {
@@ -157,7 +159,7 @@ static int read_token_file(
 		len += (size_t)got;
 	}
 	if (got < 0) {
-		return token_error(err, path, errno, strerror(errno));
+		return token_error(err, path, errno, box_err_strerror(errno));
 	}
 	if (len == BOX_TOKENS_TEXT_MAX || memchr(ret_text, '\0', len)) {
 		return token_error(err, path, EINVAL, "too long, or holds a NUL");
@@ -227,7 +229,7 @@ void box_start_data_tokens_accepted(struct box_start_data *carried)
 static int file_error(struct box_err *err, const char *path, int errnum)
 {
 	return box_err_set(
-		err, BOX_ERR_OS, errnum, "--config: %.1000s: %s", path, strerror(errnum));
+		err, BOX_ERR_OS, errnum, "--config: %.1000s: %s", path, box_err_strerror(errnum));
 }
 
 /* Reads all of `from` into a sealed memfd. */
@@ -383,7 +385,7 @@ int box_start_data_load(
 	}
 	if (!getcwd(start->working_folder, sizeof(start->working_folder))) {
 		return box_err_set(
-			err, BOX_ERR_OS, errno, "the working folder: %s", strerror(errno));
+			err, BOX_ERR_OS, errno, "the working folder: %s", box_err_strerror(errno));
 	}
 	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
 	int r = carry_tokens(options, carried, err);

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/box/boxes.h"
 #include "boxd/box/warm_pool.h"
 #include "boxd/files/measures.h"
@@ -121,7 +122,7 @@ static void plan_restart(struct keeper *keeper, int64_t ran_ms)
 	for (unsigned i = 1; i < keeper->quick_deaths && pause_ms < BOX_RESTART_PAUSE_MAX_MS; i++) {
 		pause_ms *= 2;
 	}
-	pause_ms = pause_ms < BOX_RESTART_PAUSE_MAX_MS ? pause_ms : BOX_RESTART_PAUSE_MAX_MS;
+	pause_ms = BOX_MIN(pause_ms, BOX_RESTART_PAUSE_MAX_MS);
 	keeper->quick_deaths++;
 	keeper->start_at_ms = now_ms() + pause_ms;
 }
@@ -198,7 +199,7 @@ static void on_packet(struct keeper *keeper)
 		box_serve_end(keeper->serve);
 		box_close_p(&keeper->worker.socket);
 		int64_t late_ms = now_ms() + HANGUP_GRACE_MS;
-		keeper->kill_at_ms = late_ms < keeper->kill_at_ms ? late_ms : keeper->kill_at_ms;
+		keeper->kill_at_ms = BOX_MIN(late_ms, keeper->kill_at_ms);
 	}
 }
 
@@ -359,7 +360,7 @@ static int run(struct keeper *keeper)
 		};
 		bool ahead = !keeper->stopping && box_warm_pool_wants_box(next);
 		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
-		int count = poll(polled, sizeof(polled) / sizeof(polled[0]), wait_ms);
+		int count = poll(polled, BOX_COUNT_OF(polled), wait_ms);
 		if (count < 0 && errno != EINTR) {
 			BOX_LOG(BOX_LOG_ERROR, "poll.failed", box_log_errno("error", errno));
 			return 1;

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "cli/cli_signals.h"
 #include "cli/copy/progress.h"
 
@@ -76,7 +78,7 @@ int box_copy_probe(struct box_copy *copy)
 	struct box_value spec;
 	struct box_value answer;
 	struct box_err err;
-	if (box_copy_command(copy, words, sizeof(words) / sizeof(words[0]), &spec, &err) < 0) {
+	if (box_copy_command(copy, words, BOX_COUNT_OF(words), &spec, &err) < 0) {
 		(void)box_cli_fail(&err);
 		return -EINVAL;
 	}
@@ -265,7 +267,8 @@ int box_cli_cp(const struct cli *cli)
 	/* Until here nothing has to be tidied, and a signal ends us as it ends others. */
 	int wake_fd = box_cli_signals_catch();
 	if (wake_fd < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
+		(void)box_err_set(
+			&err, BOX_ERR_OS, -wake_fd, "pipe: %s", box_err_strerror(-wake_fd));
 	}
 	int code = wake_fd < 0 ? box_cli_fail(&err) : copy_with(&copy, in);
 	box_client_close(copy.client);

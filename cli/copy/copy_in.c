@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/macros.h"
 #include "cli/copy/copy.h"
 #include "cli/copy/pack.h"
 
@@ -95,7 +97,7 @@ static ssize_t give_file(void *arg, char *to, size_t max, struct box_err *err)
 		got = read(source->fd, to, max);
 	} while (got < 0 && errno == EINTR);
 	if (got < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	if (got == 0 && source->sized && source->left > 0) {
 		return box_err_set(err, BOX_ERR_VALUE, EIO, "%s: shrank while it was read", path);
@@ -122,7 +124,7 @@ static int copy_file(struct box_copy *copy, int fd, const struct stat *status,
 		.give = give_file, .input_fd = -1, .output_fd = -1, .arg = &source};
 	copy->total = status->st_size;
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	return run_script(copy, words, sizeof(words) / sizeof(words[0]), &transfer);
+	return run_script(copy, words, BOX_COUNT_OF(words), &transfer);
 }
 
 /* --- trees, links and archives --- */
@@ -143,7 +145,7 @@ static ssize_t give_stdin(void *arg, char *to, size_t max, struct box_err *err)
 		return -EAGAIN;
 	}
 	if (got < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "stdin: %s", strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "stdin: %s", box_err_strerror(errno));
 	}
 	source->copy->done += (uint64_t)got;
 	return got;
@@ -173,7 +175,7 @@ static int copy_tree(struct box_copy *copy, const struct box_copy_rules_target *
 			&source.pack, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	int code = run_script(copy, words, sizeof(words) / sizeof(words[0]), &transfer);
+	int code = run_script(copy, words, BOX_COUNT_OF(words), &transfer);
 	if (code == 0 && source.pack && box_pack_refused(source.pack) > 0) {
 		code = BOX_CLI_EXIT_FAILED;
 	}
@@ -195,8 +197,8 @@ int box_copy_in(struct box_copy *copy)
 	}
 	int fd = open(copy->host.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0) {
-		(void)box_err_set(
-			&err, BOX_ERR_OS, errno, "%s: %s", copy->host.path, strerror(errno));
+		(void)box_err_set(&err, BOX_ERR_OS, errno, "%s: %s", copy->host.path,
+			box_err_strerror(errno));
 		(void)(fd < 0 ? 0 : close(fd));
 		return box_cli_fail(&err);
 	}

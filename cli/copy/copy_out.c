@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "base/write.h"
 #include "cli/cli_output.h"
 #include "cli/copy/copy.h"
@@ -27,7 +29,7 @@ static int take_file(void *arg, struct box_str bytes, struct box_err *err)
 	int r = box_write_all(sink->file.fd, bytes.bytes, bytes.len);
 	if (r < 0) {
 		return box_err_set(
-			err, BOX_ERR_OS, -r, "%s: %s", sink->copy->host.path, strerror(-r));
+			err, BOX_ERR_OS, -r, "%s: %s", sink->copy->host.path, box_err_strerror(-r));
 	}
 	sink->copy->done += bytes.len;
 	return 0;
@@ -41,9 +43,10 @@ static int copy_file(struct box_copy *copy, int folder, const char *name)
 		.input_fd = -1, .output_fd = -1, .take = take_file, .arg = &sink};
 	struct box_value spec;
 	struct box_err err;
-	int r = box_copy_command(copy, words, sizeof(words) / sizeof(words[0]), &spec, &err);
+	int r = box_copy_command(copy, words, BOX_COUNT_OF(words), &spec, &err);
 	if (r == 0 && (r = box_unpack_file_begin(&sink.file, folder)) < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -r, "%s: %s", copy->host.path, strerror(-r));
+		(void)box_err_set(
+			&err, BOX_ERR_OS, -r, "%s: %s", copy->host.path, box_err_strerror(-r));
 	}
 	if (r < 0) {
 		return box_cli_fail(&err);
@@ -56,7 +59,8 @@ static int copy_file(struct box_copy *copy, int folder, const char *name)
 	}
 	box_unpack_file_drop(&sink.file);
 	if (r < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -r, "%s: %s", copy->host.path, strerror(-r));
+		(void)box_err_set(
+			&err, BOX_ERR_OS, -r, "%s: %s", copy->host.path, box_err_strerror(-r));
 		return box_cli_fail(&err);
 	}
 	return code;
@@ -132,7 +136,7 @@ static int archive_spec(struct box_copy *copy, struct box_value *ret_spec)
 			"the box has no tar: only single files can be copied");
 		return box_cli_fail(&err);
 	}
-	int r = box_copy_command(copy, words, sizeof(words) / sizeof(words[0]), ret_spec, &err);
+	int r = box_copy_command(copy, words, BOX_COUNT_OF(words), ret_spec, &err);
 	return r < 0 ? box_cli_fail(&err) : 0;
 }
 
@@ -176,7 +180,7 @@ static int copy_tree(struct box_copy *copy, int folder, const char *name)
 	bool apart = is_inside(copy) && name;
 	int own = apart ? open_folder(folder, name) : -1;
 	if (apart && own < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -own, "%s: %s", name, strerror(-own));
+		(void)box_err_set(&err, BOX_ERR_OS, -own, "%s: %s", name, box_err_strerror(-own));
 		return box_cli_fail(&err);
 	}
 	sink.unpack = box_unpack_new(
@@ -209,7 +213,8 @@ int box_copy_out(struct box_copy *copy)
 	}
 	int folder = open(way.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (folder < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, errno, "%s: %s", way.folder, strerror(errno));
+		(void)box_err_set(
+			&err, BOX_ERR_OS, errno, "%s: %s", way.folder, box_err_strerror(errno));
 		return box_cli_fail(&err);
 	}
 	int code = copy->box.kind == BOX_COPY_FILE && copy->has_stat

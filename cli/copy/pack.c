@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "cli/copy/tar.h"
 
 struct box_pack {
@@ -123,13 +125,13 @@ static void add(struct box_pack *pack, int folder, const char *name)
 {
 	struct stat status;
 	if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		leave_out(pack, strerror(errno));
+		leave_out(pack, box_err_strerror(errno));
 		return;
 	}
 	if (S_ISLNK(status.st_mode)) {
 		int r = add_link(pack, folder, name, &status);
 		if (r < 0) {
-			leave_out(pack, strerror(-r));
+			leave_out(pack, box_err_strerror(-r));
 		}
 		return;
 	}
@@ -140,7 +142,7 @@ static void add(struct box_pack *pack, int folder, const char *name)
 	/* It may be another by now: nothing is waited for, and it is looked at again. */
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0) {
-		leave_out(pack, strerror(errno));
+		leave_out(pack, box_err_strerror(errno));
 		(void)(fd < 0 ? 0 : close(fd));
 		return;
 	}
@@ -151,7 +153,7 @@ static void add(struct box_pack *pack, int folder, const char *name)
 	}
 	int r = add_opened(pack, fd, &status);
 	if (r < 0) {
-		leave_out(pack, strerror(-r));
+		leave_out(pack, box_err_strerror(-r));
 	}
 }
 
@@ -188,7 +190,7 @@ static void advance(struct box_pack *pack)
 static size_t take_head(struct box_pack *pack, char *to, size_t max)
 {
 	size_t left = pack->head.len - pack->head_sent;
-	size_t piece = left < max ? left : max;
+	size_t piece = BOX_MIN(left, max);
 	memcpy(to, pack->head.bytes + pack->head_sent, piece);
 	pack->head_sent += piece;
 	if (pack->head_sent == pack->head.len) {
@@ -233,7 +235,8 @@ ssize_t box_pack_read(struct box_pack *pack, char *to, size_t max, struct box_er
 			ssize_t got = take_data(pack, to + done, max - done);
 			if (got < 0) {
 				return box_err_set(err, BOX_ERR_OS, (int)-got, "%.*s: %s",
-					(int)pack->name.len, pack->name.bytes, strerror((int)-got));
+					(int)pack->name.len, pack->name.bytes,
+					box_err_strerror((int)-got));
 			}
 			done += (size_t)got;
 		} else if (!pack->ended) {
@@ -290,7 +293,7 @@ int box_pack_open(const char *path, const char *name, bool follow,
 	if (r < 0) {
 		box_pack_close(pack);
 		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", path,
-			r == -EINVAL ? "no file, folder or link" : strerror(-r));
+			r == -EINVAL ? "no file, folder or link" : box_err_strerror(-r));
 	}
 	*ret_pack = pack;
 	return 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 
 #define BAR_MIN 10
 #define BAR_MAX 60
@@ -58,7 +59,7 @@ void box_progress_line(const struct box_progress *progress, char line[BOX_PROGRE
 		add_time_left(progress, figures, sizeof(figures));
 		size_t taken = strlen(figures) + FRAME;
 		size_t room = progress->columns > taken ? progress->columns - taken : 0;
-		room = room < BAR_MAX ? room : BAR_MAX;
+		room = BOX_MIN(room, BAR_MAX);
 		write_bar(bar, room, share);
 		bool has_bar = room >= BAR_MIN;
 		(void)snprintf(line, BOX_PROGRESS_LINE_MAX, "%s%s%s%s", has_bar ? "[" : "",

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 #include "cli/copy/tar.h"
 
 enum {
@@ -278,7 +279,7 @@ static void set_type(struct box_tar_entry *entry, char type)
 	};
 	entry->type = BOX_TAR_OTHER;
 	entry->what = "of an unknown kind";
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(types); i++) {
 		if (types[i].letter == type) {
 			entry->type = types[i].type;
 			entry->what = types[i].what;
@@ -377,7 +378,7 @@ static enum box_tar_event step_header(
 	struct box_tar_reader *reader, struct box_str *bytes, const char **ret_why)
 {
 	size_t room = BOX_TAR_BLOCK - reader->block_len;
-	size_t piece = bytes->len < room ? bytes->len : room;
+	size_t piece = BOX_MIN(bytes->len, room);
 	bool entry = false;
 	memcpy(reader->block + reader->block_len, bytes->bytes, piece);
 	reader->block_len += piece;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "cli/copy/tar.h"
 
 #define NAME_SIZE 100
@@ -56,9 +57,9 @@ static int append_header(struct box_buf *out, char type, struct box_str name, st
 {
 	struct header header = {.type = type, .magic = "ustar"};
 	memcpy(header.magic + 6, "00", 2);
-	memcpy(header.name, name.bytes, name.len < NAME_SIZE ? name.len : NAME_SIZE);
+	memcpy(header.name, name.bytes, BOX_MIN(name.len, NAME_SIZE));
 	if (link.len > 0) {
-		memcpy(header.link, link.bytes, link.len < NAME_SIZE ? link.len : NAME_SIZE);
+		memcpy(header.link, link.bytes, BOX_MIN(link.len, NAME_SIZE));
 	}
 	int64_t mtime = entry->mtime_sec;
 	put_octal(header.mode, sizeof(header.mode), entry->mode & 07777);

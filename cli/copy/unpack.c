@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "base/write.h"
 #include "cli/copy/tar.h"
@@ -130,7 +131,7 @@ static const char *why_not(int errnum)
 	case EEXIST:
 		return "there is something in its place";
 	default:
-		return strerror(errnum);
+		return box_err_strerror(errnum);
 	}
 }
 
@@ -396,7 +397,7 @@ int box_unpack_feed(struct box_unpack *unpack, struct box_str bytes, struct box_
 		}
 		int r = take_event(unpack, event, data);
 		if (r < 0) {
-			return box_err_set(err, BOX_ERR_OS, -r, "%s", strerror(-r));
+			return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 		}
 	} while (event != BOX_TAR_MORE && !unpack->ended);
 	return 0;

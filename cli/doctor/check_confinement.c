@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "boxd/box/id_ranges.h"
 #include "boxd/box/userns.h"
 #include "boxd/identity.h"
@@ -104,7 +106,7 @@ static const struct {
 } spaces[] = {{CLONE_NEWNS, "mount"}, {CLONE_NEWPID, "pid"}, {CLONE_NEWNET, "net"},
 	{CLONE_NEWIPC, "ipc"}, {CLONE_NEWUTS, "uts"}, {CLONE_NEWCGROUP, "cgroup"}};
 
-#define SPACES (sizeof(spaces) / sizeof(spaces[0]))
+#define SPACES (BOX_COUNT_OF(spaces))
 
 static int make_space(void *arg)
 {
@@ -201,7 +203,7 @@ void box_check_ids(const struct box_check_setup *setup, struct box_check *check)
 			"start the container without user namespaces of its own or map all ids to "
 			"it, or run boxd as a plain user",
 			"root here cannot give a box ids of its own: %s",
-			mapped ? strerrordesc_np(-r) : "this user namespace has too few");
+			mapped ? box_err_strerror(-r) : "this user namespace has too few");
 	}
 }
 
@@ -237,7 +239,7 @@ void box_check_landlock(const struct box_check_setup *setup, struct box_check *c
 	} else {
 		box_check_report(check, BOX_CHECK_LIMITED, cure,
 			"a second wall around files is not there: %s",
-			strerrordesc_np(abi > 0 ? -r : errnum));
+			box_err_strerror(abi > 0 ? -r : errnum));
 	}
 }
 
@@ -277,7 +279,7 @@ void box_check_seccomp(const struct box_check_setup *setup, struct box_check *ch
 		const char *name = box_filter_name(kind.profile);
 		if (r < 0) {
 			box_check_report(check, BOX_CHECK_MISSING, cure,
-				"the filter %s does not work: %s", name, strerrordesc_np(-r));
+				"the filter %s does not work: %s", name, box_err_strerror(-r));
 			return;
 		}
 		size_t len = strlen(names);

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "boxd/cgroup/cgroup.h"
 #include "boxd/host_state.h"
 #include "boxd/identity.h"
@@ -224,7 +226,7 @@ void box_check_port(const struct box_check_setup *setup, struct box_check *check
 		box_check_report(check, BOX_CHECK_OK, "", "free on 127.0.0.1");
 	} else if (r != -EADDRINUSE) {
 		box_check_report(check, BOX_CHECK_LIMITED, cure, "cannot be opened: %s",
-			strerrordesc_np(-r));
+			box_err_strerror(-r));
 	} else if (owner == BOX_DIAGNOSE_PORT_BOXD) {
 		box_check_report(check, BOX_CHECK_OK, "", "a boxd answers there");
 	} else {
@@ -243,7 +245,7 @@ void box_check_programs(const struct box_check_setup *setup, struct box_check *c
 	char paths[2][BOX_PATH_MAX];
 	char skills[BOX_PATH_MAX];
 	struct box_err err;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
 		if (box_program_find(names[i], paths[i], &err) < 0) {
 			box_check_report(check, BOX_CHECK_MISSING,
 				"install all of Box's programs, or keep boxd, box-rpc and box-init "

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "boxd/box/userns.h"
 #include "boxd/files/fsmount.h"
 #include "cli/doctor/check.h"
@@ -54,7 +56,7 @@ void box_check_mounts(const struct box_check_setup *setup, struct box_check *che
 			"folders can be cloned, made read-only and attached by fd");
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING, kernel_cure,
-			"open_tree, mount_setattr, move_mount: %s", strerrordesc_np(-r));
+			"open_tree, mount_setattr, move_mount: %s", box_err_strerror(-r));
 	}
 }
 
@@ -99,7 +101,7 @@ void box_check_tmpfs(const struct box_check_setup *setup, struct box_check *chec
 		box_check_report(check, BOX_CHECK_OK, "", "can be mounted, and its size holds");
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING, kernel_cure, "%s",
-			r == -EFBIG ? "its size does not hold" : strerrordesc_np(-r));
+			r == -EFBIG ? "its size does not hold" : box_err_strerror(-r));
 	}
 }
 
@@ -140,7 +142,7 @@ void box_check_proc(const struct box_check_setup *setup, struct box_check *check
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING,
 			"a kernel from 5.8 on, and user and pid namespaces",
-			"cannot be mounted: %s", strerrordesc_np(-r));
+			"cannot be mounted: %s", box_err_strerror(-r));
 	}
 }
 
@@ -152,7 +154,7 @@ static int try_overlay(void *arg)
 	static const char *const folders[] = {
 		PLACE "/lower", PLACE "/upper", PLACE "/work", PLACE "/whole"};
 	int r = mount_tmpfs();
-	for (size_t i = 0; r == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
+	for (size_t i = 0; r == 0 && i < BOX_COUNT_OF(folders); i++) {
 		r = mkdir(folders[i], 0755) < 0 ? -errno : 0;
 	}
 	if (r < 0) {
@@ -176,7 +178,7 @@ void box_check_overlay(const struct box_check_setup *setup, struct box_check *ch
 	} else {
 		box_check_report(check, BOX_CHECK_LIMITED,
 			"none is needed; for later: modprobe overlay, a kernel from 5.11 on",
-			"cannot be mounted: %s (not needed yet)", strerrordesc_np(-r));
+			"cannot be mounted: %s (not needed yet)", box_err_strerror(-r));
 	}
 }
 
@@ -227,6 +229,6 @@ void box_check_owners(const struct box_check_setup *setup, struct box_check *che
 			"keep what boxes are to see on ext4, xfs, btrfs or tmpfs, with a kernel "
 			"from 5.12 on (tmpfs: 6.3)",
 			"folders of this file system cannot be mounted into a box: %s",
-			r == -EINVAL ? "it cannot map owners" : strerrordesc_np(-r));
+			r == -EINVAL ? "it cannot map owners" : box_err_strerror(-r));
 	}
 }

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/doctor/check.h"
@@ -54,7 +56,7 @@ static const struct row {
 	{"runtime", box_check_runtime, NULL, NETWORK_MS, true},
 };
 
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
+#define ROWS (BOX_COUNT_OF(rows))
 
 static const char *const state_names[] = {
 	[BOX_CHECK_OK] = "ok",
@@ -118,7 +120,7 @@ static void try_row(
 	} else if (r < 0) {
 		box_check_report(check, BOX_CHECK_MISSING, "box doctor -v may show why",
 			"the check itself failed: %s",
-			r == -ECHILD ? "its process ended early" : strerrordesc_np(-r));
+			r == -ECHILD ? "its process ended early" : box_err_strerror(-r));
 	}
 	clean(check->text);
 	clean(check->cure);

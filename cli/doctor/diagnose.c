@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
+
 #define CONTAINER_CURE                                                                     \
 	"docker run --security-opt seccomp=unconfined (or a profile that allows unshare, " \
 	"clone and clone3 with namespaces); Kubernetes: seccompProfile Unconfined"
@@ -52,7 +54,7 @@ struct box_diagnose_result box_diagnose_userns(const struct box_diagnose_userns_
 		return (struct box_diagnose_result){
 			"the kernel is built without them", "a kernel with CONFIG_USER_NS"};
 	}
-	return (struct box_diagnose_result){strerrordesc_np(facts->errnum),
+	return (struct box_diagnose_result){box_err_strerror(facts->errnum),
 		"look for a security module that forbids them, or run boxd as root"};
 }
 

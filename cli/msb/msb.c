@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/macros.h"
+
 #define MSB_USAGE                                                                      \
 	"      --endpoint URL     the runtime at ws://HOST[:PORT] (BOX_ENDPOINT)\n"    \
 	"      --instance ID      the instance that the runtime serves\n"              \
@@ -110,7 +112,7 @@ static int print_json(const struct cli *cli, const struct box_value *sessions)
 	for (uint32_t i = 0; i < sessions->count; i++) {
 		const struct box_value *info = &sessions->items[i];
 		struct box_value row = box_map_value();
-		for (size_t j = 0; j < sizeof(members) / sizeof(members[0]); j++) {
+		for (size_t j = 0; j < BOX_COUNT_OF(members); j++) {
 			const struct box_value *value = box_map_get(info, members[j].of);
 			box_map_add(cli->arena, &row, members[j].name, value ? *value : box_null());
 		}

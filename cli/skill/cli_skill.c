@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "cli/cli_usage.h"
 #include "cli/safe_text.h"
@@ -104,7 +105,7 @@ static size_t columns_of_stdout(void)
 static void print_row(struct box_str name, struct box_str updated, const char *python,
 	struct box_str description, size_t columns)
 {
-	updated.len = updated.len < TIME_LEN ? updated.len : TIME_LEN;
+	updated.len = BOX_MIN(updated.len, TIME_LEN);
 	size_t used = print_line(name, BOX_SAFE_TEXT_WHOLE, NAME_WIDTH);
 	(void)putchar(' ');
 	used += 1 + print_line(updated, BOX_SAFE_TEXT_WHOLE, TIME_LEN);
@@ -190,7 +191,7 @@ static int print_skill(const struct cli *cli, const struct box_value *skill)
 	if (cli->options.json) {
 		return box_cli_print_json(skill);
 	}
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		(void)printf("%-14s ", rows[i].label);
 		box_cli_skill_print(skill, rows[i].key, BOX_SAFE_TEXT_WHOLE, 0);
 		(void)putchar('\n');

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "cli/safe_text.h"
 #include "cli/skill/cli_skill.h"
@@ -240,7 +241,7 @@ static int check_text(const struct adding *adding, struct box_err *err)
 {
 	const struct box_cli_options *options = &adding->cli->options;
 	const char *texts[] = {adding->stem, options->folder_name, options->suffix};
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(texts); i++) {
 		if (texts[i] && !box_utf8_valid(texts[i], strlen(texts[i]))) {
 			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "the name is no UTF-8");
 		}

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "cli/safe_text.h"
 #include "cli/skill/cli_skill.h"
@@ -67,7 +68,7 @@ static int check_folder(const char *path)
 	_cleanup_(box_free_p) char *whole = realpath(path, NULL);
 	_cleanup_(box_close_p) int fd = whole ? open(whole, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	if (fd < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
+		(void)box_err_set(&err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 		return box_cli_fail(&err);
 	}
 	struct box_skill_tree *tree = box_skill_tree_new(whole);

@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/write.h"
 
 extern char **environ;
@@ -25,7 +27,7 @@ extern char **environ;
 
 static int fail(struct box_err *err, const char *what, int errnum)
 {
-	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", what, strerror(errnum));
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", what, box_err_strerror(errnum));
 }
 
 /* --- the file --- */
@@ -85,7 +87,7 @@ int box_draft_read(
 	int r = fd < 0 || fstat(fd, &status) < 0 ? -errno : S_ISREG(status.st_mode) ? 0 : -EINVAL;
 	for (ssize_t got = 1; r == 0 && got != 0 && text.len <= most;) {
 		size_t room = most + 1 - text.len;
-		room = room < READ_BYTES ? room : READ_BYTES;
+		room = BOX_MIN(room, READ_BYTES);
 		got = read(fd, box_buf_reserve(&text, room), room);
 		r = got < 0 && errno != EINTR ? -errno : 0;
 		text.len += got > 0 ? (size_t)got : 0;

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "cli/skill/zip_writer.h"
 #include "skills/archive/zip.h"
 
@@ -34,7 +36,8 @@ static int refuse(struct packing *packing, const char *name, const char *why)
 
 static int fail(struct packing *packing, const char *name, int errnum)
 {
-	return box_err_set(packing->err, BOX_ERR_OS, errnum, "%s: %s", name, strerror(errnum));
+	return box_err_set(
+		packing->err, BOX_ERR_OS, errnum, "%s: %s", name, box_err_strerror(errnum));
 }
 
 /* Reads all of an opened file; the buffer has room for one byte more than may come. */
@@ -45,7 +48,7 @@ static int read_all(int fd, struct box_buf *content)
 		if (room == 0) {
 			return -EMSGSIZE;
 		}
-		room = room < READ_BYTES ? room : READ_BYTES;
+		room = BOX_MIN(room, READ_BYTES);
 		ssize_t got = read(fd, box_buf_reserve(content, room), room);
 		if (got == 0 || (got < 0 && errno != EINTR)) {
 			return got < 0 ? -errno : 0;
@@ -125,7 +128,7 @@ static int by_text(const void *a, const void *b)
 static bool is_left_out(const char *name)
 {
 	static const char *const names[] = {".", "..", ".git", ".hg", ".svn"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
 		if (strcmp(name, names[i]) == 0) {
 			return true;
 		}
@@ -217,7 +220,7 @@ static int read_zip(int fd, const char *path, struct box_buf *ret_zip, struct bo
 	box_buf_free(&zip);
 	return r == -EMSGSIZE
 		? box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: is larger than 20 MiB", path)
-		: r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s: %s", path, strerror(-r))
+		: r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s: %s", path, box_err_strerror(-r))
 			: box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: is empty", path);
 }
 
@@ -240,7 +243,7 @@ int box_skill_pack(const char *path, struct box_arena *arena, struct box_buf *re
 	struct box_buf zip = {0};
 	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, strerror(errno));
+		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	if (!S_ISDIR(status.st_mode) && !S_ISREG(status.st_mode)) {
 		return box_err_set(

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_signals.h"
@@ -208,7 +210,7 @@ static int follow(struct attach *attach)
 	int wake_fd = box_cli_signals_catch();
 	if (wake_fd < 0) {
 		(void)box_err_set(
-			&attach->err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
+			&attach->err, BOX_ERR_OS, -wake_fd, "pipe: %s", box_err_strerror(-wake_fd));
 		return box_cli_fail(&attach->err);
 	}
 	while (!box_cli_signals_which() && !attach->output.broken &&

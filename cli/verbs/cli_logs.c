@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_signals.h"
@@ -274,7 +275,8 @@ int box_cli_logs(const struct cli *cli)
 	}
 	int wake_fd = box_cli_signals_catch();
 	if (wake_fd < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -wake_fd, "pipe: %s", strerror(-wake_fd));
+		(void)box_err_set(
+			&err, BOX_ERR_OS, -wake_fd, "pipe: %s", box_err_strerror(-wake_fd));
 		box_client_close(logs.client);
 		return box_cli_fail(&err);
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "boxd/files/host_mount.h"
 #include "boxd/host_state.h"
 #include "cli/cli.h"
@@ -164,7 +165,7 @@ static int find_out(const struct cli *cli, struct box_policy *policy, struct fin
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
 			"the host cannot be looked at: %s (box doctor tells more)",
-			r == -ECHILD ? "the process for it ended early" : strerrordesc_np(-r));
+			r == -ECHILD ? "the process for it ended early" : box_err_strerror(-r));
 	}
 	if (!findings->possible) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 
@@ -158,7 +159,7 @@ static int ask_all_processes(
 		r = 0;
 		for (uint32_t j = first; j < ret_processes->count; j++) {
 			static const char *const members[] = {"instance_uuid", "workspace_uuid"};
-			for (size_t m = 0; m < sizeof(members) / sizeof(members[0]); m++) {
+			for (size_t m = 0; m < BOX_COUNT_OF(members); m++) {
 				const struct box_value *of = box_map_get(info, members[m]);
 				box_map_add(cli->arena, &ret_processes->items[j], members[m],
 					of ? *of : box_null());
@@ -269,7 +270,7 @@ int box_cli_ps(const struct cli *cli)
 	int width = STATUS_WIDTH;
 	for (uint32_t i = 0; i < all.count; i++) {
 		int len = (int)status_text(cli, &all.items[i]).str.len;
-		width = len > width ? len : width;
+		width = BOX_MAX(len, width);
 	}
 	(void)printf("%-*s %-12s %-*s %-8s %-19s %-19s %s\n", cli->options.all ? 32 : 16,
 		cli->options.all ? "WORKSPACE/BOX" : "BOX", "PROCESS", width, "STATUS", "ATTACHED",

@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_terminal.h"
@@ -265,7 +266,7 @@ int box_cli_stream(const struct cli *cli, struct box_client *client, const struc
 	struct box_err err;
 	int r = box_cli_terminal_catch_signals(&stream.signal_fd);
 	if (r < 0) {
-		(void)box_err_set(&err, BOX_ERR_OS, -r, "pipe: %s", strerror(-r));
+		(void)box_err_set(&err, BOX_ERR_OS, -r, "pipe: %s", box_err_strerror(-r));
 		return box_cli_fail(&err);
 	}
 	box_cli_output_open(&stream.outputs[0], STDOUT_FILENO);

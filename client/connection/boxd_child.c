@@ -19,6 +19,8 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 
 #ifndef BOX_BINDIR
 #define BOX_BINDIR "/usr/local/bin"
@@ -81,7 +83,7 @@ static const char *find_program(char out[PATH_MAX])
 	if (find_beside(out)) {
 		return out;
 	}
-	for (size_t i = 0; i < sizeof(installed) / sizeof(installed[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(installed); i++) {
 		if (runnable(installed[i])) {
 			return installed[i];
 		}
@@ -190,7 +192,7 @@ static int spawn(const char *program, const char *config, char *const *environme
 static int not_started(struct box_err *err, const char *what, int errnum)
 {
 	return box_err_set(
-		err, BOX_ERR_RUNTIME_UNAVAILABLE, errnum, "%s: %s", what, strerror(errnum));
+		err, BOX_ERR_RUNTIME_UNAVAILABLE, errnum, "%s: %s", what, box_err_strerror(errnum));
 }
 
 int box_boxd_child_start(const struct box_boxd_child_setup *setup, int *ret_fd,

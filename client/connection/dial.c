@@ -20,7 +20,9 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "client/connection/connector.h"
 
 #define ADDRESSES_MAX 16
@@ -193,7 +195,7 @@ bool box_dial_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
 		own[0] = '\0';
 	}
 	const char *const paths[] = {own, BOX_OPERATOR_SOCKET};
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(paths); i++) {
 		char url[BOX_SOCKET_PATH_SIZE + sizeof("unix:")];
 		(void)snprintf(url, sizeof(url), "unix:%s", paths[i]);
 		_cleanup_(box_close_p) int fd = -1;
@@ -294,7 +296,7 @@ int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err)
 	if (r < 0) {
 		bool kept_out = r == -EACCES && dial->endpoint.socket_path[0];
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r, "%s: %s%s",
-			dial->endpoint.authority, strerror(-r),
+			dial->endpoint.authority, box_err_strerror(-r),
 			kept_out ? ": be root or the user that runs boxd, or have boxd let in a "
 				   "group by --socket-group"
 				 : "");
@@ -317,7 +319,7 @@ int box_dial_wait(
 		uint64_t now = box_clock_ms();
 		if (now >= until_ms) {
 			r = box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT, "%s: %s",
-				endpoint->authority, strerror(ETIMEDOUT));
+				endpoint->authority, box_err_strerror(ETIMEDOUT));
 			break;
 		}
 		struct pollfd ready = {.fd = box_dial_fd(dial), .events = box_dial_events(dial)};

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/limits.h"
 #include "base/loopback.h"
 #include "base/operator.h"
@@ -136,7 +137,7 @@ int box_server_owner_check(int fd, const char *authority, struct box_err *err)
 	if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0 ||
 		getsockname(fd, (struct sockaddr *)&own, &own_size) < 0) {
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, errno, "%s: %s", authority,
-			strerror(errno));
+			box_err_strerror(errno));
 	}
 	if (!box_loopback_is((const struct sockaddr *)&peer)) {
 		return 0;
@@ -151,7 +152,7 @@ int box_server_owner_check(int fd, const char *authority, struct box_err *err)
 		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
 			"/proc/net/tcp: %s: who serves %s cannot be told, and nothing was sent. If it is "
 			"known to you, name it: --endpoint ws://%s",
-			strerror(-r), authority, authority);
+			box_err_strerror(-r), authority, authority);
 	}
 	if (listener.strange || end.strange) {
 		const struct found *found = listener.strange ? &listener : &end;

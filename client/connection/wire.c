@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "codec/msgpack.h"
 #include "codec/stdio_framer.h"
@@ -71,7 +72,7 @@ static struct box_str find_large(const struct box_value *message)
 static void queue_rest(struct box_wire *wire, struct box_str large, size_t at, size_t sent)
 {
 	struct box_buf *out = &wire->out;
-	size_t before = sent < at ? sent : at;
+	size_t before = BOX_MIN(sent, at);
 	size_t of_large = sent - before < large.len ? sent - before : large.len;
 	size_t left = large.len - of_large;
 	char *end = box_buf_reserve(out, left);
@@ -104,7 +105,7 @@ static int send_large(struct box_wire *wire, const struct box_value *message, st
 		{(void *)(uintptr_t)large.bytes, large.len},
 		{out->bytes + at, out->len - at},
 	};
-	ssize_t sent = box_fds_send(wire->fd, parts, sizeof(parts) / sizeof(parts[0]), NULL, 0, 0);
+	ssize_t sent = box_fds_send(wire->fd, parts, BOX_COUNT_OF(parts), NULL, 0, 0);
 	/* An error shows again when the queue is flushed. */
 	queue_rest(wire, large, at, sent > 0 ? (size_t)sent : 0);
 	return 0;

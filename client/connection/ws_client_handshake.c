@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/base64.h"
+#include "base/macros.h"
 #include "client/connection/ws_client.h"
 
 #define MAGIC "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -152,7 +153,7 @@ enum box_ws_client_answer box_ws_client_answer(const char *bytes, size_t len,
 	const struct box_ws_client_hello *hello, size_t *ret_used, int *ret_status,
 	const char **ret_why)
 {
-	size_t looked = len < BOX_HTTP_HEAD_BYTES_MAX ? len : BOX_HTTP_HEAD_BYTES_MAX;
+	size_t looked = BOX_MIN(len, BOX_HTTP_HEAD_BYTES_MAX);
 	const char *end = looked > 0 ? memmem(bytes, looked, "\r\n\r\n", 4) : NULL;
 	static const char begin[] = "HTTP/1.1 ";
 	size_t compared = looked < sizeof(begin) - 1 ? looked : sizeof(begin) - 1;

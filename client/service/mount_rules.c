@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "runtime/spec/fields.h"
 
 #define FOLDER_MODE 0755
@@ -83,7 +84,8 @@ int box_mount_rules_make_folder(
 		}
 		if (mkdir(part, FOLDER_MODE) < 0 && errno != EEXIST) {
 			return box_err_set(err, BOX_ERR_OS, errno,
-				"box.local.default_workspace: %s: %s", part, strerror(errno));
+				"box.local.default_workspace: %s: %s", part,
+				box_err_strerror(errno));
 		}
 		if (!slash) {
 			return 0;

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/macros.h"
 #include "client/service/profile_fields.h"
 
 #define IMAGE "rockchin/langbot-sandbox:latest"
@@ -86,7 +87,7 @@ static const struct box_profile built_in[] = {
 };
 /* clang-format on */
 
-#define BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
+#define BUILT_IN (BOX_COUNT_OF(built_in))
 
 /* --- the operator's own --- */
 

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 
 struct box_quota_walk {
 	struct box_quota_walk_limits quota;
@@ -41,14 +42,15 @@ int box_quota_walk_open(const char *folder, const struct box_quota_walk_limits *
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0) {
 		int r = errno == ENOTDIR || errno == ELOOP ? ENOENT : errno;
-		return box_err_set(err, BOX_ERR_VALIDATION, r, "%s: %s", folder, strerror(r));
+		return box_err_set(
+			err, BOX_ERR_VALIDATION, r, "%s: %s", folder, box_err_strerror(r));
 	}
 	struct box_quota_walk *walk = box_alloc(sizeof(*walk));
 	walk->quota = *quota;
 	int r = push(walk, fd);
 	if (r < 0) {
 		free(walk);
-		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", folder, strerror(-r));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", folder, box_err_strerror(-r));
 	}
 	*ret_walk = walk;
 	return 0;
@@ -142,7 +144,7 @@ int box_quota_walk_step(struct box_quota_walk *walk, size_t entries,
 		if (r < 0) {
 			return box_err_set(err, BOX_ERR_VALIDATION, -r,
 				"workspace quota cannot be checked: %.200s: %s", name,
-				strerror(-r));
+				box_err_strerror(-r));
 		}
 	}
 	*ret_found = walk->found;

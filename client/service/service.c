@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "client/service/mount_rules.h"
 #include "client/service/service_job.h"
 #include "client/service/service_status.h"
@@ -66,7 +67,7 @@ int box_service_open(const struct box_service_options *options, struct box_servi
 	if (!folder) {
 		box_line_close(options->given);
 		return box_err_set(
-			err, BOX_ERR_OS, errno, "the working folder: %s", strerror(errno));
+			err, BOX_ERR_OS, errno, "the working folder: %s", box_err_strerror(errno));
 	}
 	struct box_service *service = box_alloc(sizeof(*service));
 	*service = (struct box_service){.arena = box_arena_new(), .line = options->given};

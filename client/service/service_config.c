@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "client/service/session_template.h"
 #include "runtime/config/config.h"
 #include "runtime/spec/fields.h"
@@ -25,7 +26,7 @@ static bool is_on(const struct box_value *value)
 		return value->integer != 0;
 	case BOX_STR: {
 		struct box_str text = box_str_strip(value->str);
-		for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++) {
+		for (size_t i = 0; i < BOX_COUNT_OF(off); i++) {
 			if (text.len == strlen(off[i]) &&
 				strncasecmp(text.bytes, off[i], text.len) == 0) {
 				return false;

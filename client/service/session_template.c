@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "runtime/spec/fields.h"
 
@@ -15,7 +16,7 @@
 #define ID_BYTES_MAX (64 * BOX_KIB) /* before it is made safe */
 
 static const char *const known[] = {"launcher_type", "launcher_id", "sender_id", "query_id"};
-#define KNOWN (sizeof(known) / sizeof(known[0]))
+#define KNOWN (BOX_COUNT_OF(known))
 
 /* --- reading --- */
 
@@ -232,7 +233,7 @@ int box_session_template_clean_id(
 		const size_t most = BOX_SESSION_ID_MAX - HASH_DIGITS - 1;
 		box_hash_sha256_parts(&id, 1, digest);
 		box_hash_hex(digest, sizeof(digest), hex);
-		len = len < most ? len : most;
+		len = BOX_MIN(len, most);
 		if (len > 0) {
 			out[len++] = '-';
 		}
@@ -249,7 +250,7 @@ int box_session_template_clean_id(
 static const char *pick(const struct box_session_template_rules *rules)
 {
 	const char *const order[] = {rules->forced, rules->wanted, rules->configured};
-	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(order); i++) {
 		if (order[i] && order[i][0] != '\0') {
 			return order[i];
 		}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 
 #define NOTICE "\n\n... [%zu characters truncated] ...\n\n"
@@ -49,7 +50,7 @@ bool box_truncate(
 	size_t kept = fit_notice(total, chars_max, notice);
 	size_t notice_len = strlen(notice);
 	if (kept == 0) {
-		notice_len = notice_len < chars_max ? notice_len : chars_max;
+		notice_len = BOX_MIN(notice_len, chars_max);
 		*ret_text = (struct box_str){
 			box_arena_strndup(arena, notice, notice_len), notice_len};
 		return true;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/macros.h"
 #include "init/boot/boot_order.h"
 #include "init/boot/mounter.h"
 #include "init/event_loop.h"
@@ -59,9 +60,9 @@ const struct box_boot *box_boot_facts(void)
 static uint64_t handled_rights(void)
 {
 	static const int counts[] = {0, 13, 14, 15, 15, 16};
-	size_t last = sizeof(counts) / sizeof(counts[0]) - 1;
+	size_t last = BOX_COUNT_OF(counts) - 1;
 	size_t abi = boot.facts.landlock_abi;
-	return BIT(counts[abi < last ? abi : last]) - 1;
+	return BIT(counts[BOX_MIN(abi, last)]) - 1;
 }
 
 static uint64_t rights_of(uint32_t right)
@@ -296,14 +297,14 @@ static int (*const steps[])(void) = {
 	drop_capabilities,
 	box_boot_install_filter,
 };
-_Static_assert(sizeof(steps) / sizeof(steps[0]) == BOX_INIT_BOOT_END_ - BOX_INIT_BOOT_READ,
-	"every step has a number");
+_Static_assert(
+	BOX_COUNT_OF(steps) == BOX_INIT_BOOT_END_ - BOX_INIT_BOOT_READ, "every step has a number");
 
 int box_boot_run(uint32_t *ret_step)
 {
 	/* People, and tests, tell a box that waits for its order from one in use by this name. */
 	(void)prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L);
-	for (uint32_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i]();
 		if (r < 0) {
 			*ret_step = BOX_INIT_BOOT_READ + i;

@@ -19,6 +19,7 @@
 
 #include "base/caps.h"
 #include "base/fds.h"
+#include "base/macros.h"
 #include "init/boot/attach.h"
 #include "init/boot/boot.h"
 #include "init/boot/boot_order.h"
@@ -107,7 +108,7 @@ int box_mounter_send(const struct box_mounter_job *job)
 	int r = send_packet(&packet, sizeof(packet), fds, fd_count);
 	for (uint32_t at = 0; r == 0 && at < job->run.mount_count; at += FDS_PER_PACKET) {
 		uint32_t left = job->run.mount_count - at;
-		uint32_t count = left < FDS_PER_PACKET ? left : FDS_PER_PACKET;
+		uint32_t count = BOX_MIN(left, FDS_PER_PACKET);
 		r = send_packet(&count, sizeof(count), job->mount_fds + at, count);
 	}
 	return r;

@@ -11,6 +11,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/macros.h"
+
 #define LINKS_MAX 40
 #define TRIES_MAX 8
 #define FOLDER_MODE 0755
@@ -45,7 +47,7 @@ int box_path_walk_check_file_system(int fd)
 	if (fstatfs(fd, &fs) < 0) {
 		return -errno;
 	}
-	for (size_t i = 0; i < sizeof(magic_kinds) / sizeof(magic_kinds[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(magic_kinds); i++) {
 		if ((unsigned long)fs.f_type == magic_kinds[i]) {
 			return -EACCES;
 		}

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "init/guest/mount.h"
 #include "protocol/init_process.h"
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "protocol/oom.h"
 
 #define TEXT_MAX 1024
@@ -46,7 +47,7 @@ bool box_memory_kills_looks_killed(int status)
 
 bool box_memory_kills_account(uint64_t began)
 {
-	uint64_t before = accounted > began ? accounted : began;
+	uint64_t before = BOX_MAX(accounted, began);
 	if (box_memory_kills_count() <= before) {
 		return false;
 	}

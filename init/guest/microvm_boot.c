@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/fds.h"
+#include "base/macros.h"
 #include "init/guest/guest_cgroups.h"
 #include "init/guest/guest_clock.h"
 #include "init/guest/guest_net.h"
@@ -295,7 +296,7 @@ static int (*const steps[])(void) = {
 	set_network,
 	hand_over,
 };
-_Static_assert(sizeof(steps) / sizeof(steps[0]) == BOX_MICROVM_STEP_END_ - BOX_MICROVM_STEP_READ,
+_Static_assert(BOX_COUNT_OF(steps) == BOX_MICROVM_STEP_END_ - BOX_MICROVM_STEP_READ,
 	"every step has a number");
 
 /* On the console, of which the host keeps the last lines: the report may have no way out. */
@@ -313,13 +314,13 @@ static void say(uint32_t step, int errnum)
 		{number, strlen(number)},
 		{(void *)(uintptr_t) "\n", 1},
 	};
-	ssize_t ignored = writev(STDERR_FILENO, text, sizeof(text) / sizeof(text[0]));
+	ssize_t ignored = writev(STDERR_FILENO, text, BOX_COUNT_OF(text));
 	(void)ignored;
 }
 
 int box_microvm_boot_run(uint32_t *ret_step)
 {
-	for (uint32_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i]();
 		if (r < 0) {
 			*ret_step = steps[i] == make_root

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "init/boot/attach.h"
 #include "init/guest/mount.h"
 #include "protocol/microvm.h"
@@ -122,8 +123,7 @@ static int make_tmpfs(const struct work *work)
 	box_mount_number(gid, gid_of(work), 10);
 	const struct box_mount_option options[] = {
 		{"size", size}, {"nr_inodes", inodes}, {"mode", mode}, {"uid", uid}, {"gid", gid}};
-	return box_mount_make(
-		"tmpfs", options, sizeof(options) / sizeof(options[0]), attributes_of(work));
+	return box_mount_make("tmpfs", options, BOX_COUNT_OF(options), attributes_of(work));
 }
 
 static int do_tmpfs(const struct work *work)
@@ -171,11 +171,11 @@ static int fill_devices(int dev)
 	} links[] = {{"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"},
 		{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}, {"ptmx", "pts/ptmx"}};
 	int r = 0;
-	for (size_t i = 0; r == 0 && i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+	for (size_t i = 0; r == 0 && i < BOX_COUNT_OF(nodes); i++) {
 		dev_t number = makedev(nodes[i].major, nodes[i].minor);
 		r = mknodat(dev, nodes[i].name, S_IFCHR | 0666, number);
 	}
-	for (size_t i = 0; r == 0 && i < sizeof(links) / sizeof(links[0]); i++) {
+	for (size_t i = 0; r == 0 && i < BOX_COUNT_OF(links); i++) {
 		r = symlinkat(links[i].target, dev, links[i].name);
 	}
 	return r < 0 || mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ? -errno : 0;
@@ -204,7 +204,7 @@ static int forbid_namespaces(int proc)
 		"sys/user/max_pid_namespaces", "sys/user/max_net_namespaces",
 		"sys/user/max_ipc_namespaces", "sys/user/max_uts_namespaces",
 		"sys/user/max_cgroup_namespaces", "sys/user/max_time_namespaces"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
 		_cleanup_(box_close_p) int fd = openat(
 			proc, names[i], O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 		if (fd < 0 && errno == ENOENT) {
@@ -242,8 +242,7 @@ static int do_pts(const struct work *work)
 	const struct box_mount_option options[] = {
 		{"ptmxmode", "0666"}, {"mode", "0620"}, {"max", most}, {"uid", uid}, {"gid", gid}};
 	return put(work,
-		box_mount_make("devpts", options, sizeof(options) / sizeof(options[0]),
-			attributes_of(work)));
+		box_mount_make("devpts", options, BOX_COUNT_OF(options), attributes_of(work)));
 }
 
 /* The root is a mount already; a folder of /proc becomes one over itself, if it is there. */
@@ -308,9 +307,9 @@ int box_root_build(
 	for (uint32_t i = 0; r == 0 && i < furnish->count; i++) {
 		memcpy(&piece, furnish->pieces + i * sizeof(piece), sizeof(piece));
 		*ret_piece = i;
-		r = i == 0 ? make_root(&work, &writable)
-			: piece.kind < sizeof(doers) / sizeof(doers[0]) ? doers[piece.kind](&work)
-									: -EINVAL;
+		r = i == 0                                 ? make_root(&work, &writable)
+			: piece.kind < BOX_COUNT_OF(doers) ? doers[piece.kind](&work)
+							   : -EINVAL;
 	}
 	(void)umask(mask);
 	if (r < 0) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "init/guest/memory_kills.h"
 #include "init/process/mproc_internal.h"
 #include "init/run/launch.h"
@@ -31,7 +32,7 @@ static uint64_t next_due = BOX_NEVER; /* a kill, something to tell, memory to le
 
 void box_mproc_due_at(uint64_t ns)
 {
-	next_due = ns < next_due ? ns : next_due;
+	next_due = BOX_MIN(ns, next_due);
 }
 
 static struct box_mproc *find(uint32_t id)
@@ -282,7 +283,7 @@ static void on_follow(struct box_mproc *kept, const struct box_control_request *
 	}
 	kept->until = follow.until;
 	if (follow.from != BOX_INIT_FROM_CURRENT) {
-		kept->sent = follow.from < kept->out.end ? follow.from : kept->out.end;
+		kept->sent = BOX_MIN(follow.from, kept->out.end);
 	}
 	if (kept->sent < kept->out.start && !kept->has_log) {
 		kept->sent = kept->out.start;
@@ -323,7 +324,7 @@ static void on_halt(struct box_mproc *kept, const struct box_control_request *re
 	kept->halted = kept->halted || kept->mounting;
 	/* Whoever asks again, as a new box-rpc does, does not make it later. */
 	uint64_t kill_ns = box_event_loop_now_ns() + grace_ms * NS_PER_MS;
-	kept->kill_ns = kill_ns < kept->kill_ns ? kill_ns : kept->kill_ns;
+	kept->kill_ns = BOX_MIN(kill_ns, kept->kill_ns);
 	halt(kept);
 }
 

@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/macros.h"
+
 #define CAPACITY_MIN BOX_RING_PAST_BYTES
 
 static size_t held(const struct box_ring *ring)
@@ -84,7 +86,7 @@ ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
 	}
 	/* Twice what is there: a slow reader costs little, a fast writer not many turns. */
 	size_t want = used < CAPACITY_MIN / 2 ? CAPACITY_MIN : 2 * used;
-	want = want < hold ? want : hold;
+	want = BOX_MIN(want, hold);
 	int r = reserve(ring, want);
 	if (r < 0) {
 		return r;
@@ -161,8 +163,8 @@ size_t box_ring_copy(const struct box_ring *ring, uint64_t offset, char *to, siz
 size_t box_ring_peek(
 	const struct box_ring *ring, uint64_t offset, char *to, size_t max, uint64_t *ret_offset)
 {
-	offset = offset > ring->past ? offset : ring->past;
-	offset = offset < ring->end ? offset : ring->end;
+	offset = BOX_MAX(offset, ring->past);
+	offset = BOX_MIN(offset, ring->end);
 	*ret_offset = offset;
 	return offset < ring->end ? copy(ring, offset, to, max) : 0;
 }

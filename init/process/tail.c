@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "protocol/init_process.h"
 
 ssize_t box_tail_read(struct box_tail *tail, int fd)
@@ -54,7 +55,7 @@ size_t box_tail_peek(
 	uint64_t kept = tail->total < BOX_INIT_STDERR_TAIL_MAX ? tail->total
 							       : BOX_INIT_STDERR_TAIL_MAX;
 	offset = offset > tail->total - kept ? offset : tail->total - kept;
-	offset = offset < tail->total ? offset : tail->total;
+	offset = BOX_MIN(offset, tail->total);
 	*ret_offset = offset;
 	size_t size = tail->total - offset < max ? (size_t)(tail->total - offset) : max;
 	if (size == 0) {

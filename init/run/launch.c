@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "base/write.h"
 
 #define STACK_SIZE 32768
@@ -106,7 +107,7 @@ int box_launch_find_oom_score(void)
 	int own = parse_number(text);
 	int command = own + OOM_SCORE_ABOVE;
 	put_number(oom_own, own);
-	put_number(oom_command, command < OOM_SCORE_MAX ? command : OOM_SCORE_MAX);
+	put_number(oom_command, BOX_MIN(command, OOM_SCORE_MAX));
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "init/control.h"
 #include "protocol/init.h"
 
@@ -113,7 +114,7 @@ static void widen(struct box_stream *stream)
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
-	return a < b ? a : b;
+	return BOX_MIN(a, b);
 }
 
 /* Reads once, and takes what was sent from the credit. */

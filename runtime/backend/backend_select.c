@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "runtime/backend/local.h"
 #ifdef BOX_FAKE_BACKEND
 #include "runtime/backend/fake_backend.h"
@@ -22,7 +23,7 @@ static const struct {
 
 static const char *native_name(const char *asked)
 {
-	for (size_t i = 0; i < sizeof(native_names) / sizeof(native_names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(native_names); i++) {
 		if (strcmp(native_names[i].asked, asked) == 0) {
 			return native_names[i].answers;
 		}
@@ -44,7 +45,7 @@ static struct box_backend_choice choose_native(struct box_local *native, const c
 static bool is_machine(const char *name)
 {
 	static const char *const names[] = {"krun", "libkrun", "microvm"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
 		if (strcmp(names[i], name) == 0) {
 			return true;
 		}

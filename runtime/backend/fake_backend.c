@@ -21,6 +21,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/macros.h"
 #include "runtime/backend/backend.h"
 #include "runtime/backend/backend_file.h"
 
@@ -128,7 +129,7 @@ static void finish_exec(struct box_backend_op *op)
 		bool raw = op->cmd.bytes[0] == 'r';
 		size_t wanted = number_after(op->cmd, raw ? "raw" : "print");
 		size_t most = (size_t)op->max_output_bytes;
-		size_t kept = wanted < most ? wanted : most;
+		size_t kept = BOX_MIN(wanted, most);
 		made = box_alloc(kept);
 		memset(made, raw ? 1 : 'x', kept);
 		outcome.out = (struct box_str){made, kept};
@@ -271,8 +272,7 @@ static struct box_backend_op *exec(struct box_backend_box *box, const struct box
 {
 	uint64_t after_ms = number_after(spec->cmd, "sleep");
 	uint64_t most_ms = (uint64_t)spec->timeout_sec * 1000;
-	struct box_backend_op *op = op_new(
-		box->fake, EXEC, box, after_ms < most_ms ? after_ms : most_ms, arg);
+	struct box_backend_op *op = op_new(box->fake, EXEC, box, BOX_MIN(after_ms, most_ms), arg);
 	op->cmd = spec->cmd;
 	op->timed_out = after_ms > most_ms;
 	op->max_output_bytes = max_output_bytes;

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "protocol/init_process.h"
 #include "runtime/backend/local_internal.h"
 
@@ -143,7 +144,7 @@ static void send_run(struct box_local_run *run)
 	append(&body, spec->cmd.bytes, spec->cmd.len);
 	wanted.flags = send_pipes(run);
 	size_t room = BOX_INIT_BYTES_MAX - sizeof(wanted);
-	size_t piece = body.len < room ? body.len : room;
+	size_t piece = BOX_MIN(body.len, room);
 	run->sent = true;
 	/* Not before: how long boxd takes for its mounts is not box-init's fault. */
 	box_local_exec_set_deadline(run, wanted.timeout_ms + wanted.grace_ms);
@@ -151,7 +152,7 @@ static void send_run(struct box_local_run *run)
 		run->box, BOX_INIT_RUN, run->id, &wanted, sizeof(wanted), body.bytes, piece, -1);
 	for (size_t at = piece; at < body.len; at += piece) {
 		size_t left = body.len - at;
-		piece = left < BOX_INIT_BYTES_MAX ? left : BOX_INIT_BYTES_MAX;
+		piece = BOX_MIN(left, BOX_INIT_BYTES_MAX);
 		box_local_control_send(
 			run->box, BOX_INIT_MORE, run->id, body.bytes + at, piece, NULL, 0, -1);
 	}

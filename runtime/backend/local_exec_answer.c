@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/backend/local_internal.h"
 
 static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *discarded,
@@ -18,7 +20,7 @@ static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *dis
 		? BOX_OUTPUTS_BYTES_MAX - native->output_bytes
 		: 0;
 	room += buf->len < BOX_OUTPUT_BYTES_MIN ? BOX_OUTPUT_BYTES_MIN - buf->len : 0;
-	size_t kept = size < room ? size : room;
+	size_t kept = BOX_MIN(size, room);
 	/* What was dropped once leaves no gap in what is kept. */
 	if (*discarded > 0 || run->cancelled) {
 		kept = 0;
@@ -131,7 +133,7 @@ static const char *step_text(uint32_t step)
 /* The number is the box's own word. */
 const char *box_local_exec_error_text(int errnum)
 {
-	const char *text = strerrordesc_np(errnum);
+	const char *text = box_err_strerror(errnum);
 	return text ? text : "unknown error";
 }
 

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "protocol/init_process.h"
 #include "runtime/backend/local_internal.h"
 
@@ -132,7 +133,7 @@ static uint64_t bounded(uint64_t hold)
 	if (hold < BOX_INIT_OUTPUT_HELD_MIN) {
 		return BOX_INIT_OUTPUT_HELD_MIN;
 	}
-	return hold < BOX_INIT_OUTPUT_HELD_MAX ? hold : BOX_INIT_OUTPUT_HELD_MAX;
+	return BOX_MIN(hold, BOX_INIT_OUTPUT_HELD_MAX);
 }
 
 static void follow(struct box_backend_box *box, uint32_t number,
@@ -153,7 +154,7 @@ static void follow(struct box_backend_box *box, uint32_t number,
 		.hold = bounded(wanted->hold),
 	};
 	kept->until = until;
-	kept->most = until > kept->most ? until : kept->most;
+	kept->most = BOX_MAX(until, kept->most);
 	if (wanted->from != BOX_BACKEND_PROCESS_CONTINUE) {
 		kept->next = wanted->from;
 	}
@@ -305,7 +306,7 @@ static void take_state(
 		return;
 	}
 	if (!kept->told) {
-		kept->fed = state.in_have > kept->fed ? state.in_have : kept->fed;
+		kept->fed = BOX_MAX(state.in_have, kept->fed);
 		kept->taken = state.in_taken;
 	}
 	kept->told = true;

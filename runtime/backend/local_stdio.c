@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "runtime/backend/local_internal.h"
 
 #define UNDER_WAY_MAX (BOX_INIT_INPUT_MAX / 2)
@@ -39,7 +40,7 @@ static void finish(struct input *input, const struct box_err *err)
 static void send_pieces(struct box_local_run *run, struct input *input)
 {
 	while (input->left.len > 0 && run->input_sent - run->input_taken < UNDER_WAY_MAX) {
-		size_t piece = input->left.len < PIECE_MAX ? input->left.len : PIECE_MAX;
+		size_t piece = BOX_MIN(input->left.len, PIECE_MAX);
 		box_local_control_send(
 			run->box, BOX_INIT_INPUT, run->id, input->left.bytes, piece, NULL, 0, -1);
 		run->input_sent += piece;

@@ -10,9 +10,9 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "runtime/spec/fields.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define POSITIVE "must be greater than 0"
 #define NOT_NEGATIVE "must be greater than or equal to 0"
 
@@ -107,10 +107,11 @@ static struct box_admission_policy read_section(
 	if (!section || section->type == BOX_NULL) {
 		return parsed.policy;
 	}
-	int result = box_fields_read(&fields, policy_rows, COUNT(policy_rows), section, &parsed);
+	int result = box_fields_read(
+		&fields, policy_rows, BOX_COUNT_OF(policy_rows), section, &parsed);
 	if (result == 0) {
 		result = box_fields_refuse_unknown(
-			&fields, policy_rows, COUNT(policy_rows), section);
+			&fields, policy_rows, BOX_COUNT_OF(policy_rows), section);
 	}
 	if (result < 0) {
 		parsed.policy = box_admission_policy_default();

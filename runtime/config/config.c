@@ -10,12 +10,12 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "runtime/config/admission_policy.h"
 #include "runtime/config/config_members.h"
 #include "runtime/config/config_paths.h"
 #include "runtime/spec/fields.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define SESSION_TTL_SEC_DEFAULT 300
 #define SESSION_TTL_SEC_MAX INT32_MAX
 
@@ -84,7 +84,7 @@ static int read_limits(const struct box_value *map, enum box_config_origin origi
 	if (result < 0 || !section) {
 		return result;
 	}
-	for (size_t i = 0; i < COUNT(limit_rows); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(limit_rows); i++) {
 		const struct limit *row = &limit_rows[i];
 		const struct box_value *value = box_map_get(section, row->name);
 		if (!value || (row->operators && origin != BOX_CONFIG_OPERATOR)) {
@@ -268,7 +268,7 @@ struct box_config *box_config_default(void)
 	config->backend = "";
 	config->session_ttl_sec = SESSION_TTL_SEC_DEFAULT;
 	config->admission = box_admission_policy_default();
-	for (size_t i = 0; i < COUNT(limit_rows); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(limit_rows); i++) {
 		*limit_of(&config->limits, &limit_rows[i]) = limit_rows[i].usual;
 	}
 	return config;

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "runtime/config/config.h"
 #include "runtime/spec/fields.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define NAME_MAX_COMPARED 64 /* a longer name resembles nothing */
 
 #define OPERATOR BOX_CONFIG_MEMBER_OPERATOR
@@ -95,7 +95,7 @@ static bool is_in(const struct box_config_member *member, const char *section)
 
 const struct box_config_member *box_config_members_find(const char *section, struct box_str name)
 {
-	for (size_t i = 0; i < COUNT(members); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
 		size_t len;
 		if (box_str_eq(name, name_of(&members[i], &len)) && is_in(&members[i], section)) {
 			return &members[i];
@@ -107,7 +107,7 @@ const struct box_config_member *box_config_members_find(const char *section, str
 static bool is_section(const struct box_config_member *member)
 {
 	size_t at = (size_t)(member - members) + 1;
-	return at < COUNT(members) && is_in(&members[at], member->path);
+	return at < BOX_COUNT_OF(members) && is_in(&members[at], member->path);
 }
 
 /* --- what was meant --- */
@@ -127,7 +127,7 @@ static size_t fold_name(struct box_str name, char out[NAME_MAX_COMPARED])
 
 static size_t least_of(size_t a, size_t b)
 {
-	return a < b ? a : b;
+	return BOX_MIN(a, b);
 }
 
 /* Inserted, left out, replaced or swapped neighbours: the optimal string alignment distance. */
@@ -179,7 +179,7 @@ static const struct box_config_member *find_nearest(
 {
 	const struct box_config_member *nearest = NULL;
 	size_t least = SIZE_MAX;
-	for (size_t i = 0; i < COUNT(members); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
 		size_t slips = unlikeness(folded, len, &members[i]);
 		if (slips == SIZE_MAX || (members[i].flags & BOX_CONFIG_MEMBER_FORMER)) {
 			continue;
@@ -364,7 +364,7 @@ const char *box_config_members_need_restart(
 	struct box_arena *arena, const struct box_value *before, const struct box_value *after)
 {
 	const char *names = "";
-	for (size_t i = 0; i < COUNT(members); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
 		struct box_value old = value_at(before, &members[i]);
 		struct box_value fresh = value_at(after, &members[i]);
 		if ((members[i].flags & BOX_CONFIG_MEMBER_RESTART) && !same(&old, &fresh)) {

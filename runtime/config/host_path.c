@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "runtime/config/config.h"
 #include "runtime/spec/spec.h"
 
@@ -24,7 +25,7 @@ static bool is_under(const char *path, const char *root)
 
 static bool is_blocked(const char *path)
 {
-	for (size_t i = 0; i < sizeof(blocked_roots) / sizeof(blocked_roots[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(blocked_roots); i++) {
 		if (is_under(path, blocked_roots[i]) || is_under(blocked_roots[i], path)) {
 			return true;
 		}

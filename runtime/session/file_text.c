@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/config/config.h"
 #include "runtime/session/output.h"
 #include "runtime/spec/fields.h"
@@ -83,7 +85,7 @@ int box_file_text_parse_path(struct box_arena *arena, const char *mount_path, st
 		return 0;
 	}
 	const char *const places[] = {mount, "/tmp", "/"};
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(places); i++) {
 		const char *below = behind(text, places[i]);
 		if (below) {
 			*ret_path = (struct box_file_path){places[i], below};
@@ -130,7 +132,7 @@ const char *box_file_text_type(enum box_file_type type)
 		[BOX_FILE_TYPE_DEVICE] = "device",
 	};
 	size_t at = (size_t)type;
-	return at < sizeof(names) / sizeof(names[0]) && names[at] ? names[at] : "unknown";
+	return at < BOX_COUNT_OF(names) && names[at] ? names[at] : "unknown";
 }
 
 static enum box_code code_of(const struct box_file_outcome *outcome)
@@ -183,7 +185,7 @@ static const char *reason(struct box_arena *arena, const struct box_backend_file
 	case EAGAIN:
 		return "it changes all the time";
 	default:
-		text = strerrordesc_np(outcome->errnum);
+		text = box_err_strerror(outcome->errnum);
 		return text ? text : "unknown error";
 	}
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 
 static const char replacement[] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
@@ -88,7 +89,7 @@ static size_t space_at(const char *bytes, size_t left)
 	if (left >= 3 && memcmp(bytes, "\xe2\x80", 2) == 0 && (unsigned char)bytes[2] <= 0x8a) {
 		return 3; /* U+2000 to U+200A */
 	}
-	for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(wide); i++) {
 		size_t len = strlen(wide[i]);
 		if (left >= len && memcmp(bytes, wide[i], len) == 0) {
 			return len;

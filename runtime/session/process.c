@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "runtime/session/process_internal.h"
 
 static const struct box_backend_process_state killed = {.known = true,
@@ -357,8 +358,8 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 {
 	struct box_process *process = arg;
 	state = state->known ? state : &killed;
-	process->freed = state->freed > process->freed ? state->freed : process->freed;
-	process->out_end = state->out_end > process->out_end ? state->out_end : process->out_end;
+	process->freed = BOX_MAX(state->freed, process->freed);
+	process->out_end = BOX_MAX(state->out_end, process->out_end);
 	process->out_ended = state->out_ended;
 	process->blocked = state->blocked;
 	process->unread = state->out_end - state->freed;

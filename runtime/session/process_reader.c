@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/session/process_internal.h"
 
 #define HOLD_BYTES (1024 * BOX_KIB)     /* while nobody says otherwise */
@@ -47,8 +48,8 @@ void box_process_serve_readers(struct box_process *process)
 		reader->attached = true;
 		uint64_t from = reader->from == BOX_PROCESS_FROM_UNCONFIRMED ? 0 : reader->from;
 		/* There is no more than up to out_end, whatever it asks for. */
-		from = from < process->out_end ? from : process->out_end;
-		process->given = from > process->freed ? from : process->freed;
+		from = BOX_MIN(from, process->out_end);
+		process->given = BOX_MAX(from, process->freed);
 		reader->events->attached(
 			reader->arg, process->given, box_process_input_end(reader));
 	}
@@ -79,7 +80,7 @@ void box_process_skip_output(struct box_process *process, uint64_t offset)
 	struct box_process_reader *reader = first_reader(process);
 	if (reader && reader->attached && !reader->told_end && offset > process->given) {
 		process->given = offset;
-		process->out_end = offset > process->out_end ? offset : process->out_end;
+		process->out_end = BOX_MAX(offset, process->out_end);
 	}
 }
 
@@ -115,7 +116,7 @@ bool box_process_confirm(
 	if (confirmed > process->given) {
 		confirmed = process->given;
 	}
-	process->freed = confirmed > process->freed ? confirmed : process->freed;
+	process->freed = BOX_MAX(confirmed, process->freed);
 	reader->wanted = (struct box_backend_process_follow){
 		.freed = process->freed,
 		.from = reader->following ? BOX_BACKEND_PROCESS_CONTINUE : process->given,
@@ -258,7 +259,7 @@ static void pump_input(struct box_process *process)
 	while (waiting_input(process) > 0 &&
 		(under_way = process->in_sent - process->in_taken) < FEED_BYTES) {
 		size_t len = waiting_input(process);
-		len = len < FEED_PIECE_BYTES ? len : FEED_PIECE_BYTES;
+		len = BOX_MIN(len, FEED_PIECE_BYTES);
 		len = len < FEED_BYTES - under_way ? len : (size_t)(FEED_BYTES - under_way);
 		ops->feed(process->session->box, process->number, process->in_sent,
 			(struct box_str){process->input.bytes + process->input_at, len});

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/macros.h"
 #include "runtime/session/process_internal.h"
 
 #define SIGNAL_MAX 64
@@ -18,7 +19,7 @@ static struct box_value spec_value(const struct box_process *process, struct box
 	struct box_value info = box_process_info(process, arena);
 	struct box_value spec = box_map_value();
 	struct box_value env = box_map_value();
-	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
 		box_map_add(arena, &spec, members[i], *box_map_get(&info, members[i]));
 	}
 	for (size_t i = 0; i < process->env_count; i++) {

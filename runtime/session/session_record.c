@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "runtime/session/process_internal.h"
 #include "runtime/session/session_internal.h"
 
@@ -21,7 +22,7 @@ static struct box_value spec_value(const struct box_session *session, struct box
 	struct box_value info = box_session_info(session, arena);
 	struct box_value spec = box_map_value();
 	box_map_add(arena, &spec, "session_id", box_cstr(session->logical_id));
-	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
 		const struct box_value *value = box_map_get(&info, members[i]);
 		if (value) {
 			box_map_add(arena, &spec, members[i], *value);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "runtime/spec/fields.h"
 
@@ -259,7 +260,7 @@ static const char *text_to_bool(struct box_str text, bool *ret_boolean)
 		{"off", false},
 		{"0", false},
 	};
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(words); i++) {
 		if (text.len == strlen(words[i].word) &&
 			strncasecmp(text.bytes, words[i].word, text.len) == 0) {
 			*ret_boolean = words[i].means;

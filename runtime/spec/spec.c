@@ -12,11 +12,11 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/spec/fields.h"
 #include "runtime/spec/spec_egress.h"
 #include "runtime/spec/spec_lists.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define PATH_BYTES_MAX (BOX_PATH_MAX - 1) /* the NUL counts in a path's size */
 #define SKILL_NAME_MAX 64
 
@@ -184,9 +184,10 @@ int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct
 				.read_only_rootfs = true,
 			},
 	};
-	int result = box_fields_read(&fields, spec_rows, COUNT(spec_rows), data, &parsed);
+	int result = box_fields_read(&fields, spec_rows, BOX_COUNT_OF(spec_rows), data, &parsed);
 	if (result == 0) {
-		result = box_fields_refuse_unknown(&fields, spec_rows, COUNT(spec_rows), data);
+		result = box_fields_refuse_unknown(
+			&fields, spec_rows, BOX_COUNT_OF(spec_rows), data);
 	}
 	if (result < 0) {
 		return result;
@@ -266,7 +267,8 @@ int box_spec_parse_process(struct box_arena *arena, const struct box_value *data
 	struct parsed_process parsed = {
 		.spec = {.process_id = "default", .cwd = BOX_DEFAULT_MOUNT_PATH},
 	};
-	int result = box_fields_read(&fields, process_rows, COUNT(process_rows), data, &parsed);
+	int result = box_fields_read(
+		&fields, process_rows, BOX_COUNT_OF(process_rows), data, &parsed);
 	if (result < 0) {
 		return result;
 	}

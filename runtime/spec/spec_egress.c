@@ -7,9 +7,9 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
 #define PORT_MAX 65535
-#define ROOM(list) (sizeof(list) / sizeof((list)[0]))
 
 static int refuse_item(const struct box_fields *fields, const char *list, uint32_t at,
 	const char *before, const char *why)
@@ -37,7 +37,7 @@ static int check_list(const struct box_fields *fields, const char *place,
 static int read_allow(
 	const struct box_fields *fields, const struct box_value *list, struct box_egress *egress)
 {
-	int r = check_list(fields, "egress.allow", list, ROOM(egress->allow));
+	int r = check_list(fields, "egress.allow", list, BOX_COUNT_OF(egress->allow));
 	egress->allow_count = 0;
 	for (uint32_t i = 0; r == 0 && i < list->count; i++) {
 		const struct box_value *item = &list->items[i];
@@ -58,7 +58,7 @@ static int read_allow(
 static int read_ports(
 	const struct box_fields *fields, const struct box_value *list, struct box_egress *egress)
 {
-	int r = check_list(fields, "egress.host_ports", list, ROOM(egress->host_ports));
+	int r = check_list(fields, "egress.host_ports", list, BOX_COUNT_OF(egress->host_ports));
 	egress->host_port_count = 0;
 	for (uint32_t i = 0; r == 0 && i < list->count; i++) {
 		const struct box_value *item = &list->items[i];

@@ -9,8 +9,8 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define PATH_BYTES_MAX (BOX_PATH_MAX - 1) /* the NUL counts in a path's size */
 #define DIGEST_PREFIX "sha256:"
 #define DIGEST_HEX_LEN 64
@@ -177,7 +177,7 @@ static int read_mount(const struct box_fields *fields, const char *list, uint32_
 	struct box_fields inner = *fields;
 	inner.within = box_arena_printf(fields->arena, "%s.", place);
 	*mount = (struct box_mount){.mode = BOX_MOUNT_RW};
-	int result = box_fields_read(&inner, mount_rows, COUNT(mount_rows), value, mount);
+	int result = box_fields_read(&inner, mount_rows, BOX_COUNT_OF(mount_rows), value, mount);
 	if (result < 0) {
 		return result;
 	}

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/err.h"
 #include "skills/archive/archive_child.h"
 #include "skills/archive/archive_write.h"
 #include "skills/archive/zip.h"
@@ -67,7 +68,7 @@ _Static_assert(2 * BOX_ARCHIVE_MS <= BOX_SKILLS_ARCHIVE_REQUEST_MS,
 
 static int fail(struct box_err *err, int errnum, const char *step)
 {
-	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, strerrordesc_np(errnum));
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, box_err_strerror(errnum));
 }
 
 /* A copy: what is checked and what is unpacked are the same bytes, whoever else has the file. */

@@ -21,6 +21,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "skills/archive/archive_child_confine.h"
@@ -46,7 +47,7 @@ _Static_assert(sizeof(struct answer) <= PIPE_BUF, "an answer is written at once"
 static int fail(struct box_err *err, int errnum, const char *step)
 {
 	return box_err_set(err, BOX_ERR_OS, errnum, "Archive cannot be unpacked: %s: %s", step,
-		strerrordesc_np(errnum));
+		box_err_strerror(errnum));
 }
 
 /* --- in the child --- */

@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/macros.h"
 #include "base/seccomp.h"
 #include "skills/landlock.h"
 
@@ -50,7 +52,7 @@ static const int calls[] = {
 
 static int fail(struct box_err *err, int errnum, const char *step)
 {
-	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, strerrordesc_np(errnum));
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, box_err_strerror(errnum));
 }
 
 /* --- limits --- */
@@ -68,7 +70,7 @@ static int set_limits(struct box_err *err)
 		{RLIMIT_FSIZE, BOX_ARCHIVE_ENTRY_BYTES_MAX},
 		{RLIMIT_CORE, 0},
 	};
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(limits); i++) {
 		struct rlimit limit;
 		if (getrlimit(limits[i].which, &limit) < 0) {
 			return fail(err, errno, "getrlimit");
@@ -89,7 +91,7 @@ static int set_limits(struct box_err *err)
 
 static int add_calls(scmp_filter_ctx filter)
 {
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(calls); i++) {
 		int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
 		if (r < 0) {
 			return r;

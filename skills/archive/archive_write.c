@@ -23,6 +23,8 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/err.h"
+#include "base/macros.h"
 #include "base/write.h"
 #include "skills/archive/inflater.h"
 #include "skills/archive/zip.h"
@@ -103,7 +105,7 @@ static int fail(struct box_err *err, int errnum, const char *name)
 		return box_err_set(err, BOX_ERR_VALIDATION, EEXIST,
 			"Archive contains a duplicate path: %s", name);
 	}
-	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", name, strerrordesc_np(errnum));
+	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", name, box_err_strerror(errnum));
 }
 
 static int make_folder(int out_fd, const char *path, struct box_err *err)
@@ -220,7 +222,7 @@ static size_t count_threads(uint64_t total)
 		return 1;
 	}
 	size_t count = (size_t)CPU_COUNT(&processors);
-	return count < THREADS_MAX ? count : THREADS_MAX;
+	return BOX_MIN(count, THREADS_MAX);
 }
 
 /* Starts them all; those that cannot be started are done without. */

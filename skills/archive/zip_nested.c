@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "skills/archive/inflater.h"
 #include "skills/archive/zip_internal.h"
 
@@ -167,7 +168,7 @@ static int read_parts(struct nest *nest, struct box_zip_run all,
 	struct box_err *err)
 {
 	size_t room = found->headers.len / BOX_ZIP_CENTRAL_BYTES;
-	room = room < BOX_ARCHIVE_NESTED_ENTRIES_MAX ? room : BOX_ARCHIVE_NESTED_ENTRIES_MAX;
+	room = BOX_MIN(room, BOX_ARCHIVE_NESTED_ENTRIES_MAX);
 	_cleanup_(box_free_p) struct part *parts = box_alloc((room + 1) * sizeof(*parts));
 	struct box_zip_run space = {all.bytes, found->start};
 	struct box_zip_run rest = found->headers;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "skills/store/subtree.h"
 
@@ -174,7 +175,7 @@ void box_deferred_sync_finish(struct box_deferred_sync *later)
 		r = remove_marks(&later->stage, later->marks);
 	}
 	if (r < 0) {
-		BOX_LOG(BOX_LOG_ERROR, event, box_log_str("why", strerror(-r)));
+		BOX_LOG(BOX_LOG_ERROR, event, box_log_str("why", box_err_strerror(-r)));
 	}
 	if (is_lost) {
 		disown(&later->stage, later->marks, failed);
@@ -203,7 +204,7 @@ static int remove_half(void *context, const char *name, int d_type)
 	} else if (r != -ENOENT) {
 		redemption->has_failed = true;
 		BOX_LOG(BOX_LOG_ERROR, "skills.half_stays", box_log_str("package", name),
-			box_log_str("why", strerror(-r)));
+			box_log_str("why", box_err_strerror(-r)));
 		return 0;
 	}
 	/* The next of that name is another, also when the marks of others must stay. */

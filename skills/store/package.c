@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "skills/store/names.h"
 #include "skills/store/subtree.h"
@@ -121,7 +122,7 @@ static int read_entry(int folder_fd, const char *entry_file, struct box_arena *a
 	_cleanup_(box_close_p) int fd = box_subtree_open(
 		folder_fd, entry_file, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0) {
-		return refuse(err, entry_file, strerror(-fd));
+		return refuse(err, entry_file, box_err_strerror(-fd));
 	}
 	if (fstat(fd, ret_st) < 0 || !S_ISREG(ret_st->st_mode)) {
 		return refuse(err, entry_file, "is not a regular file");
@@ -167,7 +168,7 @@ static bool is_python_project(int folder_fd, bool *ret_link)
 {
 	static const char *const files[] = {
 		"requirements.txt", "pyproject.toml", "setup.py", "setup.cfg"};
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(files); i++) {
 		if (has(folder_fd, files[i], false, ret_link)) {
 			return true;
 		}

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "skills/store/package.h"
 #include "skills/store/stage.h"
@@ -58,7 +59,7 @@ static bool may_keep_fd(void)
 		bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
 			limit.rlim_cur > FDS_FOR_OTHERS;
 		most = known ? (size_t)limit.rlim_cur - FDS_FOR_OTHERS : 1;
-		most = most < BOX_SKILL_CACHED_FDS_MAX ? most : BOX_SKILL_CACHED_FDS_MAX;
+		most = BOX_MIN(most, BOX_SKILL_CACHED_FDS_MAX);
 	}
 	return kept_fds < most;
 }
@@ -372,7 +373,7 @@ static void load(struct box_skill_tree *tree, struct node *node, int root_fd)
 	_cleanup_(box_close_p) int fd = box_subtree_open(
 		root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0) {
-		(void)box_err_set(err, BOX_ERR_VALIDATION, -fd, "%s", strerror(-fd));
+		(void)box_err_set(err, BOX_ERR_VALIDATION, -fd, "%s", box_err_strerror(-fd));
 	} else if (box_package_load(fd, node->entry_file, root, &node->skill, &node->work, err) <
 			0 &&
 		box_package_stamp_read(fd, node->entry_file, &node->why_stamp, &mode) == 0) {

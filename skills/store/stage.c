@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/write.h"
@@ -259,7 +260,8 @@ static bool clear(int root_fd, int fd)
 	/* A mark that came back after a crash would be believed. */
 	int r = box_subtree_sync(fd);
 	if (r < 0) {
-		BOX_LOG(BOX_LOG_ERROR, "skills.not_synced", box_log_str("why", strerror(-r)));
+		BOX_LOG(BOX_LOG_ERROR, "skills.not_synced",
+			box_log_str("why", box_err_strerror(-r)));
 	}
 	return true;
 }

@@ -11,7 +11,9 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "skills/store/names.h"
 #include "skills/store/package.h"
 #include "skills/store/store_request.h"
@@ -179,11 +181,10 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 	struct box_value *ret_answer, struct box_err *err)
 {
 	size_t row = 0;
-	while (row < sizeof(actions) / sizeof(actions[0]) &&
-		strcmp(actions[row].name, action) != 0) {
+	while (row < BOX_COUNT_OF(actions) && strcmp(actions[row].name, action) != 0) {
 		row++;
 	}
-	if (row == sizeof(actions) / sizeof(actions[0])) {
+	if (row == BOX_COUNT_OF(actions)) {
 		return box_err_set(err, BOX_ERR_VALUE, ENOSYS, "no skill action: %s", action);
 	}
 	if (!box_names_is_namespace(namespace)) {
@@ -193,7 +194,8 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 	_cleanup_(box_close_p) int root_fd = open_tenant(store, namespace, actions[row].only_looks);
 	if (root_fd < 0 && !(actions[row].only_looks && root_fd == -ENOENT)) {
 		return box_err_set(err, BOX_ERR_OS, -root_fd,
-			"the skills of %s cannot be opened: %s", namespace, strerror(-root_fd));
+			"the skills of %s cannot be opened: %s", namespace,
+			box_err_strerror(-root_fd));
 	}
 	struct box_value answer = box_map_value();
 	struct box_store_request serving = {
@@ -230,7 +232,8 @@ int box_store_find_package(struct box_store *store, const char *namespace, const
 	_cleanup_(box_close_p) int root_fd = open_tenant(store, namespace, false);
 	if (root_fd < 0) {
 		return box_err_set(err, BOX_ERR_OS, -root_fd,
-			"the skills of %s cannot be opened: %s", namespace, strerror(-root_fd));
+			"the skills of %s cannot be opened: %s", namespace,
+			box_err_strerror(-root_fd));
 	}
 	struct box_store_request serving = {.tenant = find_tenant(store, namespace),
 		.root_fd = root_fd,
@@ -274,7 +277,7 @@ int box_store_request_os_error(struct box_store_request *serving, int errnum, co
 	struct box_buf said = box_buf(4 * BOX_PATH_MAX);
 	(void)box_pytext_repr_text(&said, box_str(box_store_request_path(serving, path)));
 	int r = box_err_set(serving->err, BOX_ERR_VALIDATION, errnum, "[Errno %d] %s: %.*s", errnum,
-		strerror(errnum), (int)said.len, said.bytes);
+		box_err_strerror(errnum), (int)said.len, said.bytes);
 	box_buf_free(&said);
 	return r;
 }

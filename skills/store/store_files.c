@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "skills/store/names.h"
 #include "skills/store/package.h"
@@ -270,7 +271,7 @@ int box_store_list_files(struct box_store_request *serving, struct box_value *re
 	}
 	r = r < 0 ? r
 		  : find_target(serving, name, box_map_get(serving->data, "path"), true, &target);
-	most = most < BOX_SKILL_FILES_MAX ? most : BOX_SKILL_FILES_MAX;
+	most = BOX_MIN(most, BOX_SKILL_FILES_MAX);
 	return r < 0 ? r
 		     : list_files(serving, &target, (size_t)most,
 			       hidden && box_pytext_is_true(hidden), ret_answer);

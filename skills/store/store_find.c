@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "skills/store/names.h"
 #include "skills/store/package.h"
 #include "skills/store/store_request.h"
@@ -25,7 +26,7 @@ int box_store_request_list(struct box_store_request *serving)
 /* <0 when `a` was changed before `b`: times are compared as text, as the reference does. */
 static int compare_times(struct box_str a, struct box_str b)
 {
-	size_t shorter = a.len < b.len ? a.len : b.len;
+	size_t shorter = BOX_MIN(a.len, b.len);
 	int order = memcmp(a.bytes, b.bytes, shorter);
 	return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/macros.h"
 
 #define READ_BYTES 65536
 #define TRIES 8 /* openat2 beneath may say EAGAIN while others rename */
@@ -200,10 +201,9 @@ int box_subtree_read(int fd, struct box_buf *out)
 	for (;;) {
 		size_t left = out->limit - out->len;
 		size_t room = left < READ_BYTES ? left + 1 : READ_BYTES;
-		char *place = left > 0 ? box_buf_reserve(out, room < left ? room : left) : NULL;
+		char *place = left > 0 ? box_buf_reserve(out, BOX_MIN(room, left)) : NULL;
 		char more = 0;
-		ssize_t len = place ? read(fd, place, room < left ? room : left)
-				    : read(fd, &more, 1);
+		ssize_t len = place ? read(fd, place, BOX_MIN(room, left)) : read(fd, &more, 1);
 		if (len < 0 && errno == EINTR) {
 			continue;
 		}

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "skills/text/front_matter.h"
 #include "skills/text/letters.h"
 #include "skills/text/pytext.h"
@@ -104,7 +105,7 @@ static void check_known(struct report *report, const struct box_front_matter *fr
 	for (size_t i = 0; i < front->meta.count; i++) {
 		const struct box_yaml *key = &front->meta.items[2 * i];
 		bool is_known = false;
-		for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+		for (size_t k = 0; k < BOX_COUNT_OF(known); k++) {
 			is_known = is_known || box_str_eq(key->text, known[k]);
 		}
 		if (!is_known) {

@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "base/macros.h"
+
 /* clang-format off */
 static const uint32_t ranges[][2] = {
 	{0xaa, 0xaa}, {0xb2, 0xb3}, {0xb5, 0xb5}, {0xb9, 0xba}, {0xbc, 0xbe}, {0xc0, 0xd6},
@@ -179,7 +181,7 @@ bool box_pytext_is_letter_or_digit(uint32_t c)
 		return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 	}
 	size_t low = 0;
-	size_t high = sizeof(ranges) / sizeof(ranges[0]);
+	size_t high = BOX_COUNT_OF(ranges);
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 		if (c > ranges[middle][1]) {
@@ -188,5 +190,5 @@ bool box_pytext_is_letter_or_digit(uint32_t c)
 			high = middle;
 		}
 	}
-	return low < sizeof(ranges) / sizeof(ranges[0]) && c >= ranges[low][0];
+	return low < BOX_COUNT_OF(ranges) && c >= ranges[low][0];
 }

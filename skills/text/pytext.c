@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/macros.h"
 #include "skills/text/letters.h"
 
 #define REAL_DIGITS_MAX 17 /* always enough to read the same double again */
@@ -20,7 +21,7 @@ uint32_t box_pytext_next(struct box_str *rest)
 	for (size_t i = 1; i < len && i < rest->len; i++) {
 		c = c << 6 | (p[i] & 0x3fU);
 	}
-	len = len < rest->len ? len : rest->len;
+	len = BOX_MIN(len, rest->len);
 	rest->bytes += len;
 	rest->len -= len;
 	return c;
@@ -53,7 +54,7 @@ bool box_pytext_is_printable(uint32_t c)
 		{0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0x110bd, 0x110bd}, {0x110cd, 0x110cd},
 		{0x13430, 0x13438}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0001, 0xe0001},
 		{0xe0020, 0xe007f}, {0xf0000, 0xffffd}, {0x100000, 0x10fffd}};
-	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(hidden); i++) {
 		if (c >= hidden[i][0] && c <= hidden[i][1]) {
 			return false;
 		}

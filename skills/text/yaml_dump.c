@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "skills/text/pytext.h"
 #include "skills/text/yaml.h"
@@ -187,7 +188,7 @@ static void put_escape(struct writer *writer, uint32_t c)
 	char text[16];
 	struct box_buf escape = box_buf(sizeof(text));
 	int r = 0;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		if (rows[i].c == c) {
 			put(writer, (char[]){'\\', rows[i].letter}, 2);
 			return;

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "base/table.h"
 #include "skills/text/yaml.h"
 
@@ -160,7 +161,7 @@ static int tagged_type(struct reader *reader, const char *tag, enum box_yaml_typ
 		{YAML_FLOAT_TAG, BOX_YAML_REAL},
 		{YAML_TIMESTAMP_TAG, BOX_YAML_TIME},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		if (strcmp(tag, rows[i].tag) == 0) {
 			*ret_type = rows[i].type;
 			return 0;

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "skills/text/pytext.h"
 #include "skills/text/yaml.h"
 
@@ -279,7 +280,7 @@ static const char *real_scalar(struct box_arena *arena, struct box_str text, str
 static const char *bool_scalar(struct box_str text, struct box_yaml *node)
 {
 	static const char *const words[] = {"yes", "true", "on", "no", "false", "off"};
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(words); i++) {
 		if (text.len == strlen(words[i]) &&
 			strncasecmp(text.bytes, words[i], text.len) == 0) {
 			node->is_true = i < 3;

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/macros.h"
+
 static const char usage[] =
 	"usage: load MODE --ws PORT|--unix PATH [OPTION]... [-- COMMAND...]\n"
 	"       load MODE --stdio [OPTION]... -- COMMAND...\n"
@@ -317,7 +319,7 @@ static void apply(int flag)
 		opt.token = optarg;
 		break;
 	case FLAG_ENV:
-		if (opt.env_count + 1 == sizeof(opt.env) / sizeof(opt.env[0])) {
+		if (opt.env_count + 1 == BOX_COUNT_OF(opt.env)) {
 			wrong_usage();
 		}
 		opt.env[opt.env_count++] = optarg;
@@ -361,7 +363,7 @@ static const struct mode modes[] = {
 
 static const struct mode *find_mode(const char *name)
 {
-	for (size_t i = 0; name && i < sizeof(modes) / sizeof(modes[0]); i++) {
+	for (size_t i = 0; name && i < BOX_COUNT_OF(modes); i++) {
 		if (strcmp(name, modes[i].name) == 0) {
 			return &modes[i];
 		}

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "tests/drivers/fake_packets.h"
 
 #define PEERS_MAX 64
@@ -69,7 +70,7 @@ static void take_start(void)
 	}
 	start = packet.start;
 	size_t next = 0;
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(texts); i++) {
 		if (start.flags & texts[i].flag) {
 			if (next == packet.fd_count) {
 				exit(92);
@@ -130,7 +131,7 @@ static void say_status_lines(void)
 	char line[512];
 	FILE *file = fopen("/proc/self/status", "re");
 	while (file && fgets(line, sizeof(line), file)) {
-		for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		for (size_t i = 0; i < BOX_COUNT_OF(keys); i++) {
 			size_t len = strlen(keys[i]);
 			if (strncmp(line, keys[i], len) == 0) {
 				char *value = line + len + strspn(line + len, " \t");

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/macros.h"
 #include "client/service.h"
 #include "codec/json.h"
 
@@ -254,7 +255,7 @@ static const struct {
 static struct box_value obey(struct box_arena *arena, const struct box_value *order)
 {
 	const char *op = text(arena, order, "op");
-	for (size_t i = 0; op && i < sizeof(orders) / sizeof(orders[0]); i++) {
+	for (size_t i = 0; op && i < BOX_COUNT_OF(orders); i++) {
 		if (strcmp(op, orders[i].op) == 0 && (service || i == 0)) {
 			return orders[i].run(arena, order);
 		}

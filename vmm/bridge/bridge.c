@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "protocol/init_process.h"
 #include "vmm/bridge/bridge_startup.h"
 #include "vmm/bridge/clock_sync.h"
@@ -296,7 +297,7 @@ static int carry(void)
 			{.fd = state.bridge->clock, .events = POLLIN},
 			{.fd = state.bridge->hanger, .events = POLLIN},
 		};
-		int n = poll(fds, sizeof(fds) / sizeof(fds[0]), -1);
+		int n = poll(fds, BOX_COUNT_OF(fds), -1);
 		if (n < 0 && errno != EINTR) {
 			return -errno;
 		}

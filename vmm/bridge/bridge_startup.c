@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/macros.h"
 
 #define CONSOLE_READS_MAX 64 /* of a dead machine's last words */
 #define ERRNO_MAX 4095
@@ -165,7 +166,7 @@ int box_bridge_await_report(struct box_bridge_startup *early)
 			{.fd = early->bridge->signals, .events = POLLIN},
 			{.fd = early->bridge->control},
 		};
-		int n = poll(fds, sizeof(fds) / sizeof(fds[0]), (int)(until_ms - now_ms));
+		int n = poll(fds, BOX_COUNT_OF(fds), (int)(until_ms - now_ms));
 		if (n < 0 && errno != EINTR) {
 			return fail(early, BOX_VMM_ANSWER, errno);
 		}

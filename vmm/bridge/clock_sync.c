@@ -1,6 +1,8 @@
 /* Owns the judgement: how far apart is too far, and how slow an answer tells nothing. */
 #include "vmm/bridge/clock_sync.h"
 
+#include "base/macros.h"
+
 #define MS_NS 1000000ULL
 #define OFF_NS (50 * MS_NS)   /* less is not worth a step */
 #define SLOW_NS (100 * MS_NS) /* an answer that took longer is asked for again */
@@ -33,7 +35,7 @@ static int64_t ahead_ns(uint64_t guest_ns, uint64_t real_ns, uint64_t took_ns)
 {
 	/* Whatever it says stays far from where numbers end. */
 	const uint64_t most = INT64_MAX / 2;
-	guest_ns = guest_ns < most ? guest_ns : most;
+	guest_ns = BOX_MIN(guest_ns, most);
 	return (int64_t)guest_ns - (int64_t)(real_ns - took_ns / 2);
 }
 

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/macros.h"
+
 void box_console_add(struct box_console *console, const char *bytes, size_t size)
 {
 	if (size > sizeof(console->bytes)) {
@@ -14,7 +16,7 @@ void box_console_add(struct box_console *console, const char *bytes, size_t size
 	}
 	size_t at = console->total % sizeof(console->bytes);
 	size_t first = sizeof(console->bytes) - at;
-	first = size < first ? size : first;
+	first = BOX_MIN(size, first);
 	memcpy(console->bytes + at, bytes, first);
 	memcpy(console->bytes, bytes + first, size - first);
 	console->total += size;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/macros.h"
+
 #define CONSOLE_MAX 400 /* of its end */
 
 static const char *said_by_kernel(const char *console)
@@ -22,7 +24,7 @@ static const char *said_by_kernel(const char *console)
 		{"reboot: Power down", "it was powered down"},
 		{"reboot: Restarting system", "it was rebooted from inside"},
 	};
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(table); i++) {
 		if (strstr(console, table[i].mark)) {
 			return table[i].words;
 		}

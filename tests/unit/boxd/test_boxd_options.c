@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/macros.h"
 #include "boxd/rpc/start_data.h"
 #include "tests/unit/lib/test.h"
 
@@ -160,7 +161,7 @@ TEST(sockets)
 		{{"-s", "--socket-group=g"}, NULL, false, -EINVAL},
 		{{"-s", "--socket-group=g", "--socket=/x"}, "/x", false, 0},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_options options;
 		struct box_err err;
 		ASSERT_INT(parse(rows[i].args, &options, &err), rows[i].result);

@@ -1,6 +1,7 @@
 /* Allowlists: from text to numbers and back, the rules that are made of them, and what counts as the
  * same when nft lists it. */
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/net/egress_rules.h"
 #include "tests/unit/lib/test.h"
 
@@ -24,7 +25,7 @@ TEST(entries_are_written_as_they_mean)
 		{"10.1.2.2/31", "10.1.2.2/31"},
 		{"128.0.0.0/1", "128.0.0.0/1"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_egress_allow allow = entry(rows[i][0]);
 		char text[BOX_EGRESS_TEXT];
 		box_egress_write(&allow, text);
@@ -170,7 +171,7 @@ TEST(what_is_read_back_is_compared_in_everything)
 	seats.states[7] = LIMITED;
 	seats.states[3] = LIMITED;
 	seats.states[9] = STALE;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		if (box_egress_rules_match(&seats, 7, &egress, rows[i].listing) != rows[i].same) {
 			TEST_FAIL("row %zu", i);
 		}

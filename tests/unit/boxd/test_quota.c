@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "boxd/quota/quota.h"
 #include "boxd/quota/quota_attach.h"
 #include "boxd/quota/quota_copy.h"
@@ -34,7 +35,7 @@ TEST(image_sizes)
 		{20480, 2621440, 16},
 		{4UL * 1024 * 1024, 16UL * 1024 * 1024, 16},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_quota_shape shape;
 		uint64_t quota = rows[i].quota_mib * BOX_MIB;
 		ASSERT_INT(box_quota_shape(quota, &shape), 0);
@@ -116,7 +117,7 @@ TEST(decisions)
 		{false, true, {true, false, false, here, 0}, 8, REFUSED},
 		{false, true, {true, false, false, here, 0}, 0, REFUSED},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		const struct box_quota_support means = {
 			.possible = rows[i].possible, .missing = "none"};
 		enum box_quota_verdict verdict = BOX_QUOTA_WAIVED;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "cli/msb/msb_values.h"
 #include "tests/unit/lib/test.h"
 
@@ -15,12 +16,12 @@ TEST(memory)
 	static const char *const bad[] = {"", "M", "0", "0M", "-1M", "1.5G", "1T", "1K", "5x",
 		" 512M", "512 M", "512M ", "2147483648", "2097152G", "99999999999"};
 	struct box_err err = {0};
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(good); i++) {
 		int64_t mb = 0;
 		ASSERT_INT(box_msb_values_memory("--memory", good[i].text, &mb, &err), 0);
 		ASSERT_INT(mb, good[i].mb);
 	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(bad); i++) {
 		int64_t mb = 0;
 		ASSERT(box_msb_values_memory("--memory", bad[i], &mb, &err) < 0);
 		ASSERT(strstr(err.text, "is not an amount of memory such as 512M or 1G") != NULL);
@@ -36,13 +37,13 @@ TEST(duration)
 	static const char *const bad[] = {
 		"", "s", "0", "0s", "-5s", "5x", "5S", "1h30m", "1.5h", "500ms", "596524h"};
 	struct box_err err = {0};
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(good); i++) {
 		int64_t seconds = 0;
 		ASSERT_INT(
 			box_msb_values_duration("--idle-timeout", good[i].text, &seconds, &err), 0);
 		ASSERT_INT(seconds, good[i].seconds);
 	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(bad); i++) {
 		int64_t seconds = 0;
 		ASSERT(box_msb_values_duration("--idle-timeout", bad[i], &seconds, &err) < 0);
 		ASSERT(strstr(err.text, "is not a time such as 30s, 5m or 1h") != NULL);
@@ -63,7 +64,7 @@ TEST(volumes)
 	ASSERT_STR(volume.mode, "ro");
 	static const char *const bad[] = {
 		"", "/a", ":/c", "/a:", "/a:c", "/a:/c:", "/a:/c:xo", "/a:/c:ro:rw", "data:/c"};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(bad); i++) {
 		ASSERT(box_msb_values_volume(arena, bad[i], &volume, &err) < 0);
 		ASSERT(strncmp(err.text, "--volume: ", 10) == 0);
 	}

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/macros.h"
 #include "cli/path_argument.h"
 #include "tests/unit/lib/test.h"
 
@@ -17,7 +18,7 @@ TEST(text_is_cleaned)
 		{"/..", "/"}, {"/a/..", "/"}, {"//a", "/a"}, {"/a/b/../../..", "/"},
 		{"/...", "/..."}};
 	struct box_arena *arena = box_arena_new();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		ASSERT_STR(box_path_argument_clean(arena, rows[i].from), rows[i].to);
 	}
 	box_arena_free(arena);
@@ -43,7 +44,7 @@ static void remove_tree(void)
 	static const char *const folders[] = {"work/d", "work", "far/inner", "far"};
 	ASSERT_INT(chdir(root), 0);
 	ASSERT_INT(unlink("work/link"), 0);
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(folders); i++) {
 		ASSERT_INT(rmdir(folders[i]), 0);
 	}
 	ASSERT_INT(chdir("/"), 0);
@@ -69,7 +70,7 @@ TEST(relative_paths_are_those_a_shell_would_open)
 		{"none", "/work/none"}, {"./none/", "/work/none"}, {"../none", "/none"}};
 	struct box_arena *arena = box_arena_new();
 	make_tree();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		ASSERT_STR(made(arena, rows[i].from),
 			box_arena_printf(arena, "%s%s", root, rows[i].to));
 	}
@@ -86,7 +87,7 @@ TEST(of_absolute_paths_only_a_parent_is_resolved)
 		{"/work/none/../d", "/work/d"}};
 	struct box_arena *arena = box_arena_new();
 	make_tree();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		ASSERT_STR(made(arena, box_arena_printf(arena, "%s%s", root, rows[i].from)),
 			box_arena_printf(arena, "%s%s", root, rows[i].to));
 	}

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "base/macros.h"
 #include "client/box.h"
 #include "tests/unit/lib/fake_runtime_child.h"
 
@@ -115,7 +116,7 @@ TEST(a_request_with_text_that_is_no_utf8_is_refused)
 	box_map_add(arena, &inside, "x", list);
 	box_map_add(arena, &key, "\xe9", box_int(1));
 	const struct box_value *const wrong[] = {&text, &inside, &key};
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(wrong); i++) {
 		ASSERT_INT(box_client_call(client, "echo", wrong[i], CALL_MS, arena, &data, &err),
 			-EILSEQ);
 		ASSERT_INT(err.code, BOX_ERR_VALUE);

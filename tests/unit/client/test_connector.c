@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "client/connection/connector.h"
 #include "tests/unit/lib/test.h"
 
@@ -299,7 +300,7 @@ TEST(sockets)
 		{"unix:box.sock", NULL},
 		{"unix://run/box.sock", "//run/box.sock"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_endpoint endpoint;
 		struct box_err err;
 		int r = box_connector_parse_endpoint(rows[i].url, &endpoint, &err);
@@ -364,7 +365,7 @@ TEST(a_socket_of_another_user_is_not_the_operators)
 	(void)snprintf(path, sizeof(path), "%s/box/box.sock", place);
 	ASSERT(mkdir(folder, 0777) == 0 && chmod(folder, 0777) == 0);
 	ASSERT(setenv("XDG_RUNTIME_DIR", place, 1) == 0);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_endpoint endpoint;
 		int fd = -1;
 		int server = listen_as(rows[i].server, path);

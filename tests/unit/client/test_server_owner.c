@@ -1,4 +1,5 @@
 /* Whose sockets /proc/net/tcp shows, and which of them a connection to loopback would meet. */
+#include "base/macros.h"
 #include "client/connection/server_owner.h"
 #include "tests/unit/lib/test.h"
 
@@ -38,7 +39,7 @@ TEST(lines_of_the_table)
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 	SKIP("the lines are of a machine with the other byte order");
 #endif
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_server_owner_line line;
 		ASSERT_INT(box_server_owner_parse_line(rows[i].text, &line), rows[i].is_line);
 		if (rows[i].is_line) {

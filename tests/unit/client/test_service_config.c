@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
+#include "base/macros.h"
 #include "client/service/service_config.h"
 #include "tests/unit/lib/json_tree.h"
 
@@ -79,7 +80,7 @@ TEST(langbots_forced_template)
 		{"{\"box\":{\"local\":{\"image\":\"i\"}},\"system\":{}}", NULL},
 		{"{\"box\":{\"local\":{\"image\":\"i\"}},\"system\":null}", NULL},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_arena *arena = box_arena_new();
 		struct box_service_config config = read_config(arena, rows[i].text);
 		ASSERT(!rows[i].forced == !config.forced_session_template);

@@ -1,5 +1,6 @@
 /* The file actions with one answer, from message to message: what is asked of a box, what waits for
  * a session, and what clients are told. */
+#include "base/macros.h"
 #include "tests/unit/lib/dispatch_fixture.h"
 
 static void start_live(struct connection *c)
@@ -128,7 +129,7 @@ TEST(nothing_is_asked_for_bad_words)
 	};
 	struct connection c = {0};
 	start_live(&c);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		ask(&c, 1, rows[i].action, rows[i].data);
 		expect_error(&c, (int)i, "1", rows[i].error);
 	}

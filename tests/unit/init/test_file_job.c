@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "init/boot/boot.h"
 #include "init/file/file_job.h"
 #include "tests/unit/lib/test.h"
@@ -138,7 +139,7 @@ TEST(paths_and_what_they_lead_to)
 		{"/nix", "a", ENOENT, 0},
 	};
 	start();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		int errnum = do_path(BOX_INIT_FILE_READ, rows[i].place, rows[i].path);
 		if (errnum != rows[i].errnum || job.answer.why != rows[i].why) {
 			TEST_FAIL("%s of %s: errno %d, why %u", rows[i].path, rows[i].place, errnum,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "init/process/ring.h"
 #include "tests/unit/lib/test.h"
 
@@ -138,7 +139,7 @@ TEST(the_oldest_lines_go)
 		{3, 15, "our"}, /* no line begins in it */
 		{0, 18, ""},
 	};
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(table); i++) {
 		struct box_ring ring = {0};
 		start();
 		ASSERT_INT(write(ends[1], "one\ntwo\nthree\nfour", 18), 18);

@@ -15,9 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/macros.h"
+
 #define TEST_SECONDS 60
 #define TEST_SKIPPED 77
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+#define COUNT(rows) (BOX_COUNT_OF(rows))
 
 struct test_case {
 	const char *name;

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "base/cleanup.h"
+#include "base/macros.h"
 #include "plan/plan.h"
 #include "tests/unit/lib/test.h"
 
@@ -584,7 +585,7 @@ TEST(quota_of_own_workspace)
 		{"/home/box", 3 * BOX_MIB, 3 * BOX_MIB, 4096},
 		{"/tmp/deep/er", 3 * BOX_MIB, 3 * BOX_MIB, 4096},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		set_up();
 		set_mount_path(rows[i].mount_path);
 		ask.quota_bytes = rows[i].quota_bytes;

@@ -2,6 +2,7 @@
  * range, every name that is none, is refused. */
 #include <errno.h>
 
+#include "base/macros.h"
 #include "protocol/init_file.h"
 #include "tests/unit/lib/test.h"
 
@@ -71,7 +72,7 @@ TEST(flags_belong_to_kinds)
 		{BOX_INIT_FILE_LIST, 0},
 		{BOX_INIT_FILE_MEASURE, 0},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		for (uint32_t bit = 1; bit <= BOX_INIT_FILE_FLAGS_ + 1; bit <<= 1) {
 			struct box_init_file *file = ask(rows[i].kind, "/", "");
 			file->flags = bit;
@@ -229,7 +230,7 @@ TEST(entries_that_are_none)
 		{"a", 1, BOX_INIT_FILE_TYPES_, ""},
 		{"a", 1, BOX_INIT_FILE_TYPE_FILE, "x"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		add_entry(rows[i].name, rows[i].size, rows[i].type, rows[i].target);
 		ASSERT_INT(count_entries(""), -EBADMSG);
 	}
@@ -295,7 +296,7 @@ TEST(events_that_are_none)
 		{BOX_INIT_FILE_MOVED, "a", "b/./c"},
 	};
 	struct box_init_file_event_read changed;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		said_size = 0;
 		add_event(rows[i].change, rows[i].path, rows[i].from);
 		ASSERT_INT(next_event(said_size, &changed), -EBADMSG);

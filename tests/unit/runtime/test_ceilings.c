@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/config/ceilings.h"
 #include "runtime/config/config.h"
 #include "runtime/spec/spec.h"
@@ -116,7 +117,7 @@ TEST(times_that_nobody_has_set)
 		{"{\"timeout_sec\":315360000}", BOX_TIMEOUT_NONE_SEC, 20},
 	};
 	struct box_ceilings ceilings = {.timeout_sec = 20};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_arena *mine = box_arena_new();
 		struct box_value data = tree(mine, rows[i].data);
 		struct box_spec spec = {.timeout_sec = rows[i].parsed};

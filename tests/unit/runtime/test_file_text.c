@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "runtime/session/file_text.h"
 #include "tests/unit/lib/test.h"
 
@@ -35,7 +36,7 @@ TEST(a_path_has_its_place)
 		{"//srv/x/../y/", "/srv/y/a", "/srv/y", "a"},
 	};
 	struct box_arena *arena = box_arena_new();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_file_path path;
 		struct box_err err;
 		ASSERT_INT(box_file_text_parse_path(arena, rows[i].mount, box_str(rows[i].path),
@@ -94,7 +95,7 @@ TEST(paths_are_joined_as_people_write_them)
 		{{"/", "etc"}, "b", "/etc/b"},
 	};
 	struct box_arena *arena = box_arena_new();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_str joined = box_file_text_join_path(
 			arena, &rows[i].path, box_str(rows[i].below));
 		ASSERT_BYTES(joined.bytes, joined.len, rows[i].joined, strlen(rows[i].joined));
@@ -136,7 +137,7 @@ TEST(each_failure_has_its_name)
 	const struct box_backend_file_request ask = {
 		.path = {"/w", "a"}, .to = {"/tmp", "b"}, .data = {"xxxx", 4}};
 	struct box_arena *arena = box_arena_new();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_err err;
 		box_file_text_explain(arena, &ask, &rows[i].outcome, &err);
 		ASSERT_STR(err.text, rows[i].text);

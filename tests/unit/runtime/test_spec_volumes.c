@@ -1,5 +1,6 @@
 /* Volumes of a session: what is taken and refused, what a command gets of them, and whose they are. */
 #include "base/arena.h"
+#include "base/macros.h"
 #include "runtime/spec/spec.h"
 #include "tests/unit/lib/spec_parse.h"
 
@@ -55,7 +56,7 @@ TEST(they_are_the_sessions)
 		"\"volumes\":[" VOLUME("/b", "/x", "ro") "]",
 		"\"volumes\":[" VOLUME("/a", "/y", "ro") "]",
 		"\"volumes\":[" VOLUME("/a", "/x", "ro") "," VOLUME("/b", "/y", "ro") "]"};
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(others); i++) {
 		ASSERT_INT(parse_with(arena, others[i], &b, &err), 0);
 		ASSERT_STR(box_spec_conflict(arena, &kept, &b, &value), "volumes");
 		ASSERT_STR(value, "/a:/x:ro");

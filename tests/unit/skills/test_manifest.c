@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "skills/manifest.h"
 #include "tests/unit/lib/json_tree.h"
 
@@ -47,7 +48,7 @@ TEST(digest)
 			"\"a/\xc3\xbc \\\"\\n\\u0001/\xe2\x80\xa8\",\"sha256\":\"" EMPTY
 			"\",\"size\":0}],\"total_bytes\":0}"},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		unsigned char hash[BOX_HASH_SHA256_BYTES];
 		char hex[2 * BOX_HASH_SHA256_BYTES + 1];
 		struct box_err err = {0};
@@ -88,10 +89,10 @@ TEST(paths)
 	static const char *const good[] = {"a", "a/b", "...", ".a", "a b/c\nd", "\xc3\xbc"};
 	static const char *const bad[] = {
 		"", "/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "a/./b", "a\\b"};
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(good); i++) {
 		ASSERT(box_manifest_path_is_good(box_str(good[i])));
 	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(bad); i++) {
 		ASSERT(!box_manifest_path_is_good(box_str(bad[i])));
 	}
 	ASSERT(!box_manifest_path_is_good((struct box_str){"a\0b", 3}));

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/macros.h"
 #include "skills/archive/archive.h"
 #include "skills/skills_confine.h"
 #include "tests/unit/lib/test.h"
@@ -297,7 +298,7 @@ TEST(archives_can_be_unpacked)
 		for (const char *const *kept = box_skills_confine_calls; *kept; kept++) {
 			there = there || strcmp(*call, *kept) == 0;
 		}
-		for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]); i++) {
+		for (size_t i = 0; i < BOX_COUNT_OF(conditional); i++) {
 			there = there || strcmp(*call, conditional[i]) == 0;
 		}
 		if (!there) {

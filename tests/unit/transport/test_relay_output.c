@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/limits.h"
+#include "base/macros.h"
 #include "tests/unit/lib/test.h"
 #include "transport/relay_output.h"
 
@@ -274,7 +275,7 @@ TEST(a_character_at_the_end_of_the_longest_line)
 		{"\xf0\x9f\x98\x80\n", 4, true}, {"\xf0\x9f\x98\n", 3, true},
 		{"\xf0\x9f\x98\n", 2, false}, {"\xe2x\n", 4, true}, {"\xe2x\n", 3, false}};
 	char *bytes = filled(MOST);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		begin(BOX_RELAY_OUTPUT_LINES, 0);
 		ASSERT_INT(add_bytes(bytes, MOST - rows[i].room), 0);
 		ASSERT_INT(add_bytes(rows[i].last, 1), 0);

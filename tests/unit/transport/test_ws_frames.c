@@ -1,4 +1,5 @@
 /* Which frames of a client are none, however their bytes are cut. */
+#include "base/macros.h"
 #include "tests/unit/lib/test.h"
 #include "transport/ws_frames.h"
 
@@ -59,7 +60,7 @@ static const struct {
 
 TEST(whole_and_byte_by_byte)
 {
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_ws_frames whole = {0};
 		struct box_ws_frames cut = {0};
 		const unsigned char *bytes = (const unsigned char *)rows[i].bytes;

@@ -1,5 +1,6 @@
 /* Work on files in a native box, as box-rpc sees it: what it sends, what it believes, and that a lie
  * fails alone. */
+#include "base/macros.h"
 #include "protocol/init_file.h"
 #include "runtime/backend/backend_file.h"
 #include "tests/unit/lib/local_fixture.h"
@@ -194,7 +195,7 @@ TEST(a_lie_fails_alone)
 		{BOX_FILE_MKDIR, "x", {.data_size = 1}},
 		{BOX_FILE_REMOVE, NULL, {.written = 1}},
 	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct scene *scene = open_scene(ask_of(rows[i].kind));
 		if (rows[i].out) {
 			say_text(&scene->living, BOX_INIT_STDOUT, 1, rows[i].out);

@@ -1,0 +1,49 @@
+/* Landlock: a process takes from itself every access to files (and, where wanted, TCP and what it can
+ * reach by signals and abstract sockets) except below the folders that it allows.
+ *
+ * One copy for all programs. The kernel's numbers are our own, because box-init is built against a C library
+ * without these headers and some distributions have old ones; nothing here allocates or logs, so it can
+ * be used in a freshly forked child. All functions give 0 or more, or -errno.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The kernel's LANDLOCK_ACCESS_FS_*. */
+enum {
+	BOX_LANDLOCK_EXECUTE = 1 << 0,
+	BOX_LANDLOCK_WRITE_FILE = 1 << 1,
+	BOX_LANDLOCK_READ_FILE = 1 << 2,
+	BOX_LANDLOCK_READ_DIR = 1 << 3,
+	BOX_LANDLOCK_REMOVE_DIR = 1 << 4,
+	BOX_LANDLOCK_REMOVE_FILE = 1 << 5,
+	BOX_LANDLOCK_MAKE_CHAR = 1 << 6,
+	BOX_LANDLOCK_MAKE_DIR = 1 << 7,
+	BOX_LANDLOCK_MAKE_REG = 1 << 8,
+	BOX_LANDLOCK_MAKE_BLOCK = 1 << 11,
+	BOX_LANDLOCK_REFER = 1 << 13,     /* since ABI 2: move or link from folder to folder */
+	BOX_LANDLOCK_TRUNCATE = 1 << 14,  /* since ABI 3 */
+	BOX_LANDLOCK_IOCTL_DEV = 1 << 15, /* since ABI 5 */
+};
+
+enum box_landlock_scope {
+	BOX_LANDLOCK_FILES, /* file systems only */
+	BOX_LANDLOCK_ALL, /* also TCP bind and connect (ABI 4), abstract sockets and signals (ABI 6) */
+};
+
+/* The version that this kernel has, or 0. */
+uint32_t box_landlock_abi(void);
+
+/* The file rights that a kernel of this version can take away. */
+uint64_t box_landlock_rights(uint32_t abi);
+
+/* A ruleset that forbids everything which this version of the kernel can forbid. Its fd. */
+int box_landlock_open(uint32_t abi, enum box_landlock_scope scope);
+
+/* Allows rights on a file, or on a folder and what is below it; an O_PATH fd is enough. Rights that the
+ * version does not know, or that a file cannot have, are left out. */
+int box_landlock_allow(int ruleset, uint32_t abi, int fd, uint64_t rights);
+
+/* From here on the ruleset holds. Needs no_new_privs or CAP_SYS_ADMIN. */
+int box_landlock_restrict(int ruleset);
