@@ -16,7 +16,7 @@ import time
 from servers import Broken
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "system"))
+sys.path[:0] = [str(HERE.parent / "system" / name) for name in ("lib", "scripts")]
 
 import skilllib  # noqa: E402
 

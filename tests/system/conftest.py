@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent / name) for name in ("lib", "scripts")]
 
 import boxdlib  # noqa: E402
 import clientlib  # noqa: E402

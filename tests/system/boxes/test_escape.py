@@ -5,15 +5,15 @@ That they succeed where a defence is taken out is seen by `make escape`, which b
 
 import concurrent.futures
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import boxdlib
+import testpaths
 import pytest
 
-ESCAPE = pathlib.Path(__file__).resolve().parent.parent / "escape"
+ESCAPE = testpaths.ROOT / "tests" / "escape"
 sys.path[1:1] = [str(ESCAPE), str(ESCAPE / "inside")]
 
 import posture  # noqa: E402

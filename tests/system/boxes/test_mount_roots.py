@@ -13,7 +13,6 @@ import time
 import boxdlib
 import clientlib
 import imagelib
-import nativelib
 import pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import pathlib
 import random
 import shutil
 import socket
@@ -23,8 +22,9 @@ import clientlib
 import langbotlib
 import nativelib
 import proclib
+import testpaths
 
-SCRIPT = pathlib.Path(__file__).with_name("langbot_script.py")
+SCRIPT = testpaths.SCRIPTS / "langbot_script.py"
 VERSION = "4.11.2"
 LETTER_BYTES = len("grüße, 漢字\n".encode())
 PICTURE_BYTES = 8 + (2 << 20)

@@ -17,9 +17,10 @@ import pytest
 import boxdlib
 import clientlib
 import nativelib
+import testpaths
 from langbotlib import PACKAGE, TELL, Environment, environment_for, write_wrapper
 
-SCRIPT = pathlib.Path(__file__).with_name("langbot_child_script.py")
+SCRIPT = testpaths.SCRIPTS / "langbot_child_script.py"
 MODULE = "langbot_plugin.cli.__init__"
 CALL = ("-m", MODULE, "box", "-s", "--ws-control-port", "0")
 MODULES = "import json, sys; print(json.dumps(sorted(sys.modules)))"

@@ -19,9 +19,9 @@ import clientlib
 import composelib
 import langbotlib
 import nativelib
+import testpaths
 
-HERE = pathlib.Path(__file__).parent
-SCRIPT = HERE / "langbot_container_script.py"
+SCRIPT = testpaths.SCRIPTS / "langbot_container_script.py"
 SYSTEM_LINKS = ("bin", "sbin", "lib", "lib64")
 # Where the Python is that the environment was made by.
 BASE = "import json, sys; print(json.dumps(sys.base_prefix))"
@@ -182,7 +182,7 @@ def driven(podman, started):
         *("run", "--name", name, "--network", f"container:{started['name']}"),
         *("-v", f"{hosts}:/etc/hosts:ro", "-e", "PYTHONDONTWRITEBYTECODE=1"),
         *flags(composelib.services()["langbot"], root),
-        *shown(langbotlib.LANGBOT, HERE, *([] if python.startswith("/usr") else [python])),
+        *shown(langbotlib.LANGBOT, testpaths.SYSTEM, *([] if python.startswith("/usr") else [python])),
         *podman.system(langbotlib.LANGBOT / "bin" / "python", SCRIPT, json.dumps(wanted)),
     )
     return json.loads(out.splitlines()[-1])

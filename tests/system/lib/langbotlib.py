@@ -14,8 +14,9 @@ import subprocess
 import pytest
 
 import boxdlib
+import testpaths
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = testpaths.ROOT
 PACKAGE = ROOT / "contrib" / "langbot"
 LANGBOT = pathlib.Path(os.environ.get("BOX_VENV_LANGBOT") or ROOT / "build" / "venv-langbot")
 NPM = pathlib.Path(os.environ.get("BOX_NPM") or ROOT / "build" / "npm")

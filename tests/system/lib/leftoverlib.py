@@ -19,6 +19,7 @@ import pytest
 from websockets.exceptions import InvalidMessage
 
 import boxdlib
+import testpaths
 from clientlib import Closed
 
 NATIVE = {"backend": "native"}
@@ -390,7 +391,7 @@ def compile_program(source, to, *flags):
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         pytest.skip("no C compiler")
-    path = pathlib.Path(__file__).parent / source
+    path = testpaths.PROGRAMS / source
     warnings = ["-Wall", "-Wextra", "-Werror"]
     subprocess.run(
         [*compiler.split(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", *warnings, *flags]

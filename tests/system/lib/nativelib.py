@@ -19,9 +19,9 @@ import threading
 import boxdlib
 import clientlib
 import proclib
+import testpaths
 import pytest
 
-HERE = pathlib.Path(__file__).parent
 USER = 12345  # an ordinary user; there need be no account for it
 MODES = ("root", "rootless")
 PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
@@ -189,7 +189,7 @@ def drive(generation, carrier, place, steps, inside=(), before=(), args=(), seco
     assert venv, f"BOX_VENV_{generation} must name a virtual environment"
     instance = clientlib.INSTANCE
     wanted = {"carrier": carrier, "instance": instance, "steps": steps}
-    command = [*inside, f"{venv}/bin/python", str(HERE / "box_steps_script.py")]
+    command = [*inside, f"{venv}/bin/python", str(testpaths.SCRIPTS / "box_steps_script.py")]
     if carrier == "stdio":
         port = () if args else ("--ws-control-port", "0")
         wanted["command"] = [*before, *place.command("-s", *port, *args)]

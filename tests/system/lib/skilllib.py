@@ -9,8 +9,8 @@ import subprocess
 import zipfile
 
 import boxdlib
+import testpaths
 
-HERE = pathlib.Path(__file__).parent
 TENANT = "ws-0123456789abcdef01234567"
 
 
@@ -85,7 +85,7 @@ def start_store(folder, build=None, **options):
 
 def start_reference(folder):
     python = boxdlib.build("BOX_VENV_OLD") / "bin" / "python"
-    return Asked([python, HERE / "skill_reference.py", folder])
+    return Asked([python, testpaths.SCRIPTS / "skill_reference.py", folder])
 
 
 class Tenant:

@@ -11,7 +11,6 @@ import subprocess
 
 import pytest
 
-import boxdlib
 import clientlib
 import nativelib
 import netlib

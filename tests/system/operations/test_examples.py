@@ -1,14 +1,14 @@
 """The configurations that README.md and docs/ show are good ones, and their layouts are allowed."""
 
-import pathlib
 import re
 import subprocess
 
 import imagelib
 import nativelib
+import testpaths
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = testpaths.ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MEMBERS = re.compile(r"^(local|images|limits|admission|backend):", re.M)
 INLINE = re.compile(r"`(local: \{[^`]*\})`")

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+import testpaths
+
+ROOT = testpaths.ROOT
 RELEASE = Path(os.environ.get("BOX_RELEASE") or ROOT / "build" / "release-check")
 PROGRAMS = ("boxd", "box-rpc")
 

@@ -5,7 +5,6 @@ to them through the relay: whole conversations.
 import hashlib
 import json
 import os
-import pathlib
 import shutil
 
 import pytest
@@ -13,8 +12,8 @@ import pytest
 import clientlib
 import langbotlib
 import mcplib
+import testpaths
 
-HERE = pathlib.Path(__file__).parent
 CLIENTS = ("node", "python")
 LONG_BYTES = {"node": 3 << 20, "python": 700_000}  # the client of PyPI takes 1 MiB a message
 LINES = 20_000  # of the file, for that one
@@ -25,13 +24,13 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 def node_command(world, wanted):
     script = world.folder / "mcp_client.mjs"
-    shutil.copy(HERE / script.name, script)
+    shutil.copy(testpaths.SCRIPTS / script.name, script)
     return ["/usr/bin/node", str(script), json.dumps(wanted)]
 
 
 def python_command(wanted):
     python = langbotlib.LANGBOT / "bin" / "python"
-    return [str(python), str(HERE / "mcp_client.py"), json.dumps(wanted)]
+    return [str(python), str(testpaths.SCRIPTS / "mcp_client.py"), json.dumps(wanted)]
 
 
 @pytest.fixture(scope="module", params=CLIENTS)

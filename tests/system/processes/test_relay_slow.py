@@ -18,11 +18,11 @@ import boxdlib
 import rawlib
 import nativelib
 import proclib
+import testpaths
 from clientlib import context
 from crowdlib import percentile
 from relaylib import shell, stop
 
-HERE = pathlib.Path(__file__).parent
 LINE_BYTES = 1000
 RATE_BYTES = 64 * 1024
 MIB = 1 << 20
@@ -182,7 +182,7 @@ def check_slow(place, count, seconds, size, alone):
             md5 = start_writers(client, count, size)
             words = [boxd.port, count, seconds, size]
             readers = subprocess.Popen(
-                [sys.executable, str(HERE / "slow_readers.py"), *map(str, words)],
+                [sys.executable, str(testpaths.LIB / "slow_readers.py"), *map(str, words)],
                 stdout=subprocess.PIPE,
                 text=True,
             )

@@ -5,7 +5,6 @@ Measured from outside, whatever the boxes do meanwhile. As root and as an ordina
 
 import json
 import os
-import pathlib
 import subprocess
 import time
 
@@ -14,6 +13,7 @@ import pytest
 import boxdlib
 import clientlib
 import nativelib
+import testpaths
 from storagelib import (  # noqa: F401
     ACTION,
     BOX_KEYS,
@@ -377,7 +377,7 @@ def test_real_client(place):
         "env": place.environment(LANGBOT_BOX_TRUSTED_INSTANCE_UUID=clientlib.INSTANCE),
         "config": {"backend": "local", **local(place)},
     }
-    here = str(pathlib.Path(__file__).parent)
+    here = str(testpaths.SCRIPTS)
     python = os.path.join(os.environ["BOX_VENV_NEW"], "bin", "python")
     done = subprocess.run(
         [python, "-c", SCRIPT, here, json.dumps(wanted)],

@@ -7,7 +7,6 @@ first_client_script.py does the talking; here its results are judged.
 
 import json
 import os
-import pathlib
 import socket
 import subprocess
 
@@ -15,8 +14,9 @@ import pytest
 
 import boxdlib
 import nativelib
+import testpaths
 
-SCRIPT = pathlib.Path(__file__).with_name("first_client_script.py")
+SCRIPT = testpaths.SCRIPTS / "first_client_script.py"
 SDK = os.environ.get("BOX_SDK_FIRST") or str(SCRIPT.parents[2] / "build" / "sdk-first")
 CONFIG = {"backend": "local", "local": {"profile": "default"}}
 

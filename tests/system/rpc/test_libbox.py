@@ -4,7 +4,7 @@ against it, run on both carriers. And what it exports is what its headers declar
 
 import json
 import os
-import pathlib
+import testpaths
 import re
 import shlex
 import shutil
@@ -15,7 +15,7 @@ import pytest
 from boxdlib import FAKE, Boxd, build, environment
 from clientlib import INSTANCE
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "contrib/libbox/example.c"
+EXAMPLE = testpaths.ROOT / "contrib/libbox/example.c"
 SECONDS = 60
 FLAGS = ["-std=gnu17", "-Wall", "-Wextra", "-Werror"]
 

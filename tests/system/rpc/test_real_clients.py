@@ -10,16 +10,16 @@ import datetime
 import itertools
 import json
 import os
-import pathlib
 import re
 import subprocess
 
 import pytest
 
 import boxdlib
+import testpaths
 from clientlib import ERROR_NAMES, TOKEN
 
-SCRIPT = pathlib.Path(__file__).with_name("client_script.py")
+SCRIPT = testpaths.SCRIPTS / "client_script.py"
 INSTANCE = "0d6fc1a6-3b7c-4f6e-9d53-1f0d2c1d5a11"
 
 # What LangBot 4.11 sends when nobody has configured anything.

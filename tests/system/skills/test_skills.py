@@ -11,9 +11,10 @@ import pytest
 
 import boxdlib
 import skilllib
+import testpaths
 from skilllib import alike, archive, skill_md, without
 
-SCRIPT = pathlib.Path(__file__).with_name("skills_script.py")
+SCRIPT = testpaths.SCRIPTS / "skills_script.py"
 INSTANCE = "0d6fc1a6-3b7c-4f6e-9d53-1f0d2c1d5a11"
 TOKEN = "a-token-of-the-skill-tests-that-is-long-enough"
 TIMES = ("created_at", "updated_at")
