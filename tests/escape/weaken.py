@@ -14,6 +14,7 @@ import sys
 import time
 
 import attack
+import weakening
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -21,30 +22,6 @@ PLACE = ROOT / "build" / "escape"
 PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
 LEFT_OUT = ("build", "tests", ".git")  # of the sources
 LEAST = 25  # attempts that must be seen to succeed
-
-
-class Weakening:
-    def __init__(self, path):
-        self.name = path.stem
-        self.group = None
-        self.opens = []
-        self.edits = collections.defaultdict(list)  # file -> sed commands
-        file = None
-        for line in path.read_text().splitlines():
-            key, _, value = line.removeprefix("# ").partition(": ")
-            if line.startswith("# group: "):
-                self.group = value
-            elif line.startswith("# opens: "):
-                self.opens += value.split()
-            elif line.startswith("# file: "):
-                file = value
-            elif line.strip() and not line.startswith("#"):
-                self.edits[file].append(line)
-        assert self.group and self.opens and self.edits and None not in self.edits, path
-
-
-def all_weakenings():
-    return [Weakening(path) for path in sorted((HERE / "weaken").glob("*.sed"))]
 
 
 def run(*command, **options):
@@ -82,15 +59,10 @@ def build(source):
     return folder
 
 
-def edit(source, weakening):
-    for name, commands in weakening.edits.items():
-        path = source / name
-        for command in commands:
-            before = path.read_text()
-            after = run("sed", "-E", command, path)
-            if after == before:
-                sys.exit(f"weaken/{weakening.name}.sed: {name} has nothing for {command}")
-            path.write_text(after)
+def edit(source, one):
+    misfits = weakening.apply(one, source)
+    if misfits:
+        sys.exit("\n".join(misfits))
 
 
 def make(group, members, source):
@@ -141,7 +113,7 @@ def try_group(group, members, source):
 
 
 def main(chosen):
-    weakenings = all_weakenings()
+    weakenings = weakening.read_all()
     unknown = set(chosen) - {one.name for one in weakenings} - {one.group for one in weakenings}
     if unknown:
         sys.exit(f"no such weakening: {sorted(unknown)}")
