@@ -447,7 +447,7 @@ def test_a_line_of_error_cannot_steer_a_terminal():
 
 
 def test_help_and_version():
-    assert box("--version", private=False) == (0, "box 0.1.0\n", "")
+    assert box("--version", private=False) == (0, "box 0.2.0\n", "")
     code, out, err = box("--help", private=False)
     assert (code, err) == (0, "") and out.startswith("Usage: box [OPTION]... COMMAND")
     for command in ("run", "create", "exec", "ls", "rm"):

@@ -25,7 +25,7 @@ def examples():
 
 def test_there_are_some():
     names = [one.id for one in examples()]
-    assert "README.md-0" in names and "langbot.md-0" in names, names
+    assert "configuration.md-0" in names and "langbot.md-0" in names, names
 
 
 @pytest.mark.parametrize("text", list(examples()))
