@@ -16,11 +16,7 @@ import time
 from servers import Broken
 
 HERE = pathlib.Path(__file__).resolve().parent
-<<<<<<< HEAD
 sys.path[:0] = [str(HERE.parent / "system" / name) for name in ("lib", "scripts")]
-=======
-sys.path.insert(0, str(HERE.parent / "system" / "lib"))
->>>>>>> 47d2d71 (docs: a landing page with a demo, a picture and measured comparisons; docs/configuration.md; version 0.2.0)
 
 import skilllib  # noqa: E402
 
