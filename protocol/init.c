@@ -1,5 +1,6 @@
-/* Decides over single packets, from either side. Both ends use it on what the other sent, before
- * anything else looks at the bytes. Pure: no allocation, no calls. */
+/* Validates single packets of the protocol between box-rpc and box-init. Each end calls it on every
+ * packet from the other end before any other code reads the bytes. Pure: no allocation, no system
+ * calls. */
 #include "protocol/init.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #define EXIT_CODE_MAX 255
 #define ERRNO_MAX 4095
 
-/* The bytes behind the header. */
+/* The bytes after the header. */
 struct body {
 	uint32_t kind;
 	const char *bytes;
@@ -55,7 +56,7 @@ static bool exit_well_formed(const struct body *body)
 	}
 }
 
-static bool words_well_formed(const struct body *body)
+static bool text_well_formed(const struct body *body)
 {
 	for (size_t i = 0; i < body->size; i++) {
 		if (body->bytes[i] < ' ' || body->bytes[i] > '~') {
@@ -79,7 +80,7 @@ static bool answer_well_formed(const struct body *body)
 	case BOX_INIT_EXIT:
 		return exit_well_formed(body);
 	case BOX_INIT_BOX_ENDS:
-		return words_well_formed(body);
+		return text_well_formed(body);
 	default:
 		return box_init_process_answer_is_valid(body->kind, body->bytes, body->size);
 	}
@@ -92,7 +93,7 @@ static bool target_well_formed(const struct body *body)
 		memchr(body->bytes, '\0', body->size) == body->bytes + body->size - 1;
 }
 
-static bool size_is_real(struct box_init_size size)
+static bool size_is_set(struct box_init_size size)
 {
 	return size.rows > 0 && size.columns > 0;
 }
@@ -104,7 +105,7 @@ static bool resize_well_formed(const struct body *body)
 		return false;
 	}
 	memcpy(&size, body->bytes, sizeof(size));
-	return size_is_real(size);
+	return size_is_set(size);
 }
 
 static bool run_well_formed(const struct body *body)
@@ -118,7 +119,7 @@ static bool run_well_formed(const struct body *body)
 		BOX_INIT_RUN_FILE | BOX_INIT_RUN_PIPES;
 	bool tty = run.flags & BOX_INIT_RUN_TTY;
 	bool sized = run.size.rows != 0 || run.size.columns != 0;
-	if (tty != size_is_real(run.size) || tty != sized || run.grace_ms > BOX_INIT_GRACE_MS_MAX ||
+	if (tty != size_is_set(run.size) || tty != sized || run.grace_ms > BOX_INIT_GRACE_MS_MAX ||
 		(tty && !(run.flags & BOX_INIT_RUN_STDIN))) {
 		return false;
 	}
@@ -130,7 +131,7 @@ static bool run_well_formed(const struct body *body)
 		(run.flags & ~BOX_INIT_RUN_ARGV) != BOX_INIT_RUN_PIPES) {
 		return false;
 	}
-	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
+	/* The shortest variable is "A=" and the shortest workdir "/", each with its NUL. */
 	if ((run.flags & ~flags) != 0 || run.env_count > BOX_INIT_ENV_MAX ||
 		run.env_size < run.env_count * 3 || (run.env_count == 0 && run.env_size != 0) ||
 		run.workdir_size < 2 || run.workdir_size > BOX_INIT_PATH_MAX ||
@@ -141,14 +142,14 @@ static bool run_well_formed(const struct body *body)
 	return total <= BOX_INIT_BODY_MAX && body->size - sizeof(run) <= total;
 }
 
-static bool number_well_formed(const struct body *body, uint32_t least, uint32_t most)
+static bool number_well_formed(const struct body *body, uint32_t min, uint32_t max)
 {
 	uint32_t number;
 	if (body->size != sizeof(number)) {
 		return false;
 	}
 	memcpy(&number, body->bytes, sizeof(number));
-	return number >= least && number <= most;
+	return number >= min && number <= max;
 }
 
 static bool request_well_formed(const struct body *body)
@@ -179,7 +180,7 @@ static bool request_well_formed(const struct body *body)
 	}
 }
 
-/* What is true of every packet. */
+/* Checks what holds for every packet. */
 static bool open_packet(const void *packet, size_t size, struct body *ret_body)
 {
 	struct box_init_header header;
@@ -187,9 +188,9 @@ static bool open_packet(const void *packet, size_t size, struct body *ret_body)
 		return false;
 	}
 	memcpy(&header, packet, sizeof(header));
-	bool whole = header.kind == BOX_INIT_RESET || header.kind == BOX_INIT_RESET_DONE ||
+	bool without_id = header.kind == BOX_INIT_RESET || header.kind == BOX_INIT_RESET_DONE ||
 		header.kind == BOX_INIT_BOX_ENDS;
-	if (header.size != size || header.reserved != 0 || (header.id == 0) != whole) {
+	if (header.size != size || header.reserved != 0 || (header.id == 0) != without_id) {
 		return false;
 	}
 	*ret_body = (struct body){

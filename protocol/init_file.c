@@ -1,5 +1,5 @@
-/* Decides over what is asked of the process that works on files, and over what it answers. Both
- * ends use it on what the other sent. Pure: no allocation, no calls. */
+/* Validates requests for file operations and their answers. box-init checks what box-rpc sent, and
+ * box-rpc what a box answered. Pure: no allocation, no system calls. */
 #include "protocol/init_file.h"
 
 #include <errno.h>
@@ -83,8 +83,8 @@ static bool facts_fit(const struct box_init_file_facts *facts)
 		facts->target_size < BOX_INIT_FILE_TEXT_MAX && (link || facts->target_size == 0);
 }
 
-/* How many bytes may be on stdout. */
-static uint64_t most_bytes(const struct box_init_file *file)
+/* How many bytes the answer may have on stdout. */
+static uint64_t data_bytes_max(const struct box_init_file *file)
 {
 	switch (file->kind) {
 	case BOX_INIT_FILE_READ:
@@ -113,16 +113,16 @@ int box_init_file_read_answer(const struct box_init_file *file, struct box_str e
 		(answer.why != BOX_INIT_FILE_WHY_NONE && !failed) || !facts_fit(&answer.facts)) {
 		return -EBADMSG;
 	}
-	/* What was read before it failed is of no use to anyone. */
+	/* Bytes that were read before a failure are not returned. */
 	if (failed ? answer.data_size != 0 : answer.data_size != data_size) {
 		return -EBADMSG;
 	}
-	uint64_t most_written = file->kind == BOX_INIT_FILE_WRITE ? file->size : 0;
-	if (data_size > most_bytes(file) || answer.written > most_written) {
+	uint64_t written_max = file->kind == BOX_INIT_FILE_WRITE ? file->size : 0;
+	if (data_size > data_bytes_max(file) || answer.written > written_max) {
 		return -EBADMSG;
 	}
-	bool told = file->kind == BOX_INIT_FILE_STAT && !failed;
-	if (told &&
+	bool has_facts = file->kind == BOX_INIT_FILE_STAT && !failed;
+	if (has_facts &&
 		(answer.facts.type == BOX_INIT_FILE_TYPE_NONE ||
 			answer.facts.target_size != data_size)) {
 		return -EBADMSG;
@@ -151,7 +151,7 @@ int box_init_file_read_measured(struct box_str data, struct box_init_file_measur
 	return 0;
 }
 
-/* Some bytes off the front. */
+/* Removes `size` bytes from the front. */
 static struct box_str take(struct box_str *left, size_t size)
 {
 	struct box_str taken = {left->bytes, size};

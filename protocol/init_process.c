@@ -1,4 +1,4 @@
-/* Decides over single packets about managed processes. Pure. */
+/* Validates single packets about managed processes, for init.c. Pure. */
 #include "protocol/init_process.h"
 
 #include <string.h>
@@ -49,15 +49,15 @@ static bool state_well_formed(const char *bytes, size_t size)
 	return end_well_formed(&state);
 }
 
-static bool peeked_well_formed(const char *bytes, size_t size)
+static bool peek_answer_well_formed(const char *bytes, size_t size)
 {
-	struct box_init_peek_answer peeked;
-	if (size < sizeof(peeked)) {
+	struct box_init_peek_answer answer;
+	if (size < sizeof(answer)) {
 		return false;
 	}
-	memcpy(&peeked, bytes, sizeof(peeked));
-	return peeked.ended <= 1 && peeked.reserved == 0 && peeked.offset <= peeked.end &&
-		size - sizeof(peeked) <= peeked.end - peeked.offset;
+	memcpy(&answer, bytes, sizeof(answer));
+	return answer.ended <= 1 && answer.reserved == 0 && answer.offset <= answer.end &&
+		size - sizeof(answer) <= answer.end - answer.offset;
 }
 
 static bool skipped_well_formed(const char *bytes, size_t size)
@@ -80,7 +80,7 @@ bool box_init_process_answer_is_valid(uint32_t kind, const char *bytes, size_t s
 	case BOX_INIT_STDIN_TAKEN:
 		return size == sizeof(uint64_t);
 	case BOX_INIT_PEEK_ANSWER:
-		return peeked_well_formed(bytes, size);
+		return peek_answer_well_formed(bytes, size);
 	case BOX_INIT_OUTPUT_SKIPPED:
 		return skipped_well_formed(bytes, size);
 	default:
@@ -88,27 +88,27 @@ bool box_init_process_answer_is_valid(uint32_t kind, const char *bytes, size_t s
 	}
 }
 
-static bool keep_well_formed(const char *bytes, size_t size)
+static bool start_well_formed(const char *bytes, size_t size)
 {
-	struct box_init_start_process keep;
-	if (size < sizeof(keep)) {
+	struct box_init_start_process start;
+	if (size < sizeof(start)) {
 		return false;
 	}
-	memcpy(&keep, bytes, sizeof(keep));
-	/* The shortest variable is "A=" with its NUL, the shortest workdir "/" with it. */
-	if (keep.env_count > BOX_INIT_ENV_MAX || keep.env_size < keep.env_count * 3 ||
-		(keep.env_count == 0 && keep.env_size != 0) || keep.workdir_size < 2 ||
-		keep.workdir_size > BOX_INIT_PATH_MAX || keep.command_size < 2 ||
-		keep.mount_count > BOX_INIT_MOUNTS_MAX) {
+	memcpy(&start, bytes, sizeof(start));
+	/* The shortest variable is "A=" and the shortest workdir "/", each with its NUL. */
+	if (start.env_count > BOX_INIT_ENV_MAX || start.env_size < start.env_count * 3 ||
+		(start.env_count == 0 && start.env_size != 0) || start.workdir_size < 2 ||
+		start.workdir_size > BOX_INIT_PATH_MAX || start.command_size < 2 ||
+		start.mount_count > BOX_INIT_MOUNTS_MAX) {
 		return false;
 	}
-	if (keep.log_bytes != 0 &&
-		(keep.log_bytes < BOX_INIT_OUTPUT_HELD_MIN ||
-			keep.log_bytes > BOX_INIT_OUTPUT_HELD_MAX)) {
+	if (start.log_bytes != 0 &&
+		(start.log_bytes < BOX_INIT_OUTPUT_HELD_MIN ||
+			start.log_bytes > BOX_INIT_OUTPUT_HELD_MAX)) {
 		return false;
 	}
-	return size - sizeof(keep) ==
-		(uint64_t)keep.env_size + keep.workdir_size + keep.command_size;
+	return size - sizeof(start) ==
+		(uint64_t)start.env_size + start.workdir_size + start.command_size;
 }
 
 static bool follow_well_formed(const char *bytes, size_t size)
@@ -129,10 +129,10 @@ static bool peek_well_formed(const char *bytes, size_t size)
 	}
 	memcpy(&peek, bytes, sizeof(peek));
 	return peek.stream <= BOX_INIT_PEEK_STDERR && peek.wait <= 1 &&
-		peek.most <= BOX_INIT_PEEK_BYTES_MAX;
+		peek.max_bytes <= BOX_INIT_PEEK_BYTES_MAX;
 }
 
-static bool halt_well_formed(const char *bytes, size_t size)
+static bool stop_well_formed(const char *bytes, size_t size)
 {
 	uint32_t grace_ms;
 	if (size != sizeof(grace_ms)) {
@@ -147,13 +147,13 @@ bool box_init_process_request_is_valid(uint32_t kind, const char *bytes, size_t 
 	switch (kind) {
 	case BOX_INIT_START_PROCESS:
 	case BOX_INIT_START_PROCESS_IN:
-		return keep_well_formed(bytes, size);
+		return start_well_formed(bytes, size);
 	case BOX_INIT_FOLLOW_OUTPUT:
 		return follow_well_formed(bytes, size);
 	case BOX_INIT_WRITE_STDIN:
 		return size >= sizeof(uint64_t);
 	case BOX_INIT_STOP_PROCESS:
-		return halt_well_formed(bytes, size);
+		return stop_well_formed(bytes, size);
 	case BOX_INIT_PEEK:
 		return peek_well_formed(bytes, size);
 	case BOX_INIT_FORGET_PROCESS:

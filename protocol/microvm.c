@@ -1,4 +1,5 @@
-/* Finds its way through a boot file of a microVM. Pure: no calls. */
+/* Finds the parts of the boot file of a microVM and checks their sizes. Called by box-vmm before the guest
+ * starts and by box-init in the guest. Pure: no system calls. */
 #include "protocol/microvm.h"
 
 #include <errno.h>
@@ -7,14 +8,14 @@
 
 #include "base/macros.h"
 
-/* One text of a piece of furniture ends where it should. */
-static int check_piece(const char *bytes)
+/* Whether both texts of a root step end within their arrays. */
+static int check_root_step(const char *bytes)
 {
-	struct box_root_step piece;
-	memcpy(&piece, bytes, sizeof(piece));
-	return piece.kind <= BOX_ROOT_STEP_FREEZE && piece.target[0] == '/' &&
-			memchr(piece.target, '\0', sizeof(piece.target)) &&
-			memchr(piece.source, '\0', sizeof(piece.source))
+	struct box_root_step step;
+	memcpy(&step, bytes, sizeof(step));
+	return step.kind <= BOX_ROOT_STEP_FREEZE && step.target[0] == '/' &&
+			memchr(step.target, '\0', sizeof(step.target)) &&
+			memchr(step.source, '\0', sizeof(step.source))
 		? 0
 		: -EBADMSG;
 }
@@ -40,20 +41,20 @@ int box_microvm_find_parts(const char *bytes, size_t size, struct box_microvm_pa
 	}
 	const char *at = bytes + sizeof(facts) + before;
 	memcpy(&parts.boot, at, sizeof(parts.boot));
-	parts.furniture = at + sizeof(parts.boot);
-	uint64_t furniture = (uint64_t)parts.boot.furniture_count * sizeof(struct box_root_step);
+	parts.root_steps = at + sizeof(parts.boot);
+	uint64_t steps_size = (uint64_t)parts.boot.root_step_count * sizeof(struct box_root_step);
 	if (parts.boot.size != sizeof(parts.boot) ||
-		parts.boot.furniture_count > BOX_ROOT_STEPS_MAX ||
-		furniture != size - fixed - before ||
+		parts.boot.root_step_count > BOX_ROOT_STEPS_MAX ||
+		steps_size != size - fixed - before ||
 		!memchr(parts.boot.hostname, '\0', sizeof(parts.boot.hostname))) {
 		return -EBADMSG;
 	}
-	for (uint64_t i = 0; i < furniture; i += sizeof(struct box_root_step)) {
-		if (check_piece(parts.furniture + i) < 0) {
+	for (uint64_t i = 0; i < steps_size; i += sizeof(struct box_root_step)) {
+		if (check_root_step(parts.root_steps + i) < 0) {
 			return -EBADMSG;
 		}
 	}
-	memcpy(&parts.order, parts.furniture + furniture, sizeof(parts.order));
+	memcpy(&parts.order, parts.root_steps + steps_size, sizeof(parts.order));
 	*ret_parts = parts;
 	return 0;
 }

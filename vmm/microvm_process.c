@@ -75,7 +75,7 @@ _Noreturn static void machine_main(struct box_microvm_process *machine, pid_t pa
 {
 	static struct box_err err;
 	machine->guest.console_path = CONSOLE_PATH;
-	(void)prctl(PR_SET_NAME, "box-machine", 0L, 0L, 0L);
+	(void)prctl(PR_SET_NAME, "box-microvm", 0L, 0L, 0L);
 	(void)umask(0); /* guests apply their own */
 	int r = arrange_fds(machine);
 	r = r < 0 ? r : give_up(machine);

@@ -185,7 +185,7 @@ static const struct box_syscall_rules_row bridge[] = {
 	{NULL},
 };
 
-static const struct box_syscall_rules_row hanger[] = {
+static const struct box_syscall_rules_row mount_helper[] = {
 	{"recvmsg"},
 	{"sendto"},
 	{"close"},
@@ -211,5 +211,5 @@ static const struct box_syscall_rules_row hanger[] = {
 const struct box_syscall_rules_row *const box_syscall_rules_tables[BOX_SYSCALL_RULES_END_] = {
 	[BOX_SYSCALL_RULES_MICROVM] = machine,
 	[BOX_SYSCALL_RULES_BRIDGE] = bridge,
-	[BOX_SYSCALL_RULES_MOUNT_HELPER] = hanger,
+	[BOX_SYSCALL_RULES_MOUNT_HELPER] = mount_helper,
 };

@@ -1,4 +1,4 @@
-/* Owns a guest without furniture: 128 MiB, no share, no network. It is made of the parts that boxes are
+/* Owns a guest without root steps: 128 MiB, no share, no network. It is made of the parts that boxes are
  * made of, the machine's fence included, but outside of a jail: what runs in it is box-init. */
 #include "vmm/vmm_probe_boot.h"
 
@@ -111,7 +111,7 @@ _Noreturn static void watch(
 		.control = control,
 		.report = report,
 		.socket_path = parts->socket_path,
-		.hanger = -1,
+		.mount_helper = -1,
 		.clock = -1,
 		.signals = open_signals(),
 		.deadline_ms = DEADLINE_MS,

@@ -54,8 +54,8 @@ static struct {
 } vmm = {.workspace = -1, .net = -1, .console = {-1, -1}};
 
 enum child {
-	CHILD_MACHINE,
-	CHILD_HANGER,
+	CHILD_MICROVM,
+	CHILD_MOUNT_HELPER,
 	CHILD_PASST,
 };
 _Static_assert(CHILD_PASST < BOX_BRIDGE_CHILDREN_MAX, "the bridge watches all of them");
@@ -185,7 +185,7 @@ static int change_root(struct box_err *err)
 	return 0;
 }
 
-static int start_hanger(struct box_err *err)
+static int start_mount_helper(struct box_err *err)
 {
 	_cleanup_(box_close_p) int mounts = open(
 		MOUNTS_PATH, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -194,10 +194,10 @@ static int start_hanger(struct box_err *err)
 			err, BOX_ERR_OS, errno, MOUNTS_PATH ": %s", box_err_strerror(errno));
 	}
 	return box_mount_helper_start(
-		mounts, &vmm.bridge.hanger, &vmm.bridge.children[CHILD_HANGER], err);
+		mounts, &vmm.bridge.mount_helper, &vmm.bridge.children[CHILD_MOUNT_HELPER], err);
 }
 
-static int start_machine(struct box_err *err)
+static int start_microvm(struct box_err *err)
 {
 	const struct box_init_boot *guest = &vmm.image.guest;
 	const struct box_microvm_process machine = {
@@ -222,7 +222,7 @@ static int start_machine(struct box_err *err)
 		.gid = guest->payload_gid,
 		.landlock_abi = box_privileges_landlock_abi(),
 	};
-	int r = box_microvm_process_start(&machine, &vmm.bridge.children[CHILD_MACHINE], err);
+	int r = box_microvm_process_start(&machine, &vmm.bridge.children[CHILD_MICROVM], err);
 	(void)close(vmm.console[1]);
 	box_close_p(&vmm.net);
 	return r;
@@ -237,8 +237,8 @@ static int start_helpers(struct box_err *err)
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
-	r = start_hanger(err);
-	return r < 0 ? r : start_machine(err);
+	r = start_mount_helper(err);
+	return r < 0 ? r : start_microvm(err);
 }
 
 /* For the bridge itself: what is left is to carry. */

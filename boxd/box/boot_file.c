@@ -100,10 +100,10 @@ int box_boot_file_make(const struct box_host_state *ground, const struct box_pla
 	}
 	struct box_microvm_boot machine;
 	box_boot_file_describe_microvm(plan, seat, &machine);
-	size_t size = machine.furniture_count * sizeof(struct box_root_step);
-	_cleanup_(box_free_p) struct box_root_step *furniture = box_alloc(size);
-	box_boot_file_fill_root_steps(plan, furniture);
+	size_t size = machine.root_step_count * sizeof(struct box_root_step);
+	_cleanup_(box_free_p) struct box_root_step *root_steps = box_alloc(size);
+	box_boot_file_fill_root_steps(plan, root_steps);
 	parts[3] = (struct iovec){&machine, sizeof(machine)};
-	parts[4] = (struct iovec){furniture, size};
+	parts[4] = (struct iovec){root_steps, size};
 	return write_sealed(parts, 5, ret_fd);
 }

@@ -1,5 +1,5 @@
 /* From the guest's list of a plan to what its box-init builds. What is masked or comes with the order
- * is no furniture. */
+ * is no root step. */
 #include "boxd/box/boot_file_root_steps.h"
 
 #include <stdio.h>
@@ -73,7 +73,7 @@ void box_boot_file_describe_microvm(const struct box_plan *plan,
 {
 	*ret_boot = (struct box_microvm_boot){
 		.size = sizeof(*ret_boot),
-		.furniture_count = (uint32_t)box_boot_file_count_root_steps(plan),
+		.root_step_count = (uint32_t)box_boot_file_count_root_steps(plan),
 		.memory_mib = plan->machine.memory_mib,
 		.cpus = plan->machine.cpus,
 		.network = seat != NULL,

@@ -5,7 +5,7 @@
 #include "plan/plan.h"
 #include "protocol/microvm.h"
 
-/* How many pieces of furniture a plan has. */
+/* How many root steps a plan has. */
 size_t box_boot_file_count_root_steps(const struct box_plan *plan);
 /* Pure. `to` has room for box_boot_file_count_root_steps. */
 void box_boot_file_fill_root_steps(const struct box_plan *plan, struct box_root_step *to);

@@ -164,7 +164,7 @@ static int set_limits(void)
 	return r < 0 || !parts.boot.open_files ? r : limit(RLIMIT_NOFILE, parts.boot.open_files);
 }
 
-static int start_steward(void)
+static int start_helper(void)
 {
 	return box_priv_helper_start(&box_priv_helper_of_microvm);
 }
@@ -187,8 +187,8 @@ static int make_groups(void)
 static int make_root(void)
 {
 	const struct box_root_build furnish = {
-		.pieces = parts.furniture,
-		.count = parts.boot.furniture_count,
+		.pieces = parts.root_steps,
+		.count = parts.boot.root_step_count,
 		.uid = facts.payload_uid,
 		.gid = facts.payload_gid,
 		.open_tree = box_priv_helper_open_tree,
@@ -288,7 +288,7 @@ static int (*const steps[])(void) = {
 	connect_host,
 	set_clock,
 	set_limits,
-	start_steward,
+	start_helper,
 	make_groups,
 	make_root,
 	move_in,
@@ -329,7 +329,7 @@ int box_microvm_boot_run(uint32_t *ret_step)
 			say(*ret_step, -r);
 			return r;
 		}
-		if (steps[i] == connect_host && parts.boot.furniture_count == 0) {
+		if (steps[i] == connect_host && parts.boot.root_step_count == 0) {
 			return 1;
 		}
 	}
@@ -354,7 +354,7 @@ _Noreturn void box_microvm_boot_end(bool heard)
 	if (heard) {
 		wait_for_host();
 	}
-	/* Before the boot it is our own right; afterwards the steward has it. */
+	/* Before the boot it is our own right; afterwards the privileged helper has it. */
 	box_priv_helper_of_microvm.end();
 	box_priv_helper_end_microvm();
 	/* The kernel does not outlive its PID 1 either. */

@@ -71,7 +71,7 @@ static int receive_with(void *bytes, size_t size, int list[FDS_MAX])
 	return -EPIPE;
 }
 
-/* --- in the steward --- */
+/* --- in the privileged helper --- */
 
 static int share = -1;
 static int groups = -1;
@@ -156,7 +156,7 @@ static int answer(struct question *question, int fd)
 	return r;
 }
 
-static void serve(const struct box_priv_helper *steward)
+static void serve(const struct box_priv_helper *helper)
 {
 	static struct question question;
 	int fds[FDS_MAX];
@@ -165,7 +165,7 @@ static void serve(const struct box_priv_helper *steward)
 		if (question.kind == STEP_CLOCK) {
 			(void)box_guest_clock_step((int64_t)question.number);
 		} else if (question.kind == END_MACHINE) {
-			steward->end();
+			helper->end();
 			return;
 		} else {
 			r = answer(&question, fds[0]);
@@ -177,7 +177,7 @@ static void serve(const struct box_priv_helper *steward)
 		}
 	}
 	/* PID 1 is gone: so is the box. */
-	steward->end();
+	helper->end();
 }
 
 static void put(int folder, const char *name, const char *text)
@@ -199,15 +199,15 @@ static void set_kernel(void)
 	}
 }
 
-static int settle(const struct box_priv_helper *steward)
+static int settle(const struct box_priv_helper *helper)
 {
 	uint64_t keep = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SYS_TIME | 1ULL << CAP_SYS_BOOT;
-	(void)prctl(PR_SET_NAME, "box-steward", 0L, 0L, 0L);
+	(void)prctl(PR_SET_NAME, "box-priv-helper", 0L, 0L, 0L);
 	if (unshare(CLONE_NEWNS) < 0) {
 		return -errno;
 	}
 	set_kernel();
-	int r = steward->enter_share();
+	int r = helper->enter_share();
 	if (r < 0) {
 		return r;
 	}
@@ -219,11 +219,11 @@ static int settle(const struct box_priv_helper *steward)
 	return box_caps_keep(keep);
 }
 
-_Noreturn static void steward_main(const struct box_priv_helper *steward)
+_Noreturn static void priv_helper_main(const struct box_priv_helper *helper)
 {
-	int32_t errnum = -settle(steward);
+	int32_t errnum = -settle(helper);
 	if (send_with(&errnum, sizeof(errnum), NULL, 0) == 0 && errnum == 0) {
-		serve(steward);
+		serve(helper);
 	}
 	_exit(1);
 }
@@ -270,7 +270,7 @@ static int ask(uint32_t kind, uint64_t number, const char *name, int fd)
 	return ask_for(kind, number, name, fd, NULL);
 }
 
-int box_priv_helper_start(const struct box_priv_helper *steward)
+int box_priv_helper_start(const struct box_priv_helper *helper)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -287,7 +287,7 @@ int box_priv_helper_start(const struct box_priv_helper *steward)
 			_exit(1);
 		}
 		socket_fd = STDERR_FILENO + 1;
-		steward_main(steward);
+		priv_helper_main(helper);
 	}
 	(void)close(pair[1]);
 	if (r < 0) {

@@ -1,4 +1,4 @@
-/* One function for each kind of furniture. Places are made in file systems of our own, one name at a
+/* One function for each kind of root step. Places are made in file systems of our own, one name at a
  * time and through no link; nothing else runs yet. */
 #include "init/guest/root_build.h"
 

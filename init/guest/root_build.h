@@ -1,4 +1,4 @@
-/* The root of a microVM's box, built of its furniture as boxd builds that of a native one. */
+/* The root of a microVM's box, built from its root steps as boxd builds that of a native one. */
 #pragma once
 
 #include <stddef.h>

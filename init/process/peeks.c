@@ -46,8 +46,9 @@ static void answer(const struct box_init_peek *peek, uint32_t id, const struct b
 	};
 	char *room = box_control_buffer();
 	char *to = room + sizeof(peeked);
-	size_t size = err ? box_tail_peek(seen->err, peek->offset, to, peek->most, &peeked.offset)
-			  : box_ring_peek(seen->out, peek->offset, to, peek->most, &peeked.offset);
+	size_t size = err
+		? box_tail_peek(seen->err, peek->offset, to, peek->max_bytes, &peeked.offset)
+		: box_ring_peek(seen->out, peek->offset, to, peek->max_bytes, &peeked.offset);
 	memcpy(room, &peeked, sizeof(peeked));
 	box_control_send_buffer(BOX_INIT_PEEK_ANSWER, id, sizeof(peeked) + size);
 }

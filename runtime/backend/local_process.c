@@ -181,7 +181,7 @@ static void peek(
 	const struct box_init_peek packet = {
 		.token = wanted->token,
 		.offset = wanted->offset,
-		.most = wanted->most,
+		.max_bytes = wanted->most,
 		.stream = wanted->is_stderr ? BOX_INIT_PEEK_STDERR : BOX_INIT_PEEK_STDOUT,
 		.wait = wanted->wait,
 	};

@@ -32,7 +32,7 @@ static struct {
 	struct box_forward_to_guest down;
 	struct box_forward_from_guest up;
 	bool up_waits; /* a whole packet does, for room in the control socket */
-	bool hanging;  /* the packet in `down` waits for the hanger */
+	bool hanging;  /* the packet in `down` waits for the mount helper */
 	uint32_t reset_upto;
 	struct box_clock_sync timing;
 	struct box_mount_numbers mounts;
@@ -51,7 +51,7 @@ void box_bridge_report(int report, uint32_t step, int errnum, const char *text)
 
 static int take_away(uint32_t number)
 {
-	return box_mount_helper_detach(state.bridge->hanger, number);
+	return box_mount_helper_detach(state.bridge->mount_helper, number);
 }
 
 /* All mounts of a command, or of a managed process. */
@@ -74,7 +74,7 @@ static int hang(uint32_t id, int fd)
 	box_forward_set_number(&state.down, number);
 	int r = 0;
 	if (number != BOX_MOUNT_NUMBERS_NONE) {
-		r = box_mount_helper_attach(state.bridge->hanger, number, fd);
+		r = box_mount_helper_attach(state.bridge->mount_helper, number, fd);
 		state.hanging = r == 0;
 	}
 	return r;
@@ -266,7 +266,7 @@ static int hear(const struct pollfd *fds)
 		}
 	}
 	if (fds[5].revents) {
-		int r = box_mount_helper_answer(state.bridge->hanger);
+		int r = box_mount_helper_answer(state.bridge->mount_helper);
 		if (r < 0 && r != -EAGAIN) {
 			state.early.words.ended = BOX_MICROVM_END_MOUNT_HELPER;
 			return -ECHILD;
@@ -295,7 +295,7 @@ static int carry(void)
 			{.fd = state.early.console_fd, .events = POLLIN},
 			{.fd = state.bridge->signals, .events = POLLIN},
 			{.fd = state.bridge->clock, .events = POLLIN},
-			{.fd = state.bridge->hanger, .events = POLLIN},
+			{.fd = state.bridge->mount_helper, .events = POLLIN},
 		};
 		int n = poll(fds, BOX_COUNT_OF(fds), -1);
 		if (n < 0 && errno != EINTR) {

@@ -13,7 +13,7 @@ struct box_bridge {
 	int listener; /* the guest's one port */
 	const char *socket_path;
 	int console; /* read end, does not block */
-	int hanger;
+	int mount_helper;
 	int clock;   /* a timer of the host's clock, of box_bridge_open_clock */
 	int signals; /* SIGCHLD */
 	/* Whose death is the end, in the order of enum box_microvm_end_cause; 0: none. */

@@ -1,4 +1,4 @@
-/* Owns both ends of the hanger's socket, and its process. A mount is hung at an empty folder or file in
+/* Owns both ends of the mount helper's socket, and its process. A mount is hung at an empty folder or file in
  * a file system that the guest may not write to: a walk of one name, which the number is. */
 #include "vmm/bridge/mount_helper.h"
 
@@ -35,7 +35,7 @@ struct packet {
 
 /* --- in the bridge --- */
 
-/* It waits if it must: the hanger always comes back to its socket. */
+/* It waits if it must: the mount helper always comes back to its socket. */
 static int send_packet(int socket, const struct packet *packet, int fd)
 {
 	return box_fds_send_one(socket, packet, sizeof(*packet), fd, 0) < 0 ? -EPIPE : 0;
@@ -64,7 +64,7 @@ int box_mount_helper_answer(int socket)
 	return errnum != 0;
 }
 
-/* --- in the hanger --- */
+/* --- in the mount helper --- */
 
 static int make_place(int folder, const char *name, int mount_fd, int *ret_place)
 {
@@ -131,10 +131,10 @@ int box_mount_helper_serve(int socket, int folder)
 	return send(socket, &errnum, sizeof(errnum), MSG_NOSIGNAL) < 0 ? -EPIPE : 0;
 }
 
-_Noreturn static void hanger_main(int socket, int folder, pid_t parent)
+_Noreturn static void mount_helper_main(int socket, int folder, pid_t parent)
 {
 	struct box_err err;
-	(void)prctl(PR_SET_NAME, "box-hanger", 0L, 0L, 0L);
+	(void)prctl(PR_SET_NAME, "box-mnt-helper", 0L, 0L, 0L);
 	(void)umask(0);
 	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 || getppid() != parent ||
 		fchdir(folder) < 0 || box_caps_keep(1ULL << CAP_SYS_ADMIN) < 0 ||
@@ -158,7 +158,7 @@ int box_mount_helper_start(int folder, int *ret_socket, pid_t *ret_pid, struct b
 		if (box_privileges_keep_fds((int[]){pair[1], folder}, 2) < 0) {
 			_exit(1);
 		}
-		hanger_main(pair[1], folder, parent);
+		mount_helper_main(pair[1], folder, parent);
 	}
 	(void)close(pair[1]);
 	if (pid < 0) {

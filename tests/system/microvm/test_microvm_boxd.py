@@ -73,9 +73,9 @@ def test_what_box_vmm_is_started_with(boxd):
         **{"6": "folder", "7": "socket", "9": "file", "10": "folder"},
     }
     assert "host 1\n" in seen  # its libraries are in sight until it pivots
-    furniture = re.search(r"^boot (.*) furniture=(\d+) deadline=10000 network=0$", seen, re.M)
-    assert furniture[1] == f"same_uid=0 memory={MEMORY_MB} cpus=1 pids=77", seen
-    assert int(furniture[2]) > 20
+    root_steps = re.search(r"^boot (.*) root_steps=(\d+) deadline=10000 network=0$", seen, re.M)
+    assert root_steps[1] == f"same_uid=0 memory={MEMORY_MB} cpus=1 pids=77", seen
+    assert int(root_steps[2]) > 20
 
 
 def test_the_jail(boxd):

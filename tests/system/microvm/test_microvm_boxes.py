@@ -181,12 +181,12 @@ def test_rights_of_the_processes(runtime):
     """Three, of which one may mount. What somebody gets who takes over the machine: test_microvm_taken_over."""
     (machine,) = microvmlib.machines(runtime)
     found = {boxdlib.status_of(pid)["Name"]: pid for pid in runtime.pids_of(runtime.boxes()[0])}
-    assert set(found) == {"box-bridge", "box-hanger", "box-machine"}
-    assert found["box-machine"] == machine
+    assert set(found) == {"box-bridge", "box-mnt-helper", "box-microvm"}
+    assert found["box-microvm"] == machine
     for name, pid in found.items():
         status = boxdlib.status_of(pid)
         may = {key: int(status[key], 16) for key in ("CapEff", "CapPrm", "CapBnd", "CapAmb", "CapInh")}
-        mount = SYS_ADMIN if name == "box-hanger" else 0
+        mount = SYS_ADMIN if name == "box-mnt-helper" else 0
         assert may == {"CapEff": mount, "CapPrm": mount, "CapBnd": 0, "CapAmb": 0, "CapInh": 0}, name
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), name
         assert int(status["Uid"].split()[1]) != 0

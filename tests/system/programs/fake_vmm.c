@@ -74,9 +74,9 @@ static void read_boot(void)
 		fail(BOX_VMM_READ, "the boot file is too short");
 	}
 	memcpy(&machine, bytes + before, sizeof(machine));
-	see("boot same_uid=%u memory=%u cpus=%u pids=%u furniture=%u deadline=%u network=%u\n",
+	see("boot same_uid=%u memory=%u cpus=%u pids=%u root_steps=%u deadline=%u network=%u\n",
 		guest.same_uid, machine.memory_mib, machine.cpus, machine.pids,
-		machine.furniture_count, machine.deadline_ms, machine.network);
+		machine.root_step_count, machine.deadline_ms, machine.network);
 }
 
 static void take_order(void)

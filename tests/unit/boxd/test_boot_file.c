@@ -102,7 +102,7 @@ TEST(the_whole_list)
 }
 
 /* A folder of the host comes with the order: of it there is the place only. */
-TEST(a_host_folder_is_no_furniture)
+TEST(a_host_folder_is_no_root_step)
 {
 	static char text[16384];
 	set_up();
@@ -122,7 +122,7 @@ TEST(numbers)
 	make();
 	box_boot_file_describe_microvm(&plan, NULL, &boot);
 	ASSERT_INT(boot.size, sizeof(boot));
-	ASSERT_INT(boot.furniture_count, 32);
+	ASSERT_INT(boot.root_step_count, 32);
 	ASSERT_INT(boot.memory_mib, 512);
 	ASSERT_INT(boot.cpus, 2);
 	ASSERT_INT(boot.network, 0);
@@ -159,7 +159,7 @@ TEST(box_init_finds_its_way)
 	ASSERT_INT(pread(fd, bytes, (size_t)size, 0), size);
 	memcpy(bytes + size, &order, sizeof(order));
 	ASSERT_INT(box_microvm_find_parts(bytes, (size_t)size + sizeof(order), &parts), 0);
-	ASSERT_INT(parts.boot.furniture_count, box_boot_file_count_root_steps(&plan));
+	ASSERT_INT(parts.boot.root_step_count, box_boot_file_count_root_steps(&plan));
 	ASSERT_INT(parts.order.order, 1);
 	const struct box_init_boot *boot = (const void *)bytes;
 	ASSERT_INT(boot->same_uid, 0);

@@ -173,7 +173,7 @@ TEST(malformed_requests_are_answered)
 	stop_guest(&guest);
 }
 
-/* Here is no steward: what a number stands for cannot be had, and whoever waits is told. */
+/* Here is no privileged helper: what a number stands for cannot be had, and whoever waits is told. */
 TEST(numbers_that_stand_for_nothing)
 {
 	struct guest guest;
@@ -221,7 +221,7 @@ TEST(clocks)
 	ASSERT_INT(said.time.token, 4711);
 	uint64_t there = said.time.realtime_ns / 1000000000U;
 	ASSERT(there <= (uint64_t)now.tv_sec && there + 10 >= (uint64_t)now.tv_sec);
-	/* Without a steward nothing is set, and it lives on. */
+	/* Without a privileged helper nothing is set, and it lives on. */
 	clock = (struct box_microvm_clock){.step_ns = 1};
 	put(&guest, packet, make_packet(header, &clock, sizeof(clock)));
 	ASSERT_OUT(run_one(&guest, 1, (struct asked){.command = "echo on"}), "on\n");

@@ -26,7 +26,7 @@ static struct wanted usual(void)
 			.filter_count = 2,
 			.mounter_filter_count = 1},
 		.boot = {.size = sizeof(struct box_microvm_boot),
-			.furniture_count = 2,
+			.root_step_count = 2,
 			.hostname = "box"},
 		.piece = {.kind = BOX_ROOT_STEP_TREE, .target = "/usr", .source = "usr"},
 	};
@@ -60,9 +60,9 @@ TEST(parts_are_found)
 	ASSERT_INT(parts.order.order, BOX_INIT_ORDER_QUOTA);
 	ASSERT_INT(parts.order.realtime_ns, 123456789);
 	struct box_root_step piece;
-	memcpy(&piece, parts.furniture + sizeof(piece), sizeof(piece));
+	memcpy(&piece, parts.root_steps + sizeof(piece), sizeof(piece));
 	ASSERT_STR(piece.source, "usr");
-	wanted.boot.furniture_count = 0;
+	wanted.boot.root_step_count = 0;
 	size = write_file(&wanted, 0);
 	ASSERT_INT(box_microvm_find_parts(file, size, &parts), 0);
 }
@@ -90,8 +90,8 @@ TEST(what_is_wrong_is_refused)
 	table[2].facts.filter_count = BPF_MAXINSNS + 1;
 	table[3].facts.filter_count = UINT32_MAX;
 	table[4].boot.size++;
-	table[5].boot.furniture_count = 3;
-	table[6].boot.furniture_count = UINT32_MAX;
+	table[5].boot.root_step_count = 3;
+	table[6].boot.root_step_count = UINT32_MAX;
 	memset(table[7].boot.hostname, 'x', sizeof(table[7].boot.hostname));
 	table[8].piece.kind = BOX_ROOT_STEP_FREEZE + 1;
 	memset(table[9].piece.target, '/', sizeof(table[9].piece.target));

@@ -13,7 +13,7 @@
 #include "init/guest/priv_helper.h"
 #include "tests/unit/lib/test.h"
 
-#define MARK "box-steward-test" /* the source of what is mounted there alone */
+#define MARK "box-priv-helper-test" /* the source of what is mounted there alone */
 
 static int told[2]; /* the end of the machine is written here */
 
@@ -26,7 +26,7 @@ static void put_file(const char *path, const char *text)
 	(void)close(fd);
 }
 
-/* In the steward's mount namespace. */
+/* In the privileged helper's mount namespace. */
 static int enter_played_share(void)
 {
 	static const char *const folders[] = {

@@ -193,7 +193,7 @@ static void build_all(void)
 	MUST(access("/../usr/bin/env", F_OK) < 0);
 }
 
-TEST(a_root_of_every_kind_of_furniture)
+TEST(a_root_of_every_kind_of_step)
 {
 	run_in(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
 			CLONE_NEWUTS,

@@ -26,7 +26,7 @@ static pid_t machine_pid;
 static int control;
 static int report;
 static int console;
-static int hanger;
+static int mount_helper;
 static int stream = -1;
 static struct box_microvm_report words;
 
@@ -75,7 +75,7 @@ static inline void start(uint32_t deadline_ms)
 	int controls[2];
 	int reports[2];
 	int consoles[2];
-	int hangers[2];
+	int mount_helpers[2];
 	int tell[2];
 	ASSERT(mkdtemp(folder));
 	ASSERT_INT(atexit(remove_folder), 0);
@@ -83,7 +83,7 @@ static inline void start(uint32_t deadline_ms)
 	struct box_bridge bridge = {.socket_path = path, .deadline_ms = deadline_ms};
 	ASSERT_INT(box_bridge_listen(path, &bridge.listener), 0);
 	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, controls), 0);
-	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hangers), 0);
+	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, mount_helpers), 0);
 	ASSERT_INT(pipe2(reports, O_CLOEXEC), 0);
 	ASSERT_INT(pipe2(consoles, O_CLOEXEC), 0);
 	ASSERT_INT(pipe2(tell, O_CLOEXEC), 0);
@@ -91,17 +91,17 @@ static inline void start(uint32_t deadline_ms)
 	bridge.control = controls[1];
 	bridge.report = reports[1];
 	bridge.console = consoles[0];
-	bridge.hanger = hangers[1];
+	bridge.mount_helper = mount_helpers[1];
 	bridge_pid = fork();
 	ASSERT(bridge_pid >= 0);
 	if (bridge_pid == 0) {
 		(void)close(controls[0]);
-		(void)close(hangers[0]);
+		(void)close(mount_helpers[0]);
 		(void)close(consoles[1]);
 		play_bridge(&bridge, tell[1]);
 	}
 	(void)close(controls[1]);
-	(void)close(hangers[1]);
+	(void)close(mount_helpers[1]);
 	(void)close(reports[1]);
 	(void)close(consoles[0]);
 	(void)close(bridge.listener);
@@ -109,7 +109,7 @@ static inline void start(uint32_t deadline_ms)
 	control = controls[0];
 	report = reports[0];
 	console = consoles[1];
-	hanger = hangers[0];
+	mount_helper = mount_helpers[0];
 }
 
 /* How it ended: 0 after a report that it is ready, else 1. */

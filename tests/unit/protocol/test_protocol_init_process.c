@@ -147,7 +147,7 @@ TEST(peeks)
 	ASSERT(request_good(BOX_INIT_PEEK, &peek, sizeof(peek), 0));
 	ASSERT(!request_good(BOX_INIT_PEEK, &peek, sizeof(peek), 1));
 	ASSERT(!request_good(BOX_INIT_PEEK, &peek, sizeof(peek) - 1, 0));
-	peek.most++;
+	peek.max_bytes++;
 	ASSERT(!request_good(BOX_INIT_PEEK, &peek, sizeof(peek), 0));
 	peek = (struct box_init_peek){1, 0, 0, BOX_INIT_PEEK_STDERR + 1, 0};
 	ASSERT(!request_good(BOX_INIT_PEEK, &peek, sizeof(peek), 0));

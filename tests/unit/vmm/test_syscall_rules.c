@@ -87,12 +87,12 @@ TEST(how_many_calls)
 	compile();
 	size_t machine = count_allowed(BOX_SYSCALL_RULES_MICROVM);
 	size_t bridge = count_allowed(BOX_SYSCALL_RULES_BRIDGE);
-	size_t hanger = count_allowed(BOX_SYSCALL_RULES_MOUNT_HELPER);
-	(void)fprintf(
-		stderr, "# calls: machine %zu, bridge %zu, hanger %zu\n", machine, bridge, hanger);
+	size_t mount_helper = count_allowed(BOX_SYSCALL_RULES_MOUNT_HELPER);
+	(void)fprintf(stderr, "# calls: machine %zu, bridge %zu, mount_helper %zu\n", machine,
+		bridge, mount_helper);
 	ASSERT(machine > 40 && machine <= CALLS_MAX);
 	ASSERT(bridge > 10 && bridge <= 20);
-	ASSERT(hanger > 10 && hanger <= 20);
+	ASSERT(mount_helper > 10 && mount_helper <= 20);
 }
 
 TEST(what_the_machine_may)

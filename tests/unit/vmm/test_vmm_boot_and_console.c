@@ -94,7 +94,7 @@ static struct {
 	struct box_init_boot guest;
 	struct box_init_path_rule rule;
 	struct box_microvm_boot machine;
-	struct box_root_step furniture;
+	struct box_root_step root_steps;
 } __attribute__((packed)) file;
 
 static void fill(void)
@@ -102,11 +102,11 @@ static void fill(void)
 	file.guest = (struct box_init_boot){
 		.size = sizeof(file.guest), .rule_count = 1, .payload_uid = 7};
 	file.machine = (struct box_microvm_boot){.size = sizeof(file.machine),
-		.furniture_count = 1,
+		.root_step_count = 1,
 		.memory_mib = 128,
 		.cpus = 2,
 		.deadline_ms = 1000};
-	file.furniture = (struct box_root_step){.kind = BOX_ROOT_STEP_TMPFS, .target = "/"};
+	file.root_steps = (struct box_root_step){.kind = BOX_ROOT_STEP_TMPFS, .target = "/"};
 }
 
 static int read_image(const void *bytes, size_t size, struct box_boot_image *image)
@@ -156,8 +156,8 @@ TEST(what_is_no_boot_file)
 	WITH(guest.filter_count, UINT32_MAX);
 	WITH(guest.mounter_filter_count, UINT32_MAX);
 	WITH(machine.size, 0);
-	WITH(machine.furniture_count, 0);
-	WITH(machine.furniture_count, UINT32_MAX);
+	WITH(machine.root_step_count, 0);
+	WITH(machine.root_step_count, UINT32_MAX);
 	WITH(machine.memory_mib, BOX_VMM_MEMORY_MIB_MIN - 1);
 	WITH(machine.memory_mib, BOX_VMM_MEMORY_MIB_MAX + 1);
 	WITH(machine.cpus, 0);

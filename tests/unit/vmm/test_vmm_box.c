@@ -26,7 +26,7 @@ static bool network; /* one of its own, with a server in it */
 
 static int machine_boot_file(void)
 {
-	const struct box_root_step furniture[] = {
+	const struct box_root_step root_steps[] = {
 		{BOX_ROOT_STEP_TMPFS, 0, 0755, 0, MOST, 4096, "/", ""},
 		{BOX_ROOT_STEP_TREE, BOX_ROOT_STEP_READ_ONLY, 0, 0, 0, 0, "/usr", "usr"},
 		{BOX_ROOT_STEP_LINK, 0, 0, 0, 0, 0, "/bin", "usr/bin"},
@@ -54,7 +54,7 @@ static int machine_boot_file(void)
 	guest.rule_count = 1;
 	struct box_microvm_boot machine = {
 		.size = sizeof(machine),
-		.furniture_count = COUNT(furniture),
+		.root_step_count = COUNT(root_steps),
 		.memory_mib = memory_mib,
 		.cpus = cpus,
 		.network = network,
@@ -69,7 +69,7 @@ static int machine_boot_file(void)
 	ASSERT_INT(write(fd, &guest, sizeof(guest)), sizeof(guest));
 	ASSERT_INT(write(fd, &rule, sizeof(rule)), sizeof(rule));
 	ASSERT_INT(write(fd, &machine, sizeof(machine)), sizeof(machine));
-	ASSERT_INT(write(fd, furniture, sizeof(furniture)), sizeof(furniture));
+	ASSERT_INT(write(fd, root_steps, sizeof(root_steps)), sizeof(root_steps));
 	return high(fd);
 }
 
@@ -159,7 +159,7 @@ _Noreturn static void become_vmm(int go, struct beginning *from)
 	_exit(1);
 }
 
-static struct box_init_report start_machine(struct guest *guest)
+static struct box_init_report start_microvm(struct guest *guest)
 {
 	int go[2];
 	if (geteuid() != 0 || !getenv("BOX_KVM")) {
@@ -195,7 +195,7 @@ static struct box_init_report start_machine(struct guest *guest)
 
 static void start(struct guest *guest)
 {
-	struct box_init_report said = start_machine(guest);
+	struct box_init_report said = start_microvm(guest);
 	if (said.step != 0) {
 		TEST_FAIL("step %u, errno %d: %s", said.step, said.errnum, text);
 	}
@@ -392,12 +392,12 @@ static void box_ends_with(const char *name, const char *words)
 
 TEST(the_box_ends_with_its_machine)
 {
-	box_ends_with("box-machine", "its virtual machine was killed by signal 9");
+	box_ends_with("box-microvm", "its virtual machine was killed by signal 9");
 }
 
 TEST(the_box_ends_with_who_mounts)
 {
-	box_ends_with("box-hanger", "the process that mounts for it ");
+	box_ends_with("box-mnt-helper", "the process that mounts for it ");
 }
 
 /* What a guest that took over its machine would find. */
@@ -408,10 +408,10 @@ TEST(posture_of_the_processes)
 		const char *name;
 		const char *shown;
 	} table[] = {
-		{"box-machine",
+		{"box-microvm",
 			"Uid:\t1879049192\tCapPrm:\t0000000000000000\tCapEff:\t0000000000000000\t"
 			"CapBnd:\t0000000000000000\tNoNewPrivs:\t1\tSeccomp:\t2\t"},
-		{"box-hanger",
+		{"box-mnt-helper",
 			"Uid:\t1879048192\tCapPrm:\t0000000000200000\tCapEff:\t0000000000200000\t"
 			"CapBnd:\t0000000000000000\tNoNewPrivs:\t1\tSeccomp:\t2\t"},
 		{NULL,

@@ -98,7 +98,7 @@ TEST(the_end_of_the_machine)
 TEST(the_end_of_who_mounts)
 {
 	start_ready();
-	(void)close(hanger);
+	(void)close(mount_helper);
 	ASSERT_STR(hear_last(), "the process that mounts for it is gone");
 	ASSERT_INT(ended(), 0);
 }
@@ -164,15 +164,15 @@ struct wish {
 static struct wish hear_wish(void)
 {
 	struct wish wish;
-	struct pollfd fd = {.fd = hanger, .events = POLLIN};
+	struct pollfd fd = {.fd = mount_helper, .events = POLLIN};
 	ASSERT_INT(poll(&fd, 1, WAIT_MS), 1);
-	ASSERT_INT(recv(hanger, &wish, sizeof(wish), 0), sizeof(wish));
+	ASSERT_INT(recv(mount_helper, &wish, sizeof(wish), 0), sizeof(wish));
 	return wish;
 }
 
 static void say_hung(uint32_t errnum)
 {
-	ASSERT_INT(send(hanger, &errnum, sizeof(errnum), MSG_NOSIGNAL), sizeof(errnum));
+	ASSERT_INT(send(mount_helper, &errnum, sizeof(errnum), MSG_NOSIGNAL), sizeof(errnum));
 }
 
 static void ask_mount(uint32_t id)
@@ -212,7 +212,7 @@ TEST(mounts_hang_before_the_guest_hears_of_them)
 	ASSERT_INT(read_packet(bytes).reserved, 2);
 	/* They go with their command. */
 	exit_of(8);
-	ASSERT(is_quiet(hanger, 50));
+	ASSERT(is_quiet(mount_helper, 50));
 	exit_of(9);
 	uint32_t sum = 0;
 	for (int i = 0; i < 2; i++) {
@@ -221,7 +221,7 @@ TEST(mounts_hang_before_the_guest_hears_of_them)
 		sum += wish.number;
 	}
 	ASSERT_INT(sum, 1 + 2);
-	ASSERT(is_quiet(hanger, 50));
+	ASSERT(is_quiet(mount_helper, 50));
 	(void)close(control);
 	ASSERT_INT(ended(), 0);
 }
@@ -231,7 +231,7 @@ TEST(mounts_without_an_fd)
 	start_ready();
 	ask(BOX_INIT_MOUNT, 9, "/m", sizeof("/m"), -1);
 	ASSERT_INT(read_packet(bytes).reserved, BOX_MOUNT_NUMBERS_NONE);
-	ASSERT(is_quiet(hanger, 50));
+	ASSERT(is_quiet(mount_helper, 50));
 	(void)close(control);
 	ASSERT_INT(ended(), 0);
 }
@@ -252,12 +252,12 @@ TEST(mounts_go_with_a_reset)
 	for (int i = 0; i < 3; i++) {
 		(void)read_packet(bytes);
 	}
-	ASSERT(is_quiet(hanger, 50));
+	ASSERT(is_quiet(mount_helper, 50));
 	answer(BOX_INIT_RESET_DONE, 0, NULL, 0);
 	struct wish wish = hear_wish();
 	ASSERT_INT(wish.wish, 2);
 	ASSERT_INT(wish.number, 1);
-	ASSERT(is_quiet(hanger, 50));
+	ASSERT(is_quiet(mount_helper, 50));
 	(void)close(control);
 	ASSERT_INT(ended(), 0);
 }
@@ -293,7 +293,7 @@ TEST(mounts_of_managed_processes)
 	ASSERT_INT(hear_wish().number, 2);
 	exit_of(4);
 	state_of(4, BOX_INIT_PROCESS_RUNNING);
-	ASSERT(is_quiet(hanger, 50));
+	ASSERT(is_quiet(mount_helper, 50));
 	state_of(4, BOX_INIT_PROCESS_ENDED);
 	struct wish wish = hear_wish();
 	ASSERT_INT(wish.wish, 2);
