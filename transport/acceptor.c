@@ -1,4 +1,5 @@
-/* Sockets that have not said who they are yet: accept, read, decide, answer or hand over. */
+/* Connections before their first request is judged: accept, read the head, decide, answer or hand over.
+ * Each one is a `struct pending` until then. */
 #include "transport/acceptor.h"
 
 #include <errno.h>
@@ -51,15 +52,15 @@ struct box_acceptor {
 	struct box_acceptor_rules rules;
 	struct listener listeners[LISTENERS_MAX];
 	size_t listener_count;
-	struct box_list guests; /* the one that has waited longest first */
-	size_t guest_count;
+	struct box_list pending; /* the longest waiting first */
+	size_t pending_count;
 	struct box_table per_peer; /* address -> size_t on the heap */
 	uv_timer_t timer;
 	bool accept_paused;
 	int sock_diag; /* or -1 */
 	struct box_rate_limit paused;
 	struct box_rate_limit refused;
-	int refused_status; /* of the last one */
+	int refused_status; /* of the last connection refused */
 	const char *refused_why;
 };
 
@@ -69,15 +70,15 @@ enum step {
 	LINGERING,
 };
 
-/* A socket at the door. */
-struct guest {
+/* An accepted socket whose request is not decided yet, or whose answer is not out. */
+struct pending {
 	struct box_list links;
-	struct box_acceptor *door;
+	struct box_acceptor *acceptor;
 	uv_poll_t poll;
 	int fd;
 	bool is_operator;         /* came over the operator's own socket */
-	bool foreign;             /* but is not the operator */
-	struct ucred credentials; /* of who made it, where it is the operator's socket */
+	bool foreign;             /* but from a user who may not use it */
+	struct ucred credentials; /* of the peer, on the operator's socket */
 	bool loopback;            /* came from this machine by TCP */
 	enum step step;
 	uint64_t until_ms;
@@ -89,213 +90,216 @@ struct guest {
 	struct box_gate_verdict *verdict; /* once the socket is to be handed over */
 };
 
-static void guest_ready(uv_poll_t *poll, int status, int events);
-static void arm_timer(struct box_acceptor *door);
+static void pending_ready(uv_poll_t *poll, int status, int events);
+static void arm_timer(struct box_acceptor *acceptor);
 
-/* --- counting guests --- */
+/* --- counting --- */
 
-static struct box_str peer_key(const struct guest *guest)
+static struct box_str peer_key(const struct pending *pending)
 {
-	return (struct box_str){guest->peer, sizeof(guest->peer)};
+	return (struct box_str){pending->peer, sizeof(pending->peer)};
 }
 
-static size_t *peer_count(struct guest *guest)
+static size_t *peer_count(struct pending *pending)
 {
-	struct box_table *table = &guest->door->per_peer;
-	size_t *count = box_table_get(table, peer_key(guest));
+	struct box_table *table = &pending->acceptor->per_peer;
+	size_t *count = box_table_get(table, peer_key(pending));
 	if (!count) {
 		count = box_alloc(sizeof(*count));
-		box_table_put(table, peer_key(guest), count);
+		box_table_put(table, peer_key(pending), count);
 	}
 	return count;
 }
 
-static void guest_count(struct guest *guest)
+static void count_pending(struct pending *pending)
 {
-	struct box_acceptor *door = guest->door;
-	++*peer_count(guest);
-	box_list_push(&door->guests, &guest->links);
-	door->runtime->metrics.pending_connections = ++door->guest_count;
+	struct box_acceptor *acceptor = pending->acceptor;
+	++*peer_count(pending);
+	box_list_push(&acceptor->pending, &pending->links);
+	acceptor->runtime->metrics.pending_connections = ++acceptor->pending_count;
 }
 
-static void guest_uncount(struct guest *guest)
+static void uncount_pending(struct pending *pending)
 {
-	struct box_acceptor *door = guest->door;
-	size_t *count = peer_count(guest);
+	struct box_acceptor *acceptor = pending->acceptor;
+	size_t *count = peer_count(pending);
 	if (--*count == 0) {
-		box_table_remove(&door->per_peer, peer_key(guest));
+		box_table_remove(&acceptor->per_peer, peer_key(pending));
 		free(count);
 	}
-	box_list_drop(&guest->links);
-	door->runtime->metrics.pending_connections = --door->guest_count;
+	box_list_drop(&pending->links);
+	acceptor->runtime->metrics.pending_connections = --acceptor->pending_count;
 }
 
-/* --- the end of a guest --- */
+/* --- the end of a pending connection --- */
 
-static void adopt(struct guest *guest)
+static void adopt(struct pending *pending)
 {
-	struct box_acceptor *door = guest->door;
-	const struct box_gate_verdict *verdict = guest->verdict;
+	struct box_acceptor *acceptor = pending->acceptor;
+	const struct box_gate_verdict *verdict = pending->verdict;
 	struct box_ws_upgrade upgrade = {
-		.fd = guest->fd,
+		.fd = pending->fd,
 		.key = verdict->websocket_key,
-		.rest = {guest->head.bytes + guest->head_used, guest->head.len - guest->head_used},
+		.rest = {pending->head.bytes + pending->head_used,
+			pending->head.len - pending->head_used},
 	};
 	if (verdict->kind == BOX_GATE_RPC) {
 		const struct box_peer_identity speaker = {
 			.is_operator = verdict->is_operator, .instance = verdict->instance};
-		box_ws_rpc_accept(door->ws, door->dispatch, door->runtime, &speaker, &upgrade);
+		box_ws_rpc_accept(
+			acceptor->ws, acceptor->dispatch, acceptor->runtime, &speaker, &upgrade);
 		return;
 	}
 	upgrade.protocol = box_ws_relay_protocol(verdict);
-	box_ws_relay_accept(door->ws, door->runtime, verdict, &upgrade);
+	box_ws_relay_accept(acceptor->ws, acceptor->runtime, verdict, &upgrade);
 }
 
-static void guest_gone(uv_handle_t *handle)
+static void pending_gone(uv_handle_t *handle)
 {
-	struct guest *guest = handle->data;
-	if (guest->verdict) {
-		adopt(guest);
+	struct pending *pending = handle->data;
+	if (pending->verdict) {
+		adopt(pending);
 	} else {
-		(void)close(guest->fd);
+		(void)close(pending->fd);
 	}
-	free(guest->verdict);
-	box_buf_free(&guest->head);
-	box_buf_free(&guest->answer);
-	free(guest);
+	free(pending->verdict);
+	box_buf_free(&pending->head);
+	box_buf_free(&pending->answer);
+	free(pending);
 }
 
-/* The poll handle must be closed before someone else may watch the fd. */
-static void guest_leave(struct guest *guest)
+/* The poll handle must be closed before libwebsockets may watch the fd. */
+static void pending_leave(struct pending *pending)
 {
-	if (uv_is_closing((uv_handle_t *)&guest->poll)) {
+	if (uv_is_closing((uv_handle_t *)&pending->poll)) {
 		return;
 	}
-	guest_uncount(guest);
-	(void)uv_poll_stop(&guest->poll);
-	uv_close((uv_handle_t *)&guest->poll, guest_gone);
+	uncount_pending(pending);
+	(void)uv_poll_stop(&pending->poll);
+	uv_close((uv_handle_t *)&pending->poll, pending_gone);
 }
 
 /* --- answering --- */
 
-static void guest_until(struct guest *guest, uint64_t ms)
+static void set_deadline(struct pending *pending, uint64_t ms)
 {
-	guest->until_ms = box_clock_ms() + ms;
-	arm_timer(guest->door);
+	pending->until_ms = box_clock_ms() + ms;
+	arm_timer(pending->acceptor);
 }
 
-/* The answer is out. A close with unread input would reset the connection and might take the answer
- * with it, so wait for the client to go first. */
-static void linger(struct guest *guest)
+/* The answer is sent. Closing with unread input would reset the connection, and the client might lose the
+ * answer, so the client is given time to close first. */
+static void linger(struct pending *pending)
 {
-	guest->step = LINGERING;
-	(void)shutdown(guest->fd, SHUT_WR);
-	guest_until(guest, BOX_LINGER_MS);
-	(void)uv_poll_start(&guest->poll, UV_READABLE, guest_ready);
+	pending->step = LINGERING;
+	(void)shutdown(pending->fd, SHUT_WR);
+	set_deadline(pending, BOX_LINGER_MS);
+	(void)uv_poll_start(&pending->poll, UV_READABLE, pending_ready);
 }
 
-static void write_answer(struct guest *guest)
+static void write_answer(struct pending *pending)
 {
-	while (guest->sent < guest->answer.len) {
-		ssize_t sent = send(guest->fd, guest->answer.bytes + guest->sent,
-			guest->answer.len - guest->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (pending->sent < pending->answer.len) {
+		ssize_t sent = send(pending->fd, pending->answer.bytes + pending->sent,
+			pending->answer.len - pending->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent < 0 && errno == EAGAIN) {
-			(void)uv_poll_start(&guest->poll, UV_WRITABLE, guest_ready);
+			(void)uv_poll_start(&pending->poll, UV_WRITABLE, pending_ready);
 			return;
 		}
 		if (sent < 0 && errno != EINTR) {
-			guest_leave(guest);
+			pending_leave(pending);
 			return;
 		}
-		guest->sent += sent > 0 ? (size_t)sent : 0;
+		pending->sent += sent > 0 ? (size_t)sent : 0;
 	}
-	linger(guest);
+	linger(pending);
 }
 
-static void start_answer(struct guest *guest)
+static void start_answer(struct pending *pending)
 {
-	guest->step = WRITING;
-	guest_until(guest, BOX_HANDSHAKE_MS);
-	write_answer(guest);
+	pending->step = WRITING;
+	set_deadline(pending, BOX_HANDSHAKE_MS);
+	write_answer(pending);
 }
 
-/* Strangers can be refused as often as they like: one line a second tells how many were, and of the
- * last one why. */
-void box_acceptor_tick(struct box_acceptor *door)
+/* Anyone can be refused any number of times, so the log has one line a second with the count and the
+ * last reason. */
+void box_acceptor_tick(struct box_acceptor *acceptor)
 {
 	uint64_t count;
-	if (box_rate_limit_due(&door->refused, box_clock_ms(), &count)) {
-		BOX_LOG(BOX_LOG_INFO, "door.refused", box_log_int("status", door->refused_status),
-			box_log_str("why", door->refused_why),
+	if (box_rate_limit_due(&acceptor->refused, box_clock_ms(), &count)) {
+		BOX_LOG(BOX_LOG_INFO, "connection.refused",
+			box_log_int("status", acceptor->refused_status),
+			box_log_str("why", acceptor->refused_why),
 			box_log_int("count", (int64_t)count));
 	}
 }
 
-static void count_refused(struct box_acceptor *door, int status, const char *why)
+static void count_refused(struct box_acceptor *acceptor, int status, const char *why)
 {
-	door->runtime->metrics.handshakes_refused++;
-	door->refused_status = status;
-	door->refused_why = why;
-	box_rate_limit_count(&door->refused);
-	box_acceptor_tick(door);
+	acceptor->runtime->metrics.handshakes_refused++;
+	acceptor->refused_status = status;
+	acceptor->refused_why = why;
+	box_rate_limit_count(&acceptor->refused);
+	box_acceptor_tick(acceptor);
 }
 
-static void refuse(struct guest *guest, int status, const char *body, const char *why)
+static void refuse(struct pending *pending, int status, const char *body, const char *why)
 {
-	count_refused(guest->door, status, why);
-	box_http_answer_refuse(status, body, false, &guest->answer);
-	start_answer(guest);
+	count_refused(pending->acceptor, status, why);
+	box_http_answer_refuse(status, body, false, &pending->answer);
+	start_answer(pending);
 }
 
 /* --- deciding --- */
 
-static void hand_over(struct guest *guest, const struct box_gate_verdict *verdict)
+static void hand_over(struct pending *pending, const struct box_gate_verdict *verdict)
 {
-	struct box_acceptor *door = guest->door;
-	if (box_ws_count(door->ws) >= BOX_CONNECTIONS_MAX) {
-		refuse(guest, 503, "Too many connections", "too many connections");
+	struct box_acceptor *acceptor = pending->acceptor;
+	if (box_ws_count(acceptor->ws) >= BOX_CONNECTIONS_MAX) {
+		refuse(pending, 503, "Too many connections", "too many connections");
 		return;
 	}
-	guest->verdict = box_alloc(sizeof(*guest->verdict));
-	*guest->verdict = *verdict;
-	guest_leave(guest);
+	pending->verdict = box_alloc(sizeof(*pending->verdict));
+	*pending->verdict = *verdict;
+	pending_leave(pending);
 }
 
-/* Whether it is welcome now; it is asked again when it is adopted. */
-static void decide_relay(struct guest *guest, const struct box_gate_verdict *verdict)
+/* Whether the relay is allowed now; this is checked again when the socket is adopted. */
+static void decide_relay(struct pending *pending, const struct box_gate_verdict *verdict)
 {
 	struct box_process *process;
 	struct box_err err;
-	switch (box_ws_relay_decide(guest->door->runtime, verdict, &process, &err)) {
+	switch (box_ws_relay_decide(pending->acceptor->runtime, verdict, &process, &err)) {
 	case BOX_WS_RELAY_ACCEPTED:
-		hand_over(guest, verdict);
+		hand_over(pending, verdict);
 		return;
 	case BOX_WS_RELAY_UNAUTHORIZED:
-		box_http_answer_refuse(401, "Unauthorized", false, &guest->answer);
+		box_http_answer_refuse(401, "Unauthorized", false, &pending->answer);
 		break;
 	case BOX_WS_RELAY_REFUSED:
-		box_http_answer_refuse_relay(&err, &guest->answer);
+		box_http_answer_refuse_relay(&err, &pending->answer);
 		break;
 	}
-	start_answer(guest);
+	start_answer(pending);
 }
 
-/* Without a token: whether the peer may speak, NULL, or why not. The kernel knows whose its socket
- * is. */
-static const char *judge_peer(const struct guest *guest, char text[STRANGER_TEXT_MAX])
+/* Without a token: NULL if the peer is allowed, or the reason why not. The kernel tells which user owns
+ * its socket. */
+static const char *judge_peer(const struct pending *pending, char text[STRANGER_TEXT_MAX])
 {
-	const struct box_acceptor *door = guest->door;
-	const struct box_acceptor_rules *rules = &door->rules;
-	if (guest->is_operator || rules->tokens[0] || rules->unauthenticated ||
-		door->runtime->config->unauthenticated) {
+	const struct box_acceptor *acceptor = pending->acceptor;
+	const struct box_acceptor_rules *rules = &acceptor->rules;
+	if (pending->is_operator || rules->tokens[0] || rules->unauthenticated ||
+		acceptor->runtime->config->unauthenticated) {
 		return NULL;
 	}
 	uint32_t uid = BOX_BOXD_NO_UID;
 	int r = -EREMOTE;
-	if (guest->loopback) {
-		r = door->sock_diag < 0
+	if (pending->loopback) {
+		r = acceptor->sock_diag < 0
 			? -EOPNOTSUPP
-			: box_sock_diag_peer_owner(door->sock_diag, guest->fd, &uid);
+			: box_sock_diag_peer_owner(acceptor->sock_diag, pending->fd, &uid);
 	}
 	if (r == 0 && (uid == 0 || (uid == rules->uid && uid != BOX_BOXD_NO_UID))) {
 		return NULL;
@@ -313,197 +317,198 @@ static const char *judge_peer(const struct guest *guest, char text[STRANGER_TEXT
 	return text;
 }
 
-/* The mode of the socket's file keeps others out already; it may have been loosened. */
-static void judge_operator(struct guest *guest)
+/* The mode of the socket file keeps other users out already, but it may have been changed. */
+static void judge_operator(struct pending *pending)
 {
-	const struct box_acceptor_rules *rules = &guest->door->rules;
-	struct ucred *peer = &guest->credentials;
+	const struct box_acceptor_rules *rules = &pending->acceptor->rules;
+	struct ucred *peer = &pending->credentials;
 	socklen_t size = sizeof(*peer);
-	if (getsockopt(guest->fd, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0) {
+	if (getsockopt(pending->fd, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0) {
 		*peer = (struct ucred){.uid = BOX_BOXD_NO_UID};
 	}
-	guest->foreign = peer->uid == BOX_BOXD_NO_UID ||
+	pending->foreign = peer->uid == BOX_BOXD_NO_UID ||
 		(peer->uid != 0 && peer->uid != rules->operator_uid && !rules->socket_group);
-	BOX_LOG(BOX_LOG_DEBUG, guest->foreign ? "operator.refused" : "operator.connected",
+	BOX_LOG(BOX_LOG_DEBUG, pending->foreign ? "operator.refused" : "operator.connected",
 		box_log_int("uid", peer->uid), box_log_int("pid", peer->pid));
 }
 
-static void refuse_foreign(struct guest *guest)
+static void refuse_foreign(struct pending *pending)
 {
 	char text[STRANGER_TEXT_MAX];
 	(void)snprintf(text, sizeof(text),
 		"Unauthorized: this connection is of a process of uid %u, and the operator's socket is "
 		"for root and the user that runs boxd. Use boxd --socket-group to let in a group; "
 		"where boxd runs as a plain user, root is told as uid %u: be that user.",
-		guest->credentials.uid, OVERFLOW_UID);
-	refuse(guest, 401, text, "a user who may not use the operator's socket");
+		pending->credentials.uid, OVERFLOW_UID);
+	refuse(pending, 401, text, "a user who may not use the operator's socket");
 }
 
-static void decide(struct guest *guest, const struct box_http_head *head)
+static void decide(struct pending *pending, const struct box_http_head *head)
 {
-	if (guest->foreign) {
-		refuse_foreign(guest);
+	if (pending->foreign) {
+		refuse_foreign(pending);
 		return;
 	}
-	struct box_runtime *runtime = guest->door->runtime;
-	const struct box_acceptor_rules *rules = &guest->door->rules;
+	struct box_runtime *runtime = pending->acceptor->runtime;
+	const struct box_acceptor_rules *rules = &pending->acceptor->rules;
 	char stranger[STRANGER_TEXT_MAX];
 	const struct box_gate_policy policy = {
-		.is_operator = guest->is_operator,
+		.is_operator = pending->is_operator,
 		.token = rules->tokens[0],
 		.other_token = rules->tokens[1],
-		.stranger = judge_peer(guest, stranger),
+		.stranger = judge_peer(pending, stranger),
 		.metrics_open = runtime->config->metrics_open,
 		.instance = runtime->instance,
 		.unnamed = !rules->tokens[0] && !runtime->config->require_context &&
 			!runtime->config->admission.required,
-		.loopback_names_only = guest->door->rules.loopback_names_only,
+		.loopback_names_only = pending->acceptor->rules.loopback_names_only,
 		.origins = runtime->config->allowed_origins,
 	};
 	struct box_gate_verdict verdict;
 	box_gate_decide(&policy, head, &verdict);
-	guest->head_used = head->bytes_used;
+	pending->head_used = head->bytes_used;
 	switch (verdict.kind) {
 	case BOX_GATE_RPC:
-		hand_over(guest, &verdict);
+		hand_over(pending, &verdict);
 		return;
 	case BOX_GATE_RELAY:
-		decide_relay(guest, &verdict);
+		decide_relay(pending, &verdict);
 		return;
 	case BOX_GATE_REFUSED:
-		count_refused(guest->door, verdict.status, verdict.why);
-		box_http_answer_write(runtime, &verdict, &guest->answer);
+		count_refused(pending->acceptor, verdict.status, verdict.why);
+		box_http_answer_write(runtime, &verdict, &pending->answer);
 		break;
 	default:
-		box_http_answer_write(runtime, &verdict, &guest->answer);
+		box_http_answer_write(runtime, &verdict, &pending->answer);
 		break;
 	}
-	start_answer(guest);
+	start_answer(pending);
 }
 
-static void read_head(struct guest *guest)
+static void read_head(struct pending *pending)
 {
-	char *space = box_buf_reserve(&guest->head, BOX_HTTP_HEAD_BYTES_MAX - guest->head.len);
+	char *space = box_buf_reserve(&pending->head, BOX_HTTP_HEAD_BYTES_MAX - pending->head.len);
 	ssize_t got = recv(
-		guest->fd, space, BOX_HTTP_HEAD_BYTES_MAX - guest->head.len, MSG_DONTWAIT);
+		pending->fd, space, BOX_HTTP_HEAD_BYTES_MAX - pending->head.len, MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
 		return;
 	}
 	if (got <= 0) {
-		guest_leave(guest);
+		pending_leave(pending);
 		return;
 	}
-	guest->head.len += (size_t)got;
+	pending->head.len += (size_t)got;
 	struct box_http_head head;
-	switch (box_http_head_parse(guest->head.bytes, guest->head.len, &head)) {
+	switch (box_http_head_parse(pending->head.bytes, pending->head.len, &head)) {
 	case BOX_HTTP_HEAD_MORE:
 		break;
 	case BOX_HTTP_HEAD_COMPLETE:
-		decide(guest, &head);
+		decide(pending, &head);
 		break;
 	case BOX_HTTP_HEAD_MALFORMED:
-		refuse(guest, 400, "Bad Request", "malformed head");
+		refuse(pending, 400, "Bad Request", "malformed head");
 		break;
 	case BOX_HTTP_HEAD_TOO_LARGE:
-		refuse(guest, 431, "Request Header Fields Too Large", "head too large");
+		refuse(pending, 431, "Request Header Fields Too Large", "head too large");
 		break;
 	}
 }
 
-/* Throws away what still comes, up to a bound. */
-static void drain(struct guest *guest)
+/* Throws away what still comes, up to a limit. */
+static void drain(struct pending *pending)
 {
 	char waste[4096];
-	ssize_t got = recv(guest->fd, waste, sizeof(waste), MSG_DONTWAIT);
-	guest->sent += got > 0 ? (size_t)got : 0;
+	ssize_t got = recv(pending->fd, waste, sizeof(waste), MSG_DONTWAIT);
+	pending->sent += got > 0 ? (size_t)got : 0;
 	bool waiting = got < 0 && (errno == EAGAIN || errno == EINTR);
-	if ((got <= 0 && !waiting) || guest->sent > guest->answer.len + LINGER_BYTES) {
-		guest_leave(guest);
+	if ((got <= 0 && !waiting) || pending->sent > pending->answer.len + LINGER_BYTES) {
+		pending_leave(pending);
 	}
 }
 
-static void guest_ready(uv_poll_t *poll, int status, int events)
+static void pending_ready(uv_poll_t *poll, int status, int events)
 {
-	struct guest *guest = poll->data;
+	struct pending *pending = poll->data;
 	(void)events;
 	if (status < 0) {
-		guest_leave(guest);
+		pending_leave(pending);
 		return;
 	}
-	switch (guest->step) {
+	switch (pending->step) {
 	case READING:
-		read_head(guest);
+		read_head(pending);
 		break;
 	case WRITING:
-		write_answer(guest);
+		write_answer(pending);
 		break;
 	case LINGERING:
-		drain(guest);
+		drain(pending);
 		break;
 	}
 }
 
 /* --- time --- */
 
-static void listen_all(struct box_acceptor *door, bool accepting);
+static void listen_all(struct box_acceptor *acceptor, bool accepting);
 
 static void timer_cb(uv_timer_t *timer)
 {
-	struct box_acceptor *door = timer->data;
+	struct box_acceptor *acceptor = timer->data;
 	uint64_t now = box_clock_ms();
 	struct box_list *next;
-	if (door->accept_paused) {
-		door->accept_paused = false;
-		listen_all(door, true);
+	if (acceptor->accept_paused) {
+		acceptor->accept_paused = false;
+		listen_all(acceptor, true);
 	}
-	for (struct box_list *at = door->guests.next; at != &door->guests; at = next) {
-		struct guest *guest = BOX_CONTAINER_OF(at, struct guest, links);
+	for (struct box_list *at = acceptor->pending.next; at != &acceptor->pending; at = next) {
+		struct pending *pending = BOX_CONTAINER_OF(at, struct pending, links);
 		next = at->next;
-		if (guest->until_ms <= now) {
-			door->runtime->metrics.handshakes_timed_out += guest->step == READING;
-			guest_leave(guest);
+		if (pending->until_ms <= now) {
+			acceptor->runtime->metrics.handshakes_timed_out += pending->step == READING;
+			pending_leave(pending);
 		}
 	}
-	arm_timer(door);
+	arm_timer(acceptor);
 }
 
-/* One timer for all: it runs while there is anyone to watch. */
-static void arm_timer(struct box_acceptor *door)
+/* One timer for all pending connections; it runs while there are any. */
+static void arm_timer(struct box_acceptor *acceptor)
 {
-	bool needed = door->accept_paused || !box_list_empty(&door->guests);
-	if (needed && !uv_is_active((uv_handle_t *)&door->timer)) {
-		(void)uv_timer_start(&door->timer, timer_cb, ACCEPT_PAUSE_MS, 0);
+	bool needed = acceptor->accept_paused || !box_list_empty(&acceptor->pending);
+	if (needed && !uv_is_active((uv_handle_t *)&acceptor->timer)) {
+		(void)uv_timer_start(&acceptor->timer, timer_cb, ACCEPT_PAUSE_MS, 0);
 	}
 }
 
 /* --- accepting --- */
 
-/* All connections of the operator count as one address, which no other has. */
-static void read_peer(struct guest *guest, const struct sockaddr_storage *address)
+/* All connections of the operator count as one address that no TCP client can have. */
+static void read_peer(struct pending *pending, const struct sockaddr_storage *address)
 {
-	if (guest->is_operator) {
+	if (pending->is_operator) {
 		return;
 	}
 	const struct in_addr *four = &((const struct sockaddr_in *)address)->sin_addr;
 	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
 	bool is_six = address->ss_family == AF_INET6;
-	memcpy(guest->peer, is_six ? (const void *)six : four,
+	memcpy(pending->peer, is_six ? (const void *)six : four,
 		is_six ? sizeof(*six) : sizeof(*four));
 }
 
-/* Makes room for a newcomer: the longest-waiting of its own address, then of all. */
-static void evict_for(struct guest *newcomer)
+/* Makes room for a new connection: the longest waiting of the same address goes, else of all. */
+static void evict_for(struct pending *arrival)
 {
-	struct box_acceptor *door = newcomer->door;
-	bool peer_full = *peer_count(newcomer) > BOX_PENDING_PER_PEER_MAX;
-	if (!peer_full && door->guest_count <= BOX_PENDING_MAX) {
+	struct box_acceptor *acceptor = arrival->acceptor;
+	bool peer_full = *peer_count(arrival) > BOX_PENDING_PER_PEER_MAX;
+	if (!peer_full && acceptor->pending_count <= BOX_PENDING_MAX) {
 		return;
 	}
-	for (struct box_list *at = door->guests.next; at != &door->guests; at = at->next) {
-		struct guest *guest = BOX_CONTAINER_OF(at, struct guest, links);
-		if (!peer_full || box_str_same(peer_key(guest), peer_key(newcomer))) {
-			door->runtime->metrics.pending_evicted++;
-			guest_leave(guest);
+	for (struct box_list *at = acceptor->pending.next; at != &acceptor->pending;
+		at = at->next) {
+		struct pending *pending = BOX_CONTAINER_OF(at, struct pending, links);
+		if (!peer_full || box_str_same(peer_key(pending), peer_key(arrival))) {
+			acceptor->runtime->metrics.pending_evicted++;
+			pending_leave(pending);
 			return;
 		}
 	}
@@ -511,50 +516,50 @@ static void evict_for(struct guest *newcomer)
 
 static void admit(const struct listener *listener, int fd, const struct sockaddr_storage *address)
 {
-	struct box_acceptor *door = listener->poll.data;
-	struct guest *guest = box_alloc(sizeof(*guest));
+	struct box_acceptor *acceptor = listener->poll.data;
+	struct pending *pending = box_alloc(sizeof(*pending));
 	const int on = 1;
 	if (!listener->is_operator) {
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	}
-	guest->loopback = box_loopback_is((const struct sockaddr *)address);
-	if (guest->loopback) {
+	pending->loopback = box_loopback_is((const struct sockaddr *)address);
+	if (pending->loopback) {
 		box_loopback_disable_pacing(fd);
 	}
-	guest->door = door;
-	guest->fd = fd;
-	guest->is_operator = listener->is_operator;
-	guest->head = box_buf(BOX_HTTP_HEAD_BYTES_MAX);
-	guest->answer = box_buf(PAGE_BYTES_MAX);
-	read_peer(guest, address);
-	if (guest->is_operator) {
-		judge_operator(guest);
+	pending->acceptor = acceptor;
+	pending->fd = fd;
+	pending->is_operator = listener->is_operator;
+	pending->head = box_buf(BOX_HTTP_HEAD_BYTES_MAX);
+	pending->answer = box_buf(PAGE_BYTES_MAX);
+	read_peer(pending, address);
+	if (pending->is_operator) {
+		judge_operator(pending);
 	}
-	if (uv_poll_init(door->loop, &guest->poll, fd) < 0) {
+	if (uv_poll_init(acceptor->loop, &pending->poll, fd) < 0) {
 		(void)close(fd);
-		free(guest);
+		free(pending);
 		return;
 	}
-	guest->poll.data = guest;
-	guest_count(guest);
-	guest_until(guest, BOX_HANDSHAKE_MS);
-	(void)uv_poll_start(&guest->poll, UV_READABLE, guest_ready);
-	evict_for(guest);
+	pending->poll.data = pending;
+	count_pending(pending);
+	set_deadline(pending, BOX_HANDSHAKE_MS);
+	(void)uv_poll_start(&pending->poll, UV_READABLE, pending_ready);
+	evict_for(pending);
 }
 
-static void tell_paused(struct box_acceptor *door, int errnum)
+static void tell_paused(struct box_acceptor *acceptor, int errnum)
 {
 	uint64_t count;
-	box_rate_limit_count(&door->paused);
-	if (box_rate_limit_due(&door->paused, box_clock_ms(), &count)) {
-		BOX_LOG(BOX_LOG_WARNING, "door.accept_paused", box_log_errno("why", errnum),
+	box_rate_limit_count(&acceptor->paused);
+	if (box_rate_limit_due(&acceptor->paused, box_clock_ms(), &count)) {
+		BOX_LOG(BOX_LOG_WARNING, "accept.paused", box_log_errno("why", errnum),
 			box_log_int("count", (int64_t)count));
 	}
 }
 
 static void accept_cb(uv_poll_t *poll, int status, int events)
 {
-	struct box_acceptor *door = poll->data;
+	struct box_acceptor *acceptor = poll->data;
 	(void)events;
 	if (status < 0) {
 		return;
@@ -570,19 +575,19 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			tell_paused(door, errno);
-			door->accept_paused = true;
-			listen_all(door, false);
-			arm_timer(door);
+			tell_paused(acceptor, errno);
+			acceptor->accept_paused = true;
+			listen_all(acceptor, false);
+			arm_timer(acceptor);
 		}
 		return;
 	}
 }
 
-static void listen_all(struct box_acceptor *door, bool accepting)
+static void listen_all(struct box_acceptor *acceptor, bool accepting)
 {
-	for (size_t i = 0; i < door->listener_count; i++) {
-		uv_poll_t *poll = &door->listeners[i].poll;
+	for (size_t i = 0; i < acceptor->listener_count; i++) {
+		uv_poll_t *poll = &acceptor->listeners[i].poll;
 		(void)(accepting ? uv_poll_start(poll, UV_READABLE, accept_cb)
 				 : uv_poll_stop(poll));
 	}
@@ -591,20 +596,20 @@ static void listen_all(struct box_acceptor *door, bool accepting)
 struct box_acceptor *box_acceptor_new(uv_loop_t *loop, struct box_runtime *runtime,
 	struct box_dispatch *dispatch, struct box_ws *ws, const struct box_acceptor_rules *rules)
 {
-	struct box_acceptor *door = box_alloc(sizeof(*door));
-	door->loop = loop;
-	door->runtime = runtime;
-	door->dispatch = dispatch;
-	door->ws = ws;
-	door->rules = *rules;
-	door->sock_diag = -1;
-	box_list_init(&door->guests);
-	(void)uv_timer_init(loop, &door->timer);
-	door->timer.data = door;
-	return door;
+	struct box_acceptor *acceptor = box_alloc(sizeof(*acceptor));
+	acceptor->loop = loop;
+	acceptor->runtime = runtime;
+	acceptor->dispatch = dispatch;
+	acceptor->ws = ws;
+	acceptor->rules = *rules;
+	acceptor->sock_diag = -1;
+	box_list_init(&acceptor->pending);
+	(void)uv_timer_init(loop, &acceptor->timer);
+	acceptor->timer.data = acceptor;
+	return acceptor;
 }
 
-int box_acceptor_listen(struct box_acceptor *door, int fd)
+int box_acceptor_listen(struct box_acceptor *acceptor, int fd)
 {
 	int domain = 0;
 	socklen_t size = sizeof(domain);
@@ -612,30 +617,30 @@ int box_acceptor_listen(struct box_acceptor *door, int fd)
 		return -errno;
 	}
 	if (domain == AF_NETLINK) {
-		door->sock_diag = fd;
+		acceptor->sock_diag = fd;
 		return 0;
 	}
-	if (door->listener_count == LISTENERS_MAX) {
+	if (acceptor->listener_count == LISTENERS_MAX) {
 		return -ENOSPC;
 	}
-	struct listener *listener = &door->listeners[door->listener_count];
+	struct listener *listener = &acceptor->listeners[acceptor->listener_count];
 	listener->is_operator = domain == AF_UNIX;
-	int r = uv_poll_init(door->loop, &listener->poll, fd);
+	int r = uv_poll_init(acceptor->loop, &listener->poll, fd);
 	if (r < 0) {
 		return r;
 	}
 	listener->fd = fd;
-	listener->poll.data = door;
-	door->listener_count++;
+	listener->poll.data = acceptor;
+	acceptor->listener_count++;
 	r = uv_poll_start(&listener->poll, UV_READABLE, accept_cb);
 	return r < 0 ? r : 1;
 }
 
-void box_acceptor_close(struct box_acceptor *door)
+void box_acceptor_close(struct box_acceptor *acceptor)
 {
-	listen_all(door, false);
-	door->accept_paused = false;
-	while (!box_list_empty(&door->guests)) {
-		guest_leave(BOX_CONTAINER_OF(door->guests.next, struct guest, links));
+	listen_all(acceptor, false);
+	acceptor->accept_paused = false;
+	while (!box_list_empty(&acceptor->pending)) {
+		pending_leave(BOX_CONTAINER_OF(acceptor->pending.next, struct pending, links));
 	}
 }

@@ -332,7 +332,7 @@ static void decide_page(const struct box_gate_policy *policy, const struct box_h
 	verdict->details = may_know(policy, head);
 	if (verdict->kind == BOX_GATE_METRICS && !verdict->details && !policy->metrics_open) {
 		refuse(verdict, 401,
-			policy->stranger ? policy->stranger : box_http_answer_phrase(401),
+			policy->stranger ? policy->stranger : box_gate_status_phrase(401),
 			policy->token ? "page: control token missing, repeated or wrong"
 				      : "page: a user who may not speak here");
 	}
@@ -408,7 +408,7 @@ static void check_upgrade(const struct box_http_head *head, struct box_gate_verd
 	struct box_str version = box_http_head_get(head, "Sec-WebSocket-Version");
 	struct box_str key = box_http_head_get(head, "Sec-WebSocket-Key");
 	if (box_http_head_count(head, "Upgrade") == 0) {
-		refuse(verdict, 426, box_http_answer_phrase(426), "no Upgrade field");
+		refuse(verdict, 426, box_gate_status_phrase(426), "no Upgrade field");
 		return;
 	}
 	if (upgrade.len != strlen("websocket") ||
@@ -421,7 +421,7 @@ static void check_upgrade(const struct box_http_head *head, struct box_gate_verd
 		return;
 	}
 	if (!version.bytes || !box_str_eq(version, "13")) {
-		refuse(verdict, 426, box_http_answer_phrase(426), "WebSocket version is not 13");
+		refuse(verdict, 426, box_gate_status_phrase(426), "WebSocket version is not 13");
 		return;
 	}
 	if (!key_valid(key)) {
@@ -448,12 +448,12 @@ static bool admit_request(const struct box_gate_policy *policy, const struct box
 	}
 	find_route(head->path, verdict);
 	if (verdict->kind == BOX_GATE_REFUSED) {
-		refuse(verdict, 404, box_http_answer_phrase(404), "no such path");
+		refuse(verdict, 404, box_gate_status_phrase(404), "no such path");
 		return false;
 	}
 	bool page = verdict->kind != BOX_GATE_RPC && verdict->kind != BOX_GATE_RELAY;
 	if (!box_str_eq(head->method, "GET") && !(page && verdict->head_only)) {
-		refuse(verdict, 405, box_http_answer_phrase(405), "method not allowed");
+		refuse(verdict, 405, box_gate_status_phrase(405), "method not allowed");
 		verdict->allow = page ? "GET, HEAD" : "GET";
 		return false;
 	}
@@ -482,14 +482,14 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_http
 					      : authenticate(policy, head, ret_verdict);
 	if (why) {
 		bool stranger = strcmp(why, STRANGER) == 0;
-		refuse(ret_verdict, 401, stranger ? policy->stranger : box_http_answer_phrase(401),
+		refuse(ret_verdict, 401, stranger ? policy->stranger : box_gate_status_phrase(401),
 			why);
 		return;
 	}
 	check_upgrade(head, ret_verdict);
 }
 
-const char *box_http_answer_phrase(int status)
+const char *box_gate_status_phrase(int status)
 {
 	static const struct {
 		int status;

@@ -64,4 +64,4 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_http
 bool box_gate_secret_equal(const char *secret, struct box_str given);
 
 /* The standard phrase of a status, "Unauthorized" for 401. */
-const char *box_http_answer_phrase(int status);
+const char *box_gate_status_phrase(int status);

@@ -25,7 +25,7 @@ static void answer_with(int status, const char *type, struct box_str body, bool 
 		"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
 		"Connection: close\r\n\r\n",
-		status, box_http_answer_phrase(status), type, body.len, extra);
+		status, box_gate_status_phrase(status), type, body.len, extra);
 	if (!head_only) {
 		(void)box_buf_append(out, body.bytes, body.len);
 	}

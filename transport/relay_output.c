@@ -16,43 +16,43 @@
 /* Each byte that is no UTF-8 becomes three: what is longer must be measured. */
 #define SURE_BYTES (BOX_MESSAGE_BYTES_MAX / 3)
 
-void box_relay_output_init(struct box_relay_output *pieces, enum box_relay_output_kind kind)
+void box_relay_output_init(struct box_relay_output *output, enum box_relay_output_kind kind)
 {
-	*pieces = (struct box_relay_output){.kind = kind, .rest = box_buf(BOX_MESSAGE_BYTES_MAX)};
-	box_list_init(&pieces->ready);
+	*output = (struct box_relay_output){.kind = kind, .rest = box_buf(BOX_MESSAGE_BYTES_MAX)};
+	box_list_init(&output->ready);
 }
 
-static void piece_free(struct box_relay_output_chunk *piece)
+static void chunk_free(struct box_relay_output_chunk *chunk)
 {
-	box_list_drop(&piece->links);
-	box_buf_free(&piece->run);
-	box_buf_free(&piece->text);
-	free(piece);
+	box_list_drop(&chunk->links);
+	box_buf_free(&chunk->run);
+	box_buf_free(&chunk->text);
+	free(chunk);
 }
 
-void box_relay_output_free(struct box_relay_output *pieces)
+void box_relay_output_free(struct box_relay_output *output)
 {
 	struct box_list *item;
-	while ((item = box_list_pop(&pieces->ready))) {
-		piece_free(BOX_CONTAINER_OF(item, struct box_relay_output_chunk, links));
+	while ((item = box_list_pop(&output->ready))) {
+		chunk_free(BOX_CONTAINER_OF(item, struct box_relay_output_chunk, links));
 	}
-	box_buf_free(&pieces->rest);
+	box_buf_free(&output->rest);
 }
 
 /* --- messages out of runs --- */
 
 /* A text message must be UTF-8. */
-static void repair(struct box_relay_output_chunk *piece)
+static void repair(struct box_relay_output_chunk *chunk)
 {
-	if (box_utf8_valid(piece->bytes, piece->len)) {
+	if (box_utf8_valid(chunk->bytes, chunk->len)) {
 		return;
 	}
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
-	struct box_str text = box_output_repair(arena, (struct box_str){piece->bytes, piece->len});
-	piece->text = box_buf(text.len);
-	(void)box_buf_append(&piece->text, text.bytes, text.len);
-	piece->bytes = piece->text.bytes;
-	piece->len = text.len;
+	struct box_str text = box_output_repair(arena, (struct box_str){chunk->bytes, chunk->len});
+	chunk->text = box_buf(text.len);
+	(void)box_buf_append(&chunk->text, text.bytes, text.len);
+	chunk->bytes = chunk->text.bytes;
+	chunk->len = text.len;
 }
 
 /* Where the next line that is not empty begins. */
@@ -65,121 +65,121 @@ static size_t skip_empty(const struct box_buf *run, size_t at)
 }
 
 /* The message that begins at run_next is the present one. */
-static void settle(const struct box_relay_output *pieces, struct box_relay_output_chunk *piece)
+static void settle(const struct box_relay_output *output, struct box_relay_output_chunk *chunk)
 {
-	const struct box_buf *run = &piece->run;
-	size_t at = piece->run_next;
+	const struct box_buf *run = &chunk->run;
+	size_t at = chunk->run_next;
 	size_t len = run->len - at;
 	size_t next = run->len;
-	if (pieces->kind == BOX_RELAY_OUTPUT_LINES) {
+	if (output->kind == BOX_RELAY_OUTPUT_LINES) {
 		const char *newline = memchr(run->bytes + at, '\n', len);
 		len = newline ? (size_t)(newline - run->bytes) - at : len;
 		next = newline ? at + len + 1 : next;
 	}
-	piece->bytes = run->bytes + at;
-	piece->len = len;
-	piece->sent = 0;
-	piece->run_next = next;
-	piece->end = piece->run_offset + next;
-	if (pieces->kind == BOX_RELAY_OUTPUT_BYTES) {
-		piece->end -= OFFSET_HEAD;
+	chunk->bytes = run->bytes + at;
+	chunk->len = len;
+	chunk->sent = 0;
+	chunk->run_next = next;
+	chunk->end = chunk->run_offset + next;
+	if (output->kind == BOX_RELAY_OUTPUT_BYTES) {
+		chunk->end -= OFFSET_HEAD;
 	} else {
-		repair(piece);
+		repair(chunk);
 	}
 }
 
-struct box_relay_output_chunk *box_relay_output_first(const struct box_relay_output *pieces)
+struct box_relay_output_chunk *box_relay_output_first(const struct box_relay_output *output)
 {
-	if (box_list_empty(&pieces->ready)) {
+	if (box_list_empty(&output->ready)) {
 		return NULL;
 	}
-	struct box_relay_output_chunk *piece = BOX_CONTAINER_OF(
-		pieces->ready.next, struct box_relay_output_chunk, links);
-	if (!piece->bytes) {
-		settle(pieces, piece);
+	struct box_relay_output_chunk *chunk = BOX_CONTAINER_OF(
+		output->ready.next, struct box_relay_output_chunk, links);
+	if (!chunk->bytes) {
+		settle(output, chunk);
 	}
-	return piece;
+	return chunk;
 }
 
-void box_relay_output_drop_first(struct box_relay_output *pieces)
+void box_relay_output_drop_first(struct box_relay_output *output)
 {
-	struct box_relay_output_chunk *piece = box_relay_output_first(pieces);
-	size_t next = skip_empty(&piece->run, piece->run_next);
-	if (piece->len > pieces->longest_len) {
-		pieces->longest_len = piece->len;
-		pieces->longest_end = piece->end;
+	struct box_relay_output_chunk *chunk = box_relay_output_first(output);
+	size_t next = skip_empty(&chunk->run, chunk->run_next);
+	if (chunk->len > output->longest_len) {
+		output->longest_len = chunk->len;
+		output->longest_end = chunk->end;
 	}
-	box_buf_free(&piece->text);
-	piece->bytes = NULL;
-	if (next == piece->run.len) {
-		pieces->ready_bytes -= piece->run.len;
-		piece_free(piece);
+	box_buf_free(&chunk->text);
+	chunk->bytes = NULL;
+	if (next == chunk->run.len) {
+		output->ready_bytes -= chunk->run.len;
+		chunk_free(chunk);
 	} else {
-		piece->run_next = next;
+		chunk->run_next = next;
 	}
 }
 
-uint64_t box_relay_output_longest_end(const struct box_relay_output *pieces)
+uint64_t box_relay_output_longest_end(const struct box_relay_output *output)
 {
-	const struct box_relay_output_chunk *piece = box_relay_output_first(pieces);
-	bool begun = piece && piece->sent > 0;
-	return begun && piece->len > pieces->longest_len ? piece->end : pieces->longest_end;
+	const struct box_relay_output_chunk *chunk = box_relay_output_first(output);
+	bool begun = chunk && chunk->sent > 0;
+	return begun && chunk->len > output->longest_len ? chunk->end : output->longest_end;
 }
 
 /* Behind what is there and was not begun, as far as that follows and is not long. */
-static bool join(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes)
+static bool join(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
 	struct box_relay_output_chunk *last = BOX_CONTAINER_OF(
-		pieces->ready.prev, struct box_relay_output_chunk, links);
-	size_t head = pieces->kind == BOX_RELAY_OUTPUT_BYTES ? OFFSET_HEAD : 0;
-	if (box_list_empty(&pieces->ready) || last->bytes ||
+		output->ready.prev, struct box_relay_output_chunk, links);
+	size_t head = output->kind == BOX_RELAY_OUTPUT_BYTES ? OFFSET_HEAD : 0;
+	if (box_list_empty(&output->ready) || last->bytes ||
 		last->run.len + bytes.len > BOX_WS_FRAME_BYTES ||
 		last->run_offset + last->run.len - head != offset) {
 		return false;
 	}
 	last->run.limit = BOX_WS_FRAME_BYTES;
 	(void)box_buf_append(&last->run, bytes.bytes, bytes.len);
-	pieces->ready_bytes += bytes.len;
+	output->ready_bytes += bytes.len;
 	return true;
 }
 
 /* `run` begins at this offset; it is empty afterwards. */
-static void push(struct box_relay_output *pieces, struct box_buf *run, uint64_t offset)
+static void push(struct box_relay_output *output, struct box_buf *run, uint64_t offset)
 {
-	size_t first = pieces->kind == BOX_RELAY_OUTPUT_LINES ? skip_empty(run, 0) : 0;
-	if (join(pieces, offset, (struct box_str){run->bytes, run->len}) || first == run->len) {
+	size_t first = output->kind == BOX_RELAY_OUTPUT_LINES ? skip_empty(run, 0) : 0;
+	if (join(output, offset, (struct box_str){run->bytes, run->len}) || first == run->len) {
 		box_buf_free(run);
 		return;
 	}
-	struct box_relay_output_chunk *piece = box_alloc(sizeof(*piece));
-	piece->run = *run;
-	piece->run_offset = offset;
-	piece->run_next = first;
-	box_list_init(&piece->links);
-	box_list_push(&pieces->ready, &piece->links);
-	pieces->ready_bytes += run->len;
+	struct box_relay_output_chunk *chunk = box_alloc(sizeof(*chunk));
+	chunk->run = *run;
+	chunk->run_offset = offset;
+	chunk->run_next = first;
+	box_list_init(&chunk->links);
+	box_list_push(&output->ready, &chunk->links);
+	output->ready_bytes += run->len;
 	*run = box_buf(0);
 }
 
-static struct box_buf take_rest(struct box_relay_output *pieces)
+static struct box_buf take_rest(struct box_relay_output *output)
 {
-	struct box_buf rest = pieces->rest;
-	pieces->rest = box_buf(BOX_MESSAGE_BYTES_MAX);
-	pieces->measured = 0;
-	pieces->text_size = 0;
+	struct box_buf rest = output->rest;
+	output->rest = box_buf(BOX_MESSAGE_BYTES_MAX);
+	output->measured = 0;
+	output->text_size = 0;
 	return rest;
 }
 
 /* --- lines --- */
 
 /* The rest and these bytes behind it, which end with a line. */
-static void push_lines(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes)
+static void push_lines(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
-	struct box_buf run = take_rest(pieces);
+	struct box_buf run = take_rest(output);
 	offset -= run.len;
 	run.limit = run.len + bytes.len;
 	(void)box_buf_append(&run, bytes.bytes, bytes.len);
-	push(pieces, &run, offset);
+	push(output, &run, offset);
 }
 
 /* Up to the end, or to the beginning of a character that is not whole there. */
@@ -200,15 +200,15 @@ static size_t whole_characters(const char *bytes, size_t len)
 
 /* Whether the rest, all of which is of one line, makes a message. Each byte is looked at once; a
  * character that is not whole yet counts when the line ends. */
-static bool rest_fits(struct box_relay_output *pieces, bool ends)
+static bool rest_fits(struct box_relay_output *output, bool ends)
 {
-	const struct box_buf *rest = &pieces->rest;
+	const struct box_buf *rest = &output->rest;
 	size_t end = whole_characters(rest->bytes, rest->len);
-	pieces->text_size += box_output_repaired_size(
-		(struct box_str){rest->bytes + pieces->measured, end - pieces->measured});
-	pieces->measured = end;
+	output->text_size += box_output_repaired_size(
+		(struct box_str){rest->bytes + output->measured, end - output->measured});
+	output->measured = end;
 	const struct box_str broken = {rest->bytes + end, rest->len - end};
-	return pieces->text_size + (ends ? box_output_repaired_size(broken) : 0) <=
+	return output->text_size + (ends ? box_output_repaired_size(broken) : 0) <=
 		BOX_MESSAGE_BYTES_MAX;
 }
 
@@ -221,33 +221,33 @@ struct added {
 
 /* Whether the next `len` bytes belong to no line that is too long. Those of one that has begun and
  * is long go to the rest, to be measured there. */
-static bool line_fits(struct box_relay_output *pieces, struct added *added, size_t len, bool ends)
+static bool line_fits(struct box_relay_output *output, struct added *added, size_t len, bool ends)
 {
 	struct box_str line = {added->bytes.bytes + added->whole, len};
-	if (added->whole > 0 || pieces->rest.len == 0) {
+	if (added->whole > 0 || output->rest.len == 0) {
 		return len <= SURE_BYTES ||
 			(len <= BOX_MESSAGE_BYTES_MAX &&
 				box_output_repaired_size(line) <= BOX_MESSAGE_BYTES_MAX);
 	}
-	if (pieces->rest.len + len <= SURE_BYTES) {
+	if (output->rest.len + len <= SURE_BYTES) {
 		return true;
 	}
-	if (box_buf_append(&pieces->rest, line.bytes, line.len) < 0) {
+	if (box_buf_append(&output->rest, line.bytes, line.len) < 0) {
 		return false;
 	}
 	added->offset += len;
 	added->bytes = (struct box_str){line.bytes + len, added->bytes.len - len};
-	return rest_fits(pieces, ends);
+	return rest_fits(output, ends);
 }
 
 /* Goes through the lines; false at one that is too long. */
-static bool walk_lines(struct box_relay_output *pieces, struct added *added)
+static bool walk_lines(struct box_relay_output *output, struct added *added)
 {
 	while (added->whole < added->bytes.len) {
 		const char *at = added->bytes.bytes + added->whole;
 		size_t left = added->bytes.len - added->whole;
 		const char *newline = memchr(at, '\n', left);
-		if (!line_fits(pieces, added, newline ? (size_t)(newline - at) : left, newline)) {
+		if (!line_fits(output, added, newline ? (size_t)(newline - at) : left, newline)) {
 			return false;
 		}
 		if (!newline) {
@@ -258,30 +258,30 @@ static bool walk_lines(struct box_relay_output *pieces, struct added *added)
 	return true;
 }
 
-static int add_lines(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes)
+static int add_lines(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
-	if (pieces->skip) {
+	if (output->skip) {
 		const char *newline = memchr(bytes.bytes, '\n', bytes.len);
 		size_t skipped = newline ? (size_t)(newline - bytes.bytes) + 1 : bytes.len;
-		pieces->skip = !newline;
+		output->skip = !newline;
 		offset += skipped;
 		bytes = (struct box_str){bytes.bytes + skipped, bytes.len - skipped};
 	}
 	struct added added = {.offset = offset, .bytes = bytes};
-	pieces->rest_end = offset + bytes.len;
-	bool fits = walk_lines(pieces, &added);
+	output->rest_end = offset + bytes.len;
+	bool fits = walk_lines(output, &added);
 	if (added.whole > 0) {
-		push_lines(pieces, added.offset, (struct box_str){added.bytes.bytes, added.whole});
+		push_lines(output, added.offset, (struct box_str){added.bytes.bytes, added.whole});
 	}
 	if (!fits) {
-		struct box_buf rest = take_rest(pieces);
+		struct box_buf rest = take_rest(output);
 		box_buf_free(&rest);
-		pieces->skip = true;
-		pieces->rest_end = added.offset + added.whole;
+		output->skip = true;
+		output->rest_end = added.offset + added.whole;
 		return -EMSGSIZE;
 	}
 	if (added.whole < added.bytes.len) {
-		(void)box_buf_append(&pieces->rest, added.bytes.bytes + added.whole,
+		(void)box_buf_append(&output->rest, added.bytes.bytes + added.whole,
 			added.bytes.len - added.whole);
 	}
 	return 0;
@@ -289,22 +289,22 @@ static int add_lines(struct box_relay_output *pieces, uint64_t offset, struct bo
 
 /* --- pieces of text and of bytes --- */
 
-static void add_text(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes)
+static void add_text(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
-	struct box_buf text = take_rest(pieces);
+	struct box_buf text = take_rest(output);
 	offset -= text.len;
 	(void)box_buf_append(&text, bytes.bytes, bytes.len);
 	size_t whole = whole_characters(text.bytes, text.len);
-	(void)box_buf_append(&pieces->rest, text.bytes + whole, text.len - whole);
-	pieces->rest_end = offset + text.len;
+	(void)box_buf_append(&output->rest, text.bytes + whole, text.len - whole);
+	output->rest_end = offset + text.len;
 	text.len = whole;
-	push(pieces, &text, offset);
+	push(output, &text, offset);
 }
 
-static void add_bytes(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes)
+static void add_bytes(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
 	unsigned char head[OFFSET_HEAD] = {OUTPUT_KIND};
-	if (join(pieces, offset, bytes)) {
+	if (join(output, offset, bytes)) {
 		return;
 	}
 	struct box_buf run = box_buf(OFFSET_HEAD + bytes.len);
@@ -313,37 +313,37 @@ static void add_bytes(struct box_relay_output *pieces, uint64_t offset, struct b
 	}
 	(void)box_buf_append(&run, head, sizeof(head));
 	(void)box_buf_append(&run, bytes.bytes, bytes.len);
-	push(pieces, &run, offset);
+	push(output, &run, offset);
 }
 
-int box_relay_output_add(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes)
+int box_relay_output_add(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
-	switch (pieces->kind) {
+	switch (output->kind) {
 	case BOX_RELAY_OUTPUT_LINES:
-		return add_lines(pieces, offset, bytes);
+		return add_lines(output, offset, bytes);
 	case BOX_RELAY_OUTPUT_TEXT:
-		add_text(pieces, offset, bytes);
+		add_text(output, offset, bytes);
 		return 0;
 	case BOX_RELAY_OUTPUT_BYTES:
-		add_bytes(pieces, offset, bytes);
+		add_bytes(output, offset, bytes);
 		return 0;
 	}
 	return 0;
 }
 
-void box_relay_output_drop_rest(struct box_relay_output *pieces)
+void box_relay_output_drop_rest(struct box_relay_output *output)
 {
-	struct box_buf rest = take_rest(pieces);
+	struct box_buf rest = take_rest(output);
 	box_buf_free(&rest);
 }
 
-void box_relay_output_end(struct box_relay_output *pieces)
+void box_relay_output_end(struct box_relay_output *output)
 {
-	if (pieces->rest.len > SURE_BYTES && !rest_fits(pieces, true)) {
-		pieces->rest.len = pieces->measured; /* no room for the rest of a character */
+	if (output->rest.len > SURE_BYTES && !rest_fits(output, true)) {
+		output->rest.len = output->measured; /* no room for the rest of a character */
 	}
-	if (pieces->rest.len > 0 && !pieces->skip) {
-		struct box_buf rest = take_rest(pieces);
-		push(pieces, &rest, pieces->rest_end - rest.len);
+	if (output->rest.len > 0 && !output->skip) {
+		struct box_buf rest = take_rest(output);
+		push(output, &rest, output->rest_end - rest.len);
 	}
 }

@@ -42,21 +42,21 @@ struct box_relay_output {
 	uint64_t longest_end;
 };
 
-void box_relay_output_init(struct box_relay_output *pieces, enum box_relay_output_kind kind);
-void box_relay_output_free(struct box_relay_output *pieces);
+void box_relay_output_init(struct box_relay_output *output, enum box_relay_output_kind kind);
+void box_relay_output_free(struct box_relay_output *output);
 
 /* More output. -EMSGSIZE: the present line is longer, as text, than a message may be. It is being
  * skipped from now on, and nothing was taken from rest_end on. */
-int box_relay_output_add(struct box_relay_output *pieces, uint64_t offset, struct box_str bytes);
+int box_relay_output_add(struct box_relay_output *output, uint64_t offset, struct box_str bytes);
 /* Of what was added last the end will never come: what is no message yet is none. */
-void box_relay_output_drop_rest(struct box_relay_output *pieces);
+void box_relay_output_drop_rest(struct box_relay_output *output);
 /* There will be no more: what is left is a message too. */
-void box_relay_output_end(struct box_relay_output *pieces);
+void box_relay_output_end(struct box_relay_output *output);
 
 /* The first message, or NULL; and away with it. */
-struct box_relay_output_chunk *box_relay_output_first(const struct box_relay_output *pieces);
-void box_relay_output_drop_first(struct box_relay_output *pieces);
+struct box_relay_output_chunk *box_relay_output_first(const struct box_relay_output *output);
+void box_relay_output_drop_first(struct box_relay_output *output);
 
 /* Whoever refuses a message for its length refuses the longest that it has seen a byte of: what was
  * as long before was taken. The offset behind that one; 0: there is none. */
-uint64_t box_relay_output_longest_end(const struct box_relay_output *pieces);
+uint64_t box_relay_output_longest_end(const struct box_relay_output *output);

@@ -1,9 +1,8 @@
-/* WebSocket connections, from an authenticated upgrade on; ws.c and ws_socket.c alone know
- * libwebsockets.
+/* WebSocket connections, from an authenticated upgrade on; ws.c alone knows libwebsockets.
  *
- * Everything before that (heads, tokens, plain HTTP) is the door's. libwebsockets sees a request
- * head that we wrote ourselves, so no byte of a stranger reaches its HTTP parser. What a connection
- * is for is its user's: ws_rpc.c or ws_relay.c.
+ * Everything before the upgrade (request heads, tokens, plain HTTP) is the acceptor's. libwebsockets
+ * sees a request head that we wrote ourselves, so no byte of an unauthenticated client reaches its HTTP
+ * parser. What a connection is for is decided by its user: ws_rpc.c or ws_relay.c.
  */
 #pragma once
 
@@ -45,34 +44,33 @@ struct box_ws_frame {
 };
 
 struct box_ws_user {
-	/* While it is not read, its pongs are not either: the kernel alone watches the peer then. Without
-	 * this, one that takes nothing of what it is owed goes. */
+	/* While reading is paused, pongs are not read either: with this flag a peer whose kernel still
+	 * answers stays connected; without it, a peer that takes nothing of what is sent is closed. */
 	bool patient;
-	/* Often sends several messages at once: they go out together. */
+	/* Often sends several messages at once: they go out in common segments (TCP_CORK). */
 	bool gathers;
 	/* The handshake is done; from now on `socket` may be used. */
 	void (*opened)(void *arg, struct box_ws_socket *socket);
-	/* A whole message, whose buffer is the callee's. 0, or a code to close with, and why. */
+	/* A whole message; the callee frees its buffer. Returns 0, or a close code with the reason. */
 	int (*message)(void *arg, struct box_buf message, bool binary, const char **ret_why);
-	/* That was the last of those that lay there; may be NULL. */
+	/* All messages that had arrived are delivered; may be NULL. */
 	void (*settled)(void *arg);
-	/* What is to be sent next, if there is anything; and that so much of it was sent. */
+	/* The next frame to send, if there is one; and that this frame was sent. */
 	bool (*next)(void *arg, struct box_ws_frame *ret_frame);
 	void (*sent)(void *arg, const struct box_ws_frame *frame);
-	/* An answer to a PING, perhaps to none of its own; may be NULL. */
+	/* A pong, perhaps to a ping that the user did not send; may be NULL. */
 	void (*pong)(void *arg, struct box_str bytes);
-	/* What box_ws_wake_after asked for; may be NULL. */
+	/* The time given to box_ws_wake_after is over; may be NULL. */
 	void (*woken)(void *arg);
 	/* The peer closes with 1009: a message was too large for it; may be NULL. */
 	void (*refused)(void *arg);
-	/* It will be closed: no message is taken any more. */
+	/* The socket will be closed: no more messages are delivered. */
 	void (*closing)(void *arg);
-	/* The last word, always, opened or not: `arg` may be freed. */
+	/* The last call, always made, opened or not: `arg` may be freed. */
 	void (*closed)(void *arg);
 };
 
-/* Whether libwebsockets reads by the function of ours that judges frames. Without that nobody may be
- * served. */
+/* Whether libwebsockets reads by our recv, which judges frames. If not, no client may be served. */
 bool box_ws_recv_is_hooked(void);
 
 /* NULL when libwebsockets cannot start, usually because its libuv plugin is not installed. */
@@ -82,26 +80,26 @@ struct box_ws *box_ws_new(uv_loop_t *loop, const struct box_keepalive_times *tim
 struct box_ws_upgrade {
 	int fd;               /* closed on failure too */
 	const char *key;      /* its Sec-WebSocket-Key */
-	const char *protocol; /* the one that was chosen, one of "mcp" and "box.v1"; or NULL */
-	struct box_str rest;  /* what came behind the head */
+	const char *protocol; /* the chosen subprotocol, "mcp" or "box.v1"; or NULL */
+	struct box_str rest;  /* bytes that came behind the request head */
 };
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg);
 
 /* There is something to send. */
 void box_ws_want_write(struct box_ws_socket *socket);
-/* Has it woken once, after so long. */
+/* Calls `woken` once, after this time. */
 void box_ws_wake_after(struct box_ws_socket *socket, unsigned int ms);
 void box_ws_pause_reading(struct box_ws_socket *socket, bool paused);
-/* Closes soon, but not before this returns; what is still to be sent goes out first with `drain`.
- * Messages are not taken any more. */
+/* Closes soon, but not before this function returns. With `drain`, what is queued is sent first. No more
+ * messages are delivered. */
 void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bool drain);
 
 size_t box_ws_count(const struct box_ws *ws);
 
-/* Pings who was silent for long, and closes what has announced a message that is too large:
- * libwebsockets tells of a frame only when its first byte is there. To be called about once a
- * second. */
+/* Pings peers that were silent for long, and closes connections that have announced a message that is
+ * too large: libwebsockets calls back for a frame only when its first byte is there. To be called about
+ * once a second. */
 void box_ws_tick(struct box_ws *ws);
 
 /* Closes every connection with 1001 and `reason`. */

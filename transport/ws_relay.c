@@ -1,7 +1,12 @@
-/* One relay. Output is taken from the process as the client takes it; what the client has for sure is
- * confirmed, and only that is forgotten: with `box.v1` the client says so itself, else a ping behind
- * what was sent is answered. So whoever attaches next gets what this one may have missed. It is closed
- * behind a last ping: then the client has everything. */
+/* Relays: a WebSocket that is the stdin and stdout of a managed process.
+ *
+ * Output is taken from the process as fast as the client takes it. What the client has for certain is
+ * confirmed, and only confirmed output is forgotten: with `box.v1` the client confirms by a message of
+ * its own, else it answers a ping that was sent behind the output. So the next client that attaches gets
+ * what this one may have missed. A relay is closed behind a last ping: then the client has everything.
+ *
+ * The client is read, whatever the process does, until much input is waiting: its pings want answers.
+ */
 #include "transport/ws_relay.h"
 
 #include <errno.h>
@@ -10,87 +15,218 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "runtime/runtime.h"
 #include "runtime/session/process.h"
-#include "transport/ws_relay_private.h"
+#include "transport/relay_output.h"
 
-#define WINDOW_BYTES (256 * BOX_KIB) /* that may come beyond what is here */
-#define UNSENT_BYTES (256 * BOX_KIB) /* that wait for the client; then no more is asked for */
-#define TELL_MS 10                   /* so late the process may learn what was confirmed */
+#define WINDOW_BYTES (256 * BOX_KIB) /* requested beyond the output that is here */
+#define UNSENT_BYTES (256 * BOX_KIB) /* waiting for the client: then no more is requested */
+#define CONFIRM_MS 10                /* at most so late the process learns what was confirmed */
+#define UNCONFIRMED_BYTES (1024 * BOX_KIB) /* not confirmed; a longer line may still grow */
+#define CONTROL_BYTES 32                   /* the longest of our own messages of box.v1 */
 
-static void want_write(struct box_ws_relay *relay)
+/* box.v1: the first byte of a message. The offsets behind it have eight bytes, big-endian. */
+enum v1_kind {
+	V1_DATA = 1,  /* output or input: offset, bytes */
+	V1_DONE = 2,  /* up to this offset the client has the output, the process the input */
+	V1_BEGIN = 3, /* client, first: from which offset; we: the offsets of output and input */
+	V1_END = 4,   /* client: the input ends at this offset; we: the exit code, then we close */
+};
+
+/* --- who may have a relay --- */
+
+enum box_ws_relay_decision box_ws_relay_decide(struct box_runtime *runtime,
+	const struct box_gate_verdict *verdict, struct box_process **ret_process,
+	struct box_err *err)
+{
+	struct box_context context = {
+		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
+	char known[BOX_PHYSICAL_ID_SIZE];
+	if (box_generations_require_current(runtime->fence, &context, NULL) < 0) {
+		return BOX_WS_RELAY_UNAUTHORIZED;
+	}
+	if (box_runtime_require_ready(runtime, err) < 0) {
+		return BOX_WS_RELAY_REFUSED;
+	}
+	const char *session_id = verdict->session_id;
+	if (context.workspace.len == 0) {
+		/* Clients that send no context know only the ids that they gave. */
+		if (box_tenant_physical_id(&context, box_str(session_id), known, err) < 0) {
+			return BOX_WS_RELAY_REFUSED;
+		}
+		session_id = known;
+	} else {
+		size_t prefix_len = box_tenant_prefix(&context, known);
+		if (strncmp(session_id, known, prefix_len) != 0 ||
+			strlen(session_id) == prefix_len) {
+			return BOX_WS_RELAY_UNAUTHORIZED;
+		}
+	}
+	struct box_session *session = box_sessions_find(runtime->sessions, session_id, err);
+	struct box_process *process = session ? box_process_find(session, verdict->process_id, err)
+					      : NULL;
+	if (!process) {
+		return BOX_WS_RELAY_REFUSED;
+	}
+	if (!box_process_runs(process)) {
+		(void)box_err_set(err, BOX_ERR_PROCESS_CONFLICT, ESRCH,
+			"managed process %s in session %s is not running", verdict->process_id,
+			verdict->session_id);
+		return BOX_WS_RELAY_REFUSED;
+	}
+	*ret_process = process;
+	return BOX_WS_RELAY_ACCEPTED;
+}
+
+const char *box_ws_relay_protocol(const struct box_gate_verdict *verdict)
+{
+	return verdict->offers_box_v1 ? "box.v1" : verdict->offers_mcp ? "mcp" : NULL;
+}
+
+/* --- one relay --- */
+
+struct relay {
+	struct box_ws_socket *socket;
+	struct box_process_reader *reader;
+	bool began; /* the reader was told from which offset to read */
+	bool v1;
+	bool attached;
+	bool paused;
+	bool finishing; /* nothing more is taken: closed when the client has everything */
+	struct box_relay_output output;
+	/* Offsets of the output: */
+	uint64_t requested; /* the process may send up to here */
+	uint64_t received;  /* it has sent up to here */
+	uint64_t sent;      /* written to the socket up to here */
+	uint64_t pinged;    /* a ping was sent behind this offset */
+	uint64_t confirmed; /* the client has it for certain up to here */
+	uint64_t claimed;   /* box.v1: up to here the client says so, perhaps of an earlier relay */
+	bool confirm_due;   /* soon the process learns what was confirmed */
+	bool ping_under_way;
+	bool last_ping; /* the ping under way is behind all output */
+	int last_code;  /* to close with after its pong */
+	const char *last_reason;
+	struct box_buf early; /* input that came before the reader was attached */
+	uint64_t taken;       /* offset of the input that the process has taken */
+	/* A ping or a message of box.v1, sent before further output; with room for a frame's header. */
+	char control[BOX_BUF_HEADROOM + CONTROL_BYTES];
+	size_t control_len;
+	bool control_is_ping;
+	bool begin_due;
+	bool done_due;
+	bool end_due;
+	uint64_t first_input;
+	int32_t exit_code;
+	bool socket_closing;
+};
+
+static void put_be64(char *to, uint64_t value)
+{
+	for (int i = 0; i < 8; i++) {
+		to[i] = (char)(value >> (56 - 8 * i));
+	}
+}
+
+static uint64_t get_be64(const char *from)
+{
+	uint64_t value = 0;
+	for (int i = 0; i < 8; i++) {
+		value = value << 8 | (unsigned char)from[i];
+	}
+	return value;
+}
+
+static void want_write(struct relay *relay)
 {
 	box_ws_want_write(relay->socket);
 }
 
-/* Closes when the client has got all that is here. */
-static void finish(struct box_ws_relay *relay, int code, const char *reason)
+/* A client that sends far more than the process takes is not read, unless the process itself waits for
+ * the client to confirm output, which only a message of the client can do. A client whose reader is not
+ * attached yet may send little, and is read. */
+static void balance_reading(struct relay *relay)
 {
-	if (!relay->over) {
-		relay->over = true;
+	bool held = relay->received - relay->confirmed >= UNCONFIRMED_BYTES;
+	bool paused = !relay->finishing && relay->attached && !held &&
+		box_process_input_full(relay->reader);
+	if (relay->paused != paused) {
+		relay->paused = paused;
+		box_ws_pause_reading(relay->socket, paused);
+	}
+}
+
+/* Closes when the client has all output that is here. */
+static void finish(struct relay *relay, int code, const char *reason)
+{
+	if (!relay->finishing) {
+		relay->finishing = true;
 		relay->last_code = code;
 		relay->last_reason = reason;
-		box_ws_relay_balance_reading(relay);
+		balance_reading(relay);
 		want_write(relay);
 	}
 }
 
 /* --- output --- */
 
-/* Asks for more when there is room, and tells what may be forgotten. */
-static void update(struct box_ws_relay *relay)
+/* Requests more output when there is room, and confirms what the process may forget. */
+static void update(struct relay *relay)
 {
 	uint64_t open = relay->received - relay->confirmed;
-	bool growing = relay->pieces.rest.len > open / 2;
-	if (!relay->over && relay->pieces.ready_bytes < UNSENT_BYTES &&
-		(open < BOX_WS_RELAY_UNCONFIRMED_BYTES || growing)) {
-		relay->until = relay->received + WINDOW_BYTES;
+	bool growing = relay->output.rest.len > open / 2;
+	if (!relay->finishing && relay->output.ready_bytes < UNSENT_BYTES &&
+		(open < UNCONFIRMED_BYTES || growing)) {
+		relay->requested = relay->received + WINDOW_BYTES;
 	}
 	uint64_t hold = open + WINDOW_BYTES;
-	hold = BOX_MAX(hold, BOX_WS_RELAY_UNCONFIRMED_BYTES);
-	bool told = box_process_confirm(relay->reader, relay->confirmed, relay->until, hold);
-	if (!told && !relay->waking) {
-		relay->waking = true;
-		box_ws_wake_after(relay->socket, TELL_MS);
+	hold = BOX_MAX(hold, UNCONFIRMED_BYTES);
+	bool confirmed = box_process_confirm(
+		relay->reader, relay->confirmed, relay->requested, hold);
+	if (!confirmed && !relay->confirm_due) {
+		relay->confirm_due = true;
+		box_ws_wake_after(relay->socket, CONFIRM_MS);
 	}
-	box_ws_relay_balance_reading(relay);
+	balance_reading(relay);
 }
 
-/* What makes no message needs no confirmation: whoever has all messages has all but the rest. */
-static void pass_over(struct box_ws_relay *relay)
+/* Output that makes no message (empty lines) needs no confirmation: a client that has all messages has
+ * everything but the unfinished rest. */
+static void pass_over(struct relay *relay)
 {
-	uint64_t end = relay->received - relay->pieces.rest.len;
-	if (relay->pieces.ready_bytes == 0 && relay->sent == relay->confirmed &&
+	uint64_t end = relay->received - relay->output.rest.len;
+	if (relay->output.ready_bytes == 0 && relay->sent == relay->confirmed &&
 		end > relay->confirmed) {
 		relay->sent = relay->confirmed = end;
 		relay->pinged = relay->ping_under_way ? relay->pinged : end;
 	}
 }
 
-/* So far the client has its output for sure. */
-static void confirm(struct box_ws_relay *relay, uint64_t offset)
+/* The client has the output up to this offset for certain. */
+static void confirm(struct relay *relay, uint64_t offset)
 {
 	if (offset > relay->confirmed && offset <= relay->sent) {
 		relay->confirmed = offset;
 		pass_over(relay);
 		update(relay);
-		/* A line that others gave up was read by someone to whom it is none. */
-		if (relay->pieces.kind != BOX_RELAY_OUTPUT_LINES) {
+		/* The mark "skip the rest of this line" of an earlier relay ends: this client does not
+		 * read lines and has got the rest. */
+		if (relay->output.kind != BOX_RELAY_OUTPUT_LINES) {
 			box_process_skip_line(relay->reader, false);
 		}
 	}
 }
 
-static void confirm_claimed(struct box_ws_relay *relay)
+static void confirm_claimed(struct relay *relay)
 {
 	confirm(relay, BOX_MIN(relay->claimed, relay->sent));
 }
 
-/* One that has come back may have more than was sent again so far, and says so only once. */
-void box_ws_relay_claim(struct box_ws_relay *relay, uint64_t offset)
+/* A client that comes back may have more than was sent to it again so far, and says so only once. */
+static void claim(struct relay *relay, uint64_t offset)
 {
 	if (offset > relay->claimed && offset <= box_process_output_end(relay->reader)) {
 		relay->claimed = offset;
@@ -98,47 +234,184 @@ void box_ws_relay_claim(struct box_ws_relay *relay, uint64_t offset)
 	}
 }
 
+/* --- input --- */
+
+/* Returns 0, or a close code with the reason. */
+static int feed(struct relay *relay, struct box_str bytes, const char **ret_why)
+{
+	int r = box_process_queue_input(relay->reader, bytes);
+	balance_reading(relay);
+	switch (-r) {
+	case EPIPE:
+		*ret_why = "input after its end";
+		return BOX_WS_POLICY;
+	case ENOBUFS:
+		*ret_why = "too much input at once";
+		return BOX_WS_TOO_LARGE;
+	case EAGAIN:
+		*ret_why = "too much input waits for processes";
+		return BOX_WS_TRY_LATER;
+	default:
+		return 0; /* input after the end of the process is dropped */
+	}
+}
+
+static void feed_early(struct relay *relay)
+{
+	const char *why = "";
+	if (relay->early.len == 0) {
+		return;
+	}
+	int code = feed(relay, (struct box_str){relay->early.bytes, relay->early.len}, &why);
+	box_buf_free(&relay->early);
+	box_process_flush_input(relay->reader);
+	if (code != 0) {
+		box_ws_close(relay->socket, code, why, false);
+	}
+}
+
+static int take_line(struct relay *relay, struct box_buf *message, const char **ret_why)
+{
+	/* The newline is one byte more than a message may have. */
+	message->limit++;
+	if (box_buf_append(message, "\n", 1) < 0) {
+		*ret_why = "message too large";
+		return BOX_WS_TOO_LARGE;
+	}
+	if (!relay->attached) {
+		*ret_why = "too much input before its turn";
+		return box_buf_append(&relay->early, message->bytes, message->len) < 0
+			? BOX_WS_TRY_LATER
+			: 0;
+	}
+	return feed(relay, (struct box_str){message->bytes, message->len}, ret_why);
+}
+
+/* -- input in box.v1 -- */
+
+static int take_input(
+	struct relay *relay, uint64_t offset, struct box_str bytes, const char **ret_why)
+{
+	uint64_t end = box_process_input_end(relay->reader);
+	if (offset > end) {
+		*ret_why = "input is missing before this offset";
+		return BOX_WS_PROTOCOL;
+	}
+	uint64_t known = end - offset;
+	if (known >= bytes.len) {
+		return 0;
+	}
+	return feed(
+		relay, (struct box_str){bytes.bytes + known, bytes.len - (size_t)known}, ret_why);
+}
+
+static int take_end(struct relay *relay, uint64_t offset, const char **ret_why)
+{
+	uint64_t end = box_process_input_end(relay->reader);
+	if (offset > end) {
+		*ret_why = "input is missing before its end";
+		return BOX_WS_PROTOCOL;
+	}
+	if (offset < end) {
+		*ret_why = "input after its end";
+		return BOX_WS_POLICY;
+	}
+	return feed(relay, box_str(""), ret_why);
+}
+
+static int take_v1(struct relay *relay, const struct box_buf *message, const char **ret_why)
+{
+	char kind = message->len > 0 ? message->bytes[0] : 0;
+	*ret_why = "not a message of box.v1";
+	if (message->len < 9) {
+		return BOX_WS_PROTOCOL;
+	}
+	uint64_t offset = get_be64(message->bytes + 1);
+	if (!relay->began) {
+		if (kind != V1_BEGIN) {
+			return BOX_WS_PROTOCOL;
+		}
+		relay->began = true;
+		box_process_read(relay->reader, offset);
+		return 0;
+	}
+	if (!relay->attached) {
+		*ret_why = "it is not this one's turn yet";
+		return BOX_WS_POLICY;
+	}
+	switch (kind) {
+	case V1_DATA:
+		return take_input(relay, offset,
+			(struct box_str){message->bytes + 9, message->len - 9}, ret_why);
+	case V1_DONE:
+		claim(relay, offset);
+		return 0;
+	case V1_END:
+		return take_end(relay, offset, ret_why);
+	default:
+		return BOX_WS_PROTOCOL;
+	}
+}
+
+static int message(void *arg, struct box_buf message, bool binary, const char **ret_why)
+{
+	struct relay *relay = arg;
+	(void)binary;
+	int code = 0;
+	/* The last output of a process can be confirmed after its end. */
+	bool confirms = relay->v1 && message.len == 9 && message.bytes[0] == V1_DONE;
+	if (!relay->socket_closing && (!relay->finishing || confirms)) {
+		code = relay->v1 ? take_v1(relay, &message, ret_why)
+				 : take_line(relay, &message, ret_why);
+	}
+	box_buf_free(&message);
+	return code;
+}
+
+/* --- output of the process --- */
+
 static void on_attached(void *arg, uint64_t offset, uint64_t input)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	relay->attached = true;
-	relay->received = relay->confirmed = relay->until = relay->sent = relay->pinged = offset;
+	relay->received = relay->confirmed = relay->requested = relay->sent = relay->pinged =
+		offset;
 	relay->first_input = relay->taken = input;
 	relay->begin_due = relay->v1;
-	relay->pieces.skip = !relay->v1 && box_process_skips_line(relay->reader);
+	relay->output.skip = !relay->v1 && box_process_skips_line(relay->reader);
 	update(relay);
-	box_ws_relay_feed_early(relay);
+	feed_early(relay);
 	want_write(relay);
 }
 
-static void take_output(struct box_ws_relay *relay, uint64_t offset, struct box_str bytes)
+static void take_output(struct relay *relay, uint64_t offset, struct box_str bytes)
 {
-	if (box_relay_output_add(&relay->pieces, offset, bytes) < 0) {
-		relay->received = relay->pieces.rest_end;
+	if (box_relay_output_add(&relay->output, offset, bytes) < 0) {
+		relay->received = relay->output.rest_end;
 		BOX_LOG(BOX_LOG_WARNING, "relay.line_too_long");
 		finish(relay, BOX_WS_TOO_LARGE, "a line is longer than 16 MiB");
 		return;
 	}
 	relay->received = offset + bytes.len;
-	if (relay->pieces.kind == BOX_RELAY_OUTPUT_LINES) {
-		box_process_skip_line(relay->reader, relay->pieces.skip);
+	if (relay->output.kind == BOX_RELAY_OUTPUT_LINES) {
+		box_process_skip_line(relay->reader, relay->output.skip);
 	}
 	pass_over(relay);
 }
 
 static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 {
-	struct box_ws_relay *relay = arg;
-	if (relay->over || relay->ended) {
+	struct relay *relay = arg;
+	if (relay->finishing || relay->socket_closing) {
 		return;
 	}
-	/* A log has dropped what lies between, with the rest of the line that is here. */
+	/* A log has dropped what lies in between, and so the rest of the line that has begun here. */
 	if (offset > relay->received) {
-		box_relay_output_drop_rest(&relay->pieces);
+		box_relay_output_drop_rest(&relay->output);
 	}
-	const char *end = relay->pieces.skip ? memchr(bytes.bytes, '\n', bytes.len) : NULL;
+	const char *end = relay->output.skip ? memchr(bytes.bytes, '\n', bytes.len) : NULL;
 	size_t skipped = end ? (size_t)(end - bytes.bytes) + 1 : 0;
-	/* By itself, so that it is forgotten together with the wish to skip it. */
+	/* Taken alone, so that the process forgets it together with the mark that it is to be skipped. */
 	if (skipped > 0) {
 		take_output(relay, offset, (struct box_str){bytes.bytes, skipped});
 	}
@@ -146,7 +419,7 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 		take_output(relay, offset + skipped,
 			(struct box_str){bytes.bytes + skipped, bytes.len - skipped});
 	}
-	if (!relay->over) {
+	if (!relay->finishing) {
 		update(relay);
 	}
 	want_write(relay);
@@ -154,21 +427,21 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 
 static void on_ended(void *arg, const struct box_process *process)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	if (process && !box_process_runs(process)) {
 		relay->exit_code = box_process_exit_code(process);
 		relay->end_due = relay->v1;
 	}
-	box_relay_output_end(&relay->pieces);
+	box_relay_output_end(&relay->output);
 	finish(relay, BOX_WS_NORMAL, "the managed process has ended");
 }
 
 static void on_fed(void *arg, uint64_t taken)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	relay->taken = taken;
 	relay->done_due = relay->v1;
-	box_ws_relay_balance_reading(relay);
+	balance_reading(relay);
 	if (relay->v1) {
 		want_write(relay);
 	}
@@ -183,43 +456,43 @@ static const struct box_process_reader_events reader_events = {
 
 /* --- what goes out --- */
 
-static void set_control(struct box_ws_relay *relay, char kind, size_t len)
+static void set_control(struct relay *relay, char kind, size_t len)
 {
 	relay->control[BOX_BUF_HEADROOM] = kind;
 	relay->control_len = len;
 	relay->control_is_ping = false;
 }
 
-/* Whether one is due; `last`: there is nothing else to send. */
-static bool wants_ping(const struct box_ws_relay *relay, bool last)
+/* Whether a ping is due; `last`: there is nothing else to send. */
+static bool wants_ping(const struct relay *relay, bool last)
 {
-	return !relay->ping_under_way && !relay->ended &&
+	return !relay->ping_under_way && !relay->socket_closing &&
 		(last || (!relay->v1 && relay->sent > relay->pinged));
 }
 
-/* The next of our own messages, if one is due; the end comes behind all output. */
-static void fill_control(struct box_ws_relay *relay)
+/* Makes the next of our own messages, if one is due; V1_END and the last ping come behind all output. */
+static void fill_control(struct relay *relay)
 {
 	char *body = relay->control + BOX_BUF_HEADROOM + 1;
-	bool last = relay->over && !box_relay_output_first(&relay->pieces);
+	bool last = relay->finishing && !box_relay_output_first(&relay->output);
 	if (relay->begin_due) {
 		relay->begin_due = false;
-		box_bytes_put_be64(body, relay->confirmed);
-		box_bytes_put_be64(body + 8, relay->first_input);
-		set_control(relay, BOX_WS_RELAY_V1_BEGIN, 17);
+		put_be64(body, relay->confirmed);
+		put_be64(body + 8, relay->first_input);
+		set_control(relay, V1_BEGIN, 17);
 	} else if (relay->done_due) {
 		relay->done_due = false;
-		box_bytes_put_be64(body, relay->taken);
-		set_control(relay, BOX_WS_RELAY_V1_DONE, 9);
+		put_be64(body, relay->taken);
+		set_control(relay, V1_DONE, 9);
 	} else if (relay->end_due && last) {
 		relay->end_due = false;
-		box_bytes_put_be64(body, (uint64_t)(int64_t)relay->exit_code);
-		set_control(relay, BOX_WS_RELAY_V1_END, 9);
+		put_be64(body, (uint64_t)(int64_t)relay->exit_code);
+		set_control(relay, V1_END, 9);
 	} else if (wants_ping(relay, last)) {
 		relay->ping_under_way = true;
 		relay->last_ping = last;
 		relay->pinged = relay->sent;
-		box_bytes_put_be64(relay->control + BOX_BUF_HEADROOM, relay->sent);
+		put_be64(relay->control + BOX_BUF_HEADROOM, relay->sent);
 		relay->control_len = 8;
 		relay->control_is_ping = true;
 	}
@@ -227,9 +500,9 @@ static void fill_control(struct box_ws_relay *relay)
 
 static bool next(void *arg, struct box_ws_frame *ret_frame)
 {
-	struct box_ws_relay *relay = arg;
-	struct box_relay_output_chunk *piece = box_relay_output_first(&relay->pieces);
-	bool inside = piece && piece->sent > 0;
+	struct relay *relay = arg;
+	struct box_relay_output_chunk *chunk = box_relay_output_first(&relay->output);
+	bool inside = chunk && chunk->sent > 0;
 	if (relay->control_len == 0 && !inside) {
 		fill_control(relay);
 	}
@@ -243,16 +516,16 @@ static bool next(void *arg, struct box_ws_frame *ret_frame)
 		};
 		return true;
 	}
-	if (!piece) {
+	if (!chunk) {
 		return false;
 	}
-	size_t left = piece->len - piece->sent;
+	size_t left = chunk->len - chunk->sent;
 	size_t len = BOX_MIN(left, BOX_WS_FRAME_BYTES);
 	*ret_frame = (struct box_ws_frame){
 		.kind = relay->v1 ? BOX_WS_FRAME_BINARY : BOX_WS_FRAME_TEXT,
-		.bytes = piece->bytes + piece->sent,
+		.bytes = chunk->bytes + chunk->sent,
 		.len = len,
-		.first = piece->sent == 0,
+		.first = chunk->sent == 0,
 		.last = len == left,
 	};
 	return true;
@@ -260,53 +533,52 @@ static bool next(void *arg, struct box_ws_frame *ret_frame)
 
 static void sent(void *arg, const struct box_ws_frame *frame)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	if (relay->control_len > 0) {
 		relay->control_len = 0;
 		return;
 	}
-	struct box_relay_output_chunk *piece = box_relay_output_first(&relay->pieces);
-	piece->sent += frame->len;
-	if (piece->sent < piece->len) {
+	struct box_relay_output_chunk *chunk = box_relay_output_first(&relay->output);
+	chunk->sent += frame->len;
+	if (chunk->sent < chunk->len) {
 		return;
 	}
-	relay->sent = piece->end;
-	box_relay_output_drop_first(&relay->pieces);
-	if (!relay->ended) {
+	relay->sent = chunk->end;
+	box_relay_output_drop_first(&relay->output);
+	if (!relay->socket_closing) {
 		confirm_claimed(relay);
 	}
-	if (!relay->ended && !relay->over) {
+	if (!relay->socket_closing && !relay->finishing) {
 		update(relay);
 	}
 }
 
 static void woken(void *arg)
 {
-	struct box_ws_relay *relay = arg;
-	relay->waking = false;
+	struct relay *relay = arg;
+	relay->confirm_due = false;
 	box_process_send_confirmed(relay->reader);
 }
 
-static void close_last(struct box_ws_relay *relay)
+static void close_last(struct relay *relay)
 {
-	if (relay->pieces.skip) {
-		/* The rest of the line is nobody's: the next one begins behind it. */
+	if (relay->output.skip) {
+		/* The rest of the line is skipped: the next relay begins behind it. */
 		box_process_skip_line(relay->reader, true);
-		(void)box_process_confirm(relay->reader, relay->received, relay->until,
-			BOX_WS_RELAY_UNCONFIRMED_BYTES);
+		(void)box_process_confirm(
+			relay->reader, relay->received, relay->requested, UNCONFIRMED_BYTES);
 	}
 	box_ws_close(relay->socket, relay->last_code, relay->last_reason, false);
 }
 
 static void pong(void *arg, struct box_str bytes)
 {
-	struct box_ws_relay *relay = arg;
-	if (!relay->ping_under_way || bytes.len != 8 ||
-		box_bytes_get_be64(bytes.bytes) != relay->pinged) {
+	struct relay *relay = arg;
+	if (!relay->ping_under_way || bytes.len != 8 || get_be64(bytes.bytes) != relay->pinged) {
 		return; /* to a ping that was not ours */
 	}
 	relay->ping_under_way = false;
-	if (!relay->ended && !relay->v1) {
+	if (!relay->socket_closing && !relay->v1) {
 		confirm(relay, relay->pinged);
 	}
 	if (relay->last_ping) {
@@ -319,21 +591,22 @@ static void pong(void *arg, struct box_str bytes)
 
 static void opened(void *arg, struct box_ws_socket *socket)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	relay->socket = socket;
 	if (relay->v1) {
-		return; /* it says where to begin */
+		return; /* the client sends V1_BEGIN with the offset */
 	}
-	relay->reading = true;
+	relay->began = true;
 	box_process_read(relay->reader, BOX_PROCESS_FROM_UNCONFIRMED);
 }
 
-/* The next one would refuse it too, and get nothing that is behind it. */
+/* The client refused a line for its size. The next client would refuse it too and never get past it, so
+ * it counts as confirmed. */
 static void refused(void *arg)
 {
-	struct box_ws_relay *relay = arg;
-	uint64_t end = box_relay_output_longest_end(&relay->pieces);
-	if (!relay->v1 && !relay->over && end > relay->confirmed) {
+	struct relay *relay = arg;
+	uint64_t end = box_relay_output_longest_end(&relay->output);
+	if (!relay->v1 && !relay->finishing && end > relay->confirmed) {
 		BOX_LOG(BOX_LOG_WARNING, "relay.line_refused");
 		relay->sent = BOX_MAX(end, relay->sent);
 		confirm(relay, end);
@@ -342,23 +615,23 @@ static void refused(void *arg)
 
 static void settled(void *arg)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	box_process_flush_input(relay->reader);
-	box_ws_relay_balance_reading(relay);
+	balance_reading(relay);
 }
 
 static void closing(void *arg)
 {
-	struct box_ws_relay *relay = arg;
-	relay->ended = true;
+	struct relay *relay = arg;
+	relay->socket_closing = true;
 }
 
 static void closed(void *arg)
 {
-	struct box_ws_relay *relay = arg;
+	struct relay *relay = arg;
 	box_process_flush_input(relay->reader);
 	box_process_detach(relay->reader);
-	box_relay_output_free(&relay->pieces);
+	box_relay_output_free(&relay->output);
 	box_buf_free(&relay->early);
 	free(relay);
 }
@@ -367,7 +640,7 @@ static const struct box_ws_user user = {
 	.patient = true,
 	.gathers = true,
 	.opened = opened,
-	.message = box_ws_relay_message,
+	.message = message,
 	.settled = settled,
 	.next = next,
 	.sent = sent,
@@ -387,11 +660,11 @@ void box_ws_relay_accept(struct box_ws *ws, struct box_runtime *runtime,
 		(void)close(upgrade->fd);
 		return;
 	}
-	struct box_ws_relay *relay = box_alloc(sizeof(*relay));
+	struct relay *relay = box_alloc(sizeof(*relay));
 	relay->reader = box_process_attach(process, &reader_events, relay);
 	relay->v1 = verdict->offers_box_v1;
 	relay->early = box_buf(BOX_WS_RELAY_EARLY_BYTES_MAX);
-	box_relay_output_init(&relay->pieces,
+	box_relay_output_init(&relay->output,
 		verdict->offers_box_v1        ? BOX_RELAY_OUTPUT_BYTES
 			: verdict->offers_mcp ? BOX_RELAY_OUTPUT_LINES
 					      : BOX_RELAY_OUTPUT_TEXT);

@@ -351,7 +351,7 @@ def test_the_owner_of_a_closed_socket_is_nobody(open_boxd, how):
     finally:
         os.kill(open_boxd.worker, signal.SIGCONT)
     if how == "closed":
-        open_boxd.wait_event("door.refused")
+        open_boxd.wait_event("connection.refused")
     time.sleep(0.1)
     metrics = open_boxd.http("/metrics")[2].decode()
     assert 'box_connections_opened_total{transport="websocket"} 0' in metrics
@@ -503,10 +503,10 @@ def test_strangers_are_one_line_a_second(open_boxd):
             sock.sendall(b"nonsense\r\n\r\n")
             assert status_of(sock) == 400
     boxdlib.wait_until(
-        lambda: open_boxd.counted("door.refused") == 150
+        lambda: open_boxd.counted("connection.refused") == 150
     )
     seconds = time.monotonic() - begun
-    assert len(open_boxd.events("door.refused")) <= seconds + 2
+    assert len(open_boxd.events("connection.refused")) <= seconds + 2
 
 
 def test_clients_at_fault_are_one_line_a_second(open_boxd):

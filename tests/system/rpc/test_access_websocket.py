@@ -105,7 +105,7 @@ def test_token_elsewhere(locked):
 
 def test_token_is_said_nowhere(locked):
     upgrade(locked, X_LangBot_Box_Control_Token="wrong-" + TOKEN)
-    locked.wait_event("door.refused")
+    locked.wait_event("connection.refused")
     assert TOKEN not in "\n".join(locked.lines)
 
 

@@ -246,4 +246,4 @@ def test_stdout_has_messages_only(tmp_path):
         client.fail("nothing")
         assert client.exec("echo x")["stdout"] == "x"
         assert client._kept == []
-        assert boxd.wait_event("door.refused")
+        assert boxd.wait_event("connection.refused")

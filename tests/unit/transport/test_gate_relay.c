@@ -255,9 +255,9 @@ TEST(secrets_at_the_longest)
 
 TEST(phrases)
 {
-	ASSERT_STR(box_http_answer_phrase(401), "Unauthorized");
-	ASSERT_STR(box_http_answer_phrase(200), "OK");
-	ASSERT_STR(box_http_answer_phrase(431), "Request Header Fields Too Large");
-	ASSERT_STR(box_http_answer_phrase(503), "Service Unavailable");
-	ASSERT_STR(box_http_answer_phrase(299), "Unknown");
+	ASSERT_STR(box_gate_status_phrase(401), "Unauthorized");
+	ASSERT_STR(box_gate_status_phrase(200), "OK");
+	ASSERT_STR(box_gate_status_phrase(431), "Request Header Fields Too Large");
+	ASSERT_STR(box_gate_status_phrase(503), "Service Unavailable");
+	ASSERT_STR(box_gate_status_phrase(299), "Unknown");
 }

@@ -8,12 +8,12 @@
 
 #define MOST BOX_MESSAGE_BYTES_MAX
 
-static struct box_relay_output pieces;
+static struct box_relay_output output;
 static uint64_t at;
 
 static void begin(enum box_relay_output_kind kind, uint64_t offset)
 {
-	box_relay_output_init(&pieces, kind);
+	box_relay_output_init(&output, kind);
 	at = offset;
 }
 
@@ -23,7 +23,7 @@ static int add_bytes(const void *bytes, size_t len)
 	char *own = malloc(len + 1);
 	ASSERT(own);
 	memcpy(own, bytes, len);
-	int r = box_relay_output_add(&pieces, at, (struct box_str){own, len});
+	int r = box_relay_output_add(&output, at, (struct box_str){own, len});
 	free(own);
 	at += len;
 	return r;
@@ -36,12 +36,12 @@ static void add(const char *text)
 
 static void expect_bytes(const void *bytes, size_t len, uint64_t end)
 {
-	const struct box_relay_output_chunk *piece = box_relay_output_first(&pieces);
-	ASSERT(piece != NULL);
-	ASSERT_BYTES(piece->bytes, piece->len, bytes, len);
-	ASSERT_INT(piece->end, end);
-	ASSERT_INT(piece->sent, 0);
-	box_relay_output_drop_first(&pieces);
+	const struct box_relay_output_chunk *chunk = box_relay_output_first(&output);
+	ASSERT(chunk != NULL);
+	ASSERT_BYTES(chunk->bytes, chunk->len, bytes, len);
+	ASSERT_INT(chunk->end, end);
+	ASSERT_INT(chunk->sent, 0);
+	box_relay_output_drop_first(&output);
 }
 
 static void expect(const char *text, uint64_t end)
@@ -51,14 +51,14 @@ static void expect(const char *text, uint64_t end)
 
 static void expect_none(void)
 {
-	ASSERT(box_relay_output_first(&pieces) == NULL);
-	ASSERT_INT(pieces.ready_bytes, 0);
+	ASSERT(box_relay_output_first(&output) == NULL);
+	ASSERT_INT(output.ready_bytes, 0);
 }
 
 static void finish(void)
 {
 	expect_none();
-	box_relay_output_free(&pieces);
+	box_relay_output_free(&output);
 }
 
 /* --- lines --- */
@@ -70,8 +70,8 @@ TEST(lines)
 	expect("one", 104);
 	expect("two", 108);
 	expect_none();
-	ASSERT_INT(pieces.rest.len, 3);
-	ASSERT_INT(pieces.rest_end, 111);
+	ASSERT_INT(output.rest.len, 3);
+	ASSERT_INT(output.rest_end, 111);
 	add("ee\n");
 	expect("three", 114);
 	add("\n\n\r\n\n");
@@ -98,7 +98,7 @@ TEST(lines_cut_everywhere)
 			expect("{\"a\":1}", 8);
 			expect("\xc3\xa9t\xc3\xa9", 15);
 			expect_none();
-			box_relay_output_end(&pieces);
+			box_relay_output_end(&output);
 			expect("last", len);
 			finish();
 		}
@@ -108,15 +108,15 @@ TEST(lines_cut_everywhere)
 TEST(the_end_of_lines)
 {
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	expect_none();
 	add("a\n");
 	expect("a", 2);
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	expect_none();
 	add("b");
-	box_relay_output_end(&pieces);
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
+	box_relay_output_end(&output);
 	expect("b", 3);
 	finish();
 }
@@ -169,7 +169,7 @@ TEST(a_line_of_the_greatest_length)
 	expect("next", MOST + 6);
 	ASSERT_INT(add_bytes(bytes, MOST), 0);
 	expect_none();
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	expect_bytes(bytes, MOST, 2 * MOST + 6);
 	finish();
 	free(bytes);
@@ -183,26 +183,26 @@ TEST(one_byte_more)
 	ASSERT_INT(add_bytes(bytes, MOST), 0);
 	/* Nothing of what does not fit is taken: it is to come again. */
 	ASSERT_INT(add_bytes("x\nafter\nha", 10), -EMSGSIZE);
-	ASSERT(pieces.skip);
-	ASSERT_INT(pieces.rest.len, 0);
-	ASSERT_INT(pieces.rest_end, 1007 + MOST);
+	ASSERT(output.skip);
+	ASSERT_INT(output.rest.len, 0);
+	ASSERT_INT(output.rest_end, 1007 + MOST);
 	expect("before", 1007);
 	expect_none();
-	box_relay_output_free(&pieces);
+	box_relay_output_free(&output);
 	/* To the next one, which goes on there. */
 	begin(BOX_RELAY_OUTPUT_LINES, 1007 + MOST);
-	pieces.skip = true;
+	output.skip = true;
 	ASSERT_INT(add_bytes("x\nafter\nha", 10), 0);
-	ASSERT(!pieces.skip);
+	ASSERT(!output.skip);
 	expect("after", 1007 + MOST + 8);
-	ASSERT_INT(pieces.rest.len, 2);
-	box_relay_output_free(&pieces);
+	ASSERT_INT(output.rest.len, 2);
+	box_relay_output_free(&output);
 	/* Behind whole lines in one go. */
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	char *more = filled(MOST + 9);
 	put_bytes(more, "one\ntwo\n", 8);
 	ASSERT_INT(add_bytes(more, MOST + 9), -EMSGSIZE);
-	ASSERT_INT(pieces.rest_end, 8);
+	ASSERT_INT(output.rest_end, 8);
 	expect("one", 4);
 	expect("two", 8);
 	finish();
@@ -214,18 +214,18 @@ TEST(skipping)
 {
 	char *bytes = filled(MOST);
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
-	pieces.skip = true;
+	output.skip = true;
 	/* It may be as long as it likes. */
 	for (int i = 0; i < 3; i++) {
 		ASSERT_INT(add_bytes(bytes, MOST), 0);
-		ASSERT_INT(pieces.rest.len, 0);
+		ASSERT_INT(output.rest.len, 0);
 	}
-	ASSERT(pieces.skip);
+	ASSERT(output.skip);
 	expect_none();
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	expect_none();
 	add("end\n\nx\n");
-	ASSERT(!pieces.skip);
+	ASSERT(!output.skip);
 	expect("x", at);
 	finish();
 	free(bytes);
@@ -240,19 +240,19 @@ TEST(a_line_that_is_too_long_as_text)
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	ASSERT_INT(add_bytes(bytes, third), 0);
 	ASSERT_INT(add_bytes("x\nnext\n", 7), 0);
-	const struct box_relay_output_chunk *piece = box_relay_output_first(&pieces);
-	ASSERT_INT(piece->len, MOST);
-	ASSERT_BYTES(piece->bytes, 6, "\xef\xbf\xbd\xef\xbf\xbd", 6);
-	box_relay_output_drop_first(&pieces);
+	const struct box_relay_output_chunk *chunk = box_relay_output_first(&output);
+	ASSERT_INT(chunk->len, MOST);
+	ASSERT_BYTES(chunk->bytes, 6, "\xef\xbf\xbd\xef\xbf\xbd", 6);
+	box_relay_output_drop_first(&output);
 	expect("next", third + 7);
 	/* One more, with its end and before it. */
 	ASSERT_INT(add_bytes(bytes, third), 0);
 	ASSERT_INT(add_bytes("\xff\nafter\n", 8), -EMSGSIZE);
-	ASSERT(pieces.skip);
+	ASSERT(output.skip);
 	/* What is left of the line is skipped by whoever comes next. */
-	ASSERT_INT(pieces.rest_end, third + 7 + third + 1);
+	ASSERT_INT(output.rest_end, third + 7 + third + 1);
 	expect_none();
-	box_relay_output_free(&pieces);
+	box_relay_output_free(&output);
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	ASSERT_INT(add_bytes(bytes, third - 9), 0);
 	ASSERT_INT(add_bytes(bytes, 9), 0);
@@ -260,7 +260,7 @@ TEST(a_line_that_is_too_long_as_text)
 	ASSERT_INT(add_bytes(bytes, 1), 0);
 	ASSERT_INT(add_bytes(bytes, 1), -EMSGSIZE);
 	expect_none();
-	box_relay_output_free(&pieces);
+	box_relay_output_free(&output);
 	free(bytes);
 }
 
@@ -282,15 +282,15 @@ TEST(a_character_at_the_end_of_the_longest_line)
 		ASSERT_INT(add_bytes(rows[i].last + 1, strlen(rows[i].last) - 1),
 			rows[i].fits ? 0 : -EMSGSIZE);
 		if (rows[i].fits) {
-			ASSERT_INT(box_relay_output_first(&pieces)->len, MOST);
+			ASSERT_INT(box_relay_output_first(&output)->len, MOST);
 		}
-		box_relay_output_free(&pieces);
+		box_relay_output_free(&output);
 	}
 	/* The end of all, in the middle of a character that there is no room for. */
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	ASSERT_INT(add_bytes(bytes, MOST - 1), 0);
 	ASSERT_INT(add_bytes("\xe2", 1), 0);
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	expect_bytes(bytes, MOST - 1, MOST);
 	finish();
 	free(bytes);
@@ -302,23 +302,23 @@ TEST(a_character_at_the_end_of_the_longest_line)
 TEST(the_longest)
 {
 	begin(BOX_RELAY_OUTPUT_LINES, 100);
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 0);
+	ASSERT_INT(box_relay_output_longest_end(&output), 0);
 	add("ab\nabcd\n");
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 0);
+	ASSERT_INT(box_relay_output_longest_end(&output), 0);
 	expect("ab", 103);
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 103);
+	ASSERT_INT(box_relay_output_longest_end(&output), 103);
 	/* As soon as a part of it was sent. */
-	box_relay_output_first(&pieces)->sent = 1;
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 108);
-	box_relay_output_first(&pieces)->sent = 0;
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 103);
+	box_relay_output_first(&output)->sent = 1;
+	ASSERT_INT(box_relay_output_longest_end(&output), 108);
+	box_relay_output_first(&output)->sent = 0;
+	ASSERT_INT(box_relay_output_longest_end(&output), 103);
 	expect("abcd", 108);
 	add("efgh\n");
-	box_relay_output_first(&pieces)->sent = 1;
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 108);
-	box_relay_output_first(&pieces)->sent = 0;
+	box_relay_output_first(&output)->sent = 1;
+	ASSERT_INT(box_relay_output_longest_end(&output), 108);
+	box_relay_output_first(&output)->sent = 0;
 	expect("efgh", 113);
-	ASSERT_INT(box_relay_output_longest_end(&pieces), 108);
+	ASSERT_INT(box_relay_output_longest_end(&output), 108);
 	finish();
 }
 
@@ -330,7 +330,7 @@ TEST(text_as_it_comes)
 	/* What waits together goes together, but not behind what was begun. */
 	add("\n");
 	add("c");
-	ASSERT(box_relay_output_first(&pieces) != NULL);
+	ASSERT(box_relay_output_first(&output) != NULL);
 	add("d");
 	add("e");
 	expect("\nc", 10);
@@ -349,11 +349,11 @@ TEST(text_never_inside_a_character)
 		size_t have = 0;
 		begin(BOX_RELAY_OUTPUT_TEXT, 0);
 		for (size_t i = 0; i < len; i += cut + 1) {
-			size_t piece = len - i < cut + 1 ? len - i : cut + 1;
-			ASSERT_INT(add_bytes(text + i, piece), 0);
+			size_t chunk = len - i < cut + 1 ? len - i : cut + 1;
+			ASSERT_INT(add_bytes(text + i, chunk), 0);
 			for (struct box_relay_output_chunk *one;
-				(one = box_relay_output_first(&pieces));
-				box_relay_output_drop_first(&pieces)) {
+				(one = box_relay_output_first(&output));
+				box_relay_output_drop_first(&output)) {
 				ASSERT(one->len > 0);
 				memcpy(got + have, one->bytes, one->len);
 				have += one->len;
@@ -361,8 +361,8 @@ TEST(text_never_inside_a_character)
 				/* The next byte begins a character. */
 				ASSERT(((unsigned char)text[have] & 0xc0) != 0x80);
 			}
-			ASSERT_INT(have + pieces.rest.len, i + piece);
-			ASSERT(pieces.rest.len <= 3);
+			ASSERT_INT(have + output.rest.len, i + chunk);
+			ASSERT(output.rest.len <= 3);
 		}
 		ASSERT_BYTES(got, have, text, len);
 		finish();
@@ -381,7 +381,7 @@ TEST(text_that_is_none)
 	/* What is not whole at the end is repaired too. */
 	add("\xf0\x9f");
 	expect_none();
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	expect("\xef\xbf\xbd", 7);
 	add("\xc3\xc3");
 	expect("\xef\xbf\xbd", 8);
@@ -409,11 +409,11 @@ TEST(bytes_with_offsets)
 	expect_bytes("\x01\x01\x02\x03\x04\x05\x06\x07\x11"
 		     "c",
 		10, 0x0102030405060712);
-	box_relay_output_end(&pieces);
+	box_relay_output_end(&output);
 	finish();
 }
 
-/* Much in small pieces: as many messages, of few runs. */
+/* Much in small output: as many messages, of few runs. */
 TEST(small_ones_together)
 {
 	static const enum box_relay_output_kind kinds[] = {
@@ -425,15 +425,15 @@ TEST(small_ones_together)
 		for (int n = 0; n < 200003; n++) {
 			add(n % 3 ? "y\n" : "\n");
 		}
-		for (const struct box_list *one = pieces.ready.next; one != &pieces.ready;
+		for (const struct box_list *one = output.ready.next; one != &output.ready;
 			one = one->next) {
 			runs++;
 		}
 		ASSERT(runs > 1 && runs < 5);
 		int count = 0;
 		for (const struct box_relay_output_chunk *one;
-			(one = box_relay_output_first(&pieces));
-			box_relay_output_drop_first(&pieces)) {
+			(one = box_relay_output_first(&output));
+			box_relay_output_drop_first(&output)) {
 			ASSERT(one->end > end && one->len <= BOX_WS_FRAME_BYTES);
 			end = one->end;
 			count++;
@@ -455,14 +455,14 @@ TEST(what_is_ready_is_counted_and_freed)
 {
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	add("a\n\nbb\nccc");
-	ASSERT_INT(pieces.ready_bytes, 6);
+	ASSERT_INT(output.ready_bytes, 6);
 	expect("a", 2);
-	ASSERT(pieces.ready_bytes > 0);
+	ASSERT(output.ready_bytes > 0);
 	expect("bb", 6);
-	ASSERT_INT(pieces.ready_bytes, 0);
+	ASSERT_INT(output.ready_bytes, 0);
 	add("\n\xff\nx\nrest");
 	expect("ccc", 10);
-	ASSERT(box_relay_output_first(&pieces) != NULL);
+	ASSERT(box_relay_output_first(&output) != NULL);
 	/* With messages, a repaired one and a rest left. */
-	box_relay_output_free(&pieces);
+	box_relay_output_free(&output);
 }
