@@ -136,9 +136,9 @@ def _(world):
             os.kill(boxd.worker, signal.SIGCONT)
         # Who is let in may be gone again before it counts as a connection.
         end = time.monotonic() + 3
-        while boxd.counted("door.refused") < len(asked) and time.monotonic() < end:
+        while boxd.counted("connection.refused") < len(asked) and time.monotonic() < end:
             time.sleep(0.05)
-        refused = boxd.counted("door.refused")
+        refused = boxd.counted("connection.refused")
         said = f"{refused} of {len(asked)} refused"
         return escaped(said) if refused < len(asked) else blocked(said)
 
