@@ -1,5 +1,6 @@
-/* The table of actions: which member of which struct goes where on the wire, and how long an
- * answer may take. Building the map is pure; everything else is a line's. */
+/* Calls of actions with named arguments: which member of which struct goes where on the wire, and how
+ * long an answer may take, by the table of protocol/actions.def. Building the map is pure; the rest is
+ * the work of a line (client/line.h). */
 #include "client/calls.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ enum kind {
 	UNFLAG, /* bool; true: sent as false, false: left out */
 	VALUE,  /* const struct box_value *; NULL: left out */
 	WHOLE,  /* the same: it is the map itself */
+	NESTED, /* no member: those behind this one go into a map of this name */
 };
 
 struct member {
@@ -30,81 +32,11 @@ struct member {
 
 struct row {
 	const char *action;
-	const struct member *members; /* up to one without a key */
-	const char *nested;           /* members behind the first go into a map of this name */
+	const struct member *(*members)(void); /* up to one without a key */
 	int64_t (*more_ms)(const void *args);
 	int wait_ms;
 	bool stream;
 };
-
-#define M(TYPE, KIND, NAME)                                    \
-	{                                                      \
-#NAME, KIND, offsetof(struct box_##TYPE, NAME) \
-	}
-#define MEMBERS(NAME) static const struct member NAME[]
-
-/* clang-format off */
-MEMBERS(map_args) = {{"", WHOLE, offsetof(struct box_map_args, map)}, {0}};
-MEMBERS(verify_args) = {M(verify_args, TEXT, marker_name), {0}};
-MEMBERS(spec_args) = {
-	M(spec_args, TEXT, session_id), M(spec_args, TEXT, cmd), M(spec_args, TEXT, workdir),
-	M(spec_args, INT, timeout_sec), M(spec_args, TEXT, network), M(spec_args, VALUE, env),
-	M(spec_args, TEXT, image), M(spec_args, TEXT, host_path), M(spec_args, TEXT, host_path_mode),
-	M(spec_args, TEXT, mount_path), M(spec_args, VALUE, extra_mounts),
-	M(spec_args, TEXT, skill_name), M(spec_args, FLAG, persistent), M(spec_args, REAL, cpus),
-	M(spec_args, INT, memory_mb), M(spec_args, INT, pids_limit),
-	{"read_only_rootfs", UNFLAG, offsetof(struct box_spec_args, writable_rootfs)},
-	M(spec_args, INT, workspace_quota_mb), M(spec_args, VALUE, volumes),
-	M(spec_args, INT, idle_timeout_sec), M(spec_args, INT, max_duration_sec), {0}};
-MEMBERS(session_args) = {M(session_args, TEXT, session_id), {0}};
-MEMBERS(start_process_args) = {
-	M(start_process_args, TEXT, session_id), M(start_process_args, TEXT, process_id),
-	M(start_process_args, TEXT, command), M(start_process_args, VALUE, args),
-	M(start_process_args, VALUE, env), M(start_process_args, TEXT, cwd),
-	M(start_process_args, INT, memory_mb), {0}};
-MEMBERS(process_args) = {
-	M(process_args, TEXT, session_id), M(process_args, TEXT, process_id), {0}};
-MEMBERS(process_output_args) = {
-	M(process_output_args, TEXT, session_id), M(process_output_args, TEXT, process_id),
-	M(process_output_args, TEXT, stream), M(process_output_args, INT, offset),
-	M(process_output_args, INT, length), M(process_output_args, INT, wait_ms), {0}};
-MEMBERS(file_read_args) = {
-	M(file_read_args, TEXT, session_id), M(file_read_args, PATH, path),
-	M(file_read_args, INT, offset), M(file_read_args, INT, length), {0}};
-MEMBERS(file_write_args) = {
-	M(file_write_args, TEXT, session_id), M(file_write_args, PATH, path),
-	M(file_write_args, BYTES, data), M(file_write_args, INT_AT, offset),
-	M(file_write_args, FLAG, append), M(file_write_args, INT, mode),
-	M(file_write_args, FLAG, parents), {0}};
-MEMBERS(file_list_args) = {
-	M(file_list_args, TEXT, session_id), M(file_list_args, PATH, path),
-	M(file_list_args, INT, limit), M(file_list_args, PATH, after), {0}};
-MEMBERS(file_args) = {M(file_args, TEXT, session_id), M(file_args, PATH, path), {0}};
-MEMBERS(file_mkdir_args) = {
-	M(file_mkdir_args, TEXT, session_id), M(file_mkdir_args, PATH, path),
-	M(file_mkdir_args, FLAG, parents), M(file_mkdir_args, INT, mode), {0}};
-MEMBERS(file_tree_args) = {
-	M(file_tree_args, TEXT, session_id), M(file_tree_args, PATH, path),
-	M(file_tree_args, FLAG, recursive), {0}};
-MEMBERS(file_move_args) = {
-	M(file_move_args, TEXT, session_id), M(file_move_args, PATH, from),
-	M(file_move_args, PATH, to), M(file_move_args, FLAG, replace), {0}};
-MEMBERS(skill_args) = {M(skill_args, TEXT, name), {0}};
-MEMBERS(skill_edit_args) = {
-	M(skill_edit_args, TEXT, name), M(skill_edit_args, VALUE, skill), {0}};
-MEMBERS(skill_scan_args) = {M(skill_scan_args, TEXT, path), {0}};
-MEMBERS(skill_files_args) = {
-	M(skill_files_args, TEXT, name), M(skill_files_args, TEXT, path),
-	M(skill_files_args, FLAG, include_hidden), M(skill_files_args, INT, max_entries), {0}};
-MEMBERS(skill_file_args) = {
-	M(skill_file_args, TEXT, name), M(skill_file_args, TEXT, path), {0}};
-MEMBERS(skill_write_args) = {
-	M(skill_write_args, TEXT, name), M(skill_write_args, TEXT, path),
-	M(skill_write_args, STRING, content), {0}};
-MEMBERS(skill_zip_args) = {
-	M(skill_zip_args, TEXT, file_key), M(skill_zip_args, TEXT, filename),
-	M(skill_zip_args, TEXT, source_subdir), M(skill_zip_args, TEXT, target_suffix),
-	M(skill_zip_args, TEXT, source_path), M(skill_zip_args, VALUE, source_paths), {0}};
 
 /* A command has its own time. Before it a box may be made, behind it the answer is sent. */
 static int64_t exec_ms(const void *args)
@@ -119,61 +51,52 @@ static int64_t output_ms(const void *args)
 	return output && output->wait_ms > 0 ? output->wait_ms : 0;
 }
 
-#define SOON 15000 /* only looked up */
-#define WORK 30000 /* something is begun or ended */
-#define LONG 75000 /* the runtime itself gives up after a minute */
+#define WAIT_SHORT 15000 /* only looked up */
+#define WAIT_WORK 30000  /* something is begun or ended */
+#define WAIT_LONG 75000  /* the runtime itself gives up after a minute */
+#define WAIT_BY_HAND 0   /* another file makes this request */
+#define ANSWERS_ONE false
+#define ANSWERS_STREAM true
+
+/* The member MEMBER of the arguments goes out as KEY. */
+#define SEND(KEY, KIND, MEMBER) {#KEY, KIND, offsetof(__typeof__(*args), MEMBER)},
+#define SEND_TEXT(KEY) SEND(KEY, TEXT, KEY)
+#define SEND_PATH(KEY) SEND(KEY, PATH, KEY)
+#define SEND_STRING(KEY) SEND(KEY, STRING, KEY)
+#define SEND_BYTES(KEY) SEND(KEY, BYTES, KEY)
+#define SEND_INT(KEY) SEND(KEY, INT, KEY)
+#define SEND_INT_AT(KEY) SEND(KEY, INT_AT, KEY)
+#define SEND_REAL(KEY) SEND(KEY, REAL, KEY)
+#define SEND_FLAG(KEY) SEND(KEY, FLAG, KEY)
+#define SEND_UNFLAG(KEY) SEND(KEY, UNFLAG, writable_rootfs)
+#define SEND_VALUE(KEY) SEND(KEY, VALUE, KEY)
+#define SEND_WHOLE(KEY) SEND(KEY, WHOLE, KEY)
+#define SEND_NESTED(KEY) {#KEY, NESTED, 0},
+#define SEND_UNSENT(KEY)
+#define FIELD(KEY, TYPE, NEED, SENT) SEND_##SENT(KEY)
+
+/* clang-format off */
+#define ACTION(NAME, SCOPE, LANE, NEEDS, EFFECT, SINCE, HANDLER, ARGS, WAIT, EXTRA, ANSWERS, FIELDS) \
+	static const struct member *members_of_##NAME(void)                                          \
+	{                                                                                            \
+		const struct box_##ARGS *args = NULL;                                                \
+		static const struct member members[] = {FIELDS {0}};                                 \
+		(void)args;                                                                          \
+		return members;                                                                      \
+	}
+#include "protocol/actions.def"
 
 static const struct row rows[] = {
-	{"__ping", NULL, NULL, NULL, SOON, false},
-	{"box_health", NULL, NULL, NULL, SOON, false},
-	{"box_get_backend_info", NULL, NULL, NULL, SOON, false},
-	{"box_status", NULL, NULL, NULL, SOON, false},
-	{"box_get_storage_analysis", NULL, NULL, NULL, LONG, false},
-	{"box_shutdown", NULL, NULL, NULL, WORK, false},
-	{"box_init", map_args, NULL, NULL, SOON, false},
-	{"box_upsert_sandbox_admission_grant", map_args, NULL, NULL, SOON, false},
-	{"box_revoke_sandbox_admission_grant", map_args, NULL, NULL, WORK, false},
-	{"box_verify_shared_workspace", verify_args, NULL, NULL, SOON, false},
-
-	{"box_exec", spec_args, NULL, exec_ms, LONG, false},
-	{"box_create_session", spec_args, NULL, NULL, LONG, false},
-	{"box_get_session", session_args, NULL, NULL, SOON, false},
-	{"box_get_sessions", NULL, NULL, NULL, SOON, false},
-	{"box_delete_session", session_args, NULL, NULL, WORK, false},
-	{"box_stop_session", session_args, NULL, NULL, WORK, false},
-
-	{"box_start_managed_process", start_process_args, "spec", NULL, WORK, false},
-	{"box_get_managed_process", process_args, NULL, NULL, SOON, false},
-	{"box_stop_managed_process", process_args, NULL, NULL, WORK, false},
-	{"box_get_process_output", process_output_args, NULL, output_ms, SOON, false},
-
-	{"box_file_read", file_read_args, NULL, NULL, LONG, false},
-	{"box_file_write", file_write_args, NULL, NULL, LONG, false},
-	{"box_file_list", file_list_args, NULL, NULL, LONG, false},
-	{"box_file_stat", file_args, NULL, NULL, LONG, false},
-	{"box_file_mkdir", file_mkdir_args, NULL, NULL, LONG, false},
-	{"box_file_remove", file_tree_args, NULL, NULL, LONG, false},
-	{"box_file_move", file_move_args, NULL, NULL, LONG, false},
-	{"box_file_watch", file_tree_args, NULL, NULL, LONG, true},
-
-	{"box_list_skills", NULL, NULL, NULL, LONG, false},
-	{"box_get_skill", skill_args, NULL, NULL, LONG, false},
-	{"box_create_skill", skill_edit_args, NULL, NULL, LONG, false},
-	{"box_update_skill", skill_edit_args, NULL, NULL, LONG, false},
-	{"box_delete_skill", skill_args, NULL, NULL, LONG, false},
-	{"box_scan_skill_directory", skill_scan_args, NULL, NULL, LONG, false},
-	{"box_list_skill_files", skill_files_args, NULL, NULL, LONG, false},
-	{"box_read_skill_file", skill_file_args, NULL, NULL, LONG, false},
-	{"box_write_skill_file", skill_write_args, NULL, NULL, LONG, false},
-	{"box_preview_skill_zip", skill_zip_args, NULL, NULL, LONG, false},
-	{"box_install_skill_zip", skill_zip_args, NULL, NULL, LONG, false},
+#define ACTION(NAME, SCOPE, LANE, NEEDS, EFFECT, SINCE, HANDLER, ARGS, WAIT, EXTRA, ANSWERS, FIELDS) \
+	{#NAME, members_of_##NAME, EXTRA, WAIT_##WAIT, ANSWERS_##ANSWERS},
+#include "protocol/actions.def"
 };
 /* clang-format on */
 
 static const struct row *find(const char *action, struct box_err *err)
 {
 	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
-		if (strcmp(rows[i].action, action) == 0) {
+		if (rows[i].wait_ms != WAIT_BY_HAND && strcmp(rows[i].action, action) == 0) {
 			return &rows[i];
 		}
 	}
@@ -241,6 +164,8 @@ static void add(struct box_arena *arena, struct box_value *map, const struct mem
 			box_map_add(arena, map, member->key, box_bool(member->kind == FLAG));
 		}
 		break;
+	case NESTED:
+		break;
 	case VALUE:
 	case WHOLE:
 		add_value(arena, map, member, *(const struct box_value *const *)field);
@@ -252,12 +177,16 @@ static struct box_value make_data(const struct row *row, const void *args, struc
 {
 	struct box_value data = box_map_value();
 	struct box_value nested = box_map_value();
-	for (const struct member *member = row->members; args && member && member->key; member++) {
-		bool inside = row->nested && member != row->members;
-		add(arena, inside ? &nested : &data, member, args);
+	const char *nested_key = NULL;
+	for (const struct member *member = row->members(); member->key; member++) {
+		if (member->kind == NESTED) {
+			nested_key = member->key;
+		} else if (args) {
+			add(arena, nested_key ? &nested : &data, member, args);
+		}
 	}
-	if (row->nested) {
-		box_map_add(arena, &data, row->nested, nested);
+	if (nested_key) {
+		box_map_add(arena, &data, nested_key, nested);
 	}
 	return data;
 }

@@ -1,4 +1,4 @@
-/* The one table of actions: names, who may ask, which fields, who answers. */
+/* The table of actions, of which protocol/actions.def has the rows, and the handlers that it names. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@ struct box_request;
 
 enum box_action_scope {
 	BOX_SCOPE_HOST,   /* needs no context; one that is given must name the trusted instance */
-	BOX_SCOPE_TENANT, /* acts for a workspace, passes the fence */
+	BOX_SCOPE_TENANT, /* acts for a workspace, of which it must know the generation */
 };
 
 /* Which of a connection's allowances a request counts against. */

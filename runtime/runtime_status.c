@@ -208,42 +208,16 @@ struct box_value box_runtime_backend_info(
 	return info;
 }
 
-/* What there is no limit for is null. */
-static struct box_value ceiling(int64_t value)
-{
-	return value > 0 ? box_int(value) : box_null();
-}
-
+/* The limits in force, by the names of the configuration; null where there is none. */
 static struct box_value limits_value(const struct box_runtime *runtime, struct box_arena *arena)
 {
-	const struct box_limits *limits = &runtime->config->limits;
-	const struct box_ceilings *ceilings = &runtime->session_rules.ceilings;
+	const struct box_limits limits = box_ceilings_limits_in_force(
+		&runtime->session_rules.ceilings, &runtime->config->limits);
 	struct box_value value = box_map_value();
-	box_map_add(arena, &value, "max_sessions", box_int(limits->max_sessions));
-	box_map_add(arena, &value, "max_managed_processes", box_int(limits->max_managed_processes));
-	box_map_add(
-		arena, &value, "max_completed_processes", box_int(limits->max_completed_processes));
-	box_map_add(arena, &value, "max_admission_records", box_int(limits->max_admission_records));
-	box_map_add(arena, &value, "max_rpc_file_bytes", box_int(limits->max_rpc_file_bytes));
-	box_map_add(arena, &value, "max_output_bytes", box_int(limits->max_output_bytes));
-	box_map_add(arena, &value, "completed_process_retention_sec",
-		box_int(limits->completed_process_retention_sec));
-	box_map_add(arena, &value, "max_memory_mb", ceiling(ceilings->memory_mb));
-	box_map_add(arena, &value, "max_cpus", ceiling(ceilings->cpus));
-	box_map_add(arena, &value, "max_pids", ceiling(ceilings->pids));
-	box_map_add(arena, &value, "max_timeout_sec", ceiling(ceilings->timeout_sec));
-	box_map_add(
-		arena, &value, "max_sessions_per_workspace", box_int(ceilings->workspace_sessions));
-	box_map_add(arena, &value, "max_processes_per_workspace",
-		box_int(ceilings->workspace_processes));
-	box_map_add(arena, &value, "max_memory_mb_per_workspace",
-		ceiling(ceilings->workspace_memory_mb));
-	box_map_add(arena, &value, "max_promised_memory_mb", ceiling(ceilings->promised_memory_mb));
-	box_map_add(
-		arena, &value, "max_artifact_memory_mb", box_int(limits->max_artifact_memory_mb));
-	box_map_add(arena, &value, "max_artifact_memory_mb_per_workspace",
-		box_int(ceilings->workspace_artifact_mb));
-	box_map_add(arena, &value, "reserve_memory_mb", box_int(limits->reserve_memory_mb));
+#define LIMIT(name, ...) \
+	box_map_add(arena, &value, #name, limits.name < 0 ? box_null() : box_int(limits.name));
+	BOX_CONFIG_LIMITS(LIMIT)
+#undef LIMIT
 	return value;
 }
 
@@ -309,21 +283,8 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	struct box_value status = box_map_value();
 	struct box_value features = box_list_value();
 	struct box_value warnings = box_list_value();
-	box_list_add(arena, &features, box_cstr("msgpack"));
-	box_list_add(arena, &features, box_cstr("file_chunk_bin"));
-	box_list_add(arena, &features, box_cstr("exec_end"));
-	box_list_add(arena, &features, box_cstr("box_exec_stream"));
-	box_list_add(arena, &features, box_cstr("exec_tty"));
-	box_list_add(arena, &features, box_cstr("exec_keep_on_timeout"));
-	box_list_add(arena, &features, box_cstr("relay_box_v1"));
-	box_list_add(arena, &features, box_cstr("files"));
-	box_list_add(arena, &features, box_cstr("file_watch"));
-	box_list_add(arena, &features, box_cstr("box_get_process_output"));
-	box_list_add(arena, &features, box_cstr("process_log"));
-	box_list_add(arena, &features, box_cstr("egress"));
-	box_list_add(arena, &features, box_cstr("box_stop_session"));
-	box_list_add(arena, &features, box_cstr("session_volumes"));
-	box_list_add(arena, &features, box_cstr("session_times"));
+#define FEATURE(NAME) box_list_add(arena, &features, box_cstr(#NAME));
+#include "protocol/actions.def"
 	if (runtime->setup.wide_open) {
 		box_list_add(arena, &warnings,
 			box_cstr("the control port is open beyond loopback without a token"));
