@@ -56,6 +56,27 @@ struct box_ceilings box_ceilings_from_limits(
 	};
 }
 
+static int64_t or_negative(int64_t ceiling)
+{
+	return ceiling > 0 ? ceiling : -1;
+}
+
+struct box_limits box_ceilings_limits_in_force(
+	const struct box_ceilings *ceilings, const struct box_limits *limits)
+{
+	struct box_limits in_force = *limits;
+	in_force.max_memory_mb = or_negative(ceilings->memory_mb);
+	in_force.max_cpus = or_negative(ceilings->cpus);
+	in_force.max_pids = or_negative(ceilings->pids);
+	in_force.max_timeout_sec = or_negative(ceilings->timeout_sec);
+	in_force.max_sessions_per_workspace = ceilings->workspace_sessions;
+	in_force.max_processes_per_workspace = ceilings->workspace_processes;
+	in_force.max_memory_mb_per_workspace = or_negative(ceilings->workspace_memory_mb);
+	in_force.max_promised_memory_mb = or_negative(ceilings->promised_memory_mb);
+	in_force.max_artifact_memory_mb_per_workspace = ceilings->workspace_artifact_mb;
+	return in_force;
+}
+
 static int check(
 	const char *what, int64_t asked, const char *limit, int64_t most, struct box_err *err)
 {

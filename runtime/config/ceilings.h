@@ -40,6 +40,11 @@ struct box_ceilings {
 struct box_ceilings box_ceilings_from_limits(
 	const struct box_limits *limits, const struct box_ceilings_host_size *host);
 
+/* The limits as they are in force: those that were not written as they follow from others; negative
+ * where there is no limit. */
+struct box_limits box_ceilings_limits_in_force(
+	const struct box_ceilings *ceilings, const struct box_limits *limits);
+
 /* Of artifacts: all but the room for one of the greatest size, or half where there is less than two. */
 int64_t box_ceilings_artifact_share(int64_t all_mb);
 

@@ -20,12 +20,12 @@ struct box_arena;
 
 #define BOX_CONFIG_SEALED 2 /* the operator's, and part of the policy that boxd seals */
 
-/* The members of `limits`: name, least, most, what it is when nobody says, and whether it is the
- * operator's alone, so that a client's map does not set it. A row here is a field of struct box_limits,
- * and is read and known; runtime_status.c shows it in the status. boxd holds what is sealed, until a restart.
+/* The members of `limits`: name, minimum, maximum, default, and whether only the operator may set it, so
+ * that a client's map does not change it. A row here is a field of struct box_limits, is read from the
+ * file, and is shown in the answer of box_status. boxd holds those that are sealed, until a restart.
  *
- * 0 of those from max_memory_mb on: not written, and then it follows from others (ceilings.h).
- * reserve_memory_mb is of the host's memory, which no new box may touch. */
+ * From max_memory_mb on 0 means "not written": then the limit follows from others (ceilings.h).
+ * reserve_memory_mb is memory of the host that no new box may touch. */
 #define BOX_CONFIG_LIMITS(LIMIT)                                                            \
 	LIMIT(max_sessions, 0, 5000, 64, false)                                             \
 	LIMIT(max_managed_processes, 0, 1024, 64, false)                                    \
@@ -48,7 +48,7 @@ struct box_arena;
 	LIMIT(reserve_memory_mb, 0, BOX_CONFIG_MEMORY_MB_MAX, 512, BOX_CONFIG_SEALED)
 
 struct box_limits {
-#define LIMIT(name, least, most, usual, operators) int64_t name;
+#define LIMIT(name, ...) int64_t name;
 	BOX_CONFIG_LIMITS(LIMIT)
 #undef LIMIT
 };
