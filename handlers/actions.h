@@ -51,6 +51,10 @@ void box_action_backend_info(struct box_request *request);
 void box_action_init(struct box_request *request);
 void box_action_status(struct box_request *request);
 void box_action_shutdown(struct box_request *request);
+void box_action_storage_analysis(struct box_request *request);
+void box_action_upsert_grant(struct box_request *request);
+void box_action_revoke_grant(struct box_request *request);
+void box_action_verify_workspace(struct box_request *request);
 void box_action_cancel(struct box_request *request);
 
 /* handlers/transfers.c */
@@ -85,19 +89,11 @@ void box_action_file_move(struct box_request *request);
 /* handlers/file_watch.c */
 void box_action_file_watch(struct box_request *request);
 
-/* handlers/storage_actions.c */
-void box_action_storage_analysis(struct box_request *request);
-
 /* handlers/process_actions.c */
 void box_action_start_process(struct box_request *request);
 void box_action_get_process(struct box_request *request);
 void box_action_process_output(struct box_request *request);
 void box_action_stop_process(struct box_request *request);
-
-/* handlers/admission_actions.c */
-void box_action_upsert_grant(struct box_request *request);
-void box_action_revoke_grant(struct box_request *request);
-void box_action_verify_workspace(struct box_request *request);
 
 /* handlers/skill_actions.c */
 void box_action_skill(struct box_request *request);

@@ -1,4 +1,8 @@
-/* Peers and requests: admission of a message, the order of checks, the one way to an answer. */
+/* Peers and their requests: which messages are accepted, in which order a request is checked, how it is
+ * answered, and what ends it early.
+ *
+ * Called by transports (peer.h), handlers (request.h) and the program (dispatch.h). Knows the runtime, no
+ * transport and no codec. */
 #include "handlers/dispatch.h"
 
 #include <errno.h>
@@ -14,6 +18,7 @@
 #include "base/table.h"
 #include "handlers/actions.h"
 #include "handlers/envelope.h"
+#include "handlers/peer.h"
 #include "handlers/read_queue.h"
 #include "handlers/request.h"
 #include "handlers/transfers.h"
@@ -25,7 +30,8 @@ struct box_dispatch {
 	struct box_runtime *runtime;
 	struct box_list peers;
 	struct box_table streams;
-	const struct box_request *handled; /* at this moment, and not ended yet; or NULL */
+	const struct box_request
+		*handled; /* by its handler right now, and not ended yet; or NULL */
 };
 
 struct box_peer {
@@ -35,7 +41,7 @@ struct box_peer {
 	bool parent;
 	void *connection;
 	bool is_operator;
-	char *instance; /* that it speaks for, NULL: the trusted one */
+	char *instance; /* which it speaks for, NULL: the trusted one */
 	struct box_list requests;
 	size_t under_way[BOX_LANE_COUNT];
 	struct box_transfers *files;
@@ -68,17 +74,17 @@ void box_dispatch_free(struct box_dispatch *dispatch)
 }
 
 struct box_peer *box_peer_new(struct box_dispatch *dispatch, const struct box_peer_ops *ops,
-	void *connection, const struct box_peer_identity *speaker)
+	void *connection, const struct box_peer_identity *identity)
 {
 	struct box_peer *peer = box_alloc(sizeof(*peer));
 	peer->dispatch = dispatch;
 	peer->ops = ops;
 	peer->connection = connection;
-	peer->parent = speaker->parent;
-	peer->is_operator = speaker->is_operator;
-	peer->instance = speaker->instance ? box_strdup(speaker->instance) : NULL;
+	peer->parent = identity->parent;
+	peer->is_operator = identity->is_operator;
+	peer->instance = identity->instance ? box_strdup(identity->instance) : NULL;
 	peer->files = box_transfers_new(&dispatch->runtime->files_total_bytes);
-	box_read_queue_init(&peer->reads, ops->clogged, connection);
+	box_read_queue_init(&peer->reads, ops->congested, connection);
 	box_list_init(&peer->requests);
 	box_list_push(&dispatch->peers, &peer->links);
 	return peer;
@@ -113,10 +119,10 @@ static struct box_value answer_envelope(struct box_arena *arena, struct box_valu
 	return answer;
 }
 
-/* Clients look for `Name:` anywhere in the message. The name goes in front; inside the text, where
- * a caller's own words may stand, nothing may look like one. Packets of boxd and box-skills have room
- * for so many bytes, whatever character that cuts, and a message that is no UTF-8 costs a client its
- * connection. */
+/* Clients look for `Name:` anywhere in the message. The name goes in front; the rest of the text may quote
+ * the client, so whatever looks like a name in it is changed. Texts that came from boxd and box-skills were
+ * cut at a number of bytes, possibly inside a character, and a message that is not valid UTF-8 would cost
+ * the client its connection. */
 static struct box_value error_message(struct box_arena *arena, const struct box_err *err)
 {
 	const char *name = box_code_name(err->code);
@@ -142,7 +148,8 @@ static const char *instance_of(const struct box_peer *peer)
 	return peer->instance ? peer->instance : peer->dispatch->runtime->instance;
 }
 
-/* Whoever makes something has the runtime from then on. What is refused makes nothing. */
+/* The first request that changes something makes its instance the trusted one. A refused request changes
+ * nothing. */
 static void claim(const struct box_request *request)
 {
 	if (request->action->claims && !request->is_operator) {
@@ -169,13 +176,14 @@ static void request_end(struct box_request *request, enum box_metrics_result res
 	box_arena_free(request->arena);
 }
 
-/* An answer made for a placement that was overtaken meanwhile is not given out. */
+/* The answer to a request of a generation that is stale by now is not sent. */
 static int check_still_current(const struct box_request *request, struct box_err *err)
 {
 	if (request->action->scope != BOX_SCOPE_TENANT) {
 		return 0;
 	}
-	return box_generations_require_current(request->runtime->fence, &request->context, err);
+	return box_generations_require_current(
+		request->runtime->generations, &request->context, err);
 }
 
 int box_request_try_reply(struct box_request *request, const struct box_value *data)
@@ -205,7 +213,7 @@ void box_request_reply(struct box_request *request, const struct box_value *data
 	}
 }
 
-/* In an arena of its own: a stream has no end that can be known. */
+/* In an arena of its own: a stream may never end, and its request's arena with it. */
 static int send_part(struct box_request *request, const struct box_value *data, int64_t index,
 	const char *chunk_status)
 {
@@ -234,7 +242,7 @@ void box_request_end_parts(struct box_request *request)
 bool box_request_is_congested(const struct box_request *request)
 {
 	const struct box_peer *peer = request->peer;
-	return peer->ops->clogged && peer->ops->clogged(peer->connection);
+	return peer->ops->congested && peer->ops->congested(peer->connection);
 }
 
 bool box_request_has_bytes(const struct box_request *request)
@@ -269,7 +277,7 @@ void box_request_fail(struct box_request *request, const struct box_err *err)
 	request_end(request, BOX_RESULT_ERROR);
 }
 
-/* --- ending what is under way --- */
+/* --- ending requests --- */
 
 static void request_cancel(struct box_request *request)
 {
@@ -279,7 +287,7 @@ static void request_cancel(struct box_request *request)
 	request_end(request, BOX_RESULT_CANCELLED);
 }
 
-static void request_overtake(struct box_request *request, const struct box_err *err)
+static void cancel_and_fail(struct box_request *request, const struct box_err *err)
 {
 	if (request->cancel) {
 		request->cancel(request);
@@ -292,7 +300,7 @@ void box_peer_free(struct box_peer *peer)
 	if (!peer) {
 		return;
 	}
-	/* The newest first, so that nothing that waits for its turn gets it now. */
+	/* The newest first, so that no read that waits for its turn begins now. */
 	while (!box_list_empty(&peer->requests)) {
 		request_cancel(BOX_CONTAINER_OF(peer->requests.prev, struct box_request, links));
 	}
@@ -302,7 +310,7 @@ void box_peer_free(struct box_peer *peer)
 	free(peer);
 }
 
-/* The newest first: a seq_id that was used twice means its last use. */
+/* The newest first: of a seq_id that was used twice the last use counts. */
 static struct box_request *find_request(struct box_request *asker, int64_t seq_id)
 {
 	struct box_list *requests = &asker->peer->requests;
@@ -333,9 +341,16 @@ struct box_request *box_request_find_stream(struct box_request *asker, int64_t s
 	return request && request->drained ? request : NULL;
 }
 
-/* Ends every request of an older placement of the workspace, or, without `newer`, simply every one;
- * the newest first, as above. Requests must hear this before their session goes. */
-static void overtake_matching(
+static bool is_stale(const struct box_request *request, const struct box_context *newer)
+{
+	return request->action->scope == BOX_SCOPE_TENANT &&
+		request->context.generation < newer->generation &&
+		box_tenant_same_workspace(&request->context, newer);
+}
+
+/* Fails the requests of older generations of a workspace, or, with `newer` NULL, all requests; the newest
+ * first, as above. Requests must be ended before their session is removed. */
+static void fail_older(
 	struct box_dispatch *dispatch, const struct box_context *newer, const struct box_err *err)
 {
 	for (struct box_list *p = dispatch->peers.next; p != &dispatch->peers; p = p->next) {
@@ -345,11 +360,8 @@ static void overtake_matching(
 			struct box_request *request = BOX_CONTAINER_OF(
 				at, struct box_request, links);
 			prev = at->prev;
-			bool older = request->action->scope == BOX_SCOPE_TENANT && newer &&
-				request->context.generation < newer->generation &&
-				box_tenant_same_workspace(&request->context, newer);
-			if (!newer || older) {
-				request_overtake(request, err);
+			if (!newer || is_stale(request, newer)) {
+				cancel_and_fail(request, err);
 			}
 		}
 	}
@@ -360,7 +372,7 @@ void box_dispatch_cancel_all(struct box_dispatch *dispatch)
 	struct box_err err;
 	(void)box_err_set(
 		&err, BOX_ERR_RUNTIME_UNAVAILABLE, ECANCELED, "Box runtime is shutting down");
-	overtake_matching(dispatch, NULL, &err);
+	fail_older(dispatch, NULL, &err);
 }
 
 size_t box_dispatch_request_count(const struct box_dispatch *dispatch)
@@ -368,9 +380,9 @@ size_t box_dispatch_request_count(const struct box_dispatch *dispatch)
 	return (size_t)dispatch->runtime->requests_under_way;
 }
 
-/* --- what comes in --- */
+/* --- messages --- */
 
-/* A connection that was let in while there was no trusted instance may be another one's now. */
+/* Since this connection was accepted, another instance may have become the trusted one. */
 static int check_claim(const struct box_peer *peer, struct box_err *err)
 {
 	const char *trusted = peer->dispatch->runtime->instance;
@@ -436,13 +448,30 @@ static int check_fields(
 	return 0;
 }
 
+/* Refuses a stale generation; a newer one ends the requests and sessions of the older ones. */
+static int enter_generation(struct box_request *request, struct box_err *err)
+{
+	bool advanced = false;
+	struct box_err stale;
+	int r = box_runtime_enter_generation(request->runtime, &request->context, &advanced, err);
+	if (r < 0 || !advanced) {
+		return r;
+	}
+	(void)box_err_set(&stale, BOX_ERR_PERMISSION, EPERM, "Stale Box placement generation");
+	fail_older(request->peer->dispatch, &request->context, &stale);
+	box_sessions_retire(request->runtime->sessions, &request->context);
+	return 0;
+}
+
 /* Everything that can refuse a request before its handler sees it, in order. */
 static int admit(struct box_request *request, struct box_envelope *envelope, struct box_err *err)
 {
 	struct box_runtime *runtime = request->runtime;
-	bool advanced = false;
 	int r = check_claim(request->peer, err);
-	r = r < 0 ? r : check_context(request->peer, request->action, envelope, err);
+	if (r < 0) {
+		return r;
+	}
+	r = check_context(request->peer, request->action, envelope, err);
 	if (r < 0) {
 		return r;
 	}
@@ -455,18 +484,17 @@ static int admit(struct box_request *request, struct box_envelope *envelope, str
 	}
 	if (request->action->sandbox) {
 		r = box_runtime_require_ready(runtime, err);
+		if (r < 0) {
+			return r;
+		}
 	}
-	if (r == 0 && request->action->scope == BOX_SCOPE_TENANT) {
-		r = box_runtime_enter_generation(runtime, &request->context, &advanced, err);
+	if (request->action->scope == BOX_SCOPE_TENANT) {
+		r = enter_generation(request, err);
+		if (r < 0) {
+			return r;
+		}
 	}
-	if (r == 0 && advanced) {
-		struct box_err stale;
-		(void)box_err_set(
-			&stale, BOX_ERR_PERMISSION, EPERM, "Stale Box placement generation");
-		overtake_matching(request->peer->dispatch, &request->context, &stale);
-		box_sessions_retire(runtime->sessions, &request->context);
-	}
-	return r < 0 ? r : check_fields(request->action, request->data, err);
+	return check_fields(request->action, request->data, err);
 }
 
 static struct box_request *request_new(struct box_peer *peer, struct box_arena *arena,
@@ -487,7 +515,7 @@ static struct box_request *request_new(struct box_peer *peer, struct box_arena *
 	return request;
 }
 
-/* Refuses a message that never became a request. */
+/* Answers a message that is not accepted as a request. */
 static void refuse(struct box_peer *peer, struct box_arena *arena, struct box_value seq, int codec,
 	const struct box_err *err)
 {
@@ -500,7 +528,7 @@ static enum box_action_lane lane_of(const struct box_action *action)
 	return action ? action->lane : BOX_LANE_REQUEST;
 }
 
-/* Makes a request of the message and lets it pass every check. NULL: it was answered already. */
+/* Makes a request of the message and checks it. NULL: it was refused, and the refusal was sent. */
 static struct box_request *take_request(
 	struct box_peer *peer, struct box_arena *arena, const struct box_value *message, int codec)
 {
@@ -509,10 +537,10 @@ static struct box_request *take_request(
 	const struct box_action *action = name->type == BOX_STR ? box_action_find(name->str) : NULL;
 	struct box_envelope envelope;
 	struct box_err err;
-	size_t most = lane_limits[lane_of(action)];
-	if (peer->under_way[lane_of(action)] >= most) {
+	size_t max = lane_limits[lane_of(action)];
+	if (peer->under_way[lane_of(action)] >= max) {
 		(void)box_err_set(&err, BOX_ERR_BUSY, EBUSY,
-			"Runtime connection is busy (max %zu concurrent actions)", most);
+			"Runtime connection is busy (max %zu concurrent actions)", max);
 		refuse(peer, arena, seq, codec, &err);
 		return NULL;
 	}
@@ -553,7 +581,7 @@ void box_peer_receive(
 	dispatch->handled = request;
 	request->action->handle(request);
 	if (dispatch->handled) {
-		claim(request); /* what it asks for is being made */
+		claim(request); /* the work has begun */
 		dispatch->handled = NULL;
 	}
 }

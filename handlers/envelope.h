@@ -19,7 +19,7 @@ struct box_envelope {
 
 enum box_envelope_kind {
 	BOX_ENVELOPE_REQUEST,
-	BOX_ENVELOPE_IGNORED, /* no map, an answer, or nothing we know: *ret_why for the log */
+	BOX_ENVELOPE_IGNORED, /* not a map, an answer, or of no known kind: *ret_why for the log */
 };
 
 enum box_envelope_kind box_envelope_classify(const struct box_value *message, const char **ret_why);

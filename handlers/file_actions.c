@@ -1,16 +1,91 @@
-/* Files in boxes: the actions with one answer. (Transfers by __file_chunk are transfers.c.) */
+/* Work on files in boxes: the actions that have one answer, and what they share with box_file_watch
+ * (file_watch.c). Uploads by __file_chunk are another thing: transfers.c. */
 #include "handlers/file_actions.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "handlers/actions.h"
-#include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "handlers/read_queue.h"
+#include "runtime/runtime.h"
 #include "runtime/session/file_text.h"
 
 #define MODE_MAX 0777
+
+/* --- what all of them share, with file_watch.c too --- */
+
+/* Called when the session is there: only the session knows where its workspace is mounted. */
+static int prepare(void *arg, const struct box_spec *session_spec,
+	struct box_backend_file_request *ret_ask, struct box_err *err)
+{
+	struct box_request *request = arg;
+	const struct box_file_action *asked = request->work;
+	int r = box_file_text_parse_path(request->arena, session_spec->mount_path, asked->path,
+		asked->path_field, &ret_ask->path, err);
+	if (r == 0 && ret_ask->kind == BOX_FILE_MOVE) {
+		r = box_file_text_parse_path(request->arena, session_spec->mount_path, asked->to,
+			"to", &ret_ask->to, err);
+	}
+	return r;
+}
+
+static int read_path(struct box_request *request, const char *name, struct box_str *ret_path,
+	struct box_err *err)
+{
+	int r = box_request_read_data(request, name, ret_path, err);
+	if (r == 0 && !ret_path->bytes) {
+		r = box_err_set(err, BOX_ERR_KEY, EINVAL, "'%s'", name);
+	}
+	return r;
+}
+
+static void op_cancel(struct box_request *request)
+{
+	struct box_file_action *asked = request->work;
+	box_session_op_cancel(asked->op);
+}
+
+int box_file_action_begin(
+	struct box_request *request, struct box_file_action *asked, box_session_file_done *done)
+{
+	struct box_err err;
+	bool moves = asked->file.ask.kind == BOX_FILE_MOVE;
+	asked->path_field = moves ? "from" : "path";
+	asked->file.prepare = prepare;
+	int r = box_request_session_id(request, asked->physical_id, &err);
+	if (r == 0) {
+		r = read_path(request, asked->path_field, &asked->path, &err);
+	}
+	if (r == 0 && moves) {
+		r = read_path(request, "to", &asked->to, &err);
+	}
+	if (r == 0) {
+		asked->op = box_sessions_file(request->runtime->sessions, asked->physical_id,
+			&request->context, &asked->file, done, request, &err);
+	}
+	if (!asked->op) {
+		box_request_fail(request, &err);
+		return -EINVAL;
+	}
+	request->cancel = op_cancel;
+	return 0;
+}
+
+void box_file_action_add_text(struct box_arena *arena, struct box_value *map, const char *key,
+	const char *base64_key, struct box_str text)
+{
+	char *copy = box_arena_strndup(arena, text.bytes, text.len);
+	struct box_str own = {copy, text.len};
+	if (box_utf8_valid(copy, text.len)) {
+		box_map_add(arena, map, key, box_text(own));
+	} else {
+		box_map_add(arena, map, base64_key, box_request_base64(arena, own));
+	}
+}
 
 /* --- what is asked --- */
 
@@ -29,17 +104,17 @@ static bool flag_of(const struct box_request *request, const char *name)
 	return value && value->boolean;
 }
 
-/* A number of the request within its bounds, or what stands for it. */
-static int read_number(const struct box_request *request, const char *name, int64_t most,
+/* Reads a number from 0 to max; *number stays as it is when the request has none. */
+static int read_number(const struct box_request *request, const char *name, int64_t max,
 	int64_t *number, struct box_err *err)
 {
 	const struct box_value *value = box_request_field(request, name);
 	if (!value) {
 		return 0;
 	}
-	if (value->integer < 0 || value->integer > most) {
+	if (value->integer < 0 || value->integer > max) {
 		return box_err_set(
-			err, BOX_ERR_VALIDATION, ERANGE, "%s must be 0 to %" PRId64, name, most);
+			err, BOX_ERR_VALIDATION, ERANGE, "%s must be 0 to %" PRId64, name, max);
 	}
 	*number = value->integer;
 	return 0;
@@ -106,7 +181,7 @@ static void done_empty(void *arg, const struct box_file_outcome *outcome, const 
 /* --- box_file_read --- */
 
 struct reading {
-	struct box_file_action asked; /* first: it is request->work for those who begin it */
+	struct box_file_action asked; /* first: request->work points to it */
 	struct box_request *request;
 	struct box_read_queue_entry turn;
 };
@@ -183,7 +258,9 @@ void box_action_file_read(struct box_request *request)
 	int64_t offset = 0;
 	int64_t length = BOX_FILE_OP_READ_BYTES_MAX;
 	int r = read_number(request, "offset", INT64_MAX - length, &offset, &err);
-	r = r < 0 ? r : read_number(request, "length", length, &length, &err);
+	if (r == 0) {
+		r = read_number(request, "length", length, &length, &err);
+	}
 	if (r < 0) {
 		box_request_fail(request, &err);
 		return;
@@ -235,8 +312,11 @@ static int read_write(
 			err, BOX_ERR_VALIDATION, EINVAL, "offset and append exclude each other");
 	}
 	r = read_number(request, "offset", INT64_MAX - (int64_t)ask->data.len, &offset, err);
+	if (r < 0) {
+		return r;
+	}
 	ask->offset = (uint64_t)offset;
-	return r < 0 ? r : read_mode(request, ask, err);
+	return read_mode(request, ask, err);
 }
 
 void box_action_file_write(struct box_request *request)

@@ -1,6 +1,6 @@
-/* A watch over files in a box: its events go out as parts of one answer. What the client does not
- * take yet is held here, never more than the credit that the box has; then the box waits, and what
- * its kernel cannot hold meanwhile is told as an overflow. */
+/* box_file_watch: changes of files in a box go out as parts of one answer. Events that the client does not
+ * accept yet are held here, never more than the credit of the box; then the box waits, and events that its
+ * kernel cannot hold meanwhile are reported as an overflow. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +18,11 @@ struct held {
 };
 
 struct watch {
-	struct box_file_action asked; /* first: it is request->work for those who begin it */
+	struct box_file_action asked; /* first: request->work points to it */
 	struct box_request *request;
 	struct box_list held;
 	bool flushing;
-	bool over;
+	bool ended;
 };
 
 static void drop_held(struct watch *watch)
@@ -64,10 +64,10 @@ static void send_event(struct watch *watch, const struct box_file_event *event)
 	box_request_send_event(watch->request, &map);
 }
 
-/* Sends what may go; after the last of it the end, and then the watch is gone. */
+/* Sends what may be sent; after the last event the end, and then the watch is gone. */
 static void flush(struct watch *watch)
 {
-	/* Sending may find that there is room again, and call us from inside. */
+	/* Sending may find that there is room again and call this function. */
 	if (watch->flushing) {
 		return;
 	}
@@ -81,18 +81,18 @@ static void flush(struct watch *watch)
 		uint64_t cost = held->event.cost;
 		send_event(watch, &held->event);
 		free(held);
-		if (!watch->over) {
+		if (!watch->ended) {
 			box_session_op_credit(watch->asked.op, cost);
 		}
 	}
-	if (watch->over && box_list_empty(&watch->held) && box_request_may_send(watch->request)) {
+	if (watch->ended && box_list_empty(&watch->held) && box_request_may_send(watch->request)) {
 		box_request_end_parts(watch->request);
 		return;
 	}
 	watch->flushing = false;
 }
 
-/* --- what the box tells --- */
+/* --- events of the box --- */
 
 static void started(void *arg)
 {
@@ -133,7 +133,7 @@ static void watch_done(void *arg, const struct box_file_outcome *outcome, const 
 		return;
 	}
 	watch->asked.op = NULL;
-	watch->over = true;
+	watch->ended = true;
 	flush(watch);
 }
 

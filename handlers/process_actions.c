@@ -1,11 +1,11 @@
-/* Managed processes: start, get, look at, stop. Starting one whose id is taken, and stopping, wait for
- * an end; a look waits for the box. */
+/* Managed processes: start, get, read output without taking it away (peek), stop. A start whose id is taken,
+ * and a stop, wait until the old process has ended; a peek waits for the box. */
 #include <errno.h>
 
 #include "base/limits.h"
 #include "handlers/actions.h"
-#include "handlers/exec_stream.h"
 #include "handlers/request.h"
+#include "handlers/spec_request.h"
 #include "runtime/runtime.h"
 #include "runtime/session/process.h"
 
@@ -91,7 +91,7 @@ void box_action_get_process(struct box_request *request)
 	box_request_reply(request, &info);
 }
 
-/* --- look --- */
+/* --- box_get_process_output --- */
 
 static int64_t number_field(const struct box_request *request, const char *name, int64_t otherwise)
 {
@@ -99,7 +99,7 @@ static int64_t number_field(const struct box_request *request, const char *name,
 	return value ? value->integer : otherwise;
 }
 
-static int read_look(const struct box_request *request, struct box_backend_process_peek *look,
+static int read_peek(const struct box_request *request, struct box_backend_process_peek *wanted,
 	uint64_t *wait_ms, struct box_err *err)
 {
 	const struct box_value *stream = box_request_field(request, "stream");
@@ -116,7 +116,7 @@ static int read_look(const struct box_request *request, struct box_backend_proce
 			"offset, length and wait_ms must not be negative");
 	}
 	*wait_ms = wait < BOX_PROCESS_PEEK_MS_MAX ? (uint64_t)wait : BOX_PROCESS_PEEK_MS_MAX;
-	*look = (struct box_backend_process_peek){
+	*wanted = (struct box_backend_process_peek){
 		.is_stderr = is_stderr,
 		.offset = (uint64_t)offset,
 		.most = length < (int64_t)BOX_PROCESS_PEEK_BYTES_MAX ? (uint32_t)length
@@ -126,7 +126,7 @@ static int read_look(const struct box_request *request, struct box_backend_proce
 	return 0;
 }
 
-static void looked(void *arg, const struct box_process *process,
+static void peeked_done(void *arg, const struct box_process *process,
 	const struct box_backend_process_peeked *peeked, const struct box_err *err)
 {
 	struct box_request *request = arg;
@@ -144,7 +144,7 @@ static void looked(void *arg, const struct box_process *process,
 	box_request_reply(request, &answer);
 }
 
-static void cancel_look(struct box_request *request)
+static void cancel_peek(struct box_request *request)
 {
 	box_process_peek_cancel(request->work);
 }
@@ -152,17 +152,18 @@ static void cancel_look(struct box_request *request)
 void box_action_process_output(struct box_request *request)
 {
 	struct box_err err;
-	struct box_backend_process_peek look;
+	struct box_backend_process_peek wanted;
 	uint64_t wait_ms = 0;
 	struct box_process_peek *peek;
 	struct box_process *process = find_process(request, &err);
-	if (!process || read_look(request, &look, &wait_ms, &err) < 0 ||
-		box_process_peek(process, &look, wait_ms, looked, request, &peek, &err) < 0) {
+	if (!process || read_peek(request, &wanted, &wait_ms, &err) < 0 ||
+		box_process_peek(process, &wanted, wait_ms, peeked_done, request, &peek, &err) <
+			0) {
 		box_request_fail(request, &err);
 		return;
 	}
 	request->work = peek;
-	request->cancel = cancel_look;
+	request->cancel = cancel_peek;
 }
 
 /* --- stop --- */

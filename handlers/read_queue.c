@@ -1,29 +1,29 @@
-/* Turns of reads, first come, first served. */
+/* Reads of files wait for their turn here. */
 #include "handlers/read_queue.h"
 
 #include "base/limits.h"
 
-void box_read_queue_init(struct box_read_queue *reads, bool (*is_clogged)(const void *connection),
+void box_read_queue_init(struct box_read_queue *reads, bool (*is_congested)(const void *connection),
 	const void *connection)
 {
-	*reads = (struct box_read_queue){.is_clogged = is_clogged, .connection = connection};
+	*reads = (struct box_read_queue){.is_congested = is_congested, .connection = connection};
 	box_list_init(&reads->waiting);
 }
 
-/* One alone may always begin, once the connection takes answers. */
+/* A single read may always begin, once the connection accepts answers. */
 static bool may_begin(const struct box_read_queue *reads, const struct box_read_queue_entry *turn)
 {
-	return !(reads->is_clogged && reads->is_clogged(reads->connection)) &&
+	return !(reads->is_congested && reads->is_congested(reads->connection)) &&
 		(reads->bytes == 0 || reads->bytes + turn->bytes <= BOX_FILE_OP_READS_BYTES_MAX);
 }
 
 void box_read_queue_resume(struct box_read_queue *reads)
 {
-	/* One that fails at once is answered at once, and that may call us from inside. */
-	if (reads->going_on) {
+	/* A read that fails at once is answered at once, which may call this function again. */
+	if (reads->resuming) {
 		return;
 	}
-	reads->going_on = true;
+	reads->resuming = true;
 	while (!box_list_empty(&reads->waiting)) {
 		struct box_read_queue_entry *turn = BOX_CONTAINER_OF(
 			reads->waiting.next, struct box_read_queue_entry, links);
@@ -38,7 +38,7 @@ void box_read_queue_resume(struct box_read_queue *reads)
 			reads->bytes -= bytes;
 		}
 	}
-	reads->going_on = false;
+	reads->resuming = false;
 }
 
 void box_read_queue_enter(struct box_read_queue *reads, struct box_read_queue_entry *turn)

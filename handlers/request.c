@@ -1,4 +1,5 @@
-/* Streamed answers, and the bytes in messages: what all who stream, or take and give bytes, share. */
+/* What handlers share: bytes in requests and answers, which are text, bytes or base64 by codec; and answers
+ * that are streamed in parts, which the client acknowledges. (Replies and failures: dispatch.c.) */
 #include "handlers/request.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 #define UNACKNOWLEDGED_MAX 8 /* (wire) */
 #define ESCAPE_MAX 6         /* \u001f */
-#define AROUND_BYTES 1024    /* of a part that are not its data, and more */
+#define AROUND_BYTES 1024    /* of a part that are not its data, at most */
 
 /* --- bytes --- */
 
@@ -22,7 +23,7 @@ void box_request_add_data(const struct box_request *request, struct box_arena *a
 	struct box_value *map, struct box_str bytes)
 {
 	if (bytes.len == 0) {
-		bytes = box_str(""); /* nothing may have no address either */
+		bytes = box_str(""); /* empty output may be a NULL pointer */
 	}
 	if (box_request_has_bytes(request)) {
 		box_map_add(arena, map, "data", box_bin(bytes));
@@ -33,7 +34,7 @@ void box_request_add_data(const struct box_request *request, struct box_arena *a
 	}
 }
 
-/* What text takes as a string of JSON. */
+/* The size of a text as a JSON string. */
 static size_t json_size(struct box_str text)
 {
 	size_t size = 0;
@@ -48,9 +49,9 @@ static size_t json_size(struct box_str text)
 void box_request_add_part_data(const struct box_request *request, struct box_arena *arena,
 	struct box_value *map, struct box_str bytes)
 {
-	const size_t most = BOX_STREAM_PART_BYTES_MAX - AROUND_BYTES;
-	if (!box_request_has_bytes(request) && bytes.len > most / ESCAPE_MAX &&
-		json_size(bytes) > most) {
+	const size_t max = BOX_STREAM_PART_BYTES_MAX - AROUND_BYTES;
+	if (!box_request_has_bytes(request) && bytes.len > max / ESCAPE_MAX &&
+		json_size(bytes) > max) {
 		box_map_add(arena, map, "data_base64", box_request_base64(arena, bytes));
 	} else {
 		box_request_add_data(request, arena, map, bytes);

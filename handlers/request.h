@@ -36,9 +36,9 @@ struct box_request {
 	int64_t parts_sent; /* the index of the last part of a stream */
 	int64_t parts_acked;
 	void (*cancel)(struct box_request *request);
-	void (*drained)(
-		struct box_request *request); /* the connection takes more again; may be NULL */
-	void *work;                           /* the handler's, for these two */
+	/* More may be sent on the connection again; NULL for what does not stream. */
+	void (*drained)(struct box_request *request);
+	void *work; /* the handler's, for these two */
 };
 
 /* Sends a part of a streamed answer; `index` 0: not numbered. The request stays under way. 0, or
@@ -46,35 +46,35 @@ struct box_request {
 int box_request_send_part(struct box_request *request, const struct box_value *data, int64_t index);
 /* Sends the closing part, which is empty, and ends the request. */
 void box_request_end_parts(struct box_request *request);
-/* Whether the connection has so much to send that a stream had better wait for `drained`. */
+/* Whether so much waits to be sent on the connection that a stream should wait for `drained`. */
 bool box_request_is_congested(const struct box_request *request);
 
 /* --- request.c --- */
 
-/* Whether a part of a stream may go out now: the connection and the client's acknowledgements say
- * so. Else `drained` will be called. */
+/* Whether a part of a stream may be sent now, by the state of the connection and the client's
+ * acknowledgements. If not, `drained` is called later. */
 bool box_request_may_send(const struct box_request *request);
 /* Sends an event of a stream as its next part. */
 void box_request_send_event(struct box_request *request, const struct box_value *event);
 /* Adds bytes as `data` where the codec has bytes or they are text, else as `data_base64`. */
 void box_request_add_data(const struct box_request *request, struct box_arena *arena,
 	struct box_value *map, struct box_str bytes);
-/* The same for an event of a stream, whose message has to be short: as `data_base64` too where they are
- * text that JSON makes much longer. */
+/* The same for an event of a stream, whose message has to be short: text that JSON makes much longer goes as
+ * `data_base64` too. */
 void box_request_add_part_data(const struct box_request *request, struct box_arena *arena,
 	struct box_value *map, struct box_str bytes);
-/* Bytes as text of base64. */
+/* The bytes as base64. */
 struct box_value box_request_base64(struct box_arena *arena, struct box_str bytes);
-/* Reads `data` (text or bytes) or `data_base64`; NULL bytes when there is neither. `name` is "data",
- * or "path" and so on. 0, or negative with err. */
+/* Reads the member `name` ("data", "path" ...; text or bytes) or NAME_base64; NULL bytes when the request has
+ * neither. 0, or negative with err. */
 int box_request_read_data(struct box_request *request, const char *name, struct box_str *ret_bytes,
 	struct box_err *err);
 
-/* Whether its codec has bytes; else they must be text or base64. */
+/* Whether its codec has a type for bytes; if not, they are sent as text or base64. */
 bool box_request_has_bytes(const struct box_request *request);
 
-/* The streaming request with this seq_id on the asker's connection and of its placement, or
- * NULL. */
+/* The streaming request with this seq_id on the connection of `asker`, of the same workspace and generation,
+ * or NULL. */
 struct box_request *box_request_find_stream(struct box_request *asker, int64_t seq_id);
 
 /* Commands with live output, of all connections, by their exec_id. */

@@ -1,4 +1,4 @@
-/* Commands and sessions. */
+/* Commands whose output comes with the answer (box_exec), and sessions: create, get, list, stop, delete. */
 #include <errno.h>
 #include <string.h>
 
@@ -57,8 +57,8 @@ static struct box_value result_value(struct box_request *request, const struct b
 	return result;
 }
 
-/* Text grows when it is encoded, control characters sixfold: an answer that does not fit is clipped
- * harder until it does. */
+/* Text grows when it is encoded, control characters sixfold: output that does not fit in an answer is clipped
+ * to half until it fits. */
 static void exec_done(void *arg, const struct box_session *session,
 	const struct box_backend_exec_outcome *outcome, const struct box_err *err)
 {
@@ -164,7 +164,7 @@ void box_action_get_sessions(struct box_request *request)
 	box_request_reply(request, &answer);
 }
 
-/* Of box_delete_session and box_stop_session: the member of the answer that names it. */
+/* Answers box_delete_session or box_stop_session; `member` of the answer has the session's id. */
 static void ended(struct box_request *request, const char *member)
 {
 	struct box_value answer = box_map_value();

@@ -1,8 +1,8 @@
-/* The skill actions of older clients, and what an archive among them needs: its fields and names
- * are the store's to check, which answers in its own time. */
+/* The skill actions of 0.5 clients. The skill store (box-skills) checks their fields and answers later; an
+ * uploaded archive goes to it as an fd. */
 #include "base/cleanup.h"
 #include "handlers/actions.h"
-#include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "handlers/request.h"
 #include "handlers/transfers.h"
 #include "runtime/runtime.h"

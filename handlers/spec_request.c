@@ -1,4 +1,5 @@
-/* Specs in, ends of commands out: what exec, its streaming form and create share. */
+/* What box_exec, box_exec_stream and box_create_session share: reading a box spec, looking up its skill, and
+ * the members of an answer that say how a command ended. */
 #include "handlers/spec_request.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ int box_spec_request_read(struct box_request *request, const struct box_value *d
 	r = box_tenant_physical_id(
 		&request->context, box_str(asked->spec.session_id), asked->physical_id, err);
 	if (r < 0) {
-		/* Here, unlike elsewhere, a bad id is a fault of the spec. */
+		/* Here, unlike elsewhere, a bad id is an error of the spec. */
 		err->code = BOX_ERR_VALIDATION;
 		return r;
 	}
@@ -29,7 +30,10 @@ int box_spec_request_read(struct box_request *request, const struct box_value *d
 	const struct box_ceilings *ceilings = &request->runtime->session_rules.ceilings;
 	box_ceilings_clamp_timeout(ceilings, data, &asked->spec);
 	r = box_ceilings_check_spec(ceilings, &asked->spec, err);
-	return r < 0 ? r : box_host_path_check(&asked->spec, request->runtime->config, err);
+	if (r < 0) {
+		return r;
+	}
+	return box_host_path_check(&asked->spec, request->runtime->config, err);
 }
 
 int box_spec_request_read_command(struct box_request *request, const struct box_value *data,
@@ -44,7 +48,7 @@ int box_spec_request_read_command(struct box_request *request, const struct box_
 
 /* --- skill_name --- */
 
-/* The package under /workspace/.skills, read-only; in place of a mount that was asked for there. */
+/* Mounts the package under /workspace/.skills, read-only, instead of a mount that the spec has there. */
 static void add_skill(struct box_arena *arena, struct box_spec *spec, const char *path)
 {
 	struct box_mount *mounts = box_arena_alloc(
@@ -63,7 +67,7 @@ static void add_skill(struct box_arena *arena, struct box_spec *spec, const char
 	spec->mount_count = count;
 }
 
-/* Why there is none; under admission it is not told what there is. */
+/* Why the skill cannot be mounted; under admission the answer does not say which skills exist. */
 static struct box_err why_no_skill(const struct box_request *request, const struct box_err *err)
 {
 	struct box_err why;

@@ -1,4 +1,4 @@
-/* What a request with a box spec asks for, read once for all who take one. */
+/* A request with a box spec: what it asks for, read and checked. */
 #pragma once
 
 #include "base/err.h"
@@ -20,24 +20,24 @@ struct box_spec_request {
 	struct box_session_op *op; /* what serves it */
 };
 
-/* The spec in `data`, with everything checked that needs no box. */
+/* Reads the spec in `data` and checks all that can be checked without a box. */
 int box_spec_request_read(struct box_request *request, const struct box_value *data,
 	struct box_spec_request *ret_asked, struct box_err *err);
-/* The same, and there must be a command. */
+/* The same, and the spec must have a command. */
 int box_spec_request_read_command(struct box_request *request, const struct box_value *data,
 	struct box_spec_request *ret_asked, struct box_err *err);
 
-/* Calls `go` when the spec's skill, if it names one, is among its mounts: at once when it names none.
- * Until then the request can be cancelled. A skill that is not there fails the request. */
+/* Calls `go` when the skill that the spec names is among its mounts: at once when it names none. Until then
+ * the request can be cancelled. A skill that does not exist fails the request. */
 void box_spec_request_find_skill(struct box_request *request, struct box_spec_request *asked,
 	void (*go)(struct box_request *request, struct box_spec_request *asked));
 
-/* The members of a result that tell how a command ended: status and exit_code; duration_ms and
+/* Add the members of a result that say how a command ended: status and exit_code; duration_ms and
  * end. */
 void box_spec_request_add_status(struct box_arena *arena, struct box_value *map,
 	const struct box_backend_exec_outcome *outcome);
 void box_spec_request_add_end(struct box_arena *arena, struct box_value *map,
 	const struct box_backend_exec_outcome *outcome);
-/* And `workspace`, when it is held to a quota. */
+/* Adds `workspace`, if it has a quota. */
 void box_spec_request_add_workspace(struct box_arena *arena, struct box_value *map,
 	const struct box_spec *spec, const struct box_backend_exec_outcome *outcome);

@@ -1,4 +1,4 @@
-/* __file_chunk: the transfers of a connection and the action that feeds them. */
+/* __file_chunk: uploads of a connection, each in a memfd, and the action that adds to them. */
 #include "handlers/transfers.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/table.h"
 #include "handlers/actions.h"
-#include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "handlers/request.h"
 #include "runtime/runtime.h"
 

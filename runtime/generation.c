@@ -10,7 +10,7 @@
 #include "base/table.h"
 
 struct box_generations {
-	struct box_table generations; /* values are int64_t on the heap */
+	struct box_table by_workspace; /* values are int64_t on the heap */
 };
 
 struct box_generations *box_generations_new(void)
@@ -18,18 +18,18 @@ struct box_generations *box_generations_new(void)
 	return box_alloc(sizeof(struct box_generations));
 }
 
-void box_generations_free(struct box_generations *fence)
+void box_generations_free(struct box_generations *generations)
 {
-	if (!fence) {
+	if (!generations) {
 		return;
 	}
 	uint64_t position = 0;
 	void *generation;
-	while ((generation = box_table_next(&fence->generations, &position, NULL))) {
+	while ((generation = box_table_next(&generations->by_workspace, &position, NULL))) {
 		free(generation);
 	}
-	box_table_free(&fence->generations);
-	free(fence);
+	box_table_free(&generations->by_workspace);
+	free(generations);
 }
 
 static struct box_str key_of(struct box_arena *arena, const struct box_context *context)
@@ -45,10 +45,10 @@ static struct box_str key_of(struct box_arena *arena, const struct box_context *
 	return (struct box_str){key, len};
 }
 
-static int64_t *find(const struct box_generations *fence, const struct box_context *context)
+static int64_t *find(const struct box_generations *generations, const struct box_context *context)
 {
 	struct box_arena *arena = box_arena_new();
-	int64_t *generation = box_table_get(&fence->generations, key_of(arena, context));
+	int64_t *generation = box_table_get(&generations->by_workspace, key_of(arena, context));
 	box_arena_free(arena);
 	return generation;
 }
@@ -58,10 +58,10 @@ static int refuse_stale(struct box_err *err)
 	return box_err_set(err, BOX_ERR_PERMISSION, EPERM, "Stale Box placement generation");
 }
 
-int box_generations_observe(struct box_generations *fence, const struct box_context *context,
+int box_generations_observe(struct box_generations *generations, const struct box_context *context,
 	size_t max_records, bool *ret_advanced, struct box_err *err)
 {
-	int64_t *current = find(fence, context);
+	int64_t *current = find(generations, context);
 	if (current) {
 		if (context->generation < *current) {
 			return refuse_stale(err);
@@ -70,7 +70,7 @@ int box_generations_observe(struct box_generations *fence, const struct box_cont
 		*current = context->generation;
 		return 0;
 	}
-	if (fence->generations.count >= max_records) {
+	if (generations->by_workspace.count >= max_records) {
 		return box_err_set(err, BOX_ERR_PERMISSION, EPERM,
 			"Box generation fence capacity reached; "
 			"refusing an unbounded Workspace allocation");
@@ -78,31 +78,32 @@ int box_generations_observe(struct box_generations *fence, const struct box_cont
 	current = box_alloc(sizeof(*current));
 	*current = context->generation;
 	struct box_arena *arena = box_arena_new();
-	box_table_put(&fence->generations, key_of(arena, context), current);
+	box_table_put(&generations->by_workspace, key_of(arena, context), current);
 	box_arena_free(arena);
 	*ret_advanced = true;
 	return 0;
 }
 
 int64_t box_generations_current(
-	const struct box_generations *fence, const struct box_context *context)
+	const struct box_generations *generations, const struct box_context *context)
 {
-	const int64_t *current = find(fence, context);
+	const int64_t *current = find(generations, context);
 	return current ? *current : 0;
 }
 
-int box_generations_require_current(
-	const struct box_generations *fence, const struct box_context *context, struct box_err *err)
+int box_generations_require_current(const struct box_generations *generations,
+	const struct box_context *context, struct box_err *err)
 {
-	return box_generations_current(fence, context) == context->generation ? 0
-									      : refuse_stale(err);
+	return box_generations_current(generations, context) == context->generation
+		? 0
+		: refuse_stale(err);
 }
 
-bool box_generations_next(
-	const struct box_generations *fence, uint64_t *position, struct box_context *ret_context)
+bool box_generations_next(const struct box_generations *generations, uint64_t *position,
+	struct box_context *ret_context)
 {
 	struct box_str key;
-	const int64_t *generation = box_table_next(&fence->generations, position, &key);
+	const int64_t *generation = box_table_next(&generations->by_workspace, position, &key);
 	if (!generation) {
 		return false;
 	}

@@ -1,11 +1,14 @@
-/* The runtime's own life: how it is configured. What it pins and remembers is in runtime_record.c.
+/* The runtime as one object: its configuration, and what it remembers for a successor of this process.
  *
- * Configuration is kept as layers and folded anew whenever one changes, so a reload of the file
- * keeps what a client set and a client's init keeps what the operator set.
- */
+ * Configuration is kept as layers and merged again whenever one of them changes, so a reload of the file
+ * keeps what a client has set, and a client's init keeps what the operator has set.
+ *
+ * The pinned instance, the generations, what clients configured, and the sessions are recorded as changes when
+ * they happen, dumped whole for a new record, and read by a successor, which trusts none of it. */
 #include "runtime/runtime.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +20,6 @@
 #include "runtime/backend/backend_select.h"
 #include "runtime/config/config_members.h"
 #include "runtime/config/policy.h"
-#include "runtime/runtime_record.h"
 #include "runtime/spec/fields.h"
 
 struct box_init {
@@ -44,7 +46,7 @@ struct box_runtime *box_runtime_new(
 	runtime->host_arg = host_arg;
 	runtime->config = box_config_default();
 	runtime->ignored.event = "message.ignored";
-	runtime->fence = box_generations_new();
+	runtime->generations = box_generations_new();
 	runtime->session_rules.changed = session_changed;
 	runtime->session_rules.changed_arg = runtime;
 	runtime->sessions = box_sessions_new(&runtime->session_rules);
@@ -83,7 +85,7 @@ void box_runtime_free(struct box_runtime *runtime)
 	}
 	box_sessions_free(runtime->sessions);
 	backend_free(runtime->backend);
-	box_generations_free(runtime->fence);
+	box_generations_free(runtime->generations);
 	box_config_free(runtime->config);
 	free(runtime->instance);
 	free(runtime);
@@ -91,7 +93,7 @@ void box_runtime_free(struct box_runtime *runtime)
 
 /* --- configuration --- */
 
-/* What a client sent and nobody reads: an older or newer one is not refused for it. */
+/* Members that a client sent and this version does not know: an older or newer client is not refused for them. */
 static void log_unread(const struct box_value *map)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
@@ -113,7 +115,7 @@ static void log_unread(const struct box_value *map)
 	}
 }
 
-/* The variable is of whoever has started us, and so is what comes over stdio. */
+/* LANGBOT_BOX_CONFIG comes from the process that started this one, and so does what comes over stdio. */
 static enum box_config_origin origin_of(enum box_runtime_layer_kind layer, bool by_parent)
 {
 	return layer == BOX_RUNTIME_LAYER_FILE ? BOX_CONFIG_OPERATOR
@@ -124,7 +126,7 @@ static enum box_config_origin origin_of(enum box_runtime_layer_kind layer, bool 
 }
 
 /* `present` with a layer's map over it, as a new configuration; NULL with err. */
-static struct box_config *merged_over(const struct box_runtime *runtime,
+static struct box_config *merge_over(const struct box_runtime *runtime,
 	const struct box_config *present, enum box_runtime_layer_kind layer, bool by_parent,
 	const struct box_value *map, struct box_err *err)
 {
@@ -141,10 +143,10 @@ static struct box_config *merged_over(const struct box_runtime *runtime,
 }
 
 /* Merges one layer over *config, which is replaced on success. */
-static int fold(const struct box_runtime *runtime, enum box_runtime_layer_kind layer,
+static int merge_layer(const struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_config **config, struct box_err *err)
 {
-	struct box_config *merged = merged_over(
+	struct box_config *merged = merge_over(
 		runtime, *config, layer, runtime->parent_configures, map, err);
 	if (!merged) {
 		return -EINVAL;
@@ -187,7 +189,7 @@ void box_runtime_choose_backend(struct box_runtime *runtime)
 		return;
 	}
 	struct box_backend_choice choice = box_backend_select(
-		config->backend, runtime->setup.loop, runtime->setup.native);
+		config->backend, runtime->setup.loop, runtime->setup.local);
 	backend_free(runtime->backend);
 	runtime->backend = choice.backend;
 	rules->backend = choice.backend;
@@ -206,7 +208,7 @@ void box_runtime_choose_backend(struct box_runtime *runtime)
 	}
 }
 
-/* The checked configuration takes effect. */
+/* Puts a checked configuration into force. */
 static void apply(struct box_runtime *runtime, struct box_config *config)
 {
 	struct box_session_rules *rules = &runtime->session_rules;
@@ -225,7 +227,7 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	}
 }
 
-/* `file`: another than the one in force, or NULL. */
+/* `file`: the map of the --config file when it is not the one in force, or NULL. */
 static int check_policy(const struct box_runtime *runtime, const struct box_value *file,
 	const struct box_config *config, struct box_err *err)
 {
@@ -237,7 +239,7 @@ static int check_policy(const struct box_runtime *runtime, const struct box_valu
 }
 
 /* All layers with `map` in place of one, checked; NULL with err. */
-static struct box_config *fold_all(const struct box_runtime *runtime,
+static struct box_config *merge_all(const struct box_runtime *runtime,
 	enum box_runtime_layer_kind layer, const struct box_value *map, struct box_err *err)
 {
 	_cleanup_(box_config_free_p) struct box_config *config = box_config_default();
@@ -246,7 +248,8 @@ static struct box_config *fold_all(const struct box_runtime *runtime,
 		const struct box_value *from = i == (int)layer ? map
 			: runtime->layers[i].arena             ? &runtime->layers[i].map
 							       : NULL;
-		r = from ? fold(runtime, (enum box_runtime_layer_kind)i, from, &config, err) : 0;
+		r = from ? merge_layer(runtime, (enum box_runtime_layer_kind)i, from, &config, err)
+			 : 0;
 	}
 	if (r == 0) {
 		r = check_policy(
@@ -265,14 +268,15 @@ static struct box_config *fold_all(const struct box_runtime *runtime,
 int box_runtime_check(const struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_err *err)
 {
-	_cleanup_(box_config_free_p) struct box_config *config = fold_all(runtime, layer, map, err);
+	_cleanup_(box_config_free_p) struct box_config *config = merge_all(
+		runtime, layer, map, err);
 	return config ? 0 : -EINVAL;
 }
 
 int box_runtime_configure(struct box_runtime *runtime, enum box_runtime_layer_kind layer,
 	const struct box_value *map, struct box_err *err)
 {
-	struct box_config *config = fold_all(runtime, layer, map, err);
+	struct box_config *config = merge_all(runtime, layer, map, err);
 	if (!config) {
 		return err ? -err->errnum : -EINVAL;
 	}
@@ -300,6 +304,25 @@ static void overlay_admission(
 		struct box_value alone = box_map_value();
 		box_map_add(arena, &alone, "admission", *section);
 		layer_set(&runtime->layers[BOX_RUNTIME_LAYER_REFUSED], &alone);
+	}
+}
+
+/* The names of changes of a layer in the record; NULL: it is not recorded. */
+static const char *const layer_changes[BOX_RUNTIME_LAYERS_] = {
+	[BOX_RUNTIME_LAYER_INIT] = "init",
+	[BOX_RUNTIME_LAYER_REFUSED] = "refused",
+};
+
+static void emit_layers(const struct box_runtime *runtime,
+	void (*emit)(void *arg, const struct box_value *change), void *arg)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	for (int i = 0; i < BOX_RUNTIME_LAYERS_; i++) {
+		if (layer_changes[i] && runtime->layers[i].arena) {
+			struct box_value change = box_map_value();
+			box_map_add(arena, &change, layer_changes[i], runtime->layers[i].map);
+			emit(arg, &change);
+		}
 	}
 }
 
@@ -341,7 +364,7 @@ static void overlay_init(
 static int init_apply(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
 	struct box_err *err)
 {
-	struct box_config *config = merged_over(
+	struct box_config *config = merge_over(
 		runtime, runtime->config, BOX_RUNTIME_LAYER_INIT, by_parent, map, err);
 	if (!config) {
 		return -EINVAL;
@@ -358,20 +381,20 @@ static int init_apply(struct box_runtime *runtime, const struct box_value *map, 
 		BOX_LOG(BOX_LOG_ERROR, "config.admission_malformed",
 			box_log_str("why", config->admission.error));
 	}
-	box_runtime_emit_layers(runtime, runtime->host->record, runtime->host_arg);
+	emit_layers(runtime, runtime->host->record, runtime->host_arg);
 	return 0;
 }
 
 static int folder_error(const struct box_config *config, int result, struct box_err *err)
 {
-	/* One that may not be made was only looked for. */
+	/* A folder that may not be made was only checked. */
 	if (result == -ENOENT && box_config_may_make_workspace(config, err) < 0) {
 		return -EPERM;
 	}
 	switch (result) {
 	case -EXDEV:
-		/* A client's folders need not be the operator's: what it mounts later is refused
-		 * with what to do, and all else works. */
+		/* A client may have other folders than the operator: a mount of them is refused later,
+		 * with an error that says what to do, and everything else works. */
 		BOX_LOG(BOX_LOG_WARNING, "config.workspace_outside",
 			box_log_str("path", config->default_workspace),
 			box_log_str("why",
@@ -397,7 +420,7 @@ static int folder_error(const struct box_config *config, int result, struct box_
 static struct box_config *candidate(struct box_runtime *runtime, const struct box_value *map,
 	bool by_parent, struct box_err *err)
 {
-	_cleanup_(box_config_free_p) struct box_config *config = merged_over(
+	_cleanup_(box_config_free_p) struct box_config *config = merge_over(
 		runtime, runtime->config, BOX_RUNTIME_LAYER_INIT, by_parent, map, err);
 	if (!config || check_host_backend(runtime, config, err) < 0 ||
 		check_policy(runtime, NULL, config, err) < 0) {
@@ -462,4 +485,116 @@ int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, b
 void box_runtime_init_cancel(struct box_init *init)
 {
 	init->done = NULL;
+}
+
+/* --- the trusted instance, and generations --- */
+
+static struct box_value pin_change(struct box_arena *arena, const char *instance)
+{
+	struct box_value change = box_map_value();
+	box_map_add(arena, &change, "pin", box_cstr(instance));
+	return change;
+}
+
+static struct box_value generation_change(
+	struct box_arena *arena, const struct box_context *context)
+{
+	struct box_value change = box_map_value();
+	struct box_value placement = box_list_value();
+	box_list_add(arena, &placement, box_text(context->instance));
+	box_list_add(arena, &placement, box_text(context->workspace));
+	box_list_add(arena, &placement, box_int(context->generation));
+	box_map_add(arena, &change, "fence", placement);
+	return change;
+}
+
+void box_runtime_pin_instance(struct box_runtime *runtime, struct box_str instance)
+{
+	if (runtime->instance) {
+		return;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	runtime->instance = box_strdup(box_arena_strndup(arena, instance.bytes, instance.len));
+	BOX_LOG(BOX_LOG_INFO, "instance.claimed", box_log_str("instance", runtime->instance));
+	struct box_value change = pin_change(arena, runtime->instance);
+	runtime->host->record(runtime->host_arg, &change);
+}
+
+int box_runtime_enter_generation(struct box_runtime *runtime, const struct box_context *context,
+	bool *ret_advanced, struct box_err *err)
+{
+	int r = box_generations_observe(runtime->generations, context,
+		(size_t)runtime->config->limits.max_admission_records, ret_advanced, err);
+	if (r < 0 || !*ret_advanced) {
+		return r;
+	}
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value change = generation_change(arena, context);
+	runtime->host->record(runtime->host_arg, &change);
+	return 0;
+}
+
+/* --- the record --- */
+
+void box_runtime_dump(const struct box_runtime *runtime,
+	void (*emit)(void *arg, const struct box_value *change), void *arg)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_value change;
+	if (runtime->instance) {
+		change = pin_change(arena, runtime->instance);
+		emit(arg, &change);
+	}
+	emit_layers(runtime, emit, arg);
+	uint64_t position = 0;
+	struct box_context context;
+	while (box_generations_next(runtime->generations, &position, &context)) {
+		change = generation_change(arena, &context);
+		emit(arg, &change);
+	}
+	box_sessions_dump(runtime->sessions, emit, arg);
+}
+
+static void replay_generation(struct box_runtime *runtime, const struct box_value *placement)
+{
+	if (placement->type != BOX_LIST || placement->count != 3 ||
+		placement->items[0].type != BOX_STR || placement->items[1].type != BOX_STR ||
+		placement->items[2].type != BOX_INT || box_str_has_nul(placement->items[0].str)) {
+		return;
+	}
+	struct box_context context = {
+		placement->items[0].str, placement->items[1].str, placement->items[2].integer};
+	bool advanced;
+	/* A record stays even if the limit is lower now. */
+	(void)box_generations_observe(runtime->generations, &context, SIZE_MAX, &advanced, NULL);
+}
+
+static void replay_layer(
+	struct box_runtime *runtime, enum box_runtime_layer_kind layer, const struct box_value *map)
+{
+	struct box_err err;
+	if (map && map->type == BOX_MAP && box_runtime_configure(runtime, layer, map, &err) < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "state.config_refused", box_log_str("why", err.text));
+	}
+}
+
+void box_runtime_replay(struct box_runtime *runtime, const struct box_value *change)
+{
+	const struct box_value *pin = box_map_get(change, "pin");
+	const struct box_value *generation = box_map_get(change, "fence");
+	if (pin && pin->type == BOX_STR && !runtime->instance && !box_str_has_nul(pin->str)) {
+		_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+		runtime->instance = box_strdup(
+			box_arena_strndup(arena, pin->str.bytes, pin->str.len));
+	}
+	for (int i = 0; i < BOX_RUNTIME_LAYERS_; i++) {
+		if (layer_changes[i]) {
+			replay_layer(runtime, (enum box_runtime_layer_kind)i,
+				box_map_get(change, layer_changes[i]));
+		}
+	}
+	if (generation) {
+		replay_generation(runtime, generation);
+	}
+	box_sessions_replay(runtime->sessions, change);
 }

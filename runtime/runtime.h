@@ -1,4 +1,4 @@
-/* The runtime: one object that holds what there is (configuration, fence, sessions, backend,
+/* The runtime: one object that holds what there is (configuration, generations, sessions, backend,
  * counters) and answers what is asked of it as a whole.
  *
  * Handlers call it; it calls no one above. What it needs from outside (folders made, changes
@@ -60,8 +60,8 @@ struct box_runtime_host {
 
 /* How the runtime was started. */
 struct box_runtime_setup {
-	struct uv_loop_s *loop;   /* for backends */
-	struct box_local *native; /* native boxes, or NULL */
+	struct uv_loop_s *loop;  /* for backends */
+	struct box_local *local; /* native and microVM boxes, or NULL */
 	struct box_ceilings_host_size host_size;
 	const char *working_folder;     /* what relative paths of a configuration start from */
 	const char *const *mount_roots; /* of the command line, absolute, or NULL */
@@ -90,7 +90,7 @@ struct box_runtime {
 	void *host_arg;
 	struct box_runtime_layer layers[BOX_RUNTIME_LAYERS_];
 	struct box_config *config; /* all layers, merged and checked */
-	struct box_generations *fence;
+	struct box_generations *generations;
 	struct box_sessions *sessions;
 	struct box_session_rules session_rules;
 	struct box_backend *backend; /* NULL while there is none */
@@ -145,8 +145,8 @@ void box_runtime_init_cancel(struct box_init *init);
 /* Pins the instance that all contexts must name, unless one is pinned already. */
 void box_runtime_pin_instance(struct box_runtime *runtime, struct box_str instance);
 
-/* Passes the fence; *ret_advanced says that the placement moved forward: then the caller ends what
- * is under way for older ones, and after that calls box_sessions_retire. */
+/* Refuses a stale generation. *ret_advanced: the context is of a newer one than before; then the caller ends
+ * requests of older ones, and after that calls box_sessions_retire. */
 int box_runtime_enter_generation(struct box_runtime *runtime, const struct box_context *context,
 	bool *ret_advanced, struct box_err *err);
 

@@ -27,24 +27,24 @@ static const char *backend_missing(const struct box_runtime *runtime)
 	return backend->ops->missing ? backend->ops->missing(backend) : NULL;
 }
 
-static bool uses(const struct box_runtime *runtime, struct box_local *native)
+static bool uses(const struct box_runtime *runtime, struct box_local *local)
 {
-	return native && runtime->backend &&
-		(runtime->backend == box_local_native_backend(native) ||
-			runtime->backend == box_local_microvm_backend(native));
+	return local && runtime->backend &&
+		(runtime->backend == box_local_native_backend(local) ||
+			runtime->backend == box_local_microvm_backend(local));
 }
 
 /* In what boxes fall short here, by the operator's word; NULL: in nothing. */
 static const char *shortcoming(const struct box_runtime *runtime)
 {
-	struct box_local *native = runtime->setup.native;
-	return uses(runtime, native) ? box_local_degraded_reason(native) : NULL;
+	struct box_local *local = runtime->setup.local;
+	return uses(runtime, local) ? box_local_degraded_reason(local) : NULL;
 }
 
 static const char *unheld(const struct box_runtime *runtime)
 {
-	struct box_local *native = runtime->setup.native;
-	return uses(runtime, native) ? box_local_unheld_quota_reason(native) : NULL;
+	struct box_local *local = runtime->setup.local;
+	return uses(runtime, local) ? box_local_unheld_quota_reason(local) : NULL;
 }
 
 static struct box_value backend_value(const struct box_runtime *runtime, struct box_arena *arena)
@@ -72,18 +72,19 @@ static struct box_value backend_value(const struct box_runtime *runtime, struct 
 /* Whether the operator's file gives boxes a quota that cannot be held here. */
 static const char *quota_missing(const struct box_runtime *runtime)
 {
-	const struct box_value *local = box_map_get(&runtime->config->map, "local");
-	const struct box_value *wanted = local ? box_map_get(local, "workspace_quota_mb") : NULL;
-	struct box_local *native = runtime->setup.native;
-	return wanted && wanted->type == BOX_INT && wanted->integer > 0 && uses(runtime, native)
-		? box_local_quota_missing(native)
+	const struct box_value *section = box_map_get(&runtime->config->map, "local");
+	const struct box_value *wanted = section ? box_map_get(section, "workspace_quota_mb")
+						 : NULL;
+	struct box_local *local = runtime->setup.local;
+	return wanted && wanted->type == BOX_INT && wanted->integer > 0 && uses(runtime, local)
+		? box_local_quota_missing(local)
 		: NULL;
 }
 
 static const char *image_missing(const struct box_runtime *runtime)
 {
-	struct box_local *native = runtime->setup.native;
-	return uses(runtime, native) ? box_local_image_missing(native) : NULL;
+	struct box_local *local = runtime->setup.local;
+	return uses(runtime, local) ? box_local_image_missing(local) : NULL;
 }
 
 /* Why boxes, or some that the operator has provided for, would be refused now; NULL: none is. */
@@ -265,10 +266,10 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 static struct box_value held_value(
 	const struct box_runtime *runtime, enum box_bound held, struct box_arena *arena)
 {
-	struct box_local *native = runtime->setup.native;
+	struct box_local *local = runtime->setup.local;
 	struct box_bounds_row rows[BOX_BOUNDS_ROWS_MAX];
 	struct box_value list = box_list_value();
-	size_t count = uses(runtime, native) ? box_bounds_list(box_local_held(native), rows) : 0;
+	size_t count = uses(runtime, local) ? box_bounds_list(box_local_held(local), rows) : 0;
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].held == held) {
 			box_list_add(arena, &list, box_cstr(rows[i].resource));

@@ -22,7 +22,7 @@
 #include "base/rate_limit.h"
 #include "base/sock_diag.h"
 #include "base/table.h"
-#include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "protocol/boxd.h"
 #include "runtime/runtime.h"
 #include "transport/gate.h"

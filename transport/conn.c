@@ -8,7 +8,7 @@
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "codec/stdio_framer.h"
-#include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "runtime/runtime.h"
 
 /* The chunk form at most doubles a JSON text (quotes and backslashes are escaped again) and adds a
@@ -75,7 +75,7 @@ static int send_answer(void *connection, int codec, const struct box_value *answ
 	return 0;
 }
 
-static bool is_clogged(const void *connection)
+static bool is_congested(const void *connection)
 {
 	const struct box_conn *conn = connection;
 	return conn->out_bytes > BOX_OUT_PAUSE_BYTES;
@@ -87,7 +87,7 @@ static bool has_bytes(int codec)
 }
 
 static const struct box_peer_ops peer_ops = {
-	.send = send_answer, .clogged = is_clogged, .has_bytes = has_bytes};
+	.send = send_answer, .congested = is_congested, .has_bytes = has_bytes};
 
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "codec/stdio_framer.h"
 #include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "transport/conn.h"
 
 #define READS_PER_TURN 16

@@ -46,7 +46,7 @@ enum box_ws_relay_decision box_ws_relay_decide(struct box_runtime *runtime,
 	struct box_context context = {
 		box_str(verdict->instance), box_str(verdict->workspace), verdict->generation};
 	char known[BOX_PHYSICAL_ID_SIZE];
-	if (box_generations_require_current(runtime->fence, &context, NULL) < 0) {
+	if (box_generations_require_current(runtime->generations, &context, NULL) < 0) {
 		return BOX_WS_RELAY_UNAUTHORIZED;
 	}
 	if (box_runtime_require_ready(runtime, err) < 0) {

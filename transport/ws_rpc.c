@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
-#include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "transport/conn.h"
 
 struct rpc {

@@ -568,7 +568,7 @@ static int configure(struct worker *worker, struct box_err *err)
 		&worker->loop, &means, &box_boxd_client_local_ops, worker->link);
 	const struct box_runtime_setup setup = {
 		.loop = &worker->loop,
-		.native = worker->native,
+		.local = worker->native,
 		.host_size = {.memory_mb = worker->start.start.host.memory_mb,
 			.cpus = worker->start.start.host.cpus},
 		.working_folder = settings->working_folder,

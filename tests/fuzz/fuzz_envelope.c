@@ -12,6 +12,7 @@
 #include "codec/json.h"
 #include "handlers/dispatch.h"
 #include "handlers/envelope.h"
+#include "handlers/peer.h"
 #include "runtime/runtime.h"
 #include "runtime/skill_store.h"
 #include "tests/fuzz/common.h"

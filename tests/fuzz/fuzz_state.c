@@ -76,8 +76,8 @@ static size_t fence_count(const struct box_runtime *runtime)
 	uint64_t position = 0;
 	struct box_context context;
 	size_t count = 0;
-	while (box_generations_next(runtime->fence, &position, &context)) {
-		MUST(box_generations_current(runtime->fence, &context) == context.generation);
+	while (box_generations_next(runtime->generations, &position, &context)) {
+		MUST(box_generations_current(runtime->generations, &context) == context.generation);
 		count++;
 	}
 	return count;

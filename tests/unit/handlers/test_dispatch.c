@@ -165,7 +165,7 @@ TEST(order_of_checks)
 	struct box_context context = {box_str("inst"), box_str("ws"), 1};
 	ask_at(&c, 9, 1, "box_get_session", "\"session_id\":\"s\"");
 	at++;
-	ASSERT_INT(box_generations_current(runtime->fence, &context), 5);
+	ASSERT_INT(box_generations_current(runtime->generations, &context), 5);
 	finish_with(&c);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "tests/unit/lib/dispatch_fixture.h"
 
 /* --- busy --- */

@@ -54,14 +54,14 @@ TEST(none_begins_while_the_connection_is_full)
 {
 	struct connection c = {0};
 	start_reading(&c, AT_ONCE);
-	c.clogged = true;
+	c.congested = true;
 	read_as(&c, 20);
 	read_as(&c, 21);
 	for (int i = 0; i < (int)AT_ONCE; i++) {
 		headless_filed(NULL, &done);
 	}
 	ASSERT_INT(headless_count(HEADLESS_FILE), 0);
-	c.clogged = false;
+	c.congested = false;
 	box_peer_drained(c.peer);
 	ASSERT_INT(headless_count(HEADLESS_FILE), 2);
 	finish_with(&c);

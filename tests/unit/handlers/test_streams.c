@@ -162,7 +162,7 @@ TEST(a_full_connection_holds_parts_and_their_credit)
 	start_live(&c);
 	stream_with(&c, 5, "a", "");
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	say_out("a", "one");
 	say_out("a", "+two");
 	say_err("a", "three");
@@ -173,7 +173,7 @@ TEST(a_full_connection_holds_parts_and_their_credit)
 	ASSERT_INT(box_dispatch_request_count(dispatch), 1);
 	box_peer_drained(c.peer); /* not true */
 	ASSERT_INT(c.count, 1);
-	c.clogged = false;
+	c.congested = false;
 	box_peer_drained(c.peer);
 	/* What came behind each other of one stream is one part by now. */
 	expect_part(&c, 1, 0, OUT("one+two"));
@@ -190,10 +190,10 @@ TEST(credit_comes_back_when_a_part_goes_out)
 	start_live(&c);
 	stream_with(&c, 5, "a", "");
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	say_out("a", "12345");
 	ASSERT_INT(headless.credit, 0);
-	c.clogged = false;
+	c.congested = false;
 	say_out("a", "67");
 	ASSERT_INT(headless.credit, 7);
 	expect_part(&c, 1, 0, OUT("1234567"));
@@ -208,12 +208,12 @@ TEST(pieces_that_alternate_are_sorted_when_there_are_many)
 	start_live(&c);
 	stream_with(&c, 5, "a", "");
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	for (int i = 0; i < 40; i++) {
 		say_out("a", "o");
 		say_err("a", "e");
 	}
-	c.clogged = false;
+	c.congested = false;
 	box_peer_drained(c.peer);
 	ASSERT_INT(c.count, 1 + 64);
 	expect_part(&c, 62, 0, ERR("e"));
@@ -232,11 +232,11 @@ TEST(a_part_has_its_size)
 	memset(bytes, 'x', sizeof(bytes));
 	stream_with(&c, 5, "a", "");
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	headless_output("a", false, bytes, PART_MAX - 1);
 	headless_output("a", false, "y", 1);
 	headless_output("a", false, "z", 1);
-	c.clogged = false;
+	c.congested = false;
 	box_peer_drained(c.peer);
 	ASSERT_INT(c.count, 3);
 	ASSERT_INT(strlen(c.answers[1]) - strlen(c.answers[2]), PART_MAX - 1);
@@ -349,18 +349,18 @@ TEST(a_stream_is_cancelled_by_its_asker)
 	start_live(&c);
 	stream_with(&c, 5, "a", "");
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	say_out("a", "held");
 	ask(&c, 6, "__cancel_action", "\"seq_id\":5");
 	expect_success(&c, 1, "6", "{\"cancelled\":true}");
 	ASSERT_INT(headless.cancelled[HEADLESS_EXEC], 1);
 	ASSERT_INT(box_dispatch_request_count(dispatch), 0);
-	c.clogged = false;
+	c.congested = false;
 	box_peer_drained(c.peer);
 	ASSERT_INT(c.count, 2);
 	/* One that is over and only waits to be told ends too. */
 	stream_with(&c, 5, "b", "");
-	c.clogged = true;
+	c.congested = true;
 	headless_ran("b", &well);
 	ask(&c, 6, "__cancel_action", "\"seq_id\":5");
 	expect_success(&c, 2, "6", "{\"cancelled\":true}");
@@ -387,7 +387,7 @@ TEST(a_newer_placement_ends_a_stream)
 	start_live(&c);
 	stream_with(&c, 5, "a", "");
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	say_out("a", "held");
 	ask_at(&c, 2, 6, "box_get_sessions", "");
 	expect_error(&c, 1, "5", STALE);

@@ -182,13 +182,13 @@ TEST(only_a_command_that_runs_can_be_asked)
 	ask(&c, 7, "box_exec_signal", GIVEN ",\"signal\":15");
 	expect_error(&c, 1, "7", UNKNOWN);
 	headless_started("a");
-	c.clogged = true;
+	c.congested = true;
 	headless_ran("a", &well); /* over, but its end has not gone out */
 	give(&c, 8, "\"data\":\"late\"");
 	expect_error(&c, 3, "8", UNKNOWN);
 	ask(&c, 9, "box_exec_signal", GIVEN ",\"signal\":15");
 	expect_error(&c, 4, "9", UNKNOWN);
-	c.clogged = false;
+	c.congested = false;
 	box_peer_drained(c.peer);
 	expect_end(&c, 6);
 	ASSERT_INT(headless.input_count + headless.signal_count, 0);

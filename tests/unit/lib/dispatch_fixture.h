@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "handlers/dispatch.h"
+#include "handlers/peer.h"
 #include "runtime/runtime.h"
 #include "runtime/skill_store.h"
 #include "tests/unit/lib/json_tree.h"
@@ -20,7 +21,7 @@ struct connection {
 	int codecs[ANSWERS_MAX];
 	size_t most; /* an answer longer than this does not fit; 0: any does */
 	bool broken;
-	bool clogged;
+	bool congested;
 	bool freed;
 	void (*within)(struct connection *connection); /* called from inside send */
 };
@@ -109,13 +110,13 @@ static inline int answered(void *arg, int codec, const struct box_value *answer)
 	return 0;
 }
 
-static inline bool is_clogged(const void *arg)
+static inline bool is_congested(const void *arg)
 {
 	const struct connection *connection = arg;
-	return connection->clogged;
+	return connection->congested;
 }
 
-static const struct box_peer_ops peer_ops = {.send = answered, .clogged = is_clogged};
+static const struct box_peer_ops peer_ops = {.send = answered, .congested = is_congested};
 
 static inline void configure(const char *text)
 {

@@ -21,12 +21,12 @@ static void expect_same(struct box_runtime *a, struct box_runtime *b)
 	size_t count = 0;
 	ASSERT_STR(status(b), status(a));
 	ASSERT_STR(b->instance, a->instance);
-	while (box_generations_next(a->fence, &position, &context)) {
-		ASSERT_INT(box_generations_current(b->fence, &context), context.generation);
+	while (box_generations_next(a->generations, &position, &context)) {
+		ASSERT_INT(box_generations_current(b->generations, &context), context.generation);
 		count++;
 	}
 	position = 0;
-	while (box_generations_next(b->fence, &position, &context)) {
+	while (box_generations_next(b->generations, &position, &context)) {
 		count--;
 	}
 	ASSERT_INT(count, 0);
@@ -162,7 +162,7 @@ TEST(replay_of_garbage)
 	ASSERT_STR(runtime->instance, "inst");
 	ASSERT_INT(runtime->config->session_ttl_sec, 1);
 	struct box_context context = {box_str("i"), box_str("w"), 0};
-	ASSERT_INT(box_generations_current(runtime->fence, &context), 3);
+	ASSERT_INT(box_generations_current(runtime->generations, &context), 3);
 	finish(runtime);
 }
 

@@ -16,13 +16,13 @@ TEST(a_stream_is_told_of_room_while_it_sends)
 	start_live(&c);
 	stream_with(&c, 5, "cmd", "");
 	headless_started("cmd");
-	c.clogged = true;
+	c.congested = true;
 	say_out("cmd", "one");
 	say_err("cmd", "two");
 	say_out("cmd", "three");
 	headless_ran("cmd", &well);
 	ASSERT_INT(c.count, 1);
-	c.clogged = false;
+	c.congested = false;
 	c.within = drain_within;
 	box_peer_drained(c.peer);
 	expect_part(&c, 1, 0, OUT("one"));
@@ -42,7 +42,7 @@ TEST(a_watch_is_told_of_room_while_it_sends)
 	ask(&c, 5, "box_file_watch", "\"session_id\":\"s\",\"path\":\"w\"");
 	struct box_backend_op *op = headless_find(HEADLESS_FILE, "w");
 	op->events->started(op->arg);
-	c.clogged = true;
+	c.congested = true;
 	for (int i = 0; i < 3; i++) {
 		static const char *const names[] = {"a", "b", "c"};
 		const struct box_file_event event = {.change = BOX_FILE_CREATED,
@@ -53,7 +53,7 @@ TEST(a_watch_is_told_of_room_while_it_sends)
 	}
 	headless_filed("w", &done);
 	ASSERT_INT(c.count, 1);
-	c.clogged = false;
+	c.congested = false;
 	c.within = drain_within;
 	box_peer_drained(c.peer);
 	ASSERT(strstr(c.answers[1], "\"/workspace/w/a\"") != NULL);
