@@ -109,7 +109,7 @@ struct box_backend_ops {
 		box_backend_file_done *done, void *arg);
 
 	/* Managed processes; NULL: it has none. */
-	const struct box_backend_process_ops *kept;
+	const struct box_backend_process_ops *processes;
 
 	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
 	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);

@@ -89,11 +89,11 @@ struct box_backend_process_ops {
 		struct box_err *err);
 	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and need
 	 * not outlive the call. */
-	int (*keep)(struct box_backend_box *box, uint32_t number,
+	int (*start)(struct box_backend_box *box, uint32_t number,
 		const struct box_process_spec *spec,
 		const struct box_backend_process_events *events, void *arg, struct box_err *err);
 	/* One that a predecessor of this program began: its state follows. */
-	void (*find)(struct box_backend_box *box, uint32_t number,
+	void (*adopt)(struct box_backend_box *box, uint32_t number,
 		const struct box_backend_process_record *past,
 		const struct box_backend_process_events *events, void *arg);
 	void (*follow)(struct box_backend_box *box, uint32_t number,
@@ -106,7 +106,7 @@ struct box_backend_process_ops {
 	void (*peek)(struct box_backend_box *box, uint32_t number,
 		const struct box_backend_process_peek *peek);
 	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */
-	void (*halt)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
+	void (*stop)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
 	/* Forgets it, and ends it if it runs. No event comes any more. */
-	void (*drop)(struct box_backend_box *box, uint32_t number);
+	void (*forget)(struct box_backend_box *box, uint32_t number);
 };

@@ -219,13 +219,13 @@ static void drop(struct box_backend_box *box, uint32_t number)
 const struct box_backend_process_ops box_local_process_ops = {
 	.oom_kills = box_local_oom_kills,
 	.check = check,
-	.keep = keep,
-	.find = find,
+	.start = keep,
+	.adopt = find,
 	.follow = follow,
 	.feed = feed,
 	.peek = peek,
-	.halt = halt,
-	.drop = drop,
+	.stop = halt,
+	.forget = drop,
 };
 
 /* --- in --- */

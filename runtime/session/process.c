@@ -1,17 +1,26 @@
-/* The life of managed processes: running -> exited -> forgotten; one that was stopped or replaced is
- * leaving until it has ended. What waits for an end waits in the list of the process that ends. */
+/* Managed processes of sessions: starting, stopping, their end, and what can be seen of them.
+ *
+ * A process is running, then exited, then forgotten; one that was stopped or replaced is leaving until it
+ * has ended. Operations that wait for an end are in a list of the process that ends. Readers and peeks are
+ * in process_reader.c, the record for a successor in process_record.c.
+ */
 #include "runtime/session/process.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "runtime/session/output.h"
 #include "runtime/session/process_internal.h"
+
+#define PREVIEW_CHARACTERS 4000 /* (wire) */
 
 static const struct box_backend_process_state killed = {.known = true,
 	.reason = BOX_BACKEND_END_SIGNAL,
@@ -21,13 +30,7 @@ static const struct box_backend_process_state killed = {.known = true,
 
 static const struct box_backend_process_ops *ops_of(const struct box_process *process)
 {
-	return process->session->backend->kept;
-}
-
-static void touch(struct box_session *session)
-{
-	session->used_utc_us = box_clock_utc_us();
-	session->used_ms = box_clock_ms();
+	return process->session->backend->processes;
 }
 
 /* --- making and forgetting --- */
@@ -98,8 +101,141 @@ void box_process_free(struct box_process *process)
 
 static void forget(struct box_process *process)
 {
-	ops_of(process)->drop(process->session->box, process->number);
+	ops_of(process)->forget(process->session->box, process->number);
 	box_process_free(process);
+}
+
+/* --- what can be seen --- */
+
+static struct box_value text_value(struct box_arena *arena, const char *text)
+{
+	return box_cstr(box_arena_strndup(arena, text, strlen(text)));
+}
+
+static struct box_value time_value(struct box_arena *arena, int64_t utc_us)
+{
+	char text[BOX_CLOCK_TEXT_SIZE];
+	box_clock_format(utc_us, text);
+	return text_value(arena, text);
+}
+
+static struct box_value list_value(struct box_arena *arena, const char *const *texts, size_t count)
+{
+	struct box_value list = box_list_value();
+	for (size_t i = 0; i < count; i++) {
+		box_list_add(arena, &list, text_value(arena, texts[i]));
+	}
+	return list;
+}
+
+struct box_value box_process_info(const struct box_process *process, struct box_arena *arena)
+{
+	struct box_value info = box_map_value();
+	bool exited = !process->running;
+	box_map_add(arena, &info, "session_id", text_value(arena, process->session->logical_id));
+	box_map_add(arena, &info, "process_id", text_value(arena, process->id));
+	box_map_add(arena, &info, "status", box_cstr(exited ? "exited" : "running"));
+	box_map_add(arena, &info, "command", text_value(arena, process->command));
+	box_map_add(arena, &info, "args", list_value(arena, process->args, process->arg_count));
+	box_map_add(arena, &info, "cwd", text_value(arena, process->cwd));
+	box_map_add(
+		arena, &info, "env_keys", list_value(arena, process->env_keys, process->env_count));
+	box_map_add(arena, &info, "attached", box_bool(!box_list_empty(&process->readers)));
+	box_map_add(arena, &info, "started_at", time_value(arena, process->started_utc_us));
+	box_map_add(arena, &info, "exited_at",
+		exited ? time_value(arena, process->exited_utc_us) : box_null());
+	box_map_add(arena, &info, "exit_code", exited ? box_int(process->exit_code) : box_null());
+	const char *tail = process->tail ? process->tail : "";
+	box_map_add(arena, &info, "stderr_preview",
+		box_text((struct box_str){
+			box_arena_strndup(arena, tail, process->tail_len), process->tail_len}));
+	if (process->log_bytes > 0) {
+		box_map_add(arena, &info, "log_bytes", box_int(process->log_bytes));
+	}
+	if (!exited && process->blocked) {
+		struct box_value waiting = box_map_value();
+		box_map_add(arena, &waiting, "unread_bytes", box_int((int64_t)process->unread));
+		box_map_add(arena, &info, "waiting", waiting);
+	}
+	if (exited) {
+		box_map_add(arena, &info, "end",
+			box_output_end(arena, process->reason, process->signal));
+	}
+	return info;
+}
+
+void box_process_add_session_info(
+	const struct box_session *session, struct box_arena *arena, struct box_value *info)
+{
+	struct box_value all = box_map_value();
+	const struct box_list *list = &session->processes;
+	for (const struct box_list *at = list->next; at != list; at = at->next) {
+		const struct box_process *process = box_process_at(at);
+		if (!process->leaving) {
+			const char *id = box_arena_strndup(arena, process->id, strlen(process->id));
+			box_map_set(arena, &all, box_str(id), box_process_info(process, arena));
+		}
+	}
+	if (all.count == 0) {
+		return;
+	}
+	const struct box_value *usual = box_map_get(&all, "default");
+	box_map_add(arena, info, "managed_processes", all);
+	if (usual) {
+		box_map_add(arena, info, "managed_process", *usual);
+	}
+}
+
+bool box_process_runs(const struct box_process *process)
+{
+	return process->running;
+}
+
+int box_process_exit_code(const struct box_process *process)
+{
+	return process->exit_code;
+}
+
+struct box_process_counts box_process_count_workspace(
+	const struct box_sessions *sessions, const char *workspace)
+{
+	struct box_process_counts counts = {0};
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_session *session = box_session_at(at);
+		if (workspace && strcmp(session->workspace, workspace) != 0) {
+			continue;
+		}
+		const struct box_list *list = &session->processes;
+		for (const struct box_list *one = list->next; one != list; one = one->next) {
+			const struct box_process *process = box_process_at(one);
+			counts.running += process->running;
+			counts.completed += !process->running && !process->leaving;
+		}
+	}
+	return counts;
+}
+
+struct box_process_counts box_process_count(
+	const struct box_sessions *sessions, const struct box_context *context)
+{
+	char workspace[BOX_NAMESPACE_SIZE];
+	if (context) {
+		box_tenant_namespace(context, workspace);
+	}
+	return box_process_count_workspace(sessions, context ? workspace : NULL);
+}
+
+bool box_process_all_known(const struct box_sessions *sessions)
+{
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_list *list = &box_session_at(at)->processes;
+		for (const struct box_list *one = list->next; one != list; one = one->next) {
+			if (!box_process_at(one)->known) {
+				return false;
+			}
+		}
+	}
+	return true;
 }
 
 /* --- operations --- */
@@ -141,7 +277,7 @@ static void leave(struct box_process *process)
 	box_process_dismiss_readers(process);
 	if (process->running) {
 		box_process_record_leaving(process);
-		ops_of(process)->halt(process->session->box, process->number, BOX_PROCESS_GRACE_MS);
+		ops_of(process)->stop(process->session->box, process->number, BOX_PROCESS_GRACE_MS);
 	}
 }
 
@@ -180,17 +316,17 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 	limited.memory_mb = box_process_limit_mb(process);
 	limited.mounts = session->spec.volumes;
 	limited.mount_count = session->spec.volume_count;
-	process->oom_kills = session->backend->kept->oom_kills(session->box);
+	process->oom_kills = session->backend->processes->oom_kills(session->box);
 	/* First the record: a successor that looks for one too many finds that it is not there. */
 	box_process_record(process);
-	int r = session->backend->kept->keep(
+	int r = session->backend->processes->start(
 		session->box, number, &limited, &box_process_events, process, err);
 	if (r < 0) {
 		box_process_free(process);
 		return r;
 	}
 	process->known = true;
-	session->kept++;
+	session->processes_running++;
 	if (former) {
 		forget(former);
 	}
@@ -210,7 +346,7 @@ static int check_live(const struct box_session *session, struct box_err *err)
 			session->physical_id,
 			session->state == BOX_SESSION_MAKING ? "made" : "deleted");
 	}
-	if (!session->backend->kept) {
+	if (!session->backend->processes) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
 			"the backend of session %s runs no managed processes",
 			session->physical_id);
@@ -289,12 +425,12 @@ int box_process_start(struct box_session *session, const struct box_process_spec
 	}
 	/* One that cannot be begun ends no other. */
 	if (present) {
-		r = session->backend->kept->check(session->box, spec, err);
+		r = session->backend->processes->check(session->box, spec, err);
 		if (r < 0) {
 			return r;
 		}
 	}
-	touch(session);
+	box_session_mark_used(session);
 	if (!present) {
 		return begin(session, spec, ret_process, err);
 	}
@@ -321,7 +457,7 @@ int box_process_stop(struct box_process *process, box_process_done *done, void *
 	struct box_process_op **ret_op)
 {
 	struct box_session *session = process->session;
-	touch(session);
+	box_session_mark_used(session);
 	leave(process);
 	if (!process->running) {
 		forget(process);
@@ -333,14 +469,14 @@ int box_process_stop(struct box_process *process, box_process_done *done, void *
 	return 1;
 }
 
-/* --- what the backend tells --- */
+/* --- events of the backend --- */
 
 static void set_ended(struct box_process *process, const struct box_backend_process_state *state)
 {
 	process->running = false;
 	box_process_free_input(process);
-	process->session->kept--;
-	touch(process->session);
+	process->session->processes_running--;
+	box_session_mark_used(process->session);
 	process->exited_utc_us = box_clock_utc_us();
 	process->exited_ms = box_clock_ms();
 	process->reason = state->reason;
@@ -352,6 +488,36 @@ static void set_ended(struct box_process *process, const struct box_backend_proc
 	BOX_LOG(BOX_LOG_INFO, "process.exited",
 		box_log_str("session", process->session->physical_id),
 		box_log_str("process", process->id), box_log_int("code", state->exit_code));
+}
+
+/* Where the last characters of a text begin. */
+static size_t last_characters(struct box_str text, size_t characters)
+{
+	size_t at = text.len;
+	while (at > 0 && characters > 0) {
+		at--;
+		characters -= ((unsigned char)text.bytes[at] & 0xc0) != 0x80;
+	}
+	return at;
+}
+
+static void set_tail(struct box_process *process, const struct box_backend_process_state *state)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	struct box_str raw = state->tail;
+	char said[1024];
+	if (state->failure) {
+		(void)snprintf(
+			said, sizeof(said), "%.300s: %.500s", process->command, state->failure);
+		raw = box_str(said);
+	}
+	struct box_str text = raw.len == 0 ? box_str("") : box_output_repair(arena, raw);
+	size_t at = last_characters(text, PREVIEW_CHARACTERS);
+	size_t len = text.len - at;
+	free(process->tail);
+	process->tail = box_alloc(len + 1);
+	process->tail_len = len;
+	memcpy(process->tail, text.bytes + at, len);
 }
 
 static void on_state(void *arg, const struct box_backend_process_state *state)
@@ -369,12 +535,12 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 		process->in_taken = state->in_taken;
 		process->in_ended = state->in_ended;
 	}
-	box_process_set_tail(process, state);
+	set_tail(process, state);
 	if (process->running && !state->running) {
 		set_ended(process, state);
 	}
 	if (process->leaving && !process->running) {
-		ops_of(process)->drop(process->session->box, process->number);
+		ops_of(process)->forget(process->session->box, process->number);
 		depart(process);
 		return;
 	}
@@ -409,7 +575,7 @@ const struct box_backend_process_events box_process_events = {
 	.peeked = on_peeked,
 };
 
-/* --- sessions --- */
+/* --- all processes of a session, or of all sessions --- */
 
 void box_process_end_all(struct box_session *session)
 {
@@ -417,7 +583,7 @@ void box_process_end_all(struct box_session *session)
 		struct box_process *process = box_process_at(session->processes.next);
 		process->leaving = true;
 		if (session->box) {
-			ops_of(process)->drop(session->box, process->number);
+			ops_of(process)->forget(session->box, process->number);
 		}
 		if (process->running) {
 			set_ended(process, &killed);
@@ -445,13 +611,33 @@ bool box_process_any_late(struct box_session *session, uint64_t now_ms)
 	return late;
 }
 
+static struct box_process *oldest_completed(const struct box_sessions *sessions)
+{
+	struct box_process *oldest = NULL;
+	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		const struct box_list *list = &box_session_at(at)->processes;
+		/* Of a predecessor's session that has no box yet, nothing can be forgotten. */
+		for (const struct box_list *one = list->next;
+			box_session_at(at)->box && one != list; one = one->next) {
+			struct box_process *process = box_process_at(one);
+			/* Whoever reads it gets its last words first. */
+			if (!process->running && !process->leaving &&
+				box_list_empty(&process->readers) &&
+				(!oldest || process->exited_ms < oldest->exited_ms)) {
+				oldest = process;
+			}
+		}
+	}
+	return oldest;
+}
+
 void box_process_tick_all(struct box_sessions *sessions, uint64_t now_ms)
 {
 	const struct box_session_rules *rules = sessions->rules;
 	uint64_t kept_ms = (uint64_t)rules->retention_sec * 1000;
 	int64_t completed = (int64_t)box_process_count(sessions, NULL).completed;
 	struct box_process *oldest;
-	while ((oldest = box_process_oldest_completed(sessions)) &&
+	while ((oldest = oldest_completed(sessions)) &&
 		(completed > rules->max_completed || now_ms - oldest->exited_ms >= kept_ms)) {
 		forget(oldest);
 		completed--;

@@ -1,7 +1,5 @@
-/* What a managed process is made of: shared by process.c, which changes it, process_reader.c (who
- * reads it), process_peek.c (who looks at it), process_info.c (what can be seen) and process_record.c
- * (what is kept for a successor). Besides them session*.c include this, for what happens to all
- * processes of a session. */
+/* The structs of managed processes and their readers, for process.c, process_reader.c and process_record.c;
+ * and what session*.c do with all processes of a session. */
 #pragma once
 
 #include "base/buf.h"
@@ -93,7 +91,7 @@ static inline struct box_process *box_process_at(const struct box_list *at)
 struct box_process *box_process_new(
 	struct box_session *session, uint32_t number, const struct box_process_spec *spec);
 void box_process_free(struct box_process *process);
-/* Its own limit of memory: one that is no less than the session's is none. */
+/* Its own memory limit; 0 when it has none, or one that is not below that of its session. */
 int64_t box_process_limit_mb(const struct box_process *process);
 #define BOX_PROCESS_GRACE_MS 5000 /* (wire) from SIGTERM to SIGKILL */
 #define BOX_PROCESS_LATE_MS 5000  /* how long its box may be late with the end after that */
@@ -102,16 +100,10 @@ extern const struct box_backend_process_events box_process_events;
 
 /* The session is being removed, or its box is gone: all of them are over. */
 void box_process_end_all(struct box_session *session);
-/* Whether one that was stopped should have ended long ago: its box cannot be believed any more. */
+/* Whether a process that was stopped should have ended long ago: then its box cannot be trusted any more. */
 bool box_process_any_late(struct box_session *session, uint64_t now_ms);
-/* Forgets those that ended long ago, or of which there are too many. */
+/* Forgets processes that ended long ago, or when too many are kept, and answers peeks whose time is over. */
 void box_process_tick_all(struct box_sessions *sessions, uint64_t now_ms);
-
-/* --- process_info.c --- */
-
-void box_process_set_tail(
-	struct box_process *process, const struct box_backend_process_state *state);
-struct box_process *box_process_oldest_completed(const struct box_sessions *sessions);
 
 /* --- process_reader.c --- */
 
@@ -121,18 +113,16 @@ void box_process_deliver_output(struct box_process *process, uint64_t offset, st
 /* Output up to here was dropped, by its log. */
 void box_process_skip_output(struct box_process *process, uint64_t offset);
 void box_process_set_input_taken(struct box_process *process, uint64_t taken);
-/* Its input is nobody's any more. */
+/* Drops input that was not sent. */
 void box_process_free_input(struct box_process *process);
-/* It is going: every reader is told. */
+/* It is being freed, or replaced: every reader is told that it has ended. */
 void box_process_dismiss_readers(struct box_process *process);
-
-/* --- process_peek.c --- */
 
 void box_process_take_peeked(
 	struct box_process *process, const struct box_backend_process_peeked *peeked);
-/* Those whose time is over are answered with what there is. */
+/* Answers peeks whose time is over. */
 void box_process_tick_peeks(struct box_sessions *sessions, uint64_t now_ms);
-/* It is going: all are told. */
+/* It is being freed: every peek fails. */
 void box_process_end_peeks(struct box_process *process);
 
 /* --- process_record.c --- */

@@ -1,10 +1,15 @@
-/* Who reads a managed process, one after the other, and what goes into it. Only the first in line is
- * attached; the process is read up to what that one lets come. */
+/* Who gets the output of a managed process, and what goes into its stdin.
+ *
+ * Readers take output away, one after the other: only the first in line is attached, and the process is read
+ * as far as that one allows. A peek looks at output without taking it away: it waits in the box, whose answer
+ * counts only for a peek that is under way, and never for more bytes than were asked for.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "runtime/session/process_internal.h"
@@ -13,6 +18,7 @@
 #define FEED_BYTES (256 * BOX_KIB)      /* of input on their way, not taken */
 #define TELL_BYTES (64 * BOX_KIB)       /* confirmed, then the box is told at once */
 #define FEED_PIECE_BYTES (63 * BOX_KIB) /* in one packet */
+#define PEEK_LATE_MS 3000               /* the box may answer a peek so much late */
 
 static struct box_process_reader *first_reader(const struct box_process *process)
 {
@@ -23,10 +29,11 @@ static struct box_process_reader *first_reader(const struct box_process *process
 
 static void follow(struct box_process *process, const struct box_backend_process_follow *wanted)
 {
-	process->session->backend->kept->follow(process->session->box, process->number, wanted);
+	process->session->backend->processes->follow(
+		process->session->box, process->number, wanted);
 }
 
-/* --- out --- */
+/* --- output --- */
 
 static void tell_end(struct box_process_reader *reader)
 {
@@ -47,13 +54,13 @@ void box_process_serve_readers(struct box_process *process)
 	if (!reader->attached) {
 		reader->attached = true;
 		uint64_t from = reader->from == BOX_PROCESS_FROM_UNCONFIRMED ? 0 : reader->from;
-		/* There is no more than up to out_end, whatever it asks for. */
+		/* There is no output behind out_end, whatever the reader asks for. */
 		from = BOX_MIN(from, process->out_end);
 		process->given = BOX_MAX(from, process->freed);
 		reader->events->attached(
 			reader->arg, process->given, box_process_input_end(reader));
 	}
-	/* It may have gone meanwhile, and another be the first. */
+	/* The callback may have detached it, and another reader be the first. */
 	if (first_reader(process) == reader) {
 		tell_end(reader);
 	}
@@ -84,7 +91,7 @@ void box_process_skip_output(struct box_process *process, uint64_t offset)
 	}
 }
 
-/* Whether the box must know at once: soon it would wait for that, with the process. */
+/* Whether the box must be told at once, because it would soon wait for that, and the process with it. */
 static bool is_urgent(
 	const struct box_process_reader *reader, const struct box_backend_process_follow *wanted)
 {
@@ -208,14 +215,15 @@ void box_process_dismiss_readers(struct box_process *process)
 	}
 }
 
-/* --- in --- */
+/* --- input --- */
 
 static size_t waiting_input(const struct box_process *process)
 {
 	return process->input.len - process->input_at;
 }
 
-/* What is held counts for all together, but for what each has for itself. */
+/* How much of the input that a process holds counts against the limit for all processes: what is above its own
+ * share. */
 static size_t counted(size_t held)
 {
 	return held > BOX_PROCESS_INPUT_BYTES_MIN ? held - BOX_PROCESS_INPUT_BYTES_MIN : 0;
@@ -237,7 +245,7 @@ void box_process_free_input(struct box_process *process)
 	count_input(process);
 }
 
-/* What was sent goes when it is all, or the larger half; `now`: in any case. */
+/* Frees input that was sent: when that is all of it, or the larger half; `now`: in any case. */
 static void drop_sent_input(struct box_process *process, bool now)
 {
 	struct box_buf *input = &process->input;
@@ -254,7 +262,7 @@ static void drop_sent_input(struct box_process *process, bool now)
 
 static void pump_input(struct box_process *process)
 {
-	const struct box_backend_process_ops *ops = process->session->backend->kept;
+	const struct box_backend_process_ops *ops = process->session->backend->processes;
 	uint64_t under_way;
 	while (waiting_input(process) > 0 &&
 		(under_way = process->in_sent - process->in_taken) < FEED_BYTES) {
@@ -356,5 +364,140 @@ void box_process_skip_line(struct box_process_reader *reader, bool skip)
 {
 	if (reader->process) {
 		reader->process->skip_line = skip;
+	}
+}
+
+/* --- peeks --- */
+
+struct box_process_peek {
+	struct box_list links;
+	struct box_process *process;
+	struct box_backend_process_peek wanted;
+	uint64_t until_ms;
+	box_process_peeked *done; /* NULL: nobody wants to know any more */
+	void *arg;
+};
+
+static struct box_process_peek *peek_at(struct box_list *at)
+{
+	return BOX_CONTAINER_OF(at, struct box_process_peek, links);
+}
+
+static void ask_peek(const struct box_process_peek *peek)
+{
+	const struct box_process *process = peek->process;
+	process->session->backend->processes->peek(
+		process->session->box, process->number, &peek->wanted);
+}
+
+static void finish_peek(struct box_process_peek *peek,
+	const struct box_backend_process_peeked *peeked, const struct box_err *err)
+{
+	struct box_process_peek last = *peek;
+	last.process->peek_count--;
+	box_list_drop(&peek->links);
+	free(peek);
+	if (last.done) {
+		last.done(last.arg, last.process, peeked, err);
+	}
+}
+
+int box_process_peek(struct box_process *process, const struct box_backend_process_peek *wanted,
+	uint64_t wait_ms, box_process_peeked *done, void *arg, struct box_process_peek **ret_peek,
+	struct box_err *err)
+{
+	static uint64_t tokens;
+	if (process->peek_count >= BOX_PROCESS_PEEKS_MAX) {
+		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
+			"too many look at one managed process (%d)", BOX_PROCESS_PEEKS_MAX);
+	}
+	struct box_process_peek *peek = box_alloc(sizeof(*peek));
+	peek->process = process;
+	peek->wanted = *wanted;
+	peek->wanted.token = ++tokens;
+	peek->until_ms = box_clock_ms() + wait_ms;
+	peek->done = done;
+	peek->arg = arg;
+	box_list_init(&peek->links);
+	box_list_push(&process->peeks, &peek->links);
+	process->peek_count++;
+	ask_peek(peek);
+	*ret_peek = peek;
+	return 0;
+}
+
+/* Has the box answer with what it has now. The peek stays in the list until the answer comes, so that the box
+ * never has more of them than the list. */
+static void answer_soon(struct box_process_peek *peek)
+{
+	if (peek->wanted.wait) {
+		peek->wanted.wait = false;
+		ask_peek(peek);
+	}
+}
+
+void box_process_peek_cancel(struct box_process_peek *peek)
+{
+	peek->done = NULL;
+	peek->wanted.most = 0;
+	answer_soon(peek);
+}
+
+void box_process_take_peeked(
+	struct box_process *process, const struct box_backend_process_peeked *peeked)
+{
+	for (struct box_list *at = process->peeks.next; at != &process->peeks; at = at->next) {
+		struct box_process_peek *peek = peek_at(at);
+		if (peek->wanted.token != peeked->token) {
+			continue;
+		}
+		struct box_backend_process_peeked seen = *peeked;
+		if (seen.bytes.len > peek->wanted.most) {
+			seen.bytes.len = peek->wanted.most;
+		}
+		finish_peek(peek, &seen, NULL);
+		return;
+	}
+}
+
+/* When the time of a peek is over, the box is asked for what it has; a box that does not answer then has no such
+ * process. */
+static void tick_peeks(struct box_process *process, uint64_t now_ms)
+{
+	struct box_list *next;
+	struct box_err err;
+	for (struct box_list *p = process->peeks.next; p != &process->peeks; p = next) {
+		struct box_process_peek *peek = peek_at(p);
+		next = p->next;
+		if (now_ms >= peek->until_ms + PEEK_LATE_MS) {
+			(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ESRCH,
+				"nothing is held of managed process %s", process->id);
+			finish_peek(peek, NULL, &err);
+		} else if (now_ms >= peek->until_ms) {
+			answer_soon(peek);
+		}
+	}
+}
+
+void box_process_tick_peeks(struct box_sessions *sessions, uint64_t now_ms)
+{
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		struct box_session *session = BOX_CONTAINER_OF(at, struct box_session, links);
+		struct box_list *all = &session->processes;
+		for (struct box_list *one = all->next; one != all; one = one->next) {
+			tick_peeks(box_process_at(one), now_ms);
+		}
+	}
+}
+
+void box_process_end_peeks(struct box_process *process)
+{
+	struct box_err err;
+	(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ENOENT,
+		"managed process %s of session %s is gone", process->id,
+		process->session->physical_id);
+	while (!box_list_empty(&process->peeks)) {
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
+		finish_peek(peek_at(process->peeks.next), NULL, &err);
 	}
 }

@@ -171,14 +171,14 @@ static void replay_process(struct box_sessions *sessions, const struct box_value
 		return;
 	}
 	struct box_session *session = box_table_get(&sessions->by_id, session_id->str);
-	if (!session || !session->backend->kept || find_number(sessions, number)) {
+	if (!session || !session->backend->processes || find_number(sessions, number)) {
 		return;
 	}
 	struct box_process *process = box_process_new(session, (uint32_t)number, &parsed);
 	process->started_utc_us = number_of(record, "started");
 	process->oom_kills = (uint64_t)number_of(record, "kills");
 	process->recorded = true;
-	session->kept++;
+	session->processes_running++;
 	if (sessions->processes_begun < process->number) {
 		sessions->processes_begun = process->number;
 	}
@@ -211,7 +211,7 @@ static void replay_exit(struct box_sessions *sessions, const struct box_value *r
 		return;
 	}
 	process->running = false;
-	process->session->kept--;
+	process->session->processes_running--;
 	process->exited_utc_us = number_of(record, "at");
 	process->exited_ms = ended_ms(process->exited_utc_us);
 	process->reason = (enum box_backend_end_reason)reason;
@@ -222,7 +222,7 @@ static void replay_exit(struct box_sessions *sessions, const struct box_value *r
 static void replay_forgotten(struct box_process *process)
 {
 	process->recorded = false;
-	process->session->kept -= process->running;
+	process->session->processes_running -= process->running;
 	box_process_free(process);
 }
 
@@ -261,11 +261,11 @@ void box_process_adopt_all(struct box_session *session)
 			.ended = !process->running,
 			.has_log = process->log_bytes > 0,
 		};
-		session->backend->kept->find(
+		session->backend->processes->adopt(
 			session->box, process->number, &past, &box_process_events, process);
 		if (process->leaving) {
 			process->left_ms = box_clock_ms();
-			session->backend->kept->halt(
+			session->backend->processes->stop(
 				session->box, process->number, BOX_PROCESS_GRACE_MS);
 		}
 	}

@@ -1,10 +1,9 @@
-/* The life of a session: MAKING -> LIVE -> REMOVING -> gone.
+/* The life of a session: MAKING -> LIVE -> REMOVING -> gone, or -> STOPPED.
  *
- * Each session has one list of operations. While it is being made they wait for it; while it lives
- * they are commands under way; while it is being removed they wait for its end and then begin anew
- * (or, for removals, are done). A session that was stopped keeps its name without a box until it is
- * removed: session_stop.c. State changes first, callbacks last: a `done` may come back in
- * here.
+ * Owns the table of sessions and each change of state. Operations (session_op.c) wait while their session
+ * is being made; while it is being removed they wait for its end and then start over. A session that was
+ * stopped keeps its name and spec without a box until it is removed, or forgotten because it is old or
+ * because too many are kept. State changes first, callbacks last: a `done` may call functions of this file.
  */
 #include "runtime/session/session.h"
 
@@ -14,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
@@ -39,108 +39,25 @@ void box_sessions_free(struct box_sessions *sessions)
 	free(sessions);
 }
 
-/* --- operations --- */
-
-struct box_session_op *box_session_op_new(struct box_sessions *sessions,
-	enum box_session_op_kind kind, const char *physical_id, const struct box_context *context,
-	const struct box_spec *spec, void *arg)
-{
-	struct box_arena *arena = box_arena_new();
-	struct box_session_op *op = box_arena_alloc(arena, sizeof(*op));
-	box_list_init(&op->links);
-	op->arena = arena;
-	op->sessions = sessions;
-	op->kind = kind;
-	op->physical_id = box_arena_strndup(arena, physical_id, strlen(physical_id));
-	op->context = context;
-	op->spec = spec;
-	op->arg = arg;
-	return op;
-}
-
-void box_session_op_free(struct box_session_op *op)
-{
-	box_list_drop(&op->links);
-	box_arena_free(op->arena);
-}
-
-/* Ends the op with an error; for a removal there is none, it is simply done. */
-static void op_finish(struct box_session_op *op, struct box_session *session,
-	const struct box_backend_exec_outcome *outcome, const struct box_err *err)
-{
-	struct box_session_op last = *op;
-	box_session_op_free(op);
-	switch (last.kind) {
-	case BOX_SESSION_OP_OPEN:
-		last.opened(last.arg, session, err);
-		break;
-	case BOX_SESSION_OP_EXEC:
-		last.ran(last.arg, session, outcome, err);
-		break;
-	case BOX_SESSION_OP_FILE:
-		last.filed(last.arg, NULL, err);
-		break;
-	case BOX_SESSION_OP_REMOVE:
-		last.removed(last.arg);
-		break;
-	}
-}
-
 void box_session_mark_used(struct box_session *session)
 {
 	session->used_utc_us = box_clock_utc_us();
 	session->used_ms = box_clock_ms();
 }
 
-static void exec_done(
-	void *arg, const struct box_backend_exec_outcome *outcome, const struct box_err *err)
+int box_session_refuse_missing(const char *physical_id, struct box_err *err)
 {
-	struct box_session_op *op = arg;
-	struct box_session *session = op->session;
-	bool removes = outcome && outcome->reason == BOX_BACKEND_END_TIMEOUT &&
-		!(op->live && op->live->keep_on_timeout);
-	struct box_err named;
-	if (err && err->code == BOX_ERR_BOX && err->errnum == EPIPE) {
-		(void)box_err_set(&named, BOX_ERR_BOX, EPIPE, "session %s: %s", session->logical_id,
-			err->text);
-		err = &named;
-	}
-	op->running = NULL;
-	session->running--;
-	box_session_mark_used(session);
-	if (removes) {
-		/* Apart from the session, which goes first: whoever is told finds it no more. */
-		box_list_drop(&op->links);
-		op->session = NULL;
-		box_session_remove(session);
-	}
-	op_finish(op, err ? NULL : session, outcome, err);
+	return box_err_set(
+		err, BOX_ERR_SESSION_NOT_FOUND, ENOENT, "session %s not found", physical_id);
 }
 
-/* The session is LIVE: does what the op came for. */
-void box_session_op_begin(struct box_session_op *op)
+int box_session_refuse_stopped(const struct box_session *session, struct box_err *err)
 {
-	struct box_session *session = op->session;
-	box_session_mark_used(session);
-	if (op->kind == BOX_SESSION_OP_OPEN) {
-		op_finish(op, session, NULL, NULL);
-		return;
-	}
-	if (op->kind == BOX_SESSION_OP_FILE) {
-		box_session_file_begin(op);
-		return;
-	}
-	session->running++;
-	if (op->live) {
-		op->own_live = *op->live;
-		op->own_live.events = &box_session_stream_events;
-	}
-	op->running = session->backend->exec(session->box, op->spec,
-		op->sessions->rules->max_output_bytes, op->live ? &op->own_live : NULL, exec_done,
-		op);
+	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, ESHUTDOWN,
+		"Box session %s is stopped: remove it to make it anew", session->physical_id);
 }
 
-/* --- a session's beginning --- */
+/* --- making --- */
 
 void box_session_forget(struct box_session *session)
 {
@@ -152,18 +69,6 @@ void box_session_forget(struct box_session *session)
 	box_list_drop(&session->links);
 	box_session_record_end(session);
 	box_arena_free(session->arena);
-}
-
-/* Moves the session's operations to `list`, apart from the session: whoever is told first may
- * cancel another, and must not find a session that is gone. */
-static void detach_ops(struct box_session *session, struct box_list *list)
-{
-	struct box_list *item;
-	box_list_init(list);
-	while ((item = box_list_pop(&session->ops))) {
-		BOX_CONTAINER_OF(item, struct box_session_op, links)->session = NULL;
-		box_list_push(list, item);
-	}
 }
 
 /* The box ended by itself: the session goes with it, and the next use makes it anew. */
@@ -195,12 +100,12 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 		gone(session); /* cancelled, and nothing is left of its box */
 		return;
 	}
-	detach_ops(session, &waiting);
+	box_session_ops_detach(session, &waiting);
 	if (err) {
 		box_session_forget(session);
 		while ((item = box_list_pop(&waiting))) {
-			op_finish(BOX_CONTAINER_OF(item, struct box_session_op, links), NULL, NULL,
-				err);
+			box_session_op_finish(
+				BOX_CONTAINER_OF(item, struct box_session_op, links), NULL, err);
 		}
 		return;
 	}
@@ -265,7 +170,7 @@ static void wait_for_room(struct box_session_op *op)
 }
 
 /* Makes the session the op asks for and lets the op wait for it. */
-static int make_session(struct box_session_op *op, struct box_err *err)
+int box_session_make(struct box_session_op *op, struct box_err *err)
 {
 	struct box_sessions *sessions = op->sessions;
 	const struct box_session_rules *rules = sessions->rules;
@@ -299,53 +204,31 @@ static int make_session(struct box_session_op *op, struct box_err *err)
 	return 0;
 }
 
-static int check_conflict(
-	const struct box_session_op *op, const struct box_session *session, struct box_err *err)
-{
-	const char *value = NULL;
-	const char *field = box_spec_conflict(op->arena, &session->spec, op->spec, &value);
-	if (!field) {
-		return 0;
-	}
-	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, EEXIST,
-		"Box session %s already exists with %s=%s", session->physical_id, field, value);
-}
+/* --- removing --- */
 
-int box_session_join(struct box_session_op *op, struct box_err *err)
+static void forget_oldest(struct box_sessions *sessions)
 {
-	struct box_session *session = box_table_get(&op->sessions->by_id, box_str(op->physical_id));
-	bool uses = op->kind == BOX_SESSION_OP_FILE; /* what is there, and makes nothing */
-	if (!session) {
-		int r = uses ? box_session_refuse_missing(op->physical_id, err)
-			     : make_session(op, err);
-		return r < 0 ? r : 1;
-	}
-	if (session->state == BOX_SESSION_STOPPED) {
-		(void)box_session_refuse_stopped(session, err);
-		return -ESHUTDOWN;
-	}
-	if (session->state != BOX_SESSION_REMOVING && !uses) {
-		int r = check_conflict(op, session, err);
-		if (r < 0) {
-			return r;
+	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
+		struct box_session *session = BOX_CONTAINER_OF(at, struct box_session, links);
+		if (session->state == BOX_SESSION_STOPPED) {
+			box_session_forget(session);
+			return;
 		}
 	}
-	op->session = session;
-	box_list_push(&session->ops, &op->links);
-	return session->state == BOX_SESSION_LIVE ? 0 : 1;
 }
 
-/* --- a session's end --- */
-
-static void rejoin(struct box_session_op *op)
+void box_session_set_stopped(struct box_session *session)
 {
-	struct box_err err;
-	int r = box_session_join(op, &err);
-	if (r < 0) {
-		op_finish(op, NULL, NULL, &err);
-	} else if (r == 0) {
-		box_session_op_begin(op);
+	struct box_sessions *sessions = session->sessions;
+	if (sessions->stopped >= BOX_SESSIONS_STOPPED_MAX) {
+		forget_oldest(sessions);
 	}
+	session->state = BOX_SESSION_STOPPED;
+	session->stopping = false;
+	session->box = NULL;
+	sessions->stopped++;
+	box_session_mark_used(session);
+	box_session_record_stop(session);
 }
 
 static void gone(void *arg)
@@ -353,7 +236,7 @@ static void gone(void *arg)
 	struct box_session *session = arg;
 	struct box_list waiting;
 	struct box_list *item;
-	detach_ops(session, &waiting);
+	box_session_ops_detach(session, &waiting);
 	if (session->stopping) {
 		box_session_set_stopped(session);
 	} else {
@@ -362,44 +245,19 @@ static void gone(void *arg)
 	while ((item = box_list_pop(&waiting))) {
 		struct box_session_op *op = BOX_CONTAINER_OF(item, struct box_session_op, links);
 		if (op->kind != BOX_SESSION_OP_REMOVE) {
-			rejoin(op);
+			box_session_op_rejoin(op);
 			continue;
 		}
 		struct box_session *again = box_table_get(
 			&op->sessions->by_id, box_str(op->physical_id));
 		if (!again || again->state == BOX_SESSION_STOPPED) {
-			op_finish(op, NULL, NULL, NULL);
+			box_session_op_finish(op, NULL, NULL);
 			continue;
 		}
 		/* A command that waited before this removal has made the session anew. */
 		op->session = again;
 		box_list_push(&again->ops, &op->links);
 		box_session_remove(again);
-	}
-}
-
-/* Takes out what is not a removal: commands are killed, those who wait will be told. */
-static void end_ops(struct box_session *session, struct box_list *ended)
-{
-	struct box_list all;
-	struct box_list *item;
-	box_list_init(ended);
-	box_list_init(&all);
-	box_list_splice(&all, &session->ops);
-	while ((item = box_list_pop(&all))) {
-		struct box_session_op *op = BOX_CONTAINER_OF(item, struct box_session_op, links);
-		if (op->kind == BOX_SESSION_OP_REMOVE) {
-			box_list_push(&session->ops, item);
-			continue;
-		}
-		if (op->running) {
-			session->backend->cancel(op->running);
-			op->running = NULL;
-			session->running--;
-		}
-		box_session_file_leave(op);
-		op->session = NULL;
-		box_list_push(ended, item);
 	}
 }
 
@@ -448,69 +306,16 @@ void box_session_remove(struct box_session *session)
 	struct box_err err;
 	(void)box_err_set(&err, BOX_ERR_SESSION_NOT_FOUND, ECANCELED,
 		"session %s was removed while it was in use", session->physical_id);
-	end_ops(session, &ended);
+	box_session_ops_end(session, &ended);
 	set_removing(session);
 	/* Before anyone is told: a successor must not bring it back. */
 	box_session_record_removal(session);
 	box_process_end_all(session);
 	box_session_end_box(session);
 	while ((item = box_list_pop(&ended))) {
-		op_finish(BOX_CONTAINER_OF(item, struct box_session_op, links), NULL, NULL, &err);
+		box_session_op_finish(
+			BOX_CONTAINER_OF(item, struct box_session_op, links), NULL, &err);
 	}
-}
-
-/* --- what callers ask for --- */
-
-int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
-	const struct box_context *context, const struct box_spec *spec, box_session_open_done *done,
-	void *arg, struct box_session **ret_session, struct box_session_op **ret_op,
-	struct box_err *err)
-{
-	struct box_session_op *op = box_session_op_new(
-		sessions, BOX_SESSION_OP_OPEN, physical_id, context, spec, arg);
-	op->opened = done;
-	int r = box_session_join(op, err);
-	if (r == 0) {
-		*ret_session = op->session;
-		box_session_mark_used(op->session);
-	}
-	if (r <= 0) {
-		box_session_op_free(op);
-	} else {
-		*ret_op = op;
-	}
-	return r;
-}
-
-struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
-	const struct box_context *context, const struct box_spec *spec,
-	const struct box_backend_stream *live, box_session_exec_done *done, void *arg,
-	struct box_err *err)
-{
-	struct box_session_op *op = box_session_op_new(
-		sessions, BOX_SESSION_OP_EXEC, physical_id, context, spec, arg);
-	op->ran = done;
-	op->live = live;
-	int r = box_session_join(op, err);
-	if (r < 0) {
-		box_session_op_free(op);
-		return NULL;
-	}
-	if (r == 0) {
-		box_session_op_begin(op);
-	}
-	return op;
-}
-
-struct box_session_op *box_session_op_wait_gone(
-	struct box_session *session, box_session_remove_done *done, void *arg)
-{
-	struct box_session_op *op = box_session_op_new(
-		session->sessions, BOX_SESSION_OP_REMOVE, session->physical_id, NULL, NULL, arg);
-	op->removed = done;
-	op->session = session;
-	box_list_push(&session->ops, &op->links);
-	return op;
 }
 
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
@@ -531,17 +336,33 @@ int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	return 1;
 }
 
-void box_session_op_cancel(struct box_session_op *op)
+/* --- stopping: the box ends, the name stays --- */
+
+void box_session_stop(struct box_session *session)
 {
-	struct box_session *session = op->session;
-	if (op->running) {
-		session->backend->cancel(op->running);
-		session->running--;
-		box_session_mark_used(session);
+	if (session->state == BOX_SESSION_STOPPED || session->state == BOX_SESSION_REMOVING) {
+		return;
 	}
-	box_session_file_leave(op);
-	box_session_op_free(op);
-	if (session && session->state == BOX_SESSION_MAKING && box_list_empty(&session->ops)) {
-		box_session_remove(session);
+	session->stopping = true;
+	box_session_remove(session);
+}
+
+int box_sessions_stop(struct box_sessions *sessions, const char *physical_id,
+	box_session_remove_done *done, void *arg, struct box_session_op **ret_op,
+	struct box_err *err)
+{
+	struct box_session *session = box_sessions_find(sessions, physical_id, err);
+	if (!session) {
+		return -ENOENT;
 	}
+	if (session->state == BOX_SESSION_STOPPED) {
+		return 0;
+	}
+	if (session->state == BOX_SESSION_MAKING && !session->making) {
+		box_session_stop(session);
+		return 0;
+	}
+	*ret_op = box_session_op_wait_gone(session, done, arg);
+	box_session_stop(session);
+	return 1;
 }

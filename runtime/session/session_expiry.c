@@ -1,5 +1,5 @@
-/* What happens to many sessions at once: an older placement of a workspace, all of them, those that
- * nobody uses. */
+/* What happens to many sessions at once: removing the older generations of a workspace, those of an instance,
+ * or all; and, once a second, removing or stopping those whose time is over. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -43,25 +43,47 @@ void box_sessions_remove_all(struct box_sessions *sessions)
 	}
 }
 
+/* --- once a second --- */
+
+static bool is_over(uint64_t from_ms, int64_t seconds, uint64_t now_ms)
+{
+	return seconds > 0 && now_ms > from_ms && now_ms - from_ms >= (uint64_t)seconds * 1000;
+}
+
+/* Why it must stop now: a word for the log, or NULL. */
+static const char *stop_reason(const struct box_session *session, uint64_t now_ms)
+{
+	if (session->state != BOX_SESSION_LIVE) {
+		return NULL;
+	}
+	if (is_over(session->born_ms, session->spec.max_duration_sec, now_ms)) {
+		return "max_duration_sec";
+	}
+	return session->running == 0 && session->processes_running == 0 &&
+			is_over(session->used_ms, session->spec.idle_timeout_sec, now_ms)
+		? "idle_timeout_sec"
+		: NULL;
+}
+
 static bool is_idle(const struct box_session *session, uint64_t now_ms)
 {
 	int64_t ttl_sec = session->sessions->rules->session_ttl_sec;
 	return session->state == BOX_SESSION_LIVE && !session->spec.persistent &&
 		session->spec.idle_timeout_sec == 0 && session->running == 0 &&
-		session->kept == 0 && ttl_sec > 0 && now_ms > session->used_ms &&
+		session->processes_running == 0 && ttl_sec > 0 && now_ms > session->used_ms &&
 		now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
 }
 
-/* The name of one that was stopped is not kept for ever. */
+/* The name of a stopped session is not kept for ever. */
 static bool is_forgotten(const struct box_session *session, uint64_t now_ms)
 {
 	return session->state == BOX_SESSION_STOPPED && now_ms > session->used_ms &&
 		now_ms - session->used_ms >= BOX_SESSION_STOPPED_SEC * 1000ULL;
 }
 
-static void care_for(struct box_session *session, uint64_t now_ms)
+static void check_one(struct box_session *session, uint64_t now_ms)
 {
-	const char *why = box_session_stop_reason(session, now_ms);
+	const char *why = stop_reason(session, now_ms);
 	if (why) {
 		BOX_LOG(BOX_LOG_INFO, "session.stopped",
 			box_log_str("session", session->physical_id), box_log_str("why", why));
@@ -86,6 +108,6 @@ void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms)
 	for (struct box_list *at = sessions->all.next; at != &sessions->all; at = next) {
 		struct box_session *session = BOX_CONTAINER_OF(at, struct box_session, links);
 		next = at->next;
-		care_for(session, now_ms);
+		check_one(session, now_ms);
 	}
 }

@@ -8,12 +8,6 @@
 #include "runtime/session/session_internal.h"
 #include "runtime/spec/spec_egress.h"
 
-int box_session_refuse_missing(const char *physical_id, struct box_err *err)
-{
-	return box_err_set(
-		err, BOX_ERR_SESSION_NOT_FOUND, ENOENT, "session %s not found", physical_id);
-}
-
 struct box_session *box_sessions_find(
 	struct box_sessions *sessions, const char *physical_id, struct box_err *err)
 {
@@ -40,12 +34,6 @@ size_t box_sessions_count_shown(const struct box_sessions *sessions)
 	return box_sessions_count_boxes(sessions) - sessions->leaving;
 }
 
-static const struct box_session *session_at(const struct box_list *at)
-{
-	return (const struct box_session *)(const void *)((const char *)at -
-		offsetof(struct box_session, links));
-}
-
 static int64_t add_up(int64_t a, int64_t b)
 {
 	return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -59,7 +47,7 @@ static size_t count_of(
 	size_t count = 0;
 	box_tenant_namespace(context, workspace);
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		const struct box_session *session = session_at(at);
+		const struct box_session *session = box_session_at(at);
 		count += session->state != BOX_SESSION_STOPPED &&
 			!box_session_is_leaving(session) &&
 			(any_generation || session->generation == context->generation) &&
@@ -85,7 +73,7 @@ struct box_ceilings_usage box_sessions_usage(
 {
 	struct box_ceilings_usage use = {0};
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		const struct box_session *session = session_at(at);
+		const struct box_session *session = box_session_at(at);
 		if (session->state == BOX_SESSION_STOPPED ||
 			(box_session_is_leaving(session) && !leaving_too)) {
 			continue;
@@ -200,7 +188,7 @@ struct box_value box_sessions_list(const struct box_sessions *sessions,
 	struct box_value list = box_list_value();
 	box_tenant_namespace(context, workspace);
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		const struct box_session *session = session_at(at);
+		const struct box_session *session = box_session_at(at);
 		if (session->generation == context->generation &&
 			!box_session_is_leaving(session) &&
 			strcmp(session->workspace, workspace) == 0) {
@@ -214,7 +202,7 @@ struct box_value box_sessions_list_all(const struct box_sessions *sessions, stru
 {
 	struct box_value list = box_list_value();
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		const struct box_session *session = session_at(at);
+		const struct box_session *session = box_session_at(at);
 		if (box_session_is_leaving(session)) {
 			continue;
 		}
@@ -239,7 +227,7 @@ size_t box_sessions_boxes(const struct box_sessions *sessions, const struct box_
 		arena, sessions->by_id.count * sizeof(*boxes));
 	box_tenant_namespace(context, workspace);
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		const struct box_session *session = session_at(at);
+		const struct box_session *session = box_session_at(at);
 		if (session->generation != context->generation || box_session_is_leaving(session) ||
 			strcmp(session->workspace, workspace) != 0) {
 			continue;

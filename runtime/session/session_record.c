@@ -124,9 +124,7 @@ void box_sessions_dump(const struct box_sessions *sessions,
 		emit(arg, &begun);
 	}
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
-		const struct box_session *session =
-			(const struct box_session *)(const void *)((const char *)at -
-				offsetof(struct box_session, links));
+		const struct box_session *session = box_session_at(at);
 		if (session->mark != 0) {
 			struct box_value change = session_change(session, arena);
 			emit(arg, &change);

@@ -214,7 +214,7 @@ static void ask(struct script *script)
 	uint8_t what = next(script);
 	uint32_t id = 1 + next(script) % PROCESSES;
 	struct process *process = &play.processes[id - 1];
-	const struct box_backend_process_ops *kept = ops()->kept;
+	const struct box_backend_process_ops *kept = ops()->processes;
 	struct box_err err;
 	if (!process->there) {
 		const struct box_backend_process_record past = {.memory_mb = what >> 6,
@@ -229,8 +229,8 @@ static void ask(struct script *script)
 		spec.memory_mb = what >> 6;
 		spec.log_bytes = what & 0x20 ? BOX_INIT_OUTPUT_HELD_MIN : 0;
 		if (what & 1) {
-			kept->find(play.box, id, &past, &events, process);
-		} else if (kept->keep(play.box, id, &spec, &events, process, &err) < 0) {
+			kept->adopt(play.box, id, &past, &events, process);
+		} else if (kept->start(play.box, id, &spec, &events, process, &err) < 0) {
 			process->there = false;
 		}
 		return;
@@ -255,11 +255,11 @@ static void ask(struct script *script)
 		break;
 	}
 	case 2:
-		kept->halt(play.box, id, next(script));
+		kept->stop(play.box, id, next(script));
 		break;
 	default:
 		process->there = false;
-		kept->drop(play.box, id);
+		kept->forget(play.box, id);
 	}
 }
 

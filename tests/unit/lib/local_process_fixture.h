@@ -13,7 +13,7 @@ static inline void start_box(void)
 {
 	start();
 	make_living(&living, 7);
-	ops = backend->ops->kept;
+	ops = backend->ops->processes;
 }
 
 static inline void finish_box(void)

@@ -150,13 +150,13 @@ static inline void played_drop(struct box_backend_box *box, uint32_t number)
 static const struct box_backend_process_ops played_ops = {
 	.oom_kills = played_oom_kills,
 	.check = played_check,
-	.keep = played_keep,
-	.find = played_find,
+	.start = played_keep,
+	.adopt = played_find,
 	.follow = played_follow,
 	.feed = played_feed,
 	.peek = played_peek,
-	.halt = played_halt,
-	.drop = played_drop,
+	.stop = played_halt,
+	.forget = played_drop,
 };
 
 static struct box_backend_ops playing_ops;
@@ -169,7 +169,7 @@ static inline void start_processes(void)
 	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
 	start();
 	playing_ops = headless_ops;
-	playing_ops.kept = &played_ops;
+	playing_ops.processes = &played_ops;
 	rules.backend = &playing_backend;
 	rules.max_processes = 4;
 	rules.max_completed = 3;

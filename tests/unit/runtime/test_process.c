@@ -104,10 +104,10 @@ TEST(a_start_that_fails)
 	ASSERT_INT(box_process_exit_code(process_of("s", "default")), 5);
 	keep_fails = NULL;
 	/* A backend that keeps nothing. */
-	playing_ops.kept = NULL;
+	playing_ops.processes = NULL;
 	ASSERT(begin("s", "default", &op, &waiting) < 0);
 	ASSERT_INT(op.err.code, BOX_ERR_BACKEND_UNAVAILABLE);
-	playing_ops.kept = &played_ops;
+	playing_ops.processes = &played_ops;
 	finish_processes();
 }
 

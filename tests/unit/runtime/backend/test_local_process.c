@@ -61,7 +61,7 @@ static void keep_one_with(int64_t log_bytes)
 	};
 	struct box_err err;
 	struct heard heard;
-	ASSERT_INT(ops->keep(living.box, NUMBER, &spec, &events, &told, &err), 0);
+	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
 	expect(&living, BOX_INIT_START_PROCESS, NUMBER, &heard);
 	struct box_init_start_process keep;
 	memcpy(&keep, heard.bytes, sizeof(keep));
@@ -250,7 +250,7 @@ TEST(output_of_one_that_was_found)
 {
 	struct heard heard;
 	start_box();
-	ops->find(living.box, NUMBER, &(struct box_backend_process_record){0}, &events, &told);
+	ops->adopt(living.box, NUMBER, &(struct box_backend_process_record){0}, &events, &told);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_out(0, "first bytes ever");
 	say_out(16, "and more");
@@ -307,9 +307,9 @@ TEST(dropped_and_unknown)
 	struct heard heard;
 	start_box();
 	keep_one();
-	ops->halt(living.box, NUMBER, 5000);
+	ops->stop(living.box, NUMBER, 5000);
 	expect_packet(&living, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	/* Nothing is told any more, whatever comes; and nothing is asked of what is not there. */
 	say_running();
@@ -319,7 +319,7 @@ TEST(dropped_and_unknown)
 	ASSERT_INT(living.lost, 0);
 	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0});
 	ops->feed(living.box, NUMBER, 0, box_str("x"));
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect_silence(&living);
 	finish_box();
 }
@@ -332,7 +332,7 @@ TEST(a_box_that_has_ended)
 	keep_one();
 	init_ends(&living);
 	ASSERT_INT(living.lost, 1);
-	ASSERT(ops->keep(living.box, 6, &spec, &events, &told, &err) < 0);
+	ASSERT(ops->start(living.box, 6, &spec, &events, &told, &err) < 0);
 	ASSERT_STR(err.text, "the box has ended");
 	finish_box();
 }
@@ -349,7 +349,7 @@ TEST(too_long)
 	ASSERT(ops->check(living.box, &spec, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
 	err.code = BOX_ERR_BOX;
-	ASSERT(ops->keep(living.box, 6, &spec, &events, &told, &err) < 0);
+	ASSERT(ops->start(living.box, 6, &spec, &events, &told, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
 	expect_silence(&living);
 	finish_box();

@@ -18,7 +18,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 	(void)snprintf(
 		told.failure, sizeof(told.failure), "%s", state->failure ? state->failure : "");
 	if (told.drops && !state->running) {
-		ops->drop(living.box, NUMBER);
+		ops->forget(living.box, NUMBER);
 	}
 }
 
@@ -44,14 +44,14 @@ static void keep_limited(int64_t memory_mb)
 	const struct box_process_spec spec = {
 		.process_id = "p", .command = "prog", .cwd = "/w", .memory_mb = memory_mb};
 	struct box_err err;
-	ASSERT_INT(ops->keep(living.box, NUMBER, &spec, &events, &told, &err), 0);
+	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
 }
 
 static void find_limited(bool ended)
 {
 	const struct box_backend_process_record past = {
 		.memory_mb = 64, .oom_kills = 2, .ended = ended};
-	ops->find(living.box, NUMBER, &past, &events, &told);
+	ops->adopt(living.box, NUMBER, &past, &events, &told);
 }
 
 /* boxd has made the group that it was asked for last; the file of its kills is ours too. */
@@ -112,7 +112,7 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	ASSERT_INT(boxd.groups[0].mebibytes, 64);
 	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
 	ops->feed(living.box, NUMBER, 0, box_str("abc"));
-	ops->halt(living.box, NUMBER, 5000);
+	ops->stop(living.box, NUMBER, 5000);
 	expect_silence(&living);
 	(void)close(answer_group("oom_kill 0\n", -1));
 	expect_keep_in();
@@ -124,7 +124,7 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	ops->feed(living.box, NUMBER, 3, box_str("d"));
 	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	expect_closed(0);
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	finish_box();
@@ -149,13 +149,13 @@ TEST(a_stop_is_no_end_by_memory)
 		keep_limited(64);
 		int file = answer_group("oom_kill 2\n", -1);
 		expect_keep_in();
-		ops->halt(living.box, NUMBER, 5000);
+		ops->stop(living.box, NUMBER, 5000);
 		expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 		ASSERT_INT(pwrite(file, rows[i].later, strlen(rows[i].later), 0),
 			strlen(rows[i].later));
 		say_end(rows[i].end, rows[i].value);
 		ASSERT_INT(told.state.reason, rows[i].reason);
-		ops->drop(living.box, NUMBER);
+		ops->forget(living.box, NUMBER);
 		expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 		(void)close(file);
 	}
@@ -196,7 +196,7 @@ TEST(ends_in_a_group)
 		ASSERT_INT(told.state.exit_code, rows[i].code);
 		/* From then on nobody needs it. */
 		expect_closed((int)i + 1);
-		ops->drop(living.box, NUMBER);
+		ops->forget(living.box, NUMBER);
 		expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 		expect_closed((int)i + 1);
 	}
@@ -215,7 +215,7 @@ TEST(without_a_group_it_is_not_started)
 	ASSERT_INT(told.state.exit_code, 127);
 	ASSERT_STR(told.failure, "its memory limit cannot be set: cannot make the cgroup p5");
 	expect_silence(&living);
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	finish_box();
 }
@@ -244,13 +244,13 @@ TEST(dropped_before_its_group_is_there)
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	(void)close(answer_group("oom_kill 0\n", -1));
 	expect_silence(&living);
 	boxd.closed_count = 0;
 	keep_limited(64);
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	(void)close(answer_group("oom_kill 0\n", -1));
@@ -309,7 +309,7 @@ TEST(found_by_a_successor)
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	ops->halt(living.box, NUMBER, 9);
+	ops->stop(living.box, NUMBER, 9);
 	expect_silence(&living);
 	int file = answer_group("oom_kill 0\n", -1);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
@@ -359,7 +359,7 @@ TEST(found_without_a_limit_of_its_own)
 	struct heard heard;
 	start_box();
 	say_kills(&living, "oom_kill 3\n");
-	ops->find(living.box, NUMBER, &past, &events, &told);
+	ops->adopt(living.box, NUMBER, &past, &events, &told);
 	ASSERT_INT(boxd.group_count, 0);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
@@ -389,7 +389,7 @@ TEST(kills_outside_of_groups)
 	/* The next one brings the same file. */
 	struct asked_group *group = &boxd.groups[0];
 	ASSERT_INT(group->process, NUMBER);
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	keep_limited(32);
 	(void)close(answer_group("oom_kill 0\n", another(rest)));
 	ASSERT_INT(ops->oom_kills(living.box), 3);
@@ -407,7 +407,7 @@ TEST(no_limits_on_this_host)
 	box_local_allow_degraded(native, true);
 	backend = box_local_native_backend(native);
 	make_living(&living, 7);
-	ops = backend->ops->kept;
+	ops = backend->ops->processes;
 	keep_limited(64);
 	ASSERT_INT(boxd.group_count, 0);
 	expect(&living, BOX_INIT_START_PROCESS, NUMBER, &heard);
@@ -439,7 +439,7 @@ TEST(a_microvm_is_told_the_number)
 	ASSERT_INT(heard.fd, -1);
 	ASSERT_INT(heard.header.reserved, 96);
 	/* And nowhere else. */
-	ops->halt(living.box, NUMBER, grace_ms);
+	ops->stop(living.box, NUMBER, grace_ms);
 	expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.header.reserved, 0);
 	say_end(BOX_INIT_END_SIGNAL, 9);

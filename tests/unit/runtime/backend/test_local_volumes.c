@@ -40,7 +40,7 @@ static void keep(int64_t memory_mb)
 		.mounts = mounts,
 		.mount_count = 2};
 	struct box_err err;
-	ASSERT_INT(ops->keep(living.box, NUMBER, &spec, &events, &told, &err), 0);
+	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
 	memset(one, 'x', sizeof(one));
 	memset(two, 'x', sizeof(two));
 	memset(at, 'x', sizeof(at));
@@ -171,7 +171,7 @@ TEST(dropped_while_they_are_opened)
 	struct heard heard;
 	start_box();
 	keep(0);
-	ops->drop(living.box, NUMBER);
+	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	answer_mount(0, "/host/one", false); /* is closed: finish counts */
 	expect_silence(&living);
@@ -213,7 +213,7 @@ TEST(targets_that_cannot_be)
 		.process_id = "p", .command = "c", .cwd = "/", .mounts = &mount, .mount_count = 1};
 	struct box_err err;
 	start_box();
-	ASSERT(ops->keep(living.box, NUMBER, &spec, &events, &told, &err) < 0);
+	ASSERT(ops->start(living.box, NUMBER, &spec, &events, &told, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
 	ASSERT_INT(boxd.mount_count, 0);
 	finish_box();
