@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/macros.h"
 
 enum {
@@ -53,8 +54,8 @@ int box_landlock_open(uint32_t abi, enum box_landlock_scope scope)
 		.net = all && abi >= 4 ? NET_RIGHTS : 0,
 		.scoped = all && abi >= 6 ? SCOPES : 0,
 	};
-	/* Older kernels refuse a struct that is longer than theirs, unless the rest is zero. */
-	size_t size = abi >= 6 ? sizeof(forbidden) : abi >= 4 ? 16 : 8;
+	/* An older kernel refuses a struct that is longer than its own. */
+	size_t size = forbidden.scoped ? sizeof(forbidden) : forbidden.net ? 16 : 8;
 	long fd = syscall(SYS_landlock_create_ruleset, &forbidden, size, 0);
 	return fd < 0 ? -errno : (int)fd;
 }
@@ -76,4 +77,23 @@ int box_landlock_allow(int ruleset, uint32_t abi, int fd, uint64_t rights)
 int box_landlock_restrict(int ruleset)
 {
 	return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
+}
+
+int box_landlock_enter(uint32_t abi, enum box_landlock_scope scope,
+	const struct box_landlock_rule *rules, size_t count, const char **ret_step)
+{
+	*ret_step = "landlock_create_ruleset";
+	_cleanup_(box_close_p) int ruleset = box_landlock_open(abi, scope);
+	if (ruleset < 0) {
+		return ruleset;
+	}
+	*ret_step = "landlock_add_rule";
+	for (size_t i = 0; i < count; i++) {
+		int r = box_landlock_allow(ruleset, abi, rules[i].fd, rules[i].rights);
+		if (r < 0) {
+			return r;
+		}
+	}
+	*ret_step = "landlock_restrict_self";
+	return box_landlock_restrict(ruleset);
 }

@@ -32,7 +32,7 @@ enum box_landlock_scope {
 	BOX_LANDLOCK_ALL, /* also TCP bind and connect (ABI 4), abstract sockets and signals (ABI 6) */
 };
 
-/* The version that this kernel has, or 0. */
+/* The version that this kernel has; or 0, with the reason in errno. */
 uint32_t box_landlock_abi(void);
 
 /* The file rights that a kernel of this version can take away. */
@@ -47,3 +47,13 @@ int box_landlock_allow(int ruleset, uint32_t abi, int fd, uint64_t rights);
 
 /* From here on the ruleset holds. Needs no_new_privs or CAP_SYS_ADMIN. */
 int box_landlock_restrict(int ruleset);
+
+struct box_landlock_rule {
+	int fd; /* as in box_landlock_allow */
+	uint64_t rights;
+};
+
+/* All of it: opens a ruleset, allows what the rules say, and restricts this process. On an error
+ * `ret_step` is the name of the system call that failed. */
+int box_landlock_enter(uint32_t abi, enum box_landlock_scope scope,
+	const struct box_landlock_rule *rules, size_t count, const char **ret_step);

@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/landlock.h"
 #include "base/log.h"
 #include "boxd/box/host_memory.h"
 #include "boxd/box/id_ranges.h"
@@ -29,13 +30,6 @@
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
-#define LANDLOCK_VERSION 1U /* LANDLOCK_CREATE_RULESET_VERSION */
-
-static int find_landlock(void)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
-	return abi > 0 ? (int)abi : 0;
-}
 
 /* Whether the highest id that a box may get is an id here: a container may have fewer. */
 bool box_host_state_has_id_ranges(void)
@@ -172,7 +166,7 @@ static int open_all(
 	bool root = geteuid() == 0;
 	ground->host.root = root;
 	ground->host.id_ranges = root && box_host_state_has_id_ranges();
-	ground->host.landlock_abi = find_landlock();
+	ground->host.landlock_abi = (int)box_landlock_abi();
 	ground->host.cpus = count_cpus();
 	ground->host.files_max = box_host_state_files_max();
 	find_vmm(ground);

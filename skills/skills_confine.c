@@ -12,9 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/landlock.h"
 #include "base/log.h"
 #include "base/seccomp.h"
-#include "skills/landlock.h"
 
 const char *const box_skills_confine_calls[] = {
 	/* files, by fds */
@@ -99,17 +99,42 @@ static bool is_root(void)
 	return len <= 0 || sscanf(map, "%u %u", &inside, &outside) != 2 || outside == 0;
 }
 
+static uint64_t rights_of(const struct box_skills_confine_folder *room)
+{
+	uint64_t rights = BOX_LANDLOCK_READ_FILE | BOX_LANDLOCK_READ_DIR;
+	if (room->writes) {
+		rights |= BOX_LANDLOCK_WRITE_FILE | BOX_LANDLOCK_MAKE_REG | BOX_LANDLOCK_MAKE_DIR;
+	}
+	if (room->moves) {
+		rights |= BOX_LANDLOCK_REMOVE_DIR | BOX_LANDLOCK_REMOVE_FILE | BOX_LANDLOCK_REFER |
+			BOX_LANDLOCK_TRUNCATE;
+	}
+	return rights;
+}
+
+static int restrict_to(
+	const struct box_landlock_rule *rules, size_t count, bool moves, struct box_err *err)
+{
+	const char *step = "Landlock";
+	uint32_t abi = box_landlock_abi();
+	if (abi == 1 && moves) {
+		return box_err_set(err, BOX_ERR_OS, EOPNOTSUPP,
+			"Landlock: files can be moved between folders since Linux 5.19");
+	}
+	int r = abi == 0 ? -errno : box_landlock_enter(abi, BOX_LANDLOCK_ALL, rules, count, &step);
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s: %s", step, box_err_strerror(-r)) : 0;
+}
+
 static int enter_landlock(
 	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
 {
 	struct box_landlock_rule rules[BOX_SKILLS_CONFINE_FOLDERS_MAX];
+	bool moves = false;
 	for (size_t i = 0; i < count; i++) {
-		unsigned may = BOX_LANDLOCK_READ;
-		may |= rooms[i].writes ? BOX_LANDLOCK_WRITE | BOX_LANDLOCK_MAKE : 0;
-		may |= rooms[i].moves ? BOX_LANDLOCK_MOVE : 0;
-		rules[i] = (struct box_landlock_rule){.fd = rooms[i].fd, .may = may};
+		rules[i] = (struct box_landlock_rule){rooms[i].fd, rights_of(&rooms[i])};
+		moves = moves || rooms[i].moves;
 	}
-	int r = box_landlock_enter(rules, count, err);
+	int r = restrict_to(rules, count, moves, err);
 	if (r != -ENOSYS && r != -EOPNOTSUPP) {
 		return r;
 	}

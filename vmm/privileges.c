@@ -8,16 +8,12 @@
 #include <linux/securebits.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/macros.h"
+#include "base/landlock.h"
 
-#define LANDLOCK_VERSION 1U /* LANDLOCK_CREATE_RULESET_VERSION */
 #define FDS_MAX 8
-#define BIT(number) (1ULL << (number))
 
 static int missing_right(bool same_uid)
 {
@@ -86,53 +82,13 @@ int box_privileges_keep_fds(const int *fds, size_t count)
 	return close_range(from, ~0U, 0) < 0 ? -errno : 0;
 }
 
-/* --- Landlock --- */
-
-/* Newer than the headers that some distributions build with. */
-enum {
-	FS_EXECUTE = 0,
-	FS_WRITE_FILE = 1,
-	FS_READ_FILE = 2,
-	FS_TRUNCATE = 14,
-	FS_IOCTL_DEV = 15,
-	RULE_PATH_BENEATH = 1,
-	NET_RIGHTS = 3, /* TCP bind and connect */
-	SCOPES = 3,     /* abstract sockets and signals */
-};
-
-struct ruleset {
-	uint64_t fs;
-	uint64_t net;
-	uint64_t scoped;
-};
-
-struct path_beneath {
-	uint64_t allowed;
-	int32_t fd;
-} __attribute__((packed));
-
-/* Every right that this version of the kernel can take away. */
-static uint64_t fs_rights(uint32_t abi)
+static int allow(int ruleset, uint32_t abi, const char *path)
 {
-	static const int counts[] = {0, 13, 14, 15, 15, 16};
-	size_t last = BOX_COUNT_OF(counts) - 1;
-	return BIT(counts[BOX_MIN(abi, last)]) - 1;
-}
-
-static int allow(int ruleset, const char *path, uint64_t rights)
-{
-	struct stat st;
 	_cleanup_(box_close_p) int fd = open(path, O_PATH | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0) {
+	if (fd < 0) {
 		return -errno;
 	}
-	struct path_beneath rule = {.allowed = rights, .fd = fd};
-	if (!S_ISDIR(st.st_mode)) {
-		rule.allowed &= BIT(FS_EXECUTE) | BIT(FS_READ_FILE) | BIT(FS_WRITE_FILE) |
-			BIT(FS_TRUNCATE) | BIT(FS_IOCTL_DEV);
-	}
-	long r = syscall(SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0);
-	return r < 0 ? -errno : 0;
+	return box_landlock_allow(ruleset, abi, fd, box_landlock_rights(abi));
 }
 
 int box_privileges_restrict_paths(uint32_t abi, const char *const *paths, size_t count)
@@ -140,28 +96,15 @@ int box_privileges_restrict_paths(uint32_t abi, const char *const *paths, size_t
 	if (abi == 0) {
 		return 0;
 	}
-	struct ruleset handled = {
-		.fs = fs_rights(abi),
-		.net = abi >= 4 ? NET_RIGHTS : 0,
-		.scoped = abi >= 6 ? SCOPES : 0,
-	};
-	size_t size = abi >= 6 ? sizeof(handled) : abi >= 4 ? 16 : 8;
-	_cleanup_(box_close_p) int ruleset = (int)syscall(
-		SYS_landlock_create_ruleset, &handled, size, 0);
+	_cleanup_(box_close_p) int ruleset = box_landlock_open(abi, BOX_LANDLOCK_ALL);
 	if (ruleset < 0) {
-		return -errno;
+		return ruleset;
 	}
 	for (size_t i = 0; i < count; i++) {
-		int r = allow(ruleset, paths[i], handled.fs);
+		int r = allow(ruleset, abi, paths[i]);
 		if (r < 0) {
 			return r;
 		}
 	}
-	return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
-}
-
-uint32_t box_privileges_landlock_abi(void)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
-	return abi > 0 ? (uint32_t)abi : 0;
+	return box_landlock_restrict(ruleset);
 }

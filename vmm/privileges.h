@@ -18,6 +18,3 @@ int box_privileges_keep_fds(const int *fds, size_t count);
 /* Landlock: below `paths` everything, elsewhere nothing is read, written or made. `abi` is the
  * kernel's; does nothing on 0. */
 int box_privileges_restrict_paths(uint32_t abi, const char *const *paths, size_t count);
-
-/* What the kernel here has of Landlock: its version, or 0. */
-uint32_t box_privileges_landlock_abi(void);

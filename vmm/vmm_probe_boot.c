@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/landlock.h"
 #include "vmm/bridge/bridge.h"
 #include "vmm/bridge/bridge_listen.h"
 #include "vmm/microvm_process.h"
@@ -136,7 +137,7 @@ _Noreturn static void watch(
 			},
 		.console_fd = console[1],
 		.same_uid = true,
-		.landlock_abi = box_privileges_landlock_abi(),
+		.landlock_abi = box_landlock_abi(),
 	};
 	bridge.console = console[0];
 	if (box_microvm_process_start(&machine, &bridge.children[0], &err) < 0) {

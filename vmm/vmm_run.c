@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fds.h"
+#include "base/landlock.h"
 #include "base/macros.h"
 #include "protocol/microvm.h"
 #include "vmm/boot_image.h"
@@ -220,7 +221,7 @@ static int start_microvm(struct box_err *err)
 		.same_uid = vmm.same_uid,
 		.uid = guest->payload_uid,
 		.gid = guest->payload_gid,
-		.landlock_abi = box_privileges_landlock_abi(),
+		.landlock_abi = box_landlock_abi(),
 	};
 	int r = box_microvm_process_start(&machine, &vmm.bridge.children[CHILD_MICROVM], err);
 	(void)close(vmm.console[1]);

@@ -6,17 +6,16 @@
 #include "worker/confine.h"
 
 #include <errno.h>
-#include <linux/landlock.h>
 #include <seccomp.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/landlock.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/seccomp.h"
@@ -105,55 +104,17 @@ const char *const box_confine_allowed_calls[] = {
 
 /* --- Landlock --- */
 
-/* Newer than the headers that some distributions build with. */
-struct landlock_attr {
-	uint64_t handled_access_fs;
-	uint64_t handled_access_net;
-	uint64_t scoped;
-};
-
-static long landlock_abi(void)
-{
-	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-}
-
-/* Every right that this version of the kernel can take away. */
-static struct landlock_attr everything(long abi)
-{
-	static const int fs_rights[] = {0, 13, 14, 15, 15, 16};
-	size_t last = BOX_COUNT_OF(fs_rights) - 1;
-	int rights = fs_rights[(size_t)abi < last ? (size_t)abi : last];
-	return (struct landlock_attr){
-		.handled_access_fs = (1ULL << rights) - 1,
-		.handled_access_net = abi >= 4 ? 3 : 0, /* TCP bind and connect */
-		.scoped = abi >= 6 ? 3 : 0,             /* abstract sockets and signals */
-	};
-}
-
-static size_t attr_size(long abi)
-{
-	return abi >= 6 ? sizeof(struct landlock_attr) : abi >= 4 ? 16 : 8;
-}
-
 static int enter_landlock(struct box_err *err)
 {
-	long abi = landlock_abi();
-	if (abi < 1) {
+	const char *step;
+	uint32_t abi = box_landlock_abi();
+	if (abi == 0) {
 		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_log_errno("why", errno));
 		return 0;
 	}
-	struct landlock_attr attr = everything(abi);
-	long ruleset = syscall(SYS_landlock_create_ruleset, &attr, attr_size(abi), 0);
-	if (ruleset < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "landlock_create_ruleset: %s",
-			box_err_strerror(errno));
-	}
-	long r = syscall(SYS_landlock_restrict_self, (int)ruleset, 0);
-	int errnum = errno;
-	(void)close((int)ruleset);
+	int r = box_landlock_enter(abi, BOX_LANDLOCK_ALL, NULL, 0, &step);
 	if (r < 0) {
-		return box_err_set(err, BOX_ERR_OS, errnum, "landlock_restrict_self: %s",
-			box_err_strerror(errnum));
+		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", step, box_err_strerror(-r));
 	}
 	return 0;
 }

@@ -1,15 +1,13 @@
 /* What a process does that outlives the owner of the lots: the watcher. It has nothing but the
  * folders in which the lots are, and their names. */
 #include <errno.h>
-#include <linux/landlock.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/landlock.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
-#define ROUNDS 4                      /* of killing and removing, in one call */
-#define ALL_RIGHTS ((1ULL << 13) - 1) /* of Landlock's first version */
+#define ROUNDS 4       /* of killing and removing, in one call */
+#define LANDLOCK_ABI 1 /* what every version of Landlock has is enough */
 
 size_t box_cgroups_become_cleaner(struct box_cgroups *cgroups, int *ret_folders)
 {
@@ -20,34 +18,27 @@ size_t box_cgroups_become_cleaner(struct box_cgroups *cgroups, int *ret_folders)
 	return cgroups->count;
 }
 
-static int add_folder(int ruleset, int folder)
+static int allow_folders(int ruleset, const int *folders, size_t count)
 {
-	struct landlock_path_beneath_attr rule = {
-		.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
-			LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR,
-		.parent_fd = folder,
-	};
-	return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0
-		? -errno
-		: 0;
+	for (size_t i = 0; i < count; i++) {
+		int r = box_landlock_allow(ruleset, LANDLOCK_ABI, folders[i],
+			BOX_LANDLOCK_READ_FILE | BOX_LANDLOCK_READ_DIR | BOX_LANDLOCK_WRITE_FILE |
+				BOX_LANDLOCK_REMOVE_DIR);
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
 }
 
 int box_cgroup_confine(const int *folders, size_t count)
 {
-	struct landlock_ruleset_attr attributes = {.handled_access_fs = ALL_RIGHTS};
-	_cleanup_(box_close_p) int ruleset = (int)syscall(
-		SYS_landlock_create_ruleset, &attributes, sizeof(attributes.handled_access_fs), 0);
+	_cleanup_(box_close_p) int ruleset = box_landlock_open(LANDLOCK_ABI, BOX_LANDLOCK_FILES);
 	if (ruleset < 0) {
-		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
+		return ruleset == -ENOSYS || ruleset == -EOPNOTSUPP ? 0 : ruleset;
 	}
-	int r = 0;
-	for (size_t i = 0; i < count && r == 0; i++) {
-		r = add_folder(ruleset, folders[i]);
-	}
-	if (r == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0) {
-		r = -errno;
-	}
-	return r;
+	int r = allow_folders(ruleset, folders, count);
+	return r < 0 ? r : box_landlock_restrict(ruleset);
 }
 
 bool box_cgroups_clean_up(struct box_cgroups *cgroups)

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/cleanup.h"
+#include "base/landlock.h"
 #include "base/macros.h"
 #include "init/boot/boot_order.h"
 #include "init/boot/mounter.h"
@@ -26,24 +28,6 @@
 
 #define SIGNAL_MAX 64
 #define BIT(number) (1ULL << (number))
-
-/* Newer than the headers that some distributions build with. */
-enum {
-	FS_EXECUTE = 0,
-	FS_WRITE_FILE = 1,
-	FS_READ_FILE = 2,
-	FS_READ_DIR = 3,
-	FS_MAKE_CHAR = 6,
-	FS_MAKE_BLOCK = 11,
-	FS_TRUNCATE = 14,
-	FS_IOCTL_DEV = 15,
-	RULE_PATH_BENEATH = 1,
-};
-
-struct path_beneath {
-	uint64_t allowed;
-	int32_t fd;
-} __attribute__((packed));
 
 static struct box_boot boot;
 
@@ -54,25 +38,16 @@ const struct box_boot *box_boot_facts(void)
 
 /* --- Landlock --- */
 
-/* Every right that this version of the kernel can take away. Signals and abstract sockets are not
- * scoped: the pid and network namespaces keep them inside, and commands with mounts have a domain
- * of their own, which a scope would cut off from the others and from us. */
-static uint64_t handled_rights(void)
-{
-	static const int counts[] = {0, 13, 14, 15, 15, 16};
-	size_t last = BOX_COUNT_OF(counts) - 1;
-	size_t abi = boot.facts.landlock_abi;
-	return BIT(counts[BOX_MIN(abi, last)]) - 1;
-}
-
 static uint64_t rights_of(uint32_t right)
 {
-	uint64_t read = BIT(FS_EXECUTE) | BIT(FS_READ_FILE) | BIT(FS_READ_DIR);
+	uint64_t read = BOX_LANDLOCK_EXECUTE | BOX_LANDLOCK_READ_FILE | BOX_LANDLOCK_READ_DIR;
 	switch (right) {
 	case BOX_INIT_MAY_WRITE:
-		return ~(BIT(FS_MAKE_CHAR) | BIT(FS_MAKE_BLOCK) | BIT(FS_IOCTL_DEV));
+		return ~(uint64_t)(BOX_LANDLOCK_MAKE_CHAR | BOX_LANDLOCK_MAKE_BLOCK |
+			BOX_LANDLOCK_IOCTL_DEV);
 	case BOX_INIT_MAY_USE:
-		return read | BIT(FS_WRITE_FILE) | BIT(FS_TRUNCATE) | BIT(FS_IOCTL_DEV);
+		return read | BOX_LANDLOCK_WRITE_FILE | BOX_LANDLOCK_TRUNCATE |
+			BOX_LANDLOCK_IOCTL_DEV;
 	case BOX_INIT_MAY_READ:
 		return read;
 	default:
@@ -82,52 +57,45 @@ static uint64_t rights_of(uint32_t right)
 
 static int add_rule(int ruleset, int fd, uint32_t right)
 {
-	struct stat st;
-	if (fstat(fd, &st) < 0) {
-		return -errno;
-	}
-	struct path_beneath rule = {.allowed = rights_of(right) & handled_rights(), .fd = fd};
-	if (!S_ISDIR(st.st_mode)) {
-		rule.allowed &= BIT(FS_EXECUTE) | BIT(FS_READ_FILE) | BIT(FS_WRITE_FILE) |
-			BIT(FS_TRUNCATE) | BIT(FS_IOCTL_DEV);
-	}
-	long r = syscall(SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0);
-	return r < 0 ? -errno : 0;
+	return box_landlock_allow(ruleset, boot.facts.landlock_abi, fd, rights_of(right));
 }
 
 static int add_rules(int ruleset, const int *fds, size_t fd_count)
 {
-	int r = 0;
-	for (uint32_t i = 0; r == 0 && i < boot.facts.rule_count; i++) {
-		int fd = open(boot.rules[i].path, O_PATH | O_CLOEXEC);
+	for (uint32_t i = 0; i < boot.facts.rule_count; i++) {
+		_cleanup_(box_close_p) int fd = open(boot.rules[i].path, O_PATH | O_CLOEXEC);
 		if (fd < 0) {
 			return -errno;
 		}
-		r = add_rule(ruleset, fd, boot.rules[i].right);
-		(void)close(fd);
+		int r = add_rule(ruleset, fd, boot.rules[i].right);
+		if (r < 0) {
+			return r;
+		}
 	}
-	for (size_t i = 0; r == 0 && i < fd_count; i++) {
-		r = add_rule(ruleset, fds[i], BOX_INIT_MAY_WRITE);
+	for (size_t i = 0; i < fd_count; i++) {
+		int r = add_rule(ruleset, fds[i], BOX_INIT_MAY_WRITE);
+		if (r < 0) {
+			return r;
+		}
 	}
-	return r;
+	return 0;
 }
 
+/* Signals and abstract sockets are not restricted: the pid and network namespaces keep them inside,
+ * and commands with mounts have a domain of their own, which would cut them off from the others and
+ * from us. */
 int box_boot_enter_landlock(const int *fds, size_t fd_count)
 {
 	if (boot.facts.landlock_abi == 0) {
 		return 0;
 	}
-	uint64_t handled = handled_rights();
-	long ruleset = syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);
+	_cleanup_(box_close_p) int ruleset = box_landlock_open(
+		boot.facts.landlock_abi, BOX_LANDLOCK_FILES);
 	if (ruleset < 0) {
-		return -errno;
+		return ruleset;
 	}
-	int r = add_rules((int)ruleset, fds, fd_count);
-	if (r == 0 && syscall(SYS_landlock_restrict_self, (int)ruleset, 0) < 0) {
-		r = -errno;
-	}
-	(void)close((int)ruleset);
-	return r;
+	int r = add_rules(ruleset, fds, fd_count);
+	return r < 0 ? r : box_landlock_restrict(ruleset);
 }
 
 /* --- seccomp and capabilities --- */

@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/fds.h"
+#include "base/landlock.h"
 #include "base/macros.h"
 #include "init/guest/guest_cgroups.h"
 #include "init/guest/guest_clock.h"
@@ -32,7 +33,6 @@
 #define FD_FLOOR 16 /* fds are moved beyond the places that they go to */
 #define BOOT_SIZE_MAX (16U * 1024 * 1024)
 #define HEARD_MS 5000
-#define LANDLOCK_VERSION 1U
 #define CONNECT_TIMEOUT \
 	6 /* SO_VM_SOCKETS_CONNECT_TIMEOUT, whose name depends on the size of time_t */
 
@@ -260,8 +260,7 @@ static int put_place(void)
 /* The boot file was written for the host's kernel. */
 static void fit_landlock(void)
 {
-	long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
-	uint32_t own = version < 0 ? 0 : (uint32_t)version;
+	uint32_t own = box_landlock_abi();
 	if (own < facts.landlock_abi) {
 		memcpy(boot_bytes + offsetof(struct box_init_boot, landlock_abi), &own,
 			sizeof(own));

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/landlock.h"
 #include "base/macros.h"
 #include "base/seccomp.h"
-#include "skills/landlock.h"
 
 static const int calls[] = {
 	/* the archive, what is made of it, and the answer */
@@ -120,9 +120,19 @@ static int load_filter(struct box_err *err)
 	return r < 0 ? fail(err, -r, "seccomp") : 0;
 }
 
+/* Files and folders may be made below out_fd. */
+static int enter_landlock(int out_fd, struct box_err *err)
+{
+	const struct box_landlock_rule rule = {
+		out_fd, BOX_LANDLOCK_WRITE_FILE | BOX_LANDLOCK_MAKE_REG | BOX_LANDLOCK_MAKE_DIR};
+	const char *step = "Landlock";
+	uint32_t abi = box_landlock_abi();
+	int r = abi == 0 ? -errno : box_landlock_enter(abi, BOX_LANDLOCK_ALL, &rule, 1, &step);
+	return r < 0 ? fail(err, -r, step) : 0;
+}
+
 int box_archive_child_confine(int out_fd, bool *ret_has_landlock, struct box_err *err)
 {
-	const struct box_landlock_rule rule = {out_fd, BOX_LANDLOCK_WRITE | BOX_LANDLOCK_MAKE};
 	int r = set_limits(err);
 	if (r < 0) {
 		return r;
@@ -130,7 +140,7 @@ int box_archive_child_confine(int out_fd, bool *ret_has_landlock, struct box_err
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
 		return fail(err, errno, "prctl");
 	}
-	r = box_landlock_enter(&rule, 1, err);
+	r = enter_landlock(out_fd, err);
 	bool has_landlock = r == 0;
 	if (r < 0 && r != -ENOSYS && r != -EOPNOTSUPP) {
 		return r;
