@@ -1,7 +1,6 @@
 /* Packets from and to boxd. Requests carry an id and are answered in any order: here is who waits for
  * which answer; boxd_client_requests.c has what is asked. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,21 +13,14 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/packet_queue.h"
 #include "base/table.h"
 #include "protocol/boxd_client_private.h"
 #include "runtime/storage.h"
 
-/* A packet that the socket did not take yet. */
-struct waiting {
-	struct box_list links;
-	int fd; /* -1: none */
-	size_t size;
-	char bytes[];
-};
-
 struct box_boxd_client {
 	uv_poll_t poll;
-	struct box_list queue; /* of what waits for the socket, in order */
+	struct box_packet_queue queue; /* of what the socket does not take yet */
 	uv_idle_t failures;
 	const struct box_boxd_client_events *events;
 	void *arg;
@@ -238,7 +230,7 @@ static void poll_cb(uv_poll_t *poll, int status, int events);
 
 static void watch(struct box_boxd_client *link)
 {
-	int out = box_list_empty(&link->queue) ? 0 : UV_WRITABLE;
+	int out = link->queue.count > 0 ? UV_WRITABLE : 0;
 	(void)uv_poll_start(&link->poll, UV_READABLE | UV_DISCONNECT | out, poll_cb);
 }
 
@@ -247,40 +239,21 @@ static void watch(struct box_boxd_client *link)
  * session counts until its make was answered, and a command until its mount was, wanted or not. */
 int box_boxd_client_post(struct box_boxd_client *link, const void *body, size_t size, const int *fd)
 {
-	int r = box_list_empty(&link->queue)
-		? box_packet_send(BOX_BOXD_FD, body, size, fd, fd ? 1 : 0)
-		: -EAGAIN;
-	if (r != -EAGAIN) {
-		return r;
+	const struct iovec part = {.iov_base = (void *)(uintptr_t)body, .iov_len = size};
+	int r = box_packet_queue_send(&link->queue, BOX_BOXD_FD, &part, 1, fd, fd ? 1 : 0);
+	if (link->queue.count > 0) {
+		watch(link);
 	}
-	int copy = fd ? fcntl(*fd, F_DUPFD_CLOEXEC, 3) : -1;
-	if (fd && copy < 0) {
-		return -errno;
-	}
-	struct waiting *waiting = box_alloc(sizeof(*waiting) + size);
-	waiting->fd = copy;
-	waiting->size = size;
-	memcpy(waiting->bytes, body, size);
-	box_list_push(&link->queue, &waiting->links);
-	watch(link);
-	return 0;
+	return r;
 }
 
 /* What fails now fails because boxd is gone, which is noticed by reading. */
 static void flush(struct box_boxd_client *link)
 {
-	while (!box_list_empty(&link->queue)) {
-		struct waiting *first = BOX_CONTAINER_OF(link->queue.next, struct waiting, links);
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
-		if (box_packet_send(BOX_BOXD_FD, first->bytes, first->size, &first->fd,
-			    first->fd >= 0 ? 1 : 0) == -EAGAIN) {
-			return;
-		}
-		box_list_drop(&first->links);
-		box_close_p(&first->fd);
-		free(first);
+	(void)box_packet_queue_flush(&link->queue, BOX_BOXD_FD);
+	if (link->queue.count == 0) {
+		watch(link);
 	}
-	watch(link);
 }
 
 static void poll_cb(uv_poll_t *poll, int status, int events)
@@ -306,7 +279,7 @@ int box_boxd_client_open(uv_loop_t *loop, const struct box_boxd_client_events *e
 	struct box_boxd_client **ret_link)
 {
 	struct box_boxd_client *link = box_alloc(sizeof(*link));
-	box_list_init(&link->queue);
+	box_packet_queue_init(&link->queue, SIZE_MAX, SIZE_MAX);
 	int r = uv_poll_init(loop, &link->poll, BOX_BOXD_FD);
 	if (r == 0) {
 		link->poll.data = link;

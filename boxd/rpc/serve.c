@@ -1,5 +1,5 @@
 /* Packets by a table. Nothing that is sent waits for box-rpc: what its socket does not take is
- * packet_queue.c's. */
+ * base/packet_queue.c's. */
 #include "boxd/rpc/serve.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "boxd/box/boxes.h"
@@ -24,6 +25,9 @@
 #include "boxd/quota/quota_queue.h"
 #include "boxd/rpc/serve_state.h"
 
+#define PACKETS_MAX 8192 /* that box-rpc does not read */
+_Static_assert(PACKETS_MAX > BOX_BOXES_MAX, "a packet about every box can wait");
+
 /* --- out --- */
 
 int box_serve_send(
@@ -32,7 +36,8 @@ int box_serve_send(
 	if (serve->socket < 0) {
 		return -EPIPE;
 	}
-	return box_packet_queue_send(&serve->outbox, serve->socket, body, size, fds, fd_count);
+	const struct iovec part = {.iov_base = (void *)(uintptr_t)body, .iov_len = size};
+	return box_packet_queue_send(&serve->outbox, serve->socket, &part, 1, fds, fd_count);
 }
 
 static int send_plain(struct box_serve *serve, uint32_t kind, const int *fds, size_t fd_count)
@@ -200,7 +205,7 @@ struct box_serve *box_serve_new(const struct box_serve_setup *setup)
 	serve->ground = ground;
 	serve->socket = -1;
 	serve->state_fd = -1;
-	box_packet_queue_init(&serve->outbox);
+	box_packet_queue_init(&serve->outbox, PACKETS_MAX, SIZE_MAX);
 	serve->boxes = box_boxes_new(ground, &boxes_events, serve);
 	serve->reserve = -1;
 	keep_reserve(serve);

@@ -1,7 +1,7 @@
 /* What serve.c has, and serve_requests.c takes packets for. */
 #pragma once
 
-#include "boxd/rpc/packet_queue.h"
+#include "base/packet_queue.h"
 #include "boxd/rpc/serve.h"
 #include "protocol/packet.h"
 

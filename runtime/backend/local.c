@@ -65,7 +65,7 @@ struct box_backend_box *box_local_add(
 	box->memory = memory;
 	box->rest = -1;
 	box_list_init(&box->runs);
-	box_list_init(&box->queue);
+	box_packet_queue_init(&box->queue, SIZE_MAX, BOX_INIT_QUEUE_BYTES_MAX);
 	if (box_local_control_listen(box) < 0) {
 		native->keeper->end(native->keeper_arg, number);
 		(void)close(control);
@@ -101,7 +101,7 @@ static void tell_destroyed_cb(uv_timer_t *timer)
 	struct box_backend_box *box = timer->data;
 	box_backend_destroy_done *done = box->destroyed;
 	void *arg = box->destroyed_arg;
-	box_local_control_drop_queue(box);
+	box_packet_queue_clear(&box->queue);
 	box_close_p(&box->memory);
 	box_close_p(&box->rest);
 	uv_close((uv_handle_t *)&box->poll, poll_closed);
@@ -133,7 +133,7 @@ void box_local_lost(struct box_backend_box *box, const char *why)
 	}
 	box->deaf = true;
 	(void)uv_poll_stop(&box->poll);
-	box_local_control_drop_queue(box);
+	box_packet_queue_clear(&box->queue);
 	if (!box->destroying) {
 		BOX_LOG(BOX_LOG_WARNING, "box.lost", box_log_int("box", (int64_t)box->number),
 			box_log_str("why", why));

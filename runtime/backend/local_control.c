@@ -1,13 +1,11 @@
 /* The socket of one box. Every packet is checked whole before anyone looks at it; a box that breaks
  * the rules is given up. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/fds.h"
 #include "base/limits.h"
@@ -17,61 +15,12 @@
 #define PACKETS_AT_ONCE 64     /* of one box, before others get their turn */
 #define PACKETS_IN_SOCKET 4096 /* more than it holds */
 
-struct waiting {
-	struct box_list links;
-	int fd;
-	size_t size;
-	char bytes[];
-};
-
 static void poll_cb(uv_poll_t *poll, int status, int events);
-
-static void waiting_free(struct waiting *waiting)
-{
-	if (waiting->fd >= 0) {
-		(void)close(waiting->fd);
-	}
-	free(waiting);
-}
-
-void box_local_control_drop_queue(struct box_backend_box *box)
-{
-	struct box_list *item;
-	while ((item = box_list_pop(&box->queue))) {
-		waiting_free(BOX_CONTAINER_OF(item, struct waiting, links));
-	}
-	box->queued_bytes = 0;
-}
 
 static void watch(struct box_backend_box *box)
 {
-	int events = UV_READABLE | (box_list_empty(&box->queue) ? 0 : UV_WRITABLE);
+	int events = UV_READABLE | (box->queue.count > 0 ? UV_WRITABLE : 0);
 	(void)uv_poll_start(&box->poll, events, poll_cb);
-}
-
-/* 0, -EAGAIN, or the box is lost. */
-static int send_now(int socket, const struct iovec *parts, size_t count, int fd)
-{
-	ssize_t sent = box_fds_send(socket, parts, count, &fd, fd >= 0, MSG_DONTWAIT);
-	return sent < 0 ? (int)sent : 0;
-}
-
-static void enqueue(
-	struct box_backend_box *box, const struct iovec *parts, size_t count, size_t size, int fd)
-{
-	struct waiting *waiting = box_alloc(sizeof(*waiting) + size);
-	size_t at = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (parts[i].iov_len > 0) {
-			memcpy(waiting->bytes + at, parts[i].iov_base, parts[i].iov_len);
-			at += parts[i].iov_len;
-		}
-	}
-	waiting->size = size;
-	waiting->fd = fd;
-	box_list_push(&box->queue, &waiting->links);
-	box->queued_bytes += sizeof(*waiting) + size;
-	watch(box);
 }
 
 static void overflow_cb(uv_timer_t *timer)
@@ -82,26 +31,21 @@ static void overflow_cb(uv_timer_t *timer)
 	box_local_run_ended(box);
 }
 
-static void send_parts(
-	struct box_backend_box *box, const struct iovec *parts, size_t count, size_t size, int fd)
+static void send_parts(struct box_backend_box *box, const struct iovec *parts, size_t count, int fd)
 {
 	if (box->deaf) {
 		box_close_p(&fd);
 		return;
 	}
-	if (box->queued_bytes > BOX_INIT_QUEUE_BYTES_MAX) {
-		/* Not now: who sends is in the middle of something. */
+	int r = box_packet_queue_send_taking_fd(&box->queue, box->control, parts, count, fd);
+	if (r == -ENOBUFS) {
+		/* Not now: the caller is in the middle of something. */
 		(void)uv_timer_start(&box->later, overflow_cb, 0, 0);
-		box_close_p(&fd);
-		return;
-	}
-	int r = box_list_empty(&box->queue) ? send_now(box->control, parts, count, fd) : -EAGAIN;
-	if (r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS) {
-		enqueue(box, parts, count, size, fd);
-		return;
 	}
 	/* Any other failure shows when the socket is read. */
-	box_close_p(&fd);
+	if (box->queue.count > 0) {
+		watch(box);
+	}
 }
 
 void box_local_control_send(struct box_backend_box *box, uint32_t kind, uint32_t id,
@@ -116,7 +60,7 @@ void box_local_control_send(struct box_backend_box *box, uint32_t kind, uint32_t
 		{(void *)(uintptr_t)first, first_size},
 		{(void *)(uintptr_t)rest, rest_size},
 	};
-	send_parts(box, parts, 3, header.size, fd);
+	send_parts(box, parts, 3, fd);
 }
 
 void box_local_control_send_number(struct box_backend_box *box, uint32_t kind, uint32_t id,
@@ -127,24 +71,15 @@ void box_local_control_send_number(struct box_backend_box *box, uint32_t kind, u
 		.id = id,
 		.reserved = number};
 	const struct iovec parts[] = {{&header, sizeof(header)}, {(void *)(uintptr_t)bytes, size}};
-	send_parts(box, parts, 2, header.size, -1);
+	send_parts(box, parts, 2, -1);
 }
 
 static void flush(struct box_backend_box *box)
 {
-	while (!box_list_empty(&box->queue)) {
-		struct waiting *first = BOX_CONTAINER_OF(box->queue.next, struct waiting, links);
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has left the list */
-		struct iovec part = {first->bytes, first->size};
-		int r = send_now(box->control, &part, 1, first->fd);
-		if (r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS) {
-			return;
-		}
-		box_list_drop(&first->links);
-		box->queued_bytes -= sizeof(*first) + first->size;
-		waiting_free(first);
+	(void)box_packet_queue_flush(&box->queue, box->control);
+	if (box->queue.count == 0) {
+		watch(box);
 	}
-	watch(box);
 }
 
 static void take(struct box_backend_box *box, const char *packet, size_t size)

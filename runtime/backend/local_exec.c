@@ -283,7 +283,7 @@ int box_local_exec_check_capacity(struct box_local_run *run)
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
 			"too many commands at once in one session (%u)", BOX_INIT_RUNS_MAX);
 	}
-	if (run->box->queued_bytes > BOX_INIT_QUEUE_RUNS_BYTES_MAX) {
+	if (run->box->queue.size_bytes > BOX_INIT_QUEUE_RUNS_BYTES_MAX) {
 		return box_err_set(
 			err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the box to take it");
 	}

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "base/packet_queue.h"
 #include "base/table.h"
 #include "protocol/init.h"
 #include "runtime/backend/backend.h"
@@ -70,9 +71,8 @@ struct box_backend_box {
 	unsigned run_count;
 	struct box_table processes; /* by their numbers */
 	uint32_t next_id;
-	struct box_list queue; /* packets that wait for the socket */
-	size_t queued_bytes;
-	uint64_t oom_kills; /* accounted for already */
+	struct box_packet_queue queue; /* packets that wait for the socket */
+	uint64_t oom_kills;            /* accounted for already */
 	box_backend_lost *lost;
 	void *lost_arg;
 	box_backend_destroy_done *destroyed; /* set once destroy was asked */
@@ -113,8 +113,6 @@ void box_local_control_send(struct box_backend_box *box, uint32_t kind, uint32_t
 /* The same with a number in place of an fd. */
 void box_local_control_send_number(struct box_backend_box *box, uint32_t kind, uint32_t id,
 	const void *bytes, size_t size, uint32_t number);
-/* Drops what waits. */
-void box_local_control_drop_queue(struct box_backend_box *box);
 /* Takes what lies in the socket, now. */
 void box_local_control_read(struct box_backend_box *box);
 
