@@ -23,6 +23,7 @@
 #include "base/cleanup.h"
 #include "base/macros.h"
 #include "boxd/box/root_builder.h"
+#include "boxd/net/netns.h"
 #include "protocol/microvm.h"
 
 #define PROGRAM_FD (BOX_MICROVM_JAIL_FD + 1)
@@ -155,8 +156,9 @@ static int enter_network(struct child *child)
 	if (!child->start->own_network) {
 		return 0;
 	}
-	return child->start->seat ? box_network_configure(child->start->seat)
-				  : box_network_configure_off();
+	return child->start->seat ? box_netns_configure(child->start->seat->box_address,
+					    child->start->seat->router_address)
+				  : box_netns_configure_off();
 }
 
 static int name_host(struct child *child)

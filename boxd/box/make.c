@@ -136,7 +136,7 @@ static int take_seat(struct box_host_state *ground, const struct box_plan *plan,
 	if (!plan->network || !early) {
 		return 0;
 	}
-	int r = box_network_slot(ground->network, &living->seat, err);
+	int r = box_network_take_slot(ground->network, &living->seat, err);
 	living->has_seat = r == 0;
 	return r;
 }

@@ -78,7 +78,7 @@ static int detach_host_path(const struct box_host_state *ground, const struct bo
 static int take_seat(struct box_host_state *ground, struct box_warm_box *blank, struct box_err *err)
 {
 	struct box_resources *living = &blank->living;
-	int r = living->has_seat ? 0 : box_network_slot(ground->network, &living->seat, err);
+	int r = living->has_seat ? 0 : box_network_take_slot(ground->network, &living->seat, err);
 	living->has_seat = r == 0;
 	return r < 0 ? r : box_network_attach(ground->network, &living->seat, living->netns, err);
 }
@@ -94,14 +94,14 @@ static int connect_network(struct box_host_state *ground, const struct box_plan 
 	}
 	int r = ground->netns ? take_seat(ground, blank, err) : 0;
 	r = r < 0 ? r
-		  : box_network_limit(ground->network, &living->seat, &plan->ask->egress,
+		  : box_network_set_egress(ground->network, &living->seat, &plan->ask->egress,
 			    &living->host_address, err);
 	if (r < 0 || !ground->netns) {
 		return r;
 	}
 	r = box_netns_enter(ground->netns, living->netns);
 	if (r == 0) {
-		r = box_network_configure(&living->seat);
+		r = box_netns_configure(living->seat.box_address, living->seat.router_address);
 		box_netns_return(ground->netns);
 	}
 	return r < 0 ? box_make_fail(err, "network", r) : 0;

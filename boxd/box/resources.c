@@ -35,7 +35,7 @@ int box_resources_release(struct box_host_state *ground, struct box_resources *l
 	box_close_p(&living->report);
 	box_close_p(&living->netns);
 	if (living->has_seat) {
-		box_network_release(ground->network, &living->seat);
+		box_network_release_slot(ground->network, &living->seat);
 	}
 	if (living->has_ids) {
 		box_id_ranges_release(ground->ids, living->first_id);

@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "boxd/files/fsmount.h"
-#include "boxd/net/network.h"
+#include "boxd/net/router.h"
 
 #define ENTRIES_MAX 16384
 #define FILE_BYTES_MAX (4 * BOX_MIB)
@@ -47,7 +47,7 @@ static const struct {
 	{"group", "root:x:0:\nbox:x:1000:\nnogroup:x:65534:\n"},
 	{"hosts", "127.0.0.1 localhost box\n::1 localhost\n"},
 	{"hostname", "box\n"},
-	{"resolv.conf", "nameserver " BOX_NETWORK_DNS "\noptions timeout:2 attempts:2\n"},
+	{"resolv.conf", "nameserver " BOX_ROUTER_DNS "\noptions timeout:2 attempts:2\n"},
 	{"nsswitch.conf",
 		"passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
 		"protocols: files\n"},

@@ -1,6 +1,8 @@
-/* The allowlists of single boxes, as rules of the router: for each limited seat a chain, and an
- * element of the map by which its packets come there. It is after what no box may reach, so it opens
- * nothing of that; the box is behind its cable and cannot change it.
+/* The allowlists of single boxes, as rules of the router: for each limited slot a chain, and an element of
+ * the map `egress` by which the packets of its veth come there.
+ *
+ * The chain comes after what is refused to all boxes, so it opens nothing of that; and it is in the router,
+ * where the box cannot change it.
  */
 #pragma once
 
@@ -9,30 +11,38 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "boxd/net/network.h"
+#include "boxd/net/router.h"
 #include "plan/egress.h"
 
-struct box_router;
+/* What one box may reach, in addresses: all that rules are made of. A policy (plan/egress.h) becomes this by
+ * box_egress_rules_resolve. It points into the policy. */
+struct box_egress_rules_addresses {
+	const struct box_egress_allow *allow;
+	uint32_t allow_count;
+	const uint16_t *host_ports;
+	uint32_t host_port_count;
+};
+struct box_egress_rules_addresses box_egress_rules_resolve(const struct box_egress *policy);
 
-/* What the router has for the seats. */
+/* Which slots have rules in the router. */
 struct box_egress_rules_slots {
-	uint8_t states[BOX_NETWORK_SLOTS_MAX];
+	uint8_t states[BOX_ROUTER_SLOTS_MAX];
 };
 
-/* Sets the rules of a seat and reads them back; seats that nobody has any more lose theirs on the
- * way. On failure the seat is nobody's. */
-int box_egress_rules_set(struct box_egress_rules_slots *seats, const struct box_router *router,
-	uint32_t seat, const struct box_egress *egress, struct box_err *err);
-/* The box of a seat is gone. Its rules stay, and close the seat, until there is work for nft
- * anyway. */
-void box_egress_rules_release(struct box_egress_rules_slots *seats, uint32_t seat);
-/* Before a seat is taken: no rules of another box are there. */
-int box_egress_rules_clear(struct box_egress_rules_slots *seats, const struct box_router *router,
-	uint32_t seat, struct box_err *err);
+/* Sets the rules of a slot and reads them back; on the way, rules of slots that were released are removed.
+ * On failure the slot counts as released. */
+int box_egress_rules_set(struct box_egress_rules_slots *slots, const struct box_router *router,
+	uint32_t slot, const struct box_egress_rules_addresses *addresses, struct box_err *err);
+/* The box of a slot is gone. Its rules stay, and let nothing through, until nft is run the next time: each
+ * run takes milliseconds. */
+void box_egress_rules_release(struct box_egress_rules_slots *slots, uint32_t slot);
+/* Before a slot is taken: removes what is left of the rules of an earlier box. */
+int box_egress_rules_clear(struct box_egress_rules_slots *slots, const struct box_router *router,
+	uint32_t slot, struct box_err *err);
 
-/* Pure, for tests: what nft is told, and whether what it lists (the map, then the chain of the seat)
+/* Pure, for tests: the commands for nft, and whether what nft lists (the map, then the chain of the slot)
  * is exactly that. */
-void box_egress_rules_write(const struct box_egress_rules_slots *seats, uint32_t seat,
-	const struct box_egress *egress, struct box_buf *text);
-bool box_egress_rules_match(const struct box_egress_rules_slots *seats, uint32_t seat,
-	const struct box_egress *egress, const char *listing);
+void box_egress_rules_write(const struct box_egress_rules_slots *slots, uint32_t slot,
+	const struct box_egress_rules_addresses *addresses, struct box_buf *text);
+bool box_egress_rules_match(const struct box_egress_rules_slots *slots, uint32_t slot,
+	const struct box_egress_rules_addresses *addresses, const char *listing);

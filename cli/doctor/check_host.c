@@ -137,11 +137,11 @@ static const char *network_cure(const char *why)
 	return "see what boxd logs with --network on; without a network boxes work all the same";
 }
 
-/* As boxd does it: the router, its rules and the way out, for one seat. */
+/* As boxd does it: the router, its rules and the way out, for one slot. */
 static int try_network(struct box_err *err)
 {
 	struct box_identity ids = {0};
-	struct box_network_slot seat;
+	struct box_network_slot slot;
 	int r = box_identity_choose_for_rpc(&ids, err);
 	r = r < 0 ? r : box_common_mounts_enter_namespace(err);
 	if (r < 0) {
@@ -151,9 +151,10 @@ static int try_network(struct box_err *err)
 	if (!network) {
 		return box_err_set(err, BOX_ERR_OS, EIO, "the host's network cannot be watched");
 	}
-	r = box_network_is_possible(network, err) ? box_network_slot(network, &seat, err) : -ENOENT;
+	r = box_network_is_possible(network, err) ? box_network_take_slot(network, &slot, err)
+						  : -ENOENT;
 	if (r == 0) {
-		box_network_release(network, &seat);
+		box_network_release_slot(network, &slot);
 	}
 	box_network_free(network);
 	return r;

@@ -1,7 +1,7 @@
 /* A stand-in for boxd that has nothing but a network: boxes are processes in namespaces of their
  * own. Lines on stdin, one answer on stdout for each:
  *
- * box [ONLY WORD...]   box N pid P address A router R host H seat_us S attach_us T enter_us E
+ * box [ONLY WORD...]   box N pid P address A router R host H slot_us S attach_us T enter_us E
  *   with ONLY it reaches what the words allow, and nothing else: entries, and host:PORT
  * run N COMMAND        exit N CODE   (by /bin/sh, without any right; when it has ended)
  * admin N COMMAND      likewise, with all rights in the box's namespaces
@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "boxd/net/netns.h"
 #include "boxd/net/network.h"
 #include "boxd/net/router.h"
 
@@ -34,7 +35,7 @@
 struct box {
 	pid_t pid;
 	int socket; /* commands to it, codes from it */
-	struct box_network_slot seat;
+	struct box_network_slot slot;
 };
 
 static struct box boxes[BOXES_MAX];
@@ -114,11 +115,11 @@ static int run_command(const char *line)
 _Noreturn static void live_in_box(int socket)
 {
 	(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
-	struct box_network_slot seat;
-	if (recv(socket, &seat, sizeof(seat), 0) != sizeof(seat)) {
+	struct box_network_slot slot;
+	if (recv(socket, &slot, sizeof(slot), 0) != sizeof(slot)) {
 		_exit(1);
 	}
-	int result = box_network_configure(&seat);
+	int result = box_netns_configure(slot.box_address, slot.router_address);
 	static char line[LINE_MAX_];
 	for (;;) {
 		ssize_t got = send(socket, &result, sizeof(result), MSG_NOSIGNAL);
@@ -183,21 +184,21 @@ static void make_box(struct box_network *network, char *words)
 	(void)snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
 	int netns = open(path, O_RDONLY | O_CLOEXEC);
 	uint64_t times[4] = {box_clock_us()};
-	int r = netns < 0 ? -errno : box_network_slot(network, &box->seat, &err);
-	bool seated = r == 0;
+	int r = netns < 0 ? -errno : box_network_take_slot(network, &box->slot, &err);
+	bool has_slot = r == 0;
 	times[1] = box_clock_us();
-	r = r < 0 ? r : box_network_attach(network, &box->seat, netns, &err);
+	r = r < 0 ? r : box_network_attach(network, &box->slot, netns, &err);
 	times[2] = box_clock_us();
-	r = r < 0 ? r : box_network_limit(network, &box->seat, &egress, &host_address, &err);
+	r = r < 0 ? r : box_network_set_egress(network, &box->slot, &egress, &host_address, &err);
 	(void)close(netns);
 	if (r == 0) {
-		(void)send(box->socket, &box->seat, sizeof(box->seat), MSG_NOSIGNAL);
+		(void)send(box->socket, &box->slot, sizeof(box->slot), MSG_NOSIGNAL);
 		r = await_code(box);
 	}
 	times[3] = box_clock_us();
 	if (r < 0) {
-		if (seated) {
-			box_network_release(network, &box->seat);
+		if (has_slot) {
+			box_network_release_slot(network, &box->slot);
 		}
 		(void)kill(pid, SIGKILL);
 		(void)waitpid(pid, NULL, 0);
@@ -207,11 +208,11 @@ static void make_box(struct box_network *network, char *words)
 	}
 	char address[INET_ADDRSTRLEN];
 	char router[INET_ADDRSTRLEN];
-	(void)inet_ntop(AF_INET, &box->seat.box_address, address, sizeof(address));
-	(void)inet_ntop(AF_INET, &box->seat.router_address, router, sizeof(router));
+	(void)inet_ntop(AF_INET, &box->slot.box_address, address, sizeof(address));
+	(void)inet_ntop(AF_INET, &box->slot.router_address, router, sizeof(router));
 	char host[INET_ADDRSTRLEN];
 	(void)inet_ntop(AF_INET, &host_address, host, sizeof(host));
-	printf("box %zu pid %d address %s router %s host %s seat_us %d attach_us %d enter_us %d\n",
+	printf("box %zu pid %d address %s router %s host %s slot_us %d attach_us %d enter_us %d\n",
 		box_count++, pid, address, router, host, (int)(times[1] - times[0]),
 		(int)(times[2] - times[1]), (int)(times[3] - times[2]));
 }
@@ -219,7 +220,7 @@ static void make_box(struct box_network *network, char *words)
 static void leave_box(struct box_network *network, struct box *box, size_t number)
 {
 	uint64_t start_us = box_clock_us();
-	box_network_release(network, &box->seat);
+	box_network_release_slot(network, &box->slot);
 	printf("left %zu us %d\n", number, (int)(box_clock_us() - start_us));
 	(void)kill(box->pid, SIGKILL);
 	(void)waitpid(box->pid, NULL, 0);

@@ -190,7 +190,7 @@ class Box:
         self.address = facts["address"]
         self.router = facts["router"]
         self.host = facts["host"]
-        self.us = {key: int(facts[f"{key}_us"]) for key in ("seat", "attach", "enter")}
+        self.us = {key: int(facts[f"{key}_us"]) for key in ("slot", "attach", "enter")}
 
     def run(self, command, verb="run"):
         """The exit code and what the command printed."""

@@ -94,7 +94,7 @@ def test_names_are_resolved_for_those_who_may_ask(play):
     assert code != 0 and "No route to host" in text
 
 
-def test_a_seat_that_is_taken_again_has_nothing_of_its_last_box(start, rootless):
+def test_a_slot_that_is_taken_again_has_nothing_of_its_last_box(start, rootless):
     """Here at once, which else is minutes later."""
     play = start(rootless=rootless, without="rest")
     limited = play.box(f"{netlib.SITE}/32:80", "host:8080")
@@ -114,11 +114,11 @@ def test_a_seat_that_is_taken_again_has_nothing_of_its_last_box(start, rootless)
 def test_rules_go_when_others_come(play):
     limited = play.box(f"{netlib.SITE}/32:80")
     play.box(f"{netlib.SITE}/32:80")
-    assert "chain seat0 " in rules_of(play)
+    assert "chain slot0 " in rules_of(play)
     play.leave(limited)
     play.box(f"{netlib.RESOLVER}/32:80")
     rules = rules_of(play)
-    assert "seat0" not in rules and "chain seat1 " in rules and "chain seat2 " in rules
+    assert "slot0" not in rules and "chain slot1 " in rules and "chain slot2 " in rules
 
 
 def rules_of(play):
@@ -136,15 +136,15 @@ def rules_of(play):
 @pytest.mark.parametrize(
     "changed",
     [
-        "sed '/seat.*tcp dport 80 accept/d'",
+        "sed '/slot.*tcp dport 80 accept/d'",
         "sed 's/tcp dport 80 accept/tcp dport 81 accept/'",
         "sed 's/93.184.216.34 /93.184.216.0\\/24 /'",
-        "sed '/seat0 counter jump refuse/d'",
-        "sed 's/goto seat0/goto refuse/'",
+        "sed '/slot0 counter jump refuse/d'",
+        "sed 's/goto slot0/goto refuse/'",
         "sed 's/\"b0\" : goto/\"b8\" : goto/;s/{ \"b0\" }/{ \"b8\" }/'",
-        "sed '/udp dport 80 accept/a add rule inet box seat0 accept'",
+        "sed '/udp dport 80 accept/a add rule inet box slot0 accept'",
     ],
-    ids=["lost", "port", "address", "end", "goes elsewhere", "other seat", "one more"],
+    ids=["lost", "port", "address", "end", "goes elsewhere", "other slot", "one more"],
 )
 def test_rules_that_differ_stop_the_start(start, rootless, changed):
     play = start(rootless=rootless, nft=changed)
@@ -215,39 +215,39 @@ def test_addresses_are_the_lowest_free_and_come_back(world, start, rootless):
     assert second.box("host:80").host == "127.66.0.1"
 
 
-def ferries(play):
+def port_proxies(play):
     children = f"/proc/{play.process.pid}/task/{play.process.pid}/children"
     pids = [int(pid) for pid in pathlib.Path(children).read_text().split()]
     known = {play.pasta()}
-    return [pid for pid in pids if pid not in known and is_ferry(pid)]
+    return [pid for pid in pids if pid not in known and is_port_proxy(pid)]
 
 
-def is_ferry(pid):
+def is_port_proxy(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return "Seccomp:\t2" in status
 
 
-def test_a_ferry_has_no_rights_and_comes_back_after_its_death(world, play):
+def test_a_port_proxy_has_no_rights_and_comes_back_after_its_death(world, play):
     box = play.box("host:8080")
     with world.host.serving("offer", box.host, "8080", "mine"):
         all_are(box.probe(f"{HOST}:8080"), f"mine {box.host}")
-        (before,) = ferries(play)
+        (before,) = port_proxies(play)
         status = pathlib.Path(f"/proc/{before}/status").read_text()
         assert "CapEff:\t0000000000000000" in status and "CapPrm:\t0000000000000000" in status
         assert "NoNewPrivs:\t1" in status
         boxdlib.wait_until(lambda: netlib.age_of(before) > 1.5, 5, "a good run")
         os.kill(before, signal.SIGKILL)
-        boxdlib.wait_until(lambda: ferries(play) not in ([], [before]), 5, "another ferry")
+        boxdlib.wait_until(lambda: port_proxies(play) not in ([], [before]), 5, "another port proxy")
         all_are(box.probe(f"{HOST}:8080"), f"mine {box.host}")
     play.leave(box)
-    assert ferries(play) == []
+    assert port_proxies(play) == []
 
 
 def test_nothing_is_left_after_the_death_of_the_owner(world, play):
     play.box("host:8080")
-    processes = ferries(play)
+    processes = port_proxies(play)
     assert processes
     play.process.kill()
     play.process.wait()
-    boxdlib.wait_until(lambda: test_network.all_have_ended(processes), 5, "the end of the ferry")
+    boxdlib.wait_until(lambda: test_network.all_have_ended(processes), 5, "the end of the port proxy")
     boxdlib.wait_until(lambda: netlib.locks(world) == [], 5, "the end of the lock")

@@ -46,7 +46,7 @@ def start(world):
     with contextlib.ExitStack() as stack:
 
         def started(**options):
-            program = boxdlib.build() / "tests/unit/network_driver"
+            program = boxdlib.build() / "tests/drivers/network_driver"
             play = netlib.Play(world, program, **options)
             stack.callback(end, play)
             return play
@@ -116,7 +116,7 @@ def test_boxes_have_addresses_of_their_own_and_all_work(play):
         assert box.probe(f"{netlib.SITE}:80") == {f"{netlib.SITE}:80": "internet"}
 
 
-def test_a_seat_that_was_left_rests_before_it_is_taken_again(play):
+def test_a_slot_that_was_left_rests_before_it_is_taken_again(play):
     first, second = play.box(), play.box()
     play.leave(first)
     third = play.box()
@@ -406,7 +406,7 @@ def test_when_the_host_cannot_be_refused_any_more_nothing_goes_out(world, start,
     boxdlib.wait_until(lambda: box.probe(target) == {target: "internet"}, 10, "a way out")
 
 
-def test_a_seat_takes_little_time(play):
+def test_a_slot_takes_little_time(play):
     """Far above what it takes, which is a millisecond: this is to notice a wait, not to measure."""
     play.box()
     times = sorted(sum(play.box().us.values()) for _ in range(9))

@@ -75,7 +75,7 @@ TEST(settled_means_in_order_and_once)
 	ASSERT(!box_egress_equal(&egress, &other));
 }
 
-static struct box_egress_rules_slots seats;
+static struct box_egress_rules_slots slots;
 
 /* As box_egress_rules_set has it. */
 enum {
@@ -83,37 +83,38 @@ enum {
 	STALE = 2
 };
 
-static const char rules[] = "add rule inet box seat7 ip daddr 198.18.0.3 tcp dport 80 accept\n"
-			    "add rule inet box seat7 ip daddr 198.18.0.3 tcp dport 8080 accept\n"
-			    "add rule inet box seat7 ip daddr 198.18.0.3 counter jump refuse\n"
-			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto 6 accept\n"
-			    "add rule inet box seat7 ip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
-			    "add rule inet box seat7 ip daddr 10.0.0.0/8 tcp dport 53 accept\n"
-			    "add rule inet box seat7 ip daddr 10.0.0.0/8 udp dport 53 accept\n"
-			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto 6 accept\n"
-			    "add rule inet box seat7 ip daddr 192.0.2.1 meta l4proto 17 accept\n"
-			    "add rule inet box seat7 counter jump refuse\n";
+static const char rules[] = "add rule inet box slot7 ip daddr 198.18.0.3 tcp dport 80 accept\n"
+			    "add rule inet box slot7 ip daddr 198.18.0.3 tcp dport 8080 accept\n"
+			    "add rule inet box slot7 ip daddr 198.18.0.3 counter jump refuse\n"
+			    "add rule inet box slot7 ip daddr 10.0.0.0/8 meta l4proto 6 accept\n"
+			    "add rule inet box slot7 ip daddr 10.0.0.0/8 meta l4proto 17 accept\n"
+			    "add rule inet box slot7 ip daddr 10.0.0.0/8 tcp dport 53 accept\n"
+			    "add rule inet box slot7 ip daddr 10.0.0.0/8 udp dport 53 accept\n"
+			    "add rule inet box slot7 ip daddr 192.0.2.1 meta l4proto 6 accept\n"
+			    "add rule inet box slot7 ip daddr 192.0.2.1 meta l4proto 17 accept\n"
+			    "add rule inet box slot7 counter jump refuse\n";
 
-#define GOES(seat)                                                            \
-	"add chain inet box seat" seat "\n"                                   \
-	"add element inet box egress { \"b" seat "\" : goto seat" seat " }\n" \
-	"delete element inet box egress { \"b" seat "\" }\n"                  \
-	"flush chain inet box seat" seat "\n"                                 \
-	"delete chain inet box seat" seat "\n"
+#define GOES(slot)                                                            \
+	"add chain inet box slot" slot "\n"                                   \
+	"add element inet box egress { \"b" slot "\" : goto slot" slot " }\n" \
+	"delete element inet box egress { \"b" slot "\" }\n"                  \
+	"flush chain inet box slot" slot "\n"                                 \
+	"delete chain inet box slot" slot "\n"
 
 TEST(what_nft_is_told)
 {
 	struct box_egress egress = three();
+	struct box_egress_rules_addresses addresses = box_egress_rules_resolve(&egress);
 	_cleanup_(box_buf_free) struct box_buf text = box_buf(TEXT_MAX);
-	seats.states[7] = LIMITED;
-	seats.states[3] = LIMITED;
-	seats.states[9] = STALE;
-	box_egress_rules_write(&seats, 7, &egress, &text);
+	slots.states[7] = LIMITED;
+	slots.states[3] = LIMITED;
+	slots.states[9] = STALE;
+	box_egress_rules_write(&slots, 7, &addresses, &text);
 	(void)box_buf_append(&text, "", 1);
 	_cleanup_(box_buf_free) struct box_buf wanted = box_buf(TEXT_MAX);
 	(void)box_buf_printf(&wanted, "%s",
-		GOES("9") GOES("7") "add chain inet box seat7\n"
-				    "add element inet box egress { \"b7\" : goto seat7 }\n");
+		GOES("9") GOES("7") "add chain inet box slot7\n"
+				    "add element inet box egress { \"b7\" : goto slot7 }\n");
 	(void)box_buf_append(&wanted, rules, sizeof(rules));
 	ASSERT_STR(text.bytes, wanted.bytes);
 }
@@ -121,9 +122,9 @@ TEST(what_nft_is_told)
 /* As nft 1.0.6 prints it. */
 #define MAP                                                                                \
 	"table inet box {\n\tmap egress {\n\t\ttype ifname : verdict\n\t\telements = { "   \
-	"\"b3\" : goto seat3,\n\t\t\t     \"b7\" : goto seat7,\n\t\t\t     \"b9\" : goto " \
-	"seat9 }\n\t}\n}\n"
-#define BEGIN "table inet box {\n\tchain seat7 {\n"
+	"\"b3\" : goto slot3,\n\t\t\t     \"b7\" : goto slot7,\n\t\t\t     \"b9\" : goto " \
+	"slot9 }\n\t}\n}\n"
+#define BEGIN "table inet box {\n\tchain slot7 {\n"
 #define FIRST                                             \
 	"\t\tip daddr 198.18.0.3 tcp dport 80 accept\n"   \
 	"\t\tip daddr 198.18.0.3 tcp dport 8080 accept\n" \
@@ -148,7 +149,7 @@ TEST(what_is_read_back_is_compared_in_everything)
 		bool same;
 	} rows[] = {
 		{MAP BEGIN FIRST SECOND LAST END, true},
-		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto seat7"), true},
+		{ELEMENTS("\"b3\" : goto slot3, \"b7\" : goto slot7"), true},
 		{MAP BEGIN FIRST SECOND END, false},
 		{MAP BEGIN FIRST LAST END, false},
 		{MAP BEGIN SECOND FIRST LAST END, false},
@@ -158,28 +159,31 @@ TEST(what_is_read_back_is_compared_in_everything)
 		{BEGIN FIRST SECOND LAST END, false},
 		{MAP, false},
 		{"", false},
-		{ELEMENTS("\"b3\" : goto seat3"), false},
-		{ELEMENTS("\"b7\" : goto seat7"), false},
-		{ELEMENTS("\"b3\" : goto seat7, \"b7\" : goto seat7"), false},
-		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto refuse"), false},
-		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : accept"), false},
-		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto seat7, \"b8\" : goto seat8"), false},
-		{ELEMENTS("\"b3\" : goto seat3, \"b7\" : goto seat7, \"b99999\" : goto seat99999"),
+		{ELEMENTS("\"b3\" : goto slot3"), false},
+		{ELEMENTS("\"b7\" : goto slot7"), false},
+		{ELEMENTS("\"b3\" : goto slot7, \"b7\" : goto slot7"), false},
+		{ELEMENTS("\"b3\" : goto slot3, \"b7\" : goto refuse"), false},
+		{ELEMENTS("\"b3\" : goto slot3, \"b7\" : accept"), false},
+		{ELEMENTS("\"b3\" : goto slot3, \"b7\" : goto slot7, \"b8\" : goto slot8"), false},
+		{ELEMENTS("\"b3\" : goto slot3, \"b7\" : goto slot7, \"b99999\" : goto slot99999"),
 			false},
 	};
 	struct box_egress egress = three();
-	seats.states[7] = LIMITED;
-	seats.states[3] = LIMITED;
-	seats.states[9] = STALE;
+	struct box_egress_rules_addresses addresses = box_egress_rules_resolve(&egress);
+	slots.states[7] = LIMITED;
+	slots.states[3] = LIMITED;
+	slots.states[9] = STALE;
 	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
-		if (box_egress_rules_match(&seats, 7, &egress, rows[i].listing) != rows[i].same) {
+		if (box_egress_rules_match(&slots, 7, &addresses, rows[i].listing) !=
+			rows[i].same) {
 			TEST_FAIL("row %zu", i);
 		}
 	}
 	struct box_egress other = egress;
+	struct box_egress_rules_addresses others = box_egress_rules_resolve(&other);
 	other.allow[1].port++;
-	ASSERT(!box_egress_rules_match(&seats, 7, &other, rows[0].listing));
-	ASSERT(!box_egress_rules_match(&seats, 3, &egress, rows[0].listing));
+	ASSERT(!box_egress_rules_match(&slots, 7, &others, rows[0].listing));
+	ASSERT(!box_egress_rules_match(&slots, 3, &addresses, rows[0].listing));
 }
 
 TEST(the_largest_list_fits)
@@ -190,6 +194,7 @@ TEST(the_largest_list_fits)
 		egress.allow[egress.allow_count++] = (struct box_egress_allow){
 			.address = 0xdfffffc0 + i, .prefix = 32, .port = (uint16_t)(65000 + i)};
 	}
-	box_egress_rules_write(&seats, 16000, &egress, &text);
+	struct box_egress_rules_addresses addresses = box_egress_rules_resolve(&egress);
+	box_egress_rules_write(&slots, 16000, &addresses, &text);
 	ASSERT(!text.overflowed);
 }

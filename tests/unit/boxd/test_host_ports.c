@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "boxd/net/host_ports_address.h"
-#include "boxd/net/host_ports_listener.h"
+#include "base/sock_diag.h"
+#include "boxd/net/host_ports.h"
+#include "boxd/net/port_proxy.h"
 #include "tests/unit/lib/test.h"
 
 #define PORT 8080
@@ -28,7 +29,7 @@ static void set_up(void)
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	ASSERT(fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0);
 	(void)close(fd);
-	ASSERT_INT(box_host_ports_open_sock_diag(&look), 0);
+	ASSERT_INT(box_sock_diag_open(&look), 0);
 }
 
 static int listen_at(const char *address)
@@ -57,7 +58,7 @@ static int listen_at_six(const char *address)
 
 static int offered(const char *address)
 {
-	return box_host_ports_find_listener(look, inet_addr(address), PORT);
+	return box_port_proxy_find_listener(look, inet_addr(address), PORT);
 }
 
 TEST(only_who_listens_at_this_address_offers)
@@ -68,7 +69,7 @@ TEST(only_who_listens_at_this_address_offers)
 	ASSERT_INT(offered("127.66.0.1"), 0);
 	ASSERT_INT(offered("127.66.0.2"), -ENOENT);
 	ASSERT_INT(offered("127.0.0.1"), -ENOENT);
-	ASSERT_INT(box_host_ports_find_listener(look, inet_addr("127.66.0.1"), PORT + 1), -ENOENT);
+	ASSERT_INT(box_port_proxy_find_listener(look, inet_addr("127.66.0.1"), PORT + 1), -ENOENT);
 	(void)close(fd);
 	ASSERT_INT(offered("127.66.0.1"), -ENOENT);
 }
