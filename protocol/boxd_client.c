@@ -90,9 +90,9 @@ static void tell_grouped(const struct box_boxd_client_request *asked, struct box
 	const struct box_err *why)
 {
 	const struct box_local_process_cgroup group = {
-		.door = packet ? take_fd(packet, 0) : -1,
-		.events = packet ? take_fd(packet, 1) : -1,
-		.rest = packet ? take_fd(packet, 2) : -1,
+		.procs_fd = packet ? take_fd(packet, 0) : -1,
+		.oom_fd = packet ? take_fd(packet, 1) : -1,
+		.oom_rest_fd = packet ? take_fd(packet, 2) : -1,
 	};
 	asked->grouped(asked->arg, &group, why);
 }

@@ -96,7 +96,7 @@ static void end_box(void *keeper, uint64_t box)
 	tell(keeper, &packet, sizeof(packet));
 }
 
-static void open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
+static void open_cgroup(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
 	box_local_process_cgroup_done *done, void *arg)
 {
 	struct box_boxd_client *link = keeper;
@@ -111,14 +111,14 @@ static void open_group(void *keeper, uint64_t box, uint32_t process, uint32_t me
 		link, asked, box_boxd_client_post(link, &packet, sizeof(packet), NULL));
 }
 
-static void close_group(void *keeper, uint64_t box, uint32_t process)
+static void close_cgroup(void *keeper, uint64_t box, uint32_t process)
 {
 	const struct box_boxd_close_process_cgroup packet = {
 		.kind = BOX_BOXD_CLOSE_PROCESS_CGROUP, .process = process, .box = box};
 	tell(keeper, &packet, sizeof(packet));
 }
 
-static void try_machines(void *keeper, box_local_probe_done *done, void *arg)
+static void probe_microvm(void *keeper, box_local_probe_done *done, void *arg)
 {
 	struct box_boxd_client *link = keeper;
 	struct box_boxd_client_request *asked = box_boxd_client_request_new(link, arg);
@@ -172,7 +172,7 @@ const struct box_local_boxd box_boxd_client_local_ops = {
 	.make = make_box,
 	.end = end_box,
 	.mount = open_mount,
-	.open_group = open_group,
-	.close_group = close_group,
-	.try_machines = try_machines,
+	.open_cgroup = open_cgroup,
+	.close_cgroup = close_cgroup,
+	.probe_microvm = probe_microvm,
 };

@@ -1,5 +1,5 @@
-/* Files in a box: what can be asked of a backend about them, and what it tells. Paths are of the
- * box, and nobody outside of it ever resolves them. */
+/* Files in a box: what a backend can do with them, and what it reports. Paths are those of the box, and are never
+ * resolved outside of it. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,13 +19,13 @@ enum box_file_kind {
 	BOX_FILE_REMOVE,
 	BOX_FILE_MOVE,
 	BOX_FILE_WATCH,
-	BOX_FILE_MEASURE, /* the box itself, see local_measure.c: no client asks this */
+	BOX_FILE_MEASURE, /* how much is in the box; no client asks for it, see local_file.c */
 };
 
 /* Neither text has a NUL in it. */
 struct box_file_path {
-	const char *place; /* absolute and normalised: no link may lead out of it */
-	const char *below; /* from there, without a slash in front; "" is the place itself */
+	const char *root;  /* absolute and normalised: no link may lead out of it */
+	const char *below; /* from there, without a slash in front; "" is the root itself */
 };
 
 struct box_backend_file_request {
@@ -37,14 +37,14 @@ struct box_backend_file_request {
 	uint32_t limit;                 /* LIST: entries at most */
 	const char *after;              /* LIST: the names behind this one */
 	struct box_str data;            /* WRITE */
-	bool at;                        /* WRITE: at the offset, else the whole file anew */
+	bool at;                        /* WRITE: at the offset; else the whole file is replaced */
 	bool append;                    /* WRITE: at the end */
 	bool parents;                   /* WRITE, MKDIR */
 	bool recursive;                 /* REMOVE, WATCH */
 	bool replace;                   /* MOVE */
-	int mode;                       /* WRITE, MKDIR: 0 to 0777; -1: the usual */
+	int mode;                       /* WRITE, MKDIR: 0 to 0777; -1: the default */
 	uint64_t credit;                /* WATCH: bytes of events before box_backend_ops.credit */
-	const struct box_mount *mounts; /* that are seen by it, beside what the box has */
+	const struct box_mount *mounts; /* of the session, besides what the box itself has */
 	size_t mount_count;
 };
 
@@ -69,10 +69,10 @@ struct box_file_facts {
 /* Why the box refused. */
 enum box_file_refusal {
 	BOX_FILE_REFUSAL_NONE,      /* the errno says it */
-	BOX_FILE_REFUSAL_OUTSIDE,   /* it leads out of its place */
+	BOX_FILE_REFUSAL_OUTSIDE,   /* it leads out of its root */
 	BOX_FILE_REFUSAL_KERNEL_FS, /* it is in /proc, /sys, /dev or the like */
-	BOX_FILE_REFUSAL_TYPE,      /* it is no regular file: see facts.type */
-	BOX_FILE_REFUSAL_ROOT,      /* it is the place itself */
+	BOX_FILE_REFUSAL_TYPE,      /* it is not a regular file: see facts.type */
+	BOX_FILE_REFUSAL_ROOT,      /* it is the root itself */
 	BOX_FILE_REFUSAL_INOTIFY,   /* nothing can be watched in this box */
 	BOX_FILE_REFUSAL_FOLDERS,   /* too many folders to be watched */
 };
@@ -95,7 +95,7 @@ enum box_file_change {
 	BOX_FILE_CHANGED,
 	BOX_FILE_REMOVED, /* without a path: what is watched, and then the watch ends */
 	BOX_FILE_MOVED,
-	BOX_FILE_OVERFLOW, /* some were lost: who wants to know must look */
+	BOX_FILE_OVERFLOW, /* some events were lost: the client must look itself */
 };
 
 struct box_file_event {

@@ -33,7 +33,7 @@ struct box_backend_process_state {
 
 /* A look at output that is still there: it frees nothing, and who follows does not notice. */
 struct box_backend_process_peek {
-	uint64_t token; /* the caller's; one with the same token takes the place of the first */
+	uint64_t token; /* the caller's; a second one with the same token replaces the first */
 	bool is_stderr;
 	uint64_t offset;
 	uint32_t most; /* BOX_PROCESS_PEEK_BYTES_MAX at most */

@@ -10,7 +10,7 @@
 #include "runtime/backend/fake_backend.h"
 #endif
 
-/* What selects native boxes, and the name they answer to then: clients look at it. */
+/* The names that select native boxes, and the name that box_status then shows: clients compare it. */
 static const struct {
 	const char *asked;
 	const char *answers;
@@ -31,18 +31,18 @@ static const char *native_name(const char *asked)
 	return NULL;
 }
 
-static struct box_backend_choice choose_native(struct box_local *native, const char *answers)
+static struct box_backend_choice choose_native(struct box_local *local, const char *answers)
 {
-	const char *missing = native ? box_local_missing(native)
-				     : "boxes need boxd, and there is none";
+	const char *missing = local ? box_local_missing(local)
+				    : "boxes need boxd, and there is none";
 	if (missing) {
 		return (struct box_backend_choice){.missing = missing};
 	}
 	return (struct box_backend_choice){
-		.backend = box_local_native_backend(native), .name = answers};
+		.backend = box_local_native_backend(local), .name = answers};
 }
 
-static bool is_machine(const char *name)
+static bool is_microvm(const char *name)
 {
 	static const char *const names[] = {"krun", "libkrun", "microvm"};
 	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
@@ -53,19 +53,19 @@ static bool is_machine(const char *name)
 	return false;
 }
 
-/* Whether they can be had is found out behind our back, and said to whoever asks for one. */
-static struct box_backend_choice choose_machines(struct box_local *native)
+/* Whether microVMs can run here is found out in the background; until then a request for one says so. */
+static struct box_backend_choice choose_microvm(struct box_local *local)
 {
-	struct box_backend_choice choice = choose_native(native, "krun");
+	struct box_backend_choice choice = choose_native(local, "krun");
 	if (choice.backend) {
-		choice.backend = box_local_microvm_backend(native);
-		box_local_probe_microvm(native);
+		choice.backend = box_local_microvm_backend(local);
+		box_local_probe_microvm(local);
 	}
 	return choice;
 }
 
 struct box_backend_choice box_backend_select(
-	const char *name, struct uv_loop_s *loop, struct box_local *native)
+	const char *name, struct uv_loop_s *loop, struct box_local *local)
 {
 #ifdef BOX_FAKE_BACKEND
 	if (strcmp(name, "fake") == 0) {
@@ -77,10 +77,10 @@ struct box_backend_choice box_backend_select(
 #endif
 	const char *answers = native_name(name);
 	if (answers) {
-		return choose_native(native, answers);
+		return choose_native(local, answers);
 	}
-	if (is_machine(name)) {
-		return choose_machines(native);
+	if (is_microvm(name)) {
+		return choose_microvm(local);
 	}
 	return (struct box_backend_choice){
 		.missing = "there is no backend of the configured name", .unknown = true};
@@ -93,5 +93,5 @@ bool box_backend_select_is_known(const char *name)
 		return true;
 	}
 #endif
-	return native_name(name) || is_machine(name);
+	return native_name(name) || is_microvm(name);
 }

@@ -1,4 +1,4 @@
-/* Which backend a configured name means, and why there is none. */
+/* Which backend a configured name selects, and why there is none. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,15 +11,15 @@ struct box_backend_choice {
 	struct box_backend *backend; /* the caller's to free, or NULL */
 	const char *name;            /* what it answers to; static */
 	const char *missing;         /* why there is none; outlives the choice */
-	bool unknown;                /* it was asked for by a name that is none of ours */
+	bool unknown;                /* no backend has this name */
 };
 
-/* Every name that selects one, for people. */
+/* All names that select one, for error texts. */
 #define BOX_BACKEND_SELECT_NAMES "local, native, nsjail, krun, libkrun, microvm"
 
-/* Whether a backend has this name, whatever can be had here. "" has. */
+/* Whether a backend has this name, even if it cannot be used on this host. "" is known. */
 bool box_backend_select_is_known(const char *name);
 
-/* `name` is the configured one, "" for the best that works here. `native` may be NULL. */
+/* `name` is the configured one, "" for the best that works here. `local` may be NULL. */
 struct box_backend_choice box_backend_select(
-	const char *name, struct uv_loop_s *loop, struct box_local *native);
+	const char *name, struct uv_loop_s *loop, struct box_local *local);

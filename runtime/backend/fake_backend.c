@@ -7,7 +7,7 @@
  * box takes as many milliseconds as the image says ("make-MS"); the image "broken" cannot be made.
  * A spec's timeout holds.
  *
- * Its files: reading gives the path below its place, a list has the names a and b, everything is a
+ * Its files: reading gives the path below its root, a list has the names a and b, everything is a
  * file of 3 bytes. "missing" is not there, "slow-MS" takes that long, and a watch tells of a file
  * "new" and goes on, unless it is of "short".
  */
@@ -30,7 +30,7 @@ struct fake {
 	uv_loop_t *loop;
 };
 
-struct box_backend_box {
+struct fake_box {
 	struct fake *fake;
 };
 
@@ -42,11 +42,11 @@ enum kind {
 };
 
 /* Everything happens after a timer, so that nothing is done inside the call that asked for it. */
-struct box_backend_op {
+struct fake_op {
 	uv_timer_t timer;
 	enum kind kind;
 	struct fake *fake;
-	struct box_backend_box *box;
+	struct fake_box *box;
 	struct box_str cmd; /* the spec's, which lives as long as the op */
 	bool timed_out;
 	bool broken;
@@ -62,13 +62,23 @@ struct box_backend_op {
 	void *arg;
 };
 
+static struct fake_box *box_of(struct box_backend_box *handle)
+{
+	return (struct fake_box *)(void *)handle;
+}
+
+static struct box_backend_op *handle_of(struct fake_op *op)
+{
+	return (struct box_backend_op *)(void *)op;
+}
+
 static void closed(uv_handle_t *handle)
 {
-	struct box_backend_op *op = handle->data;
+	struct fake_op *op = handle->data;
 	free(op);
 }
 
-static void op_free(struct box_backend_op *op)
+static void op_free(struct fake_op *op)
 {
 	(void)uv_timer_stop(&op->timer);
 	uv_close((uv_handle_t *)&op->timer, closed);
@@ -101,7 +111,7 @@ static unsigned long number_after(struct box_str cmd, const char *name)
 	return number;
 }
 
-static void finish_failed(struct box_backend_op *op, struct box_str rest)
+static void finish_failed(struct fake_op *op, struct box_str rest)
 {
 	struct box_err err;
 	char name[64] = "";
@@ -116,7 +126,7 @@ static void finish_failed(struct box_backend_op *op, struct box_str rest)
 	op->ran(op->arg, NULL, &err);
 }
 
-static void finish_exec(struct box_backend_op *op)
+static void finish_exec(struct fake_op *op)
 {
 	struct box_backend_exec_outcome outcome = {.duration_ms = box_clock_ms() - op->started_ms};
 	struct box_str rest;
@@ -128,12 +138,12 @@ static void finish_exec(struct box_backend_op *op)
 	} else if (word(op->cmd, "print", &rest) || word(op->cmd, "raw", &rest)) {
 		bool raw = op->cmd.bytes[0] == 'r';
 		size_t wanted = number_after(op->cmd, raw ? "raw" : "print");
-		size_t most = (size_t)op->max_output_bytes;
-		size_t kept = BOX_MIN(wanted, most);
-		made = box_alloc(kept);
-		memset(made, raw ? 1 : 'x', kept);
-		outcome.out = (struct box_str){made, kept};
-		outcome.out_discarded = wanted - kept;
+		size_t max = (size_t)op->max_output_bytes;
+		size_t held = BOX_MIN(wanted, max);
+		made = box_alloc(held);
+		memset(made, raw ? 1 : 'x', held);
+		outcome.out = (struct box_str){made, held};
+		outcome.out_discarded = wanted - held;
 	} else if (word(op->cmd, "exit", &rest)) {
 		outcome.exit_code = (int)number_after(op->cmd, "exit");
 	} else if (word(op->cmd, "signal", &rest)) {
@@ -153,7 +163,7 @@ static void finish_exec(struct box_backend_op *op)
 	free(made);
 }
 
-static void tell_watch(const struct box_backend_op *op)
+static void tell_watch(const struct fake_op *op)
 {
 	const struct box_file_event event = {.change = BOX_FILE_CREATED,
 		.path = box_str("new"),
@@ -164,7 +174,7 @@ static void tell_watch(const struct box_backend_op *op)
 }
 
 /* Whether it is over. */
-static bool finish_work(struct box_backend_op *op)
+static bool finish_work(struct fake_op *op)
 {
 	const struct box_backend_file_request *ask = op->ask;
 	const struct box_file_facts entries[] = {
@@ -192,7 +202,7 @@ static bool finish_work(struct box_backend_op *op)
 
 static void timer_cb(uv_timer_t *timer)
 {
-	struct box_backend_op *op = timer->data;
+	struct fake_op *op = timer->data;
 	struct box_str rest;
 	struct box_err err;
 	switch (op->kind) {
@@ -202,7 +212,7 @@ static void timer_cb(uv_timer_t *timer)
 			(void)box_err_set(&err, BOX_ERR_BOX, EIO, "the fake box is broken");
 			op->made(op->arg, NULL, &err);
 		} else {
-			op->made(op->arg, op->box, NULL);
+			op->made(op->arg, (struct box_backend_box *)(void *)op->box, NULL);
 		}
 		break;
 	case EXEC:
@@ -227,10 +237,10 @@ static void timer_cb(uv_timer_t *timer)
 	op_free(op);
 }
 
-static struct box_backend_op *op_new(struct fake *fake, enum kind kind, struct box_backend_box *box,
-	uint64_t after_ms, void *arg)
+static struct fake_op *op_new(
+	struct fake *fake, enum kind kind, struct fake_box *box, uint64_t after_ms, void *arg)
 {
-	struct box_backend_op *op = box_alloc(sizeof(*op));
+	struct fake_op *op = box_alloc(sizeof(*op));
 	op->kind = kind;
 	op->fake = fake;
 	op->box = box;
@@ -255,15 +265,15 @@ static struct box_backend_op *make(struct box_backend *backend, const char *phys
 	const struct box_spec *spec, box_backend_make_done *done, void *arg)
 {
 	struct fake *fake = (struct fake *)(void *)backend;
-	struct box_backend_box *box = box_alloc(sizeof(*box));
+	struct fake_box *box = box_alloc(sizeof(*box));
 	unsigned long after_ms = 0;
 	(void)physical_id;
 	(void)sscanf(spec->image, "make-%lu", &after_ms);
 	box->fake = fake;
-	struct box_backend_op *op = op_new(fake, MAKE, box, after_ms, arg);
+	struct fake_op *op = op_new(fake, MAKE, box, after_ms, arg);
 	op->broken = strcmp(spec->image, "broken") == 0;
 	op->made = done;
-	return op;
+	return handle_of(op);
 }
 
 static struct box_backend_op *exec(struct box_backend_box *box, const struct box_spec *spec,
@@ -271,14 +281,15 @@ static struct box_backend_op *exec(struct box_backend_box *box, const struct box
 	box_backend_exec_done *done, void *arg)
 {
 	uint64_t after_ms = number_after(spec->cmd, "sleep");
-	uint64_t most_ms = (uint64_t)spec->timeout_sec * 1000;
-	struct box_backend_op *op = op_new(box->fake, EXEC, box, BOX_MIN(after_ms, most_ms), arg);
+	uint64_t max_ms = (uint64_t)spec->timeout_sec * 1000;
+	struct fake_op *op = op_new(
+		box_of(box)->fake, EXEC, box_of(box), BOX_MIN(after_ms, max_ms), arg);
 	op->cmd = spec->cmd;
-	op->timed_out = after_ms > most_ms;
+	op->timed_out = after_ms > max_ms;
 	op->max_output_bytes = max_output_bytes;
 	op->live = live ? live->events : NULL;
 	op->ran = done;
-	return op;
+	return handle_of(op);
 }
 
 static struct box_backend_op *file(struct box_backend_box *box,
@@ -287,11 +298,11 @@ static struct box_backend_op *file(struct box_backend_box *box,
 {
 	unsigned long after_ms = 0;
 	(void)sscanf(ask->path.below, "slow-%lu", &after_ms);
-	struct box_backend_op *op = op_new(box->fake, WORK, box, after_ms, arg);
+	struct fake_op *op = op_new(box_of(box)->fake, WORK, box_of(box), after_ms, arg);
 	op->ask = ask;
 	op->events = events;
 	op->filed = done;
-	return op;
+	return handle_of(op);
 }
 
 /* A live fake command tells its start, its output and its end at once: nothing can be asked of it
@@ -353,8 +364,9 @@ static struct box_backend_box *adopt(struct box_backend *backend, uint64_t numbe
 	return NULL;
 }
 
-static void cancel(struct box_backend_op *op)
+static void cancel(struct box_backend_op *handle)
 {
+	struct fake_op *op = (struct fake_op *)(void *)handle;
 	if (op->kind == MAKE) {
 		op->broken = true;
 		(void)uv_timer_start(&op->timer, timer_cb, 0, 0);
@@ -365,7 +377,7 @@ static void cancel(struct box_backend_op *op)
 
 static void destroy(struct box_backend_box *box, box_backend_destroy_done *done, void *arg)
 {
-	struct box_backend_op *op = op_new(box->fake, DESTROY, box, 0, arg);
+	struct fake_op *op = op_new(box_of(box)->fake, DESTROY, box_of(box), 0, arg);
 	op->gone = done;
 }
 

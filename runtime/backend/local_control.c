@@ -1,5 +1,7 @@
 /* The socket of one box. Every packet is checked whole before anyone looks at it; a box that breaks
  * the rules is given up. */
+#include "runtime/backend/local_control.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,7 +12,9 @@
 #include "base/fds.h"
 #include "base/limits.h"
 #include "protocol/init_process.h"
-#include "runtime/backend/local_internal.h"
+#include "runtime/backend/local_box.h"
+#include "runtime/backend/local_process.h"
+#include "runtime/backend/local_run.h"
 
 #define PACKETS_AT_ONCE 64     /* of one box, before others get their turn */
 #define PACKETS_IN_SOCKET 4096 /* more than it holds */
@@ -26,14 +30,14 @@ static void watch(struct box_backend_box *box)
 static void overflow_cb(uv_timer_t *timer)
 {
 	struct box_backend_box *box = timer->data;
-	box->run_count++; /* so that its end is looked at again, whatever has happened */
+	box_local_hold(box); /* the release looks whether it can be freed */
 	box_local_lost(box, "it does not take what it is sent");
-	box_local_run_ended(box);
+	box_local_release(box);
 }
 
 static void send_parts(struct box_backend_box *box, const struct iovec *parts, size_t count, int fd)
 {
-	if (box->deaf) {
+	if (box->closed) {
 		box_close_p(&fd);
 		return;
 	}
@@ -101,7 +105,7 @@ static void take(struct box_backend_box *box, const char *packet, size_t size)
 			box, &header, packet + sizeof(header), size - sizeof(header));
 		return;
 	}
-	box_local_exec_take_packet(box, &header, packet + sizeof(header), size - sizeof(header));
+	box_local_run_take_packet(box, &header, packet + sizeof(header), size - sizeof(header));
 }
 
 /* 0, -EAGAIN, or the box is lost. */
@@ -129,7 +133,7 @@ static int receive_one(struct box_backend_box *box)
 
 void box_local_control_read(struct box_backend_box *box)
 {
-	for (int i = 0; i < PACKETS_IN_SOCKET && !box->deaf && receive_one(box) == 0; i++) {
+	for (int i = 0; i < PACKETS_IN_SOCKET && !box->closed && receive_one(box) == 0; i++) {
 	}
 }
 
@@ -143,13 +147,13 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
 	if (events & UV_WRITABLE) {
 		flush(box);
 	}
-	for (int i = 0; i < PACKETS_AT_ONCE && !box->deaf && receive_one(box) == 0; i++) {
+	for (int i = 0; i < PACKETS_AT_ONCE && !box->closed && receive_one(box) == 0; i++) {
 	}
 }
 
 int box_local_control_listen(struct box_backend_box *box)
 {
-	int r = uv_poll_init(box->native->loop, &box->poll, box->control);
+	int r = uv_poll_init(box->local->loop, &box->poll, box->control);
 	if (r < 0) {
 		return r;
 	}

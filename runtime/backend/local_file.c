@@ -1,29 +1,42 @@
-/* Work on files in a native box: what is asked becomes a RUN of box-init's, and what that process
- * tells is checked to the last byte before it goes up. One whose answers make no sense fails alone:
- * it is a process among those that a payload may have taken over. */
+/* Work on files in a box, and the measure of a box that only its own init can look into, a microVM.
+ *
+ * What is asked becomes a run, and what that process answers is checked to the last byte before it goes up. A
+ * process that answers nonsense fails alone, not its box: a payload may have taken it over.
+ */
+#include "runtime/backend/local_file.h"
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/limits.h"
+#include "base/macros.h"
+#include "plan/plan.h"
 #include "protocol/init_file.h"
-#include "runtime/backend/backend_file.h"
-#include "runtime/backend/local_internal.h"
+#include "runtime/backend/local_control.h"
+#include "runtime/backend/local_run.h"
+#include "runtime/backend/local_stdio.h"
 
 #define TEXTS 4
 
 struct box_local_file {
-	struct box_local_run *run;
+	struct box_local_run run;
 	const struct box_backend_file_request *ask; /* the caller's, until done */
 	struct box_init_file wire;
 	const struct box_file_events *events; /* of a watch */
 	struct box_buf pending;               /* of its events: what is not whole yet */
 	struct box_buf answer;                /* of a watch that ended badly */
-	bool broken;                          /* it told nonsense */
-	bool began;                           /* the watch says that it watches */
+	bool broken;                          /* it sent nonsense */
+	bool watching;                        /* the watch says so */
 	box_backend_file_done *done;
 	void *arg;
 };
+
+static struct box_local_file *file_of(struct box_local_run *run)
+{
+	return (struct box_local_file *)(void *)run;
+}
 
 static void file_free(struct box_local_file *file)
 {
@@ -31,12 +44,20 @@ static void file_free(struct box_local_file *file)
 	box_buf_free(&file->answer);
 }
 
-void box_local_file_forget(struct box_local_run *run)
+static void forget(struct box_local_run *run)
 {
-	run->file->ask = NULL;
+	file_of(run)->ask = NULL;
 	/* It is being ended: nobody will read them. */
 	box_local_stdio_drop_input(run);
-	file_free(run->file);
+	file_free(file_of(run));
+}
+
+/* It may hang in a file system, where nothing can end it; box-init itself is healthy. */
+static void late(struct box_local_run *run)
+{
+	struct box_err err;
+	(void)box_err_set(&err, BOX_ERR_OS, ETIMEDOUT, "the files do not answer");
+	box_local_run_finish(run, NULL, &err);
 }
 
 /* --- what is asked --- */
@@ -67,6 +88,13 @@ static uint64_t size_of(const struct box_backend_file_request *ask)
 	}
 }
 
+/* How much may come on stdout or stderr. */
+static int64_t max_output(const struct box_backend_file_request *ask)
+{
+	uint64_t size = ask->kind == BOX_FILE_WRITE ? 0 : size_of(ask);
+	return (int64_t)BOX_MAX(size, (uint64_t)BOX_INIT_FILE_TEXT_MAX);
+}
+
 /* How long it may take; 0: for ever. */
 static uint64_t time_ms(const struct box_backend_file_request *ask)
 {
@@ -91,7 +119,7 @@ static struct box_buf encode(struct box_local_file *file)
 	};
 	const struct box_backend_file_request *ask = file->ask;
 	const char *second = ask->kind == BOX_FILE_LIST ? ask->after : ask->to.below;
-	const char *texts[TEXTS] = {ask->path.place, ask->path.below, ask->to.place, second};
+	const char *texts[TEXTS] = {ask->path.root, ask->path.below, ask->to.root, second};
 	struct box_buf body = box_buf(sizeof(file->wire) + TEXTS * BOX_INIT_FILE_TEXT_MAX);
 	file->wire = (struct box_init_file){
 		.kind = kinds[ask->kind],
@@ -118,9 +146,9 @@ static void data_taken(void *arg, const struct box_err *err)
 	(void)err;
 }
 
-void box_local_file_send(struct box_local_run *run)
+static void send_run(struct box_local_run *run)
 {
-	struct box_local_file *file = run->file;
+	struct box_local_file *file = file_of(run);
 	const struct box_backend_file_request *ask = file->ask;
 	struct box_buf body = encode(file);
 	bool watches = ask->kind == BOX_FILE_WATCH;
@@ -135,18 +163,17 @@ void box_local_file_send(struct box_local_run *run)
 					(writes ? (uint32_t)BOX_INIT_RUN_STDIN : 0U),
 				.workdir_size = sizeof(first.workdir),
 				.command_size = (uint32_t)body.len,
-				.mount_count = (uint32_t)run->wanted_count,
+				.mount_count = (uint32_t)run->mounts.count,
 				.timeout_ms = time_ms(ask),
-				.output_limit = watches ? UINT64_MAX
-							: (uint64_t)run->max_output_bytes,
-				.credit = watches ? run->credit : UINT64_MAX / 2,
+				.output_limit = watches ? UINT64_MAX : (uint64_t)max_output(ask),
+				.credit = watches ? run->output.credit : UINT64_MAX / 2,
 			},
 		.workdir = "/",
 	};
 	run->sent = true;
 	if (!watches) {
-		/* Not before: until its mounts are open it is boxd's, whose answer must find it. */
-		box_local_exec_set_deadline(run, time_ms(ask));
+		/* Not before: while boxd opens its mounts, the answer of boxd must find the run. */
+		box_local_run_set_deadline(run, time_ms(ask));
 	}
 	box_local_control_send(run->box, BOX_INIT_RUN, run->id, &first,
 		offsetof(__typeof__(first), workdir) + sizeof(first.workdir), body.bytes, body.len,
@@ -157,13 +184,13 @@ void box_local_file_send(struct box_local_run *run)
 	}
 }
 
-/* --- what a watch tells --- */
+/* --- events of a watch --- */
 
 static void give_up(struct box_local_file *file)
 {
 	file->broken = true;
-	box_local_control_send(file->run->box, BOX_INIT_KILL, file->run->id, NULL, 0, NULL, 0, -1);
-	box_local_exec_reset_deadline(file->run);
+	box_local_control_send(file->run.box, BOX_INIT_KILL, file->run.id, NULL, 0, NULL, 0, -1);
+	box_local_run_reset_deadline(&file->run);
 }
 
 static void pass_on(struct box_local_file *file, const struct box_init_file_event_read *changed)
@@ -176,14 +203,14 @@ static void pass_on(struct box_local_file *file, const struct box_init_file_even
 		[BOX_INIT_FILE_OVERFLOW] = BOX_FILE_OVERFLOW,
 	};
 	uint64_t cost = sizeof(struct box_init_file_event) + changed->path.len + changed->from.len;
-	/* That comes first and once: it costs nothing, so it must not be said again. */
-	if (file->began == (changed->change == BOX_INIT_FILE_STARTED)) {
+	/* STARTED comes first, and once: it costs nothing, so it may not be repeated. */
+	if (file->watching == (changed->change == BOX_INIT_FILE_STARTED)) {
 		give_up(file);
 		return;
 	}
-	if (!file->began) {
-		file->began = true;
-		box_local_exec_credit(&file->run->op, cost);
+	if (!file->watching) {
+		file->watching = true;
+		box_local_run_credit(&file->run.op, cost);
 		file->events->started(file->arg);
 		return;
 	}
@@ -203,19 +230,19 @@ static void take_events(struct box_local_file *file, struct box_str bytes)
 		give_up(file);
 		return;
 	}
-	/* Apart: whoever is told may end the watch. */
+	/* Moved out of the file: a callback may end the watch. */
 	struct box_buf whole = file->pending;
 	struct box_str left = {whole.bytes, whole.len};
 	struct box_init_file_event_read changed;
 	int r = 0;
 	file->pending = box_buf(whole.limit);
-	while (!file->run->cancelled && !file->broken &&
+	while (!file->run.cancelled && !file->broken &&
 		(r = box_init_file_next_event(&left, &changed)) == 1) {
 		pass_on(file, &changed);
 	}
-	if (!file->run->cancelled && !file->broken && r < 0) {
+	if (!file->run.cancelled && !file->broken && r < 0) {
 		give_up(file);
-	} else if (!file->run->cancelled && !file->broken) {
+	} else if (!file->run.cancelled && !file->broken) {
 		(void)box_buf_append(&file->pending, left.bytes, left.len);
 	}
 	box_buf_free(&whole);
@@ -246,8 +273,8 @@ static const struct box_backend_stream_events watch_events = {
 
 static struct box_file_facts facts_of(const struct box_init_file_facts *facts)
 {
-	const int64_t most_sec = INT64_MAX / 2000;
-	bool sane = facts->mtime_sec > -most_sec && facts->mtime_sec < most_sec;
+	const int64_t max_sec = INT64_MAX / 2000;
+	bool sane = facts->mtime_sec > -max_sec && facts->mtime_sec < max_sec;
 	return (struct box_file_facts){
 		.type = (enum box_file_type)facts->type,
 		.mode = facts->mode,
@@ -261,9 +288,9 @@ static int take_entries(
 {
 	struct box_init_file_entry_read named;
 	struct box_str after = box_str(file->ask->after);
-	size_t most = left.len / sizeof(struct box_init_file_entry);
+	size_t max = left.len / sizeof(struct box_init_file_entry);
 	struct box_file_facts *entries = box_arena_alloc(
-		file->run->arena, (most + 1) * sizeof(*entries));
+		file->run.arena, (max + 1) * sizeof(*entries));
 	int r;
 	while ((r = box_init_file_next_entry(&left, after, &named)) == 1) {
 		if (outcome->entry_count == file->ask->limit) {
@@ -313,7 +340,7 @@ static int take_answer(struct box_local_file *file, struct box_str err, struct b
 	}
 }
 
-/* How it ended, if that is not by an answer. 0: there must be one. */
+/* How the process ended, if it did not answer: 1, or negative with err. 0: there must be an answer. */
 static int judge_end(const struct box_backend_exec_outcome *ran, struct box_file_outcome *outcome,
 	struct box_err *err)
 {
@@ -359,39 +386,89 @@ static void file_ran(
 	file_free(file);
 }
 
-/* As much as stdout or stderr may have. */
-static int64_t most_output(const struct box_backend_file_request *ask)
-{
-	uint64_t most = ask->kind == BOX_FILE_WRITE ? 0 : size_of(ask);
-	return (int64_t)(most > BOX_INIT_FILE_TEXT_MAX ? most : BOX_INIT_FILE_TEXT_MAX);
-}
+static const struct box_local_run_ops file_ops = {
+	.what = "the work on files",
+	.send = send_run,
+	.forget = forget,
+	.late = late,
+};
 
 struct box_backend_op *box_local_file(struct box_backend_box *box,
 	const struct box_backend_file_request *ask, const struct box_file_events *events,
 	box_backend_file_done *done, void *arg)
 {
-	struct box_local_run *run = box_local_exec_new_run(box, most_output(ask), file_ran, NULL);
-	struct box_local_file *file = box_arena_alloc(run->arena, sizeof(*file));
-	*file = (struct box_local_file){
-		.run = run,
-		.ask = ask,
-		.events = events,
-		.pending = box_buf(ask->credit),
-		.answer = box_buf(sizeof(struct box_init_file_answer)),
-		.done = done,
-		.arg = arg,
-	};
+	struct box_local_file *file = box_local_run_new(
+		box, sizeof(*file), &file_ops, max_output(ask), file_ran, NULL);
+	struct box_local_run *run = &file->run;
 	run->arg = file;
-	run->file = file;
-	if (box_local_exec_check_capacity(run) < 0 ||
-		box_local_exec_check_mounts(ask->mounts, ask->mount_count, &run->refusal) < 0) {
-		box_local_exec_refuse(run);
+	file->ask = ask;
+	file->events = events;
+	file->pending = box_buf(ask->credit);
+	file->answer = box_buf(sizeof(struct box_init_file_answer));
+	file->done = done;
+	file->arg = arg;
+	if (box_local_run_check_capacity(run) < 0 ||
+		box_local_run_check_mounts(ask->mounts, ask->mount_count, &run->refusal) < 0) {
+		box_local_run_refuse(run);
 		return &run->op;
 	}
 	if (ask->kind == BOX_FILE_WATCH) {
-		run->live = &watch_events;
-		run->credit = ask->credit;
+		run->output.live = &watch_events;
+		run->output.credit = ask->credit;
 	}
-	box_local_exec_begin(run, ask->mounts, ask->mount_count);
+	box_local_run_begin(run, ask->mounts, ask->mount_count);
 	return &run->op;
+}
+
+/* --- measuring a microVM --- */
+
+struct measuring {
+	struct box_backend_file_request ask;
+	box_local_measure_done *done;
+	void *arg;
+};
+
+static struct box_local_measured_part part_of(const struct box_init_file_part *part)
+{
+	return (struct box_local_measured_part){
+		part->exists != 0, part->size_bytes, part->file_count};
+}
+
+static void measured_done(
+	void *arg, const struct box_file_outcome *outcome, const struct box_err *err)
+{
+	struct measuring measuring = *(struct measuring *)arg;
+	struct box_init_file_measured measured;
+	struct box_local_measured_parts parts = {0};
+	free(arg);
+	int r = err ? -ESRCH : -outcome->errnum;
+	if (r == 0) {
+		r = box_init_file_read_measured(outcome->data, &measured);
+	}
+	if (r == 0) {
+		parts.workspace = part_of(&measured.workspace);
+		parts.cache = part_of(&measured.cache);
+		parts.temp = part_of(&measured.temp);
+	}
+	measuring.done(measuring.arg, &parts, r);
+}
+
+void box_local_measure(
+	struct box_local *local, uint64_t number, box_local_measure_done *done, void *arg)
+{
+	struct box_backend_box *box = box_local_find(local, number);
+	struct box_local_measured_parts nothing = {0};
+	if (!box) {
+		done(arg, &nothing, -ESRCH);
+		return;
+	}
+	struct measuring *measuring = box_alloc(sizeof(*measuring));
+	*measuring = (struct measuring){
+		.ask = {.kind = BOX_FILE_MEASURE,
+			.path = {.root = BOX_PLAN_HOME "/.cache", .below = ""},
+			.mode = -1},
+		.done = done,
+		.arg = arg,
+	};
+	(void)box_local_file(box, &measuring->ask, NULL, measured_done, measuring);
 }

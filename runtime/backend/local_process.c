@@ -1,6 +1,10 @@
-/* Managed processes of native boxes: their packets, and what is known of each, so that whatever
- * box-init says is taken only where it can be true. */
+/* Managed processes of boxes: what is asked of box-init about them, and what it says, which is accepted only where
+ * it can be true.
+ */
+#include "runtime/backend/local_process.h"
+
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,53 +13,55 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "protocol/init_process.h"
-#include "runtime/backend/local_internal.h"
+#include "runtime/backend/local_control.h"
+#include "runtime/backend/local_exec.h"
+#include "runtime/backend/local_run.h"
 
 #define BODY_MAX (BOX_INIT_BYTES_MAX - sizeof(struct box_init_start_process))
 
 struct box_local_process *box_local_process_find(const struct box_backend_box *box, uint32_t number)
 {
-	return box_table_get(&box->processes, box_local_run_key(&number));
+	return box_table_get(&box->processes, box_local_key(&number));
 }
 
-static struct box_local_process *kept_new(struct box_backend_box *box, uint32_t number,
+static struct box_local_process *process_new(struct box_backend_box *box, uint32_t number,
 	const struct box_backend_process_events *events, void *arg)
 {
-	struct box_local_process *kept = box_alloc(sizeof(*kept));
-	kept->number = number;
-	kept->events = events;
-	kept->arg = arg;
-	kept->oom_kills = box_local_oom_kills(box);
-	kept->kills = -1;
-	kept->door = -1;
-	box_list_init(&kept->packets);
+	struct box_local_process *process = box_alloc(sizeof(*process));
+	process->number = number;
+	process->events = events;
+	process->arg = arg;
+	process->oom_kills = box_local_oom_kills(box);
+	process->oom_fd = -1;
+	process->procs_fd = -1;
+	box_list_init(&process->packets);
 	box_local_process_free(
-		box_table_put(&box->processes, box_local_run_key(&kept->number), kept));
-	return kept;
+		box_table_put(&box->processes, box_local_key(&process->number), process));
+	return process;
 }
 
-/* --- out --- */
+/* --- what is asked of box-init --- */
 
 static void append(struct box_buf *body, const char *text)
 {
 	(void)box_buf_append(body, text, strlen(text) + 1);
 }
 
-static int fill_body(const struct box_process_spec *spec, struct box_init_start_process *keep,
+static int fill_body(const struct box_process_spec *spec, struct box_init_start_process *packet,
 	struct box_buf *body, struct box_err *err)
 {
 	uint32_t env_count = box_local_exec_append_env(body, spec->env, spec->env_count);
-	keep->env_size = (uint32_t)body->len;
+	packet->env_size = (uint32_t)body->len;
 	append(body, spec->cwd);
-	keep->workdir_size = (uint32_t)body->len - keep->env_size;
+	packet->workdir_size = (uint32_t)body->len - packet->env_size;
 	append(body, spec->command);
 	for (size_t i = 0; i < spec->arg_count; i++) {
 		append(body, spec->args[i]);
 	}
-	keep->command_size = (uint32_t)body->len - keep->env_size - keep->workdir_size;
-	keep->env_count = (uint16_t)env_count;
-	keep->mount_count = (uint16_t)spec->mount_count;
-	keep->log_bytes = (uint32_t)spec->log_bytes;
+	packet->command_size = (uint32_t)body->len - packet->env_size - packet->workdir_size;
+	packet->env_count = (uint16_t)env_count;
+	packet->mount_count = (uint16_t)spec->mount_count;
+	packet->log_bytes = (uint32_t)spec->log_bytes;
 	if (!body->overflowed && env_count <= BOX_INIT_ENV_MAX &&
 		spec->arg_count < BOX_INIT_ARGS_MAX) {
 		return 0;
@@ -76,14 +82,14 @@ static int check(
 	return r;
 }
 
-static int keep(struct box_backend_box *box, uint32_t number, const struct box_process_spec *spec,
+static int start(struct box_backend_box *box, uint32_t number, const struct box_process_spec *spec,
 	const struct box_backend_process_events *events, void *arg, struct box_err *err)
 {
-	/* Where nothing can be limited, boxes run without limits, by the operator's word. */
-	bool limited = spec->memory_mb > 0 && box->native->means.limits;
+	/* Where nothing can be limited, boxes run without limits if the operator allows that. */
+	bool limited = spec->memory_mb > 0 && box->local->support.limits;
 	struct box_init_start_process wanted = {0};
 	struct box_buf body = box_buf(BODY_MAX);
-	if (box->deaf) {
+	if (box->closed) {
 		return box_err_set(err, BOX_ERR_BOX, EPIPE, "the box has ended");
 	}
 	if (box->processes.count >= BOX_INIT_PROCESSES_MAX) {
@@ -91,17 +97,20 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 			"too many managed processes in one session (%u)", BOX_INIT_PROCESSES_MAX);
 	}
 	int r = fill_body(spec, &wanted, &body, err);
-	r = r < 0 ? r : box_local_exec_check_mounts(spec->mounts, spec->mount_count, err);
 	if (r == 0) {
-		struct box_local_process *kept = kept_new(box, number, events, arg);
-		kept->has_log = spec->log_bytes > 0;
+		r = box_local_run_check_mounts(spec->mounts, spec->mount_count, err);
+	}
+	if (r == 0) {
+		struct box_local_process *process = process_new(box, number, events, arg);
+		process->has_log = spec->log_bytes > 0;
 		if (limited) {
-			box_local_process_open_cgroup(box, kept, spec->memory_mb);
+			box_local_process_open_cgroup(box, process, spec->memory_mb);
 		}
 		if (spec->mount_count > 0) {
-			box_local_process_open_volumes(box, kept, spec->mounts, spec->mount_count);
+			box_local_process_open_volumes(
+				box, process, spec->mounts, spec->mount_count);
 		}
-		box_local_process_send(box, kept,
+		box_local_process_send(box, process,
 			limited ? BOX_INIT_START_PROCESS_IN : BOX_INIT_START_PROCESS, &wanted,
 			sizeof(wanted), (struct box_str){body.bytes, body.len});
 	}
@@ -109,23 +118,23 @@ static int keep(struct box_backend_box *box, uint32_t number, const struct box_p
 	return r;
 }
 
-static void find(struct box_backend_box *box, uint32_t number,
+static void adopt(struct box_backend_box *box, uint32_t number,
 	const struct box_backend_process_record *past,
 	const struct box_backend_process_events *events, void *arg)
 {
-	struct box_local_process *kept = kept_new(box, number, events, arg);
-	/* Whatever the predecessor let come still comes, and is nobody's. */
-	kept->most = UINT64_MAX;
-	kept->found = true;
-	kept->has_log = past->has_log;
-	kept->oom_kills = past->oom_kills;
-	kept->limited = past->memory_mb > 0 && box->native->means.limits;
-	if (kept->limited && past->ended) {
-		box_local_process_close_cgroup(box, kept);
-	} else if (kept->limited) {
-		box_local_process_open_cgroup(box, kept, past->memory_mb);
+	struct box_local_process *process = process_new(box, number, events, arg);
+	/* Output that the predecessor has asked for still comes, and is ignored. */
+	process->until_max = UINT64_MAX;
+	process->inherited = true;
+	process->has_log = past->has_log;
+	process->oom_kills = past->oom_kills;
+	process->limited = past->memory_mb > 0 && box->local->support.limits;
+	if (process->limited && past->ended) {
+		box_local_process_close_cgroup(box, process);
+	} else if (process->limited) {
+		box_local_process_open_cgroup(box, process, past->memory_mb);
 	}
-	box_local_process_send(box, kept, BOX_INIT_QUERY_PROCESS, NULL, 0, box_str(""));
+	box_local_process_send(box, process, BOX_INIT_QUERY_PROCESS, NULL, 0, box_str(""));
 }
 
 static uint64_t bounded(uint64_t hold)
@@ -139,40 +148,40 @@ static uint64_t bounded(uint64_t hold)
 static void follow(struct box_backend_box *box, uint32_t number,
 	const struct box_backend_process_follow *wanted)
 {
-	struct box_local_process *kept = box_local_process_find(box, number);
-	if (!kept) {
+	struct box_local_process *process = box_local_process_find(box, number);
+	if (!process) {
 		return;
 	}
-	/* What was asked before a log skipped something counts from behind that. */
-	bool keeps = kept->has_log && wanted->from == BOX_BACKEND_PROCESS_CONTINUE &&
-		kept->until > wanted->until;
-	uint64_t until = keeps ? kept->until : wanted->until;
+	/* A limit that was set before a log skipped output counts from behind the gap. */
+	bool later_limit = process->has_log && wanted->from == BOX_BACKEND_PROCESS_CONTINUE &&
+		process->until > wanted->until;
+	uint64_t until = later_limit ? process->until : wanted->until;
 	const struct box_init_follow_output packet = {
 		.freed = wanted->freed,
 		.from = wanted->from,
 		.until = until,
 		.hold = bounded(wanted->hold),
 	};
-	kept->until = until;
-	kept->most = BOX_MAX(until, kept->most);
+	process->until = until;
+	process->until_max = BOX_MAX(until, process->until_max);
 	if (wanted->from != BOX_BACKEND_PROCESS_CONTINUE) {
-		kept->next = wanted->from;
+		process->next = wanted->from;
 	}
 	box_local_process_send(
-		box, kept, BOX_INIT_FOLLOW_OUTPUT, &packet, sizeof(packet), box_str(""));
+		box, process, BOX_INIT_FOLLOW_OUTPUT, &packet, sizeof(packet), box_str(""));
 }
 
 static void feed(
 	struct box_backend_box *box, uint32_t number, uint64_t offset, struct box_str bytes)
 {
-	struct box_local_process *kept = box_local_process_find(box, number);
-	if (!kept) {
+	struct box_local_process *process = box_local_process_find(box, number);
+	if (!process) {
 		return;
 	}
-	if (offset + bytes.len > kept->fed) {
-		kept->fed = offset + bytes.len;
+	if (offset + bytes.len > process->input_sent) {
+		process->input_sent = offset + bytes.len;
 	}
-	box_local_process_send(box, kept, BOX_INIT_WRITE_STDIN, &offset, sizeof(offset), bytes);
+	box_local_process_send(box, process, BOX_INIT_WRITE_STDIN, &offset, sizeof(offset), bytes);
 }
 
 static void peek(
@@ -185,71 +194,72 @@ static void peek(
 		.stream = wanted->is_stderr ? BOX_INIT_PEEK_STDERR : BOX_INIT_PEEK_STDOUT,
 		.wait = wanted->wait,
 	};
-	struct box_local_process *kept = box_local_process_find(box, number);
-	if (kept) {
+	struct box_local_process *process = box_local_process_find(box, number);
+	if (process) {
 		box_local_process_send(
-			box, kept, BOX_INIT_PEEK, &packet, sizeof(packet), box_str(""));
+			box, process, BOX_INIT_PEEK, &packet, sizeof(packet), box_str(""));
 	}
 }
 
-static void halt(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
+static void stop(struct box_backend_box *box, uint32_t number, uint32_t grace_ms)
 {
-	struct box_local_process *kept = box_local_process_find(box, number);
-	if (kept) {
-		/* From now on it ends because of that, unless more are killed. */
-		kept->oom_kills = box_local_oom_kills(box);
-		kept->excused = box_local_read_oom_kills(kept->kills);
-		box_local_process_send(
-			box, kept, BOX_INIT_STOP_PROCESS, &grace_ms, sizeof(grace_ms), box_str(""));
+	struct box_local_process *process = box_local_process_find(box, number);
+	if (process) {
+		/* From now on it ends because of the stop, unless more are killed. */
+		process->oom_kills = box_local_oom_kills(box);
+		process->oom_kills_then = box_local_read_oom_kills(process->oom_fd);
+		box_local_process_send(box, process, BOX_INIT_STOP_PROCESS, &grace_ms,
+			sizeof(grace_ms), box_str(""));
 	}
 }
 
-static void drop(struct box_backend_box *box, uint32_t number)
+static void forget(struct box_backend_box *box, uint32_t number)
 {
-	struct box_local_process *kept = box_table_remove(
-		&box->processes, box_local_run_key(&number));
-	if (!kept) {
+	struct box_local_process *process = box_table_remove(
+		&box->processes, box_local_key(&number));
+	if (!process) {
 		return;
 	}
 	box_local_control_send(box, BOX_INIT_FORGET_PROCESS, number, NULL, 0, NULL, 0, -1);
-	box_local_process_close_cgroup(box, kept);
-	box_local_process_free(kept);
+	box_local_process_close_cgroup(box, process);
+	box_local_process_free(process);
 }
 
 const struct box_backend_process_ops box_local_process_ops = {
 	.oom_kills = box_local_oom_kills,
 	.check = check,
-	.start = keep,
-	.adopt = find,
+	.start = start,
+	.adopt = adopt,
 	.follow = follow,
 	.feed = feed,
 	.peek = peek,
-	.stop = halt,
-	.forget = drop,
+	.stop = stop,
+	.forget = forget,
 };
 
-/* --- in --- */
+/* --- what box-init says --- */
 
 static bool was_killed(const struct box_init_process_state *state)
 {
-	return (state->end == BOX_INIT_END_SIGNAL && state->value == 9) ||
-		(state->end == BOX_INIT_END_EXIT && state->value == 128 + 9);
+	return (state->end == BOX_INIT_END_SIGNAL && state->value == SIGKILL) ||
+		(state->end == BOX_INIT_END_EXIT && state->value == 128 + SIGKILL);
 }
 
-/* Itself, or a process of its shell that says 137. In a group of its own each kill is its own: also
- * one that lost a child (in version 1 they do not die together) and did not end well. */
+/* Whether it ran out of memory: it was killed itself, or it is a shell that ends with 137. In a cgroup of its own
+ * each kill is its own: then a process that lost a child (in version 1 they are not killed together) and failed
+ * counts, too. */
 static bool was_out_of_memory(const struct box_backend_box *box,
-	const struct box_local_process *kept, const struct box_init_process_state *state)
+	const struct box_local_process *process, const struct box_init_process_state *state)
 {
 	bool failed = state->end == BOX_INIT_END_EXIT && state->value != 0;
 	if (state->end == BOX_INIT_END_MEMORY) {
 		return true; /* a microVM says so itself */
 	}
-	if (kept->limited) {
+	if (process->limited) {
 		return (was_killed(state) || failed) &&
-			box_local_read_oom_kills(kept->kills) > kept->excused;
+			box_local_read_oom_kills(process->oom_fd) > process->oom_kills_then;
 	}
-	return was_killed(state) && box_local_oom_kills(box) > kept->oom_kills;
+	return was_killed(state) && box_local_oom_kills(box) > process->oom_kills;
 }
 
 /* What the errno is about, when it is not the command itself. */
@@ -262,19 +272,19 @@ static const char *failed_step(uint32_t step)
 						: "";
 }
 
-static void fill_end(const struct box_backend_box *box, const struct box_local_process *kept,
+static void fill_end(const struct box_backend_box *box, const struct box_local_process *process,
 	const struct box_init_process_state *state, struct box_backend_process_state *told)
 {
 	static char failure[256];
 	if (state->end == BOX_INIT_END_FAILED) {
 		told->exit_code = 127;
 		(void)snprintf(failure, sizeof(failure), "%s%s", failed_step(state->step),
-			box_local_exec_error_text(state->value));
+			box_local_run_error_text(state->value));
 		told->failure = failure;
-	} else if (was_out_of_memory(box, kept, state)) {
+	} else if (was_out_of_memory(box, process, state)) {
 		told->reason = BOX_BACKEND_END_MEMORY;
-		told->signal = 9;
-		told->exit_code = was_killed(state) ? 128 + 9 : state->value;
+		told->signal = SIGKILL;
+		told->exit_code = was_killed(state) ? 128 + SIGKILL : state->value;
 	} else if (state->end == BOX_INIT_END_EXIT) {
 		told->exit_code = state->value;
 	} else {
@@ -284,8 +294,8 @@ static void fill_end(const struct box_backend_box *box, const struct box_local_p
 	}
 }
 
-static void take_state(
-	struct box_backend_box *box, struct box_local_process *kept, const char *bytes, size_t size)
+static void take_state(struct box_backend_box *box, struct box_local_process *process,
+	const char *bytes, size_t size)
 {
 	struct box_init_process_state state;
 	memcpy(&state, bytes, sizeof(state));
@@ -301,48 +311,50 @@ static void take_state(
 		.blocked = state.blocked != 0,
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
-	if (kept->ended && told.running) {
+	if (process->ended && told.running) {
 		box_local_lost(box, "a process of it came back to life");
 		return;
 	}
-	if (!kept->told) {
-		kept->fed = BOX_MAX(state.in_have, kept->fed);
-		kept->taken = state.in_taken;
+	if (!process->state_known) {
+		process->input_sent = BOX_MAX(state.in_have, process->input_sent);
+		process->input_taken = state.in_taken;
 	}
-	kept->told = true;
-	kept->ended = !told.running;
+	process->state_known = true;
+	process->ended = !told.running;
 	if (state.phase == BOX_INIT_PROCESS_ENDED) {
-		fill_end(box, kept, &state, &told);
+		fill_end(box, process, &state, &told);
 	}
-	uint32_t number = kept->number;
-	kept->events->state(kept->arg, &told);
-	/* Only now: whoever comes after us must know how it ended, or find the group. */
-	kept = told.running ? NULL : box_local_process_find(box, number);
-	if (kept) {
-		box_local_process_close_cgroup(box, kept);
+	uint32_t number = process->number;
+	process->events->state(process->arg, &told);
+	/* Only now: a successor of this process must know how it ended, or find the cgroup. */
+	process = told.running ? NULL : box_local_process_find(box, number);
+	if (process) {
+		box_local_process_close_cgroup(box, process);
 	}
 }
 
-static void take_out(
-	struct box_backend_box *box, struct box_local_process *kept, const char *bytes, size_t size)
+static void take_out(struct box_backend_box *box, struct box_local_process *process,
+	const char *bytes, size_t size)
 {
 	uint64_t offset;
 	memcpy(&offset, bytes, sizeof(offset));
 	bytes += sizeof(offset);
 	size -= sizeof(offset);
-	if (kept->most < offset || kept->most - offset < size) {
+	if (process->until_max < offset || process->until_max - offset < size) {
 		box_local_lost(box, "it sent more output than it may");
 		return;
 	}
-	/* What was on its way when it was told to begin elsewhere. It comes again, cut anew: of
-	 * what overlaps, the part behind counts. */
-	if (offset > kept->next || offset + size <= kept->next || offset + size > kept->until) {
+	/* Output that was on its way when box-init was told to begin elsewhere. It comes again, in other
+	 * pieces: of a piece that overlaps, the part behind counts. */
+	if (offset > process->next || offset + size <= process->next ||
+		offset + size > process->until) {
 		return;
 	}
-	size_t known = (size_t)(kept->next - offset);
-	offset = kept->next;
-	kept->next += size - known;
-	kept->events->output(kept->arg, offset, (struct box_str){bytes + known, size - known});
+	size_t known = (size_t)(process->next - offset);
+	offset = process->next;
+	process->next += size - known;
+	process->events->output(
+		process->arg, offset, (struct box_str){bytes + known, size - known});
 }
 
 static uint64_t later(uint64_t offset, uint64_t by)
@@ -350,43 +362,44 @@ static uint64_t later(uint64_t offset, uint64_t by)
 	return offset > UINT64_MAX - by ? UINT64_MAX : offset + by;
 }
 
-/* Only a log may leave something out, and only of what comes next: else it was on its way when it was
- * told to begin elsewhere. */
+/* Only a log may leave output out, and only of what comes next; any other packet was on its way when box-init
+ * was told to begin elsewhere. */
 static void take_skipped(
-	struct box_backend_box *box, struct box_local_process *kept, const char *bytes)
+	struct box_backend_box *box, struct box_local_process *process, const char *bytes)
 {
 	struct box_init_output_skipped skipped;
 	memcpy(&skipped, bytes, sizeof(skipped));
-	if (!kept->has_log) {
+	if (!process->has_log) {
 		box_local_lost(box, "it left out output that it has to keep");
 		return;
 	}
-	if (skipped.from != kept->next || skipped.from >= kept->until) {
+	if (skipped.from != process->next || skipped.from >= process->until) {
 		return;
 	}
 	uint64_t by = skipped.to - skipped.from;
-	kept->next = skipped.to;
-	kept->until = later(kept->until, by);
-	kept->most = later(kept->most, by);
-	kept->events->skipped(kept->arg, skipped.to);
+	process->next = skipped.to;
+	process->until = later(process->until, by);
+	process->until_max = later(process->until_max, by);
+	process->events->skipped(process->arg, skipped.to);
 }
 
-static void take_fed(struct box_backend_box *box, struct box_local_process *kept, const char *bytes)
+static void take_fed(
+	struct box_backend_box *box, struct box_local_process *process, const char *bytes)
 {
 	uint64_t taken;
 	memcpy(&taken, bytes, sizeof(taken));
-	if (kept->found && !kept->told) {
-		return; /* of what the predecessor sent: its state will tell */
+	if (process->inherited && !process->state_known) {
+		return; /* of input that the predecessor sent: its state says how much that was */
 	}
-	if (taken < kept->taken || taken > kept->fed) {
+	if (taken < process->input_taken || taken > process->input_sent) {
 		box_local_lost(box, "it took input that it never got");
 		return;
 	}
-	kept->taken = taken;
-	kept->events->fed(kept->arg, taken);
+	process->input_taken = taken;
+	process->events->fed(process->arg, taken);
 }
 
-static void take_peeked(const struct box_local_process *kept, const char *bytes, size_t size)
+static void take_peeked(const struct box_local_process *process, const char *bytes, size_t size)
 {
 	struct box_init_peek_answer peeked;
 	memcpy(&peeked, bytes, sizeof(peeked));
@@ -397,36 +410,35 @@ static void take_peeked(const struct box_local_process *kept, const char *bytes,
 		.ended = peeked.ended != 0,
 		.bytes = {bytes + sizeof(peeked), size - sizeof(peeked)},
 	};
-	kept->events->peeked(kept->arg, &told);
+	process->events->peeked(process->arg, &told);
 }
 
 void box_local_process_take_packet(struct box_backend_box *box,
 	const struct box_init_header *header, const char *bytes, size_t size)
 {
-	struct box_local_process *kept = box_local_process_find(box, header->id);
-	if (!kept || kept->waits > 0) {
+	struct box_local_process *process = box_local_process_find(box, header->id);
+	if (!process || process->pending > 0) {
 		return; /* dropped meanwhile, or not asked about yet */
 	}
 	if (header->kind == BOX_INIT_PROCESS_STATE) {
-		take_state(box, kept, bytes, size);
+		take_state(box, process, bytes, size);
 	} else if (header->kind == BOX_INIT_PROCESS_OUTPUT) {
-		take_out(box, kept, bytes, size);
+		take_out(box, process, bytes, size);
 	} else if (header->kind == BOX_INIT_OUTPUT_SKIPPED) {
-		take_skipped(box, kept, bytes);
+		take_skipped(box, process, bytes);
 	} else if (header->kind == BOX_INIT_PEEK_ANSWER) {
-		take_peeked(kept, bytes, size);
+		take_peeked(process, bytes, size);
 	} else {
-		take_fed(box, kept, bytes);
+		take_fed(box, process, bytes);
 	}
 }
 
-/* Those who asked know it by the box itself. */
 void box_local_process_forget_all(struct box_backend_box *box)
 {
 	uint64_t position = 0;
-	struct box_local_process *kept;
-	while ((kept = box_table_next(&box->processes, &position, NULL))) {
-		box_local_process_free(kept);
+	struct box_local_process *process;
+	while ((process = box_table_next(&box->processes, &position, NULL))) {
+		box_local_process_free(process);
 	}
 	box_table_free(&box->processes);
 }

@@ -84,11 +84,11 @@ int box_file_text_parse_path(struct box_arena *arena, const char *mount_path, st
 		*ret_path = (struct box_file_path){mount, text};
 		return 0;
 	}
-	const char *const places[] = {mount, "/tmp", "/"};
-	for (size_t i = 0; i < BOX_COUNT_OF(places); i++) {
-		const char *below = behind(text, places[i]);
+	const char *const roots[] = {mount, "/tmp", "/"};
+	for (size_t i = 0; i < BOX_COUNT_OF(roots); i++) {
+		const char *below = behind(text, roots[i]);
 		if (below) {
-			*ret_path = (struct box_file_path){places[i], below};
+			*ret_path = (struct box_file_path){roots[i], below};
 			break;
 		}
 	}
@@ -98,14 +98,14 @@ int box_file_text_parse_path(struct box_arena *arena, const char *mount_path, st
 struct box_str box_file_text_join_path(
 	struct box_arena *arena, const struct box_file_path *path, struct box_str below)
 {
-	size_t place_len = strcmp(path->place, "/") == 0 ? 0 : strlen(path->place);
+	size_t root_len = strcmp(path->root, "/") == 0 ? 0 : strlen(path->root);
 	size_t own_len = strlen(path->below);
 	while (own_len > 0 && path->below[own_len - 1] == '/') {
 		own_len--;
 	}
-	char *text = box_arena_bytes(arena, place_len + own_len + below.len + 3);
-	size_t len = place_len;
-	memcpy(text, path->place, place_len);
+	char *text = box_arena_bytes(arena, root_len + own_len + below.len + 3);
+	size_t len = root_len;
+	memcpy(text, path->root, root_len);
 	if (own_len > 0 || (len == 0 && below.len == 0)) {
 		text[len++] = '/';
 	}
@@ -162,7 +162,7 @@ static const char *reason(struct box_arena *arena, const struct box_backend_file
 	const char *text;
 	switch (outcome->why) {
 	case BOX_FILE_REFUSAL_OUTSIDE:
-		return box_arena_printf(arena, "leads out of %s", path->place);
+		return box_arena_printf(arena, "leads out of %s", path->root);
 	case BOX_FILE_REFUSAL_KERNEL_FS:
 		return "is in a file system of the kernel or of devices";
 	case BOX_FILE_REFUSAL_TYPE:

@@ -107,8 +107,8 @@ static void keeper_close_group(void *keeper, uint64_t box, uint32_t process)
 static const struct box_local_boxd keeper = {
 	.make = keeper_make,
 	.end = keeper_end,
-	.open_group = keeper_open_group,
-	.close_group = keeper_close_group,
+	.open_cgroup = keeper_open_group,
+	.close_cgroup = keeper_close_group,
 };
 
 /* boxd answers the question that has waited longest. */
@@ -128,14 +128,14 @@ static void answer_group(uint8_t how)
 		last.done(last.arg, &group, &err);
 		return;
 	}
-	group.door = memfd_create("fuzz-door", MFD_CLOEXEC);
-	group.events = memfd_create("fuzz-events", MFD_CLOEXEC);
-	MUST(group.door >= 0 && group.events >= 0);
+	group.procs_fd = memfd_create("fuzz-procs", MFD_CLOEXEC);
+	group.oom_fd = memfd_create("fuzz-events", MFD_CLOEXEC);
+	MUST(group.procs_fd >= 0 && group.oom_fd >= 0);
 	if (how & 2) {
-		MUST(write(group.events, "oom_kill 1\n", 11) == 11);
+		MUST(write(group.oom_fd, "oom_kill 1\n", 11) == 11);
 	}
 	if (how & 4) {
-		group.rest = memfd_create("fuzz-rest", MFD_CLOEXEC);
+		group.oom_rest_fd = memfd_create("fuzz-rest", MFD_CLOEXEC);
 	}
 	last.done(last.arg, &group, NULL);
 }

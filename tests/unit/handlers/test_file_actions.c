@@ -22,7 +22,7 @@ TEST(what_is_asked_reaches_the_box)
 	start_live(&c);
 	ask(&c, 1, "box_file_read", A ",\"offset\":3,\"length\":4");
 	const struct box_backend_file_request *got = asked("a");
-	ASSERT_STR(got->path.place, "/workspace");
+	ASSERT_STR(got->path.root, "/workspace");
 	ASSERT_INT(got->offset, 3);
 	ASSERT_INT(got->length, 4);
 	const struct box_file_outcome read = {.data = {"data", 4}, .facts.size = 7};
@@ -39,7 +39,7 @@ TEST(what_is_asked_reaches_the_box)
 	ask(&c, 3, "box_file_move",
 		"\"session_id\":\"s\",\"from\":\"a\",\"to\":\"/tmp/b\",\"replace\":true");
 	got = asked("a");
-	ASSERT_STR(got->to.place, "/tmp");
+	ASSERT_STR(got->to.root, "/tmp");
 	ASSERT_STR(got->to.below, "b");
 	ASSERT(got->replace);
 	const struct box_file_outcome done = {0};

@@ -113,9 +113,9 @@ static const struct box_local_boxd boxd_ops = {
 	.make = boxd_make,
 	.end = boxd_end,
 	.mount = boxd_mount,
-	.open_group = boxd_open_group,
-	.close_group = boxd_close_group,
-	.try_machines = boxd_try_machines,
+	.open_cgroup = boxd_open_group,
+	.close_cgroup = boxd_close_group,
+	.probe_microvm = boxd_try_machines,
 };
 
 static inline int open_fds(void)

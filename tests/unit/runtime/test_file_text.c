@@ -13,7 +13,7 @@ TEST(a_path_has_its_place)
 	static const struct {
 		const char *mount;
 		const char *path;
-		const char *place;
+		const char *root;
 		const char *below;
 	} rows[] = {
 		{"/workspace", "a", "/workspace", "a"},
@@ -42,7 +42,7 @@ TEST(a_path_has_its_place)
 		ASSERT_INT(box_file_text_parse_path(arena, rows[i].mount, box_str(rows[i].path),
 				   "path", &path, &err),
 			0);
-		ASSERT_STR(path.place, rows[i].place);
+		ASSERT_STR(path.root, rows[i].root);
 		ASSERT_STR(path.below, rows[i].below);
 	}
 	box_arena_free(arena);

@@ -85,7 +85,7 @@ static void begin_file(struct living *living, const struct box_backend_file_requ
 	ASSERT_INT(box_init_file_check(heard.bytes + sizeof(run) + 2, heard.size - sizeof(run) - 2,
 			   ret_file, texts),
 		0);
-	ASSERT_STR(texts[0], ask->path.place);
+	ASSERT_STR(texts[0], ask->path.root);
 	ASSERT_STR(texts[1], ask->path.below);
 	*ret_flags = run.flags;
 }

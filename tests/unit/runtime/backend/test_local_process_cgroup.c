@@ -60,7 +60,7 @@ static int answer_group(const char *kills, int rest)
 	struct asked_group *group = &boxd.groups[boxd.group_count - 1];
 	int file = memory_file(kills);
 	const struct box_local_process_cgroup fds = {
-		.door = memory_file("door"), .events = another(file), .rest = rest};
+		.procs_fd = memory_file("proc"), .oom_fd = another(file), .oom_rest_fd = rest};
 	group->done(group->arg, &fds, NULL);
 	return file;
 }
@@ -81,7 +81,7 @@ static void expect_keep_in(void)
 	expect(&living, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT(heard.fd >= 0);
 	ASSERT_INT(pread(heard.fd, text, sizeof(text) - 1, 0), 4);
-	ASSERT_STR(text, "door");
+	ASSERT_STR(text, "proc");
 	(void)close(heard.fd);
 }
 
@@ -424,7 +424,7 @@ TEST(as_much_as_can_be_said)
 	finish_box();
 }
 
-/* Of a microVM boxd has no door: its own kernel holds the limit, and a number goes in. */
+/* For a microVM boxd has no cgroup: its own kernel enforces the limit, and a number goes in. */
 TEST(a_microvm_is_told_the_number)
 {
 	static const struct box_local_process_cgroup none = {-1, -1, -1};
