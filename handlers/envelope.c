@@ -33,18 +33,18 @@ static const struct box_field context_rows[] = {
 		.kind = BOX_FIELD_BYTES,
 		.flags = BOX_FIELD_REQUIRED | BOX_FIELD_STRIP | BOX_FIELD_FILLED,
 		.offset = offsetof(struct context_members, instance),
-		.most = BOX_INSTANCE_ID_MAX,
+		.max = BOX_INSTANCE_ID_MAX,
 		.broken = "must not be empty"},
 	{.name = "workspace_uuid",
 		.kind = BOX_FIELD_BYTES,
 		.flags = BOX_FIELD_REQUIRED | BOX_FIELD_STRIP | BOX_FIELD_FILLED,
 		.offset = offsetof(struct context_members, workspace),
-		.most = BOX_WORKSPACE_ID_MAX,
+		.max = BOX_WORKSPACE_ID_MAX,
 		.broken = "must not be empty"},
 	{.name = "placement_generation",
 		.kind = BOX_FIELD_INT,
 		.offset = offsetof(struct context_members, generation),
-		.least = 1,
+		.min = 1,
 		.broken = "placement_generation must be greater than or equal to 1"},
 	{.name = "installation_uuid",
 		.kind = BOX_FIELD_TEXT,
@@ -55,7 +55,7 @@ static const struct box_field context_rows[] = {
 		.kind = BOX_FIELD_INT,
 		.flags = BOX_FIELD_STRICT,
 		.offset = offsetof(struct context_members, revision),
-		.least = 1,
+		.min = 1,
 		.broken = "runtime_revision must be greater than or equal to 1"},
 	{.name = "artifact_digest",
 		.kind = BOX_FIELD_TEXT,
@@ -69,11 +69,11 @@ static const struct box_field context_rows[] = {
 enum box_envelope_kind box_envelope_classify(const struct box_value *message, const char **ret_why)
 {
 	if (message->type != BOX_MAP) {
-		*ret_why = "the message is no map";
+		*ret_why = "the message is not a map";
 		return BOX_ENVELOPE_IGNORED;
 	}
 	if (box_map_get(message, "code")) {
-		*ret_why = "the message is an answer to nothing we asked";
+		*ret_why = "the message is an answer, but nothing was asked";
 		return BOX_ENVELOPE_IGNORED;
 	}
 	if (!box_map_get(message, "action")) {

@@ -357,7 +357,7 @@ static int read_list(
 	int64_t limit = BOX_FILE_OP_LIST_DEFAULT;
 	int r = box_request_read_data(request, "after", &after, err);
 	if (r == 0 && (box_str_has_nul(after) || after.len >= BOX_PATH_MAX)) {
-		r = box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "after is no name");
+		r = box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "after is not a valid name");
 	}
 	if (r < 0) {
 		return r;

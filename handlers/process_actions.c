@@ -119,8 +119,8 @@ static int read_peek(const struct box_request *request, struct box_backend_proce
 	*wanted = (struct box_backend_process_peek){
 		.is_stderr = is_stderr,
 		.offset = (uint64_t)offset,
-		.most = length < (int64_t)BOX_PROCESS_PEEK_BYTES_MAX ? (uint32_t)length
-								     : BOX_PROCESS_PEEK_BYTES_MAX,
+		.max = length < (int64_t)BOX_PROCESS_PEEK_BYTES_MAX ? (uint32_t)length
+								    : BOX_PROCESS_PEEK_BYTES_MAX,
 		.wait = wait > 0,
 	};
 	return 0;

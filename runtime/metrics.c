@@ -68,7 +68,7 @@ static void render_requests(const struct box_metrics *metrics, struct box_buf *o
 	single(out, "box_unknown_actions_total", "counter",
 		"Requests for actions that do not exist.", metrics->unknown_actions);
 	single(out, "box_ignored_messages_total", "counter",
-		"Messages that were no request and were ignored.", metrics->ignored_messages);
+		"Messages that were not requests and were ignored.", metrics->ignored_messages);
 }
 
 /* One series per transport and codec. `counts` is the first transport's array of the member. */

@@ -246,15 +246,15 @@ static bool is_operators(const struct box_context *context)
 static struct box_value capacity_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
-	int64_t most = runtime->config->limits.max_sessions;
-	int64_t share = is_operators(context) ? most
+	int64_t max = runtime->config->limits.max_sessions;
+	int64_t share = is_operators(context) ? max
 					      : runtime->session_rules.ceilings.workspace_sessions;
-	int64_t limit = runtime->config->admission.required ? 0 : BOX_MIN(share, most);
+	int64_t limit = runtime->config->admission.required ? 0 : BOX_MIN(share, max);
 	int64_t all = (int64_t)box_sessions_count_shown(runtime->sessions);
 	int64_t used = is_operators(context)
 		? all
 		: (int64_t)box_sessions_count_workspace(runtime->sessions, context);
-	int64_t remaining = limit - used < most - all ? limit - used : most - all;
+	int64_t remaining = limit - used < max - all ? limit - used : max - all;
 	struct box_value value = box_map_value();
 	box_map_add(arena, &value, "limit", box_int(limit));
 	box_map_add(arena, &value, "used", box_int(used));

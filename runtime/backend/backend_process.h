@@ -36,8 +36,8 @@ struct box_backend_process_peek {
 	uint64_t token; /* the caller's; a second one with the same token replaces the first */
 	bool is_stderr;
 	uint64_t offset;
-	uint32_t most; /* BOX_PROCESS_PEEK_BYTES_MAX at most */
-	bool wait;     /* until there is something behind the offset, or the end of it */
+	uint32_t max; /* bytes; BOX_PROCESS_PEEK_BYTES_MAX at most */
+	bool wait;    /* until there is something behind the offset, or the end of it */
 };
 
 struct box_backend_process_peeked {

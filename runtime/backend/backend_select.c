@@ -34,7 +34,7 @@ static const char *native_name(const char *asked)
 static struct box_backend_choice choose_native(struct box_local *local, const char *answers)
 {
 	const char *missing = local ? box_local_missing(local)
-				    : "boxes need boxd, and there is none";
+				    : "boxes need boxd, which is not running";
 	if (missing) {
 		return (struct box_backend_choice){.missing = missing};
 	}
@@ -83,7 +83,7 @@ struct box_backend_choice box_backend_select(
 		return choose_microvm(local);
 	}
 	return (struct box_backend_choice){
-		.missing = "there is no backend of the configured name", .unknown = true};
+		.missing = "no backend has the configured name", .unknown = true};
 }
 
 bool box_backend_select_is_known(const char *name)

@@ -378,8 +378,8 @@ static void file_ran(
 				       watches ? (struct box_str){"", 0} : ran->out, &outcome) < 0;
 	}
 	if (!err && file->broken) {
-		(void)box_err_set(&own, BOX_ERR_BOX, EPROTO,
-			"what the box says about its files makes no sense");
+		(void)box_err_set(
+			&own, BOX_ERR_BOX, EPROTO, "malformed answer from the box about its files");
 		err = &own;
 	}
 	file->done(file->arg, err ? NULL : &outcome, err);

@@ -190,7 +190,7 @@ static void peek(
 	const struct box_init_peek packet = {
 		.token = wanted->token,
 		.offset = wanted->offset,
-		.max_bytes = wanted->most,
+		.max_bytes = wanted->max,
 		.stream = wanted->is_stderr ? BOX_INIT_PEEK_STDERR : BOX_INIT_PEEK_STDOUT,
 		.wait = wanted->wait,
 	};

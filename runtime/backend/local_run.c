@@ -347,7 +347,7 @@ static const char *step_text(uint32_t step)
 		[BOX_INIT_STEP_CLONE] = "a new process",
 		[BOX_INIT_STEP_MOUNT] = "mounts",
 		[BOX_INIT_STEP_IDS] = "user ids",
-		[BOX_INIT_STEP_CONFINE] = "the fence",
+		[BOX_INIT_STEP_CONFINE] = "its confinement",
 		[BOX_INIT_STEP_EXEC] = "/bin/sh",
 		[BOX_INIT_STEP_CGROUP] = "its memory limit",
 	};
@@ -376,7 +376,7 @@ static void finish_unstarted(struct box_local_run *run, const struct box_init_ex
 			box_local_run_error_text(errnum));
 	} else if (end->step == BOX_INIT_STEP_MOUNTER) {
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum,
-			"the box can mount nothing more: delete the session and make it anew");
+			"the box cannot mount anything more: delete the session and create a new one");
 	} else {
 		(void)box_err_set(&err, BOX_ERR_BOX, errnum, "%s cannot be started: %s: %s",
 			run->ops->what, step_text(end->step), box_local_run_error_text(errnum));

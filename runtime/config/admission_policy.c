@@ -45,7 +45,7 @@ static int read_no_processes(
 #define NUMBER(member_, least_, broken_)                                            \
 	{                                                                           \
 		.name = #member_, .kind = BOX_FIELD_INT, .flags = BOX_FIELD_STRICT, \
-		.offset = POLICY(member_), .least = (least_), .broken = (broken_)   \
+		.offset = POLICY(member_), .min = (least_), .broken = (broken_)     \
 	}
 
 static const struct box_field policy_rows[] = {
@@ -64,7 +64,7 @@ static const struct box_field policy_rows[] = {
 		.kind = BOX_FIELD_INT,
 		.flags = BOX_FIELD_STRICT,
 		.offset = POLICY(max_sessions),
-		.most = 1,
+		.max = 1,
 		.broken = "max_sessions must be between 0 and 1"},
 	{.name = "max_managed_processes",
 		.kind = BOX_FIELD_OTHER,

@@ -22,9 +22,9 @@ int64_t box_ceilings_artifact_share(int64_t all_mb)
 	return all_mb >= 2 * one_mb ? all_mb - one_mb : all_mb - all_mb / 2;
 }
 
-static int64_t at_least(int64_t value, int64_t least)
+static int64_t at_least(int64_t value, int64_t min)
 {
-	return value > 0 && value < least ? least : value;
+	return value > 0 && value < min ? min : value;
 }
 
 static int64_t set_or(int64_t set, int64_t otherwise)
@@ -35,8 +35,8 @@ static int64_t set_or(int64_t set, int64_t otherwise)
 struct box_ceilings box_ceilings_from_limits(
 	const struct box_limits *limits, const struct box_ceilings_host_size *host)
 {
-	/* On a small host a usual profile still fits: promising more than there is was always possible,
-	 * and what is really taken is held by the reserve. */
+	/* On a small host the usual profiles still fit: boxes may always be promised more memory than there is,
+	 * and the reserve limits what they really take. */
 	int64_t host_mb = at_least(host->memory_mb, BOX_CEILING_MEMORY_MB_MIN);
 	int64_t host_cpus = at_least(host->cpus, BOX_CEILING_CPUS_MIN);
 	return (struct box_ceilings){
@@ -78,21 +78,21 @@ struct box_limits box_ceilings_limits_in_force(
 }
 
 static int check(
-	const char *what, int64_t asked, const char *limit, int64_t most, struct box_err *err)
+	const char *what, int64_t asked, const char *limit, int64_t max, struct box_err *err)
 {
-	if (most == 0 || asked <= most) {
+	if (max == 0 || asked <= max) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_VALIDATION, ERANGE,
 		"%s %lld is above this runtime's limits.%s, %lld: ask for less, or have the "
 		"operator raise it",
-		what, (long long)asked, limit, (long long)most);
+		what, (long long)asked, limit, (long long)max);
 }
 
 static int64_t whole(double cpus)
 {
-	const double most = 1e15;
-	return (int64_t)(cpus < most ? ceil(cpus) : most);
+	const double max = 1e15;
+	return (int64_t)(cpus < max ? ceil(cpus) : max);
 }
 
 void box_ceilings_clamp_timeout(
@@ -128,9 +128,9 @@ int box_ceilings_check_process(const struct box_ceilings *ceilings,
 	return check("memory_mb", spec->memory_mb, "max_memory_mb", ceilings->memory_mb, err);
 }
 
-static bool is_above(int64_t has, int64_t more, int64_t most)
+static bool is_above(int64_t has, int64_t more, int64_t max)
 {
-	return most > 0 && (has > most || more > most - has);
+	return max > 0 && (has > max || more > max - has);
 }
 
 int box_ceilings_check_box(const struct box_ceilings *ceilings,

@@ -24,13 +24,13 @@
 static const struct limit {
 	const char *name;
 	size_t offset;
-	int64_t least;
-	int64_t most;
-	int64_t usual;
+	int64_t min;
+	int64_t max;
+	int64_t default_value;
 	bool operators; /* a client's map does not set it */
 } limit_rows[] = {
-#define LIMIT(name, least, most, usual, operators) \
-	{#name, offsetof(struct box_limits, name), least, most, usual, operators},
+#define LIMIT(name, min, max, default_value, operators) \
+	{#name, offsetof(struct box_limits, name), min, max, default_value, operators},
 	BOX_CONFIG_LIMITS(LIMIT)
 #undef LIMIT
 };
@@ -94,10 +94,10 @@ static int read_limits(const struct box_value *map, enum box_config_origin origi
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 				"box.limits.%s must be an integer", row->name);
 		}
-		if (value->integer < row->least || value->integer > row->most) {
+		if (value->integer < row->min || value->integer > row->max) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 				"box.limits.%s must be between %lld and %lld", row->name,
-				(long long)row->least, (long long)row->most);
+				(long long)row->min, (long long)row->max);
 		}
 		*limit_of(limits, row) = value->integer;
 	}
@@ -196,7 +196,7 @@ static int read_allowed_origins(struct box_config *config, struct box_err *err)
 	for (uint32_t i = 0; i < items.count; i++) {
 		if (!is_origin(items.items[i].str)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				"box.allowed_origins: %s is no origin: scheme://host or "
+				"box.allowed_origins: %s is not an origin: scheme://host or "
 				"scheme://host:port, each written out, or null",
 				box_fields_echo(config->arena, items.items[i].str));
 		}
@@ -269,7 +269,7 @@ struct box_config *box_config_default(void)
 	config->session_ttl_sec = SESSION_TTL_SEC_DEFAULT;
 	config->admission = box_admission_policy_default();
 	for (size_t i = 0; i < BOX_COUNT_OF(limit_rows); i++) {
-		*limit_of(&config->limits, &limit_rows[i]) = limit_rows[i].usual;
+		*limit_of(&config->limits, &limit_rows[i]) = limit_rows[i].default_value;
 	}
 	return config;
 }

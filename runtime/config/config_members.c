@@ -29,8 +29,8 @@ static const struct box_config_member members[] = {
 	{"allowed_origins", OPERATOR},
 	{"images", OPERATOR | RESTART | OPEN}, /* read by policy.c */
 	{"limits", 0},
-#define LIMIT(name, least, most, usual, operators) \
-	{"limits." #name,                          \
+#define LIMIT(name, min, max, default_value, operators) \
+	{"limits." #name,                               \
 		((operators) ? OPERATOR : 0) | ((operators) == BOX_CONFIG_SEALED ? RESTART : 0)},
 	BOX_CONFIG_LIMITS(LIMIT)
 #undef LIMIT

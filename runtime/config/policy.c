@@ -1,4 +1,4 @@
-/* Reads what only the operator's own file may say about boxes. */
+/* The part of the configuration that decides how strong boxes are: only the operator's own file may set it. */
 #include "runtime/config/policy.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static int read_degraded(
 	return 0;
 }
 
-/* Names are seen in logs and command lines, and one that is a path is none. */
+/* Names appear in logs and on command lines, and must not look like a path. */
 static bool is_image_name(struct box_str name)
 {
 	bool good = name.len > 0 && name.len <= BOX_IMAGE_NAME_MAX && name.bytes[0] != '/' &&
@@ -98,7 +98,7 @@ static int read_image(struct box_arena *arena, const char *working_folder,
 	const char *shown = box_fields_echo(arena, pair->key);
 	if (!is_image_name(pair->key)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"box.images: \"%s\" is no name of an image: up to %d visible ASCII "
+			"box.images: \"%s\" is not a valid image name: up to %d visible ASCII "
 			"characters, the first neither / nor .",
 			shown, BOX_IMAGE_NAME_MAX);
 	}
@@ -143,9 +143,18 @@ static int read_file(struct box_arena *arena, const struct box_value *file,
 {
 	const struct box_value *local = local_of(file);
 	int r = read_rootfs(arena, working_folder, local, policy, err);
-	r = r < 0 ? r : read_profile(arena, local, policy, err);
-	r = r < 0 ? r : read_images(arena, working_folder, file, policy, err);
-	return r < 0 ? r : read_degraded(local, policy, err);
+	if (r < 0) {
+		return r;
+	}
+	r = read_profile(arena, local, policy, err);
+	if (r < 0) {
+		return r;
+	}
+	r = read_images(arena, working_folder, file, policy, err);
+	if (r < 0) {
+		return r;
+	}
+	return read_degraded(local, policy, err);
 }
 
 /* --- the layout --- */
@@ -156,7 +165,7 @@ static bool is_in(const char *path, const char *folder)
 	return strncmp(path, folder, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* `/` means anywhere and has every tree in it: there each mount is judged by itself. */
+/* A mount root "/" contains every tree: then each mount is checked by itself. */
 static int check_tree(const char *name, const char *path, const char *const *roots,
 	struct box_arena *arena, struct box_err *err)
 {
@@ -176,8 +185,8 @@ static int check_tree(const char *name, const char *path, const char *const *roo
 	return 0;
 }
 
-/* Skills may be in a root, where boxes get packages of their own; all mounts would be refused by a
- * root in them. */
+/* The skill store may be in a mount root, since boxes mount packages of it; but with a mount root inside the store
+ * all mounts would be refused. */
 static int check_store(
 	const struct box_config *config, struct box_arena *arena, struct box_err *err)
 {
@@ -193,7 +202,8 @@ static int check_store(
 	return 0;
 }
 
-/* By their texts, so that it can be said which line is wrong; boxd looks at what they lead to. */
+/* Compares the paths as texts, so that the error can name the wrong member; boxd checks the folders that they lead
+ * to. */
 static int check_layout(const struct box_policy *policy, const struct box_config *config,
 	struct box_arena *arena, struct box_err *err)
 {
@@ -205,7 +215,10 @@ static int check_layout(const struct box_policy *policy, const struct box_config
 		r = check_tree(box_arena_printf(arena, "images.%s", image->name), image->path,
 			roots, arena, err);
 	}
-	return r < 0 ? r : check_store(config, arena, err);
+	if (r < 0) {
+		return r;
+	}
+	return check_store(config, arena, err);
 }
 
 /* --- the whole --- */
@@ -216,7 +229,10 @@ int box_policy_check(const struct box_value *file, const struct box_config *conf
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_policy *policy = box_arena_alloc(arena, sizeof(*policy));
 	int r = read_file(arena, file, working_folder, policy, err);
-	return r < 0 ? r : check_layout(policy, config, arena, err);
+	if (r < 0) {
+		return r;
+	}
+	return check_layout(policy, config, arena, err);
 }
 
 static void fill_roots(struct box_policy_roots *roots, const char *const *paths)
@@ -254,9 +270,13 @@ int box_policy_read(const struct box_runtime *runtime, const struct box_config *
 	fill_memory(runtime, policy);
 	int r = read_file(
 		arena, file->arena ? &file->map : NULL, runtime->setup.working_folder, policy, err);
-	r = r < 0 ? r : check_layout(policy, config, arena, err);
-	if (r == 0) {
-		*ret_policy = *policy;
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	r = check_layout(policy, config, arena, err);
+	if (r < 0) {
+		return r;
+	}
+	*ret_policy = *policy;
+	return 0;
 }

@@ -167,7 +167,7 @@ static const char *reason(struct box_arena *arena, const struct box_backend_file
 		return "is in a file system of the kernel or of devices";
 	case BOX_FILE_REFUSAL_TYPE:
 		return box_arena_printf(
-			arena, "is a %s and no file", box_file_text_type(outcome->facts.type));
+			arena, "is a %s, not a file", box_file_text_type(outcome->facts.type));
 	case BOX_FILE_REFUSAL_ROOT:
 		return "is where the file system is mounted";
 	case BOX_FILE_REFUSAL_INOTIFY:

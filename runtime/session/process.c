@@ -179,10 +179,10 @@ void box_process_add_session_info(
 	if (all.count == 0) {
 		return;
 	}
-	const struct box_value *usual = box_map_get(&all, "default");
+	const struct box_value *default_one = box_map_get(&all, "default");
 	box_map_add(arena, info, "managed_processes", all);
-	if (usual) {
-		box_map_add(arena, info, "managed_process", *usual);
+	if (default_one) {
+		box_map_add(arena, info, "managed_process", *default_one);
 	}
 }
 
@@ -371,7 +371,9 @@ static void op_go_on(struct box_process_op *op)
 		box_list_push(&present->ops, &op->links);
 		return;
 	}
-	r = r < 0 ? r : begin(op->session, op->spec, &process, &err);
+	if (r == 0) {
+		r = begin(op->session, op->spec, &process, &err);
+	}
 	op_finish(op, r < 0 ? NULL : process, r < 0 ? &err : NULL);
 }
 
@@ -415,15 +417,19 @@ int box_process_start(struct box_session *session, const struct box_process_spec
 	struct box_process_op **ret_op, struct box_err *err)
 {
 	int r = check_live(session, err);
-	if (r == 0) {
-		r = box_ceilings_check_process(&session->sessions->rules->ceilings, spec, err);
-	}
-	struct box_process *present = r < 0 ? NULL : find_present(session, spec->process_id);
-	r = r < 0 ? r : check_capacity(session, present, err);
 	if (r < 0) {
 		return r;
 	}
-	/* One that cannot be begun ends no other. */
+	r = box_ceilings_check_process(&session->sessions->rules->ceilings, spec, err);
+	if (r < 0) {
+		return r;
+	}
+	struct box_process *present = find_present(session, spec->process_id);
+	r = check_capacity(session, present, err);
+	if (r < 0) {
+		return r;
+	}
+	/* A process that cannot be started does not replace another one. */
 	if (present) {
 		r = session->backend->processes->check(session->box, spec, err);
 		if (r < 0) {

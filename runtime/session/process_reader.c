@@ -409,7 +409,8 @@ int box_process_peek(struct box_process *process, const struct box_backend_proce
 	static uint64_t tokens;
 	if (process->peek_count >= BOX_PROCESS_PEEKS_MAX) {
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
-			"too many look at one managed process (%d)", BOX_PROCESS_PEEKS_MAX);
+			"too many requests wait for output of one managed process (%d)",
+			BOX_PROCESS_PEEKS_MAX);
 	}
 	struct box_process_peek *peek = box_alloc(sizeof(*peek));
 	peek->process = process;
@@ -439,7 +440,7 @@ static void answer_soon(struct box_process_peek *peek)
 void box_process_peek_cancel(struct box_process_peek *peek)
 {
 	peek->done = NULL;
-	peek->wanted.most = 0;
+	peek->wanted.max = 0;
 	answer_soon(peek);
 }
 
@@ -452,8 +453,8 @@ void box_process_take_peeked(
 			continue;
 		}
 		struct box_backend_process_peeked seen = *peeked;
-		if (seen.bytes.len > peek->wanted.most) {
-			seen.bytes.len = peek->wanted.most;
+		if (seen.bytes.len > peek->wanted.max) {
+			seen.bytes.len = peek->wanted.max;
 		}
 		finish_peek(peek, &seen, NULL);
 		return;
@@ -471,7 +472,7 @@ static void tick_peeks(struct box_process *process, uint64_t now_ms)
 		next = p->next;
 		if (now_ms >= peek->until_ms + PEEK_LATE_MS) {
 			(void)box_err_set(&err, BOX_ERR_PROCESS_NOT_FOUND, ESRCH,
-				"nothing is held of managed process %s", process->id);
+				"the box has no output of managed process %s", process->id);
 			finish_peek(peek, NULL, &err);
 		} else if (now_ms >= peek->until_ms) {
 			answer_soon(peek);

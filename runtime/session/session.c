@@ -54,7 +54,7 @@ int box_session_refuse_missing(const char *physical_id, struct box_err *err)
 int box_session_refuse_stopped(const struct box_session *session, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, ESHUTDOWN,
-		"Box session %s is stopped: remove it to make it anew", session->physical_id);
+		"Box session %s is stopped: remove it to make a new one", session->physical_id);
 }
 
 /* --- making --- */

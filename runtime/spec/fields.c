@@ -73,10 +73,10 @@ static int read_text(const struct box_fields *fields, const struct box_field *ro
 		return refuse_value(fields, row->name,
 			box_arena_printf(fields->arena, "%s must not contain NUL", row->name));
 	}
-	if (row->most > 0 && text.len > (size_t)row->most) {
+	if (row->max > 0 && text.len > (size_t)row->max) {
 		return refuse_value(fields, row->name,
 			box_arena_printf(fields->arena, "%s must be at most %lld bytes long",
-				row->name, (long long)row->most));
+				row->name, (long long)row->max));
 	}
 	if (row->kind == BOX_FIELD_BYTES) {
 		*(struct box_str *)member = text;
@@ -106,7 +106,7 @@ static int read_int(const struct box_fields *fields, const struct box_field *row
 			return box_fields_refuse(fields, row->name, why);
 		}
 	}
-	if (row->broken && (integer < row->least || (row->most > 0 && integer > row->most))) {
+	if (row->broken && (integer < row->min || (row->max > 0 && integer > row->max))) {
 		return refuse_value(fields, row->name, row->broken);
 	}
 	*(int64_t *)member = integer;

@@ -46,8 +46,8 @@ struct box_field {
 	enum box_field_kind kind;
 	unsigned flags;
 	size_t offset;      /* of the member in the target */
-	int64_t least;      /* integers */
-	int64_t most;       /* integers; 0: no bound. Text: bytes; 0: no bound */
+	int64_t min;        /* integers */
+	int64_t max;        /* integers; text: bytes. 0: no limit */
 	const char *broken; /* said when the range or the rule of a text is broken */
 	const char *(*check)(const char *text); /* more rules of a text: NULL, or what is broken */
 	const char *const *words;               /* BOX_FIELD_WORD, NULL-terminated */

@@ -21,15 +21,15 @@ static int refuse_item(const struct box_fields *fields, const char *list, uint32
 
 /* A list that is not there is empty. */
 static int check_list(const struct box_fields *fields, const char *place,
-	const struct box_value *list, size_t most)
+	const struct box_value *list, size_t max)
 {
 	if (list->type != BOX_LIST) {
 		return box_fields_refuse(fields, place, "Input should be a valid list");
 	}
-	if (list->count > most) {
+	if (list->count > max) {
 		return box_fields_refuse(fields, place,
 			box_arena_printf(fields->arena,
-				"Value error, there may be at most %zu entries", most));
+				"Value error, there may be at most %zu entries", max));
 	}
 	return 0;
 }

@@ -4,6 +4,6 @@
 # opens: operators-files-in-a-root
 # opens: images-of-the-operator-in-a-root images-of-the-operator-by-bind-mounts
 # file: runtime/config/policy.c
-s/r < 0 \? r : check_layout\(policy, config, arena, err\)/r/
+s/(r =|return) check_layout\(policy, config, arena, err\)/\1 0/
 # file: boxd/files/path_conflicts.c
 s/if \(is_everything\(root\)\) \{/if (root) {/

@@ -2,4 +2,4 @@
 # group: neighbours
 # opens: unbounded-spec
 # file: runtime/config/ceilings.c
-s/if \(most == 0 \|\| asked <= most\)/if (asked + most != 0 || asked == most)/
+s/if \(max == 0 \|\| asked <= max\)/if (asked + max != 0 || asked == max)/

@@ -321,9 +321,9 @@ def test_a_root_without_a_shell():
         ("images: [a]", "images must be an object of names and paths"),
         ("images: {a: 5}", "images.a is not a usable path"),
         ("images: {a: /}", "images.a is not a usable path"),
-        ("images: {/a: /b}", "is no name of an image"),
-        ('images: {"a b": /b}', "is no name of an image"),
-        ('images: {"": /b}', "is no name of an image"),
+        ("images: {/a: /b}", "is not a valid image name"),
+        ('images: {"a b": /b}', "is not a valid image name"),
+        ('images: {"": /b}', "is not a valid image name"),
     ],
 )
 def test_a_configuration_that_is_wrong(images, text):

@@ -105,7 +105,7 @@ def test_the_verbs_in_the_order_of_an_agent(boxd):
         code, _, err = clilib.box(command, *whose, "a", "true", private=False, env=WHO)
         assert code == 125
         assert err.startswith("box: BoxSessionConflictError: ")
-        assert "is stopped: remove it to make it anew" in err
+        assert "is stopped: remove it to make a new one" in err
     assert msb(boxd, "remove", "a") == (0, "a\n", "")
     assert msb(boxd, "ls") == empty
     assert msb(boxd, "ls", "--quiet") == (0, "", "")

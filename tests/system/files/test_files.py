@@ -260,9 +260,9 @@ BAD_PATHS = {
     "device": ("/dev/zero", "PermissionError: [EACCES] /dev/zero: is in a file system of the"),
     "link to procfs": ("/home/box/p/self/mem", "[EACCES] /home/box/p/self/mem: is in a file "),
     "link to a device": ("/home/box/z", "[EACCES] /home/box/z: is in a file system of the kernel"),
-    "fifo": ("fifo", "OSError: [EINVAL] /workspace/fifo: is a fifo and no file"),
-    "socket": ("sock", "OSError: [EINVAL] /workspace/sock: is a socket and no file"),
-    "folder": ("d", "OSError: [EISDIR] /workspace/d: is a folder and no file"),
+    "fifo": ("fifo", "OSError: [EINVAL] /workspace/fifo: is a fifo, not a file"),
+    "socket": ("sock", "OSError: [EINVAL] /workspace/sock: is a socket, not a file"),
+    "folder": ("d", "OSError: [EISDIR] /workspace/d: is a folder, not a file"),
     "secret": ("locked", "PermissionError: [EACCES] /workspace/locked: Permission denied"),
 }
 FURNISH = (
@@ -342,7 +342,7 @@ def test_bad_words(files):
     assert tell("write", "a", data="x", mode=0o4755).startswith("BoxValidationError: mode must be")
     assert tell("list", ".", limit=0) == "BoxValidationError: limit must be 1 to 10000"
     assert tell("list", ".", limit=10001).startswith("BoxValidationError: limit must be")
-    assert tell("list", ".", after="a\0") == "BoxValidationError: after is no name"
+    assert tell("list", ".", after="a\0") == "BoxValidationError: after is not a valid name"
     assert files.client.fail("box_file_move", files.data("a")) == "KeyError: 'from'"
     assert tell("mkdir", "/workspace").startswith("OSError: [EEXIST] /workspace: File exists")
     for path in ("/workspace", "/tmp/", "/", ".", "/workspace/x/.."):

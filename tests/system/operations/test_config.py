@@ -70,7 +70,7 @@ WRONG = [
     ("images:\n  py:3.12: /nope\n", "2: images.py:3.12: /nope: No such file or directory"),
     (
         'allowed_origins: "*"\n',
-        "1: allowed_origins: * is no origin: scheme://host or scheme://host:port, "
+        "1: allowed_origins: * is not an origin: scheme://host or scheme://host:port, "
         "each written out, or null",
     ),
     ("local:\n  rootfs: /nope\n", "2: local.rootfs: /nope: No such file or directory"),

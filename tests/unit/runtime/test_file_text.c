@@ -124,7 +124,7 @@ TEST(each_failure_has_its_name)
 		{{.errnum = EACCES, .why = BOX_FILE_REFUSAL_KERNEL_FS}, BOX_ERR_PERMISSION,
 			"[EACCES] /w/a: is in a file system of the kernel or of devices"},
 		{{.errnum = EINVAL, .why = BOX_FILE_REFUSAL_TYPE, .facts.type = BOX_FILE_TYPE_FIFO},
-			BOX_ERR_OS, "[EINVAL] /w/a: is a fifo and no file"},
+			BOX_ERR_OS, "[EINVAL] /w/a: is a fifo, not a file"},
 		{{.errnum = EBUSY, .why = BOX_FILE_REFUSAL_ROOT}, BOX_ERR_PERMISSION,
 			"[EBUSY] /w/a: is where the file system is mounted"},
 		{{.errnum = ENOSYS, .why = BOX_FILE_REFUSAL_INOTIFY}, BOX_ERR_BACKEND_UNAVAILABLE,

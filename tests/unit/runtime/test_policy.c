@@ -197,7 +197,7 @@ static void expect_no_images(const char *images, const char *error)
 
 TEST(images_that_are_wrong)
 {
-	static const char name[] = "is no name of an image";
+	static const char name[] = "is not a valid image name";
 	static const char path[] = "is not a usable path";
 	struct box_runtime *runtime = start();
 	expect_no_images("[]", "box.images must be an object of names and paths");

@@ -28,7 +28,7 @@ static void on_seen(void *arg, const struct box_process *process,
 
 static struct box_process_peek *look(size_t at, bool wait, uint32_t most)
 {
-	const struct box_backend_process_peek wanted = {.offset = 3, .most = most, .wait = wait};
+	const struct box_backend_process_peek wanted = {.offset = 3, .max = most, .wait = wait};
 	struct box_process_peek *peek;
 	struct box_err err;
 	seen[at] = (struct seen){0};

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "tests/unit/lib/session_fixture.h"
 
-#define STOPPED(id) "Box session " ID(id) " is stopped: remove it to make it anew"
+#define STOPPED(id) "Box session " ID(id) " is stopped: remove it to make a new one"
 
 static void quiet_start(void)
 {

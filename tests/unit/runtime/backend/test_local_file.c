@@ -5,7 +5,7 @@
 #include "runtime/backend/backend_file.h"
 #include "tests/unit/lib/local_fixture.h"
 
-#define NONSENSE "what the box says about its files makes no sense"
+#define NONSENSE "malformed answer from the box about its files"
 
 /* What `done` and the events told. */
 struct filed {
