@@ -1,5 +1,5 @@
-/* The socket of one box. Every packet is checked whole before anyone looks at it; a box that breaks
- * the rules is given up. */
+/* The control socket of a box. Every packet is checked as a whole before any of it is used; a box that breaks
+ * the protocol is lost. */
 #include "runtime/backend/local_control.h"
 
 #include <errno.h>
