@@ -20,6 +20,7 @@
 #include "runtime/backend/backend_select.h"
 #include "runtime/config/config_members.h"
 #include "runtime/config/policy.h"
+#include "runtime/skill_store.h"
 #include "runtime/spec/fields.h"
 
 struct box_init {
@@ -597,4 +598,22 @@ void box_runtime_replay(struct box_runtime *runtime, const struct box_value *cha
 		replay_generation(runtime, generation);
 	}
 	box_sessions_replay(runtime->sessions, change);
+}
+
+/* --- the skill store --- */
+
+void box_skill_store_request(struct box_runtime *runtime, const struct box_context *context,
+	struct box_skill_store_request *ask)
+{
+	/* A copy: the configuration may change while the request waits. */
+	(void)snprintf(ask->root, sizeof(ask->root), "%s", runtime->config->skills_root);
+	ask->refused = false;
+	box_tenant_namespace(context, ask->namespace);
+	box_list_init(&ask->links);
+	runtime->host->ask_skills(runtime->host_arg, ask);
+}
+
+void box_skill_store_cancel(struct box_runtime *runtime, struct box_skill_store_request *ask)
+{
+	runtime->host->cancel_skills(runtime->host_arg, ask);
 }

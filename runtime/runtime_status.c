@@ -1,4 +1,4 @@
-/* What the runtime says of itself: backend, readiness, status, resources. */
+/* What the runtime reports about itself: its backend, readiness, status, resources. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static bool backend_available(const struct box_runtime *runtime)
 	return runtime->backend && runtime->backend->ops->available(runtime->backend);
 }
 
-/* Why no box can be made now; NULL: one can. */
+/* Why no box can be made now; NULL: boxes can be made. */
 static const char *backend_missing(const struct box_runtime *runtime)
 {
 	struct box_backend *backend = runtime->backend;
@@ -34,14 +34,14 @@ static bool uses(const struct box_runtime *runtime, struct box_local *local)
 			runtime->backend == box_local_microvm_backend(local));
 }
 
-/* In what boxes fall short here, by the operator's word; NULL: in nothing. */
-static const char *shortcoming(const struct box_runtime *runtime)
+/* Why boxes run without limits, which the operator has allowed; NULL: they have limits. */
+static const char *unlimited_reason(const struct box_runtime *runtime)
 {
 	struct box_local *local = runtime->setup.local;
 	return uses(runtime, local) ? box_local_degraded_reason(local) : NULL;
 }
 
-static const char *unheld(const struct box_runtime *runtime)
+static const char *unenforced_quota_reason(const struct box_runtime *runtime)
 {
 	struct box_local *local = runtime->setup.local;
 	return uses(runtime, local) ? box_local_unheld_quota_reason(local) : NULL;
@@ -53,7 +53,7 @@ static struct box_value backend_value(const struct box_runtime *runtime, struct 
 	box_map_add(arena, &info, "name",
 		box_cstr(runtime->backend ? runtime->session_rules.backend_name : NULL));
 	box_map_add(arena, &info, "available", box_bool(backend_available(runtime)));
-	if (shortcoming(runtime)) {
+	if (unlimited_reason(runtime)) {
 		box_map_add(arena, &info, "degraded", box_bool(true));
 	}
 	if (!backend_available(runtime)) {
@@ -69,7 +69,7 @@ static struct box_value backend_value(const struct box_runtime *runtime, struct 
 	return info;
 }
 
-/* Whether the operator's file gives boxes a quota that cannot be held here. */
+/* Why the quota that the operator's file gives boxes cannot be enforced; NULL: it can, or there is none. */
 static const char *quota_missing(const struct box_runtime *runtime)
 {
 	const struct box_value *section = box_map_get(&runtime->config->map, "local");
@@ -87,7 +87,7 @@ static const char *image_missing(const struct box_runtime *runtime)
 	return uses(runtime, local) ? box_local_image_missing(local) : NULL;
 }
 
-/* Why boxes, or some that the operator has provided for, would be refused now; NULL: none is. */
+/* Why boxes, or those of some images, would be refused now; NULL: none would. */
 static const char *refusal(const struct box_runtime *runtime, struct box_arena *arena)
 {
 	const char *missing = backend_missing(runtime);
@@ -101,8 +101,8 @@ static const char *refusal(const struct box_runtime *runtime, struct box_arena *
 		     : image;
 }
 
-/* The checks of admission. A check is true when it was proved; no backend proves any of the
- * sandbox ones yet, so a runtime under admission is not ready. */
+/* The checks of admission. A check is true when it is proved; no backend proves any of the sandbox checks yet, so a
+ * runtime under admission is never ready. */
 static struct box_value admission_checks(const struct box_runtime *runtime, struct box_arena *arena)
 {
 	static const char *const sandbox_checks[] = {"workspace_mount", "backend_available",
@@ -145,7 +145,7 @@ struct box_value box_runtime_readiness(
 		checks = box_map_value();
 		box_map_add(
 			arena, &checks, "backend_available", box_bool(backend_available(runtime)));
-		/* What the operator has provided for and boxes would not get. */
+		/* What the operator has configured and boxes would not get. */
 		if (quota_missing(runtime)) {
 			box_map_add(arena, &checks, "workspace_quota", box_bool(false));
 		}
@@ -222,7 +222,7 @@ static struct box_value limits_value(const struct box_runtime *runtime, struct b
 	return value;
 }
 
-/* What boxes were promised, not what they have taken; and what artifacts hold. */
+/* The memory that boxes may take by their limits, and that of artifacts. */
 static struct box_value memory_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
@@ -236,13 +236,13 @@ static struct box_value memory_value(const struct box_runtime *runtime,
 	return value;
 }
 
-/* The operator's own workspace is no tenant's: what is told of it is the whole runtime. */
+/* The operator's own instance is not a tenant: its status is that of the whole runtime. */
 static bool is_operators(const struct box_context *context)
 {
 	return box_str_eq(context->instance, BOX_INSTANCE_OPERATOR);
 }
 
-/* Under admission nobody has a grant yet, so nobody has room. */
+/* Under admission nobody has a grant yet, so the capacity is 0. */
 static struct box_value capacity_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
@@ -262,7 +262,7 @@ static struct box_value capacity_value(const struct box_runtime *runtime,
 	return value;
 }
 
-/* The resources that are held so, by name. */
+/* The names of the resources whose limit is enforced in this way. */
 static struct box_value held_value(
 	const struct box_runtime *runtime, enum box_bound held, struct box_arena *arena)
 {
@@ -278,28 +278,31 @@ static struct box_value held_value(
 	return list;
 }
 
-struct box_value box_runtime_status(const struct box_runtime *runtime,
-	const struct box_context *context, struct box_arena *arena)
+static struct box_value features_value(struct box_arena *arena)
 {
-	struct box_value status = box_map_value();
 	struct box_value features = box_list_value();
-	struct box_value warnings = box_list_value();
 #define FEATURE(NAME) box_list_add(arena, &features, box_cstr(#NAME));
 #include "protocol/actions.def"
+	return features;
+}
+
+static struct box_value warnings_value(const struct box_runtime *runtime, struct box_arena *arena)
+{
+	struct box_value warnings = box_list_value();
 	if (runtime->setup.wide_open) {
 		box_list_add(arena, &warnings,
 			box_cstr("the control port is open beyond loopback without a token"));
 	}
-	if (shortcoming(runtime)) {
+	if (unlimited_reason(runtime)) {
 		box_list_add(arena, &warnings,
 			box_cstr(box_arena_printf(
-				arena, "boxes run without limits: %s", shortcoming(runtime))));
+				arena, "boxes run without limits: %s", unlimited_reason(runtime))));
 	}
-	if (unheld(runtime)) {
+	if (unenforced_quota_reason(runtime)) {
 		box_list_add(arena, &warnings,
 			box_cstr(box_arena_printf(arena,
 				"workspace quotas of folders of the host are not held: %s",
-				unheld(runtime))));
+				unenforced_quota_reason(runtime))));
 	}
 	if (!backend_missing(runtime) && refusal(runtime, arena)) {
 		box_list_add(arena, &warnings,
@@ -312,6 +315,13 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 				"the file was changed, and boxd needs a restart for: %s",
 				runtime->needs_restart)));
 	}
+	return warnings;
+}
+
+struct box_value box_runtime_status(const struct box_runtime *runtime,
+	const struct box_context *context, struct box_arena *arena)
+{
+	struct box_value status = box_map_value();
 	box_map_add(arena, &status, "backend", box_runtime_backend_info(runtime, arena));
 	box_map_add(arena, &status, "active_sessions",
 		box_int((int64_t)box_sessions_count_placed(runtime->sessions, context)));
@@ -323,8 +333,8 @@ struct box_value box_runtime_status(const struct box_runtime *runtime,
 	box_map_add(arena, &status, "limits", limits_value(runtime, arena));
 	box_map_add(arena, &status, "memory", memory_value(runtime, context, arena));
 	box_map_add(arena, &status, "capacity", capacity_value(runtime, context, arena));
-	box_map_add(arena, &status, "features", features);
-	box_map_add(arena, &status, "warnings", warnings);
+	box_map_add(arena, &status, "features", features_value(arena));
+	box_map_add(arena, &status, "warnings", warnings_value(runtime, arena));
 	box_map_add(arena, &status, "not_held", held_value(runtime, BOX_BOUND_NONE, arena));
 	box_map_add(arena, &status, "held_together", held_value(runtime, BOX_BOUND_SHARED, arena));
 	return status;

@@ -1,4 +1,4 @@
-/* The skill store as the runtime knows it: somewhere else, asked through the host. */
+/* The skill store as the runtime knows it: another program (box-skills), asked through the host. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,17 +11,17 @@
 
 struct box_runtime;
 
-/* Beside the actions of clients: {name} -> {path}, of a package below the folder, for a mount. */
+/* An action besides those of clients: {name} -> {path} of a package, relative to the folder, for a mount. */
 #define BOX_SKILL_STORE_FIND "find"
 
 /* The answer is good during the call; NULL with an error. */
 typedef void box_skill_store_done(
 	void *arg, const struct box_value *answer, const struct box_err *err);
 
-/* One thing asked of the store. The memory is the asker's, until `done` or a cancel. */
+/* A request to the store. The memory is the caller's, until `done` or a cancel. */
 struct box_skill_store_request {
 	struct box_list links;   /* the host's */
-	bool refused;            /* likewise */
+	bool refused;            /* the host's */
 	char root[BOX_PATH_MAX]; /* the folder of all skills */
 	char namespace[BOX_NAMESPACE_SIZE];
 	const char *action;
@@ -31,9 +31,9 @@ struct box_skill_store_request {
 	void *arg;
 };
 
-/* Asks; everything but `root` and `namespace` is filled in by the caller. `done` is called once, later,
- * never from inside. */
+/* Sends it; the caller has filled in all but `root` and `namespace`. `done` is called once, later, never from
+ * inside this call. */
 void box_skill_store_request(struct box_runtime *runtime, const struct box_context *context,
 	struct box_skill_store_request *ask);
-/* `done` will not be called. What was begun goes on. */
+/* `done` will not be called. Work that has begun goes on. */
 void box_skill_store_cancel(struct box_runtime *runtime, struct box_skill_store_request *ask);

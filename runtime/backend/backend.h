@@ -1,8 +1,7 @@
-/* How a box comes to be: the interface every backend implements.
+/* The interface that every backend implements: it makes boxes and runs commands in them.
  *
- * A backend makes boxes and runs commands in them; sessions, limits and names are decided above it.
- * Nothing here blocks: each operation takes a `done` that is called exactly once, never from inside
- * the call that began it. After an exec was cancelled it is not called at all.
+ * Sessions, limits and names are decided above it. Nothing here blocks: each operation takes a `done` that is called
+ * exactly once, never from inside the call that began it. After an exec was cancelled it is not called at all.
  */
 #pragma once
 
@@ -28,7 +27,7 @@ enum box_backend_end_reason {
 	BOX_BACKEND_END_TIMEOUT,
 };
 
-/* What became of a command. The output belongs to the backend and is good during `done` only. */
+/* How a command ended. The output belongs to the backend and is valid during `done` only. */
 struct box_backend_exec_outcome {
 	enum box_backend_end_reason reason;
 	int exit_code; /* meaningless for BOX_BACKEND_END_TIMEOUT */
@@ -38,7 +37,7 @@ struct box_backend_exec_outcome {
 	uint64_t out_discarded; /* bytes clipped */
 	uint64_t err_discarded;
 	uint64_t duration_ms;
-	uint64_t room_bytes; /* of a workspace with a quota, at the end; 0: not told */
+	uint64_t room_bytes; /* of a workspace with a quota, at the end; 0: not known */
 	uint64_t used_bytes;
 	bool full;
 };
@@ -55,10 +54,10 @@ typedef void box_backend_lost(void *arg, const char *why);
 
 typedef void box_backend_input_done(void *arg, const struct box_err *err);
 
-/* What a live command tells before its `done`, which then has no output. */
+/* Events of a live command before its `done`, which then has no output. */
 struct box_backend_stream_events {
 	void (*started)(void *arg);
-	/* Bytes as they came, good during the call. No more come than there is credit for. */
+	/* Bytes as they came, valid during the call. No more come than there is credit for. */
 	void (*output)(void *arg, bool is_stderr, struct box_str bytes);
 };
 
@@ -68,7 +67,7 @@ struct box_backend_stream {
 	uint16_t columns;
 	bool has_stdin;       /* else it is empty */
 	bool keep_on_timeout; /* the session; the backend does not look at it */
-	/* At the end of its time it gets SIGTERM, and SIGKILL after these; 0: SIGKILL at once. */
+	/* At its timeout it gets SIGTERM, and SIGKILL after this time; 0: SIGKILL at once. */
 	uint32_t grace_ms;
 	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
 };
@@ -78,43 +77,43 @@ struct box_backend_ops {
 
 	/* Whether boxes can be made here now; cheap, no process is started for it. */
 	bool (*available)(struct box_backend *backend);
-	/* Why not, for people; NULL when they can. May be NULL itself: a backend that has this refuses
-	 * what it cannot make in its own words, and is always asked. */
+	/* Why not, for people; NULL when they can. May be NULL itself: a backend that has this function is asked
+	 * for every box, and refuses in its own words what it cannot make. */
 	const char *(*missing)(struct box_backend *backend);
 
 	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
 		const struct box_spec *spec, box_backend_make_done *done, void *arg);
-	/* With `live` output is told as it comes, to `arg` too, and is not limited. */
+	/* With `live` output is passed on as it comes, with `arg`, and is not limited. */
 	struct box_backend_op *(*exec)(struct box_backend_box *box, const struct box_spec *spec,
 		int64_t max_output_bytes, const struct box_backend_stream *live,
 		box_backend_exec_done *done, void *arg);
 
-	/* Of a live command: more output may come; bytes for its stdin, in order, `taken` when they
-	 * are in (with err when they cannot be), `eof` after them; a signal for its process group.
-	 * Where there are no bytes `taken` is NULL. */
+	/* Of a live command: more output may come; bytes for its stdin, in order: `taken` is called when the
+	 * command has taken them (with err when it cannot), `eof` closes stdin after them; a signal for its process
+	 * group. Without bytes `taken` is NULL. */
 	void (*credit)(struct box_backend_op *op, uint64_t bytes);
 	void (*input)(struct box_backend_op *op, struct box_str bytes, bool eof,
 		box_backend_input_done *taken, void *arg);
-	/* An input whose asker is gone: it goes in all the same, and nobody is told. `op` is good for
-	 * this until its last input was told, also when it was cancelled. */
+	/* The caller of this input is gone: the bytes go in all the same, and `taken` is not called. `op` is
+	 * valid for this until `taken` was called for its last input, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
 	/* Of one with a terminal. */
 	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 
-	/* Work on files, see backend_file.h; `ask` lives until `done`. With a watch `events` are told to `arg`
-	 * too, as far as there is credit. */
+	/* Work on files, see backend_file.h; `ask` lives until `done`. Events of a watch come with `arg`, as far as
+	 * there is credit. */
 	struct box_backend_op *(*file)(struct box_backend_box *box,
 		const struct box_backend_file_request *ask, const struct box_file_events *events,
 		box_backend_file_done *done, void *arg);
 
-	/* Managed processes; NULL: it has none. */
+	/* Managed processes; NULL: this backend has none. */
 	const struct box_backend_process_ops *processes;
 
 	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
 	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);
 
-	/* By which a successor of this process finds the box again; 0: it cannot. */
+	/* The number by which a successor of this process finds the box again; 0: it cannot. */
 	uint64_t (*mark)(const struct box_backend_box *box);
 	/* Its address on the host's loopback (IPv4, network order), or 0; NULL: there are none. */
 	uint32_t (*host_address)(const struct box_backend_box *box);

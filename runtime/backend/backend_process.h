@@ -1,8 +1,8 @@
-/* Processes that a box keeps, whoever asks or does not: what a backend can do with them.
+/* Managed processes: what a backend can do with them. They run in a box whether a client is connected or not.
  *
- * Each has a number, chosen by the caller and unique in its box. What a process wrote has offsets;
- * the backend holds it until it is freed, and gives it again from any offset that is not. Nothing
- * here blocks: what becomes of a process is told by its events, never from inside a call.
+ * Each has a number, chosen by the caller and unique in its box. Output has offsets; the backend holds it until it is
+ * freed, and gives it again from any offset that is not. Nothing here blocks: the state of a process comes by its
+ * events, never from inside a call.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ struct box_backend_process_state {
 	struct box_str tail; /* the end of its stderr; good during the call */
 };
 
-/* A look at output that is still there: it frees nothing, and who follows does not notice. */
+/* A peek: gives output that is still there, frees nothing, and does not affect the reader. */
 struct box_backend_process_peek {
 	uint64_t token; /* the caller's; a second one with the same token replaces the first */
 	bool is_stderr;
@@ -42,22 +42,22 @@ struct box_backend_process_peek {
 
 struct box_backend_process_peeked {
 	uint64_t token;
-	uint64_t offset; /* later than asked where that is forgotten */
+	uint64_t offset; /* later than asked for, when that output is not held any more */
 	uint64_t end;    /* of all so far */
 	bool ended;      /* and there will be no more */
 	struct box_str bytes;
 };
 
 struct box_backend_process_events {
-	/* What it is now: after it was begun, asked for, and when something changed for good. */
+	/* Its state: after it was started or adopted, and when the state has changed. */
 	void (*state)(void *arg, const struct box_backend_process_state *state);
-	/* Output as it follows what came before; good during the call. */
+	/* Output that follows what came before; valid during the call. */
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
 	/* Of one with a log: output up to here was dropped before it could be given. */
 	void (*skipped)(void *arg, uint64_t offset);
 	/* How much of its input the process has taken. */
 	void (*fed)(void *arg, uint64_t taken);
-	/* The answer to a peek. The box may say what it wants: tokens and sizes are to be checked. */
+	/* The answer to a peek. The box may lie: tokens and sizes are to be checked. */
 	void (*peeked)(void *arg, const struct box_backend_process_peeked *peeked);
 };
 
@@ -72,37 +72,37 @@ struct box_backend_process_follow {
 	uint64_t hold;
 };
 
-/* What whoever began a process has noted of it for a successor. */
+/* What a predecessor has recorded about a process that it started. */
 struct box_backend_process_record {
 	int64_t memory_mb;  /* its own limit, or 0 */
 	uint64_t oom_kills; /* of its box, when it began */
-	bool ended;         /* how, is known */
+	bool ended;         /* and how, is known */
 	bool has_log;
 };
 
 struct box_backend_process_ops {
-	/* How many of the box the kernel has killed for memory. */
+	/* How many processes of the box the kernel has killed for memory. */
 	uint64_t (*oom_kills)(const struct box_backend_box *box);
-	/* Whether one of this spec can be begun in this box at all: asked before another one is ended
+	/* Whether a process of this spec can be started in this box at all: asked before another process is stopped
 	 * for it. */
 	int (*check)(const struct box_backend_box *box, const struct box_process_spec *spec,
 		struct box_err *err);
-	/* Begins one, with a limit of its own if memory_mb is not 0; `spec` is the caller's and need
-	 * not outlive the call. */
+	/* Starts one, with a memory limit of its own if memory_mb is not 0; `spec` is the caller's and need not
+	 * outlive the call. */
 	int (*start)(struct box_backend_box *box, uint32_t number,
 		const struct box_process_spec *spec,
 		const struct box_backend_process_events *events, void *arg, struct box_err *err);
-	/* One that a predecessor of this program began: its state follows. */
+	/* A process that a predecessor of this program started: its state follows. */
 	void (*adopt)(struct box_backend_box *box, uint32_t number,
 		const struct box_backend_process_record *past,
 		const struct box_backend_process_events *events, void *arg);
 	void (*follow)(struct box_backend_box *box, uint32_t number,
 		const struct box_backend_process_follow *follow);
-	/* Input from `offset` on; none: its end. The box takes 1 MiB at most that the process has
-	 * not taken yet. */
+	/* Input from `offset` on; without bytes: its end. The box takes at most 1 MiB that the process has not
+	 * taken yet. */
 	void (*feed)(struct box_backend_box *box, uint32_t number, uint64_t offset,
 		struct box_str bytes);
-	/* Answered once by `peeked`, unless it is dropped or there are too many. */
+	/* Answered once by `peeked`, unless the process is forgotten or there are too many peeks. */
 	void (*peek)(struct box_backend_box *box, uint32_t number,
 		const struct box_backend_process_peek *peek);
 	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */

@@ -1,9 +1,9 @@
-/* Managed processes: programs that a session keeps running, found by their id in it.
+/* Managed processes: programs that run in a session on their own, found by their id in it.
  *
- * Owns their table, their limits and who reads them. One reader at a time is attached to a process,
- * the next ones wait; what nobody confirmed is given to the next. An operation that has to wait for
- * an end (a replacement, a stop) is a struct box_process_op whose `done` is called once, later,
- * unless it was cancelled.
+ * Owns their table, their limits and their readers. One reader at a time is attached to a process, the next ones
+ * wait; output that nobody has confirmed is given to the next reader. An operation that has to wait for the end
+ * of a process (a replacement, a stop) is a struct box_process_op whose `done` is called once, later, unless it was
+ * cancelled.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ int box_process_start(struct box_session *session, const struct box_process_spec
 struct box_process *box_process_find(
 	struct box_session *session, const char *process_id, struct box_err *err);
 
-/* Nobody finds it from now on. 0: it is gone; 1: `done` will be called when it has ended. */
+/* It is not found by its id any more. 0: it is gone; 1: `done` will be called when it has ended. */
 int box_process_stop(struct box_process *process, box_process_done *done, void *arg,
 	struct box_process_op **ret_op);
 
@@ -57,7 +57,7 @@ struct box_process_counts {
 	size_t running;
 	size_t completed;
 };
-/* Whether the boxes have told what became of all processes of a predecessor. */
+/* Whether the boxes have reported the state of all processes of a predecessor. */
 bool box_process_all_known(const struct box_sessions *sessions);
 /* Of all sessions, or of those of a context's workspace. */
 struct box_process_counts box_process_count(
@@ -66,7 +66,7 @@ struct box_process_counts box_process_count(
 struct box_process_counts box_process_count_workspace(
 	const struct box_sessions *sessions, const char *workspace);
 
-/* --- looking --- */
+/* --- peeks --- */
 
 struct box_process_peek;
 
@@ -74,9 +74,9 @@ struct box_process_peek;
 typedef void box_process_peeked(void *arg, const struct box_process *process,
 	const struct box_backend_process_peeked *peeked, const struct box_err *err);
 
-/* Looks at output that is still there, whoever reads the process, and takes nothing away. With
- * `wanted.wait` there may be an answer without bytes after wait_ms. The token is chosen here. `done`
- * is called once, later, unless it was cancelled. 0, or BOX_ERR_CAPACITY. */
+/* Gives output that is still there, whether the process has a reader or not, and takes nothing away. With
+ * `wanted.wait` the answer may have no bytes after wait_ms. The token is chosen here. `done` is called once, later,
+ * unless it was cancelled. 0, or BOX_ERR_CAPACITY. */
 int box_process_peek(struct box_process *process, const struct box_backend_process_peek *wanted,
 	uint64_t wait_ms, box_process_peeked *done, void *arg, struct box_process_peek **ret_peek,
 	struct box_err *err);
@@ -85,7 +85,7 @@ void box_process_peek_cancel(struct box_process_peek *peek);
 /* --- readers --- */
 
 struct box_process_reader_events {
-	/* Its turn has come: output begins at `offset`, the input so far ends at `input`. */
+	/* It is its turn now: output begins at `offset`, the input so far ends at `input`. */
 	void (*attached)(void *arg, uint64_t offset, uint64_t input);
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
 	/* Input up to here was taken by the process. */
@@ -97,17 +97,17 @@ struct box_process_reader_events {
 
 #define BOX_PROCESS_FROM_UNCONFIRMED UINT64_MAX
 
-/* Not in line yet: nothing is told before box_process_read, whatever becomes of the process. */
+/* The reader is not in line yet: no event comes before box_process_read. */
 struct box_process_reader *box_process_attach(
 	struct box_process *process, const struct box_process_reader_events *events, void *arg);
-/* In line behind those that are there. `from`: where to begin, as far as that can still be had, or
- * at what nobody has confirmed. */
+/* Puts it in line behind the readers that are there. `from`: where to begin, as far as that output still exists, or
+ * BOX_PROCESS_FROM_UNCONFIRMED: at the first byte that nobody has confirmed. */
 void box_process_read(struct box_process_reader *reader, uint64_t from);
 void box_process_detach(struct box_process_reader *reader);
 
-/* Frees what is before `confirmed`; lets output come up to `until`; `hold` bytes may be held for it.
- * Only from the one that is attached. False: the box was not told, since nothing waits for that;
- * box_process_send_confirmed does so and is to be called soon. */
+/* Frees output before `confirmed`; lets output come up to `until`; `hold` bytes may be held for it. Only from the
+ * reader that is attached. False: the box was not told, since nothing waits for that;
+ * box_process_send_confirmed tells it, and is to be called soon. */
 bool box_process_confirm(
 	struct box_process_reader *reader, uint64_t confirmed, uint64_t until, uint64_t hold);
 void box_process_send_confirmed(struct box_process_reader *reader);
@@ -119,13 +119,13 @@ int box_process_write_input(struct box_process_reader *reader, struct box_str by
 /* The same, but it goes to the process with box_process_flush_input: many lines in one piece. */
 int box_process_queue_input(struct box_process_reader *reader, struct box_str bytes);
 void box_process_flush_input(struct box_process_reader *reader);
-/* So much waits that whoever sends it should wait too. */
+/* So much input waits that its sender should pause. */
 bool box_process_input_full(const struct box_process_reader *reader);
 /* Where the next input goes: behind all that came so far. */
 uint64_t box_process_input_end(const struct box_process_reader *reader);
 /* Behind all output that is known of: nobody can have more. */
 uint64_t box_process_output_end(const struct box_process_reader *reader);
 
-/* The rest of a line that is too long is not given to anyone who reads lines. */
+/* Whether the rest of a line that is too long is still to be skipped, for readers of lines. */
 bool box_process_skips_line(const struct box_process_reader *reader);
 void box_process_skip_line(struct box_process_reader *reader, bool skip);

@@ -1,9 +1,8 @@
-/* Sessions: named boxes that are made by their first use, reused after, and removed.
+/* Sessions: named boxes that are made when they are first used, then reused, and removed.
  *
- * Owns the table of sessions and the order of what happens to each: making and removing wait for
- * each other, commands run side by side. Knows backends only by their interface and clients not at
- * all: an operation is a struct box_session_op with a `done` that is called once, later, unless the
- * operation was cancelled.
+ * Owns the table of sessions and the order of operations on each: making and removing wait for each other,
+ * commands run side by side. Knows backends only by their interface, and nothing about clients: an operation is a
+ * struct box_session_op with a `done` that is called once, later, unless the operation was cancelled.
  */
 #pragma once
 
@@ -23,7 +22,7 @@ struct box_session;
 struct box_session_op;
 struct box_sessions;
 
-/* What sessions must know of the world; the caller owns it and may change it at any time. */
+/* The rules for sessions; the caller owns them and may change them at any time. */
 struct box_session_rules {
 	struct box_backend *backend; /* NULL while there is none */
 	const char *backend_name;    /* what it answers to */
@@ -59,9 +58,9 @@ int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	void *arg, struct box_session **ret_session, struct box_session_op **ret_op,
 	struct box_err *err);
 
-/* Runs spec->cmd in its session, made if need be. An op, or NULL with err set. A command that ran
- * into its timeout takes the session with it, which is not found any more at `done`, unless `live`
- * says otherwise. `live` (NULL: none) must live as long as the op; its events get `arg`. */
+/* Runs spec->cmd in its session, which is made if necessary. An op, or NULL with err set. When a command runs into
+ * its timeout, its session is removed before `done` is called, unless `live` says otherwise. `live` (NULL: none)
+ * must live as long as the op; its events get `arg`. */
 struct box_session_op *box_sessions_exec(struct box_sessions *sessions, const char *physical_id,
 	const struct box_context *context, const struct box_spec *spec,
 	const struct box_backend_stream *live, box_session_exec_done *done, void *arg,
@@ -80,10 +79,10 @@ void box_session_forget_input(const struct box_session_input *input, void *arg);
 void box_session_op_resize(struct box_session_op *op, uint16_t rows, uint16_t columns);
 void box_session_op_signal(struct box_session_op *op, int number);
 
-/* Works on files of a session that is there: BOX_ERR_SESSION_NOT_FOUND otherwise, and nothing is made
- * for it. One that is being made, or removed, is waited for. */
+/* Work on files of a session that exists: BOX_ERR_SESSION_NOT_FOUND otherwise, since no session is made for it. A
+ * session that is being made, or removed, is waited for. */
 struct box_session_file {
-	/* What to ask, now that there is a session; it must live as long as the op. 0, or negative
+	/* Fills in what to ask, now that there is a session; it must live as long as the op. 0, or negative
 	 * with err. */
 	int (*prepare)(void *arg, const struct box_spec *session_spec,
 		struct box_backend_file_request *ret_ask, struct box_err *err);
@@ -122,7 +121,7 @@ void box_sessions_remove_instance(struct box_sessions *sessions, struct box_str 
 /* Removes all; box_sessions_count tells when they are gone. */
 void box_sessions_remove_all(struct box_sessions *sessions);
 
-/* Removes what has been idle for too long, and stops what has had its own time. To be called about
+/* Removes sessions that have been idle for too long, and stops those whose own time is over. To be called about
  * once a second. */
 void box_sessions_tick(struct box_sessions *sessions, uint64_t now_ms);
 
@@ -141,17 +140,17 @@ struct box_session *box_sessions_find(
 
 /* All there are, those being made, removed or stopped too. */
 size_t box_sessions_count(const struct box_sessions *sessions);
-/* Those that have a box, or will, or had one a moment ago. */
+/* Those that have a box, will have one, or whose box is ending. */
 size_t box_sessions_count_boxes(const struct box_sessions *sessions);
-/* Of these, without those that are being removed: as counts and lists show them, and as max_sessions
- * counts them. A new one that would be a box too many waits for the end of one that is not shown. */
+/* Of these, without those that are being removed: as counts and lists show them, and as max_sessions counts them.
+ * When there is no room for a new one because of boxes that are ending, it waits for the end of one of them. */
 size_t box_sessions_count_shown(const struct box_sessions *sessions);
 /* Of those shown, those of the context's workspace, at any generation. */
 size_t box_sessions_count_workspace(
 	const struct box_sessions *sessions, const struct box_context *context);
 
-/* What boxes were promised: of all workspaces, and of the one with this namespace; of those shown, or of
- * those that are being removed too. */
+/* The memory that boxes may take by their limits: of all workspaces, and of the one with this namespace; of those
+ * shown, or also of those that are being removed. */
 struct box_ceilings_usage box_sessions_usage(
 	const struct box_sessions *sessions, const char *workspace, bool leaving_too);
 
@@ -165,7 +164,7 @@ struct box_value box_session_info(const struct box_session *session, struct box_
 struct box_value box_sessions_list(const struct box_sessions *sessions,
 	const struct box_context *context, struct box_arena *arena);
 
-/* Those of all placements, oldest first, each with the context that it is of: for the operator. */
+/* Those of all workspaces, oldest first, each with its context: for the operator. */
 struct box_value box_sessions_list_all(
 	const struct box_sessions *sessions, struct box_arena *arena);
 
