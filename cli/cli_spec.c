@@ -171,7 +171,7 @@ static int join_command(const struct cli *cli, const char *const *words, size_t 
 	 * made something else of it: on a terminal it makes way. */
 	const char *way = cli->options.tty && is_program(words, count) ? "exec " : "";
 	if (r == 0 &&
-		(box_buf_append_str(&line, way) < 0 || box_shell_join(&line, words, count) < 0)) {
+		(box_buf_append_str(&line, way) < 0 || box_exec_join_words(&line, words, count) < 0)) {
 		r = box_err_set(err, BOX_ERR_VALUE, E2BIG, "the command is over 16 MiB");
 	}
 	if (r == 0) {

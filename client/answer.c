@@ -1,5 +1,5 @@
-/* An answer's envelope taken apart. The runtime's text is not trusted: an error whose name
- * nobody knows is a BoxError with the whole text. */
+/* Parses the messages of a runtime, whose texts are not trusted: an error with an unknown name becomes a
+ * BoxError with the whole text. */
 #include "client/answer.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static int errnum_of(enum box_code code)
 	return EIO;
 }
 
-/* `Name: text`. A NUL would hide what follows it. */
+/* `Name: text`. */
 static void read_error(struct box_str message, struct box_err *err)
 {
 	char name[NAME_MAX_LEN + 1] = "";
@@ -68,7 +68,7 @@ void box_answer_refusal(struct box_str body, struct box_err *err)
 	struct box_value value;
 	const char *why;
 	char *copy = box_arena_strndup(arena, body.bytes, body.len);
-	(void)box_err_set(err, BOX_ERR_BOX, EPROTO, "the runtime refuses the relay");
+	(void)box_err_set(err, BOX_ERR_BOX, EPROTO, "the runtime refused the relay");
 	if (box_json_decode(arena, copy, body.len, &value, &why) == 0 && value.type == BOX_MAP) {
 		const struct box_value *error = box_map_get(&value, "error");
 		bool is_map = error && error->type == BOX_MAP;
@@ -99,8 +99,8 @@ int box_answer_parse(
 	answer.end = chunk && chunk->type == BOX_STR && box_str_eq(chunk->str, "end");
 	answer.index = index && index->type == BOX_INT ? index->integer : 0;
 	if (code->integer != 0) {
-		bool told = text && text->type == BOX_STR;
-		read_error(told ? text->str : box_str("the runtime gives no reason"), err);
+		bool has_text = text && text->type == BOX_STR;
+		read_error(has_text ? text->str : box_str("the runtime gave no reason"), err);
 		answer.err = err;
 	} else if (!data || data->type != BOX_MAP) {
 		return -EBADMSG;
@@ -109,4 +109,18 @@ int box_answer_parse(
 	}
 	*ret_answer = answer;
 	return 0;
+}
+
+void box_answer_wait_take(
+	void *arg, const struct box_value *data, const struct box_err *err, bool last)
+{
+	struct box_answer_wait *wait = arg;
+	(void)last;
+	wait->done = true;
+	if (err) {
+		wait->result = box_err_set(wait->err, err->code, err->errnum, "%s", err->text);
+	} else {
+		/* The message that it came in is freed after this. */
+		wait->data = box_value_copy(wait->arena, data);
+	}
 }

@@ -225,6 +225,6 @@ int box_relay_input(
 /* Appends the words as one command line for sh: it gives exactly these words back. A single word is
  * taken as a command line that is one already. 0 or -EMSGSIZE. */
 struct box_buf;
-int box_shell_join(struct box_buf *out, const char *const *words, size_t count);
+int box_exec_join_words(struct box_buf *out, const char *const *words, size_t count);
 
 #pragma GCC visibility pop

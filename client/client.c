@@ -1,8 +1,7 @@
-/* Requests under way on one connection, and who hears their answers.
+/* Requests on one connection: sent at once, answered in any order, each to its own callback.
  *
- * At most BOX_REQUESTS_MAX are under way, so finding one by its number is a short walk. State is
- * changed first and called up last: a callback may submit and cancel.
- */
+ * At most BOX_REQUESTS_MAX are pending, so a request is found by a linear search. State is changed
+ * before a callback is called, because the callback may submit and cancel. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -11,12 +10,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "client/answer.h"
-#include "client/answer_wait.h"
 #include "client/box.h"
 #include "client/client_steps.h"
-#include "client/connection/client_link.h"
+#include "client/connection/connection.h"
 
-/* A child that died of itself closed our socket a moment before it can be waited for. */
+/* A child that died closed our socket a moment before waitid(2) can tell how. */
 #define CHILD_MOMENT_MS 100
 
 struct request {
@@ -29,13 +27,13 @@ struct request {
 };
 
 struct box_client {
-	struct box_client_link link;
+	struct box_connection connection;
 	struct request requests[BOX_REQUESTS_MAX]; /* the first `count` of them */
 	size_t count;
 	int64_t last_seq_id;
-	uint64_t heard;
-	bool patient;         /* a child that takes its time to end is not waited for */
-	struct box_err *lost; /* why the connection is over */
+	uint64_t answers;     /* that have come */
+	bool keeps_child;     /* a child that does not end at once is left to the caller */
+	struct box_err *lost; /* why the connection ended; NULL: it has not */
 };
 
 /* --- requests --- */
@@ -62,10 +60,11 @@ static int send_request(struct box_client *client, int64_t seq_id, const char *a
 	struct box_arena *arena = box_arena_new();
 	struct box_value context = box_map_value();
 	struct box_value message = box_map_value();
-	bool has_context = client->link.workspace[0] != '\0';
-	box_map_add(arena, &context, "instance_uuid", box_cstr(client->link.instance));
-	box_map_add(arena, &context, "workspace_uuid", box_cstr(client->link.workspace));
-	box_map_add(arena, &context, "placement_generation", box_int(client->link.generation));
+	bool has_context = client->connection.workspace[0] != '\0';
+	box_map_add(arena, &context, "instance_uuid", box_cstr(client->connection.instance));
+	box_map_add(arena, &context, "workspace_uuid", box_cstr(client->connection.workspace));
+	box_map_add(
+		arena, &context, "placement_generation", box_int(client->connection.generation));
 	box_map_add(arena, &message, "seq_id", box_int(seq_id));
 	box_map_add(arena, &message, "action", box_cstr(action));
 	box_map_add(arena, &message, "data", data ? *data : box_map_value());
@@ -75,7 +74,7 @@ static int send_request(struct box_client *client, int64_t seq_id, const char *a
 	if (stream) {
 		box_map_add(arena, &message, "stream_flow_control", box_int(1));
 	}
-	int r = box_wire_send(&client->link.wire, &message, err);
+	int r = box_wire_send(&client->connection.wire, &message, err);
 	box_arena_free(arena);
 	return r;
 }
@@ -87,7 +86,7 @@ static int submit(struct box_client *client, const char *action, const struct bo
 		return box_err_set(err, client->lost->code, ENOTCONN, "%s", client->lost->text);
 	}
 	if (client->count >= BOX_REQUESTS_MAX) {
-		return box_err_set(err, BOX_ERR_BUSY, EBUSY, "%d requests are under way already",
+		return box_err_set(err, BOX_ERR_BUSY, EBUSY, "%d requests are pending already",
 			BOX_REQUESTS_MAX);
 	}
 	int64_t seq_id = ++client->last_seq_id;
@@ -119,9 +118,10 @@ int box_client_submit_stream(struct box_client *client, const char *action,
 	return submit(client, action, data, &asked, ret_seq_id, err);
 }
 
-/* Sends what steers another request. Its own answer tells nothing new, so nobody waits for it; what
- * cannot be sent is lost with the connection. */
-static void steer(struct box_client *client, const char *action, int64_t seq_id, int64_t index)
+/* Sends an action that concerns another request. Nobody waits for its answer, which says nothing new; one
+ * that cannot be sent does not matter once the connection is lost. */
+static void send_control(
+	struct box_client *client, const char *action, int64_t seq_id, int64_t index)
 {
 	struct box_arena *arena = box_arena_new();
 	struct box_value data = box_map_value();
@@ -140,7 +140,7 @@ void box_client_taken(struct box_client *client, int64_t seq_id)
 	struct request *request = find(client, seq_id);
 	if (request && request->index - request->acknowledged >= BOX_STREAM_ACK_EVERY) {
 		request->acknowledged = request->index;
-		steer(client, "__stream_ack", seq_id, request->index);
+		send_control(client, "__stream_ack", seq_id, request->index);
 	}
 }
 
@@ -149,14 +149,14 @@ void box_client_cancel(struct box_client *client, int64_t seq_id)
 	struct request *request = find(client, seq_id);
 	if (request) {
 		forget(client, request);
-		steer(client, "__cancel_action", seq_id, 0);
+		send_control(client, "__cancel_action", seq_id, 0);
 	}
 }
 
 /* --- answers --- */
 
-/* NULL, or what is wrong with a streamed answer. Answers are held until they are taken, so no more
- * may come than the window allows. */
+/* NULL, or what is wrong with a streamed answer. Answers use memory until they are taken, so no more may come
+ * than the window allows. */
 static const char *check_stream(struct request *request, const struct box_answer *answer)
 {
 	if (!request->stream || answer->err || answer->end) {
@@ -167,7 +167,7 @@ static const char *check_stream(struct request *request, const struct box_answer
 	}
 	request->index = answer->index;
 	return request->index - request->acknowledged > BOX_STREAM_WINDOW
-		? "the runtime streams on without waiting"
+		? "the runtime sent more than the stream window allows"
 		: NULL;
 }
 
@@ -176,39 +176,41 @@ static void deliver(struct box_client *client, const struct box_value *message)
 	struct box_answer answer;
 	struct box_err err;
 	if (box_answer_parse(message, &answer, &err) < 0) {
-		return; /* not an answer, or to nobody */
+		return; /* it answers no request */
 	}
-	client->heard++;
+	client->answers++;
 	struct request *request = find(client, answer.seq_id);
 	if (!request) {
 		return;
 	}
 	const char *why = check_stream(request, &answer);
 	if (why) {
-		steer(client, "__cancel_action", answer.seq_id, 0);
+		send_control(client, "__cancel_action", answer.seq_id, 0);
 		(void)box_err_set(&err, BOX_ERR_BOX, EPROTO, "%s", why);
 		answer.err = &err;
 	}
 	bool last = answer.err || !request->stream || answer.end;
-	const struct request heard = *request;
+	const struct request pending = *request;
 	if (last) {
 		forget(client, request);
 	}
-	heard.answered(heard.arg, answer.err ? NULL : answer.data, answer.err, last);
+	pending.answered(pending.arg, answer.err ? NULL : answer.data, answer.err, last);
 }
 
-/* How the child ended; nothing when there is none, or when it takes its time and we do not. */
+/* Gives how the child ended; nothing when it has not ended yet and we do not wait. */
 static void end_child(struct box_client *client, int moment_ms, char how[BOX_BOXD_CHILD_END_SIZE])
 {
-	struct box_client_link *link = &client->link;
-	struct pollfd ended = {.fd = link->child.pidfd, .events = POLLIN};
+	struct box_connection *connection = &client->connection;
+	struct pollfd ended = {.fd = connection->child.pidfd, .events = POLLIN};
 	int again_ms;
-	if (!client->patient) {
-		box_boxd_child_end(&link->child, link->log_line, link->log_arg, how);
+	if (!client->keeps_child) {
+		box_boxd_child_end(
+			&connection->child, connection->log_line, connection->log_arg, how);
 		return;
 	}
 	(void)poll(&ended, 1, moment_ms);
-	(void)box_boxd_child_leave(&link->child, 0, link->log_line, link->log_arg, how, &again_ms);
+	(void)box_boxd_child_leave(
+		&connection->child, 0, connection->log_line, connection->log_arg, how, &again_ms);
 }
 
 static void lose(struct box_client *client, const struct box_err *err, int moment_ms)
@@ -216,10 +218,8 @@ static void lose(struct box_client *client, const struct box_err *err, int momen
 	char how[BOX_BOXD_CHILD_END_SIZE] = "";
 	client->lost = box_alloc(sizeof(*client->lost));
 	*client->lost = *err;
-	box_ws_connect_free(client->link.reach);
-	client->link.reach = NULL;
-	box_wire_close(&client->link.wire);
-	if (client->link.child.pid != 0) {
+	box_connection_hang_up(&client->connection);
+	if (client->connection.child.pid != 0) {
 		end_child(client, moment_ms, how);
 	}
 	if (how[0] != '\0') {
@@ -232,11 +232,11 @@ static void lose(struct box_client *client, const struct box_err *err, int momen
 	}
 }
 
-/* A runtime that closes has often said why: what it sent is read though nothing can be sent to
- * it. */
+/* A runtime that closes the connection has often said why before: what it sent is read even when nothing
+ * can be sent to it any more. */
 static int turn(struct box_client *client, struct box_err *err)
 {
-	struct box_wire *wire = &client->link.wire;
+	struct box_wire *wire = &client->connection.wire;
 	struct box_message message;
 	struct box_err unsent;
 	int sent = box_wire_flush(wire, &unsent);
@@ -257,8 +257,12 @@ int box_client_step(struct box_client *client, struct box_err *err)
 {
 	struct box_err why;
 	int r = client->lost ? 0 : 1;
-	r = r == 1 && client->link.reach ? box_client_link_step(&client->link, &why) : r;
-	r = r == 1 ? turn(client, &why) : r;
+	if (r == 1 && !box_connection_is_open(&client->connection)) {
+		r = box_connection_step(&client->connection, &why);
+	}
+	if (r == 1) {
+		r = turn(client, &why);
+	}
 	if (r < 0) {
 		lose(client, &why, CHILD_MOMENT_MS);
 	}
@@ -270,19 +274,15 @@ int box_client_step(struct box_client *client, struct box_err *err)
 
 int box_client_fd(const struct box_client *client)
 {
-	const struct box_client_link *link = &client->link;
-	return link->reach ? box_ws_connect_fd(link->reach) : link->wire.fd;
+	return box_connection_fd(&client->connection);
 }
 
 short box_client_events(const struct box_client *client)
 {
-	if (client->link.reach) {
-		return box_ws_connect_events(client->link.reach);
-	}
-	return box_wire_pending(&client->link.wire) ? POLLIN | POLLOUT : POLLIN;
+	return box_connection_events(&client->connection);
 }
 
-/* --- waiting --- */
+/* --- blocking --- */
 
 int box_client_wait(struct box_client *client, int timeout_ms, struct box_err *err)
 {
@@ -325,8 +325,8 @@ int box_client_start(const struct box_client_options *options, int64_t after_seq
 {
 	struct box_client *client = box_alloc(sizeof(*client));
 	client->last_seq_id = after_seq_id;
-	client->patient = true;
-	int r = box_client_link_start(options, &client->link, err);
+	client->keeps_child = true;
+	int r = box_connection_start(options, &client->connection, err);
 	if (r < 0) {
 		box_client_close(client);
 		return r;
@@ -343,9 +343,9 @@ int box_client_open(const struct box_client_options *options, struct box_client 
 	if (r < 0) {
 		return r;
 	}
-	client->patient = false;
-	while (r == 0 && client->link.reach) {
-		/* A signal is no reason not to connect. */
+	client->keeps_child = false;
+	while (r == 0 && !box_connection_is_open(&client->connection)) {
+		/* A signal must not make it fail. */
 		r = box_client_wait(client, box_client_timeout_ms(client), err);
 		r = r == -EINTR ? 0 : r;
 	}
@@ -372,36 +372,36 @@ void box_client_close(struct box_client *client)
 	if (!client) {
 		return;
 	}
-	box_client_link_close(&client->link);
+	box_connection_close(&client->connection);
 	free(client->lost);
 	free(client);
 }
 
 const char *box_client_endpoint(const struct box_client *client)
 {
-	return client->link.endpoint;
+	return client->connection.endpoint;
 }
 
 bool box_client_is_private(const struct box_client *client)
 {
-	return client->link.private;
+	return client->connection.private;
 }
 
 /* --- for line.c --- */
 
 void box_client_keep_child_on_loss(struct box_client *client)
 {
-	client->patient = true;
+	client->keeps_child = true;
 }
 
 bool box_client_is_connected(const struct box_client *client)
 {
-	return !client->link.reach;
+	return box_connection_is_open(&client->connection);
 }
 
 int box_client_timeout_ms(const struct box_client *client)
 {
-	return client->link.reach ? box_ws_connect_timeout_ms(client->link.reach) : -1;
+	return box_connection_timeout_ms(&client->connection);
 }
 
 void box_client_disconnect(struct box_client *client, const struct box_err *why)
@@ -413,8 +413,8 @@ void box_client_disconnect(struct box_client *client, const struct box_err *why)
 
 struct box_boxd_child box_client_take_child(struct box_client *client)
 {
-	const struct box_boxd_child child = client->link.child;
-	client->link.child = (struct box_boxd_child){.pidfd = -1, .log_fd = -1};
+	const struct box_boxd_child child = client->connection.child;
+	client->connection.child = (struct box_boxd_child){.pidfd = -1, .log_fd = -1};
 	return child;
 }
 
@@ -425,5 +425,5 @@ int64_t box_client_last_seq_id(const struct box_client *client)
 
 uint64_t box_client_answer_count(const struct box_client *client)
 {
-	return client->heard;
+	return client->answers;
 }

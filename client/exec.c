@@ -334,7 +334,7 @@ static int append_word(struct box_buf *out, const char *word)
 	return r < 0 ? r : box_buf_append(out, "'", 1);
 }
 
-int box_shell_join(struct box_buf *out, const char *const *words, size_t count)
+int box_exec_join_words(struct box_buf *out, const char *const *words, size_t count)
 {
 	if (count == 1) {
 		return box_buf_append_str(out, words[0]);

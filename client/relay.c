@@ -1,26 +1,28 @@
-/* The stdin and stdout of a managed process, by box.v1, over as many connections as it takes.
+/* The stdin and stdout of a managed process over the relay protocol box.v1, which survives broken
+ * connections: each is dialled again.
  *
- * What was sent and not taken by the process is kept, so that it can be sent again; what was not said
- * to be safe is asked for again, and given on once. State first, events last. */
+ * Input that the process has not confirmed is kept and sent again; output that we have not confirmed is
+ * requested again, and given to the caller once. State is changed before an event is called. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "client/box.h"
-#include "client/connection/client_link.h"
-#include "client/connection/ws_connect.h"
+#include "client/connection/connection.h"
 
-#define INPUT_BYTES (256 * BOX_KIB) /* kept until the process has taken them */
+#define INPUT_BYTES (256 * BOX_KIB) /* kept until the process has confirmed them */
 #define PIECE_BYTES (64 * BOX_KIB)
 #define AGAIN_MS 200     /* between two dials */
 #define GIVE_UP_MS 30000 /* without a connection */
-#define STAYED_MS 5000   /* a connection that lasted so long was one */
+#define STAYED_MS 5000   /* a connection that lasted this long starts the time limit again */
 #define FROM_UNCONFIRMED UINT64_MAX
+#define PROTOCOL "box.v1"
 #define CLOSE_NORMAL 1000
 #define CLOSE_GOING_AWAY 1001
 
@@ -34,15 +36,15 @@ enum kind {
 #define HEAD_BYTES 9
 
 struct box_relay {
-	struct box_client_link link; /* who we are, and the wire */
+	struct box_connection connection;
 	struct box_endpoint endpoint;
 	char *path;
 	const struct box_relay_events *events;
 	void *arg;
 	bool attached; /* on this connection */
-	bool known;    /* it was our turn once: offsets mean something */
+	bool known;    /* it was attached once: the offsets are valid */
 	bool over;
-	uint64_t up_ms;    /* when it was dialled last; 0: it is not */
+	uint64_t up_ms;    /* when it was connected last; 0: it is not connected */
 	uint64_t lost_ms;  /* when the connection broke */
 	uint64_t again_ms; /* when to dial */
 	uint64_t received;
@@ -54,42 +56,26 @@ struct box_relay {
 	bool end_sent;
 };
 
-static void put_u64(char *to, uint64_t number)
-{
-	for (int i = 0; i < 8; i++) {
-		to[i] = (char)(number >> 8 * (7 - i));
-	}
-}
-
-static uint64_t get_u64(const char *from)
-{
-	uint64_t number = 0;
-	for (int i = 0; i < 8; i++) {
-		number = number << 8 | (unsigned char)from[i];
-	}
-	return number;
-}
-
 static uint64_t in_end(const struct box_relay *relay)
 {
 	return relay->in_taken + relay->input.len;
 }
 
-/* What cannot be queued breaks the connection, and is sent on the next one. */
+/* Where the queue is full the connection breaks, and this is sent on the next one. */
 static void send_kind(
 	struct box_relay *relay, enum kind kind, uint64_t offset, struct box_str bytes)
 {
 	char head[HEAD_BYTES] = {(char)kind};
-	put_u64(head + 1, offset);
+	box_bytes_put_be64(head + 1, offset);
 	(void)box_wire_send_bytes(
-		&relay->link.wire, (struct box_str){head, sizeof(head)}, bytes, NULL);
+		&relay->connection.wire, (struct box_str){head, sizeof(head)}, bytes, NULL);
 }
 
 static void finish(struct box_relay *relay, int exit_code, const struct box_err *err)
 {
 	if (!relay->over) {
 		relay->over = true;
-		box_wire_close(&relay->link.wire);
+		box_wire_close(&relay->connection.wire);
 		relay->events->ended(relay->arg, exit_code, err);
 	}
 }
@@ -98,15 +84,8 @@ static void finish(struct box_relay *relay, int exit_code, const struct box_err 
 
 static int dial(struct box_relay *relay, struct box_err *err)
 {
-	const struct box_ws_connect_identity who = {
-		.instance = relay->link.instance,
-		.token = relay->link.token,
-		.path = relay->path,
-		.workspace = relay->link.workspace[0] ? relay->link.workspace : NULL,
-		.generation = relay->link.generation,
-		.protocol = "box.v1",
-	};
-	int r = box_ws_connect_open(&relay->link.wire, &relay->endpoint, &who, err);
+	int r = box_connection_open_relay(
+		&relay->connection, &relay->endpoint, relay->path, PROTOCOL, err);
 	if (r == 0) {
 		relay->attached = false;
 		relay->end_sent = false;
@@ -117,7 +96,7 @@ static int dial(struct box_relay *relay, struct box_err *err)
 	return r;
 }
 
-/* Whether a runtime that is started again may still take us. */
+/* Whether to dial again: the runtime may be restarting. */
 static bool may_return(const struct box_err *err)
 {
 	return err->code == BOX_ERR_RUNTIME_UNAVAILABLE && err->errnum != EPROTO;
@@ -127,10 +106,10 @@ static void broke_off(struct box_relay *relay, const struct box_err *why)
 {
 	uint64_t now = box_clock_ms();
 	struct box_err err = *why;
-	unsigned code = relay->link.wire.close_code;
-	box_wire_close(&relay->link.wire);
+	unsigned code = relay->connection.wire.close_code;
+	box_wire_close(&relay->connection.wire);
 	relay->attached = false;
-	/* Also one that only waited for its turn. */
+	/* A connection that only waited to be attached counts too. */
 	bool stayed = relay->up_ms && now - relay->up_ms >= STAYED_MS;
 	relay->up_ms = 0;
 	relay->lost_ms = relay->lost_ms && !stayed ? relay->lost_ms : now;
@@ -186,7 +165,7 @@ int box_relay_input(
 {
 	size_t room = box_relay_input_room(relay);
 	if (len > room || (room == 0 && (relay->in_ended || !relay->known))) {
-		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "no input is wanted now");
+		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "the process cannot take input now");
 	}
 	(void)box_buf_append(&relay->input, bytes, len);
 	relay->in_ended = eof;
@@ -194,10 +173,11 @@ int box_relay_input(
 	return 0;
 }
 
-/* --- what comes --- */
+/* --- messages from the runtime --- */
 
-/* The input goes on at this offset, which counts what others have written meanwhile. What was not sent
- * goes behind that. Of what was sent nobody can then say how much is in it: that is the end. */
+/* The runtime has input up to this offset, including what others wrote meanwhile. Input that was never sent
+ * follows it. Where input of ours was sent and others wrote too, nobody can tell how much of ours is in
+ * it, and the relay ends. */
 static bool resume_input(struct box_relay *relay, uint64_t input)
 {
 	if (input <= relay->in_sent) {
@@ -211,8 +191,8 @@ static bool resume_input(struct box_relay *relay, uint64_t input)
 	}
 	struct box_err err;
 	(void)box_err_set(&err, BOX_ERR_BOX, ECONNABORTED,
-		"another wrote to the process while the connection was broken: how much of our "
-		"input came before it is not known");
+		"another client wrote to the process while the connection was broken: it is not "
+		"known how much of our input arrived");
 	finish(relay, 0, &err);
 	return false;
 }
@@ -220,15 +200,15 @@ static bool resume_input(struct box_relay *relay, uint64_t input)
 static const char *take_begin(struct box_relay *relay, struct box_str body)
 {
 	if (body.len != 16 || relay->attached) {
-		return "a wrong beginning";
+		return "an invalid BEGIN";
 	}
-	uint64_t offset = get_u64(body.bytes);
-	uint64_t input = get_u64(body.bytes + 8);
+	uint64_t offset = box_bytes_get_be64(body.bytes);
+	uint64_t input = box_bytes_get_be64(body.bytes + 8);
 	if (!relay->known) {
 		relay->received = relay->confirmed = offset;
 		relay->in_taken = relay->in_sent = input;
 	} else {
-		/* What nobody can have again was read by another meanwhile. */
+		/* What is missing was read by another client meanwhile. */
 		relay->received = BOX_MAX(offset, relay->received);
 		relay->confirmed = offset;
 		if (!resume_input(relay, input)) {
@@ -245,9 +225,9 @@ static const char *take_begin(struct box_relay *relay, struct box_str body)
 static const char *take_data(struct box_relay *relay, uint64_t offset, struct box_str bytes)
 {
 	if (!relay->attached || offset + bytes.len < offset) {
-		return "output with a wrong offset";
+		return "output with an invalid offset";
 	}
-	/* A process with a log does not wait for us: what lies between was dropped. */
+	/* A process with a log does not wait for readers: what is missing was dropped. */
 	relay->received = BOX_MAX(offset, relay->received);
 	uint64_t known = relay->received - offset;
 	if (known < bytes.len) {
@@ -262,10 +242,10 @@ static const char *take_data(struct box_relay *relay, uint64_t offset, struct bo
 static const char *take_end(struct box_relay *relay, int64_t code)
 {
 	if (!relay->attached || code < 0 || code > 255) {
-		return "a wrong end";
+		return "an invalid END";
 	}
-	/* What is queued has to go out: that all of its output is safe. */
-	(void)box_wire_flush(&relay->link.wire, NULL);
+	/* Sends the confirmation that we have all of the output. */
+	(void)box_wire_flush(&relay->connection.wire, NULL);
 	finish(relay, (int)code, NULL);
 	return NULL;
 }
@@ -276,14 +256,14 @@ static const char *take(struct box_relay *relay, struct box_str message)
 	if (message.len < HEAD_BYTES) {
 		return "a message is too short";
 	}
-	uint64_t offset = get_u64(message.bytes + 1);
+	uint64_t offset = box_bytes_get_be64(message.bytes + 1);
 	struct box_str rest = {message.bytes + HEAD_BYTES, message.len - HEAD_BYTES};
 	switch (message.bytes[0]) {
 	case DATA:
 		return take_data(relay, offset, rest);
 	case DONE:
 		if (offset > relay->in_sent) {
-			return "it took input that it never got";
+			return "a confirmation of input that was never sent";
 		}
 		drop_input(relay, offset);
 		return NULL;
@@ -298,7 +278,7 @@ static const char *take(struct box_relay *relay, struct box_str message)
 
 static int receive(struct box_relay *relay, struct box_err *err)
 {
-	struct box_wire *wire = &relay->link.wire;
+	struct box_wire *wire = &relay->connection.wire;
 	int sent = box_wire_flush(wire, err);
 	int r = box_wire_read(wire, err);
 	while (r == 0 && !relay->over) {
@@ -309,7 +289,8 @@ static int receive(struct box_relay *relay, struct box_err *err)
 		}
 		const char *why = take(relay, (struct box_str){message.bytes, message.len});
 		box_buf_free(&message);
-		r = why ? box_err_set(err, BOX_ERR_BOX, EPROTO, "the relay is broken: %s", why) : 0;
+		r = why ? box_err_set(err, BOX_ERR_BOX, EPROTO, "relay protocol error: %s", why)
+			: 0;
 	}
 	return relay->over ? 0 : r < 0 ? r : sent < 0 ? sent : box_wire_flush(wire, err);
 }
@@ -320,7 +301,7 @@ void box_relay_step(struct box_relay *relay)
 	if (relay->over) {
 		return;
 	}
-	if (relay->link.wire.fd < 0) {
+	if (relay->connection.wire.fd < 0) {
 		if (box_clock_ms() >= relay->again_ms && dial(relay, &err) < 0) {
 			broke_off(relay, &err);
 		}
@@ -342,18 +323,18 @@ void box_relay_taken(struct box_relay *relay, uint64_t offset)
 
 int box_relay_fd(const struct box_relay *relay)
 {
-	return relay->link.wire.fd;
+	return relay->connection.wire.fd;
 }
 
 short box_relay_poll_events(const struct box_relay *relay)
 {
-	return box_wire_pending(&relay->link.wire) ? POLLIN | POLLOUT : POLLIN;
+	return box_wire_pending(&relay->connection.wire) ? POLLIN | POLLOUT : POLLIN;
 }
 
 int box_relay_timeout_ms(const struct box_relay *relay)
 {
 	uint64_t now = box_clock_ms();
-	if (relay->over || relay->link.wire.fd >= 0) {
+	if (relay->over || relay->connection.wire.fd >= 0) {
 		return -1;
 	}
 	return now >= relay->again_ms ? 0 : (int)(relay->again_ms - now);
@@ -378,19 +359,16 @@ static int make_path(
 	struct box_relay *relay, const char *session, const char *process, struct box_err *err)
 {
 	struct box_buf path = box_buf(BOX_HTTP_HEAD_BYTES_MAX / 2);
-	int r = box_buf_append_str(&path, "/v1/sessions/");
-	r = r < 0 ? r : append_id(&path, session);
-	r = r < 0 ? r : box_buf_append_str(&path, "/managed-process/");
-	r = r < 0 ? r : append_id(&path, process);
-	r = r < 0 ? r : box_buf_append_str(&path, "/ws");
-	if (r == 0) {
-		relay->path = box_alloc(path.len + 1);
-		memcpy(relay->path, path.bytes, path.len);
-	} else {
-		r = box_err_set(err, BOX_ERR_VALUE, ENAMETOOLONG, "the process's id is too long");
+	if (box_buf_append_str(&path, "/v1/sessions/") < 0 || append_id(&path, session) < 0 ||
+		box_buf_append_str(&path, "/managed-process/") < 0 ||
+		append_id(&path, process) < 0 || box_buf_append_str(&path, "/ws") < 0) {
+		box_buf_free(&path);
+		return box_err_set(err, BOX_ERR_VALUE, ENAMETOOLONG, "the process id is too long");
 	}
+	relay->path = box_alloc(path.len + 1);
+	memcpy(relay->path, path.bytes, path.len);
 	box_buf_free(&path);
-	return r;
+	return 0;
 }
 
 int box_relay_open(const struct box_client_options *options, const char *session,
@@ -401,9 +379,13 @@ int box_relay_open(const struct box_client_options *options, const char *session
 	relay->events = events;
 	relay->arg = arg;
 	relay->input = box_buf(INPUT_BYTES);
-	int r = box_client_link_address(options, &relay->link, &relay->endpoint, err);
-	r = r < 0 ? r : make_path(relay, session, process, err);
-	r = r < 0 ? r : dial(relay, err);
+	int r = box_connection_address(options, &relay->connection, &relay->endpoint, err);
+	if (r == 0) {
+		r = make_path(relay, session, process, err);
+	}
+	if (r == 0) {
+		r = dial(relay, err);
+	}
 	if (r < 0) {
 		box_relay_close(relay);
 		return r;
@@ -417,7 +399,7 @@ void box_relay_close(struct box_relay *relay)
 	if (!relay) {
 		return;
 	}
-	box_client_link_close(&relay->link);
+	box_connection_close(&relay->connection);
 	box_buf_free(&relay->input);
 	free(relay->path);
 	free(relay);

@@ -108,7 +108,7 @@ static bool folder_is_here(void *arg, const char *package_root)
 	return stat(package_root, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-void box_line_skill_mounts(const struct box_line *line, struct box_arena *arena,
+void box_skill_mounts_for_line(const struct box_line *line, struct box_arena *arena,
 	const struct box_value *skills, struct box_value *ret_mounts,
 	struct box_value *ret_warnings)
 {

@@ -1,7 +1,7 @@
 /* From skills to the mounts that show them in a box: /workspace/.skills/NAME, read-only.
  *
  *   box_line_call(line, "box_list_skills", NULL, 15000, arena, &answer, &err);
- *   box_line_skill_mounts(line, arena, &answer, &mounts, &warnings);
+ *   box_skill_mounts_for_line(line, arena, &answer, &mounts, &warnings);
  *   box_map_add(arena, &spec, "extra_mounts", mounts);
  */
 #pragma once
@@ -33,7 +33,7 @@ void box_skill_mounts(struct box_arena *arena, const struct box_value *skills,
 	struct box_value *ret_warnings);
 
 /* The same for the runtime of a line, looking for packages on our own disk where that is shared. */
-void box_line_skill_mounts(const struct box_line *line, struct box_arena *arena,
+void box_skill_mounts_for_line(const struct box_line *line, struct box_arena *arena,
 	const struct box_value *skills, struct box_value *ret_mounts,
 	struct box_value *ret_warnings);
 

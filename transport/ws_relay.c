@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -123,22 +124,6 @@ struct relay {
 	int32_t exit_code;
 	bool socket_closing;
 };
-
-static void put_be64(char *to, uint64_t value)
-{
-	for (int i = 0; i < 8; i++) {
-		to[i] = (char)(value >> (56 - 8 * i));
-	}
-}
-
-static uint64_t get_be64(const char *from)
-{
-	uint64_t value = 0;
-	for (int i = 0; i < 8; i++) {
-		value = value << 8 | (unsigned char)from[i];
-	}
-	return value;
-}
 
 static void want_write(struct relay *relay)
 {
@@ -326,7 +311,7 @@ static int take_v1(struct relay *relay, const struct box_buf *message, const cha
 	if (message->len < 9) {
 		return BOX_WS_PROTOCOL;
 	}
-	uint64_t offset = get_be64(message->bytes + 1);
+	uint64_t offset = box_bytes_get_be64(message->bytes + 1);
 	if (!relay->began) {
 		if (kind != V1_BEGIN) {
 			return BOX_WS_PROTOCOL;
@@ -477,22 +462,22 @@ static void fill_control(struct relay *relay)
 	bool last = relay->finishing && !box_relay_output_first(&relay->output);
 	if (relay->begin_due) {
 		relay->begin_due = false;
-		put_be64(body, relay->confirmed);
-		put_be64(body + 8, relay->first_input);
+		box_bytes_put_be64(body, relay->confirmed);
+		box_bytes_put_be64(body + 8, relay->first_input);
 		set_control(relay, V1_BEGIN, 17);
 	} else if (relay->done_due) {
 		relay->done_due = false;
-		put_be64(body, relay->taken);
+		box_bytes_put_be64(body, relay->taken);
 		set_control(relay, V1_DONE, 9);
 	} else if (relay->end_due && last) {
 		relay->end_due = false;
-		put_be64(body, (uint64_t)(int64_t)relay->exit_code);
+		box_bytes_put_be64(body, (uint64_t)(int64_t)relay->exit_code);
 		set_control(relay, V1_END, 9);
 	} else if (wants_ping(relay, last)) {
 		relay->ping_under_way = true;
 		relay->last_ping = last;
 		relay->pinged = relay->sent;
-		put_be64(relay->control + BOX_BUF_HEADROOM, relay->sent);
+		box_bytes_put_be64(relay->control + BOX_BUF_HEADROOM, relay->sent);
 		relay->control_len = 8;
 		relay->control_is_ping = true;
 	}
@@ -574,7 +559,7 @@ static void close_last(struct relay *relay)
 static void pong(void *arg, struct box_str bytes)
 {
 	struct relay *relay = arg;
-	if (!relay->ping_under_way || bytes.len != 8 || get_be64(bytes.bytes) != relay->pinged) {
+	if (!relay->ping_under_way || bytes.len != 8 || box_bytes_get_be64(bytes.bytes) != relay->pinged) {
 		return; /* to a ping that was not ours */
 	}
 	relay->ping_under_way = false;

@@ -1,6 +1,6 @@
-/* A boxd of our own. It is in a session of its own: Ctrl-C on the terminal is ours to answer,
- * and boxd ends because its stdin does. Its log goes to a memory file of fixed size, which
- * nobody has to drain and which cannot grow; what does not fit is lost. */
+/* A boxd that this process starts for itself. It runs in its own session, so that Ctrl-C on the terminal
+ * reaches only us, and ends when its stdin is closed. Its log goes to a memfd of fixed size, which nobody
+ * has to read and which cannot grow; what does not fit is lost. */
 #include "client/connection/boxd_child.h"
 
 #include <errno.h>
@@ -31,9 +31,9 @@
 
 #define LOG_BYTES (64 * BOX_KIB)
 #define LOG_LINES_SHOWN 8
-#define END_MS 4000 /* it promises 2 s from the end of its stdin */
+#define END_MS 4000 /* it should end within 2 s after its stdin was closed */
 #define TERM_MS 2000
-#define LOOK_MS 20 /* after SIGKILL, and where there are no pidfds */
+#define LOOK_MS 20 /* between two looks, after SIGKILL and where there are no pidfds */
 
 #define INSTANCE_VARIABLE "LANGBOT_BOX_TRUSTED_INSTANCE_UUID"
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
@@ -47,7 +47,7 @@ static bool runnable(const char *path)
 	return access(path, X_OK) == 0;
 }
 
-/* Beside the running program, so that a build folder and a moved installation find their own. */
+/* Next to the running program, so that a build folder and a moved installation use their own. */
 static bool find_beside(char out[PATH_MAX])
 {
 	ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - sizeof("boxd"));
@@ -64,7 +64,7 @@ static bool find_on_path(char out[PATH_MAX])
 	const char *at = getenv("PATH");
 	while (at && *at) {
 		size_t len = strcspn(at, ":");
-		/* An empty part means the working folder, where anyone may have put a boxd. */
+		/* An empty part means the working folder, where a boxd may be anyone's. */
 		if (len > 0 && at[0] == '/' && len + sizeof("/boxd") <= PATH_MAX) {
 			memcpy(out, at, len);
 			memcpy(out + len, "/boxd", sizeof("/boxd"));
@@ -93,7 +93,7 @@ static const char *find_program(char out[PATH_MAX])
 
 /* --- its start --- */
 
-/* All writers share one offset and none can move the end. */
+/* All writers share one offset, and none can change the size. */
 static int make_log(int *ret_fd)
 {
 	_cleanup_(box_close_p) int fd = memfd_create("boxd-log", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -111,7 +111,7 @@ static bool names(const char *entry, const char *name)
 	return strncmp(entry, name, len) == 0 && entry[len] == '=';
 }
 
-/* Ours, with the secrets of this connection in the place of any others. */
+/* Our environment, with the instance and token of this connection instead of others. */
 static char **make_environment(struct box_arena *arena, const struct box_boxd_child_setup *setup)
 {
 	size_t count = 0;
@@ -137,24 +137,32 @@ static int set_attributes(posix_spawnattr_t *attributes)
 	(void)sigfillset(&all);
 	(void)sigemptyset(&none);
 	int r = posix_spawnattr_setsigdefault(attributes, &all);
-	r = r ? r : posix_spawnattr_setsigmask(attributes, &none);
-	return r ? r
-		 : posix_spawnattr_setflags(attributes,
-			   POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+	if (r) {
+		return r;
+	}
+	r = posix_spawnattr_setsigmask(attributes, &none);
+	if (r) {
+		return r;
+	}
+	return posix_spawnattr_setflags(
+		attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 }
 
 static int set_fds(posix_spawn_file_actions_t *actions, int socket, int log)
 {
 	int r = posix_spawn_file_actions_adddup2(actions, socket, STDIN_FILENO);
-	r = r ? r : posix_spawn_file_actions_adddup2(actions, socket, STDOUT_FILENO);
+	if (r) {
+		return r;
+	}
+	r = posix_spawn_file_actions_adddup2(actions, socket, STDOUT_FILENO);
 	return r || log < 0 ? r : posix_spawn_file_actions_adddup2(actions, log, STDERR_FILENO);
 }
 
-/* Without a log of its own the child's goes to people who asked for it, who want all of it. */
+/* Without a log fd the log goes to our stderr, at the default level. */
 static int spawn(const char *program, const char *config, char *const *environment, int socket,
 	int log, pid_t *ret_pid)
 {
-	/* Any free port: the usual one belongs to a boxd that others started. */
+	/* Any free port: the default one belongs to a boxd that others started. */
 	static char name[] = "boxd";
 	static char carrier[] = "-s";
 	static char port[] = "--ws-control-port=0";
@@ -179,10 +187,13 @@ static int spawn(const char *program, const char *config, char *const *environme
 	r = posix_spawn_file_actions_init(&actions);
 	if (r == 0) {
 		r = set_attributes(&attributes);
-		r = r ? r : set_fds(&actions, socket, log);
-		r = r ? r
-		      : posix_spawn(
+		if (r == 0) {
+			r = set_fds(&actions, socket, log);
+		}
+		if (r == 0) {
+			r = posix_spawn(
 				ret_pid, program, &actions, &attributes, arguments, environment);
+		}
 		(void)posix_spawn_file_actions_destroy(&actions);
 	}
 	(void)posix_spawnattr_destroy(&attributes);
@@ -202,7 +213,7 @@ int box_boxd_child_start(const struct box_boxd_child_setup *setup, int *ret_fd,
 	const char *program = setup->program ? setup->program : find_program(found);
 	if (!program) {
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ENOENT,
-			"boxd is neither beside this program nor installed nor on PATH");
+			"boxd was not found next to this program, where it is installed, or on PATH");
 	}
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -262,7 +273,7 @@ static bool reap(struct box_boxd_child *child, int timeout_ms, siginfo_t *ret_in
 {
 	struct pollfd ended = {.fd = child->pidfd, .events = POLLIN};
 	int r;
-	/* Without a pidfd (a kernel before 5.3) there is no wait with a time: wait, or look. */
+	/* Without a pidfd (a kernel before 5.3) there is no wait with a timeout: it blocks, or just looks. */
 	do {
 		r = child->pidfd >= 0 ? poll(&ended, 1, timeout_ms) : 1;
 	} while (r < 0 && errno == EINTR);
@@ -273,7 +284,7 @@ static bool reap(struct box_boxd_child *child, int timeout_ms, siginfo_t *ret_in
 		r = waitid(P_PID, (id_t)child->pid, ret_info,
 			WEXITED | (timeout_ms == 0 ? WNOHANG : 0));
 	} while (r < 0 && errno == EINTR);
-	/* Whoever ignores SIGCHLD has taken the status away. */
+	/* In a process that ignores SIGCHLD there is no status. */
 	return r < 0 || ret_info->si_pid != 0;
 }
 

@@ -1,6 +1,8 @@
-/* The way to an address: its name is looked up, its addresses are tried one after the other, and
- * nothing of it waits. The C library knows no lookup that does not, so a name is looked up by a
- * thread that shares nothing but one struct with us; one that is not wanted any more frees it. */
+/* Connects to an endpoint without blocking: its name is resolved, and its addresses are tried one after
+ * the other. getaddrinfo blocks, so it is called in a thread that shares one struct with us and nothing
+ * else; whichever of the two is done last frees it. */
+#include "client/connection/dial.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -23,16 +25,15 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "client/connection/connector.h"
 
 #define ADDRESSES_MAX 16
 
 /* --- names --- */
 
 struct lookup {
-	atomic_int users; /* we and the thread: the last one frees */
-	int done_fd;      /* readable when the rest is there */
-	int failed;       /* what getaddrinfo says */
+	atomic_int users; /* we and the thread: the last one frees the struct */
+	int done_fd;      /* readable when the result is there */
+	int failed;       /* the error of getaddrinfo */
 	struct addrinfo *found;
 	char host[BOX_ENDPOINT_HOST_MAX + 1];
 	char port[6];
@@ -66,7 +67,7 @@ static void *look_up_apart(void *arg)
 	return NULL;
 }
 
-/* No signal of the program's may land in the thread. */
+/* The thread must not get signals that are meant for the program. */
 static int start_thread(struct lookup *lookup)
 {
 	sigset_t all;
@@ -82,7 +83,7 @@ static int start_thread(struct lookup *lookup)
 	return -r;
 }
 
-/* An address in numbers needs no thread. Where there can be none, we wait. */
+/* A numeric address needs no thread. Where a thread cannot be started, this blocks. */
 static struct lookup *start_lookup(const struct box_endpoint *endpoint)
 {
 	struct lookup *lookup = box_alloc(sizeof(*lookup));
@@ -103,7 +104,7 @@ static struct lookup *start_lookup(const struct box_endpoint *endpoint)
 	return lookup;
 }
 
-/* Without an eventfd it is there already. */
+/* Without an eventfd the lookup has blocked, and is done. */
 static bool lookup_done(const struct lookup *lookup)
 {
 	eventfd_t done;
@@ -118,13 +119,13 @@ struct box_dial {
 	bool looked_up;
 	const struct addrinfo *next;
 	int tried;
-	int fd;     /* -1, or on its way */
-	int failed; /* negative: no address is left to try */
+	int fd;     /* -1, or connecting */
+	int failed; /* negative: there is no address to try */
 };
 
-/* A host that vanished says nothing. The kernel asks while nothing is sent, and waits only so long
- * for what is, or a terminal would stand still for ever. */
-static void watch_by_kernel(int fd)
+/* A host that is gone does not close its connections. Keepalive finds that out while nothing is sent, and a
+ * timeout for unacknowledged data while something is: otherwise a terminal would hang for ever. */
+static void set_keepalive(int fd)
 {
 	const int on = 1;
 	const int idle_sec = BOX_PING_INTERVAL_SEC;
@@ -138,7 +139,7 @@ static void watch_by_kernel(int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-/* 1: connected at once. 0: on its way. */
+/* 1: connected. 0: connecting. */
 static int dial_address(const struct addrinfo *address, int *ret_fd)
 {
 	const int on = 1;
@@ -147,9 +148,9 @@ static int dial_address(const struct addrinfo *address, int *ret_fd)
 	if (fd < 0) {
 		return -errno;
 	}
-	/* Small requests wait for their answers: they must not wait for each other. */
+	/* Small requests must not wait for each other (Nagle). */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	watch_by_kernel(fd);
+	set_keepalive(fd);
 	int r = connect(fd, address->ai_addr, address->ai_addrlen) < 0 ? -errno : 1;
 	if (r < 0 && r != -EINPROGRESS) {
 		return r;
@@ -158,7 +159,7 @@ static int dial_address(const struct addrinfo *address, int *ret_fd)
 	return r == 1 ? 1 : 0;
 }
 
-/* On one machine it is there at once, or not at all. The socket is made either way. */
+/* A Unix socket connects at once, or not at all. *ret_fd is set in both cases. */
 static int dial_socket(const char *path, int *ret_fd)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -170,8 +171,8 @@ static int dial_socket(const char *path, int *ret_fd)
 	return 0;
 }
 
-/* XDG_RUNTIME_DIR may be a folder that others can write, such as /tmp, and a socket there anybody's:
- * whom we ask gets our token, our files and our input. Into /run only root can put one. */
+/* XDG_RUNTIME_DIR may be a folder that others can write, such as /tmp, so that anybody may have made a socket
+ * there; and the server gets our token, our files and our input. Only root can make one in /run. */
 static bool is_trusted(const char *path, int fd)
 {
 	struct ucred server;
@@ -181,8 +182,8 @@ static bool is_trusted(const char *path, int fd)
 			(server.uid == 0 || server.uid == geteuid()));
 }
 
-/* One that has too many callers just now is there: by TCP we would be somebody else. Who serves it
- * cannot be asked before it is connected. */
+/* A socket whose queue is full has a server: we do not go on to TCP, where we would not be the operator. Who
+ * the server is can only be asked on a connection, so this is believed for the path in /run alone. */
 static bool is_busy(const char *path, int r)
 {
 	return r == -EAGAIN && strcmp(path, BOX_OPERATOR_SOCKET) == 0;
@@ -199,7 +200,7 @@ bool box_dial_find_operator(struct box_endpoint *ret_endpoint, int *ret_fd)
 		char url[BOX_SOCKET_PATH_SIZE + sizeof("unix:")];
 		(void)snprintf(url, sizeof(url), "unix:%s", paths[i]);
 		_cleanup_(box_close_p) int fd = -1;
-		if (box_connector_parse_endpoint(url, ret_endpoint, NULL) < 0) {
+		if (box_endpoint_parse(url, ret_endpoint, NULL) < 0) {
 			continue;
 		}
 		int r = dial_socket(ret_endpoint->socket_path, &fd);
@@ -257,7 +258,7 @@ short box_dial_events(const struct box_dial *dial)
 	return dial->looked_up ? POLLOUT : POLLIN;
 }
 
-/* 1: it is connected. 0: it is still on its way. */
+/* 1: connected. 0: still connecting. */
 static int check_connected(int fd)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -294,12 +295,12 @@ int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err)
 		dial->next = dial->next->ai_next;
 	}
 	if (r < 0) {
-		bool kept_out = r == -EACCES && dial->endpoint.socket_path[0];
+		bool not_allowed = r == -EACCES && dial->endpoint.socket_path[0];
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r, "%s: %s%s",
 			dial->endpoint.authority, box_err_strerror(-r),
-			kept_out ? ": be root or the user that runs boxd, or have boxd let in a "
-				   "group by --socket-group"
-				 : "");
+			not_allowed ? ": only root, the user that runs boxd and the group of its "
+				      "--socket-group may connect"
+				    : "");
 	}
 	if (r == 1) {
 		*ret_fd = TAKE_FD(dial->fd);
@@ -307,7 +308,7 @@ int box_dial_step(struct box_dial *dial, int *ret_fd, struct box_err *err)
 	return r;
 }
 
-/* --- and waiting for it --- */
+/* --- blocking --- */
 
 int box_dial_wait(
 	const struct box_endpoint *endpoint, int timeout_ms, int *ret_fd, struct box_err *err)

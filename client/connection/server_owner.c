@@ -1,5 +1,5 @@
-/* By /proc/net/tcp, since TCP has no SO_PEERCRED. It is read when the connection stands: who listens
- * has stayed until then, or the end itself shows whose it was. */
+/* Reads /proc/net/tcp, since TCP has no SO_PEERCRED. It is read after the connection is made: the listener is
+ * still there then, or the accepted socket shows whose it was. */
 #include "client/connection/server_owner.h"
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ bool box_server_owner_parse_line(const char *text, struct box_server_owner_line 
 		    &port, &remote_port, &line.state, &uid) != 5) {
 		return false;
 	}
-	/* Each word is printed as this machine holds it. */
+	/* Each word is printed in the byte order of this machine. */
 	uint32_t words[4] = {0, 0, htonl(0xffff), 0};
 	size_t len = strlen(address);
 	if ((len != 8 && len != 32) ||
@@ -44,7 +44,7 @@ bool box_server_owner_parse_line(const char *text, struct box_server_owner_line 
 	return true;
 }
 
-/* The two addresses of loopback that are dialled, and any address. */
+/* The two loopback addresses that are dialled, and the unspecified address. */
 static bool is_here(const struct in6_addr *address)
 {
 	uint32_t inner;
@@ -63,11 +63,11 @@ bool box_server_owner_line_serves(
 
 struct found {
 	bool there;
-	bool strange; /* somebody else's socket is among them */
-	uid_t uid;    /* whose */
+	bool foreign; /* one belongs to another user */
+	uid_t uid;    /* to this one */
 };
 
-/* A container may have no such id; then box-rpc has another. */
+/* A container may not have these ids; box-rpc runs under another one there. */
 static bool is_id_here(uid_t id)
 {
 	unsigned long first;
@@ -84,17 +84,17 @@ static bool is_id_here(uid_t id)
 	return found;
 }
 
-/* An end that was taken has the id of whoever took it: that of box-rpc, which as root is an account or
- * one that nobody has. */
-static bool is_workers(uid_t uid)
+/* An accepted socket has the uid of the process that accepted it: box-rpc, which runs under an account of its
+ * own or an id that nobody else has. */
+static bool is_worker(uid_t uid)
 {
 	const struct passwd *account = getpwnam(BOX_WORKER_ACCOUNT);
 	return uid >= BOX_WORKER_IDS_FIRST || (account && uid == account->pw_uid) ||
 		(uid >= BOX_DYNAMIC_ID_FIRST && !is_id_here(BOX_WORKER_IDS_FIRST));
 }
 
-/* Both what listens and the end itself decide: whoever was bound to the port before the listener can
- * meet a client without one, by connecting to the client's port at the same moment. */
+/* Both the listener and the accepted socket are judged: a process that was bound to the port before the
+ * listener can meet a client without listening, by connecting to the client's port at the same moment. */
 static int look(const char *path, uint16_t port, uint16_t own_port, struct found *listener,
 	struct found *end)
 {
@@ -111,11 +111,11 @@ static int look(const char *path, uint16_t port, uint16_t own_port, struct found
 		}
 		bool listens = line.state == STATE_LISTEN;
 		struct found *found = listens ? listener : end;
-		bool strange = line.uid != 0 && line.uid != geteuid() &&
-			(listens || !is_workers(line.uid));
+		bool foreign = line.uid != 0 && line.uid != geteuid() &&
+			(listens || !is_worker(line.uid));
 		found->there = true;
-		found->uid = strange ? line.uid : found->uid;
-		found->strange = found->strange || strange;
+		found->uid = foreign ? line.uid : found->uid;
+		found->foreign = found->foreign || foreign;
 	}
 	(void)fclose(table);
 	return 0;
@@ -150,15 +150,15 @@ int box_server_owner_check(int fd, const char *authority, struct box_err *err)
 	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
-			"/proc/net/tcp: %s: who serves %s cannot be told, and nothing was sent. If it is "
-			"known to you, name it: --endpoint ws://%s",
+			"/proc/net/tcp: %s: cannot find out who serves %s, so nothing was sent. If you trust "
+			"it, name it: --endpoint ws://%s",
 			box_err_strerror(-r), authority, authority);
 	}
-	if (listener.strange || end.strange) {
-		const struct found *found = listener.strange ? &listener : &end;
+	if (listener.foreign || end.foreign) {
+		const struct found *found = listener.foreign ? &listener : &end;
 		return box_err_set(err, BOX_ERR_PERMISSION, EACCES,
-			"%s is served by uid %u, which is neither root nor you: nothing was sent. If it "
-			"is known to you, name it: --endpoint ws://%s",
+			"%s is served by uid %u, which is neither root nor you: nothing was sent. If you "
+			"trust it, name it: --endpoint ws://%s",
 			authority, (unsigned)found->uid, authority);
 	}
 	return 0;

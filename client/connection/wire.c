@@ -1,5 +1,5 @@
-/* Bytes of a socket <-> messages. Over stdio msgpack maps follow each other; over WebSocket each
- * is a binary message, and pings are answered here. */
+/* Turns the bytes of a socket into messages, and back. Over stdio msgpack maps follow each other; over
+ * WebSocket each is a binary message, and pings are answered here. */
 #include "client/connection/wire.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 #include "codec/msgpack.h"
 #include "codec/stdio_framer.h"
 
-#define KEPT_BYTES (1 * BOX_MIB) /* of a queue that has been sent: a larger one is given back */
-#define BEHIND_BYTES 64          /* a header, and of short messages some more */
+#define KEPT_BYTES (1 * BOX_MIB) /* memory of an empty queue that is kept; more is freed */
+#define BEHIND_BYTES 64          /* read after a payload: the next header, or short messages */
 #define CLOSE_NORMAL "\x03\xe8"  /* 1000 */
 
-static int broken(struct box_err *err, int errnum, const char *why)
+static int lost(struct box_err *err, int errnum, const char *why)
 {
 	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, errnum, "%s", why);
 }
@@ -33,14 +33,15 @@ void box_wire_start_stdio(struct box_wire *wire, int fd)
 
 /* --- out --- */
 
-/* Masks keep what a page's script chose from meaning something to a proxy. On loopback there is none,
- * and a mask costs both ends a walk over every byte: there it is zeros, which change nothing. */
+/* WebSocket clients mask their frames so that a script in a browser cannot choose the bytes that a proxy sees.
+ * On loopback there is no proxy, and masking costs both ends a pass over every byte: there the mask is zero,
+ * which changes nothing. */
 static void choose_mask(const struct box_wire *wire, unsigned char mask[BOX_WS_MASK_BYTES])
 {
 	if (wire->loopback) {
 		memset(mask, 0, BOX_WS_MASK_BYTES);
 	} else {
-		/* So few come whole, and without a signal in between. */
+		/* So few bytes are never cut short or interrupted by a signal. */
 		if (getrandom(mask, BOX_WS_MASK_BYTES, 0) != BOX_WS_MASK_BYTES) {
 			abort();
 		}
@@ -55,7 +56,7 @@ static int send_frame(
 	return box_ws_client_frame(&wire->out, opcode, bytes, len, mask);
 }
 
-/* What a request carries, if it is long. */
+/* The bytes that a request carries, if they are long; else none. */
 static struct box_str find_large(const struct box_value *message)
 {
 	const struct box_value *data = box_map_get(message, "data");
@@ -68,7 +69,7 @@ static struct box_str find_large(const struct box_value *message)
 	return box_str("");
 }
 
-/* So much of what stands in the queue, with `large` at `at`, has been sent: the rest is queued. */
+/* Queues what is left after `sent` bytes of the queue with `large` inserted at `at`. */
 static void queue_rest(struct box_wire *wire, struct box_str large, size_t at, size_t sent)
 {
 	struct box_buf *out = &wire->out;
@@ -85,8 +86,8 @@ static void queue_rest(struct box_wire *wire, struct box_str large, size_t at, s
 	}
 }
 
-/* Onto an empty queue. What is long goes to the socket from where it is: to copy it into the queue
- * first was a tenth of the work of `box cp`. */
+/* The queue is empty. Long bytes go to the socket from where they are: copying them into the queue first was a
+ * tenth of the work of `box cp`. */
 static int send_large(struct box_wire *wire, const struct box_value *message, struct box_str large)
 {
 	struct box_buf *out = &wire->out;
@@ -94,7 +95,9 @@ static int send_large(struct box_wire *wire, const struct box_value *message, st
 	size_t at = 0;
 	int r = box_ws_client_frame_begin(out, &mark);
 	size_t begin = out->len;
-	r = r < 0 ? r : box_msgpack_encode_around(out, message, large, &at);
+	if (r == 0) {
+		r = box_msgpack_encode_around(out, message, large, &at);
+	}
 	if (r < 0 || out->len - begin + large.len > BOX_MESSAGE_BYTES_MAX) {
 		out->len = 0;
 		return -EMSGSIZE;
@@ -106,7 +109,7 @@ static int send_large(struct box_wire *wire, const struct box_value *message, st
 		{out->bytes + at, out->len - at},
 	};
 	ssize_t sent = box_fds_send(wire->fd, parts, BOX_COUNT_OF(parts), NULL, 0, 0);
-	/* An error shows again when the queue is flushed. */
+	/* An error occurs again when the queue is flushed. */
 	queue_rest(wire, large, at, sent > 0 ? (size_t)sent : 0);
 	return 0;
 }
@@ -116,7 +119,7 @@ static bool is_text(struct box_str str)
 	return str.len == 0 || box_utf8_valid(str.bytes, str.len);
 }
 
-/* Whether all its texts are. */
+/* Whether all texts in it are valid UTF-8. */
 static bool is_readable(const struct box_value *value)
 {
 	bool good = value->type != BOX_STR || is_text(value->str);
@@ -136,7 +139,9 @@ static int queue_whole(struct box_wire *wire, const struct box_value *message)
 	size_t mark = 0;
 	int r = wire->websocket ? box_ws_client_frame_begin(out, &mark) : 0;
 	size_t begin = out->len;
-	r = r < 0 ? r : box_msgpack_encode(out, message);
+	if (r == 0) {
+		r = box_msgpack_encode(out, message);
+	}
 	if (r < 0 || out->len - begin > BOX_MESSAGE_BYTES_MAX) {
 		out->len = before;
 		return -EMSGSIZE;
@@ -152,13 +157,14 @@ static int queue_whole(struct box_wire *wire, const struct box_value *message)
 int box_wire_send(struct box_wire *wire, const struct box_value *message, struct box_err *err)
 {
 	if (!is_readable(message)) {
-		return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "a text of the request is no UTF-8");
+		return box_err_set(
+			err, BOX_ERR_VALUE, EILSEQ, "a text in the request is not valid UTF-8");
 	}
-	bool spares = wire->loopback && wire->out.len == 0;
-	struct box_str large = spares ? find_large(message) : box_str("");
+	bool direct = wire->loopback && wire->out.len == 0;
+	struct box_str large = direct ? find_large(message) : box_str("");
 	int r = large.len > 0 ? send_large(wire, message, large) : queue_whole(wire, message);
 	return r < 0 ? box_err_set(err, BOX_ERR_VALUE, EMSGSIZE,
-			       "the request is over 16 MiB, or too many wait to be sent")
+			       "the request is larger than 16 MiB, or too much is queued")
 		     : 0;
 }
 
@@ -166,14 +172,14 @@ int box_wire_send_bytes(
 	struct box_wire *wire, struct box_str head, struct box_str rest, struct box_err *err)
 {
 	struct box_buf message = box_buf(BOX_MESSAGE_BYTES_MAX);
-	int r = box_buf_append(&message, head.bytes, head.len);
-	r = r < 0 ? r : box_buf_append(&message, rest.bytes, rest.len);
-	r = r < 0 ? r : send_frame(wire, BOX_WS_BINARY, message.bytes, message.len);
+	bool queued = box_buf_append(&message, head.bytes, head.len) == 0 &&
+		box_buf_append(&message, rest.bytes, rest.len) == 0 &&
+		send_frame(wire, BOX_WS_BINARY, message.bytes, message.len) == 0;
 	box_buf_free(&message);
-	return r < 0 ? box_err_set(err, BOX_ERR_VALUE, EMSGSIZE, "too much waits to be sent") : 0;
+	return queued ? 0 : box_err_set(err, BOX_ERR_VALUE, EMSGSIZE, "too much is queued");
 }
 
-/* Who always has more to send than the socket takes must not see the queue grow for ever. */
+/* Without this the queue would grow for ever when the caller always has more to send. */
 static void drop_sent(struct box_wire *wire)
 {
 	if (wire->out_sent > wire->out.len / 2) {
@@ -196,7 +202,7 @@ int box_wire_flush(struct box_wire *wire, struct box_err *err)
 			return 0;
 		}
 		if (sent < 0) {
-			return broken(err, errno, "the connection to the runtime is lost");
+			return lost(err, errno, "the connection to the runtime was lost");
 		}
 		wire->out_sent += (size_t)sent;
 	}
@@ -210,12 +216,12 @@ int box_wire_flush(struct box_wire *wire, struct box_err *err)
 
 /* --- in --- */
 
-/* Bytes of a long payload go where they belong. What comes behind them is fed, and is short: the next
- * header, so that the payload after it goes there too. */
+/* A long payload is read directly into its message. The few bytes behind it go through the buffer: the next
+ * header, so that the payload after it is read directly too. */
 static ssize_t read_websocket(struct box_wire *wire)
 {
 	size_t room = 0;
-	/* box_wire_next has fed all that was there. */
+	/* box_wire_next has used all bytes. */
 	wire->in_used = wire->in_len = 0;
 	char *direct = box_ws_client_reader_space(&wire->ws, &room);
 	struct iovec parts[] = {
@@ -245,15 +251,14 @@ static ssize_t read_stdio(struct box_wire *wire)
 int box_wire_read(struct box_wire *wire, struct box_err *err)
 {
 	if (!wire->framer && wire->in_used < wire->in_len) {
-		return 0; /* what came with the answer to our hello is first */
+		return 0; /* bytes that came with the answer of the handshake come first */
 	}
 	ssize_t got = wire->framer ? read_stdio(wire) : read_websocket(wire);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
 		return 0;
 	}
 	if (got <= 0) {
-		return broken(
-			err, got < 0 ? errno : ECONNRESET, "the runtime has closed the connection");
+		return lost(err, got < 0 ? errno : ECONNRESET, "the runtime closed the connection");
 	}
 	return 0;
 }
@@ -270,12 +275,12 @@ static int next_stdio(struct box_wire *wire, struct box_message *ret_message, st
 		case BOX_STDIO_FRAMER_IGNORED:
 			break;
 		case BOX_STDIO_FRAMER_BROKEN:
-			return broken(err, EPROTO, why);
+			return lost(err, EPROTO, why);
 		}
 	}
 }
 
-/* Takes the message's bytes into an arena and decodes them there. */
+/* The bytes become part of an arena and are decoded there. */
 static int decode(struct box_buf *bytes, struct box_message *ret_message, struct box_err *err)
 {
 	const char *why;
@@ -287,18 +292,18 @@ static int decode(struct box_buf *bytes, struct box_message *ret_message, struct
 	int r = box_msgpack_decode(message.arena, bytes->bytes, bytes->len, &message.value, &why);
 	if (r < 0) {
 		box_arena_free(message.arena);
-		return broken(err, EPROTO, why);
+		return lost(err, EPROTO, why);
 	}
 	*ret_message = message;
 	return 1;
 }
 
-/* The reason is a stranger's text, cut by the frame's own limit. */
+/* The reason is not trusted; its length is limited by the frame. */
 static int closed_by_peer(struct box_wire *wire, struct box_err *err)
 {
 	const struct box_ws_client_reader *reader = &wire->ws;
 	if (reader->control_len < 2) {
-		return broken(err, ECONNRESET, "the runtime has closed the connection");
+		return lost(err, ECONNRESET, "the runtime closed the connection");
 	}
 	unsigned code = (unsigned)reader->control[0] << 8 | reader->control[1];
 	wire->close_code = code;
@@ -306,7 +311,7 @@ static int closed_by_peer(struct box_wire *wire, struct box_err *err)
 	size_t len = reader->control_len - 2;
 	bool readable = box_utf8_valid(reason, len) && !memchr(reason, '\0', len);
 	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNRESET,
-		"the runtime has closed the connection: %u%s%.*s", code, readable && len ? " " : "",
+		"the runtime closed the connection: %u%s%.*s", code, readable && len ? " " : "",
 		readable ? (int)len : 0, reason);
 }
 
@@ -323,7 +328,7 @@ int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct
 		case BOX_WS_PONG:
 			break;
 		case BOX_WS_PING:
-			/* A queue that is full breaks with the next request. */
+			/* Where the queue is full the next request fails. */
 			(void)send_frame(
 				wire, BOX_WS_OP_PONG, wire->ws.control, wire->ws.control_len);
 			break;
@@ -333,7 +338,7 @@ int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct
 		case BOX_WS_CLOSE:
 			return closed_by_peer(wire, err);
 		case BOX_WS_BROKEN:
-			return broken(err, EPROTO, why);
+			return lost(err, EPROTO, why);
 		}
 	}
 	return 0;

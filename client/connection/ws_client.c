@@ -1,12 +1,21 @@
-/* Frames of RFC 6455. The other end is a server that may be anyone: lengths, reserved bits,
- * masks and the order of fragments are checked before a byte is kept, and a message is bounded
- * as a whole. */
+/* The client's half of WebSocket (RFC 6455): the opening handshake, and frames in both directions.
+ *
+ * The server is not trusted: lengths, reserved bits, masks and the order of fragments are checked before
+ * a byte is kept, and the size of a message is limited. The answer to the handshake must carry the hash
+ * of our key, so that a server of another protocol is not mistaken for a runtime. */
 #include "client/connection/ws_client.h"
 
 #include <errno.h>
+#include <sha1.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
+#include "base/base64.h"
+#include "base/macros.h"
+
+/* --- frames --- */
 
 #define FINAL 0x80
 #define RESERVED 0x70
@@ -31,7 +40,7 @@ static size_t write_length(unsigned char *header, size_t len)
 	return 2 + width;
 }
 
-/* Eight bytes at a time, which compilers make more of: a byte at a time was half of a copy's work. */
+/* Eight bytes at a time, which compilers vectorize: one at a time was half of the work of a copy. */
 static void mask_bytes(char *to, const char *from, size_t len, const unsigned char *mask)
 {
 	uint64_t wide;
@@ -97,7 +106,7 @@ void box_ws_client_frame_end(struct box_buf *out, size_t mark, enum box_ws_clien
 	char *place = out->bytes + mark;
 	size_t len = out->len - mark - HEADER_MAX;
 	size_t header_len = write_header(header, opcode, len, mask);
-	/* Only a short payload has a shorter header, and moves. */
+	/* A short payload has a shorter header, and is moved to it. */
 	mask_bytes(place + header_len, place + HEADER_MAX, len, mask);
 	memcpy(place, header, header_len);
 	out->len = mark + header_len + len;
@@ -107,7 +116,7 @@ void box_ws_client_frame_end_around(
 	struct box_buf *out, size_t mark, enum box_ws_client_opcode opcode, size_t apart)
 {
 	static const unsigned char none[BOX_WS_MASK_BYTES];
-	/* With such a length the header fills its gap. */
+	/* For such a length the header has its full size. */
 	(void)write_header((unsigned char *)out->bytes + mark, opcode,
 		out->len - mark - HEADER_MAX + apart, none);
 }
@@ -135,7 +144,7 @@ static bool is_control(unsigned opcode)
 	return opcode >= BOX_WS_OP_CLOSE;
 }
 
-/* How long the header is; only its first two bytes need to be there. */
+/* The length of the header; only its first two bytes need to have come. */
 static size_t header_size(const struct box_ws_client_reader *reader)
 {
 	if (reader->header_len < 2) {
@@ -149,21 +158,21 @@ static const char *check_kind(const struct box_ws_client_reader *reader)
 {
 	switch (reader->opcode) {
 	case BOX_WS_CONTINUATION:
-		return reader->in_message ? NULL : "a fragment of no message";
+		return reader->in_message ? NULL : "a fragment outside of a message";
 	case BOX_WS_BINARY:
 		return reader->in_message ? "a message inside a message" : NULL;
 	case BOX_WS_TEXT:
-		return "a text message, where only binary ones were asked for";
+		return "a text message, but only binary messages are expected";
 	case BOX_WS_OP_CLOSE:
 	case BOX_WS_OP_PING:
 	case BOX_WS_OP_PONG:
-		return reader->final ? NULL : "a control frame in fragments";
+		return reader->final ? NULL : "a fragmented control frame";
 	default:
 		return "an unknown kind of frame";
 	}
 }
 
-/* A whole header becomes the state of a frame. NULL, or what is wrong with it. */
+/* Starts the frame of a complete header. NULL, or what is wrong with it. */
 static const char *read_header(struct box_ws_client_reader *reader)
 {
 	const unsigned char *header = reader->header;
@@ -172,7 +181,7 @@ static const char *read_header(struct box_ws_client_reader *reader)
 		return "reserved bits are set";
 	}
 	if (header[1] & MASKED) {
-		return "a server's frame is masked";
+		return "a masked frame from a server";
 	}
 	reader->final = header[0] & FINAL;
 	reader->opcode = header[0] & 0x0f;
@@ -183,7 +192,7 @@ static const char *read_header(struct box_ws_client_reader *reader)
 			reader->left = reader->left << 8 | header[i];
 		}
 		if (reader->left < (size == 4 ? (uint64_t)LENGTH_16 : UINT16_MAX + 1ULL)) {
-			return "a length is written longer than it needs";
+			return "a length is not in its shortest form";
 		}
 	}
 	const char *why = check_kind(reader);
@@ -196,10 +205,10 @@ static const char *read_header(struct box_ws_client_reader *reader)
 	}
 	size_t room = reader->message.limit - reader->message.len;
 	if (reader->left > room) {
-		return "a message is over 16 MiB";
+		return "a message is larger than 16 MiB";
 	}
 	if (!reader->final && reader->left <= AT_ONCE_BYTES && 3 * reader->left <= room) {
-		/* More of its kind follow: it does not move when they come. */
+		/* More fragments will come: enough memory that the message need not be moved for them. */
 		(void)box_buf_reserve(&reader->message, 3 * (size_t)reader->left);
 	}
 	reader->in_message = true;
@@ -222,8 +231,8 @@ static size_t take_payload(struct box_ws_client_reader *reader, const char *byte
 		memcpy(reader->control + reader->control_len, bytes, piece);
 		reader->control_len += piece;
 	} else {
-		/* The header was checked against the limit. What is declared takes no memory before some
-		 * of it is there, and then not by doubling. */
+		/* The header was checked against the limit. Memory is reserved only once some of the payload has
+		 * come, and then all at once. */
 		if (reader->left <= AT_ONCE_BYTES) {
 			(void)box_buf_reserve(&reader->message, (size_t)reader->left);
 		}
@@ -233,7 +242,7 @@ static size_t take_payload(struct box_ws_client_reader *reader, const char *byte
 	return piece;
 }
 
-/* What a frame whose last byte has come means. */
+/* The event of a complete frame. */
 static enum box_ws_client_event frame_whole(struct box_ws_client_reader *reader)
 {
 	reader->in_payload = false;
@@ -303,4 +312,176 @@ enum box_ws_client_event box_ws_client_reader_feed(struct box_ws_client_reader *
 	}
 	*ret_used = used;
 	return BOX_WS_MORE;
+}
+
+/* --- the handshake --- */
+
+#define MAGIC "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+#define STATUS_OPEN 101
+#define ACCEPT_SIZE 29 /* of the text of a SHA-1, NUL included */
+
+static void encode_base64(const void *bytes, size_t len, char *out, size_t size)
+{
+	struct box_buf text = box_buf(size - 1);
+	(void)box_base64_encode(&text, bytes, len);
+	memcpy(out, text.bytes, text.len);
+	out[text.len] = '\0';
+	box_buf_free(&text);
+}
+
+void box_ws_client_key(const unsigned char random[BOX_WS_KEY_BYTES], char out[BOX_WS_KEY_SIZE])
+{
+	encode_base64(random, BOX_WS_KEY_BYTES, out, BOX_WS_KEY_SIZE);
+}
+
+static void accept_of(const char *key, char out[ACCEPT_SIZE])
+{
+	SHA1_CTX hash;
+	unsigned char digest[SHA1_DIGEST_LENGTH];
+	SHA1Init(&hash);
+	SHA1Update(&hash, (const unsigned char *)key, strlen(key));
+	SHA1Update(&hash, (const unsigned char *)MAGIC, strlen(MAGIC));
+	SHA1Final(digest, &hash);
+	encode_base64(digest, sizeof(digest), out, ACCEPT_SIZE);
+}
+
+/* Visible ASCII only: nothing that ends a line or that a proxy would trim. */
+static bool header_value(const char *text)
+{
+	for (; *text; text++) {
+		if (*text <= ' ' || *text >= 0x7f) {
+			return false;
+		}
+	}
+	return true;
+}
+
+int box_ws_client_hello(struct box_buf *out, const struct box_ws_client_hello *hello)
+{
+	if (!header_value(hello->instance) || (hello->token && !header_value(hello->token)) ||
+		(hello->workspace && !header_value(hello->workspace))) {
+		return -EINVAL;
+	}
+	int r = box_buf_printf(out,
+		"GET %s HTTP/1.1\r\n"
+		"Host: %s\r\n"
+		"Upgrade: websocket\r\n"
+		"Connection: Upgrade\r\n"
+		"Sec-WebSocket-Key: %s\r\n"
+		"Sec-WebSocket-Version: 13\r\n"
+		"X-LangBot-Instance-Id: %s\r\n",
+		hello->path, hello->authority, hello->key, hello->instance);
+	if (r == 0 && hello->token) {
+		r = box_buf_printf(out, "X-LangBot-Box-Control-Token: %s\r\n", hello->token);
+	}
+	if (r == 0 && hello->workspace) {
+		r = box_buf_printf(out,
+			"X-LangBot-Workspace-Id: %s\r\n"
+			"X-LangBot-Placement-Generation: %lld\r\n",
+			hello->workspace, (long long)hello->generation);
+	}
+	if (r == 0 && hello->protocol) {
+		r = box_buf_printf(out, "Sec-WebSocket-Protocol: %s\r\n", hello->protocol);
+	}
+	return r < 0 ? r : box_buf_append_str(out, "\r\n");
+}
+
+/* The value of a header that occurs exactly once, stripped; else none. */
+static struct box_str field(struct box_str head, const char *name)
+{
+	struct box_str found = {NULL, 0};
+	const char *at = head.bytes;
+	const char *end = head.bytes + head.len;
+	size_t name_len = strlen(name);
+	while (at < end) {
+		const char *line_end = memmem(at, (size_t)(end - at), "\r\n", 2);
+		size_t len = (size_t)((line_end ? line_end : end) - at);
+		if (len > name_len && at[name_len] == ':' && strncasecmp(at, name, name_len) == 0) {
+			if (found.bytes) {
+				return (struct box_str){NULL, 0};
+			}
+			found = box_str_strip(
+				(struct box_str){at + name_len + 1, len - name_len - 1});
+		}
+		at = line_end ? line_end + 2 : end;
+	}
+	return found;
+}
+
+/* `HTTP/1.1 NNN`, or -1. */
+static int status_of(struct box_str head)
+{
+	static const char version[] = "HTTP/1.1 ";
+	size_t at = sizeof(version) - 1;
+	if (head.len < at + 3 || memcmp(head.bytes, version, at) != 0) {
+		return -1;
+	}
+	int status = 0;
+	for (size_t i = at; i < at + 3; i++) {
+		if (head.bytes[i] < '0' || head.bytes[i] > '9') {
+			return -1;
+		}
+		status = status * 10 + (head.bytes[i] - '0');
+	}
+	bool ends = head.len == at + 3 || head.bytes[at + 3] == ' ' || head.bytes[at + 3] == '\r';
+	return ends ? status : -1;
+}
+
+static bool same_word(struct box_str text, const char *word)
+{
+	return text.len == strlen(word) && strncasecmp(text.bytes, word, text.len) == 0;
+}
+
+/* NULL, or why this status 101 does not open the connection that we requested. */
+static const char *check_open(struct box_str head, const struct box_ws_client_hello *hello)
+{
+	char accept[ACCEPT_SIZE];
+	accept_of(hello->key, accept);
+	struct box_str given = field(head, "Sec-WebSocket-Accept");
+	struct box_str protocol = field(head, "Sec-WebSocket-Protocol");
+	if (!same_word(field(head, "Upgrade"), "websocket") ||
+		!same_word(field(head, "Connection"), "upgrade")) {
+		return "it does not upgrade to WebSocket";
+	}
+	if (!given.bytes || !box_str_eq(given, accept)) {
+		return "its Sec-WebSocket-Accept is wrong";
+	}
+	if (field(head, "Sec-WebSocket-Extensions").bytes || (!hello->protocol && protocol.bytes)) {
+		return "it chose an extension or a protocol that was not offered";
+	}
+	if (hello->protocol && (!protocol.bytes || !box_str_eq(protocol, hello->protocol))) {
+		return "it did not choose the protocol that was offered";
+	}
+	return NULL;
+}
+
+enum box_ws_client_answer box_ws_client_answer(const char *bytes, size_t len,
+	const struct box_ws_client_hello *hello, size_t *ret_used, int *ret_status,
+	const char **ret_why)
+{
+	size_t looked = BOX_MIN(len, BOX_HTTP_HEAD_BYTES_MAX);
+	const char *end = looked > 0 ? memmem(bytes, looked, "\r\n\r\n", 4) : NULL;
+	static const char begin[] = "HTTP/1.1 ";
+	size_t compared = looked < sizeof(begin) - 1 ? looked : sizeof(begin) - 1;
+	if (compared > 0 && memcmp(bytes, begin, compared) != 0) {
+		*ret_why = "it does not speak HTTP/1.1";
+		return BOX_WS_ANSWER_BROKEN;
+	}
+	if (!end) {
+		*ret_why = "the head of its answer is too long";
+		return len < BOX_HTTP_HEAD_BYTES_MAX ? BOX_WS_ANSWER_MORE : BOX_WS_ANSWER_BROKEN;
+	}
+	struct box_str head = {bytes, (size_t)(end - bytes) + 2};
+	int status = status_of(head);
+	if (status < 0) {
+		*ret_why = "its answer has no status";
+		return BOX_WS_ANSWER_BROKEN;
+	}
+	*ret_used = head.len + 2;
+	*ret_status = status;
+	if (status != STATUS_OPEN) {
+		return BOX_WS_ANSWER_REFUSED;
+	}
+	*ret_why = check_open(head, hello);
+	return *ret_why ? BOX_WS_ANSWER_BROKEN : BOX_WS_ANSWER_OPEN;
 }

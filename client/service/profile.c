@@ -1,5 +1,5 @@
-/* The table of members, the built-in profiles, and the operator's own, read by the same table that
- * is applied. What they do to a spec is in profile_apply.c. */
+/* Profiles: a table of the members that they share with specs, the built-in profiles, the operator's own,
+ * which are read by that table, and how a profile is applied to a spec. */
 #include "client/service/profile.h"
 
 #include <errno.h>
@@ -8,7 +8,20 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/macros.h"
-#include "client/service/profile_fields.h"
+#include "runtime/spec/fields.h"
+
+enum {
+	BOX_PROFILE_IMAGE,
+	BOX_PROFILE_NETWORK,
+	BOX_PROFILE_TIMEOUT_SEC,
+	BOX_PROFILE_HOST_PATH_MODE,
+	BOX_PROFILE_CPUS,
+	BOX_PROFILE_MEMORY_MB,
+	BOX_PROFILE_PIDS_LIMIT,
+	BOX_PROFILE_READ_ONLY_ROOTFS,
+	BOX_PROFILE_WORKSPACE_QUOTA_MB,
+	BOX_PROFILE_FIELDS
+};
 
 #define IMAGE "rockchin/langbot-sandbox:latest"
 #define BASE_DEFAULT "offline"
@@ -29,7 +42,7 @@ static const char *const mode_words[] = {"none", "ro", "rw", NULL};
 
 #define AT(member) offsetof(struct box_profile, member)
 
-const struct box_field box_profile_fields[BOX_PROFILE_FIELDS] = {
+static const struct box_field spec_fields[BOX_PROFILE_FIELDS] = {
 	{.name = "image",
 		.kind = BOX_FIELD_TEXT,
 		.flags = BOX_FIELD_STRIP | BOX_FIELD_FILLED,
@@ -77,7 +90,7 @@ const struct box_field box_profile_fields[BOX_PROFILE_FIELDS] = {
 
 /* clang-format off */
 static const struct box_profile built_in[] = {
-	/* name, image, timeout and the most, cpus, memory, pids, quota, network, folder, locked, root */
+	/* name, image, timeout and its limit, cpus, memory, pids, quota, network, folder, locked, root */
 	{"default", IMAGE, 30, 120, 1, 512, 128, 0, NETWORK_ON, MOUNT_RW, 0, true, true},
 	{"network_basic", IMAGE, 30, 120, 1, 512, 128, 0, NETWORK_ON, MOUNT_RW, 0, true, true},
 	{"network_extended", IMAGE, 30, 300, 2, 1024, 256, 0, NETWORK_ON, MOUNT_RW, 0, false, true},
@@ -95,7 +108,7 @@ static int lock(const struct box_fields *fields, struct box_str name, unsigned *
 {
 	name = box_str_strip(name);
 	for (size_t i = 0; i < BOX_PROFILE_FIELDS; i++) {
-		if (box_str_eq(name, box_profile_fields[i].name)) {
+		if (box_str_eq(name, spec_fields[i].name)) {
 			*locked |= 1U << i;
 			return 0;
 		}
@@ -107,8 +120,7 @@ static int lock(const struct box_fields *fields, struct box_str name, unsigned *
 				  box_fields_echo(fields->arena, name)));
 }
 
-/* A list of names, or one text with commas. What the base has locked stays locked only when nothing is
- * said. */
+/* A list of names, or one text with commas. The base's list counts only where there is none. */
 static int read_locked(const struct box_fields *fields, const struct box_value *value, void *member)
 {
 	unsigned locked = 0;
@@ -138,7 +150,7 @@ static int read_locked(const struct box_fields *fields, const struct box_value *
 	return r;
 }
 
-/* What an own profile has besides the members of a spec. */
+/* What a profile of the operator has in addition to the members of a spec. */
 static const struct box_field more_fields[] = {
 	{.name = "max_timeout_sec",
 		.kind = BOX_FIELD_INT,
@@ -158,7 +170,7 @@ static const struct box_profile *find_built_in(struct box_str name)
 	return NULL;
 }
 
-/* NULL when it has said why not. */
+/* NULL, with the reason in fields->err, when there is none. */
 static const struct box_profile *find_base(
 	const struct box_fields *fields, const struct box_value *map)
 {
@@ -178,26 +190,30 @@ static const struct box_profile *find_base(
 static int refuse_unknown(const struct box_fields *fields, const struct box_value *map)
 {
 	struct box_field all[BOX_PROFILE_FIELDS + 3];
-	memcpy(all, box_profile_fields, sizeof(box_profile_fields));
+	memcpy(all, spec_fields, sizeof(spec_fields));
 	memcpy(all + BOX_PROFILE_FIELDS, more_fields, sizeof(more_fields));
 	all[BOX_PROFILE_FIELDS + 2] = (struct box_field){.name = "base"};
 	return box_fields_refuse_unknown(fields, all, BOX_PROFILE_FIELDS + 3, map);
 }
 
-/* Of a base's time nobody has thought; of two that stand side by side somebody has. */
+/* Where the operator gives one of the two times, the base's other time is adapted to it; two that do not fit are
+ * an error. */
 static int fit_times(
 	const struct box_fields *fields, const struct box_value *map, struct box_profile *profile)
 {
-	bool usual = box_map_get(map, "timeout_sec") != NULL;
-	bool most = box_map_get(map, "max_timeout_sec") != NULL;
+	bool has_default = box_map_get(map, "timeout_sec") != NULL;
+	bool has_max = box_map_get(map, "max_timeout_sec") != NULL;
 	if (profile->timeout_sec <= profile->max_timeout_sec) {
 		return 0;
 	}
-	if (usual && most) {
+	if (has_default && has_max) {
 		return box_fields_refuse(fields, "timeout_sec", "is more than max_timeout_sec");
 	}
-	*(usual ? &profile->max_timeout_sec
-		: &profile->timeout_sec) = usual ? profile->timeout_sec : profile->max_timeout_sec;
+	if (has_default) {
+		profile->max_timeout_sec = profile->timeout_sec;
+	} else {
+		profile->timeout_sec = profile->max_timeout_sec;
+	}
 	return 0;
 }
 
@@ -226,7 +242,7 @@ static int read_own(struct box_arena *arena, struct box_str name, const struct b
 	profile.name = box_arena_strndup(arena, name.bytes, name.len);
 	int r = refuse_unknown(&fields, map);
 	if (r == 0) {
-		r = box_fields_read(&fields, box_profile_fields, BOX_PROFILE_FIELDS, map, &profile);
+		r = box_fields_read(&fields, spec_fields, BOX_PROFILE_FIELDS, map, &profile);
 	}
 	if (r == 0) {
 		r = box_fields_read(&fields, more_fields, 2, map, &profile);
@@ -297,4 +313,163 @@ const struct box_profile *box_profile_find(
 		names.bytes);
 	box_buf_free(&names);
 	return NULL;
+}
+
+/* --- applied to a spec --- */
+
+static struct box_value value_of(const struct box_profile *profile, const struct box_field *row)
+{
+	const char *member = (const char *)profile + row->offset;
+	switch (row->kind) {
+	case BOX_FIELD_TEXT:
+		return box_cstr(*(const char *const *)(const void *)member);
+	case BOX_FIELD_WORD:
+		return box_cstr(row->words[*(const int *)(const void *)member]);
+	case BOX_FIELD_INT:
+		return box_int(*(const int64_t *)(const void *)member);
+	case BOX_FIELD_REAL:
+		return box_real(*(const double *)(const void *)member);
+	case BOX_FIELD_BOOL:
+		return box_bool(*(const bool *)member);
+	default:
+		return box_null();
+	}
+}
+
+/* A value as text: "off", 60, true. */
+static const char *show(struct box_arena *arena, const struct box_value *value)
+{
+	switch (value->type) {
+	case BOX_STR:
+		return box_fields_echo(arena, value->str);
+	case BOX_INT:
+		return box_arena_printf(arena, "%lld", (long long)value->integer);
+	case BOX_REAL:
+		return box_arena_printf(arena, "%g", value->real);
+	case BOX_BOOL:
+		return value->boolean ? "true" : "false";
+	default:
+		return box_type_name(value->type);
+	}
+}
+
+/* Whether the caller asked for the same value, in any form. */
+static bool means(const struct box_field *row, const struct box_value *asked, struct box_value has)
+{
+	struct box_str text;
+	int64_t integer;
+	double real;
+	bool boolean;
+	switch (row->kind) {
+	case BOX_FIELD_INT:
+		return !box_fields_to_int(asked, &integer) && integer == has.integer;
+	case BOX_FIELD_REAL:
+		return !box_fields_to_real(asked, &real) && real == has.real;
+	case BOX_FIELD_BOOL:
+		return !box_fields_to_bool(asked, &boolean) && boolean == has.boolean;
+	default:
+		return !box_fields_to_str(asked, &text) && box_str_same(text, has.str);
+	}
+}
+
+static void note(struct box_arena *arena, struct box_value *notes, const char *text)
+{
+	box_list_add(arena, notes, box_cstr(text));
+}
+
+static void apply_field(struct box_arena *arena, const struct box_profile *profile, unsigned number,
+	const struct box_value *defaults, struct box_value *spec, struct box_value *notes)
+{
+	const struct box_field *row = &spec_fields[number];
+	const struct box_value *asked = box_map_get(spec, row->name);
+	const struct box_value *other = defaults ? box_map_get(defaults, row->name) : NULL;
+	struct box_value own = value_of(profile, row);
+	bool locked = profile->locked & 1U << number;
+	asked = asked && asked->type != BOX_NULL ? asked : NULL;
+	if (locked && asked && !means(row, asked, own)) {
+		note(arena, notes,
+			box_arena_printf(arena, "%s %s is ignored: profile %s locks it to %s",
+				row->name, show(arena, asked), profile->name, show(arena, &own)));
+	}
+	if (locked || !asked) {
+		box_map_set(arena, spec, box_str(row->name), !locked && other ? *other : own);
+	}
+}
+
+static void clamp_timeout(struct box_arena *arena, const struct box_profile *profile,
+	struct box_value *spec, struct box_value *notes)
+{
+	int64_t asked;
+	if (box_fields_to_int(box_map_get(spec, "timeout_sec"), &asked)) {
+		return; /* the runtime accepts the same forms, and will refuse this one */
+	}
+	if (asked > profile->max_timeout_sec) {
+		note(arena, notes,
+			box_arena_printf(arena,
+				"timeout_sec %lld is reduced to %lld, the limit of profile %s",
+				(long long)asked, (long long)profile->max_timeout_sec,
+				profile->name));
+		asked = profile->max_timeout_sec;
+	}
+	box_map_set(arena, spec, box_str("timeout_sec"), box_int(asked));
+}
+
+/* Where the workspace is locked to read-only or none, other mounts must not give more than that. */
+static void limit_mounts(struct box_arena *arena, const struct box_profile *profile,
+	struct box_value *spec, struct box_value *notes)
+{
+	const struct box_value *mounts = box_map_get(spec, "extra_mounts");
+	struct box_value mode = value_of(profile, &spec_fields[BOX_PROFILE_HOST_PATH_MODE]);
+	if (!(profile->locked & 1U << BOX_PROFILE_HOST_PATH_MODE) || box_str_eq(mode.str, "rw") ||
+		!mounts || mounts->type != BOX_LIST || mounts->count == 0) {
+		return;
+	}
+	struct box_value limited = box_list_value();
+	bool changed = false;
+	for (uint32_t i = 0; i < mounts->count && !box_str_eq(mode.str, "none"); i++) {
+		struct box_value *one = box_list_add(
+			arena, &limited, box_value_copy(arena, &mounts->items[i]));
+		const struct box_value *asked = box_map_get(one, "mode");
+		bool bound = asked && asked->type == BOX_STR &&
+			(box_str_eq(asked->str, "ro") || box_str_eq(asked->str, "none"));
+		if (one->type == BOX_MAP && !bound) {
+			box_map_set(arena, one, box_str("mode"), mode);
+			changed = true;
+		}
+	}
+	if (changed || limited.count != mounts->count) {
+		note(arena, notes,
+			box_arena_printf(arena,
+				"extra_mounts are limited to %s: profile %s locks host_path_mode",
+				show(arena, &mode), profile->name));
+	}
+	box_map_set(arena, spec, box_str("extra_mounts"), limited);
+}
+
+void box_profile_apply(struct box_arena *arena, const struct box_profile *profile,
+	const struct box_value *defaults, struct box_value *spec, struct box_value *notes)
+{
+	for (unsigned i = 0; i < BOX_PROFILE_FIELDS; i++) {
+		apply_field(arena, profile, i, defaults, spec, notes);
+	}
+	clamp_timeout(arena, profile, spec, notes);
+	limit_mounts(arena, profile, spec, notes);
+}
+
+struct box_value box_profile_value(struct box_arena *arena, const struct box_profile *profile)
+{
+	struct box_value map = box_map_value();
+	struct box_value locked = box_list_value();
+	box_map_add(arena, &map, "name", box_cstr(profile->name));
+	for (unsigned i = 0; i < BOX_PROFILE_FIELDS; i++) {
+		const struct box_field *row = &spec_fields[i];
+		box_map_add(arena, &map, row->name, value_of(profile, row));
+		if (profile->locked & 1U << i) {
+			box_list_add(arena, &locked, box_cstr(row->name));
+		}
+	}
+	box_map_add(arena, &map, "max_timeout_sec", box_int(profile->max_timeout_sec));
+	box_map_add(arena, &map, "locked", locked);
+	box_map_add(arena, &map, "built_in", box_bool(profile->built_in));
+	return map;
 }

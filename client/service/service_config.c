@@ -158,13 +158,13 @@ static int read_specs(struct box_arena *arena, const struct box_value *local,
 	if (r < 0) {
 		return r;
 	}
-	config->usual = box_map_value();
+	config->defaults = box_map_value();
 	if (image) {
-		box_map_add(arena, &config->usual, "image", box_cstr(image));
+		box_map_add(arena, &config->defaults, "image", box_cstr(image));
 	}
 	r = read_count(local, "local", "workspace_quota_mb", 0, INT32_MAX, &quota, err);
 	if (r == 1) {
-		box_map_add(arena, &config->usual, "workspace_quota_mb", box_int(quota));
+		box_map_add(arena, &config->defaults, "workspace_quota_mb", box_int(quota));
 	}
 	return r < 0 ? r : 0;
 }
@@ -206,9 +206,9 @@ static const char *keep(struct box_arena *arena, const char *path)
 static int read_paths(struct box_arena *arena, const struct box_value *map,
 	const char *working_folder, struct box_service_config *config, struct box_err *err)
 {
-	_cleanup_(box_config_free_p) struct box_config *usual = box_config_default();
+	_cleanup_(box_config_free_p) struct box_config *base = box_config_default();
 	_cleanup_(box_config_free_p) struct box_config *read = NULL;
-	int r = box_config_merge(usual, map, BOX_CONFIG_OPERATOR, working_folder, &read, err);
+	int r = box_config_merge(base, map, BOX_CONFIG_OPERATOR, working_folder, &read, err);
 	if (r < 0) {
 		return r;
 	}

@@ -13,8 +13,8 @@ struct box_service_config {
 	const char *endpoint; /* of runtime.endpoint, or NULL */
 	struct box_profile_set profiles;
 	const struct box_profile *profile; /* of local.profile */
-	struct box_value usual; /* what the operator has for specs: image, workspace_quota_mb */
-	const char *host_root;  /* absolute, or NULL, as the next */
+	struct box_value defaults; /* the operator's, for specs: image, workspace_quota_mb */
+	const char *host_root;     /* absolute, or NULL, as the next */
 	const char *default_workspace;
 	const char *mount_roots[BOX_MOUNT_ROOTS_MAX + 1]; /* NULL-terminated */
 	uint64_t entries_max;

@@ -39,7 +39,7 @@ static struct box_value mounts_of(struct box_line *line, struct box_arena *arena
 	if (box_call_list_skills(line, arena, &answer, &err) < 0) {
 		(void)failed("skills", &err);
 	}
-	box_line_skill_mounts(line, arena, &answer, &mounts, &warnings);
+	box_skill_mounts_for_line(line, arena, &answer, &mounts, &warnings);
 	for (uint32_t i = 0; i < warnings.count; i++) {
 		fprintf(stderr, "%.*s\n", (int)warnings.items[i].str.len,
 			warnings.items[i].str.bytes);

@@ -147,7 +147,7 @@ def test_a_missing_boxd_is_named(tmp_path):
     if any(pathlib.Path(folder, "boxd").exists() for folder in ("/usr/local/bin", "/usr/bin")):
         pytest.skip("a boxd is installed")
     shutil.copy2(build() / "box", tmp_path / "box")
-    expected = "boxd is neither beside this program nor installed nor on PATH"
+    expected = "boxd was not found next to this program, where it is installed, or on PATH"
     options = {"programs": tmp_path, "env": {"PATH": "/nonexistent"}}
     assert box("run", "true", **options) == (
         125,
@@ -293,8 +293,8 @@ def test_token_and_instance(locked):
         return code, out, err
 
     address = url.removeprefix("ws://").split("/")[0]
-    text = "LANGBOT_BOX_CONTROL_TOKEN is missing or wrong, or it serves another instance than"
-    refusal = f'box: PermissionError: {address} refuses us (401): {text} "%s"\n'
+    text = "LANGBOT_BOX_CONTROL_TOKEN is missing or wrong, or the runtime serves another instance than"
+    refusal = f'box: PermissionError: {address} denied access (401): {text} "%s"\n'
     token = {"LANGBOT_BOX_CONTROL_TOKEN": TOKEN}
     instance = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
     assert ls(**token, **instance) == (0, "[]\n", "")
@@ -307,17 +307,17 @@ def test_token_and_instance(locked):
     code, _, err = ls(**broken)
     assert (code, err) == (
         125,
-        "box: the instance id or the token holds what no header can carry\n",
+        "box: the instance id or the token has characters that an HTTP header cannot carry\n",
     )
 
 
 @pytest.mark.parametrize(
     "answer, why",
     [
-        (b"SSH-2.0-OpenSSH\r\n", "%s is no boxd: it does not speak HTTP/1.1"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", "%s answers 200 where a boxd would open a WebSocket"),
-        (b"HTTP/1.1 101 X\r\n\r\n", "%s is no boxd: it does not upgrade to WebSocket"),
-        (b"", "%s hung up on us"),
+        (b"SSH-2.0-OpenSSH\r\n", "%s is not a boxd: it does not speak HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "%s answered 200 where boxd would open a WebSocket"),
+        (b"HTTP/1.1 101 X\r\n\r\n", "%s is not a boxd: it does not upgrade to WebSocket"),
+        (b"", "%s closed the connection without an answer"),
     ],
 )
 def test_other_servers_are_told_apart(answer, why):
@@ -352,7 +352,7 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
     boxd.kill_worker()
     out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out) == (125, b"")
-    assert err == b"box: BoxRuntimeUnavailableError: the runtime has closed the connection\n"
+    assert err == b"box: BoxRuntimeUnavailableError: the runtime closed the connection\n"
     boxd.wait_served(2)
 
 
@@ -437,7 +437,7 @@ def test_misuse_is_one_line(args, line):
 )
 def test_text_that_is_no_utf8_is_refused_at_once(shared, args):
     env = {**os.environ, "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE, "PASSED": b"\xff"}
-    line = "box: a text of the request is no UTF-8\n"
+    line = "box: a text in the request is not valid UTF-8\n"
     assert dialled(shared, *args, env=env) == (125, "", line)
 
 

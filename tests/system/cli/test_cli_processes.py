@@ -524,7 +524,7 @@ def test_another_writes_behind_what_nobody_took(boxd, tmp_path):
                 wait_until(lambda: proxy.accepted > accepted, what="in line")
             out, err = process.communicate(timeout=20)
     assert process.returncode == 125
-    assert b"another wrote to the process while the connection was broken" in err
+    assert b"another client wrote to the process while the connection was broken" in err
 
 
 def test_worker_killed_while_attached(place):

@@ -44,7 +44,7 @@ def test_output_of_both_kinds_as_it_is(streaming):
                 125,
                 "partial",
                 "box: BoxRuntimeUnavailableError: "
-                "the runtime has closed the connection: 1001 Box runtime [31m gone\n",
+                "the runtime closed the connection: 1001 Box runtime [31m gone\n",
             ),
         ),
     ],

@@ -449,7 +449,7 @@ def test_a_lost_connection(streaming):
         assert at.is_restored()
         assert bytes(at.out).endswith(
             b"\r\nbox: BoxRuntimeUnavailableError: "
-            b"the runtime has closed the connection: 1001 gone\r\n"
+            b"the runtime closed the connection: 1001 gone\r\n"
         )
 
 

@@ -164,8 +164,8 @@ def test_a_profile_fills_in_and_locks(world):
         assert not (world.root / "default" / "x").exists()
         assert "Read-only" in result["stderr"]
         assert result["notes"] == [
-            "network on is ignored: profile offline_readonly has it fixed to off",
-            "host_path_mode rw is ignored: profile offline_readonly has it fixed to ro",
+            "network on is ignored: profile offline_readonly locks it to off",
+            "host_path_mode rw is ignored: profile offline_readonly locks it to ro",
         ]
         (info,) = play.sessions().values()
         assert (info["network"], info["host_path_mode"]) == ("off", "ro")
@@ -177,7 +177,7 @@ def test_the_operators_own_profile(world):
     own = {"tiny": {"base": "offline_readonly", "memory_mb": "96", "locked": ["memory_mb"]}}
     with world.service(world.config(profile="tiny", profiles=own, image="mine")) as play:
         result = play.run("true", spec={"memory_mb": 4096, "host_path_mode": "rw"})
-        assert result["notes"] == ["memory_mb 4096 is ignored: profile tiny has it fixed to 96"]
+        assert result["notes"] == ["memory_mb 4096 is ignored: profile tiny locks it to 96"]
         (info,) = play.sessions().values()
         assert (info["memory_mb"], info["image"], info["host_path_mode"]) == (96, "mine", "rw")
         # Another one for a single run, in a box of its own.
@@ -187,7 +187,7 @@ def test_the_operators_own_profile(world):
 
 def test_the_timeout_is_cut_in_every_form(world):
     config = world.config(profile="quick", profiles={"quick": {"max_timeout_sec": 1}})
-    says = ["timeout_sec 20 is cut to 1, the most of profile quick"]
+    says = ["timeout_sec 20 is reduced to 1, the limit of profile quick"]
     with world.service(config) as play:
         forms = [20, "20", " 20 ", 20.0, "20.0"]
         runs = [
@@ -501,7 +501,7 @@ def test_many_at_once_in_a_loop_of_the_callers(world):
         waiting = {"cmd": "sleep 0.5", "pids_limit": 600, "session_id": "wide"}
         answers = play.gave("many", runs=[{"spec": waiting}] * 130)
         refused = [answer["raised"]["message"] for answer in answers if "raised" in answer]
-        assert refused == ["128 runs are under way already"] * 2
+        assert refused == ["128 runs are pending already"] * 2
         assert play.run("ls late")["exit_code"] != 0
         # A box can be made without a command, by the same rules.
         made = play.gave("exec", spec={"session_id": "kept"}, create_only=True)

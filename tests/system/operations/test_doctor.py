@@ -327,7 +327,7 @@ def test_the_skill_store_is_missing(host):
 def test_boxd_itself_is_missing(host):
     (host.programs / "boxd").unlink()
     code, checks = examine(host, env={"PATH": "/usr/bin:/bin"})
-    said = "boxd is neither beside this program nor installed nor on PATH"
+    said = "boxd was not found next to this program, where it is installed, or on PATH"
     assert code == 1 and checks["a box"]["text"] == said
 
 

@@ -220,7 +220,7 @@ def test_a_runtime_that_stands_still_is_given_up_and_found_again(runtime):
         os.kill(stopped, signal.SIGSTOP)
         try:
             lost = line.expect("error", id=asked)
-            why = "the runtime does not answer: 3 pings in a row were lost"
+            why = "the runtime does not answer: 3 pings in a row failed"
             assert lost["error"] == UNAVAILABLE + why
             assert line.expect("down")["why"] == why
         finally:
@@ -346,7 +346,7 @@ def test_a_wrong_token(tmp_path):
     with Boxd(instance=INSTANCE, token="t" * 40, cwd=tmp_path) as boxd:
         with Line(endpoint=f"ws://127.0.0.1:{boxd.port}") as line:
             down = line.expect("down")
-            assert "refuses us (401)" in down["why"]
+            assert "denied access (401)" in down["why"]
             assert line.ask("box_status").startswith(UNAVAILABLE)
 
 

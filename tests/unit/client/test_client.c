@@ -120,7 +120,7 @@ TEST(a_request_with_text_that_is_no_utf8_is_refused)
 		ASSERT_INT(box_client_call(client, "echo", wrong[i], CALL_MS, arena, &data, &err),
 			-EILSEQ);
 		ASSERT_INT(err.code, BOX_ERR_VALUE);
-		ASSERT_STR(err.text, "a text of the request is no UTF-8");
+		ASSERT_STR(err.text, "a text in the request is not valid UTF-8");
 	}
 	box_map_add(arena, &bytes, "x", box_bin(box_str("\xff")));
 	ASSERT_INT(box_client_call(client, "echo", &bytes, CALL_MS, arena, &data, &err), 0);
@@ -199,7 +199,7 @@ TEST(no_more_than_128_are_under_way)
 	}
 	ASSERT_INT(box_client_submit(client, "release", NULL, hear, &heard, NULL, NULL), 0);
 	ASSERT_INT(box_client_submit(client, "echo", NULL, hear, &heard, NULL, &err), -EBUSY);
-	ASSERT_STR(err.text, "128 requests are under way already");
+	ASSERT_STR(err.text, "128 requests are pending already");
 	run_until(client, &heard.lasts, BOX_REQUESTS_MAX);
 	ASSERT_INT(box_client_submit(client, "echo", NULL, hear, &heard, NULL, &err), 0);
 	box_client_close(client);
@@ -310,7 +310,7 @@ TEST(a_stream_that_breaks_its_rules_is_cancelled)
 		size_t count;
 		const char *why;
 	} rows[] = {
-		{"flood", BOX_STREAM_WINDOW, "the runtime streams on without waiting"},
+		{"flood", BOX_STREAM_WINDOW, "the runtime sent more than the stream window allows"},
 		{"gap", 1, "a streamed answer is out of order"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {

@@ -158,27 +158,29 @@ TEST(reads_frames_however_they_are_cut)
 		ROW("\x82\x05Hell", ""),
 		ROW("\x02\x05Hello", ""),
 		/* What no server may send. */
-		ROW("\x81\x05Hello", "B(a text message, where only binary ones were asked for)"),
+		ROW("\x81\x05Hello", "B(a text message, but only binary messages are expected)"),
 		ROW("\x82\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58",
-			"B(a server's frame is masked)"),
+			"B(a masked frame from a server)"),
 		ROW("\xc2\x01x", "B(reserved bits are set)"),
 		ROW("\x92\x01x", "B(reserved bits are set)"),
-		ROW("\x80\x01x", "B(a fragment of no message)"),
+		ROW("\x80\x01x", "B(a fragment outside of a message)"),
 		ROW("\x02\x01x\x82\x01y", "B(a message inside a message)"),
 		ROW("\x02\x01x\x02\x01y", "B(a message inside a message)"),
-		ROW("\x82\x01x\x80\x01y", "M(x)B(a fragment of no message)"),
+		ROW("\x82\x01x\x80\x01y", "M(x)B(a fragment outside of a message)"),
 		ROW("\x83\x01x", "B(an unknown kind of frame)"),
 		ROW("\x8b\x01x", "B(an unknown kind of frame)"),
-		ROW("\x09\x01x", "B(a control frame in fragments)"),
+		ROW("\x09\x01x", "B(a fragmented control frame)"),
 		ROW("\x89\x7e\x00\x7e", "B(a control frame is too long)"),
-		ROW("\x82\x7e\x00\x7d", "B(a length is written longer than it needs)"),
+		ROW("\x82\x7e\x00\x7d", "B(a length is not in its shortest form)"),
 		ROW("\x82\x7f\x00\x00\x00\x00\x00\x00\xff\xff",
-			"B(a length is written longer than it needs)"),
-		ROW("\x82\x7f\x00\x00\x00\x00\x01\x00\x00\x01", "B(a message is over 16 MiB)"),
-		ROW("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff", "B(a message is over 16 MiB)"),
+			"B(a length is not in its shortest form)"),
+		ROW("\x82\x7f\x00\x00\x00\x00\x01\x00\x00\x01",
+			"B(a message is larger than 16 MiB)"),
+		ROW("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff",
+			"B(a message is larger than 16 MiB)"),
 		/* The sum of fragments counts. */
 		ROW("\x02\x01x\x80\x7f\x00\x00\x00\x00\x01\x00\x00\x00",
-			"B(a message is over 16 MiB)"),
+			"B(a message is larger than 16 MiB)"),
 #undef ROW
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -257,7 +259,7 @@ TEST(takes_answers_apart)
 			.seq_id = 1,
 			.code = BOX_ERR_BOX,
 			.errnum = EIO,
-			.text = "the runtime gives no reason"},
+			.text = "the runtime gave no reason"},
 		{.json = "{\"seq_id\":1,\"action\":\"x\",\"data\":{}}", .result = -EBADMSG},
 		{.json = "{\"seq_id\":\"1\",\"code\":0,\"data\":{}}", .result = -EBADMSG},
 		{.json = "{\"code\":0,\"data\":{}}", .result = -EBADMSG},
@@ -312,13 +314,13 @@ TEST(joins_words)
 		while (count < 4 && rows[i].words[count]) {
 			count++;
 		}
-		ASSERT_INT(box_shell_join(&out, rows[i].words, count), 0);
+		ASSERT_INT(box_exec_join_words(&out, rows[i].words, count), 0);
 		ASSERT_BYTES(out.bytes, out.len, rows[i].line, strlen(rows[i].line));
 		box_buf_free(&out);
 	}
 	struct box_buf small = box_buf(6);
 	static const char *const long_words[] = {"echo", "a b"};
-	ASSERT_INT(box_shell_join(&small, long_words, 2), -EMSGSIZE);
+	ASSERT_INT(box_exec_join_words(&small, long_words, 2), -EMSGSIZE);
 	box_buf_free(&small);
 }
 
@@ -331,7 +333,7 @@ TEST(a_shell_gives_the_same_words_back)
 	struct box_buf line = box_buf(BOX_MIB);
 	struct box_buf expected = box_buf(BOX_MIB);
 	char got[4096];
-	ASSERT_INT(box_shell_join(&line, words, COUNT(words)), 0);
+	ASSERT_INT(box_exec_join_words(&line, words, COUNT(words)), 0);
 	ASSERT_INT(box_buf_append(&line, "", 1), 0);
 	for (size_t i = 2; i < COUNT(words); i++) {
 		ASSERT_INT(box_buf_printf(&expected, "[%s]", words[i]), 0);

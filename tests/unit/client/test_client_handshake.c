@@ -101,11 +101,12 @@ TEST(reads_the_answer)
 			401, NULL},
 		{"HTTP/1.1 503 Busy\r\n\r\n", BOX_WS_ANSWER_REFUSED, 503, NULL},
 		{"HTTP/1.1 200 OK\r\n" UPGRADE ACCEPT "\r\n", BOX_WS_ANSWER_REFUSED, 200, NULL},
-		{OPENING UPGRADE "\r\n", BOX_WS_ANSWER_BROKEN, 101, "it does not answer our key"},
+		{OPENING UPGRADE "\r\n", BOX_WS_ANSWER_BROKEN, 101,
+			"its Sec-WebSocket-Accept is wrong"},
 		{OPENING UPGRADE "Sec-WebSocket-Accept: S3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
-			BOX_WS_ANSWER_BROKEN, 101, "it does not answer our key"},
+			BOX_WS_ANSWER_BROKEN, 101, "its Sec-WebSocket-Accept is wrong"},
 		{OPENING UPGRADE ACCEPT ACCEPT "\r\n", BOX_WS_ANSWER_BROKEN, 101,
-			"it does not answer our key"},
+			"its Sec-WebSocket-Accept is wrong"},
 		{OPENING ACCEPT "\r\n", BOX_WS_ANSWER_BROKEN, 101,
 			"it does not upgrade to WebSocket"},
 		{OPENING "Upgrade: h2c\r\nConnection: Upgrade\r\n" ACCEPT "\r\n",
@@ -174,6 +175,6 @@ TEST(reads_no_endless_head)
 	ASSERT_INT(box_ws_client_answer(
 			   head, BOX_HTTP_HEAD_BYTES_MAX + 4, &asked, &used, &status, &why),
 		BOX_WS_ANSWER_BROKEN);
-	ASSERT_STR(why, "its answer's head is too long");
+	ASSERT_STR(why, "the head of its answer is too long");
 	free(head);
 }

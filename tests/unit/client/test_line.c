@@ -226,7 +226,7 @@ TEST(lost_pings_end_it)
 	while (seen_events.downs == 0) {
 		ASSERT_INT(box_line_wait(line, 1000), 0);
 	}
-	ASSERT_STR(seen_events.why.text, "the runtime does not answer: 3 pings in a row were lost");
+	ASSERT_STR(seen_events.why.text, "the runtime does not answer: 3 pings in a row failed");
 	ASSERT_INT(box_line_wait_up(line, CALL_MS, NULL), 0);
 	box_line_close(line);
 }

@@ -212,9 +212,9 @@ TEST(locked_members_stay_and_are_noted)
 	assert_member(&applied, "read_only_rootfs", "true");
 	assert_member(&applied, "memory_mb", "999");
 	assert_json(&applied.notes,
-		"[\"network on is ignored: profile offline_readonly has it fixed to off\","
-		"\"host_path_mode rw is ignored: profile offline_readonly has it fixed to ro\","
-		"\"read_only_rootfs 0 is ignored: profile offline_readonly has it fixed to "
+		"[\"network on is ignored: profile offline_readonly locks it to off\","
+		"\"host_path_mode rw is ignored: profile offline_readonly locks it to ro\","
+		"\"read_only_rootfs 0 is ignored: profile offline_readonly locks it to "
 		"true\"]");
 	/* The same in another form is no disagreement. */
 	applied = apply(arena, "offline_readonly", "{}",

@@ -27,7 +27,7 @@ TEST(nothing_set)
 	ASSERT_STR(config.profile->name, "default");
 	ASSERT(!config.default_workspace && !config.host_root && !config.mount_roots[0]);
 	ASSERT(!config.endpoint && !config.forced_session_template && !config.session_template);
-	ASSERT_INT(config.usual.count, 0);
+	ASSERT_INT(config.defaults.count, 0);
 	ASSERT_INT(config.entries_max, 100000);
 	ASSERT_INT(config.output_chars, 4000);
 	box_arena_free(arena);
@@ -51,7 +51,7 @@ TEST(langbots_own_map)
 	ASSERT(config.mount_roots[2] == NULL);
 	ASSERT_STR(config.endpoint, "ws://box:1");
 	ASSERT_INT(config.entries_max, 1000000);
-	ASSERT_INT(config.usual.count, 0);
+	ASSERT_INT(config.defaults.count, 0);
 	/* The way to the runtime is nothing for the runtime. */
 	ASSERT(box_map_get(&config.init, "runtime") == NULL);
 	ASSERT(box_map_get(&config.init, "local") != NULL);
@@ -87,7 +87,7 @@ TEST(langbots_forced_template)
 		if (rows[i].forced) {
 			ASSERT_STR(config.forced_session_template, rows[i].forced);
 		}
-		ASSERT_INT(config.usual.count, 1);
+		ASSERT_INT(config.defaults.count, 1);
 		ASSERT_INT(config.init.count, 1); /* the runtime is told of its section alone */
 		box_arena_free(arena);
 	}
@@ -102,8 +102,8 @@ TEST(all_of_it)
 		"\"default_workspace\":\"w\",\"session_template\":\"{sender_id}\","
 		"\"forced_session_template\":\"global\",\"output_chars\":100}}");
 	ASSERT_INT(config.profile->memory_mb, 64);
-	ASSERT(box_str_eq(box_map_get(&config.usual, "image")->str, "python"));
-	ASSERT_INT(box_map_get(&config.usual, "workspace_quota_mb")->integer, 12);
+	ASSERT(box_str_eq(box_map_get(&config.defaults, "image")->str, "python"));
+	ASSERT_INT(box_map_get(&config.defaults, "workspace_quota_mb")->integer, 12);
 	ASSERT_STR(config.default_workspace, "/h/w");
 	ASSERT_STR(config.mount_roots[0], "/h");
 	ASSERT_STR(config.session_template, "{sender_id}");

@@ -191,7 +191,8 @@ TEST(a_line_knows_whether_to_look)
 		add(&self, "gone", "/nowhere/at/all");
 		add(&self, "file", "/proc/self/exe");
 		ASSERT_INT(box_line_open(&options, &line, NULL), 0);
-		box_line_skill_mounts(line, self.arena, &self.skills, &self.mounts, &self.warnings);
+		box_skill_mounts_for_line(
+			line, self.arena, &self.skills, &self.mounts, &self.warnings);
 		ASSERT_INT(self.mounts.count, remote ? 3 : 1);
 		ASSERT_INT(self.warnings.count, remote ? 0 : 2);
 		assert_mount(&self, 0, folder, "/workspace/.skills/here");

@@ -1,4 +1,4 @@
-/* Which carrier, which address, and the way there. */
+/* Which transport, which address, and the way to it. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "client/connection/connector.h"
+#include "client/connection/dial.h"
 #include "tests/unit/lib/test.h"
 
 #define NAMED "ws://box.example:1"
@@ -21,41 +21,41 @@
 TEST(chooses_by_the_facts)
 {
 	static const struct {
-		struct box_connector_facts facts;
-		enum box_connector_carrier carrier;
+		struct box_endpoint_facts facts;
+		enum box_endpoint_transport transport;
 		bool shares;
 		const char *endpoint;
 	} rows[] = {
-		{{0}, BOX_CONNECTOR_STDIO, true, NULL},
-		{{.endpoint = ""}, BOX_CONNECTOR_STDIO, true, NULL},
-		{{.endpoint = NAMED}, BOX_CONNECTOR_WEBSOCKET, false, NAMED},
-		{{.standalone = true}, BOX_CONNECTOR_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
-		{{.in_container = true}, BOX_CONNECTOR_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
-		{{.cannot_spawn = true}, BOX_CONNECTOR_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{0}, BOX_ENDPOINT_STDIO, true, NULL},
+		{{.endpoint = ""}, BOX_ENDPOINT_STDIO, true, NULL},
+		{{.endpoint = NAMED}, BOX_ENDPOINT_WEBSOCKET, false, NAMED},
+		{{.standalone = true}, BOX_ENDPOINT_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.in_container = true}, BOX_ENDPOINT_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+		{{.cannot_spawn = true}, BOX_ENDPOINT_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
 		{{.endpoint = NAMED, .standalone = true, .in_container = true},
-			BOX_CONNECTOR_WEBSOCKET, false, NAMED},
-		{{.container_endpoint = NEIGHBOUR}, BOX_CONNECTOR_STDIO, true, NULL},
-		{{.in_container = true, .container_endpoint = NEIGHBOUR}, BOX_CONNECTOR_WEBSOCKET,
+			BOX_ENDPOINT_WEBSOCKET, false, NAMED},
+		{{.container_endpoint = NEIGHBOUR}, BOX_ENDPOINT_STDIO, true, NULL},
+		{{.in_container = true, .container_endpoint = NEIGHBOUR}, BOX_ENDPOINT_WEBSOCKET,
 			false, NEIGHBOUR},
-		{{.cannot_spawn = true, .container_endpoint = NEIGHBOUR}, BOX_CONNECTOR_WEBSOCKET,
+		{{.cannot_spawn = true, .container_endpoint = NEIGHBOUR}, BOX_ENDPOINT_WEBSOCKET,
 			false, BOX_ENDPOINT_DEFAULT},
 		{{.standalone = true, .in_container = true, .container_endpoint = NEIGHBOUR},
-			BOX_CONNECTOR_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
+			BOX_ENDPOINT_WEBSOCKET, false, BOX_ENDPOINT_DEFAULT},
 		{{.endpoint = NAMED, .in_container = true, .container_endpoint = NEIGHBOUR},
-			BOX_CONNECTOR_WEBSOCKET, false, NAMED},
-		{{.endpoint = NAMED, .cannot_spawn = true}, BOX_CONNECTOR_WEBSOCKET, false, NAMED},
-		{{.endpoint = "", .in_container = true}, BOX_CONNECTOR_WEBSOCKET, false,
+			BOX_ENDPOINT_WEBSOCKET, false, NAMED},
+		{{.endpoint = NAMED, .cannot_spawn = true}, BOX_ENDPOINT_WEBSOCKET, false, NAMED},
+		{{.endpoint = "", .in_container = true}, BOX_ENDPOINT_WEBSOCKET, false,
 			BOX_ENDPOINT_DEFAULT},
-		{{.shares = BOX_CONNECTOR_SHARES_NO}, BOX_CONNECTOR_STDIO, false, NULL},
-		{{.shares = BOX_CONNECTOR_SHARES_YES}, BOX_CONNECTOR_STDIO, true, NULL},
-		{{.endpoint = NAMED, .shares = BOX_CONNECTOR_SHARES_YES}, BOX_CONNECTOR_WEBSOCKET,
+		{{.shares = BOX_ENDPOINT_SHARES_NO}, BOX_ENDPOINT_STDIO, false, NULL},
+		{{.shares = BOX_ENDPOINT_SHARES_YES}, BOX_ENDPOINT_STDIO, true, NULL},
+		{{.endpoint = NAMED, .shares = BOX_ENDPOINT_SHARES_YES}, BOX_ENDPOINT_WEBSOCKET,
 			true, NAMED},
-		{{.standalone = true, .shares = BOX_CONNECTOR_SHARES_NO}, BOX_CONNECTOR_WEBSOCKET,
+		{{.standalone = true, .shares = BOX_ENDPOINT_SHARES_NO}, BOX_ENDPOINT_WEBSOCKET,
 			false, BOX_ENDPOINT_DEFAULT},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct box_connector_choice choice = box_connector_choose(&rows[i].facts);
-		ASSERT_INT(choice.carrier, rows[i].carrier);
+		struct box_endpoint_choice choice = box_endpoint_choose(&rows[i].facts);
+		ASSERT_INT(choice.transport, rows[i].transport);
 		ASSERT_INT(choice.shares_filesystem, rows[i].shares);
 		if (rows[i].endpoint) {
 			ASSERT_STR(choice.endpoint, rows[i].endpoint);
@@ -87,7 +87,7 @@ TEST(parses_endpoints)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_endpoint endpoint;
 		struct box_err err;
-		ASSERT_INT(box_connector_parse_endpoint(rows[i].url, &endpoint, &err), 0);
+		ASSERT_INT(box_endpoint_parse(rows[i].url, &endpoint, &err), 0);
 		ASSERT_STR(endpoint.host, rows[i].host);
 		ASSERT_STR(endpoint.port, rows[i].port);
 		ASSERT_STR(endpoint.authority, rows[i].authority);
@@ -99,8 +99,8 @@ TEST(refuses_other_endpoints)
 {
 	static const char host[] = "the host is missing or malformed";
 	static const char port[] = "the port must be 1 to 65535";
-	static const char path[] = "the path is too long or holds what no path may";
-	static const char tls[] = "TLS is not spoken here; use ws:// through a TLS proxy";
+	static const char path[] = "the path is too long or has invalid characters";
+	static const char tls[] = "TLS is not supported; use ws:// through a TLS proxy";
 	static const char scheme[] = "must begin with ws:// or unix:";
 	static const struct {
 		const char *url;
@@ -132,7 +132,7 @@ TEST(refuses_other_endpoints)
 		{"ws://::1", port},
 		{"ws://[::1]5410", port},
 		{"ws://[::1", "an IPv6 address needs its closing bracket"},
-		{"ws://a]b", "no host name has a bracket"},
+		{"ws://a]b", "a host name cannot have a bracket"},
 		{"ws://h/a b", path},
 		{"ws://h/\r\nX: y", path},
 		{"ws://h/#part", path},
@@ -144,7 +144,7 @@ TEST(refuses_other_endpoints)
 		char expected[512];
 		(void)snprintf(expected, sizeof(expected), "endpoint \"%s\": %s", rows[i].url,
 			rows[i].why);
-		ASSERT_INT(box_connector_parse_endpoint(rows[i].url, &endpoint, &err), -EINVAL);
+		ASSERT_INT(box_endpoint_parse(rows[i].url, &endpoint, &err), -EINVAL);
 		ASSERT_STR(err.text, expected);
 		ASSERT_STR(endpoint.host, "as before");
 	}
@@ -156,10 +156,10 @@ TEST(endpoints_are_bounded)
 	struct box_endpoint endpoint;
 	for (int extra = 0; extra <= 1; extra++) {
 		(void)snprintf(url, sizeof(url), "ws://%0*d", BOX_ENDPOINT_HOST_MAX + extra, 0);
-		ASSERT_INT(box_connector_parse_endpoint(url, &endpoint, NULL), extra ? -EINVAL : 0);
+		ASSERT_INT(box_endpoint_parse(url, &endpoint, NULL), extra ? -EINVAL : 0);
 		(void)snprintf(
 			url, sizeof(url), "ws://h/%0*d", BOX_ENDPOINT_PATH_MAX - 2 + extra, 0);
-		ASSERT_INT(box_connector_parse_endpoint(url, &endpoint, NULL), extra ? -EINVAL : 0);
+		ASSERT_INT(box_endpoint_parse(url, &endpoint, NULL), extra ? -EINVAL : 0);
 	}
 }
 
@@ -175,7 +175,7 @@ static int bound(struct box_endpoint *endpoint)
 	ASSERT_INT(bind(fd, (struct sockaddr *)&address, size), 0);
 	ASSERT_INT(getsockname(fd, (struct sockaddr *)&address, &size), 0);
 	(void)snprintf(url, sizeof(url), "ws://127.0.0.1:%d", ntohs(address.sin_port));
-	ASSERT_INT(box_connector_parse_endpoint(url, endpoint, NULL), 0);
+	ASSERT_INT(box_endpoint_parse(url, endpoint, NULL), 0);
 	return fd;
 }
 
@@ -219,7 +219,7 @@ TEST(a_name_that_nobody_has_is_the_reason)
 	struct box_endpoint endpoint;
 	struct box_err err;
 	int fd = -2;
-	ASSERT_INT(box_connector_parse_endpoint("ws://no-such-host.invalid", &endpoint, NULL), 0);
+	ASSERT_INT(box_endpoint_parse("ws://no-such-host.invalid", &endpoint, NULL), 0);
 	ASSERT(box_dial_wait(&endpoint, 5000, &fd, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_RUNTIME_UNAVAILABLE);
 	ASSERT(strstr(err.text, "no-such-host.invalid:5410: "));
@@ -230,7 +230,7 @@ TEST(a_name_that_nobody_has_is_the_reason)
 TEST(a_lookup_can_be_left)
 {
 	struct box_endpoint endpoint;
-	ASSERT_INT(box_connector_parse_endpoint("ws://localhost", &endpoint, NULL), 0);
+	ASSERT_INT(box_endpoint_parse("ws://localhost", &endpoint, NULL), 0);
 	for (int i = 0; i < 50; i++) {
 		struct box_dial *dial = box_dial_start(&endpoint);
 		ASSERT(box_dial_fd(dial) >= 0);
@@ -303,7 +303,7 @@ TEST(sockets)
 	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct box_endpoint endpoint;
 		struct box_err err;
-		int r = box_connector_parse_endpoint(rows[i].url, &endpoint, &err);
+		int r = box_endpoint_parse(rows[i].url, &endpoint, &err);
 		ASSERT_INT(r, rows[i].path ? 0 : -EINVAL);
 		if (rows[i].path) {
 			ASSERT_STR(endpoint.socket_path, rows[i].path);
@@ -313,9 +313,9 @@ TEST(sockets)
 	char longest[BOX_SOCKET_PATH_SIZE + 16] = "unix:/";
 	struct box_endpoint endpoint;
 	memset(longest + 6, 'x', BOX_SOCKET_PATH_SIZE - 2);
-	ASSERT_INT(box_connector_parse_endpoint(longest, &endpoint, NULL), 0);
+	ASSERT_INT(box_endpoint_parse(longest, &endpoint, NULL), 0);
 	longest[strlen(longest)] = 'x';
-	ASSERT_INT(box_connector_parse_endpoint(longest, &endpoint, NULL), -EINVAL);
+	ASSERT_INT(box_endpoint_parse(longest, &endpoint, NULL), -EINVAL);
 }
 
 TEST(places_of_the_operators_socket)
@@ -357,7 +357,7 @@ TEST(a_socket_of_another_user_is_not_the_operators)
 		uid_t server;
 		bool found;
 	} rows[] = {{2, false}, {1, true}, {0, true}};
-	char place[] = "/tmp/box-connector-XXXXXX";
+	char place[] = "/tmp/box-endpoint-XXXXXX";
 	char folder[64];
 	char path[64];
 	ASSERT(mkdtemp(place) && chmod(place, 0777) == 0);

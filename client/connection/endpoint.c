@@ -1,5 +1,6 @@
-/* Which carrier and which address. Choosing and parsing are pure; the way there is dial.c. */
-#include "client/connection/connector.h"
+/* Which transport a client uses, and what an endpoint URL says. A URL may come from anyone, and its parts go
+ * into the head of an HTTP request: whatever could end a line there is refused. */
+#include "client/connection/endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,12 +14,12 @@
 #define PORT_DEFAULT "5410"
 #define PATH_DEFAULT "/rpc/ws"
 
-struct box_connector_choice box_connector_choose(const struct box_connector_facts *facts)
+struct box_endpoint_choice box_endpoint_choose(const struct box_endpoint_facts *facts)
 {
 	bool named = facts->endpoint && facts->endpoint[0] != '\0';
 	bool dial = named || facts->standalone || facts->in_container || facts->cannot_spawn;
-	struct box_connector_choice choice = {
-		.carrier = dial ? BOX_CONNECTOR_WEBSOCKET : BOX_CONNECTOR_STDIO,
+	struct box_endpoint_choice choice = {
+		.transport = dial ? BOX_ENDPOINT_WEBSOCKET : BOX_ENDPOINT_STDIO,
 		.shares_filesystem = !dial,
 	};
 	bool neighbour = facts->in_container && !facts->standalone && facts->container_endpoint;
@@ -28,17 +29,17 @@ struct box_connector_choice box_connector_choose(const struct box_connector_fact
 			: neighbour     ? facts->container_endpoint
 					: BOX_ENDPOINT_DEFAULT;
 	}
-	if (facts->shares != BOX_CONNECTOR_SHARES_DERIVED) {
-		choice.shares_filesystem = facts->shares == BOX_CONNECTOR_SHARES_YES;
+	if (facts->shares != BOX_ENDPOINT_SHARES_DERIVED) {
+		choice.shares_filesystem = facts->shares == BOX_ENDPOINT_SHARES_YES;
 	}
 	return choice;
 }
 
-bool box_connector_in_container(void)
+bool box_endpoint_in_container(void)
 {
-	const char *told = getenv("DOCKER_ENV");
+	const char *docker = getenv("DOCKER_ENV");
 	return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-		(told && strcmp(told, "true") == 0);
+		(docker && strcmp(docker, "true") == 0);
 }
 
 /* --- the address --- */
@@ -60,7 +61,7 @@ static bool port_valid(struct box_str text)
 	return text.len > 0 && text.len <= 5 && port > 0 && port <= 65535;
 }
 
-/* These go into a request head as they are: nothing may end a line or begin another part. */
+/* Goes into the head of a request unchanged. */
 static bool plain(struct box_str text, const char *also_refused)
 {
 	for (size_t i = 0; i < text.len; i++) {
@@ -97,7 +98,7 @@ static const char *split_authority(
 		after = colon ? colon : end;
 		host.len = (size_t)(after - host.bytes);
 		if (memchr(host.bytes, ']', host.len)) {
-			return "no host name has a bracket";
+			return "a host name cannot have a bracket";
 		}
 	}
 	*ret_host = host;
@@ -123,7 +124,8 @@ static int parse_socket(
 {
 	path += strncmp(path, "///", 3) == 0 ? 2 : 0;
 	if (path[0] != '/' || strlen(path) >= BOX_SOCKET_PATH_SIZE) {
-		return refuse(err, url, "the path of a socket must begin with / and be short");
+		return refuse(err, url,
+			"the path of a socket must be absolute and at most 107 bytes long");
 	}
 	struct box_endpoint endpoint = {.path = PATH_DEFAULT};
 	copy_text(endpoint.socket_path, box_str(path));
@@ -132,8 +134,7 @@ static int parse_socket(
 	return 0;
 }
 
-int box_connector_parse_endpoint(
-	const char *url, struct box_endpoint *ret_endpoint, struct box_err *err)
+int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struct box_err *err)
 {
 	const char *socket_path = after_scheme(url, "unix:");
 	if (socket_path) {
@@ -142,7 +143,7 @@ int box_connector_parse_endpoint(
 	const char *at = after_scheme(url, "ws://");
 	at = at ? at : after_scheme(url, "http://");
 	if (after_scheme(url, "wss://") || after_scheme(url, "https://")) {
-		return refuse(err, url, "TLS is not spoken here; use ws:// through a TLS proxy");
+		return refuse(err, url, "TLS is not supported; use ws:// through a TLS proxy");
 	}
 	if (!at) {
 		return refuse(err, url, "must begin with ws:// or unix:");
@@ -153,7 +154,7 @@ int box_connector_parse_endpoint(
 		path = box_str(PATH_DEFAULT);
 	}
 	if (path.bytes[0] != '/' || path.len >= BOX_ENDPOINT_PATH_MAX || !plain(path, "#")) {
-		return refuse(err, url, "the path is too long or holds what no path may");
+		return refuse(err, url, "the path is too long or has invalid characters");
 	}
 	struct box_str host;
 	struct box_str port;
