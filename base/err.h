@@ -52,7 +52,7 @@ enum box_code box_code_from_name(const char *name);
 int box_err_set(struct box_err *err, enum box_code code, int errnum, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-#pragma GCC visibility pop
-
 /* What an errno means, in words; never NULL, and fit for a freshly forked child. */
 const char *box_err_strerror(int errnum);
+
+#pragma GCC visibility pop

@@ -12,6 +12,7 @@ import boxdlib
 import clilib
 import nativelib
 import pytest
+import rawlib
 import relaylib
 from boxdlib import wait_until
 from clientlib import INSTANCE
@@ -548,11 +549,11 @@ def test_ended_while_the_connection_was_broken(boxd, client, session):
             proxy.break_all()
             wait_until(lambda: not relaylib.info(client)["attached"], what="detached")
             with relaylib.Bare(boxd.port, "default", protocol="box.v1") as bare:
-                bare.send(relaylib.pack(relaylib.BEGIN, 4), opcode=relaylib.framelib.BINARY)
+                bare.send(relaylib.pack(relaylib.BEGIN, 4), opcode=rawlib.BINARY)
                 while relaylib.unpack(bare.recv())[0] != relaylib.BEGIN:
                     pass
                 data = relaylib.pack(relaylib.DATA, 0, b"\n")
-                bare.send(data, opcode=relaylib.framelib.BINARY)
+                bare.send(data, opcode=rawlib.BINARY)
                 ended(client)
             process.send_signal(signal.SIGCONT)
             out, err = process.communicate(timeout=20)

@@ -30,7 +30,7 @@ class Play:
         self.place = place
         program = place.programs / "service_driver"
         if not program.exists():
-            source = boxdlib.build(place.build) / "tests" / "unit" / "service_driver"
+            source = boxdlib.build(place.build) / "tests" / "drivers" / "service_driver"
             subprocess.run(["cp", "--", str(source), str(program)], check=True)
         self.log = place.folder / "play.log"
         with open(self.log, "ab") as log:

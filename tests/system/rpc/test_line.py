@@ -34,7 +34,7 @@ class Line:
     def __init__(self, **told):
         env = environment(LANGBOT_BOX_TRUSTED_INSTANCE_UUID=INSTANCE)
         self.process = subprocess.Popen(
-            [build() / "tests/unit/line_driver", json.dumps({"config": FAKE, **TIMES, **told})],
+            [build() / "tests/drivers/line_driver", json.dumps({"config": FAKE, **TIMES, **told})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=env,
