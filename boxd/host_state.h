@@ -51,36 +51,40 @@ struct box_host_state {
 };
 
 /* Of zeroed memory, by choice static: nothing is there, and no box possible. */
-void box_host_state_init(struct box_host_state *ground);
+void box_host_state_init(struct box_host_state *host_state);
 
 /* Never fails: what cannot be had is said in `missing`. Enters namespaces of our own: to be called
  * when the listening sockets are open and before PR_SET_DUMPABLE. */
-void box_host_state_open(struct box_host_state *ground, const struct box_identity *ids);
-void box_host_state_close(struct box_host_state *ground);
+void box_host_state_open(struct box_host_state *host_state, const struct box_identity *ids);
+void box_host_state_close(struct box_host_state *host_state);
 
 /* Whether this user namespace has the ids that boxes get as root. */
 bool box_host_state_has_id_ranges(void);
 /* fs.file-max; 0 when it is not known. */
 uint64_t box_host_state_files_max(void);
 
+/* Whether every text of a policy is terminated and every count in its limits: it comes from box-rpc. */
+bool box_host_state_is_well_formed(const struct box_policy *policy);
+
 /* Takes the policy, opens the mount roots and prepares the root of boxes by it. A second one is
  * ignored. -EINVAL with BOX_ERR_VALUE when something of Box's own is where boxes may mount: boxd
  * must not go on. */
 int box_host_state_set_policy(
-	struct box_host_state *ground, const struct box_policy *policy, struct box_err *err);
+	struct box_host_state *host_state, const struct box_policy *policy, struct box_err *err);
 
 /* Whether its paths may stand beside each other, as the seal asks; nothing is kept. */
-int box_host_state_check_policy_paths(
-	const struct box_host_state *ground, const struct box_policy *policy, struct box_err *err);
+int box_host_state_check_policy_paths(const struct box_host_state *host_state,
+	const struct box_policy *policy, struct box_err *err);
 
 /* What of a later policy counts: what it narrows. With `roots` also its roots and its skill store,
  * unless they would let boxes mount something of Box's own: that is said in the log. */
 void box_host_state_narrow_policy(
-	struct box_host_state *ground, const struct box_policy *policy, bool roots);
+	struct box_host_state *host_state, const struct box_policy *policy, bool roots);
 
 /* What a box that is asked for now would get, as far as it can be seen: box_host_state_report_at_start, and the
  * roots looked at anew. */
-void box_host_state_report_now(const struct box_host_state *ground, struct box_boxd_host *ret_host);
+void box_host_state_report_now(
+	const struct box_host_state *host_state, struct box_boxd_host *ret_host);
 
 /* What is at a path of the configuration: 0, or negative and err says what is wrong with it. */
 int box_host_state_check_config_path(
@@ -88,4 +92,4 @@ int box_host_state_check_config_path(
 
 /* The same in the words of START. */
 void box_host_state_report_at_start(
-	const struct box_host_state *ground, struct box_boxd_host *ret_host);
+	const struct box_host_state *host_state, struct box_boxd_host *ret_host);

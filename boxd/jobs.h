@@ -1,32 +1,30 @@
-/* Programs that boxd has started and waits for: each is reaped when it ends, and ended when its time is
- * over or boxd's is. */
+/* Programs that boxd has started (box-skills, box-vmm --probe): each is reaped when it ends, and killed
+ * when its time is over or boxd ends. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "boxd/event_source.h"
 
 struct box_jobs;
 struct box_program;
 
-/* Called once, when it is no more; never from inside box_jobs_start. */
+/* Called once, when the program has ended; never from inside box_jobs_start. */
 typedef void box_jobs_ended(void *arg);
 
 struct box_jobs *box_jobs_new(void);
-/* Those that run are killed; nobody is told. One without a limit gets a moment first: it ends by itself,
- * and what it still does (box-skills waits for the disk) is better not cut off. */
-void box_jobs_free(struct box_jobs *errands);
+/* Kills all that run, without a call of `ended`. A program without a limit gets a moment first: it ends
+ * by itself, and what it still does (box-skills waits for the disk) is better not cut off. */
+void box_jobs_free(struct box_jobs *jobs);
 
-/* Starts it. With `limit_ms` not 0 it is killed after that time; with 0 it ends by itself, at the latest
+/* Starts a program. With `limit_ms` it is killed after that time; with 0 it ends by itself, at the latest
  * when box-rpc does. -EAGAIN when BOX_JOBS_MAX run. */
-int box_jobs_start(struct box_jobs *errands, const struct box_program *wanted, uint64_t limit_ms,
+int box_jobs_start(struct box_jobs *jobs, const struct box_program *wanted, uint64_t limit_ms,
 	box_jobs_ended *ended, void *arg, struct box_err *err);
 
-/* Kills those that were started with this argument; each is told of as ever. */
-void box_jobs_kill(struct box_jobs *errands, const void *arg);
+/* Kills the programs that were started with this argument; `ended` follows as always. */
+void box_jobs_kill(struct box_jobs *jobs, const void *arg);
 
-/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
-int box_jobs_fd(const struct box_jobs *errands);
-int box_jobs_timeout_ms(const struct box_jobs *errands);
-void box_jobs_step(struct box_jobs *errands);
+struct box_event_source box_jobs_event_source(struct box_jobs *jobs);

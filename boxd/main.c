@@ -118,37 +118,38 @@ static const char *make_absolute(const char *folder, const char *path, char out[
 
 /* The configuration of a boxd that somebody has started with -s lies beside what that one works on,
  * and goes with it. */
-static void find_own_paths(const struct box_options *options, const struct box_start_data *carried,
-	const struct box_listeners *listeners, struct box_mount_roots_own_paths *ret_paths)
+static void find_own_paths(const struct box_options *options,
+	const struct box_start_data *start_data, const struct box_listeners *listeners,
+	struct box_mount_roots_own_paths *ret_paths)
 {
 	static char config[2 * BOX_PATH_MAX];
 	static char token[2 * BOX_PATH_MAX];
-	const char *folder = carried->start.working_folder;
+	const char *folder = start_data->start.working_folder;
 	*ret_paths = (struct box_mount_roots_own_paths){
 		.socket = listeners->operator.fd >= 0 ? listeners->operator.path : NULL,
 		.config = options->stdio ? NULL
 					 : make_absolute(folder, options->config_path, config),
-		.token = make_absolute(folder, carried->token_path, token), };
+		.token = make_absolute(folder, start_data->token_path, token), };
 }
 
 static int serve(const struct box_options *options)
 {
-	static struct box_host_state ground;
+	static struct box_host_state host_state;
 	struct box_err err;
 	raise_open_files();
-	struct box_start_data *carried = box_start_data_new();
-	if (!carried) {
+	struct box_start_data *start_data = box_start_data_new();
+	if (!start_data) {
 		(void)box_err_set(&err, BOX_ERR_OS, errno, "no memory of its own for the token");
 		return fail(EXIT_FAILED, &err);
 	}
-	if (box_start_data_load(options, carried, &err) < 0) {
+	if (box_start_data_load(options, start_data, &err) < 0) {
 		return fail(EXIT_USAGE, &err);
 	}
 	struct box_identity ids;
 	struct box_listeners listeners = BOX_LISTENERS_NONE;
-	char worker_path[BOX_PATH_MAX];
+	char rpc_path[BOX_PATH_MAX];
 	/* Before the namespaces change what our own path is. */
-	if (box_program_find("box-rpc", worker_path, &err) < 0 ||
+	if (box_program_find("box-rpc", rpc_path, &err) < 0 ||
 		box_identity_choose_for_rpc(&ids, &err) < 0 ||
 		open_listeners(options, &listeners, &err) < 0 ||
 		open_operator_socket(options, &listeners, &err) < 0) {
@@ -160,13 +161,13 @@ static int serve(const struct box_options *options)
 		skills_path[0] = '\0';
 	}
 	bool opened = listeners.count > 0 || options->check_config;
-	tell_listeners(&listeners, opened && !listeners.all_loopback, &carried->start);
-	box_host_state_init(&ground);
-	find_own_paths(options, carried, &listeners, &ground.own_paths);
+	tell_listeners(&listeners, opened && !listeners.all_loopback, &start_data->start);
+	box_host_state_init(&host_state);
+	find_own_paths(options, start_data, &listeners, &host_state.own_paths);
 	if (!options->check_config) {
-		box_host_state_open(&ground, &ids);
+		box_host_state_open(&host_state, &ids);
 		/* Whoever has started us sees what we see. */
-		ground.alone = options->stdio;
+		host_state.alone = options->stdio;
 	}
 	/* The token is in this process's memory: no core of it, and no debugger of its user. Not
 	 * before: a plain user's own maps could not be written then. */
@@ -175,18 +176,18 @@ static int serve(const struct box_options *options)
 		return fail(EXIT_FAILED, &err);
 	}
 	const struct box_supervise_setup setup = {
-		.worker_path = worker_path,
+		.rpc_path = rpc_path,
 		.serve =
 			{
-				.carried = carried,
+				.start_data = start_data,
 				.listeners = &listeners,
-				.ground = &ground,
+				.host_state = &host_state,
 				.ids = &ids,
 				.skills_path = skills_path,
 			},
 	};
 	int exit_code = box_supervise_run(&setup);
-	box_host_state_close(&ground);
+	box_host_state_close(&host_state);
 	box_listeners_close(&listeners);
 	return exit_code;
 }

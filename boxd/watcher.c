@@ -185,13 +185,15 @@ void box_watcher_start(struct box_watcher *watcher, struct box_cgroups *cgroups)
 	start(watcher);
 }
 
-int box_watcher_fd(const struct box_watcher *watcher)
+static int get_fd(const void *arg)
 {
+	const struct box_watcher *watcher = arg;
 	return watcher->pidfd;
 }
 
-int box_watcher_timeout_ms(const struct box_watcher *watcher)
+static int get_timeout_ms(const void *arg)
 {
+	const struct box_watcher *watcher = arg;
 	if (!watcher->cgroups || watcher->pidfd >= 0) {
 		return -1;
 	}
@@ -199,8 +201,10 @@ int box_watcher_timeout_ms(const struct box_watcher *watcher)
 	return left > 0 ? (int)left : 0;
 }
 
-void box_watcher_step(struct box_watcher *watcher)
+static void step(void *arg, short revents)
 {
+	struct box_watcher *watcher = arg;
+	(void)revents;
 	siginfo_t end = {0};
 	if (watcher->pidfd >= 0 &&
 		(waitid(P_PIDFD, (id_t)watcher->pidfd, &end, WEXITED | WNOHANG) < 0 ||
@@ -209,9 +213,15 @@ void box_watcher_step(struct box_watcher *watcher)
 		box_close_p(&watcher->pidfd);
 		lengthen_pause(watcher);
 	}
-	if (box_watcher_timeout_ms(watcher) == 0) {
+	if (get_timeout_ms(watcher) == 0) {
 		start(watcher);
 	}
+}
+
+struct box_event_source box_watcher_event_source(struct box_watcher *watcher)
+{
+	return (struct box_event_source){
+		.arg = watcher, .fd = get_fd, .timeout_ms = get_timeout_ms, .step = step};
 }
 
 void box_watcher_stop(struct box_watcher *watcher)

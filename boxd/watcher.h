@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "boxd/event_source.h"
 
 #define BOX_WATCHER_PAUSE_MS 1000
 #define BOX_WATCHER_PAUSE_MAX_MS 60000
@@ -31,10 +32,6 @@ struct box_watcher {
 /* Never fails: without a watcher boxes work all the same, and the log says so. */
 void box_watcher_start(struct box_watcher *watcher, struct box_cgroups *cgroups);
 /* To be polled for reading: then box_watcher_step. -1 while there is none. */
-int box_watcher_fd(const struct box_watcher *watcher);
-/* Milliseconds to the next step, or -1. */
-int box_watcher_timeout_ms(const struct box_watcher *watcher);
-/* Starts another when one has died. */
-void box_watcher_step(struct box_watcher *watcher);
+struct box_event_source box_watcher_event_source(struct box_watcher *watcher);
 /* Before the cgroups are closed. */
 void box_watcher_stop(struct box_watcher *watcher);

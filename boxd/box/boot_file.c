@@ -58,7 +58,7 @@ static int write_sealed(const struct iovec *parts, int count, int *ret_fd)
 	return 0;
 }
 
-static void fill_boot(const struct box_host_state *ground, const struct box_plan *plan,
+static void fill_boot(const struct box_host_state *host_state, const struct box_plan *plan,
 	const struct box_host_state_filters *filters, struct box_init_boot *boot)
 {
 	*boot = (struct box_init_boot){
@@ -66,7 +66,7 @@ static void fill_boot(const struct box_host_state *ground, const struct box_plan
 		.payload_uid = BOX_PLAN_PAYLOAD_ID,
 		.payload_gid = BOX_PLAN_PAYLOAD_ID,
 		/* A guest has all ids, whoever runs it. */
-		.same_uid = ground->ids == NULL && plan->ask->kind == BOX_PLAN_KIND_NATIVE,
+		.same_uid = host_state->ids == NULL && plan->ask->kind == BOX_PLAN_KIND_NATIVE,
 		.landlock_abi = (uint32_t)plan->landlock_abi,
 		.workspace = plan->ask->host_mode != BOX_PLAN_MOUNT_NONE,
 		.rule_count = (uint32_t)plan->rule_count,
@@ -83,13 +83,13 @@ static struct iovec program_bytes(const struct box_filter *filter)
 		filter->instructions, filter->count * sizeof(filter->instructions[0])};
 }
 
-int box_boot_file_make(const struct box_host_state *ground, const struct box_plan *plan,
-	const struct box_network_slot *seat, int *ret_fd)
+int box_boot_file_make(const struct box_host_state *host_state, const struct box_plan *plan,
+	const struct box_network_slot *slot, int *ret_fd)
 {
 	static struct boot_text text;
 	const struct box_host_state_filters *filters =
-		&ground->filters[plan->profile][plan->network];
-	fill_boot(ground, plan, filters, &text.boot);
+		&host_state->filters[plan->profile][plan->network];
+	fill_boot(host_state, plan, filters, &text.boot);
 	struct iovec parts[5] = {
 		{&text, sizeof(text.boot) + fill_rules(text.rest, plan)},
 		program_bytes(&filters->commands),
@@ -99,7 +99,7 @@ int box_boot_file_make(const struct box_host_state *ground, const struct box_pla
 		return write_sealed(parts, 3, ret_fd);
 	}
 	struct box_microvm_boot machine;
-	box_boot_file_describe_microvm(plan, seat, &machine);
+	box_boot_file_describe_microvm(plan, slot, &machine);
 	size_t size = machine.root_step_count * sizeof(struct box_root_step);
 	_cleanup_(box_free_p) struct box_root_step *root_steps = box_alloc(size);
 	box_boot_file_fill_root_steps(plan, root_steps);

@@ -1,5 +1,18 @@
-/* MAKING -> LIVE -> ENDING -> gone. A box is MAKING until its init has reported, ENDING from the
- * kill until nothing of it is left; only then is its number told to be gone. */
+/* The life of a box, as one state machine:
+ *
+ *   state    entered                        left
+ *   MAKING   box_boxes_make                 LIVE when its box-init reports that it is ready;
+ *                                           ENDING when a step fails, or after limit_ms
+ *   LIVE     its report has come            ENDING when it is ended, when its first process dies, or
+ *                                           when its sockets hold too much memory
+ *   ENDING   its first process was killed   gone when that is reaped and all that the box held is
+ *                                           given back, which is tried again until it succeeds
+ *
+ * A warm box that is discarded enters at ENDING. How a box is put together is in make.c; the numbers
+ * of boxes are never used again.
+ */
+#include "boxd/box/boxes.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,23 +27,95 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/limits.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "boxd/box/boxes_state.h"
+#include "base/table.h"
 #include "boxd/box/first_process.h"
-#include "boxd/box/make_from_warm.h"
+#include "boxd/box/host_memory.h"
+#include "boxd/box/make.h"
+#include "boxd/box/resources.h"
+#include "boxd/box/socket_checks.h"
 #include "boxd/box/warm_pool.h"
 #include "boxd/cgroup/cgroup.h"
 #include "boxd/image/images.h"
 #include "protocol/init.h"
 
-#define MAKE_MS 10000          /* a box must be there by then */
-#define BURY_PAUSE_MAX_MS 1000 /* between tries to remove what is dying; from 1 ms it doubles */
-#define END_MS 100
+#define MAKE_MS 10000             /* a native box must be ready by then */
+#define RELEASE_PAUSE_MAX_MS 1000 /* between tries to release what is dying; doubles from 1 ms */
+#define END_MS 100                /* after a kill: look even if the pidfd has not shown the end */
 #define EVENTS_AT_ONCE 64
 #define FREE_WAIT_MS 3000 /* at the end of boxd */
 
-static void move_to(struct box_boxes_entry *entry, struct box_list *list)
+enum state {
+	MAKING,
+	LIVE,
+	ENDING,
+};
+
+/* What is needed only until the box is made. */
+struct making {
+	uint32_t request;  /* 0: nobody waits for the answer any more */
+	uint64_t limit_ms; /* in which it must be ready */
+	struct box_plan_request ask;
+	struct box_plan_host host; /* with the root of its image */
+	struct box_plan plan;
+};
+
+struct entry {
+	struct box_list links; /* in `live`, or in `changing` */
+	uint64_t number;
+	enum state state;
+	bool announced;        /* box-rpc knows of it, and must hear of its end */
+	uint64_t deadline_ms;  /* MAKING: then it has failed; ENDING: the next try to release it */
+	uint64_t pause_ms;     /* ENDING: before the last try */
+	struct making *making; /* NULL once it is live */
+	struct box_resources resources;
+	bool is_microvm;
+	uint64_t promised_bytes; /* to a microVM and the programs that run it; else 0 */
+	uint64_t memory_bytes;   /* its limit */
+	struct box_socket_check socket_check; /* LIVE */
+	struct box_process_cgroups *groups;   /* LIVE: NULL until it is asked for */
+	char tenant[BOX_TENANT_SIZE];
+	char *workspace;     /* its path inside the box */
+	bool own_workspace;  /* no folder of the host */
+	dev_t source_device; /* else that folder */
+	ino_t source_inode;
+};
+
+struct box_boxes {
+	struct box_host_state *host_state;
+	const struct box_boxes_events *events;
+	void *arg;
+	int epoll;
+	uint64_t next_number;
+	struct box_warm_pool *pool;
+	struct box_table by_number;
+	struct box_list live;
+	struct box_list changing; /* MAKING and ENDING */
+	struct box_list groups;   /* process cgroups that are closed and still to be removed */
+	struct box_socket_checks socket_checks;
+};
+
+static struct box_str key_of(const uint64_t *number)
+{
+	return (struct box_str){(const char *)number, sizeof(*number)};
+}
+
+static struct entry *entry_of(struct box_list *at)
+{
+	return BOX_CONTAINER_OF(at, struct entry, links);
+}
+
+/* The live box of a number, or NULL. */
+static struct entry *find_live(struct box_boxes *boxes, uint64_t box)
+{
+	struct entry *entry = box_table_get(&boxes->by_number, key_of(&box));
+	return entry && entry->state == LIVE ? entry : NULL;
+}
+
+static void move_to(struct entry *entry, struct box_list *list)
 {
 	box_list_drop(&entry->links);
 	box_list_push(list, &entry->links);
@@ -50,87 +135,88 @@ static void unwatch(struct box_boxes *boxes, int fd)
 	}
 }
 
-/* --- the end of a box --- */
-
-static void entry_free(struct box_boxes *boxes, struct box_boxes_entry *entry)
+static struct entry *entry_new(struct box_boxes *boxes)
 {
-	box_table_remove(&boxes->by_number, box_boxes_key(&entry->number));
+	struct entry *entry = box_alloc(sizeof(*entry));
+	entry->number = boxes->next_number++;
+	entry->resources = BOX_RESOURCES_NONE;
+	box_socket_checks_prepare(&entry->socket_check);
+	box_list_init(&entry->links);
+	box_list_push(&boxes->changing, &entry->links);
+	box_table_put(&boxes->by_number, key_of(&entry->number), entry);
+	return entry;
+}
+
+static void entry_free(struct box_boxes *boxes, struct entry *entry)
+{
+	box_table_remove(&boxes->by_number, key_of(&entry->number));
 	box_list_drop(&entry->links);
 	free(entry->making);
 	free(entry->workspace);
 	free(entry);
 }
 
-static void end_entry(struct box_boxes *boxes, struct box_boxes_entry *entry)
+/* --- ENDING --- */
+
+static void end_entry(struct box_boxes *boxes, struct entry *entry)
 {
-	if (entry->state == BOX_BOXES_ENDING) {
+	if (entry->state == ENDING) {
 		return;
 	}
-	entry->state = BOX_BOXES_ENDING;
+	entry->state = ENDING;
 	box_process_cgroups_free(entry->groups);
 	entry->groups = NULL;
-	unwatch(boxes, entry->living.report);
-	/* Its end shows at the pidfd; the look at the clock is for the case that it does not. */
-	entry->deadline_ms = box_clock_ms() + (entry->living.pidfd >= 0 ? END_MS : 0);
-	move_to(entry, &boxes->restless);
-	box_resources_kill(&entry->living);
+	box_socket_checks_remove(&entry->socket_check);
+	unwatch(boxes, entry->resources.report);
+	/* Its end shows at the pidfd; the deadline is for the case that it does not. */
+	entry->deadline_ms = box_clock_ms() + (entry->resources.pidfd >= 0 ? END_MS : 0);
+	move_to(entry, &boxes->changing);
+	box_resources_kill(&entry->resources);
 }
 
-/* The pidfd is watched until it has told the end. */
-static int bury(struct box_boxes *boxes, struct box_resources *living)
+/* The pidfd is watched until it has shown the end. 0, or -EBUSY: try again. */
+static int reap_and_release(struct box_boxes *boxes, struct box_resources *resources)
 {
-	if (living->pidfd >= 0) {
-		if (!box_resources_reap(living)) {
+	if (resources->pidfd >= 0) {
+		if (!box_resources_reap(resources)) {
 			return -EBUSY;
 		}
-		unwatch(boxes, living->pidfd);
-		box_close_p(&living->pidfd);
+		unwatch(boxes, resources->pidfd);
+		box_close_p(&resources->pidfd);
 	}
-	return box_resources_release(boxes->ground, living);
+	return box_resources_release(boxes->host_state, resources);
 }
 
-static void try_bury(struct box_boxes *boxes, struct box_boxes_entry *entry)
+static void try_release(struct box_boxes *boxes, struct entry *entry)
 {
-	if (bury(boxes, &entry->living) == -EBUSY) {
+	if (reap_and_release(boxes, &entry->resources) == -EBUSY) {
 		uint64_t pause_ms = entry->pause_ms > 0 ? 2 * entry->pause_ms : 1;
-		entry->pause_ms = BOX_MIN(pause_ms, BURY_PAUSE_MAX_MS);
+		entry->pause_ms = BOX_MIN(pause_ms, RELEASE_PAUSE_MAX_MS);
 		entry->deadline_ms = box_clock_ms() + entry->pause_ms;
 		return;
 	}
 	uint64_t number = entry->number;
-	bool told = entry->told;
+	bool announced = entry->announced;
 	entry_free(boxes, entry);
-	if (told) {
+	if (announced) {
 		boxes->events->gone(boxes->arg, number);
 	}
 }
 
-static struct box_boxes_entry *entry_new(struct box_boxes *boxes)
-{
-	struct box_boxes_entry *entry = box_alloc(sizeof(*entry));
-	entry->number = boxes->next_number++;
-	entry->living = BOX_RESOURCES_NONE;
-	box_list_init(&entry->links);
-	box_list_push(&boxes->restless, &entry->links);
-	box_table_put(&boxes->by_number, box_boxes_key(&entry->number), entry);
-	return entry;
-}
-
-/* A blank that nobody wants, or a part of one: it ends as boxes do, while others are made. */
-static void let_go(void *arg, struct box_warm_box *blank)
+/* A warm box that nobody wants, or a part of one, ends as other boxes do, while others are made. */
+static void discard_warm(void *arg, struct box_warm_box *warm)
 {
 	struct box_boxes *boxes = arg;
-	struct box_boxes_entry *entry = entry_new(boxes);
-	box_make_warm_close(blank);
-	entry->living = blank->living;
-	(void)watch(boxes, entry->living.pidfd, entry->number);
+	struct entry *entry = entry_new(boxes);
+	box_make_warm_close(warm);
+	entry->resources = warm->resources;
+	(void)watch(boxes, entry->resources.pidfd, entry->number);
 	end_entry(boxes, entry);
 }
 
-/* --- the beginning --- */
+/* --- MAKING --- */
 
-static void tell_failed(
-	struct box_boxes *boxes, struct box_boxes_entry *entry, const struct box_err *err)
+static void fail_making(struct box_boxes *boxes, struct entry *entry, const struct box_err *err)
 {
 	uint32_t request = entry->making->request;
 	end_entry(boxes, entry);
@@ -139,118 +225,157 @@ static void tell_failed(
 	}
 }
 
-static void tell_box(struct box_boxes *boxes, const struct box_boxes_entry *entry, uint32_t request)
+/* Adds what microVMs may still take of the host's memory. */
+static void add_promises(struct box_list *list, struct box_host_memory *memory)
 {
-	const struct box_cgroup *cgroup = entry->living.cgroup;
-	const struct box_boxes_fds fds = {
-		.control = entry->living.control,
-		.memory = cgroup ? box_cgroup_events(cgroup) : -1,
-		.rest = cgroup ? box_cgroup_leaf_events(cgroup) : -1,
-		.host_address = entry->living.host_address,
-	};
-	boxes->events->made(boxes->arg, request, entry->number, &fds, NULL);
-}
-
-static void tell_made(struct box_boxes *boxes, struct box_boxes_entry *entry)
-{
-	uint32_t request = entry->making->request;
-	unwatch(boxes, entry->living.report);
-	(void)close(TAKE_FD(entry->living.report));
-	free(entry->making);
-	entry->making = NULL;
-	entry->state = BOX_BOXES_LIVE;
-	entry->told = true;
-	entry->looked_ms = box_clock_ms();
-	if (box_boxes_has_socket_check(entry) && boxes->look_ms == UINT64_MAX) {
-		boxes->look_ms = entry->looked_ms + BOX_SOCKETS_CHECK_MS;
-	}
-	move_to(entry, &boxes->live);
-	tell_box(boxes, entry, request);
-}
-
-/* What the box's first process has to say: it is there, or the step that failed. */
-static void take_report(struct box_boxes *boxes, struct box_boxes_entry *entry)
-{
-	struct box_err err;
-	int r = box_first_process_read_report(entry->living.report, &entry->making->plan, &err);
-	if (r > 0) {
-		tell_made(boxes, entry);
-	} else if (r < 0) {
-		BOX_LOG(BOX_LOG_WARNING, "box.failed", box_log_str("why", err.text));
-		tell_failed(boxes, entry, &err);
+	for (struct box_list *at = list->next; at != list; at = at->next) {
+		const struct entry *entry = entry_of(at);
+		const struct box_cgroup *cgroup = entry->resources.cgroup;
+		if (!entry->is_microvm) {
+			continue;
+		}
+		uint64_t taken = cgroup ? box_cgroup_memory(cgroup) : 0;
+		memory->microvms++;
+		memory->promised_bytes += entry->promised_bytes;
+		memory->taken_bytes += BOX_MIN(taken, entry->promised_bytes);
 	}
 }
 
-/* A blank becomes this box, or ends as this entry does. */
-static int use_blank(struct box_boxes *boxes, struct box_boxes_entry *entry,
-	struct box_warm_box *blank, int source, struct box_err *err)
+/* Whether the host has memory for the box of this plan beside the others. */
+static int check_memory(struct box_boxes *boxes, const struct box_plan *plan, struct box_err *err)
 {
-	struct box_boxes_making *making = entry->making;
-	int r = box_make_from_warm(boxes->ground, &making->plan, source, blank, err);
-	box_make_warm_close(blank);
-	entry->living = blank->living;
-	int watched = watch(boxes, entry->living.pidfd, entry->number);
+	struct box_host_memory memory;
+	uint64_t reserve_bytes = boxes->host_state->policy.reserve_bytes;
+	bool is_microvm = plan->ask->kind == BOX_PLAN_KIND_MICROVM;
+	if (!is_microvm && reserve_bytes == 0) {
+		return 0;
+	}
+	int r = box_host_memory_read(boxes->host_state->cgroups, &memory, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_host_memory_check_reserve(&memory, reserve_bytes, err);
+	if (r < 0 || !is_microvm) {
+		return r;
+	}
+	add_promises(&boxes->live, &memory);
+	add_promises(&boxes->changing, &memory);
+	return box_host_memory_check_promises(&memory, plan->limit_bytes, err);
+}
+
+/* The root of the image that is asked for; NULL for the default one. */
+static int find_root(struct box_host_state *host_state, struct box_plan_request *ask,
+	struct box_plan_host *host, struct box_root **ret_root, struct box_err *err)
+{
+	if (!memchr(ask->image, '\0', sizeof(ask->image))) {
+		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "image is too long");
+	}
+	int r = box_images_find(host_state->images, ask->image, host, ret_root, err);
+	if (r < 0) {
+		return r;
+	}
+	if (!*ret_root) {
+		/* A label alone: boxes that differ only in it can be made of the same warm box. */
+		ask->image[0] = '\0';
+	}
+	return 0;
+}
+
+/* The plan of the box; *root is the caller's prepared root, or becomes that of the image. */
+static int make_plan(
+	struct box_boxes *boxes, struct making *making, struct box_root **root, struct box_err *err)
+{
+	struct box_host_state *host_state = boxes->host_state;
+	if (!host_state->possible) {
+		return box_err_set(
+			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", host_state->missing);
+	}
+	making->host = host_state->host;
+	if (*root) {
+		box_root_describe(*root, making->ask.image, &making->host);
+	} else {
+		int r = find_root(host_state, &making->ask, &making->host, root, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	return box_plan_make(&making->ask, &host_state->policy, &making->host, &making->plan, err);
+}
+
+/* The warm box becomes this box, or ends as this entry does. */
+static int use_warm(struct box_boxes *boxes, struct entry *entry, struct box_warm_box *warm,
+	int source, struct box_err *err)
+{
+	struct making *making = entry->making;
+	int r = box_make_from_warm(boxes->host_state, &making->plan, source, warm, err);
+	box_make_warm_close(warm);
+	entry->resources = warm->resources;
+	int watched = watch(boxes, entry->resources.pidfd, entry->number);
 	if (r < 0) {
 		return r;
 	}
 	entry->memory_bytes = making->plan.memory_bytes;
 	entry->workspace = box_strdup(making->ask.mount_path);
 	entry->own_workspace = making->ask.host_mode == BOX_PLAN_MOUNT_NONE;
-	r = watched < 0 ? watched : watch(boxes, entry->living.report, entry->number);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "epoll: %s", box_err_strerror(-r)) : 0;
-}
-
-/* A label says nothing: boxes that differ in it alone are alike. */
-static int find_root(struct box_host_state *ground, struct box_plan_request *ask,
-	struct box_plan_host *host, struct box_root **ret_root, struct box_err *err)
-{
-	if (!memchr(ask->image, '\0', sizeof(ask->image))) {
-		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "image is too long");
+	if (watched == 0) {
+		watched = watch(boxes, entry->resources.report, entry->number);
 	}
-	int r = box_images_find(ground->images, ask->image, host, ret_root, err);
-	if (r == 0 && !*ret_root) {
-		ask->image[0] = '\0';
-	}
-	return r;
-}
-
-/* Takes `given`. */
-static int begin(struct box_boxes *boxes, struct box_boxes_entry *entry, struct box_root *given,
-	struct box_err *err)
-{
-	struct box_host_state *ground = boxes->ground;
-	struct box_boxes_making *making = entry->making;
-	_cleanup_(box_close_p) int source = -1;
-	_cleanup_(box_images_release_p) struct box_root *root = given;
-	struct box_warm_box blank;
-	if (!ground->possible) {
+	if (watched < 0) {
 		return box_err_set(
-			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
+			err, BOX_ERR_OS, -watched, "epoll: %s", box_err_strerror(-watched));
 	}
-	making->host = ground->host;
-	int r = 0;
-	if (given) {
-		box_root_describe(given, making->ask.image, &making->host);
-	} else {
-		r = find_root(ground, &making->ask, &making->host, &root, err);
-	}
-	r = r < 0 ? r
-		  : box_plan_make(&making->ask, &ground->policy, &making->host, &making->plan, err);
-	r = r < 0 ? r : box_boxes_check_memory(boxes, &making->plan, err);
-	r = r < 0 ? r : box_make_open_folder(ground, &making->ask, &source, err);
-	r = r < 0 ? r : box_make_check_quota(ground, &making->ask, source, err);
-	r = r < 0 ? r : box_warm_pool_take(boxes->ahead, &making->plan, root, &blank, err);
-	if (r == 0 && making->ask.kind == BOX_PLAN_KIND_MICROVM) {
-		entry->promised_bytes = making->plan.limit_bytes;
-		making->limit_ms = making->plan.machine.start_ms + BOX_MICROVM_REPORT_MS;
-	}
-	r = r < 0 ? r : use_blank(boxes, entry, &blank, source, err);
+	return 0;
+}
+
+static void note_source(struct entry *entry, int source)
+{
 	struct stat status;
-	if (r == 0 && source >= 0 && fstat(source, &status) == 0) {
+	if (source >= 0 && fstat(source, &status) == 0) {
 		entry->source_device = status.st_dev;
 		entry->source_inode = status.st_ino;
 	}
-	return r;
+}
+
+/* Takes `given`. What can be refused is refused before a warm box is used up. */
+static int begin(
+	struct box_boxes *boxes, struct entry *entry, struct box_root *given, struct box_err *err)
+{
+	struct box_host_state *host_state = boxes->host_state;
+	struct making *making = entry->making;
+	_cleanup_(box_close_p) int source = -1;
+	_cleanup_(box_images_release_p) struct box_root *root = given;
+	struct box_warm_box warm;
+	int r = make_plan(boxes, making, &root, err);
+	if (r < 0) {
+		return r;
+	}
+	r = check_memory(boxes, &making->plan, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_make_open_folder(host_state, &making->ask, &source, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_make_check_quota(host_state, &making->ask, source, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_warm_pool_take(boxes->pool, &making->plan, root, &warm, err);
+	if (r < 0) {
+		return r;
+	}
+	if (making->ask.kind == BOX_PLAN_KIND_MICROVM) {
+		entry->is_microvm = true;
+		entry->promised_bytes = making->plan.limit_bytes;
+		making->limit_ms = making->plan.machine.start_ms + BOX_MICROVM_REPORT_MS;
+	}
+	r = use_warm(boxes, entry, &warm, source, err);
+	if (r < 0) {
+		return r;
+	}
+	note_source(entry, source);
+	return 0;
 }
 
 void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_plan_request *ask,
@@ -258,13 +383,13 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 {
 	struct box_err err;
 	if (boxes->by_number.count >= BOX_BOXES_MAX) {
-		(void)box_err_set(&err, BOX_ERR_CAPACITY, EUSERS,
-			"no more than %d boxes can there be at once", BOX_BOXES_MAX);
+		(void)box_err_set(
+			&err, BOX_ERR_CAPACITY, EUSERS, "too many boxes (limit %d)", BOX_BOXES_MAX);
 		box_images_release(root);
 		boxes->events->made(boxes->arg, request, 0, NULL, &err);
 		return;
 	}
-	struct box_boxes_entry *entry = entry_new(boxes);
+	struct entry *entry = entry_new(boxes);
 	memcpy(entry->tenant, ask->tenant, strnlen(ask->tenant, sizeof(entry->tenant) - 1));
 	entry->making = box_alloc(sizeof(*entry->making));
 	entry->making->request = request;
@@ -272,40 +397,89 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	entry->making->limit_ms = MAKE_MS;
 	int r = begin(boxes, entry, root, &err);
 	if (r == 0) {
-		/* Only now: what boxd itself needed for it, a router above all, is not its fault. */
+		/* From now on: the time that boxd itself took, for a router above all, is not the
+		 * box's. */
 		entry->deadline_ms = box_clock_ms() + entry->making->limit_ms;
 		return;
 	}
-	if (entry->living.pidfd >= 0) {
-		tell_failed(boxes, entry, &err);
+	if (entry->resources.pidfd >= 0) {
+		fail_making(boxes, entry, &err);
 		return;
 	}
 	entry_free(boxes, entry);
 	boxes->events->made(boxes->arg, request, 0, NULL, &err);
 }
 
-/* --- what callers ask for --- */
+/* --- LIVE --- */
 
-struct box_boxes *box_boxes_new(
-	struct box_host_state *ground, const struct box_boxes_events *events, void *arg)
+static void announce(struct box_boxes *boxes, const struct entry *entry, uint32_t request)
 {
-	struct box_boxes *boxes = box_alloc(sizeof(*boxes));
-	boxes->ground = ground;
-	boxes->events = events;
-	boxes->arg = arg;
-	boxes->epoll = epoll_create1(EPOLL_CLOEXEC);
-	boxes->next_number = 1;
-	boxes->look_ms = UINT64_MAX;
-	boxes->ahead = box_warm_pool_new(ground, boxes->epoll, let_go, boxes);
-	box_list_init(&boxes->live);
-	box_list_init(&boxes->restless);
-	box_list_init(&boxes->groups);
-	return boxes;
+	const struct box_cgroup *cgroup = entry->resources.cgroup;
+	const struct box_boxes_fds fds = {
+		.control = entry->resources.control,
+		.memory_events = cgroup ? box_cgroup_events(cgroup) : -1,
+		.leaf_events = cgroup ? box_cgroup_leaf_events(cgroup) : -1,
+		.host_address = entry->resources.host_address,
+	};
+	boxes->events->made(boxes->arg, request, entry->number, &fds, NULL);
 }
+
+static void become_live(struct box_boxes *boxes, struct entry *entry)
+{
+	uint32_t request = entry->making->request;
+	unwatch(boxes, entry->resources.report);
+	(void)close(TAKE_FD(entry->resources.report));
+	free(TAKE_PTR(entry->making));
+	entry->state = LIVE;
+	entry->announced = true;
+	/* A microVM's sockets are its own kernel's. */
+	if (!entry->is_microvm && entry->memory_bytes > 0) {
+		box_socket_checks_add(&boxes->socket_checks, &entry->socket_check,
+			&entry->resources, entry->memory_bytes);
+	}
+	move_to(entry, &boxes->live);
+	announce(boxes, entry, request);
+}
+
+/* The box's first process says that it is ready, or which step has failed. */
+static void take_report(struct box_boxes *boxes, struct entry *entry)
+{
+	struct box_err err;
+	int r = box_first_process_read_report(entry->resources.report, &entry->making->plan, &err);
+	if (r > 0) {
+		become_live(boxes, entry);
+	} else if (r < 0) {
+		BOX_LOG(BOX_LOG_WARNING, "box.failed", box_log_str("why", err.text));
+		fail_making(boxes, entry, &err);
+	}
+}
+
+static bool has_died(const struct entry *entry)
+{
+	struct pollfd polled = {.fd = entry->resources.pidfd, .events = POLLIN};
+	return poll(&polled, 1, 0) == 1;
+}
+
+/* Clients that wait for something in the box hear why before its end shows. */
+static void end_over_socket_memory(struct box_boxes *boxes)
+{
+	struct box_socket_check *check;
+	while ((check = box_socket_checks_find_over(&boxes->socket_checks)) != NULL) {
+		struct entry *entry = BOX_CONTAINER_OF(check, struct entry, socket_check);
+		BOX_LOG(BOX_LOG_WARNING, "box.ended", box_log_int("box", (int64_t)entry->number),
+			box_log_str("why", box_boxd_end_reason(BOX_BOXD_END_SOCKETS)));
+		if (entry->announced) {
+			boxes->events->ending(boxes->arg, entry->number, BOX_BOXD_END_SOCKETS);
+		}
+		end_entry(boxes, entry);
+	}
+}
+
+/* --- what callers ask for --- */
 
 void box_boxes_end(struct box_boxes *boxes, uint64_t box)
 {
-	struct box_boxes_entry *entry = box_boxes_find(boxes, box);
+	struct entry *entry = find_live(boxes, box);
 	if (entry) {
 		end_entry(boxes, entry);
 	}
@@ -314,44 +488,133 @@ void box_boxes_end(struct box_boxes *boxes, uint64_t box)
 void box_boxes_drop_requests(struct box_boxes *boxes)
 {
 	struct box_list *next;
-	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = next) {
-		struct box_boxes_entry *entry = box_boxes_entry_of(at);
+	for (struct box_list *at = boxes->changing.next; at != &boxes->changing; at = next) {
+		struct entry *entry = entry_of(at);
 		next = at->next;
-		entry->told = false;
-		if (entry->state == BOX_BOXES_MAKING) {
+		entry->announced = false;
+		if (entry->state == MAKING) {
 			entry->making->request = 0;
 			end_entry(boxes, entry);
 		}
 	}
 }
 
-struct box_warm_pool *box_boxes_warm_pool(struct box_boxes *boxes)
-{
-	return boxes->ahead;
-}
-
 void box_boxes_list(struct box_boxes *boxes)
 {
 	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
-		tell_box(boxes, box_boxes_entry_of(at), 0);
+		announce(boxes, entry_of(at), 0);
 	}
+}
+
+static int refuse_ended(struct box_err *err)
+{
+	return box_err_set(err, BOX_ERR_BOX, ENOENT, "the box has ended");
+}
+
+int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
+	int *ret_mount, struct box_err *err)
+{
+	const struct entry *entry = find_live(boxes, box);
+	if (!entry) {
+		return refuse_ended(err);
+	}
+	return box_make_mount(
+		boxes->host_state, &entry->resources, source, read_only, ret_mount, err);
+}
+
+static bool uses(struct box_list *list, const struct stat *status)
+{
+	for (struct box_list *at = list->next; at != list; at = at->next) {
+		const struct entry *entry = entry_of(at);
+		if (entry->source_inode == status->st_ino &&
+			entry->source_device == status->st_dev) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool box_boxes_uses_folder(struct box_boxes *boxes, int source)
+{
+	struct stat status;
+	return fstat(source, &status) < 0 || uses(&boxes->live, &status) ||
+		uses(&boxes->changing, &status);
+}
+
+struct box_process_cgroups *box_boxes_process_cgroups(
+	struct box_boxes *boxes, uint64_t box, struct box_err *err)
+{
+	struct entry *entry = find_live(boxes, box);
+	if (!entry) {
+		(void)refuse_ended(err);
+		return NULL;
+	}
+	if (!entry->groups && entry->resources.cgroup) {
+		entry->groups = box_process_cgroups_new(entry->resources.cgroup, &boxes->groups);
+	} else if (!entry->groups) {
+		(void)box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+			"no limits can be set in this box");
+	}
+	return entry->groups;
+}
+
+const char *box_boxes_tenant(struct box_boxes *boxes, uint64_t box)
+{
+	const struct entry *entry = find_live(boxes, box);
+	return entry ? entry->tenant : NULL;
+}
+
+bool box_boxes_is_microvm(struct box_boxes *boxes, uint64_t box)
+{
+	const struct entry *entry = find_live(boxes, box);
+	return entry && entry->is_microvm;
+}
+
+/* The pid cannot be another process's before it is reaped. */
+int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
+	bool *ret_own)
+{
+	const struct entry *entry = find_live(boxes, box);
+	char path[64];
+	if (!entry || has_died(entry)) {
+		return -ESRCH;
+	}
+	if (entry->is_microvm) {
+		return -EOPNOTSUPP; /* its files are in its guest's memory */
+	}
+	(void)snprintf(path, sizeof(path), "/proc/%d/root", entry->resources.pid);
+	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0) {
+		return -errno;
+	}
+	*ret_root = root;
+	*ret_workspace = entry->workspace;
+	*ret_own = entry->own_workspace;
+	return 0;
+}
+
+struct box_warm_pool *box_boxes_warm_pool(struct box_boxes *boxes)
+{
+	return boxes->pool;
 }
 
 /* --- the loop --- */
 
-int box_boxes_fd(const struct box_boxes *boxes)
+static int get_fd(const void *arg)
 {
+	const struct box_boxes *boxes = arg;
 	return boxes->epoll;
 }
 
-int box_boxes_timeout_ms(const struct box_boxes *boxes)
+static int get_timeout_ms(const void *arg)
 {
+	const struct box_boxes *boxes = arg;
 	uint64_t now_ms = box_clock_ms();
 	uint64_t next_ms = box_process_cgroups_due_ms(&boxes->groups);
-	next_ms = BOX_MIN(boxes->look_ms, next_ms);
-	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = at->next) {
-		const struct box_boxes_entry *entry = box_boxes_entry_of(at);
-		next_ms = BOX_MIN(entry->deadline_ms, next_ms);
+	next_ms = BOX_MIN(boxes->socket_checks.next_ms, next_ms);
+	const struct box_list *changing = &boxes->changing;
+	for (struct box_list *at = changing->next; at != changing; at = at->next) {
+		next_ms = BOX_MIN(entry_of(at)->deadline_ms, next_ms);
 	}
 	if (next_ms == UINT64_MAX) {
 		return -1;
@@ -359,96 +622,115 @@ int box_boxes_timeout_ms(const struct box_boxes *boxes)
 	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
 }
 
-static void serve_entry(struct box_boxes *boxes, struct box_boxes_entry *entry)
+/* Its report or its pidfd can be read. */
+static void on_entry_event(struct box_boxes *boxes, struct entry *entry)
 {
-	if (entry->state == BOX_BOXES_MAKING) {
+	switch (entry->state) {
+	case MAKING:
 		take_report(boxes, entry);
 		return;
-	}
-	if (entry->state == BOX_BOXES_LIVE) {
-		if (!box_boxes_has_ended(entry)) {
+	case LIVE:
+		if (!has_died(entry)) {
 			return;
 		}
 		BOX_LOG(BOX_LOG_WARNING, "box.died", box_log_int("box", (int64_t)entry->number));
 		end_entry(boxes, entry);
+		try_release(boxes, entry);
+		return;
+	case ENDING:
+		try_release(boxes, entry);
+		return;
 	}
-	try_bury(boxes, entry);
 }
 
-static void serve_late(struct box_boxes *boxes)
+static void take_events(struct box_boxes *boxes)
+{
+	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
+		struct epoll_event event;
+		if (epoll_wait(boxes->epoll, &event, 1, 0) != 1) {
+			return;
+		}
+		uint64_t number = event.data.u64; /* the struct is packed */
+		if (number == BOX_WARM_POOL_EVENT) {
+			if (boxes->pool) {
+				box_warm_pool_on_failure(boxes->pool);
+			}
+			continue;
+		}
+		struct entry *entry = box_table_get(&boxes->by_number, key_of(&number));
+		if (entry) {
+			on_entry_event(boxes, entry);
+		}
+	}
+}
+
+static void check_deadlines(struct box_boxes *boxes)
 {
 	uint64_t now_ms = box_clock_ms();
 	struct box_err err;
 	struct box_list *next;
-	for (struct box_list *at = boxes->restless.next; at != &boxes->restless; at = next) {
-		struct box_boxes_entry *entry = box_boxes_entry_of(at);
+	for (struct box_list *at = boxes->changing.next; at != &boxes->changing; at = next) {
+		struct entry *entry = entry_of(at);
 		next = at->next;
 		if (now_ms < entry->deadline_ms) {
 			continue;
 		}
-		if (entry->state == BOX_BOXES_ENDING) {
-			try_bury(boxes, entry);
+		if (entry->state == ENDING) {
+			try_release(boxes, entry);
 			continue;
 		}
 		(void)box_err_set(&err, BOX_ERR_BOX, ETIMEDOUT,
 			"the box cannot be made: it was not ready after %d s",
 			(int)(entry->making->limit_ms / 1000));
-		tell_failed(boxes, entry, &err);
+		fail_making(boxes, entry, &err);
 	}
 }
 
-/* Who waits for something in it hears why before its end shows. */
-static void end_greedy(struct box_boxes *boxes)
+static void step(void *arg, short revents)
 {
-	struct box_boxes_entry *entry;
-	while ((entry = box_boxes_find_over_socket_memory(boxes)) != NULL) {
-		BOX_LOG(BOX_LOG_WARNING, "box.ended", box_log_int("box", (int64_t)entry->number),
-			box_log_str("why", box_boxd_end_reason(BOX_BOXD_END_SOCKETS)));
-		if (entry->told) {
-			boxes->events->ends(boxes->arg, entry->number, BOX_BOXD_END_SOCKETS);
-		}
-		end_entry(boxes, entry);
-	}
-}
-
-void box_boxes_step(struct box_boxes *boxes)
-{
-	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
-		struct epoll_event event;
-		if (epoll_wait(boxes->epoll, &event, 1, 0) != 1) {
-			break;
-		}
-		uint64_t number = event.data.u64; /* the struct is packed */
-		if (number == BOX_WARM_POOL_EVENT) {
-			if (boxes->ahead) {
-				box_warm_pool_on_failure(boxes->ahead);
-			}
-			continue;
-		}
-		struct box_boxes_entry *entry = box_table_get(
-			&boxes->by_number, box_boxes_key(&number));
-		if (entry) {
-			serve_entry(boxes, entry);
-		}
-	}
-	serve_late(boxes);
-	end_greedy(boxes);
+	struct box_boxes *boxes = arg;
+	(void)revents;
+	take_events(boxes);
+	check_deadlines(boxes);
+	end_over_socket_memory(boxes);
 	box_process_cgroups_try_removals(&boxes->groups);
+}
+
+struct box_event_source box_boxes_event_source(struct box_boxes *boxes)
+{
+	return (struct box_event_source){
+		.arg = boxes, .fd = get_fd, .timeout_ms = get_timeout_ms, .step = step};
+}
+
+struct box_boxes *box_boxes_new(
+	struct box_host_state *host_state, const struct box_boxes_events *events, void *arg)
+{
+	struct box_boxes *boxes = box_alloc(sizeof(*boxes));
+	boxes->host_state = host_state;
+	boxes->events = events;
+	boxes->arg = arg;
+	boxes->epoll = epoll_create1(EPOLL_CLOEXEC);
+	boxes->next_number = BOX_WARM_POOL_EVENT + 1;
+	boxes->pool = box_warm_pool_new(host_state, boxes->epoll, discard_warm, boxes);
+	box_list_init(&boxes->live);
+	box_list_init(&boxes->changing);
+	box_list_init(&boxes->groups);
+	box_socket_checks_init(&boxes->socket_checks);
+	return boxes;
 }
 
 void box_boxes_free(struct box_boxes *boxes)
 {
 	uint64_t until_ms = box_clock_ms() + FREE_WAIT_MS;
-	box_warm_pool_free(boxes->ahead);
-	boxes->ahead = NULL;
+	box_warm_pool_free(TAKE_PTR(boxes->pool));
 	while (!box_list_empty(&boxes->live)) {
-		end_entry(boxes, box_boxes_entry_of(boxes->live.next));
+		end_entry(boxes, entry_of(boxes->live.next));
 	}
 	box_boxes_drop_requests(boxes);
-	while (!box_list_empty(&boxes->restless) && box_clock_ms() < until_ms) {
+	while (!box_list_empty(&boxes->changing) && box_clock_ms() < until_ms) {
 		struct pollfd polled = {.fd = boxes->epoll, .events = POLLIN};
-		(void)poll(&polled, 1, box_boxes_timeout_ms(boxes));
-		box_boxes_step(boxes);
+		(void)poll(&polled, 1, get_timeout_ms(boxes));
+		step(boxes, 0);
 	}
 	(void)close(boxes->epoll);
 	box_table_free(&boxes->by_number);

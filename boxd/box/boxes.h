@@ -1,69 +1,71 @@
-/* All boxes of this runtime, from the request to the last trace. */
+/* The table of all boxes of this runtime. Owns a box from the moment its request is complete until
+ * nothing of it is left on the host. Called by rpc/serve.c and making.c; knows nothing of packets.
+ */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "boxd/cgroup/process_cgroups.h"
+#include "boxd/event_source.h"
 #include "boxd/host_state.h"
 
 struct box_boxes;
 struct box_root;
+struct box_warm_pool;
 
-/* Of one box; fds stay the table's. -1 where there is none. */
+/* The fds of one box that box-rpc gets copies of; they stay the table's. -1 where there is none. */
 struct box_boxes_fds {
-	int control;
-	int memory;            /* its memory events */
-	int rest;              /* those since it has groups below it, of what is in none of them */
-	uint32_t host_address; /* on the host's loopback, or 0 */
+	int control;           /* the socket of its box-init */
+	int memory_events;     /* of its cgroup */
+	int leaf_events;       /* of what is in none of its process cgroups, once it has some */
+	uint32_t host_address; /* its address on the host's loopback, or 0 */
 };
 
-/* What is told, from box_boxes_make or box_boxes_step. */
+/* Called from inside box_boxes_make, box_boxes_list or the loop. */
 struct box_boxes_events {
-	/* Once for each request: a box, or err. */
+	/* Once for each request: a box, or err. Also for each box of box_boxes_list. */
 	void (*made)(void *arg, uint32_t request, uint64_t box, const struct box_boxes_fds *fds,
 		const struct box_err *err);
-	/* Once for each box that was made. */
+	/* Once for each box that was made, when nothing of it is left. */
 	void (*gone)(void *arg, uint64_t box);
-	/* Before it ends for what it has done; then it is gone as others are. */
-	void (*ends)(void *arg, uint64_t box, enum box_boxd_end_reason why);
+	/* Before boxd ends a box that has broken a limit; `gone` follows as for other boxes. */
+	void (*ending)(void *arg, uint64_t box, enum box_boxd_end_reason why);
 };
 
 struct box_boxes *box_boxes_new(
-	struct box_host_state *ground, const struct box_boxes_events *events, void *arg);
-/* Ends all of them and waits for their end. */
+	struct box_host_state *host_state, const struct box_boxes_events *events, void *arg);
+/* Ends all boxes and waits for their end. */
 void box_boxes_free(struct box_boxes *boxes);
 
-/* Takes `root`, the prepared folder of a caller that is its image; NULL: it is none. */
+/* Begins a box. Takes `root`, the prepared folder of a caller that is its image, or NULL. */
 void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_plan_request *ask,
 	struct box_root *root);
 /* Unknown numbers are ignored: the box may have ended by itself. */
 void box_boxes_end(struct box_boxes *boxes, uint64_t box);
-/* Whoever asked is gone: boxes that are being made end, the others stay. */
+/* box-rpc is gone: boxes that are being made are ended, live boxes stay for its successor. */
 void box_boxes_drop_requests(struct box_boxes *boxes);
-/* A detached mount for it, of an opened folder or file. */
-int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
-	int *ret_mount, struct box_err *err);
-/* Whether one that is there or comes to be has this opened folder of the host. */
-bool box_boxes_uses_folder(struct box_boxes *boxes, int source);
-/* The groups of single processes in a living box, or NULL: err. */
-struct box_process_cgroups *box_boxes_process_cgroups(
-	struct box_boxes *boxes, uint64_t box, struct box_err *err);
-/* Whether a living box is a microVM, which limits its processes itself. */
-bool box_boxes_is_microvm(struct box_boxes *boxes, uint64_t box);
-/* The root of a living box as an O_PATH fd, and where its workspace is; *ret_own: it is the box's
- * own and no folder of the host. The text is good until the next call. 0, -ESRCH, or -EOPNOTSUPP for a
- * microVM, of which nothing can be seen from here. */
-int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
-	bool *ret_own);
-/* Whose a living box is; NULL: there is no such box. Good until the next call. */
-const char *box_boxes_tenant(struct box_boxes *boxes, uint64_t box);
-/* Calls `made` with request 0 for every box there is. */
+/* Calls `made` with request 0 for every live box. */
 void box_boxes_list(struct box_boxes *boxes);
 
-/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
-int box_boxes_fd(const struct box_boxes *boxes);
-int box_boxes_timeout_ms(const struct box_boxes *boxes);
-void box_boxes_step(struct box_boxes *boxes);
-/* What is made of boxes when nothing else is to be done. */
+/* A detached mount of an opened folder or file, for this box. */
+int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
+	int *ret_mount, struct box_err *err);
+/* Whether a box, in whatever state, uses this opened folder of the host as its workspace. */
+bool box_boxes_uses_folder(struct box_boxes *boxes, int source);
+/* The cgroups of single processes in a live box, or NULL with err. */
+struct box_process_cgroups *box_boxes_process_cgroups(
+	struct box_boxes *boxes, uint64_t box, struct box_err *err);
+/* Whether a live box is a microVM, whose own kernel limits its processes. */
+bool box_boxes_is_microvm(struct box_boxes *boxes, uint64_t box);
+/* The root of a live box as an O_PATH fd, and the path of its workspace in it; *ret_own says that the
+ * workspace belongs to the box and is no folder of the host. The text is valid until the next call.
+ * 0, -ESRCH, or -EOPNOTSUPP for a microVM, whose files cannot be seen from here. */
+int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
+	bool *ret_own);
+/* The tenant of a live box, or NULL when there is no such box. Valid until the next call. */
+const char *box_boxes_tenant(struct box_boxes *boxes, uint64_t box);
+
+struct box_event_source box_boxes_event_source(struct box_boxes *boxes);
+/* The warm boxes that new boxes are made of; stays the table's. */
 struct box_warm_pool *box_boxes_warm_pool(struct box_boxes *boxes);

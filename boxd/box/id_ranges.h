@@ -1,4 +1,4 @@
-/* Ranges of user and group ids of the host, one for each living box, never shared.
+/* Ranges of user and group ids of the host, one for each resources box, never shared.
  *
  * A block of ranges is ours while an abstract socket with its number in its name is: the kernel
  * frees it with us, and nothing is left on any disk. Two runtimes never have the same block.

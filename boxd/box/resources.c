@@ -1,4 +1,4 @@
-/* The end of a box: each thing that it had is given back once. */
+/* The end of a box: each resource is given back once, the cgroup first because it can be busy. */
 #include "boxd/box/resources.h"
 
 #include <errno.h>
@@ -10,36 +10,37 @@
 #include "boxd/box/id_ranges.h"
 #include "boxd/cgroup/cgroup.h"
 
-void box_resources_kill(const struct box_resources *living)
+void box_resources_kill(const struct box_resources *resources)
 {
-	/* It is our child and not yet waited for: this fails only when it has died already, or was
-	 * never there. */
-	(void)pidfd_send_signal(living->pidfd, SIGKILL, NULL, 0);
+	/* It is our child and not reaped yet: this fails only when it has died already, or when
+	 * nothing was cloned. */
+	(void)pidfd_send_signal(resources->pidfd, SIGKILL, NULL, 0);
 }
 
-bool box_resources_reap(const struct box_resources *living)
+bool box_resources_reap(const struct box_resources *resources)
 {
 	siginfo_t end = {0};
-	return waitid(P_PIDFD, (id_t)living->pidfd, &end, WEXITED | WNOHANG) < 0 || end.si_pid != 0;
+	return waitid(P_PIDFD, (id_t)resources->pidfd, &end, WEXITED | WNOHANG) < 0 ||
+		end.si_pid != 0;
 }
 
-int box_resources_release(struct box_host_state *ground, struct box_resources *living)
+int box_resources_release(struct box_host_state *host_state, struct box_resources *resources)
 {
-	if (living->cgroup) {
-		if (box_cgroup_remove(living->cgroup) < 0) {
+	if (resources->cgroup) {
+		if (box_cgroup_remove(resources->cgroup) < 0) {
 			return -EBUSY;
 		}
-		living->cgroup = NULL;
+		resources->cgroup = NULL;
 	}
-	box_close_p(&living->control);
-	box_close_p(&living->report);
-	box_close_p(&living->netns);
-	if (living->has_seat) {
-		box_network_release_slot(ground->network, &living->seat);
+	box_close_p(&resources->control);
+	box_close_p(&resources->report);
+	box_close_p(&resources->netns);
+	if (resources->has_slot) {
+		box_network_release_slot(host_state->network, &resources->slot);
 	}
-	if (living->has_ids) {
-		box_id_ranges_release(ground->ids, living->first_id);
+	if (resources->has_ids) {
+		box_id_ranges_release(host_state->ids, resources->first_id);
 	}
-	*living = BOX_RESOURCES_NONE;
+	*resources = BOX_RESOURCES_NONE;
 	return 0;
 }

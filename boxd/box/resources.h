@@ -1,4 +1,5 @@
-/* What boxd holds of a box from its clone to its end. */
+/* What boxd holds of a box from its clone to its end. make.c fills it in step by step, boxes.c gives
+ * all of it back. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,27 +13,26 @@ struct box_cgroup;
 
 /* Fds are -1 and pointers NULL where there is none. */
 struct box_resources {
-	pid_t pid;
-	int pidfd;
-	int control; /* box-rpc's end */
-	int report;
-	int netns; /* its network namespace */
+	pid_t pid;   /* of its first process */
+	int pidfd;   /* of the same */
+	int control; /* box-rpc's end of the socket to box-init */
+	int report;  /* what its first process has to say about the start */
+	int netns;   /* its network namespace */
 	struct box_cgroup *cgroup;
 	bool has_ids;
-	uint32_t first_id;
-	bool has_seat;
-	struct box_network_slot seat;
-	uint32_t host_address; /* its own on the host's loopback (network order), or 0 */
+	uint32_t first_id; /* of its range of user and group ids */
+	bool has_slot;
+	struct box_network_slot slot;
+	uint32_t host_address; /* its address on the host's loopback (network order), or 0 */
 };
 
 #define BOX_RESOURCES_NONE \
 	((struct box_resources){.pidfd = -1, .control = -1, .report = -1, .netns = -1})
 
-/* Kills it; the end shows at the pidfd. */
-void box_resources_kill(const struct box_resources *living);
-/* Whether its first process has ended; then it has been waited for, and the pidfd is good for
- * nothing any more. */
-bool box_resources_reap(const struct box_resources *living);
-/* After that, and when the pidfd is closed: gives everything else back. 0, or -EBUSY when something
- * is not dead yet: try again. */
-int box_resources_release(struct box_host_state *ground, struct box_resources *living);
+/* Kills the first process, and with it the box; the end shows at the pidfd. */
+void box_resources_kill(const struct box_resources *resources);
+/* Reaps the first process if it has ended, and says whether it has. The pidfd is useless after that. */
+bool box_resources_reap(const struct box_resources *resources);
+/* When it is reaped and the pidfd is closed: gives everything else back. 0, or -EBUSY when something
+ * in the cgroup is not dead yet: try again. */
+int box_resources_release(struct box_host_state *host_state, struct box_resources *resources);

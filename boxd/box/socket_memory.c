@@ -1,6 +1,7 @@
-/* Most boxes cost one read of sockstat, "sockets: used N": they have no socket. Then protocols tells how
- * many of each kind are in a list: "TCP SIZE SOCKETS ...". Only who has many of TCP, or many that are in
- * no list, is looked at from inside.
+/* In the order of what it costs. Most boxes need one read of /proc/PID/net/sockstat ("sockets: used
+ * N"), because they have no socket. For the others `protocols` says how many sockets of each kind are
+ * in a list ("TCP SIZE SOCKETS ..."). Only a box with many TCP sockets, or many that are in no list, is
+ * read from inside its network namespace.
  *
  * The lines of /proc/PID/net/netlink: "sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode", and of
  * udp and udp6: "sl: local_address rem_address st tx_queue:rx_queue ...", in hexadecimal. */
@@ -8,24 +9,31 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/sock_diag.h"
-#include "boxd/box/socket_memory_inside.h"
 
-#define SOCKET_BYTES 2048 /* of one that is empty */
-#define RMEM_FIELD 4      /* from 0 */
+#define SOCKET_BYTES 2048 /* of an empty socket */
+#define RMEM_FIELD 4      /* fields count from 0 */
 #define QUEUES_FIELD 4
-
 #define COUNT_FIELD 2
-#define ASKED_MAX 20000 /* sockets of TCP, in some 10 ms */
-#define FEW 16          /* of TCP, and of those in no list: they cost nothing */
+#define TCP_DUMP_MAX 20000 /* TCP sockets, in some 10 ms */
+#define IGNORED_MAX 16     /* TCP and unlisted sockets: so few are not worth reading from inside */
+
+#define STACK_BYTES 65536
+#define RMEM_DEFAULT_BYTES 212992 /* the kernel's own default, where it cannot be read */
+#define TCP_RMEM_MAX_BYTES 6291456
+/* SO_RCVLOWAT raises a buffer to 1.2 times the maximum of tcp_rmem: that much more than the data an skb
+ * takes. */
+#define TCP_RMEM_FACTOR 2
 
 typedef size_t (*add_fn)(void *sum, const char *text, size_t len);
 
@@ -48,7 +56,7 @@ size_t box_socket_memory_add_netlink(struct box_socket_memory *held, const char 
 	const char *at = text;
 	const char *end = NULL;
 	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
-		/* Its head has no number. */
+		/* The heading is not counted. */
 		if (strncmp(at, "sk ", 3) != 0) {
 			const char *rmem = find_field(at, end, RMEM_FIELD);
 			held->netlink_sockets++;
@@ -64,7 +72,7 @@ size_t box_socket_memory_add_udp(struct box_socket_memory *held, const char *tex
 	const char *at = text;
 	const char *end = NULL;
 	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
-		/* The head has no colon in it. */
+		/* The heading has no colon there. */
 		const char *queues = find_field(at, end, QUEUES_FIELD);
 		const char *received = memchr(queues, ':', (size_t)(end - queues));
 		if (received && memchr(at, ':', (size_t)(queues - at))) {
@@ -103,7 +111,7 @@ size_t box_socket_memory_count_listed(
 	const char *at = text;
 	const char *end = NULL;
 	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
-		/* The head has a word there, and kinds that are not counted have -1. */
+		/* The heading has a word there, and kinds that are not counted have -1. */
 		long long sockets = strtoll(find_field(at, end, COUNT_FIELD), NULL, 10);
 		uint64_t some = sockets > 0 ? (uint64_t)sockets : 0;
 		count->listed += some;
@@ -116,7 +124,7 @@ size_t box_socket_memory_count_listed(
 }
 
 /* Ordinary packets of UDP and TCP are charged, and reach the limit at most. */
-static uint64_t most_queued(uint64_t memory_bytes)
+static uint64_t max_queued(uint64_t memory_bytes)
 {
 	return memory_bytes < UINT64_MAX / 2 ? memory_bytes + memory_bytes / 4 : UINT64_MAX;
 }
@@ -124,18 +132,17 @@ static uint64_t most_queued(uint64_t memory_bytes)
 bool box_socket_memory_is_over(const struct box_socket_memory *held, uint64_t memory_bytes)
 {
 	return held->netlink_sockets > BOX_NETLINK_SOCKETS_MAX ||
-		held->netlink_bytes > memory_bytes ||
-		held->queued_bytes > most_queued(memory_bytes);
+		held->netlink_bytes > memory_bytes || held->queued_bytes > max_queued(memory_bytes);
 }
 
 bool box_socket_memory_may_be_over(const struct box_socket_memory *held, uint64_t memory_bytes)
 {
-	return held->queued_bytes + held->unlisted_bytes > most_queued(memory_bytes);
+	return held->queued_bytes + held->unlisted_bytes > max_queued(memory_bytes);
 }
 
-uint64_t box_socket_memory_estimate(uint64_t bytes, uint64_t told, uint64_t sockets)
+uint64_t box_socket_memory_estimate(uint64_t bytes, uint64_t listed, uint64_t sockets)
 {
-	return told < ASKED_MAX || sockets <= told ? bytes : bytes / told * sockets;
+	return listed < TCP_DUMP_MAX || sockets <= listed ? bytes : bytes / listed * sockets;
 }
 
 static size_t add_netlink(void *sum, const char *text, size_t len)
@@ -158,7 +165,7 @@ static size_t count_listed(void *sum, const char *text, size_t len)
 	return box_socket_memory_count_listed(sum, text, len);
 }
 
-/* What `held` has is enough when it is too much. */
+/* Stops as soon as `held` is over the limit: how far does not matter. */
 static int read_all(pid_t pid, const char *name, add_fn add, void *sum,
 	const struct box_socket_memory *held, uint64_t memory_bytes)
 {
@@ -190,7 +197,7 @@ static int read_all(pid_t pid, const char *name, add_fn add, void *sum,
 	return 0;
 }
 
-static int look_at_udp(pid_t pid, uint64_t memory_bytes, struct box_socket_memory *held)
+static int read_udp(pid_t pid, uint64_t memory_bytes, struct box_socket_memory *held)
 {
 	int r = read_all(pid, "udp", add_udp, held, held, memory_bytes);
 	if (r < 0) {
@@ -200,32 +207,95 @@ static int look_at_udp(pid_t pid, uint64_t memory_bytes, struct box_socket_memor
 	return r == -ENOENT ? 0 : r; /* a kernel without IPv6 */
 }
 
-/* The kernel tells them in an order that nobody in a box can know: when there are too many to go through
- * all, the first stand for the others. */
-static uint64_t ask_tcp(int diag, uint64_t sockets, uint64_t most)
+/* --- inside the network namespace of a box --- */
+
+struct visit {
+	int netns;
+	int result;
+	int diag;
+	char tcp[64];
+};
+
+static void read_text(const char *path, char *text, size_t size)
+{
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+	text[got > 0 ? got : 0] = '\0';
+}
+
+/* "MIN DEFAULT MAX" */
+uint64_t box_socket_memory_buffer_bytes(const char *core, const char *tcp)
+{
+	unsigned long long tcp_max = 0;
+	unsigned long long rmem_default = strtoull(core, NULL, 10);
+	if (sscanf(tcp, "%*u %*u %llu", &tcp_max) != 1) {
+		tcp_max = TCP_RMEM_MAX_BYTES;
+	}
+	rmem_default = rmem_default > 0 ? rmem_default : RMEM_DEFAULT_BYTES;
+	return BOX_MAX(rmem_default, TCP_RMEM_FACTOR * tcp_max);
+}
+
+/* With our memory and our fds, while we wait. */
+static int visit_namespace(void *arg)
+{
+	struct visit *visit = arg;
+	if (setns(visit->netns, CLONE_NEWNET) < 0) {
+		visit->result = -errno;
+		return 0;
+	}
+	read_text("/proc/sys/net/ipv4/tcp_rmem", visit->tcp, sizeof(visit->tcp));
+	visit->result = box_sock_diag_open(&visit->diag);
+	return 0;
+}
+
+int box_socket_memory_open_inside(int netns, struct box_socket_memory_inside *ret_inside)
+{
+	_Alignas(16) char stack[STACK_BYTES];
+	char core[64];
+	struct visit visit = {.netns = netns, .diag = -1, .result = -EPROTO};
+	/* SO_RCVBUF has no effect in a box. The kernel shows this file in its first namespace only. */
+	read_text("/proc/sys/net/core/rmem_default", core, sizeof(core));
+	pid_t visitor = clone(visit_namespace, stack + sizeof(stack),
+		CLONE_VM | CLONE_VFORK | CLONE_FILES, &visit);
+	if (visitor < 0) {
+		return -errno;
+	}
+	while (waitpid(visitor, NULL, __WALL) < 0 && errno == EINTR) {
+	}
+	if (visit.result < 0) {
+		return visit.result;
+	}
+	ret_inside->diag = visit.diag;
+	ret_inside->buffer_bytes = box_socket_memory_buffer_bytes(core, visit.tcp);
+	return 0;
+}
+
+/* The kernel lists sockets in an order that a box cannot know: when there are too many to read all, the
+ * first ones stand for the others. */
+static uint64_t dump_tcp(int diag, uint64_t sockets, uint64_t max)
 {
 	struct box_sock_diag_sum sum = {0};
-	(void)box_sock_diag_add_tcp(diag, AF_INET, most, ASKED_MAX, &sum);
-	if (sum.sockets < ASKED_MAX) {
-		(void)box_sock_diag_add_tcp(diag, AF_INET6, most, ASKED_MAX, &sum);
+	(void)box_sock_diag_add_tcp(diag, AF_INET, max, TCP_DUMP_MAX, &sum);
+	if (sum.sockets < TCP_DUMP_MAX) {
+		(void)box_sock_diag_add_tcp(diag, AF_INET6, max, TCP_DUMP_MAX, &sum);
 	}
 	return box_socket_memory_estimate(sum.bytes, sum.sockets, sockets);
 }
 
-/* Where it cannot be asked nothing is added: what else it holds counts nevertheless. */
-static void look_inside(int netns, const struct box_socket_memory_count *count,
+/* Where the namespace cannot be entered nothing is added, and the rest counts nevertheless. */
+static void add_inside(int netns, const struct box_socket_memory_count *count,
 	uint64_t memory_bytes, struct box_socket_memory *held)
 {
 	struct box_socket_memory_inside inside;
 	uint64_t unlisted = count->all > count->listed ? count->all - count->listed : 0;
-	if (unlisted + count->tcp <= FEW || box_socket_memory_open_inside(netns, &inside) < 0) {
+	if (unlisted + count->tcp <= IGNORED_MAX || box_socket_memory_open_inside(netns, &inside) < 0) {
 		return;
 	}
 	_cleanup_(box_close_p) int diag = inside.diag;
-	uint64_t most = most_queued(memory_bytes);
+	uint64_t max = max_queued(memory_bytes);
 	held->unlisted_bytes = unlisted * inside.buffer_bytes;
-	if (held->queued_bytes + (unlisted + count->tcp) * inside.buffer_bytes > most) {
-		held->queued_bytes += ask_tcp(diag, count->tcp, most);
+	if (held->queued_bytes + (unlisted + count->tcp) * inside.buffer_bytes > max) {
+		held->queued_bytes += dump_tcp(diag, count->tcp, max);
 	}
 }
 
@@ -239,7 +309,7 @@ int box_socket_memory_read(pid_t pid, int netns, bool netlink, uint64_t memory_b
 		r = read_all(pid, "protocols", count_listed, &count, &held, memory_bytes);
 	}
 	if (r == 0 && count.udp > 0) {
-		r = look_at_udp(pid, memory_bytes, &held);
+		r = read_udp(pid, memory_bytes, &held);
 	}
 	if (r == 0 && netlink && count.netlink > 0) {
 		r = read_all(pid, "netlink", add_netlink, &held, &held, memory_bytes);
@@ -247,7 +317,7 @@ int box_socket_memory_read(pid_t pid, int netns, bool netlink, uint64_t memory_b
 	if (r < 0) {
 		return r;
 	}
-	look_inside(netns, &count, memory_bytes, &held);
+	add_inside(netns, &count, memory_bytes, &held);
 	*ret_held = held;
 	return 0;
 }

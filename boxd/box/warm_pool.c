@@ -1,4 +1,5 @@
-/* A few blanks, all alike. A request of another shape lets them go and is learned from. */
+/* A few warm boxes, all of one shape. A request of another shape discards them, and is what the next
+ * ones are modelled on. */
 #include "boxd/box/warm_pool.h"
 
 #include <errno.h>
@@ -11,26 +12,25 @@
 #include "base/log.h"
 #include "boxd/image/images.h"
 
-#define BLANKS_MAX 2
+#define WARM_BOXES_MAX 2
 
 struct box_warm_pool {
-	struct box_host_state *ground;
+	struct box_host_state *host_state;
 	int epoll;
-	void (*let_go)(void *arg, struct box_warm_box *blank);
+	void (*discard)(void *arg, struct box_warm_box *warm);
 	void *arg;
-	struct box_plan_request
-		likely;            /* what the next request may look like: what the last one did */
-	struct box_plan_host host; /* with the root of its image */
-	struct box_plan plan;      /* of it */
-	struct box_warm_box blanks[BLANKS_MAX];
+	struct box_plan_request likely; /* the next request, guessed: the same as the last one */
+	struct box_plan_host host;      /* with the root of its image */
+	struct box_plan plan;           /* of it */
+	struct box_warm_box boxes[WARM_BOXES_MAX];
 	unsigned count;
-	bool failing;  /* not tried again before a box needs one */
+	bool failing;  /* no more are made before a request needs one */
 	uint64_t made; /* ever */
 };
 
-/* What a caller without wishes asks for: a guess, until there is a request to learn from. */
-static const struct box_plan_request usual = {
-	.name = "usual",
+/* What a caller that sets nothing asks for: the guess until there is a request to learn from. */
+static const struct box_plan_request default_request = {
+	.name = "default",
 	.mount_path = "/workspace",
 	.network = 0,
 	.writable_root = 0,
@@ -40,122 +40,129 @@ static const struct box_plan_request usual = {
 	.cpu_milli = 1000,
 };
 
-struct box_warm_pool *box_warm_pool_new(struct box_host_state *ground, int epoll,
-	void (*let_go)(void *arg, struct box_warm_box *blank), void *arg)
+struct box_warm_pool *box_warm_pool_new(struct box_host_state *host_state, int epoll,
+	void (*discard)(void *arg, struct box_warm_box *warm), void *arg)
 {
-	struct box_warm_pool *ahead = box_alloc(sizeof(*ahead));
-	ahead->ground = ground;
-	ahead->epoll = epoll;
-	ahead->let_go = let_go;
-	ahead->arg = arg;
-	ahead->likely = usual;
-	return ahead;
+	struct box_warm_pool *pool = box_alloc(sizeof(*pool));
+	pool->host_state = host_state;
+	pool->epoll = epoll;
+	pool->discard = discard;
+	pool->arg = arg;
+	pool->likely = default_request;
+	return pool;
 }
 
-static int make_blank(struct box_warm_pool *ahead, const struct box_plan *plan,
-	const struct box_root *root, struct box_warm_box *blank, struct box_err *err)
+static int make_warm(struct box_warm_pool *pool, const struct box_plan *plan,
+	const struct box_root *root, struct box_warm_box *warm, struct box_err *err)
 {
 	char name[32];
-	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++ahead->made);
-	int r = box_make_warm(ahead->ground, name, plan, root, blank, err);
+	(void)snprintf(name, sizeof(name), "b%llu", (unsigned long long)++pool->made);
+	int r = box_make_warm(pool->host_state, name, plan, root, warm, err);
 	if (r < 0) {
-		ahead->let_go(ahead->arg, blank);
+		pool->discard(pool->arg, warm);
 	}
 	return r;
 }
 
-/* Something came from its first process, which is silent while all is well. */
-static bool has_failed(const struct box_warm_box *blank)
+/* The first process writes a report only when something is wrong. */
+static bool has_failed(const struct box_warm_box *warm)
 {
-	struct pollfd polled = {.fd = blank->living.report, .events = POLLIN};
+	struct pollfd polled = {.fd = warm->resources.report, .events = POLLIN};
 	return poll(&polled, 1, 0) != 0;
 }
 
-static int watch(const struct box_warm_pool *ahead, const struct box_warm_box *blank)
+static int watch(const struct box_warm_pool *pool, const struct box_warm_box *warm)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = BOX_WARM_POOL_EVENT};
-	return epoll_ctl(ahead->epoll, EPOLL_CTL_ADD, blank->living.report, &event);
+	return epoll_ctl(pool->epoll, EPOLL_CTL_ADD, warm->resources.report, &event);
 }
 
 /* The last one, unwatched: a clone that has a copy of its fd would keep it in the set. */
-static struct box_warm_box *pop(struct box_warm_pool *ahead)
+static struct box_warm_box *pop(struct box_warm_pool *pool)
 {
-	struct box_warm_box *blank = &ahead->blanks[--ahead->count];
-	(void)epoll_ctl(ahead->epoll, EPOLL_CTL_DEL, blank->living.report, NULL);
-	return blank;
+	struct box_warm_box *warm = &pool->boxes[--pool->count];
+	(void)epoll_ctl(pool->epoll, EPOLL_CTL_DEL, warm->resources.report, NULL);
+	return warm;
 }
 
-static void let_all_go(struct box_warm_pool *ahead)
+static void discard_all(struct box_warm_pool *pool)
 {
-	while (ahead->count > 0) {
-		ahead->let_go(ahead->arg, pop(ahead));
+	while (pool->count > 0) {
+		pool->discard(pool->arg, pop(pool));
 	}
 }
 
-void box_warm_pool_free(struct box_warm_pool *ahead)
+void box_warm_pool_free(struct box_warm_pool *pool)
 {
-	let_all_go(ahead);
-	free(ahead);
+	discard_all(pool);
+	free(pool);
 }
 
-int box_warm_pool_take(struct box_warm_pool *ahead, const struct box_plan *plan,
-	const struct box_root *root, struct box_warm_box *blank, struct box_err *err)
+int box_warm_pool_take(struct box_warm_pool *pool, const struct box_plan *plan,
+	const struct box_root *root, struct box_warm_box *ret_warm, struct box_err *err)
 {
-	/* A microVM is made when it is wanted: nobody's memory is spent ahead, and what waits for
-	 * native boxes goes on waiting for them. A caller's root is for this box: there is none like
-	 * it to be made ahead. */
+	/* A microVM is made when it is asked for: no tenant's memory is spent ahead of a request, and
+	 * the pool stays as it is for native boxes. A caller's root is for one box, so there is no warm
+	 * box like it. */
 	if (plan->ask->kind != BOX_PLAN_KIND_NATIVE || (root && root->once)) {
-		return make_blank(ahead, plan, root, blank, err);
+		return make_warm(pool, plan, root, ret_warm, err);
 	}
-	ahead->likely = *plan->ask;
-	ahead->failing = false;
-	while (ahead->count > 0) {
-		struct box_warm_box *last = pop(ahead);
-		if (box_make_warm_fits(ahead->ground, last, plan->ask) && !has_failed(last)) {
-			*blank = *last;
+	pool->likely = *plan->ask;
+	pool->failing = false;
+	while (pool->count > 0) {
+		struct box_warm_box *last = pop(pool);
+		if (box_make_warm_fits(pool->host_state, last, plan->ask) && !has_failed(last)) {
+			*ret_warm = *last;
 			return 0;
 		}
-		ahead->let_go(ahead->arg, last);
+		pool->discard(pool->arg, last);
 	}
-	return make_blank(ahead, plan, root, blank, err);
+	return make_warm(pool, plan, root, ret_warm, err);
 }
 
-bool box_warm_pool_wants_box(const struct box_warm_pool *ahead)
+bool box_warm_pool_wants_box(const struct box_warm_pool *pool)
 {
-	return ahead->ground->possible && ahead->ground->sealed && !ahead->failing &&
-		ahead->count < BLANKS_MAX;
+	return pool->host_state->possible && pool->host_state->sealed && !pool->failing &&
+		pool->count < WARM_BOXES_MAX;
 }
 
-static void give_up(struct box_warm_pool *ahead, const char *why)
+static void give_up(struct box_warm_pool *pool, const char *why)
 {
-	ahead->failing = true;
+	pool->failing = true;
 	BOX_LOG(BOX_LOG_WARNING, "boxes.not_ahead", box_log_str("why", why));
 }
 
-void box_warm_pool_add(struct box_warm_pool *ahead)
+static int make_likely(struct box_warm_pool *pool, struct box_root **ret_root, struct box_err *err)
 {
-	const struct box_host_state *ground = ahead->ground;
-	struct box_warm_box *blank = &ahead->blanks[ahead->count];
-	struct box_err err;
-	struct box_root *root = NULL;
-	ahead->host = ground->host;
-	int r = box_images_find(ground->images, ahead->likely.image, &ahead->host, &root, &err);
-	r = r < 0
-		? r
-		: box_plan_make(&ahead->likely, &ground->policy, &ahead->host, &ahead->plan, &err);
-	r = r < 0 ? r : make_blank(ahead, &ahead->plan, root, blank, &err);
-	box_images_release(root);
+	const struct box_host_state *host_state = pool->host_state;
+	pool->host = host_state->host;
+	int r = box_images_find(host_state->images, pool->likely.image, &pool->host, ret_root, err);
 	if (r < 0) {
-		give_up(ahead, err.text);
-		return;
+		return r;
 	}
-	ahead->count++;
-	(void)watch(ahead, blank);
+	r = box_plan_make(&pool->likely, &host_state->policy, &pool->host, &pool->plan, err);
+	if (r < 0) {
+		return r;
+	}
+	return make_warm(pool, &pool->plan, *ret_root, &pool->boxes[pool->count], err);
 }
 
-/* The next request makes one that can tell its caller why. */
-void box_warm_pool_on_failure(struct box_warm_pool *ahead)
+void box_warm_pool_add(struct box_warm_pool *pool)
 {
-	give_up(ahead, "the first process of a blank has failed");
-	let_all_go(ahead);
+	struct box_root *root = NULL;
+	struct box_err err;
+	int r = make_likely(pool, &root, &err);
+	box_images_release(root);
+	if (r < 0) {
+		give_up(pool, err.text);
+		return;
+	}
+	(void)watch(pool, &pool->boxes[pool->count++]);
+}
+
+/* The next request makes a box of its own, which can report the reason to its caller. */
+void box_warm_pool_on_failure(struct box_warm_pool *pool)
+{
+	give_up(pool, "the first process of a warm box has failed");
+	discard_all(pool);
 }

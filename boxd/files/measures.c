@@ -21,8 +21,6 @@
 #include "boxd/files/measures_child.h"
 #include "boxd/subprocess.h"
 
-#define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
-
 /* Waits for a child, or is its own: then it has a place until the child is gone. */
 struct job {
 	struct box_fair_queue_item turn;
@@ -37,7 +35,6 @@ struct child {
 	struct box_subprocess helper; /* none: this place is free */
 	struct job *job;
 	bool wanted; /* not answered yet */
-	uint64_t deadline_ms;
 };
 
 struct box_measures {
@@ -100,12 +97,12 @@ static int start_child(
 	struct box_measures *measures, struct child *child, const struct box_measures_task *task)
 {
 	const struct work work = {task, measures->mount_roots};
-	int r = box_subprocess_start(&child->helper, measures->epoll, run_child, &work);
+	int r = box_subprocess_start(
+		&child->helper, measures->epoll, BOX_MEASURE_MS, run_child, &work);
 	if (r < 0) {
 		return r;
 	}
 	child->wanted = true;
-	child->deadline_ms = box_clock_ms() + BOX_MEASURE_MS;
 	return 0;
 }
 
@@ -200,7 +197,7 @@ static void drop_late(struct box_measures *measures)
 	uint64_t now_ms = box_clock_ms();
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct child *child = &measures->children[i];
-		if (child->helper.pidfd >= 0 && child->wanted && now_ms >= child->deadline_ms) {
+		if (child->wanted && now_ms >= child->helper.deadline_ms) {
 			BOX_LOG(BOX_LOG_WARNING, "measure.late");
 			give_up(measures, child, -ETIMEDOUT);
 		}
@@ -213,8 +210,10 @@ static void drop_late(struct box_measures *measures)
 	}
 }
 
-void box_measures_step(struct box_measures *measures)
+static void step(void *arg, short revents)
 {
+	struct box_measures *measures = arg;
+	(void)revents;
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct child *child = &measures->children[i];
 		if (child->helper.pidfd >= 0 && box_subprocess_has_ended(&child->helper, 0)) {
@@ -239,30 +238,31 @@ void box_measures_step(struct box_measures *measures)
 	}
 }
 
-int box_measures_fd(const struct box_measures *measures)
+static int get_fd(const void *arg)
 {
+	const struct box_measures *measures = arg;
 	return measures->epoll;
 }
 
-int box_measures_timeout_ms(const struct box_measures *measures)
+static int get_timeout_ms(const void *arg)
 {
+	const struct box_measures *measures = arg;
 	uint64_t next_ms = UINT64_MAX;
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
-		const struct child *child = &measures->children[i];
-		if (child->helper.pidfd >= 0 && child->wanted && child->deadline_ms < next_ms) {
-			next_ms = child->deadline_ms;
-		}
+		next_ms = BOX_MIN(measures->children[i].helper.deadline_ms, next_ms);
 	}
 	/* What waits has come after what runs, unless that was given up. */
 	const struct job *job = oldest_job(measures);
 	if (job) {
 		next_ms = BOX_MIN(job->deadline_ms, next_ms);
 	}
-	uint64_t now_ms = box_clock_ms();
-	if (next_ms == UINT64_MAX) {
-		return -1;
-	}
-	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
+	return box_event_source_timeout_ms(next_ms);
+}
+
+struct box_event_source box_measures_event_source(struct box_measures *measures)
+{
+	return (struct box_event_source){
+		.arg = measures, .fd = get_fd, .timeout_ms = get_timeout_ms, .step = step};
 }
 
 void box_measures_drop_requests(struct box_measures *measures)
@@ -283,8 +283,7 @@ void box_measures_free(struct box_measures *measures)
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		struct child *child = &measures->children[i];
 		if (child->helper.pidfd >= 0) {
-			(void)box_subprocess_has_ended(&child->helper, FREE_WAIT_MS);
-			(void)box_subprocess_finish(&child->helper, measures->epoll, NULL, 0);
+			box_subprocess_end(&child->helper, measures->epoll);
 			job_free(measures, TAKE_PTR(child->job));
 		}
 	}

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "boxd/event_source.h"
 #include "protocol/boxd.h"
 
 struct box_boxes;
@@ -28,7 +29,4 @@ void box_measures_box(struct box_measures *measures, uint32_t id, uint64_t box);
 /* Whoever asked is gone: nothing of it is answered. */
 void box_measures_drop_requests(struct box_measures *measures);
 
-/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
-int box_measures_fd(const struct box_measures *measures);
-int box_measures_timeout_ms(const struct box_measures *measures);
-void box_measures_step(struct box_measures *measures);
+struct box_event_source box_measures_event_source(struct box_measures *measures);

@@ -16,17 +16,16 @@
 #include "base/arena.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/image/etc.h"
 #include "boxd/image/images.h"
 #include "boxd/subprocess.h"
 
-#define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
 #define NICENESS 10
 #define OUT_FD 0
 #define FOLDER_FD 1
@@ -34,22 +33,19 @@
 
 struct job {
 	struct box_fair_queue_item turn; /* waits for a child, or has one */
-	uint32_t request;                /* 0: nobody waits for it any more */
-	struct box_plan_request ask;
+	struct box_making *making;
 	int folder;
 	struct box_root *root; /* NULL while it waits: it has an fd for each of its folders */
 };
 
 struct child {
 	struct box_subprocess helper; /* none: this place is free */
-	uint64_t deadline_ms;
-	bool killed;
 	struct job *job;
 };
 
 struct box_caller_roots {
 	const struct box_host_state *ground;
-	box_caller_roots_done *done;
+	box_making_done *done;
 	void *arg;
 	int epoll;
 	struct child children[BOX_CALLERS_ROOTS_MAX];
@@ -57,7 +53,7 @@ struct box_caller_roots {
 };
 
 struct box_caller_roots *box_caller_roots_new(
-	const struct box_host_state *ground, box_caller_roots_done *done, void *arg)
+	const struct box_host_state *ground, box_making_done *done, void *arg)
 {
 	struct box_caller_roots *roots = box_alloc(sizeof(*roots));
 	roots->ground = ground;
@@ -74,6 +70,7 @@ struct box_caller_roots *box_caller_roots_new(
 static void job_free(struct box_caller_roots *roots, struct job *job)
 {
 	box_fair_queue_leave(&roots->queue, &job->turn);
+	box_making_free(job->making);
 	box_close_p(&job->folder);
 	box_images_release(job->root);
 	free(job);
@@ -96,33 +93,34 @@ static void refuse(const struct box_plan_request *ask, int r, struct box_err *er
 
 static void finish(struct box_caller_roots *roots, struct job *job, const struct box_err *err)
 {
-	if (job->request != 0) {
-		roots->done(
-			roots->arg, job->request, &job->ask, err ? NULL : TAKE_PTR(job->root), err);
+	struct box_making *making = job->making;
+	if (making->request != 0) {
+		making->root = err ? NULL : TAKE_PTR(job->root);
+		job->making = NULL;
+		roots->done(roots->arg, making, err);
 	}
 	job_free(roots, job);
 }
 
-void box_caller_roots_request(
-	struct box_caller_roots *roots, uint32_t request, const struct box_plan_request *ask)
+void box_caller_roots_request(struct box_caller_roots *roots, struct box_making *making)
 {
 	const struct box_host_state *ground = roots->ground;
+	const struct box_plan_request *ask = &making->ask;
 	struct box_err err;
 	int folder = -1;
-	/* What will be refused anyway is refused by who makes boxes. */
+	/* What will be refused anyway is refused by boxes.c. */
 	if (!ground->possible || !memchr(ask->image, '\0', sizeof(ask->image)) ||
 		!box_images_is_folder(ground->images, ask->image)) {
-		roots->done(roots->arg, request, ask, NULL, NULL);
+		roots->done(roots->arg, making, NULL);
 		return;
 	}
 	int r = box_images_open_folder(ground->images, ask->image, &folder, &err);
 	if (r < 0) {
-		roots->done(roots->arg, request, ask, NULL, &err);
+		roots->done(roots->arg, making, &err);
 		return;
 	}
 	struct job *job = box_alloc(sizeof(*job));
-	job->request = request;
-	job->ask = *ask;
+	job->making = making;
 	job->folder = folder;
 	if (box_fair_queue_put(&roots->queue, &job->turn, ask->tenant)) {
 		return;
@@ -131,7 +129,7 @@ void box_caller_roots_request(
 	free(job);
 	(void)box_err_set(
 		&err, BOX_ERR_CAPACITY, EBUSY, "too many images are being prepared: try again");
-	roots->done(roots->arg, request, ask, NULL, &err);
+	roots->done(roots->arg, making, &err);
 }
 
 /* --- the process --- */
@@ -180,22 +178,18 @@ static void run_child(const void *task, pid_t parent, int out)
 static int start_child(
 	struct box_caller_roots *roots, struct child *child, struct job *job, struct box_err *err)
 {
-	int r = box_images_take_folder(job->folder, job->ask.image, &job->root, err);
+	int r = box_images_take_folder(job->folder, job->making->ask.image, &job->root, err);
 	if (r < 0) {
 		return r;
 	}
 	const struct work work = {job->folder, job->root->etc};
 	struct box_subprocess helper;
-	r = box_subprocess_start(&helper, roots->epoll, run_child, &work);
+	r = box_subprocess_start(&helper, roots->epoll, BOX_CALLERS_ROOT_MS, run_child, &work);
 	if (r < 0) {
-		refuse(&job->ask, r, err);
+		refuse(&job->making->ask, r, err);
 		return r;
 	}
-	*child = (struct child){
-		.helper = helper,
-		.deadline_ms = box_clock_ms() + BOX_CALLERS_ROOT_MS,
-		.job = job,
-	};
+	*child = (struct child){.helper = helper, .job = job};
 	return 0;
 }
 
@@ -203,39 +197,35 @@ static void take_result(struct box_caller_roots *roots, struct child *child)
 {
 	struct job *job = child->job;
 	int answer = 0;
+	bool killed = child->helper.killed;
 	bool told = box_subprocess_finish(&child->helper, roots->epoll, &answer, sizeof(answer));
-	int r = told ? answer : child->killed ? -ETIMEDOUT : -ECHILD;
+	int r = told ? answer : killed ? -ETIMEDOUT : -ECHILD;
 	if (r == 0) {
 		r = box_fsmount_make_read_only(job->root->etc);
 	}
 	struct box_err err;
 	if (r < 0) {
-		refuse(&job->ask, r, &err);
+		refuse(&job->making->ask, r, &err);
 	}
 	finish(roots, job, r < 0 ? &err : NULL);
 }
 
 /* --- the loop --- */
 
-int box_caller_roots_fd(const struct box_caller_roots *roots)
+static int get_fd(const void *arg)
 {
+	const struct box_caller_roots *roots = arg;
 	return roots->epoll;
 }
 
-int box_caller_roots_timeout_ms(const struct box_caller_roots *roots)
+static int get_timeout_ms(const void *arg)
 {
-	uint64_t now_ms = box_clock_ms();
-	uint64_t next_ms = UINT64_MAX;
+	const struct box_caller_roots *roots = arg;
+	uint64_t due_ms = UINT64_MAX;
 	for (size_t i = 0; i < BOX_CALLERS_ROOTS_MAX; i++) {
-		const struct child *child = &roots->children[i];
-		if (child->helper.pidfd >= 0 && !child->killed && child->deadline_ms < next_ms) {
-			next_ms = child->deadline_ms;
-		}
+		due_ms = BOX_MIN(roots->children[i].helper.deadline_ms, due_ms);
 	}
-	if (next_ms == UINT64_MAX) {
-		return -1;
-	}
-	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
+	return box_event_source_timeout_ms(due_ms);
 }
 
 static void begin_jobs(struct box_caller_roots *roots)
@@ -253,9 +243,10 @@ static void begin_jobs(struct box_caller_roots *roots)
 	}
 }
 
-void box_caller_roots_step(struct box_caller_roots *roots)
+static void step(void *arg, short revents)
 {
-	uint64_t now_ms = box_clock_ms();
+	struct box_caller_roots *roots = arg;
+	(void)revents;
 	for (size_t i = 0; i < BOX_CALLERS_ROOTS_MAX; i++) {
 		struct child *child = &roots->children[i];
 		if (child->helper.pidfd < 0) {
@@ -263,12 +254,17 @@ void box_caller_roots_step(struct box_caller_roots *roots)
 		}
 		if (box_subprocess_has_ended(&child->helper, 0)) {
 			take_result(roots, child);
-		} else if (!child->killed && now_ms >= child->deadline_ms) {
-			child->killed = true;
-			box_subprocess_kill(&child->helper);
+		} else {
+			box_subprocess_check_deadline(&child->helper);
 		}
 	}
 	begin_jobs(roots);
+}
+
+struct box_event_source box_caller_roots_event_source(struct box_caller_roots *roots)
+{
+	return (struct box_event_source){
+		.arg = roots, .fd = get_fd, .timeout_ms = get_timeout_ms, .step = step};
 }
 
 void box_caller_roots_drop_requests(struct box_caller_roots *roots)
@@ -281,7 +277,7 @@ void box_caller_roots_drop_requests(struct box_caller_roots *roots)
 	}
 	for (size_t i = 0; i < BOX_CALLERS_ROOTS_MAX; i++) {
 		if (roots->children[i].helper.pidfd >= 0) {
-			roots->children[i].job->request = 0;
+			roots->children[i].job->making->request = 0;
 		}
 	}
 }
@@ -292,9 +288,7 @@ void box_caller_roots_free(struct box_caller_roots *roots)
 	for (size_t i = 0; i < BOX_CALLERS_ROOTS_MAX; i++) {
 		struct child *child = &roots->children[i];
 		if (child->helper.pidfd >= 0) {
-			box_subprocess_kill(&child->helper);
-			(void)box_subprocess_has_ended(&child->helper, FREE_WAIT_MS);
-			(void)box_subprocess_finish(&child->helper, roots->epoll, NULL, 0);
+			box_subprocess_end(&child->helper, roots->epoll);
 			job_free(roots, child->job);
 		}
 	}

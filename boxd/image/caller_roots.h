@@ -6,26 +6,19 @@
  */
 #pragma once
 
+#include "boxd/event_source.h"
 #include "boxd/host_state.h"
+#include "boxd/making.h"
 
 struct box_caller_roots;
-struct box_root;
-
-/* Once for each request, maybe from inside the call that asked: the box may be made, of this root, which
- * is the callee's (NULL: of no caller's folder); or err. */
-typedef void box_caller_roots_done(void *arg, uint32_t request, const struct box_plan_request *ask,
-	struct box_root *root, const struct box_err *err);
 
 struct box_caller_roots *box_caller_roots_new(
-	const struct box_host_state *ground, box_caller_roots_done *done, void *arg);
+	const struct box_host_state *ground, box_making_done *done, void *arg);
 void box_caller_roots_free(struct box_caller_roots *roots);
 
-void box_caller_roots_request(
-	struct box_caller_roots *roots, uint32_t request, const struct box_plan_request *ask);
+/* The stage ROOT of a request for a box: `done` gets it back with its root, if it needs one. */
+void box_caller_roots_request(struct box_caller_roots *roots, struct box_making *making);
 /* Whoever asked is gone: nothing of it is answered. */
 void box_caller_roots_drop_requests(struct box_caller_roots *roots);
 
-/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
-int box_caller_roots_fd(const struct box_caller_roots *roots);
-int box_caller_roots_timeout_ms(const struct box_caller_roots *roots);
-void box_caller_roots_step(struct box_caller_roots *roots);
+struct box_event_source box_caller_roots_event_source(struct box_caller_roots *roots);

@@ -195,3 +195,41 @@ void box_root_describe(const struct box_root *root, const char *path, struct box
 	host->own_etc = true;
 	host->root_path = path;
 }
+
+/* The tree of the entry with this name; -1: it is a link, or there is none. */
+static int find_tree(const struct box_root_entry *entries, const int *trees, size_t count,
+	const char *name, size_t len, const struct box_root_entry **ret_entry)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strlen(entries[i].name) == len && memcmp(entries[i].name, name, len) == 0) {
+			*ret_entry = &entries[i];
+			return trees[i];
+		}
+	}
+	*ret_entry = NULL;
+	return -1;
+}
+
+bool box_root_has_shell(const struct box_root_entry *entries, const int *trees, size_t count)
+{
+	char path[sizeof(entries[0].link) + sizeof("/sh")];
+	const struct box_root_entry *bin = NULL;
+	struct stat status;
+	int tree = find_tree(entries, trees, count, "bin", strlen("bin"), &bin);
+	if (!bin) {
+		return false;
+	}
+	(void)snprintf(path, sizeof(path), "%s", "sh");
+	if (bin->link[0]) {
+		/* usr/bin */
+		const char *link = bin->link + strspn(bin->link, "/");
+		size_t len = strcspn(link, "/");
+		const struct box_root_entry *first = NULL;
+		tree = find_tree(entries, trees, count, link, len, &first);
+		link += len;
+		(void)snprintf(path, sizeof(path), "%s%ssh", link + strspn(link, "/"),
+			link[strspn(link, "/")] ? "/" : "");
+	}
+	/* A link is not followed: what is meant is that the folder was emptied. */
+	return tree >= 0 && fstatat(tree, path, &status, AT_SYMLINK_NOFOLLOW) == 0;
+}

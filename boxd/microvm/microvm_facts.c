@@ -1,43 +1,148 @@
-/* From facts to words that a person can act on. The first thing in the way is told: what is behind it
- * cannot be seen yet. */
+/* Looks at this host for what microVMs need, which opens files and starts nothing; then turns the facts
+ * into words that a person can act on. Only the first obstacle is reported: what is behind it cannot be
+ * seen yet. */
 #include "boxd/microvm/microvm_facts.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/macros.h"
 
-#define SLOW_MS 2000 /* a first guest that took longer: this KVM is emulated, or the host is */
+#define TEXT_MAX 65536
+#define SLOW_MS 2000 /* a first guest that takes longer runs on a KVM that is emulated */
 
-#define CONTAINER_CURE                                                                       \
+#define CONTAINER_FIX                                                                        \
 	"give the container the device: docker run --device /dev/kvm; Kubernetes: a device " \
 	"plugin for KVM, or a privileged pod that mounts it"
 
-static void say(struct box_microvm_facts_verdict *verdict, const char *cure, const char *format,
-	...) __attribute__((format(printf, 3, 4)));
+/* --- the facts --- */
 
-static void say(
-	struct box_microvm_facts_verdict *verdict, const char *cure, const char *format, ...)
+static bool is_there(const char *path)
+{
+	return access(path, F_OK) == 0;
+}
+
+static size_t read_text(const char *path, char text[TEXT_MAX])
+{
+	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	ssize_t got = fd < 0 ? 0 : 1;
+	while (got > 0 && len < TEXT_MAX - 1) {
+		got = read(fd, text + len, TEXT_MAX - 1 - len);
+		len += got > 0 ? (size_t)got : 0;
+	}
+	text[len] = '\0';
+	return len;
+}
+
+/* In the flags of the first processor, as a whole word. */
+static bool has_flag(const char *flags, const char *flag)
+{
+	size_t len = strlen(flag);
+	const char *end = strchrnul(flags, '\n');
+	for (const char *at = strstr(flags, flag); at && at < end; at = strstr(at + len, flag)) {
+		if (at > flags && at[-1] == ' ' && (at[len] == ' ' || at[len] == '\n')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void collect_processor(struct box_microvm_facts *facts, char *text)
+{
+#if defined(__x86_64__) || defined(__aarch64__)
+	facts->known_processor = true;
+#endif
+	if (read_text("/proc/cpuinfo", text) == 0) {
+		return;
+	}
+	const char *flags = strstr(text, "\nflags\t");
+	if (!flags) {
+		return; /* aarch64 has no such line */
+	}
+	flags++;
+	facts->has_cpu_flags = true;
+	facts->cpu_virtualises = has_flag(flags, "vmx") || has_flag(flags, "svm");
+	facts->cpu_is_virtual = has_flag(flags, "hypervisor");
+}
+
+static void collect_device(struct box_microvm_facts *facts)
+{
+	struct stat status;
+	_cleanup_(box_close_p) int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	facts->kvm_errnum = fd < 0 ? errno : 0;
+	if (stat("/dev/kvm", &status) < 0) {
+		return;
+	}
+	if (!S_ISCHR(status.st_mode)) {
+		facts->kvm_errnum = ENODEV;
+	}
+	facts->kvm_mode = status.st_mode;
+	facts->kvm_uid = status.st_uid;
+	facts->kvm_gid = status.st_gid;
+	const struct group *group = facts->kvm_errnum == EACCES ? getgrgid(status.st_gid) : NULL;
+	(void)snprintf(facts->kvm_group, sizeof(facts->kvm_group), "%u", (unsigned)status.st_gid);
+	if (group) {
+		(void)snprintf(facts->kvm_group, sizeof(facts->kvm_group), "%s", group->gr_name);
+	}
+}
+
+/* A guess: it only chooses the words. */
+static bool is_container(char *text)
+{
+	return is_there("/.dockerenv") || is_there("/run/.containerenv") ||
+		is_there("/run/systemd/container") ||
+		(read_text("/proc/1/environ", text) > 0 &&
+			memmem(text, TEXT_MAX, "container=", strlen("container=")) != NULL) ||
+		is_there("/var/run/secrets/kubernetes.io");
+}
+
+void box_microvm_facts_collect(const char *vmm_path, struct box_microvm_facts *ret_facts)
+{
+	static char text[TEXT_MAX];
+	struct box_microvm_facts *facts = ret_facts;
+	*facts = (struct box_microvm_facts){.has_vmm = vmm_path[0] != '\0'};
+	collect_processor(facts, text);
+	collect_device(facts);
+	if (facts->kvm_errnum == 0) {
+		return;
+	}
+	facts->kvm_in_kernel = is_there("/sys/class/misc/kvm") ||
+		(read_text("/proc/misc", text) > 0 && strstr(text, " kvm\n") != NULL);
+	facts->kvm_module = is_there("/sys/module/kvm");
+	memset(text, 0, sizeof(text));
+	facts->in_container = is_container(text);
+}
+
+/* --- the verdict: /dev/kvm is missing --- */
+
+static void say(struct box_microvm_facts_verdict *verdict, const char *fix, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void say(struct box_microvm_facts_verdict *verdict, const char *fix, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
 	(void)vsnprintf(verdict->why, sizeof(verdict->why), format, arguments);
 	va_end(arguments);
-	(void)snprintf(verdict->cure, sizeof(verdict->cure), "%s", cure);
+	(void)snprintf(verdict->fix, sizeof(verdict->fix), "%s", fix);
 }
-
-/* --- /dev/kvm is not there --- */
 
 static void say_no_device(
 	const struct box_microvm_facts *facts, struct box_microvm_facts_verdict *verdict)
 {
 	if (facts->kvm_in_kernel && facts->in_container) {
-		say(verdict, CONTAINER_CURE,
+		say(verdict, CONTAINER_FIX,
 			"/dev/kvm is not in this container, though the kernel has KVM");
 	} else if (facts->kvm_in_kernel) {
 		say(verdict, "udevadm trigger /dev/kvm, or mknod /dev/kvm c 10 232",
@@ -55,7 +160,7 @@ static void say_no_device(
 			"processor has none");
 	} else if (facts->in_container) {
 		say(verdict,
-			"modprobe kvm_intel or kvm_amd at the container's host; then " CONTAINER_CURE,
+			"modprobe kvm_intel or kvm_amd at the container's host; then " CONTAINER_FIX,
 			"/dev/kvm is missing: the kernel of this container's host has no KVM loaded");
 	} else if (!facts->kvm_module) {
 		say(verdict,
@@ -67,26 +172,26 @@ static void say_no_device(
 	}
 }
 
-/* --- it is there --- */
+/* --- the verdict: /dev/kvm is there --- */
 
 static void say_not_allowed(
 	const struct box_microvm_facts *facts, struct box_microvm_facts_verdict *verdict)
 {
-	char cure[512];
+	char fix[512];
 	if (facts->kvm_errnum == EPERM) {
-		say(verdict, CONTAINER_CURE,
+		say(verdict, CONTAINER_FIX,
 			"/dev/kvm is there, but a cgroup or a security module forbids it");
 		return;
 	}
-	(void)snprintf(cure, sizeof(cure),
-		"usermod -aG %s USER for the user that runs boxd, log in anew and start boxd again",
+	(void)snprintf(fix, sizeof(fix),
+		"usermod -aG %s USER for the user that runs boxd, log in again and restart boxd",
 		facts->kvm_group);
 	if ((facts->kvm_mode & 0060) != 0060) {
-		(void)snprintf(cure, sizeof(cure),
+		(void)snprintf(fix, sizeof(fix),
 			"chgrp kvm /dev/kvm && chmod 0660 /dev/kvm, then usermod -aG kvm USER for "
 			"the user that runs boxd");
 	}
-	say(verdict, cure,
+	say(verdict, fix,
 		"/dev/kvm is there, but not for this user: it is for group %s (mode %04o)",
 		facts->kvm_group, (unsigned)facts->kvm_mode & 07777);
 }
@@ -117,7 +222,7 @@ static void say_probe(
 	const struct box_microvm_facts *facts, struct box_microvm_facts_verdict *verdict)
 {
 	if (!facts->probed) {
-		say(verdict, "boxd's log says why", "box-vmm could not be asked whether it works");
+		say(verdict, "boxd's log says why", "box-vmm --probe could not be run");
 	} else if (facts->libkrun_error[0]) {
 		say(verdict,
 			"install libkrun (Fedora, Arch, openSUSE have a package), or make libkrun in "
@@ -175,7 +280,7 @@ uint32_t box_microvm_facts_start_ms(const struct box_microvm_facts *facts)
 	return facts->boot_ms > SLOW_MS ? BOX_MICROVM_START_SLOW_MS : BOX_MICROVM_START_MS;
 }
 
-/* --- the probe's words --- */
+/* --- the output of box-vmm --- */
 
 /* Printable ASCII, cut: it goes into errors and logs. */
 static void copy_word(char to[BOX_MICROVM_FACTS_WORD_MAX], const char *value, size_t len)
@@ -187,7 +292,7 @@ static void copy_word(char to[BOX_MICROVM_FACTS_WORD_MAX], const char *value, si
 	to[len] = '\0';
 }
 
-/* What a line says about `key`, or NULL. */
+/* The value of `key`, or NULL when the line has another key. */
 static const char *value_of(const char *line, size_t len, const char *key, size_t *ret_len)
 {
 	size_t key_len = strlen(key);
@@ -238,7 +343,7 @@ void box_microvm_facts_add_probe(const char *text, size_t len, struct box_microv
 		text += used;
 		len -= used;
 	}
-	/* It loads the kernel of guests first, and names what it could not load. */
+	/* box-vmm names the library that it could not load. */
 	bool firmware = strstr(library, "libkrunfw") != NULL;
 	memcpy(firmware ? facts->libkrunfw_error : facts->libkrun_error, library, sizeof(library));
 	facts->probed = true;

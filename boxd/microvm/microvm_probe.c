@@ -1,121 +1,218 @@
-/* A queue of requests, and one box-vmm that boots a guest of its own. What is cheap to look at is
- * looked at anew each time, so that what was missing may come; that a guest boots is remembered. */
+/* A queue of requests, and at most one box-vmm that boots a guest of its own. What is cheap to look at
+ * (microvm_facts.c) is looked at again for each request, so that what was missing can be installed; that
+ * a guest boots is remembered, also for the next boxd. */
 #include "boxd/microvm/microvm_probe.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "boxd/jobs.h"
 #include "boxd/microvm/microvm_facts.h"
-#include "boxd/microvm/microvm_probe_cache.h"
 #include "boxd/program.h"
 
-#define PROBE_TEXT_MAX 16384 /* what a pipe holds in any case: nobody reads while it writes */
+#define OUTPUT_MAX 16384 /* what a pipe always takes: boxd does not read while box-vmm writes */
 
-struct job {
+#define CACHE_FOLDER "box"
+#define CACHE_NAME "machine"
+#define CACHE_NEW_NAME "machine.new"
+#define SUBJECT_MAX 256
+
+/* A request that waits for the end of box-vmm. */
+struct waiter {
 	struct box_list links;
+	struct box_making *making; /* NULL: asked without a box */
 	uint32_t request;
-	bool has_ask;
-	struct box_plan_request ask;
 };
 
 struct box_microvm_probe {
-	struct box_host_state *ground;
-	struct box_jobs *errands;
+	struct box_host_state *host_state;
+	struct box_jobs *jobs;
 	struct box_identity ids;
-	box_microvm_probe_done *done;
+	box_making_done *done;
+	box_microvm_probe_answered *answered;
 	void *arg;
 	struct box_list waiting;
 	size_t waiting_count;
-	int output;  /* of the probe that runs, or -1 */
-	bool probed; /* `said` is what it said */
-	size_t said_len;
-	char said[PROBE_TEXT_MAX];
+	int pipe;    /* of the box-vmm that runs, or -1 */
+	bool probed; /* `output` is what box-vmm printed */
+	size_t output_len;
+	char output[OUTPUT_MAX];
 };
 
-struct box_microvm_probe *box_microvm_probe_new(struct box_host_state *ground,
-	struct box_jobs *errands, const struct box_identity *ids, box_microvm_probe_done *done,
-	void *arg)
+struct box_microvm_probe *box_microvm_probe_new(struct box_host_state *host_state,
+	struct box_jobs *jobs, const struct box_identity *ids, box_making_done *done,
+	box_microvm_probe_answered *answered, void *arg)
 {
-	struct box_microvm_probe *machines = box_alloc(sizeof(*machines));
-	machines->ground = ground;
-	machines->errands = errands;
-	machines->ids = *ids;
-	machines->done = done;
-	machines->arg = arg;
-	machines->output = -1;
-	box_list_init(&machines->waiting);
-	return machines;
+	struct box_microvm_probe *probe = box_alloc(sizeof(*probe));
+	probe->host_state = host_state;
+	probe->jobs = jobs;
+	probe->ids = *ids;
+	probe->done = done;
+	probe->answered = answered;
+	probe->arg = arg;
+	probe->pipe = -1;
+	box_list_init(&probe->waiting);
+	return probe;
 }
 
-void box_microvm_probe_drop_requests(struct box_microvm_probe *machines)
+void box_microvm_probe_drop_requests(struct box_microvm_probe *probe)
 {
 	struct box_list *item;
-	while ((item = box_list_pop(&machines->waiting))) {
-		free(BOX_CONTAINER_OF(item, struct job, links));
+	while ((item = box_list_pop(&probe->waiting))) {
+		struct waiter *waiter = BOX_CONTAINER_OF(item, struct waiter, links);
+		box_making_free(waiter->making);
+		free(waiter);
 	}
-	machines->waiting_count = 0;
+	probe->waiting_count = 0;
 }
 
-void box_microvm_probe_free(struct box_microvm_probe *machines)
+void box_microvm_probe_free(struct box_microvm_probe *probe)
 {
-	box_microvm_probe_drop_requests(machines);
-	box_close_p(&machines->output);
-	free(machines);
+	box_microvm_probe_drop_requests(probe);
+	box_close_p(&probe->pipe);
+	free(probe);
+}
+
+/* --- what the last probe has found, kept in a file ---
+ *
+ * A line that says what it is about, then the output of box-vmm. It is believed when it is ours and
+ * nobody else could have written it. */
+
+/* The start of the host and the file of box-vmm: the result is worth nothing with another of either. */
+static int describe_subject(const char *vmm_path, char subject[SUBJECT_MAX])
+{
+	char boot[64] = "";
+	struct stat status;
+	_cleanup_(box_close_p) int fd = open(
+		"/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
+	if (got <= 0 || stat(vmm_path, &status) < 0) {
+		return -ENOENT;
+	}
+	boot[strcspn(boot, "\n")] = '\0';
+	(void)snprintf(subject, SUBJECT_MAX, "boot %s program %llx:%llx:%lld.%09ld\n", boot,
+		(unsigned long long)status.st_dev, (unsigned long long)status.st_ino,
+		(long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+	return 0;
+}
+
+/* -1: there is no such folder, or others could write to it. */
+static int open_folder(bool root, bool make)
+{
+	const char *session = getenv("XDG_RUNTIME_DIR");
+	struct stat status;
+	const char *above = root ? "/run" : session && session[0] == '/' ? session : "";
+	_cleanup_(box_close_p) int parent = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (parent >= 0 && make) {
+		/* With the mode that operator_socket.c gives it, whichever of the two makes it. */
+		(void)mkdirat(parent, CACHE_FOLDER, root ? 0711 : 0700);
+	}
+	_cleanup_(box_close_p) int fd = parent < 0
+		? -1
+		: openat(parent, CACHE_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &status) < 0 || status.st_uid != geteuid() ||
+		(status.st_mode & 0022) != 0) {
+		return -1;
+	}
+	return TAKE_FD(fd);
+}
+
+int box_microvm_probe_cache_read(bool root, const char *vmm_path, char *text, size_t size)
+{
+	char subject[SUBJECT_MAX];
+	char cached[SUBJECT_MAX] = "";
+	_cleanup_(box_close_p) int folder = open_folder(root, false);
+	_cleanup_(box_close_p) int fd = folder < 0
+		? -1
+		: openat(folder, CACHE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || describe_subject(vmm_path, subject) < 0) {
+		return -ENOENT;
+	}
+	size_t len = strlen(subject);
+	if (read(fd, cached, len) != (ssize_t)len || memcmp(cached, subject, len) != 0) {
+		return -ESTALE;
+	}
+	ssize_t got = read(fd, text, size);
+	return got < 0 ? -errno : (int)got;
+}
+
+void box_microvm_probe_cache_write(bool root, const char *vmm_path, const char *text, size_t len)
+{
+	char subject[SUBJECT_MAX];
+	_cleanup_(box_close_p) int folder = open_folder(root, true);
+	if (folder < 0 || describe_subject(vmm_path, subject) < 0) {
+		return;
+	}
+	(void)unlinkat(folder, CACHE_NEW_NAME, 0);
+	_cleanup_(box_close_p) int fd = openat(
+		folder, CACHE_NEW_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const struct iovec parts[] = {{subject, strlen(subject)}, {(void *)(uintptr_t)text, len}};
+	ssize_t size = (ssize_t)(strlen(subject) + len);
+	if (fd < 0 || writev(fd, parts, 2) != size ||
+		renameat(folder, CACHE_NEW_NAME, folder, CACHE_NAME) < 0) {
+		(void)unlinkat(folder, CACHE_NEW_NAME, 0);
+	}
 }
 
 /* --- what is known --- */
 
-/* 0: there can be some; -EAGAIN: it must be tried; else err says why not. */
+/* 0: microVMs work; -EAGAIN: box-vmm must be run; else err says why they do not. */
 static int judge(
-	struct box_microvm_probe *machines, struct box_microvm_facts *facts, struct box_err *err)
+	struct box_microvm_probe *probe, struct box_microvm_facts *facts, struct box_err *err)
 {
-	struct box_host_state *ground = machines->ground;
+	struct box_host_state *host_state = probe->host_state;
 	struct box_microvm_facts_verdict verdict;
-	if (!ground->possible) {
+	if (!host_state->possible) {
 		return box_err_set(
-			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", ground->missing);
+			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", host_state->missing);
 	}
-	box_microvm_facts_collect(ground->vmm_path, facts);
-	if (box_microvm_facts_may_work(facts) && !machines->probed) {
-		int got = box_microvm_probe_cache_read(ground->host.root, ground->vmm_path,
-			machines->said, sizeof(machines->said));
-		if (got <= 0) {
+	box_microvm_facts_collect(host_state->vmm_path, facts);
+	if (box_microvm_facts_may_work(facts) && !probe->probed) {
+		int len = box_microvm_probe_cache_read(host_state->host.root, host_state->vmm_path,
+			probe->output, sizeof(probe->output));
+		if (len <= 0) {
 			return -EAGAIN;
 		}
-		machines->said_len = (size_t)got;
-		machines->probed = true;
+		probe->output_len = (size_t)len;
+		probe->probed = true;
 	}
-	if (machines->probed) {
-		box_microvm_facts_add_probe(machines->said, machines->said_len, facts);
+	if (probe->probed) {
+		box_microvm_facts_add_probe(probe->output, probe->output_len, facts);
 	}
 	box_microvm_facts_judge(facts, &verdict);
 	if (!verdict.works) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-			"no microVM can be made here: %s; %s", verdict.why, verdict.cure);
+			"no microVM can be made here: %s; %s", verdict.why, verdict.fix);
 	}
-	ground->host.machine_ms = box_microvm_facts_start_ms(facts);
+	host_state->host.machine_ms = box_microvm_facts_start_ms(facts);
 	return 0;
 }
 
-static void answer(struct box_microvm_probe *machines, const struct job *job, int known,
+/* `err` NULL: microVMs work. `making` NULL: asked without a box. */
+static void answer(struct box_microvm_probe *probe, struct box_making *making, uint32_t request,
 	const struct box_err *err)
 {
 	struct box_err why;
-	const struct box_err *told = known < 0 ? err : NULL;
-	if (!told && job->has_ask &&
-		box_common_mounts_make_kvm(&machines->ground->common, &why) < 0) {
-		told = &why;
+	if (!making) {
+		probe->answered(probe->arg, request, err);
+		return;
 	}
-	machines->done(machines->arg, job->request, job->has_ask ? &job->ask : NULL, told);
+	if (!err && box_common_mounts_make_kvm(&probe->host_state->common, &why) < 0) {
+		err = &why;
+	}
+	probe->done(probe->arg, making, err);
 }
 
 /* --- the probe --- */
@@ -135,106 +232,121 @@ struct box_identity box_microvm_probe_identity(
 	return wanted;
 }
 
-static void answer_all(struct box_microvm_probe *machines, int known, const struct box_err *err)
+static void answer_all(struct box_microvm_probe *probe, const struct box_err *err)
 {
 	struct box_list *item;
-	while ((item = box_list_pop(&machines->waiting))) {
-		struct job *job = BOX_CONTAINER_OF(item, struct job, links);
-		machines->waiting_count--;
-		answer(machines, job, known, err);
-		free(job);
+	while ((item = box_list_pop(&probe->waiting))) {
+		struct waiter *waiter = BOX_CONTAINER_OF(item, struct waiter, links);
+		struct box_making *making = waiter->making;
+		uint32_t request = waiter->request;
+		probe->waiting_count--;
+		free(waiter);
+		answer(probe, making, request, err);
 	}
 }
 
-static void probe_ended(void *arg)
+static void on_probe_end(void *arg)
 {
-	struct box_microvm_probe *machines = arg;
-	const struct box_host_state *ground = machines->ground;
+	struct box_microvm_probe *probe = arg;
+	const struct box_host_state *host_state = probe->host_state;
 	struct box_microvm_facts facts = {0};
 	struct box_err err = {0};
-	ssize_t got = read(machines->output, machines->said, sizeof(machines->said));
-	box_close_p(&machines->output);
-	machines->said_len = got > 0 ? (size_t)got : 0;
-	machines->probed = true;
-	int known = judge(machines, &facts, &err);
-	BOX_LOG(known < 0 ? BOX_LOG_WARNING : BOX_LOG_INFO, "machines.tried",
-		box_log_str("result", known < 0 ? err.text : "they work"),
+	ssize_t got = read(probe->pipe, probe->output, sizeof(probe->output));
+	box_close_p(&probe->pipe);
+	probe->output_len = got > 0 ? (size_t)got : 0;
+	probe->probed = true;
+	int r = judge(probe, &facts, &err);
+	BOX_LOG(r < 0 ? BOX_LOG_WARNING : BOX_LOG_INFO, "microvms.probed",
+		box_log_str("result", r < 0 ? err.text : "they work"),
 		box_log_int("boot_ms", facts.boot_ms));
-	/* A library that was missing may be installed: only a guest that was tried is remembered. */
-	machines->probed = facts.booted || facts.boot_error[0] != '\0';
-	if (machines->probed) {
-		box_microvm_probe_cache_write(
-			ground->host.root, ground->vmm_path, machines->said, machines->said_len);
+	/* A library that was missing may be installed: only a guest that was booted, or could not be,
+	 * is remembered. */
+	probe->probed = facts.booted || facts.boot_error[0] != '\0';
+	if (probe->probed) {
+		box_microvm_probe_cache_write(host_state->host.root, host_state->vmm_path,
+			probe->output, probe->output_len);
 	}
-	answer_all(machines, known, &err);
+	answer_all(probe, r < 0 ? &err : NULL);
 }
 
-static int start_probe(struct box_microvm_probe *machines, const struct box_microvm_facts *facts,
-	struct box_err *err)
+/* Nothing to do when box-vmm runs already. */
+static int start_probe(
+	struct box_microvm_probe *probe, const struct box_microvm_facts *facts, struct box_err *err)
 {
 	int ends[2];
-	if (machines->output >= 0) {
+	if (probe->pipe >= 0) {
 		return 0;
 	}
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "pipe: %s", box_err_strerror(errno));
 	}
+	_cleanup_(box_close_p) int ours = ends[0];
+	_cleanup_(box_close_p) int output = ends[1];
 	const struct box_program wanted = {
-		.path = machines->ground->vmm_path,
+		.path = probe->host_state->vmm_path,
 		.name = "box-vmm",
 		.task = "--probe=boot",
-		.ids = box_microvm_probe_identity(facts, &machines->ids),
-		.output = ends[1],
+		.ids = box_microvm_probe_identity(facts, &probe->ids),
+		.output = output,
 	};
 	int r = box_jobs_start(
-		machines->errands, &wanted, BOX_MICROVM_PROBE_MS, probe_ended, machines, err);
-	(void)close(ends[1]);
+		probe->jobs, &wanted, BOX_MICROVM_PROBE_MS, on_probe_end, probe, err);
 	if (r < 0) {
-		(void)close(ends[0]);
 		return r;
 	}
-	machines->output = ends[0];
-	BOX_LOG(BOX_LOG_INFO, "machines.trying");
+	probe->pipe = TAKE_FD(ours);
+	BOX_LOG(BOX_LOG_INFO, "microvms.probing");
 	return 0;
 }
 
 /* --- requests --- */
 
-static int wait_for_probe(
-	struct box_microvm_probe *machines, const struct job *job, struct box_err *err)
+static int start_and_wait(struct box_microvm_probe *probe, const struct box_microvm_facts *facts,
+	struct box_making *making, uint32_t request, struct box_err *err)
 {
-	if (machines->waiting_count >= BOX_MICROVMS_WAITING_MAX) {
-		return box_err_set(err, BOX_ERR_CAPACITY, EBUSY,
-			"too many wait until it is known whether a microVM can run here");
+	int r = start_probe(probe, facts, err);
+	if (r < 0) {
+		return r;
 	}
-	struct job *copy = box_alloc(sizeof(*copy));
-	*copy = *job;
-	box_list_init(&copy->links);
-	box_list_push(&machines->waiting, &copy->links);
-	machines->waiting_count++;
+	if (probe->waiting_count >= BOX_MICROVMS_WAITING_MAX) {
+		return box_err_set(err, BOX_ERR_CAPACITY, EBUSY,
+			"too many requests wait until it is known whether microVMs can run here");
+	}
+	struct waiter *waiter = box_alloc(sizeof(*waiter));
+	waiter->making = making;
+	waiter->request = request;
+	box_list_init(&waiter->links);
+	box_list_push(&probe->waiting, &waiter->links);
+	probe->waiting_count++;
 	return 0;
 }
 
-void box_microvm_probe_request(
-	struct box_microvm_probe *machines, uint32_t request, const struct box_plan_request *ask)
+/* `making` NULL: asked without a box. */
+static void judge_or_wait(
+	struct box_microvm_probe *probe, struct box_making *making, uint32_t request)
 {
 	static struct box_microvm_facts facts;
-	struct job job = {.request = request, .has_ask = ask != NULL};
 	struct box_err err;
-	if (ask && ask->kind != BOX_PLAN_KIND_MICROVM) {
-		machines->done(machines->arg, request, ask, NULL);
-		return;
-	}
-	if (ask) {
-		job.ask = *ask;
-	}
-	int r = judge(machines, &facts, &err);
+	int r = judge(probe, &facts, &err);
 	if (r == -EAGAIN) {
-		r = start_probe(machines, &facts, &err);
-		r = r < 0 ? r : wait_for_probe(machines, &job, &err);
+		r = start_and_wait(probe, &facts, making, request, &err);
 		if (r == 0) {
 			return;
 		}
 	}
-	answer(machines, &job, r, &err);
+	answer(probe, making, request, r < 0 ? &err : NULL);
+}
+
+void box_microvm_probe_request(struct box_microvm_probe *probe, struct box_making *making)
+{
+	if (making->ask.kind != BOX_PLAN_KIND_MICROVM) {
+		probe->done(probe->arg, making, NULL);
+		return;
+	}
+	judge_or_wait(probe, making, making->request);
+}
+
+void box_microvm_probe_ask(struct box_microvm_probe *probe, uint32_t request)
+{
+	judge_or_wait(probe, NULL, request);
 }

@@ -1,29 +1,40 @@
-/* Whether there can be microVMs: found out when the first is wanted, without holding anybody else
- * up. */
+/* Whether this host can run microVMs. When the first one is wanted, box-vmm boots a guest of its own
+ * (`box-vmm --probe=boot`); requests wait for that in a queue, and nothing else does. Called by
+ * making.c. */
 #pragma once
 
 #include "boxd/host_state.h"
+#include "boxd/making.h"
 
 struct box_jobs;
+struct box_microvm_facts;
 struct box_microvm_probe;
 
-/* What was asked for may be made; or not, and err says why. `ask` is NULL where nothing was. */
-typedef void box_microvm_probe_done(
-	void *arg, uint32_t request, const struct box_plan_request *ask, const struct box_err *err);
+/* The answer to box_microvm_probe_ask: err NULL: microVMs work here. */
+typedef void box_microvm_probe_answered(void *arg, uint32_t request, const struct box_err *err);
 
-struct box_microvm_probe *box_microvm_probe_new(struct box_host_state *ground,
-	struct box_jobs *errands, const struct box_identity *ids, box_microvm_probe_done *done,
-	void *arg);
-void box_microvm_probe_free(struct box_microvm_probe *machines);
+struct box_microvm_probe *box_microvm_probe_new(struct box_host_state *host_state,
+	struct box_jobs *jobs, const struct box_identity *ids, box_making_done *done,
+	box_microvm_probe_answered *answered, void *arg);
+void box_microvm_probe_free(struct box_microvm_probe *probe);
 
-/* `done` is called once, now or later. A box that is no microVM goes through at once. With `ask` NULL
- * it is only asked whether there can be any. */
-void box_microvm_probe_request(
-	struct box_microvm_probe *machines, uint32_t request, const struct box_plan_request *ask);
-/* Nobody waits any more. */
-void box_microvm_probe_drop_requests(struct box_microvm_probe *machines);
+/* The stage MICROVM of a request for a box: `done` is called once, now or later. A native box passes at
+ * once. */
+void box_microvm_probe_request(struct box_microvm_probe *probe, struct box_making *making);
+/* Asks without a box: `answered` is called once, now or later. */
+void box_microvm_probe_ask(struct box_microvm_probe *probe, uint32_t request);
+/* Drops all that wait; none is answered. */
+void box_microvm_probe_drop_requests(struct box_microvm_probe *probe);
 
-/* Who box-vmm runs as when it is tried: whoever may use the device, and no more. */
-struct box_microvm_facts;
+/* --- for tests --- */
+
+/* The ids that box-vmm is probed with: those that may use /dev/kvm, and no more rights than needed. */
 struct box_identity box_microvm_probe_identity(
 	const struct box_microvm_facts *facts, const struct box_identity *ids);
+
+/* The result, kept until the host is started again in /run/box, or for a user (`root` false) in the
+ * folder of the user's session. Reads what box-vmm printed, if it was this box-vmm and this start of the
+ * host: the length, or negative. */
+int box_microvm_probe_cache_read(bool root, const char *vmm_path, char *text, size_t size);
+/* A failure is not reported: the next boxd probes again. */
+void box_microvm_probe_cache_write(bool root, const char *vmm_path, const char *text, size_t len);

@@ -421,13 +421,18 @@ void box_network_release_slot(struct box_network *network, const struct box_netw
 
 /* --- the loop --- */
 
-int box_network_fd(const struct box_network *network)
+static int get_fd(const void *arg)
 {
+	const struct box_network *network = arg;
 	return network->epoll;
 }
 
-void box_network_step(struct box_network *network)
+static void step(void *arg, short revents)
 {
+	struct box_network *network = arg;
+	if (!revents) {
+		return;
+	}
 	uint64_t expired;
 	bool again = read(network->timer, &expired, sizeof(expired)) == sizeof(expired);
 	if (again) {
@@ -442,4 +447,9 @@ void box_network_step(struct box_network *network)
 		host_changed(network);
 	}
 	ensure_pasta(network);
+}
+
+struct box_event_source box_network_event_source(struct box_network *network)
+{
+	return (struct box_event_source){.arg = network, .fd = get_fd, .step = step};
 }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "boxd/event_source.h"
 #include "plan/egress.h"
 
 struct box_network;
@@ -48,7 +49,6 @@ int box_network_set_egress(struct box_network *network, const struct box_network
 /* Gives the slot back. The veth pair goes with the box's namespace, or when the slot is taken again. */
 void box_network_release_slot(struct box_network *network, const struct box_network_slot *slot);
 
-/* For the poll loop: an fd that wants POLLIN (the host's addresses have changed, pasta or a port proxy has
- * ended), and what to do then: refused addresses are brought up to date, processes are started again. */
-int box_network_fd(const struct box_network *network);
-void box_network_step(struct box_network *network);
+/* Wakes up when the host's addresses have changed, or pasta or a port proxy has ended: refused addresses are
+ * brought up to date, processes are started again. */
+struct box_event_source box_network_event_source(struct box_network *network);

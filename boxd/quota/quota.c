@@ -33,51 +33,51 @@ static const char *find_program(const char *const *paths)
 	return *paths;
 }
 
-static void say_missing(struct box_quota_support *means, const char *why)
+static void say_missing(struct box_quota_support *support, const char *why)
 {
-	if (means->missing[0] == '\0') {
-		(void)snprintf(means->missing, sizeof(means->missing), "%s", why);
+	if (support->missing[0] == '\0') {
+		(void)snprintf(support->missing, sizeof(support->missing), "%s", why);
 	}
 }
 
-void box_quota_support_find(struct box_quota_support *means)
+void box_quota_support_find(struct box_quota_support *support)
 {
-	*means = (struct box_quota_support){.host_ns = -1, .own_ns = -1};
+	*support = (struct box_quota_support){.host_ns = -1, .own_ns = -1};
 	if (geteuid() != 0) {
-		say_missing(means, "boxd is not root, and only root can mount an image");
+		say_missing(support, "boxd is not root, and only root can mount an image");
 		return;
 	}
-	means->mkfs = find_program(mkfs_paths);
-	means->resize = find_program(resize_paths);
-	if (!means->mkfs || !means->resize) {
-		say_missing(means, "mkfs.ext4 or resize2fs is not there (package e2fsprogs)");
+	support->mkfs = find_program(mkfs_paths);
+	support->resize = find_program(resize_paths);
+	if (!support->mkfs || !support->resize) {
+		say_missing(support, "mkfs.ext4 or resize2fs is not there (package e2fsprogs)");
 	}
 	if (access("/dev/loop-control", R_OK | W_OK) < 0) {
-		say_missing(means, "/dev/loop-control cannot be used: there are no loop devices");
+		say_missing(support, "/dev/loop-control cannot be used: there are no loop devices");
 	}
-	means->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-	if (means->host_ns < 0) {
-		say_missing(means, "/proc/self/ns/mnt cannot be opened");
+	support->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (support->host_ns < 0) {
+		say_missing(support, "/proc/self/ns/mnt cannot be opened");
 	}
 }
 
-void box_quota_support_enter_namespace(struct box_quota_support *means)
+void box_quota_support_enter_namespace(struct box_quota_support *support)
 {
-	if (means->missing[0] != '\0') {
+	if (support->missing[0] != '\0') {
 		return;
 	}
-	means->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-	if (means->own_ns < 0) {
-		say_missing(means, "/proc/self/ns/mnt cannot be opened");
+	support->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (support->own_ns < 0) {
+		say_missing(support, "/proc/self/ns/mnt cannot be opened");
 		return;
 	}
-	means->possible = true;
+	support->possible = true;
 }
 
-void box_quota_support_close(struct box_quota_support *means)
+void box_quota_support_close(struct box_quota_support *support)
 {
-	box_close_p(&means->host_ns);
-	box_close_p(&means->own_ns);
+	box_close_p(&support->host_ns);
+	box_close_p(&support->own_ns);
 }
 
 /* That the name leads there is looked at later. */

@@ -13,7 +13,6 @@
 
 #include "base/err.h"
 #include "base/limits.h"
-#include "protocol/boxd.h"
 
 #define BOX_QUOTA_STORE_NAME ".box-quota" /* beside the folder */
 /* Whose the images are: the first id above those of boxes, which nobody has. A folder of root's is
@@ -31,9 +30,9 @@ struct box_quota_support {
 };
 
 /* Before and after boxd enters its own mount namespace. */
-void box_quota_support_find(struct box_quota_support *means);
-void box_quota_support_enter_namespace(struct box_quota_support *means);
-void box_quota_support_close(struct box_quota_support *means);
+void box_quota_support_find(struct box_quota_support *support);
+void box_quota_support_enter_namespace(struct box_quota_support *support);
+void box_quota_support_close(struct box_quota_support *support);
 
 /* --- pure: quota_size.c --- */
 
@@ -62,7 +61,7 @@ struct box_quota_state {
 };
 
 /* 0 with the verdict, or why the box is refused. */
-int box_quota_decide(const struct box_quota_support *means, const struct box_quota_state *state,
+int box_quota_decide(const struct box_quota_support *support, const struct box_quota_state *state,
 	uint64_t quota_bytes, bool degraded, enum box_quota_verdict *ret_verdict,
 	struct box_err *err);
 
@@ -88,21 +87,4 @@ int box_quota_read_state(int source, struct box_quota_state *ret_state, struct b
 /* --- quota_probe.c --- */
 
 /* 0 when an image is held to its size here, in bytes and in files; or why not. */
-int box_quota_probe_host(const struct box_quota_support *means, struct box_err *err);
-
-/* --- quota_task.c --- */
-
-struct box_quota_task {
-	const struct box_quota_support *means;
-	const struct box_quota_folder *folder;
-	uint64_t quota_bytes;
-	bool alone; /* nobody beyond the namespace that boxd was started in uses the folder */
-};
-
-/* What the process tells. */
-struct box_quota_report {
-	struct box_boxd_failure failure;
-};
-
-/* To be called in a fresh child of `parent`: writes one report to `out`. */
-_Noreturn void box_quota_run_task(const struct box_quota_task *task, pid_t parent, int out);
+int box_quota_probe_host(const struct box_quota_support *support, struct box_err *err);

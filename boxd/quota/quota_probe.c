@@ -48,22 +48,22 @@ static int fill_files(int root)
 	return -EMFILE;
 }
 
-int box_quota_probe_host(const struct box_quota_support *means, struct box_err *err)
+int box_quota_probe_host(const struct box_quota_support *support, struct box_err *err)
 {
 	struct box_quota_image image = BOX_QUOTA_IMAGE_NONE;
 	struct box_quota_shape shape = {0};
-	if (!means->mkfs || means->missing[0] != '\0') {
+	if (!support->mkfs || support->missing[0] != '\0') {
 		return box_err_set(
-			err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s", means->missing);
+			err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s", support->missing);
 	}
 	image.file = memfd_create("box-quota", MFD_CLOEXEC);
 	int r = image.file < 0 || box_quota_shape(TRIAL_BYTES, &shape) < 0 ||
 			ftruncate(image.file, (off_t)shape.size_bytes) < 0
 		? box_err_set(
 			  err, BOX_ERR_OS, errno, "a file in memory: %s", box_err_strerror(errno))
-		: box_quota_image_format(image.file, means->mkfs, &shape, err);
+		: box_quota_image_format(image.file, support->mkfs, &shape, err);
 	r = r < 0 ? r : box_quota_image_mount(&image, err);
-	r = r < 0 ? r : box_quota_image_fit(&image, means->resize, TRIAL_BYTES, err);
+	r = r < 0 ? r : box_quota_image_fit(&image, support->resize, TRIAL_BYTES, err);
 	if (r == 0) {
 		r = fill_bytes(image.mount);
 		if (r == 0 && unlinkat(image.mount, "f", 0) < 0) {

@@ -1,76 +1,72 @@
-/* The queue and the children, as in measures.c. A request is answered once; a child that does not
- * die when it is killed keeps its place until it does. */
+/* The queue and its children, as in measures.c. A child that does not die when it is killed keeps its
+ * place until it does. */
 #include "boxd/quota/quota_queue.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/fair_queue.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/box/boxes.h"
-#include "boxd/box/make_from_warm.h"
+#include "boxd/box/make.h"
 #include "boxd/files/location.h"
 #include "boxd/quota/quota.h"
+#include "boxd/quota/quota_task.h"
 #include "boxd/subprocess.h"
 
-#define ROUNDS_MAX 16     /* images in images, each mounted for the next to be seen */
-#define FREE_WAIT_MS 1000 /* at the end of boxd, for children that were killed */
+#define ROUNDS_MAX 16 /* images in images: each must be mounted for the next to be seen */
 
 struct job {
 	struct box_fair_queue_item turn; /* waits for a child, or has one */
-	uint32_t request;                /* 0: nobody waits for it any more */
-	struct box_plan_request ask;
+	struct box_making *making;       /* its request is 0 when nobody waits any more */
 	struct box_quota_folder folder;
-	dev_t device; /* of the folder, without what may be mounted over it later */
+	dev_t device; /* of the folder itself, not of what may be mounted over it later */
 	ino_t inode;
-	bool above;      /* it is one above what was asked for, and is mounted only */
-	unsigned rounds; /* in which the request was looked at */
+	bool above;      /* a folder above the one of the request, which only needs to be mounted */
+	unsigned rounds; /* how often a folder above was found */
 };
 
 struct child {
-	struct box_subprocess helper; /* none: this place is free */
-	uint64_t deadline_ms;
-	bool killed;
+	struct box_subprocess process; /* none: this place is free */
 	struct job *job;
 };
 
 struct box_quota_queue {
-	const struct box_host_state *ground;
+	const struct box_host_state *host_state;
 	struct box_boxes *boxes;
-	box_quota_queue_done *done;
+	box_making_done *done;
 	void *arg;
 	int epoll;
 	struct child children[BOX_QUOTAS_MAX];
-	struct box_fair_queue queue;
-	bool begin_due; /* one was put into it since it was looked at */
+	struct box_fair_queue fair;
+	bool begin_due; /* a job was added since the last turn */
 };
 
-struct box_quota_queue *box_quota_queue_new(const struct box_host_state *ground,
-	struct box_boxes *boxes, box_quota_queue_done *done, void *arg)
+struct box_quota_queue *box_quota_queue_new(const struct box_host_state *host_state,
+	struct box_boxes *boxes, box_making_done *done, void *arg)
 {
-	struct box_quota_queue *quotas = box_alloc(sizeof(*quotas));
-	quotas->ground = ground;
-	quotas->boxes = boxes;
-	quotas->done = done;
-	quotas->arg = arg;
-	quotas->epoll = epoll_create1(EPOLL_CLOEXEC);
-	box_fair_queue_init(&quotas->queue, BOX_QUOTAS_MAX, BOX_QUOTAS_WAITING_MAX);
+	struct box_quota_queue *queue = box_alloc(sizeof(*queue));
+	queue->host_state = host_state;
+	queue->boxes = boxes;
+	queue->done = done;
+	queue->arg = arg;
+	queue->epoll = epoll_create1(EPOLL_CLOEXEC);
+	box_fair_queue_init(&queue->fair, BOX_QUOTAS_MAX, BOX_QUOTAS_WAITING_MAX);
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		quotas->children[i].helper = BOX_SUBPROCESS_NONE;
+		queue->children[i].process = BOX_SUBPROCESS_NONE;
 	}
-	return quotas;
+	return queue;
 }
 
 static struct job *job_of(struct box_list *links)
@@ -79,31 +75,33 @@ static struct job *job_of(struct box_list *links)
 		BOX_CONTAINER_OF(links, struct box_fair_queue_item, links), struct job, turn);
 }
 
-static void job_free(struct box_quota_queue *quotas, struct job *job)
+static void job_free(struct box_quota_queue *queue, struct job *job)
 {
-	box_fair_queue_leave(&quotas->queue, &job->turn);
+	box_fair_queue_leave(&queue->fair, &job->turn);
+	box_making_free(job->making);
 	box_close_p(&job->folder.parent);
 	free(job);
 }
 
-static void finish(struct box_quota_queue *quotas, struct job *job, const struct box_err *err)
+static void finish(struct box_quota_queue *queue, struct job *job, const struct box_err *err)
 {
 	if (err) {
-		BOX_LOG(BOX_LOG_WARNING, "quota.failed", box_log_str("path", job->ask.host_path),
+		BOX_LOG(BOX_LOG_WARNING, "quota.failed",
+			box_log_str("path", job->making->ask.host_path),
 			box_log_str("why", err->text));
 	}
-	if (job->request != 0) {
-		quotas->done(quotas->arg, job->request, &job->ask, err);
+	if (job->making->request != 0) {
+		queue->done(queue->arg, TAKE_PTR(job->making), err);
 	}
-	job_free(quotas, job);
+	job_free(queue, job);
 }
 
-/* --- requests --- */
+/* --- what a request needs --- */
 
-static int check_unused(struct box_quota_queue *quotas, int source,
+static int check_unused(struct box_quota_queue *queue, int source,
 	const struct box_quota_state *state, struct box_err *err)
 {
-	if (state->mounted || !box_boxes_uses_folder(quotas->boxes, source)) {
+	if (state->mounted || !box_boxes_uses_folder(queue->boxes, source)) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, EBUSY,
@@ -111,63 +109,89 @@ static int check_unused(struct box_quota_queue *quotas, int source,
 		"it; end that one first");
 }
 
-static bool is_of(const struct job *job, const struct stat *status)
+static bool is_for(const struct job *job, const struct stat *status)
 {
 	return job->inode == status->st_ino && job->device == status->st_dev;
 }
 
-/* Whoever comes to a folder that is being moved waits until it is, with a quota or without. */
-static bool is_moving(struct box_quota_queue *quotas, int source)
+/* While a folder is moved into its image, every request for it waits, with a quota or without. */
+static bool is_moving(struct box_quota_queue *queue, int source)
 {
 	struct stat status;
-	bool found = fstat(source, &status) < 0;
+	if (fstat(source, &status) < 0) {
+		return true;
+	}
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		const struct child *child = &quotas->children[i];
-		found = found || (child->helper.pidfd >= 0 && is_of(child->job, &status));
+		const struct child *child = &queue->children[i];
+		if (child->process.pidfd >= 0 && is_for(child->job, &status)) {
+			return true;
+		}
 	}
-	struct box_list *waiting = &quotas->queue.waiting;
-	for (struct box_list *at = waiting->next; !found && at != waiting; at = at->next) {
-		found = is_of(job_of(at), &status);
+	struct box_list *waiting = &queue->fair.waiting;
+	for (struct box_list *at = waiting->next; at != waiting; at = at->next) {
+		if (is_for(job_of(at), &status)) {
+			return true;
+		}
 	}
-	return found;
+	return false;
 }
 
-/* One above the folder that has an image which is not mounted: what is seen below it now is not
- * what it has. -1 where there is none. */
+/* Whether a folder has an image that is not mounted. 1, 0, or negative with err. */
+static int has_hidden_content(int fd, struct box_err *err)
+{
+	struct box_quota_state state = {0};
+	int r = box_quota_read_state(fd, &state, err);
+	return r < 0 ? r : state.has_image && !state.mounted;
+}
+
+static int fail_above(int r, struct box_err *err)
+{
+	return box_err_set(
+		err, BOX_ERR_OS, -r, "the folders above host_path: %s", box_err_strerror(-r));
+}
+
+/* Finds a folder above `source` that has an image which is not mounted: what is below it now is not its
+ * content. *ret_fd is not written when there is none. */
 static int find_above(int source, int *ret_fd, struct box_err *err)
 {
 	struct box_location before = {0};
 	_cleanup_(box_close_p) int fd = -1;
 	int r = box_location_open_following(source, "..", &fd);
-	for (int depth = 0; r == 0 && depth < BOX_PATH_MAX; depth++) {
-		struct box_quota_state state = {0};
-		struct box_location place = {0};
-		_cleanup_(box_close_p) int up = -1;
-		r = box_location_of(fd, &place);
-		if (r < 0 || (place.inode == before.inode && place.mount == before.mount)) {
-			break;
+	if (r < 0) {
+		return fail_above(r, err);
+	}
+	for (int depth = 0; depth < BOX_PATH_MAX; depth++) {
+		struct box_location location = {0};
+		int up = -1;
+		r = box_location_of(fd, &location);
+		if (r < 0) {
+			return fail_above(r, err);
 		}
-		r = box_quota_read_state(fd, &state, err);
+		if (location.inode == before.inode && location.mount == before.mount) {
+			return 0; /* the root */
+		}
+		r = has_hidden_content(fd, err);
 		if (r < 0) {
 			return r;
 		}
-		if (state.has_image && !state.mounted) {
+		if (r > 0) {
 			*ret_fd = TAKE_FD(fd);
 			return 0;
 		}
-		before = place;
+		before = location;
 		r = box_location_open_following(fd, "..", &up);
+		if (r < 0) {
+			return fail_above(r, err);
+		}
 		box_close_p(&fd);
-		fd = TAKE_FD(up);
+		fd = up;
 	}
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the folders above host_path: %s",
-			       box_err_strerror(-r))
-		     : 0;
+	return 0;
 }
 
-static int add_job(struct box_quota_queue *quotas, uint32_t request,
-	const struct box_plan_request *ask, int source, bool above, unsigned rounds,
-	struct box_err *err)
+/* Takes the request on success. */
+static int add_job(struct box_quota_queue *queue, struct box_making *making, int source, bool above,
+	unsigned rounds, struct box_err *err)
 {
 	struct box_quota_folder folder = {.parent = -1};
 	int r = box_quota_find(source, &folder, err);
@@ -175,18 +199,17 @@ static int add_job(struct box_quota_queue *quotas, uint32_t request,
 		return r;
 	}
 	struct job *job = box_alloc(sizeof(*job));
-	if (!box_fair_queue_put(&quotas->queue, &job->turn, ask->tenant)) {
+	if (!box_fair_queue_put(&queue->fair, &job->turn, making->ask.tenant)) {
 		box_close_p(&folder.parent);
 		free(job);
 		return box_err_set(err, BOX_ERR_CAPACITY, EBUSY,
 			"too many workspace quotas are being prepared");
 	}
-	job->request = request;
-	job->ask = *ask;
+	job->making = making;
 	job->folder = folder;
 	job->above = above;
 	job->rounds = rounds;
-	quotas->begin_due = true;
+	queue->begin_due = true;
 	struct stat status;
 	if (fstat(source, &status) == 0) {
 		job->device = status.st_dev;
@@ -195,116 +218,143 @@ static int add_job(struct box_quota_queue *quotas, uint32_t request,
 	return 0;
 }
 
-/* 0: the box may be made; 1: it waits for a child. */
-static int look(struct box_quota_queue *quotas, uint32_t request, struct box_plan_request *ask,
+static int add_job_above(struct box_quota_queue *queue, struct box_making *making, int above,
 	unsigned rounds, struct box_err *err)
 {
-	const struct box_host_state *ground = quotas->ground;
+	if (rounds >= ROUNDS_MAX) {
+		return box_err_set(err, BOX_ERR_BOX, ELOOP,
+			"a folder above host_path has an image that is not mounted");
+	}
+	return add_job(queue, making, above, true, rounds + 1, err);
+}
+
+static int decide(struct box_quota_queue *queue, const struct box_plan_request *ask, int source,
+	const struct box_quota_state *state, enum box_quota_verdict *ret_verdict,
+	struct box_err *err)
+{
+	const struct box_host_state *host_state = queue->host_state;
+	uint64_t quota_bytes = ask->host_mode == BOX_PLAN_MOUNT_RW ? ask->quota_bytes : 0;
+	enum box_quota_verdict verdict = BOX_QUOTA_READY;
+	int r = box_quota_decide(&host_state->quota, state, quota_bytes,
+		host_state->policy.degraded != 0, &verdict, err);
+	if (r < 0) {
+		return r;
+	}
+	if (verdict != BOX_QUOTA_WAIVED && is_moving(queue, source)) {
+		verdict = BOX_QUOTA_NEEDS_WORK;
+	}
+	*ret_verdict = verdict;
+	return 0;
+}
+
+/* 0: the request may go on; 1: it waits for a child, and was taken. */
+static int prepare(struct box_quota_queue *queue, struct box_making *making, unsigned rounds,
+	struct box_err *err)
+{
+	const struct box_host_state *host_state = queue->host_state;
+	struct box_plan_request *ask = &making->ask;
 	struct box_quota_state state = {0};
 	enum box_quota_verdict verdict = BOX_QUOTA_READY;
 	_cleanup_(box_close_p) int source = -1;
 	_cleanup_(box_close_p) int above = -1;
-	uint64_t quota_bytes = ask->host_mode == BOX_PLAN_MOUNT_RW ? ask->quota_bytes : 0;
-	int r = box_make_open_folder(ground, ask, &source, err);
-	r = r < 0 ? r : find_above(source, &above, err);
-	if (r == 0 && above >= 0) {
-		if (rounds >= ROUNDS_MAX) {
-			return box_err_set(err, BOX_ERR_BOX, ELOOP,
-				"a folder above host_path has an image that is not mounted");
-		}
-		r = add_job(quotas, request, ask, above, true, rounds + 1, err);
+	int r = box_make_open_folder(host_state, ask, &source, err);
+	if (r < 0) {
+		return r;
+	}
+	r = find_above(source, &above, err);
+	if (r < 0) {
+		return r;
+	}
+	if (above >= 0) {
+		r = add_job_above(queue, making, above, rounds, err);
 		return r < 0 ? r : 1;
 	}
-	r = r < 0 ? r : box_quota_read_state(source, &state, err);
-	r = r < 0 ? r
-		  : box_quota_decide(&ground->quota, &state, quota_bytes,
-			    ground->policy.degraded != 0, &verdict, err);
-	if (r == 0 && verdict != BOX_QUOTA_WAIVED && is_moving(quotas, source)) {
-		verdict = BOX_QUOTA_NEEDS_WORK;
+	r = box_quota_read_state(source, &state, err);
+	if (r < 0) {
+		return r;
 	}
+	r = decide(queue, ask, source, &state, &verdict, err);
 	if (r < 0 || verdict == BOX_QUOTA_READY) {
 		return r;
 	}
 	if (verdict == BOX_QUOTA_WAIVED) {
 		BOX_LOG(BOX_LOG_WARNING, "quota.waived", box_log_str("path", ask->host_path),
-			box_log_str("why", ground->quota.missing));
+			box_log_str("why", host_state->quota.missing));
 		ask->quota_bytes = 0;
 		return 0;
 	}
-	r = check_unused(quotas, source, &state, err);
-	r = r < 0 ? r : add_job(quotas, request, ask, source, false, rounds, err);
+	r = check_unused(queue, source, &state, err);
+	if (r < 0) {
+		return r;
+	}
+	r = add_job(queue, making, source, false, rounds, err);
 	return r < 0 ? r : 1;
 }
 
-static void ask_again(struct box_quota_queue *quotas, uint32_t request,
-	const struct box_plan_request *wanted, unsigned rounds)
+static void prepare_and_go_on(
+	struct box_quota_queue *queue, struct box_making *making, unsigned rounds)
 {
-	const struct box_host_state *ground = quotas->ground;
-	struct box_plan_request ask = *wanted;
+	const struct box_host_state *host_state = queue->host_state;
 	struct box_err err;
 	int r = 0;
-	/* One that will be refused anyway is refused by who makes boxes. */
-	if (ground->possible && ask.host_mode != BOX_PLAN_MOUNT_NONE &&
-		box_plan_check(&ask, &ground->policy, &ground->host, &err) == 0) {
-		r = look(quotas, request, &ask, rounds, &err);
+	/* A request that will be refused anyway is refused by boxes.c. */
+	if (host_state->possible && making->ask.host_mode != BOX_PLAN_MOUNT_NONE &&
+		box_plan_check(&making->ask, &host_state->policy, &host_state->host, &err) == 0) {
+		r = prepare(queue, making, rounds, &err);
 	}
 	if (r <= 0) {
-		quotas->done(quotas->arg, request, &ask, r < 0 ? &err : NULL);
+		queue->done(queue->arg, making, r < 0 ? &err : NULL);
 	}
 }
 
-void box_quota_queue_request(
-	struct box_quota_queue *quotas, uint32_t request, const struct box_plan_request *ask)
+void box_quota_queue_request(struct box_quota_queue *queue, struct box_making *making)
 {
-	ask_again(quotas, request, ask, 0);
+	prepare_and_go_on(queue, making, 0);
 }
 
 /* --- children --- */
 
 static void run_child(const void *task, pid_t parent, int out)
 {
-	box_quota_run_task(task, parent, out);
+	box_quota_task_run(task, parent, out);
 }
 
-static int start_child(struct box_quota_queue *quotas, struct child *child, struct job *job)
+static int start_child(struct box_quota_queue *queue, struct child *child, struct job *job)
 {
+	const struct box_plan_request *ask = &job->making->ask;
+	bool has_quota = !job->above && ask->host_mode == BOX_PLAN_MOUNT_RW;
 	const struct box_quota_task task = {
-		.means = &quotas->ground->quota,
+		.support = &queue->host_state->quota,
 		.folder = &job->folder,
-		.quota_bytes = job->above || job->ask.host_mode != BOX_PLAN_MOUNT_RW
-			? 0
-			: job->ask.quota_bytes,
-		.alone = quotas->ground->alone,
+		.quota_bytes = has_quota ? ask->quota_bytes : 0,
+		.alone = queue->host_state->alone,
 	};
-	struct box_subprocess helper;
-	int r = box_subprocess_start(&helper, quotas->epoll, run_child, &task);
+	int r = box_subprocess_start(&child->process, queue->epoll, BOX_QUOTA_MS, run_child, &task);
 	if (r < 0) {
 		return r;
 	}
-	*child = (struct child){
-		.helper = helper,
-		.deadline_ms = box_clock_ms() + BOX_QUOTA_MS,
-		.job = job,
-	};
+	child->job = job;
 	return 0;
 }
 
-static void take_result(struct box_quota_queue *quotas, struct child *child)
+static void take_result(struct box_quota_queue *queue, struct child *child)
 {
 	struct box_quota_report report;
 	struct box_err err;
 	struct job *job = child->job;
-	bool killed = child->killed;
-	bool told = box_subprocess_finish(&child->helper, quotas->epoll, &report, sizeof(report));
-	if (told && report.failure.result == 0) {
-		if (job->above && job->request != 0) {
-			ask_again(quotas, job->request, &job->ask, job->rounds);
-			job->request = 0;
+	bool killed = child->process.killed;
+	bool complete = box_subprocess_finish(
+		&child->process, queue->epoll, &report, sizeof(report));
+	if (complete && report.failure.result == 0) {
+		if (job->above && job->making->request != 0) {
+			prepare_and_go_on(queue, TAKE_PTR(job->making), job->rounds);
+			job_free(queue, job);
+			return;
 		}
-		finish(quotas, job, NULL);
+		finish(queue, job, NULL);
 		return;
 	}
-	if (told) {
+	if (complete) {
 		(void)box_err_set(&err, (enum box_code)report.failure.code, -report.failure.result,
 			"%s", report.failure.text);
 	} else {
@@ -312,24 +362,24 @@ static void take_result(struct box_quota_queue *quotas, struct child *child)
 			"the quota of host_path cannot be held: %s",
 			killed ? "it took too long" : "the process that prepares it has died");
 	}
-	finish(quotas, job, &err);
+	finish(queue, job, &err);
 }
 
-static void begin_jobs(struct box_quota_queue *quotas)
+static void begin_jobs(struct box_quota_queue *queue)
 {
-	quotas->begin_due = false;
+	queue->begin_due = false;
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		struct child *child = &quotas->children[i];
+		struct child *child = &queue->children[i];
 		struct box_fair_queue_item *turn;
-		while (child->helper.pidfd < 0 && (turn = box_fair_queue_take(&quotas->queue))) {
+		while (child->process.pidfd < 0 && (turn = box_fair_queue_take(&queue->fair))) {
 			struct job *job = BOX_CONTAINER_OF(turn, struct job, turn);
-			int r = start_child(quotas, child, job);
+			int r = start_child(queue, child, job);
 			if (r < 0) {
 				struct box_err err;
 				(void)box_err_set(&err, BOX_ERR_OS, -r,
 					"the quota of host_path cannot be prepared: %s",
 					box_err_strerror(-r));
-				finish(quotas, job, &err);
+				finish(queue, job, &err);
 			}
 		}
 	}
@@ -337,75 +387,68 @@ static void begin_jobs(struct box_quota_queue *quotas)
 
 /* --- the loop --- */
 
-int box_quota_queue_fd(const struct box_quota_queue *quotas)
+static int get_fd(const void *arg)
 {
-	return quotas->epoll;
+	const struct box_quota_queue *queue = arg;
+	return queue->epoll;
 }
 
-int box_quota_queue_timeout_ms(const struct box_quota_queue *quotas)
+static int get_timeout_ms(const void *arg)
 {
-	uint64_t now_ms = box_clock_ms();
-	uint64_t next_ms = UINT64_MAX;
+	const struct box_quota_queue *queue = arg;
+	uint64_t due_ms = queue->begin_due ? 0 : UINT64_MAX;
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		const struct child *child = &quotas->children[i];
-		if (child->helper.pidfd >= 0 && !child->killed && child->deadline_ms < next_ms) {
-			next_ms = child->deadline_ms;
+		due_ms = BOX_MIN(queue->children[i].process.deadline_ms, due_ms);
+	}
+	return box_event_source_timeout_ms(due_ms);
+}
+
+static void step(void *arg, short revents)
+{
+	struct box_quota_queue *queue = arg;
+	(void)revents;
+	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
+		struct child *child = &queue->children[i];
+		if (child->process.pidfd < 0) {
+			continue;
+		}
+		if (box_subprocess_has_ended(&child->process, 0)) {
+			take_result(queue, child);
+		} else {
+			box_subprocess_check_deadline(&child->process);
 		}
 	}
-	if (quotas->begin_due) {
-		return 0;
-	}
-	if (next_ms == UINT64_MAX) {
-		return -1;
-	}
-	return next_ms > now_ms ? (int)(next_ms - now_ms) : 0;
+	begin_jobs(queue);
 }
 
-void box_quota_queue_step(struct box_quota_queue *quotas)
+struct box_event_source box_quota_queue_event_source(struct box_quota_queue *queue)
 {
-	uint64_t now_ms = box_clock_ms();
+	return (struct box_event_source){
+		.arg = queue, .fd = get_fd, .timeout_ms = get_timeout_ms, .step = step};
+}
+
+void box_quota_queue_drop_requests(struct box_quota_queue *queue)
+{
+	while (!box_list_empty(&queue->fair.waiting)) {
+		job_free(queue, job_of(queue->fair.waiting.next));
+	}
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		struct child *child = &quotas->children[i];
-		if (child->helper.pidfd >= 0 && box_subprocess_has_ended(&child->helper, 0)) {
-			take_result(quotas, child);
-		} else if (child->helper.pidfd >= 0 && !child->killed &&
-			now_ms >= child->deadline_ms) {
-			child->killed = true;
-			box_subprocess_kill(&child->helper);
-		}
-	}
-	begin_jobs(quotas);
-}
-
-static void drop_waiting(struct box_quota_queue *quotas)
-{
-	while (!box_list_empty(&quotas->queue.waiting)) {
-		job_free(quotas, job_of(quotas->queue.waiting.next));
-	}
-}
-
-void box_quota_queue_drop_requests(struct box_quota_queue *quotas)
-{
-	drop_waiting(quotas);
-	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		if (quotas->children[i].helper.pidfd >= 0) {
-			quotas->children[i].job->request = 0;
+		if (queue->children[i].process.pidfd >= 0) {
+			queue->children[i].job->making->request = 0;
 		}
 	}
 }
 
-void box_quota_queue_free(struct box_quota_queue *quotas)
+void box_quota_queue_free(struct box_quota_queue *queue)
 {
-	box_quota_queue_drop_requests(quotas);
+	box_quota_queue_drop_requests(queue);
 	for (size_t i = 0; i < BOX_QUOTAS_MAX; i++) {
-		struct child *child = &quotas->children[i];
-		if (child->helper.pidfd >= 0) {
-			box_subprocess_kill(&child->helper);
-			(void)box_subprocess_has_ended(&child->helper, FREE_WAIT_MS);
-			(void)box_subprocess_finish(&child->helper, quotas->epoll, NULL, 0);
-			job_free(quotas, child->job);
+		struct child *child = &queue->children[i];
+		if (child->process.pidfd >= 0) {
+			box_subprocess_end(&child->process, queue->epoll);
+			job_free(queue, child->job);
 		}
 	}
-	(void)close(quotas->epoll);
-	free(quotas);
+	(void)close(queue->epoll);
+	free(queue);
 }

@@ -1,30 +1,25 @@
-/* What stands before a box whose workspace is a folder of the host: its quota.
+/* The stage QUOTA of a request for a box: the quota of a workspace that is a folder of the host.
  *
- * Most requests go on at once. Where an image is to be made, grown or mounted, a process does it,
- * which is ended after BOX_QUOTA_MS and dies with boxd; others go on meanwhile.
+ * Most requests pass at once. Where an image must be made, grown or mounted, a child does it
+ * (quota_task.c), which is killed after BOX_QUOTA_MS and dies with boxd; other requests go on meanwhile.
+ * Called by making.c.
  */
 #pragma once
 
+#include "boxd/event_source.h"
 #include "boxd/host_state.h"
+#include "boxd/making.h"
 
 struct box_boxes;
 struct box_quota_queue;
 
-/* Once for each request, maybe from inside the call that asked: the box may be made, or err. The
- * ask may lack the quota that nobody can hold. */
-typedef void box_quota_queue_done(
-	void *arg, uint32_t request, const struct box_plan_request *ask, const struct box_err *err);
+/* A request that `done` gets back may have lost a quota that nobody can enforce (local.degraded). */
+struct box_quota_queue *box_quota_queue_new(const struct box_host_state *host_state,
+	struct box_boxes *boxes, box_making_done *done, void *arg);
+void box_quota_queue_free(struct box_quota_queue *queue);
 
-struct box_quota_queue *box_quota_queue_new(const struct box_host_state *ground,
-	struct box_boxes *boxes, box_quota_queue_done *done, void *arg);
-void box_quota_queue_free(struct box_quota_queue *quotas);
+void box_quota_queue_request(struct box_quota_queue *queue, struct box_making *making);
+/* No request is answered. What a child has begun is finished. */
+void box_quota_queue_drop_requests(struct box_quota_queue *queue);
 
-void box_quota_queue_request(
-	struct box_quota_queue *quotas, uint32_t request, const struct box_plan_request *ask);
-/* Whoever asked is gone: nothing of it is answered. What has begun is finished. */
-void box_quota_queue_drop_requests(struct box_quota_queue *quotas);
-
-/* For the loop: an fd that wants POLLIN, how long it may wait, and what to do then. */
-int box_quota_queue_fd(const struct box_quota_queue *quotas);
-int box_quota_queue_timeout_ms(const struct box_quota_queue *quotas);
-void box_quota_queue_step(struct box_quota_queue *quotas);
+struct box_event_source box_quota_queue_event_source(struct box_quota_queue *queue);

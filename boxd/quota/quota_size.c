@@ -91,12 +91,12 @@ int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
 }
 
 static int refuse_unheld(
-	const struct box_quota_support *means, uint64_t quota_bytes, struct box_err *err)
+	const struct box_quota_support *support, uint64_t quota_bytes, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
 		"workspace_quota_mb %llu cannot be held for a folder of the host: %s; leave out "
 		"host_path, provide what is missing, or set local.degraded: true to run without",
-		(unsigned long long)(quota_bytes / BOX_MIB), means->missing);
+		(unsigned long long)(quota_bytes / BOX_MIB), support->missing);
 }
 
 static int decide_by_size(const struct box_quota_state *state, uint64_t quota_bytes,
@@ -124,26 +124,26 @@ static int decide_by_size(const struct box_quota_state *state, uint64_t quota_by
 	return 0;
 }
 
-int box_quota_decide(const struct box_quota_support *means, const struct box_quota_state *state,
+int box_quota_decide(const struct box_quota_support *support, const struct box_quota_state *state,
 	uint64_t quota_bytes, bool degraded, enum box_quota_verdict *ret_verdict,
 	struct box_err *err)
 {
 	bool hidden = state->has_image && !state->mounted;
-	if (!means->possible && hidden) {
+	if (!support->possible && hidden) {
 		/* Never without: what is under the image is not the folder's content. */
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
 			"the folder of the host has an image that cannot be mounted: %s",
-			means->missing);
+			support->missing);
 	}
 	if (quota_bytes == 0) {
-		bool unswept = state->unswept && means->possible;
+		bool unswept = state->unswept && support->possible;
 		*ret_verdict = hidden || unswept ? BOX_QUOTA_NEEDS_WORK : BOX_QUOTA_READY;
 		return 0;
 	}
-	if (!means->possible && degraded) {
+	if (!support->possible && degraded) {
 		*ret_verdict = BOX_QUOTA_WAIVED;
 		return 0;
 	}
-	return means->possible ? decide_by_size(state, quota_bytes, ret_verdict, err)
-			       : refuse_unheld(means, quota_bytes, err);
+	return support->possible ? decide_by_size(state, quota_bytes, ret_verdict, err)
+				 : refuse_unheld(support, quota_bytes, err);
 }

@@ -4,6 +4,8 @@
  * Killed at any moment it leaves either the folder as it was, with an image beside it that is
  * called new and is made again, or an image that is whole: what was in the folder is removed only
  * when it is on disk in there and the image has its name. */
+#include "boxd/quota/quota_task.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -24,7 +26,6 @@
 #include "base/macros.h"
 #include "boxd/files/fsmount.h"
 #include "boxd/files/location.h"
-#include "boxd/quota/quota.h"
 #include "boxd/quota/quota_attach.h"
 #include "boxd/quota/quota_copy.h"
 #include "boxd/quota/quota_image.h"
@@ -138,7 +139,7 @@ static int make_image(struct work *work, struct box_err *err)
 		return fail(err, "its size", ERANGE);
 	}
 	work->fresh = true;
-	return box_quota_image_make(work->store, work->new_file, work->task->means->mkfs, &shape,
+	return box_quota_image_make(work->store, work->new_file, work->task->support->mkfs, &shape,
 		&work->image.file, err);
 }
 
@@ -148,7 +149,7 @@ static int prepare(struct work *work, struct box_err *err)
 	int r = box_quota_image_mount(&work->image, err);
 	return r < 0 || quota_bytes == 0
 		? r
-		: box_quota_image_fit(&work->image, work->task->means->resize, quota_bytes, err);
+		: box_quota_image_fit(&work->image, work->task->support->resize, quota_bytes, err);
 }
 
 static int sync_image(const struct work *work, struct box_err *err)
@@ -191,8 +192,8 @@ static int attach(const struct work *work, struct box_err *err)
 		.parent = task->folder->parent,
 		.name = task->folder->name,
 		.path = work->path,
-		.host_ns = task->means->host_ns,
-		.own_ns = task->means->own_ns,
+		.host_ns = task->support->host_ns,
+		.own_ns = task->support->own_ns,
 	};
 	return box_quota_attach(&attach, err);
 }
@@ -289,7 +290,8 @@ static int close_others(const int *kept, size_t count)
 
 static int become_ready(const struct box_quota_task *task, pid_t parent, int out)
 {
-	const int kept[] = {out, task->folder->parent, task->means->host_ns, task->means->own_ns};
+	const int kept[] = {
+		out, task->folder->parent, task->support->host_ns, task->support->own_ns};
 	struct rlimit core = {0, 0};
 	sigset_t none;
 	(void)sigemptyset(&none);
@@ -303,7 +305,7 @@ static int become_ready(const struct box_quota_task *task, pid_t parent, int out
 	return r == 0 && getppid() != parent ? -EOWNERDEAD : r;
 }
 
-_Noreturn void box_quota_run_task(const struct box_quota_task *task, pid_t parent, int out)
+_Noreturn void box_quota_task_run(const struct box_quota_task *task, pid_t parent, int out)
 {
 	static struct work work;
 	struct box_quota_report report = {0};

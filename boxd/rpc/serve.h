@@ -1,23 +1,25 @@
-/* What boxd and one box-rpc after the other say to each other: every packet in and out, and what
- * must outlive a box-rpc: its STATE, the boxes.
+/* The packets between boxd and its box-rpc, one process after the other: all that boxd sends, all that
+ * it accepts, and what must outlive a box-rpc: its STATE and the boxes.
  *
- * Whatever comes from box-rpc is taken for hostile: a wrong packet is a reason to end it, and
- * nothing that it does or leaves undone blocks.
+ * Whatever comes from box-rpc is treated as hostile: a malformed packet is a reason to kill it, and
+ * nothing that it does or leaves undone blocks. Called by supervise.c.
  */
 #pragma once
 
 #include <stdbool.h>
 
+#include "boxd/event_source.h"
 #include "boxd/host_state.h"
 #include "boxd/listeners.h"
 #include "boxd/rpc/start_data.h"
 
 struct box_serve;
+struct box_warm_pool;
 
 struct box_serve_setup {
-	struct box_start_data *carried;
-	const struct box_listeners *listeners; /* may hold none */
-	struct box_host_state *ground;
+	struct box_start_data *start_data;
+	const struct box_listeners *listeners; /* may have no sockets */
+	struct box_host_state *host_state;
 	const struct box_identity *ids; /* of box-rpc */
 	const char *skills_path;        /* the program box-skills; "": there is none */
 };
@@ -28,30 +30,29 @@ void box_serve_free(struct box_serve *serve);
 
 /* A new box-rpc at this socket, which stays the caller's: sends START. */
 int box_serve_begin(struct box_serve *serve, int socket, uint32_t restarts);
-/* It is gone, or is not spoken to any more. */
+/* box-rpc is gone, or nothing more is sent to it. */
 void box_serve_end(struct box_serve *serve);
 
-/* READY has come from any one. */
-/* The policy would let boxes mount something of Box's own. */
-bool box_serve_config_refused(const struct box_serve *serve);
-
+/* Whether any box-rpc has sent READY. */
 bool box_serve_was_ready(const struct box_serve *serve);
+/* Whether the policy would let boxes mount something of Box's own: then boxd must end. */
+bool box_serve_config_refused(const struct box_serve *serve);
+/* Why box-rpc must be killed, found when something was sent to it; or NULL. */
+const char *box_serve_fault(const struct box_serve *serve);
 
-/* Sends the --config text as it is now; when no box-rpc is ready it is done when the next one is. */
+/* Sends the present text of --config and the present token file; when no box-rpc is ready, as soon as
+ * the next one is. */
 void box_serve_reload(struct box_serve *serve);
 int box_serve_stop(struct box_serve *serve);
 
-/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: end it. Of a `dead`
+/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: kill it. Of a `dead`
  * box-rpc only what it leaves to its successor counts. */
 int box_serve_receive(struct box_serve *serve, bool dead, const char **ret_why);
-/* Why box-rpc is to be ended, found when it was told something; or NULL. */
-const char *box_serve_fault(const struct box_serve *serve);
-/* Whether the socket wants POLLOUT, and what to do then: 0, or -EPROTO. */
+/* Whether the socket should be polled for POLLOUT, and what to do then: 0, or -EPROTO. */
 bool box_serve_wants_write(const struct box_serve *serve);
 int box_serve_flush(struct box_serve *serve);
 
-struct box_boxes *box_serve_boxes(struct box_serve *serve);
-struct box_measures *box_serve_measures(struct box_serve *serve);
-struct box_jobs *box_serve_jobs(struct box_serve *serve);
-struct box_quota_queue *box_serve_quota_queue(struct box_serve *serve);
-struct box_caller_roots *box_serve_caller_roots(struct box_serve *serve);
+/* All subsystems that boxd works with for box-rpc. */
+void box_serve_add_event_sources(struct box_serve *serve, struct box_event_sources *sources);
+/* The warm boxes, for when the loop has nothing else to do. */
+struct box_warm_pool *box_serve_warm_pool(struct box_serve *serve);

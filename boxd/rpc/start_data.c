@@ -169,24 +169,24 @@ static int read_token_file(
 }
 
 /* A file that was named, or that of systemd where there is no other token. */
-static void find_token_file(const struct box_options *options, struct box_start_data *carried)
+static void find_token_file(const struct box_options *options, struct box_start_data *start_data)
 {
 	const char *folder = getenv("CREDENTIALS_DIRECTORY");
-	size_t room = sizeof(carried->token_path);
+	size_t room = sizeof(start_data->token_path);
 	if (options->token_path) {
-		(void)snprintf(carried->token_path, room, "%s", options->token_path);
-	} else if (folder && folder[0] == '/' && carried->start.token[0] == '\0') {
-		int len = snprintf(carried->token_path, room, "%s/box-token", folder);
-		if ((size_t)len >= room || access(carried->token_path, F_OK) < 0) {
-			carried->token_path[0] = '\0';
+		(void)snprintf(start_data->token_path, room, "%s", options->token_path);
+	} else if (folder && folder[0] == '/' && start_data->start.token[0] == '\0') {
+		int len = snprintf(start_data->token_path, room, "%s/box-token", folder);
+		if ((size_t)len >= room || access(start_data->token_path, F_OK) < 0) {
+			start_data->token_path[0] = '\0';
 		}
 	}
 }
 
 static int carry_tokens(
-	const struct box_options *options, struct box_start_data *carried, struct box_err *err)
+	const struct box_options *options, struct box_start_data *start_data, struct box_err *err)
 {
-	struct box_boxd_start *start = &carried->start;
+	struct box_boxd_start *start = &start_data->start;
 	carry_field(TOKEN_VARIABLE, start->token, BOX_TOKEN_MAX + 2);
 	wipe_variable(TOKEN_VARIABLE);
 	if (options->token_path && box_str_strip(box_str(start->token)).len > 0) {
@@ -194,33 +194,33 @@ static int carry_tokens(
 			"--token-file: not together with " TOKEN_VARIABLE
 			": leave out one of them");
 	}
-	find_token_file(options, carried);
-	if (carried->token_path[0] == '\0') {
+	find_token_file(options, start_data);
+	if (start_data->token_path[0] == '\0') {
 		return 0;
 	}
 	start->flags |= BOX_BOXD_START_TOKEN_FILE;
-	return read_token_file(carried->token_path, start->token, err);
+	return read_token_file(start_data->token_path, start->token, err);
 }
 
-int box_start_data_reread_tokens(struct box_start_data *carried, struct box_err *err)
+int box_start_data_reread_tokens(struct box_start_data *start_data, struct box_err *err)
 {
 	/* What cannot be read is not offered, and box-rpc cannot take it. */
 	char text[BOX_TOKENS_TEXT_MAX];
-	int r = read_token_file(carried->token_path, text, err);
+	int r = read_token_file(start_data->token_path, text, err);
 	if (r == 0) {
-		carried->offered_tokens.kind = BOX_BOXD_TOKENS;
-		memcpy(carried->offered_tokens.text, text, sizeof(text));
+		start_data->offered_tokens.kind = BOX_BOXD_TOKENS;
+		memcpy(start_data->offered_tokens.text, text, sizeof(text));
 	}
 	explicit_bzero(text, sizeof(text));
 	return r;
 }
 
-void box_start_data_tokens_accepted(struct box_start_data *carried)
+void box_start_data_tokens_accepted(struct box_start_data *start_data)
 {
-	if (carried->offered_tokens.kind == BOX_BOXD_TOKENS) {
-		memcpy(carried->start.token, carried->offered_tokens.text,
-			sizeof(carried->start.token));
-		explicit_bzero(&carried->offered_tokens, sizeof(carried->offered_tokens));
+	if (start_data->offered_tokens.kind == BOX_BOXD_TOKENS) {
+		memcpy(start_data->start.token, start_data->offered_tokens.text,
+			sizeof(start_data->start.token));
+		explicit_bzero(&start_data->offered_tokens, sizeof(start_data->offered_tokens));
 	}
 }
 
@@ -309,30 +309,31 @@ static int read_config(const char *path, bool pipes, int *ret_fd, struct box_err
 	return r < 0 ? file_error(err, path, -r) : 0;
 }
 
-int box_start_data_reread_config(struct box_start_data *carried, int *ret_fd, struct box_err *err)
+int box_start_data_reread_config(
+	struct box_start_data *start_data, int *ret_fd, struct box_err *err)
 {
 	_cleanup_(box_close_p) int fresh = -1;
-	if (!carried->config_path) {
+	if (!start_data->config_path) {
 		return box_err_set(err, BOX_ERR_OS, ENOENT, "no --config was given");
 	}
-	int r = read_config(carried->config_path, false, &fresh, err);
+	int r = read_config(start_data->config_path, false, &fresh, err);
 	if (r < 0) {
 		return r;
 	}
-	box_close_p(&carried->offered);
-	carried->offered = TAKE_FD(fresh);
-	*ret_fd = carried->offered;
+	box_close_p(&start_data->offered);
+	start_data->offered = TAKE_FD(fresh);
+	*ret_fd = start_data->offered;
 	return 0;
 }
 
-void box_start_data_config_accepted(struct box_start_data *carried)
+void box_start_data_config_accepted(struct box_start_data *start_data)
 {
-	if (carried->offered >= 0) {
-		if (carried->first < 0) {
-			carried->first = TAKE_FD(carried->accepted);
+	if (start_data->offered >= 0) {
+		if (start_data->first < 0) {
+			start_data->first = TAKE_FD(start_data->accepted);
 		}
-		box_close_p(&carried->accepted);
-		carried->accepted = TAKE_FD(carried->offered);
+		box_close_p(&start_data->accepted);
+		start_data->accepted = TAKE_FD(start_data->offered);
 	}
 }
 
@@ -348,23 +349,23 @@ static uint32_t own_uid(void)
 
 struct box_start_data *box_start_data_new(void)
 {
-	struct box_start_data *carried = mmap(
-		NULL, sizeof(*carried), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (carried == MAP_FAILED) {
+	struct box_start_data *start_data = mmap(NULL, sizeof(*start_data), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (start_data == MAP_FAILED) {
 		return NULL;
 	}
-	return madvise(carried, sizeof(*carried), MADV_WIPEONFORK) < 0 ? NULL : carried;
+	return madvise(start_data, sizeof(*start_data), MADV_WIPEONFORK) < 0 ? NULL : start_data;
 }
 
 int box_start_data_load(
 	const struct box_options *options, struct box_start_data *ret_carried, struct box_err *err)
 {
-	struct box_start_data *carried = ret_carried;
-	struct box_boxd_start *start = &carried->start;
-	memset(carried, 0, sizeof(*carried));
-	carried->accepted = carried->offered = carried->variable = carried->first = -1;
-	carried->roots = -1;
-	carried->config_path = options->config_path;
+	struct box_start_data *start_data = ret_carried;
+	struct box_boxd_start *start = &start_data->start;
+	memset(start_data, 0, sizeof(*start_data));
+	start_data->accepted = start_data->offered = start_data->variable = start_data->first = -1;
+	start_data->roots = -1;
+	start_data->config_path = options->config_path;
 
 	start->kind = BOX_BOXD_START;
 	start->log_level = (int32_t)options->log_level;
@@ -388,34 +389,34 @@ int box_start_data_load(
 			err, BOX_ERR_OS, errno, "the working folder: %s", box_err_strerror(errno));
 	}
 	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
-	int r = carry_tokens(options, carried, err);
-	r = r < 0 ? r : carry_variable("LANGBOT_BOX_CONFIG", &carried->variable, err);
-	r = r < 0 ? r : carry_roots(options, &carried->roots, err);
-	if (r < 0 || !carried->config_path) {
+	int r = carry_tokens(options, start_data, err);
+	r = r < 0 ? r : carry_variable("LANGBOT_BOX_CONFIG", &start_data->variable, err);
+	r = r < 0 ? r : carry_roots(options, &start_data->roots, err);
+	if (r < 0 || !start_data->config_path) {
 		return r;
 	}
-	return read_config(carried->config_path, true, &carried->accepted, err);
+	return read_config(start_data->config_path, true, &start_data->accepted, err);
 }
 
 size_t box_start_data_fill(
-	struct box_start_data *carried, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX])
+	struct box_start_data *start_data, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX])
 {
 	const struct {
 		uint32_t flag;
 		int fd;
 	} texts[BOX_START_DATA_FDS_MAX] = {
-		{BOX_BOXD_START_HAS_FILE, carried->accepted},
-		{BOX_BOXD_START_HAS_VARIABLE, carried->variable},
+		{BOX_BOXD_START_HAS_FILE, start_data->accepted},
+		{BOX_BOXD_START_HAS_VARIABLE, start_data->variable},
 		{BOX_BOXD_START_HAS_STATE, state_fd},
-		{BOX_BOXD_START_HAS_FIRST, carried->first},
-		{BOX_BOXD_START_HAS_ROOTS, carried->roots},
+		{BOX_BOXD_START_HAS_FIRST, start_data->first},
+		{BOX_BOXD_START_HAS_ROOTS, start_data->roots},
 	};
 	size_t count = 0;
-	carried->start.operator_uid = own_uid();
+	start_data->start.operator_uid = own_uid();
 	for (size_t i = 0; i < BOX_START_DATA_FDS_MAX; i++) {
-		carried->start.flags &= ~texts[i].flag;
+		start_data->start.flags &= ~texts[i].flag;
 		if (texts[i].fd >= 0) {
-			carried->start.flags |= texts[i].flag;
+			start_data->start.flags |= texts[i].flag;
 			/* The offset is shared with whoever had this fd before. */
 			(void)lseek(texts[i].fd, 0, SEEK_SET);
 			ret_fds[count++] = texts[i].fd;

@@ -35,15 +35,16 @@ int box_start_data_load(
 /* Sets the flags of `start` for the fds that go with it, and lists those in their order: file,
  * variable, state, first, roots. Those that are -1 are left out. Returns how many there are. */
 size_t box_start_data_fill(
-	struct box_start_data *carried, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX]);
+	struct box_start_data *start_data, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX]);
 
 /* The text of --config as it is now, for RELOAD; the fd stays ours. What box-rpc refuses is not
  * given to a successor: a mistake in a file cannot end a runtime that is serving. */
-int box_start_data_reread_config(struct box_start_data *carried, int *ret_fd, struct box_err *err);
+int box_start_data_reread_config(
+	struct box_start_data *start_data, int *ret_fd, struct box_err *err);
 
 /* box-rpc took what it was offered. */
-void box_start_data_config_accepted(struct box_start_data *carried);
+void box_start_data_config_accepted(struct box_start_data *start_data);
 
 /* The same for the token file: into offered_tokens, and from there into START. */
-int box_start_data_reread_tokens(struct box_start_data *carried, struct box_err *err);
-void box_start_data_tokens_accepted(struct box_start_data *carried);
+int box_start_data_reread_tokens(struct box_start_data *start_data, struct box_err *err);
+void box_start_data_tokens_accepted(struct box_start_data *start_data);

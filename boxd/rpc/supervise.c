@@ -1,5 +1,6 @@
-/* One box-rpc at a time: when it starts, when it has died, when it starts again. What is said to it
- * is serve.c's. Nothing that it does or leaves undone can block this loop. */
+/* One box-rpc at a time: when it starts, when it has died, when it starts again; and the loop that runs
+ * everything in boxd (`add_sources` is the list). What is said to box-rpc is in serve.c. Nothing that
+ * box-rpc does or leaves undone can block this loop. */
 #include "boxd/rpc/supervise.h"
 
 #include <errno.h>
@@ -10,44 +11,51 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "boxd/box/boxes.h"
 #include "boxd/box/warm_pool.h"
-#include "boxd/files/measures.h"
-#include "boxd/image/caller_roots.h"
-#include "boxd/jobs.h"
-#include "boxd/net/network.h"
-#include "boxd/quota/quota_queue.h"
+#include "boxd/program.h"
+#include "protocol/boxd.h"
+
+_Static_assert(BOX_BOXD_FD == STDERR_FILENO + 1, "the first fd that a program is given");
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
-#define GOOD_RUN_MS 5000      /* a run longer than this makes up for deaths before it */
+#define GOOD_RUN_MS 5000      /* a run that lasts longer makes up for the deaths before it */
 #define DEATHS_UNREADY_MAX 3  /* of a box-rpc that was never ready */
-#define AHEAD_MS 5            /* of quiet, before something is made ahead */
-#define HANGUP_GRACE_MS 1000  /* from the end of its socket to the end of box-rpc */
+#define QUIET_MS 5            /* without an event, before a warm box is made */
+#define HANGUP_GRACE_MS 1000  /* from the end of its socket to the kill of box-rpc */
 #define LAST_PACKETS_MAX 1024 /* read after its death */
 
-struct keeper {
+/* The box-rpc that runs. */
+struct rpc_process {
+	pid_t pid;
+	int pidfd;  /* -1: none runs */
+	int socket; /* our end; non-blocking; -1: nothing more is said to it */
+};
+
+struct supervisor {
 	const struct box_supervise_setup *setup;
 	struct box_serve *serve;
+	struct box_event_sources sources;
 	int signal_fd;
 
-	struct box_rpc_process worker; /* fds are -1 when there is none */
+	struct rpc_process rpc;
 	int64_t started_ms;
-	int64_t kill_at_ms;
-	int64_t busy_ms; /* when something was to be done last */
-
+	int64_t kill_at_ms;  /* NEVER: it may run on */
 	int64_t start_at_ms; /* NEVER while one runs */
 	uint32_t restarts;
 	unsigned quick_deaths;
 	unsigned deaths_unready;
 
+	int64_t busy_ms; /* when there was an event last */
 	bool stopping;
 	int exit_code; /* negative: go on */
 };
@@ -57,222 +65,367 @@ static int64_t now_ms(void)
 	return (int64_t)box_clock_ms();
 }
 
-static bool has_flag(const struct keeper *keeper, enum box_boxd_start_flag flag)
+static bool has_flag(const struct supervisor *supervisor, enum box_boxd_start_flag flag)
 {
-	return (keeper->setup->serve.carried->start.flags & (uint32_t)flag) != 0;
+	return (supervisor->setup->serve.start_data->start.flags & (uint32_t)flag) != 0;
 }
 
-static bool has_worker(const struct keeper *keeper)
+static bool is_running(const struct supervisor *supervisor)
 {
-	return keeper->worker.pidfd >= 0;
+	return supervisor->rpc.pidfd >= 0;
 }
 
-static void kill_worker(struct keeper *keeper)
-{
-	keeper->kill_at_ms = NEVER;
-	/* It is our child and not yet waited for: this can only fail when it has died already. */
-	(void)pidfd_send_signal(keeper->worker.pidfd, SIGKILL, NULL, 0);
-}
+/* --- the start of box-rpc --- */
 
-static void refuse_worker(struct keeper *keeper, const char *why)
+/* The connection on stdin and stdout is box-rpc's alone: when its end is closed, the client must see the
+ * end of it. */
+static int give_up_stdio(void)
 {
-	BOX_LOG(BOX_LOG_ERROR, "worker.refused", box_log_int("pid", keeper->worker.pid),
-		box_log_str("why", why));
-	kill_worker(keeper);
-	box_serve_end(keeper->serve);
-	box_close_p(&keeper->worker.socket);
-}
-
-static int start_worker(struct keeper *keeper, struct box_err *err)
-{
-	/* The verdict of --check-config is said on stdout. */
-	bool stdio = has_flag(keeper, BOX_BOXD_START_STDIO) ||
-		has_flag(keeper, BOX_BOXD_START_CHECK_CONFIG);
-	int r = box_rpc_process_start(
-		keeper->setup->worker_path, keeper->setup->serve.ids, stdio, &keeper->worker, err);
-	if (r < 0) {
-		return r;
-	}
-	keeper->started_ms = now_ms();
-	keeper->start_at_ms = NEVER;
-	keeper->kill_at_ms = NEVER;
-	BOX_LOG(BOX_LOG_INFO, "worker.started", box_log_int("pid", keeper->worker.pid),
-		box_log_int("restarts", keeper->restarts));
-	if (box_serve_begin(keeper->serve, keeper->worker.socket, keeper->restarts) < 0) {
-		refuse_worker(keeper, "it could not be given what it needs");
+	_cleanup_(box_close_p) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
+		return -errno;
 	}
 	return 0;
 }
 
-/* At once the first time, then with a pause that doubles while it keeps dying early. */
-static void plan_restart(struct keeper *keeper, int64_t ran_ms)
+/* With `stdio` box-rpc gets boxd's stdin and stdout, and boxd has /dev/null there from then on. */
+static int start_process(const struct box_supervise_setup *setup, bool stdio,
+	struct rpc_process *ret_process, struct box_err *err)
 {
-	keeper->deaths_unready++;
-	if (!box_serve_was_ready(keeper->serve) && keeper->deaths_unready >= DEATHS_UNREADY_MAX) {
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+		return box_err_set(err, BOX_ERR_OS, errno, "box-rpc cannot start: sockets: %s",
+			box_err_strerror(errno));
+	}
+	_cleanup_(box_close_p) int ours = ends[0];
+	_cleanup_(box_close_p) int theirs = ends[1];
+	const struct box_program wanted = {
+		.path = setup->rpc_path,
+		.name = "box-rpc",
+		.ids = *setup->serve.ids,
+		.stdio = stdio,
+		.fds = {theirs},
+		.fd_count = 1,
+	};
+	struct box_program_process process;
+	int r = box_program_start(&wanted, &process, err);
+	if (r < 0) {
+		return r;
+	}
+	if (stdio && give_up_stdio() < 0) {
+		(void)kill(process.pid, SIGKILL);
+		(void)waitpid(process.pid, NULL, 0);
+		(void)close(process.pidfd);
+		return box_err_set(err, BOX_ERR_OS, EIO, "box-rpc cannot start: /dev/null");
+	}
+	*ret_process = (struct rpc_process){
+		.pid = process.pid, .pidfd = process.pidfd, .socket = TAKE_FD(ours)};
+	return 0;
+}
+
+static void kill_rpc(struct supervisor *supervisor)
+{
+	supervisor->kill_at_ms = NEVER;
+	/* It is our child and not reaped yet: this can only fail when it has died already. */
+	(void)pidfd_send_signal(supervisor->rpc.pidfd, SIGKILL, NULL, 0);
+}
+
+static void hang_up(struct supervisor *supervisor)
+{
+	box_serve_end(supervisor->serve);
+	box_close_p(&supervisor->rpc.socket);
+}
+
+static void refuse_rpc(struct supervisor *supervisor, const char *why)
+{
+	BOX_LOG(BOX_LOG_ERROR, "worker.refused", box_log_int("pid", supervisor->rpc.pid),
+		box_log_str("why", why));
+	kill_rpc(supervisor);
+	hang_up(supervisor);
+}
+
+static int start_rpc(struct supervisor *supervisor, struct box_err *err)
+{
+	/* --check-config prints its result on stdout. */
+	bool stdio = has_flag(supervisor, BOX_BOXD_START_STDIO) ||
+		has_flag(supervisor, BOX_BOXD_START_CHECK_CONFIG);
+	int r = start_process(supervisor->setup, stdio, &supervisor->rpc, err);
+	if (r < 0) {
+		return r;
+	}
+	supervisor->started_ms = now_ms();
+	supervisor->start_at_ms = NEVER;
+	supervisor->kill_at_ms = NEVER;
+	BOX_LOG(BOX_LOG_INFO, "worker.started", box_log_int("pid", supervisor->rpc.pid),
+		box_log_int("restarts", supervisor->restarts));
+	if (box_serve_begin(supervisor->serve, supervisor->rpc.socket, supervisor->restarts) < 0) {
+		refuse_rpc(supervisor, "it could not be given what it needs");
+	}
+	return 0;
+}
+
+/* At once the first time, then after a pause that doubles while it keeps dying early. */
+static void plan_restart(struct supervisor *supervisor, int64_t ran_ms)
+{
+	supervisor->deaths_unready++;
+	if (!box_serve_was_ready(supervisor->serve) &&
+		supervisor->deaths_unready >= DEATHS_UNREADY_MAX) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.given_up",
 			box_log_str("why", "box-rpc died again and again and was never ready"),
-			box_log_int("deaths", keeper->deaths_unready));
-		keeper->exit_code = 1;
+			box_log_int("deaths", supervisor->deaths_unready));
+		supervisor->exit_code = 1;
 		return;
 	}
 	if (ran_ms > GOOD_RUN_MS) {
-		keeper->quick_deaths = 0;
+		supervisor->quick_deaths = 0;
 	}
-	int64_t pause_ms = keeper->quick_deaths > 0 ? RESTART_PAUSE_MIN_MS : 0;
-	for (unsigned i = 1; i < keeper->quick_deaths && pause_ms < BOX_RESTART_PAUSE_MAX_MS; i++) {
+	int64_t pause_ms = supervisor->quick_deaths > 0 ? RESTART_PAUSE_MIN_MS : 0;
+	for (unsigned i = 1; i < supervisor->quick_deaths && pause_ms < BOX_RESTART_PAUSE_MAX_MS;
+		i++) {
 		pause_ms *= 2;
 	}
 	pause_ms = BOX_MIN(pause_ms, BOX_RESTART_PAUSE_MAX_MS);
-	keeper->quick_deaths++;
-	keeper->start_at_ms = now_ms() + pause_ms;
+	supervisor->quick_deaths++;
+	supervisor->start_at_ms = now_ms() + pause_ms;
 }
 
-static void start_again(struct keeper *keeper)
+static void restart_rpc(struct supervisor *supervisor)
 {
 	struct box_err err;
-	keeper->restarts++;
-	if (start_worker(keeper, &err) < 0) {
+	supervisor->restarts++;
+	if (start_rpc(supervisor, &err) < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.start_failed", box_log_str("why", err.text));
-		plan_restart(keeper, 0);
+		plan_restart(supervisor, 0);
 	}
 }
 
-static void on_reload_signal(struct keeper *keeper)
+/* --- source: signals --- */
+
+static void on_reload_signal(struct supervisor *supervisor)
 {
-	const struct box_start_data *carried = keeper->setup->serve.carried;
-	if (!carried->config_path && carried->token_path[0] == '\0') {
+	const struct box_start_data *start_data = supervisor->setup->serve.start_data;
+	if (!start_data->config_path && start_data->token_path[0] == '\0') {
 		BOX_LOG(BOX_LOG_WARNING, "reload.nothing",
 			box_log_str("why", "there is no --config and no --token-file to reload"));
-	} else if (!keeper->stopping) {
-		box_serve_reload(keeper->serve);
+	} else if (!supervisor->stopping) {
+		box_serve_reload(supervisor->serve);
 	}
 }
 
-static void on_stop_signal(struct keeper *keeper)
+static void on_stop_signal(struct supervisor *supervisor)
 {
-	if (!has_worker(keeper)) {
-		keeper->exit_code = 0;
+	if (!is_running(supervisor)) {
+		supervisor->exit_code = 0;
 		return;
 	}
-	if (keeper->stopping) {
+	if (supervisor->stopping) {
 		BOX_LOG(BOX_LOG_WARNING, "stopping.now");
-		kill_worker(keeper);
+		kill_rpc(supervisor);
 		return;
 	}
 	BOX_LOG(BOX_LOG_INFO, "stopping");
-	keeper->stopping = true;
-	keeper->kill_at_ms = now_ms() + BOX_SHUTDOWN_KILL_MS;
-	if (keeper->worker.socket >= 0) {
-		/* If this fails, the time that was just set will end it. */
-		(void)box_serve_stop(keeper->serve);
+	supervisor->stopping = true;
+	supervisor->kill_at_ms = now_ms() + BOX_SHUTDOWN_KILL_MS;
+	if (supervisor->rpc.socket >= 0) {
+		/* If this fails, box-rpc is killed at the time that was just set. */
+		(void)box_serve_stop(supervisor->serve);
 	}
 }
 
-static void on_signal(struct keeper *keeper)
+static int signal_source_fd(const void *arg)
 {
+	const struct supervisor *supervisor = arg;
+	return supervisor->signal_fd;
+}
+
+static void signal_source_step(void *arg, short revents)
+{
+	struct supervisor *supervisor = arg;
 	struct signalfd_siginfo info;
-	if (read(keeper->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info)) {
+	if (!revents || read(supervisor->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info)) {
 		return;
 	}
 	if (info.ssi_signo == SIGHUP) {
-		on_reload_signal(keeper);
+		on_reload_signal(supervisor);
 	} else {
-		on_stop_signal(keeper);
+		on_stop_signal(supervisor);
 	}
 }
 
-/* One packet; -EAGAIN, -EPIPE or -EPROTO (then box-rpc is refused) when there is no other. */
-static int serve_packet(struct keeper *keeper, bool dead)
+/* --- source: packets of box-rpc --- */
+
+/* One packet; -EAGAIN, -EPIPE, or -EPROTO after box-rpc was refused. */
+static int serve_packet(struct supervisor *supervisor, bool dead)
 {
 	const char *why = NULL;
-	int r = box_serve_receive(keeper->serve, dead, &why);
+	int r = box_serve_receive(supervisor->serve, dead, &why);
 	if (r == -EPROTO) {
-		refuse_worker(keeper, why);
+		refuse_rpc(supervisor, why);
 	}
 	return r;
 }
 
-static void on_packet(struct keeper *keeper)
+static void on_packet(struct supervisor *supervisor)
 {
-	if (serve_packet(keeper, false) == -EPIPE) {
+	if (serve_packet(supervisor, false) == -EPIPE) {
 		/* Either it is about to exit, with a code worth knowing, or it is broken. */
-		box_serve_end(keeper->serve);
-		box_close_p(&keeper->worker.socket);
+		hang_up(supervisor);
 		int64_t late_ms = now_ms() + HANGUP_GRACE_MS;
-		keeper->kill_at_ms = BOX_MIN(late_ms, keeper->kill_at_ms);
+		supervisor->kill_at_ms = BOX_MIN(late_ms, supervisor->kill_at_ms);
 	}
 }
 
-/* What it left to its successor counts: a STATE may lie there still. */
-static void serve_last_packets(struct keeper *keeper)
+static int packet_source_fd(const void *arg)
 {
-	for (int i = 0; i < LAST_PACKETS_MAX && keeper->worker.socket >= 0; i++) {
-		if (serve_packet(keeper, true) < 0) {
+	const struct supervisor *supervisor = arg;
+	return supervisor->rpc.socket;
+}
+
+static short packet_source_events(const void *arg)
+{
+	const struct supervisor *supervisor = arg;
+	return (short)(POLLIN | (box_serve_wants_write(supervisor->serve) ? POLLOUT : 0));
+}
+
+static void packet_source_step(void *arg, short revents)
+{
+	struct supervisor *supervisor = arg;
+	if ((revents & POLLOUT) && box_serve_flush(supervisor->serve) < 0) {
+		refuse_rpc(supervisor, "it does not take its packets");
+	}
+	if ((revents & ~POLLOUT) && supervisor->rpc.socket >= 0) {
+		on_packet(supervisor);
+	}
+}
+
+/* --- source: the death of box-rpc --- */
+
+/* What it left to its successor counts: a STATE may still be in the socket. */
+static void serve_last_packets(struct supervisor *supervisor)
+{
+	for (int i = 0; i < LAST_PACKETS_MAX && supervisor->rpc.socket >= 0; i++) {
+		if (serve_packet(supervisor, true) < 0) {
 			return;
 		}
 	}
 }
 
-static void log_death(const struct keeper *keeper, const siginfo_t *end)
+static void log_death(const struct supervisor *supervisor, const siginfo_t *end)
 {
 	char how[64];
-	(void)snprintf(how, sizeof(how), "%s %d", end->si_code == CLD_EXITED ? "exit" : "signal",
-		end->si_status);
-	bool verdict = has_flag(keeper, BOX_BOXD_START_CHECK_CONFIG) &&
+	bool exited = end->si_code == CLD_EXITED;
+	(void)snprintf(how, sizeof(how), "%s %d", exited ? "exit" : "signal", end->si_status);
+	bool config_result = has_flag(supervisor, BOX_BOXD_START_CHECK_CONFIG) &&
 		end->si_status == BOX_BOXD_EXIT_CONFIG;
-	bool expected = keeper->stopping ||
-		(end->si_code == CLD_EXITED && (end->si_status == 0 || verdict));
+	bool expected = supervisor->stopping || (exited && (end->si_status == 0 || config_result));
 	BOX_LOG(expected ? BOX_LOG_INFO : BOX_LOG_WARNING, "worker.died",
-		box_log_int("pid", keeper->worker.pid), box_log_str("how", how));
+		box_log_int("pid", supervisor->rpc.pid), box_log_str("how", how));
 }
 
-/* boxd's exit code after such an end of box-rpc, or -1: start it again. */
-static int exit_code_after(const struct keeper *keeper, const siginfo_t *end)
+/* boxd's exit code after this end of box-rpc, or -1: start it again. */
+static int exit_code_after(const struct supervisor *supervisor, const siginfo_t *end)
 {
 	int code = end->si_code == CLD_EXITED ? end->si_status : -1;
-	if (has_flag(keeper, BOX_BOXD_START_CHECK_CONFIG)) {
-		return code >= 0 && !keeper->stopping ? code : 1;
+	if (has_flag(supervisor, BOX_BOXD_START_CHECK_CONFIG)) {
+		return code >= 0 && !supervisor->stopping ? code : 1;
 	}
-	if (keeper->stopping) {
+	if (supervisor->stopping) {
 		return 0;
 	}
 	if (code == BOX_BOXD_EXIT_CONFIG) {
 		return BOX_BOXD_EXIT_CONFIG;
 	}
-	if (has_flag(keeper, BOX_BOXD_START_STDIO)) {
+	if (has_flag(supervisor, BOX_BOXD_START_STDIO)) {
 		return code == 0 ? 0 : 1;
 	}
 	return -1;
 }
 
-static void on_death(struct keeper *keeper)
+static int death_source_fd(const void *arg)
 {
+	const struct supervisor *supervisor = arg;
+	return supervisor->rpc.pidfd;
+}
+
+static void death_source_step(void *arg, short revents)
+{
+	struct supervisor *supervisor = arg;
 	siginfo_t end = {0};
-	if (waitid(P_PIDFD, (id_t)keeper->worker.pidfd, &end, WEXITED) < 0) {
+	if (!revents || waitid(P_PIDFD, (id_t)supervisor->rpc.pidfd, &end, WEXITED) < 0) {
 		return;
 	}
-	serve_last_packets(keeper);
-	log_death(keeper, &end);
-	box_serve_end(keeper->serve);
-	box_close_p(&keeper->worker.socket);
-	box_close_p(&keeper->worker.pidfd);
-	keeper->kill_at_ms = NEVER;
-	keeper->exit_code = exit_code_after(keeper, &end);
-	if (keeper->exit_code < 0) {
-		plan_restart(keeper, now_ms() - keeper->started_ms);
+	serve_last_packets(supervisor);
+	log_death(supervisor, &end);
+	hang_up(supervisor);
+	box_close_p(&supervisor->rpc.pidfd);
+	supervisor->kill_at_ms = NEVER;
+	supervisor->exit_code = exit_code_after(supervisor, &end);
+	if (supervisor->exit_code < 0) {
+		plan_restart(supervisor, now_ms() - supervisor->started_ms);
 	}
 }
 
-static void on_time(struct keeper *keeper)
+/* --- source: what is due for box-rpc, the last one of each turn --- */
+
+/* What the other sources have sent may have found a box-rpc that takes nothing. */
+static void check_rpc(struct supervisor *supervisor)
 {
+	const char *why = box_serve_fault(supervisor->serve);
+	if (why && supervisor->rpc.socket >= 0) {
+		refuse_rpc(supervisor, why);
+	}
+	if (box_serve_config_refused(supervisor->serve) && supervisor->exit_code < 0) {
+		if (is_running(supervisor)) {
+			kill_rpc(supervisor);
+		}
+		supervisor->exit_code = BOX_BOXD_EXIT_CONFIG;
+	}
+}
+
+static int due_source_timeout_ms(const void *arg)
+{
+	const struct supervisor *supervisor = arg;
+	int64_t due_ms = BOX_MIN(supervisor->kill_at_ms, supervisor->start_at_ms);
+	return box_event_source_timeout_ms(due_ms == NEVER ? UINT64_MAX : (uint64_t)due_ms);
+}
+
+static void due_source_step(void *arg, short revents)
+{
+	struct supervisor *supervisor = arg;
+	(void)revents;
+	check_rpc(supervisor);
 	int64_t now = now_ms();
-	if (has_worker(keeper) && now >= keeper->kill_at_ms) {
-		BOX_LOG(BOX_LOG_WARNING, "worker.late", box_log_int("pid", keeper->worker.pid));
-		kill_worker(keeper);
+	if (is_running(supervisor) && now >= supervisor->kill_at_ms) {
+		BOX_LOG(BOX_LOG_WARNING, "worker.late", box_log_int("pid", supervisor->rpc.pid));
+		kill_rpc(supervisor);
 	}
-	if (keeper->exit_code < 0 && now >= keeper->start_at_ms) {
-		start_again(keeper);
+	if (supervisor->exit_code < 0 && now >= supervisor->start_at_ms) {
+		restart_rpc(supervisor);
 	}
+}
+
+/* --- the loop --- */
+
+/* In the order in which they are called: what box-rpc asks for begins in the same turn. */
+static void add_sources(struct supervisor *supervisor)
+{
+	struct box_event_sources *sources = &supervisor->sources;
+	box_event_source_add(sources,
+		(struct box_event_source){
+			.arg = supervisor, .fd = signal_source_fd, .step = signal_source_step});
+	box_event_source_add(sources,
+		(struct box_event_source){.arg = supervisor,
+			.fd = packet_source_fd,
+			.events = packet_source_events,
+			.step = packet_source_step});
+	box_event_source_add(sources,
+		(struct box_event_source){
+			.arg = supervisor, .fd = death_source_fd, .step = death_source_step});
+	box_serve_add_event_sources(supervisor->serve, sources);
+	box_event_source_add(sources,
+		(struct box_event_source){.arg = supervisor,
+			.timeout_ms = due_source_timeout_ms,
+			.step = due_source_step});
 }
 
 static int sooner(int a_ms, int b_ms)
@@ -280,117 +433,59 @@ static int sooner(int a_ms, int b_ms)
 	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
-static int timeout_ms(const struct keeper *keeper)
+/* Fills `polled`, one for each source; returns how long to wait. */
+static int prepare_poll(
+	const struct box_event_sources *sources, struct pollfd polled[BOX_EVENT_SOURCES_MAX])
 {
-	int boxes_ms = sooner(box_boxes_timeout_ms(box_serve_boxes(keeper->serve)),
-		box_measures_timeout_ms(box_serve_measures(keeper->serve)));
-	boxes_ms = sooner(boxes_ms, box_jobs_timeout_ms(box_serve_jobs(keeper->serve)));
-	boxes_ms = sooner(
-		boxes_ms, box_quota_queue_timeout_ms(box_serve_quota_queue(keeper->serve)));
-	boxes_ms = sooner(
-		boxes_ms, box_caller_roots_timeout_ms(box_serve_caller_roots(keeper->serve)));
-	boxes_ms = sooner(boxes_ms, box_watcher_timeout_ms(&keeper->setup->serve.ground->watcher));
-	int64_t next = keeper->kill_at_ms < keeper->start_at_ms ? keeper->kill_at_ms
-								: keeper->start_at_ms;
-	if (next == NEVER) {
-		return boxes_ms;
+	int wait_ms = -1;
+	for (size_t i = 0; i < sources->count; i++) {
+		const struct box_event_source *source = &sources->all[i];
+		polled[i] = (struct pollfd){
+			.fd = source->fd ? source->fd(source->arg) : -1,
+			.events = source->events ? source->events(source->arg) : POLLIN,
+		};
+		if (source->timeout_ms) {
+			wait_ms = sooner(wait_ms, source->timeout_ms(source->arg));
+		}
 	}
-	int64_t left = next - now_ms();
-	return sooner(left > 0 ? (int)left : 0, boxes_ms);
+	return wait_ms;
 }
 
-static void on_writable(struct keeper *keeper)
-{
-	if (box_serve_flush(keeper->serve) < 0) {
-		refuse_worker(keeper, "it does not take its packets");
-	}
-}
-
-/* After each wait, in which `count` fds had something. Blanks are made when nothing has come for a
- * while; that some time was over is no reason not to. */
-static void make_ahead(struct keeper *keeper, int count, bool wanted, struct box_warm_pool *next)
+/* After each wait, in which `count` fds had an event. Warm boxes are made when there was none for a while;
+ * a timeout of something else is no reason not to. */
+static void add_warm_box(struct supervisor *supervisor, int count, bool wanted)
 {
 	if (count == 0) {
-		if (!wanted || now_ms() - keeper->busy_ms < AHEAD_MS) {
+		if (!wanted || now_ms() - supervisor->busy_ms < QUIET_MS) {
 			return;
 		}
-		box_warm_pool_add(next);
+		box_warm_pool_add(box_serve_warm_pool(supervisor->serve));
 	}
-	keeper->busy_ms = now_ms();
+	supervisor->busy_ms = now_ms();
 }
 
-/* What boxes and measures tell may find nobody who takes it. */
-static void check_worker(struct keeper *keeper)
+static int run(struct supervisor *supervisor)
 {
-	const char *why = box_serve_fault(keeper->serve);
-	if (why && keeper->worker.socket >= 0) {
-		refuse_worker(keeper, why);
-	}
-	if (box_serve_config_refused(keeper->serve) && keeper->exit_code < 0) {
-		if (has_worker(keeper)) {
-			kill_worker(keeper);
+	const struct box_event_sources *sources = &supervisor->sources;
+	const struct box_warm_pool *pool = box_serve_warm_pool(supervisor->serve);
+	while (supervisor->exit_code < 0) {
+		struct pollfd polled[BOX_EVENT_SOURCES_MAX];
+		int wait_ms = prepare_poll(sources, polled);
+		bool wants_box = !supervisor->stopping && box_warm_pool_wants_box(pool);
+		if (wants_box) {
+			wait_ms = sooner(wait_ms, QUIET_MS);
 		}
-		keeper->exit_code = BOX_BOXD_EXIT_CONFIG;
-	}
-}
-
-static int run(struct keeper *keeper)
-{
-	struct box_boxes *boxes = box_serve_boxes(keeper->serve);
-	struct box_warm_pool *next = box_boxes_warm_pool(boxes);
-	struct box_measures *measures = box_serve_measures(keeper->serve);
-	struct box_jobs *errands = box_serve_jobs(keeper->serve);
-	struct box_quota_queue *quotas = box_serve_quota_queue(keeper->serve);
-	struct box_caller_roots *callers_roots = box_serve_caller_roots(keeper->serve);
-	struct box_network *network = keeper->setup->serve.ground->network;
-	struct box_watcher *watcher = &keeper->setup->serve.ground->watcher;
-	while (keeper->exit_code < 0) {
-		short out = box_serve_wants_write(keeper->serve) ? POLLOUT : 0;
-		struct pollfd polled[] = {
-			{.fd = keeper->signal_fd, .events = POLLIN},
-			{.fd = keeper->worker.socket, .events = (short)(POLLIN | out)},
-			{.fd = keeper->worker.pidfd, .events = POLLIN},
-			{.fd = box_boxes_fd(boxes), .events = POLLIN},
-			{.fd = network ? box_network_fd(network) : -1, .events = POLLIN},
-			{.fd = box_measures_fd(measures), .events = POLLIN},
-			{.fd = box_jobs_fd(errands), .events = POLLIN},
-			{.fd = box_quota_queue_fd(quotas), .events = POLLIN},
-			{.fd = box_caller_roots_fd(callers_roots), .events = POLLIN},
-			{.fd = box_watcher_fd(watcher), .events = POLLIN},
-		};
-		bool ahead = !keeper->stopping && box_warm_pool_wants_box(next);
-		int wait_ms = ahead ? sooner(timeout_ms(keeper), AHEAD_MS) : timeout_ms(keeper);
-		int count = poll(polled, BOX_COUNT_OF(polled), wait_ms);
+		int count = poll(polled, sources->count, wait_ms);
 		if (count < 0 && errno != EINTR) {
 			BOX_LOG(BOX_LOG_ERROR, "poll.failed", box_log_errno("error", errno));
 			return 1;
 		}
-		make_ahead(keeper, count, ahead, next);
-		if (polled[0].revents) {
-			on_signal(keeper);
+		add_warm_box(supervisor, count, wants_box);
+		for (size_t i = 0; i < sources->count; i++) {
+			sources->all[i].step(sources->all[i].arg, polled[i].revents);
 		}
-		if (polled[1].revents & POLLOUT) {
-			on_writable(keeper);
-		}
-		if ((polled[1].revents & ~POLLOUT) && keeper->worker.socket >= 0) {
-			on_packet(keeper);
-		}
-		if (polled[2].revents) {
-			on_death(keeper);
-		}
-		box_boxes_step(boxes);
-		if (polled[4].revents) {
-			box_network_step(network);
-		}
-		box_measures_step(measures);
-		box_jobs_step(errands);
-		box_quota_queue_step(quotas);
-		box_caller_roots_step(callers_roots);
-		box_watcher_step(watcher);
-		check_worker(keeper);
-		on_time(keeper);
 	}
-	return keeper->exit_code;
+	return supervisor->exit_code;
 }
 
 static int take_signals(int *ret_fd)
@@ -417,28 +512,29 @@ static int take_signals(int *ret_fd)
 
 int box_supervise_run(const struct box_supervise_setup *setup)
 {
-	struct keeper keeper = {
+	struct supervisor supervisor = {
 		.setup = setup,
 		.signal_fd = -1,
-		.worker = {.pidfd = -1, .socket = -1},
+		.rpc = {.pidfd = -1, .socket = -1},
 		.kill_at_ms = NEVER,
 		.start_at_ms = NEVER,
 		.exit_code = -1,
 	};
-	int r = take_signals(&keeper.signal_fd);
+	int r = take_signals(&supervisor.signal_fd);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "signals.failed", box_log_errno("error", r));
 		return 1;
 	}
 	struct box_err err;
-	keeper.serve = box_serve_new(&setup->serve);
-	r = start_worker(&keeper, &err);
+	supervisor.serve = box_serve_new(&setup->serve);
+	add_sources(&supervisor);
+	r = start_rpc(&supervisor, &err);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.start_failed", box_log_str("why", err.text));
 	}
-	int exit_code = r < 0 ? 1 : run(&keeper);
+	int exit_code = r < 0 ? 1 : run(&supervisor);
 	BOX_LOG(BOX_LOG_INFO, "stopped", box_log_int("code", exit_code));
-	box_serve_free(keeper.serve);
-	box_close_p(&keeper.signal_fd);
+	box_serve_free(supervisor.serve);
+	box_close_p(&supervisor.signal_fd);
 	return exit_code;
 }

@@ -10,7 +10,6 @@
 #include "base/limits.h"
 #include "boxd/microvm/microvm_facts.h"
 #include "boxd/microvm/microvm_probe.h"
-#include "boxd/microvm/microvm_probe_cache.h"
 #include "boxd/program.h"
 #include "cli/doctor/check.h"
 
@@ -82,6 +81,6 @@ void box_check_microvms(const struct box_check_setup *setup, struct box_check *c
 		take_probe(vmm, &facts);
 	}
 	box_microvm_facts_judge(&facts, &verdict);
-	box_check_report(check, verdict.works ? BOX_CHECK_OK : BOX_CHECK_LIMITED, verdict.cure,
-		"%s", verdict.why);
+	box_check_report(check, verdict.works ? BOX_CHECK_OK : BOX_CHECK_LIMITED, verdict.fix, "%s",
+		verdict.why);
 }

@@ -251,10 +251,11 @@ static void serve_line(struct box_network *network, char *line)
 static void serve(struct box_network *network)
 {
 	static char line[LINE_MAX_];
+	struct box_event_source source = box_network_event_source(network);
 	for (;;) {
 		struct pollfd fds[2 + BOXES_MAX] = {
 			{.fd = STDIN_FILENO, .events = POLLIN},
-			{.fd = box_network_fd(network), .events = POLLIN},
+			{.fd = source.fd(source.arg), .events = POLLIN},
 		};
 		for (size_t i = 0; i < box_count; i++) {
 			fds[2 + i] = (struct pollfd){.fd = boxes[i].socket, .events = POLLIN};
@@ -265,7 +266,7 @@ static void serve(struct box_network *network)
 			die("poll");
 		}
 		if (fds[1].revents) {
-			box_network_step(network);
+			source.step(source.arg, POLLIN);
 		}
 		for (size_t i = 0; i < count; i++) {
 			if (fds[2 + i].revents) {

@@ -2,6 +2,6 @@
 # group: neighbours
 # opens: large-etc-of-an-image
 # file: boxd/image/caller_roots.c
-s/(r = box_subprocess_start\(\&helper, roots->epoll, run_child, \&work\);)/\1 if (r == 0) { (void)box_subprocess_has_ended(\&helper, -1); }/
+s/(r = box_subprocess_start\(\&helper, roots->epoll, BOX_CALLERS_ROOT_MS, run_child, \&work\);)/\1 if (r == 0) { (void)box_subprocess_has_ended(\&helper, -1); }/
 # file: boxd/image/etc.c
 s/copy->entries >= BOX_CALLERS_ETC_ENTRIES_MAX/copy->entries >= ENTRIES_MAX/

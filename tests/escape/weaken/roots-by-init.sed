@@ -5,4 +5,4 @@
 # file: runtime/config/config_paths.c
 s/bool settles = (paths->origin == BOX_CONFIG_OPERATOR \|\|)/bool settles = paths->local_is_new || \1/
 # file: boxd/rpc/serve.c
-s/policy, serve->ground->alone && !serve->ever_asked\);/policy, true);/
+s/policy, serve->host_state->alone && !serve->ever_asked\);/policy, true);/

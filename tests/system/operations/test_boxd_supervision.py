@@ -245,11 +245,11 @@ GARBAGE = {
     "manyfds": "a packet with a wrong number of fds",
     "hundredfds": "a malformed packet",
     "bigstate": "a STATE that is too big",
-    "pipestate": "a STATE that is no file",
-    "path": "a path without an end",
-    "tenant": "a tenant without an end",
-    "nobodysgroup": "a group of nobody or of nothing",
-    "emptygroup": "a group of nobody or of nothing",
+    "pipestate": "a STATE that is not a file",
+    "path": "an unterminated path",
+    "tenant": "an unterminated tenant",
+    "nobodysgroup": "an OPEN_PROCESS_CGROUP without a process or a limit",
+    "emptygroup": "an OPEN_PROCESS_CGROUP without a process or a limit",
     "groupfd": "a packet with a wrong number of fds",
 }
 

@@ -115,7 +115,7 @@ TEST(a_host_folder_is_no_root_step)
 
 TEST(numbers)
 {
-	const struct box_network_slot seat = {
+	const struct box_network_slot slot = {
 		.box_address = 0x0100007f, .router_address = 0x0200007f};
 	struct box_microvm_boot boot;
 	set_up();
@@ -131,7 +131,7 @@ TEST(numbers)
 	ASSERT_INT(boot.pids, 128);
 	ASSERT_INT(boot.open_files, 16384);
 	ASSERT_STR(boot.hostname, "box");
-	box_boot_file_describe_microvm(&plan, &seat, &boot);
+	box_boot_file_describe_microvm(&plan, &slot, &boot);
 	ASSERT_INT(boot.network, 1);
 	ASSERT_INT(boot.address, 0x0100007f);
 	ASSERT_INT(boot.gateway, 0x0200007f);
@@ -141,7 +141,7 @@ TEST(numbers)
 /* What boxd writes, and box-vmm adds its order to, is what box-init reads. */
 TEST(box_init_finds_its_way)
 {
-	static struct box_host_state ground;
+	static struct box_host_state host_state;
 	struct box_microvm_parts parts;
 	struct box_microvm_order order = {.order = 1};
 	int fd = -1;
@@ -150,9 +150,9 @@ TEST(box_init_finds_its_way)
 	host.root = false;
 	make();
 	ASSERT_INT(box_filter_compile((struct box_filter_kind){.profile = BOX_FILTER_DEFAULT},
-			   &ground.filters[0][0].commands, &err),
+			   &host_state.filters[0][0].commands, &err),
 		0);
-	ASSERT_INT(box_boot_file_make(&ground, &plan, NULL, &fd), 0);
+	ASSERT_INT(box_boot_file_make(&host_state, &plan, NULL, &fd), 0);
 	off_t size = lseek(fd, 0, SEEK_END);
 	char *bytes = calloc(1, (size_t)size + sizeof(order));
 	ASSERT(bytes != NULL);
@@ -166,7 +166,7 @@ TEST(box_init_finds_its_way)
 	ASSERT_INT(boot->payload_uid, 1000);
 	/* Sealed: nobody changes it on its way. */
 	ASSERT_INT(pwrite(fd, "x", 1, 0), -1);
-	box_filter_free(&ground.filters[0][0].commands);
+	box_filter_free(&host_state.filters[0][0].commands);
 	free(bytes);
 	(void)close(fd);
 }

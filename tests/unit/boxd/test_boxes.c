@@ -7,11 +7,11 @@ TEST(from_the_request_to_the_end)
 	uint64_t box = make_one(boxes);
 	box_boxes_end(boxes, box);
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(told.gone, 1);
 	ASSERT_INT(play.buried, 1);
 	box_boxes_free(boxes);
-	ASSERT(play.ahead_freed);
+	ASSERT(play.pool_freed);
 }
 
 TEST(a_wrong_host_path_costs_no_blank)
@@ -22,7 +22,7 @@ TEST(a_wrong_host_path_costs_no_blank)
 	ASSERT_INT(told.failed, 1);
 	ASSERT_STR(told.text, "open");
 	ASSERT_INT(play.taken, 0);
-	ASSERT_INT(box_boxes_timeout_ms(boxes), -1);
+	ASSERT_INT(timeout_ms(boxes), -1);
 	box_boxes_free(boxes);
 }
 
@@ -43,10 +43,10 @@ TEST(a_birth_that_fails_ends_as_boxes_do)
 	/* Its end shows at once when it comes, and what there was of it is given back. */
 	ASSERT_INT(kill(play.pid, SIGKILL), 0);
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(play.buried, 1);
 	ASSERT_INT(told.gone, 0);
-	ASSERT_INT(box_boxes_timeout_ms(boxes), -1);
+	ASSERT_INT(timeout_ms(boxes), -1);
 	box_boxes_free(boxes);
 }
 
@@ -55,7 +55,7 @@ TEST(what_boxd_needs_does_not_count_as_the_box_s_time)
 	struct box_boxes *boxes = begin();
 	play.begin_takes_ms = 60000;
 	box_boxes_make(boxes, 1, &ask, NULL);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(told.failed, 0);
 	step_later(boxes, 9999);
 	ASSERT_INT(told.failed, 0);
@@ -63,7 +63,7 @@ TEST(what_boxd_needs_does_not_count_as_the_box_s_time)
 	ASSERT_INT(told.failed, 1);
 	ASSERT_STR(told.text, "the box cannot be made: it was not ready after 10 s");
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	box_boxes_free(boxes);
 }
 
@@ -75,10 +75,10 @@ TEST(the_pause_between_tries_doubles)
 	play.busy = COUNT(pauses_ms);
 	box_boxes_end(boxes, box);
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	for (size_t i = 0; i < COUNT(pauses_ms); i++) {
 		ASSERT_INT(told.gone, 0);
-		ASSERT_INT(box_boxes_timeout_ms(boxes), pauses_ms[i]);
+		ASSERT_INT(timeout_ms(boxes), pauses_ms[i]);
 		step_later(boxes, (uint64_t)pauses_ms[i]);
 	}
 	ASSERT_INT(told.gone, 1);
@@ -100,19 +100,19 @@ TEST(a_process_that_does_not_die_is_watched_until_it_does)
 	ASSERT_INT(kill(play.pid, SIGKILL), 0);
 	/* No time passes: only the pidfd can tell. */
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(told.gone, 1);
 	play.immortal = false;
 	box_boxes_free(boxes);
 }
 
-/* Half of a blank: nothing was cloned yet. */
+/* Half of a warm: nothing was cloned yet. */
 TEST(a_blank_without_a_process_is_given_back)
 {
 	struct box_boxes *boxes = begin();
-	struct box_warm_box blank = {.living = BOX_RESOURCES_NONE, .orders = -1};
-	play.let_go(play.arg, &blank);
-	box_boxes_step(boxes);
+	struct box_warm_box warm = {.resources = BOX_RESOURCES_NONE, .orders = -1};
+	play.discard(play.arg, &warm);
+	step(boxes);
 	ASSERT_INT(play.buried, 1);
 	ASSERT_INT(play.reaps, 0);
 	box_boxes_free(boxes);
@@ -121,16 +121,16 @@ TEST(a_blank_without_a_process_is_given_back)
 TEST(no_more_than_there_may_be)
 {
 	struct box_boxes *boxes = begin();
-	struct box_warm_box blank = {.living = BOX_RESOURCES_NONE, .orders = -1};
+	struct box_warm_box warm = {.resources = BOX_RESOURCES_NONE, .orders = -1};
 	for (int i = 0; i < BOX_BOXES_MAX; i++) {
-		play.let_go(play.arg, &blank);
+		play.discard(play.arg, &warm);
 	}
 	box_boxes_make(boxes, 1, &ask, NULL);
 	ASSERT_INT(told.failed, 1);
 	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
-	ASSERT_STR(told.text, "no more than 5120 boxes can there be at once");
+	ASSERT_STR(told.text, "too many boxes (limit 5120)");
 	ASSERT_INT(play.taken, 0);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(play.buried, BOX_BOXES_MAX);
 	(void)make_one(boxes);
 	box_boxes_end(boxes, told.box);
@@ -138,7 +138,7 @@ TEST(no_more_than_there_may_be)
 	box_boxes_free(boxes);
 }
 
-/* While boxd ends there are no blanks any more, whatever the set of fds still tells. */
+/* While boxd ends there are no warm_boxes any more, whatever the set of fds still tells. */
 TEST(an_event_of_blanks_after_their_end)
 {
 	struct box_boxes *boxes = begin();
@@ -148,11 +148,11 @@ TEST(an_event_of_blanks_after_their_end)
 	ASSERT_INT(write(ends[1], "x", 1), 1);
 	ASSERT_INT(epoll_ctl(play.epoll, EPOLL_CTL_ADD, ends[0], &event), 0);
 	(void)make_one(boxes);
-	ASSERT(play.ahead_failed > 0);
-	play.ahead_failed = 0;
+	ASSERT(play.pool_failures > 0);
+	play.pool_failures = 0;
 	box_boxes_free(boxes);
-	ASSERT(play.ahead_freed);
-	ASSERT_INT(play.ahead_failed, 0);
+	ASSERT(play.pool_freed);
+	ASSERT_INT(play.pool_failures, 0);
 }
 
 /* 50 at once where there is memory for 10: each counts from the moment it was promised. */
@@ -210,7 +210,7 @@ TEST(a_microvm_has_its_own_time)
 	ASSERT_INT(told.failed, 1);
 	ASSERT_STR(told.text, "the box cannot be made: it was not ready after 15 s");
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	box_boxes_free(boxes);
 }
 
@@ -225,13 +225,13 @@ TEST(nothing_of_a_microvm_is_seen_from_outside)
 	machine.kind = BOX_PLAN_KIND_MICROVM;
 	box_boxes_make(boxes, 1, &machine, NULL);
 	ASSERT_INT(write(play.report, "r", 1), 1);
-	box_boxes_step(boxes);
+	step(boxes);
 	uint64_t box = told.box;
 	ASSERT_INT(box_boxes_root(boxes, box, &root, &workspace, &own), -EOPNOTSUPP);
 	ASSERT(box_boxes_is_microvm(boxes, box));
 	ASSERT(!box_boxes_is_microvm(boxes, box + 1));
 	box_boxes_end(boxes, box);
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	box_boxes_free(boxes);
 }

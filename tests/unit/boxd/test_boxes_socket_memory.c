@@ -1,5 +1,4 @@
 /* When boxd looks at what boxes hold that no cgroup counts, and for how long at a time. */
-#include "boxd/box/boxes_state.h"
 #include "boxd/box/socket_memory.h"
 #include "tests/unit/lib/boxes_fakes.h"
 
@@ -42,16 +41,11 @@ bool box_socket_memory_may_be_over(const struct box_socket_memory *held, uint64_
 static struct box_boxes *begin_many(void)
 {
 	struct box_boxes *boxes = begin();
+	ask.memory_bytes = 64 * BOX_MIB;
 	for (int i = 0; i < BOXES; i++) {
 		told.made = 0;
 		(void)make_one(boxes);
 	}
-	for (struct box_list *at = boxes->live.next; at != &boxes->live; at = at->next) {
-		box_boxes_entry_of(at)->living.has_seat = true;
-		box_boxes_entry_of(at)->memory_bytes = 64 * BOX_MIB;
-		box_boxes_entry_of(at)->told = false; /* nobody waits for anything in it */
-	}
-	boxes->look_ms = box_clock_ms() + BOX_SOCKETS_CHECK_MS;
 	return boxes;
 }
 
@@ -62,7 +56,7 @@ TEST(quick_looks_are_done_at_once)
 	ASSERT_INT(kernel.looks, 0);
 	step_later(boxes, 1);
 	ASSERT_INT(kernel.looks, BOXES);
-	ASSERT_INT(box_boxes_timeout_ms(boxes), BOX_SOCKETS_CHECK_MS);
+	ASSERT_INT(timeout_ms(boxes), BOX_SOCKETS_CHECK_MS);
 	step_later(boxes, BOX_SOCKETS_CHECK_MS);
 	ASSERT_INT(kernel.looks, 2 * BOXES);
 	box_boxes_free(boxes);
@@ -76,16 +70,16 @@ TEST(slow_looks_leave_time_for_others)
 	step_later(boxes, BOX_SOCKETS_CHECK_MS);
 	ASSERT_INT(kernel.looks, 1);
 	pid_t first = kernel.last;
-	ASSERT_INT(box_boxes_timeout_ms(boxes), 190);
+	ASSERT_INT(timeout_ms(boxes), 190);
 	step_later(boxes, 189);
 	ASSERT_INT(kernel.looks, 1);
 	/* Each has its turn before any has a second one. */
 	for (unsigned i = 2; i <= BOXES; i++) {
-		step_later(boxes, (uint64_t)box_boxes_timeout_ms(boxes));
+		step_later(boxes, (uint64_t)timeout_ms(boxes));
 		ASSERT_INT(kernel.looks, i);
 		ASSERT(kernel.last != first);
 	}
-	step_later(boxes, (uint64_t)box_boxes_timeout_ms(boxes));
+	step_later(boxes, (uint64_t)timeout_ms(boxes));
 	ASSERT(kernel.last == first);
 	box_boxes_free(boxes);
 }
@@ -96,7 +90,7 @@ TEST(who_holds_too_much_is_ended)
 	kernel.greedy = play.pid; /* of the last one */
 	kernel.takes_us = 10000;
 	for (int i = 0; i < 2 * BOXES && play.kills == 0; i++) {
-		step_later(boxes, (uint64_t)box_boxes_timeout_ms(boxes));
+		step_later(boxes, (uint64_t)timeout_ms(boxes));
 	}
 	ASSERT_INT(play.kills, 1);
 	box_boxes_free(boxes);

@@ -8,10 +8,10 @@
 
 #define GIB (1024 * BOX_MIB)
 
-TEST(by_the_facts)
+TEST(by_the_memory)
 {
 	static const struct {
-		struct box_host_memory facts;
+		struct box_host_memory memory;
 		uint64_t most; /* that may be wanted */
 	} rows[] = {
 		/* the host alone: a sixteenth is its own, and never less than 256 MiB */
@@ -30,8 +30,8 @@ TEST(by_the_facts)
 	};
 	struct box_err err;
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		ASSERT_INT(box_host_memory_check_promises(&rows[i].facts, rows[i].most, &err), 0);
-		ASSERT_INT(box_host_memory_check_promises(&rows[i].facts, rows[i].most + 1, &err),
+		ASSERT_INT(box_host_memory_check_promises(&rows[i].memory, rows[i].most, &err), 0);
+		ASSERT_INT(box_host_memory_check_promises(&rows[i].memory, rows[i].most + 1, &err),
 			-ENOMEM);
 		ASSERT_INT(err.code, BOX_ERR_CAPACITY);
 	}
@@ -39,36 +39,36 @@ TEST(by_the_facts)
 
 TEST(says_what_to_do)
 {
-	const struct box_host_memory facts = {
+	const struct box_host_memory memory = {
 		2 * GIB, GIB, UINT64_MAX, UINT64_MAX, 512 * BOX_MIB, 0, 2};
 	struct box_err err;
-	ASSERT_INT(box_host_memory_check_promises(&facts, 640 * BOX_MIB, &err), -ENOMEM);
+	ASSERT_INT(box_host_memory_check_promises(&memory, 640 * BOX_MIB, &err), -ENOMEM);
 	ASSERT_STR(err.text,
-		"there is no memory for another microVM: it may take 640 MiB with what runs it, and "
-		"256 MiB of the host's memory are promised to nobody (2 microVMs are there); end a "
-		"session, or ask for less memory_mb");
+		"there is no memory for another microVM: it may take up to 640 MiB with the "
+		"programs that run it, and 256 MiB of the host's memory are not promised to other "
+		"microVMs (there are 2); end a session, or ask for less memory_mb");
 }
 
 TEST(a_reserve_for_all)
 {
 	struct box_err err;
-	struct box_host_memory facts = {.total_bytes = 4096 * BOX_MIB,
+	struct box_host_memory memory = {.total_bytes = 4096 * BOX_MIB,
 		.free_bytes = 512 * BOX_MIB,
 		.group_bytes = BOX_HOST_MEMORY_NO_LIMIT,
 		.group_free_bytes = BOX_HOST_MEMORY_NO_LIMIT};
-	ASSERT_INT(box_host_memory_check_reserve(&facts, 512 * BOX_MIB, &err), 0);
-	ASSERT_INT(box_host_memory_check_reserve(&facts, 0, &err), 0);
-	facts.free_bytes--;
-	ASSERT_INT(box_host_memory_check_reserve(&facts, 512 * BOX_MIB, &err), -ENOMEM);
+	ASSERT_INT(box_host_memory_check_reserve(&memory, 512 * BOX_MIB, &err), 0);
+	ASSERT_INT(box_host_memory_check_reserve(&memory, 0, &err), 0);
+	memory.free_bytes--;
+	ASSERT_INT(box_host_memory_check_reserve(&memory, 512 * BOX_MIB, &err), -ENOMEM);
 	ASSERT_INT(err.code, BOX_ERR_CAPACITY);
 	ASSERT_STR(err.text,
 		"there is no memory for another box: 511 MiB of the host's 4096 MiB are available, and "
-		"limits.reserve_memory_mb keeps 512; wait until something ends, or have the operator "
-		"lower it");
-	facts.free_bytes = 2048 * BOX_MIB;
-	facts.group_bytes = 1024 * BOX_MIB;
-	facts.group_free_bytes = 100 * BOX_MIB;
-	ASSERT_INT(box_host_memory_check_reserve(&facts, 512 * BOX_MIB, &err), -ENOMEM);
+		"limits.reserve_memory_mb keeps 512 free; wait until a session ends, or have the "
+		"operator lower that limit");
+	memory.free_bytes = 2048 * BOX_MIB;
+	memory.group_bytes = 1024 * BOX_MIB;
+	memory.group_free_bytes = 100 * BOX_MIB;
+	ASSERT_INT(box_host_memory_check_reserve(&memory, 512 * BOX_MIB, &err), -ENOMEM);
 	ASSERT(strstr(err.text, "100 MiB of what boxd's cgroup may take, 1024 MiB"));
 }
 
@@ -86,11 +86,11 @@ TEST(meminfo)
 
 TEST(of_this_host)
 {
-	struct box_host_memory facts;
+	struct box_host_memory memory;
 	struct box_err err;
-	ASSERT_INT(box_host_memory_read(NULL, &facts, &err), 0);
-	ASSERT(facts.total_bytes > facts.free_bytes && facts.free_bytes > 0);
-	ASSERT(facts.group_bytes == BOX_HOST_MEMORY_NO_LIMIT);
+	ASSERT_INT(box_host_memory_read(NULL, &memory, &err), 0);
+	ASSERT(memory.total_bytes > memory.free_bytes && memory.free_bytes > 0);
+	ASSERT(memory.group_bytes == BOX_HOST_MEMORY_NO_LIMIT);
 }
 
 TEST(stat_of_a_group)

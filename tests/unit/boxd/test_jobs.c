@@ -8,8 +8,8 @@
 
 #define HOUR_MS 3600000
 
-static char folder[] = "/tmp/box-errands-XXXXXX";
-static struct box_jobs *errands;
+static char folder[] = "/tmp/box-jobs-XXXXXX";
+static struct box_jobs *jobs;
 
 static void ended(void *arg)
 {
@@ -33,7 +33,7 @@ static void start(const char *name, const char *line, uint64_t limit_ms)
 	ASSERT_INT(fchmod(fileno(file), 0755), 0);
 	ASSERT_INT(fclose(file), 0);
 	struct box_program wanted = {.path = path_of(name), .name = name};
-	ASSERT_INT(box_jobs_start(errands, &wanted, limit_ms, ended, NULL, &err), 0);
+	ASSERT_INT(box_jobs_start(jobs, &wanted, limit_ms, ended, NULL, &err), 0);
 }
 
 static bool is_done(const char *name)
@@ -46,14 +46,14 @@ static bool is_done(const char *name)
 static void set_up(void)
 {
 	ASSERT(mkdtemp(folder) != NULL);
-	errands = box_jobs_new();
+	jobs = box_jobs_new();
 }
 
 /* How long it takes. */
 static uint64_t free_all(void)
 {
 	uint64_t before = box_clock_ms();
-	box_jobs_free(errands);
+	box_jobs_free(jobs);
 	return box_clock_ms() - before;
 }
 
@@ -98,7 +98,7 @@ TEST(so_is_one_that_nobody_wants_any_more)
 {
 	set_up();
 	start("unwanted", "exec sleep 50", 0);
-	box_jobs_kill(errands, NULL);
+	box_jobs_kill(jobs, NULL);
 	ASSERT(free_all() < 1400);
 	ASSERT(!is_done("unwanted"));
 	clean_up();

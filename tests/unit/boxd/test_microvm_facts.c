@@ -54,7 +54,7 @@ static const struct {
 	{{HERE, .kvm_errnum = EBUSY}, "/dev/kvm cannot be opened: Device or resource busy",
 		"dmesg"},
 	/* what box-vmm says */
-	{{DEVICE}, "box-vmm could not be asked", "log"},
+	{{DEVICE}, "box-vmm --probe could not be run", "log"},
 	{{PROBED, .libkrun_error = "no libkrun.so.1"}, "libkrun: no libkrun.so.1", "make libkrun"},
 	{{PROBED, .libkrun_error = "it has no krun_x: too old"}, "libkrun: it has no krun_x",
 		"install libkrun"},
@@ -76,11 +76,11 @@ TEST(each_case_has_its_words)
 		box_microvm_facts_judge(&rows[i].facts, &verdict);
 		ASSERT(!verdict.works);
 		if (strncmp(verdict.why, rows[i].why, strlen(rows[i].why)) != 0 ||
-			!strstr(verdict.cure, rows[i].cure)) {
-			TEST_FAIL("case %zu: \"%s\", cure \"%s\"", i, verdict.why, verdict.cure);
+			!strstr(verdict.fix, rows[i].cure)) {
+			TEST_FAIL("case %zu: \"%s\", cure \"%s\"", i, verdict.why, verdict.fix);
 		}
 		/* Both fit into the error that a client reads. */
-		ASSERT(strlen(verdict.why) + strlen(verdict.cure) < 470);
+		ASSERT(strlen(verdict.why) + strlen(verdict.fix) < 470);
 		ASSERT_INT(box_microvm_facts_may_work(&rows[i].facts),
 			rows[i].facts.known_processor && rows[i].facts.has_vmm &&
 				rows[i].facts.kvm_errnum == 0);
@@ -97,7 +97,7 @@ TEST(it_works)
 	ASSERT(verdict.works);
 	ASSERT_STR(verdict.why,
 		"a guest was up after 120 ms (/lib/libkrun.so.1 1.19.7, /lib/libkrunfw.so.5)");
-	ASSERT_STR(verdict.cure, "");
+	ASSERT_STR(verdict.fix, "");
 }
 
 TEST(slow_hosts_get_more_time)

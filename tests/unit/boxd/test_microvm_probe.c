@@ -5,18 +5,18 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include "base/arena.h"
 #include "boxd/jobs.h"
 #include "boxd/microvm/microvm_facts.h"
 #include "boxd/microvm/microvm_probe.h"
-#include "boxd/microvm/microvm_probe_cache.h"
 #include "tests/unit/lib/test.h"
 
 #define WORKS "boot=ok\nboot_ms=77\n"
 
-static struct box_host_state ground;
-static struct box_jobs *errands;
-static struct box_microvm_probe *machines;
-static char folder[] = "/tmp/box-machines-XXXXXX";
+static struct box_host_state host_state;
+static struct box_jobs *jobs;
+static struct box_microvm_probe *probe;
+static char folder[] = "/tmp/box-probe-XXXXXX";
 
 static struct {
 	unsigned calls;
@@ -26,24 +26,38 @@ static struct {
 	struct box_err err;
 } told;
 
-static void done(
-	void *arg, uint32_t request, const struct box_plan_request *ask, const struct box_err *err)
+static void answered(void *arg, uint32_t request, const struct box_err *err)
 {
 	ASSERT(arg == &told);
 	told.calls++;
 	told.failed += err != NULL;
 	told.last = request;
-	told.had_ask = ask != NULL;
+	told.had_ask = false;
 	if (err) {
 		told.err = *err;
 	}
 }
 
+static void done(void *arg, struct box_making *making, const struct box_err *err)
+{
+	answered(arg, making->request, err);
+	told.had_ask = true;
+	box_making_free(making);
+}
+
+static void request(uint32_t number, const struct box_plan_request *ask)
+{
+	struct box_making *making = box_alloc(sizeof(*making));
+	making->request = number;
+	making->ask = *ask;
+	box_microvm_probe_request(probe, making);
+}
+
 /* A box-vmm that prints this and counts how often it was started. */
 static void write_vmm(const char *prints)
 {
-	(void)snprintf(ground.vmm_path, sizeof(ground.vmm_path), "%s/box-vmm", folder);
-	FILE *file = fopen(ground.vmm_path, "we");
+	(void)snprintf(host_state.vmm_path, sizeof(host_state.vmm_path), "%s/box-vmm", folder);
+	FILE *file = fopen(host_state.vmm_path, "we");
 	ASSERT(file != NULL);
 	(void)fprintf(file,
 		"#!/bin/sh\n[ \"$1\" = --probe=boot ] || exit 9\n"
@@ -64,15 +78,15 @@ static int started(void)
 static void start(void)
 {
 	static const struct box_identity ids;
-	errands = box_jobs_new();
-	machines = box_microvm_probe_new(&ground, errands, &ids, done, &told);
+	jobs = box_jobs_new();
+	probe = box_microvm_probe_new(&host_state, jobs, &ids, done, answered, &told);
 	memset(&told, 0, sizeof(told));
 }
 
 static void finish(void)
 {
-	box_jobs_free(errands);
-	box_microvm_probe_free(machines);
+	box_jobs_free(jobs);
+	box_microvm_probe_free(probe);
 }
 
 static void set_up(const char *prints)
@@ -84,9 +98,9 @@ static void set_up(const char *prints)
 	}
 	ASSERT(mkdtemp(folder) != NULL);
 	ASSERT_INT(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
-	box_host_state_init(&ground);
-	ground.possible = true;
-	ground.common.kvm = open("/dev/null", O_PATH | O_CLOEXEC); /* it is there already */
+	box_host_state_init(&host_state);
+	host_state.possible = true;
+	host_state.common.kvm = open("/dev/null", O_PATH | O_CLOEXEC); /* it is there already */
 	write_vmm(prints);
 	start();
 }
@@ -99,12 +113,19 @@ static void clean_up(void)
 	ASSERT_INT(system(command), 0);
 }
 
+/* Waits for the end of a box-vmm, and lets the probe see it. */
+static void await_job(void)
+{
+	struct box_event_source source = box_jobs_event_source(jobs);
+	struct pollfd polled = {.fd = source.fd(source.arg), .events = POLLIN};
+	ASSERT_INT(poll(&polled, 1, 20000), 1);
+	source.step(source.arg, POLLIN);
+}
+
 static void await(unsigned calls)
 {
 	while (told.calls < calls) {
-		struct pollfd polled = {.fd = box_jobs_fd(errands), .events = POLLIN};
-		ASSERT_INT(poll(&polled, 1, 20000), 1);
-		box_jobs_step(errands);
+		await_job();
 	}
 	ASSERT_INT(told.calls, calls);
 }
@@ -115,7 +136,7 @@ static const struct box_plan_request native = {.kind = BOX_PLAN_KIND_NATIVE};
 TEST(native_boxes_wait_for_nothing)
 {
 	set_up(WORKS);
-	box_microvm_probe_request(machines, 1, &native);
+	request(1, &native);
 	ASSERT_INT(told.calls, 1);
 	ASSERT_INT(told.failed, 0);
 	ASSERT_INT(started(), 0);
@@ -125,10 +146,10 @@ TEST(native_boxes_wait_for_nothing)
 TEST(all_wait_for_one_guest)
 {
 	set_up(WORKS);
-	box_microvm_probe_request(machines, 1, NULL);
-	box_microvm_probe_request(machines, 2, &machine);
-	box_microvm_probe_request(machines, 3, &machine);
-	box_microvm_probe_request(machines, 4, &native);
+	box_microvm_probe_ask(probe, 1);
+	request(2, &machine);
+	request(3, &machine);
+	request(4, &native);
 	ASSERT_INT(told.calls, 1);
 	ASSERT_INT(told.last, 4);
 	await(4);
@@ -136,9 +157,9 @@ TEST(all_wait_for_one_guest)
 	ASSERT_INT(told.last, 3);
 	ASSERT(told.had_ask);
 	ASSERT_INT(started(), 1);
-	ASSERT_INT(ground.host.machine_ms, 10000);
+	ASSERT_INT(host_state.host.machine_ms, 10000);
 	/* From now on it is known. */
-	box_microvm_probe_request(machines, 5, &machine);
+	request(5, &machine);
 	ASSERT_INT(told.calls, 5);
 	ASSERT_INT(started(), 1);
 	clean_up();
@@ -147,7 +168,7 @@ TEST(all_wait_for_one_guest)
 TEST(it_is_remembered_for_the_next_boxd)
 {
 	set_up("boot=failed\nboot_ms=9\nboot_error=it is broken\n");
-	box_microvm_probe_request(machines, 1, &machine);
+	request(1, &machine);
 	await(1);
 	ASSERT_INT(told.failed, 1);
 	ASSERT_INT(told.err.code, BOX_ERR_BACKEND_UNAVAILABLE);
@@ -156,7 +177,7 @@ TEST(it_is_remembered_for_the_next_boxd)
 		told.err.text);
 	finish();
 	start();
-	box_microvm_probe_request(machines, 1, &machine);
+	request(1, &machine);
 	ASSERT_INT(told.failed, 1);
 	ASSERT(strstr(told.err.text, "it is broken") != NULL);
 	ASSERT_INT(started(), 1);
@@ -164,7 +185,7 @@ TEST(it_is_remembered_for_the_next_boxd)
 	finish();
 	write_vmm(WORKS "# another\n");
 	start();
-	box_microvm_probe_request(machines, 1, &machine);
+	request(1, &machine);
 	await(1);
 	ASSERT_INT(told.failed, 0);
 	ASSERT_INT(started(), 2);
@@ -175,11 +196,11 @@ TEST(it_is_remembered_for_the_next_boxd)
 TEST(what_can_come_is_looked_at_again)
 {
 	set_up("library_error=no libkrun.so.1\n");
-	box_microvm_probe_request(machines, 1, &machine);
+	request(1, &machine);
 	await(1);
 	ASSERT(strstr(told.err.text, "libkrun: no libkrun.so.1") != NULL);
 	write_vmm(WORKS);
-	box_microvm_probe_request(machines, 2, &machine);
+	request(2, &machine);
 	await(2);
 	ASSERT_INT(told.failed, 1);
 	ASSERT_INT(started(), 2);
@@ -189,13 +210,11 @@ TEST(what_can_come_is_looked_at_again)
 TEST(nobody_waits_any_more)
 {
 	set_up(WORKS);
-	box_microvm_probe_request(machines, 1, &machine);
-	box_microvm_probe_drop_requests(machines);
-	struct pollfd polled = {.fd = box_jobs_fd(errands), .events = POLLIN};
-	ASSERT_INT(poll(&polled, 1, 20000), 1);
-	box_jobs_step(errands);
+	request(1, &machine);
+	box_microvm_probe_drop_requests(probe);
+	await_job();
 	ASSERT_INT(told.calls, 0);
-	box_microvm_probe_request(machines, 2, &machine);
+	request(2, &machine);
 	ASSERT_INT(told.calls, 1);
 	ASSERT_INT(started(), 1);
 	clean_up();
@@ -207,19 +226,19 @@ TEST(notes_of_others)
 	char text[256];
 	char path[64];
 	set_up(WORKS);
-	box_microvm_probe_cache_write(false, ground.vmm_path, WORKS, strlen(WORKS));
-	ASSERT_INT(box_microvm_probe_cache_read(false, ground.vmm_path, text, sizeof(text)),
+	box_microvm_probe_cache_write(false, host_state.vmm_path, WORKS, strlen(WORKS));
+	ASSERT_INT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)),
 		strlen(WORKS));
 	(void)snprintf(path, sizeof(path), "%s/box", folder);
 	ASSERT_INT(chmod(path, 0777), 0);
-	ASSERT(box_microvm_probe_cache_read(false, ground.vmm_path, text, sizeof(text)) < 0);
+	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) < 0);
 	ASSERT_INT(chmod(path, 0700), 0);
-	ASSERT(box_microvm_probe_cache_read(false, ground.vmm_path, text, sizeof(text)) > 0);
+	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) > 0);
 	(void)snprintf(path, sizeof(path), "%s/box/machine", folder);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	ASSERT(pwrite(fd, "boot -", 6, 0) == 6); /* of another start of the host */
 	(void)close(fd);
-	ASSERT(box_microvm_probe_cache_read(false, ground.vmm_path, text, sizeof(text)) < 0);
+	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) < 0);
 	clean_up();
 }
 

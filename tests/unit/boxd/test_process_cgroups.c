@@ -25,7 +25,7 @@ static void bury_one(struct box_boxes *boxes, uint64_t box)
 {
 	box_boxes_end(boxes, box);
 	await_event(boxes);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(told.gone, 1);
 	box_boxes_free(boxes);
 }
@@ -45,7 +45,7 @@ TEST(a_group_is_made_once_and_closed_once)
 	box_process_cgroups_close(groups_of(boxes, box), 4711);
 	ASSERT_INT(play.parts, 1);
 	ASSERT_INT(play.removes, 1);
-	ASSERT_INT(box_boxes_timeout_ms(boxes), -1);
+	ASSERT_INT(timeout_ms(boxes), -1);
 	/* The last one goes with the box. */
 	bury_one(boxes, box);
 	ASSERT_INT(play.removes, 1);
@@ -64,7 +64,7 @@ TEST(a_group_that_is_not_empty_is_tried_again)
 	box_process_cgroups_close(groups_of(boxes, box), 5);
 	for (size_t i = 0; i < COUNT(pauses_ms); i++) {
 		ASSERT_INT(play.removes, i + 1);
-		ASSERT_INT(box_boxes_timeout_ms(boxes), pauses_ms[i]);
+		ASSERT_INT(timeout_ms(boxes), pauses_ms[i]);
 		step_later(boxes, (uint64_t)pauses_ms[i] - 1);
 		ASSERT_INT(play.removes, i + 1);
 		step_later(boxes, 1);
@@ -75,7 +75,7 @@ TEST(a_group_that_is_not_empty_is_tried_again)
 	play.busy_part = 0;
 	step_later(boxes, 10000);
 	ASSERT_INT(play.parts, 0);
-	ASSERT_INT(box_boxes_timeout_ms(boxes), -1);
+	ASSERT_INT(timeout_ms(boxes), -1);
 	bury_one(boxes, box);
 }
 
@@ -102,7 +102,7 @@ TEST(no_more_groups_than_there_may_be)
 	box_process_cgroups_close(groups, 8);
 	open_one(boxes, box, 5000);
 	/* With its box it is forgotten too. */
-	ASSERT(box_boxes_timeout_ms(boxes) >= 0);
+	ASSERT(timeout_ms(boxes) >= 0);
 	bury_one(boxes, box);
 }
 

@@ -118,10 +118,10 @@ TEST(decisions)
 		{false, true, {true, false, false, here, 0}, 0, REFUSED},
 	};
 	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
-		const struct box_quota_support means = {
+		const struct box_quota_support support = {
 			.possible = rows[i].possible, .missing = "none"};
 		enum box_quota_verdict verdict = BOX_QUOTA_WAIVED;
-		int r = box_quota_decide(&means, &rows[i].state, rows[i].quota_mib * BOX_MIB,
+		int r = box_quota_decide(&support, &rows[i].state, rows[i].quota_mib * BOX_MIB,
 			rows[i].degraded, &verdict, &err);
 		if (r < 0 ? rows[i].verdict != REFUSED : rows[i].verdict != (int)verdict) {
 			TEST_FAIL("row %zu: %d, %d", i, r, (int)verdict);
@@ -131,10 +131,10 @@ TEST(decisions)
 
 TEST(refusals_name_what_is_missing)
 {
-	const struct box_quota_support means = {.missing = "boxd is not root"};
+	const struct box_quota_support support = {.missing = "boxd is not root"};
 	const struct box_quota_state state = {0};
 	enum box_quota_verdict verdict;
-	ASSERT(box_quota_decide(&means, &state, 8 * BOX_MIB, false, &verdict, &err) < 0);
+	ASSERT(box_quota_decide(&support, &state, 8 * BOX_MIB, false, &verdict, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text,
 		"workspace_quota_mb 8 cannot be held for a folder of the host: boxd is not root; "

@@ -8,7 +8,6 @@
 
 #include "base/limits.h"
 #include "boxd/box/socket_memory.h"
-#include "boxd/box/socket_memory_inside.h"
 #include "tests/unit/lib/test.h"
 
 #define HEAD \

@@ -14,7 +14,7 @@
 #include "boxd/box/boxes.h"
 #include "boxd/box/first_process.h"
 #include "boxd/box/host_memory.h"
-#include "boxd/box/make_from_warm.h"
+#include "boxd/box/make.h"
 #include "boxd/box/warm_pool.h"
 #include "boxd/cgroup/cgroup.h"
 #include "boxd/image/images.h"
@@ -26,7 +26,7 @@
 static struct {
 	uint64_t now_us;
 	int epoll;
-	void (*let_go)(void *arg, struct box_warm_box *blank);
+	void (*discard)(void *arg, struct box_warm_box *warm);
 	void *arg;
 	/* what fails */
 	int open_result;
@@ -42,8 +42,8 @@ static struct {
 	unsigned kills;
 	unsigned reaps;
 	unsigned buried;
-	unsigned ahead_failed;
-	bool ahead_freed;
+	unsigned pool_failures;
+	bool pool_freed;
 	unsigned parts;       /* there are */
 	unsigned removes;     /* tried */
 	bool unlimited;       /* boxes have no cgroup */
@@ -63,43 +63,43 @@ static inline int fail(struct box_err *err, int r, const char *text)
 	return r < 0 ? box_err_set(err, BOX_ERR_BOX, -r, "%s", text) : 0;
 }
 
-struct box_warm_pool *box_warm_pool_new(struct box_host_state *ground, int epoll,
-	void (*let_go)(void *arg, struct box_warm_box *blank), void *arg)
+struct box_warm_pool *box_warm_pool_new(struct box_host_state *host_state, int epoll,
+	void (*discard)(void *arg, struct box_warm_box *warm), void *arg)
 {
-	(void)ground;
+	(void)host_state;
 	play.epoll = epoll;
-	play.let_go = let_go;
+	play.discard = discard;
 	play.arg = arg;
 	return (struct box_warm_pool *)&play;
 }
 
-void box_warm_pool_free(struct box_warm_pool *ahead)
+void box_warm_pool_free(struct box_warm_pool *pool)
 {
-	(void)ahead;
-	play.ahead_freed = true;
+	(void)pool;
+	play.pool_freed = true;
 }
 
-void box_warm_pool_on_failure(struct box_warm_pool *ahead)
+void box_warm_pool_on_failure(struct box_warm_pool *pool)
 {
-	ASSERT(ahead);
-	play.ahead_failed++;
+	ASSERT(pool);
+	play.pool_failures++;
 }
 
-static inline void start_child(struct box_resources *living)
+static inline void start_child(struct box_resources *resources)
 {
 	int ends[2];
 	ASSERT_INT(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-	living->report = ends[0];
+	resources->report = ends[0];
 	play.report = ends[1];
-	living->pid = fork();
-	if (living->pid == 0) {
+	resources->pid = fork();
+	if (resources->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		(void)pause();
 		_exit(0);
 	}
-	play.pid = living->pid;
-	living->pidfd = pidfd_open(living->pid, 0);
-	ASSERT(living->pidfd >= 0);
+	play.pid = resources->pid;
+	resources->pidfd = pidfd_open(resources->pid, 0);
+	ASSERT(resources->pidfd >= 0);
 }
 
 int box_images_find(struct box_images *images, const char *image, struct box_plan_host *host,
@@ -125,61 +125,61 @@ void box_images_release(struct box_root *root)
 	ASSERT(!root);
 }
 
-int box_warm_pool_take(struct box_warm_pool *ahead, const struct box_plan *plan,
-	const struct box_root *root, struct box_warm_box *blank, struct box_err *err)
+int box_warm_pool_take(struct box_warm_pool *pool, const struct box_plan *plan,
+	const struct box_root *root, struct box_warm_box *warm, struct box_err *err)
 {
-	(void)ahead;
+	(void)pool;
 	(void)root;
 	(void)plan;
 	(void)err;
-	*blank = (struct box_warm_box){.living = BOX_RESOURCES_NONE, .orders = -1};
+	*warm = (struct box_warm_box){.resources = BOX_RESOURCES_NONE, .orders = -1};
 	play.taken++;
-	blank->living.cgroup = play.unlimited ? NULL : (struct box_cgroup *)&play;
-	start_child(&blank->living);
+	warm->resources.cgroup = play.unlimited ? NULL : (struct box_cgroup *)&play;
+	start_child(&warm->resources);
 	return 0;
 }
 
-void box_make_warm_close(struct box_warm_box *blank)
+void box_make_warm_close(struct box_warm_box *warm)
 {
-	(void)blank;
+	(void)warm;
 }
 
-int box_make_open_folder(const struct box_host_state *ground, const struct box_plan_request *ask,
-	int *ret_source, struct box_err *err)
+int box_make_open_folder(const struct box_host_state *host_state,
+	const struct box_plan_request *ask, int *ret_source, struct box_err *err)
 {
-	(void)ground;
+	(void)host_state;
 	(void)ask;
 	*ret_source = -1;
 	return fail(err, play.open_result, "open");
 }
 
-int box_make_check_quota(const struct box_host_state *ground, const struct box_plan_request *ask,
-	int source, struct box_err *err)
+int box_make_check_quota(const struct box_host_state *host_state,
+	const struct box_plan_request *ask, int source, struct box_err *err)
 {
-	(void)ground;
+	(void)host_state;
 	(void)ask;
 	(void)source;
 	(void)err;
 	return 0;
 }
 
-int box_make_from_warm(struct box_host_state *ground, const struct box_plan *plan, int source,
-	struct box_warm_box *blank, struct box_err *err)
+int box_make_from_warm(struct box_host_state *host_state, const struct box_plan *plan, int source,
+	struct box_warm_box *warm, struct box_err *err)
 {
-	(void)ground;
+	(void)host_state;
 	(void)plan;
 	(void)source;
-	(void)blank;
+	(void)warm;
 	play.begun++;
 	play.now_us += play.begin_takes_ms * 1000;
 	return fail(err, play.begin_result, "begin");
 }
 
-int box_make_mount(struct box_host_state *ground, const struct box_resources *living, int source,
-	bool read_only, int *ret_mount, struct box_err *err)
+int box_make_mount(struct box_host_state *host_state, const struct box_resources *resources,
+	int source, bool read_only, int *ret_mount, struct box_err *err)
 {
-	(void)ground;
-	(void)living;
+	(void)host_state;
+	(void)resources;
 	(void)source;
 	(void)read_only;
 	(void)ret_mount;
@@ -193,6 +193,7 @@ int box_plan_make(const struct box_plan_request *ask, const struct box_policy *p
 	(void)host;
 	(void)err;
 	ret_plan->ask = ask;
+	ret_plan->memory_bytes = ask->memory_bytes;
 	ret_plan->limit_bytes = ask->memory_bytes + BOX_MICROVM_OVERHEAD_BYTES;
 	ret_plan->machine.start_ms = BOX_MICROVM_START_MS;
 	return 0;
@@ -217,18 +218,29 @@ int box_cgroup_leaf_events(const struct box_cgroup *cgroup)
 	return play.parts > 0 ? 77 : -1;
 }
 
+void box_cgroups_memory(
+	const struct box_cgroups *cgroups, uint64_t *ret_limit_bytes, uint64_t *ret_free_bytes)
+{
+	(void)cgroups;
+	(void)ret_limit_bytes;
+	(void)ret_free_bytes;
+	TEST_FAIL("the memory of the host is played");
+}
+
 uint64_t box_cgroup_memory(const struct box_cgroup *cgroup)
 {
 	ASSERT(cgroup == (const struct box_cgroup *)&play);
 	return play.taken_bytes;
 }
 
-int box_host_memory_read(
-	const struct box_cgroups *cgroups, struct box_host_memory *ret_facts, struct box_err *err)
+int __wrap_box_host_memory_read(
+	const struct box_cgroups *cgroups, struct box_host_memory *ret_memory, struct box_err *err);
+int __wrap_box_host_memory_read(
+	const struct box_cgroups *cgroups, struct box_host_memory *ret_memory, struct box_err *err)
 {
 	(void)cgroups;
 	(void)err;
-	*ret_facts = (struct box_host_memory){.total_bytes = 4096 * BOX_MIB,
+	*ret_memory = (struct box_host_memory){.total_bytes = 4096 * BOX_MIB,
 		.free_bytes = play.free_bytes,
 		.group_bytes = BOX_HOST_MEMORY_NO_LIMIT,
 		.group_free_bytes = BOX_HOST_MEMORY_NO_LIMIT};
@@ -266,32 +278,32 @@ int box_process_cgroups_remove_group(const struct box_cgroup *cgroup, uint32_t n
 	return 0;
 }
 
-void box_resources_kill(const struct box_resources *living)
+void box_resources_kill(const struct box_resources *resources)
 {
 	play.kills++;
 	if (!play.immortal) {
-		(void)pidfd_send_signal(living->pidfd, SIGKILL, NULL, 0);
+		(void)pidfd_send_signal(resources->pidfd, SIGKILL, NULL, 0);
 	}
 }
 
-bool box_resources_reap(const struct box_resources *living)
+bool box_resources_reap(const struct box_resources *resources)
 {
 	siginfo_t end = {0};
 	play.reaps++;
-	ASSERT_INT(waitid(P_PIDFD, (id_t)living->pidfd, &end, WEXITED | WNOHANG), 0);
+	ASSERT_INT(waitid(P_PIDFD, (id_t)resources->pidfd, &end, WEXITED | WNOHANG), 0);
 	return end.si_pid != 0;
 }
 
-int box_resources_release(struct box_host_state *ground, struct box_resources *living)
+int box_resources_release(struct box_host_state *host_state, struct box_resources *resources)
 {
-	(void)ground;
-	ASSERT_INT(living->pidfd, -1);
+	(void)host_state;
+	ASSERT_INT(resources->pidfd, -1);
 	if (play.busy > 0) {
 		play.busy--;
 		return -EBUSY;
 	}
 	play.buried++;
-	(void)close(living->report);
+	(void)close(resources->report);
 	return 0;
 }
 
@@ -301,6 +313,7 @@ static struct {
 	unsigned made;
 	unsigned failed;
 	unsigned gone;
+	unsigned ending;
 	uint64_t box;
 	enum box_code code;
 	char text[256];
@@ -328,35 +341,56 @@ static inline void gone(void *arg, uint64_t box)
 	told.gone++;
 }
 
-static const struct box_boxes_events events = {.made = made, .gone = gone};
-static struct box_host_state ground;
-static const struct box_plan_request ask = {.mount_path = "/workspace"};
+static inline void ending(void *arg, uint64_t box, enum box_boxd_end_reason why)
+{
+	(void)arg;
+	(void)box;
+	ASSERT_INT(why, BOX_BOXD_END_SOCKETS);
+	told.ending++;
+}
+
+static const struct box_boxes_events events = {.made = made, .gone = gone, .ending = ending};
+static struct box_host_state host_state;
+static struct box_plan_request ask = {.mount_path = "/workspace"};
 
 static inline struct box_boxes *begin(void)
 {
 	play.now_us = 1000000;
-	ground.possible = true;
-	return box_boxes_new(&ground, &events, NULL);
+	host_state.possible = true;
+	return box_boxes_new(&host_state, &events, NULL);
+}
+
+static inline int timeout_ms(struct box_boxes *boxes)
+{
+	struct box_event_source source = box_boxes_event_source(boxes);
+	return source.timeout_ms(source.arg);
+}
+
+static inline void step(struct box_boxes *boxes)
+{
+	struct box_event_source source = box_boxes_event_source(boxes);
+	source.step(source.arg, 0);
 }
 
 /* Until the pidfd shows the death of a child, at most a second. */
-static inline void await_event(const struct box_boxes *boxes)
+static inline void await_event(struct box_boxes *boxes)
 {
-	struct pollfd polled = {.fd = box_boxes_fd(boxes), .events = POLLIN};
+	struct box_event_source source = box_boxes_event_source(boxes);
+	struct pollfd polled = {.fd = source.fd(source.arg), .events = POLLIN};
 	ASSERT_INT(poll(&polled, 1, 1000), 1);
 }
 
 static inline void step_later(struct box_boxes *boxes, uint64_t ms)
 {
 	play.now_us += ms * 1000;
-	box_boxes_step(boxes);
+	step(boxes);
 }
 
 static inline uint64_t make_one(struct box_boxes *boxes)
 {
 	box_boxes_make(boxes, 1, &ask, NULL);
 	ASSERT_INT(write(play.report, "r", 1), 1);
-	box_boxes_step(boxes);
+	step(boxes);
 	ASSERT_INT(told.made, 1);
 	return told.box;
 }
