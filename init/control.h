@@ -1,4 +1,4 @@
-/* The control socket, seen from box-init: requests come in, answers go out. */
+/* The control socket as box-init sees it: requests from box-rpc come in, answers go out. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,29 +9,31 @@
 
 struct box_control_request {
 	struct box_init_header header;
-	char *bytes; /* with one more byte behind them; good until the next receive */
-	size_t size;
-	int fd;     /* of MOUNT, PIPE, DRAIN and KEEP_IN: the receiver's to close; else -1 */
-	int lack;   /* of a KEEP_IN without its fd: -errno; else 0 */
-	int events; /* of a KEEP_IN in a microVM: of its group; the receiver's to close; else -1 */
+	char *bytes; /* after the header, with one more byte at the end; valid until the next receive */
+	size_t size; /* of bytes */
+	int fd; /* of MOUNT, PIPE, DRAIN and START_PROCESS_IN, owned by the receiver; else -1 */
+	int fd_error;  /* why a START_PROCESS_IN in a microVM has no fd: -errno; else 0 */
+	int events_fd; /* of START_PROCESS_IN in a microVM: memory.events of the cgroup, owned by the
+			* receiver; else -1 */
 };
 
-/* Finds out once whether packets come whole or in a stream. */
+/* To be called once: finds out whether the socket is a stream, as in a microVM, or keeps packets apart. */
 void box_control_open(void);
 
-/* 0; -EAGAIN when there is none; -EPIPE at the end; -EBADMSG for a malformed one, of which the
- * header is set, or all zero. */
+/* 0; -EAGAIN if there is no request; -EPIPE at the end; -EBADMSG for a malformed request, of which
+ * the header is set or all zero. */
 int box_control_receive(struct box_control_request *ret_request);
 
-/* Whether an answer waits to go out. Until it has gone nothing else may be sent. */
+/* Whether an answer waits to be sent. Nothing else may be sent until then. */
 bool box_control_blocked(void);
-/* Tries again. -EPIPE at the end. */
+/* Tries again to send it. -EPIPE at the end. */
 int box_control_flush(void);
-/* Forgets the answer that waits. */
+/* Forgets it, unless part of it was sent. */
 void box_control_drop(void);
 
-/* Where BOX_INIT_BYTES_MAX bytes of the next answer can be put. */
+/* A buffer of BOX_INIT_BYTES_MAX bytes for the next answer. */
 char *box_control_buffer(void);
-/* Sends an answer with the first `size` bytes of the room. */
+/* Sends an answer with the first `size` bytes of that buffer. */
 void box_control_send_buffer(uint32_t kind, uint32_t id, size_t size);
+/* Sends an answer with a copy of `bytes`. */
 void box_control_send(uint32_t kind, uint32_t id, const void *bytes, size_t size);

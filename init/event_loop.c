@@ -1,5 +1,5 @@
-/* Owns the epoll and the signalfd of box-init. While an answer cannot go out, pipes must not wake
- * us: then a plain poll over the few other fds is used, so that nothing has to be unregistered. */
+/* Owns the epoll and the signalfd of box-init. While an answer waits to be sent, pipes must not wake
+ * the loop: then it polls the few other fds instead, so that no pipe has to be unregistered. */
 #include "init/event_loop.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ int box_event_loop_open(void)
 	sigset_t blocked;
 	(void)sigemptyset(&blocked);
 	(void)sigaddset(&blocked, SIGCHLD);
-	/* A command that closes its stdin must not end us, where we are no PID 1. */
+	/* A command that closes its stdin must not kill us where we are not PID 1 (in tests). */
 	(void)sigaddset(&blocked, SIGPIPE);
 	if (sigprocmask(SIG_SETMASK, &blocked, NULL) < 0) {
 		return -errno;
@@ -81,9 +81,11 @@ int box_event_loop_open(void)
 	}
 	int r = box_event_loop_watch(
 		children_fd, EPOLLIN, (struct box_watch){.kind = BOX_WATCH_CHILDREN});
-	return r < 0 ? r
-		     : box_event_loop_watch(BOX_INIT_CONTROL_FD, EPOLLIN,
-			       (struct box_watch){.kind = BOX_WATCH_CONTROL});
+	if (r < 0) {
+		return r;
+	}
+	return box_event_loop_watch(
+		BOX_INIT_CONTROL_FD, EPOLLIN, (struct box_watch){.kind = BOX_WATCH_CONTROL});
 }
 
 void box_event_loop_close(void)
@@ -108,16 +110,17 @@ static int timeout_ms(uint64_t deadline_ns)
 	if (now >= deadline_ns) {
 		return 0;
 	}
-	/* Rounded up: to wake before the deadline would be to spin until it. */
+	/* Rounded up: waking before the deadline would mean spinning until it. */
 	uint64_t ms = (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS;
 	return ms < 3600000 ? (int)ms : 3600000;
 }
 
-static void turn_narrow(
-	int timeout, bool deaf, void (*on_event)(struct box_watch watch, uint32_t events))
+static void poll_control(int timeout, bool requests_paused,
+	void (*on_event)(struct box_watch watch, uint32_t events))
 {
 	struct pollfd fds[] = {
-		{.fd = BOX_INIT_CONTROL_FD, .events = (short)(deaf ? POLLOUT : POLLIN | POLLOUT)},
+		{.fd = BOX_INIT_CONTROL_FD,
+			.events = (short)(requests_paused ? POLLOUT : POLLIN | POLLOUT)},
 		{.fd = children_fd, .events = POLLIN},
 	};
 	if (poll(fds, BOX_COUNT_OF(fds), timeout) <= 0) {
@@ -131,12 +134,12 @@ static void turn_narrow(
 	}
 }
 
-void box_event_loop_turn(uint64_t deadline_ns, bool narrow, bool deaf,
+void box_event_loop_turn(uint64_t deadline_ns, bool pipes_paused, bool requests_paused,
 	void (*on_event)(struct box_watch watch, uint32_t events))
 {
 	int timeout = timeout_ms(deadline_ns);
-	if (narrow) {
-		turn_narrow(timeout, deaf, on_event);
+	if (pipes_paused) {
+		poll_control(timeout, requests_paused, on_event);
 		return;
 	}
 	struct epoll_event events[EVENTS_PER_TURN];

@@ -1,6 +1,6 @@
-/* box-init: PID 1 of a box. Boots, then serves the control socket until its end, with which it ends
- * itself; the kernel then ends whatever runs in the box. In a microVM it makes the box first, and
- * ends the machine. */
+/* box-init: PID 1 of a box. Boots, then serves the control socket until box-rpc closes it, and exits;
+ * the kernel then kills everything in the box. In a microVM it sets up the guest first and shuts the
+ * guest down at the end. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
@@ -16,7 +16,7 @@
 #include "init/run/stream.h"
 #include "protocol/init_process.h"
 
-static bool ended;
+static bool ended; /* the control socket is at its end */
 
 static void on_control(uint32_t events)
 {
@@ -29,7 +29,7 @@ static void on_control(uint32_t events)
 		box_run_resume();
 		box_mproc_resume();
 	}
-	/* With no place left, what comes may have to be refused, and there is no room for it. */
+	/* With a full table a request might have to be refused, which cannot be sent now. */
 	if (!(events & ~(uint32_t)EPOLLOUT) || (box_control_blocked() && box_run_is_full())) {
 		return;
 	}
@@ -71,8 +71,8 @@ static void on_event(struct box_watch watch, uint32_t events)
 static uint64_t next_deadline(void)
 {
 	uint64_t runs = box_run_deadline();
-	uint64_t kept = box_mproc_deadline();
-	return BOX_MIN(runs, kept);
+	uint64_t processes = box_mproc_deadline();
+	return BOX_MIN(runs, processes);
 }
 
 static void serve(void)
@@ -89,8 +89,8 @@ static void serve(void)
 int main(void)
 {
 	uint32_t step = 0;
-	bool machine = box_microvm_boot_is_due();
-	int r = machine ? box_microvm_boot_run(&step) : 0;
+	bool is_microvm = box_microvm_boot_is_due();
+	int r = is_microvm ? box_microvm_boot_run(&step) : 0;
 	if (r == 0) {
 		box_control_open();
 		r = box_boot_run(&step);
@@ -99,7 +99,7 @@ int main(void)
 	if (r == 0) {
 		serve();
 	}
-	if (machine) {
+	if (is_microvm) {
 		box_microvm_boot_end(r != 0);
 	}
 	return r < 0;

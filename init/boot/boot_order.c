@@ -1,4 +1,5 @@
-/* Owns the socket of the order and the place of the workspace, from exec to the order. */
+/* Owns the socket of the order and the mount point of the workspace until the order has arrived. Called
+ * by boot.c. */
 #include "init/boot/boot_order.h"
 
 #include <errno.h>

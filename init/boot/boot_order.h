@@ -1,17 +1,17 @@
-/* What makes of a prepared box the one that is wanted. Until then box-init waits, for as long as it
- * takes; what it has to do afterwards is what a caller waits for. */
+/* The order: the packet that assigns a warm box to a session, with its workspace. Until then box-init waits.
+ * A client waits for the boot steps after it, so they are few. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Waits for the order. -EOWNERDEAD: there will be none. */
+/* A boot step: waits for the order. -EOWNERDEAD if boxd has closed the socket. */
 int box_boot_await_order(void);
 
-/* Whether it said that the workspace has a quota. */
+/* Whether the order said that the workspace has a quota. */
 bool box_boot_wants_quota(void);
 
-/* In a process that waits for none. */
+/* In a forked process that does not wait for it. */
 void box_boot_close_order(void);
 
-/* Attaches the workspace that came with it, if one was to come. */
+/* A boot step: attaches the workspace that arrived with the order, if the boot file announced one. */
 int box_boot_attach_workspace(void);

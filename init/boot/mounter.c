@@ -1,7 +1,7 @@
-/* Owns the second process and the socket to it. Jobs go there one by one, with their fds, and
- * are checked there; what came of one stands in a page that both processes share and that the new
- * process writes itself, so that its end can be told from a stranger's even when SIGCHLD is quicker
- * than the answer. */
+/* Owns the mounter process and the socket to it. Jobs are sent one at a time with their fds, and the
+ * mounter checks them. The result is in a page that both processes share and that the new process writes
+ * itself, so that its end is recognised even if SIGCHLD arrives before the answer. In PID 1 called by
+ * mounter_queue.c. */
 #include "init/boot/mounter.h"
 
 #include <errno.h>
@@ -23,22 +23,22 @@
 #include "init/boot/attach.h"
 #include "init/boot/boot.h"
 #include "init/boot/boot_order.h"
-#include "init/boot/mounter_job.h"
 #include "init/event_loop.h"
 #include "init/file/file_job.h"
 #include "init/guest/memory_kills.h"
 #include "init/guest/priv_helper.h"
 
 #define FDS_PER_PACKET BOX_FDS_MAX
-#define JOB_FDS 5U /* body, stdout, stderr, and of these what there is: stdin, door */
+#define JOB_FDS 5U /* body, stdout, stderr, and optionally stdin and procs */
 
+/* The page that both processes share: about the current job. */
 struct shared {
-	volatile pid_t pid;
+	volatile pid_t pid; /* of its process; 0: not forked yet */
 	volatile struct box_launch_failure failure;
 };
 
 static struct shared *shared;
-static int socket_fd = -1;
+static int socket_fd = -1; /* to the other process */
 static pid_t mounter_pid = -1;
 
 static int send_packet(const void *bytes, size_t size, const int *fds, size_t fd_count)
@@ -88,10 +88,10 @@ int box_mounter_send(const struct box_mounter_job *job)
 		.run = job->run,
 		.targets_size = job->targets_size,
 		.has_stdin = job->stdin_fd >= 0,
-		.has_door = job->door_fd >= 0,
+		.has_procs = job->procs_fd >= 0,
 		.search_path = job->search_path,
 	};
-	/* Whole by now. The mounter takes none that could still change. */
+	/* It is complete. The mounter refuses a memfd that could still change. */
 	if (fcntl(job->body_fd, F_ADD_SEALS, BOX_MOUNTER_JOB_SEALS) < 0) {
 		return -errno;
 	}
@@ -100,8 +100,8 @@ int box_mounter_send(const struct box_mounter_job *job)
 	if (packet.has_stdin) {
 		fds[fd_count++] = job->stdin_fd;
 	}
-	if (packet.has_door) {
-		fds[fd_count++] = job->door_fd;
+	if (packet.has_procs) {
+		fds[fd_count++] = job->procs_fd;
 	}
 	shared->pid = 0;
 	shared->failure.errnum = 0;
@@ -133,10 +133,10 @@ int box_mounter_receive(void)
 
 /* --- in the mounter --- */
 
-/* What a command with mounts does before what every command does. */
+/* What a process with mounts needs for the steps before those of every command. */
 struct preparation {
 	struct box_attach attach;
-	int door; /* -1: none */
+	int procs_fd; /* cgroup.procs, or -1 */
 };
 
 static int prepare(struct box_launch *launch)
@@ -144,7 +144,7 @@ static int prepare(struct box_launch *launch)
 	const struct preparation *preparation = launch->prepare_data;
 	const struct box_attach *attach = &preparation->attach;
 	launch->failure->step = BOX_INIT_STEP_CGROUP;
-	if (preparation->door >= 0 && write(preparation->door, "0", 1) != 1) {
+	if (preparation->procs_fd >= 0 && write(preparation->procs_fd, "0", 1) != 1) {
 		return -errno;
 	}
 	launch->failure->step = BOX_INIT_STEP_MOUNT;
@@ -156,10 +156,13 @@ static int prepare(struct box_launch *launch)
 	}
 	launch->failure->step = BOX_INIT_STEP_CONFINE;
 	r = box_boot_enter_landlock(attach->fds, attach->count);
-	return r < 0 ? r : box_boot_install_filter();
+	if (r < 0) {
+		return r;
+	}
+	return box_boot_install_filter();
 }
 
-/* A job as it was received. */
+/* A job as it was received, not checked yet. */
 struct job {
 	struct box_mounter_packet packet;
 	int fds[JOB_FDS];
@@ -170,7 +173,7 @@ static int receive_job(struct job *job)
 {
 	memset(job, 0xff, sizeof(*job)); /* every fd is -1 */
 	int r = receive_packet(&job->packet, sizeof(job->packet), job->fds, JOB_FDS);
-	if (r != 3 + (job->packet.has_stdin != 0) + (job->packet.has_door != 0) ||
+	if (r != 3 + (job->packet.has_stdin != 0) + (job->packet.has_procs != 0) ||
 		job->packet.run.mount_count > BOX_INIT_MOUNTS_MAX) {
 		return -EPIPE;
 	}
@@ -192,7 +195,26 @@ static void fail(uint32_t step, int errnum)
 	shared->failure.errnum = errnum;
 }
 
-/* The bytes of a job, checked. What is written to them here is seen by nobody else. */
+int box_mounter_check_job(const struct box_mounter_packet *packet, const char *bytes, size_t size)
+{
+	const struct box_init_run *run = &packet->run;
+	uint64_t body_size = (uint64_t)run->env_size + run->workdir_size + run->command_size;
+	if (run->mount_count > BOX_INIT_MOUNTS_MAX || body_size > BOX_INIT_BODY_MAX ||
+		size != packet->targets_size + body_size + 1) {
+		return -EBADMSG;
+	}
+	const char *at = bytes;
+	const char *end = bytes + packet->targets_size;
+	for (uint32_t i = 0; i < run->mount_count; i++) {
+		if (at == end || *at != '/' || !memchr(at, '\0', (size_t)(end - at))) {
+			return -EBADMSG;
+		}
+		at += strlen(at) + 1;
+	}
+	return at == end ? 0 : -EBADMSG;
+}
+
+/* Maps and checks the bytes of a job. The mapping is private: writing to it affects only this process. */
 static char *map_body(const struct job *job, size_t *ret_size)
 {
 	int fd = job->fds[0];
@@ -203,7 +225,7 @@ static char *map_body(const struct job *job, size_t *ret_size)
 	}
 	size_t size = (size_t)st.st_size;
 	int seals = fcntl(fd, F_GET_SEALS);
-	/* There may be more: vm.memfd_noexec adds F_SEAL_EXEC. */
+	/* There may be more seals: vm.memfd_noexec adds F_SEAL_EXEC. */
 	if (seals < 0 || (seals & BOX_MOUNTER_JOB_SEALS) != BOX_MOUNTER_JOB_SEALS || size == 0) {
 		fail(BOX_INIT_STEP_REQUEST, EBADMSG);
 		return NULL;
@@ -242,7 +264,7 @@ static void run_job(struct job *job)
 				.gid = box_boot_facts()->facts.payload_gid,
 				.same = box_boot_facts()->facts.same_uid,
 			},
-		.door = job->packet.has_door ? job->fds[3 + (job->packet.has_stdin != 0)] : -1,
+		.procs_fd = job->packet.has_procs ? job->fds[3 + (job->packet.has_stdin != 0)] : -1,
 	};
 	struct box_launch launch = {
 		.run = run,
@@ -255,7 +277,7 @@ static void run_job(struct job *job)
 		.prepare_data = &preparation,
 		.clone_flags = CLONE_PARENT,
 		.failure = &shared->failure,
-		.pid_place = &shared->pid,
+		.pid_to = &shared->pid,
 	};
 	if (run->flags & BOX_INIT_RUN_FILE) {
 		(void)box_file_job_launch(&launch);
@@ -314,7 +336,7 @@ int box_mounter_start(void)
 	mounter_pid = fork();
 	int r = mounter_pid < 0 ? -errno : 0;
 	if (mounter_pid == 0) {
-		/* Its fds are its own: the socket, the root, and the standard ones. */
+		/* It keeps the socket, the root, and the standard fds. */
 		(void)close(BOX_INIT_CONTROL_FD);
 		(void)close(BOX_INIT_REPORT_FD);
 		box_boot_close_order();
@@ -329,7 +351,9 @@ int box_mounter_start(void)
 	(void)close(pair[1]);
 	(void)close(BOX_INIT_ROOT_FD);
 	socket_fd = pair[0];
-	return r < 0 ? r
-		     : box_event_loop_watch(
-			       socket_fd, EPOLLIN, (struct box_watch){.kind = BOX_WATCH_MOUNTER});
+	if (r < 0) {
+		return r;
+	}
+	return box_event_loop_watch(
+		socket_fd, EPOLLIN, (struct box_watch){.kind = BOX_WATCH_MOUNTER});
 }

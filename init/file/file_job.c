@@ -139,8 +139,8 @@ static int become_command(const struct box_launch *launch)
 /* With mounts of its own it goes the mounter's way, which waits for this to be over. */
 static void prepare(struct box_launch *launch, int ready)
 {
-	if (launch->pid_place) {
-		*launch->pid_place = getpid();
+	if (launch->pid_to) {
+		*launch->pid_to = getpid();
 	}
 	int r = launch->prepare ? launch->prepare(launch) : 0;
 	if (r < 0) {

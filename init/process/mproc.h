@@ -1,4 +1,4 @@
-/* The managed processes of a box, each from its KEEP to its DROP. */
+/* The managed processes of a box, each from START_PROCESS to FORGET_PROCESS. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,20 +8,20 @@
 #include "init/control.h"
 #include "init/event_loop.h"
 
-/* A request about one of them. Of those that are not well-formed (`verdict` < 0) a KEEP is told to
- * have failed: someone waits for its end. */
+/* Handles a request from box_control_receive, whose result was `verdict`: 0 or -EBADMSG. A malformed
+ * START_PROCESS makes a process that has failed, because its sender waits for its end. */
 void box_mproc_request(struct box_control_request *request, int verdict);
-/* An event of a pipe of theirs. */
+/* Handles an event of a managed process's pipe. */
 void box_mproc_event(struct box_watch watch);
-/* A child was reaped. True: it was one of them. */
+/* A child was reaped. True: it was a managed process. */
 bool box_mproc_reaped(pid_t pid, int status);
 
-/* One that went through the mounter for its mounts: its process, or 0 and why there is none. */
+/* The mounter has started a managed process with mounts: `pid`, or 0 with the step that failed. */
 void box_mproc_started(uint32_t id, pid_t pid, uint32_t step, int errnum);
 
-/* When one must be killed; BOX_NEVER for none. */
+/* When box_mproc_tick has something to do, or BOX_NEVER. */
 uint64_t box_mproc_deadline(void);
 void box_mproc_tick(void);
 
-/* Answers can go out again. */
+/* Packets can be sent again: sends what is due. */
 void box_mproc_resume(void);

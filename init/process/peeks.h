@@ -1,4 +1,4 @@
-/* Looks at what a managed process wrote that were not answered yet. */
+/* The PEEK requests of one managed process that wait for an answer. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,16 +13,17 @@ struct box_peeks {
 	uint32_t count;
 };
 
-struct box_peeks_seen {
+/* What the process has written. */
+struct box_peeks_output {
 	const struct box_ring *out;
 	const struct box_tail *err;
 	bool out_ended;
 	bool err_ended;
 };
 
-/* A struct box_init_peek as it came, well-formed: in the place of one with the same token; of too many
- * the oldest goes. */
-void box_peeks_put(struct box_peeks *peeks, const char *bytes);
+/* Adds a well-formed struct box_init_peek. It replaces one with the same token; of too many the oldest is
+ * forgotten. */
+void box_peeks_add(struct box_peeks *peeks, const char *bytes);
 
-/* Answers all that need not wait any longer, as far as the socket takes it. */
-void box_peeks_answer(struct box_peeks *peeks, uint32_t id, const struct box_peeks_seen *seen);
+/* Answers those that need not wait any longer, until the socket is full. */
+void box_peeks_answer(struct box_peeks *peeks, uint32_t id, const struct box_peeks_output *output);

@@ -1,5 +1,5 @@
-/* The byte at offset o is at o modulo the capacity. Memory comes from mmap: box-init has no heap that
- * could be held by one long-lived piece. */
+/* Owns the memory of a ring: the byte at offset o is at index o modulo the capacity. Memory comes from
+ * mmap, because in a heap one long-lived block could keep much freed memory in use. Called by mproc.c. */
 #include "init/process/ring.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static size_t held(const struct box_ring *ring)
 	return (size_t)(ring->end - ring->start);
 }
 
-static size_t place_of(const struct box_ring *ring, uint64_t offset)
+static size_t index_of(const struct box_ring *ring, uint64_t offset)
 {
 	return (size_t)(offset & (ring->capacity - 1));
 }
@@ -32,13 +32,13 @@ void box_ring_close(struct box_ring *ring)
 	ring->past = ring->end;
 }
 
-/* What is in memory from `offset` on. */
+/* Copies what is in memory from `offset` on. */
 static size_t copy(const struct box_ring *ring, uint64_t offset, char *to, size_t max)
 {
 	size_t size = (size_t)(ring->end - offset) < max ? (size_t)(ring->end - offset) : max;
-	size_t place = place_of(ring, offset);
-	size_t first = ring->capacity - place < size ? ring->capacity - place : size;
-	memcpy(to, ring->bytes + place, first);
+	size_t index = index_of(ring, offset);
+	size_t first = ring->capacity - index < size ? ring->capacity - index : size;
+	memcpy(to, ring->bytes + index, first);
 	memcpy(to + first, ring->bytes, size - first);
 	return size;
 }
@@ -51,7 +51,7 @@ static int move(struct box_ring *ring, size_t capacity)
 	if (bytes == MAP_FAILED) {
 		return -errno;
 	}
-	/* Who works on files for us is a copy of us, and would hold what we let go. */
+	/* A process forked for a file operation would keep the memory in use after we release it. */
 	(void)madvise(bytes, capacity, MADV_DONTFORK);
 	struct box_ring moved = *ring;
 	moved.bytes = bytes;
@@ -60,15 +60,15 @@ static int move(struct box_ring *ring, size_t capacity)
 		moved.past = moved.end - capacity;
 	}
 	for (uint64_t at = moved.past; at < ring->end;) {
-		size_t place = place_of(&moved, at);
-		at += copy(ring, at, moved.bytes + place, capacity - place);
+		size_t index = index_of(&moved, at);
+		at += copy(ring, at, moved.bytes + index, capacity - index);
 	}
 	box_ring_close(ring);
 	*ring = moved;
 	return 0;
 }
 
-/* Room for `size` bytes in all; what is held moves along. */
+/* Makes space for `size` bytes in all, including what is held. */
 static int reserve(struct box_ring *ring, size_t size)
 {
 	size_t capacity = ring->capacity ? ring->capacity : CAPACITY_MIN;
@@ -78,23 +78,23 @@ static int reserve(struct box_ring *ring, size_t size)
 	return capacity == ring->capacity ? 0 : move(ring, capacity);
 }
 
-ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
+ssize_t box_ring_read(struct box_ring *ring, int fd, size_t held_max)
 {
 	size_t used = held(ring);
-	if (used >= hold) {
+	if (used >= held_max) {
 		return -ENOBUFS;
 	}
-	/* Twice what is there: a slow reader costs little, a fast writer not many turns. */
+	/* Twice what is held: little memory for a slow reader, few turns for a fast writer. */
 	size_t want = used < CAPACITY_MIN / 2 ? CAPACITY_MIN : 2 * used;
-	want = BOX_MIN(want, hold);
+	want = BOX_MIN(want, held_max);
 	int r = reserve(ring, want);
 	if (r < 0) {
 		return r;
 	}
-	size_t room = want - used;
-	size_t place = place_of(ring, ring->end);
-	size_t first = ring->capacity - place < room ? ring->capacity - place : room;
-	struct iovec parts[] = {{ring->bytes + place, first}, {ring->bytes, room - first}};
+	size_t space = want - used;
+	size_t index = index_of(ring, ring->end);
+	size_t first = ring->capacity - index < space ? ring->capacity - index : space;
+	struct iovec parts[] = {{ring->bytes + index, first}, {ring->bytes, space - first}};
 	ssize_t got;
 	do {
 		got = readv(fd, parts, 2);
@@ -109,16 +109,16 @@ ssize_t box_ring_read(struct box_ring *ring, int fd, size_t hold)
 	return got;
 }
 
-/* The offset behind the next line end from `offset` on, or `end` when there is none. */
+/* The offset after the next line end from `offset` on, or `end` if there is none. */
 static uint64_t next_line(const struct box_ring *ring, uint64_t offset)
 {
 	while (offset < ring->end) {
-		size_t place = place_of(ring, offset);
+		size_t index = index_of(ring, offset);
 		uint64_t left = ring->end - offset;
-		size_t size = ring->capacity - place < left ? ring->capacity - place : (size_t)left;
-		const char *found = memchr(ring->bytes + place, '\n', size);
+		size_t size = ring->capacity - index < left ? ring->capacity - index : (size_t)left;
+		const char *found = memchr(ring->bytes + index, '\n', size);
 		if (found) {
-			return offset + (uint64_t)(found - (ring->bytes + place)) + 1;
+			return offset + (uint64_t)(found - (ring->bytes + index)) + 1;
 		}
 		offset += size;
 	}
@@ -131,7 +131,7 @@ void box_ring_drop(struct box_ring *ring, size_t keep)
 		return;
 	}
 	uint64_t cut = ring->end - keep;
-	/* The byte before may end a line, and then the next begins right here. */
+	/* If the byte before ends a line, the next line begins at the cut. */
 	uint64_t line = next_line(ring, cut - 1);
 	ring->start = line < ring->end ? line : cut;
 	ring->past = ring->start;

@@ -1,4 +1,4 @@
-/* A ring that forgets its oldest bytes. */
+/* Owns the memory of a tail, a ring of fixed size that overwrites its oldest bytes. Called by mproc.c. */
 #include "init/process/tail.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@ ssize_t box_tail_read(struct box_tail *tail, int fd)
 		if (bytes == MAP_FAILED) {
 			return -errno;
 		}
-		(void)madvise(bytes, BOX_INIT_STDERR_TAIL_MAX, MADV_DONTFORK); /* as the ring */
+		(void)madvise(bytes, BOX_INIT_STDERR_TAIL_MAX, MADV_DONTFORK); /* as in ring.c */
 		tail->bytes = bytes;
 	}
-	size_t place = tail->total % BOX_INIT_STDERR_TAIL_MAX;
+	size_t index = tail->total % BOX_INIT_STDERR_TAIL_MAX;
 	struct iovec parts[] = {
-		{tail->bytes + place, BOX_INIT_STDERR_TAIL_MAX - place}, {tail->bytes, place}};
+		{tail->bytes + index, BOX_INIT_STDERR_TAIL_MAX - index}, {tail->bytes, index}};
 	ssize_t got;
 	do {
 		got = readv(fd, parts, 2);
@@ -37,15 +37,15 @@ ssize_t box_tail_read(struct box_tail *tail, int fd)
 
 size_t box_tail_copy(const struct box_tail *tail, char *to)
 {
-	size_t place = tail->total % BOX_INIT_STDERR_TAIL_MAX;
+	size_t index = tail->total % BOX_INIT_STDERR_TAIL_MAX;
 	if (tail->total <= BOX_INIT_STDERR_TAIL_MAX) {
 		if (tail->total > 0) {
 			memcpy(to, tail->bytes, (size_t)tail->total);
 		}
 		return (size_t)tail->total;
 	}
-	memcpy(to, tail->bytes + place, BOX_INIT_STDERR_TAIL_MAX - place);
-	memcpy(to + BOX_INIT_STDERR_TAIL_MAX - place, tail->bytes, place);
+	memcpy(to, tail->bytes + index, BOX_INIT_STDERR_TAIL_MAX - index);
+	memcpy(to + BOX_INIT_STDERR_TAIL_MAX - index, tail->bytes, index);
 	return BOX_INIT_STDERR_TAIL_MAX;
 }
 
@@ -61,10 +61,10 @@ size_t box_tail_peek(
 	if (size == 0) {
 		return 0;
 	}
-	size_t place = offset % BOX_INIT_STDERR_TAIL_MAX;
-	size_t first = BOX_INIT_STDERR_TAIL_MAX - place < size ? BOX_INIT_STDERR_TAIL_MAX - place
+	size_t index = offset % BOX_INIT_STDERR_TAIL_MAX;
+	size_t first = BOX_INIT_STDERR_TAIL_MAX - index < size ? BOX_INIT_STDERR_TAIL_MAX - index
 							       : size;
-	memcpy(to, tail->bytes + place, first);
+	memcpy(to, tail->bytes + index, first);
 	memcpy(to + first, tail->bytes, size - first);
 	return size;
 }

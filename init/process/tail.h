@@ -1,4 +1,4 @@
-/* The end of a run of bytes: of the stderr of a managed process. */
+/* The stderr of a managed process: only its last BOX_INIT_STDERR_TAIL_MAX bytes are kept. */
 #pragma once
 
 #include <stddef.h>
@@ -6,14 +6,14 @@
 #include <sys/types.h>
 
 struct box_tail {
-	char *bytes; /* NULL until there are any */
-	uint64_t total;
+	char *bytes;    /* NULL: no memory yet */
+	uint64_t total; /* how many bytes were ever written */
 };
 
-/* Reads once from a pipe that does not block. How many bytes came; 0 at its end; or -errno. */
+/* Reads once from a pipe that does not block. The number of bytes; 0 at the end; or -errno. */
 ssize_t box_tail_read(struct box_tail *tail, int fd);
 
-/* Copies what is kept, at most BOX_INIT_STDERR_TAIL_MAX bytes; how many there are. */
+/* Copies what is kept, at most BOX_INIT_STDERR_TAIL_MAX bytes. Returns their number. */
 size_t box_tail_copy(const struct box_tail *tail, char *to);
 
 /* As box_ring_peek. */

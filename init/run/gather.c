@@ -1,5 +1,5 @@
-/* Owns what has come of commands that are not whole yet. It lies in memfds: they grow in place,
- * can be handed to the mounter as they are, and go back to the kernel at once. */
+/* Owns what has arrived of incomplete commands. It is kept in memfds, which grow in place, can be sent
+ * to the mounter as they are, and return their memory to the kernel at once. Called by run.c. */
 #include "init/run/gather.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 static int all_mount_fds[BOX_INIT_RUNS_MAX][BOX_INIT_MOUNTS_MAX];
 static uint32_t reserved_in_all;
 
-void box_gather_init(struct box_gather *gather, uint32_t place)
+void box_gather_init(struct box_gather *gather, uint32_t index)
 {
-	*gather = (struct box_gather){.fd = -1, .mount_fds = all_mount_fds[place]};
+	*gather = (struct box_gather){.fd = -1, .mount_fds = all_mount_fds[index]};
 }
 
 void box_gather_free(struct box_gather *gather)
@@ -51,7 +51,9 @@ static int reserve(struct box_gather *gather, uint32_t size)
 int box_gather_mount(struct box_gather *gather, const char *target, uint32_t size, int fd)
 {
 	int r = gather->mount_count < BOX_INIT_MOUNTS_MAX ? reserve(gather, size) : -E2BIG;
-	r = r < 0 ? r : box_write_all(gather->fd, target, size);
+	if (r == 0) {
+		r = box_write_all(gather->fd, target, size);
+	}
 	if (r < 0) {
 		(void)close(fd);
 		return r;
@@ -75,8 +77,8 @@ int box_gather_add(struct box_gather *gather, const char *bytes, uint32_t size)
 	gather->body_have += size;
 	int r = box_write_all(gather->fd, bytes, size);
 	if (r == 0 && gather->body_have == gather->body_size) {
-		off_t whole = (off_t)gather->targets_size + gather->body_size;
-		r = ftruncate(gather->fd, whole + 1) < 0 ? -errno : 0;
+		off_t complete = (off_t)gather->targets_size + gather->body_size;
+		r = ftruncate(gather->fd, complete + 1) < 0 ? -errno : 0;
 	}
 	return r;
 }

@@ -1,5 +1,5 @@
-/* Owns the writing ends of commands' stdin. What does not fit into a pipe waits in a buffer, which
- * is there from when it is needed first; the other side may send no more than fits. */
+/* Owns our ends of the stdin of commands and managed processes. Input that the pipe does not take waits
+ * in a buffer, which is allocated when it is first needed and limited by the protocol. */
 #include "init/run/input.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void free_buffer(struct box_input *input)
 	input->end = 0;
 }
 
-/* Closing it does not unregister that of a terminal, whose output is another fd of the same. */
+/* Of a terminal there is another fd, for its output, so that closing this one would not unregister it. */
 static void close_fd(struct box_input *input)
 {
 	if (input->watched) {
@@ -66,12 +66,13 @@ static void close_fd(struct box_input *input)
 void box_input_close(struct box_input *input)
 {
 	close_fd(input);
-	/* What nobody will read is void: the sender need not wait for it. */
+	/* Discarded input counts as taken: the sender need not wait for it. */
 	input->taken += input->end - input->start;
 	free_buffer(input);
 }
 
-/* True once, if there is more room now: whoever is given so much waits less for us then. */
+/* Enlarges the pipe once; with that much input a larger pipe needs fewer turns. True if it has more
+ * space now. */
 static bool widen(struct box_input *input)
 {
 	bool first = !input->widened;
@@ -79,7 +80,7 @@ static bool widen(struct box_input *input)
 	return first && fcntl(input->fd, F_SETPIPE_SZ, WIDE_BYTES) > 0;
 }
 
-/* How many bytes the pipe took. When nobody reads it any more it is closed, and all are void. */
+/* How many bytes the pipe took. When nobody has its other end open, it is closed and all are discarded. */
 static uint32_t write_some(struct box_input *input, const char *bytes, uint32_t size)
 {
 	uint32_t done = 0;
@@ -102,7 +103,8 @@ static int keep(struct box_input *input, const char *bytes, uint32_t size)
 		if (buffer == MAP_FAILED) {
 			return -ENOBUFS;
 		}
-		(void)madvise(buffer, BOX_INIT_INPUT_MAX, MADV_DONTFORK); /* as the ring */
+		(void)madvise(buffer, BOX_INIT_INPUT_MAX,
+			MADV_DONTFORK); /* not for file jobs, see ring.c */
 		input->buffer = buffer;
 	}
 	uint32_t held = input->end - input->start;
@@ -132,7 +134,7 @@ int box_input_put(struct box_input *input, const char *bytes, uint32_t size)
 		input->ended = true;
 	}
 	if (input->ended) {
-		/* Nothing may come behind the end. */
+		/* Bytes after the end of input are discarded. */
 		input->taken += size;
 		if (input->start == input->end) {
 			box_input_close(input);

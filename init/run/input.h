@@ -1,4 +1,4 @@
-/* The stdin of a command that has one. */
+/* The stdin of a command or managed process: our end of a pipe, or a terminal. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,24 +9,26 @@
 struct box_input {
 	int fd; /* -1: none, or closed */
 	struct box_watch watch;
-	char *buffer; /* start to end: what the pipe did not take yet; or NULL */
+	char *buffer; /* bytes `start` to `end` wait for space in the pipe; NULL: none yet */
 	uint32_t start;
 	uint32_t end;
-	bool watched;
-	bool widened;
-	bool ended; /* no more comes: close when the buffer is empty */
-	uint64_t taken;
-	uint64_t told; /* of taken, to the other side */
+	bool watched;      /* fd is in the event loop, because the buffer is not empty */
+	bool widened;      /* the pipe was enlarged, or that failed */
+	bool ended;        /* the end of input was received: closed when the buffer is empty */
+	uint64_t taken;    /* total bytes written to the pipe or discarded */
+	uint64_t reported; /* the value of `taken` last reported to box-rpc */
 };
 
 void box_input_init(struct box_input *input);
-/* Of an fd that is there and does not block. */
+/* For an existing fd, which must not block. Takes it. */
 void box_input_adopt(struct box_input *input, struct box_watch watch, int fd);
-/* Makes a pipe; its other end, which blocks, is the caller's. */
+/* Makes a pipe. Its other end, which blocks, is the caller's. */
 int box_input_open(struct box_input *input, struct box_watch watch, int *ret_fd);
+/* Discards what is in the buffer. */
 void box_input_close(struct box_input *input);
 
-/* Bytes for it; none: the end. -ENOBUFS when there are too many at once. */
+/* Writes bytes, or keeps them until there is space; no bytes: the end of input. -ENOBUFS if more than
+ * BOX_INIT_INPUT_MAX would wait. */
 int box_input_put(struct box_input *input, const char *bytes, uint32_t size);
-/* When the pipe has room again. */
+/* The pipe has space again. */
 void box_input_pump(struct box_input *input);

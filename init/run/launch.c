@@ -1,6 +1,7 @@
-/* Owns the moment between clone and exec. The new process shares our memory until its exec, and we
- * stand still meanwhile: it takes no lock, allocates nothing, and says what went wrong by writing
- * it where we read it. A long text goes by a sealed memfd: an argument has 128 KiB at most. */
+/* Owns what happens between clone and exec. The new process shares our memory until its exec, and we are
+ * suspended meanwhile (CLONE_VFORK): it takes no lock, allocates nothing, and writes a failure directly
+ * where we read it. A long shell command is passed in a sealed memfd, because the kernel limits one
+ * argument to 128 KiB. */
 #include "init/run/launch.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@
 #define STACK_SIZE 32768
 #define SCRIPT_FD 3
 #define TEXT_ARGUMENT_MAX (100U * 1024)
-#define OOM_SCORE_ABOVE 200 /* of a command over us */
+#define OOM_SCORE_ABOVE 200 /* how much more likely than us a command is killed */
 #define OOM_SCORE_MAX 1000
 #define OOM_SCORE_FILE "/proc/self/oom_score_adj"
 
@@ -38,11 +39,11 @@ static char *arguments[BOX_INIT_ARGS_MAX + 1];
 static char cwd[BOX_INIT_PATH_MAX];
 static const char *program;
 static bool search_path;
-static char found[BOX_INIT_PATH_MAX]; /* a program in one folder of the PATH */
+static char candidate[BOX_INIT_PATH_MAX]; /* the program in one folder of the PATH */
 static char *workdir;
-static int script_fd = -1;
+static int script_fd = -1; /* the memfd of a long shell command */
 
-/* Ours and that of commands, as texts: nothing is formatted on the way. */
+/* Our OOM score and that of commands, as text, so that nothing is formatted later. */
 static int oom_fd = -1;
 static char oom_own[8];
 static char oom_command[8];
@@ -82,7 +83,7 @@ static int parse_number(const char *text)
 	return negative ? -number : number;
 }
 
-/* While nothing else is in the box yet: our own files of /proc are ours only while we are dumpable. */
+/* Our own files in /proc belong to us only while we are dumpable. Nothing else runs in the box yet. */
 static int open_score(int flags)
 {
 	(void)prctl(PR_SET_DUMPABLE, 1L, 0L, 0L, 0L);
@@ -95,7 +96,7 @@ static int open_score(int flags)
 
 int box_launch_find_oom_score(void)
 {
-	/* A box without /proc has no scores: its processes differ by their size alone. */
+	/* A box without /proc has no scores: the kernel goes by the size of processes alone. */
 	oom_fd = open_score(O_RDWR);
 	if (oom_fd < 0) {
 		return errno == ENOENT || errno == EROFS ? 0 : -errno;
@@ -120,7 +121,7 @@ void box_launch_refind_oom_score(void)
 	}
 }
 
-/* A new process inherits ours. To change ours for a moment is cheaper than to open its file. */
+/* A new process inherits our score: changing it briefly is cheaper than opening the file of each. */
 void box_launch_raise_oom_score(bool raise)
 {
 	if (oom_fd >= 0) {
@@ -132,7 +133,7 @@ void box_launch_raise_oom_score(bool raise)
 
 /* --- the body --- */
 
-/* Points `to` at the strings of `bytes`. The number of them, or -EINVAL. */
+/* Fills `to` with pointers to the strings in `bytes`. Their number, -EINVAL or -E2BIG. */
 static int split(char *bytes, size_t size, char **to, size_t max)
 {
 	size_t count = 0;
@@ -149,32 +150,34 @@ static int split(char *bytes, size_t size, char **to, size_t max)
 	return (int)count;
 }
 
-/* The shell closes the fd itself, so that the command does not have it. On the same line, so that
- * lines count as in the text. */
+/* The shell itself closes the fd, so that the command does not inherit it; on the first line, so that
+ * line numbers in error messages are right. */
 static int make_script(const char *text, size_t size)
 {
-	static const char head[] = "exec 3<&-;";
+	static const char close_fd[] = "exec 3<&-;";
 	script_fd = memfd_create("command", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (script_fd < 0) {
 		return -errno;
 	}
-	int r = box_write_all(script_fd, head, sizeof(head) - 1);
-	r = r < 0 ? r : box_write_all(script_fd, text, size);
-	if (r == 0 &&
-		fcntl(script_fd, F_ADD_SEALS,
-			F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
-		r = -errno;
+	int r = box_write_all(script_fd, close_fd, sizeof(close_fd) - 1);
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	r = box_write_all(script_fd, text, size);
+	if (r < 0) {
+		return r;
+	}
+	int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+	return fcntl(script_fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
 }
 
-static int take_text(char *text, size_t size)
+static int take_shell_command(char *text, size_t size)
 {
 	static char shell[] = "sh";
 	static char option[] = "-lc";
 	static char source[] = ". /proc/self/fd/3";
 	size_t len = strnlen(text, size);
-	/* One NUL may stand at the end; behind another one something would be lost. */
+	/* A NUL is allowed at the end only; what follows another would be lost. */
 	if (len + 1 < size) {
 		return -EINVAL;
 	}
@@ -192,26 +195,25 @@ static int take_body(const struct box_launch *launch)
 	const struct box_init_run *run = launch->run;
 	char *command = launch->body + run->env_size + run->workdir_size;
 	environment[0] = NULL;
-	int r = 0;
 	if (run->env_size > 0) {
-		r = split(launch->body, run->env_size, environment, BOX_INIT_ENV_MAX);
-		if (r >= 0 && r != (int)run->env_count) {
-			r = -EINVAL;
+		int count = split(launch->body, run->env_size, environment, BOX_INIT_ENV_MAX);
+		if (count < 0) {
+			return count;
 		}
-	}
-	if (r < 0) {
-		return r;
+		if (count != (int)run->env_count) {
+			return -EINVAL;
+		}
 	}
 	workdir = launch->body + run->env_size;
 	if (workdir[0] != '/' || strnlen(workdir, run->workdir_size) + 1 != run->workdir_size) {
 		return -EINVAL;
 	}
 	if (!(run->flags & BOX_INIT_RUN_ARGV)) {
-		return take_text(command, run->command_size);
+		return take_shell_command(command, run->command_size);
 	}
-	r = split(command, run->command_size, arguments, BOX_INIT_ARGS_MAX);
+	int count = split(command, run->command_size, arguments, BOX_INIT_ARGS_MAX);
 	program = arguments[0];
-	return r < 0 ? r : 0;
+	return count < 0 ? count : 0;
 }
 
 /* --- the new process --- */
@@ -230,12 +232,12 @@ static int arrange_fds(const struct box_launch *launch)
 	} else if (script_fd >= 0 && dup2(script_fd, SCRIPT_FD) < 0) {
 		return -errno;
 	}
-	/* Before the workdir: by /proc/self/fd it could name one of ours. */
+	/* Before the workdir is entered: its path could name one of our fds by /proc/self/fd. */
 	return syscall(SYS_close_range, SCRIPT_FD + (script_fd >= 0), ~0U, 0) < 0 ? -errno : 0;
 }
 
-/* The calls themselves: the library's functions would tell other threads, of which there are none.
- * Where the uid stays, the mounter's CAP_SYS_ADMIN would stay too without capset. */
+/* Raw system calls: the library's functions would signal other threads, of which there are none. Without
+ * capset, the mounter's CAP_SYS_ADMIN would remain where the uid stays the same. */
 int box_launch_change_ids(void)
 {
 	if (!ids.same &&
@@ -249,7 +251,7 @@ int box_launch_change_ids(void)
 	if (syscall(SYS_capset, &header, none) < 0) {
 		return -errno;
 	}
-	/* After the ids, whose change clears it. */
+	/* After the change of ids, which would clear it. */
 	return prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 ? -errno : 0;
 }
 
@@ -280,7 +282,7 @@ static int enter_workdir(void)
 			return -errno;
 		}
 	}
-	/* The call itself: the library's function would go looking for another answer. */
+	/* A raw system call: the library's function would search for another answer. */
 	if (syscall(SYS_getcwd, cwd, sizeof(cwd)) < 0) {
 		return -errno;
 	}
@@ -297,18 +299,18 @@ static const char *path_variable(void)
 	return "/usr/bin:/bin";
 }
 
-/* As execvp: the next folder after one that has no such program, or none that we may start. */
-static int execute_found(void)
+/* As execvp: continues with the next folder if the program is missing or may not be executed. */
+static int execute_from_path(void)
 {
 	int r = -ENOENT;
 	size_t name_len = strlen(program);
 	for (const char *at = path_variable(); at;) {
 		size_t len = strcspn(at, ":");
-		if (len + 1 + name_len < sizeof(found)) {
-			memcpy(found, at, len);
-			found[len] = '/';
-			memcpy(found + len + (len > 0), program, name_len + 1);
-			(void)execve(found, arguments, environment);
+		if (len + 1 + name_len < sizeof(candidate)) {
+			memcpy(candidate, at, len);
+			candidate[len] = '/';
+			memcpy(candidate + len + (len > 0), program, name_len + 1);
+			(void)execve(candidate, arguments, environment);
 			if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) {
 				return -errno;
 			}
@@ -324,10 +326,10 @@ static int execute(void)
 	sigset_t none;
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	/* We may have been put before the commands; a lower rank of boxd's own stays. */
+	/* box-init may have a higher priority than commands. A lower priority of boxd itself stays. */
 	(void)setpriority(PRIO_PROCESS, 0, 0);
 	if (search_path && !strchr(program, '/')) {
-		return execute_found();
+		return execute_from_path();
 	}
 	(void)execve(program, arguments, environment);
 	return -errno;
@@ -336,37 +338,36 @@ static int execute(void)
 static int run_steps(struct box_launch *launch)
 {
 	launch->failure->step = BOX_INIT_STEP_CLONE;
-	if (launch->pid_place) {
-		*launch->pid_place = getpid();
+	if (launch->pid_to) {
+		*launch->pid_to = getpid();
 	}
-	int r = setsid() < 0 ? -errno : 0;
-	if (r == 0 && launch->prepare) {
-		r = launch->prepare(launch);
-		if (r < 0) {
-			return r;
-		}
+	if (setsid() < 0) {
+		return -errno;
 	}
-	if (r == 0) {
-		launch->failure->step = BOX_INIT_STEP_PIPES;
-		r = arrange_fds(launch);
+	int r = launch->prepare ? launch->prepare(launch) : 0;
+	if (r < 0) {
+		return r;
 	}
-	if (r == 0 && (launch->run->flags & BOX_INIT_RUN_TTY) &&
-		ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0) {
-		r = -errno;
+	launch->failure->step = BOX_INIT_STEP_PIPES;
+	r = arrange_fds(launch);
+	if (r < 0) {
+		return r;
 	}
-	if (r == 0) {
-		launch->failure->step = BOX_INIT_STEP_IDS;
-		r = box_launch_change_ids();
+	if ((launch->run->flags & BOX_INIT_RUN_TTY) && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0) {
+		return -errno;
 	}
-	if (r == 0) {
-		launch->failure->step = BOX_INIT_STEP_WORKDIR;
-		r = enter_workdir();
+	launch->failure->step = BOX_INIT_STEP_IDS;
+	r = box_launch_change_ids();
+	if (r < 0) {
+		return r;
 	}
-	if (r == 0) {
-		launch->failure->step = BOX_INIT_STEP_EXEC;
-		r = execute();
+	launch->failure->step = BOX_INIT_STEP_WORKDIR;
+	r = enter_workdir();
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	launch->failure->step = BOX_INIT_STEP_EXEC;
+	return execute();
 }
 
 static int child_main(void *data)
@@ -389,8 +390,7 @@ static pid_t start(struct box_launch *launch)
 		return r;
 	}
 	if (launch->failure->errnum == 0) {
-		/* It went through its steps to the exec, or was killed on the way: the end of the
-		 * process tells. */
+		/* It has executed its program, or was killed before: its wait status will tell. */
 		launch->failure->step = BOX_INIT_STEP_NONE;
 	}
 	return pid;

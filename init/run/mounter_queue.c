@@ -1,109 +1,109 @@
-/* Owns the way of commands and managed processes with mounts through the mounter: it has one at a
- * time, in the order of their coming. One that it has is ended only by what comes of it; who dies or
- * is not wanted meanwhile is remembered until then. */
+/* Owns the queue of jobs for the mounter and what is known about the one that it works on. Jobs are
+ * served in the order in which they were queued. A job that is with the mounter cannot be taken back:
+ * if its owner goes away meanwhile, the process is killed when it has started. Called by run.c. */
+#include "init/run/mounter_queue.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "init/boot/mounter.h"
 #include "init/event_loop.h"
-#include "init/process/mproc.h"
-#include "init/run/run_internal.h"
 
-/* With the mounter, for one command: less than box-rpc has with us when it wants one ended. */
-#define PATIENCE_NS 3000000000ULL
+/* Timeout of one job: less than the time that box-rpc waits for us to end a command. */
+#define JOB_TIMEOUT_NS 3000000000ULL
 
-static uint64_t last_order;
-static struct box_run *mounting; /* at the mounter, if it is wanted yet */
-static bool mounter_busy;
-static uint64_t busy_since_ns;
-static bool job_reaped; /* the process of its last job is gone already */
-static bool mounter_gone;
+static struct box_mounter_ticket *first; /* queued, oldest first */
+static struct box_mounter_ticket
+	*current;       /* with the mounter; NULL: nobody waits for it any more */
+static bool busy;       /* the mounter has a job, wanted or not */
+static bool job_reaped; /* the process of that job was reaped already */
+static bool mounter_dead;
+static uint64_t deadline_ns = BOX_NEVER; /* of that job */
 
-static struct box_run *first_queued(void)
+/* Gives the mounter its next job if it is idle. */
+static void serve(void)
 {
-	struct box_run *first = NULL;
-	for (struct box_run *run = box_run_next(NULL); run; run = box_run_next(run)) {
-		if (run->state == BOX_RUN_QUEUED && (!first || run->order < first->order)) {
-			first = run;
-		}
-	}
-	return first;
-}
-
-static int send_job(const struct box_run *run)
-{
-	struct box_mounter_job job = {
-		.run = run->ask,
-		.targets_size = run->gather.targets_size,
-		.body_fd = run->gather.fd,
-		.stdin_fd = run->child_fds[0],
-		.stdout_fd = run->child_fds[1],
-		.stderr_fd = run->child_fds[2],
-		.door_fd = run->door,
-		.search_path = run->kept != 0,
-		.mount_fds = run->gather.mount_fds,
-	};
-	return box_mounter_send(&job);
-}
-
-/* Gives the mounter its next one, if it has time. */
-static void serve_mounter(void)
-{
-	while (!mounter_busy) {
-		struct box_run *run = first_queued();
-		if (!run) {
-			return;
-		}
-		int r = mounter_gone ? -ESRCH : send_job(run);
+	while (!busy && first) {
+		struct box_mounter_ticket *ticket = first;
+		first = ticket->next;
+		ticket->queued = false;
+		int r = mounter_dead ? -ESRCH : box_mounter_send(&ticket->job);
 		if (r < 0) {
-			mounter_gone = true;
-			box_run_fail(run, BOX_INIT_STEP_MOUNTER, -r, 0);
+			const struct box_launch_failure failure = {
+				.step = BOX_INIT_STEP_MOUNTER, .errnum = -r};
+			mounter_dead = true;
+			ticket->events->failed(ticket, &failure);
 			continue;
 		}
-		mounter_busy = true;
+		busy = true;
 		job_reaped = false;
-		mounting = run;
-		run->state = BOX_RUN_MOUNTING;
-		run->begin_ns = box_event_loop_now_ns();
-		busy_since_ns = run->begin_ns;
-		box_run_wake_at(busy_since_ns + PATIENCE_NS);
+		current = ticket;
+		deadline_ns = box_event_loop_now_ns() + JOB_TIMEOUT_NS;
+		ticket->events->sent(ticket);
 	}
 }
 
-/* The one at the mounter has a process, or never will. */
-static void mounted(void)
+/* The current job has a process, or never will. */
+static void finish_current(void)
 {
-	struct box_run *run = mounting;
+	struct box_mounter_ticket *ticket = current;
 	struct box_launch_failure failure = box_mounter_failure();
-	if (!run) {
-		/* Nobody wants it any more. */
-		if (!job_reaped && box_mounter_child() > 0) {
-			(void)kill(-box_mounter_child(), SIGKILL);
+	pid_t pid = box_mounter_child();
+	if (!ticket) {
+		if (!job_reaped && pid > 0) {
+			(void)kill(-pid, SIGKILL);
 		}
 		return;
 	}
-	mounting = NULL;
-	box_gather_free(&run->gather);
-	if (failure.step != 0) {
-		box_run_fail(run, failure.step, failure.errnum, failure.mount);
-	} else if (box_mounter_child() > 0) {
-		box_run_set_running(run, box_mounter_child());
-	} else {
-		box_run_fail(run, BOX_INIT_STEP_MOUNTER, ESRCH, 0);
+	current = NULL;
+	if (failure.step == BOX_INIT_STEP_NONE && pid > 0) {
+		ticket->events->started(ticket, pid);
+		return;
 	}
+	if (failure.step == BOX_INIT_STEP_NONE) {
+		failure = (struct box_launch_failure){
+			.step = BOX_INIT_STEP_MOUNTER, .errnum = ESRCH};
+	}
+	ticket->events->failed(ticket, &failure);
 }
 
-/* The mounter has time again, or is gone. What stands of a job before this one counts no more. */
-static void job_over(void)
+/* The mounter is idle again, or dead. */
+static void job_done(void)
 {
-	if (mounter_busy) {
-		mounted();
-		mounter_busy = false;
+	if (busy) {
+		finish_current();
+		busy = false;
+		deadline_ns = BOX_NEVER;
 	}
-	serve_mounter();
+	serve();
+}
+
+void box_mounter_queue_add(struct box_mounter_ticket *ticket)
+{
+	struct box_mounter_ticket **end = &first;
+	while (*end) {
+		end = &(*end)->next;
+	}
+	*end = ticket;
+	ticket->next = NULL;
+	ticket->queued = true;
+	serve();
+}
+
+void box_mounter_queue_remove(struct box_mounter_ticket *ticket)
+{
+	if (current == ticket) {
+		current = NULL;
+	}
+	if (!ticket->queued) {
+		return;
+	}
+	struct box_mounter_ticket **at = &first;
+	while (*at != ticket) {
+		at = &(*at)->next;
+	}
+	*at = ticket->next;
+	ticket->queued = false;
 }
 
 void box_mounter_queue_answered(void)
@@ -112,91 +112,40 @@ void box_mounter_queue_answered(void)
 	if (r == -EAGAIN) {
 		return;
 	}
-	mounter_gone = mounter_gone || r < 0;
-	job_over();
-}
-
-void box_mounter_queue_add(struct box_run *run)
-{
-	run->state = BOX_RUN_QUEUED;
-	run->order = ++last_order;
-	serve_mounter();
-}
-
-void box_mounter_queue_forget(const struct box_run *run)
-{
-	if (mounting == run) {
-		mounting = NULL;
-	}
+	mounter_dead = mounter_dead || r < 0;
+	job_done();
 }
 
 bool box_mounter_queue_reaped(pid_t pid)
 {
 	if (pid == box_mounter_pid()) {
-		mounter_gone = true;
-		job_over();
+		mounter_dead = true;
+		job_done();
 		return true;
 	}
-	if (mounter_busy && pid == box_mounter_child()) {
-		mounted();
+	if (busy && pid == box_mounter_child()) {
+		finish_current();
 		job_reaped = true;
 	}
 	return false;
 }
 
+uint64_t box_mounter_queue_deadline(void)
+{
+	return deadline_ns;
+}
+
 void box_mounter_queue_tick(uint64_t now_ns)
 {
-	if (!mounter_busy || mounter_gone) {
+	if (!busy || mounter_dead || now_ns < deadline_ns) {
 		return;
 	}
-	uint64_t since_ns = busy_since_ns;
-	if (now_ns - since_ns < PATIENCE_NS) {
-		box_run_wake_at(since_ns + PATIENCE_NS);
-		return;
-	}
-	/* While an answer of ours waits to go out nobody looks for one of its. */
+	uint64_t expired_ns = deadline_ns;
+	/* While our own packets cannot be sent, nobody looks whether the mounter has answered. */
 	box_mounter_queue_answered();
-	if (mounter_busy && busy_since_ns == since_ns) {
-		/* Its end is reaped, and what waits for it fails. */
+	if (busy && deadline_ns == expired_ns) {
+		/* When it is reaped, its job and those that are queued fail. */
 		(void)kill(box_mounter_pid(), SIGKILL);
+		deadline_ns = BOX_NEVER;
 	}
-}
-
-void box_mounter_queue_drop_mproc(uint32_t id)
-{
-	struct box_run *run = box_run_find(id);
-	if (run && run->kept == 0) {
-		box_run_free(run);
-	}
-}
-
-void box_mounter_queue_add_mproc(uint32_t id, uint32_t kept, const struct box_init_run *ask,
-	const char *body, const int fds[3], int door)
-{
-	struct box_run *run = box_run_find(id);
-	uint32_t size = ask->env_size + ask->workdir_size + ask->command_size;
-	bool fits = run && run->state == BOX_RUN_GATHERING && !run->asked &&
-		run->gather.mount_count == ask->mount_count;
-	/* Without them it is one that only carries the fds to their end. */
-	run = run ? run : box_run_new(id);
-	if (!run) {
-		int own[] = {fds[0], fds[1], fds[2], door};
-		for (size_t i = 0; i < 4; i++) {
-			box_close_p(&own[i]);
-		}
-		box_mproc_started(kept, 0, BOX_INIT_STEP_REQUEST, EAGAIN);
-		return;
-	}
-	run->ask = *ask;
-	run->asked = true;
-	run->kept = kept;
-	run->door = door;
-	memcpy(run->child_fds, fds, sizeof(run->child_fds));
-	int r = fits ? box_gather_begin(&run->gather, size) : -EINVAL;
-	r = r < 0 ? r : box_gather_add(&run->gather, body, size);
-	if (r < 0) {
-		box_run_fail(run, BOX_INIT_STEP_REQUEST, -r, 0);
-		return;
-	}
-	box_mounter_queue_add(run);
 }

@@ -1,62 +1,92 @@
-/* Owns the table of commands. Each is in one state; whatever happens to it moves it on, and the one
- * way out is end_run, which sends its EXIT when all its output has gone. Answers that cannot go out
- * now are not queued: they are remembered as a state. */
+/* Owns the table of commands: what has arrived of each, its process, its streams, its timeout and its
+ * end. Each command is in one state. The only way out is end_run, after which its EXIT is sent as soon
+ * as all its output is. Packets that cannot be sent now are not queued: each command remembers what is
+ * due. Called by the event loop in main.c, and by mproc.c for managed processes with mounts. */
 #include "init/run/run.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "init/boot/boot.h"
-#include "init/boot/boot_order.h"
+#include "base/macros.h"
 #include "init/file/file_job.h"
 #include "init/guest/memory_kills.h"
 #include "init/process/mproc.h"
+#include "init/run/gather.h"
 #include "init/run/launch.h"
-#include "init/run/run_internal.h"
-#include "init/run/terminal.h"
+#include "init/run/mounter_queue.h"
+#include "init/run/run_exit.h"
+#include "init/run/run_stdio.h"
 
 #define NS_PER_MS 1000000ULL
-#define NS_PER_US 1000ULL
-#define EXIT_KILLED (128 + SIGKILL)
 
-/* What is searched is apart from the rest, which is touched only when it is used. */
-static uint32_t ids[BOX_INIT_RUNS_MAX]; /* 0: a free place */
-static pid_t pids[BOX_INIT_RUNS_MAX];   /* of those that are RUNNING, else 0 */
-static struct box_run runs[BOX_INIT_RUNS_MAX];
-static uint32_t places_used; /* no place from here on was ever used */
+enum run_state {
+	RUN_FREE,
+	RUN_GATHERING, /* parts of the request are missing */
+	RUN_QUEUED,    /* waits for the mounter */
+	RUN_MOUNTING,  /* with the mounter */
+	RUN_RUNNING,
+	RUN_ENDED, /* the rest of its output and its EXIT must be sent */
+};
+
+/* A command, or the mounts of a managed process on their way to the mounter. */
+struct run {
+	enum run_state state;
+	uint32_t generation; /* counts the uses of this entry, to recognise stale events */
+	pid_t pid;           /* while RUNNING, else 0 */
+
+	/* The request. */
+	bool run_received; /* its RUN has arrived, not only a MOUNT or PIPE */
+	struct box_init_run request;
+	struct box_gather gather;         /* its mounts and body, until it is started */
+	struct box_mounter_ticket ticket; /* its job for the mounter */
+	uint32_t
+		mproc_id; /* not 0: not a command but this managed process; no EXIT is sent for it */
+	int procs_fd;     /* cgroup.procs of the managed process's cgroup, or -1 */
+
+	/* Its streams. */
+	struct box_run_stdio stdio;
+	uint64_t credit;  /* how many bytes of output may be sent */
+	bool started_due; /* STARTED must be sent */
+
+	/* Its end. */
+	uint64_t begin_ns;
+	uint64_t deadline_ns;  /* when it times out, or is killed after that; or BOX_NEVER */
+	bool timed_out;        /* the timeout has passed */
+	bool kill_wanted;      /* while MOUNTING: kill it as soon as it runs */
+	uint64_t kills_before; /* count of OOM kills when it started */
+	struct box_init_exit end;
+};
+
+/* Ids and pids are searched often, so they are kept apart from the rest. */
+static uint32_t ids[BOX_INIT_RUNS_MAX]; /* 0: the entry is free */
+static pid_t pids[BOX_INIT_RUNS_MAX];   /* of commands that are RUNNING, else 0 */
+static struct run runs[BOX_INIT_RUNS_MAX];
+static uint32_t used_count; /* entries from here on were never used */
 static uint32_t free_count = BOX_INIT_RUNS_MAX;
 
-static uint64_t next_deadline = BOX_NEVER; /* at the latest now; may be of one that has gone */
+static uint64_t next_deadline = BOX_NEVER; /* the next timeout, or earlier */
+static bool any_terminated;                /* some command got SIGTERM at its timeout */
+static bool reset_done_due;                /* RESET_DONE must be sent */
 
-static uint32_t place_of(const struct box_run *run)
+static const struct box_mounter_events mounter_events;
+
+static uint32_t index_of(const struct run *run)
 {
 	return (uint32_t)(run - runs);
 }
 
-uint32_t box_run_id(const struct box_run *run)
+static uint32_t id_of(const struct run *run)
 {
-	return ids[place_of(run)];
+	return ids[index_of(run)];
 }
 
-struct box_run *box_run_next(const struct box_run *after)
+static struct run *find(uint32_t id)
 {
-	for (uint32_t i = after ? place_of(after) + 1 : 0; i < places_used; i++) {
-		if (ids[i] != 0) {
-			return &runs[i];
-		}
-	}
-	return NULL;
-}
-
-struct box_run *box_run_find(uint32_t id)
-{
-	for (uint32_t i = 0; i < places_used; i++) {
+	for (uint32_t i = 0; i < used_count; i++) {
 		if (ids[i] == id) {
 			return &runs[i];
 		}
@@ -64,340 +94,333 @@ struct box_run *box_run_find(uint32_t id)
 	return NULL;
 }
 
-static void set_pid(struct box_run *run, pid_t pid)
+static void set_pid(struct run *run, pid_t pid)
 {
 	run->pid = pid;
-	pids[place_of(run)] = pid;
+	pids[index_of(run)] = pid;
 }
 
-void box_run_wake_at(uint64_t deadline_ns)
+static void wake_at(uint64_t deadline_ns)
 {
-	if (deadline_ns < next_deadline) {
-		next_deadline = deadline_ns;
-	}
+	next_deadline = BOX_MIN(deadline_ns, next_deadline);
 }
 
-struct box_run *box_run_new(uint32_t id)
+/* NULL if the table is full. */
+static struct run *add_run(uint32_t id)
 {
 	if (free_count == 0) {
 		return NULL;
 	}
-	uint32_t place = 0;
-	while (place < places_used && ids[place] != 0) {
-		place++;
+	uint32_t index = 0;
+	while (index < used_count && ids[index] != 0) {
+		index++;
 	}
-	places_used += place == places_used;
+	used_count += index == used_count;
 	free_count--;
-	ids[place] = id;
-	struct box_run *run = &runs[place];
-	*run = (struct box_run){
-		.state = BOX_RUN_GATHERING,
+	ids[index] = id;
+	struct run *run = &runs[index];
+	*run = (struct run){
+		.state = RUN_GATHERING,
 		.generation = run->generation + 1,
-		.out.fd = -1,
-		.err.fd = -1,
-		.child_fds = {-1, -1, -1},
-		.door = -1,
+		.ticket.events = &mounter_events,
+		.procs_fd = -1,
 		.deadline_ns = BOX_NEVER,
 	};
-	box_gather_init(&run->gather, place);
-	box_input_init(&run->input);
+	box_gather_init(&run->gather, index);
+	box_run_stdio_init(&run->stdio);
 	return run;
 }
 
-static bool has_terminal(const struct box_run *run)
+static bool has_terminal(const struct run *run)
 {
-	return run->ask.flags & BOX_INIT_RUN_TTY;
+	return run->request.flags & BOX_INIT_RUN_TTY;
 }
 
-static void close_child_fds(struct box_run *run, bool all)
+static void free_run(struct run *run)
 {
-	for (size_t i = all ? 0 : 1; i < 3; i++) {
-		if (run->child_fds[i] >= 0) {
-			(void)close(run->child_fds[i]);
-			run->child_fds[i] = -1;
-		}
-	}
-}
-
-void box_run_free(struct box_run *run)
-{
-	box_mounter_queue_forget(run);
+	box_mounter_queue_remove(&run->ticket);
 	box_gather_free(&run->gather);
-	box_input_close(&run->input);
-	close_child_fds(run, true);
-	box_close_p(&run->door);
-	if (has_terminal(run)) {
-		/* Who is still there finds that it has hung up. */
-		box_stream_close(&run->out);
-	}
-	box_stream_orphan(&run->out);
-	box_stream_orphan(&run->err);
+	box_close_p(&run->procs_fd);
+	box_run_stdio_release(&run->stdio, has_terminal(run));
 	set_pid(run, 0);
-	run->state = BOX_RUN_FREE;
-	ids[place_of(run)] = 0;
+	run->state = RUN_FREE;
+	ids[index_of(run)] = 0;
 	free_count++;
 }
 
 /* --- answers --- */
 
-static void tell_started(struct box_run *run)
+static void report_started(struct run *run)
 {
-	if (run->start_due && !box_control_blocked()) {
-		run->start_due = false;
-		box_control_send(BOX_INIT_STARTED, box_run_id(run), NULL, 0);
+	if (run->started_due && !box_control_blocked()) {
+		run->started_due = false;
+		box_control_send(BOX_INIT_STARTED, id_of(run), NULL, 0);
 	}
 }
 
-void box_run_tell_taken(struct box_run *run)
+static void report_input(struct run *run)
 {
-	if (run->input.taken != run->input.told && !box_control_blocked()) {
-		run->input.told = run->input.taken;
-		box_control_send(
-			BOX_INIT_INPUT_TAKEN, box_run_id(run), &run->input.told, sizeof(uint64_t));
+	struct box_input *input = &run->stdio.input;
+	if (input->taken != input->reported && !box_control_blocked()) {
+		input->reported = input->taken;
+		box_control_send(BOX_INIT_INPUT_TAKEN, id_of(run), &input->reported,
+			sizeof(input->reported));
 	}
 }
 
-/* Goes as far as it can: the rest of the output, then the EXIT. */
-void box_run_finish(struct box_run *run)
+/* Sends what is left of an ENDED command as far as possible: first its output, then its EXIT. */
+static void finish(struct run *run)
 {
-	tell_started(run);
-	if (!box_stream_drain(&run->out, box_run_id(run), &run->credit) ||
-		!box_stream_drain(&run->err, box_run_id(run), &run->credit) ||
-		box_control_blocked()) {
-		/* Credit or room for answers will call again; a pipe with bytes would do so at
-		 * once. */
-		box_stream_unwatch(&run->out);
-		box_stream_unwatch(&run->err);
+	struct box_run_stdio *stdio = &run->stdio;
+	report_started(run);
+	if (!box_stream_drain(&stdio->out, id_of(run), &run->credit) ||
+		!box_stream_drain(&stdio->err, id_of(run), &run->credit) || box_control_blocked()) {
+		/* Called again when there is credit or packets can be sent. A pipe that is not empty
+		 * would wake the event loop all the time. */
+		box_stream_unwatch(&stdio->out);
+		box_stream_unwatch(&stdio->err);
 		return;
 	}
-	run->end.stdout_dropped = run->out.dropped;
-	run->end.stderr_dropped = run->err.dropped;
-	box_control_send(BOX_INIT_EXIT, box_run_id(run), &run->end, sizeof(run->end));
-	box_run_free(run);
+	run->end.stdout_dropped = stdio->out.dropped;
+	run->end.stderr_dropped = stdio->err.dropped;
+	box_control_send(BOX_INIT_EXIT, id_of(run), &run->end, sizeof(run->end));
+	free_run(run);
 }
 
-static void end_run(struct box_run *run)
+/* With run->end set. May free it. */
+static void end_run(struct run *run)
 {
+	box_mounter_queue_remove(&run->ticket);
 	set_pid(run, 0);
-	run->state = BOX_RUN_ENDED;
+	run->state = RUN_ENDED;
 	if (has_terminal(run)) {
-		/* Nobody will read it, and one that has hung up would wake us without end. */
-		box_input_close(&run->input);
+		/* Nobody will read it, and a terminal after a hangup would wake us all the time. */
+		box_input_close(&run->stdio.input);
 	}
-	close_child_fds(run, true);
-	box_run_finish(run);
+	box_run_stdio_close_child(&run->stdio, true);
+	finish(run);
 }
 
-/* It is mproc.c's from now on, with its process or with why there is none. */
-static void hand_over(struct box_run *run, pid_t pid, uint32_t step, int errnum)
+/* From here on the managed process belongs to mproc.c, with its pid or the reason why it failed. */
+static void hand_over_mproc(struct run *run, pid_t pid, uint32_t step, int errnum)
 {
-	uint32_t kept = run->kept;
-	box_run_free(run);
-	box_mproc_started(kept, pid, step, errnum);
+	uint32_t mproc_id = run->mproc_id;
+	free_run(run);
+	box_mproc_started(mproc_id, pid, step, errnum);
 }
 
-void box_run_fail(struct box_run *run, uint32_t step, int errnum, uint32_t mount)
+/* It could not be started. May free it. */
+static void fail(struct run *run, uint32_t step, int errnum, uint32_t mount)
 {
-	if (run->kept) {
-		hand_over(run, 0, step, errnum);
+	if (run->mproc_id) {
+		hand_over_mproc(run, 0, step, errnum);
 		return;
 	}
-	run->end = (struct box_init_exit){
-		.end = BOX_INIT_END_FAILED,
-		.step = step,
-		.value = errnum,
-		.mount = step == BOX_INIT_STEP_MOUNT ? mount : 0,
-	};
-	run->start_due = false;
+	run->end = box_run_exit_failed(step, errnum, mount);
+	run->started_due = false;
 	end_run(run);
 }
 
 /* --- starting --- */
 
-static struct box_watch watch_of(const struct box_run *run, enum box_watch_kind kind)
+static void kill_run(const struct run *run)
 {
-	return (struct box_watch){
-		.kind = (uint8_t)kind,
-		.index = (uint16_t)place_of(run),
-		.generation = run->generation,
-	};
-}
-
-/* One terminal in place of three pipes; what comes of it is its stdout. */
-static int open_terminal(struct box_run *run)
-{
-	int master = -1;
-	int r = box_terminal_open(run->ask.size, &master, &run->child_fds[0]);
-	int input = r < 0 ? -1 : fcntl(master, F_DUPFD_CLOEXEC, 3);
-	if (r == 0) {
-		r = box_stream_adopt(
-			&run->out, run->ask.output_limit, watch_of(run, BOX_WATCH_STDOUT), master);
-	}
-	for (int i = 1; i < 3 && r == 0; i++) {
-		run->child_fds[i] = fcntl(run->child_fds[0], F_DUPFD_CLOEXEC, 3);
-		r = run->child_fds[i] < 0 ? -errno : 0;
-	}
-	if (input >= 0) {
-		box_input_adopt(&run->input, watch_of(run, BOX_WATCH_STDIN), input);
-	}
-	return r == 0 && input < 0 ? -EMFILE : r;
-}
-
-static int open_pipes(struct box_run *run)
-{
-	if (run->ask.flags & BOX_INIT_RUN_PIPES) {
-		return 0; /* they came with it */
-	}
-	if (has_terminal(run)) {
-		return open_terminal(run);
-	}
-	uint64_t limit = run->ask.output_limit;
-	int r = box_stream_open(
-		&run->out, limit, watch_of(run, BOX_WATCH_STDOUT), &run->child_fds[1]);
-	if (r == 0) {
-		r = box_stream_open(
-			&run->err, limit, watch_of(run, BOX_WATCH_STDERR), &run->child_fds[2]);
-	}
-	if (r == 0 && (run->ask.flags & BOX_INIT_RUN_STDIN)) {
-		r = box_input_open(&run->input, watch_of(run, BOX_WATCH_STDIN), &run->child_fds[0]);
-	}
-	return r;
-}
-
-void box_run_kill(const struct box_run *run)
-{
-	/* Not reaped yet, so the number is its own. */
+	/* It was not reaped yet, so the number of the group is still its own. */
 	(void)kill(-run->pid, SIGKILL);
 }
 
-void box_run_set_running(struct box_run *run, pid_t pid)
+static void set_running(struct run *run, pid_t pid)
 {
-	if (run->kept) {
-		hand_over(run, pid, BOX_INIT_STEP_NONE, 0);
+	if (run->mproc_id) {
+		hand_over_mproc(run, pid, BOX_INIT_STEP_NONE, 0);
 		return;
 	}
 	set_pid(run, pid);
-	run->state = BOX_RUN_RUNNING;
-	/* A terminal is at its end for us while nobody has it open, though the command may open it
-	 * again: so we keep it open until the command ends. */
-	close_child_fds(run, !has_terminal(run));
-	run->start_due = (run->ask.flags & (BOX_INIT_RUN_STDIN | BOX_INIT_RUN_PIPES)) != 0;
+	run->state = RUN_RUNNING;
+	/* A terminal that nobody has open looks like its end, though the command may open it again:
+	 * so its slave stays open here until the command ends. */
+	box_run_stdio_close_child(&run->stdio, !has_terminal(run));
+	run->started_due = (run->request.flags & (BOX_INIT_RUN_STDIN | BOX_INIT_RUN_PIPES)) != 0;
 	if (run->kill_wanted) {
-		box_run_kill(run);
+		kill_run(run);
 	}
-	tell_started(run);
+	report_started(run);
 }
 
-static void start_here(struct box_run *run, char *body)
+static struct run *run_of(struct box_mounter_ticket *ticket)
+{
+	return BOX_CONTAINER_OF(ticket, struct run, ticket);
+}
+
+static void on_mounter_sent(struct box_mounter_ticket *ticket)
+{
+	struct run *run = run_of(ticket);
+	run->state = RUN_MOUNTING;
+	run->begin_ns = box_event_loop_now_ns();
+}
+
+static void on_mounter_started(struct box_mounter_ticket *ticket, pid_t pid)
+{
+	struct run *run = run_of(ticket);
+	box_gather_free(&run->gather);
+	set_running(run, pid);
+}
+
+static void on_mounter_failed(
+	struct box_mounter_ticket *ticket, const struct box_launch_failure *failure)
+{
+	struct run *run = run_of(ticket);
+	box_gather_free(&run->gather);
+	fail(run, failure->step, failure->errnum, failure->mount);
+}
+
+static const struct box_mounter_events mounter_events = {
+	.sent = on_mounter_sent,
+	.started = on_mounter_started,
+	.failed = on_mounter_failed,
+};
+
+/* The mounter starts it, now or when it is idle. May free it. */
+static void start_with_mounts(struct run *run)
+{
+	run->state = RUN_QUEUED;
+	run->ticket.job = (struct box_mounter_job){
+		.run = run->request,
+		.targets_size = run->gather.targets_size,
+		.body_fd = run->gather.fd,
+		.stdin_fd = run->stdio.child_fds[0],
+		.stdout_fd = run->stdio.child_fds[1],
+		.stderr_fd = run->stdio.child_fds[2],
+		.procs_fd = run->procs_fd,
+		.search_path = run->mproc_id != 0,
+		.mount_fds = run->gather.mount_fds,
+	};
+	box_mounter_queue_add(&run->ticket);
+}
+
+static void start_here(struct run *run, char *body)
 {
 	struct box_launch_failure failure = {0};
 	struct box_launch launch = {
-		.run = &run->ask,
+		.run = &run->request,
 		.body = body,
-		.stdin_fd = run->child_fds[0],
-		.stdout_fd = run->child_fds[1],
-		.stderr_fd = run->child_fds[2],
+		.stdin_fd = run->stdio.child_fds[0],
+		.stdout_fd = run->stdio.child_fds[1],
+		.stderr_fd = run->stdio.child_fds[2],
 		.failure = &failure,
 	};
-	pid_t pid = run->ask.flags & BOX_INIT_RUN_FILE ? box_file_job_launch(&launch)
-						       : box_launch(&launch);
+	pid_t pid = run->request.flags & BOX_INIT_RUN_FILE ? box_file_job_launch(&launch)
+							   : box_launch(&launch);
 	if (failure.errnum == 0) {
-		box_run_set_running(run, pid);
+		set_running(run, pid);
 		return;
 	}
 	if (pid > 0) {
 		(void)waitpid(pid, NULL, 0);
 	}
-	box_run_fail(run, failure.step, failure.errnum, 0);
+	fail(run, failure.step, failure.errnum, 0);
 }
 
-void box_run_start(struct box_run *run, char *body)
+/* `body` is complete and writable, with one more byte after it; not needed with mounts. */
+static void start(struct run *run, char *body)
 {
 	run->begin_ns = box_event_loop_now_ns();
-	run->begin_kills = box_memory_kills_count();
-	if (run->ask.timeout_ms > 0 &&
-		run->ask.timeout_ms < (BOX_NEVER - run->begin_ns) / NS_PER_MS) {
-		run->deadline_ns = run->begin_ns + run->ask.timeout_ms * NS_PER_MS;
-		box_run_wake_at(run->deadline_ns);
+	run->kills_before = box_memory_kills_count();
+	if (run->request.timeout_ms > 0 &&
+		run->request.timeout_ms < (BOX_NEVER - run->begin_ns) / NS_PER_MS) {
+		run->deadline_ns = run->begin_ns + run->request.timeout_ms * NS_PER_MS;
+		wake_at(run->deadline_ns);
 	}
-	int r = open_pipes(run);
+	const struct box_watch owner = {
+		.index = (uint16_t)index_of(run), .generation = run->generation};
+	int r = box_run_stdio_open(&run->stdio, &run->request, owner);
 	if (r < 0) {
-		box_run_fail(run, BOX_INIT_STEP_PIPES, -r, 0);
-	} else if (run->ask.mount_count > 0) {
-		box_mounter_queue_add(run);
+		fail(run, BOX_INIT_STEP_PIPES, -r, 0);
+	} else if (run->request.mount_count > 0) {
+		start_with_mounts(run);
 	} else {
 		start_here(run, body);
 	}
 }
 
-void box_run_start_gathered(struct box_run *run)
+static void start_gathered(struct run *run)
 {
 	char *body = NULL;
-	if (run->ask.mount_count > 0) {
-		box_run_start(run, NULL);
+	if (run->request.mount_count > 0) {
+		start(run, NULL);
 		return;
 	}
 	int r = box_gather_map(&run->gather, &body);
 	if (r < 0) {
-		box_run_fail(run, BOX_INIT_STEP_MEMORY, -r, 0);
+		fail(run, BOX_INIT_STEP_MEMORY, -r, 0);
 		return;
 	}
 	struct box_gather gather = run->gather;
-	box_run_start(run, body);
+	start(run, body);
 	box_gather_unmap(&gather, body);
-	if (run->state == BOX_RUN_RUNNING) {
+	if (run->state == RUN_RUNNING) {
 		box_gather_free(&run->gather);
 	}
 }
 
-/* --- the end of processes --- */
+/* --- managed processes with mounts --- */
 
-/* Less than a piece that programs write at once: the next write of most of them fails. Ext4 keeps a
- * few blocks back for its own use. */
-#define FULL_BYTES (64ULL * 1024)
-
-/* Every kind of quota that there is answers in this way, as if the workspace were a disk. */
-static void tell_room(struct box_init_exit *end)
+void box_run_drop_mproc_mounts(uint32_t id)
 {
-	struct statfs room;
-	if (!box_boot_wants_quota() || statfs(box_boot_facts()->facts.workspace_path, &room) < 0 ||
-		room.f_bsize <= 0 || room.f_bfree > room.f_blocks) {
-		return;
+	struct run *run = find(id);
+	if (run && run->mproc_id == 0) {
+		free_run(run);
 	}
-	uint64_t block = (uint64_t)room.f_bsize;
-	uint64_t used = room.f_blocks - room.f_bfree;
-	end->used_bytes = used * block;
-	end->room_bytes = (used + room.f_bavail) * block;
-	end->full = end->room_bytes > 0 &&
-		(room.f_bavail * block < FULL_BYTES || (room.f_files > 0 && room.f_ffree == 0));
 }
 
-static void set_end(struct box_run *run, int status)
+void box_run_start_mproc(uint32_t id, uint32_t mproc_id, const struct box_init_run *request,
+	const char *body, const int fds[3], int procs_fd)
 {
-	bool signaled = WIFSIGNALED(status);
-	run->end = (struct box_init_exit){
-		.end = signaled ? BOX_INIT_END_SIGNAL : BOX_INIT_END_EXIT,
-		.value = signaled ? WTERMSIG(status) : WEXITSTATUS(status),
-		.duration_us = (box_event_loop_now_ns() - run->begin_ns) / NS_PER_US,
-	};
-	if (run->timed_out) {
-		run->end.end = BOX_INIT_END_TIMEOUT;
-		run->end.value = 0;
-	} else if (box_memory_kills_looks_killed(status) &&
-		box_memory_kills_account(run->begin_kills)) {
-		run->end.end = BOX_INIT_END_MEMORY;
-		run->end.value = EXIT_KILLED;
+	struct run *run = find(id);
+	uint32_t size = request->env_size + request->workdir_size + request->command_size;
+	bool fits = run && run->state == RUN_GATHERING && !run->run_received &&
+		run->gather.mount_count == request->mount_count;
+	/* Without its mounts the entry is only used to report the failure. */
+	run = run ? run : add_run(id);
+	if (!run) {
+		int ours[] = {fds[0], fds[1], fds[2], procs_fd};
+		for (size_t i = 0; i < BOX_COUNT_OF(ours); i++) {
+			box_close_p(&ours[i]);
+		}
+		box_mproc_started(mproc_id, 0, BOX_INIT_STEP_REQUEST, EAGAIN);
+		return;
 	}
-	tell_room(&run->end);
+	run->request = *request;
+	run->run_received = true;
+	run->mproc_id = mproc_id;
+	run->procs_fd = procs_fd;
+	memcpy(run->stdio.child_fds, fds, sizeof(run->stdio.child_fds));
+	int r = fits ? box_gather_begin(&run->gather, size) : -EINVAL;
+	if (r == 0) {
+		r = box_gather_add(&run->gather, body, size);
+	}
+	if (r < 0) {
+		fail(run, BOX_INIT_STEP_REQUEST, -r, 0);
+		return;
+	}
+	start_with_mounts(run);
+}
+
+/* --- the end of processes --- */
+
+/* May free it. */
+static void set_end(struct run *run, int status)
+{
+	run->end = box_run_exit_ended(status, run->timed_out, run->begin_ns, run->kills_before);
 	end_run(run);
 }
 
-static void reaped(pid_t pid, int status)
+static void on_reaped(pid_t pid, int status)
 {
 	if (box_mounter_queue_reaped(pid) || box_mproc_reaped(pid, status)) {
 		return;
 	}
-	for (uint32_t i = 0; i < places_used; i++) {
+	for (uint32_t i = 0; i < used_count; i++) {
 		if (pids[i] == pid) {
 			set_end(&runs[i], status);
 			return;
@@ -405,24 +428,23 @@ static void reaped(pid_t pid, int status)
 	}
 }
 
-/* Some command got SIGTERM at the end of its time. */
-static bool ended_gently;
-
+/* Kills what is left in the process group of a command that ended after SIGTERM. */
 static void kill_rest(pid_t pid)
 {
-	for (uint32_t i = 0; i < places_used; i++) {
+	for (uint32_t i = 0; i < used_count; i++) {
 		if (pids[i] == pid && runs[i].timed_out) {
-			box_run_kill(&runs[i]);
+			kill_run(&runs[i]);
 		}
 	}
 }
 
-/* The next that has ended, or 0. Who made way for SIGTERM may have left processes in its group that
- * did not: they are killed while it is not reaped, since the group's number is its own until then. */
+/* The pid of the next child that has ended, or 0. Other processes in the group of a command may have
+ * ignored SIGTERM. They are killed before the command is reaped, because the number of the group may be
+ * reused after that. */
 static pid_t reap(int *status)
 {
 	siginfo_t ended = {0};
-	if (!ended_gently) {
+	if (!any_terminated) {
 		return waitpid(-1, status, WNOHANG);
 	}
 	if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == 0) {
@@ -437,7 +459,234 @@ void box_run_reap(void)
 	int status;
 	pid_t pid;
 	while ((pid = reap(&status)) > 0) {
-		reaped(pid, status);
+		on_reaped(pid, status);
+	}
+}
+
+/* --- requests --- */
+
+/* The entry for a RUN. NULL if its id is in use, or if the table is full: then EXIT was sent. */
+static struct run *entry_for_run(struct run *run, uint32_t id)
+{
+	static const struct box_init_exit table_full = {
+		.end = BOX_INIT_END_FAILED,
+		.step = BOX_INIT_STEP_REQUEST,
+		.value = EAGAIN,
+	};
+	if (run && (run->state != RUN_GATHERING || run->run_received)) {
+		return NULL; /* an EXIT with this id would look like that of the other command */
+	}
+	run = run ? run : add_run(id);
+	if (!run) {
+		/* It can be sent: otherwise the request would not have been read. */
+		box_control_send(BOX_INIT_EXIT, id, &table_full, sizeof(table_full));
+	}
+	return run;
+}
+
+static void on_mount(struct run *run, struct box_control_request *request)
+{
+	uint32_t id = request->header.id;
+	run = run ? run : add_run(id);
+	if (!run || run->state != RUN_GATHERING || run->run_received) {
+		(void)close(request->fd);
+		return;
+	}
+	/* If this fails, the RUN fails, because it says how many mounts there are. */
+	(void)box_gather_mount(&run->gather, request->bytes, (uint32_t)request->size, request->fd);
+}
+
+static void on_pipe(struct run *run, const struct box_control_request *request)
+{
+	uint32_t which;
+	memcpy(&which, request->bytes, sizeof(which));
+	run = run ? run : add_run(request->header.id);
+	if (!run || run->state != RUN_GATHERING || run->run_received ||
+		run->stdio.child_fds[which] >= 0) {
+		(void)close(request->fd);
+		return;
+	}
+	run->stdio.child_fds[which] = request->fd;
+}
+
+static void on_run(struct run *run, struct box_control_request *request)
+{
+	run = entry_for_run(run, request->header.id);
+	if (!run) {
+		return;
+	}
+	memcpy(&run->request, request->bytes, sizeof(run->request));
+	run->run_received = true;
+	run->credit = run->request.credit;
+	char *bytes = request->bytes + sizeof(run->request);
+	uint32_t have = (uint32_t)(request->size - sizeof(run->request));
+	uint32_t size = run->request.env_size + run->request.workdir_size +
+		run->request.command_size;
+	if (run->request.mount_count != run->gather.mount_count ||
+		!box_run_stdio_has_pipes(&run->stdio, &run->request)) {
+		fail(run, BOX_INIT_STEP_REQUEST, EINVAL, 0);
+		return;
+	}
+	if (have == size && run->request.mount_count == 0) {
+		start(run, bytes);
+		return;
+	}
+	int r = box_gather_begin(&run->gather, size);
+	if (r == 0) {
+		r = box_gather_add(&run->gather, bytes, have);
+	}
+	if (r < 0) {
+		fail(run, BOX_INIT_STEP_MEMORY, -r, 0);
+	} else if (have == size) {
+		start_gathered(run);
+	}
+}
+
+static void on_more(struct run *run, const struct box_control_request *request)
+{
+	if (run->state != RUN_GATHERING || !run->run_received) {
+		return;
+	}
+	int r = box_gather_add(&run->gather, request->bytes, (uint32_t)request->size);
+	if (r < 0) {
+		uint32_t step = r == -EMSGSIZE ? BOX_INIT_STEP_REQUEST : BOX_INIT_STEP_MEMORY;
+		fail(run, step, -r, 0);
+	} else if (run->gather.body_have == run->gather.body_size) {
+		start_gathered(run);
+	}
+}
+
+/* May free it. */
+static void on_kill(struct run *run)
+{
+	/* Its sender grants no more credit, and EXIT must not wait for that. */
+	box_stream_discard(&run->stdio.out);
+	box_stream_discard(&run->stdio.err);
+	switch (run->state) {
+	case RUN_GATHERING:
+	case RUN_QUEUED:
+		fail(run, BOX_INIT_STEP_REQUEST, ECANCELED, 0);
+		break;
+	case RUN_MOUNTING:
+		run->kill_wanted = true;
+		break;
+	case RUN_RUNNING:
+		kill_run(run);
+		break;
+	case RUN_ENDED:
+		finish(run);
+		break;
+	case RUN_FREE:
+		break;
+	}
+}
+
+static void on_input(struct run *run, const struct box_control_request *request)
+{
+	int r = box_input_put(&run->stdio.input, request->bytes, (uint32_t)request->size);
+	if (r < 0) {
+		/* To lose some of its input would be worse than to be killed. */
+		on_kill(run);
+		return;
+	}
+	report_input(run);
+}
+
+static void on_credit(struct run *run, const struct box_control_request *request)
+{
+	uint64_t more;
+	memcpy(&more, request->bytes, sizeof(more));
+	run->credit = more > UINT64_MAX - run->credit ? UINT64_MAX : run->credit + more;
+	if (run->state == RUN_ENDED) {
+		finish(run);
+	} else {
+		box_stream_pump(&run->stdio.out, id_of(run), &run->credit);
+		box_stream_pump(&run->stdio.err, id_of(run), &run->credit);
+	}
+}
+
+static void on_resize(const struct run *run, const struct box_control_request *request)
+{
+	struct box_init_size size;
+	memcpy(&size, request->bytes, sizeof(size));
+	if (has_terminal(run) && run->stdio.out.fd >= 0) {
+		(void)box_run_stdio_resize(&run->stdio, size);
+	}
+}
+
+static void on_signal(const struct run *run, const struct box_control_request *request)
+{
+	uint32_t number;
+	memcpy(&number, request->bytes, sizeof(number));
+	if (run->state == RUN_RUNNING) {
+		(void)kill(-run->pid, (int)number);
+	}
+}
+
+static void report_reset_done(void)
+{
+	if (reset_done_due && !box_control_blocked()) {
+		reset_done_due = false;
+		box_control_send(BOX_INIT_RESET_DONE, 0, NULL, 0);
+	}
+}
+
+static void on_reset(void)
+{
+	for (uint32_t i = 0; i < used_count; i++) {
+		if (ids[i] == 0 || runs[i].mproc_id) {
+			continue; /* managed processes are not affected */
+		}
+		if (runs[i].state == RUN_RUNNING) {
+			kill_run(&runs[i]);
+		}
+		free_run(&runs[i]);
+	}
+	box_control_drop();
+	reset_done_due = true;
+	report_reset_done();
+}
+
+void box_run_request(struct box_control_request *request, int verdict)
+{
+	uint32_t id = request->header.id;
+	struct run *run = id ? find(id) : NULL;
+	uint32_t kind = request->header.kind;
+	if (run && run->mproc_id) {
+		return; /* only mproc.c may change it */
+	}
+	if (verdict < 0) {
+		/* The sender of a malformed RUN waits for its EXIT. */
+		run = kind == BOX_INIT_RUN && id != 0 ? entry_for_run(run, id) : NULL;
+		if (run) {
+			fail(run, BOX_INIT_STEP_REQUEST, EBADMSG, 0);
+		}
+		return;
+	}
+	if (kind == BOX_INIT_RESET) {
+		on_reset();
+	} else if (kind == BOX_INIT_MOUNT) {
+		on_mount(run, request);
+	} else if (kind == BOX_INIT_PIPE) {
+		on_pipe(run, request);
+	} else if (kind == BOX_INIT_DRAIN) {
+		box_stream_adopt_orphan(request->fd);
+	} else if (kind == BOX_INIT_RUN) {
+		on_run(run, request);
+	} else if (!run) {
+		return; /* the command may have ended while the request was on its way */
+	} else if (kind == BOX_INIT_MORE) {
+		on_more(run, request);
+	} else if (kind == BOX_INIT_INPUT) {
+		on_input(run, request);
+	} else if (kind == BOX_INIT_CREDIT) {
+		on_credit(run, request);
+	} else if (kind == BOX_INIT_SIGNAL) {
+		on_signal(run, request);
+	} else if (kind == BOX_INIT_RESIZE) {
+		on_resize(run, request);
+	} else if (kind == BOX_INIT_KILL) {
+		on_kill(run);
 	}
 }
 
@@ -445,49 +694,54 @@ void box_run_reap(void)
 
 uint64_t box_run_deadline(void)
 {
-	return next_deadline;
+	uint64_t mounter = box_mounter_queue_deadline();
+	return BOX_MIN(next_deadline, mounter);
 }
 
-/* One that is stopped hears it when it goes on. */
-static void terminate(struct box_run *run, uint64_t now)
+/* A stopped command receives SIGTERM when it continues. */
+static void terminate(struct run *run, uint64_t now)
 {
-	ended_gently = true;
-	run->deadline_ns = now + run->ask.grace_ms * NS_PER_MS;
+	any_terminated = true;
+	run->deadline_ns = now + run->request.grace_ms * NS_PER_MS;
 	(void)kill(-run->pid, SIGTERM);
 	(void)kill(-run->pid, SIGCONT);
 }
 
 /* May free it. */
-static void time_out(struct box_run *run, uint64_t now)
+static void time_out(struct run *run, uint64_t now)
 {
 	bool first = !run->timed_out;
 	run->deadline_ns = BOX_NEVER;
 	run->timed_out = true;
-	if (run->state == BOX_RUN_RUNNING && first && run->ask.grace_ms > 0) {
+	if (run->state == RUN_RUNNING && first && run->request.grace_ms > 0) {
 		terminate(run, now);
-	} else if (run->state == BOX_RUN_RUNNING) {
-		box_run_kill(run);
-	} else if (run->state == BOX_RUN_MOUNTING) {
+	} else if (run->state == RUN_RUNNING) {
+		kill_run(run);
+	} else if (run->state == RUN_MOUNTING) {
 		run->kill_wanted = true;
-	} else if (run->state == BOX_RUN_QUEUED) {
+	} else if (run->state == RUN_QUEUED) {
 		set_end(run, 0);
+	}
+}
+
+static void check_timeouts(uint64_t now)
+{
+	next_deadline = BOX_NEVER;
+	for (uint32_t i = 0; i < used_count; i++) {
+		if (ids[i] != 0 && runs[i].deadline_ns <= now) {
+			time_out(&runs[i], now);
+		}
+		if (ids[i] != 0) {
+			wake_at(runs[i].deadline_ns);
+		}
 	}
 }
 
 void box_run_tick(void)
 {
 	uint64_t now = box_event_loop_now_ns();
-	if (now < next_deadline) {
-		return;
-	}
-	next_deadline = BOX_NEVER;
-	for (uint32_t i = 0; i < places_used; i++) {
-		if (ids[i] != 0 && runs[i].deadline_ns <= now) {
-			time_out(&runs[i], now);
-		}
-		if (ids[i] != 0) {
-			box_run_wake_at(runs[i].deadline_ns);
-		}
+	if (now >= next_deadline) {
+		check_timeouts(now);
 	}
 	box_mounter_queue_tick(now);
 }
@@ -500,30 +754,31 @@ void box_run_event(struct box_watch watch)
 		box_mounter_queue_answered();
 		return;
 	}
-	struct box_run *run = &runs[watch.index];
+	struct run *run = &runs[watch.index];
 	if (ids[watch.index] == 0 || run->generation != watch.generation) {
-		return; /* it ended earlier in this turn */
+		return; /* it ended earlier in this turn of the event loop */
 	}
 	if (watch.kind == BOX_WATCH_STDIN) {
-		box_input_pump(&run->input);
-		box_run_tell_taken(run);
-	} else if (run->state != BOX_RUN_ENDED) {
-		struct box_stream *stream = watch.kind == BOX_WATCH_STDOUT ? &run->out : &run->err;
-		box_stream_pump(stream, box_run_id(run), &run->credit);
+		box_input_pump(&run->stdio.input);
+		report_input(run);
+	} else if (run->state != RUN_ENDED) {
+		bool is_stdout = watch.kind == BOX_WATCH_STDOUT;
+		box_stream_pump(
+			is_stdout ? &run->stdio.out : &run->stdio.err, id_of(run), &run->credit);
 	}
 }
 
 void box_run_resume(void)
 {
-	box_run_resume_reset();
-	for (uint32_t i = 0; i < places_used && !box_control_blocked(); i++) {
+	report_reset_done();
+	for (uint32_t i = 0; i < used_count && !box_control_blocked(); i++) {
 		if (ids[i] == 0) {
 			continue;
 		}
-		tell_started(&runs[i]);
-		box_run_tell_taken(&runs[i]);
-		if (runs[i].state == BOX_RUN_ENDED) {
-			box_run_finish(&runs[i]);
+		report_started(&runs[i]);
+		report_input(&runs[i]);
+		if (runs[i].state == RUN_ENDED) {
+			finish(&runs[i]);
 		}
 	}
 }

@@ -1,5 +1,6 @@
-/* Owns the reading ends of commands' pipes. Reading stops without credit, so that a command blocks
- * instead of us remembering; beyond the limit reading goes on, so that a command ends. */
+/* Owns our ends of commands' stdout and stderr. Without credit they are not read, so that the command
+ * blocks and nothing has to be buffered. Beyond the limit they are read and dropped, so that the command
+ * does not block. */
 #include "init/run/stream.h"
 
 #include <errno.h>
@@ -14,17 +15,17 @@
 #include "protocol/init.h"
 
 #define ORPHANS_MAX 64
-#define DROPS_PER_TURN 16 /* reads of one pipe before others have their turn */
-/* The largest pipe that a command can ask for, so all that it can have left in one. */
+#define DROPS_PER_TURN 16 /* reads of one pipe in one turn of the event loop */
+/* The largest pipe that a command can ask for: it cannot leave more in one. */
 #define DRAIN_MAX (1024U * 1024)
-#define PIPE_BYTES (64U * 1024) /* that a pipe holds when it is made */
+#define PIPE_BYTES (64U * 1024) /* default capacity of a pipe */
 #define WIDE_BYTES (512 * 1024)
 
 enum result {
 	MORE,  /* something was read, there may be more */
-	EMPTY, /* nothing is there right now */
-	END,   /* closed by all who could write to it */
-	STUCK, /* no credit, or an answer waits to go out */
+	EMPTY, /* nothing can be read now */
+	END,   /* no process has its other end open */
+	STUCK, /* no credit, or an answer waits to be sent */
 };
 
 struct orphan {
@@ -33,12 +34,14 @@ struct orphan {
 };
 
 static struct orphan orphans[ORPHANS_MAX];
-static uint32_t orphan_count; /* ever */
+static uint32_t orphan_count; /* of all time */
 
 int box_stream_adopt(struct box_stream *stream, uint64_t limit, struct box_watch watch, int fd)
 {
 	int r = fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-	r = r < 0 ? r : box_event_loop_watch(fd, EPOLLIN, watch);
+	if (r == 0) {
+		r = box_event_loop_watch(fd, EPOLLIN, watch);
+	}
 	if (r < 0) {
 		(void)close(fd);
 		return r;
@@ -72,15 +75,14 @@ int box_stream_open(struct box_stream *stream, uint64_t limit, struct box_watch 
 void box_stream_close(struct box_stream *stream)
 {
 	if (stream->fd >= 0) {
-		(void)close(
-			stream->fd); /* which unregisters it too: there is no other end like it */
+		(void)close(stream->fd); /* which unregisters it too: there is no copy of this fd */
 		stream->fd = -1;
 		stream->watched = false;
 	}
 }
 
-/* Reads into the room of the link, which nobody uses while nothing waits there. */
-static ssize_t read_room(int fd, size_t max)
+/* Reads into the buffer for answers, which is free while no answer waits. */
+static ssize_t read_to_buffer(int fd, size_t max)
 {
 	ssize_t got;
 	do {
@@ -89,35 +91,35 @@ static ssize_t read_room(int fd, size_t max)
 	return got;
 }
 
-/* The same to nowhere: stdout of ours is /dev/null, to which pages of a pipe go without being
- * copied. A filter may not know that call, and a terminal is no pipe. */
-static ssize_t read_nowhere(int fd)
+/* Reads and drops. Our stdout is /dev/null, and splice moves pages there without copying them. A seccomp
+ * filter may refuse splice, and it does not work for a terminal. */
+static ssize_t read_and_drop(int fd)
 {
 	static bool no_splice;
 	ssize_t got = -1;
-	bool here = no_splice;
+	bool use_read = no_splice;
 	if (!no_splice) {
 		got = splice(fd, NULL, STDOUT_FILENO, NULL, DRAIN_MAX, SPLICE_F_NONBLOCK);
-		here = got < 0 && errno != EAGAIN && errno != EINTR;
-		no_splice = here && errno != EINVAL;
+		use_read = got < 0 && errno != EAGAIN && errno != EINTR;
+		no_splice = use_read && errno != EINVAL;
 	}
-	return here ? read_room(fd, BOX_INIT_BYTES_MAX) : got;
+	return use_read ? read_to_buffer(fd, BOX_INIT_BYTES_MAX) : got;
 }
 
-/* It was full: whoever writes so much waits less for us with more room. */
+/* Enlarges a pipe that was full: a command that writes so much blocks less then. */
 static void widen(struct box_stream *stream)
 {
 	stream->widened = true;
-	/* A user who has many pipes is not given it, and goes on as before. */
+	/* May fail for a user with many pipes. */
 	(void)fcntl(stream->fd, F_SETPIPE_SZ, WIDE_BYTES);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_of(uint64_t a, uint64_t b)
 {
 	return BOX_MIN(a, b);
 }
 
-/* Reads once, and takes what was sent from the credit. */
+/* Reads once, and reduces the credit by what was sent. */
 static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *credit)
 {
 	if (stream->fd < 0) {
@@ -127,14 +129,14 @@ static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *c
 		return STUCK;
 	}
 	bool drop = stream->left == 0;
-	uint64_t max = least(least(stream->left, *credit), BOX_INIT_BYTES_MAX);
-	ssize_t got = drop ? read_nowhere(stream->fd) : read_room(stream->fd, (size_t)max);
+	uint64_t max = min_of(min_of(stream->left, *credit), BOX_INIT_BYTES_MAX);
+	ssize_t got = drop ? read_and_drop(stream->fd) : read_to_buffer(stream->fd, (size_t)max);
 	if (got < 0 && errno != EIO) {
 		return EMPTY;
 	}
 	if (got < 0) {
-		/* A terminal that nobody has open any more. Its input is another fd of the same,
-		 * so that closing this one would not unregister it. */
+		/* A terminal that no process has open. There is another fd of it, for input, so
+		 * closing this one would not unregister it. */
 		box_stream_unwatch(stream);
 	}
 	if (got <= 0) {
@@ -142,7 +144,7 @@ static enum result read_once(struct box_stream *stream, uint32_t id, uint64_t *c
 		return END;
 	}
 	uint64_t size = (uint64_t)got;
-	stream->drain_left -= (uint32_t)least(size, stream->drain_left);
+	stream->drain_left -= (uint32_t)min_of(size, stream->drain_left);
 	if (drop) {
 		stream->dropped += size;
 		return MORE;
@@ -179,11 +181,11 @@ void box_stream_pump(struct box_stream *stream, uint32_t id, uint64_t *credit)
 		}
 	}
 	stream->drain_left = DRAIN_MAX;
-	/* While an answer waits nobody looks at pipes, watched or not. */
+	/* While an answer waits, the event loop ignores pipes, watched or not. */
 	set_watched(stream, stream->left == 0 || *credit > 0);
 }
 
-/* Without credit only the question whether there is anything matters. */
+/* Without credit it only matters whether there is anything to read. */
 static bool has_bytes(const struct box_stream *stream)
 {
 	struct pollfd fd = {.fd = stream->fd, .events = POLLIN};
@@ -218,8 +220,8 @@ void box_stream_unwatch(struct box_stream *stream)
 	set_watched(stream, false);
 }
 
-/* A free one, else that of the oldest. */
-static struct orphan *orphan_place(void)
+/* A free entry, else that of the oldest orphan. */
+static struct orphan *find_entry(void)
 {
 	struct orphan *oldest = &orphans[0];
 	for (size_t i = 0; i < ORPHANS_MAX; i++) {
@@ -233,9 +235,9 @@ static struct orphan *orphan_place(void)
 	return oldest;
 }
 
-static void adopt(int fd, bool watched)
+static void add_orphan(int fd, bool watched)
 {
-	struct orphan *orphan = orphan_place();
+	struct orphan *orphan = find_entry();
 	if (orphan->fd > 0) {
 		(void)close(orphan->fd);
 	}
@@ -256,7 +258,7 @@ static void adopt(int fd, bool watched)
 void box_stream_orphan(struct box_stream *stream)
 {
 	if (stream->fd >= 0) {
-		adopt(stream->fd, stream->watched);
+		add_orphan(stream->fd, stream->watched);
 		stream->fd = -1;
 	}
 }
@@ -264,7 +266,7 @@ void box_stream_orphan(struct box_stream *stream)
 void box_stream_adopt_orphan(int fd)
 {
 	if (fd >= 0) {
-		adopt(fd, false);
+		add_orphan(fd, false);
 	}
 }
 
@@ -276,7 +278,7 @@ void box_stream_pump_orphan(struct box_watch watch)
 	}
 	ssize_t got = 1;
 	for (int i = 0; i < DROPS_PER_TURN && got > 0; i++) {
-		got = read_nowhere(orphan->fd);
+		got = read_and_drop(orphan->fd);
 	}
 	if (got == 0) {
 		(void)close(orphan->fd);

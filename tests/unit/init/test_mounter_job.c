@@ -1,7 +1,7 @@
 /* Which jobs the mounter takes from a PID 1 that may have been taken over. */
 #include <errno.h>
 
-#include "init/boot/mounter_job.h"
+#include "init/boot/mounter.h"
 #include "tests/unit/lib/test.h"
 
 #define TARGETS "/mnt/a\0/b\0" /* and the NUL of the literal stands for the body's first byte */
