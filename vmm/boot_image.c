@@ -1,5 +1,5 @@
-/* Owns the copy of the boot file that the guest gets. boxd is trusted, but what does not add up is not
- * booted: the guest would fail at it where nobody sees why. */
+/* Owns the copy of the boot file that the guest gets. boxd is trusted, but an inconsistent file is refused here,
+ * because the guest could not report why it fails. Called by vmm_run.c. */
 #include "vmm/boot_image.h"
 
 #include <errno.h>
@@ -26,15 +26,15 @@ static int read_all(int fd, char *bytes, size_t size)
 	return 0;
 }
 
-static bool is_sane(const struct box_microvm_boot *machine)
+static bool is_sane(const struct box_microvm_boot *microvm)
 {
-	return machine->memory_mib >= BOX_VMM_MEMORY_MIB_MIN &&
-		machine->memory_mib <= BOX_VMM_MEMORY_MIB_MAX && machine->cpus >= 1 &&
-		machine->cpus <= BOX_VMM_CPUS_MAX && machine->deadline_ms >= 1 &&
-		machine->deadline_ms <= BOX_VMM_DEADLINE_MS_MAX && machine->prefix <= 32;
+	return microvm->memory_mib >= BOX_VMM_MEMORY_MIB_MIN &&
+		microvm->memory_mib <= BOX_VMM_MEMORY_MIB_MAX && microvm->cpus >= 1 &&
+		microvm->cpus <= BOX_VMM_CPUS_MAX && microvm->deadline_ms >= 1 &&
+		microvm->deadline_ms <= BOX_VMM_DEADLINE_MS_MAX && microvm->prefix <= 32;
 }
 
-static int look_at(struct box_boot_image *image)
+static int check(struct box_boot_image *image)
 {
 	struct box_microvm_parts parts;
 	int r = box_microvm_find_parts(image->bytes, image->size, &parts);
@@ -42,8 +42,8 @@ static int look_at(struct box_boot_image *image)
 		return r;
 	}
 	memcpy(&image->guest, image->bytes, sizeof(image->guest));
-	image->machine = parts.boot;
-	return is_sane(&image->machine) ? 0 : -EBADMSG;
+	image->microvm = parts.boot;
+	return is_sane(&image->microvm) ? 0 : -EBADMSG;
 }
 
 int box_boot_image_read(int fd, struct box_boot_image *ret_image)
@@ -62,7 +62,9 @@ int box_boot_image_read(int fd, struct box_boot_image *ret_image)
 		return -ENOMEM;
 	}
 	int r = read_all(fd, image.bytes, size);
-	r = r < 0 ? r : look_at(&image);
+	if (r == 0) {
+		r = check(&image);
+	}
 	if (r < 0) {
 		box_boot_image_free(&image);
 		return r;

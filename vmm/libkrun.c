@@ -1,5 +1,5 @@
-/* Owns what is known of libkrun: the names and types of its calls, and their order. Nobody else
- * does. */
+/* Owns all that is known about libkrun: where it is found, the names and types of its functions, and the order in
+ * which they are called. Called by vmm_run.c, vmm_probe.c and microvm_process.c. */
 #include "vmm/libkrun.h"
 
 #include <dlfcn.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -20,8 +21,8 @@
 #define LOG_STYLE_NEVER 2
 #define LOG_NO_ENVIRONMENT 1
 #define NO_TSI 0
-/* No window to map files through: libkrun 1.19.7 looks whether a place is in it by a sum that a
- * guest can make wrap, and files would then lie over the machine's own memory. */
+/* No DAX window: libkrun 1.19.7 checks offsets in it by a sum that a guest can make overflow, and could then
+ * map files over the memory of the microVM process. */
 #define NO_DAX 0
 /* Checksums and large segments, which passt understands; libkrun's own choice for it. */
 #define NET_FEATURES (1U << 0 | 1U << 1 | 1U << 7 | 1U << 10 | 1U << 11 | 1U << 14)
@@ -41,7 +42,7 @@ struct calls {
 	int32_t (*fs_add_overlay_file)(uint32_t ctx, const char *tag, const char *path,
 		const void *bytes, size_t size, uint32_t mode, bool one_shot);
 	int32_t (*start_enter)(uint32_t ctx);
-	/* of a build without a network there is none */
+	/* missing in a build without network */
 	int32_t (*add_net_unixstream)(uint32_t ctx, const char *path, int fd, const uint8_t *mac,
 		uint32_t features, uint32_t flags);
 };
@@ -89,9 +90,41 @@ static void close_p(struct box_libkrun **krun)
 	box_libkrun_close(*krun);
 }
 
-/* --- finding them --- */
+/* --- finding the libraries --- */
 
-/* libkrun.so.1.19.7 is 1.19.7; what has one number only tells nothing. */
+/* Beside the program first: what was installed or built with it. */
+void box_libkrun_folders_of(
+	const char *program, const char *libdir, struct box_libkrun_folders *ret_folders)
+{
+	/* PREFIX/bin, PREFIX/libexec/box, a build folder. */
+	static const char *const beside[] = {"/../lib/box", "/../../lib/box", "/libkrun"};
+	size_t count = 0;
+	const char *slash = strrchr(program, '/');
+	for (size_t i = 0; slash && i < BOX_COUNT_OF(beside); i++) {
+		char *path = ret_folders->paths[count];
+		int len = snprintf(
+			path, BOX_PATH_MAX, "%.*s%s", (int)(slash - program), program, beside[i]);
+		if (len > 0 && (size_t)len < BOX_PATH_MAX) {
+			ret_folders->list[count++] = path;
+		}
+	}
+	if (libdir[0] == '/') {
+		(void)snprintf(ret_folders->paths[count], BOX_PATH_MAX, "%s", libdir);
+		ret_folders->list[count] = ret_folders->paths[count];
+		count++;
+	}
+	ret_folders->list[count] = NULL;
+}
+
+void box_libkrun_find_folders(struct box_libkrun_folders *ret_folders)
+{
+	char program[BOX_PATH_MAX] = "";
+	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	program[len > 0 ? len : 0] = '\0';
+	box_libkrun_folders_of(program, BOX_LIBDIR, ret_folders);
+}
+
+/* libkrun.so.1.19.7 is version 1.19.7; a single number is not a version. */
 static void read_version(const char *path, char *version, size_t size)
 {
 	const char *dot = strstr(path, ".so.");
@@ -103,7 +136,7 @@ static void read_version(const char *path, char *version, size_t size)
 	}
 }
 
-static void tell_where(void *handle, struct box_libkrun_file *file)
+static void describe_file(void *handle, struct box_libkrun_file *file)
 {
 	struct link_map *map = NULL;
 	if (!file || dlinfo(handle, RTLD_DI_LINKMAP, &map) < 0 || !map->l_name) {
@@ -114,7 +147,7 @@ static void tell_where(void *handle, struct box_libkrun_file *file)
 	read_version(file->path, file->version, sizeof(file->version));
 }
 
-/* One that is there and cannot be loaded is not passed over: it was put there to be used. */
+/* A library that exists but cannot be loaded is an error: it was installed to be used. */
 static int open_file(const char *const *folders, const char *name, void **ret_handle,
 	struct box_libkrun_file *file, struct box_err *err)
 {
@@ -138,7 +171,7 @@ static int open_file(const char *const *folders, const char *name, void **ret_ha
 		return box_err_set(
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOENT, "no %s: %s", name, dlerror());
 	}
-	tell_where(handle, file);
+	describe_file(handle, file);
 	*ret_handle = handle;
 	return 0;
 }
@@ -169,11 +202,15 @@ int box_libkrun_open(const char *const *folders, struct box_libkrun **ret_krun,
 	if (!krun) {
 		return box_err_set(err, BOX_ERR_OS, ENOMEM, "out of memory");
 	}
-	/* libkrun opens it by its name later, when no file is in sight any more: what is loaded has
-	 * that name. */
+	/* libkrun opens libkrunfw by name later, when no host file is accessible any more: then the
+	 * loaded one is found by its name. */
 	int r = open_file(folders, BOX_LIBKRUN_LIBRARY, &krun->library, library, err);
-	r = r < 0 ? r : find_calls(krun, library, err);
-	r = r < 0 ? r : open_file(folders, BOX_LIBKRUN_FIRMWARE, &krun->firmware, firmware, err);
+	if (r == 0) {
+		r = find_calls(krun, library, err);
+	}
+	if (r == 0) {
+		r = open_file(folders, BOX_LIBKRUN_FIRMWARE, &krun->firmware, firmware, err);
+	}
 	if (r == 0 && !dlsym(krun->firmware, "krunfw_get_kernel")) {
 		r = box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s has no kernel in it",
 			firmware ? firmware->path : BOX_LIBKRUN_FIRMWARE);
@@ -186,7 +223,7 @@ int box_libkrun_open(const char *const *folders, struct box_libkrun **ret_krun,
 	return 0;
 }
 
-/* --- the machine --- */
+/* --- the guest --- */
 
 static int refused(struct box_err *err, const char *call, int32_t r)
 {
@@ -203,52 +240,58 @@ static int refused(struct box_err *err, const char *call, int32_t r)
 		}                                               \
 	} while (0)
 
-/* Two files in nothing, and the share. */
-static int add_files(struct box_libkrun *krun, uint32_t ctx,
-	const struct box_libkrun_guest *machine, struct box_err *err)
+/* Two files in an empty root, and the share. */
+static int add_files(struct box_libkrun *krun, uint32_t ctx, const struct box_libkrun_guest *guest,
+	struct box_err *err)
 {
 	TRY(disable_implicit_init, ctx); /* before there is a root to put it into */
 	TRY(add_virtiofs3, ctx, ROOT_TAG, NULL, NO_DAX, true);
-	TRY(fs_add_overlay_file, ctx, ROOT_TAG, BOX_MICROVM_INIT, machine->init, machine->init_size,
+	TRY(fs_add_overlay_file, ctx, ROOT_TAG, BOX_MICROVM_INIT, guest->init, guest->init_size,
 		0755, false);
-	TRY(fs_add_overlay_file, ctx, ROOT_TAG, BOX_MICROVM_BOOT, machine->boot, machine->boot_size,
+	TRY(fs_add_overlay_file, ctx, ROOT_TAG, BOX_MICROVM_BOOT, guest->boot, guest->boot_size,
 		0400, false);
-	TRY(add_virtiofs3, ctx, BOX_MICROVM_SHARE, machine->share, NO_DAX, machine->share == NULL);
+	TRY(add_virtiofs3, ctx, BOX_MICROVM_SHARE, guest->share, NO_DAX, guest->share == NULL);
 	return 0;
 }
 
-/* No socket of the host's but one, and no card but passt's. */
-static int add_lines(struct box_libkrun *krun, uint32_t ctx,
-	const struct box_libkrun_guest *machine, struct box_err *err)
+/* The console, one socket of the host, and passt as the only network card. */
+static int add_devices(struct box_libkrun *krun, uint32_t ctx,
+	const struct box_libkrun_guest *guest, struct box_err *err)
 {
-	TRY(set_console_output, ctx, machine->console_path);
+	TRY(set_console_output, ctx, guest->console_path);
 	TRY(disable_implicit_vsock, ctx);
 	TRY(add_vsock, ctx, NO_TSI);
-	TRY(add_vsock_port2, ctx, BOX_MICROVM_PORT, machine->socket_path, false);
-	if (machine->net_fd < 0) {
+	TRY(add_vsock_port2, ctx, BOX_MICROVM_PORT, guest->socket_path, false);
+	if (guest->net_fd < 0) {
 		return 0;
 	}
 	if (!krun->calls.add_net_unixstream) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
 			"this libkrun was built without a network");
 	}
-	TRY(add_net_unixstream, ctx, NULL, machine->net_fd, machine->mac, NET_FEATURES, 0);
+	TRY(add_net_unixstream, ctx, NULL, guest->net_fd, guest->mac, NET_FEATURES, 0);
 	return 0;
 }
 
 int box_libkrun_enter(
-	struct box_libkrun *krun, const struct box_libkrun_guest *machine, struct box_err *err)
+	struct box_libkrun *krun, const struct box_libkrun_guest *guest, struct box_err *err)
 {
-	if (machine->log_fd >= 0) {
-		TRY(init_log, machine->log_fd, LOG_ERRORS, LOG_STYLE_NEVER, LOG_NO_ENVIRONMENT);
+	if (guest->log_fd >= 0) {
+		TRY(init_log, guest->log_fd, LOG_ERRORS, LOG_STYLE_NEVER, LOG_NO_ENVIRONMENT);
 	}
 	int32_t created = krun->calls.create_ctx();
 	if (created < 0) {
 		return refused(err, "krun_create_ctx", created);
 	}
 	uint32_t ctx = (uint32_t)created;
-	TRY(set_vm_config, ctx, (uint8_t)machine->cpus, machine->memory_mib);
-	int r = add_files(krun, ctx, machine, err);
-	r = r < 0 ? r : add_lines(krun, ctx, machine, err);
-	return r < 0 ? r : refused(err, "krun_start_enter", krun->calls.start_enter(ctx));
+	TRY(set_vm_config, ctx, (uint8_t)guest->cpus, guest->memory_mib);
+	int r = add_files(krun, ctx, guest, err);
+	if (r < 0) {
+		return r;
+	}
+	r = add_devices(krun, ctx, guest, err);
+	if (r < 0) {
+		return r;
+	}
+	return refused(err, "krun_start_enter", krun->calls.start_enter(ctx));
 }

@@ -1,5 +1,5 @@
-/* box-vmm: the one program of a microVM box. boxd's child becomes it; people and boxd's preflight
- * ask it what this host has. */
+/* box-vmm: the only program of a microVM box. boxd's child executes it in the box; boxd's preflight and people run it
+ * with --probe to check the host. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 static int usage(FILE *to, int code)
 {
 	(void)fprintf(to,
-		"usage: box-vmm --probe[=boot]   says what this host has for microVMs\n"
+		"usage: box-vmm --probe[=boot]   checks whether this host can run microVMs\n"
 		"       box-vmm --version\n"
-		"boxd starts it without arguments, in a box.\n");
+		"boxd runs it without arguments in a box.\n");
 	return code;
 }
 

@@ -1,6 +1,6 @@
-/* Owns the way from fork to libkrun: what the process gives up before it sees a guest's first byte. A
- * guest that takes it over has the files of the share, /dev/kvm, two sockets, and the calls of
- * BOX_SYSCALL_RULES_MICROVM. */
+/* Owns what the microVM process does between fork and libkrun: it gives up its privileges before it sees the first
+ * byte of the guest. A guest that takes this process over has the files of the share, /dev/kvm, two sockets, and
+ * the system calls of BOX_SYSCALL_RULES_MICROVM. Called by vmm_run.c and vmm_probe.c. */
 #include "vmm/microvm_process.h"
 
 #include <errno.h>
@@ -21,23 +21,23 @@
 #define CONSOLE_PATH "/proc/self/fd/1"
 #define KVM_PATH "/dev/kvm"
 
-static int arrange_fds(struct box_microvm_process *machine)
+static int arrange_fds(struct box_microvm_process *microvm)
 {
-	int *net = &machine->guest.net_fd;
-	if (dup2(machine->console_fd, STDOUT_FILENO) < 0 ||
-		dup2(machine->console_fd, STDERR_FILENO) < 0) {
+	int *net = &microvm->guest.net_fd;
+	if (dup2(microvm->console_fd, STDOUT_FILENO) < 0 ||
+		dup2(microvm->console_fd, STDERR_FILENO) < 0) {
 		return -errno;
 	}
-	/* One of its own, which libkrun closes when it likes. */
-	machine->guest.log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	int kept[] = {machine->guest.log_fd, *net};
-	if (kept[0] < 0) {
+	/* A copy, because libkrun may close it. */
+	microvm->guest.log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	int needed[] = {microvm->guest.log_fd, *net};
+	if (needed[0] < 0) {
 		return -errno;
 	}
-	return box_privileges_keep_fds(kept, *net < 0 ? 1 : 2);
+	return box_privileges_keep_fds(needed, *net < 0 ? 1 : 2);
 }
 
-/* Each file that the guest knows of is an open one. */
+/* Each file that the guest has looked up is an open fd here. */
 static int raise_open_files(void)
 {
 	struct rlimit files;
@@ -48,37 +48,45 @@ static int raise_open_files(void)
 	return setrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0;
 }
 
-static int give_up(const struct box_microvm_process *machine)
+static int give_up_privileges(const struct box_microvm_process *microvm)
 {
-	const char *const paths[] = {KVM_PATH, machine->guest.share};
+	const char *const paths[] = {KVM_PATH, microvm->guest.share};
 	sigset_t none;
 	(void)sigemptyset(&none);
-	int r = sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : raise_open_files();
-	if (r == 0 && !machine->same_uid) {
-		r = box_privileges_become(machine->uid, machine->gid);
+	if (sigprocmask(SIG_SETMASK, &none, NULL) < 0) {
+		return -errno;
 	}
-	r = r < 0 ? r : box_caps_keep(0);
-	/* The change of ids has cleared the second. */
-	if (r == 0 &&
-		(prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ||
-			prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0)) {
-		r = -errno;
+	int r = raise_open_files();
+	if (r < 0) {
+		return r;
 	}
-	if (r == 0) {
-		size_t count = machine->guest.share ? 2 : 1;
-		r = box_privileges_restrict_paths(machine->landlock_abi, paths, count);
+	r = microvm->same_uid ? 0 : box_privileges_become(microvm->uid, microvm->gid);
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	r = box_caps_keep(0);
+	if (r < 0) {
+		return r;
+	}
+	/* After the change of ids, which clears PDEATHSIG. */
+	if (prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ||
+		prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0) {
+		return -errno;
+	}
+	size_t count = microvm->guest.share ? 2 : 1;
+	return box_privileges_restrict_paths(microvm->landlock_abi, paths, count);
 }
 
-_Noreturn static void machine_main(struct box_microvm_process *machine, pid_t parent)
+_Noreturn static void microvm_main(struct box_microvm_process *microvm, pid_t parent)
 {
 	static struct box_err err;
-	machine->guest.console_path = CONSOLE_PATH;
+	microvm->guest.console_path = CONSOLE_PATH;
 	(void)prctl(PR_SET_NAME, "box-microvm", 0L, 0L, 0L);
-	(void)umask(0); /* guests apply their own */
-	int r = arrange_fds(machine);
-	r = r < 0 ? r : give_up(machine);
+	(void)umask(0); /* the guest's processes have umasks of their own */
+	int r = arrange_fds(microvm);
+	if (r == 0) {
+		r = give_up_privileges(microvm);
+	}
 	if (r == 0 && getppid() != parent) {
 		r = -EOWNERDEAD;
 	}
@@ -88,23 +96,23 @@ _Noreturn static void machine_main(struct box_microvm_process *machine, pid_t pa
 		r = box_syscall_rules_enter(BOX_SYSCALL_RULES_MICROVM, &err);
 	}
 	if (r == 0) {
-		(void)box_libkrun_enter(machine->krun, &machine->guest, &err);
+		(void)box_libkrun_enter(microvm->krun, &microvm->guest, &err);
 	}
 	(void)dprintf(STDERR_FILENO, "box-vmm: %s\n", err.text);
 	_exit(1);
 }
 
 int box_microvm_process_start(
-	const struct box_microvm_process *machine, pid_t *ret_pid, struct box_err *err)
+	const struct box_microvm_process *microvm, pid_t *ret_pid, struct box_err *err)
 {
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0) {
-		struct box_microvm_process copy = *machine;
-		machine_main(&copy, parent);
+		struct box_microvm_process copy = *microvm;
+		microvm_main(&copy, parent);
 	}
 	if (pid < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "the machine cannot be started: %s",
+		return box_err_set(err, BOX_ERR_OS, errno, "cannot fork the microVM process: %s",
 			box_err_strerror(errno));
 	}
 	*ret_pid = pid;

@@ -1,6 +1,6 @@
-/* Owns passt's command line and what it is started with: one socket, an id that nothing else in the box
- * has, and no capability. It fences itself in, in namespaces of its own. What may be reached is not its
- * business: the router decides, outside of the box. */
+/* Owns passt's command line and how it is started: with one socket, a user id that nothing else in the box has, and
+ * no capabilities. passt confines itself in namespaces of its own. It does not decide what the guest can reach:
+ * the router does, outside of the box. Called by vmm_run.c. */
 #include "vmm/passt.h"
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "vmm/privileges.h"
 
-#define PASST_ID 65533 /* nobody has it: not the commands', and not "nobody" */
+#define PASST_ID 65533 /* neither the id of commands nor "nobody" */
 #define NUMBER_SIZE 12
 #define SOCKET_BYTES (16 * 1024 * 1024)
 
@@ -62,12 +62,12 @@ static void execute(const char *path, const struct box_microvm_boot *facts, int 
 }
 
 _Noreturn static void run_passt(
-	const struct box_passt *passt, const char *path, int fd, int tell, pid_t parent)
+	const struct box_passt *passt, const char *path, int fd, int ready, pid_t parent)
 {
 	sigset_t none;
 	(void)sigemptyset(&none);
-	/* Our change of the root would be its, too, before it has started. */
-	if (unshare(CLONE_NEWNS) < 0 || write(tell, "", 1) != 1) {
+	/* Otherwise our change of the root would affect it before it has started. */
+	if (unshare(CLONE_NEWNS) < 0 || write(ready, "", 1) != 1) {
 		_exit(1);
 	}
 	if (dup2(passt->log_fd, STDOUT_FILENO) < 0 || dup2(passt->log_fd, STDERR_FILENO) < 0 ||
@@ -84,7 +84,7 @@ _Noreturn static void run_passt(
 	_exit(127);
 }
 
-/* Returns when it has the host's files to itself. */
+/* Returns when it has a mount namespace of its own. */
 static int start(const struct box_passt *passt, const char *path, int fd, pid_t *ret_pid)
 {
 	char byte;
@@ -92,7 +92,7 @@ static int start(const struct box_passt *passt, const char *path, int fd, pid_t 
 	if (pipe2(pipe_ends, O_CLOEXEC) < 0) {
 		return -errno;
 	}
-	_cleanup_(box_close_p) int told = pipe_ends[0];
+	_cleanup_(box_close_p) int ready = pipe_ends[0];
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -100,7 +100,7 @@ static int start(const struct box_passt *passt, const char *path, int fd, pid_t 
 	}
 	int r = pid < 0 ? -errno : 0;
 	(void)close(pipe_ends[1]);
-	if (r == 0 && read(told, &byte, 1) != 1) {
+	if (r == 0 && read(ready, &byte, 1) != 1) {
 		r = -ECHILD;
 	}
 	if (r == 0) {
@@ -122,11 +122,11 @@ int box_passt_start(const struct box_passt *passt, int *ret_fd, pid_t *ret_pid, 
 			err, BOX_ERR_OS, errno, "no socket for passt: %s", box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int ours = pair[0];
-	_cleanup_(box_close_p) int its = pair[1];
-	/* libkrun would like to do this, where it is not allowed any more. */
-	int room_bytes = SOCKET_BYTES;
-	(void)setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes));
-	int r = start(passt, path, its, ret_pid);
+	_cleanup_(box_close_p) int theirs = pair[1];
+	/* libkrun would set this itself, but is no longer allowed to. */
+	int buffer_bytes = SOCKET_BYTES;
+	(void)setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
+	int r = start(passt, path, theirs, ret_pid);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s cannot be started: %s", path,
 			box_err_strerror(-r));

@@ -1,5 +1,5 @@
-/* Owns the list `steps`: how a prepared box with the host's files still in sight becomes a jail with a
- * machine in it. Each step that fails is told to boxd by its number, with words. */
+/* Owns the list `steps`: how a prepared box, in which the host's files are still accessible, becomes a microVM in an
+ * empty root. A step that fails is reported to boxd by its number, with a text. Called by main.c. */
 #include "vmm/vmm_run.h"
 
 #include <errno.h>
@@ -29,10 +29,8 @@
 #include "protocol/microvm.h"
 #include "vmm/boot_image.h"
 #include "vmm/bridge/bridge.h"
-#include "vmm/bridge/bridge_listen.h"
 #include "vmm/bridge/mount_helper.h"
 #include "vmm/libkrun.h"
-#include "vmm/libkrun_folders.h"
 #include "vmm/microvm_process.h"
 #include "vmm/passt.h"
 #include "vmm/privileges.h"
@@ -47,10 +45,10 @@ static struct {
 	struct box_libkrun *krun;
 	const void *init;
 	size_t init_size;
-	bool same_uid; /* one id is all there is in the jail; a guest has all of them */
-	int workspace;
-	int net;
-	int console[2];
+	bool same_uid;  /* only one id is mapped here; the guest has all ids */
+	int workspace;  /* a detached mount that arrived with the order, or -1 */
+	int net;        /* the guest's socket to passt, or -1 */
+	int console[2]; /* a pipe: our end, the guest's end */
 	struct box_bridge bridge;
 } vmm = {.workspace = -1, .net = -1, .console = {-1, -1}};
 
@@ -66,7 +64,7 @@ static int map_init(struct box_err *err)
 	struct stat st;
 	if (fstat(BOX_MICROVM_INIT_FD, &st) < 0 || st.st_size <= 0 ||
 		(uint64_t)st.st_size > BOX_VMM_INIT_BYTES_MAX) {
-		return box_err_set(err, BOX_ERR_OS, EBADF, "box-init was not given");
+		return box_err_set(err, BOX_ERR_OS, EBADF, "box-init was not passed");
 	}
 	vmm.init_size = (size_t)st.st_size;
 	const void *bytes = mmap(
@@ -85,7 +83,7 @@ static int read_boot(struct box_err *err)
 	vmm.same_uid = geteuid() != 0;
 	int r = box_boot_image_read(BOX_INIT_BOOT_FD, &vmm.image);
 	(void)close(BOX_INIT_BOOT_FD);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the boot file is none") : map_init(err);
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "the boot file is invalid") : map_init(err);
 }
 
 static int load_library(struct box_err *err)
@@ -95,12 +93,13 @@ static int load_library(struct box_err *err)
 	return box_libkrun_open(folders.list, &vmm.krun, NULL, err);
 }
 
-/* A byte, and with it the workspace if one is due. */
+/* One byte, and the workspace if there is one. */
 static int await_order(struct box_err *err)
 {
 	char order = 0;
 	if (box_fds_receive_one(BOX_INIT_ORDER_FD, &order, 1, &vmm.workspace, 0) < 0) {
-		return box_err_set(err, BOX_ERR_OS, EOWNERDEAD, "no order came");
+		return box_err_set(
+			err, BOX_ERR_OS, EOWNERDEAD, "boxd has closed the socket of the order");
 	}
 	(void)close(BOX_INIT_ORDER_FD);
 	struct timespec now;
@@ -114,7 +113,8 @@ static int attach_workspace(struct box_err *err)
 {
 	bool wanted = vmm.image.guest.workspace != 0;
 	if (wanted != (vmm.workspace >= 0)) {
-		return box_err_set(err, BOX_ERR_OS, EBADMSG, "the order does not fit the box");
+		return box_err_set(
+			err, BOX_ERR_OS, EBADMSG, "the order does not match the boot file");
 	}
 	if (wanted &&
 		syscall(SYS_move_mount, vmm.workspace, "", BOX_INIT_WORKSPACE_FD, "",
@@ -129,7 +129,7 @@ static int attach_workspace(struct box_err *err)
 	return 0;
 }
 
-/* The machine opens it again by its path, as another user. Only our end must not block. */
+/* The microVM process opens it again by its path, as another user. Only our end must not block. */
 static int open_console(void)
 {
 	const struct box_init_boot *guest = &vmm.image.guest;
@@ -141,7 +141,7 @@ static int open_console(void)
 	return 0;
 }
 
-/* SIGCHLD from here on waits to be read. */
+/* From here on SIGCHLD is read from the signalfd. */
 static int open_signals(void)
 {
 	sigset_t set;
@@ -154,27 +154,31 @@ static int open_signals(void)
 	return vmm.bridge.signals < 0 ? -errno : 0;
 }
 
-/* passt is a program of the host's, in the box's network. */
+/* passt is a program of the host, so it is started before the change of the root. */
 static int start_network(struct box_err *err)
 {
 	int r = open_console();
-	r = r < 0 ? r : open_signals();
-	r = r < 0 ? r : box_bridge_open_clock(&vmm.bridge.clock);
+	if (r == 0) {
+		r = open_signals();
+	}
+	if (r == 0) {
+		r = box_bridge_open_clock(&vmm.bridge.clock);
+	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
-	if (!vmm.image.machine.network) {
+	if (!vmm.image.microvm.network) {
 		return 0;
 	}
 	const struct box_passt passt = {
-		.facts = &vmm.image.machine,
+		.facts = &vmm.image.microvm,
 		.same_uid = vmm.same_uid,
 		.log_fd = vmm.console[1],
 	};
 	return box_passt_start(&passt, &vmm.net, &vmm.bridge.children[CHILD_PASST], err);
 }
 
-/* The old root ends up below the new one and is let go. */
+/* The old root is stacked below the new one and then unmounted. */
 static int change_root(struct box_err *err)
 {
 	if (fchdir(BOX_MICROVM_JAIL_FD) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
@@ -201,12 +205,12 @@ static int start_mount_helper(struct box_err *err)
 static int start_microvm(struct box_err *err)
 {
 	const struct box_init_boot *guest = &vmm.image.guest;
-	const struct box_microvm_process machine = {
+	const struct box_microvm_process microvm = {
 		.krun = vmm.krun,
 		.guest =
 			{
-				.cpus = vmm.image.machine.cpus,
-				.memory_mib = vmm.image.machine.memory_mib,
+				.cpus = vmm.image.microvm.cpus,
+				.memory_mib = vmm.image.microvm.memory_mib,
 				.init = vmm.init,
 				.init_size = vmm.init_size,
 				.boot = vmm.image.bytes,
@@ -214,7 +218,7 @@ static int start_microvm(struct box_err *err)
 				.share = SHARE_PATH,
 				.socket_path = SOCKET_PATH,
 				.net_fd = vmm.net,
-				/* Locally given; there is nobody else on the line. */
+				/* A locally administered address; there is no other card. */
 				.mac = {0x02, 0, 0, 0, 0, 0x02},
 			},
 		.console_fd = vmm.console[1],
@@ -223,7 +227,7 @@ static int start_microvm(struct box_err *err)
 		.gid = guest->payload_gid,
 		.landlock_abi = box_landlock_abi(),
 	};
-	int r = box_microvm_process_start(&machine, &vmm.bridge.children[CHILD_MICROVM], err);
+	int r = box_microvm_process_start(&microvm, &vmm.bridge.children[CHILD_MICROVM], err);
 	(void)close(vmm.console[1]);
 	box_close_p(&vmm.net);
 	return r;
@@ -239,18 +243,21 @@ static int start_helpers(struct box_err *err)
 		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
 	r = start_mount_helper(err);
-	return r < 0 ? r : start_microvm(err);
+	if (r < 0) {
+		return r;
+	}
+	return start_microvm(err);
 }
 
-/* For the bridge itself: what is left is to carry. */
-static int enter_fence(struct box_err *err)
+/* For this process itself, which becomes the bridge and only forwards from here on. */
+static int confine_bridge(struct box_err *err)
 {
 	(void)prctl(PR_SET_NAME, "box-bridge", 0L, 0L, 0L);
 	vmm.bridge.control = BOX_INIT_CONTROL_FD;
 	vmm.bridge.report = BOX_INIT_REPORT_FD;
 	vmm.bridge.socket_path = SOCKET_PATH;
 	vmm.bridge.console = vmm.console[0];
-	vmm.bridge.deadline_ms = vmm.image.machine.deadline_ms;
+	vmm.bridge.deadline_ms = vmm.image.microvm.deadline_ms;
 	int r = box_caps_keep(0);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
@@ -258,7 +265,7 @@ static int enter_fence(struct box_err *err)
 	return box_syscall_rules_enter(BOX_SYSCALL_RULES_BRIDGE, err);
 }
 
-/* In the order of enum box_vmm_step, up to START, which is the bridge's to tell. */
+/* In the order of enum box_vmm_step, up to START; the bridge reports the rest. */
 static int (*const steps[])(struct box_err *err) = {
 	read_boot,
 	load_library,
@@ -267,7 +274,7 @@ static int (*const steps[])(struct box_err *err) = {
 	start_network,
 	change_root,
 	start_helpers,
-	enter_fence,
+	confine_bridge,
 };
 _Static_assert(BOX_COUNT_OF(steps) == BOX_VMM_START - BOX_VMM_READ, "every step has a number");
 

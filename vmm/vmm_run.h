@@ -1,5 +1,5 @@
-/* From exec to the bridge: what box-vmm does in a box that boxd has made. */
+/* What box-vmm does in a box that boxd has prepared. */
 #pragma once
 
-/* Returns when the box is over: 0, or 1 when it never was ready. */
+/* Returns when the box has ended: 0, or 1 if it never was ready. */
 int box_vmm_run(void);

@@ -1,4 +1,5 @@
-/* Owns what the kernel writes of a folder's entries; neither libc has it as a struct of this name. */
+/* Owns the format in which the kernel returns the entries of a folder; glibc and musl have no common struct
+ * for it. */
 #include "init/file/dir_entries.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ const char *box_dir_entries_next(struct box_dir_entries *folder)
 		if (folder->at >= folder->size) {
 			folder->at = 0;
 			folder->size = syscall(
-				SYS_getdents64, folder->fd, folder->bytes, folder->room);
+				SYS_getdents64, folder->fd, folder->bytes, folder->capacity);
 		}
 		if (folder->size <= 0) {
 			folder->failed = folder->size < 0 ? -errno : 0;

@@ -1,5 +1,5 @@
-/* The bytes of files: read from an offset, written at one, at the end, or as a whole file that takes
- * the place of the old one in one moment. */
+/* READ and WRITE of a file: reads from an offset; writes at an offset, at the end, or a whole file that
+ * replaces the old one atomically. Called by file_job.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 static char buffer[65536];
 
-static size_t piece_of(uint64_t left)
+static size_t chunk_of(uint64_t left)
 {
 	return left < sizeof(buffer) ? (size_t)left : sizeof(buffer);
 }
@@ -24,14 +24,17 @@ int box_file_job_read(struct box_file_job *job)
 {
 	struct stat st;
 	int r = box_file_job_walk(job, BOX_PATH_WALK_FOLLOW);
-	int fd = r < 0 ? r : box_path_walk_open(&job->walk, O_RDONLY, &st);
+	if (r < 0) {
+		return r;
+	}
+	int fd = box_path_walk_open(&job->walk, O_RDONLY, &st);
 	if (fd < 0) {
 		return fd;
 	}
-	uint64_t at = job->ask.offset;
-	uint64_t end = at + job->ask.size;
+	uint64_t at = job->request.offset;
+	uint64_t end = at + job->request.size;
 	while (r == 0 && at < end) {
-		ssize_t got = pread(fd, buffer, piece_of(end - at), (off_t)at);
+		ssize_t got = pread(fd, buffer, chunk_of(end - at), (off_t)at);
 		if (got == 0) {
 			break;
 		}
@@ -42,7 +45,7 @@ int box_file_job_read(struct box_file_job *job)
 		r = box_file_job_put_data(job, buffer, (size_t)got);
 		at += (uint64_t)got;
 	}
-	/* It may have grown or shrunk meanwhile. */
+	/* Its size may have changed meanwhile. */
 	if (r == 0 && fstat(fd, &st) < 0) {
 		r = -errno;
 	}
@@ -53,7 +56,7 @@ int box_file_job_read(struct box_file_job *job)
 
 /* --- writing --- */
 
-static int write_piece(int fd, size_t size, int64_t at, uint64_t *written)
+static int write_chunk(int fd, size_t size, int64_t at, uint64_t *written)
 {
 	for (size_t done = 0; done < size;) {
 		ssize_t now = at < 0 ? write(fd, buffer + done, size - done)
@@ -70,19 +73,19 @@ static int write_piece(int fd, size_t size, int64_t at, uint64_t *written)
 	return 0;
 }
 
-/* All that comes, to `at`; -1: where the file says. */
-static int pour(struct box_file_job *job, int fd, int64_t at)
+/* Writes all input at offset `at`; -1: at the current position. */
+static int write_input(struct box_file_job *job, int fd, int64_t at)
 {
 	uint64_t *written = &job->answer.written;
-	while (*written < job->ask.size) {
-		ssize_t got = read(job->in, buffer, piece_of(job->ask.size - *written));
+	while (*written < job->request.size) {
+		ssize_t got = read(job->in, buffer, chunk_of(job->request.size - *written));
 		if (got < 0 && errno == EINTR) {
 			continue;
 		}
 		if (got <= 0) {
 			return got < 0 ? -errno : -ECANCELED;
 		}
-		int r = write_piece(fd, (size_t)got, at < 0 ? -1 : at + (int64_t)*written, written);
+		int r = write_chunk(fd, (size_t)got, at < 0 ? -1 : at + (int64_t)*written, written);
 		if (r < 0) {
 			return r;
 		}
@@ -99,7 +102,7 @@ static int finish(struct box_file_job *job, int fd, int r)
 	if (r == 0) {
 		job->answer.facts = box_file_job_facts(&st);
 	}
-	/* Some file systems say only here that they are full. */
+	/* Some file systems report only here that they are full. */
 	if (close(fd) < 0 && r == 0) {
 		r = -errno;
 	}
@@ -108,14 +111,14 @@ static int finish(struct box_file_job *job, int fd, int r)
 
 static mode_t mode_of(const struct box_file_job *job)
 {
-	return job->ask.flags & BOX_INIT_FILE_MODE ? job->ask.mode : FILE_MODE;
+	return job->request.flags & BOX_INIT_FILE_MODE ? job->request.mode : FILE_MODE;
 }
 
-/* Into the file that is there, or a new one. */
+/* Writes to the existing file or a new one. */
 static int write_in_place(struct box_file_job *job)
 {
 	struct box_path_walk *walk = &job->walk;
-	bool append = job->ask.flags & BOX_INIT_FILE_APPEND;
+	bool append = job->request.flags & BOX_INIT_FILE_APPEND;
 	int flags = O_WRONLY | (append ? O_APPEND : 0);
 	struct stat st;
 	int fd = box_path_walk_open(walk, flags, &st);
@@ -123,20 +126,20 @@ static int write_in_place(struct box_file_job *job)
 		fd = openat(walk->folder, walk->name,
 			flags | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_of(job));
 		fd = fd < 0 ? -errno : fd;
-	} else if (fd >= 0 && (job->ask.flags & BOX_INIT_FILE_MODE) &&
+	} else if (fd >= 0 && (job->request.flags & BOX_INIT_FILE_MODE) &&
 		fchmod(fd, mode_of(job)) < 0) {
 		return finish(job, fd, -errno);
 	}
 	if (fd < 0) {
 		return fd;
 	}
-	return finish(job, fd, pour(job, fd, append ? -1 : (int64_t)job->ask.offset));
+	return finish(job, fd, write_input(job, fd, append ? -1 : (int64_t)job->request.offset));
 }
 
 /* --- a whole file --- */
 
-/* What is there now: it must be a file that we may write to. Its mode is kept. It is not opened: one
- * that is being executed can be replaced, but not written to. */
+/* The existing file must be writable, and its mode is kept. It is not opened: a file that is being executed
+ * can be replaced but not opened for writing. */
 static int check_old(struct box_file_job *job, mode_t *mode)
 {
 	struct box_path_walk *walk = &job->walk;
@@ -148,7 +151,7 @@ static int check_old(struct box_file_job *job, mode_t *mode)
 	if (faccessat(walk->folder, walk->name, W_OK, 0) < 0) {
 		return errno == ENOENT ? 0 : -errno;
 	}
-	if (!(job->ask.flags & BOX_INIT_FILE_MODE)) {
+	if (!(job->request.flags & BOX_INIT_FILE_MODE)) {
 		*mode = st.st_mode & 0777;
 	}
 	return 0;
@@ -159,25 +162,28 @@ static int write_whole(struct box_file_job *job)
 	mode_t mode = mode_of(job);
 	struct box_new_file fresh;
 	int r = check_old(job, &mode);
-	r = r < 0 ? r : box_new_file_open(&fresh, job->walk.folder, mode);
 	if (r < 0) {
 		return r;
 	}
-	r = pour(job, fresh.fd, -1);
+	r = box_new_file_open(&fresh, job->walk.folder, mode);
+	if (r < 0) {
+		return r;
+	}
+	r = write_input(job, fresh.fd, -1);
 	if (r == 0) {
 		r = box_new_file_publish(&fresh, job->walk.name);
 	}
 	box_new_file_discard(&fresh);
 	r = finish(job, fresh.fd, r);
 	if (r < 0) {
-		job->answer.written = 0; /* it is all undone */
+		job->answer.written = 0; /* nothing was changed */
 	}
 	return r;
 }
 
 int box_file_job_write(struct box_file_job *job)
 {
-	bool parents = job->ask.flags & BOX_INIT_FILE_PARENTS;
+	bool parents = job->request.flags & BOX_INIT_FILE_PARENTS;
 	int r = box_file_job_walk(
 		job, BOX_PATH_WALK_FOLLOW | (parents ? BOX_PATH_WALK_PARENTS : 0));
 	if (r < 0) {
@@ -188,6 +194,6 @@ int box_file_job_write(struct box_file_job *job)
 		job->walk.type = BOX_INIT_FILE_TYPE_FOLDER;
 		return -EISDIR;
 	}
-	bool whole = !(job->ask.flags & (BOX_INIT_FILE_AT_OFFSET | BOX_INIT_FILE_APPEND));
+	bool whole = !(job->request.flags & (BOX_INIT_FILE_AT_OFFSET | BOX_INIT_FILE_APPEND));
 	return whole ? write_whole(job) : write_in_place(job);
 }

@@ -1,5 +1,5 @@
-/* Owns the process that works on files: how it comes to be, what it may, and its one answer. PID 1
- * never touches a file for a client itself: a slow disk must not stop it. */
+/* Owns the process of a file operation: how it is started, its rights, and its answer. PID 1 never accesses
+ * a file for a client itself, because a slow disk must not block it. Called by run.c and the mounter. */
 #include "init/file/file_job.h"
 
 #include <errno.h>
@@ -18,9 +18,9 @@
 
 #define NOREPLACE 1U /* RENAME_NOREPLACE, which some headers do not have */
 
-static struct box_file_job the_job; /* of the forked process, which has only this one */
+static struct box_file_job the_job; /* of the forked process */
 
-/* --- for all kinds --- */
+/* --- for all operations --- */
 
 int box_file_job_put_data(struct box_file_job *job, const void *bytes, size_t size)
 {
@@ -28,7 +28,7 @@ int box_file_job_put_data(struct box_file_job *job, const void *bytes, size_t si
 	return box_write_all(job->out, bytes, size);
 }
 
-static int tell_walk(struct box_file_job *job, const struct box_path_walk *walk, int r)
+static int note_walk(struct box_file_job *job, const struct box_path_walk *walk, int r)
 {
 	if (r < 0) {
 		job->answer.of_to = walk == &job->to;
@@ -39,13 +39,13 @@ static int tell_walk(struct box_file_job *job, const struct box_path_walk *walk,
 int box_file_job_walk(struct box_file_job *job, unsigned flags)
 {
 	int r = box_path_walk(&job->walk, job->root, job->texts[0], job->texts[1], flags);
-	return tell_walk(job, &job->walk, r);
+	return note_walk(job, &job->walk, r);
 }
 
 int box_file_job_walk_target(struct box_file_job *job)
 {
 	int r = box_path_walk(&job->to, job->root, job->texts[2], job->texts[3], 0);
-	return tell_walk(job, &job->to, r);
+	return note_walk(job, &job->to, r);
 }
 
 struct box_init_file_facts box_file_job_facts(const struct stat *st)
@@ -95,11 +95,11 @@ void box_file_job_serve(struct box_file_job *job, int err)
 		[BOX_INIT_FILE_WATCH] = box_file_job_watch,
 		[BOX_INIT_FILE_MEASURE] = box_file_job_measure,
 	};
-	job->walk.place = -1;
+	job->walk.base = -1;
 	job->walk.folder = -1;
-	job->to.place = -1;
+	job->to.base = -1;
 	job->to.folder = -1;
-	int r = kinds[job->ask.kind](job);
+	int r = kinds[job->request.kind](job);
 	if (r < 0) {
 		const struct box_path_walk *walk = job->answer.of_to ? &job->to : &job->walk;
 		job->answer.errnum = -r;
@@ -112,15 +112,15 @@ void box_file_job_serve(struct box_file_job *job, int err)
 	}
 	box_path_walk_close(&job->walk);
 	box_path_walk_close(&job->to);
-	if (job->ask.kind != BOX_INIT_FILE_WATCH || r < 0) {
+	if (job->request.kind != BOX_INIT_FILE_WATCH || r < 0) {
 		(void)box_write_all(err, &job->answer, sizeof(job->answer));
 	}
 }
 
 /* --- the process --- */
 
-/* No fd of PID 1 is left, no right that a command has not, and no way to look into us: we hold what
- * PID 1 had in its memory. */
+/* Closes all fds of PID 1, takes the rights of a command, and forbids tracing, because this process has a
+ * copy of PID 1's memory. */
 static int become_command(const struct box_launch *launch)
 {
 	if ((launch->stdin_fd >= 0 && dup2(launch->stdin_fd, STDIN_FILENO) < 0) ||
@@ -136,7 +136,7 @@ static int become_command(const struct box_launch *launch)
 	return prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-/* With mounts of its own it goes the mounter's way, which waits for this to be over. */
+/* For a process with mounts: the mounter waits until this is done. */
 static void prepare(struct box_launch *launch, int ready)
 {
 	if (launch->pid_to) {
@@ -156,7 +156,7 @@ static void child_main(struct box_file_job *job, struct box_launch *launch, int 
 {
 	sigset_t none;
 	(void)sigemptyset(&none);
-	/* A file past its limit is an error, not our end. */
+	/* Exceeding the file size limit must be an error, not kill us. */
 	(void)signal(SIGXFSZ, SIG_IGN);
 	(void)prctl(PR_SET_NAME, "box-file", 0L, 0L, 0L);
 	(void)setpgid(0, 0);
@@ -175,7 +175,7 @@ static void child_main(struct box_file_job *job, struct box_launch *launch, int 
 	_exit(0);
 }
 
-/* Until the new process has closed the other end, alive or dead. */
+/* Waits until the new process has closed the other end, alive or dead. */
 static void await_ready(int fd)
 {
 	char byte;
@@ -192,7 +192,7 @@ pid_t box_file_job_launch(struct box_launch *launch)
 	launch->failure->errnum = 0;
 	*job = (struct box_file_job){0};
 	int r = box_init_file_check(launch->body + run->env_size + run->workdir_size,
-		run->command_size, &job->ask, job->texts);
+		run->command_size, &job->request, job->texts);
 	if (r < 0) {
 		launch->failure->errnum = -r;
 		return r;
@@ -204,7 +204,7 @@ pid_t box_file_job_launch(struct box_launch *launch)
 		return -errno;
 	}
 	box_launch_raise_oom_score(true);
-	/* As fork, but whose child it is may be said. */
+	/* Like fork, but with CLONE_PARENT for the mounter. */
 	pid_t pid = (pid_t)syscall(SYS_clone, launch->clone_flags | SIGCHLD, 0UL, 0UL, 0UL, 0UL);
 	if (pid == 0) {
 		box_close_p(&ready[0]);
@@ -219,7 +219,7 @@ pid_t box_file_job_launch(struct box_launch *launch)
 		launch->failure->errnum = -r;
 		return r;
 	}
-	/* Here too: who ends its group may do so before it has come that far. */
+	/* Here too: its group may be killed before the child has called setpgid itself. */
 	(void)setpgid(pid, pid);
 	if (launch->failure->errnum == 0) {
 		launch->failure->step = BOX_INIT_STEP_NONE;

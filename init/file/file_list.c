@@ -1,5 +1,5 @@
-/* The names in a folder, sorted, a page at a time (file_page.c). Only what is on the page is looked
- * at. */
+/* LIST: the sorted names in a folder, one page at a time (file_page.c), with facts about the entries of the
+ * page. Called by file_job.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -18,10 +18,10 @@ static size_t out_size;
 
 /* --- the folder --- */
 
-static int gather(struct box_file_page *page, int fd, const char *after)
+static int read_names(struct box_file_page *page, int fd, const char *after)
 {
 	static BOX_DIR_ENTRIES_ALIGNED char bytes[ENTRIES_BYTES];
-	struct box_dir_entries folder = {.fd = fd, .bytes = bytes, .room = sizeof(bytes)};
+	struct box_dir_entries folder = {.fd = fd, .bytes = bytes, .capacity = sizeof(bytes)};
 	const char *name;
 	while ((name = box_dir_entries_next(&folder))) {
 		if (strcmp(name, after) > 0 && strlen(name) <= BOX_INIT_FILE_NAME_MAX) {
@@ -46,8 +46,8 @@ static int put(struct box_file_job *job, const void *bytes, size_t size)
 	return r;
 }
 
-/* One entry, unless it has gone meanwhile. 1: it does not fit any more. */
-static int tell(struct box_file_job *job, int fd, const char *name)
+/* Writes one entry, unless it is gone. 1: the answer is full. */
+static int put_entry(struct box_file_job *job, int fd, const char *name)
 {
 	char target[BOX_INIT_FILE_TEXT_MAX];
 	struct stat st;
@@ -63,42 +63,54 @@ static int tell(struct box_file_job *job, int fd, const char *name)
 		entry.facts.target_size = size < 0 ? 0 : (uint32_t)size;
 	}
 	uint64_t size = sizeof(entry) + entry.name_size + entry.facts.target_size;
-	if (size > job->ask.size - job->answer.data_size - out_size) {
+	if (size > job->request.size - job->answer.data_size - out_size) {
 		return 1;
 	}
 	int r = put(job, &entry, sizeof(entry));
-	r = r < 0 ? r : put(job, name, entry.name_size);
-	return r < 0 ? r : put(job, target, entry.facts.target_size);
+	if (r < 0) {
+		return r;
+	}
+	r = put(job, name, entry.name_size);
+	if (r < 0) {
+		return r;
+	}
+	return put(job, target, entry.facts.target_size);
 }
 
-static int tell_page(struct box_file_job *job, struct box_file_page *page, int fd)
+static int put_page(struct box_file_job *job, struct box_file_page *page, int fd)
 {
 	int r = 0;
 	box_file_page_sort(page);
 	for (uint32_t i = 0; r == 0 && i < page->count; i++) {
-		r = tell(job, fd, box_file_page_name(page, i));
+		r = put_entry(job, fd, box_file_page_name(page, i));
 	}
 	job->answer.more = page->more || r == 1;
 	return r < 0 ? r : 0;
 }
 
-/* Who asks for more does so by the last name of a page, so a page that has more behind it must have
- * one: if all of its files have gone meanwhile, the next one is told in its place. */
-static int tell_some(struct box_file_job *job, struct box_file_page *page, int fd)
+/* The next page is requested by the last name of this one, so a page with more names after it must not be
+ * empty: if all its files are gone, the page after it is returned instead. */
+static int put_nonempty_page(struct box_file_job *job, struct box_file_page *page, int fd)
 {
 	box_file_name after;
-	const char *behind = job->texts[3];
+	const char *last = job->texts[3];
 	for (;;) {
 		page->count = 0;
 		page->more = false;
-		int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : gather(page, fd, behind);
-		r = r < 0 ? r : tell_page(job, page, fd);
-		bool some = out_size + job->answer.data_size > 0;
-		if (r < 0 || some || page->count == 0 || !job->answer.more) {
-			return r < 0 ? r : flush(job);
+		int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : read_names(page, fd, last);
+		if (r < 0) {
+			return r;
+		}
+		r = put_page(job, page, fd);
+		if (r < 0) {
+			return r;
+		}
+		bool is_empty = out_size + job->answer.data_size == 0;
+		if (!is_empty || page->count == 0 || !job->answer.more) {
+			return flush(job);
 		}
 		box_path_walk_copy(after, box_file_page_name(page, page->count - 1));
-		behind = after;
+		last = after;
 	}
 }
 
@@ -110,9 +122,12 @@ static void *map(size_t size)
 
 int box_file_job_list(struct box_file_job *job)
 {
-	struct box_file_page page = {.limit = job->ask.limit};
+	struct box_file_page page = {.limit = job->request.limit};
 	int r = box_file_job_walk(job, 0);
-	int fd = r < 0 ? r : box_path_walk_open_folder(&job->walk);
+	if (r < 0) {
+		return r;
+	}
+	int fd = box_path_walk_open_folder(&job->walk);
 	if (fd < 0) {
 		return fd;
 	}
@@ -120,7 +135,7 @@ int box_file_job_list(struct box_file_job *job)
 	size_t heap_size = ((size_t)page.limit + 1) * sizeof(uint32_t);
 	page.names = map(names_size);
 	page.heap = map(heap_size);
-	r = page.names && page.heap ? tell_some(job, &page, fd) : -ENOMEM;
+	r = page.names && page.heap ? put_nonempty_page(job, &page, fd) : -ENOMEM;
 	(void)close(fd);
 	if (page.names) {
 		(void)munmap(page.names, names_size);

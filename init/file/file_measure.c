@@ -1,6 +1,6 @@
-/* How much there is in the parts of a box that are its own, seen from inside: in a microVM nobody else
- * can look. No link is followed and no other mount is entered; levels and entries are bounded. What the
- * payload has hidden from itself is told by its file system, which is asked too. */
+/* MEASURE: the storage used by a box, measured from inside, because in a microVM nobody else can see it. No
+ * link is followed and no other mount is entered; depth and number of entries are bounded. Files that the
+ * payload has made inaccessible are included in the usage of the file system. Called by file_job.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -20,9 +20,9 @@
 #define ENTRIES_BYTES 2048
 
 struct sum {
-	struct box_storage_part *place;
-	dev_t device;
-	unsigned entries_left;
+	struct box_storage_part *part;
+	dev_t device;          /* of the part: other mounts are not entered */
+	unsigned entries_left; /* of ENTRIES_MAX */
 };
 
 static void add_folder(struct sum *sum, int fd, int depth);
@@ -34,15 +34,15 @@ static void add_one(struct sum *sum, int folder, const char *name, int depth)
 		return;
 	}
 	if (!S_ISDIR(st.st_mode)) {
-		sum->place->size_bytes += (uint64_t)st.st_blocks * 512;
-		sum->place->file_count += S_ISREG(st.st_mode);
+		sum->part->size_bytes += (uint64_t)st.st_blocks * 512;
+		sum->part->file_count += S_ISREG(st.st_mode);
 		return;
 	}
 	_cleanup_(box_close_p) int fd = depth == DEPTH_MAX
 		? -1
 		: openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat opened;
-	/* Something else may be there by now. */
+	/* It may have been replaced meanwhile. */
 	if (fd >= 0 && fstat(fd, &opened) == 0 && opened.st_dev == sum->device) {
 		add_folder(sum, fd, depth + 1);
 	}
@@ -51,7 +51,7 @@ static void add_one(struct sum *sum, int folder, const char *name, int depth)
 static void add_folder(struct sum *sum, int fd, int depth)
 {
 	BOX_DIR_ENTRIES_ALIGNED char bytes[ENTRIES_BYTES];
-	struct box_dir_entries folder = {.fd = fd, .bytes = bytes, .room = sizeof(bytes)};
+	struct box_dir_entries folder = {.fd = fd, .bytes = bytes, .capacity = sizeof(bytes)};
 	const char *name;
 	while (sum->entries_left > 0 && (name = box_dir_entries_next(&folder))) {
 		sum->entries_left--;
@@ -59,7 +59,7 @@ static void add_folder(struct sum *sum, int fd, int depth)
 	}
 }
 
-/* Without a link on the way: one that the payload made leads nowhere. An fd or -errno. */
+/* Opens a folder without following links, which the payload may have created. An fd or -errno. */
 static int open_plain(int root, const char *path)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -86,7 +86,7 @@ static int open_plain(int root, const char *path)
 	return r;
 }
 
-static int measure(int root, const char *path, struct box_storage_part *place)
+static int measure(int root, const char *path, struct box_storage_part *part)
 {
 	struct statfs filesystem;
 	struct stat st;
@@ -98,13 +98,13 @@ static int measure(int root, const char *path, struct box_storage_part *place)
 		return -errno;
 	}
 	if ((uint64_t)filesystem.f_type != TMPFS_MAGIC || filesystem.f_bsize <= 0) {
-		return -EXDEV; /* nothing of its own */
+		return -EXDEV; /* not the box's own storage */
 	}
-	place->is_there = true;
-	place->device = st.st_dev;
-	place->used_bytes = (uint64_t)(filesystem.f_blocks - filesystem.f_bfree) *
+	part->is_there = true;
+	part->device = st.st_dev;
+	part->used_bytes = (uint64_t)(filesystem.f_blocks - filesystem.f_bfree) *
 		(uint64_t)filesystem.f_bsize;
-	struct sum sum = {place, st.st_dev, ENTRIES_MAX};
+	struct sum sum = {part, st.st_dev, ENTRIES_MAX};
 	add_folder(&sum, fd, 0);
 	return 0;
 }
@@ -115,14 +115,14 @@ static bool is_under(const char *path, const char *folder)
 	return strncmp(path, folder, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
-static void tell(struct box_init_file_part *part, const struct box_storage_part *place)
+static void fill_part(struct box_init_file_part *to, const struct box_storage_part *part)
 {
-	part->exists = place->is_there;
-	part->size_bytes = place->size_bytes;
-	part->file_count = place->file_count;
+	to->exists = part->is_there;
+	to->size_bytes = part->size_bytes;
+	to->file_count = part->file_count;
 }
 
-/* A workspace that is a folder of the host hides what has its path, and is measured as that folder. */
+/* A workspace that is a folder of the host is measured by the host, and hides what lies at its path. */
 int box_file_job_measure(struct box_file_job *job)
 {
 	const struct box_init_boot *facts = &box_boot_facts()->facts;
@@ -131,7 +131,7 @@ int box_file_job_measure(struct box_file_job *job)
 	struct box_storage_part workspace = {0};
 	struct box_storage_part cache = {0};
 	struct box_storage_part temp = {0};
-	struct box_init_file_measured told = {0};
+	struct box_init_file_measured measured = {0};
 	int r = outside && is_under(TEMP, outside) ? 0 : measure(job->root, TEMP, &temp);
 	if (r == 0 && !(outside && is_under(cache_path, outside))) {
 		r = measure(job->root, cache_path, &cache);
@@ -143,8 +143,8 @@ int box_file_job_measure(struct box_file_job *job)
 		return r;
 	}
 	box_storage_parts_settle(&workspace, &cache, &temp);
-	tell(&told.workspace, &workspace);
-	tell(&told.cache, &cache);
-	tell(&told.temp, &temp);
-	return box_file_job_put_data(job, &told, sizeof(told));
+	fill_part(&measured.workspace, &workspace);
+	fill_part(&measured.cache, &cache);
+	fill_part(&measured.temp, &temp);
+	return box_file_job_put_data(job, &measured, sizeof(measured));
 }

@@ -1,4 +1,4 @@
-/* What files are called and what they are: stat, mkdir and move. */
+/* STAT, MKDIR and MOVE. Called by file_job.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,10 @@ int box_file_job_stat(struct box_file_job *job)
 	char target[BOX_INIT_FILE_TEXT_MAX];
 	struct stat st;
 	int r = box_file_job_walk(job, 0);
-	int fd = r < 0 ? r : box_path_walk_open_path(&job->walk, &st);
+	if (r < 0) {
+		return r;
+	}
+	int fd = box_path_walk_open_path(&job->walk, &st);
 	if (fd < 0) {
 		return fd;
 	}
@@ -32,8 +35,8 @@ int box_file_job_stat(struct box_file_job *job)
 int box_file_job_mkdir(struct box_file_job *job)
 {
 	struct box_path_walk *walk = &job->walk;
-	bool parents = job->ask.flags & BOX_INIT_FILE_PARENTS;
-	mode_t mode = job->ask.flags & BOX_INIT_FILE_MODE ? job->ask.mode : FOLDER_MODE;
+	bool parents = job->request.flags & BOX_INIT_FILE_PARENTS;
+	mode_t mode = job->request.flags & BOX_INIT_FILE_MODE ? job->request.mode : FOLDER_MODE;
 	struct stat st;
 	int r = box_file_job_walk(job, parents ? BOX_PATH_WALK_PARENTS : 0);
 	if (r < 0) {
@@ -53,7 +56,7 @@ int box_file_job_mkdir(struct box_file_job *job)
 	return fd >= 0 && S_ISDIR(st.st_mode) ? 0 : -EEXIST;
 }
 
-static int refuse_place(struct box_file_job *job, struct box_path_walk *walk)
+static int refuse_base(struct box_file_job *job, struct box_path_walk *walk)
 {
 	walk->why = BOX_INIT_FILE_WHY_BASE;
 	job->answer.of_to = walk == &job->to;
@@ -68,7 +71,7 @@ int box_file_job_rename_in_steps(int from, const char *from_name, int to, const 
 		return -errno;
 	}
 	if (S_ISDIR(st.st_mode)) {
-		/* A folder takes the place of an empty one in one moment, and of no other. */
+		/* rename replaces an empty folder atomically, but no other. */
 		if (mkdirat(to, to_name, FOLDER_MODE) < 0) {
 			return -errno;
 		}
@@ -97,7 +100,7 @@ int box_file_job_move(struct box_file_job *job)
 	if (r < 0) {
 		return r;
 	}
-	/* The kernel would not say which of the two is missing. */
+	/* The error of rename would not say which of the two is missing. */
 	int fd = box_path_walk_open_path(from, &st);
 	if (fd < 0) {
 		return fd;
@@ -108,12 +111,12 @@ int box_file_job_move(struct box_file_job *job)
 		return r;
 	}
 	if (!from->name[0] || !to->name[0]) {
-		return refuse_place(job, from->name[0] ? to : from);
+		return refuse_base(job, from->name[0] ? to : from);
 	}
 	if (to->slash && !S_ISDIR(st.st_mode)) {
 		return -ENOTDIR;
 	}
-	bool replace = job->ask.flags & BOX_INIT_FILE_REPLACE;
+	bool replace = job->request.flags & BOX_INIT_FILE_REPLACE;
 	r = box_file_job_rename(from->folder, from->name, to->folder, to->name, replace);
 	if (r == -EINVAL && !replace) {
 		r = box_file_job_rename_in_steps(from->folder, from->name, to->folder, to->name);

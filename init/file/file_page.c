@@ -1,5 +1,5 @@
-/* A heap of names, so that a page takes one pass and bounded memory however many there are. In a
- * folder that is changed while it is read a name may come twice. */
+/* Owns a heap of names, so that a page takes one pass over the folder and bounded memory. If the folder
+ * changes while it is read, a name may be offered twice. Called by file_list.c. */
 #include "init/file/file_page.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* One page of names: of all that are offered the smallest ones behind a given one. Pure. */
+/* One page of sorted names: the smallest of all names that are offered. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,16 +9,17 @@
 typedef char box_file_name[BOX_INIT_FILE_NAME_MAX + 1];
 
 struct box_file_page {
-	box_file_name *names; /* room for `limit` of them */
-	uint32_t *heap;       /* as many indexes of names, the greatest first; sorted in the end */
+	box_file_name *names; /* `limit` of them */
+	uint32_t
+		*heap; /* `limit` indexes of names: a heap, the greatest first; sorted at the end */
 	uint32_t count;
 	uint32_t limit;
-	bool more; /* something was left out */
+	bool more; /* names were left out */
 };
 
-/* Another name, which may come twice. */
+/* Offers a name; names may be offered twice. */
 void box_file_page_offer(struct box_file_page *page, const char *name);
-/* No more come: puts them in order, each once. */
+/* After the last name: sorts them and removes duplicates. */
 void box_file_page_sort(struct box_file_page *page);
-/* The name at a place of the sorted page. */
+/* The name at an index of the sorted page. */
 const char *box_file_page_name(const struct box_file_page *page, uint32_t at);

@@ -1,6 +1,6 @@
-/* Removal, of whole trees too. No link is followed and no mount is entered: a folder is tried as an
- * empty one first, and the kernel says then whether something is mounted on it. What lies too deep
- * is moved up, so that any tree can be removed with a few open folders. */
+/* REMOVE, also of whole trees. No link is followed and no mount is entered: each folder is first removed
+ * as if it were empty, and the kernel then says whether something is mounted on it. Folders that lie too
+ * deep are moved up, so that any tree can be removed with few open folders. Called by file_job.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -12,12 +12,12 @@
 #include "init/file/file_job.h"
 
 #define DEPTH_MAX 64
-#define ROUNDS_MAX 64 /* of a folder that somebody fills meanwhile */
+#define ROUNDS_MAX 64 /* for a folder that is filled meanwhile */
 #define ENTRIES_BYTES 4096
 
 static int clear(int top, int fd, int depth);
 
-/* A folder that is not empty. */
+/* Removes a folder that is not empty. */
 static int remove_full(int top, int folder, const char *name, int depth)
 {
 	if (depth == DEPTH_MAX) {
@@ -48,7 +48,7 @@ static int remove_one(int top, int folder, const char *name, int depth, bool rec
 	if (unlinkat(folder, name, 0) == 0) {
 		return 0;
 	}
-	/* POSIX has EPERM for a folder. */
+	/* POSIX returns EPERM for a folder. */
 	if (errno != EISDIR && errno != EPERM) {
 		return -errno;
 	}
@@ -65,11 +65,11 @@ static int remove_one(int top, int folder, const char *name, int depth, bool rec
 	return remove_full(top, folder, name, depth);
 }
 
-/* One pass over the names; how many there were, or -errno. */
+/* One pass over the names: 1 if there were any, 0 if not, or -errno. */
 static int pass(int top, int fd, int depth)
 {
 	BOX_DIR_ENTRIES_ALIGNED char bytes[ENTRIES_BYTES];
-	struct box_dir_entries folder = {.fd = fd, .bytes = bytes, .room = sizeof(bytes)};
+	struct box_dir_entries folder = {.fd = fd, .bytes = bytes, .capacity = sizeof(bytes)};
 	const char *name;
 	int seen = 0;
 	if (lseek(fd, 0, SEEK_SET) < 0) {
@@ -85,7 +85,7 @@ static int pass(int top, int fd, int depth)
 	return folder.failed < 0 ? folder.failed : seen;
 }
 
-/* Names may be passed over while others go, so that it takes until a pass has seen none. */
+/* A pass may skip names while others are removed, so passes are repeated until one sees none. */
 static int clear(int top, int fd, int depth)
 {
 	int r = 1;
@@ -106,6 +106,6 @@ int box_file_job_remove(struct box_file_job *job)
 		walk->why = BOX_INIT_FILE_WHY_BASE;
 		return -EBUSY;
 	}
-	bool recursive = job->ask.flags & BOX_INIT_FILE_RECURSIVE;
+	bool recursive = job->request.flags & BOX_INIT_FILE_RECURSIVE;
 	return remove_one(-1, walk->folder, walk->name, 0, recursive);
 }

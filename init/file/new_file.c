@@ -1,6 +1,6 @@
-/* Owns the temporary name of a file that is being written. We may be killed at any time, with our
- * whole process group: so where a file cannot be without a name, a process outside of the group
- * waits for our end, and removes the name if we did not. */
+/* Owns the temporary name of a file that is being written. We may be killed at any time together with our
+ * process group. So where a file cannot exist without a name, a guard process outside of the group waits
+ * until we end, and removes the name if we have not. Called by file_data.c. */
 #include "init/file/new_file.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@
 
 #include "init/file/file_job.h"
 
-/* The end of the line without a byte is our death. It holds nothing else that was ours: who waits
- * for the end of our output would wait for it too. */
-_Noreturn static void be_guard(int line, int folder, const char *name)
+/* If the socket closes without a byte, the writer has died. The guard closes all other fds: otherwise the
+ * reader of our output would have to wait for the guard too. */
+_Noreturn static void guard_main(int socket, int folder, const char *name)
 {
 	char byte;
 	ssize_t got = -1;
 	(void)setpgid(0, 0);
-	if (dup2(line, STDIN_FILENO) == STDIN_FILENO &&
+	if (dup2(socket, STDIN_FILENO) == STDIN_FILENO &&
 		dup2(folder, STDOUT_FILENO) == STDOUT_FILENO &&
 		syscall(SYS_close_range, 2, ~0U, 0) == 0) {
 		do {
@@ -33,29 +33,29 @@ _Noreturn static void be_guard(int line, int folder, const char *name)
 	_exit(0);
 }
 
-/* Without one it goes too: a box may have no room for another process. */
+/* A failure is ignored: the box may have reached its limit of processes. */
 static void start_guard(struct box_new_file *fresh)
 {
 	int ends[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
 		return;
 	}
-	/* Above those that the guard makes its own. */
-	int line = fcntl(ends[0], F_DUPFD_CLOEXEC, 3);
+	/* Above the fds that the guard replaces. */
+	int socket = fcntl(ends[0], F_DUPFD_CLOEXEC, 3);
 	int folder = fcntl(fresh->folder, F_DUPFD_CLOEXEC, 3);
-	pid_t pid = line >= 0 && folder >= 0 ? fork() : -1;
+	pid_t pid = socket >= 0 && folder >= 0 ? fork() : -1;
 	if (pid == 0) {
 		(void)close(ends[1]);
-		be_guard(line, folder, fresh->temporary);
+		guard_main(socket, folder, fresh->temporary);
 	}
 	if (pid > 0) {
-		(void)setpgid(pid, pid); /* whoever of us comes first */
+		(void)setpgid(pid, pid); /* in both processes, since either may run first */
 		fresh->guard = ends[1];
 	} else {
 		(void)close(ends[1]);
 	}
 	(void)close(ends[0]);
-	(void)close(line);
+	(void)close(socket);
 	(void)close(folder);
 }
 
@@ -106,7 +106,7 @@ int box_new_file_publish(struct box_new_file *fresh, const char *final)
 		if (errno != EEXIST) {
 			return -errno;
 		}
-		/* A link does not replace anything: by way of another name, then. */
+		/* A link cannot replace a file, so it gets a temporary name first. */
 		char name[24];
 		int r = box_file_job_temporary_name(name);
 		if (r < 0) {

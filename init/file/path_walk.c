@@ -1,8 +1,8 @@
-/* Owns how names of the box become opened files. The kernel never resolves more than one name for
- * us and never a link: openat2 would do it, but the filter of commands does not know that call,
- * because it cannot see the mode in its struct. So whatever is swapped for a link meanwhile, the
- * walk stays below its place: every step down is from a folder that is held open, and `..` goes
- * back by the names that it came by. */
+/* Owns how paths in the box become opened files, for file operations. The kernel resolves only one name at
+ * a time and never a link, so that the walk stays below its base even if names are replaced by links
+ * meanwhile: each step down starts at an opened folder, and `..` goes back by the names that were walked.
+ * openat2 would do all this, but the seccomp filter of commands refuses it because the filter cannot see
+ * the mode in its struct. */
 #include "init/file/path_walk.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define FOLDER_MODE 0755
 #define LOOK (O_PATH | O_NOFOLLOW)
 
-/* --- what is no place for files --- */
+/* --- file systems that are refused --- */
 
 static const unsigned long magic_kinds[] = {
 	0x9fa0,     /* proc */
@@ -55,7 +55,7 @@ int box_path_walk_check_file_system(int fd)
 	return 0;
 }
 
-/* By name too: /dev is a file system like any other. */
+/* By name too: /dev has the type of an ordinary file system. */
 static bool is_magic_name(const struct box_path_walk *walk, const char *name)
 {
 	return walk->is_root && walk->trail[0] == '\0' &&
@@ -88,7 +88,7 @@ uint32_t box_path_walk_file_type(mode_t mode)
 
 /* --- steps --- */
 
-/* Takes the next name off the front of `text`, "" at its end. 0 or -ENAMETOOLONG. */
+/* Removes the next name from the front of `text`; "" at its end. 0 or -ENAMETOOLONG. */
 static int next_name(const char **text, char name[BOX_INIT_FILE_NAME_MAX + 1])
 {
 	*text += strspn(*text, "/");
@@ -131,10 +131,10 @@ static void move_to(struct box_path_walk *walk, int folder)
 	walk->folder = folder;
 }
 
-/* Back to where the trail says. */
+/* Goes to the folder that the trail names. */
 static int go_back(struct box_path_walk *walk)
 {
-	int fd = box_path_walk_descend(walk->place, walk->trail);
+	int fd = box_path_walk_descend(walk->base, walk->trail);
 	if (fd < 0) {
 		return fd;
 	}
@@ -142,7 +142,7 @@ static int go_back(struct box_path_walk *walk)
 	return 0;
 }
 
-/* Cuts the last name off the trail, into `name` if that is not NULL. */
+/* Removes the last name from the trail and copies it to `name`, if that is not NULL. */
 static void cut_trail(struct box_path_walk *walk, char *name)
 {
 	char *slash = strrchr(walk->trail, '/');
@@ -180,14 +180,14 @@ static int step_down(struct box_path_walk *walk, const char *name, int fd)
 
 /* --- links --- */
 
-/* What is behind the place in an absolute target, or NULL when that does not begin with it. */
-static const char *below_place(const struct box_path_walk *walk, const char *target)
+/* The part of an absolute target after the base, or NULL if it does not start with the base. */
+static const char *below_base(const struct box_path_walk *walk, const char *target)
 {
 	char wanted[BOX_INIT_FILE_NAME_MAX + 1];
 	char name[BOX_INIT_FILE_NAME_MAX + 1];
-	const char *place = walk->place_text;
+	const char *base = walk->base_path;
 	for (;;) {
-		if (next_name(&place, wanted) < 0) {
+		if (next_name(&base, wanted) < 0) {
 			return NULL;
 		}
 		if (wanted[0] == '\0') {
@@ -204,7 +204,7 @@ static const char *below_place(const struct box_path_walk *walk, const char *tar
 	}
 }
 
-/* Puts the target of a link in front of what is left. */
+/* Replaces a link in the rest of the path by its target. */
 static int expand(struct box_path_walk *walk, int link, const char *left)
 {
 	char target[BOX_INIT_FILE_TEXT_MAX];
@@ -222,7 +222,7 @@ static int expand(struct box_path_walk *walk, int link, const char *left)
 	target[size] = '\0';
 	const char *from = target;
 	if (target[0] == '/') {
-		from = below_place(walk, target);
+		from = below_base(walk, target);
 		if (!from) {
 			return refuse(walk, BOX_INIT_FILE_WHY_OUTSIDE, EXDEV);
 		}
@@ -237,7 +237,7 @@ static int expand(struct box_path_walk *walk, int link, const char *left)
 		return -ENAMETOOLONG;
 	}
 	box_path_walk_copy(rest, from);
-	box_path_walk_copy(rest + from_len, left); /* it begins with a slash, or is empty */
+	box_path_walk_copy(rest + from_len, left); /* it starts with a slash or is empty */
 	box_path_walk_copy(walk->left, rest);
 	return 0;
 }
@@ -254,7 +254,7 @@ static int open_step(struct box_path_walk *walk, const char *name, bool make)
 	return fd < 0 ? -errno : fd;
 }
 
-/* One name. 1 when it was the last. */
+/* Walks one name. 1 if it was the last. */
 static int step(struct box_path_walk *walk, const char *name, const char *left, unsigned flags)
 {
 	size_t slashes = strspn(left, "/");
@@ -293,7 +293,7 @@ static int step(struct box_path_walk *walk, const char *name, const char *left, 
 	return r;
 }
 
-/* The path ended with . or ..: what it means has a name all the same, unless it is the place. */
+/* The path ended with . or .., but the folder that it means has a name, unless it is the base. */
 static int name_folder(struct box_path_walk *walk)
 {
 	if (walk->trail[0] == '\0') {
@@ -304,16 +304,16 @@ static int name_folder(struct box_path_walk *walk)
 }
 
 int box_path_walk(
-	struct box_path_walk *walk, int root, const char *place, const char *path, unsigned flags)
+	struct box_path_walk *walk, int root, const char *base, const char *path, unsigned flags)
 {
 	char name[BOX_INIT_FILE_NAME_MAX + 1];
 	memset(walk, 0, sizeof(*walk));
 	walk->folder = -1;
-	walk->is_root = place[1] == '\0';
-	walk->place_text = place;
-	walk->place = box_path_walk_descend(root, place);
-	if (walk->place < 0) {
-		return walk->place;
+	walk->is_root = base[1] == '\0';
+	walk->base_path = base;
+	walk->base = box_path_walk_descend(root, base);
+	if (walk->base < 0) {
+		return walk->base;
 	}
 	int r = go_back(walk);
 	box_path_walk_copy(walk->left, path);
@@ -338,17 +338,17 @@ int box_path_walk(
 
 void box_path_walk_close(struct box_path_walk *walk)
 {
-	if (walk->place >= 0) {
-		(void)close(walk->place);
+	if (walk->base >= 0) {
+		(void)close(walk->base);
 	}
 	if (walk->folder >= 0) {
 		(void)close(walk->folder);
 	}
-	walk->place = -1;
+	walk->base = -1;
 	walk->folder = -1;
 }
 
-/* --- what was found --- */
+/* --- the result --- */
 
 int box_path_walk_open_path(struct box_path_walk *walk, struct stat *ret_stat)
 {
@@ -386,8 +386,8 @@ int box_path_walk_check_regular(struct box_path_walk *walk, struct stat *ret_sta
 	return check_regular(walk, ret_stat->st_mode);
 }
 
-/* What is no regular file is not even opened; one that became something else meanwhile is opened
- * without waiting, and seen. */
+/* Only a regular file is opened. If it is replaced meanwhile, the open does not block, and the change is
+ * noticed. */
 int box_path_walk_open(struct box_path_walk *walk, int flags, struct stat *ret_stat)
 {
 	struct stat seen = {0};

@@ -1,4 +1,5 @@
-/* Owns the tree of cgroups, which is mounted nowhere: whoever has no fd of it cannot see it. */
+/* Owns the cgroup file system of a guest. It is not attached anywhere: without an fd of it nobody can see
+ * it. Made during boot by microvm_boot.c; cgroups of managed processes are made by the privileged helper. */
 #include "init/guest/guest_cgroups.h"
 
 #include <errno.h>
@@ -15,12 +16,12 @@
 #include "protocol/init_process.h"
 
 #define MIB (1024ULL * 1024)
-#define PARTS_MAX BOX_INIT_PROCESSES_MAX
+#define CGROUPS_MAX BOX_INIT_PROCESSES_MAX
 #define MEMORY_MIB_MAX (1ULL << 40)
 
-static bool taken[PARTS_MAX];
+static bool used[CGROUPS_MAX]; /* which of the names p0, p1, ... exist */
 
-static int put(int folder, const char *file, const char *text)
+static int write_file(int folder, const char *file, const char *text)
 {
 	_cleanup_(box_close_p) int fd = openat(folder, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
@@ -29,11 +30,11 @@ static int put(int folder, const char *file, const char *text)
 	return write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-static int put_number(int folder, const char *file, uint64_t number)
+static int write_number(int folder, const char *file, uint64_t number)
 {
 	char text[BOX_MOUNT_NUMBER_SIZE];
 	box_mount_number(text, number, 10);
-	return put(folder, file, text);
+	return write_file(folder, file, text);
 }
 
 static int open_folder(int parent, const char *name)
@@ -47,25 +48,25 @@ static int make_folder(int parent, const char *name)
 	return mkdirat(parent, name, 0700) < 0 ? -errno : open_folder(parent, name);
 }
 
-/* Of itself, without what is below: kills there are told by its own. */
-static int open_events(int group)
+/* Without the cgroups below: they have files of their own. */
+static int open_events(int cgroup)
 {
-	return openat(group, "memory.events.local", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	return openat(cgroup, "memory.events.local", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* A controller that this kernel has not is found missing by whoever needs it. */
+/* A controller that this kernel lacks is noticed when a limit is written. */
 static int fill(int tree, int box, uint32_t pids, int *ret_events)
 {
-	(void)put(tree, "cgroup.subtree_control", "+memory");
-	(void)put(tree, "cgroup.subtree_control", "+pids");
-	int r = pids ? put_number(box, "pids.max", pids) : 0;
+	(void)write_file(tree, "cgroup.subtree_control", "+memory");
+	(void)write_file(tree, "cgroup.subtree_control", "+pids");
+	int r = pids ? write_number(box, "pids.max", pids) : 0;
 	if (r < 0) {
 		return r == -ENOENT || r == -EACCES ? -EOPNOTSUPP : r;
 	}
-	/* Before anyone is in it: then it could not be divided any more. */
-	(void)put(box, "cgroup.subtree_control", "+memory");
+	/* Before a process enters it: after that it could no longer have cgroups below. */
+	(void)write_file(box, "cgroup.subtree_control", "+memory");
 	_cleanup_(box_close_p) int rest = make_folder(box, "rest");
-	r = rest < 0 ? rest : put(rest, "cgroup.procs", "0");
+	r = rest < 0 ? rest : write_file(rest, "cgroup.procs", "0");
 	if (r == 0) {
 		*ret_events = open_events(rest);
 	}
@@ -84,53 +85,57 @@ int box_guest_cgroups_open(uint32_t pids, int *ret_events)
 	return r < 0 ? r : TAKE_FD(box);
 }
 
-/* --- parts --- */
+/* --- cgroups of managed processes --- */
 
-static void name_part(uint32_t place, char name[BOX_MOUNT_NUMBER_SIZE + 1])
+static void make_name(uint32_t index, char name[BOX_MOUNT_NUMBER_SIZE + 1])
 {
 	name[0] = 'p';
-	box_mount_number(name + 1, place, 10);
+	box_mount_number(name + 1, index, 10);
 }
 
-/* The first place that is free, once all that are empty are. */
-static uint32_t free_place(int box)
+/* Removes empty cgroups. The first free index, or CGROUPS_MAX. */
+static uint32_t free_index(int box)
 {
-	uint32_t first = PARTS_MAX;
-	for (uint32_t i = 0; i < PARTS_MAX; i++) {
+	uint32_t first = CGROUPS_MAX;
+	for (uint32_t i = 0; i < CGROUPS_MAX; i++) {
 		char name[BOX_MOUNT_NUMBER_SIZE + 1];
-		name_part(i, name);
-		if (taken[i] && unlinkat(box, name, AT_REMOVEDIR) == 0) {
-			taken[i] = false;
+		make_name(i, name);
+		if (used[i] && unlinkat(box, name, AT_REMOVEDIR) == 0) {
+			used[i] = false;
 		}
-		first = !taken[i] && i < first ? i : first;
+		first = !used[i] && i < first ? i : first;
 	}
 	return first;
 }
 
-/* Its door, or -errno. All of one that takes too much is ended together. */
-static int limit(int part, uint64_t memory_mib, int *ret_events)
+/* Its cgroup.procs, or -errno. On lack of memory all its processes are killed together. */
+static int limit(int cgroup, uint64_t memory_mib, int *ret_events)
 {
-	int r = put_number(part, "memory.max", memory_mib * MIB);
+	int r = write_number(cgroup, "memory.max", memory_mib * MIB);
 	if (r < 0) {
 		return r == -ENOENT || r == -EACCES ? -EOPNOTSUPP : r;
 	}
-	/* Where there is no swap there is no file for it. */
-	r = put(part, "memory.swap.max", "0");
+	/* Without swap there is no such file. */
+	r = write_file(cgroup, "memory.swap.max", "0");
 	r = r == -ENOENT || r == -EACCES ? 0 : r;
-	r = r < 0 ? r : put(part, "memory.oom.group", "1");
 	if (r < 0) {
 		return r;
 	}
-	int events = open_events(part);
-	int door = events < 0 ? -1
-			      : openat(part, "cgroup.procs", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (door < 0) {
+	r = write_file(cgroup, "memory.oom.group", "1");
+	if (r < 0) {
+		return r;
+	}
+	int events = open_events(cgroup);
+	int procs_fd = events < 0
+		? -1
+		: openat(cgroup, "cgroup.procs", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (procs_fd < 0) {
 		r = -errno;
 		box_close_p(&events);
 		return r;
 	}
 	*ret_events = events;
-	return door;
+	return procs_fd;
 }
 
 int box_guest_cgroups_make(int box, uint64_t memory_mib, int *ret_events)
@@ -141,17 +146,17 @@ int box_guest_cgroups_make(int box, uint64_t memory_mib, int *ret_events)
 	if (memory_mib == 0 || memory_mib > MEMORY_MIB_MAX) {
 		return -EINVAL;
 	}
-	uint32_t place = free_place(box);
-	if (place == PARTS_MAX) {
+	uint32_t index = free_index(box);
+	if (index == CGROUPS_MAX) {
 		return -EAGAIN;
 	}
 	char name[BOX_MOUNT_NUMBER_SIZE + 1];
-	name_part(place, name);
-	_cleanup_(box_close_p) int part = make_folder(box, name);
-	int door = part < 0 ? part : limit(part, memory_mib, ret_events);
-	if (door < 0 && part >= 0) {
+	make_name(index, name);
+	_cleanup_(box_close_p) int cgroup = make_folder(box, name);
+	int procs_fd = cgroup < 0 ? cgroup : limit(cgroup, memory_mib, ret_events);
+	if (procs_fd < 0 && cgroup >= 0) {
 		(void)unlinkat(box, name, AT_REMOVEDIR);
 	}
-	taken[place] = door >= 0;
-	return door;
+	used[index] = procs_fd >= 0;
+	return procs_fd;
 }

@@ -1,4 +1,4 @@
-/* Owns the setting of the guest's clock: at the start to a time, later by steps. */
+/* Owns how the guest's clock is set: to a time by microvm_boot.c, later by steps by the privileged helper. */
 #include "init/guest/guest_clock.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ int box_guest_clock_set(uint64_t realtime_ns)
 int box_guest_clock_step(int64_t step_ns)
 {
 	uint64_t now_ns = box_guest_clock_now();
-	/* Two's complement: a step back is a very long way forward. */
+	/* Two's complement: a negative step wraps around. */
 	uint64_t then_ns = now_ns + (uint64_t)step_ns;
 	bool fits = step_ns < 0 ? then_ns < now_ns : then_ns >= now_ns && then_ns <= INT64_MAX;
 	return fits ? box_guest_clock_set(then_ns) : -ERANGE;

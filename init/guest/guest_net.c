@@ -1,4 +1,5 @@
-/* Old ways of setting interfaces up, which need no messages: one address each. */
+/* Configures the guest's interfaces by ioctl, which is enough for one address each and needs no netlink.
+ * Called by microvm_boot.c. */
 #include "init/guest/guest_net.h"
 
 #include <arpa/inet.h>
@@ -62,12 +63,24 @@ static int add_gateway(int fd, uint32_t gateway)
 int box_guest_net_set_up(const struct box_microvm_boot *boot)
 {
 	_cleanup_(box_close_p) int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int r = fd < 0 ? -errno : bring_up(fd, "lo");
+	if (fd < 0) {
+		return -errno;
+	}
+	int r = bring_up(fd, "lo");
 	if (r < 0 || !boot->network) {
 		return r;
 	}
 	r = set_address(fd, SIOCSIFADDR, boot->address);
-	r = r < 0 ? r : set_address(fd, SIOCSIFNETMASK, box_guest_net_mask(boot->prefix));
-	r = r < 0 ? r : bring_up(fd, CARD);
-	return r < 0 || !boot->gateway ? r : add_gateway(fd, boot->gateway);
+	if (r < 0) {
+		return r;
+	}
+	r = set_address(fd, SIOCSIFNETMASK, box_guest_net_mask(boot->prefix));
+	if (r < 0) {
+		return r;
+	}
+	r = bring_up(fd, CARD);
+	if (r < 0 || !boot->gateway) {
+		return r;
+	}
+	return add_gateway(fd, boot->gateway);
 }

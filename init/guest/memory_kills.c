@@ -1,4 +1,5 @@
-/* Owns the fd of the events, and how many of the kills are accounted for. */
+/* Owns memory.events of the cgroup of commands, and how many of its kills are attributed to commands. Called
+ * by run_exit.c and mproc.c. */
 #include "init/guest/memory_kills.h"
 
 #include <signal.h>
@@ -10,7 +11,7 @@
 #include "protocol/oom.h"
 
 #define TEXT_MAX 1024
-#define SHELL_SIGNALED 128 /* and the signal: the exit code of a shell */
+#define SHELL_SIGNALED 128 /* exit code of a shell whose child was killed by signal n: 128 + n */
 
 static int watched = -1;
 static uint64_t accounted;

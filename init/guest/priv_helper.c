@@ -1,4 +1,5 @@
-/* Owns the second process and the socket to it: one question at a time, each with one answer. */
+/* Owns the privileged helper and the socket to it: one question at a time, each with one answer. In PID 1
+ * called by microvm_boot.c and control.c. */
 #include "init/guest/priv_helper.h"
 
 #include <errno.h>
@@ -25,18 +26,18 @@
 #include "init/guest/mount.h"
 #include "protocol/microvm.h"
 
-#define FD_FLOOR 16 /* beyond the places of what every box-init has */
+#define FD_FLOOR 16 /* above the fixed fds of every box-init */
 #define END_MS 1000
-#define FDS_MAX 2 /* of one answer: what was asked for, and the events of a group */
+#define FDS_MAX 2 /* in one answer: the requested fd, and memory.events of a cgroup */
 
 enum kind {
 	ASK_TREE,
 	ASK_WORKSPACE,
 	ASK_MOUNT,
-	ASK_GROUP,
-	TAKE_GROUPS, /* with an fd */
+	ASK_CGROUP,
+	SET_CGROUPS, /* with an fd */
 	STEP_CLOCK,  /* not answered */
-	END_MACHINE, /* not answered */
+	END_GUEST,   /* not answered */
 };
 
 struct question {
@@ -57,7 +58,7 @@ static int send_with(const void *bytes, size_t size, const int *fds, size_t fd_c
 	return sent < 0 ? (int)sent : 0;
 }
 
-/* All of `size`, and the fds that came with it, else -1. 0 or -errno. */
+/* Exactly `size` bytes, and the fds that came with them, else -1. 0 or -errno. */
 static int receive_with(void *bytes, size_t size, int list[FDS_MAX])
 {
 	struct box_fds fds = {.list = list, .max = FDS_MAX};
@@ -73,32 +74,35 @@ static int receive_with(void *bytes, size_t size, int list[FDS_MAX])
 
 /* --- in the privileged helper --- */
 
-static int share = -1;
-static int groups = -1;
+static int share = -1;   /* O_PATH, its root */
+static int cgroups = -1; /* the cgroup of the box */
 
-/* Attached, not only made: of what is in no namespace nothing can be copied. */
-static int enter_machines_share(void)
+/* Attached, because a mount outside of the mount namespace cannot be copied. */
+static int enter_virtiofs(void)
 {
 	const struct box_mount_option options[] = {{"source", BOX_MICROVM_SHARE}};
-	_cleanup_(box_close_p) int place = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(box_close_p) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(box_close_p) int share_fd = box_mount_make(
 		"virtiofs", options, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	int r = share_fd < 0 ? share_fd : place < 0 ? -EBADF : box_attach_at(share_fd, place);
-	if (r == 0 && fchdir(share_fd) < 0) {
-		r = -errno;
+	if (share_fd < 0 || root < 0) {
+		return share_fd < 0 ? share_fd : -EBADF;
 	}
-	return r;
+	int r = box_attach_at(share_fd, root);
+	if (r < 0) {
+		return r;
+	}
+	return fchdir(share_fd) < 0 ? -errno : 0;
 }
 
-static void end_machine(void)
+static void reboot_guest(void)
 {
 	(void)syscall(SYS_reboot, LINUX_REBOOT_MAGIC1, LINUX_REBOOT_MAGIC2,
 		LINUX_REBOOT_CMD_RESTART, NULL);
 }
 
-const struct box_priv_helper box_priv_helper_of_microvm = {enter_machines_share, end_machine};
+const struct box_priv_helper box_priv_helper_of_microvm = {enter_virtiofs, reboot_guest};
 
-/* One name in a folder of the share. */
+/* Copies the tree at one name in a folder of the share. */
 static int clone_named(const char *folder, const char *name)
 {
 	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
@@ -116,15 +120,15 @@ static int clone_numbered(uint64_t number)
 	return clone_named(BOX_MICROVM_MOUNTS, name);
 }
 
-static int take_groups(int fd)
+static int set_cgroups(int fd)
 {
 	int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_FLOOR);
-	box_close_p(&groups);
-	groups = moved;
+	box_close_p(&cgroups);
+	cgroups = moved;
 	return fd >= 0 && moved < 0 ? -errno : 0;
 }
 
-/* An fd, 0 for nothing but its success, or -errno; of a group a second fd too. */
+/* An fd, 0 for success without an fd, or -errno; of a cgroup a second fd too. */
 static int find_answer(struct question *question, int fd, int *ret_second)
 {
 	question->name[sizeof(question->name) - 1] = '\0';
@@ -135,10 +139,10 @@ static int find_answer(struct question *question, int fd, int *ret_second)
 		return box_mount_clone(share, BOX_MICROVM_WORKSPACE);
 	case ASK_MOUNT:
 		return clone_numbered(question->number);
-	case ASK_GROUP:
-		return box_guest_cgroups_make(groups, question->number, ret_second);
-	case TAKE_GROUPS:
-		return take_groups(fd);
+	case ASK_CGROUP:
+		return box_guest_cgroups_make(cgroups, question->number, ret_second);
+	case SET_CGROUPS:
+		return set_cgroups(fd);
 	default:
 		return -EINVAL;
 	}
@@ -164,7 +168,7 @@ static void serve(const struct box_priv_helper *helper)
 		int r = 0;
 		if (question.kind == STEP_CLOCK) {
 			(void)box_guest_clock_step((int64_t)question.number);
-		} else if (question.kind == END_MACHINE) {
+		} else if (question.kind == END_GUEST) {
 			helper->end();
 			return;
 		} else {
@@ -176,37 +180,37 @@ static void serve(const struct box_priv_helper *helper)
 			break;
 		}
 	}
-	/* PID 1 is gone: so is the box. */
+	/* PID 1 is dead, so the box has ended. */
 	helper->end();
 }
 
-static void put(int folder, const char *name, const char *text)
+static void write_file(int folder, const char *name, const char *text)
 {
 	_cleanup_(box_close_p) int fd = openat(folder, name, O_WRONLY | O_CLOEXEC);
 	ssize_t ignored = fd < 0 ? 0 : write(fd, text, strlen(text));
 	(void)ignored;
 }
 
-/* By a /proc of our own: there is no other yet. */
-static void set_kernel(void)
+/* Through a detached /proc: none is mounted yet. */
+static void configure_kernel(void)
 {
 	_cleanup_(box_close_p) int proc = box_mount_make("proc", NULL, 0, 0);
 	if (proc >= 0) {
-		/* The kernel must not choose us when memory runs out. */
-		put(proc, "self/oom_score_adj", "-1000");
-		/* One that panics ends a second later: what it says has to get out. */
-		put(proc, "sys/kernel/panic", "1");
+		/* The OOM killer must not choose this process. */
+		write_file(proc, "self/oom_score_adj", "-1000");
+		/* After a panic reboot one second later, so that the console output gets out. */
+		write_file(proc, "sys/kernel/panic", "1");
 	}
 }
 
-static int settle(const struct box_priv_helper *helper)
+static int set_up(const struct box_priv_helper *helper)
 {
 	uint64_t keep = 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_SYS_TIME | 1ULL << CAP_SYS_BOOT;
 	(void)prctl(PR_SET_NAME, "box-priv-helper", 0L, 0L, 0L);
 	if (unshare(CLONE_NEWNS) < 0) {
 		return -errno;
 	}
-	set_kernel();
+	configure_kernel();
 	int r = helper->enter_share();
 	if (r < 0) {
 		return r;
@@ -221,7 +225,7 @@ static int settle(const struct box_priv_helper *helper)
 
 _Noreturn static void priv_helper_main(const struct box_priv_helper *helper)
 {
-	int32_t errnum = -settle(helper);
+	int32_t errnum = -set_up(helper);
 	if (send_with(&errnum, sizeof(errnum), NULL, 0) == 0 && errnum == 0) {
 		serve(helper);
 	}
@@ -230,8 +234,8 @@ _Noreturn static void priv_helper_main(const struct box_priv_helper *helper)
 
 /* --- in PID 1 --- */
 
-/* As find_answer; `ret_second` is NULL where there is none. */
-static int hear(int *ret_second)
+/* As find_answer; `ret_second` may be NULL. */
+static int receive_answer(int *ret_second)
 {
 	int32_t errnum;
 	int fds[FDS_MAX];
@@ -262,7 +266,10 @@ static int ask_for(uint32_t kind, uint64_t number, const char *name, int fd, int
 		memcpy(question.name, name, len);
 	}
 	int r = send_with(&question, sizeof(question), &fd, fd >= 0);
-	return r < 0 || kind == STEP_CLOCK || kind == END_MACHINE ? r : hear(ret_second);
+	if (r < 0 || kind == STEP_CLOCK || kind == END_GUEST) {
+		return r;
+	}
+	return receive_answer(ret_second);
 }
 
 static int ask(uint32_t kind, uint64_t number, const char *name, int fd)
@@ -281,7 +288,7 @@ int box_priv_helper_start(const struct box_priv_helper *helper)
 	int r = pid < 0 ? -errno : 0;
 	(void)close(pair[0]);
 	if (pid == 0) {
-		/* Nothing else of what PID 1 has: of its stream least of all. */
+		/* No other fd of PID 1 is kept, least of all its connection to the host. */
 		if (dup2(pair[1], STDERR_FILENO + 1) < 0 ||
 			syscall(SYS_close_range, STDERR_FILENO + 2, ~0U, 0) < 0) {
 			_exit(1);
@@ -295,12 +302,12 @@ int box_priv_helper_start(const struct box_priv_helper *helper)
 		return r;
 	}
 	socket_fd = ours;
-	return hear(NULL);
+	return receive_answer(NULL);
 }
 
 int box_priv_helper_give_cgroups(int box_fd)
 {
-	return ask(TAKE_GROUPS, 0, NULL, box_fd);
+	return ask(SET_CGROUPS, 0, NULL, box_fd);
 }
 
 void box_priv_helper_forget(void)
@@ -325,7 +332,7 @@ int box_priv_helper_open_mount(uint32_t number)
 
 int box_priv_helper_make_cgroup(uint64_t memory_mib, int *ret_events)
 {
-	return ask_for(ASK_GROUP, memory_mib, NULL, -1, ret_events);
+	return ask_for(ASK_CGROUP, memory_mib, NULL, -1, ret_events);
 }
 
 void box_priv_helper_step_clock(int64_t step_ns)
@@ -335,7 +342,7 @@ void box_priv_helper_step_clock(int64_t step_ns)
 
 void box_priv_helper_end_microvm(void)
 {
-	if (ask(END_MACHINE, 0, NULL, -1) == 0) {
+	if (ask(END_GUEST, 0, NULL, -1) == 0) {
 		struct pollfd gone = {.fd = socket_fd};
 		(void)poll(&gone, 1, END_MS);
 	}

@@ -1,6 +1,6 @@
-/* How the guest's clock is kept at the host's. The guest is asked for its time and answers; from that
- * and the time that it took comes the step that it is told. A step is the same however late it comes:
- * a guest that stood still meanwhile is not set back. Pure: the caller has the clocks. */
+/* Keeps the guest's clock synchronised with the host's. The guest is asked for its time; from its answer and the
+ * duration until it arrived a step is computed and sent. A step is correct however late it arrives, so a guest that
+ * was suspended meanwhile is not set back. Pure: the caller reads the clocks. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,24 +9,24 @@
 #include "protocol/microvm.h"
 
 struct box_clock_sync_clocks {
-	uint64_t real_ns;   /* the time of day */
-	uint64_t steady_ns; /* since whenever, never set */
+	uint64_t real_ns;   /* CLOCK_REALTIME */
+	uint64_t steady_ns; /* CLOCK_MONOTONIC */
 };
 
 struct box_clock_sync {
-	bool due;        /* something is to be sent to the guest */
-	int64_t step_ns; /* this, when it is not 0; else a question */
-	bool asked;      /* and not answered yet */
-	uint64_t token;
+	bool due;        /* a packet must be sent to the guest */
+	int64_t step_ns; /* with this step; 0: with a question for its time */
+	bool asked;      /* a question is not answered yet */
+	uint64_t token;  /* of the last question */
 	struct box_clock_sync_clocks asked_at;
-	unsigned tries;
+	unsigned tries; /* how many questions were sent in this round */
 };
 
-/* The clocks may be apart from now on: the beginning, a while, the host's was set. */
-void box_clock_sync_begin(struct box_clock_sync *timing);
-/* What is due, to be sent now. */
+/* Begins a round: at the start, periodically, and when the host's clock was set. */
+void box_clock_sync_begin(struct box_clock_sync *sync);
+/* The packet that is due; it must be sent now. */
 struct box_microvm_clock box_clock_sync_next(
-	struct box_clock_sync *timing, const struct box_clock_sync_clocks *now);
-/* The guest's answer. What nobody has asked for is passed over. */
-void box_clock_sync_take(struct box_clock_sync *timing, const struct box_microvm_time *time,
+	struct box_clock_sync *sync, const struct box_clock_sync_clocks *now);
+/* Handles the guest's answer. An answer without a question is ignored. */
+void box_clock_sync_take(struct box_clock_sync *sync, const struct box_microvm_time *time,
 	const struct box_clock_sync_clocks *now);

@@ -1,5 +1,5 @@
-/* Owns the ring. Pure. A guest writes whatever it likes: what it says is a person's to read, and must
- * not reach a terminal as anything but text. */
+/* Owns a ring of console output. A guest can write any bytes, and people read them in a terminal, so only printable text
+ * may get out. Pure. Called by bridge.c and microvm_end.c. */
 #include "vmm/bridge/console.h"
 
 #include <stdbool.h>
@@ -30,8 +30,8 @@ void box_console_end_line(struct box_console *console)
 	}
 }
 
-/* What stands for it in a text, or NUL for nothing. */
-static char shown(char byte)
+/* The character shown for a byte, or NUL for none. */
+static char printable(char byte)
 {
 	if (byte == '\r') {
 		return '\0';
@@ -39,14 +39,14 @@ static char shown(char byte)
 	return byte == '\n' || (byte >= ' ' && byte <= '~') ? byte : '?';
 }
 
-/* All that is kept, in order. How much that is. */
+/* Copies all that is kept, in order. Returns its length. */
 static size_t unroll(const struct box_console *console, char *text)
 {
 	bool wrapped = console->total > sizeof(console->bytes);
 	uint64_t from = wrapped ? console->total - sizeof(console->bytes) : 0;
 	size_t len = 0;
 	for (uint64_t at = from; at < console->total; at++) {
-		char c = shown(console->bytes[at % sizeof(console->bytes)]);
+		char c = printable(console->bytes[at % sizeof(console->bytes)]);
 		if (c != '\0') {
 			text[len++] = c;
 		}
@@ -67,7 +67,7 @@ void box_console_text(const struct box_console *console, char *text, size_t size
 		start = len - (size - 1);
 		cut = all[start - 1] != '\n';
 	}
-	/* The first line of what is left has no beginning. */
+	/* The first line is incomplete. */
 	const char *next = cut ? memchr(all + start, '\n', len - start) : NULL;
 	if (next) {
 		start = (size_t)(next - all) + 1;

@@ -1,4 +1,4 @@
-/* The end of what a guest's console said, as a person may read it. */
+/* The end of the guest's console output, made printable. */
 #pragma once
 
 #include <stddef.h>
@@ -8,16 +8,16 @@
 
 struct box_console {
 	char bytes[BOX_VMM_CONSOLE_BYTES];
-	uint64_t total; /* that ever came */
+	uint64_t total; /* how many bytes were ever added */
 };
 
-/* Takes bytes as they come; of all of them the last BOX_VMM_CONSOLE_BYTES are kept. */
+/* Adds bytes; the last BOX_VMM_CONSOLE_BYTES of all are kept. */
 void box_console_add(struct box_console *console, const char *bytes, size_t size);
 
-/* What comes next is a line of its own. */
+/* Ends the current line, if there is one. */
 void box_console_end_line(struct box_console *console);
 
-/* Writes the last whole lines that fit into `size` bytes with their NUL; one line alone that does not
- * fit is cut at its beginning. What is neither printable ASCII nor a line feed becomes a question
- * mark, or nothing where it is a carriage return. */
+/* Writes the last complete lines that fit into `size` bytes with a NUL; a single line that does not fit is cut at its
+ * beginning. Carriage returns are removed; other bytes that are neither printable ASCII nor line feeds become question
+ * marks. */
 void box_console_text(const struct box_console *console, char *text, size_t size);

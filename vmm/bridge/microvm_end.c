@@ -1,5 +1,5 @@
-/* The words, for each way in which a machine can end. The guest's kernel says by itself why it gave up:
- * its console has that, and is what a person needs to see. */
+/* Owns the messages for each way in which a microVM can end. The guest's kernel prints on its console why it stopped, which
+ * is what people need to see. Called by bridge.c. */
 #include "vmm/bridge/microvm_end.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@
 
 #define CONSOLE_MAX 400 /* of its end */
 
-static const char *said_by_kernel(const char *console)
+static const char *find_kernel_message(const char *console)
 {
-	/* The first that is there counts; what a guest prints is its own word, and so is this. */
+	/* The first match counts. A guest could print these lines itself: the message is not trusted. */
 	static const struct {
 		const char *mark;
 		const char *words;
@@ -32,28 +32,28 @@ static const char *said_by_kernel(const char *console)
 	return NULL;
 }
 
-static void say_ended(
-	const struct box_microvm_end *words, const char *console, char *text, size_t size)
+static void format_ended(
+	const struct box_microvm_end *end, const char *console, char *text, size_t size)
 {
 	static const char *const names[] = {
 		[BOX_MICROVM_END_MICROVM] = "its virtual machine",
 		[BOX_MICROVM_END_MOUNT_HELPER] = "the process that mounts for it",
 		[BOX_MICROVM_END_PASST] = "its network, passt,",
 	};
-	const char *kernel = words->ended == BOX_MICROVM_END_MICROVM ? said_by_kernel(console)
-								     : NULL;
-	if (WIFSIGNALED(words->status)) {
-		(void)snprintf(text, size, "%s was killed by signal %d", names[words->ended],
-			WTERMSIG(words->status));
-	} else if (words->ended == BOX_MICROVM_END_MOUNT_HELPER) {
-		(void)snprintf(text, size, "%s is gone", names[words->ended]);
+	const char *kernel = end->ended == BOX_MICROVM_END_MICROVM ? find_kernel_message(console)
+								   : NULL;
+	if (WIFSIGNALED(end->status)) {
+		(void)snprintf(text, size, "%s was killed by signal %d", names[end->ended],
+			WTERMSIG(end->status));
+	} else if (end->ended == BOX_MICROVM_END_MOUNT_HELPER) {
+		(void)snprintf(text, size, "%s is gone", names[end->ended]);
 	} else if (kernel) {
 		(void)snprintf(text, size, "%s", kernel);
-	} else if (words->ended == BOX_MICROVM_END_MICROVM && WEXITSTATUS(words->status) == 0) {
+	} else if (end->ended == BOX_MICROVM_END_MICROVM && WEXITSTATUS(end->status) == 0) {
 		(void)snprintf(text, size, "its guest rebooted, or its kernel panicked");
 	} else {
-		(void)snprintf(text, size, "%s ended with exit code %d", names[words->ended],
-			WEXITSTATUS(words->status));
+		(void)snprintf(text, size, "%s ended with exit code %d", names[end->ended],
+			WEXITSTATUS(end->status));
 	}
 }
 
@@ -65,21 +65,21 @@ static void join_lines(char *text)
 	}
 }
 
-void box_microvm_end_format(const struct box_microvm_end *words, const struct box_console *console,
+void box_microvm_end_format(const struct box_microvm_end *end, const struct box_console *console,
 	char *text, size_t size)
 {
-	char said[CONSOLE_MAX];
-	box_console_text(console, said, sizeof(said));
-	if (words->ended != BOX_MICROVM_END_NOBODY) {
-		say_ended(words, said, text, size);
-	} else if (words->errnum == EBADMSG) {
+	char lines[CONSOLE_MAX];
+	box_console_text(console, lines, sizeof(lines));
+	if (end->ended != BOX_MICROVM_END_NOBODY) {
+		format_ended(end, lines, text, size);
+	} else if (end->errnum == EBADMSG) {
 		(void)snprintf(text, size, "its guest broke the protocol");
 	} else {
 		(void)snprintf(text, size, "its guest hung up");
 	}
 	size_t len = strlen(text);
-	if (said[0] != '\0' && len + 1 < size) {
-		join_lines(said);
-		(void)snprintf(text + len, size - len, "; its console: %s", said);
+	if (lines[0] != '\0' && len + 1 < size) {
+		join_lines(lines);
+		(void)snprintf(text + len, size - len, "; its console: %s", lines);
 	}
 }

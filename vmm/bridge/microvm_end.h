@@ -1,4 +1,4 @@
-/* What is said of a microVM that ends by itself, after it was ready. Pure. */
+/* The message about a microVM that ended unexpectedly after it was ready. Pure. */
 #pragma once
 
 #include <stddef.h>
@@ -13,11 +13,11 @@ enum box_microvm_end_cause {
 };
 
 struct box_microvm_end {
-	enum box_microvm_end_cause ended; /* of the processes of the box, the first */
-	int status;                       /* of it, as waitpid has it */
-	int errnum;                       /* of what ended the bridge's work otherwise, or 0 */
+	enum box_microvm_end_cause ended; /* the first process of the box that has ended */
+	int status;                       /* its wait status */
+	int errnum;                       /* otherwise, the error that ended the bridge, or 0 */
 };
 
-/* One line of printable ASCII, with the last of the guest's console. */
-void box_microvm_end_format(const struct box_microvm_end *words, const struct box_console *console,
+/* Writes one line of printable ASCII, including the end of the guest's console. */
+void box_microvm_end_format(const struct box_microvm_end *end, const struct box_console *console,
 	char *text, size_t size);

@@ -1,5 +1,6 @@
-/* Owns both ends of the mount helper's socket, and its process. A mount is hung at an empty folder or file in
- * a file system that the guest may not write to: a walk of one name, which the number is. */
+/* Owns both ends of the mount helper's socket, its process, and the numbers of mounts. A mount is attached to
+ * an empty folder or file, named by its number, in a file system that the guest cannot write to. Called by
+ * bridge.c and vmm_run.c. */
 #include "vmm/bridge/mount_helper.h"
 
 #include <errno.h>
@@ -18,24 +19,25 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/fds.h"
+#include "protocol/init_process.h"
 #include "vmm/privileges.h"
 #include "vmm/syscall_rules.h"
 
 #define NAME_SIZE 16
 
-enum wish {
-	HANG = 1, /* with one fd; answered */
-	TAKE,
+enum request {
+	ATTACH = 1, /* with one fd; answered */
+	DETACH,
 };
 
 struct packet {
-	uint32_t wish;
+	uint32_t request;
 	uint32_t number;
 };
 
 /* --- in the bridge --- */
 
-/* It waits if it must: the mount helper always comes back to its socket. */
+/* May block: the mount helper always returns to its socket. */
 static int send_packet(int socket, const struct packet *packet, int fd)
 {
 	return box_fds_send_one(socket, packet, sizeof(*packet), fd, 0) < 0 ? -EPIPE : 0;
@@ -43,12 +45,12 @@ static int send_packet(int socket, const struct packet *packet, int fd)
 
 int box_mount_helper_attach(int socket, uint32_t number, int mount_fd)
 {
-	return send_packet(socket, &(struct packet){HANG, number}, mount_fd);
+	return send_packet(socket, &(struct packet){ATTACH, number}, mount_fd);
 }
 
 int box_mount_helper_detach(int socket, uint32_t number)
 {
-	return send_packet(socket, &(struct packet){TAKE, number}, -1);
+	return send_packet(socket, &(struct packet){DETACH, number}, -1);
 }
 
 int box_mount_helper_answer(int socket)
@@ -66,28 +68,29 @@ int box_mount_helper_answer(int socket)
 
 /* --- in the mount helper --- */
 
-static int make_place(int folder, const char *name, int mount_fd, int *ret_place)
+/* Creates an empty folder or file to attach the mount to. */
+static int make_mount_point(int folder, const char *name, int mount_fd, int *ret_fd)
 {
 	struct stat st;
 	if (fstat(mount_fd, &st) < 0) {
 		return -errno;
 	}
 	bool is_folder = S_ISDIR(st.st_mode);
-	int r = is_folder ? mkdirat(folder, name, 0755) : mknodat(folder, name, S_IFREG | 0644, 0);
-	if (r < 0) {
+	if ((is_folder ? mkdirat(folder, name, 0755) : mknodat(folder, name, S_IFREG | 0644, 0)) <
+		0) {
 		return -errno;
 	}
 	int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC | (is_folder ? O_DIRECTORY : 0);
-	int place = openat(folder, name, flags);
-	if (place < 0) {
+	int fd = openat(folder, name, flags);
+	if (fd < 0) {
 		return -errno;
 	}
-	*ret_place = place;
+	*ret_fd = fd;
 	return 0;
 }
 
-/* The name is below the working folder, which is `folder`: umount2 has no fd to begin at. */
-static void take(int folder, const char *name)
+/* `folder` is also the working folder, because umount2 only takes paths. */
+static void detach(int folder, const char *name)
 {
 	struct stat st;
 	(void)umount2(name, MNT_DETACH | UMOUNT_NOFOLLOW);
@@ -96,17 +99,17 @@ static void take(int folder, const char *name)
 	}
 }
 
-static int hang(int folder, const char *name, int mount_fd)
+static int attach(int folder, const char *name, int mount_fd)
 {
-	_cleanup_(box_close_p) int place = -1;
-	int r = mount_fd < 0 ? -EBADF : make_place(folder, name, mount_fd, &place);
+	_cleanup_(box_close_p) int point = -1;
+	int r = mount_fd < 0 ? -EBADF : make_mount_point(folder, name, mount_fd, &point);
 	if (r == 0 &&
-		syscall(SYS_move_mount, mount_fd, "", place, "",
+		syscall(SYS_move_mount, mount_fd, "", point, "",
 			MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
 		r = -errno;
 	}
 	if (r < 0) {
-		take(folder, name);
+		detach(folder, name);
 	}
 	return r;
 }
@@ -120,14 +123,14 @@ int box_mount_helper_serve(int socket, int folder)
 	}
 	char name[NAME_SIZE];
 	(void)snprintf(name, sizeof(name), "%u", packet.number);
-	if (packet.wish == TAKE) {
-		take(folder, name);
+	if (packet.request == DETACH) {
+		detach(folder, name);
 		return 0;
 	}
-	if (packet.wish != HANG) {
+	if (packet.request != ATTACH) {
 		return -EPIPE;
 	}
-	uint32_t errnum = (uint32_t)-hang(folder, name, mount_fd);
+	uint32_t errnum = (uint32_t)-attach(folder, name, mount_fd);
 	return send(socket, &errnum, sizeof(errnum), MSG_NOSIGNAL) < 0 ? -EPIPE : 0;
 }
 
@@ -150,7 +153,8 @@ int box_mount_helper_start(int folder, int *ret_socket, pid_t *ret_pid, struct b
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "no socket for the process that mounts");
+		return box_err_set(err, BOX_ERR_OS, errno,
+			"cannot make a socket for the mount helper: %s", box_err_strerror(errno));
 	}
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -163,10 +167,52 @@ int box_mount_helper_start(int folder, int *ret_socket, pid_t *ret_pid, struct b
 	(void)close(pair[1]);
 	if (pid < 0) {
 		(void)close(pair[0]);
-		return box_err_set(
-			err, BOX_ERR_OS, errno, "the process that mounts cannot be started");
+		return box_err_set(err, BOX_ERR_OS, errno, "cannot fork the mount helper: %s",
+			box_err_strerror(errno));
 	}
 	*ret_socket = pair[0];
 	*ret_pid = pid;
+	return 0;
+}
+
+/* --- numbers: a list, searched from its end, because commands have few mounts, side by side --- */
+
+uint32_t box_mount_numbers_take(struct box_mount_numbers *mounts, uint32_t id)
+{
+	if (mounts->count == BOX_VMM_MOUNTS_MAX || mounts->last == BOX_MOUNT_NUMBERS_NONE - 1) {
+		return BOX_MOUNT_NUMBERS_NONE;
+	}
+	uint32_t number = ++mounts->last;
+	mounts->list[mounts->count].number = number;
+	mounts->list[mounts->count].id = id;
+	mounts->count++;
+	return number;
+}
+
+static uint32_t take_out(struct box_mount_numbers *mounts, size_t index)
+{
+	uint32_t number = mounts->list[index].number;
+	mounts->list[index] = mounts->list[--mounts->count];
+	return number;
+}
+
+uint32_t box_mount_numbers_drop(struct box_mount_numbers *mounts, uint32_t id)
+{
+	for (size_t i = mounts->count; i-- > 0;) {
+		if (mounts->list[i].id == id) {
+			return take_out(mounts, i);
+		}
+	}
+	return 0;
+}
+
+uint32_t box_mount_numbers_drop_upto(struct box_mount_numbers *mounts, uint32_t last)
+{
+	for (size_t i = mounts->count; i-- > 0;) {
+		bool of_process = mounts->list[i].id & BOX_INIT_MOUNT_OF_PROCESS;
+		if (mounts->list[i].number <= last && !of_process) {
+			return take_out(mounts, i);
+		}
+	}
 	return 0;
 }

@@ -73,7 +73,7 @@ def test_an_image_that_cannot_be(runtime, name):
 @pytest.mark.parametrize(
     "what, text",
     [
-        ("other", "this KVM cannot run a guest: the machine ended before it spoke"),
+        ("other", "this KVM cannot run a guest: the microVM ended before the guest reported"),
         ("empty", "libkrunfw: "),
     ],
 )

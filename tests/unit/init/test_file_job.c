@@ -67,7 +67,7 @@ static int serve(struct box_init_file ask, const char *place, const char *path,
 	ASSERT_INT(write(in[1], input, strlen(input)), strlen(input));
 	ASSERT_INT(close(in[1]), 0);
 	job = (struct box_file_job){
-		.ask = ask,
+		.request = ask,
 		.texts = {place, path, to_place, to},
 		.root = root,
 		.in = in[0],
@@ -219,7 +219,7 @@ static pid_t write_without_proc(const char *path, uint64_t size, int input)
 		_exit(TEST_SKIPPED);
 	}
 	job = (struct box_file_job){
-		.ask = {.kind = BOX_INIT_FILE_WRITE, .size = size},
+		.request = {.kind = BOX_INIT_FILE_WRITE, .size = size},
 		.texts = {"/ws", path, "", ""},
 		.root = root,
 		.in = input,

@@ -58,7 +58,7 @@ static int measure(void)
 	ASSERT_INT(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
 	ASSERT_INT(pipe2(err, O_CLOEXEC | O_NONBLOCK), 0);
 	struct box_file_job job = {
-		.ask = {.kind = BOX_INIT_FILE_MEASURE},
+		.request = {.kind = BOX_INIT_FILE_MEASURE},
 		.texts = {CACHE, "", "", ""},
 		.root = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC),
 		.in = -1,
@@ -70,7 +70,7 @@ static int measure(void)
 	ssize_t size = read(out[0], bytes, sizeof(bytes));
 	size = size < 0 ? 0 : size;
 	struct box_str said = {(const char *)&answer, sizeof(answer)};
-	ASSERT_INT(box_init_file_read_answer(&job.ask, said, (size_t)size, &answer), 0);
+	ASSERT_INT(box_init_file_read_answer(&job.request, said, (size_t)size, &answer), 0);
 	if (answer.errnum == 0) {
 		ASSERT_INT(box_init_file_read_measured((struct box_str){bytes, (size_t)size}, &got),
 			0);

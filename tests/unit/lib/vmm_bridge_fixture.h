@@ -14,8 +14,7 @@
 #include "protocol/microvm.h"
 #include "tests/unit/lib/test.h"
 #include "vmm/bridge/bridge.h"
-#include "vmm/bridge/bridge_listen.h"
-#include "vmm/bridge/mount_numbers.h"
+#include "vmm/bridge/mount_helper.h"
 
 #define WAIT_MS 10000
 

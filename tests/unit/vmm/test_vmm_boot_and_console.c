@@ -6,8 +6,8 @@
 #include "tests/unit/lib/test.h"
 #include "vmm/boot_image.h"
 #include "vmm/bridge/console.h"
-#include "vmm/bridge/mount_numbers.h"
-#include "vmm/libkrun_folders.h"
+#include "vmm/bridge/mount_helper.h"
+#include "vmm/libkrun.h"
 
 /* --- the console --- */
 
@@ -125,7 +125,7 @@ TEST(a_boot_file_with_its_order)
 	fill();
 	ASSERT_INT(read_image(&file, sizeof(file), &image), 0);
 	ASSERT_INT(image.guest.payload_uid, 7);
-	ASSERT_INT(image.machine.memory_mib, 128);
+	ASSERT_INT(image.microvm.memory_mib, 128);
 	ASSERT_INT(image.size, sizeof(file) + sizeof(struct box_microvm_order));
 	box_boot_image_add_order(&image, BOX_INIT_ORDER_QUOTA, 12345678901234567ULL);
 	/* As the guest will read it. */
