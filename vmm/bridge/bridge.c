@@ -276,7 +276,7 @@ static int detach_mounts_of(uint32_t id)
 {
 	uint32_t number;
 	int r = 0;
-	while (r == 0 && (number = box_mount_numbers_drop(&state.mounts, id)) > 0) {
+	while (r == 0 && (number = box_mount_helper_drop_number(&state.mounts, id)) > 0) {
 		r = detach_mount(number);
 	}
 	return r;
@@ -286,7 +286,7 @@ static int detach_mounts_of(uint32_t id)
  * other box. */
 static int attach_mount(uint32_t id, int fd)
 {
-	uint32_t number = fd >= 0 ? box_mount_numbers_take(&state.mounts, id)
+	uint32_t number = fd >= 0 ? box_mount_helper_take_number(&state.mounts, id)
 				  : BOX_MOUNT_NUMBERS_NONE;
 	box_forward_set_number(&state.to_guest, number);
 	if (number == BOX_MOUNT_NUMBERS_NONE) {
@@ -384,7 +384,8 @@ static int detach_after(const struct box_init_header *header, bool process_ended
 	}
 	int r = 0;
 	while (r == 0 &&
-		(number = box_mount_numbers_drop_upto(&state.mounts, state.reset_up_to)) > 0) {
+		(number = box_mount_helper_drop_number_upto(&state.mounts, state.reset_up_to)) >
+			0) {
 		r = detach_mount(number);
 	}
 	return r;

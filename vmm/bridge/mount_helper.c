@@ -177,7 +177,7 @@ int box_mount_helper_start(int folder, int *ret_socket, pid_t *ret_pid, struct b
 
 /* --- numbers: a list, searched from its end, because commands have few mounts, side by side --- */
 
-uint32_t box_mount_numbers_take(struct box_mount_numbers *mounts, uint32_t id)
+uint32_t box_mount_helper_take_number(struct box_mount_numbers *mounts, uint32_t id)
 {
 	if (mounts->count == BOX_VMM_MOUNTS_MAX || mounts->last == BOX_MOUNT_NUMBERS_NONE - 1) {
 		return BOX_MOUNT_NUMBERS_NONE;
@@ -196,7 +196,7 @@ static uint32_t take_out(struct box_mount_numbers *mounts, size_t index)
 	return number;
 }
 
-uint32_t box_mount_numbers_drop(struct box_mount_numbers *mounts, uint32_t id)
+uint32_t box_mount_helper_drop_number(struct box_mount_numbers *mounts, uint32_t id)
 {
 	for (size_t i = mounts->count; i-- > 0;) {
 		if (mounts->list[i].id == id) {
@@ -206,7 +206,7 @@ uint32_t box_mount_numbers_drop(struct box_mount_numbers *mounts, uint32_t id)
 	return 0;
 }
 
-uint32_t box_mount_numbers_drop_upto(struct box_mount_numbers *mounts, uint32_t last)
+uint32_t box_mount_helper_drop_number_upto(struct box_mount_numbers *mounts, uint32_t last)
 {
 	for (size_t i = mounts->count; i-- > 0;) {
 		bool of_process = mounts->list[i].id & BOX_INIT_MOUNT_OF_PROCESS;

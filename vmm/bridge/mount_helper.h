@@ -45,8 +45,8 @@ struct box_mount_numbers {
 
 /* A new number for a mount of the command; BOX_MOUNT_NUMBERS_NONE if all were used or too many mounts are
  * attached. */
-uint32_t box_mount_numbers_take(struct box_mount_numbers *mounts, uint32_t id);
+uint32_t box_mount_helper_take_number(struct box_mount_numbers *mounts, uint32_t id);
 /* Removes one mount of the command; 0 if it has none. */
-uint32_t box_mount_numbers_drop(struct box_mount_numbers *mounts, uint32_t id);
+uint32_t box_mount_helper_drop_number(struct box_mount_numbers *mounts, uint32_t id);
 /* Removes one mount with a number up to `last` that is not a managed process's; 0 if there is none. */
-uint32_t box_mount_numbers_drop_upto(struct box_mount_numbers *mounts, uint32_t last);
+uint32_t box_mount_helper_drop_number_upto(struct box_mount_numbers *mounts, uint32_t last);

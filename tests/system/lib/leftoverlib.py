@@ -395,7 +395,7 @@ def compile_program(source, to, *flags):
     warnings = ["-Wall", "-Wextra", "-Werror"]
     subprocess.run(
         [*compiler.split(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", *warnings, *flags]
-        + ["-I", str(path.parent.parent.parent), "-o", str(to), str(path)],
+        + ["-I", str(testpaths.ROOT), "-o", str(to), str(path)],
         check=True,
         timeout=60,
     )

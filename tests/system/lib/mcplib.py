@@ -13,6 +13,7 @@ import clientlib
 import langbotlib
 import nativelib
 import relaylib
+import testpaths
 
 SESSION = "mcp"
 PACKAGES = "/workspace/node_modules/@modelcontextprotocol"
@@ -117,7 +118,7 @@ class World:
             name: self.headers[name]
             for name in ("X-LangBot-Instance-Id", "X-LangBot-Box-Control-Token")
         }
-        script = str(nativelib.HERE / "box_steps_script.py")
+        script = str(testpaths.SCRIPTS / "box_steps_script.py")
         command = [f"{os.environ['BOX_VENV_NEW']}/bin/python", script]
         results = nativelib.Results(nativelib.run_script(command, wanted, self.place), self.place)
         return {name: results.gave(name) for name in steps}

@@ -12,6 +12,7 @@ import microvmlib
 import nativelib
 import relaylib
 import skilllib
+import testpaths
 from microvmlib import BACKEND, MEMORY_MB, SPEC, only_microvms
 
 pytestmark = [pytest.mark.microvm, pytest.mark.usefixtures("nothing_left")]
@@ -99,7 +100,7 @@ def drive(runtime, generation, steps):
     wanted = {"carrier": "websocket", "instance": clientlib.INSTANCE, "steps": steps, "stay": True}
     wanted["url"] = runtime.boxd.url
     wanted["headers"] = {"X-LangBot-Instance-Id": clientlib.INSTANCE}
-    command = [python, str(nativelib.HERE / "box_steps_script.py")]
+    command = [python, str(testpaths.SCRIPTS / "box_steps_script.py")]
     return nativelib.run_script(command, wanted, runtime.place, microvmlib.FLOW_SECONDS)
 
 

@@ -176,33 +176,33 @@ static struct box_mount_numbers mounts;
 
 TEST(numbers_are_given_once)
 {
-	ASSERT_INT(box_mount_numbers_take(&mounts, 5), 1);
-	ASSERT_INT(box_mount_numbers_take(&mounts, 6), 2);
-	ASSERT_INT(box_mount_numbers_take(&mounts, 5), 3);
-	ASSERT_INT(box_mount_numbers_drop(&mounts, 7), 0);
-	uint32_t first = box_mount_numbers_drop(&mounts, 5);
-	uint32_t second = box_mount_numbers_drop(&mounts, 5);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 5), 1);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 6), 2);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 5), 3);
+	ASSERT_INT(box_mount_helper_drop_number(&mounts, 7), 0);
+	uint32_t first = box_mount_helper_drop_number(&mounts, 5);
+	uint32_t second = box_mount_helper_drop_number(&mounts, 5);
 	ASSERT_INT(first + second, 1 + 3);
-	ASSERT_INT(box_mount_numbers_drop(&mounts, 5), 0);
-	ASSERT_INT(box_mount_numbers_take(&mounts, 5), 4);
-	ASSERT_INT(box_mount_numbers_drop_upto(&mounts, 3), 2);
-	ASSERT_INT(box_mount_numbers_drop_upto(&mounts, 3), 0);
+	ASSERT_INT(box_mount_helper_drop_number(&mounts, 5), 0);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 5), 4);
+	ASSERT_INT(box_mount_helper_drop_number_upto(&mounts, 3), 2);
+	ASSERT_INT(box_mount_helper_drop_number_upto(&mounts, 3), 0);
 	ASSERT_INT(mounts.count, 1);
 }
 
 TEST(numbers_end)
 {
 	for (uint32_t i = 0; i < BOX_VMM_MOUNTS_MAX; i++) {
-		ASSERT_INT(box_mount_numbers_take(&mounts, 1), i + 1);
+		ASSERT_INT(box_mount_helper_take_number(&mounts, 1), i + 1);
 	}
-	ASSERT_INT(box_mount_numbers_take(&mounts, 1), BOX_MOUNT_NUMBERS_NONE);
-	ASSERT(box_mount_numbers_drop(&mounts, 1) > 0);
-	ASSERT_INT(box_mount_numbers_take(&mounts, 1), BOX_VMM_MOUNTS_MAX + 1);
-	while (box_mount_numbers_drop(&mounts, 1) > 0) {
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 1), BOX_MOUNT_NUMBERS_NONE);
+	ASSERT(box_mount_helper_drop_number(&mounts, 1) > 0);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 1), BOX_VMM_MOUNTS_MAX + 1);
+	while (box_mount_helper_drop_number(&mounts, 1) > 0) {
 	}
 	mounts.last = BOX_MOUNT_NUMBERS_NONE - 2;
-	ASSERT_INT(box_mount_numbers_take(&mounts, 1), BOX_MOUNT_NUMBERS_NONE - 1);
-	ASSERT_INT(box_mount_numbers_take(&mounts, 1), BOX_MOUNT_NUMBERS_NONE);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 1), BOX_MOUNT_NUMBERS_NONE - 1);
+	ASSERT_INT(box_mount_helper_take_number(&mounts, 1), BOX_MOUNT_NUMBERS_NONE);
 	ASSERT_INT(mounts.count, 1);
 }
 
