@@ -1,10 +1,12 @@
-/* The only code that touches control messages. */
+/* The only code that touches control messages and closes ranges of fds. */
 #include "base/fds.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/macros.h"
@@ -114,4 +116,23 @@ int box_fds_send_one(int socket, const void *bytes, size_t size, int fd, int fla
 	const struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
 	ssize_t sent = box_fds_send(socket, &part, 1, &fd, fd >= 0, flags);
 	return sent < 0 ? (int)sent : 0;
+}
+
+int box_fds_close_but(unsigned from, const int *kept, size_t count)
+{
+	for (;;) {
+		unsigned next = ~0U; /* the lowest that is kept */
+		for (size_t i = 0; i < count; i++) {
+			unsigned fd = (unsigned)kept[i];
+			next = fd >= from && fd < next ? fd : next;
+		}
+		unsigned last = next == ~0U ? next : next - 1;
+		if (next > from && syscall(SYS_close_range, from, last, 0) < 0) {
+			return -errno;
+		}
+		if (next == ~0U) {
+			return 0;
+		}
+		from = next + 1;
+	}
 }

@@ -1,4 +1,4 @@
-/* Bytes and the fds that go with them, over a unix socket.
+/* Bytes and the fds that go with them, over a unix socket; and which fds a process keeps.
  *
  * The room for fds is exactly what the receiver wants: the kernel itself drops what does not fit and
  * says so, so a sender cannot fill the receiver's fd table. It allocates nothing: PID 1 of a box and
@@ -37,3 +37,7 @@ ssize_t box_fds_send(int socket, const struct iovec *parts, size_t part_count, c
 	size_t fd_count, int flags);
 /* One part, and one fd or -1. 0 or -errno. */
 int box_fds_send_one(int socket, const void *bytes, size_t size, int fd, int flags);
+
+/* Closes all fds of this process from `from` on but these, in any order; -1 among them is skipped. 0 or
+ * -errno. */
+int box_fds_close_but(unsigned from, const int *kept, size_t count);

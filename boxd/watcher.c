@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -20,6 +19,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/seccomp.h"
 #include "boxd/cgroup/cgroup.h"
@@ -53,11 +53,6 @@ static void take_name(void)
 	}
 }
 
-static int compare_fds(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
 /* All of boxd's but the folders and the pidfd. The lots above all: whoever holds one keeps it
  * locked. */
 static int close_others(const int *folders, size_t count, int boxd)
@@ -65,7 +60,6 @@ static int close_others(const int *folders, size_t count, int boxd)
 	int kept[BOX_CGROUP_PROCS_FDS_MAX + 1];
 	memcpy(kept, folders, count * sizeof(kept[0]));
 	kept[count++] = boxd;
-	qsort(kept, count, sizeof(kept[0]), compare_fds);
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0) {
 		return -errno;
@@ -76,14 +70,7 @@ static int close_others(const int *folders, size_t count, int boxd)
 			return -errno;
 		}
 	}
-	unsigned from = STDERR_FILENO + 1;
-	for (size_t i = 0; i < count; i++) {
-		if ((unsigned)kept[i] > from && close_range(from, (unsigned)kept[i] - 1, 0) < 0) {
-			return -errno;
-		}
-		from = (unsigned)kept[i] + 1;
-	}
-	return close_range(from, ~0U, 0) < 0 ? -errno : 0;
+	return box_fds_close_but(STDERR_FILENO + 1, kept, count);
 }
 
 /* Reading, waiting, killing, and what removes a folder. */

@@ -15,6 +15,8 @@
 
 #include "base/caps.h"
 #include "base/err.h"
+#include "base/fds.h"
+#include "base/macros.h"
 #include "vmm/privileges.h"
 #include "vmm/syscall_rules.h"
 
@@ -34,7 +36,7 @@ static int arrange_fds(struct box_microvm_process *microvm)
 	if (needed[0] < 0) {
 		return -errno;
 	}
-	return box_privileges_keep_fds(needed, *net < 0 ? 1 : 2);
+	return box_fds_close_but(STDERR_FILENO + 1, needed, BOX_COUNT_OF(needed));
 }
 
 /* Each file that the guest has looked up is an open fd here. */

@@ -17,6 +17,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fds.h"
 #include "vmm/privileges.h"
 
 #define PASST_ID 65533 /* neither the id of commands nor "nobody" */
@@ -71,7 +72,7 @@ _Noreturn static void run_passt(
 		_exit(1);
 	}
 	if (dup2(passt->log_fd, STDOUT_FILENO) < 0 || dup2(passt->log_fd, STDERR_FILENO) < 0 ||
-		box_privileges_keep_fds(&fd, 1) < 0 || fcntl(fd, F_SETFD, 0) < 0 ||
+		box_fds_close_but(STDERR_FILENO + 1, &fd, 1) < 0 || fcntl(fd, F_SETFD, 0) < 0 ||
 		sigprocmask(SIG_SETMASK, &none, NULL) < 0 || chdir("/") < 0 ||
 		box_privileges_lock(passt->same_uid) < 0 ||
 		(!passt->same_uid && box_privileges_become(PASST_ID, PASST_ID) < 0) ||

@@ -6,14 +6,11 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/landlock.h"
-
-#define FDS_MAX 8
 
 static int missing_right(bool same_uid)
 {
@@ -52,34 +49,6 @@ int box_privileges_become(uint32_t uid, uint32_t gid)
 		return -errno;
 	}
 	return 0;
-}
-
-static int compare_fds(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
-int box_privileges_keep_fds(const int *fds, size_t count)
-{
-	int kept[FDS_MAX];
-	if (count > FDS_MAX) {
-		return -EINVAL;
-	}
-	for (size_t i = 0; i < count; i++) {
-		kept[i] = fds[i];
-	}
-	qsort(kept, count, sizeof(kept[0]), compare_fds);
-	unsigned from = STDERR_FILENO + 1;
-	for (size_t i = 0; i < count; i++) {
-		if (kept[i] < (int)from) {
-			continue;
-		}
-		if ((unsigned)kept[i] > from && close_range(from, (unsigned)kept[i] - 1, 0) < 0) {
-			return -errno;
-		}
-		from = (unsigned)kept[i] + 1;
-	}
-	return close_range(from, ~0U, 0) < 0 ? -errno : 0;
 }
 
 static int allow(int ruleset, uint32_t abi, const char *path)

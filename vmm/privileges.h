@@ -12,9 +12,6 @@ int box_privileges_lock(bool same_uid);
 /* Becomes another user of the box, without groups. */
 int box_privileges_become(uint32_t uid, uint32_t gid);
 
-/* Closes every fd but the standard ones and these. */
-int box_privileges_keep_fds(const int *fds, size_t count);
-
 /* Landlock: below `paths` everything, elsewhere nothing is read, written or made. `abi` is the
  * kernel's; does nothing on 0. */
 int box_privileges_restrict_paths(uint32_t abi, const char *const *paths, size_t count);

@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -20,12 +19,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/fds.h"
 #include "base/macros.h"
 #include "boxd/box/root_builder.h"
 #include "boxd/net/netns.h"
 #include "protocol/microvm.h"
 
+#define BIT(number) (UINT64_C(1) << (number))
 #define PROGRAM_FD (BOX_MICROVM_JAIL_FD + 1)
 #define FD_FLOOR (PROGRAM_FD + 1) /* fds are moved beyond the places that they go to */
 
@@ -40,11 +42,6 @@ struct child {
 static bool is_machine(const struct child *child)
 {
 	return child->start->plan->ask->kind == BOX_PLAN_KIND_MICROVM;
-}
-
-static int compare_fds(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
 }
 
 /* Everything of boxd's goes, other boxes' control sockets above all. */
@@ -65,15 +62,7 @@ static int close_strangers(struct child *child)
 			kept[count++] = start->trees[i];
 		}
 	}
-	qsort(kept, count, sizeof(kept[0]), compare_fds);
-	unsigned from = 0;
-	for (size_t i = 0; i < count; i++) {
-		if ((unsigned)kept[i] > from && close_range(from, (unsigned)kept[i] - 1, 0) < 0) {
-			return -errno;
-		}
-		from = (unsigned)kept[i] + 1;
-	}
-	return close_range(from, ~0U, 0) < 0 ? -errno : 0;
+	return box_fds_close_but(0, kept, count);
 }
 
 /* Their actions were reset by the clone. */
@@ -281,26 +270,9 @@ static int limit_resources(struct child *child)
 /* Exec takes the capabilities of whoever is not root: those that box-init works with are kept. */
 static int keep_capabilities(struct child *child)
 {
-	static const int kept[] = {CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_SETPCAP};
-	if (!child->start->same_uid) {
-		return 0;
-	}
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-	for (size_t i = 0; i < BOX_COUNT_OF(kept); i++) {
-		data[0].effective |= 1U << kept[i];
-	}
-	data[0].permitted = data[0].effective;
-	data[0].inheritable = data[0].effective;
-	if (syscall(SYS_capset, &header, data) < 0) {
-		return -errno;
-	}
-	for (size_t i = 0; i < BOX_COUNT_OF(kept); i++) {
-		if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, (long)kept[i], 0L, 0L) < 0) {
-			return -errno;
-		}
-	}
-	return 0;
+	const uint64_t kept = BIT(CAP_SYS_ADMIN) | BIT(CAP_SETUID) | BIT(CAP_SETGID) |
+		BIT(CAP_KILL) | BIT(CAP_SETPCAP);
+	return child->start->same_uid ? box_caps_keep_over_exec(kept) : 0;
 }
 
 /* Puts `fd` at its place for the program, open over exec; the program itself is not left open. */

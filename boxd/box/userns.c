@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 
 #define STACK_BYTES 8192
@@ -44,20 +44,6 @@ int box_userns_deny_groups(int pid)
 	return write_proc(pid, "setgroups", "deny");
 }
 
-/* Those in effect go with the change of the euid; those that are permitted stay. */
-static int take_capabilities_back(void)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capget, &header, sets) < 0) {
-		return -errno;
-	}
-	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		sets[i].effective = sets[i].permitted;
-	}
-	return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
-}
-
 void box_userns_owner_end(void)
 {
 	/* The change may have made us one that others can look into. */
@@ -71,7 +57,8 @@ int box_userns_owner_begin(uint32_t owner)
 	if (seteuid(owner) < 0) {
 		return -errno;
 	}
-	int r = take_capabilities_back();
+	/* Those in effect go with the change of the euid; those that are permitted stay. */
+	int r = box_caps_restore_effective();
 	if (r < 0) {
 		box_userns_owner_end();
 	}

@@ -29,6 +29,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fds.h"
 #include "base/list.h"
 #include "base/macros.h"
 #include "base/sock_diag.h"
@@ -409,22 +410,7 @@ static int close_others(struct box_port_proxy *proxy, int report)
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
 		return -errno;
 	}
-	/* The gaps between those that stay, the lowest first. */
-	for (unsigned from = STDERR_FILENO + 1;;) {
-		unsigned next = ~0U;
-		for (size_t i = 0; i < count; i++) {
-			next = (unsigned)kept[i] >= from && (unsigned)kept[i] < next
-				? (unsigned)kept[i]
-				: next;
-		}
-		if (next > from && close_range(from, next == ~0U ? ~0U : next - 1, 0) < 0) {
-			return -errno;
-		}
-		if (next == ~0U) {
-			return 0;
-		}
-		from = next + 1;
-	}
+	return box_fds_close_but(STDERR_FILENO + 1, kept, count);
 }
 
 static int give_up_rights(void)

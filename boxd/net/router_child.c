@@ -17,10 +17,10 @@
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "boxd/net/router.h"
@@ -177,15 +177,7 @@ const char *box_router_child_nft_path(void)
 /* CAP_NET_ADMIN that survives exec although the process is not uid 0 in that user namespace. */
 static int keep_net_admin(void)
 {
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-	uint32_t bit = UINT32_C(1) << CAP_NET_ADMIN;
-	data[0] = (struct __user_cap_data_struct){bit, bit, bit};
-	if (syscall(SYS_capset, &header, data) < 0 ||
-		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, (long)CAP_NET_ADMIN, 0L, 0L) < 0) {
-		return -errno;
-	}
-	return 0;
+	return box_caps_keep_over_exec(UINT64_C(1) << CAP_NET_ADMIN);
 }
 
 _Noreturn static void run_nft(

@@ -22,6 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "boxd/files/fsmount.h"
@@ -268,26 +269,6 @@ static int do_work(struct work *work, struct box_err *err)
 	return r;
 }
 
-/* Nothing of boxd's but these: a copy of a socket would keep it open. */
-static int close_others(const int *kept, size_t count)
-{
-	unsigned from = STDERR_FILENO + 1;
-	for (;;) {
-		unsigned next = ~0U;
-		for (size_t i = 0; i < count; i++) {
-			unsigned fd = (unsigned)kept[i];
-			next = fd >= from && fd < next ? fd : next;
-		}
-		if (next > from && close_range(from, next == ~0U ? next : next - 1, 0) < 0) {
-			return -errno;
-		}
-		if (next == ~0U) {
-			return 0;
-		}
-		from = next + 1;
-	}
-}
-
 static int become_ready(const struct box_quota_task *task, pid_t parent, int out)
 {
 	const int kept[] = {
@@ -295,7 +276,8 @@ static int become_ready(const struct box_quota_task *task, pid_t parent, int out
 	struct rlimit core = {0, 0};
 	sigset_t none;
 	(void)sigemptyset(&none);
-	int r = close_others(kept, BOX_COUNT_OF(kept));
+	/* Nothing of boxd's but these: a copy of a socket would keep it open. */
+	int r = box_fds_close_but(STDERR_FILENO + 1, kept, BOX_COUNT_OF(kept));
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
 			setrlimit(RLIMIT_CORE, &core) < 0 ||

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -22,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/macros.h"
 #include "base/write.h"
 
@@ -246,10 +246,9 @@ int box_launch_change_ids(void)
 			syscall(SYS_setresuid, ids.uid, ids.uid, ids.uid) < 0)) {
 		return -errno;
 	}
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
-	if (syscall(SYS_capset, &header, none) < 0) {
-		return -errno;
+	int r = box_caps_drop_all();
+	if (r < 0) {
+		return r;
 	}
 	/* After the change of ids, which would clear it. */
 	return prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0 ? -errno : 0;

@@ -159,7 +159,7 @@ int box_mount_helper_start(int folder, int *ret_socket, pid_t *ret_pid, struct b
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0) {
-		if (box_privileges_keep_fds((int[]){pair[1], folder}, 2) < 0) {
+		if (box_fds_close_but(STDERR_FILENO + 1, (int[]){pair[1], folder}, 2) < 0) {
 			_exit(1);
 		}
 		mount_helper_main(pair[1], folder, parent);

@@ -3,7 +3,7 @@
 # opens: setuid-to-others setresuid-to-others setgid-to-others setgroups capabilities-that-were-left pid-1-kill pid-1-kill-by-pidfd kill-everything pid-1-limits pid-1-priority-and-cpus
 # file: init/run/launch.c
 /^int box_launch_change_ids/,/^}/s/!ids\.same/ids.same/
-s/if \(syscall\(SYS_capset, &header, none\) < 0\)/if (!header.version \&\& !none[0].effective)/
+s/= box_caps_drop_all\(\)/= 0/
 # file: plan/filter_table.c
 s/WHEN\(prlimit64, prlimit_rule\)/BOTH(prlimit64)/
 # file: init/boot/boot.c

@@ -167,3 +167,53 @@ TEST(one_packet_of_one_size)
 	(void)close(pair[0]);
 	ASSERT_INT(box_fds_receive_one(pair[1], bytes, sizeof(bytes), &fd, 0), -EPIPE);
 }
+
+/* --- which fds stay --- */
+
+static void open_some(int *fds, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		ASSERT(fds[i] > STDERR_FILENO);
+	}
+}
+
+TEST(only_named_fds_stay)
+{
+	int fds[6];
+	open_some(fds, COUNT(fds));
+	ASSERT_INT(box_fds_close_but(STDERR_FILENO + 1, (int[]){fds[4], fds[1]}, 2), 0);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		ASSERT_INT(fcntl(fds[i], F_GETFD) >= 0, i == 1 || i == 4);
+	}
+	ASSERT(fcntl(STDERR_FILENO, F_GETFD) >= 0);
+}
+
+/* Neighbours, the same one twice, one below the first, and none. */
+TEST(fds_that_stay_in_any_order)
+{
+	int fds[8];
+	open_some(fds, COUNT(fds));
+	const int kept[] = {fds[3], -1, STDIN_FILENO, fds[2], fds[3], fds[7]};
+	ASSERT_INT(box_fds_close_but((unsigned)fds[1], kept, COUNT(kept)), 0);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		ASSERT_INT(fcntl(fds[i], F_GETFD) >= 0, i == 0 || i == 2 || i == 3 || i == 7);
+	}
+	ASSERT(fcntl(STDIN_FILENO, F_GETFD) >= 0 || errno == EBADF);
+	ASSERT_INT(box_fds_close_but(STDERR_FILENO + 1, NULL, 0), 0);
+	for (size_t i = 0; i < COUNT(fds); i++) {
+		ASSERT_INT(fcntl(fds[i], F_GETFD), -1);
+	}
+}
+
+TEST(even_the_standard_ones_are_closed)
+{
+	int fds[2];
+	open_some(fds, COUNT(fds));
+	ASSERT_INT(fcntl(fds[0], F_DUPFD_CLOEXEC, 1000), 1000);
+	ASSERT_INT(box_fds_close_but(0, &fds[1], 1), 0);
+	ASSERT_INT(fcntl(fds[1], F_GETFD), FD_CLOEXEC);
+	ASSERT_INT(fcntl(fds[0], F_GETFD), -1);
+	ASSERT_INT(fcntl(1000, F_GETFD), -1);
+	ASSERT_INT(fcntl(STDERR_FILENO, F_GETFD), -1);
+}

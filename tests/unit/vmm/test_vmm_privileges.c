@@ -60,21 +60,6 @@ TEST(another_user_without_groups)
 	ASSERT_INT(setresuid(0, 0, 0), -1);
 }
 
-TEST(only_named_fds_stay)
-{
-	int fds[6];
-	for (size_t i = 0; i < COUNT(fds); i++) {
-		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		ASSERT(fds[i] > STDERR_FILENO);
-	}
-	ASSERT_INT(box_privileges_keep_fds((int[]){fds[4], fds[1]}, 2), 0);
-	for (size_t i = 0; i < COUNT(fds); i++) {
-		ASSERT_INT(fcntl(fds[i], F_GETFD) >= 0, i == 1 || i == 4);
-	}
-	ASSERT(fcntl(STDERR_FILENO, F_GETFD) >= 0);
-	ASSERT_INT(box_privileges_keep_fds(fds, 1000), -EINVAL);
-}
-
 /* A guest's virtio-fs follows any name that it is given, ".." too: this is the wall behind the jail. */
 static void stay_below(const char *folder, uint32_t abi)
 {
