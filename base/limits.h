@@ -251,7 +251,6 @@
 #define BOX_SKILL_META_ALIASES_MAX 256
 #define BOX_SKILL_META_WORK_MAX 250000               /* values of all skills of a tenant */
 #define BOX_SKILL_META_TEXT_MAX (64 * BOX_KIB)       /* one of its fields as text */
-#define BOX_SKILL_META_DIGITS_MAX 4300               /* of one number */
 #define BOX_SKILL_DESCRIPTION_MAX 1024               /* characters; a longer one gets a warning */
 #define BOX_SKILL_COMPATIBILITY_MAX 500              /* the same */
 #define BOX_SKILL_WARNINGS_MAX 64                    /* of one skill */

@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
-#include "skills/text/letters.h"
 #include "skills/text/pytext.h"
 
 bool box_names_is_folder(struct box_str name)

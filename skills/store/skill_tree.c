@@ -53,15 +53,15 @@ struct box_skill_tree {
 
 static bool may_keep_fd(void)
 {
-	static size_t most;
+	static size_t max;
 	struct rlimit limit;
-	if (most == 0) {
+	if (max == 0) {
 		bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
 			limit.rlim_cur > FDS_FOR_OTHERS;
-		most = known ? (size_t)limit.rlim_cur - FDS_FOR_OTHERS : 1;
-		most = BOX_MIN(most, BOX_SKILL_CACHED_FDS_MAX);
+		max = known ? (size_t)limit.rlim_cur - FDS_FOR_OTHERS : 1;
+		max = BOX_MIN(max, BOX_SKILL_CACHED_FDS_MAX);
 	}
-	return kept_fds < most;
+	return kept_fds < max;
 }
 
 static void let_go(int *fd)

@@ -274,12 +274,8 @@ int box_store_request_os_error(struct box_store_request *serving, int errnum, co
 			"Skills cannot be changed now: another program has locked %s",
 			box_store_request_path(serving, BOX_STAGE_NAME));
 	}
-	struct box_buf said = box_buf(4 * BOX_PATH_MAX);
-	(void)box_pytext_repr_text(&said, box_str(box_store_request_path(serving, path)));
-	int r = box_err_set(serving->err, BOX_ERR_VALIDATION, errnum, "[Errno %d] %s: %.*s", errnum,
-		box_err_strerror(errnum), (int)said.len, said.bytes);
-	box_buf_free(&said);
-	return r;
+	return box_err_set(serving->err, BOX_ERR_VALIDATION, errnum, "[Errno %d] %s: '%s'", errnum,
+		box_err_strerror(errnum), box_store_request_path(serving, path));
 }
 
 int box_store_request_need(
@@ -301,7 +297,7 @@ struct box_str box_store_request_str(
 	}
 	struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
 	struct box_yaml node = box_yaml_of_value(serving->arena, value);
-	(void)box_yaml_str(&out, &node);
+	(void)box_yaml_append_text(&out, &node);
 	struct box_str text = {
 		box_arena_strndup(serving->arena, out.len ? out.bytes : "", out.len), out.len};
 	box_buf_free(&out);

@@ -34,11 +34,6 @@ static int need_skill_map(struct box_store_request *serving, const struct box_va
 	return r;
 }
 
-static struct box_yaml text_node(struct box_str text)
-{
-	return (struct box_yaml){.type = BOX_YAML_TEXT, .is_true = text.len > 0, .text = text};
-}
-
 /* The content of a new SKILL.md. The buffer is the caller's to free, also on failure. */
 static int build(struct box_store_request *serving, const struct box_front_matter_fields *fields,
 	struct box_str instructions, struct box_buf *out)
@@ -180,14 +175,13 @@ static int put_created(struct box_store_request *serving, struct box_str name, c
 static int create(struct box_store_request *serving, const struct box_value *map,
 	struct box_str name, const char *path, const struct box_package *imported)
 {
-	struct box_yaml nodes[3] = {
-		text_node(name),
-		text_node(create_field(
-			serving, map, "display_name", imported ? &imported->display_name : NULL)),
-		text_node(create_field(
-			serving, map, "description", imported ? &imported->description : NULL)),
+	const struct box_front_matter_fields fields = {
+		.name = name,
+		.display_name = create_field(
+			serving, map, "display_name", imported ? &imported->display_name : NULL),
+		.description = create_field(
+			serving, map, "description", imported ? &imported->description : NULL),
 	};
-	struct box_front_matter_fields fields = {&nodes[0], &nodes[1], &nodes[2]};
 	struct box_str instructions = create_field(
 		serving, map, "instructions", imported ? &imported->instructions : NULL);
 	struct box_buf content;
@@ -264,28 +258,38 @@ static int check_fixed(struct box_store_request *serving, const struct box_value
 	return 0;
 }
 
+/* Replaces the text of a field by what the client has given; null clears it. */
 static int update_field(struct box_store_request *serving, const struct box_value *map,
-	const char *field, struct box_str present, struct box_yaml *ret_node)
+	const char *field, struct box_str *field_text)
 {
 	const struct box_value *raw = box_map_get(map, field);
 	if (raw && (raw->type == BOX_LIST || raw->type == BOX_MAP || raw->type == BOX_BIN)) {
 		return box_store_request_refuse(
 			serving, "%s must be text, not %s", field, box_pytext_type_name(raw->type));
 	}
-	*ret_node = raw ? box_yaml_of_value(serving->arena, raw) : text_node(present);
+	if (raw) {
+		*field_text = raw->type == BOX_NULL ? box_str("")
+						    : box_store_request_str(serving, raw);
+	}
 	return 0;
 }
 
 static int put_updated(struct box_store_request *serving, const struct box_value *map,
 	const struct box_package *skill, const char *path)
 {
-	struct box_yaml nodes[3] = {text_node(skill->name)};
-	struct box_front_matter_fields fields = {&nodes[0], &nodes[1], &nodes[2]};
+	struct box_front_matter_fields fields = {
+		.name = skill->name,
+		.display_name = skill->display_name,
+		.description = skill->description,
+	};
 	const struct box_value *raw = box_map_get(map, "instructions");
 	struct box_str instructions = raw ? box_store_request_str_or(serving, raw, "")
 					  : skill->instructions;
-	int r = update_field(serving, map, "display_name", skill->display_name, &nodes[1]);
-	r = r < 0 ? r : update_field(serving, map, "description", skill->description, &nodes[2]);
+	int r = update_field(serving, map, "display_name", &fields.display_name);
+	if (r < 0) {
+		return r;
+	}
+	r = update_field(serving, map, "description", &fields.description);
 	if (r < 0) {
 		return r;
 	}

@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -90,63 +89,6 @@ static void begin_answer(
 
 /* -- list ------------------------------------------------------------------------------------- */
 
-/* int(text), or an error in Python's words. */
-static int int_of_text(struct box_store_request *serving, struct box_str text, int64_t *ret_number)
-{
-	struct box_str rest = box_pytext_strip(text);
-	bool negative = rest.len > 0 && rest.bytes[0] == '-';
-	size_t at = rest.len > 0 && (negative || rest.bytes[0] == '+');
-	int64_t number = 0;
-	bool good = at < rest.len && rest.bytes[rest.len - 1] != '_' && rest.bytes[at] != '_';
-	for (; good && at < rest.len; at++) {
-		char c = rest.bytes[at];
-		good = (c >= '0' && c <= '9') || (c == '_' && rest.bytes[at - 1] != '_');
-		if (c != '_' && number < INT32_MAX) {
-			number = number * 10 + (c - '0');
-		}
-	}
-	if (!good) {
-		struct box_buf said = box_buf(BOX_ERROR_TEXT_MAX);
-		(void)box_pytext_repr_text(&said, text);
-		int r = box_store_request_refuse(serving,
-			"invalid literal for int() with base 10: %.*s", (int)said.len,
-			said.len ? said.bytes : "");
-		box_buf_free(&said);
-		return r;
-	}
-	*ret_number = negative ? -number : number;
-	return 0;
-}
-
-static int int_of(
-	struct box_store_request *serving, const struct box_value *value, int64_t *ret_number)
-{
-	switch (value->type) {
-	case BOX_BOOL:
-		*ret_number = value->boolean;
-		return 0;
-	case BOX_INT:
-		*ret_number = value->integer;
-		return 0;
-	case BOX_REAL:
-		if (isnan(value->real) || isinf(value->real)) {
-			return box_store_request_refuse(serving,
-				"cannot convert float %s to integer",
-				isnan(value->real) ? "NaN" : "infinity");
-		}
-		*ret_number = value->real > (double)INT32_MAX ? INT32_MAX
-			: value->real < (double)INT32_MIN     ? INT32_MIN
-							      : (int64_t)value->real;
-		return 0;
-	case BOX_STR:
-		return int_of_text(serving, value->str, ret_number);
-	default:
-		return box_store_request_refuse(serving,
-			"int() argument must be a string, a bytes-like object or a real number, not '%s'",
-			box_pytext_type_name(value->type));
-	}
-}
-
 struct listing {
 	struct box_arena *arena;
 	const char **names;
@@ -203,11 +145,11 @@ static int look_at(struct box_store_request *serving, const struct target *targe
 }
 
 static struct box_value list_entries(struct box_store_request *serving, const struct target *target,
-	int dir_fd, const struct listing *listing, size_t most)
+	int dir_fd, const struct listing *listing, size_t max)
 {
 	struct box_value entries = box_list_value();
 	bool at_root = strcmp(target->relative, ".") == 0;
-	for (size_t i = 0; i < listing->count && i < most; i++) {
+	for (size_t i = 0; i < listing->count && i < max; i++) {
 		const char *name = listing->names[i];
 		struct box_value entry = box_map_value();
 		struct stat st;
@@ -227,7 +169,7 @@ static struct box_value list_entries(struct box_store_request *serving, const st
 	return entries;
 }
 
-static int list_files(struct box_store_request *serving, const struct target *target, size_t most,
+static int list_files(struct box_store_request *serving, const struct target *target, size_t max,
 	bool hidden, struct box_value *ret_answer)
 {
 	struct listing listing = {.arena = serving->arena, .hidden = hidden};
@@ -251,8 +193,8 @@ static int list_files(struct box_store_request *serving, const struct target *ta
 	begin_answer(serving, target, ret_answer);
 	(void)box_map_add(serving->arena, ret_answer, "base_path", box_cstr(target->relative));
 	(void)box_map_add(serving->arena, ret_answer, "entries",
-		list_entries(serving, target, fd, &listing, most));
-	(void)box_map_add(serving->arena, ret_answer, "truncated", box_bool(listing.count > most));
+		list_entries(serving, target, fd, &listing, max));
+	(void)box_map_add(serving->arena, ret_answer, "truncated", box_bool(listing.count > max));
 	free(listing.names);
 	return 0;
 }
@@ -263,18 +205,24 @@ int box_store_list_files(struct box_store_request *serving, struct box_value *re
 	const struct box_value *asked = box_map_get(serving->data, "max_entries");
 	const struct box_value *hidden = box_map_get(serving->data, "include_hidden");
 	struct target target = {0};
-	int64_t most = BOX_SKILL_FILES_DEFAULT;
+	int64_t max = BOX_SKILL_FILES_DEFAULT;
 	int r = box_store_request_need(serving, "name", &name);
-	r = r < 0 || !asked ? r : int_of(serving, asked, &most);
-	if (r == 0 && most <= 0) {
-		r = box_store_request_refuse(serving, "max_entries must be a positive integer");
+	if (r < 0) {
+		return r;
 	}
-	r = r < 0 ? r
-		  : find_target(serving, name, box_map_get(serving->data, "path"), true, &target);
-	most = BOX_MIN(most, BOX_SKILL_FILES_MAX);
-	return r < 0 ? r
-		     : list_files(serving, &target, (size_t)most,
-			       hidden && box_pytext_is_true(hidden), ret_answer);
+	if (asked) {
+		max = asked->type == BOX_INT ? asked->integer : 0;
+	}
+	if (max <= 0) {
+		return box_store_request_refuse(serving, "max_entries must be a positive integer");
+	}
+	r = find_target(serving, name, box_map_get(serving->data, "path"), true, &target);
+	if (r < 0) {
+		return r;
+	}
+	max = BOX_MIN(max, BOX_SKILL_FILES_MAX);
+	return list_files(
+		serving, &target, (size_t)max, hidden && box_pytext_is_true(hidden), ret_answer);
 }
 
 /* -- read ------------------------------------------------------------------------------------- */

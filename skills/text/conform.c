@@ -9,7 +9,6 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "skills/text/front_matter.h"
-#include "skills/text/letters.h"
 #include "skills/text/pytext.h"
 
 struct report {
@@ -72,9 +71,7 @@ static struct box_str required(
 		warn(report, box_str(field), "is required");
 		return none;
 	}
-	bool is_text = value->type != BOX_YAML_LIST && value->type != BOX_YAML_MAP &&
-		value->type != BOX_YAML_NULL;
-	struct box_str text = is_text ? box_pytext_strip(value->text) : none;
+	struct box_str text = value->type == BOX_YAML_TEXT ? box_pytext_strip(value->text) : none;
 	if (text.len == 0) {
 		warn(report, box_str(field), "must be a non-empty string");
 	}

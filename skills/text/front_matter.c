@@ -1,4 +1,5 @@
-/* Cuts SKILL.md into front matter and instructions and puts it together again. */
+/* Cuts SKILL.md into front matter and instructions, and writes a new one. Which of its fields other readers
+ * of YAML read as text is up to us: texts are written plain or in double quotes, on one line each. */
 #include "skills/text/front_matter.h"
 
 #include <errno.h>
@@ -8,10 +9,11 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/macros.h"
 #include "skills/text/pytext.h"
 
 #define FENCE "---"
-#define WORK_BYTES 64 /* take about as long to read as a value */
+#define WORK_BYTES 64 /* this many take about as long to read as a value */
 
 static bool is_fence(struct box_str line)
 {
@@ -68,10 +70,16 @@ int box_front_matter_read(struct box_arena *arena, struct box_str text,
 	return 0;
 }
 
+static bool is_empty(const struct box_yaml *value)
+{
+	return !value || value->type == BOX_YAML_NULL ||
+		(value->type == BOX_YAML_TEXT ? value->text.len == 0 : value->count == 0);
+}
+
 int box_front_matter_text(struct box_arena *arena, const struct box_yaml *value, const char *field,
 	struct box_str fallback, struct box_str *ret_text, struct box_err *err)
 {
-	if (!value || !value->is_true) {
+	if (is_empty(value)) {
 		*ret_text = box_pytext_strip(fallback);
 		return 0;
 	}
@@ -80,7 +88,7 @@ int box_front_matter_text(struct box_arena *arena, const struct box_yaml *value,
 		return 0;
 	}
 	struct box_buf out = box_buf(BOX_SKILL_META_TEXT_MAX);
-	int r = box_yaml_str(&out, value);
+	int r = box_yaml_append_text(&out, value);
 	if (r == 0) {
 		struct box_str whole = {box_arena_strndup(arena, out.bytes, out.len), out.len};
 		*ret_text = box_pytext_strip(whole);
@@ -93,10 +101,85 @@ int box_front_matter_text(struct box_arena *arena, const struct box_yaml *value,
 	return r;
 }
 
-static bool is_written(const struct box_yaml *value)
+/* -- writing ---------------------------------------------------------------------------------- */
+
+/* Characters that need no escape in a quoted scalar, and are no line end to any reader. */
+static bool is_printable(uint32_t c)
 {
-	return value && value->type != BOX_YAML_NULL &&
-		(value->type != BOX_YAML_TEXT || box_pytext_strip(value->text).len > 0);
+	return (c >= 0x20 && c < 0x7f) ||
+		(c > 0xa0 && c != 0x2028 && c != 0x2029 && c != 0xfeff && c != 0xfffe &&
+			c != 0xffff);
+}
+
+/* Words that readers of YAML take for null or a truth value. */
+static bool is_special_word(struct box_str text)
+{
+	static const char *const words[] = {
+		"null", "true", "false", "yes", "no", "on", "off", "y", "n"};
+	for (size_t i = 0; i < BOX_COUNT_OF(words); i++) {
+		if (text.len == strlen(words[i]) &&
+			strncasecmp(text.bytes, words[i], text.len) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether every reader takes these bytes, without quotes, for this text. Text that begins with a digit
+ * or a sign is not considered: it might be a number or a date. */
+static bool is_plain(struct box_str text)
+{
+	struct box_str rest = text;
+	uint32_t before = box_pytext_next(&rest);
+	if (!box_pytext_is_letter_or_digit(before) || (before >= '0' && before <= '9') ||
+		is_special_word(text)) {
+		return false;
+	}
+	while (rest.len > 0) {
+		uint32_t c = box_pytext_next(&rest);
+		if (!is_printable(c) || (before == ':' && c == ' ') ||
+			(before == ' ' && c == '#')) {
+			return false;
+		}
+		before = c;
+	}
+	return before != ':' && before != ' ';
+}
+
+static int write_quoted(struct box_buf *out, struct box_str text)
+{
+	int r = box_buf_append_str(out, "\"");
+	while (text.len > 0 && r == 0) {
+		const char *start = text.bytes;
+		uint32_t c = box_pytext_next(&text);
+		if (c == '"' || c == '\\') {
+			r = box_buf_printf(out, "\\%c", (char)c);
+		} else if (is_printable(c)) {
+			r = box_buf_append(out, start, (size_t)(text.bytes - start));
+		} else if (c == '\n' || c == '\t') {
+			r = box_buf_append_str(out, c == '\n' ? "\\n" : "\\t");
+		} else {
+			r = box_buf_printf(out, c > 0xffff ? "\\U%08X" : "\\u%04X", c);
+		}
+	}
+	if (r < 0) {
+		return r;
+	}
+	return box_buf_append_str(out, "\"");
+}
+
+/* One line, so that no part of a text can be taken for the `---` that ends the front matter. */
+static int write_field(struct box_buf *out, const char *key, struct box_str text)
+{
+	int r = box_buf_printf(out, "%s: ", key);
+	if (r < 0) {
+		return r;
+	}
+	r = is_plain(text) ? box_buf_append(out, text.bytes, text.len) : write_quoted(out, text);
+	if (r < 0) {
+		return r;
+	}
+	return box_buf_append_str(out, "\n");
 }
 
 int box_front_matter_write(struct box_buf *out, const struct box_front_matter_fields *fields,
@@ -104,27 +187,32 @@ int box_front_matter_write(struct box_buf *out, const struct box_front_matter_fi
 {
 	const struct {
 		const char *key;
-		const struct box_yaml *value;
+		struct box_str text;
 	} rows[] = {
-		{"name", fields->name},
-		{"display_name", fields->display_name},
-		{"description", fields->description},
+		{"name", box_pytext_strip(fields->name)},
+		{"display_name", box_pytext_strip(fields->display_name)},
+		{"description", box_pytext_strip(fields->description)},
 	};
-	struct box_buf yaml = box_buf(out->limit);
-	int r = 0;
-	for (size_t i = 0; i < 3 && r == 0; i++) {
-		if (is_written(rows[i].value)) {
-			r = box_yaml_dump_pair(&yaml, rows[i].key, rows[i].value);
+	const char *fence = FENCE "\n";
+	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
+		if (rows[i].text.len == 0) {
+			continue;
+		}
+		int r = box_buf_append_str(out, fence);
+		if (r < 0) {
+			return r;
+		}
+		r = write_field(out, rows[i].key, rows[i].text);
+		if (r < 0) {
+			return r;
+		}
+		fence = "";
+	}
+	if (!*fence) {
+		int r = box_buf_append_str(out, FENCE "\n\n");
+		if (r < 0) {
+			return r;
 		}
 	}
-	if (r == 0 && yaml.len > 0) {
-		/* The reference strips what it has dumped. */
-		struct box_str whole = box_pytext_strip((struct box_str){yaml.bytes, yaml.len});
-		r = box_buf_append_str(out, FENCE "\n");
-		r = r < 0 ? r : box_buf_append(out, whole.bytes, whole.len);
-		r = r < 0 ? r : box_buf_append_str(out, "\n" FENCE "\n\n");
-	}
-	r = r < 0 ? r : box_buf_append(out, instructions.bytes, instructions.len);
-	box_buf_free(&yaml);
-	return r;
+	return box_buf_append(out, instructions.bytes, instructions.len);
 }

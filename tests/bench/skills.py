@@ -111,7 +111,7 @@ class Skills:
         folder = self.base / "mounts"
         for number in range(MOUNTS):
             (folder / f"skill-{number}").mkdir(parents=True)
-        program = self.build / "tests" / "play" / "mounts_driver"
+        program = self.build / "tests" / "drivers" / "mounts_driver"
         for _ in self.bench.rounds("mounts"):
             argv = [program, folder, str(MOUNTS)]
             done = subprocess.run(argv, capture_output=True, text=True)

@@ -4,8 +4,8 @@
  *
  * A line is {"namespace", "action", "data", "archive": a file's path, "settle": false when the disk
  * is not to be waited for behind the answer}. Actions beside those of
- * clients: "find" {name}, "dump" {display_name: [...]} and "load" {text: [...]} for front matter
- * alone, "letters". The answer is {"ok": ...} or {"error": "NAME: TEXT"}, with the microseconds
+ * clients: "find" {name}, "dump" and "load" {texts: [...]} for front matter alone, "letters". The
+ * answer is {"ok": ...} or {"error": "NAME: TEXT"}, with the microseconds
  * that it took.
  */
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "codec/json.h"
 #include "skills/store/store.h"
 #include "skills/text/front_matter.h"
-#include "skills/text/letters.h"
+#include "skills/text/pytext.h"
 
 static struct box_store *store;
 
@@ -38,8 +38,7 @@ static struct box_value dump(struct box_arena *arena, const struct box_value *te
 {
 	struct box_value list = box_list_value();
 	for (uint32_t i = 0; texts && i < texts->count; i++) {
-		struct box_yaml node = box_yaml_of_value(arena, &texts->items[i]);
-		struct box_front_matter_fields fields = {NULL, &node, NULL};
+		const struct box_front_matter_fields fields = {.display_name = texts->items[i].str};
 		struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
 		(void)box_front_matter_write(&out, &fields, box_str(""));
 		(void)box_list_add(arena, &list, copied(arena, &out));
@@ -48,7 +47,38 @@ static struct box_value dump(struct box_arena *arena, const struct box_value *te
 	return list;
 }
 
-/* Each text as a SKILL.md: [repr of the front matter, instructions], or the error. */
+#define NODES_MAX 100000 /* aliases can make a tree far larger than its text: the rest is null */
+
+/* A tree as a value: text, null, {"list": [...]} or {"map": [[key, value], ...]}. */
+static struct box_value value_of(
+	struct box_arena *arena, const struct box_yaml *node, size_t *node_count)
+{
+	bool is_map = node->type == BOX_YAML_MAP;
+	if (++*node_count > NODES_MAX) {
+		return box_null();
+	}
+	if (!is_map && node->type != BOX_YAML_LIST) {
+		return node->type == BOX_YAML_NULL ? box_null() : box_text(node->text);
+	}
+	struct box_value list = box_list_value();
+	for (size_t i = 0; i < node->count && *node_count <= NODES_MAX; i++) {
+		if (!is_map) {
+			(void)box_list_add(
+				arena, &list, value_of(arena, &node->items[i], node_count));
+			continue;
+		}
+		struct box_value pair = box_list_value();
+		(void)box_list_add(arena, &pair, value_of(arena, &node->items[2 * i], node_count));
+		(void)box_list_add(
+			arena, &pair, value_of(arena, &node->items[2 * i + 1], node_count));
+		(void)box_list_add(arena, &list, pair);
+	}
+	struct box_value map = box_map_value();
+	(void)box_map_add(arena, &map, is_map ? "map" : "list", list);
+	return map;
+}
+
+/* Each text as a SKILL.md: [the front matter, instructions], or the error. */
 static struct box_value load(struct box_arena *arena, const struct box_value *texts)
 {
 	static struct box_err err;
@@ -56,17 +86,15 @@ static struct box_value load(struct box_arena *arena, const struct box_value *te
 	for (uint32_t i = 0; texts && i < texts->count; i++) {
 		struct box_front_matter front;
 		struct box_value item = box_list_value();
-		struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
 		if (box_front_matter_read(arena, texts->items[i].str, &front, &err) < 0) {
 			item = box_text(
 				box_str(box_arena_strndup(arena, err.text, strlen(err.text))));
 		} else {
-			(void)box_yaml_repr(&out, &front.meta);
-			(void)box_list_add(arena, &item, copied(arena, &out));
+			size_t node_count = 0;
+			(void)box_list_add(arena, &item, value_of(arena, &front.meta, &node_count));
 			(void)box_list_add(arena, &item, box_text(front.instructions));
 		}
 		(void)box_list_add(arena, &list, item);
-		box_buf_free(&out);
 	}
 	return list;
 }

@@ -79,7 +79,7 @@ class Asked:
 
 
 def start_store(folder, build=None, **options):
-    program = (build or boxdlib.build()) / "tests" / "play" / "skills_driver"
+    program = (build or boxdlib.build()) / "tests" / "drivers" / "skills_driver"
     return Asked([program, folder, os.path.realpath(folder)], **options)
 
 

@@ -28,10 +28,6 @@ def read_archive(line):
 
 def serve(line):
     action, data = line["action"], line.get("data") or {}
-    if action == "dump":
-        return [
-            skill_store.build_skill_md({"display_name": text}, "") for text in data["texts"]
-        ]
     if action == "load":
         return [load(text) for text in data["texts"]]
     store = STORE.scoped(line["namespace"])
@@ -84,11 +80,22 @@ def serve(line):
     raise ValueError(f"no skill action: {action}")
 
 
+def tree_of(value):
+    """A value of PyYAML's: text, null, {"list": [...]}, {"map": [[key, value], ...]} or {"other": repr}."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return {"list": [tree_of(item) for item in value]}
+    if isinstance(value, dict):
+        return {"map": [[tree_of(key), tree_of(item)] for key, item in value.items()]}
+    return {"other": repr(value)}
+
+
 def load(text):
-    """[repr of the front matter, instructions], or None."""
+    """[the front matter, instructions], or None."""
     try:
         meta, instructions = skill_store.parse_frontmatter(text)
-        return [repr(meta), instructions]
+        return [tree_of(meta), instructions]
     except (yaml.YAMLError, ValueError, RecursionError, TypeError):
         return None
 

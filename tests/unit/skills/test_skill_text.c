@@ -14,16 +14,6 @@
 
 static struct box_err err;
 
-static const char *real_text(double real)
-{
-	static char text[64];
-	struct box_buf out = box_buf(sizeof(text));
-	ASSERT_INT(box_pytext_repr_real(&out, real), 0);
-	(void)snprintf(text, sizeof(text), "%.*s", (int)out.len, out.bytes);
-	box_buf_free(&out);
-	return text;
-}
-
 TEST(names_are_letters_digits_hyphens_and_underscores)
 {
 	struct box_str name;
@@ -120,18 +110,68 @@ TEST(times_are_rounded_by_way_of_a_float)
 	ASSERT(!box_pytext_isoformat(-70000000000LL, 0, text));
 }
 
-TEST(reals_have_the_fewest_digits)
+/* The description of a SKILL.md with this scalar, or NULL when the YAML cannot be read. */
+static const char *description_of(struct box_arena *arena, const char *scalar)
 {
-	ASSERT_STR(real_text(1.5), "1.5");
-	ASSERT_STR(real_text(0.1), "0.1");
-	ASSERT_STR(real_text(100), "100.0");
-	ASSERT_STR(real_text(-0.0), "-0.0");
-	ASSERT_STR(real_text(1e15), "1000000000000000.0");
-	ASSERT_STR(real_text(1e16), "1e+16");
-	ASSERT_STR(real_text(1.25e300), "1.25e+300");
-	ASSERT_STR(real_text(0.0001), "0.0001");
-	ASSERT_STR(real_text(0.00001), "1e-05");
-	ASSERT_STR(real_text(1.0 / 3), "0.3333333333333333");
+	struct box_front_matter front;
+	struct box_str text;
+	const char *whole = box_arena_printf(arena, "---\ndescription: %s\n---\n", scalar);
+	if (box_front_matter_read(arena, box_str(whole), &front, &err) < 0) {
+		return NULL;
+	}
+	ASSERT_INT(box_front_matter_text(arena, box_yaml_get(&front.meta, "description"),
+			   "description", box_str("fallback"), &text, &err),
+		0);
+	return box_arena_strndup(arena, text.bytes, text.len);
+}
+
+TEST(scalars_are_the_text_that_was_written)
+{
+	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
+	static const char *const rows[][2] = {{"plain", "plain"}, {"'quoted'", "quoted"},
+		{"\"a\\tb\"", "a\tb"}, {"1.50", "1.50"}, {"0x1F", "0x1F"}, {"017", "017"},
+		{"yes", "yes"}, {"false", "false"}, {"0", "0"}, {"2024-01-02", "2024-01-02"},
+		{"2024-13-45", "2024-13-45"}, {"1_000", "1_000"}, {".inf", ".inf"}, {"=", "="},
+		{"!!str 5", "5"}, {"!!int '5'", "5"}, {"! x", "x"}, {"", "fallback"},
+		{"~", "fallback"}, {"null", "fallback"}, {"''", "fallback"}, {"[]", "fallback"},
+		{"{}", "fallback"}, {"!!null x", "fallback"}, {"'null'", "null"},
+		{"[a, 1, null, [b]]", "[a, 1, null, [b]]"},
+		{"{a: 1, b: {c: d}}", "{a: 1, b: {c: d}}"}};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		ASSERT_STR(description_of(arena, rows[i][0]), rows[i][1]);
+	}
+	ASSERT(!description_of(arena, "!foo x"));
+	ASSERT(!description_of(arena, "*nobody"));
+	ASSERT(!description_of(arena, "[open"));
+}
+
+TEST(fields_are_written_plain_where_every_reader_takes_them_for_text)
+{
+	static const char *const rows[][2] = {{"two words", "two words"}, {"it's", "it's"},
+		{"\u6280\u80fd", "\u6280\u80fd"}, {" trimmed ", "trimmed"}, {"a:b", "a:b"},
+		{"yes", "\"yes\""}, {"NULL", "\"NULL\""}, {"5", "\"5\""},
+		{"2024-01-02", "\"2024-01-02\""}, {"key: value", "\"key: value\""},
+		{"end:", "\"end:\""}, {"a #b", "\"a #b\""}, {"- x", "\"- x\""}, {"---", "\"---\""},
+		{"a\nb", "\"a\\nb\""}, {"a\"b\\", "a\"b\\"}, {"\"b\\", "\"\\\"b\\\\\""},
+		{"a\x07", "\"a\\u0007\""}, {"a\u2028b", "\"a\\u2028b\""},
+		{"\U0001f600", "\"\U0001f600\""}};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct box_buf out = box_buf(1024);
+		struct box_buf wanted = box_buf(1024);
+		const struct box_front_matter_fields fields = {
+			box_str("name"), box_str(" "), box_str(rows[i][0])};
+		ASSERT_INT(box_front_matter_write(&out, &fields, box_str("body")), 0);
+		(void)box_buf_printf(
+			&wanted, "---\nname: name\ndescription: %s\n---\n\nbody", rows[i][1]);
+		ASSERT_BYTES(out.bytes, out.len, wanted.bytes, wanted.len);
+		box_buf_free(&out);
+		box_buf_free(&wanted);
+	}
+	struct box_buf out = box_buf(1024);
+	const struct box_front_matter_fields none = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+	ASSERT_INT(box_front_matter_write(&out, &none, box_str("body")), 0);
+	ASSERT_BYTES(out.bytes, out.len, "body", 4);
+	box_buf_free(&out);
 }
 
 TEST(front_matter_is_cut_off)

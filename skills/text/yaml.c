@@ -1,18 +1,21 @@
-/* The libyaml adapter of skills: front matter becomes a tree. Strangers write front matter, so depth,
- * count, anchors and aliases are bounded while reading; an alias shares what it stands for and copies
- * nothing. Keys, merges and tags mean what they mean to PyYAML's safe_load.
+/* The libyaml adapter of skills: front matter becomes a tree. Its authors are untrusted, so depth, count,
+ * anchors and aliases are limited while reading; an alias shares the node that it stands for and copies
+ * nothing. Repeated keys and merges ("<<") mean what they mean to other readers of YAML 1.1.
  */
+#include "skills/text/yaml.h"
+
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/table.h"
-#include "skills/text/yaml.h"
 
 #define FEW_KEYS 8 /* compared one by one */
 
@@ -68,7 +71,7 @@ static int next_event(struct reader *reader)
 	if (!yaml_parser_parse(&reader->parser, &reader->event)) {
 		const char *problem = reader->parser.problem;
 		return refuse_at(
-			reader, reader->parser.problem_mark, problem ? problem : "is no YAML");
+			reader, reader->parser.problem_mark, problem ? problem : "is not YAML");
 	}
 	reader->has_event = true;
 	return 0;
@@ -90,8 +93,8 @@ static void add_item(struct items *items, struct box_yaml item)
 	items->items[items->count++] = item;
 }
 
-/* What came after `from`, in the arena and as large as it is: growing there would leave every smaller
- * array behind. */
+/* The items after `from`, copied into the arena once: an array that grew there would leave every smaller
+ * copy behind. */
 static struct box_yaml *take_items(struct reader *reader, size_t from)
 {
 	size_t size = (reader->pending.count - from) * sizeof(struct box_yaml);
@@ -116,7 +119,7 @@ static struct anchor *find_anchor(struct reader *reader, const char *name)
 	return NULL;
 }
 
-/* An anchor counts from the end of its node on, so nothing can contain itself. */
+/* An anchor is known from the end of its node on, so no node can contain itself. */
 static int set_anchor(struct reader *reader, const char *name, const struct box_yaml *node)
 {
 	if (find_anchor(reader, name)) {
@@ -147,53 +150,58 @@ static int read_alias(struct reader *reader, struct box_yaml *ret_node)
 
 static int read_node(struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node);
 
-static int tagged_type(struct reader *reader, const char *tag, enum box_yaml_type *ret_type)
+static bool is_word(struct box_str text, const char *const *words)
 {
-	static const struct {
-		const char *tag;
-		enum box_yaml_type type;
-	} rows[] = {
-		{YAML_STR_TAG, BOX_YAML_TEXT},
-		{"!", BOX_YAML_TEXT},
-		{YAML_NULL_TAG, BOX_YAML_NULL},
-		{YAML_BOOL_TAG, BOX_YAML_BOOL},
-		{YAML_INT_TAG, BOX_YAML_INT},
-		{YAML_FLOAT_TAG, BOX_YAML_REAL},
-		{YAML_TIMESTAMP_TAG, BOX_YAML_TIME},
-	};
-	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
-		if (strcmp(tag, rows[i].tag) == 0) {
-			*ret_type = rows[i].type;
-			return 0;
+	for (; *words; words++) {
+		if (box_str_eq(text, *words)) {
+			return true;
 		}
 	}
-	return refuse(reader, "this tag is not known");
+	return false;
+}
+
+/* The tags of YAML's own scalar types are allowed, and but for null they change nothing. */
+static int tagged_type(struct reader *reader, const char *tag, enum box_yaml_type *ret_type)
+{
+	static const char *const known[] = {YAML_STR_TAG, "!", YAML_BOOL_TAG, YAML_INT_TAG,
+		YAML_FLOAT_TAG, YAML_TIMESTAMP_TAG, NULL};
+	if (strcmp(tag, YAML_NULL_TAG) == 0) {
+		*ret_type = BOX_YAML_NULL;
+		return 0;
+	}
+	if (!is_word(box_str(tag), known)) {
+		return refuse(reader, "this tag is not known");
+	}
+	*ret_type = BOX_YAML_TEXT;
+	return 0;
+}
+
+static enum box_yaml_type plain_type(struct box_str text, bool is_key)
+{
+	static const char *const null_words[] = {"", "~", "null", "Null", "NULL", NULL};
+	if (is_word(text, null_words)) {
+		return BOX_YAML_NULL;
+	}
+	return is_key && box_str_eq(text, "<<") ? BOX_YAML_MERGE : BOX_YAML_TEXT;
 }
 
 static int read_scalar(struct reader *reader, bool is_key, struct box_yaml *ret_node)
 {
 	size_t len = reader->event.data.scalar.length;
-	struct box_str text = {box_arena_strndup(reader->arena,
-				       (const char *)reader->event.data.scalar.value, len),
-		len};
+	const char *value = (const char *)reader->event.data.scalar.value;
 	const char *tag = (const char *)reader->event.data.scalar.tag;
-	enum box_yaml_type type = BOX_YAML_TEXT;
+	struct box_yaml node = {
+		.type = BOX_YAML_TEXT, .text = {box_arena_strndup(reader->arena, value, len), len}};
 	if (tag) {
-		int r = tagged_type(reader, tag, &type);
+		int r = tagged_type(reader, tag, &node.type);
 		if (r < 0) {
 			return r;
 		}
 	} else if (reader->event.data.scalar.plain_implicit) {
-		type = box_yaml_type_of(text);
+		node.type = plain_type(node.text, is_key);
 	}
-	if (type == BOX_YAML_VALUE && is_key) {
-		type = BOX_YAML_TEXT;
-	}
-	if (type == BOX_YAML_VALUE || (type == BOX_YAML_MERGE && !is_key)) {
-		return refuse(reader, "has a plain \"=\" or \"<<\", which is no value");
-	}
-	const char *why = box_yaml_scalar(reader->arena, type, text, ret_node);
-	return why ? refuse(reader, why) : 0;
+	*ret_node = node;
+	return 0;
 }
 
 static int read_list(struct reader *reader, unsigned depth, struct box_yaml *ret_node)
@@ -215,10 +223,8 @@ static int read_list(struct reader *reader, unsigned depth, struct box_yaml *ret
 		add_item(&reader->pending, item);
 	}
 	size_t count = reader->pending.count - from;
-	*ret_node = (struct box_yaml){.type = BOX_YAML_LIST,
-		.is_true = count > 0,
-		.items = take_items(reader, from),
-		.count = count};
+	*ret_node = (struct box_yaml){
+		.type = BOX_YAML_LIST, .items = take_items(reader, from), .count = count};
 	return 0;
 }
 
@@ -233,7 +239,7 @@ static int merge_map(struct reader *reader, struct items *merged, const struct b
 	return count_values(reader, map->count);
 }
 
-/* Of a list the first map counts most, so it comes last. */
+/* In a list of maps the first one has precedence, so it is added last. */
 static int merge(struct reader *reader, struct items *merged, const struct box_yaml *value)
 {
 	if (value->type != BOX_YAML_LIST) {
@@ -261,45 +267,45 @@ static size_t find_key(const struct box_yaml *kept, size_t count, const struct b
 	return count;
 }
 
-/* The place that a key had when it was first asked for; `next` for one that was not. */
-static size_t place_in(
-	struct reader *reader, struct box_table *places, const struct box_yaml *key, size_t next)
+/* The index of a key in the map, which is `next` for a new key. */
+static size_t index_of(
+	struct reader *reader, struct box_table *indices, const struct box_yaml *key, size_t next)
 {
 	char *name = box_arena_bytes(reader->arena, key->text.len + 1);
 	name[0] = (char)('a' + (int)key->type);
 	memcpy(name + 1, key->text.bytes, key->text.len);
 	struct box_str whole = {name, key->text.len + 1};
-	size_t *place = box_table_get(places, whole);
-	if (!place) {
-		place = box_arena_alloc(reader->arena, sizeof(*place));
-		*place = next;
-		(void)box_table_put(places, whole, place);
+	size_t *index = box_table_get(indices, whole);
+	if (!index) {
+		index = box_arena_alloc(reader->arena, sizeof(*index));
+		*index = next;
+		(void)box_table_put(indices, whole, index);
 	}
-	return *place;
+	return *index;
 }
 
-/* A key stays where it was first, with the value that came last: a Python dict. In place; how much is
- * left of the keys and values. */
+/* Of a repeated key the first position and the last value count, as in other readers. Works in place and
+ * returns how many keys and values are left. */
 static size_t settle_keys(struct reader *reader, struct box_yaml *pairs, size_t count)
 {
-	struct box_table places = {0};
+	struct box_table indices = {0};
 	bool many = count > (size_t)2 * FEW_KEYS;
 	size_t kept = 0;
 	for (size_t i = 0; i < count; i += 2) {
-		size_t place = many ? place_in(reader, &places, &pairs[i], kept)
+		size_t index = many ? index_of(reader, &indices, &pairs[i], kept)
 				    : find_key(pairs, kept, &pairs[i]);
-		if (place == kept) {
+		if (index == kept) {
 			pairs[kept++] = pairs[i];
 			pairs[kept++] = pairs[i + 1];
 		} else {
-			pairs[place + 1] = pairs[i + 1];
+			pairs[index + 1] = pairs[i + 1];
 		}
 	}
-	box_table_free(&places);
+	box_table_free(&indices);
 	return kept;
 }
 
-/* The pairs after `from` become a map. What is merged counts before all that is the map's own. */
+/* The pairs after `from` become a map, whose own keys override merged ones. */
 static struct box_yaml make_map(struct reader *reader, size_t from, struct items *merged)
 {
 	struct items *pending = &reader->pending;
@@ -316,13 +322,11 @@ static struct box_yaml make_map(struct reader *reader, size_t from, struct items
 			add_item(pending, merged->items[i]);
 		}
 	}
-	return (struct box_yaml){.type = BOX_YAML_MAP,
-		.is_true = count > 0,
-		.items = take_items(reader, from),
-		.count = count / 2};
+	return (struct box_yaml){
+		.type = BOX_YAML_MAP, .items = take_items(reader, from), .count = count / 2};
 }
 
-/* One key with its value, both after the others; a merge goes where merges go. */
+/* Reads a key with its value and appends both to `pending`, or the pairs of a merged map to `merged`. */
 static int read_pair(struct reader *reader, unsigned depth, struct items *merged)
 {
 	struct box_yaml key = {0};
@@ -338,26 +342,40 @@ static int read_pair(struct reader *reader, unsigned depth, struct items *merged
 		reader->field = key.text;
 	}
 	r = next_event(reader);
-	r = r < 0 ? r : read_node(reader, depth, false, &value);
-	if (r == 0 && key.type == BOX_YAML_MERGE) {
+	if (r < 0) {
+		return r;
+	}
+	r = read_node(reader, depth, false, &value);
+	if (r < 0) {
+		return r;
+	}
+	if (key.type == BOX_YAML_MERGE) {
 		return merge(reader, merged, &value);
 	}
-	if (r == 0) {
-		add_item(&reader->pending, key);
-		add_item(&reader->pending, value);
+	add_item(&reader->pending, key);
+	add_item(&reader->pending, value);
+	return 0;
+}
+
+static int read_pairs(struct reader *reader, unsigned depth, struct items *merged)
+{
+	for (;;) {
+		int r = next_event(reader);
+		if (r < 0 || reader->event.type == YAML_MAPPING_END_EVENT) {
+			return r;
+		}
+		r = read_pair(reader, depth, merged);
+		if (r < 0) {
+			return r;
+		}
 	}
-	return r;
 }
 
 static int read_map(struct reader *reader, unsigned depth, struct box_yaml *ret_node)
 {
 	struct items merged = {0};
 	size_t from = reader->pending.count;
-	int r = next_event(reader);
-	while (r == 0 && reader->event.type != YAML_MAPPING_END_EVENT) {
-		r = read_pair(reader, depth, &merged);
-		r = r < 0 ? r : next_event(reader);
-	}
+	int r = read_pairs(reader, depth, &merged);
 	if (r == 0) {
 		*ret_node = make_map(reader, from, &merged);
 	}
@@ -365,9 +383,9 @@ static int read_map(struct reader *reader, unsigned depth, struct box_yaml *ret_
 	return r;
 }
 
-static bool is_tagged(const yaml_char_t *tag, const char *usual)
+static bool is_tagged(const yaml_char_t *tag, const char *allowed)
 {
-	return tag && strcmp((const char *)tag, usual) != 0;
+	return tag && strcmp((const char *)tag, allowed) != 0;
 }
 
 static int read_whole(struct reader *reader, unsigned depth, bool is_key, struct box_yaml *ret_node)
@@ -386,7 +404,7 @@ static int read_whole(struct reader *reader, unsigned depth, bool is_key, struct
 		}
 		return read_map(reader, depth + 1, ret_node);
 	default:
-		return refuse(reader, "is no YAML");
+		return refuse(reader, "is not YAML");
 	}
 }
 
@@ -424,29 +442,46 @@ static int read_node(struct reader *reader, unsigned depth, bool is_key, struct 
 	return r < 0 || !anchor ? r : set_anchor(reader, anchor, ret_node);
 }
 
+/* The next event, which must not be another document. */
+static int expect_end(struct reader *reader)
+{
+	reader->field = (struct box_str){NULL, 0};
+	int r = next_event(reader); /* the end of the document */
+	if (r < 0) {
+		return r;
+	}
+	r = next_event(reader);
+	if (r < 0) {
+		return r;
+	}
+	return reader->event.type == YAML_STREAM_END_EVENT
+		? 0
+		: refuse(reader, "only one document is allowed");
+}
+
 static int read_stream(struct reader *reader, struct box_yaml *ret_root)
 {
-	int r = next_event(reader);
-	r = r < 0 ? r : next_event(reader);
+	int r = next_event(reader); /* the start of the stream */
+	if (r < 0) {
+		return r;
+	}
+	r = next_event(reader);
 	if (r < 0 || reader->event.type == YAML_STREAM_END_EVENT) {
 		return r;
 	}
 	r = next_event(reader);
-	r = r < 0 ? r : read_node(reader, 0, false, ret_root);
-	reader->field = (struct box_str){NULL, 0};
-	r = r < 0 ? r : next_event(reader);
-	r = r < 0 ? r : next_event(reader);
-	if (r == 0 && reader->event.type != YAML_STREAM_END_EVENT) {
-		return refuse(reader, "only one document is allowed");
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	r = read_node(reader, 0, false, ret_root);
+	return r < 0 ? r : expect_end(reader);
 }
 
 int box_yaml_read(struct box_arena *arena, struct box_str text, size_t first_line,
 	struct box_yaml *ret_root, size_t *ret_values, struct box_err *err)
 {
 	struct reader reader = {.arena = arena, .first_line = first_line, .err = err};
-	struct box_yaml root = {.type = BOX_YAML_NULL, .text = box_str("None")};
+	struct box_yaml root = {.type = BOX_YAML_NULL};
 	*ret_values = 0;
 	if (text.len > BOX_SKILL_META_BYTES_MAX) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
@@ -455,7 +490,7 @@ int box_yaml_read(struct box_arena *arena, struct box_str text, size_t first_lin
 	if (!yaml_parser_initialize(&reader.parser)) {
 		return box_err_set(err, BOX_ERR_VALIDATION, ENOMEM, "out of memory");
 	}
-	/* Said, not guessed: a byte order mark must not turn the text into UTF-16. */
+	/* Set, not detected: a byte order mark must not turn the text into UTF-16. */
 	yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text.bytes, text.len);
 	int r = read_stream(&reader, &root);
@@ -469,4 +504,98 @@ int box_yaml_read(struct box_arena *arena, struct box_str text, size_t first_lin
 		*ret_root = root;
 	}
 	return r;
+}
+
+const struct box_yaml *box_yaml_get(const struct box_yaml *map, const char *key)
+{
+	if (map->type != BOX_YAML_MAP) {
+		return NULL;
+	}
+	for (size_t i = 0; i < map->count; i++) {
+		const struct box_yaml *at = &map->items[2 * i];
+		if (at->type == BOX_YAML_TEXT && box_str_eq(at->text, key)) {
+			return at + 1;
+		}
+	}
+	return NULL;
+}
+
+/* -- as text ---------------------------------------------------------------------------------- */
+
+static struct box_yaml text_node(const char *text)
+{
+	return (struct box_yaml){.type = BOX_YAML_TEXT, .text = box_str(text)};
+}
+
+static struct box_yaml list_of_value(struct box_arena *arena, const struct box_value *value)
+{
+	struct box_yaml node = {.type = BOX_YAML_LIST, .count = value->count};
+	node.items = box_arena_alloc(arena, value->count * sizeof(node));
+	for (size_t i = 0; i < value->count; i++) {
+		node.items[i] = box_yaml_of_value(arena, &value->items[i]);
+	}
+	return node;
+}
+
+static struct box_yaml map_of_value(struct box_arena *arena, const struct box_value *value)
+{
+	struct box_yaml node = {.type = BOX_YAML_MAP, .count = value->count};
+	node.items = box_arena_alloc(arena, value->count * 2 * sizeof(node));
+	for (size_t i = 0; i < value->count; i++) {
+		struct box_value key = box_text(value->pairs[i].key);
+		node.items[2 * i] = box_yaml_of_value(arena, &key);
+		node.items[2 * i + 1] = box_yaml_of_value(arena, &value->pairs[i].value);
+	}
+	return node;
+}
+
+struct box_yaml box_yaml_of_value(struct box_arena *arena, const struct box_value *value)
+{
+	switch (value->type) {
+	case BOX_NULL:
+		return (struct box_yaml){.type = BOX_YAML_NULL};
+	case BOX_BOOL:
+		return text_node(value->boolean ? "true" : "false");
+	case BOX_INT:
+		return text_node(box_arena_printf(arena, "%" PRId64, value->integer));
+	case BOX_REAL:
+		return text_node(box_arena_printf(arena, "%.15g", value->real));
+	case BOX_LIST:
+		return list_of_value(arena, value);
+	case BOX_MAP:
+		return map_of_value(arena, value);
+	default:
+		return (struct box_yaml){.type = BOX_YAML_TEXT, .text = value->str};
+	}
+}
+
+static int append_many(struct box_buf *out, const struct box_yaml *node)
+{
+	bool is_map = node->type == BOX_YAML_MAP;
+	size_t count = is_map ? 2 * node->count : node->count;
+	int r = box_buf_append_str(out, is_map ? "{" : "[");
+	for (size_t i = 0; i < count && r == 0; i++) {
+		const char *before = i == 0 ? "" : is_map && i % 2 == 1 ? ": " : ", ";
+		r = box_buf_append_str(out, before);
+		if (r == 0) {
+			r = box_yaml_append_text(out, &node->items[i]);
+		}
+	}
+	if (r < 0) {
+		return r;
+	}
+	return box_buf_append_str(out, is_map ? "}" : "]");
+}
+
+int box_yaml_append_text(struct box_buf *out, const struct box_yaml *node)
+{
+	switch (node->type) {
+	case BOX_YAML_LIST:
+	case BOX_YAML_MAP:
+		return append_many(out, node);
+	case BOX_YAML_TEXT:
+		return box_buf_append(out, node->text.bytes, node->text.len);
+	default:
+		return box_buf_append_str(out, "null");
+	}
 }
