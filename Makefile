@@ -50,6 +50,11 @@ run: ## Install what is missing, compile, and start boxd on 127.0.0.1:5410
 	@scripts/how-to-try
 	@exec build/release/boxd --standalone-box $(ARGS)
 
+.PHONY: check
+check: ## Compile, run the unit tests and a smoke test of the real thing: for every change
+	@scripts/deps test
+	@scripts/test-summary build:test meson:test:unit,fuzz system:smoke
+
 .PHONY: test
 test: ## Compile and run all tests but the long ones
 	@scripts/deps test

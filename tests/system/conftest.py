@@ -25,6 +25,7 @@ def pytest_configure(config):
             signal.signal(number, signal.SIG_DFL)
     config.addinivalue_line("markers", "soak: a long form, run only with BOX_SOAK=1")
     config.addinivalue_line("markers", "microvm: needs a KVM, run only with BOX_MICROVM (microvmlib.py)")
+    config.addinivalue_line("markers", "smoke: the real thing from end to end, run by `make check`")
     config.addinivalue_line("markers", "whole: of microVMs, run by `make test-vm` alone")
 
 

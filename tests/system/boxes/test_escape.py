@@ -17,7 +17,7 @@ ESCAPE = testpaths.ROOT / "tests" / "escape"
 sys.path[1:1] = [str(ESCAPE), str(ESCAPE / "inside")]
 
 import posture  # noqa: E402
-import weaken  # noqa: E402
+import weakening  # noqa: E402
 import world  # noqa: E402
 
 CLASSES = {
@@ -88,16 +88,12 @@ def test_every_attempt_without_root_is_blocked(attacks):
 
 def test_every_weakening_opens_what_is_tried():
     """That they still fit the sources is seen here already: it is quick."""
+    subprocess.run([testpaths.ROOT / "scripts" / "check-weakenings"], check=True)
     names = {name for _, name in expected_names()}
     opened = set()
-    for one in weaken.all_weakenings():
+    for one in weakening.read_all():
         assert set(one.opens) <= names, one.name
         opened |= set(one.opens)
-        for file, commands in one.edits.items():
-            before = (weaken.ROOT / file).read_text()
-            for command in commands:
-                after = weaken.run("sed", "-E", command, weaken.ROOT / file)
-                assert after != before, f"{one.name}: {file} has nothing for {command}"
     assert len(opened) >= 100
 
 

@@ -3,6 +3,7 @@ their relays for clients that cannot send headers.
 """
 
 import contextlib
+import testpaths
 import os
 import socket
 import struct

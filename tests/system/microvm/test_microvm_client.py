@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import testpaths
 import platform
 import re
 

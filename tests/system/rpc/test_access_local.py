@@ -311,6 +311,7 @@ def answer_to(boxd, family, host, bytes_sent):
 
 
 @needs_root
+@pytest.mark.smoke
 def test_another_user_is_refused_and_told_why(open_boxd):
     for family, host in (
         (socket.AF_INET, "127.0.0.1"),
