@@ -1,6 +1,6 @@
 /* The rules of Python for text that clients of the skill actions can see: what is white space, a line end
  * or a letter, how long a text is, and how times are written. The store that clients know is written in
- * Python, so a name that is valid there must be valid here (docs/decisions/front-matter.md). All of it is
+ * Python, so a name that is valid there must be valid here (docs/decisions/036-front-matter.md). All of it is
  * pure. Strings are valid UTF-8.
  */
 #pragma once

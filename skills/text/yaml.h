@@ -1,6 +1,6 @@
 /* YAML of untrusted authors as a tree: a bounded reader, in which every scalar is the text that its
  * author wrote. Whether `1.50` is a number or `yes` a truth value nobody asks: the fields of a skill are
- * text (docs/decisions/front-matter.md).
+ * text (docs/decisions/036-front-matter.md).
  */
 #pragma once
 

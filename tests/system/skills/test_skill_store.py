@@ -4,7 +4,7 @@ What only looks is asked of both on one tree, so that times are compared too. Wh
 of both on two trees, and then the trees are compared: files byte by byte, SKILL.md by what PyYAML reads
 in it. What is different on purpose stands in this file by name: warnings and left_out beside the
 reference's members, links that are not followed, YAML that is refused, and scalars that are not text
-(docs/decisions/front-matter.md).
+(docs/decisions/036-front-matter.md).
 """
 
 import json
