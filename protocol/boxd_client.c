@@ -1,7 +1,12 @@
-/* Packets from and to boxd. Requests carry an id and are answered in any order: here is who waits for
- * which answer; boxd_client_requests.c has what is asked. */
+/* box-rpc's end of the conversation with boxd: sends its questions, tells what came of them, and passes
+ * on what boxd reports by itself. A question carries an id; answers come in any order, and each question
+ * has a function that takes its answer. What an incoming packet means is in the table `kinds`.
+ */
+#include "protocol/boxd_client.h"
+
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,20 +18,39 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/packet_queue.h"
 #include "base/table.h"
-#include "protocol/boxd_client_private.h"
 #include "runtime/storage.h"
 
 struct box_boxd_client {
 	uv_poll_t poll;
-	struct box_packet_queue queue; /* of what the socket does not take yet */
+	struct box_packet_queue queue; /* what the socket does not take yet */
 	uv_idle_t failures;
 	const struct box_boxd_client_events *events;
 	void *arg;
-	struct box_table asked; /* by id */
-	struct box_list unsent; /* could not even be asked */
+	struct box_table requests; /* sent and not answered, by id */
+	struct box_list unsent;    /* requests that could not be sent */
 	uint32_t next_id;
+};
+
+/* A question to boxd. */
+struct request {
+	struct box_list links;
+	uint32_t id;
+	int failed; /* why it could not be sent: reported from the loop all the same */
+	/* Takes the answer; the packet is NULL when the question could not be sent. */
+	void (*answer)(const struct request *request, struct box_packet *packet);
+	union {
+		box_runtime_folder_done *folder;
+		box_local_make_done *made;
+		box_local_mount_done *mounted;
+		box_local_process_cgroup_done *cgroup;
+		box_local_probe_done *probed;
+		box_boxd_client_skills_started *store;
+		box_storage_measure_done *measured;
+	} done;
+	void *arg;
 };
 
 int box_boxd_client_receive_start(struct box_packet *ret_packet)
@@ -58,8 +82,18 @@ static int take_fd(struct box_packet *packet, size_t number)
 	return packet->fd_count > number ? TAKE_FD(packet->fds[number]) : -1;
 }
 
-static const struct box_err *failure_of(const struct box_boxd_failure *failure, struct box_err *err)
+/* --- answers --- */
+
+/* Why the question has no result, or NULL. `failure` is that of the answer, NULL when the question could
+ * not be sent. */
+static const struct box_err *error_of(
+	const struct request *request, const struct box_boxd_failure *failure, struct box_err *err)
 {
+	if (!failure) {
+		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -request->failed,
+			"boxd cannot be asked: %s", box_err_strerror(-request->failed));
+		return err;
+	}
 	if (failure->result == 0) {
 		return NULL;
 	}
@@ -69,11 +103,15 @@ static const struct box_err *failure_of(const struct box_boxd_failure *failure, 
 	return err;
 }
 
-static void tell_measured(
-	const struct box_boxd_client_request *asked, const struct box_packet *packet)
+static void answer_folder(const struct request *request, struct box_packet *packet)
+{
+	request->done.folder(request->arg, packet ? packet->folder.result : request->failed);
+}
+
+static void answer_measured(const struct request *request, struct box_packet *packet)
 {
 	struct box_storage_measured measured = {
-		.result = packet ? packet->measured.result : asked->failed};
+		.result = packet ? packet->measured.result : request->failed};
 	for (size_t i = 0; packet && i < BOX_BOXD_PARTS; i++) {
 		const struct box_boxd_part *part = &packet->measured.parts[i];
 		measured.parts[i] = (struct box_storage_measured_part){
@@ -83,185 +121,200 @@ static void tell_measured(
 			.error_count = part->error_count,
 		};
 	}
-	asked->measured(asked->arg, &measured);
+	request->done.measured(request->arg, &measured);
 }
 
-static void tell_grouped(const struct box_boxd_client_request *asked, struct box_packet *packet,
-	const struct box_err *why)
+static void answer_store(const struct request *request, struct box_packet *packet)
 {
-	const struct box_local_process_cgroup group = {
+	struct box_err err;
+	const struct box_err *why = error_of(
+		request, packet ? &packet->stored.failure : NULL, &err);
+	if (packet) {
+		packet->stored.path[sizeof(packet->stored.path) - 1] = '\0';
+	}
+	request->done.store(request->arg, packet ? take_fd(packet, 0) : -1,
+		packet ? packet->stored.path : "", why);
+}
+
+static void answer_made(const struct request *request, struct box_packet *packet)
+{
+	static const struct box_boxd_made nothing;
+	const struct box_boxd_made *made = packet ? &packet->made : &nothing;
+	struct box_err err;
+	const struct box_err *why = error_of(request, packet ? &made->failure : NULL, &err);
+	request->done.made(request->arg, made->box, packet ? take_fd(packet, 0) : -1,
+		packet ? take_fd(packet, 1) : -1, made->host_address, why);
+}
+
+static void answer_cgroup(const struct request *request, struct box_packet *packet)
+{
+	struct box_err err;
+	const struct box_err *why = error_of(
+		request, packet ? &packet->grouped.failure : NULL, &err);
+	const struct box_local_process_cgroup cgroup = {
 		.procs_fd = packet ? take_fd(packet, 0) : -1,
 		.oom_fd = packet ? take_fd(packet, 1) : -1,
 		.oom_rest_fd = packet ? take_fd(packet, 2) : -1,
 	};
-	asked->grouped(asked->arg, &group, why);
+	request->done.cgroup(request->arg, &cgroup, why);
 }
 
-static void tell_made(const struct box_boxd_client_request *asked, struct box_packet *packet,
-	const struct box_err *why)
+static void answer_probed(const struct request *request, struct box_packet *packet)
 {
-	static const struct box_boxd_made nothing;
-	const struct box_boxd_made *made = packet ? &packet->made : &nothing;
-	asked->made(asked->arg, made->box, packet ? take_fd(packet, 0) : -1,
-		packet ? take_fd(packet, 1) : -1, made->host_address, why);
-}
-
-/* Why there is no answer that counts, or NULL. */
-static const struct box_err *why_not(const struct box_boxd_client_request *asked,
-	const struct box_packet *packet, struct box_err *err)
-{
-	if (!packet) {
-		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -asked->failed,
-			"boxd cannot be asked: %s", box_err_strerror(-asked->failed));
-		return err;
-	}
-	const struct box_boxd_failure *failure = asked->made ? &packet->made.failure
-		: asked->grouped                             ? &packet->grouped.failure
-		: asked->tried                               ? &packet->tried.failure
-		: asked->stored                              ? &packet->stored.failure
-							     : &packet->mounted.failure;
-	return failure_of(failure, err);
-}
-
-/* The packet is NULL when it could not be asked. */
-static void finish(struct box_boxd_client_request *asked, struct box_packet *packet)
-{
-	struct box_boxd_client_request last = *asked;
 	struct box_err err;
-	free(asked);
-	if (last.folder) {
-		last.folder(last.arg, packet ? packet->folder.result : last.failed);
-		return;
-	}
-	if (last.measured) {
-		tell_measured(&last, packet);
-		return;
-	}
-	const struct box_err *why = why_not(&last, packet, &err);
-	if (last.made) {
-		tell_made(&last, packet, why);
-	} else if (last.grouped) {
-		tell_grouped(&last, packet, why);
-	} else if (last.tried) {
-		last.tried(last.arg, why);
-	} else if (last.stored) {
-		last.stored(last.arg, packet ? take_fd(packet, 0) : -1,
-			packet ? packet->stored.path : "", why);
-	} else {
-		last.mounted(last.arg, packet ? take_fd(packet, 0) : -1, why);
-	}
+	request->done.probed(
+		request->arg, error_of(request, packet ? &packet->tried.failure : NULL, &err));
 }
 
-static void answered(struct box_boxd_client *link, uint32_t id, struct box_packet *packet)
+static void answer_mounted(const struct request *request, struct box_packet *packet)
 {
-	struct box_boxd_client_request *asked = box_table_remove(&link->asked, key_of(&id));
-	if (asked) {
-		finish(asked, packet);
-	}
+	struct box_err err;
+	const struct box_err *why = error_of(
+		request, packet ? &packet->mounted.failure : NULL, &err);
+	request->done.mounted(request->arg, packet ? take_fd(packet, 0) : -1, why);
 }
 
-static void take_packet(struct box_boxd_client *link, struct box_packet *packet)
+static void finish(struct request *request, struct box_packet *packet)
 {
-	switch (packet->kind) {
-	case BOX_BOXD_LISTEN:
-		link->events->listen(link->arg, packet->fds, packet->fd_count);
+	struct request finished = *request;
+	free(request);
+	finished.answer(&finished, packet);
+}
+
+/* --- packets of boxd --- */
+
+static void take_listen(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->listen(client->arg, packet->fds, packet->fd_count);
+	packet->fd_count = 0;
+}
+
+static void take_reload(struct box_boxd_client *client, struct box_packet *packet)
+{
+	if (packet->fd_count == 1) {
 		packet->fd_count = 0;
-		break;
-	case BOX_BOXD_RELOAD:
-		if (packet->fd_count == 1) {
-			packet->fd_count = 0;
-			link->events->reload(link->arg, packet->fds[0]);
+		client->events->reload(client->arg, packet->fds[0]);
+	}
+}
+
+static void take_tokens(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->tokens(client->arg, packet->tokens.text, sizeof(packet->tokens.text));
+	explicit_bzero(packet->tokens.text, sizeof(packet->tokens.text));
+}
+
+static void take_host(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->host(client->arg, &packet->host_told.host);
+}
+
+static void take_stop(struct box_boxd_client *client, struct box_packet *packet)
+{
+	(void)packet;
+	client->events->stop(client->arg);
+}
+
+static void take_inherited(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->inherited(client->arg, packet->made.box, take_fd(packet, 0),
+		take_fd(packet, 1), take_fd(packet, 2), packet->made.host_address);
+}
+
+static void take_gone(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->gone(client->arg, packet->box.box);
+}
+
+static void take_ending(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->ending(client->arg, packet->box.box, packet->box.why);
+}
+
+static void take_artifact_bytes(struct box_boxd_client *client, struct box_packet *packet)
+{
+	client->events->artifact_bytes(client->arg, packet->held.artifact_bytes);
+}
+
+/* What each kind of packet is: a report with the function that takes it, or the answer to a question with
+ * the place of its id. */
+static const struct {
+	void (*take)(struct box_boxd_client *client, struct box_packet *packet);
+	size_t id_offset;
+} kinds[] = {
+	[BOX_BOXD_LISTEN] = {.take = take_listen},
+	[BOX_BOXD_RELOAD] = {.take = take_reload},
+	[BOX_BOXD_TOKENS] = {.take = take_tokens},
+	[BOX_BOXD_HOST] = {.take = take_host},
+	[BOX_BOXD_STOP] = {.take = take_stop},
+	[BOX_BOXD_INHERITED] = {.take = take_inherited},
+	[BOX_BOXD_GONE] = {.take = take_gone},
+	[BOX_BOXD_ENDING] = {.take = take_ending},
+	[BOX_BOXD_ARTIFACT_BYTES] = {.take = take_artifact_bytes},
+	[BOX_BOXD_FOLDER] = {.id_offset = offsetof(struct box_packet, folder.id)},
+	[BOX_BOXD_MADE] = {.id_offset = offsetof(struct box_packet, made.id)},
+	[BOX_BOXD_MEASURED] = {.id_offset = offsetof(struct box_packet, measured.id)},
+	[BOX_BOXD_MOUNTED] = {.id_offset = offsetof(struct box_packet, mounted.id)},
+	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, grouped.id)},
+	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, tried.id)},
+	[BOX_BOXD_STORE] = {.id_offset = offsetof(struct box_packet, stored.id)},
+};
+
+static void take_packet(struct box_boxd_client *client, struct box_packet *packet)
+{
+	bool known = packet->kind < BOX_COUNT_OF(kinds);
+	if (known && kinds[packet->kind].take) {
+		kinds[packet->kind].take(client, packet);
+	} else if (known && kinds[packet->kind].id_offset > 0) {
+		uint32_t id = 0;
+		memcpy(&id, (const char *)packet + kinds[packet->kind].id_offset, sizeof(id));
+		struct request *request = box_table_remove(&client->requests, key_of(&id));
+		if (request) {
+			finish(request, packet);
 		}
-		break;
-	case BOX_BOXD_TOKENS:
-		link->events->tokens(link->arg, packet->tokens.text, sizeof(packet->tokens.text));
-		explicit_bzero(packet->tokens.text, sizeof(packet->tokens.text));
-		break;
-	case BOX_BOXD_HOST:
-		link->events->host(link->arg, &packet->host_told.host);
-		break;
-	case BOX_BOXD_STOP:
-		link->events->stop(link->arg);
-		break;
-	case BOX_BOXD_FOLDER:
-		answered(link, packet->folder.id, packet);
-		break;
-	case BOX_BOXD_MADE:
-		answered(link, packet->made.id, packet);
-		break;
-	case BOX_BOXD_MEASURED:
-		answered(link, packet->measured.id, packet);
-		break;
-	case BOX_BOXD_MOUNTED:
-		answered(link, packet->mounted.id, packet);
-		break;
-	case BOX_BOXD_PROCESS_CGROUP:
-		answered(link, packet->grouped.id, packet);
-		break;
-	case BOX_BOXD_PROBED:
-		answered(link, packet->tried.id, packet);
-		break;
-	case BOX_BOXD_STORE:
-		packet->stored.path[sizeof(packet->stored.path) - 1] = '\0';
-		answered(link, packet->stored.id, packet);
-		break;
-	case BOX_BOXD_INHERITED:
-		link->events->kept(link->arg, packet->made.box, take_fd(packet, 0),
-			take_fd(packet, 1), take_fd(packet, 2), packet->made.host_address);
-		break;
-	case BOX_BOXD_GONE:
-		link->events->gone(link->arg, packet->box.box);
-		break;
-	case BOX_BOXD_ARTIFACT_BYTES:
-		link->events->held(link->arg, packet->held.artifact_bytes);
-		break;
-	case BOX_BOXD_ENDING:
-		link->events->ends(link->arg, packet->box.box, packet->box.why);
-		break;
-	default:
-		BOX_LOG(BOX_LOG_WARNING, "keeper.unknown_packet",
-			box_log_int("kind", packet->kind));
-		break;
+	} else {
+		BOX_LOG(BOX_LOG_WARNING, "boxd.unknown_packet", box_log_int("kind", packet->kind));
 	}
 	box_packet_close_fds(packet);
 }
 
+/* --- the socket --- */
+
 static void poll_cb(uv_poll_t *poll, int status, int events);
 
-static void watch(struct box_boxd_client *link)
+static void watch(struct box_boxd_client *client)
 {
-	int out = link->queue.count > 0 ? UV_WRITABLE : 0;
-	(void)uv_poll_start(&link->poll, UV_READABLE | UV_DISCONNECT | out, poll_cb);
+	int out = client->queue.count > 0 ? UV_WRITABLE : 0;
+	(void)uv_poll_start(&client->poll, UV_READABLE | UV_DISCONNECT | out, poll_cb);
 }
 
 /* boxd makes boxes one after the other and reads in between: what does not fit into the socket waits
  * here, in order. It is bounded by how many sessions, commands and other requests there may be: a
  * session counts until its make was answered, and a command until its mount was, wanted or not. */
-int box_boxd_client_post(struct box_boxd_client *link, const void *body, size_t size, const int *fd)
+static int post(struct box_boxd_client *client, const void *body, size_t size, const int *fd)
 {
 	const struct iovec part = {.iov_base = (void *)(uintptr_t)body, .iov_len = size};
-	int r = box_packet_queue_send(&link->queue, BOX_BOXD_FD, &part, 1, fd, fd ? 1 : 0);
-	if (link->queue.count > 0) {
-		watch(link);
+	int r = box_packet_queue_send(&client->queue, BOX_BOXD_FD, &part, 1, fd, fd ? 1 : 0);
+	if (client->queue.count > 0) {
+		watch(client);
 	}
 	return r;
 }
 
-/* What fails now fails because boxd is gone, which is noticed by reading. */
-static void flush(struct box_boxd_client *link)
+/* Errors are not looked at: they mean that boxd is gone, which poll_cb notices by reading. */
+static void flush(struct box_boxd_client *client)
 {
-	(void)box_packet_queue_flush(&link->queue, BOX_BOXD_FD);
-	if (link->queue.count == 0) {
-		watch(link);
+	(void)box_packet_queue_flush(&client->queue, BOX_BOXD_FD);
+	if (client->queue.count == 0) {
+		watch(client);
 	}
 }
 
 static void poll_cb(uv_poll_t *poll, int status, int events)
 {
-	struct box_boxd_client *link = poll->data;
+	struct box_boxd_client *client = poll->data;
 	struct box_packet packet;
 	if (status == 0 && (events & UV_WRITABLE)) {
-		flush(link);
+		flush(client);
 	}
 	int r = status < 0 ? status : box_packet_recv(BOX_BOXD_FD, &packet);
 	if (r == -EAGAIN) {
@@ -269,101 +322,69 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
 	}
 	if (r < 0) {
 		(void)uv_poll_stop(poll);
-		link->events->lost(link->arg);
+		client->events->lost(client->arg);
 		return;
 	}
-	take_packet(link, &packet);
+	take_packet(client, &packet);
 }
 
 int box_boxd_client_open(uv_loop_t *loop, const struct box_boxd_client_events *events, void *arg,
-	struct box_boxd_client **ret_link)
+	struct box_boxd_client **ret_client)
 {
-	struct box_boxd_client *link = box_alloc(sizeof(*link));
-	box_packet_queue_init(&link->queue, SIZE_MAX, SIZE_MAX);
-	int r = uv_poll_init(loop, &link->poll, BOX_BOXD_FD);
+	struct box_boxd_client *client = box_alloc(sizeof(*client));
+	box_packet_queue_init(&client->queue, SIZE_MAX, SIZE_MAX);
+	int r = uv_poll_init(loop, &client->poll, BOX_BOXD_FD);
 	if (r == 0) {
-		link->poll.data = link;
-		r = uv_poll_start(&link->poll, UV_READABLE | UV_DISCONNECT, poll_cb);
+		client->poll.data = client;
+		r = uv_poll_start(&client->poll, UV_READABLE | UV_DISCONNECT, poll_cb);
 	}
 	if (r < 0) {
-		free(link);
+		free(client);
 		return r;
 	}
-	(void)uv_idle_init(loop, &link->failures);
-	link->failures.data = link;
-	link->events = events;
-	link->arg = arg;
-	box_list_init(&link->unsent);
-	*ret_link = link;
+	(void)uv_idle_init(loop, &client->failures);
+	client->failures.data = client;
+	client->events = events;
+	client->arg = arg;
+	box_list_init(&client->unsent);
+	*ret_client = client;
 	return 0;
 }
 
-static int send_plain(struct box_boxd_client *link, uint32_t kind, const int *fd)
+/* --- packets without an answer --- */
+
+static int send_plain(struct box_boxd_client *client, uint32_t kind, const int *fd)
 {
 	const struct box_boxd_plain packet = {kind};
-	return box_boxd_client_post(link, &packet, sizeof(packet), fd);
+	return post(client, &packet, sizeof(packet), fd);
 }
 
-int box_boxd_client_send_ready(struct box_boxd_client *link)
+int box_boxd_client_send_ready(struct box_boxd_client *client)
 {
-	return send_plain(link, BOX_BOXD_READY, NULL);
+	return send_plain(client, BOX_BOXD_READY, NULL);
 }
 
-int box_boxd_client_confirm_reload(struct box_boxd_client *link)
+int box_boxd_client_confirm_reload(struct box_boxd_client *client)
 {
-	return send_plain(link, BOX_BOXD_CONFIG_ACCEPTED, NULL);
+	return send_plain(client, BOX_BOXD_CONFIG_ACCEPTED, NULL);
 }
 
-int box_boxd_client_confirm_tokens(struct box_boxd_client *link)
+int box_boxd_client_confirm_tokens(struct box_boxd_client *client)
 {
-	return send_plain(link, BOX_BOXD_TOKENS_ACCEPTED, NULL);
+	return send_plain(client, BOX_BOXD_TOKENS_ACCEPTED, NULL);
 }
 
-int box_boxd_client_refresh_host(struct box_boxd_client *link)
+int box_boxd_client_refresh_host(struct box_boxd_client *client)
 {
-	return send_plain(link, BOX_BOXD_QUERY_HOST, NULL);
+	return send_plain(client, BOX_BOXD_QUERY_HOST, NULL);
 }
 
-int box_boxd_client_keep_state(struct box_boxd_client *link, int fd)
+int box_boxd_client_keep_state(struct box_boxd_client *client, int fd)
 {
-	return send_plain(link, BOX_BOXD_STATE, &fd);
+	return send_plain(client, BOX_BOXD_STATE, &fd);
 }
 
-static void failures_cb(uv_idle_t *idle)
-{
-	struct box_boxd_client *link = idle->data;
-	struct box_list *item;
-	(void)uv_idle_stop(idle);
-	while ((item = box_list_pop(&link->unsent))) {
-		finish(BOX_CONTAINER_OF(item, struct box_boxd_client_request, links), NULL);
-	}
-}
-
-struct box_boxd_client_request *box_boxd_client_request_new(struct box_boxd_client *link, void *arg)
-{
-	struct box_boxd_client_request *asked = box_alloc(sizeof(*asked));
-	do {
-		asked->id = ++link->next_id;
-	} while (asked->id == 0);
-	asked->arg = arg;
-	box_list_init(&asked->links);
-	return asked;
-}
-
-/* `r` is what came of sending it. */
-void box_boxd_client_request_sent(
-	struct box_boxd_client *link, struct box_boxd_client_request *asked, int r)
-{
-	asked->failed = r;
-	if (r == 0) {
-		box_table_put(&link->asked, key_of(&asked->id), asked);
-		return;
-	}
-	box_list_push(&link->unsent, &asked->links);
-	(void)uv_idle_start(&link->failures, failures_cb);
-}
-
-int box_boxd_client_send_policy(struct box_boxd_client *link, const struct box_policy *policy)
+int box_boxd_client_send_policy(struct box_boxd_client *client, const struct box_policy *policy)
 {
 	_cleanup_(box_close_p) int fd = memfd_create("box-policy", MFD_CLOEXEC);
 	if (fd < 0) {
@@ -372,5 +393,210 @@ int box_boxd_client_send_policy(struct box_boxd_client *link, const struct box_p
 	if (write(fd, policy, sizeof(*policy)) != (ssize_t)sizeof(*policy)) {
 		return -EIO;
 	}
-	return send_plain(link, BOX_BOXD_POLICY, &fd);
+	return send_plain(client, BOX_BOXD_POLICY, &fd);
 }
+
+/* --- questions --- */
+
+static void failures_cb(uv_idle_t *idle)
+{
+	struct box_boxd_client *client = idle->data;
+	struct box_list *item;
+	(void)uv_idle_stop(idle);
+	while ((item = box_list_pop(&client->unsent))) {
+		finish(BOX_CONTAINER_OF(item, struct request, links), NULL);
+	}
+}
+
+static struct request *request_new(struct box_boxd_client *client, void *arg)
+{
+	struct request *request = box_alloc(sizeof(*request));
+	do {
+		request->id = ++client->next_id;
+	} while (request->id == 0);
+	request->arg = arg;
+	box_list_init(&request->links);
+	return request;
+}
+
+/* `r` is the result of sending it; a failure is reported from the loop, never from inside the call. */
+static void request_sent(struct box_boxd_client *client, struct request *request, int r)
+{
+	request->failed = r;
+	if (r == 0) {
+		box_table_put(&client->requests, key_of(&request->id), request);
+		return;
+	}
+	box_list_push(&client->unsent, &request->links);
+	(void)uv_idle_start(&client->failures, failures_cb);
+}
+
+void box_boxd_client_prepare_folder(struct box_boxd_client *client, const char *path,
+	enum box_runtime_folder_mode wish, box_runtime_folder_done *done, void *arg)
+{
+	struct request *request = request_new(client, arg);
+	struct box_boxd_make_folder packet = {.kind = BOX_BOXD_MAKE_FOLDER,
+		.id = request->id,
+		.look_only = wish == BOX_RUNTIME_FOLDER_CHECK};
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
+	request->answer = answer_folder;
+	request->done.folder = done;
+	request_sent(client, request,
+		strlen(path) < sizeof(packet.path) ? post(client, &packet, sizeof(packet), NULL)
+						   : -ENAMETOOLONG);
+}
+
+_Static_assert(BOX_STORAGE_FOLDER_PARTS_ == BOX_BOXD_PARTS &&
+		(int)BOX_STORAGE_OUTBOX == (int)BOX_BOXD_FOLDER_OUTBOX &&
+		(int)BOX_STORAGE_TEMP == (int)BOX_BOXD_BOX_TEMP,
+	"the parts are the same here and in the packet");
+
+static int send_measure(
+	struct box_boxd_client *client, const struct box_storage_measure *what, uint32_t id)
+{
+	if (what->box != 0) {
+		const struct box_boxd_measure_box packet = {
+			.kind = BOX_BOXD_MEASURE_BOX, .id = id, .box = what->box};
+		return post(client, &packet, sizeof(packet), NULL);
+	}
+	struct box_boxd_measure_folder packet = {.kind = BOX_BOXD_MEASURE_FOLDER, .id = id};
+	if (strlen(what->path) >= sizeof(packet.path) ||
+		strlen(what->below) >= sizeof(packet.below)) {
+		return -ENAMETOOLONG;
+	}
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", what->path);
+	(void)snprintf(packet.below, sizeof(packet.below), "%s", what->below);
+	(void)snprintf(packet.tenant, sizeof(packet.tenant), "%s", what->tenant);
+	return post(client, &packet, sizeof(packet), NULL);
+}
+
+void box_boxd_client_measure(struct box_boxd_client *client, const struct box_storage_measure *what,
+	box_storage_measure_done *done, void *arg)
+{
+	struct request *request = request_new(client, arg);
+	request->answer = answer_measured;
+	request->done.measured = done;
+	request_sent(client, request, send_measure(client, what, request->id));
+}
+
+void box_boxd_client_start_skills(struct box_boxd_client *client, const char *path,
+	box_boxd_client_skills_started *done, void *arg)
+{
+	struct request *request = request_new(client, arg);
+	struct box_boxd_open_store packet = {.kind = BOX_BOXD_OPEN_STORE, .id = request->id};
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", path);
+	request->answer = answer_store;
+	request->done.store = done;
+	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));
+}
+
+/* --- boxes --- */
+
+static void make_box(
+	void *boxd, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
+{
+	struct box_boxd_client *client = boxd;
+	struct request *request = request_new(client, arg);
+	struct box_boxd_make_box packet = {
+		.kind = BOX_BOXD_MAKE_BOX, .id = request->id, .ask = *ask};
+	request->answer = answer_made;
+	request->done.made = done;
+	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));
+}
+
+/* For packets without an answer. When boxd cannot be reached, box-rpc ends soon anyway. */
+static void post_plain(struct box_boxd_client *client, const void *packet, size_t size)
+{
+	int r = post(client, packet, size, NULL);
+	if (r < 0) {
+		BOX_LOG(BOX_LOG_ERROR, "boxd.unreachable", box_log_errno("why", r));
+	}
+}
+
+static void end_box(void *boxd, uint64_t box)
+{
+	const struct box_boxd_box packet = {.kind = BOX_BOXD_END_BOX, .box = box};
+	post_plain(boxd, &packet, sizeof(packet));
+}
+
+static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t mebibytes,
+	box_local_process_cgroup_done *done, void *arg)
+{
+	struct box_boxd_client *client = boxd;
+	struct request *request = request_new(client, arg);
+	const struct box_boxd_open_process_cgroup packet = {.kind = BOX_BOXD_OPEN_PROCESS_CGROUP,
+		.id = request->id,
+		.box = box,
+		.process = process,
+		.mebibytes = mebibytes};
+	request->answer = answer_cgroup;
+	request->done.cgroup = done;
+	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));
+}
+
+static void close_cgroup(void *boxd, uint64_t box, uint32_t process)
+{
+	const struct box_boxd_close_process_cgroup packet = {
+		.kind = BOX_BOXD_CLOSE_PROCESS_CGROUP, .process = process, .box = box};
+	post_plain(boxd, &packet, sizeof(packet));
+}
+
+static void probe_microvm(void *boxd, box_local_probe_done *done, void *arg)
+{
+	struct box_boxd_client *client = boxd;
+	struct request *request = request_new(client, arg);
+	const struct box_boxd_probe_microvms packet = {
+		.kind = BOX_BOXD_PROBE_MICROVMS, .id = request->id};
+	request->answer = answer_probed;
+	request->done.probed = done;
+	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));
+}
+
+static int post_artifact(
+	struct box_boxd_client *client, uint32_t id, uint64_t box, const struct box_mount *wanted)
+{
+	struct box_boxd_open_artifact packet = {
+		.kind = BOX_BOXD_OPEN_ARTIFACT, .id = id, .box = box};
+	const char *digest = strchr(wanted->content_digest, ':') + 1;
+	(void)snprintf(packet.digest, sizeof(packet.digest), "%s", digest);
+	(void)snprintf(packet.namespace, sizeof(packet.namespace), "%s", wanted->namespace);
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
+	(void)snprintf(packet.manifest, sizeof(packet.manifest), "%s", wanted->manifest_path);
+	return post(client, &packet, sizeof(packet), NULL);
+}
+
+static int post_mount(
+	struct box_boxd_client *client, uint32_t id, uint64_t box, const struct box_mount *wanted)
+{
+	struct box_boxd_open_mount packet = {
+		.kind = BOX_BOXD_OPEN_MOUNT,
+		.id = id,
+		.box = box,
+		.read_only = wanted->mode == BOX_MOUNT_RO,
+		.in_store = wanted->in_store,
+	};
+	(void)snprintf(packet.namespace, sizeof(packet.namespace), "%s", wanted->namespace);
+	(void)snprintf(packet.path, sizeof(packet.path), "%s", wanted->host_path);
+	return post(client, &packet, sizeof(packet), NULL);
+}
+
+static void open_mount(void *boxd, uint64_t box, const struct box_mount *wanted,
+	box_local_mount_done *done, void *arg)
+{
+	struct box_boxd_client *client = boxd;
+	struct request *request = request_new(client, arg);
+	request->answer = answer_mounted;
+	request->done.mounted = done;
+	request_sent(client, request,
+		box_spec_mount_is_artifact(wanted) ? post_artifact(client, request->id, box, wanted)
+						   : post_mount(client, request->id, box, wanted));
+}
+
+const struct box_local_boxd box_boxd_client_local_ops = {
+	.make = make_box,
+	.end = end_box,
+	.mount = open_mount,
+	.open_cgroup = open_cgroup,
+	.close_cgroup = close_cgroup,
+	.probe_microvm = probe_microvm,
+};

@@ -1,4 +1,5 @@
-/* box-rpc's end of the socketpair to boxd, on the loop. */
+/* box-rpc's end of the socketpair to boxd, on the loop. What is asked of boxd is here; what the packets look
+ * like is in protocol/boxd.h. */
 #pragma once
 
 #include <stddef.h>
@@ -11,20 +12,20 @@
 struct box_boxd_client;
 
 struct box_boxd_client_events {
-	/* A box that boxd has kept for us, with its fds (memory and rest: -1 where it has none).
-	 * All come before `listen`. */
-	void (*kept)(
+	/* A box of a predecessor of this box-rpc, with its fds (memory and rest: -1 where it has
+	 * none). All of them come before `listen`. */
+	void (*inherited)(
 		void *arg, uint64_t box, int control, int memory, int rest, uint32_t host_address);
-	/* A box is no more, asked for or not. */
+	/* A box has ended, whether that was requested or not. */
 	void (*gone)(void *arg, uint64_t box);
-	/* How much memory artifacts hold now. */
-	void (*held)(void *arg, uint64_t artifact_bytes);
-	void (*ends)(void *arg, uint64_t box, uint32_t why); /* before it is gone */
-	void (*listen)(void *arg, int *fds, size_t count);   /* the fds are the callee's */
-	void (*reload)(void *arg, int fd);                   /* likewise */
+	/* How much memory artifacts take now. */
+	void (*artifact_bytes)(void *arg, uint64_t artifact_bytes);
+	void (*ending)(void *arg, uint64_t box, uint32_t why); /* boxd ends it: `gone` will come */
+	void (*listen)(void *arg, int *fds, size_t count);     /* the fds are the callee's */
+	void (*reload)(void *arg, int fd);                     /* likewise */
 	void (*tokens)(
 		void *arg, const char *text, size_t size); /* of the token file, as it is now */
-	/* What boxes would get now; the first comes before `listen`. */
+	/* What boxes would get on this host now; the first report comes before `listen`. */
 	void (*host)(void *arg, const struct box_boxd_host *host);
 	void (*stop)(void *arg);
 	void (*lost)(void *arg); /* boxd is gone */
@@ -35,41 +36,41 @@ int box_boxd_client_receive_start(struct box_packet *ret_packet);
 
 /* 0 or negative errno. */
 int box_boxd_client_open(uv_loop_t *loop, const struct box_boxd_client_events *events, void *arg,
-	struct box_boxd_client **ret_link);
+	struct box_boxd_client **ret_client);
 
-/* Tells boxd that we are configured and fenced. */
-int box_boxd_client_send_ready(struct box_boxd_client *link);
+/* Tells boxd that box-rpc is configured and confined. */
+int box_boxd_client_send_ready(struct box_boxd_client *client);
 
-/* Has boxd look again at what boxes would get; `host` is called. */
-int box_boxd_client_refresh_host(struct box_boxd_client *link);
+/* Makes boxd examine the host again; `host` is called with the result. */
+int box_boxd_client_refresh_host(struct box_boxd_client *client);
 
-/* Tells boxd that the text of the last RELOAD is in force. */
-int box_boxd_client_confirm_reload(struct box_boxd_client *link);
+/* Tells boxd that the configuration of the last RELOAD is in force. */
+int box_boxd_client_confirm_reload(struct box_boxd_client *client);
 
-/* The same of the tokens. */
-int box_boxd_client_confirm_tokens(struct box_boxd_client *link);
+/* Tells boxd that the tokens of the last TOKENS are in force. */
+int box_boxd_client_confirm_tokens(struct box_boxd_client *client);
 
 /* Gives boxd a memory file to keep for our successor; the fd stays the caller's. */
-int box_boxd_client_keep_state(struct box_boxd_client *link, int fd);
+int box_boxd_client_keep_state(struct box_boxd_client *client, int fd);
 
 /* As struct box_runtime_host.folder. */
-void box_boxd_client_prepare_folder(struct box_boxd_client *link, const char *path,
+void box_boxd_client_prepare_folder(struct box_boxd_client *client, const char *path,
 	enum box_runtime_folder_mode wish, box_runtime_folder_done *done, void *arg);
 
 /* As struct box_runtime_host.measure. */
-void box_boxd_client_measure(struct box_boxd_client *link, const struct box_storage_measure *what,
+void box_boxd_client_measure(struct box_boxd_client *client, const struct box_storage_measure *what,
 	box_storage_measure_done *done, void *arg);
 
-/* Has boxd start box-skills in the folder of the skills. `done` is called once, later: a socket that is
- * the callee's and the folder's path as it really is, or an error. */
+/* Makes boxd start box-skills in the folder of the skills. `done` is called once, later: with a socket
+ * that the callee owns and the resolved path of the folder, or with an error. */
 typedef void box_boxd_client_skills_started(
 	void *arg, int socket, const char *path, const struct box_err *err);
-void box_boxd_client_start_skills(struct box_boxd_client *link, const char *path,
+void box_boxd_client_start_skills(struct box_boxd_client *client, const char *path,
 	box_boxd_client_skills_started *done, void *arg);
 
-/* What native boxes ask of boxd; the keeper argument is a struct box_boxd_client. */
+/* What local boxes ask of boxd; the first argument is a struct box_boxd_client. */
 extern const struct box_local_boxd box_boxd_client_local_ops;
 
 /* The operator's policy: to be sent before box_boxd_client_send_ready. */
 struct box_policy;
-int box_boxd_client_send_policy(struct box_boxd_client *link, const struct box_policy *policy);
+int box_boxd_client_send_policy(struct box_boxd_client *client, const struct box_policy *policy);

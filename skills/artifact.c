@@ -165,7 +165,9 @@ static int copy_file(
 	if (r == 0 && to < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : copy_bytes(from, to, file->size);
+	if (r == 0) {
+		r = copy_bytes(from, to, file->size);
+	}
 	if (r == -ESTALE || (r == 0 && !hash_is(to, file->size, file->sha256))) {
 		return changed(err, file->path);
 	}
@@ -181,7 +183,10 @@ int box_artifact_copy(int source, int manifest, int target, const char *digest, 
 	struct box_value tree;
 	struct box_manifest files;
 	int r = read_manifest(manifest, arena, &tree, err);
-	r = r < 0 ? r : box_manifest_read(arena, &tree, digest, &files, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_manifest_read(arena, &tree, digest, &files, err);
 	for (size_t i = 0; r == 0 && i < files.count; i++) {
 		r = copy_file(source, target, &files.files[i], err);
 	}

@@ -82,9 +82,10 @@ static int copy_artifact(const char *digest)
 	struct box_artifact_report report = {0};
 	struct box_err err;
 	int r = box_skills_confine(rooms, 2, &err);
-	r = r < 0 ? r
-		  : box_artifact_copy(BOX_SKILLS_SOURCE_FD, BOX_SKILLS_MANIFEST_FD,
-			    BOX_SKILLS_TARGET_FD, digest, &err);
+	if (r == 0) {
+		r = box_artifact_copy(BOX_SKILLS_SOURCE_FD, BOX_SKILLS_MANIFEST_FD,
+			BOX_SKILLS_TARGET_FD, digest, &err);
+	}
 	if (r < 0) {
 		report.result = r;
 		(void)snprintf(report.text, sizeof(report.text), "%.*s",

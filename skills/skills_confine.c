@@ -157,12 +157,23 @@ static int enter_landlock(
 static int add_calls(scmp_filter_ctx filter)
 {
 	int r = box_seccomp_allow_names(filter, box_skills_confine_calls);
-	r = r < 0 ? r : box_seccomp_allow_children(filter);
-	r = r < 0 ? r : box_seccomp_allow_memory(filter);
-	r = r < 0 ? r
-		  : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
-			    SCMP_A0(SCMP_CMP_EQ, 0));
-	return r < 0 ? r : box_seccomp_allow_abort(filter);
+	if (r < 0) {
+		return r;
+	}
+	r = box_seccomp_allow_children(filter);
+	if (r < 0) {
+		return r;
+	}
+	r = box_seccomp_allow_memory(filter);
+	if (r < 0) {
+		return r;
+	}
+	r = seccomp_rule_add(
+		filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_EQ, 0));
+	if (r < 0) {
+		return r;
+	}
+	return box_seccomp_allow_abort(filter);
 }
 
 int box_skills_confine(
@@ -173,5 +184,8 @@ int box_skills_confine(
 		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", box_err_strerror(errno));
 	}
 	int r = enter_landlock(rooms, count, err);
-	return r < 0 ? r : box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);
+	if (r < 0) {
+		return r;
+	}
+	return box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, err);
 }

@@ -1,4 +1,4 @@
-/* Remarks in an arena, and how they are told to people. */
+/* Errors and warnings about a configuration, kept in an arena, and how they are logged or printed. */
 #include "worker/config_report.h"
 
 #include <stdarg.h>
@@ -13,16 +13,16 @@
 
 struct box_config_report *box_config_report_new(void)
 {
-	struct box_config_report *verdict = box_alloc(sizeof(*verdict));
-	verdict->arena = box_arena_new();
-	return verdict;
+	struct box_config_report *report = box_alloc(sizeof(*report));
+	report->arena = box_arena_new();
+	return report;
 }
 
-void box_config_report_free(struct box_config_report *verdict)
+void box_config_report_free(struct box_config_report *report)
 {
-	if (verdict) {
-		box_arena_free(verdict->arena);
-		free(verdict);
+	if (report) {
+		box_arena_free(report->arena);
+		free(report);
 	}
 }
 
@@ -36,47 +36,46 @@ static void clean(char *text)
 	}
 }
 
-void box_config_report_add(struct box_config_report *verdict, bool wrong, const char *format, ...)
+void box_config_report_add(struct box_config_report *report, bool wrong, const char *format, ...)
 {
 	char text[REMARK_BYTES_MAX];
 	va_list arguments;
-	verdict->errors += wrong;
-	if (verdict->count == BOX_CONFIG_REPORT_ENTRIES_MAX) {
+	report->errors += wrong;
+	if (report->count == BOX_CONFIG_REPORT_ENTRIES_MAX) {
 		return;
 	}
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	clean(text);
-	verdict->remarks[verdict->count++] = (struct box_config_report_entry){
-		wrong, box_arena_printf(verdict->arena, "%s", text)};
+	report->remarks[report->count++] = (struct box_config_report_entry){
+		wrong, box_arena_printf(report->arena, "%s", text)};
 }
 
-void box_config_report_log(const struct box_config_report *verdict, const char *event)
+void box_config_report_log(const struct box_config_report *report, const char *event)
 {
-	for (size_t i = 0; i < verdict->count; i++) {
-		const struct box_config_report_entry *remark = &verdict->remarks[i];
-		if (remark->wrong) {
-			BOX_LOG(BOX_LOG_ERROR, event, box_log_str("why", remark->text));
+	for (size_t i = 0; i < report->count; i++) {
+		const struct box_config_report_entry *entry = &report->remarks[i];
+		if (entry->wrong) {
+			BOX_LOG(BOX_LOG_ERROR, event, box_log_str("why", entry->text));
 		} else {
-			BOX_LOG(BOX_LOG_WARNING, "config.warning",
-				box_log_str("why", remark->text));
+			BOX_LOG(BOX_LOG_WARNING, "config.warning", box_log_str("why", entry->text));
 		}
 	}
 }
 
-int box_config_report_print(const struct box_config_report *verdict, const char *from)
+int box_config_report_print(const struct box_config_report *report, const char *from)
 {
-	for (size_t i = 0; i < verdict->count; i++) {
-		const struct box_config_report_entry *remark = &verdict->remarks[i];
-		(void)printf("%s%s\n", remark->text, remark->wrong ? "" : " (a warning)");
+	for (size_t i = 0; i < report->count; i++) {
+		const struct box_config_report_entry *entry = &report->remarks[i];
+		(void)printf("%s%s\n", entry->text, entry->wrong ? "" : " (a warning)");
 	}
-	if (verdict->errors == 0) {
+	if (report->errors == 0) {
 		(void)printf("%s: good\n", from);
 	} else {
-		(void)printf("%s: refused: %zu error%s\n", from, verdict->errors,
-			verdict->errors == 1 ? "" : "s");
+		(void)printf("%s: refused: %zu error%s\n", from, report->errors,
+			report->errors == 1 ? "" : "s");
 	}
-	/* A verdict that nobody gets is none. */
-	return fflush(stdout) != 0 ? 1 : verdict->errors > 0 ? BOX_BOXD_EXIT_CONFIG : 0;
+	/* A report that could not be printed counts as a failure. */
+	return fflush(stdout) != 0 ? 1 : report->errors > 0 ? BOX_BOXD_EXIT_CONFIG : 0;
 }

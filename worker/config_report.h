@@ -1,5 +1,4 @@
-/* What is to be said of a configuration: each error and warning as one line that begins with its
- * place. */
+/* The errors and warnings about a configuration, each one line that begins with its position. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +9,7 @@
 struct box_arena;
 
 struct box_config_report_entry {
-	bool wrong;       /* else it is a warning */
+	bool wrong;       /* an error; else a warning */
 	const char *text; /* "box.yaml:3: local.rootf: unknown member; did you mean rootfs?" */
 };
 
@@ -19,21 +18,21 @@ struct box_config_report {
 	size_t errors;
 	size_t count;
 	struct box_config_report_entry
-		remarks[BOX_CONFIG_REPORT_ENTRIES_MAX]; /* what is beyond is only counted */
+		remarks[BOX_CONFIG_REPORT_ENTRIES_MAX]; /* further ones are only counted */
 };
 
 struct box_config_report *box_config_report_new(void);
-void box_config_report_free(struct box_config_report *verdict);
-static inline void box_config_report_free_p(struct box_config_report **verdict)
+void box_config_report_free(struct box_config_report *report);
+static inline void box_config_report_free_p(struct box_config_report **report)
 {
-	box_config_report_free(*verdict);
+	box_config_report_free(*report);
 }
 
-void box_config_report_add(struct box_config_report *verdict, bool wrong, const char *format, ...)
+void box_config_report_add(struct box_config_report *report, bool wrong, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Each into the log: errors as `event`, warnings as config.warning. */
-void box_config_report_log(const struct box_config_report *verdict, const char *event);
+/* Logs each one: errors as `event`, warnings as config.warning. */
+void box_config_report_log(const struct box_config_report *report, const char *event);
 
-/* For --check-config: each on a line of stdout, and whether `from` is good. 0, or the exit code. */
-int box_config_report_print(const struct box_config_report *verdict, const char *from);
+/* For --check-config: prints each on a line of stdout, and whether `from` is good. 0, or the exit code. */
+int box_config_report_print(const struct box_config_report *report, const char *from);

@@ -1,6 +1,6 @@
-/* The memory file of changes. A change cut off by our death is the last of the file and is passed
- * over; every instance begins a file of its own, so nothing is ever appended behind such a
- * stump. */
+/* A memory file of changes. If box-rpc dies while it writes one, that change is incomplete and the last in
+ * the file, and is ignored. Every box-rpc begins a file of its own, so nothing is ever appended behind an
+ * incomplete change. */
 #include "worker/saved_state.h"
 
 #include <errno.h>
@@ -22,13 +22,13 @@
 
 struct box_saved_state {
 	struct box_runtime *runtime;
-	struct box_boxd_client *link;
+	struct box_boxd_client *boxd;
 	int fd;
 	size_t size;
 	size_t size_when_new;
 };
 
-/* Takes in one change at `bytes`. Its length, or 0 when there is no whole one. */
+/* Replays the change at `bytes`. Returns its length, or 0 when it is incomplete. */
 static size_t replay_one(struct box_runtime *runtime, const char *bytes, size_t len)
 {
 	struct box_msgpack_scan scan;
@@ -85,7 +85,7 @@ static void emit(void *arg, const struct box_value *change)
 	(void)append(arg, change);
 }
 
-/* A file with all that is, then given to boxd: it changes hands whole or not at all. */
+/* Writes a new file with the whole state and hands it to boxd, which so gets all of it or nothing. */
 static int rewrite(struct box_saved_state *state)
 {
 	struct box_saved_state fresh = *state;
@@ -96,7 +96,7 @@ static int rewrite(struct box_saved_state *state)
 	}
 	box_runtime_dump(state->runtime, emit, &fresh);
 	fresh.size_when_new = fresh.size;
-	int r = box_boxd_client_keep_state(state->link, fresh.fd);
+	int r = box_boxd_client_keep_state(state->boxd, fresh.fd);
 	if (r < 0) {
 		(void)close(fresh.fd);
 		return r;
@@ -109,11 +109,11 @@ static int rewrite(struct box_saved_state *state)
 }
 
 struct box_saved_state *box_saved_state_open(
-	struct box_runtime *runtime, struct box_boxd_client *link)
+	struct box_runtime *runtime, struct box_boxd_client *boxd)
 {
 	struct box_saved_state *state = box_alloc(sizeof(*state));
 	state->runtime = runtime;
-	state->link = link;
+	state->boxd = boxd;
 	state->fd = -1;
 	int r = rewrite(state);
 	if (r < 0) {

@@ -1,8 +1,8 @@
-/* What a successor of this process must know, kept in a memory file that boxd holds.
+/* The state that the next box-rpc needs, in a memory file that boxd holds.
  *
- * The file is a run of msgpack maps, one per change; appended to as changes happen, written anew
- * when it has grown. boxd never reads it. A successor reads it as it would read a stranger's bytes:
- * a predecessor that was taken over may have written anything.
+ * The file is a sequence of msgpack maps, one for each change: appended to as changes happen, rewritten
+ * when it has grown. boxd never reads it. The next box-rpc treats it as untrusted: the one that wrote it
+ * may have been taken over.
  */
 #pragma once
 
@@ -11,11 +11,11 @@ struct box_runtime;
 struct box_saved_state;
 struct box_value;
 
-/* Takes in what the predecessor left (fd, or -1) and closes it. */
+/* Replays the file of the previous box-rpc (fd, or -1) and closes it. */
 void box_saved_state_replay(struct box_runtime *runtime, int fd);
 
-/* Starts a file of our own with all that the runtime is now, and gives it to boxd. */
+/* Starts a new file with the whole state of the runtime, and hands it to boxd. */
 struct box_saved_state *box_saved_state_open(
-	struct box_runtime *runtime, struct box_boxd_client *link);
+	struct box_runtime *runtime, struct box_boxd_client *boxd);
 
 void box_saved_state_append(struct box_saved_state *state, const struct box_value *change);

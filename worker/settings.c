@@ -172,7 +172,9 @@ int box_settings_read(
 	settings.instance = strip_field(body->instance, sizeof(body->instance) - 1);
 	int roots_fd = take_fd(start, &at, BOX_BOXD_START_HAS_ROOTS);
 	int r = roots_fd < 0 ? 0 : read_mount_roots(roots_fd, &settings, err);
-	r = r < 0 ? r : read_tokens(body, &settings.tokens, err);
+	if (r == 0) {
+		r = read_tokens(body, &settings.tokens, err);
+	}
 	if (r == 0) {
 		r = check_instance(&settings, err);
 	}
@@ -477,9 +479,10 @@ int box_settings_read_first(struct box_arena *arena, int fd, struct box_value *r
 	struct box_value map;
 	struct box_err why;
 	int r = read_all(owned, &text, "", ignored);
-	r = r < 0
-		? r
-		: box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
+	if (r < 0) {
+		return r;
+	}
+	r = box_config_text_parse(arena, text.bytes ? text.bytes : "", text.len, &map, &why);
 	if (r < 0) {
 		return r;
 	}

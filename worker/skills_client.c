@@ -1,6 +1,6 @@
-/* One request at a time goes out, encoded when its turn comes; the others wait (skills_queue.c). A
- * box-skills that dies, talks nonsense or takes too long fails the request that it had, and the next
- * one gets another. */
+/* One request at a time is sent, encoded when its turn comes; the others wait in skills_queue.c. A
+ * box-skills that dies, breaks the protocol or takes too long fails the request that it had, and another
+ * box-skills is started for the next request. */
 #include "worker/skills_client.h"
 
 #include <errno.h>
@@ -27,35 +27,34 @@
 /* A connection; freed when its handle is closed. */
 struct socket {
 	uv_poll_t poll;
-	struct box_skills_client *line;
+	struct box_skills_client *client;
 	int fd;
 };
 
 struct box_skills_client {
 	uv_loop_t *loop;
-	struct box_boxd_client *link;
+	struct box_boxd_client *boxd;
 	struct box_skills_queue queue;
-	struct box_list refused; /* there was no room for them in the queue */
-	bool busy;               /* something was asked and not answered */
-	struct box_skill_store_request
-		*current;        /* NULL also when nobody wants its answer any more */
-	char root[BOX_PATH_MAX]; /* of the socket */
-	struct socket *socket;   /* NULL: there is none */
-	bool unsettled;          /* it may wait for the disk before it reads what comes next */
+	struct box_list refused;                 /* requests that the queue had no room for */
+	bool busy;                               /* a request was sent and not answered */
+	struct box_skill_store_request *current; /* NULL also when it was cancelled */
+	char root[BOX_PATH_MAX]; /* of the skills that the connected box-skills has */
+	struct socket *socket;   /* NULL: not connected */
+	bool unsettled; /* box-skills may wait for the disk before it reads the next request */
 	uv_timer_t deadline;
 	uv_idle_t later;
 	struct box_buf out;
 	size_t sent;
 	int archive;       /* to go with the first byte of its request, or -1 */
-	size_t archive_at; /* where that is in `out` */
+	size_t archive_at; /* the offset of that byte in `out` */
 	struct box_skills_head head;
 	size_t head_have;
 	char *body; /* NULL: the head comes first */
 	size_t body_have;
 };
 
-static void pump(struct box_skills_client *line);
-static void watch(struct box_skills_client *line);
+static void pump(struct box_skills_client *client);
+static void watch(struct box_skills_client *client);
 
 /* --- the end of a connection or of a request --- */
 
@@ -66,51 +65,51 @@ static void socket_closed(uv_handle_t *handle)
 	free(socket);
 }
 
-static void drop_message(struct box_skills_client *line)
+static void drop_message(struct box_skills_client *client)
 {
-	box_buf_free(&line->out);
-	line->out = box_buf(BOX_SKILLS_BYTES_MAX + sizeof(struct box_skills_head));
-	line->sent = 0;
-	box_close_p(&line->archive);
-	line->archive = -1;
-	free(line->body);
-	line->body = NULL;
-	line->head_have = line->body_have = 0;
+	box_buf_free(&client->out);
+	client->out = box_buf(BOX_SKILLS_BYTES_MAX + sizeof(struct box_skills_head));
+	client->sent = 0;
+	box_close_p(&client->archive);
+	client->archive = -1;
+	free(client->body);
+	client->body = NULL;
+	client->head_have = client->body_have = 0;
 }
 
-static void hang_up(struct box_skills_client *line)
+static void hang_up(struct box_skills_client *client)
 {
-	if (line->socket) {
-		uv_close((uv_handle_t *)&line->socket->poll, socket_closed);
-		line->socket = NULL;
+	if (client->socket) {
+		uv_close((uv_handle_t *)&client->socket->poll, socket_closed);
+		client->socket = NULL;
 	}
-	drop_message(line);
+	drop_message(client);
 }
 
 /* The present request has its answer, or an error. */
 static void finish(
-	struct box_skills_client *line, const struct box_value *answer, const struct box_err *err)
+	struct box_skills_client *client, const struct box_value *answer, const struct box_err *err)
 {
-	struct box_skill_store_request *ask = line->current;
-	line->current = NULL;
-	line->busy = false;
-	(void)uv_timer_stop(&line->deadline);
+	struct box_skill_store_request *ask = client->current;
+	client->current = NULL;
+	client->busy = false;
+	(void)uv_timer_stop(&client->deadline);
 	if (ask) {
 		ask->done(ask->arg, answer, err);
 	}
 }
 
-static void lose(struct box_skills_client *line, const char *why)
+static void lose(struct box_skills_client *client, const char *why)
 {
 	struct box_err err;
 	BOX_LOG(BOX_LOG_WARNING, "skills.lost", box_log_str("why", why));
-	hang_up(line);
-	if (line->busy) {
+	hang_up(client);
+	if (client->busy) {
 		(void)box_err_set(&err, BOX_ERR_RUNTIME_UNAVAILABLE, EPIPE,
 			"the skill store did not answer: %s", why);
-		finish(line, NULL, &err);
+		finish(client, NULL, &err);
 	}
-	pump(line);
+	pump(client);
 }
 
 static void deadline_cb(uv_timer_t *timer)
@@ -134,217 +133,220 @@ static void fill_error(const struct box_value *map, struct box_err *err)
 }
 
 /* The body is whole. */
-static void take_answer(struct box_skills_client *line)
+static void take_answer(struct box_skills_client *client)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value map;
 	struct box_err err;
 	const char *why = "";
-	char *body = line->body;
-	size_t size = line->head.size;
-	line->body = NULL;
+	char *body = client->body;
+	size_t size = client->head.size;
+	client->body = NULL;
 	box_arena_adopt(arena, body);
-	drop_message(line);
+	drop_message(client);
 	if (box_msgpack_decode(arena, body, size, &map, &why) < 0) {
-		lose(line, why);
+		lose(client, why);
 		return;
 	}
 	const struct box_value *data = box_map_get(&map, "data");
 	if (!data) {
 		fill_error(&map, &err);
 	}
-	finish(line, data, data ? NULL : &err);
-	pump(line);
+	finish(client, data, data ? NULL : &err);
+	pump(client);
 }
 
 /* 1: something came. 0: nothing is there. */
-static int read_some(struct box_skills_client *line)
+static int read_some(struct box_skills_client *client)
 {
-	bool in_head = !line->body;
-	char *to = in_head ? (char *)&line->head + line->head_have : line->body + line->body_have;
-	size_t room = in_head ? sizeof(line->head) - line->head_have
-			      : line->head.size - line->body_have;
-	ssize_t got = recv(line->socket->fd, to, room, MSG_DONTWAIT);
+	bool in_head = !client->body;
+	char *to = in_head ? (char *)&client->head + client->head_have
+			   : client->body + client->body_have;
+	size_t room = in_head ? sizeof(client->head) - client->head_have
+			      : client->head.size - client->body_have;
+	ssize_t got = recv(client->socket->fd, to, room, MSG_DONTWAIT);
 	if (got <= 0) {
 		bool later = got < 0 && (errno == EAGAIN || errno == EINTR);
 		return later ? 0 : -EPIPE;
 	}
 	if (!in_head) {
-		line->body_have += (size_t)got;
+		client->body_have += (size_t)got;
 		return 1;
 	}
-	line->head_have += (size_t)got;
-	if (line->head_have == sizeof(line->head)) {
-		if (!line->busy || line->head.size == 0 || line->head.size > BOX_SKILLS_BYTES_MAX) {
+	client->head_have += (size_t)got;
+	if (client->head_have == sizeof(client->head)) {
+		if (!client->busy || client->head.size == 0 ||
+			client->head.size > BOX_SKILLS_BYTES_MAX) {
 			return -EPROTO;
 		}
-		line->body = malloc(line->head.size);
-		return line->body ? 1 : -ENOMEM;
+		client->body = malloc(client->head.size);
+		return client->body ? 1 : -ENOMEM;
 	}
 	return 1;
 }
 
-static void on_readable(struct box_skills_client *line)
+static void on_readable(struct box_skills_client *client)
 {
 	int r;
 	do {
-		r = read_some(line);
-		if (r > 0 && line->body && line->body_have == line->head.size) {
-			take_answer(line);
+		r = read_some(client);
+		if (r > 0 && client->body && client->body_have == client->head.size) {
+			take_answer(client);
 			return;
 		}
 	} while (r > 0);
 	if (r < 0) {
-		lose(line, r == -EPIPE ? "it has ended" : "it said what it may not");
+		lose(client, r == -EPIPE ? "it has ended" : "it said what it may not");
 	}
 }
 
 /* --- out --- */
 
 /* How many bytes went, or -errno. */
-static ssize_t send_piece(struct box_skills_client *line)
+static ssize_t send_piece(struct box_skills_client *client)
 {
-	struct iovec piece = {line->out.bytes + line->sent, line->out.len - line->sent};
-	bool with_archive = line->archive >= 0 && line->sent >= line->archive_at;
-	if (line->archive >= 0 && !with_archive) {
-		piece.iov_len = line->archive_at - line->sent;
+	struct iovec piece = {client->out.bytes + client->sent, client->out.len - client->sent};
+	bool with_archive = client->archive >= 0 && client->sent >= client->archive_at;
+	if (client->archive >= 0 && !with_archive) {
+		piece.iov_len = client->archive_at - client->sent;
 	}
 	return box_fds_send(
-		line->socket->fd, &piece, 1, &line->archive, with_archive, MSG_DONTWAIT);
+		client->socket->fd, &piece, 1, &client->archive, with_archive, MSG_DONTWAIT);
 }
 
-static void on_writable(struct box_skills_client *line)
+static void on_writable(struct box_skills_client *client)
 {
-	while (line->sent < line->out.len) {
-		ssize_t sent = send_piece(line);
+	while (client->sent < client->out.len) {
+		ssize_t sent = send_piece(client);
 		if (sent == -EAGAIN) {
 			break;
 		}
 		if (sent < 0) {
-			lose(line, "it does not read");
+			lose(client, "it does not read");
 			return;
 		}
-		if (line->sent >= line->archive_at) {
-			box_close_p(&line->archive);
-			line->archive = -1;
+		if (client->sent >= client->archive_at) {
+			box_close_p(&client->archive);
+			client->archive = -1;
 		}
-		line->sent += (size_t)sent;
+		client->sent += (size_t)sent;
 	}
-	watch(line);
+	watch(client);
 }
 
 static void poll_cb(uv_poll_t *poll, int status, int events)
 {
 	struct socket *socket = poll->data;
-	struct box_skills_client *line = socket->line;
+	struct box_skills_client *client = socket->client;
 	if (status < 0) {
-		lose(line, uv_strerror(status));
+		lose(client, uv_strerror(status));
 		return;
 	}
 	if (events & UV_WRITABLE) {
-		on_writable(line);
+		on_writable(client);
 	}
-	/* Which may have been the end of it. */
-	if ((events & UV_READABLE) && line->socket == socket) {
-		on_readable(line);
+	/* Writing may have closed the connection. */
+	if ((events & UV_READABLE) && client->socket == socket) {
+		on_readable(client);
 	}
 }
 
-static void watch(struct box_skills_client *line)
+static void watch(struct box_skills_client *client)
 {
-	int out = line->sent < line->out.len ? UV_WRITABLE : 0;
-	(void)uv_poll_start(&line->socket->poll, UV_READABLE | out, poll_cb);
+	int out = client->sent < client->out.len ? UV_WRITABLE : 0;
+	(void)uv_poll_start(&client->socket->poll, UV_READABLE | out, poll_cb);
 }
 
-/* Appends a message behind what waits. */
-static int append_message(struct box_skills_client *line, const struct box_value *map)
+/* Appends a message behind what waits to be sent. */
+static int append_message(struct box_skills_client *client, const struct box_value *map)
 {
 	struct box_skills_head head = {0};
-	size_t start = line->out.len;
-	(void)box_buf_append(&line->out, &head, sizeof(head));
-	int r = box_msgpack_encode(&line->out, map);
-	head.size = (uint32_t)(line->out.len - start - sizeof(head));
-	memcpy(line->out.bytes + start, &head, sizeof(head));
+	size_t start = client->out.len;
+	(void)box_buf_append(&client->out, &head, sizeof(head));
+	int r = box_msgpack_encode(&client->out, map);
+	head.size = (uint32_t)(client->out.len - start - sizeof(head));
+	memcpy(client->out.bytes + start, &head, sizeof(head));
 	return r;
 }
 
-static void send_request(struct box_skills_client *line, const struct box_skill_store_request *ask)
+static void send_request(
+	struct box_skills_client *client, const struct box_skill_store_request *ask)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value map = box_map_value();
 	struct box_err err;
-	line->archive_at = line->out.len;
+	client->archive_at = client->out.len;
 	box_map_add(arena, &map, "namespace", box_cstr(ask->namespace));
 	box_map_add(arena, &map, "action", box_cstr(ask->action));
 	box_map_add(arena, &map, "data", *ask->data);
-	if (append_message(line, &map) < 0) {
-		/* Half of it may be there, behind the root that was never sent. */
-		hang_up(line);
+	if (append_message(client, &map) < 0) {
+		/* Part of it may be in `out`, behind the root that was never sent. */
+		hang_up(client);
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, EMSGSIZE, "the request is too large");
-		finish(line, NULL, &err);
+		finish(client, NULL, &err);
 		return;
 	}
-	bool is_long = ask->archive >= 0 || line->unsettled;
+	bool is_long = ask->archive >= 0 || client->unsettled;
 	uint64_t limit_ms = is_long ? BOX_SKILLS_ARCHIVE_REQUEST_MS : BOX_SKILLS_REQUEST_MS;
-	/* The next one goes out when this one was answered, or to another. */
-	line->unsettled = ask->archive >= 0;
-	(void)uv_timer_start(&line->deadline, deadline_cb, limit_ms, 0);
-	on_writable(line);
+	/* The next request is sent when this one was answered, or to another box-skills. */
+	client->unsettled = ask->archive >= 0;
+	(void)uv_timer_start(&client->deadline, deadline_cb, limit_ms, 0);
+	on_writable(client);
 }
 
 /* --- a connection --- */
 
-static int adopt(struct box_skills_client *line, int fd)
+static int adopt(struct box_skills_client *client, int fd)
 {
 	struct socket *socket = box_alloc(sizeof(*socket));
-	int r = uv_poll_init(line->loop, &socket->poll, fd);
+	int r = uv_poll_init(client->loop, &socket->poll, fd);
 	if (r < 0) {
 		free(socket);
 		return r;
 	}
 	socket->poll.data = socket;
-	socket->line = line;
+	socket->client = client;
 	socket->fd = fd;
-	line->socket = socket;
-	line->unsettled = true; /* its predecessor may have been killed on the way */
+	client->socket = socket;
+	client->unsettled = true; /* an earlier box-skills may have been killed before its sync */
 	return 0;
 }
 
-/* boxd's answer: the request that wanted it goes out, or fails. */
+/* boxd has started box-skills, or failed to: the current request is sent, or fails. */
 static void opened(void *arg, int fd, const char *path, const struct box_err *err)
 {
-	struct box_skills_client *line = arg;
+	struct box_skills_client *client = arg;
 	struct box_err failed;
-	if (!err && adopt(line, fd) < 0) {
+	if (!err && adopt(client, fd) < 0) {
 		(void)box_err_set(&failed, BOX_ERR_RUNTIME_UNAVAILABLE, EIO,
 			"the skill store cannot be watched");
 		box_close_p(&fd);
 		err = &failed;
 	}
 	if (err) {
-		drop_message(line);
-		finish(line, NULL, err);
-		pump(line);
+		drop_message(client);
+		finish(client, NULL, err);
+		pump(client);
 		return;
 	}
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_value first = box_map_value();
 	box_map_add(arena, &first, "root", box_cstr(path));
-	(void)append_message(line, &first);
-	if (line->current) {
-		send_request(line, line->current);
+	(void)append_message(client, &first);
+	if (client->current) {
+		send_request(client, client->current);
 	} else {
-		box_close_p(&line->archive);
-		line->archive = -1;
-		finish(line, NULL, NULL);
-		on_writable(line);
+		box_close_p(&client->archive);
+		client->archive = -1;
+		finish(client, NULL, NULL);
+		on_writable(client);
 	}
-	pump(line);
+	pump(client);
 }
 
-/* --- what is asked --- */
+/* --- requests --- */
 
-/* One that died while nothing was asked of it may not have been noticed yet. */
+/* A box-skills that died between requests may not have been noticed yet. */
 static bool is_dead(const struct socket *socket)
 {
 	char byte;
@@ -352,37 +354,37 @@ static bool is_dead(const struct socket *socket)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-static void begin(struct box_skills_client *line, struct box_skill_store_request *ask)
+static void begin(struct box_skills_client *client, struct box_skill_store_request *ask)
 {
-	line->busy = true;
-	line->current = ask;
-	if (line->socket && (strcmp(line->root, ask->root) != 0 || is_dead(line->socket))) {
-		hang_up(line);
+	client->busy = true;
+	client->current = ask;
+	if (client->socket && (strcmp(client->root, ask->root) != 0 || is_dead(client->socket))) {
+		hang_up(client);
 	}
-	line->archive = ask->archive < 0 ? -1 : fcntl(ask->archive, F_DUPFD_CLOEXEC, 3);
-	if (line->socket) {
-		send_request(line, ask);
+	client->archive = ask->archive < 0 ? -1 : fcntl(ask->archive, F_DUPFD_CLOEXEC, 3);
+	if (client->socket) {
+		send_request(client, ask);
 		return;
 	}
-	(void)snprintf(line->root, sizeof(line->root), "%s", ask->root);
-	box_boxd_client_start_skills(line->link, ask->root, opened, line);
+	(void)snprintf(client->root, sizeof(client->root), "%s", ask->root);
+	box_boxd_client_start_skills(client->boxd, ask->root, opened, client);
 }
 
-static void pump(struct box_skills_client *line)
+static void pump(struct box_skills_client *client)
 {
 	struct box_skill_store_request *ask;
-	while (!line->busy && (ask = box_skills_queue_take(&line->queue))) {
-		begin(line, ask);
+	while (!client->busy && (ask = box_skills_queue_take(&client->queue))) {
+		begin(client, ask);
 	}
 }
 
-static void tell_refused(struct box_skills_client *line)
+static void tell_refused(struct box_skills_client *client)
 {
 	struct box_list *item;
 	struct box_err err;
 	(void)box_err_set(
 		&err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the skill store already");
-	while ((item = box_list_pop(&line->refused))) {
+	while ((item = box_list_pop(&client->refused))) {
 		struct box_skill_store_request *ask = BOX_CONTAINER_OF(
 			item, struct box_skill_store_request, links);
 		ask->done(ask->arg, NULL, &err);
@@ -391,45 +393,46 @@ static void tell_refused(struct box_skills_client *line)
 
 static void later_cb(uv_idle_t *idle)
 {
-	struct box_skills_client *line = idle->data;
+	struct box_skills_client *client = idle->data;
 	(void)uv_idle_stop(idle);
-	tell_refused(line);
-	pump(line);
+	tell_refused(client);
+	pump(client);
 }
 
-void box_skills_client_request(struct box_skills_client *line, struct box_skill_store_request *ask)
+void box_skills_client_request(
+	struct box_skills_client *client, struct box_skill_store_request *ask)
 {
-	ask->refused = !box_skills_queue_put(&line->queue, ask);
+	ask->refused = !box_skills_queue_put(&client->queue, ask);
 	if (ask->refused) {
-		box_list_push(&line->refused, &ask->links);
+		box_list_push(&client->refused, &ask->links);
 	}
-	/* Not from inside: what fails at once is told from the loop all the same. */
-	(void)uv_idle_start(&line->later, later_cb);
+	/* Failures are reported from the loop, never from inside this call. */
+	(void)uv_idle_start(&client->later, later_cb);
 }
 
-void box_skills_client_cancel(struct box_skills_client *line, struct box_skill_store_request *ask)
+void box_skills_client_cancel(struct box_skills_client *client, struct box_skill_store_request *ask)
 {
-	if (line->current == ask) {
-		line->current = NULL;
+	if (client->current == ask) {
+		client->current = NULL;
 	} else if (ask->refused) {
 		box_list_drop(&ask->links);
 	} else {
-		box_skills_queue_drop(&line->queue, ask);
+		box_skills_queue_drop(&client->queue, ask);
 	}
 }
 
-struct box_skills_client *box_skills_client_new(uv_loop_t *loop, struct box_boxd_client *link)
+struct box_skills_client *box_skills_client_new(uv_loop_t *loop, struct box_boxd_client *boxd)
 {
-	struct box_skills_client *line = box_alloc(sizeof(*line));
-	line->loop = loop;
-	line->link = link;
-	line->archive = -1;
-	box_skills_queue_init(&line->queue);
-	box_list_init(&line->refused);
-	(void)uv_timer_init(loop, &line->deadline);
-	(void)uv_idle_init(loop, &line->later);
-	line->deadline.data = line;
-	line->later.data = line;
-	drop_message(line);
-	return line;
+	struct box_skills_client *client = box_alloc(sizeof(*client));
+	client->loop = loop;
+	client->boxd = boxd;
+	client->archive = -1;
+	box_skills_queue_init(&client->queue);
+	box_list_init(&client->refused);
+	(void)uv_timer_init(loop, &client->deadline);
+	(void)uv_idle_init(loop, &client->later);
+	client->deadline.data = client;
+	client->later.data = client;
+	drop_message(client);
+	return client;
 }

@@ -1,4 +1,4 @@
-/* box-rpc's end of the socket to box-skills: what is asked of the store waits here for its turn. */
+/* box-rpc's end of the socket to box-skills. Requests wait here for their turn. */
 #pragma once
 
 #include <uv.h>
@@ -7,9 +7,11 @@ struct box_boxd_client;
 struct box_skill_store_request;
 struct box_skills_client;
 
-/* `link` asks boxd for box-skills when it is first needed, and again when it has ended. */
-struct box_skills_client *box_skills_client_new(uv_loop_t *loop, struct box_boxd_client *link);
+/* box-skills is started by boxd when it is first needed, and again when it has ended. */
+struct box_skills_client *box_skills_client_new(uv_loop_t *loop, struct box_boxd_client *boxd);
 
 /* As struct box_runtime_host.ask_skills and cancel_skills. */
-void box_skills_client_request(struct box_skills_client *line, struct box_skill_store_request *ask);
-void box_skills_client_cancel(struct box_skills_client *line, struct box_skill_store_request *ask);
+void box_skills_client_request(
+	struct box_skills_client *client, struct box_skill_store_request *ask);
+void box_skills_client_cancel(
+	struct box_skills_client *client, struct box_skill_store_request *ask);

@@ -1,4 +1,4 @@
-/* A list in the order of arrival, from which the fairest is taken. */
+/* A list in order of arrival, from which the request of the tenant served longest ago is taken. */
 #include "worker/skills_queue.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ void box_skills_queue_init(struct box_skills_queue *queue)
 	box_list_init(&queue->waiting);
 }
 
-/* Of a message, which is not deep. */
+/* The bytes of all texts of a message; how deep it is was limited when it was decoded. */
 static size_t text_bytes(const struct box_value *value)
 {
 	size_t size = value->type == BOX_STR || value->type == BOX_BIN ? value->str.len : 0;

@@ -1,5 +1,5 @@
-/* What waits for the skill store, and whose turn is next: that of the tenant who was served longest
- * ago, so that one who asks much makes others wait for one request, not for all. Pure. */
+/* Requests that wait for the skill store, and which one is next: one of the tenant that was served longest
+ * ago, so that a tenant with many requests makes others wait for one of them, not for all. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,15 +13,15 @@ struct box_skill_store_request;
 
 struct box_skills_queue {
 	struct box_list waiting;
-	size_t bytes; /* of texts in what waits */
+	size_t bytes; /* of the texts in waiting requests */
 	struct box_fair_queue_history turns;
 };
 
 void box_skills_queue_init(struct box_skills_queue *queue);
 
-/* False when too much waits already; then it is not put in. */
+/* False, and not put in, when too much waits already. */
 bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skill_store_request *ask);
-/* The next one, or NULL. */
+/* The next request, or NULL. */
 struct box_skill_store_request *box_skills_queue_take(struct box_skills_queue *queue);
-/* One that waits does not any more. */
+/* Removes a waiting request. */
 void box_skills_queue_drop(struct box_skills_queue *queue, struct box_skill_store_request *ask);

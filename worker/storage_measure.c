@@ -1,4 +1,4 @@
-/* What is asked of whom, in this order. */
+/* What is question of whom, in this order. */
 #include "worker/storage_measure.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include "runtime/backend/local.h"
 #include "runtime/storage.h"
 
-struct asked {
-	struct box_local *native;
+struct question {
+	struct box_local *local;
 	uint64_t box; /* 0: a folder */
 	box_storage_measure_done *done;
 	void *arg;
@@ -25,33 +25,33 @@ static struct box_storage_measured_part part_of(const struct box_local_measured_
 	};
 }
 
-static void box_told(void *arg, const struct box_local_measured_parts *parts, int result)
+static void box_measured(void *arg, const struct box_local_measured_parts *parts, int result)
 {
-	struct asked asked = *(struct asked *)arg;
+	struct question question = *(struct question *)arg;
 	struct box_storage_measured measured = {.result = result};
 	free(arg);
 	measured.parts[BOX_STORAGE_WORKSPACE] = part_of(&parts->workspace);
 	measured.parts[BOX_STORAGE_CACHE] = part_of(&parts->cache);
 	measured.parts[BOX_STORAGE_TEMP] = part_of(&parts->temp);
-	asked.done(asked.arg, &measured);
+	question.done(question.arg, &measured);
 }
 
-static void boxd_told(void *arg, const struct box_storage_measured *measured)
+static void boxd_measured(void *arg, const struct box_storage_measured *measured)
 {
-	struct asked *asked = arg;
-	if (asked->box != 0 && measured->result == -EOPNOTSUPP) {
-		box_local_measure(asked->native, asked->box, box_told, asked);
+	struct question *question = arg;
+	if (question->box != 0 && measured->result == -EOPNOTSUPP) {
+		box_local_measure(question->local, question->box, box_measured, question);
 		return;
 	}
-	struct asked last = *asked;
-	free(asked);
+	struct question last = *question;
+	free(question);
 	last.done(last.arg, measured);
 }
 
-void box_storage_measure_start(struct box_boxd_client *link, struct box_local *native,
+void box_storage_measure_start(struct box_boxd_client *boxd, struct box_local *local,
 	const struct box_storage_measure *what, box_storage_measure_done *done, void *arg)
 {
-	struct asked *asked = box_alloc(sizeof(*asked));
-	*asked = (struct asked){native, what->box, done, arg};
-	box_boxd_client_measure(link, what, boxd_told, asked);
+	struct question *question = box_alloc(sizeof(*question));
+	*question = (struct question){local, what->box, done, arg};
+	box_boxd_client_measure(boxd, what, boxd_measured, question);
 }

@@ -99,8 +99,14 @@ static int add_calls(scmp_filter_ctx filter)
 	}
 	int r = box_seccomp_allow_memory(filter);
 	/* Threads may be made, processes may not. */
-	r = r < 0 ? r : box_seccomp_allow_clone(filter, CLONE_THREAD, CLONE_THREAD);
-	return r < 0 ? r : box_seccomp_allow_abort(filter);
+	if (r < 0) {
+		return r;
+	}
+	r = box_seccomp_allow_clone(filter, CLONE_THREAD, CLONE_THREAD);
+	if (r < 0) {
+		return r;
+	}
+	return box_seccomp_allow_abort(filter);
 }
 
 static int load_filter(struct box_err *err)

@@ -190,13 +190,20 @@ static int read_fields(struct box_package *skill, struct box_arena *scratch,
 	struct box_str description = {NULL, 0};
 	int r = box_front_matter_text(scratch, box_yaml_get(&front->meta, "name"), "name",
 		box_str(folder_name), &name, err);
-	r = r < 0 ? r : box_names_check(name, &name, err);
-	r = r < 0 ? r
-		  : box_front_matter_text(scratch, box_yaml_get(&front->meta, "display_name"),
-			    "display_name", name, &display_name, err);
-	r = r < 0 ? r
-		  : box_front_matter_text(scratch, box_yaml_get(&front->meta, "description"),
-			    "description", box_str(""), &description, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_names_check(name, &name, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_front_matter_text(scratch, box_yaml_get(&front->meta, "display_name"),
+		"display_name", name, &display_name, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_front_matter_text(scratch, box_yaml_get(&front->meta, "description"), "description",
+		box_str(""), &description, err);
 	if (r < 0) {
 		return r;
 	}
@@ -255,12 +262,14 @@ int box_package_load(int folder_fd, const char *entry_file, const char *root,
 	skill->package_root = box_arena_strndup(arena, root, strlen(root));
 	const char *folder = strrchr(skill->package_root, '/') + 1;
 	skill->entry_fd = read_entry(folder_fd, entry_file, scratch, &text, &st, err);
-	int r = skill->entry_fd < 0 ? skill->entry_fd : 0;
-	r = r < 0 ? r : box_front_matter_read(scratch, text, &front, err);
+	int r = skill->entry_fd < 0 ? skill->entry_fd
+				    : box_front_matter_read(scratch, text, &front, err);
 	if (ret_work) {
 		*ret_work = front.work;
 	}
-	r = r < 0 ? r : read_fields(skill, scratch, &front, folder, err);
+	if (r == 0) {
+		r = read_fields(skill, scratch, &front, folder, err);
+	}
 	if (r == 0) {
 		skill->stamp = stamp_of(&st);
 		skill->is_settled = box_package_stamp_is_settled(&skill->stamp, now);

@@ -57,9 +57,10 @@ static int put_entry(struct box_store_request *serving, int dir_fd, const char *
 	bool is_file = fstatat(dir_fd, ENTRY_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		S_ISREG(st.st_mode);
 	int r = box_stage_open(serving->root_fd, &stage);
-	r = r < 0 ? r
-		  : box_stage_put(&stage, dir_fd, ENTRY_FILE, content->len ? content->bytes : "",
-			    content->len, is_file ? st.st_mode & 0777 : 0);
+	if (r == 0) {
+		r = box_stage_put(&stage, dir_fd, ENTRY_FILE, content->len ? content->bytes : "",
+			content->len, is_file ? st.st_mode & 0777 : 0);
+	}
 	return r < 0 ? box_store_request_os_error(serving, -r, entry) : 0;
 }
 
@@ -186,7 +187,9 @@ static int create(struct box_store_request *serving, const struct box_value *map
 		serving, map, "instructions", imported ? &imported->instructions : NULL);
 	struct box_buf content;
 	int r = build(serving, &fields, instructions, &content);
-	r = r < 0 ? r : put_created(serving, name, path, &content);
+	if (r == 0) {
+		r = put_created(serving, name, path, &content);
+	}
 	box_buf_free(&content);
 	return r;
 }
@@ -199,10 +202,15 @@ int box_store_create(struct box_store_request *serving, struct box_value *ret_an
 	struct box_package *imported = NULL;
 	char *path = NULL;
 	int r = need_skill_map(serving, &map);
-	r = r < 0 ? r
-		  : box_names_check(box_store_request_str_or(serving, box_map_get(map, "name"), ""),
-			    &name, serving->err);
-	r = r < 0 ? r : box_store_request_list(serving);
+	if (r < 0) {
+		return r;
+	}
+	r = box_names_check(box_store_request_str_or(serving, box_map_get(map, "name"), ""), &name,
+		serving->err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_list(serving);
 	if (r < 0) {
 		return r;
 	}
@@ -217,9 +225,14 @@ int box_store_create(struct box_store_request *serving, struct box_value *ret_an
 	if (box_pytext_strip(given).len > 0) {
 		r = read_import(serving, given, name, &path, &imported);
 	}
-	r = r < 0 ? r : create(serving, map, name, path, imported);
+	if (r == 0) {
+		r = create(serving, map, name, path, imported);
+	}
 	box_package_free(imported);
-	r = r < 0 ? r : box_store_request_list(serving);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_list(serving);
 	if (r < 0) {
 		return r;
 	}
@@ -314,12 +327,30 @@ int box_store_update(struct box_store_request *serving, struct box_value *ret_an
 	char *path = NULL;
 	int r = box_store_request_need(serving, "name", &name);
 	const struct box_value *any = NULL;
-	r = r < 0 ? r : box_store_request_need(serving, "skill", &any);
-	r = r < 0 ? r : box_store_request_require(serving, name, &skill, &path);
-	r = r < 0 ? r : need_skill_map(serving, &map);
-	r = r < 0 ? r : check_fixed(serving, map, skill, path);
-	r = r < 0 ? r : put_updated(serving, map, skill, path);
-	r = r < 0 ? r : box_store_request_list(serving);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_need(serving, "skill", &any);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_require(serving, name, &skill, &path);
+	if (r < 0) {
+		return r;
+	}
+	r = need_skill_map(serving, &map);
+	if (r < 0) {
+		return r;
+	}
+	r = check_fixed(serving, map, skill, path);
+	if (r < 0) {
+		return r;
+	}
+	r = put_updated(serving, map, skill, path);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_list(serving);
 	if (r < 0) {
 		return r;
 	}
@@ -342,7 +373,10 @@ int box_store_delete(struct box_store_request *serving, struct box_value *ret_an
 	const struct box_package *skill = NULL;
 	char *path = NULL;
 	int r = box_store_request_need(serving, "name", &name);
-	r = r < 0 ? r : box_store_request_require(serving, name, &skill, &path);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_require(serving, name, &skill, &path);
 	if (r < 0) {
 		return r;
 	}
@@ -353,7 +387,9 @@ int box_store_delete(struct box_store_request *serving, struct box_value *ret_an
 	/* All of the top folder goes, whatever else is in it: that is what was installed. */
 	path[strcspn(path, "/")] = '\0';
 	r = box_stage_open(serving->root_fd, &stage);
-	r = r < 0 ? r : box_stage_discard(&stage, serving->root_fd, path);
+	if (r == 0) {
+		r = box_stage_discard(&stage, serving->root_fd, path);
+	}
 	if (r < 0 && r != -ENOENT) {
 		return box_store_request_os_error(serving, -r, path);
 	}

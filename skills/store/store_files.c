@@ -279,9 +279,18 @@ int box_store_read_file(struct box_store_request *serving, struct box_value *ret
 	struct box_str content = {NULL, 0};
 	struct target target = {0};
 	int r = box_store_request_need(serving, "name", &name);
-	r = r < 0 ? r : box_store_request_need(serving, "path", &path);
-	r = r < 0 ? r : find_target(serving, name, path, false, &target);
-	r = r < 0 ? r : read_content(serving, &target, &content);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_need(serving, "path", &path);
+	if (r < 0) {
+		return r;
+	}
+	r = find_target(serving, name, path, false, &target);
+	if (r < 0) {
+		return r;
+	}
+	r = read_content(serving, &target, &content);
 	if (r < 0) {
 		return r;
 	}
@@ -340,9 +349,10 @@ static int write_content(
 	}
 	int r = is_there && S_ISDIR(st.st_mode) ? -EISDIR
 						: box_stage_open(serving->root_fd, &stage);
-	r = r < 0 ? r
-		  : box_stage_put(&stage, dir_fd, leaf, content.bytes, content.len,
-			    is_there ? st.st_mode & 0777 : 0);
+	if (r == 0) {
+		r = box_stage_put(&stage, dir_fd, leaf, content.bytes, content.len,
+			is_there ? st.st_mode & 0777 : 0);
+	}
 	return r < 0 ? box_store_request_os_error(serving, -r, target->path) : 0;
 }
 
@@ -354,16 +364,25 @@ int box_store_write_file(struct box_store_request *serving, struct box_value *re
 	struct box_str content = raw && raw->type == BOX_STR ? raw->str : box_str("");
 	struct target target = {0};
 	int r = box_store_request_need(serving, "name", &name);
-	r = r < 0 ? r : box_store_request_need(serving, "path", &path);
-	r = r < 0 ? r : find_target(serving, name, path, false, &target);
-	if (r == 0 && raw && raw->type != BOX_STR) {
-		r = box_store_request_refuse(serving, "'%s' object has no attribute 'encode'",
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_need(serving, "path", &path);
+	if (r < 0) {
+		return r;
+	}
+	r = find_target(serving, name, path, false, &target);
+	if (r < 0) {
+		return r;
+	}
+	if (raw && raw->type != BOX_STR) {
+		return box_store_request_refuse(serving, "'%s' object has no attribute 'encode'",
 			box_pytext_type_name(raw->type));
 	}
-	if (r == 0 && content.len > BOX_SKILL_TEXT_BYTES_MAX) {
-		r = refuse_size(serving, &target);
+	if (content.len > BOX_SKILL_TEXT_BYTES_MAX) {
+		return refuse_size(serving, &target);
 	}
-	r = r < 0 ? r : write_content(serving, &target, content);
+	r = write_content(serving, &target, content);
 	if (r < 0) {
 		return r;
 	}

@@ -20,7 +20,10 @@ int box_store_request_list(struct box_store_request *serving)
 {
 	struct box_skill_tree *tree = serving->tenant->tree;
 	int r = box_skill_tree_walk(tree, serving->root_fd, BOX_SKILL_LIST_DEPTH, serving->err);
-	return r < 0 ? r : box_skill_tree_load(tree, serving->root_fd, serving->err);
+	if (r < 0) {
+		return r;
+	}
+	return box_skill_tree_load(tree, serving->root_fd, serving->err);
 }
 
 /* <0 when `a` was changed before `b`: times are compared as text, as the reference does. */
@@ -256,10 +259,15 @@ int box_store_scan(struct box_store_request *serving, struct box_value *ret_answ
 	char *below = NULL;
 	struct box_skill_tree *tree = NULL;
 	int r = box_store_request_need(serving, "path", &path);
-	r = r < 0 ? r
-		  : box_store_request_scoped(
-			    serving, box_store_request_str(serving, path), "scan path", &below);
-	r = r < 0 ? r : box_store_request_scan(serving, below, &tree);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_scoped(
+		serving, box_store_request_str(serving, path), "scan path", &below);
+	if (r < 0) {
+		return r;
+	}
+	r = box_store_request_scan(serving, below, &tree);
 	if (r < 0) {
 		return r;
 	}

@@ -175,8 +175,14 @@ static int find_packages(struct box_store_request *serving, struct unpacked *unp
 			"(max depth: %d)",
 			BOX_SKILL_SCAN_DEPTH);
 	}
-	r = r < 0 ? r : box_skill_tree_load(unpacked->tree, fd, serving->err);
-	return r < 0 ? r : make_previews(serving, unpacked);
+	if (r < 0) {
+		return r;
+	}
+	r = box_skill_tree_load(unpacked->tree, fd, serving->err);
+	if (r < 0) {
+		return r;
+	}
+	return make_previews(serving, unpacked);
 }
 
 /* The caller closes, also on failure. */
@@ -184,8 +190,14 @@ static int open_archive(struct box_store_request *serving, bool to_keep, struct 
 {
 	*unpacked = (struct unpacked){.stage = {-1, -1}, .fd = -1};
 	int r = unpack(serving, to_keep, unpacked);
-	r = r < 0 ? r : choose_folder(serving, unpacked);
-	return r < 0 ? r : find_packages(serving, unpacked);
+	if (r < 0) {
+		return r;
+	}
+	r = choose_folder(serving, unpacked);
+	if (r < 0) {
+		return r;
+	}
+	return find_packages(serving, unpacked);
 }
 
 static char *target_path(struct box_store_request *serving, const struct preview *preview)
@@ -443,17 +455,27 @@ static int install(
 	size_t count = 0;
 	size_t moved = 0;
 	int r = select_previews(serving, unpacked, &selected, &count);
-	r = r < 0 ? r : check_targets(serving, selected, count);
-	r = r < 0 ? r : mark_all(serving, unpacked, selected, count);
+	if (r < 0) {
+		return r;
+	}
+	r = check_targets(serving, selected, count);
+	if (r < 0) {
+		return r;
+	}
+	r = mark_all(serving, unpacked, selected, count);
 	if (r < 0) {
 		return r;
 	}
 	r = move_all(serving, unpacked, selected, count, &moved);
-	r = r < 0 ? r : box_store_request_list(serving);
+	if (r == 0) {
+		r = box_store_request_list(serving);
+	}
 	for (size_t i = 0; i < count && r == 0; i++) {
 		r = add_installed(serving, selected[i], ret_list);
 	}
-	r = r < 0 ? r : promise(serving, unpacked);
+	if (r == 0) {
+		r = promise(serving, unpacked);
+	}
 	/* All of them or none. */
 	for (size_t i = 0; selected && i < moved && r < 0; i++) {
 		(void)box_stage_discard(
@@ -467,7 +489,9 @@ int box_store_install(struct box_store_request *serving, struct box_value *ret_a
 	struct unpacked unpacked;
 	struct box_value list = box_list_value();
 	int r = open_archive(serving, true, &unpacked);
-	r = r < 0 ? r : install(serving, &unpacked, &list);
+	if (r == 0) {
+		r = install(serving, &unpacked, &list);
+	}
 	if (r == 0) {
 		(void)box_map_add(serving->arena, ret_answer, "skills", list);
 	}
