@@ -1,6 +1,5 @@
-/* WORKSPACE/BOX: which box of all workspaces is meant by that name, and whose it is. Only the operator
- * is told of them, by the runtime: commands that take a NAME come here first, and go on as if they had
- * been given that workspace, and its instance, by options. */
+/* Resolves WORKSPACE/BOX to the box of another workspace. Only the operator may list these. Verbs that take a
+ * NAME call box_cli_locate first, and go on as if --workspace and --instance had been given. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,14 +42,15 @@ int box_cli_request_all_boxes(
 struct cli box_cli_as_owner(const struct cli *cli, const struct box_value *info)
 {
 	const struct box_value *generation = box_map_get(info, "placement_generation");
-	struct cli as = *cli;
-	as.options.instance = copy_of(cli, text_of(info, "instance_uuid"));
-	as.options.workspace = copy_of(cli, text_of(info, "workspace_uuid"));
-	as.options.generation = generation && generation->type == BOX_INT ? generation->integer : 1;
-	return as;
+	struct cli owner = *cli;
+	owner.options.instance = copy_of(cli, text_of(info, "instance_uuid"));
+	owner.options.workspace = copy_of(cli, text_of(info, "workspace_uuid"));
+	owner.options.generation = generation && generation->type == BOX_INT ? generation->integer
+									     : 1;
+	return owner;
 }
 
-/* Whether it is that one, of an instance that may have been named. */
+/* Whether the box has this name, and is of the instance of --instance if one is given. */
 static bool is_meant(const struct cli *cli, const struct box_value *info, const char *name)
 {
 	const char *instance = cli->options.instance;
@@ -58,7 +58,7 @@ static bool is_meant(const struct cli *cli, const struct box_value *info, const 
 		(!instance || box_str_eq(text_of(info, "instance_uuid"), instance));
 }
 
-static int tell_several(
+static int refuse_ambiguous(
 	const struct cli *cli, const struct box_value *boxes, const char *name, struct box_err *err)
 {
 	char instances[SEVERAL_MAX] = "";
@@ -72,7 +72,7 @@ static int tell_several(
 		}
 	}
 	return box_err_set(err, BOX_ERR_VALUE, EEXIST,
-		"there are several boxes %.200s: name the instance with --instance: %s", name,
+		"several instances have a box %.200s: choose one with --instance: %s", name,
 		instances);
 }
 
@@ -86,7 +86,7 @@ static int find(const struct cli *cli, const struct box_value *boxes, const char
 			continue;
 		}
 		if (found) {
-			return tell_several(cli, boxes, name, err);
+			return refuse_ambiguous(cli, boxes, name, err);
 		}
 		found = info;
 	}
@@ -98,7 +98,7 @@ static int find(const struct cli *cli, const struct box_value *boxes, const char
 	return 0;
 }
 
-/* Who is at the socket is the operator, whatever instance the environment names. */
+/* On the operator's socket the instance in the environment does not matter. */
 static int ask(const struct cli *cli, struct box_value *ret_boxes)
 {
 	struct box_client *client;
@@ -128,11 +128,11 @@ int box_cli_locate(const struct cli *cli, size_t word, struct cli *ret_cli)
 		(void)box_cli_fail(&err);
 		return -ENOENT;
 	}
-	struct cli as = box_cli_as_owner(cli, info);
+	struct cli owner = box_cli_as_owner(cli, info);
 	const char **items = box_arena_alloc(cli->arena, words->count * sizeof(*items));
 	memcpy(items, words->items, words->count * sizeof(*items));
 	items[word] = copy_of(cli, text_of(info, "session_id"));
-	as.options.words.items = items;
-	*ret_cli = as;
+	owner.options.words.items = items;
+	*ret_cli = owner;
 	return 0;
 }

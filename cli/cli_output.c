@@ -1,4 +1,4 @@
-/* Our stdout and stderr, which do not have to be nonblocking: others may share them. */
+/* Writes to stdout and stderr, which are left blocking because other processes may share them. */
 #include "cli/cli_output.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "cli/cli_signals.h"
 #include "cli/cli_terminal.h"
 
-#define PIPE_PIECE 4096 /* a pipe that is ready takes this much without waiting */
+#define PIPE_PIECE 4096 /* a writable pipe takes this much without blocking */
 #define FILE_PIECE (1 * BOX_MIB)
-#define TERMINAL_PIECE (64 * BOX_KIB) /* one that does not block takes what it can */
+#define TERMINAL_PIECE (64 * BOX_KIB) /* a nonblocking one takes what it can */
 
 void box_cli_output_open(struct box_cli_output *output, int fd)
 {
@@ -44,7 +44,7 @@ void box_cli_output_close(struct box_cli_output *output)
 
 void box_cli_output_add(struct box_cli_output *output, struct box_str bytes)
 {
-	/* Windows keep this far from its limit. */
+	/* The window of a stream keeps it far below its limit. */
 	if (!output->broken) {
 		(void)box_buf_append(&output->bytes, bytes.bytes, bytes.len);
 	}

@@ -1,4 +1,4 @@
-/* What several commands ask a runtime, and how its texts are printed. */
+/* Requests that several verbs send, and how texts of the runtime are printed. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 	}
 }
 
-/* Until there is an answer, a signal that we catch, or no time left. */
+/* Until there is an answer, a signal, or the timeout. */
 static int await(struct box_client *client, const struct question *question, struct box_err *err)
 {
 	uint64_t until_ms = box_clock_ms() + BOX_CLI_CALL_MS;
@@ -49,7 +49,7 @@ static int await(struct box_client *client, const struct question *question, str
 				"no answer within %d s", BOX_CLI_CALL_MS / 1000);
 		}
 		if (poll(polls, 2, (int)(until_ms - now)) > 0 && polls[1].revents) {
-			/* What ends the connection is told to `answered`. */
+			/* A lost connection is reported to `answered`. */
 			(void)box_client_step(client, NULL);
 		}
 	}
@@ -96,7 +96,7 @@ struct box_value box_cli_name_only(const struct cli *cli, const char *name)
 	return data;
 }
 
-/* A command must name its box as it was made, or it is refused. */
+/* A command must name its box with the members that it was created with, or it is refused. */
 struct box_value box_cli_identity(const struct cli *cli, const struct box_value *info)
 {
 	struct box_value spec = box_map_value();
@@ -145,7 +145,7 @@ void box_cli_print_text(const struct box_value *value, int width)
 	(void)printf("%*s", printed < width ? width - printed : 0, "");
 }
 
-/* JSON lets some controls stand that terminals obey: outside of strings there are none. */
+/* JSON allows some control characters unescaped in strings; terminals obey them. */
 static void print_escaped(const char *bytes, size_t len)
 {
 	size_t from = 0;
@@ -165,8 +165,8 @@ int box_cli_print_json(const struct box_value *value)
 {
 	struct box_buf text = box_buf(8 * BOX_MESSAGE_BYTES_MAX);
 	if (box_json_encode(&text, value) == 0) {
-		/* The line end by itself: of a long text that fails nothing is left to flush, and
-		 * nobody would know why. */
+		/* The line end is written separately: when a long text fails, something is left to flush, and
+		 * its error is reported. */
 		print_escaped(text.bytes, text.len);
 		(void)putchar('\n');
 	}

@@ -1,4 +1,4 @@
-/* A pipe that a signal writes to. */
+/* A self-pipe for signals. */
 #include "cli/cli_signals.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 static int wake_pipe[2] = {-1, -1};
 static volatile sig_atomic_t signal_got;
 
-/* The second one does not wait for anything. */
+/* The second signal exits at once. */
 static void on_signal(int number)
 {
 	int saved = errno;
@@ -34,7 +34,7 @@ int box_cli_signals_catch(void)
 	for (size_t i = 0; i < BOX_COUNT_OF(caught); i++) {
 		struct sigaction before;
 		struct sigaction action = {.sa_handler = on_signal};
-		/* Who was told to ignore one (nohup) goes on ignoring it. */
+		/* A signal that was ignored before us (nohup) stays ignored. */
 		if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
 			(void)sigaction(caught[i], &action, NULL);
 		}

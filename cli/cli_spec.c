@@ -1,4 +1,5 @@
-/* Options of the command line as a box spec. What the runtime has defaults for is left out. */
+/* Turns command line options into a box spec. Members that were not given are left out: the runtime has
+ * defaults. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/mount_text.h"
 #include "cli/path_argument.h"
 
 #define TERM_DEFAULT "xterm"
@@ -26,7 +26,7 @@ static int add_port(
 	return 0;
 }
 
-/* Whoever says what may be reached wants a network. Entries are the runtime's to judge. */
+/* --allow and --host-port imply a network. Their entries are checked by the runtime. */
 static int add_network(const struct cli *cli, struct box_value *spec, struct box_err *err)
 {
 	const struct box_cli_options *options = &cli->options;
@@ -40,7 +40,7 @@ static int add_network(const struct cli *cli, struct box_value *spec, struct box
 	}
 	for (size_t i = 0; i < options->allow.count; i++) {
 		if (!box_utf8_valid(options->allow.items[i], strlen(options->allow.items[i]))) {
-			return box_err_set(err, BOX_ERR_VALUE, EINVAL, "--allow is no UTF-8");
+			return box_err_set(err, BOX_ERR_VALUE, EINVAL, "--allow: not valid UTF-8");
 		}
 		box_list_add(cli->arena, &allow, box_cstr(options->allow.items[i]));
 	}
@@ -64,7 +64,7 @@ int box_cli_spec(
 	const struct box_cli_options *options = &cli->options;
 	struct box_value spec = box_map_value();
 	if (!box_utf8_valid(session, strlen(session))) {
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "the name is no UTF-8");
+		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "the name is not valid UTF-8");
 	}
 	box_map_add(cli->arena, &spec, "session_id", box_cstr(session));
 	int r = add_network(cli, &spec, err);
@@ -109,8 +109,8 @@ static int add_mount(
 	return 0;
 }
 
-/* NAME=VALUE, or NAME for the value that we have; without one it stays unset. The last of a name
- * counts. */
+/* NAME=VALUE, or NAME for the value in our environment; where it has none it stays unset. The last value of a
+ * name counts. */
 static int add_variable(
 	struct box_arena *arena, const char *text, struct box_value *env, struct box_err *err)
 {
@@ -126,25 +126,27 @@ static int add_variable(
 	return 0;
 }
 
-/* Messages carry text as UTF-8 only: say which part is none before anything is sent. */
+/* Messages carry only UTF-8: the error names the option before anything is sent. */
 static int check_text(const char *what, const char *text, struct box_err *err)
 {
 	return box_utf8_valid(text, strlen(text))
 		? 0
-		: box_err_set(err, BOX_ERR_VALUE, EILSEQ, "%s: no UTF-8", what);
+		: box_err_set(err, BOX_ERR_VALUE, EILSEQ, "%s: not valid UTF-8", what);
 }
 
 static int check_words(
 	const char *what, const char *const *words, size_t count, struct box_err *err)
 {
-	int r = 0;
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		r = check_text(what, words[i], err);
+	for (size_t i = 0; i < count; i++) {
+		int r = check_text(what, words[i], err);
+		if (r < 0) {
+			return r;
+		}
 	}
-	return r;
+	return 0;
 }
 
-/* A program and not a line for sh: a single word has nothing that means something to sh. */
+/* A program rather than a command line for sh: several words, or one without special characters. */
 static bool is_program(const char *const *words, size_t count)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -156,10 +158,16 @@ int box_cli_add_env(const struct cli *cli, struct box_value *env, struct box_err
 {
 	const struct box_cli_words *given = &cli->options.env;
 	int r = check_words("--env", given->items, given->count, err);
-	for (size_t i = 0; r == 0 && i < given->count; i++) {
-		r = add_variable(cli->arena, given->items[i], env, err);
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	for (size_t i = 0; i < given->count; i++) {
+		r = add_variable(cli->arena, given->items[i], env, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
 }
 
 static int join_command(const struct cli *cli, const char *const *words, size_t count,
@@ -167,12 +175,13 @@ static int join_command(const struct cli *cli, const char *const *words, size_t 
 {
 	struct box_buf line = box_buf(BOX_MESSAGE_BYTES_MAX);
 	int r = check_words("the command", words, count, err);
-	/* A shell that waits for a program takes Ctrl-C for its own end too, though the program
-	 * made something else of it: on a terminal it makes way. */
-	const char *way = cli->options.tty && is_program(words, count) ? "exec " : "";
+	/* A shell that waits for a program ends on Ctrl-C even when the program handles it: on a terminal the
+	 * shell is replaced by the program. */
+	const char *prefix = cli->options.tty && is_program(words, count) ? "exec " : "";
 	if (r == 0 &&
-		(box_buf_append_str(&line, way) < 0 || box_exec_join_words(&line, words, count) < 0)) {
-		r = box_err_set(err, BOX_ERR_VALUE, E2BIG, "the command is over 16 MiB");
+		(box_buf_append_str(&line, prefix) < 0 ||
+			box_exec_join_words(&line, words, count) < 0)) {
+		r = box_err_set(err, BOX_ERR_VALUE, E2BIG, "the command is larger than 16 MiB");
 	}
 	if (r == 0) {
 		char *text = box_arena_strndup(cli->arena, line.bytes, line.len);
@@ -194,12 +203,12 @@ int box_cli_check_terminal(const struct cli *cli, struct box_err *err)
 		: 0;
 }
 
-/* What is drawn inside is seen on our terminal. Its size is not for variables: it changes. */
+/* The type of our terminal. Its size is not set in variables, because it changes. */
 static void add_term(struct box_arena *arena, struct box_value *env)
 {
 	const char *term = getenv("TERM");
-	bool good = term && term[0] && box_utf8_valid(term, strlen(term));
-	box_map_add(arena, env, "TERM", box_cstr(good ? term : TERM_DEFAULT));
+	bool usable = term && term[0] && box_utf8_valid(term, strlen(term));
+	box_map_add(arena, env, "TERM", box_cstr(usable ? term : TERM_DEFAULT));
 }
 
 int box_cli_add_command(const struct cli *cli, const char *const *words, size_t count,
@@ -213,22 +222,40 @@ int box_cli_add_command(const struct cli *cli, const char *const *words, size_t 
 		add_term(cli->arena, &env);
 	}
 	int r = join_command(cli, count ? words : login, count ? count : 1, spec, err);
-	r = r < 0 ? r : check_words("--mount", options->mounts.items, options->mounts.count, err);
-	for (size_t i = 0; r == 0 && i < options->mounts.count; i++) {
-		r = add_mount(cli->arena, options->mounts.items[i], &mounts, err);
+	if (r < 0) {
+		return r;
 	}
-	r = r < 0 ? r : box_cli_add_env(cli, &env, err);
-	if (r == 0 && options->workdir) {
+	r = check_words("--mount", options->mounts.items, options->mounts.count, err);
+	if (r < 0) {
+		return r;
+	}
+	for (size_t i = 0; i < options->mounts.count; i++) {
+		r = add_mount(cli->arena, options->mounts.items[i], &mounts, err);
+		if (r < 0) {
+			return r;
+		}
+	}
+	r = box_cli_add_env(cli, &env, err);
+	if (r < 0) {
+		return r;
+	}
+	if (options->workdir) {
 		r = check_text("--workdir", options->workdir, err);
+		if (r < 0) {
+			return r;
+		}
 		box_map_add(cli->arena, spec, "workdir", box_cstr(options->workdir));
 	}
-	if (r == 0 && options->skill) {
+	if (options->skill) {
 		r = check_text("--skill", options->skill, err);
+		if (r < 0) {
+			return r;
+		}
 		box_map_add(cli->arena, spec, "skill_name", box_cstr(options->skill));
 	}
 	int64_t timeout_sec = options->timeout_sec ? options->timeout_sec : BOX_TIMEOUT_NONE_SEC;
 	box_map_add(cli->arena, spec, "timeout_sec", box_int(timeout_sec));
 	box_map_add(cli->arena, spec, "extra_mounts", mounts);
 	box_map_add(cli->arena, spec, "env", env);
-	return r;
+	return 0;
 }

@@ -1,6 +1,6 @@
-/* Owns the handlers of signals and the modes of the terminal. A handler only notes and wakes; what
- * ends the process gives the terminal back first, in the handler itself, because nothing runs after
- * it. What is called in handlers is on the list of signal-safety(7). */
+/* Owns the signal handlers and the modes of the terminal, of which a process has one each. A handler only sets a
+ * flag and wakes the loop; but a signal that ends the process restores the terminal in its handler, because
+ * nothing runs after that. Handlers call only functions of signal-safety(7). */
 #include "cli/cli_terminal.h"
 
 #include <errno.h>
@@ -33,19 +33,19 @@ static volatile sig_atomic_t stop_wanted;
 static volatile sig_atomic_t continued;
 
 static struct termios saved;
-static volatile sig_atomic_t is_raw; /* `saved` is what it was */
+static volatile sig_atomic_t is_raw; /* `saved` has the modes from before */
 static bool raw_wanted;
 
 /* --- the modes --- */
 
-/* Behind the back of those in the foreground its modes are not ours to change. */
+/* In the background the modes must not be changed: others use the terminal. */
 static bool in_foreground(void)
 {
 	pid_t front = tcgetpgrp(STDIN_FILENO);
 	return front < 0 || front == getpgrp();
 }
 
-static void put_back(void)
+static void restore_modes(void)
 {
 	if (is_raw && in_foreground()) {
 		(void)tcsetattr(STDIN_FILENO, TCSANOW, &saved);
@@ -53,7 +53,7 @@ static void put_back(void)
 	is_raw = false;
 }
 
-/* In the background the kernel stops us here until we are in the foreground. */
+/* In the background the kernel stops us here (SIGTTOU) until we are in the foreground. */
 static int make_raw(void)
 {
 	struct termios modes = saved;
@@ -78,7 +78,7 @@ static void wake(void)
 static void on_end(int number)
 {
 	if (ending) {
-		put_back();
+		restore_modes();
 		_exit(BOX_CLI_EXIT_SIGNAL + number);
 	}
 	if (number == SIGINT && interrupted == NOT_YET) {
@@ -89,7 +89,7 @@ static void on_end(int number)
 	wake();
 }
 
-static void on_notice(int number)
+static void on_terminal_event(int number)
 {
 	if (number == SIGWINCH) {
 		resized = true;
@@ -101,14 +101,14 @@ static void on_notice(int number)
 	wake();
 }
 
-/* What would end us anyway: it does so now, with the action that was there before. */
+/* Signals that end the process: the terminal is restored, then the earlier action runs. */
 static const int fatal[] = {SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGUSR1, SIGSEGV,
 	SIGUSR2, SIGALRM, SIGSTKFLT, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGPOLL, SIGPWR, SIGSYS};
 static struct sigaction before[BOX_COUNT_OF(fatal)];
 
 static void on_fatal(int number)
 {
-	put_back();
+	restore_modes();
 	for (size_t i = 0; i < BOX_COUNT_OF(fatal); i++) {
 		if (fatal[i] == number) {
 			(void)sigaction(number, &before[i], NULL);
@@ -134,19 +134,19 @@ int box_cli_terminal_catch_signals(int *ret_fd)
 	take(SIGINT, on_end, NULL);
 	take(SIGTERM, on_end, NULL);
 	take(SIGHUP, on_end, NULL);
-	take(SIGWINCH, on_notice, NULL);
+	take(SIGWINCH, on_terminal_event, NULL);
 	*ret_fd = wake_pipe[0];
 	return 0;
 }
 
-/* The shell that sees us stop finds its terminal as it was. */
+/* Stops on Ctrl-Z with the terminal restored for the shell. */
 static void stop_here(void)
 {
 	struct sigaction ours;
-	const struct sigaction usual = {.sa_handler = SIG_DFL};
+	const struct sigaction by_default = {.sa_handler = SIG_DFL};
 	stop_wanted = false;
-	put_back();
-	(void)sigaction(SIGTSTP, &usual, &ours);
+	restore_modes();
+	(void)sigaction(SIGTSTP, &by_default, &ours);
 	(void)raise(SIGTSTP);
 	(void)sigaction(SIGTSTP, &ours, NULL);
 	continued = true;
@@ -161,7 +161,7 @@ struct box_cli_terminal_signals box_cli_terminal_take_signals(void)
 		stop_here();
 	}
 	if (continued) {
-		/* While we stood still others had the terminal. */
+		/* While we were stopped others had the terminal. */
 		continued = false;
 		resized = true;
 		if (raw_wanted && !ending) {
@@ -188,8 +188,8 @@ int box_cli_terminal_raw(struct box_err *err)
 	for (size_t i = 0; i < BOX_COUNT_OF(fatal); i++) {
 		take(fatal[i], on_fatal, &before[i]);
 	}
-	take(SIGTSTP, on_notice, NULL);
-	take(SIGCONT, on_notice, NULL);
+	take(SIGTSTP, on_terminal_event, NULL);
+	take(SIGCONT, on_terminal_event, NULL);
 	raw_wanted = true;
 	int r = make_raw();
 	if (r < 0) {
@@ -202,7 +202,7 @@ int box_cli_terminal_raw(struct box_err *err)
 void box_cli_terminal_restore(void)
 {
 	raw_wanted = false;
-	put_back();
+	restore_modes();
 }
 
 struct box_exec_terminal box_cli_terminal_size(void)
@@ -211,7 +211,7 @@ struct box_exec_terminal box_cli_terminal_size(void)
 	if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0) {
 		(void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
 	}
-	/* One that was never told, as on a serial line, says 0. */
+	/* The size of a serial line is 0. */
 	return (struct box_exec_terminal){
 		.rows = size.ws_row ? size.ws_row : ROWS_DEFAULT,
 		.cols = size.ws_col ? size.ws_col : COLS_DEFAULT,

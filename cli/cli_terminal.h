@@ -1,6 +1,5 @@
-/* The terminal and the signals of whoever called us, for a command that runs elsewhere: raw mode
- * that is taken back on every way out, sizes, and signals as something to poll for. A process has
- * one of each. */
+/* Our terminal and signals, for a command that runs in a box: raw mode, which is restored however we end, the
+ * size, and signals as an fd for poll(2). */
 #pragma once
 
 #include <stdbool.h>
@@ -10,31 +9,31 @@
 
 /* --- signals --- */
 
-/* What has come since it was last asked for. */
+/* What has come since the last call. */
 struct box_cli_terminal_signals {
-	bool interrupted; /* the first SIGINT: it is meant for the command */
+	bool interrupted; /* the first SIGINT, which is for the command */
 	bool resized;     /* the terminal may have another size */
-	int ended_by;     /* SIGTERM, SIGHUP, or the second SIGINT; from then on always */
+	int ended_by;     /* SIGTERM, SIGHUP or the second SIGINT; stays set */
 };
 
-/* Catches them from now on; who was told to ignore one goes on ignoring it. After ended_by one more
- * ends the process at once. *ret_fd can be read when there is something to ask for. 0 or -errno. */
+/* Catches them from now on, except those that are ignored. After ended_by another one ends the process at once.
+ * *ret_fd is readable when box_cli_terminal_take_signals has something to give. 0 or -errno. */
 int box_cli_terminal_catch_signals(int *ret_fd);
 
-/* While the terminal is raw it also carries out SIGTSTP and SIGCONT. */
+/* While the terminal is raw it also handles SIGTSTP and SIGCONT. */
 struct box_cli_terminal_signals box_cli_terminal_take_signals(void);
 
 /* --- the terminal at stdin --- */
 
-/* Every byte that is typed is read as it is, until box_cli_terminal_restore or the end of the
- * process by any signal but SIGKILL. After box_cli_terminal_catch_signals. */
+/* Sets raw mode, until box_cli_terminal_restore or the end of the process by any signal but SIGKILL. Must be
+ * called after box_cli_terminal_catch_signals. */
 int box_cli_terminal_raw(struct box_err *err);
-/* As it was. Does nothing when it is not raw, or when others have it in the foreground. */
+/* Restores the modes. Does nothing when it is not raw, or when we are in the background. */
 void box_cli_terminal_restore(void);
 
-/* Of stdin, else of stdout; 24 by 80 where there is none or it does not know. */
+/* Of the terminal at stdin, else at stdout; 24 by 80 where it is not known. */
 struct box_exec_terminal box_cli_terminal_size(void);
 
-/* An fd of the same terminal that does not block, or -1 where `fd` is none or cannot be opened
- * again. The terminal itself is shared with others, who may rely on its flags. */
+/* A nonblocking fd of the same terminal, or -1 where `fd` is not a terminal or cannot be reopened. The flags of
+ * `fd` itself are shared with other processes. */
 int box_cli_terminal_reopen(int fd);

@@ -1,5 +1,5 @@
-/* The configuration that the operator's own profiles stand in: a file as boxd's --config, else the
- * variable that a boxd would have read. */
+/* Reads the configuration for verbs that need the operator's settings: the file of --config, in the format of
+ * boxd's, else the variable that boxd reads too. */
 #include "cli/config_file.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static int parse(struct box_arena *arena, const char *name, struct box_str text,
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_VALUE, -r, "%s:%s", name, why.text);
 	}
-	/* LangBot's own file has more in it. */
+	/* LangBot's file has it in a section. */
 	const struct box_value *section = box_map_get(&map, "box");
 	*ret_map = section && section->type == BOX_MAP ? *section : map;
 	return 0;
@@ -66,10 +66,10 @@ int box_config_file_read(const struct cli *cli, struct box_value *ret_map, struc
 	int r = read_file(cli->options.config, &text, err);
 	if (r == 0) {
 		/* The tree points into the text. */
-		struct box_str kept = {
+		struct box_str copy = {
 			box_arena_strndup(cli->arena, text.len ? text.bytes : "", text.len),
 			text.len};
-		r = parse(cli->arena, cli->options.config, kept, ret_map, err);
+		r = parse(cli->arena, cli->options.config, copy, ret_map, err);
 	}
 	box_buf_free(&text);
 	return r;

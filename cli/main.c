@@ -1,5 +1,5 @@
-/* `box`: the table of commands, and what they share: one line for what went wrong, and the way to a
- * runtime. */
+/* `box`: the list of verbs, how one is found and run, and what all of them share: errors in one line, and the
+ * connection to a runtime. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -15,158 +15,45 @@
 #include "base/macros.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/cli_usage.h"
-#include "cli/msb/msb.h"
 #include "cli/safe_text.h"
-#include "cli/skill/cli_skill.h"
 
 #ifndef BOX_VERSION
 #define BOX_VERSION "0.0.0"
 #endif
 
-#define LOCAL_USAGE                                                 \
-	"  -v, --verbose          show what is logged on the way\n" \
-	"  -h, --help             print this, and exit\n"
-#define CONFIG_USAGE                                                                \
-	"      --config FILE      the bot platform's or boxd's own, for what the\n" \
-	"                         operator set (LANGBOT_BOX_CONFIG)\n"
-#define KIND_USAGE "      --backend NAME     native, or krun for a microVM\n"
-#define SPEC_USAGE                                                                      \
-	"      --network on|off   whether it reaches the network (off)\n"               \
-	"      --allow CIDR[:PORT]\n"                                                   \
-	"                         reach this and what else is allowed, nothing more;\n" \
-	"                         repeatable, implies --network on\n"                   \
-	"      --host-port PORT   the same, of a port at its own address on the host\n" \
-	"      --memory MB        the most memory (512)\n"                              \
-	"      --cpus N           the most processors, such as 0.5 (1)\n"               \
-	"      --pids N           the most processes (128)\n"                           \
-	"      --writable-root    let it change its root folder\n"
-#define COMMAND_USAGE                                                                     \
-	"      --timeout SEC      end the command after that time, and exit 124; a box\n" \
-	"                         that was there stays (never)\n"                         \
-	"      --mount HOST:BOX[:ro|rw]\n"                                                \
-	"                         show a folder of the host in it; repeatable (rw)\n"     \
-	"      --workdir PATH     the folder it starts in (/workspace)\n"                 \
-	"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"          \
-	"  -i, --interactive      with -t: what is typed goes to it\n"                    \
-	"  -t, --tty              give it a terminal\n"
+/* The verbs, in the order of --help. Each is defined in its own file by BOX_CLI_VERB. */
+#define VERBS(VERB)  \
+	VERB(run)    \
+	VERB(create) \
+	VERB(exec)   \
+	VERB(ls)     \
+	VERB(rm)     \
+	VERB(start)  \
+	VERB(ps)     \
+	VERB(logs)   \
+	VERB(attach) \
+	VERB(stop)   \
+	VERB(cp)     \
+	VERB(skill)  \
+	VERB(msb)    \
+	VERB(plan)   \
+	VERB(doctor) \
+	VERB(status) \
+	VERB(profiles)
 
-#define ALL_USAGE "  -a, --all              of all workspaces, by WORKSPACE/BOX: for the operator\n"
-#define SKILL_USAGE \
-	"      --skill NAME       show a skill of the runtime in it, under .skills/NAME\n"
+#define DECLARED(NAME) extern const struct box_cli_command box_cli_verb_##NAME;
+#define LISTED(NAME) &box_cli_verb_##NAME,
 
-static const struct box_cli_command commands[] = {
-	{"run",
-		BOX_CLI_COMMON | BOX_CLI_SPEC | BOX_CLI_KIND | BOX_CLI_COMMAND | BOX_CLI_SKILL |
-			BOX_CLI_START,
-		0, box_cli_run, "run a command in a box of its own",
-		"Usage: box run [OPTION]... [[--] CMD [ARG]...]\n"
-		"Runs a command in a box that is made for it and removed after. No boxd needs to\n"
-		"run. A single CMD is a command line for sh; with ARGs each word is taken as it\n"
-		"is. With -it and no CMD it is a login shell.\n"
-		"\n" KIND_USAGE SPEC_USAGE COMMAND_USAGE SKILL_USAGE
-		"      --config FILE      the configuration of the boxd that is started\n" BOX_CLI_COMMON_USAGE},
-	{"create", BOX_CLI_COMMON | BOX_CLI_SPEC, SIZE_MAX, box_cli_create, "make a box that stays",
-		"Usage: box create [OPTION]... NAME\n"
-		"Makes a box that stays until it is removed. Its name is printed.\n"
-		"\n" SPEC_USAGE BOX_CLI_COMMON_USAGE},
-	{"exec", BOX_CLI_COMMON | BOX_CLI_COMMAND | BOX_CLI_SKILL, 1, box_cli_exec,
-		"run a command in a box that is there",
-		"Usage: box exec [OPTION]... NAME [[--] CMD [ARG]...]\n"
-		"Runs a command in a box. A single CMD is a command line for sh; with ARGs each\n"
-		"word is taken as it is. With -it and no CMD it is a login shell.\n"
-		"\n" COMMAND_USAGE SKILL_USAGE BOX_CLI_COMMON_USAGE},
-	{"ls", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_ALL, SIZE_MAX, box_cli_ls, "list boxes",
-		"Usage: box ls [OPTION]...\n"
-		"Lists the boxes of a workspace.\n"
-		"\n" ALL_USAGE
-		"      --json             as JSON, with everything that is known\n" BOX_CLI_COMMON_USAGE},
-	{"rm", BOX_CLI_COMMON, SIZE_MAX, box_cli_rm, "remove boxes",
-		"Usage: box rm [OPTION]... NAME...\n"
-		"Removes boxes and everything in them.\n"
-		"\n" BOX_CLI_COMMON_USAGE},
-	{"start", BOX_CLI_COMMON | BOX_CLI_PROCESS, 1, box_cli_start,
-		"start a process that a box keeps",
-		"Usage: box start [OPTION]... NAME [--] CMD [ARG]...\n"
-		"Starts a process in a box, which keeps it running whoever comes and goes. Its id\n"
-		"is printed. A single CMD that is more than a name is a command line for sh; with\n"
-		"ARGs each word is taken as it is. One of the same id is stopped first. Of its\n"
-		"output the last MiB is kept: it never waits for a reader.\n"
-		"\n"
-		"      --name ID          what it is called in the box (default)\n"
-		"      --env NAME[=VALUE] set a variable, or pass on ours; repeatable\n"
-		"      --workdir PATH     the folder it starts in (/workspace)\n"
-		"      --memory MB        the most memory it may use\n" BOX_CLI_COMMON_USAGE},
-	{"ps", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_ALL, SIZE_MAX, box_cli_ps,
-		"list processes that boxes keep",
-		"Usage: box ps [OPTION]... [NAME]\n"
-		"Lists the processes of one box, or of all of a workspace, with those that have\n"
-		"ended of late.\n"
-		"\n" ALL_USAGE
-		"      --json             as JSON, with everything that is known\n" BOX_CLI_COMMON_USAGE},
-	{"logs", BOX_CLI_COMMON | BOX_CLI_FOLLOW, SIZE_MAX, box_cli_logs,
-		"show what a process wrote",
-		"Usage: box logs [OPTION]... NAME [PROCESS]\n"
-		"Shows what is still held of the output of a process, and takes nothing of it away\n"
-		"from who is attached.\n"
-		"\n"
-		"  -f, --follow           go on until it ends\n" BOX_CLI_COMMON_USAGE},
-	{"attach", BOX_CLI_COMMON, SIZE_MAX, box_cli_attach, "speak with a process",
-		"Usage: box attach [OPTION]... NAME [PROCESS]\n"
-		"Connects our stdin and stdout with those of a process. Ctrl-C detaches and leaves\n"
-		"it running; the end of our input is the end of its input.\n"
-		"\n" BOX_CLI_COMMON_USAGE},
-	{"stop", BOX_CLI_COMMON, SIZE_MAX, box_cli_stop, "stop processes that a box keeps",
-		"Usage: box stop [OPTION]... NAME [PROCESS]...\n"
-		"Stops processes of a box, or all of them: SIGTERM, and SIGKILL 5 s later. The box\n"
-		"stays.\n"
-		"\n" BOX_CLI_COMMON_USAGE},
-	{"cp", BOX_CLI_COMMON, SIZE_MAX, box_cli_cp, "copy files into a box, or out of it",
-		"Usage: box cp [OPTION]... SRC NAME:PATH\n"
-		"       box cp [OPTION]... NAME:PATH DST\n"
-		"Copies a file or a folder. \"-\" is a tar archive on stdin or stdout. SRC/. means\n"
-		"what is in a folder, not the folder itself.\n"
-		"\n" BOX_CLI_COMMON_USAGE},
-	{"skill", BOX_CLI_COMMON, 0, NULL, "keep skills in a runtime", box_cli_skill_usage,
-		box_cli_skill_commands, BOX_CLI_SKILL_COMMANDS},
-	{"msb", BOX_CLI_MSB, 0, NULL, "the same by the verbs of msb", box_msb_usage,
-		box_msb_commands, BOX_MSB_COMMANDS},
-	{"plan", BOX_CLI_COMMON | BOX_CLI_SPEC | BOX_CLI_KIND | BOX_CLI_COMMAND, 0, box_cli_plan,
-		"show what run would make",
-		"Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
-		"Prints what `box run` with the same options would make on this host, and makes\n"
-		"nothing.\n"
-		"\n" KIND_USAGE SPEC_USAGE COMMAND_USAGE LOCAL_USAGE},
-	{"doctor", BOX_CLI_COMMON | BOX_CLI_LIST, SIZE_MAX, box_cli_doctor,
-		"try all that boxes need here",
-		"Usage: box doctor [OPTION]...\n"
-		"Tries each thing that boxes need on this host, and names the cure for what\n"
-		"fails. Exit status: 0 when boxes can be made, 1 when not.\n"
-		"\n"
-		"      --json             as JSON\n" LOCAL_USAGE},
-	{"status", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_START, SIZE_MAX, box_cli_status,
-		"tell how the runtime is",
-		"Usage: box status [OPTION]...\n"
-		"Tells whether a runtime answers and can make boxes, and what it says of itself:\n"
-		"disabled (by the configuration), unreachable, no_backend, or well. Exit status: 0\n"
-		"when it is well, 1 when not.\n"
-		"\n"
-		"      --json             as JSON, with everything that is known\n" CONFIG_USAGE
-			BOX_CLI_COMMON_USAGE},
-	{"profiles", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_START, SIZE_MAX, box_cli_profiles,
-		"list profiles of boxes",
-		"Usage: box profiles [OPTION]... [PROFILE]\n"
-		"Lists the profiles that the service of libbox knows, or all of one.\n"
-		"\n"
-		"      --json             as JSON\n" CONFIG_USAGE LOCAL_USAGE},
-};
+VERBS(DECLARED)
 
-#define COMMANDS (BOX_COUNT_OF(commands))
+static const struct box_cli_command *const verbs[] = {VERBS(LISTED) NULL};
 
-/* What we were called as. */
+#define COMMANDS_MAX 32 /* of one family, for a hint */
+
+/* The name that we were called by: box or msb. */
 static const char *program = "box";
 
-/* What is no UTF-8 becomes "?": names of files may be anything, and long texts are cut anywhere. */
+/* Replaces bytes that are not valid UTF-8 by "?": file names may have any bytes, and long texts are cut. */
 static void repair(char *line, size_t len)
 {
 	for (size_t at = 0; at < len;) {
@@ -174,13 +61,13 @@ static void repair(char *line, size_t len)
 		while (size <= 4 && at + size <= len && !box_utf8_valid(line + at, size)) {
 			size++;
 		}
-		bool good = size <= 4 && at + size <= len;
-		line[at] = good ? line[at] : '?';
-		at += good ? size : 1;
+		bool valid = size <= 4 && at + size <= len;
+		line[at] = valid ? line[at] : '?';
+		at += valid ? size : 1;
 	}
 }
 
-/* Text from a runtime or an argument, as one line that cannot steer a terminal. */
+/* Prints text from a runtime or an argument as one line without control characters. */
 static void print_line(const char *prefix, const char *text)
 {
 	char line[sizeof(((struct box_err *)0)->text) + 128];
@@ -189,7 +76,7 @@ static void print_line(const char *prefix, const char *text)
 		bool wide = box_cli_is_c1(c, strlen(c));
 		bool control = (unsigned char)*c < ' ' || *c == 0x7f || wide;
 		c += wide;
-		/* Lines of a longer text become one, their indentation one space. */
+		/* Line ends and indentation become one space. */
 		if (control || (*c == ' ' && len > 0 && line[len - 1] == ' ')) {
 			if (len > 0 && line[len - 1] != ' ') {
 				line[len++] = ' ';
@@ -203,7 +90,7 @@ static void print_line(const char *prefix, const char *text)
 	(void)fprintf(stderr, "%s%s\n", prefix, line);
 }
 
-/* What the command line and the system got wrong needs no name. */
+/* Errors of the command line and of the system are printed without a name. */
 int box_cli_fail(const struct box_err *err)
 {
 	char prefix[80];
@@ -227,9 +114,9 @@ int box_cli_flush(void)
 	if (errnum == EPIPE) {
 		return BOX_CLI_EXIT_SIGNAL + SIGPIPE;
 	}
-	/* What failed before, and why nobody knows any more. */
+	/* Where an earlier write failed, its errno is lost. */
 	(void)box_err_set(&err, BOX_ERR_OS, errnum, "stdout: %s",
-		errnum ? box_err_strerror(errnum) : "not all of it could be written");
+		errnum ? box_err_strerror(errnum) : "some output could not be written");
 	return box_cli_fail(&err);
 }
 
@@ -282,8 +169,8 @@ int box_cli_open(const struct box_client_options *options, struct box_client **r
 	int r = box_client_open(options, ret_client, err);
 	if (r == -ECONNREFUSED && !options->endpoint) {
 		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
-			"no boxd answers on 127.0.0.1:5410: start one with `boxd`, or name one "
-			"with --endpoint");
+			"no boxd answers on 127.0.0.1:5410: start one with `boxd`, or specify "
+			"one with --endpoint");
 	}
 	return r;
 }
@@ -302,32 +189,35 @@ int box_cli_connect(const struct cli *cli, bool spawn, struct box_client **ret_c
 static int print_help(void)
 {
 	(void)fputs("Usage: box [OPTION]... COMMAND ...\n"
-		    "Runs commands in sandboxes.\n"
+		    "Runs commands in sandboxes (\"boxes\").\n"
 		    "\n",
 		stdout);
-	for (size_t i = 0; i < COMMANDS; i++) {
-		(void)printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+	for (const struct box_cli_command *const *verb = verbs; *verb; verb++) {
+		(void)printf("  %-8s %s\n", (*verb)->name, (*verb)->summary);
 	}
 	(void)fputs(
-		"\n" BOX_CLI_COMMON_USAGE "      --version          print the version, and exit\n"
+		"\n" BOX_CLI_COMMON_USAGE "      --version          print the version and exit\n"
 		"\n"
-		"box COMMAND --help tells the options of a command.\n"
-		"A NAME may be WORKSPACE/BOX, for the operator: see box ls --all.\n"
-		"Exit status: that of the command (128+N for signal N); 124 when it timed out;\n"
-		"125 when box itself failed.\n",
+		"box COMMAND --help shows the options of a command.\n"
+		"For the operator, NAME may be WORKSPACE/BOX: see box ls --all.\n"
+		"Exit status: that of the command (128+N for signal N), 124 after a timeout, 125\n"
+		"when box itself failed.\n",
 		stdout);
 	return box_cli_flush();
 }
 
-/* `of` is the command that they belong to, with a space behind it; or nothing. */
+/* `of` is the family of the commands, with a space behind it; or empty. */
 static const struct box_cli_command *find_command(const char *name, const char *of,
-	const struct box_cli_command *among, size_t count, struct box_err *err)
+	const struct box_cli_command *const *among, struct box_err *err)
 {
-	const char *names[BOX_MAX(COMMANDS, BOX_CLI_SKILL_COMMANDS)];
-	for (size_t i = 0; i < count; i++) {
-		names[i] = among[i].name;
-		if (strcmp(name, among[i].name) == 0) {
-			return &among[i];
+	const char *names[COMMANDS_MAX];
+	size_t count = 0;
+	for (; *among; among++) {
+		if (strcmp(name, (*among)->name) == 0) {
+			return *among;
+		}
+		if (count < COMMANDS_MAX) {
+			names[count++] = (*among)->name;
 		}
 	}
 	const char *near = box_cli_options_nearest(name, names, count);
@@ -341,7 +231,7 @@ static int run_command(
 	struct cli *cli, const struct box_cli_command *command, int argc, char **argv, int at)
 {
 	struct box_err err;
-	if (box_cli_options_read_all(cli->arena, argc, argv, &at, command->sets,
+	if (box_cli_options_read_all(cli->arena, argc, argv, &at, command->options,
 		    command->plain_words, &cli->options, &err) < 0) {
 		return box_cli_fail(&err);
 	}
@@ -352,14 +242,14 @@ static int run_command(
 	return command->run(cli);
 }
 
-/* A command that is a family of commands: `box skill ls`. `of` is its name, with a space behind it;
- * or nothing when we were called as it. */
+/* A family of commands, such as `box skill ls`. `of` is its name with a space behind it; or empty when we were
+ * called by the name of the family. */
 static int run_family(struct cli *cli, const struct box_cli_command *family, const char *of,
 	int argc, char **argv, int at)
 {
 	struct box_err err;
-	if (box_cli_options_read(cli->arena, argc, argv, &at, family->sets, &cli->options, &err) <
-		0) {
+	if (box_cli_options_read(
+		    cli->arena, argc, argv, &at, family->options, &cli->options, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	if (cli->options.version) {
@@ -371,14 +261,12 @@ static int run_family(struct cli *cli, const struct box_cli_command *family, con
 		return box_cli_flush();
 	}
 	if (at >= argc) {
-		bool grouped = of[0] != '\0';
-		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL,
-			"%.*s%swhich command? (see %s %s--help)", grouped ? (int)strlen(of) - 1 : 0,
-			of, grouped ? ": " : "", program, of);
+		bool named = of[0] != '\0';
+		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "%.*s%sno command (see %s %s--help)",
+			named ? (int)strlen(of) - 1 : 0, of, named ? ": " : "", program, of);
 		return box_cli_fail(&err);
 	}
-	const struct box_cli_command *command = find_command(
-		argv[at++], of, family->subs, family->sub_count, &err);
+	const struct box_cli_command *command = find_command(argv[at++], of, family->subs, &err);
 	if (!command) {
 		return box_cli_fail(&err);
 	}
@@ -386,21 +274,18 @@ static int run_family(struct cli *cli, const struct box_cli_command *family, con
 	return run_command(cli, command, argc, argv, at);
 }
 
-/* As a link to us with the name of a family, we are only that. */
+/* Called by a link with the name msb, we are only that. */
 static const struct box_cli_command *find_called(const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
 	const char *name = slash ? slash + 1 : path;
-	for (size_t i = 0; name && i < COMMANDS; i++) {
-		if (commands[i].subs == box_msb_commands && strcmp(name, commands[i].name) == 0) {
-			return &commands[i];
-		}
-	}
-	return NULL;
+	return name && strcmp(name, box_cli_verb_msb.name) == 0 ? &box_cli_verb_msb : NULL;
 }
 
 static int dispatch(struct cli *cli, int argc, char **argv)
 {
+	static const struct box_cli_option *const top[] = {
+		box_cli_options_common, box_cli_options_top, NULL};
 	struct box_err err;
 	int at = 1;
 	const struct box_cli_command *called = find_called(argv[0]);
@@ -408,8 +293,7 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 		program = called->name;
 		return run_family(cli, called, "", argc, argv, at);
 	}
-	if (box_cli_options_read(cli->arena, argc, argv, &at, BOX_CLI_TOP, &cli->options, &err) <
-		0) {
+	if (box_cli_options_read(cli->arena, argc, argv, &at, top, &cli->options, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	if (cli->options.version) {
@@ -423,8 +307,7 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 		(void)box_err_set(&err, BOX_ERR_VALUE, EINVAL, "no command (see box --help)");
 		return box_cli_fail(&err);
 	}
-	const struct box_cli_command *command = find_command(
-		argv[at++], "", commands, COMMANDS, &err);
+	const struct box_cli_command *command = find_command(argv[at++], "", verbs, &err);
 	if (!command) {
 		return box_cli_fail(&err);
 	}
@@ -434,7 +317,7 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 			     : run_command(cli, command, argc, argv, at);
 }
 
-/* A closed fd 0, 1 or 2 would be taken by the next thing opened, and a command would read it. */
+/* Otherwise the next file that is opened would take a closed fd 0, 1 or 2, and a command would read it. */
 static int fill_standard_fds(void)
 {
 	int fd;
@@ -449,11 +332,11 @@ int main(int argc, char **argv)
 	if (fill_standard_fds() < 0) {
 		return BOX_CLI_EXIT_FAILED;
 	}
-	/* What a message took is kept for the next: asking the kernel for it again costs more than the
+	/* Keeps the memory of a message for the next one: getting it from the kernel again costs more than the
 	 * copying. */
 	(void)mallopt(M_MMAP_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
 	(void)mallopt(M_TRIM_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
-	/* A reader that went away is an error of write, told like others. */
+	/* A closed reader is reported as an error of write(2). */
 	(void)signal(SIGPIPE, SIG_IGN);
 	struct cli cli = {.arena = box_arena_new()};
 	int code = dispatch(&cli, argc, argv);

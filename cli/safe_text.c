@@ -1,4 +1,4 @@
-/* Which characters a terminal obeys, and how many columns the others take. */
+/* Which characters control a terminal, and how many columns the others take. */
 #include "cli/safe_text.h"
 
 #include <stdbool.h>
@@ -15,15 +15,15 @@ struct range {
 	uint32_t first, last;
 };
 
-/* Controls, and what turns the direction of a line. */
-static const struct range steering[] = {
+/* Control characters, and those that change the direction of a line. */
+static const struct range control[] = {
 	{0x00, 0x1f},
 	{0x7f, 0x9f},
 	{0x200e, 0x200f},
 	{0x2028, 0x202e},
 	{0x2066, 0x2069},
 };
-/* Those of East Asia and pictures, roughly: a line that is cut a column early hurts nobody. */
+/* East Asian characters and emoji, roughly: cutting a line a column early does no harm. */
 static const struct range wide[] = {
 	{0x1100, 0x115f},
 	{0x2e80, 0xa4cf},
@@ -35,7 +35,7 @@ static const struct range wide[] = {
 	{0x1f300, 0x1faff},
 	{0x20000, 0x3fffd},
 };
-/* Marks on the character before. */
+/* Combining marks and variation selectors. */
 static const struct range narrow[] = {
 	{0x300, 0x36f},
 	{0x200b, 0x200d},
@@ -54,7 +54,7 @@ static bool is_in(const struct range *table, size_t count, uint32_t c)
 	return false;
 }
 
-/* The first character and its bytes; a control for what is no UTF-8. */
+/* The first character and its length; 0, a control character, for invalid UTF-8. */
 static uint32_t first(struct box_str rest, size_t *ret_len)
 {
 	const unsigned char *at = (const unsigned char *)rest.bytes;
@@ -88,7 +88,7 @@ static bool is_blank(uint32_t c)
 static size_t append(struct box_buf *out, uint32_t c, struct box_str bytes, bool in_blank)
 {
 	bool blank = is_blank(c);
-	if (blank || IN(steering, c)) {
+	if (blank || IN(control, c)) {
 		(void)(blank && in_blank ? 0 : box_buf_append(out, blank ? " " : "?", 1));
 		return !(blank && in_blank);
 	}
@@ -99,7 +99,7 @@ static size_t append(struct box_buf *out, uint32_t c, struct box_str bytes, bool
 size_t box_safe_text_line(struct box_buf *out, struct box_str text, size_t columns)
 {
 	size_t start = out->len;
-	size_t cut_len = start; /* the longest that has room for the dots behind it */
+	size_t cut_len = start; /* the longest that leaves room for the dots */
 	size_t cut_used = 0;
 	size_t used = 0;
 	bool in_blank = true; /* none at the start */
@@ -133,9 +133,10 @@ void box_safe_text_lines(struct box_buf *out, struct box_str text)
 		size_t len;
 		uint32_t c = first(text, &len);
 		bool line_end = c == '\r' && text.len > 1 && text.bytes[1] == '\n';
-		bool kept = c == '\n' || c == '\t' || !IN(steering, c);
+		bool printable = c == '\n' || c == '\t' || !IN(control, c);
 		if (!line_end) {
-			(void)box_buf_append(out, kept ? text.bytes : "?", kept ? len : 1);
+			(void)box_buf_append(
+				out, printable ? text.bytes : "?", printable ? len : 1);
 		}
 		text = (struct box_str){text.bytes + len, text.len - len};
 	}

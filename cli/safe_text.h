@@ -1,5 +1,4 @@
-/* Texts of strangers as a terminal may have them: they take the place that they are given, and steer
- * nothing. Pure. */
+/* Makes untrusted texts safe for a terminal: without control characters, and within a number of columns. Pure. */
 #pragma once
 
 #include <stddef.h>
@@ -9,13 +8,13 @@
 
 #define BOX_SAFE_TEXT_WHOLE ((size_t)-1)
 
-/* Appends the text as one line of at most `columns`, "..." at its end where it was cut: white space
- * becomes one space, other controls "?". Gives the columns that it takes. */
+/* Appends the text as one line of at most `columns`, with "..." at its end where it was cut: white space becomes
+ * one space, control characters "?". Gives the columns that it takes. */
 size_t box_safe_text_line(struct box_buf *out, struct box_str text, size_t columns);
 
-/* Appends it with its lines and tabs as they are. */
+/* The same, but keeps line ends and tabs, and cuts nothing. */
 void box_safe_text_lines(struct box_buf *out, struct box_str text);
 
-/* Runtimes name a session with its tenant and generation before it ("ws-...-g1-work"); people have
- * called it "work". Takes the rest out of the text, in its place. */
+/* Runtimes put the tenant and generation before the name of a session ("ws-...-g1-work" for "work"). Removes
+ * these prefixes from the text, in place. */
 void box_safe_text_own_names(char *text);

@@ -1,4 +1,4 @@
-/* box cp: which way, what is at both ends, and how it goes on. */
+/* box cp: finds out the direction and what is at both ends, shows the progress, and runs the copy. */
 #include "cli/copy/copy.h"
 
 #include <errno.h>
@@ -17,9 +17,9 @@
 
 #define TIDY_MS 5000
 #define SHOW_EVERY_MS 100
-#define USUAL_COLUMNS 80
+#define COLUMNS_DEFAULT 80
 
-/* Letters for what is there, and behind them mode, size and time where the box has stat. */
+/* Prints letters for what is at the path, then mode, size and time where the box has stat(1). */
 static const char probe_script[] =
 	"s=;[ -L \"$1\" ]&&s=l;[ -d \"$1\" ]&&s=${s}d;[ -f \"$1\" ]&&s=${s}f;"
 	"[ -e \"$1\" ]&&s=${s}e;[ -d \"$2\" ]&&s=${s}p;"
@@ -46,7 +46,7 @@ void box_copy_tidy(struct box_copy *copy, const char *const *words, size_t count
 	}
 }
 
-/* What a box says may be anything: it decides what is asked of the box, and nothing else. */
+/* The answer of a box is not trusted: it decides only what is requested from the box. */
 static void read_probe(struct box_copy *copy, struct box_str said)
 {
 	const char *text = box_arena_strndup(copy->cli->arena, said.bytes, said.len);
@@ -90,7 +90,7 @@ int box_copy_probe(struct box_copy *copy)
 	return r;
 }
 
-/* --- how it goes on --- */
+/* --- progress --- */
 
 void box_copy_report(void *arg, const char *line)
 {
@@ -116,7 +116,7 @@ static void show(void *arg)
 		.done = copy->done,
 		.total = copy->total,
 		.ms = now - copy->begun_ms,
-		.columns = window.ws_col ? window.ws_col : USUAL_COLUMNS,
+		.columns = window.ws_col ? window.ws_col : COLUMNS_DEFAULT,
 	};
 	box_progress_line(&progress, line);
 	(void)fprintf(stderr, "\r\033[K%s", line);
@@ -154,22 +154,22 @@ int box_copy_run(struct box_copy *copy, struct box_transfer *transfer)
 	if (transfer->said[0]) {
 		(void)box_err_set(&err, BOX_ERR_VALUE, EIO, "in the box: %s", transfer->said);
 	} else {
-		(void)box_err_set(&err, BOX_ERR_VALUE, EIO, "in the box: it ended with code %d",
-			transfer->result.exit_code);
+		(void)box_err_set(&err, BOX_ERR_VALUE, EIO,
+			"in the box: the command ended with code %d", transfer->result.exit_code);
 	}
 	return box_cli_fail(&err);
 }
 
 /* --- both ends --- */
 
-/* What is in the place of a file gives way to the new one: a device or a FIFO must not. */
+/* An existing file is replaced by the new one, but not a device or a FIFO. */
 static int check_host(const struct box_copy *copy, struct box_err *err)
 {
 	struct stat status;
 	if (copy->host.kind == BOX_COPY_FILE && lstat(copy->host.path, &status) == 0 &&
 		!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
 		return box_err_set(err, BOX_ERR_VALUE, EEXIST,
-			"%.3000s: is no file, folder or link", copy->host.path);
+			"%.3000s: is not a file, folder or link", copy->host.path);
 	}
 	return 0;
 }
@@ -182,7 +182,7 @@ static void look_at_host(struct box_copy *copy)
 	copy->host.has_parent = stat(parent, &status) == 0 && S_ISDIR(status.st_mode);
 	bool there = stat(path, &status) == 0;
 	copy->host.kind = there && S_ISDIR(status.st_mode) ? BOX_COPY_FOLDER : BOX_COPY_FILE;
-	/* A link that leads nowhere is something too. */
+	/* A dangling link exists too. */
 	if (!there && lstat(path, &status) < 0) {
 		copy->host.kind = BOX_COPY_NOTHING;
 	}
@@ -207,7 +207,7 @@ static int copy_with(struct box_copy *copy, bool in)
 typedef bool split_word(
 	struct box_arena *arena, const char *text, const char **ret_name, const char **ret_path);
 
-/* Which of the words is in the box: 0 or 1; or -1 when both are, or none. */
+/* Which of the words is a path in a box: 0 or 1; or -1 when both are, or none. */
 static int find_box(struct box_copy *copy, split_word *split)
 {
 	const struct box_cli_words *words = &copy->cli->options.words;
@@ -219,7 +219,7 @@ static int find_box(struct box_copy *copy, split_word *split)
 	return in == out ? -1 : in;
 }
 
-/* As if the name alone had been given, with its workspace by options. */
+/* As box_cli_locate, for the name of the box in SRC or DST. */
 static int locate(struct box_copy *copy, struct cli *ret_cli)
 {
 	struct cli named = *copy->cli;
@@ -233,20 +233,20 @@ static int locate(struct box_copy *copy, struct cli *ret_cli)
 	return 0;
 }
 
-int box_cli_cp(const struct cli *cli)
+static int cp_verb(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	struct box_copy copy = {.cli = cli};
 	struct cli as;
 	struct box_err err;
 	if (words->count != 2) {
-		return box_cli_usage_error(cli, "SRC and DST are needed");
+		return box_cli_usage_error(cli, "expected SRC and DST");
 	}
 	int side = find_box(&copy, box_copy_rules_split);
 	side = side < 0 ? find_box(&copy, box_copy_rules_split_qualified) : side;
 	if (side < 0) {
 		return box_cli_usage_error(
-			cli, "one of SRC and DST must be NAME:PATH, the other not");
+			cli, "one of SRC and DST must be NAME:PATH, the other a path on this host");
 	}
 	bool in = side == 1;
 	copy.host.path = words->items[in ? 0 : 1];
@@ -264,7 +264,7 @@ int box_cli_cp(const struct cli *cli)
 	if (locate(&copy, &as) < 0 || box_cli_connect(&as, false, &copy.client) < 0) {
 		return BOX_CLI_EXIT_FAILED;
 	}
-	/* Until here nothing has to be tidied, and a signal ends us as it ends others. */
+	/* Until here there is nothing to clean up, and a signal may simply end us. */
 	int wake_fd = box_cli_signals_catch();
 	if (wake_fd < 0) {
 		(void)box_err_set(
@@ -274,3 +274,17 @@ int box_cli_cp(const struct cli *cli)
 	box_client_close(copy.client);
 	return code;
 }
+
+BOX_CLI_VERB(cp) = {
+	.name = "cp",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = cp_verb,
+	.summary = "copy files between this host and a box",
+	.usage =
+		"Usage: box cp [OPTION]... SRC NAME:PATH\n"
+		"       box cp [OPTION]... NAME:PATH DST\n"
+		"Copies a file or a folder between this host and a box. \"-\" is a tar archive on\n"
+		"stdin or stdout. SRC/. means the contents of a folder, not the folder itself.\n"
+		"\n" BOX_CLI_COMMON_USAGE,
+};

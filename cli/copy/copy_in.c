@@ -1,5 +1,5 @@
-/* From the host into a box. Everything goes to a temporary name in the box first and is moved when it
- * is whole; a single file needs no tar there. */
+/* box cp from the host into a box. Everything gets a temporary name in the box first, and is moved when it is
+ * complete; a single file needs no tar there. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,15 +24,15 @@ static const char file_script[] =
 	"mv -f -- \"$2\" \"$3\"&&exit 0;fi;"
 	"rm -f -- \"$2\";exit 1";
 
-/* Of a folder that may have folders which cannot be changed. Their files may have other names already:
- * their modes are not touched. */
+/* Removes a folder that may have read-only folders. The modes of files are not changed, because the files may
+ * have been moved already. */
 #define REMOVE                                                  \
 	"rm -rf -- \"$2\" 2>/dev/null||{ "                      \
 	"find \"$2\" -type d -exec chmod 700 {} + 2>/dev/null;" \
 	"rm -rf -- \"$2\";}"
 
-/* Folder, temporary name, options of tar. What is there already is replaced file by file. A
- * folder that may not be written cannot be moved to another either: it may be for that long. */
+/* Folder, temporary name, options of tar. Existing folders are merged, file by file. A read-only folder cannot be
+ * moved: it is made writable for that. */
 static const char tree_script[] =
 	"cd -- \"$1\"&&mkdir -m 700 -- \"$2\"||exit 1;"
 	"tar -x -p $3 -f - -C \"$2\";r=$?;"
@@ -63,7 +63,7 @@ static const char *temporary_name(struct box_arena *arena)
 	return box_arena_printf(arena, ".box-cp.%016" PRIx64, number);
 }
 
-/* Runs a script in the box, and leaves nothing of it there when it was not let finish. */
+/* Runs a script in the box, and removes its temporary files when it did not finish. */
 static int run_script(struct box_copy *copy, const char *const *words, size_t count,
 	struct box_transfer *transfer)
 {
@@ -84,7 +84,7 @@ static int run_script(struct box_copy *copy, const char *const *words, size_t co
 
 /* --- one file --- */
 
-/* Of a file that grows meanwhile what it had is copied, as of one in a folder. */
+/* Of a file that grows meanwhile the first `left` bytes are copied, as of one in a folder. */
 static ssize_t give_file(void *arg, char *to, size_t max, struct box_err *err)
 {
 	struct source *source = arg;
@@ -111,7 +111,7 @@ static int copy_file(struct box_copy *copy, int fd, const struct stat *status,
 	const struct box_copy_rules_target *way)
 {
 	struct box_arena *arena = copy->cli->arena;
-	/* Those of the kernel are written while they are read, and tell no size before. */
+	/* Files of /proc have no size. */
 	bool sized = status->st_size > 0;
 	struct source source = {
 		.copy = copy, .fd = fd, .sized = sized, .left = (uint64_t)status->st_size};

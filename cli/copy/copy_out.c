@@ -1,5 +1,5 @@
-/* From a box to the host. What comes is hostile: see cli/copy/unpack.h. A single file needs no tar in the
- * box and can be nothing but one file here. */
+/* box cp from a box to the host. The data is untrusted: see unpack.h. A single file needs no tar in the box, and
+ * can become nothing but one file here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -98,8 +98,8 @@ static bool stdout_flush(void *arg)
 	return !sink->output.broken;
 }
 
-/* Whether the archive is of what is in the folder, by names that begin there. A slash at the end says
- * that a folder is meant, also where a link leads to one. */
+/* Whether the archive has the contents of the folder, with names relative to it. A slash at the end of the path
+ * means a folder, even where it is a link to one. */
 static bool is_inside(const struct box_copy *copy)
 {
 	const char *base = box_copy_rules_base(copy->cli->arena, copy->box.path);
@@ -107,8 +107,7 @@ static bool is_inside(const struct box_copy *copy)
 		box_copy_rules_ends_with_slash(copy->box.path);
 }
 
-/* The folder of that name, made if it is missing; never by a link, and never this one or the one above.
- */
+/* Opens or creates the folder of that name; never through a link, and never "." or "..". */
 static int open_folder(int folder, const char *name)
 {
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {

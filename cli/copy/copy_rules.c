@@ -1,4 +1,4 @@
-/* The table of the rules, by what the source is and what is at the destination. */
+/* Decides by what the source is and what is at the destination. */
 #include "cli/copy/copy_rules.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ bool box_copy_rules_split(
 	struct box_arena *arena, const char *text, const char **ret_session, const char **ret_path)
 {
 	size_t len = strcspn(text, ":");
-	/* What has a slash before the colon, or is a path by its first character, is the host's. */
+	/* With a slash before the colon, or a first character of a path, it is a path of the host. */
 	if (text[len] != ':' || len == 0 || text[0] == '/' || text[0] == '.' ||
 		memchr(text, '/', len)) {
 		return false;
@@ -88,7 +88,8 @@ static int wrong(struct box_err *err, int errnum, const char *path, const char *
 }
 
 static int into_new(struct box_arena *arena, const struct box_copy_rules_end *from,
-	const struct box_copy_rules_end *to, struct box_copy_rules_target *way, struct box_err *err)
+	const struct box_copy_rules_end *to, struct box_copy_rules_target *ret_way,
+	struct box_err *err)
 {
 	const char *name = box_copy_rules_base(arena, to->path);
 	if (!to->has_parent || !is_name(name)) {
@@ -97,7 +98,7 @@ static int into_new(struct box_arena *arena, const struct box_copy_rules_end *fr
 	if (from->kind == BOX_COPY_FILE && box_copy_rules_ends_with_slash(to->path)) {
 		return wrong(err, ENOENT, to->path, "no such folder");
 	}
-	*way = (struct box_copy_rules_target){box_copy_rules_parent(arena, to->path), name};
+	*ret_way = (struct box_copy_rules_target){box_copy_rules_parent(arena, to->path), name};
 	return 0;
 }
 
@@ -109,16 +110,17 @@ static int choose(struct box_arena *arena, const struct box_copy_rules_end *from
 	if (from->kind == BOX_COPY_NOTHING) {
 		return wrong(err, ENOENT, from->path, "no such file or folder");
 	}
-	/* Only a folder is called "..", whatever the box says. */
+	/* Only a folder can be called "..", whatever the box answers. */
 	if (from->kind == BOX_COPY_FILE &&
 		(box_copy_rules_ends_with_slash(from->path) || !is_name(name))) {
-		return wrong(err, ENOTDIR, from->path, "is no folder");
+		return wrong(err, ENOTDIR, from->path, "not a folder");
 	}
 	if (from->kind == BOX_COPY_STREAM) {
 		*ret_way = (struct box_copy_rules_target){to->path, NULL};
 		return to->kind == BOX_COPY_FOLDER
 			? 0
-			: wrong(err, ENOTDIR, to->path, "an archive needs a folder that is there");
+			: wrong(err, ENOTDIR, to->path,
+				  "an archive can only be unpacked into an existing folder");
 	}
 	if (to->kind == BOX_COPY_NOTHING) {
 		return into_new(arena, from, to, ret_way, err);
@@ -128,7 +130,7 @@ static int choose(struct box_arena *arena, const struct box_copy_rules_end *from
 		return 0;
 	}
 	if (from->kind == BOX_COPY_FOLDER || box_copy_rules_ends_with_slash(to->path)) {
-		return wrong(err, ENOTDIR, to->path, "is no folder");
+		return wrong(err, ENOTDIR, to->path, "not a folder");
 	}
 	*ret_way = (struct box_copy_rules_target){
 		box_copy_rules_parent(arena, to->path), box_copy_rules_base(arena, to->path)};

@@ -16,13 +16,13 @@ enum box_copy_rules_kind {
 struct box_copy_rules_end {
 	const char *path;
 	enum box_copy_rules_kind kind;
-	bool has_parent; /* of what is not there: its folder is */
+	bool has_parent; /* the folder of a missing one exists */
 };
 
 struct box_copy_rules_target {
-	const char *folder; /* goes into this one, which is there */
-	/* Under this name, of NAME_MAX bytes at most; NULL: only what is in the source, or the
-	 * archive's names. */
+	const char *folder; /* the destination, which exists */
+	/* The name in it, of at most NAME_MAX bytes; NULL: only the contents of the source, or the
+	 * names of the archive. */
 	const char *name;
 };
 
@@ -30,12 +30,12 @@ struct box_copy_rules_target {
 bool box_copy_rules_split(
 	struct box_arena *arena, const char *text, const char **ret_session, const char **ret_path);
 
-/* The same of "WORKSPACE/BOX:PATH", which a path of the host may look like: for who has found that no
- * other word names a box. */
+/* The same of "WORKSPACE/BOX:PATH", which may also be a path of the host: only used when no other word names a
+ * box. */
 bool box_copy_rules_split_qualified(
 	struct box_arena *arena, const char *text, const char **ret_name, const char **ret_path);
 
-/* A path without slashes at its end, its last part, and what is before that ("." or "/" for none). */
+/* Of a path, without slashes at its end: the last part, and what is before it ("." or "/" when there is none). */
 const char *box_copy_rules_base(struct box_arena *arena, const char *path);
 const char *box_copy_rules_parent(struct box_arena *arena, const char *path);
 bool box_copy_rules_ends_with_slash(const char *path);

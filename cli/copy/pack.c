@@ -1,5 +1,5 @@
-/* Walks a tree by opened folders, depth first. A file that shrinks meanwhile is filled up with zeros,
- * since its header has gone out already, and that is told. */
+/* Walks a tree by opened folders, depth first. A file that shrinks meanwhile is padded with zeros, because its
+ * header was sent already, and reported. */
 #include "cli/copy/pack.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ struct box_pack {
 	size_t head_sent;
 	int fd; /* of the file that is read, or -1 */
 	uint64_t left;
-	bool shrank; /* it has less than it had, which was told */
+	bool shrank; /* it is shorter than before, which was reported */
 	size_t padding;
 	bool ended;
 	uint64_t refused;
@@ -47,7 +47,7 @@ uint64_t box_pack_bytes(const struct box_pack *pack)
 	return pack->bytes;
 }
 
-static void tell(struct box_pack *pack, const char *what, const char *why)
+static void report(struct box_pack *pack, const char *what, const char *why)
 {
 	char line[PATH_MAX + 256];
 	if (pack->refused++ < BOX_COPY_ERRORS_MAX) {
@@ -58,9 +58,9 @@ static void tell(struct box_pack *pack, const char *what, const char *why)
 	}
 }
 
-static void leave_out(struct box_pack *pack, const char *why)
+static void skip(struct box_pack *pack, const char *why)
 {
-	tell(pack, "not copied", why);
+	report(pack, "not copied", why);
 }
 
 /* --- entries --- */
@@ -120,40 +120,40 @@ static const char *what_is(mode_t mode)
 						 : "of an unknown kind";
 }
 
-/* What cannot be read is left out, and told. */
+/* What cannot be read is skipped, and reported. */
 static void add(struct box_pack *pack, int folder, const char *name)
 {
 	struct stat status;
 	if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		leave_out(pack, box_err_strerror(errno));
+		skip(pack, box_err_strerror(errno));
 		return;
 	}
 	if (S_ISLNK(status.st_mode)) {
 		int r = add_link(pack, folder, name, &status);
 		if (r < 0) {
-			leave_out(pack, box_err_strerror(-r));
+			skip(pack, box_err_strerror(-r));
 		}
 		return;
 	}
 	if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-		leave_out(pack, what_is(status.st_mode));
+		skip(pack, what_is(status.st_mode));
 		return;
 	}
-	/* It may be another by now: nothing is waited for, and it is looked at again. */
+	/* It may have been replaced meanwhile: opened without blocking, and checked again. */
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0) {
-		leave_out(pack, box_err_strerror(errno));
+		skip(pack, box_err_strerror(errno));
 		(void)(fd < 0 ? 0 : close(fd));
 		return;
 	}
 	if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-		leave_out(pack, what_is(status.st_mode));
+		skip(pack, what_is(status.st_mode));
 		(void)close(fd);
 		return;
 	}
 	int r = add_opened(pack, fd, &status);
 	if (r < 0) {
-		leave_out(pack, box_err_strerror(-r));
+		skip(pack, box_err_strerror(-r));
 	}
 }
 
@@ -177,9 +177,8 @@ static void advance(struct box_pack *pack)
 		return;
 	}
 	int r = pack->name.len > 0 ? box_buf_append(&pack->name, "/", 1) : 0;
-	r = r < 0 ? r : box_buf_append_str(&pack->name, found->d_name);
-	if (r < 0) {
-		leave_out(pack, "has too long a name");
+	if (r < 0 || box_buf_append_str(&pack->name, found->d_name) < 0) {
+		skip(pack, "its name is too long");
 		return;
 	}
 	add(pack, dirfd(folder), found->d_name);
@@ -209,7 +208,7 @@ static ssize_t take_data(struct box_pack *pack, char *to, size_t max)
 	if (got == 0 && piece > 0) {
 		if (!pack->shrank) {
 			pack->shrank = true;
-			tell(pack, "ends with zeros", "shrank while it was read");
+			report(pack, "padded with zeros", "shrank while it was read");
 		}
 		memset(to, 0, piece);
 		got = (ssize_t)piece;
@@ -250,7 +249,7 @@ ssize_t box_pack_read(struct box_pack *pack, char *to, size_t max, struct box_er
 
 /* --- begin and end --- */
 
-/* What is there by that name, links followed. */
+/* Adds the file or folder at the path; links are followed. */
 static int add_path(struct box_pack *pack, const char *path)
 {
 	struct stat status;
@@ -293,7 +292,7 @@ int box_pack_open(const char *path, const char *name, bool follow,
 	if (r < 0) {
 		box_pack_close(pack);
 		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", path,
-			r == -EINVAL ? "no file, folder or link" : box_err_strerror(-r));
+			r == -EINVAL ? "not a file, folder or link" : box_err_strerror(-r));
 	}
 	*ret_pack = pack;
 	return 0;

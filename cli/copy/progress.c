@@ -1,4 +1,4 @@
-/* A line of figures, and a bar in the room that they leave. */
+/* A line of numbers, and a bar in the space that is left. */
 #include "cli/copy/progress.h"
 
 #include <stdbool.h>
@@ -10,15 +10,14 @@
 
 #define BAR_MIN 10
 #define BAR_MAX 60
-#define FRAME \
-	4 /* "[] " before the figures, and the last column: a letter there moves some cursors on */
+#define FRAME 4 /* "[] " and the last column: a letter there moves the cursor of some terminals */
 
-static double mebibytes(uint64_t bytes)
+static double mib(uint64_t bytes)
 {
 	return (double)bytes / (double)BOX_MIB;
 }
 
-/* What is left, at the speed so far; nothing at the beginning, when nobody can tell. */
+/* The time left at the speed so far; nothing at the beginning. */
 static void add_time_left(const struct box_progress *progress, char *figures, size_t size)
 {
 	uint64_t total = (uint64_t)progress->total;
@@ -47,7 +46,7 @@ void box_progress_line(const struct box_progress *progress, char line[BOX_PROGRE
 {
 	char figures[128];
 	char bar[BAR_MAX + 1] = "";
-	double done = mebibytes(progress->done);
+	double done = mib(progress->done);
 	double rate = progress->ms > 0 ? done * 1000 / (double)progress->ms : 0;
 	if (progress->total <= 0) {
 		(void)snprintf(line, BOX_PROGRESS_LINE_MAX, "%.1f MiB  %.1f MiB/s", done, rate);
@@ -55,7 +54,7 @@ void box_progress_line(const struct box_progress *progress, char line[BOX_PROGRE
 		double share = (double)progress->done / (double)progress->total;
 		share = share < 1 ? share : 1; /* the file has grown */
 		(void)snprintf(figures, sizeof(figures), "%3d %%  %.1f of %.1f MiB  %.1f MiB/s",
-			(int)(share * 100), done, mebibytes((uint64_t)progress->total), rate);
+			(int)(share * 100), done, mib((uint64_t)progress->total), rate);
 		add_time_left(progress, figures, sizeof(figures));
 		size_t taken = strlen(figures) + FRAME;
 		size_t room = progress->columns > taken ? progress->columns - taken : 0;

@@ -1,4 +1,4 @@
-/* How far a transfer is, as one line for a terminal. */
+/* The progress of a transfer as one line for a terminal. */
 #pragma once
 
 #include <stddef.h>
@@ -13,6 +13,5 @@ struct box_progress {
 	size_t columns; /* of the terminal */
 };
 
-/* With a bar where the whole is known and the terminal wide enough; never as wide as the terminal.
- * Pure. */
+/* With a bar where the size is known and the terminal is wide enough; always narrower than the terminal. Pure. */
 void box_progress_line(const struct box_progress *progress, char line[BOX_PROGRESS_LINE_MAX]);

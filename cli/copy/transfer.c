@@ -1,4 +1,4 @@
-/* The loop of a transfer. Input is read when the command wants some; output is taken as it comes. */
+/* The poll loop of a transfer. Input is read when the command can take it; output is taken as it comes. */
 #include "cli/copy/transfer.h"
 
 #include <errno.h>
@@ -31,10 +31,10 @@ struct run {
 	struct box_err err;
 };
 
-/* --- what the command does --- */
+/* --- events of the command --- */
 
-/* Its last words, without line ends at both sides. */
-static void hear(struct box_transfer *transfer, struct box_str bytes)
+/* Keeps the end of its stderr. */
+static void keep_stderr(struct box_transfer *transfer, struct box_str bytes)
 {
 	size_t room = sizeof(transfer->said) - 1;
 	size_t have = strlen(transfer->said);
@@ -55,7 +55,7 @@ static void got_output(void *arg, int fd, struct box_str bytes)
 	struct run *run = arg;
 	struct box_transfer *transfer = run->transfer;
 	if (fd == 2) {
-		hear(transfer, bytes);
+		keep_stderr(transfer, bytes);
 	} else if (transfer->take && run->failed == 0) {
 		run->failed = transfer->take(transfer->arg, bytes, &run->err);
 	}
@@ -90,7 +90,7 @@ static void give(struct run *run)
 	}
 	run->input_open = got > 0;
 	if (box_exec_input(run->exec, run->piece, (size_t)got, got == 0, NULL) < 0) {
-		run->input_open = false; /* it wants no more */
+		run->input_open = false; /* it takes no more */
 	}
 }
 
@@ -105,7 +105,7 @@ static void turn(struct run *run, int wake_fd)
 	struct box_transfer *transfer = run->transfer;
 	short events = box_client_events(transfer->client);
 	bool holds = pending(run);
-	/* What the socket has not taken waits here, and is better read when it has. */
+	/* No input is read while the socket is full. */
 	bool wants = run->input_open && !(events & POLLOUT) && box_exec_wants_input(run->exec);
 	bool ready = wants && transfer->input_fd < 0;
 	struct pollfd polls[FDS] = {
@@ -123,7 +123,7 @@ static void turn(struct run *run, int wake_fd)
 	if (polls[AT_OUT].revents) {
 		transfer->given_up = !transfer->flush(transfer->arg);
 	}
-	/* What ends the connection ends the command too, and that is told to has_ended. */
+	/* A lost connection ends the command too, which has_ended is told. */
 	(void)box_client_step(transfer->client, NULL);
 	if (!pending(run)) {
 		box_exec_taken(run->exec);

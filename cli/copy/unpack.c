@@ -1,6 +1,6 @@
-/* The way of an entry to its place. A stack holds the folders on the way to the last entry, opened:
- * archives go depth first, so most entries need one step. A folder that was made here gets its mode
- * and time when the archive leaves it. */
+/* Puts the entries of an archive into a folder. A stack has the opened folders on the path of the last entry:
+ * archives are depth first, so most entries need one step. A folder that was created here gets its mode and
+ * time when the archive leaves it. */
 #include "cli/copy/unpack.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,10 +19,56 @@
 #include "base/write.h"
 #include "cli/copy/tar.h"
 
+/* --- one file --- */
+
+int box_unpack_file_begin(struct box_unpack_file *file, int folder)
+{
+	uint64_t number;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+		abort();
+	}
+	(void)snprintf(file->temporary, sizeof(file->temporary), ".box-cp.%016llx",
+		(unsigned long long)number);
+	file->folder = folder;
+	file->fd = openat(folder, file->temporary,
+		O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return file->fd < 0 ? -errno : 0;
+}
+
+int box_unpack_file_finish(struct box_unpack_file *file, const char *name, unsigned mode,
+	int64_t mtime_sec, uint32_t mtime_nsec)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {mtime_sec, mtime_nsec}};
+	int r = fchmod(file->fd, mode & 0777) < 0 ? -errno : 0;
+	/* A time that the file system does not support is not an error. */
+	(void)futimens(file->fd, times);
+	/* Some file systems report a full disk only now. */
+	r = close(file->fd) < 0 && r == 0 ? -errno : r;
+	file->fd = -1;
+	if (r == 0 && renameat(file->folder, file->temporary, file->folder, name) < 0) {
+		r = -errno;
+	}
+	if (r < 0) {
+		(void)unlinkat(file->folder, file->temporary, 0);
+	}
+	return r;
+}
+
+void box_unpack_file_drop(struct box_unpack_file *file)
+{
+	if (file->fd >= 0) {
+		(void)close(file->fd);
+		(void)unlinkat(file->folder, file->temporary, 0);
+		file->fd = -1;
+	}
+}
+
+/* --- the archive --- */
+
 struct folder {
 	char *name;
 	int fd;
-	bool made; /* by this archive, and told: its mode and time are set at the end */
+	bool made; /* created by this archive: its mode and time are set at the end */
 	unsigned mode;
 	struct timespec mtime;
 };
@@ -65,7 +112,7 @@ uint64_t box_unpack_bytes(const struct box_unpack *unpack)
 	return unpack->bytes;
 }
 
-/* One line; of names as they come, the caller sees to that. */
+/* Reports one line; the caller makes the name printable. */
 static void refuse(struct box_unpack *unpack, const char *why)
 {
 	char line[PATH_MAX + 256];
@@ -97,7 +144,7 @@ static int top(const struct box_unpack *unpack)
 	return unpack->depth > 0 ? unpack->stack[unpack->depth - 1].fd : unpack->root;
 }
 
-/* Goes into a folder of the present one, which is made if it is missing. Never through a link. */
+/* Enters a subfolder, which is created if it is missing. Never through a link. */
 static int enter_folder(struct box_unpack *unpack, const char *name)
 {
 	int made = mkdirat(top(unpack), name, 0700);
@@ -108,7 +155,7 @@ static int enter_folder(struct box_unpack *unpack, const char *name)
 	if (fd < 0) {
 		return -errno;
 	}
-	/* One that the archive goes through without having told it. */
+	/* The archive has no entry for it, so far. */
 	unpack->stack[unpack->depth++] = (struct folder){
 		.name = box_strdup(name),
 		.fd = fd,
@@ -124,18 +171,18 @@ static const char *why_not(int errnum)
 	switch (errnum) {
 	case ENOTDIR:
 	case ELOOP:
-		return "there is a link or a file where a folder is on its way";
+		return "a link or a file is in place of one of its folders";
 	case EISDIR:
 	case ENOTEMPTY:
-		return "there is a folder in its place";
+		return "a folder of this name exists";
 	case EEXIST:
-		return "there is something in its place";
+		return "something of this name exists";
 	default:
 		return box_err_strerror(errnum);
 	}
 }
 
-/* The next part of the path, with a NUL. The first one may be told to be another. */
+/* The next part of the path, with a NUL. The first one may be replaced by `name`. */
 static bool next_part(
 	const struct box_unpack *unpack, struct box_str *path, bool first, char out[NAME_MAX + 1])
 {
@@ -151,7 +198,7 @@ static bool next_part(
 	return true;
 }
 
-/* Opens the folders of a path but its last part, which goes to `last`. 1; 0: the path is the root
+/* Opens the folders of a path except its last part, which is copied to `last`. 1; 0: the path is the root
  * itself; or a negative errno. */
 static int walk(struct box_unpack *unpack, struct box_str path, char last[NAME_MAX + 1])
 {
@@ -182,7 +229,7 @@ static int walk(struct box_unpack *unpack, struct box_str path, char last[NAME_M
 
 /* --- entries --- */
 
-/* Also of the root itself, which is there and stays as it is. */
+/* The root itself exists and stays as it is. */
 static int put_folder(struct box_unpack *unpack, const struct box_tar_entry *entry)
 {
 	char name[NAME_MAX + 1];
@@ -208,8 +255,8 @@ static int put_folder(struct box_unpack *unpack, const struct box_tar_entry *ent
 	return 0;
 }
 
-/* Leaves the folder that has the name of the entry, if the walk ended in it. */
-static int place_of(struct box_unpack *unpack, struct box_str path, char name[NAME_MAX + 1])
+/* Opens the folder of an entry, and gives the name of the entry in it. */
+static int open_parent(struct box_unpack *unpack, struct box_str path, char name[NAME_MAX + 1])
 {
 	struct box_str rest = path;
 	struct box_str part;
@@ -226,41 +273,42 @@ static int place_of(struct box_unpack *unpack, struct box_str path, char name[NA
 
 static int put_file(struct box_unpack *unpack, const struct box_tar_entry *entry)
 {
-	int r = place_of(unpack, entry->path, unpack->final);
+	int r = open_parent(unpack, entry->path, unpack->final);
 	return r < 0 ? r : box_unpack_file_begin(&unpack->file, top(unpack));
 }
 
-/* A link is made under another name too: what is in its place goes only for one that is there. */
+/* A link is created under another name first: what is in its place is replaced only by a complete one. */
 static int put_link(struct box_unpack *unpack, const struct box_tar_entry *entry)
 {
 	char name[NAME_MAX + 1];
 	char target[PATH_MAX];
-	struct box_unpack_file place = {.fd = -1};
+	struct box_unpack_file file = {.fd = -1};
 	if (entry->link.len == 0 || entry->link.len >= sizeof(target)) {
 		return -ENAMETOOLONG;
 	}
 	memcpy(target, entry->link.bytes, entry->link.len);
 	target[entry->link.len] = '\0';
-	int r = place_of(unpack, entry->path, name);
-	r = r < 0 ? r : box_unpack_file_begin(&place, top(unpack));
+	int r = open_parent(unpack, entry->path, name);
+	if (r >= 0) {
+		r = box_unpack_file_begin(&file, top(unpack));
+	}
 	if (r < 0) {
 		return r;
 	}
-	box_unpack_file_drop(&place);
-	if (symlinkat(target, place.folder, place.temporary) < 0) {
+	box_unpack_file_drop(&file);
+	if (symlinkat(target, file.folder, file.temporary) < 0) {
 		return -errno;
 	}
-	if (renameat(place.folder, place.temporary, place.folder, name) < 0) {
+	if (renameat(file.folder, file.temporary, file.folder, name) < 0) {
 		r = -errno;
-		(void)unlinkat(place.folder, place.temporary, 0);
+		(void)unlinkat(file.folder, file.temporary, 0);
 		return r;
 	}
 	return 0;
 }
 
-/* Opens the folder that holds a file which is there already, and gives the file's name. By fds of
- * its own: the stack stands for the entry, and leaving a folder of it would give it its mode too
- * early. Makes nothing, and goes through no link. */
+/* Opens the folder of an existing file, and gives the file's name. It does not use the stack, which belongs to
+ * the entry: leaving a folder of it would set its mode too early. Creates nothing, and follows no link. */
 static int open_target(
 	const struct box_unpack *unpack, struct box_str path, char last[NAME_MAX + 1])
 {
@@ -280,35 +328,36 @@ static int open_target(
 	return fd < 0 ? -errno : fd;
 }
 
-/* Makes the second name under another one first: what is in its place goes only for one that is
- * there. */
+/* The second name is created under another name first, as for a link. */
 static int link_to(struct box_unpack *unpack, int from, const char *other, struct box_str path)
 {
 	char name[NAME_MAX + 1];
 	struct stat status;
-	struct box_unpack_file place = {.fd = -1};
+	struct box_unpack_file file = {.fd = -1};
 	if (fstatat(from, other, &status, AT_SYMLINK_NOFOLLOW) < 0) {
 		return -errno;
 	}
 	if (!S_ISREG(status.st_mode)) {
 		return -EPERM;
 	}
-	int r = place_of(unpack, path, name);
-	r = r < 0 ? r : box_unpack_file_begin(&place, top(unpack));
+	int r = open_parent(unpack, path, name);
+	if (r >= 0) {
+		r = box_unpack_file_begin(&file, top(unpack));
+	}
 	if (r < 0) {
 		return r;
 	}
-	box_unpack_file_drop(&place);
-	if (linkat(from, other, place.folder, place.temporary, 0) < 0) {
+	box_unpack_file_drop(&file);
+	if (linkat(from, other, file.folder, file.temporary, 0) < 0) {
 		return -errno;
 	}
-	r = renameat(place.folder, place.temporary, place.folder, name) < 0 ? -errno : 0;
-	/* Two names of one file: renaming one to the other does nothing. */
-	(void)unlinkat(place.folder, place.temporary, 0);
+	r = renameat(file.folder, file.temporary, file.folder, name) < 0 ? -errno : 0;
+	/* rename(2) does nothing when both are names of one file. */
+	(void)unlinkat(file.folder, file.temporary, 0);
 	return r;
 }
 
-/* A second name of a file below the root: never of a link, and never by way of one. */
+/* A hard link to a file below the root: never to a link, and never through one. */
 static int put_hard_link(struct box_unpack *unpack, const struct box_tar_entry *entry)
 {
 	char other[NAME_MAX + 1];
@@ -406,7 +455,7 @@ int box_unpack_feed(struct box_unpack *unpack, struct box_str bytes, struct box_
 int box_unpack_end(struct box_unpack *unpack, struct box_err *err)
 {
 	if (!unpack->ended && !box_tar_reader_at_edge(&unpack->reader)) {
-		return box_err_set(err, BOX_ERR_BOX, EBADMSG, "the archive breaks off");
+		return box_err_set(err, BOX_ERR_BOX, EBADMSG, "the archive is truncated");
 	}
 	while (unpack->depth > 0) {
 		leave_folder(unpack);

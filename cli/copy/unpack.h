@@ -1,10 +1,10 @@
-/* Puts what an archive of a box says into a folder of the host, and nowhere else.
+/* Unpacks an archive that comes from a box into a folder of the host, and nowhere else.
  *
- * The archive is hostile. Every name is walked part by part from the opened folder, and no link is ever
- * followed: an entry whose way leads through one is refused by its name, as are absolute names, "..",
- * devices, FIFOs, sparse files and hard links to anything but a file below the folder. A file is
- * written under another name, and gets its own when it is whole. Modes lose setuid, setgid and the
- * sticky bit. Folders that are there already stay as they are. */
+ * The archive is untrusted. Every name is walked part by part from the opened folder, and no link is ever
+ * followed: an entry whose path goes through one is refused, as are absolute names, "..", devices, FIFOs,
+ * sparse files and hard links to anything but a file below the folder. A file is written under a temporary
+ * name, and gets its own when it is complete. Modes lose setuid, setgid and the sticky bit. Existing folders
+ * stay as they are. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,17 +15,16 @@
 
 struct box_unpack;
 
-/* `folder` is the fd of the folder, and stays the caller's. With `name` what the archive's first part
- * is called becomes this one: the archive then has one root. `complain` hears of each entry that is
- * refused or failed, as one line. */
+/* `folder` is an fd, which stays the caller's. With `name` the first part of every path is replaced by it: the
+ * archive has one root then. `complain` gets a line for each entry that is refused or failed. */
 struct box_unpack *box_unpack_new(
 	int folder, const char *name, void (*complain)(void *arg, const char *line), void *arg);
-/* Nothing that is not whole stays. NULL is fine. */
+/* Removes an incomplete file. NULL is fine. */
 void box_unpack_free(struct box_unpack *unpack);
 
-/* More of the archive. 0, or negative when it cannot go on: it is no archive, or there is no room. */
+/* Feeds more of the archive. 0, or negative when it cannot go on: it is invalid, or the disk is full. */
 int box_unpack_feed(struct box_unpack *unpack, struct box_str bytes, struct box_err *err);
-/* No more comes: negative when something is missing. */
+/* Ends the archive: negative when it is incomplete. */
 int box_unpack_end(struct box_unpack *unpack, struct box_err *err);
 
 /* How many entries were refused or failed. */
@@ -33,11 +32,11 @@ uint64_t box_unpack_refused(const struct box_unpack *unpack);
 /* Bytes of files that were written. */
 uint64_t box_unpack_bytes(const struct box_unpack *unpack);
 
-/* --- one file, written under another name until it is whole --- */
+/* --- one file, under a temporary name until it is complete --- */
 
 struct box_unpack_file {
 	int folder; /* the caller's */
-	int fd;     /* -1: none is begun */
+	int fd;     /* -1: none */
 	char temporary[32];
 };
 

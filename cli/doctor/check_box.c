@@ -1,4 +1,4 @@
-/* The last checks: a real box, made by a boxd of our own, and what commands find in it. */
+/* The last checks: a real box, created by a boxd of our own, and the programs in it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct trial {
 	struct box_client *client;
 	struct box_value answer;
 	struct box_err err;
-	char last_line[BOX_CHECK_TEXT_SIZE]; /* of the log of a boxd that died */
+	char last_line[BOX_CHECK_TEXT_SIZE]; /* of the log of a boxd that failed */
 };
 
 static void keep_line(void *arg, const char *line)
@@ -29,7 +29,7 @@ static void keep_line(void *arg, const char *line)
 	(void)snprintf(trial->last_line, sizeof(trial->last_line), "%s", line);
 }
 
-/* A boxd that serves native boxes, whatever the configuration of others says. */
+/* Starts a boxd for native boxes, whatever the configuration in the environment is. */
 static int trial_open(struct trial *trial, const struct cli *cli)
 {
 	*trial = (struct trial){.arena = box_arena_new()};
@@ -53,7 +53,7 @@ static void trial_close(struct trial *trial)
 	box_arena_free(trial->arena);
 }
 
-/* Gives how long the whole round trip took. */
+/* *ret_us is the duration of the round trip. */
 static int trial_exec(struct trial *trial, const char *cmd, uint64_t *ret_us)
 {
 	struct box_value spec = box_map_value();
@@ -72,7 +72,7 @@ static int64_t exit_code(const struct trial *trial)
 	return code && code->type == BOX_INT ? code->integer : -1;
 }
 
-static void say_failed(
+static void report_failure(
 	const struct trial *trial, struct box_check *check, enum box_check_state state)
 {
 	box_check_report(check, state, "see the lines above; box doctor -v shows boxd's log",
@@ -85,10 +85,14 @@ void box_check_box(const struct box_check_setup *setup, struct box_check *check)
 	uint64_t first_us = 0;
 	uint64_t second_us = 0;
 	int r = trial_open(&trial, setup->cli);
-	r = r < 0 ? r : trial_exec(&trial, "true", &first_us);
-	r = r < 0 || exit_code(&trial) != 0 ? r : trial_exec(&trial, "true", &second_us);
+	if (r == 0) {
+		r = trial_exec(&trial, "true", &first_us);
+	}
+	if (r == 0 && exit_code(&trial) == 0) {
+		r = trial_exec(&trial, "true", &second_us);
+	}
 	if (r < 0) {
-		say_failed(&trial, check, BOX_CHECK_MISSING);
+		report_failure(&trial, check, BOX_CHECK_MISSING);
 	} else if (exit_code(&trial) != 0) {
 		box_check_report(check, BOX_CHECK_MISSING,
 			"see the lines above; box doctor -v shows boxd's log",
@@ -101,7 +105,7 @@ void box_check_box(const struct box_check_setup *setup, struct box_check *check)
 	trial_close(&trial);
 }
 
-/* The first line of what was printed, if it can be shown. */
+/* The first line of stdout, up to the first character that is not printable ASCII. */
 static void first_line(const struct trial *trial, char *line, size_t size)
 {
 	const struct box_value *out = box_map_get(&trial->answer, "stdout");
@@ -126,27 +130,28 @@ void box_check_interpreters(const struct box_check_setup *setup, struct box_chec
 	char version[64];
 	uint64_t took_us;
 	if (!setup->boxes) {
-		box_check_report(check, BOX_CHECK_LIMITED, "", "not tried: no box can be made");
+		box_check_report(check, BOX_CHECK_LIMITED, "", "skipped: boxes cannot be created");
 		return;
 	}
 	int r = trial_open(&trial, setup->cli);
-	r = r < 0 ? r : trial_exec(&trial, ask, &took_us);
+	if (r == 0) {
+		r = trial_exec(&trial, ask, &took_us);
+	}
 	first_line(&trial, version, sizeof(version));
 	if (r < 0) {
-		say_failed(&trial, check, BOX_CHECK_LIMITED);
+		report_failure(&trial, check, BOX_CHECK_LIMITED);
 	} else if (exit_code(&trial) == 44) {
 		box_check_report(check, BOX_CHECK_LIMITED, cure,
-			"sh works in boxes; there is no python3, which LangBot's tools for files "
-			"need");
+			"sh works in boxes; python3, which LangBot's file tools need, is missing");
 	} else if (exit_code(&trial) != 0) {
 		box_check_report(check, BOX_CHECK_LIMITED, cure,
 			"python3 does not start in boxes: code %lld", (long long)exit_code(&trial));
 	} else if (!box_diagnose_version(version, PYTHON_MAJOR, PYTHON_MINOR)) {
 		box_check_report(check, BOX_CHECK_LIMITED, cure,
-			"python3 in boxes is %s: LangBot's tools for files need 3.8", version);
+			"python3 in boxes is %s: LangBot's file tools need 3.8", version);
 	} else {
 		box_check_report(
-			check, BOX_CHECK_OK, "", "sh and python3 %s are in boxes", version);
+			check, BOX_CHECK_OK, "", "sh and python3 %s work in boxes", version);
 	}
 	trial_close(&trial);
 }

@@ -1,4 +1,4 @@
-/* Checks of what confines a process: namespaces, ids, Landlock, seccomp. */
+/* Checks of what confines a process: user and other namespaces, ids, Landlock, seccomp. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -45,7 +45,7 @@ static long read_setting(const char *path)
 
 static bool is_filtered(void)
 {
-	/* 2: by a filter. A sandbox of the strict kind could not run us. */
+	/* 2: by a filter. In strict mode we could not run. */
 	return prctl(PR_GET_SECCOMP, 0L, 0L, 0L, 0L) == 2;
 }
 
@@ -63,7 +63,7 @@ static int make_userns(void *arg)
 	return box_probe_child_enter_userns();
 }
 
-/* On some hosts everyone may make one, and then may do nothing in it. */
+/* On some hosts every user can create one, but gets no capabilities in it. */
 static int use_userns(void *arg)
 {
 	(void)arg;
@@ -79,7 +79,8 @@ void box_check_userns(const struct box_check_setup *setup, struct box_check *che
 	(void)setup;
 	int r = box_probe_child_step(use_userns, NULL);
 	if (r == 0) {
-		box_check_report(check, BOX_CHECK_OK, "", "can be made, and give rights inside");
+		box_check_report(
+			check, BOX_CHECK_OK, "", "can be created, and give capabilities inside");
 		return;
 	}
 	const struct box_diagnose_userns_facts facts = {
@@ -89,7 +90,7 @@ void box_check_userns(const struct box_check_setup *setup, struct box_check *che
 		.filtered = is_filtered(),
 		.changed_root = is_root_changed(),
 		.clone_allowed = read_setting("/proc/sys/kernel/unprivileged_userns_clone"),
-		.most = read_setting("/proc/sys/user/max_user_namespaces"),
+		.limit = read_setting("/proc/sys/user/max_user_namespaces"),
 		.apparmor_limits = read_setting(
 			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
 	};
@@ -98,7 +99,7 @@ void box_check_userns(const struct box_check_setup *setup, struct box_check *che
 		strerrorname_np(-r));
 }
 
-/* --- the others --- */
+/* --- other namespaces --- */
 
 static const struct {
 	int flag;
@@ -129,18 +130,18 @@ void box_check_namespaces(const struct box_check_setup *setup, struct box_check 
 			r == 0 ? "" : " (", r == 0 ? "" : strerrorname_np(-r), r == 0 ? "" : ")");
 	}
 	if (failed[0] == '\0') {
-		box_check_report(check, BOX_CHECK_OK, "", "%s can be made", made);
+		box_check_report(check, BOX_CHECK_OK, "", "%s can be created", made);
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING,
-			"user namespaces first; then a kernel with all of them and "
+			"fix user namespaces first; then use a kernel with all of these, and "
 			"user.max_*_namespaces above 0",
-			"cannot be made: %s", failed);
+			"cannot be created: %s", failed);
 	}
 }
 
 /* --- ids --- */
 
-/* A process in a user namespace without a map, until the pipe is closed. */
+/* Starts a process in a user namespace without a map; it ends when the pipe is closed. */
 static pid_t start_unmapped(int *ret_hold)
 {
 	int hold[2];
@@ -174,7 +175,9 @@ static int try_range(void *arg)
 	int r = box_id_ranges_take(ids, &first);
 	pid_t pid = r < 0 ? r : start_unmapped(&hold);
 	r = pid < 0 ? pid : box_userns_write_map(pid, "uid_map", 0, first, BOX_PLAN_ID_COUNT);
-	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", 0, first, BOX_PLAN_ID_COUNT);
+	if (r == 0) {
+		r = box_userns_write_map(pid, "gid_map", 0, first, BOX_PLAN_ID_COUNT);
+	}
 	box_close_p(&hold);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
@@ -185,25 +188,25 @@ static int try_range(void *arg)
 void box_check_ids(const struct box_check_setup *setup, struct box_check *check)
 {
 	(void)setup;
-	static const unsigned long last = 0xf0000000UL; /* above all that boxes get */
+	static const unsigned long last = 0xf0000000UL; /* above all ids of boxes */
 	if (geteuid() != 0) {
 		box_check_report(check, BOX_CHECK_LIMITED,
-			"run boxd as root to give each box ids of its own",
-			"one id: commands in boxes are uid %u for the host", geteuid());
+			"run boxd as root to give each box its own range of ids",
+			"a single id: commands in boxes run as uid %u of the host", geteuid());
 		return;
 	}
 	bool mapped = box_identity_is_mapped("/proc/self/uid_map", last) &&
 		box_identity_is_mapped("/proc/self/gid_map", last);
 	int r = mapped ? box_probe_child_step(try_range, NULL) : -ERANGE;
 	if (r == 0) {
-		box_check_report(check, BOX_CHECK_OK, "", "each box gets %d ids of its own",
+		box_check_report(check, BOX_CHECK_OK, "", "each box gets its own range of %d ids",
 			BOX_PLAN_ID_COUNT);
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING,
-			"start the container without user namespaces of its own or map all ids to "
-			"it, or run boxd as a plain user",
-			"root here cannot give a box ids of its own: %s",
-			mapped ? box_err_strerror(-r) : "this user namespace has too few");
+			"start the container without a user namespace or map all ids into it, or "
+			"run boxd as a plain user",
+			"root cannot give boxes their own ids here: %s",
+			mapped ? box_err_strerror(-r) : "this user namespace has too few ids");
 	}
 }
 
@@ -212,7 +215,7 @@ void box_check_ids(const struct box_check_setup *setup, struct box_check *check)
 #define LANDLOCK_ASK_VERSION 1U
 #define LANDLOCK_READ_FOLDER (1ULL << 3)
 
-/* A domain without any rule, in which reading a folder must fail. */
+/* A ruleset without any rule, under which reading a folder must fail. */
 static int try_landlock(void *arg)
 {
 	(void)arg;
@@ -230,22 +233,22 @@ void box_check_landlock(const struct box_check_setup *setup, struct box_check *c
 {
 	(void)setup;
 	static const char cure[] =
-		"a kernel from 5.13 on with `landlock` in the list of lsm= (CONFIG_LSM)";
+		"use kernel 5.13 or newer, with `landlock` in the list of lsm= (CONFIG_LSM)";
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_ASK_VERSION);
 	int errnum = errno;
 	int r = abi > 0 ? box_probe_child_step(try_landlock, NULL) : 0;
 	if (abi > 0 && r == 0) {
-		box_check_report(check, BOX_CHECK_OK, "", "ABI %ld, and it holds", abi);
+		box_check_report(check, BOX_CHECK_OK, "", "ABI %ld, works", abi);
 	} else {
 		box_check_report(check, BOX_CHECK_LIMITED, cure,
-			"a second wall around files is not there: %s",
+			"not available, so files have one layer of protection less: %s",
 			box_err_strerror(abi > 0 ? -r : errnum));
 	}
 }
 
 /* --- seccomp --- */
 
-/* The filter of boxes, in which what everyone may do elsewhere must fail. */
+/* The filter of boxes, under which ptrace must fail. */
 static int try_filter(void *arg)
 {
 	const struct box_filter *filter = arg;
@@ -263,8 +266,9 @@ static int try_filter(void *arg)
 void box_check_seccomp(const struct box_check_setup *setup, struct box_check *check)
 {
 	(void)setup;
-	static const char cure[] = "a kernel with CONFIG_SECCOMP_FILTER; in a container, one that "
-				   "allows the call seccomp";
+	static const char cure[] =
+		"use a kernel with CONFIG_SECCOMP_FILTER; in a container, allow the "
+		"call seccomp";
 	char names[64] = "";
 	struct box_err err;
 	for (int profile = 0; profile < BOX_FILTERS_; profile++) {
@@ -285,5 +289,5 @@ void box_check_seccomp(const struct box_check_setup *setup, struct box_check *ch
 		size_t len = strlen(names);
 		(void)snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", name);
 	}
-	box_check_report(check, BOX_CHECK_OK, "", "the filters hold: %s", names);
+	box_check_report(check, BOX_CHECK_OK, "", "the filters work: %s", names);
 }

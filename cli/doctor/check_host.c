@@ -1,4 +1,4 @@
-/* Checks of what the host gives: cgroups, quotas, a way into the network, the port, our programs. */
+/* Checks of what the host has to offer: cgroups, resources, quotas, network, the port, and our programs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 /* --- cgroups --- */
 
-/* A group such as a box gets: made, limited, read back and removed. */
+/* Creates, limits, reads back and removes a cgroup like that of a box. */
 static int try_group(struct box_cgroups *cgroups, struct box_err *err)
 {
 	static const struct box_cgroup_limits limits = {
@@ -48,11 +48,11 @@ void box_check_cgroups(const struct box_check_setup *setup, struct box_check *ch
 		box_check_report(check, BOX_CHECK_MISSING, cure, "limits cannot be set: %s",
 			box_cgroups_why(cgroups));
 	} else if (try_group(cgroups, &err) < 0) {
-		box_check_report(check, BOX_CHECK_MISSING, cure, "a trial group failed: %s",
+		box_check_report(check, BOX_CHECK_MISSING, cure, "a test cgroup failed: %s",
 			err.text[0] ? err.text : "it could not be removed");
 	} else {
 		box_check_report(check, BOX_CHECK_OK, "",
-			"version %d: limits of memory, processes and processors hold",
+			"version %d: limits on memory, processes and CPU work",
 			mode == BOX_CGROUP_V2 ? 2 : 1);
 	}
 	box_cgroups_close(cgroups);
@@ -60,20 +60,20 @@ void box_check_cgroups(const struct box_check_setup *setup, struct box_check *ch
 
 /* --- resources --- */
 
-/* One box cannot take it from others; many boxes of one user can. */
-static void say_shared(const struct box_bounds_facts *facts, struct box_check *check)
+/* Resources of which each box has a share, because all boxes run as one user. */
+static void report_shared(const struct box_bounds_facts *facts, struct box_check *check)
 {
 	char shared[BOX_CHECK_TEXT_SIZE / 2];
 	box_bounds_name(facts, BOX_BOUND_SHARED, shared, sizeof(shared));
 	if (!shared[0]) {
 		box_check_report(check, BOX_CHECK_OK, "",
-			"what a box can take of the host is held, box by box");
+			"what a box can use of the host is limited for each box");
 		return;
 	}
 	box_check_report(check, BOX_CHECK_LIMITED,
-		"run boxd as root, where each box has ids of its own; raise fs.file-max, "
+		"run boxd as root, where each box has its own ids; raise fs.file-max, "
 		"user.max_inotify_instances and the user's RLIMIT_SIGPENDING",
-		"each box has a share of what there is once for all of them: %s", shared);
+		"limited for all boxes together, so each gets a share: %s", shared);
 }
 
 void box_check_resources(const struct box_check_setup *setup, struct box_check *check)
@@ -91,41 +91,40 @@ void box_check_resources(const struct box_check_setup *setup, struct box_check *
 	box_bounds_name(&facts, BOX_BOUND_NONE, missing, sizeof(missing));
 	if (missing[0]) {
 		box_check_report(check, BOX_CHECK_LIMITED,
-			facts.limits ? "a kernel with memory.kmem.tcp.limit_in_bytes, or cgroup "
-				       "version 2"
-				     : "see cgroups above",
-			"a box would take without limit: %s", missing);
+			facts.limits
+				? "use a kernel with memory.kmem.tcp.limit_in_bytes, or cgroup "
+				  "version 2"
+				: "see cgroups above",
+			"a box could use without limit: %s", missing);
 	} else {
-		say_shared(&facts, check);
+		report_shared(&facts, check);
 	}
 }
 
 /* --- quotas --- */
 
-/* Those of workspaces that are a box's own hold wherever tmpfs does. */
+/* Only for host folders: a box's own workspace is limited by tmpfs. */
 void box_check_quotas(const struct box_check_setup *setup, struct box_check *check)
 {
 	(void)setup;
-	struct box_quota_support means;
+	struct box_quota_support support;
 	struct box_err err = {0};
-	box_quota_support_find(&means);
-	if (box_quota_probe_host(&means, &err) == 0) {
+	box_quota_support_find(&support);
+	if (box_quota_probe_host(&support, &err) == 0) {
 		box_check_report(check, BOX_CHECK_OK, "",
-			"workspace_quota_mb holds for folders of the host too: images on loop "
-			"devices");
+			"workspace_quota_mb also works for host folders (images on loop devices)");
 	} else {
 		box_check_report(check, BOX_CHECK_LIMITED,
 			"run boxd as root, with loop devices and e2fsprogs; or boxd --config with "
 			"local.degraded: true, for folders without a quota",
-			"workspace_quota_mb holds for workspaces of the box's own only: %s",
-			err.text);
+			"workspace_quota_mb does not work for host folders: %s", err.text);
 	}
-	box_quota_support_close(&means);
+	box_quota_support_close(&support);
 }
 
 /* --- network --- */
 
-static const char *network_cure(const char *why)
+static const char *network_fix(const char *why)
 {
 	if (strstr(why, "install passt")) {
 		return "apt install passt nftables (dnf and apk have the same names)";
@@ -134,7 +133,7 @@ static const char *network_cure(const char *why)
 		return "modprobe tun; chmod 666 /dev/net/tun where boxd is a plain user; "
 		       "docker run --device /dev/net/tun";
 	}
-	return "see what boxd logs with --network on; without a network boxes work all the same";
+	return "see what boxd logs with --network on; boxes without a network work";
 }
 
 /* As boxd does it: the router, its rules and the way out, for one slot. */
@@ -143,7 +142,9 @@ static int try_network(struct box_err *err)
 	struct box_identity ids = {0};
 	struct box_network_slot slot;
 	int r = box_identity_choose_for_rpc(&ids, err);
-	r = r < 0 ? r : box_common_mounts_enter_namespace(err);
+	if (r == 0) {
+		r = box_common_mounts_enter_namespace(err);
+	}
 	if (r < 0) {
 		return r;
 	}
@@ -168,7 +169,7 @@ void box_check_network(const struct box_check_setup *setup, struct box_check *ch
 		box_check_report(check, BOX_CHECK_OK, "",
 			"pasta, nft and tun work: boxes can have a network");
 	} else {
-		box_check_report(check, BOX_CHECK_LIMITED, network_cure(err.text), "%s", err.text);
+		box_check_report(check, BOX_CHECK_LIMITED, network_fix(err.text), "%s", err.text);
 	}
 }
 
@@ -218,7 +219,7 @@ void box_check_port(const struct box_check_setup *setup, struct box_check *check
 {
 	(void)setup;
 	static const char cure[] =
-		"end what listens there (ss -ltnp 'sport = :5410' names it), or start boxd with "
+		"stop what listens there (ss -ltnp 'sport = :5410' shows it), or start boxd with "
 		"another --ws-control-port";
 	int r = try_bind();
 	enum box_diagnose_port_owner owner = r == -EADDRINUSE ? ask_owner()
@@ -229,11 +230,11 @@ void box_check_port(const struct box_check_setup *setup, struct box_check *check
 		box_check_report(check, BOX_CHECK_LIMITED, cure, "cannot be opened: %s",
 			box_err_strerror(-r));
 	} else if (owner == BOX_DIAGNOSE_PORT_BOXD) {
-		box_check_report(check, BOX_CHECK_OK, "", "a boxd answers there");
+		box_check_report(check, BOX_CHECK_OK, "", "boxd answers there");
 	} else {
-		box_check_report(check, BOX_CHECK_LIMITED, cure, "taken by %s",
-			owner == BOX_DIAGNOSE_PORT_OTHER ? "something that is no boxd"
-							 : "something that does not answer");
+		box_check_report(check, BOX_CHECK_LIMITED, cure, "in use by %s",
+			owner == BOX_DIAGNOSE_PORT_OTHER ? "a program that is not boxd"
+							 : "a program that does not answer");
 	}
 }
 

@@ -1,6 +1,5 @@
-/* The check of microVMs: what boxd looks at, and the guest that it has box-vmm boot, in the same words.
- * That a guest has booted since the host was started is believed; that none has is tried again. What
- * came of it is noted for boxd. */
+/* The check of microVMs: the same facts that boxd collects, and a guest that box-vmm boots. A success that was
+ * cached since the host was started is used; a failure is tried again. The result is cached for boxd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 
 #define PROBE_TEXT_MAX 16384
 
-/* All that it prints; 0 when it cannot be started. */
+/* Gives the length of its output; 0 when it cannot be started. */
 static size_t run_probe(const char *vmm, const struct box_microvm_facts *facts, char *text)
 {
 	struct box_identity ids;
@@ -48,14 +47,14 @@ static void take_probe(const char *vmm, struct box_microvm_facts *facts)
 {
 	static char text[PROBE_TEXT_MAX];
 	bool root = geteuid() == 0;
-	int noted = box_microvm_probe_cache_read(root, vmm, text, sizeof(text));
-	if (noted > 0) {
+	int cached = box_microvm_probe_cache_read(root, vmm, text, sizeof(text));
+	if (cached > 0) {
 		struct box_microvm_facts before = *facts;
-		box_microvm_facts_add_probe(text, (size_t)noted, facts);
+		box_microvm_facts_add_probe(text, (size_t)cached, facts);
 		if (facts->booted) {
 			return;
 		}
-		*facts = before; /* it may have been mended since */
+		*facts = before; /* it may have been fixed since */
 	}
 	size_t len = run_probe(vmm, facts, text);
 	if (len > 0) {

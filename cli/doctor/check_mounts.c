@@ -1,4 +1,4 @@
-/* Checks of mounts, each in a mount namespace of its own: what is mounted there goes with it. */
+/* Checks of mounts, each in a mount namespace of its own, which ends with the check. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -18,11 +18,11 @@
 #include "cli/doctor/probe_child.h"
 #include "plan/plan.h"
 
-#define TRIAL_ID 1879048192U /* stands for the payload of a box */
-#define PLACE "/tmp"         /* every root has it */
+#define TRIAL_ID 1879048192U /* like the uid of a box */
+#define MOUNT_POINT "/tmp"   /* every root has it */
 
 static const char kernel_cure[] =
-	"a kernel from 5.12 on; in a container, a seccomp profile that allows its mount calls";
+	"use kernel 5.12 or newer; in a container, a seccomp profile that allows its mount calls";
 
 /* --- the mount calls --- */
 
@@ -35,16 +35,16 @@ static int try_mounts(void *arg)
 	}
 	_cleanup_(box_close_p) int tree = open_tree(
 		AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-	_cleanup_(box_close_p) int place = open(PLACE, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(box_close_p) int target = open(MOUNT_POINT, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
 		.propagation = MS_PRIVATE,
 	};
-	if (tree < 0 || place < 0 ||
+	if (tree < 0 || target < 0 ||
 		mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
 		return -errno;
 	}
-	return box_fsmount_attach_at(tree, place);
+	return box_fsmount_attach_at(tree, target);
 }
 
 void box_check_mounts(const struct box_check_setup *setup, struct box_check *check)
@@ -53,7 +53,7 @@ void box_check_mounts(const struct box_check_setup *setup, struct box_check *che
 	int r = box_probe_child_step(try_mounts, NULL);
 	if (r == 0) {
 		box_check_report(check, BOX_CHECK_OK, "",
-			"folders can be cloned, made read-only and attached by fd");
+			"mounts can be cloned, made read-only and attached by fd");
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING, kernel_cure,
 			"open_tree, mount_setattr, move_mount: %s", box_err_strerror(-r));
@@ -69,11 +69,14 @@ static int mount_tmpfs(void)
 {
 	_cleanup_(box_close_p) int mount = -1;
 	int r = box_probe_child_enter_mounts();
-	r = r < 0 ? r : box_fsmount_make("tmpfs", &small, &mount);
-	return r < 0 ? r : box_fsmount_attach(mount, AT_FDCWD, PLACE, NULL);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_make("tmpfs", &small, &mount);
+	return r < 0 ? r : box_fsmount_attach(mount, AT_FDCWD, MOUNT_POINT, NULL);
 }
 
-/* Its size must hold: it is what bounds a box's files. */
+/* Its size must be enforced: it limits the files of a box. */
 static int try_tmpfs(void *arg)
 {
 	(void)arg;
@@ -81,7 +84,7 @@ static int try_tmpfs(void *arg)
 	int r = mount_tmpfs();
 	_cleanup_(box_close_p) int fd = r < 0
 		? -1
-		: open(PLACE "/trial", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		: open(MOUNT_POINT "/trial", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		return r < 0 ? r : -errno;
 	}
@@ -98,10 +101,11 @@ void box_check_tmpfs(const struct box_check_setup *setup, struct box_check *chec
 	(void)setup;
 	int r = box_probe_child_step(try_tmpfs, NULL);
 	if (r == 0) {
-		box_check_report(check, BOX_CHECK_OK, "", "can be mounted, and its size holds");
+		box_check_report(
+			check, BOX_CHECK_OK, "", "can be mounted, and its size limit works");
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING, kernel_cure, "%s",
-			r == -EFBIG ? "its size does not hold" : box_err_strerror(-r));
+			r == -EFBIG ? "its size limit does not work" : box_err_strerror(-r));
 	}
 }
 
@@ -132,16 +136,16 @@ void box_check_proc(const struct box_check_setup *setup, struct box_check *check
 	(void)setup;
 	int r = box_probe_child_step(try_proc, NULL);
 	if (r == 0) {
-		box_check_report(
-			check, BOX_CHECK_OK, "", "can be mounted, showing a box only itself");
+		box_check_report(check, BOX_CHECK_OK, "",
+			"can be mounted; a box sees only its own processes");
 	} else if (r == -EPERM) {
 		box_check_report(check, BOX_CHECK_MISSING,
 			"docker run --security-opt systempaths=unconfined; Kubernetes: procMount: "
 			"Unmasked",
-			"cannot be mounted: parts of /proc are covered here, as in containers");
+			"cannot be mounted: parts of /proc are masked here, as in containers");
 	} else {
 		box_check_report(check, BOX_CHECK_MISSING,
-			"a kernel from 5.8 on, and user and pid namespaces",
+			"use kernel 5.8 or newer, with user and pid namespaces",
 			"cannot be mounted: %s", box_err_strerror(-r));
 	}
 }
@@ -151,8 +155,8 @@ void box_check_proc(const struct box_check_setup *setup, struct box_check *check
 static int try_overlay(void *arg)
 {
 	(void)arg;
-	static const char *const folders[] = {
-		PLACE "/lower", PLACE "/upper", PLACE "/work", PLACE "/whole"};
+	static const char *const folders[] = {MOUNT_POINT "/lower", MOUNT_POINT "/upper",
+		MOUNT_POINT "/work", MOUNT_POINT "/whole"};
 	int r = mount_tmpfs();
 	for (size_t i = 0; r == 0 && i < BOX_COUNT_OF(folders); i++) {
 		r = mkdir(folders[i], 0755) < 0 ? -errno : 0;
@@ -160,15 +164,16 @@ static int try_overlay(void *arg)
 	if (r < 0) {
 		return r;
 	}
-	static const char options[] = "lowerdir=" PLACE "/lower,upperdir=" PLACE
-				      "/upper,workdir=" PLACE "/work,userxattr";
-	if (mount("overlay", PLACE "/whole", "overlay", MS_NOSUID, options) < 0) {
+	static const char options[] = "lowerdir=" MOUNT_POINT "/lower,upperdir=" MOUNT_POINT
+				      "/upper,workdir=" MOUNT_POINT "/work,userxattr";
+	if (mount("overlay", MOUNT_POINT "/whole", "overlay", MS_NOSUID, options) < 0) {
 		return -errno;
 	}
-	return mkdir(PLACE "/whole/new", 0755) < 0 ? -errno : access(PLACE "/upper/new", F_OK);
+	return mkdir(MOUNT_POINT "/whole/new", 0755) < 0 ? -errno
+							 : access(MOUNT_POINT "/upper/new", F_OK);
 }
 
-/* Boxes do without it today. */
+/* Boxes do not use it yet. */
 void box_check_overlay(const struct box_check_setup *setup, struct box_check *check)
 {
 	(void)setup;
@@ -177,7 +182,7 @@ void box_check_overlay(const struct box_check_setup *setup, struct box_check *ch
 		box_check_report(check, BOX_CHECK_OK, "", "can be mounted (not needed yet)");
 	} else {
 		box_check_report(check, BOX_CHECK_LIMITED,
-			"none is needed; for later: modprobe overlay, a kernel from 5.11 on",
+			"nothing to do; for later versions: modprobe overlay, kernel 5.11 or newer",
 			"cannot be mounted: %s (not needed yet)", box_err_strerror(-r));
 	}
 }
@@ -215,7 +220,7 @@ void box_check_owners(const struct box_check_setup *setup, struct box_check *che
 {
 	if (geteuid() != 0) {
 		box_check_report(check, BOX_CHECK_OK, "",
-			"not needed: commands are uid %u for the host too", geteuid());
+			"not needed: commands run as uid %u on the host too", geteuid());
 		return;
 	}
 	char folder[BOX_PATH_MAX];
@@ -223,12 +228,12 @@ void box_check_owners(const struct box_check_setup *setup, struct box_check *che
 	int r = box_probe_child_step(try_owners, folder);
 	if (r == 0) {
 		box_check_report(check, BOX_CHECK_OK, "",
-			"folders of this file system can be shown to a box as its own");
+			"folders on this file system can be mounted with mapped owners");
 	} else {
 		box_check_report(check, BOX_CHECK_LIMITED,
-			"keep what boxes are to see on ext4, xfs, btrfs or tmpfs, with a kernel "
-			"from 5.12 on (tmpfs: 6.3)",
-			"folders of this file system cannot be mounted into a box: %s",
-			r == -EINVAL ? "it cannot map owners" : box_err_strerror(-r));
+			"keep folders for boxes on ext4, xfs, btrfs or tmpfs, with kernel 5.12 or "
+			"newer (tmpfs: 6.3)",
+			"folders on this file system cannot be mounted into a box: %s",
+			r == -EINVAL ? "it does not support mapped owners" : box_err_strerror(-r));
 	}
 }

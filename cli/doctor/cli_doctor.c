@@ -1,5 +1,5 @@
-/* box doctor: the table of checks, each tried in a child with a time limit, and how they are
- * told. */
+/* box doctor: the table of checks, each of which runs in a child with a timeout, and how the results are
+ * printed. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,15 +23,15 @@
 
 #define SHORT_MS 5000
 #define NETWORK_MS 15000
-#define MACHINE_MS (BOX_MICROVM_PROBE_MS + SHORT_MS)
-#define BOX_MS 60000 /* more than all that its steps may take */
+#define MICROVM_MS (BOX_MICROVM_PROBE_MS + SHORT_MS)
+#define BOX_MS 60000 /* more than its steps may take together */
 
 static const struct row {
 	const char *name;
 	box_check_run *run;
 	const char *folder;
 	int timeout_ms;
-	bool decides; /* without it there are no boxes, whatever the others say */
+	bool decides; /* when it fails there are no boxes, whatever the other results are */
 } rows[] = {
 	{"user namespaces", box_check_userns, NULL, SHORT_MS, false},
 	{"namespaces", box_check_namespaces, NULL, SHORT_MS, false},
@@ -48,7 +48,7 @@ static const struct row {
 	{"landlock", box_check_landlock, NULL, SHORT_MS, false},
 	{"seccomp", box_check_seccomp, NULL, SHORT_MS, false},
 	{"network", box_check_network, NULL, NETWORK_MS, false},
-	{"microVMs", box_check_microvms, NULL, MACHINE_MS, false},
+	{"microVMs", box_check_microvms, NULL, MICROVM_MS, false},
 	{"port 5410", box_check_port, NULL, SHORT_MS, false},
 	{"programs", box_check_programs, NULL, SHORT_MS, false},
 	{"a box", box_check_box, NULL, BOX_MS, true},
@@ -64,7 +64,7 @@ static const char *const state_names[] = {
 	[BOX_CHECK_MISSING] = "missing",
 };
 
-/* What a check says may hold texts of the kernel, of boxd or of paths: one line of UTF-8. */
+/* The text of a check may have parts from the kernel, boxd or paths: makes it one line of UTF-8. */
 static void clean(char *text)
 {
 	for (char *at = text; *at; at++) {
@@ -75,7 +75,7 @@ static void clean(char *text)
 		}
 	}
 	size_t len = strlen(text);
-	/* A cut may have gone through a character. */
+	/* The text may have been cut inside a character. */
 	for (int i = 0; i < 3 && len > 0 && !box_utf8_valid(text, len); i++) {
 		text[--len] = '\0';
 	}
@@ -115,8 +115,8 @@ static void try_row(
 		run_check, &run, check, sizeof(*check), row->timeout_ms, cli->options.verbose);
 	if (r == -ETIMEDOUT) {
 		box_check_report(check, BOX_CHECK_MISSING,
-			"box doctor -v may show what it waits for", "hangs: no result after %d s",
-			row->timeout_ms / 1000);
+			"box doctor -v may show what it waits for",
+			"timed out: no result after %d s", row->timeout_ms / 1000);
 	} else if (r < 0) {
 		box_check_report(check, BOX_CHECK_MISSING, "box doctor -v may show why",
 			"the check itself failed: %s",
@@ -126,7 +126,7 @@ static void try_row(
 	clean(check->cure);
 }
 
-/* Green, yellow, red, for a terminal whose owner did not ask for none. */
+/* Green, yellow or red, unless NO_COLOR is set or stdout is not a terminal. */
 static void print_state(enum box_check_state state, bool colours)
 {
 	static const char *const codes[] = {
@@ -140,7 +140,7 @@ static void print_check(const struct row *row, const struct box_check *check, bo
 	print_state(check->state, colours);
 	(void)printf(" %-*s %s\n", NAME_WIDTH, row->name, check->text);
 	if (check->state != BOX_CHECK_OK && check->cure[0]) {
-		(void)printf("%*s cure: %s\n", STATE_WIDTH + 1 + NAME_WIDTH, "", check->cure);
+		(void)printf("%*s fix: %s\n", STATE_WIDTH + 1 + NAME_WIDTH, "", check->cure);
 	}
 	(void)fflush(stdout); /* some take seconds */
 }
@@ -169,17 +169,17 @@ static int print_json(const struct cli *cli, const struct box_check *checks, boo
 	return r;
 }
 
-int box_cli_doctor(const struct cli *cli)
+static int doctor_verb(const struct cli *cli)
 {
 	const char *no_color = getenv("NO_COLOR");
 	bool colours = isatty(STDOUT_FILENO) && !(no_color && no_color[0]);
 	static struct box_check checks[ROWS];
 	bool boxes = true;
 	if (cli->options.words.count > 0) {
-		return box_cli_usage_error(cli, "takes no words");
+		return box_cli_usage_error(cli, "takes no arguments");
 	}
 	if (cli->options.endpoint) {
-		return box_cli_usage_error(cli, "looks at this host: leave out --endpoint");
+		return box_cli_usage_error(cli, "checks this host: leave out --endpoint");
 	}
 	for (size_t i = 0; i < ROWS; i++) {
 		try_row(cli, &rows[i], boxes, &checks[i]);
@@ -191,8 +191,21 @@ int box_cli_doctor(const struct cli *cli)
 	if (cli->options.json) {
 		(void)print_json(cli, checks, boxes);
 	} else {
-		(void)printf("\nBoxes %s be made here.\n", boxes ? "can" : "cannot");
+		(void)printf("\nBoxes %s be created on this host.\n", boxes ? "can" : "cannot");
 	}
 	int code = box_cli_flush();
 	return code ? code : boxes ? 0 : EXIT_NO_BOXES;
 }
+
+BOX_CLI_VERB(doctor) = {
+	.name = "doctor",
+	.options = {box_cli_options_common, box_cli_options_json},
+	.plain_words = SIZE_MAX,
+	.run = doctor_verb,
+	.summary = "check whether this host can run boxes",
+	.usage = "Usage: box doctor [OPTION]...\n"
+		 "Tests everything that boxes need on this host, and says how to fix what fails.\n"
+		 "Exit status: 0 when boxes can be created, else 1.\n"
+		 "\n"
+		 "      --json             print JSON\n" BOX_CLI_LOCAL_USAGE,
+};

@@ -1,5 +1,5 @@
-/* The knowledge of `box doctor` that needs no host to be tested: which of the many ways to forbid
- * user namespaces is at work, who answers on a port, how old an interpreter is. */
+/* The part of `box doctor` that can be tested without a host: why user namespaces do not work, who answers on a
+ * port, how old an interpreter is. */
 #include "cli/doctor/diagnose.h"
 
 #include <errno.h>
@@ -14,16 +14,16 @@
 
 struct box_diagnose_result box_diagnose_userns(const struct box_diagnose_userns_facts *facts)
 {
-	/* The surest signs first: a setting that forbids it explains a refusal by itself. */
-	if (facts->most == 0 || facts->errnum == ENOSPC) {
-		return (struct box_diagnose_result){facts->most == 0
+	/* Clear evidence first: a setting that forbids them explains the failure by itself. */
+	if (facts->limit == 0 || facts->errnum == ENOSPC) {
+		return (struct box_diagnose_result){facts->limit == 0
 				? "user.max_user_namespaces is 0"
-				: "as many as user.max_user_namespaces allows are there",
-			"sysctl -w user.max_user_namespaces=15000, here or in the host of the "
+				: "the limit user.max_user_namespaces is reached",
+			"sysctl -w user.max_user_namespaces=15000, here or on the host of the "
 			"container"};
 	}
 	if (facts->errnum == EUSERS) {
-		return (struct box_diagnose_result){"too many are nested in each other",
+		return (struct box_diagnose_result){"they are nested too deeply",
 			"start boxd outside of some of the containers it is in"};
 	}
 	if (!facts->root && facts->clone_allowed == 0) {
@@ -32,27 +32,26 @@ struct box_diagnose_result box_diagnose_userns(const struct box_diagnose_userns_
 	}
 	if (facts->made) {
 		return facts->apparmor_limits == 1
-			? (struct box_diagnose_result){"AppArmor takes the rights in them away "
+			? (struct box_diagnose_result){"AppArmor removes the capabilities in them "
 						       "(kernel.apparmor_restrict_unprivileged_userns)",
 				  "an AppArmor profile for boxd with the rule `userns,`, or sysctl "
 				  "-w kernel.apparmor_restrict_unprivileged_userns=0"}
 			: (struct box_diagnose_result){
-				  "a security module takes the rights in them away",
+				  "a security module removes the capabilities in them",
 				  "allow boxd to use user namespaces in that module (SELinux, "
 				  "AppArmor), or run it as root"};
 	}
 	if (facts->changed_root) {
-		return (struct box_diagnose_result){
-			"the kernel makes none for programs in a chroot",
+		return (struct box_diagnose_result){"the kernel does not create them in a chroot",
 			"start boxd outside of the chroot, or make it the root with pivot_root"};
 	}
 	if (facts->filtered) {
 		return (struct box_diagnose_result){
-			"a seccomp filter forbids them, as containers have one", CONTAINER_CURE};
+			"a seccomp filter forbids them, as in containers", CONTAINER_CURE};
 	}
 	if (facts->errnum == EINVAL || facts->errnum == ENOSYS) {
 		return (struct box_diagnose_result){
-			"the kernel is built without them", "a kernel with CONFIG_USER_NS"};
+			"the kernel is built without them", "use a kernel with CONFIG_USER_NS"};
 	}
 	return (struct box_diagnose_result){box_err_strerror(facts->errnum),
 		"look for a security module that forbids them, or run boxd as root"};
@@ -73,7 +72,7 @@ enum box_diagnose_port_owner box_diagnose_port(const char *answer, size_t len)
 		return BOX_DIAGNOSE_PORT_OTHER;
 	}
 	size_t left = len - (size_t)(body - answer);
-	/* With a token it tells strangers nothing more. */
+	/* Without the token it gives no more than this. */
 	bool known = find(body, left, "{\"live\":true,\"resources\":") == body + 4 ||
 		find(body, left, "{\"live\":true}") == body + 4;
 	return known ? BOX_DIAGNOSE_PORT_BOXD : BOX_DIAGNOSE_PORT_OTHER;

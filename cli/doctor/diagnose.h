@@ -1,18 +1,18 @@
-/* What a failure means and what cures it: pure, from facts that others found. */
+/* What a failure means and how to fix it. Pure: works on facts that others collected. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What is known when user namespaces do not work. Numbers are -1 where the host does not say. */
+/* The facts when user namespaces do not work. Numbers are -1 where they are not known. */
 struct box_diagnose_userns_facts {
 	int errnum;           /* of the step that failed */
-	bool made;            /* it was made, but gave no rights */
+	bool made;            /* it was created, but gave no capabilities */
 	bool root;            /* effective uid 0 */
-	bool filtered;        /* a seccomp filter is on us that we did not make */
-	bool changed_root;    /* our root folder is not that of our mount namespace */
+	bool filtered;        /* we run under a seccomp filter */
+	bool changed_root;    /* we run in a chroot */
 	long clone_allowed;   /* kernel.unprivileged_userns_clone */
-	long most;            /* user.max_user_namespaces */
+	long limit;           /* user.max_user_namespaces */
 	long apparmor_limits; /* kernel.apparmor_restrict_unprivileged_userns */
 };
 
@@ -29,8 +29,8 @@ enum box_diagnose_port_owner {
 	BOX_DIAGNOSE_PORT_SILENT,
 };
 
-/* Who answered like this to GET /healthz. */
+/* Who gave this answer to GET /healthz. */
 enum box_diagnose_port_owner box_diagnose_port(const char *answer, size_t len);
 
-/* Whether "3.11.2" is at least this version. False for what is no version. */
+/* Whether a version such as "3.11.2" is at least this one. False for other texts. */
 bool box_diagnose_version(const char *text, int major, int minor);

@@ -1,5 +1,5 @@
-/* A child, a pipe and a clock. The child leads a process group, so that what it started ends with
- * it, and it has an alarm of its own in case that we are gone. */
+/* A child with a pipe and a timeout. The child leads a process group, so that its own children are killed with
+ * it, and it has an alarm in case that we are gone. */
 #include "cli/doctor/probe_child.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static void reap(pid_t pid)
 	}
 }
 
-/* A child, and a pipe from it to us; 0 in the child. Both have both ends. */
+/* Forks with a pipe from the child to us; 0 in the child. Both have both ends. */
 static pid_t fork_with_pipe(int *ret_ours, int *ret_theirs)
 {
 	int pair[2];
@@ -104,11 +104,11 @@ int box_probe_child_run(void (*work)(void *arg, void *result), void *arg, void *
 		(void)alarm((unsigned)timeout_ms / 1000 + ALARM_SPARE_SEC);
 		be_child(work, arg, result, size, theirs, verbose);
 	}
-	(void)setpgid(pid, pid); /* whoever of us comes first */
+	(void)setpgid(pid, pid); /* in both, so that it is done in either order */
 	(void)close(TAKE_FD(theirs));
 	int r = read_all(ours, result, size, timeout_ms);
 	if (r == 0) {
-		/* It has nothing left to do but end. */
+		/* It only has to exit. */
 		reap(pid);
 	}
 	(void)kill(-pid, SIGKILL);
@@ -127,7 +127,10 @@ int box_probe_child_enter_userns(void)
 	}
 	int pid = (int)getpid();
 	int r = box_userns_deny_groups(pid);
-	r = r < 0 ? r : box_userns_write_map(pid, "uid_map", 0, uid, 1);
+	if (r < 0) {
+		return r;
+	}
+	r = box_userns_write_map(pid, "uid_map", 0, uid, 1);
 	return r < 0 ? r : box_userns_write_map(pid, "gid_map", 0, gid, 1);
 }
 

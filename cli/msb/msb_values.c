@@ -1,4 +1,4 @@
-/* Numbers with a unit behind them, and volumes. */
+/* Parses numbers with a unit, and volumes. */
 #include "cli/msb/msb_values.h"
 
 #include <errno.h>
@@ -7,14 +7,14 @@
 
 #include "base/arena.h"
 
-#define DIGITS_MAX 10 /* more is over every bound */
+#define DIGITS_MAX 10 /* more exceeds every limit */
 
 struct unit {
 	const char *name;
 	int64_t each;
 };
 
-/* NULL-terminated by name; the first is that of a number alone. */
+/* `units` ends with a NULL name; the first is for a number without a unit. */
 static int read_amount(const char *text, const struct unit *units, int64_t *ret_amount)
 {
 	size_t digits = strspn(text, "0123456789");
@@ -47,7 +47,7 @@ int box_msb_values_memory(const char *flag, const char *text, int64_t *ret_mb, s
 		{"G", 1024}, {"g", 1024}, {"GB", 1024}, {"GiB", 1024}, {NULL, 0}};
 	return read_amount(text, units, ret_mb) == 0
 		? 0
-		: wrong(err, flag, text, "an amount of memory such as 512M or 1G");
+		: wrong(err, flag, text, "a memory size such as 512M or 1G");
 }
 
 int box_msb_values_duration(
@@ -57,7 +57,7 @@ int box_msb_values_duration(
 		{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {NULL, 0}};
 	return read_amount(text, units, ret_sec) == 0
 		? 0
-		: wrong(err, flag, text, "a time such as 30s, 5m or 1h");
+		: wrong(err, flag, text, "a duration such as 30s, 5m or 1h");
 }
 
 int box_msb_values_volume(struct box_arena *arena, const char *text,
@@ -71,8 +71,8 @@ int box_msb_values_volume(struct box_arena *arena, const char *text,
 	}
 	if (volume.host[0] != '/' && volume.host[0] != '.') {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"--volume: \"%.200s\" names no path: there are no named volumes, and a "
-			"relative path begins with ./",
+			"--volume: \"%.200s\" is not a path: named volumes are not supported, and "
+			"a relative path must begin with ./",
 			volume.host);
 	}
 	*ret_volume = volume;

@@ -1,10 +1,10 @@
-/* What the values of msb's flags mean. Pure. */
+/* Parses the values of msb's options. Pure. */
 #pragma once
 
 #include <stdint.h>
 
 #include "base/err.h"
-#include "cli/mount_text.h"
+#include "cli/path_argument.h"
 
 struct box_arena;
 

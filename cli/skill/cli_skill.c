@@ -1,4 +1,5 @@
-/* box skill: the table of its commands, those that only show something, and what all of them share. */
+/* box skill: the list of its commands, what they share, and those that need no file of their own: ls, show,
+ * files, cat and rm. */
 #include "cli/skill/cli_skill.h"
 
 #include <errno.h>
@@ -10,14 +11,14 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/utf8.h"
-#include "cli/cli_usage.h"
 #include "cli/safe_text.h"
 
 #define NAME_WIDTH 24
 #define TIME_LEN 19 /* up to the second */
-#define DESCRIPTION_LEAST 20
+#define DESCRIPTION_MIN 20
+#define ANSWER_SIZE 16
 
-/* --- what all of them share --- */
+/* --- shared by the commands --- */
 
 int box_cli_skill_connect(const struct cli *cli, struct box_line **ret_line)
 {
@@ -36,7 +37,8 @@ int box_cli_skill_check_words(const struct cli *cli)
 	for (size_t i = 0; i < words->count; i++) {
 		if (!box_utf8_valid(words->items[i], strlen(words->items[i]))) {
 			struct box_err err;
-			int r = box_err_set(&err, BOX_ERR_VALUE, EILSEQ, "the name is no UTF-8");
+			int r = box_err_set(
+				&err, BOX_ERR_VALUE, EILSEQ, "the name is not valid UTF-8");
 			(void)box_cli_fail(&err);
 			return r;
 		}
@@ -57,7 +59,7 @@ int box_cli_skill_find(
 		*ret_skill = *skill;
 		return 0;
 	}
-	/* Only the actions that need a skill say why one is left out. */
+	/* Only actions on an existing skill tell why a package was skipped. */
 	if (r == 0 && box_call_list_skill_files(line, &files, cli->arena, &answer, &err) == 0) {
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, ENOENT, "Skill \"%s\" not found", name);
 	}
@@ -93,7 +95,7 @@ void box_cli_skill_warn(const struct box_value *warnings, const char *name)
 
 /* --- ls --- */
 
-/* BOX_SAFE_TEXT_WHOLE where nobody looks, or the terminal does not know. */
+/* BOX_SAFE_TEXT_WHOLE where stdout is not a terminal, or its width is not known. */
 static size_t columns_of_stdout(void)
 {
 	struct winsize size;
@@ -110,19 +112,19 @@ static void print_row(struct box_str name, struct box_str updated, const char *p
 	(void)putchar(' ');
 	used += 1 + print_line(updated, BOX_SAFE_TEXT_WHOLE, TIME_LEN);
 	used += (size_t)printf(" %-6s ", python);
-	size_t left = columns > used + DESCRIPTION_LEAST ? columns - used : DESCRIPTION_LEAST;
+	size_t left = columns > used + DESCRIPTION_MIN ? columns - used : DESCRIPTION_MIN;
 	(void)print_line(description, columns == BOX_SAFE_TEXT_WHOLE ? columns : left, 0);
 	(void)putchar('\n');
 }
 
-/* Packages that could not be read are no skills, but somebody will miss them. */
-static void tell_left_out(const struct box_value *answer)
+/* Warns of packages that could not be read: they are missing in the list. */
+static void warn_skipped(const struct box_value *answer)
 {
 	const struct box_value *list = box_map_get(answer, "left_out");
 	for (uint32_t i = 0; list && list->type == BOX_LIST && i < list->count; i++) {
 		struct box_str path = box_get_str(&list->items[i], "path");
 		struct box_str message = box_get_str(&list->items[i], "message");
-		box_cli_warn("left out: %.*s: %.*s", (int)path.len, path.bytes, (int)message.len,
+		box_cli_warn("skipped: %.*s: %.*s", (int)path.len, path.bytes, (int)message.len,
 			message.bytes);
 	}
 }
@@ -132,7 +134,7 @@ static int print_skills(const struct cli *cli, const struct box_value *answer)
 	const struct box_value *skills = box_map_get(answer, "skills");
 	struct box_value none = box_list_value();
 	skills = skills && skills->type == BOX_LIST ? skills : &none;
-	tell_left_out(answer);
+	warn_skipped(answer);
 	if (cli->options.json) {
 		return box_cli_print_json(skills);
 	}
@@ -153,7 +155,7 @@ static int skill_ls(const struct cli *cli)
 	struct box_value answer;
 	struct box_err err;
 	if (cli->options.words.count > 0) {
-		return box_cli_usage_error(cli, "takes no NAME");
+		return box_cli_usage_error(cli, "takes no arguments");
 	}
 	if (box_cli_skill_connect(cli, &line) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -164,6 +166,18 @@ static int skill_ls(const struct cli *cli)
 	box_line_close(line);
 	return code;
 }
+
+static const struct box_cli_command ls_command = {
+	.name = "ls",
+	.options = {box_cli_options_common, box_cli_options_json},
+	.plain_words = SIZE_MAX,
+	.run = skill_ls,
+	.summary = "list skills",
+	.usage = "Usage: box skill ls [OPTION]...\n"
+		 "Lists the skills of a workspace, newest first.\n"
+		 "\n"
+		 "      --json             print JSON with all details\n" BOX_CLI_COMMON_USAGE,
+};
 
 /* --- show --- */
 
@@ -220,7 +234,7 @@ static int skill_show(const struct cli *cli)
 	struct box_line *line;
 	struct box_value skill;
 	if (cli->options.words.count != 1) {
-		return box_cli_usage_error(cli, "one NAME is needed");
+		return box_cli_usage_error(cli, "expected one NAME");
 	}
 	if (box_cli_skill_check_words(cli) < 0 || box_cli_skill_connect(cli, &line) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -231,6 +245,18 @@ static int skill_show(const struct cli *cli)
 	box_line_close(line);
 	return code;
 }
+
+static const struct box_cli_command show_command = {
+	.name = "show",
+	.options = {box_cli_options_common, box_cli_options_json},
+	.plain_words = SIZE_MAX,
+	.run = skill_show,
+	.summary = "show a skill and its instructions",
+	.usage = "Usage: box skill show [OPTION]... NAME\n"
+		 "Shows the details of a skill, warnings about its format, and its instructions.\n"
+		 "\n"
+		 "      --json             print JSON\n" BOX_CLI_COMMON_USAGE,
+};
 
 /* --- files --- */
 
@@ -267,7 +293,7 @@ static int skill_files(const struct cli *cli)
 	struct box_value answer;
 	struct box_err err;
 	if (words->count < 1 || words->count > 2) {
-		return box_cli_usage_error(cli, "NAME is needed, and perhaps PATH");
+		return box_cli_usage_error(cli, "expected NAME [PATH]");
 	}
 	if (box_cli_skill_check_words(cli) < 0 || box_cli_skill_connect(cli, &line) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -285,6 +311,24 @@ static int skill_files(const struct cli *cli)
 	return code;
 }
 
+static const struct box_cli_option files_options[] = {
+	BOX_CLI_OPTION("--all", 'a', FLAG, all),
+	{0},
+};
+
+static const struct box_cli_command files_command = {
+	.name = "files",
+	.options = {box_cli_options_common, box_cli_options_json, files_options},
+	.plain_words = SIZE_MAX,
+	.run = skill_files,
+	.summary = "list the files of a skill",
+	.usage = "Usage: box skill files [OPTION]... NAME [PATH]\n"
+		 "Lists the files in the folder of a skill, or in a subfolder.\n"
+		 "\n"
+		 "  -a, --all              include hidden files\n"
+		 "      --json             print JSON\n" BOX_CLI_COMMON_USAGE,
+};
+
 /* --- cat --- */
 
 static int skill_cat(const struct cli *cli)
@@ -294,7 +338,7 @@ static int skill_cat(const struct cli *cli)
 	struct box_value answer;
 	struct box_err err;
 	if (words->count != 2) {
-		return box_cli_usage_error(cli, "NAME and PATH are needed");
+		return box_cli_usage_error(cli, "expected NAME PATH");
 	}
 	if (box_cli_skill_check_words(cli) < 0 || box_cli_skill_connect(cli, &line) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -306,7 +350,7 @@ static int skill_cat(const struct cli *cli)
 		return box_cli_fail(&err);
 	}
 	struct box_str content = box_get_str(&answer, "content");
-	/* A file gets what is there; a terminal obeys nothing of it. */
+	/* A terminal gets no control characters; a file gets the exact content. */
 	if (isatty(STDOUT_FILENO)) {
 		print_text(content);
 	} else {
@@ -315,73 +359,122 @@ static int skill_cat(const struct cli *cli)
 	return box_cli_flush();
 }
 
-/* --- the table --- */
+static const struct box_cli_command cat_command = {
+	.name = "cat",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = skill_cat,
+	.summary = "print a file of a skill",
+	.usage = "Usage: box skill cat [OPTION]... NAME PATH\n"
+		 "Prints a text file of a skill. On a terminal control characters become \"?\".\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+};
 
-const char box_cli_skill_usage[] =
-	"Usage: box skill [OPTION]... COMMAND ...\n"
-	"Skills that a runtime keeps for a workspace, in the Agent Skills format.\n"
-	"\n"
-	"  ls       list skills\n"
-	"  show     show one, with its instructions\n"
-	"  add      install one, of a folder or a ZIP\n"
-	"  rm       remove skills\n"
-	"  check    tell whether one conforms to the format\n"
-	"  files    list files of one\n"
-	"  cat      print a file of one\n"
-	"  edit     change a file of one\n"
-	"\n" BOX_CLI_COMMON_USAGE;
+/* --- rm --- */
 
-const struct box_cli_command box_cli_skill_commands[BOX_CLI_SKILL_COMMANDS] = {
-	{"ls", BOX_CLI_COMMON | BOX_CLI_LIST, SIZE_MAX, skill_ls, "list skills",
-		"Usage: box skill ls [OPTION]...\n"
-		"Lists the skills of a workspace, the newest first.\n"
-		"\n"
-		"      --json             as JSON, with everything that is known\n" BOX_CLI_COMMON_USAGE},
-	{"show", BOX_CLI_COMMON | BOX_CLI_LIST, SIZE_MAX, skill_show,
-		"show one, with its instructions",
-		"Usage: box skill show [OPTION]... NAME\n"
-		"Shows what is known of a skill, where it does not conform to the Agent Skills\n"
-		"format, and its instructions.\n"
-		"\n"
-		"      --json             as JSON\n" BOX_CLI_COMMON_USAGE},
-	{"add", BOX_CLI_COMMON | BOX_CLI_SKILL_ADD, SIZE_MAX, box_cli_skill_add,
-		"install one, of a folder or a ZIP",
-		"Usage: box skill add [OPTION]... PATH\n"
-		"Installs the skill in a folder or in a ZIP. Its name is printed. A folder with\n"
-		"links, special files or too much is refused, and nothing is sent.\n"
-		"\n"
-		"      --from FOLDER      which one, where there are several; repeatable\n"
-		"      --all              all of them\n"
-		"      --name NAME        what its folder is called in the runtime (as the skill;\n"
-		"                         for several as PATH, with their own folder behind it)\n"
-		"      --suffix TEXT      what comes behind that name\n"
-		"      --dry-run          only show what would be installed\n" BOX_CLI_COMMON_USAGE},
-	{"rm", BOX_CLI_COMMON | BOX_CLI_SURE, SIZE_MAX, box_cli_skill_rm, "remove skills",
-		"Usage: box skill rm [OPTION]... NAME...\n"
-		"Removes skills, with the folder that each was installed in.\n"
-		"\n"
-		"  -y, --yes              do not ask\n" BOX_CLI_COMMON_USAGE},
-	{"check", BOX_CLI_COMMON, SIZE_MAX, box_cli_skill_check,
-		"tell whether one conforms to the format",
-		"Usage: box skill check [OPTION]... PATH|NAME\n"
-		"Tells where a skill does not conform to the Agent Skills format. For a folder of\n"
-		"ours no runtime is needed. Exit status: 0 when it conforms, 1 when not.\n"
-		"\n" BOX_CLI_COMMON_USAGE},
-	{"files", BOX_CLI_COMMON | BOX_CLI_LIST | BOX_CLI_HIDDEN, SIZE_MAX, skill_files,
-		"list files of one",
-		"Usage: box skill files [OPTION]... NAME [PATH]\n"
-		"Lists what is in a skill's folder, or in one below it.\n"
-		"\n"
-		"  -a, --all              hidden ones too\n"
-		"      --json             as JSON\n" BOX_CLI_COMMON_USAGE},
-	{"cat", BOX_CLI_COMMON, SIZE_MAX, skill_cat, "print a file of one",
-		"Usage: box skill cat [OPTION]... NAME PATH\n"
-		"Prints a text file of a skill. On a terminal control characters become \"?\".\n"
-		"\n" BOX_CLI_COMMON_USAGE},
-	{"edit", BOX_CLI_COMMON, SIZE_MAX, box_cli_skill_edit, "change a file of one",
-		"Usage: box skill edit [OPTION]... NAME [PATH]\n"
-		"Opens SKILL.md, or another file of a skill, in $VISUAL or $EDITOR (vi). It is\n"
-		"written back when it was changed, unless somebody else changed it meanwhile.\n"
-		"With PATH it may be a new file.\n"
-		"\n" BOX_CLI_COMMON_USAGE},
+/* Whether "y" or "yes" was typed. */
+static bool confirm(const struct box_cli_words *names)
+{
+	char answer[ANSWER_SIZE] = "";
+	struct box_buf question = box_buf(BOX_MESSAGE_BYTES_MAX);
+	for (size_t i = 0; i < names->count; i++) {
+		(void)box_buf_append_str(&question, i > 0 ? ", " : "");
+		(void)box_safe_text_line(&question, box_str(names->items[i]), BOX_SAFE_TEXT_WHOLE);
+	}
+	(void)fprintf(stderr, "Remove %s %.*s with all files? [y/N] ",
+		names->count == 1 ? "skill" : "skills", (int)question.len,
+		question.len ? question.bytes : "");
+	box_buf_free(&question);
+	if (!fgets(answer, sizeof(answer), stdin)) {
+		(void)fputc('\n', stderr);
+	}
+	answer[strcspn(answer, "\n")] = '\0';
+	return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
+}
+
+static int remove_all(const struct cli *cli, struct box_line *line)
+{
+	const struct box_cli_words *words = &cli->options.words;
+	int code = 0;
+	for (size_t i = 0; i < words->count; i++) {
+		const struct box_skill_args args = {.name = words->items[i]};
+		struct box_value answer;
+		struct box_err err;
+		if (box_call_delete_skill(line, &args, cli->arena, &answer, &err) < 0) {
+			code = box_cli_fail(&err);
+			continue;
+		}
+		struct box_value name = box_cstr(words->items[i]);
+		box_cli_print_text(&name, 0);
+		(void)putchar('\n');
+	}
+	return box_cli_flush() ? BOX_CLI_EXIT_FAILED : code;
+}
+
+static int skill_rm(const struct cli *cli)
+{
+	const struct box_cli_words *words = &cli->options.words;
+	struct box_line *line;
+	if (words->count == 0) {
+		return box_cli_usage_error(cli, "expected at least one NAME");
+	}
+	if (box_cli_skill_check_words(cli) < 0) {
+		return BOX_CLI_EXIT_FAILED;
+	}
+	if (!cli->options.yes && !isatty(STDIN_FILENO)) {
+		return box_cli_usage_error(
+			cli, "stdin is not a terminal, cannot ask for confirmation: use -y");
+	}
+	if (!cli->options.yes && !confirm(words)) {
+		(void)fputs("box: nothing was removed\n", stderr);
+		return BOX_CLI_EXIT_FAILED;
+	}
+	if (box_cli_skill_connect(cli, &line) < 0) {
+		return BOX_CLI_EXIT_FAILED;
+	}
+	int code = remove_all(cli, line);
+	box_line_close(line);
+	return code;
+}
+
+static const struct box_cli_option rm_options[] = {
+	BOX_CLI_OPTION("--yes", 'y', FLAG, yes),
+	{0},
+};
+
+static const struct box_cli_command rm_command = {
+	.name = "rm",
+	.options = {box_cli_options_common, rm_options},
+	.plain_words = SIZE_MAX,
+	.run = skill_rm,
+	.summary = "remove skills",
+	.usage = "Usage: box skill rm [OPTION]... NAME...\n"
+		 "Removes skills with all their files.\n"
+		 "\n"
+		 "  -y, --yes              do not ask for confirmation\n" BOX_CLI_COMMON_USAGE,
+};
+
+/* --- the family --- */
+
+static const struct box_cli_command *const commands[] = {&ls_command, &show_command,
+	&box_cli_skill_add, &rm_command, &box_cli_skill_check, &files_command, &cat_command,
+	&box_cli_skill_edit, NULL};
+
+BOX_CLI_VERB(skill) = {
+	.name = "skill",
+	.options = {box_cli_options_common},
+	.summary = "manage skills (Agent Skills format)",
+	.usage = "Usage: box skill [OPTION]... COMMAND ...\n"
+		 "Manages the skills of a workspace, which are in the Agent Skills format.\n"
+		 "\n"
+		 "  ls       list skills\n"
+		 "  show     show a skill and its instructions\n"
+		 "  add      install a skill from a folder or a ZIP\n"
+		 "  rm       remove skills\n"
+		 "  check    check whether a skill conforms to the format\n"
+		 "  files    list the files of a skill\n"
+		 "  cat      print a file of a skill\n"
+		 "  edit     edit a file of a skill\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+	.subs = commands,
 };

@@ -1,4 +1,4 @@
-/* box skill add: packed and checked here, previewed by the runtime, chosen, installed. */
+/* box skill add: packs and checks an archive, has the runtime preview it, chooses skills, and installs them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +18,13 @@ struct adding {
 	struct box_line *line;
 	struct box_buf zip;
 	const char *stem;
-	struct box_value skills; /* that are in it */
-	struct box_value chosen; /* of these */
+	struct box_value skills; /* in the archive */
+	struct box_value chosen; /* to be installed */
 };
 
 /* --- the archive and the runtime --- */
 
-/* An upload is good for one request. */
+/* An upload can be used for one request. */
 static int upload(
 	struct box_line *line, const struct box_buf *zip, char ret_key[BOX_UPLOAD_KEY_SIZE])
 {
@@ -63,7 +63,7 @@ int box_cli_skill_preview(const struct cli *cli, struct box_line *line, const st
 
 /* --- choosing --- */
 
-/* As people write a folder: "./a/" is "a", "." is the archive itself, which is "". */
+/* Normalizes a folder: "./a/" is "a", and "." is the archive itself, "". */
 static struct box_str folder_of(const char *text)
 {
 	while (strncmp(text, "./", 2) == 0) {
@@ -99,9 +99,9 @@ static const struct box_value *find_source(const struct adding *adding, struct b
 	return NULL;
 }
 
-static int tell_choice(const struct adding *adding)
+static int print_choice(const struct adding *adding)
 {
-	(void)fputs("box: there are several skills: name them with --from, or say --all\n", stderr);
+	(void)fputs("box: several skills found: choose with --from, or use --all\n", stderr);
 	for (uint32_t i = 0; i < adding->skills.count; i++) {
 		print_one(stderr, &adding->skills.items[i]);
 	}
@@ -137,11 +137,11 @@ static int choose(struct adding *adding)
 		take(adding, skill);
 	}
 	if (count == 0) {
-		(void)fputs("box: the runtime found no skill in it\n", stderr);
+		(void)fputs("box: no skill found\n", stderr);
 		return -ENOENT;
 	}
 	if (options->from.count == 0 && count != 1 && !options->all) {
-		return tell_choice(adding);
+		return print_choice(adding);
 	}
 	for (uint32_t i = 0; options->from.count == 0 && i < count; i++) {
 		take(adding, &adding->skills.items[i]);
@@ -157,7 +157,7 @@ static const char *name_of(const struct cli *cli, const struct box_value *skill)
 	return box_arena_strndup(cli->arena, name.bytes, name.len);
 }
 
-/* One gets a folder of its own name, as the format wants it; several are installed together or not
+/* A single skill gets a folder of its own name, as the format requires; several are installed together or not
  * at all, in folders that the runtime names. */
 static int install(const struct adding *adding, struct box_value *ret_skills)
 {
@@ -174,7 +174,7 @@ static int install(const struct adding *adding, struct box_value *ret_skills)
 						    : adding->stem;
 	for (uint32_t i = 0; i < adding->chosen.count; i++) {
 		struct box_str path = box_get_str(&adding->chosen.items[i], "source_path");
-		/* The one that is alone is at the top of its own folder. */
+		/* A single skill is at the top of its own folder. */
 		box_list_add(cli->arena, &sources, box_text(single ? box_str("") : path));
 	}
 	const struct box_skill_zip_args args = {
@@ -199,14 +199,14 @@ static int install(const struct adding *adding, struct box_value *ret_skills)
 	return 0;
 }
 
-static int install_and_tell(const struct adding *adding)
+static int install_and_print(const struct adding *adding)
 {
 	struct box_value skills;
 	if (install(adding, &skills) < 0) {
 		return BOX_CLI_EXIT_FAILED;
 	}
 	for (uint32_t i = 0; i < skills.count; i++) {
-		/* The folders of several are not of their names; that is not the packages' fault. */
+		/* The folders of several skills do not have their names, which is not worth a warning. */
 		bool alone = adding->chosen.count == 1 || i >= adding->chosen.count;
 		const struct box_value *judged = alone ? &skills.items[i]
 						       : &adding->chosen.items[i];
@@ -226,7 +226,7 @@ static int add(struct adding *adding)
 		return BOX_CLI_EXIT_FAILED;
 	}
 	if (!cli->options.dry_run) {
-		return install_and_tell(adding);
+		return install_and_print(adding);
 	}
 	for (uint32_t i = 0; i < adding->chosen.count; i++) {
 		const struct box_value *skill = &adding->chosen.items[i];
@@ -236,29 +236,30 @@ static int add(struct adding *adding)
 	return box_cli_flush();
 }
 
-/* What is sent must be UTF-8; what is only opened need not be. */
+/* What is sent must be UTF-8. */
 static int check_text(const struct adding *adding, struct box_err *err)
 {
 	const struct box_cli_options *options = &adding->cli->options;
 	const char *texts[] = {adding->stem, options->folder_name, options->suffix};
 	for (size_t i = 0; i < BOX_COUNT_OF(texts); i++) {
 		if (texts[i] && !box_utf8_valid(texts[i], strlen(texts[i]))) {
-			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "the name is no UTF-8");
+			return box_err_set(
+				err, BOX_ERR_VALUE, EILSEQ, "the name is not valid UTF-8");
 		}
 	}
 	return 0;
 }
 
-int box_cli_skill_add(const struct cli *cli)
+static int skill_add(const struct cli *cli)
 {
 	struct adding adding = {.cli = cli};
 	struct box_err err;
 	int code = BOX_CLI_EXIT_FAILED;
 	if (cli->options.words.count != 1) {
-		return box_cli_usage_error(cli, "one PATH is needed");
+		return box_cli_usage_error(cli, "expected one PATH");
 	}
 	if (cli->options.all && cli->options.from.count > 0) {
-		return box_cli_usage_error(cli, "--from and --all exclude each other");
+		return box_cli_usage_error(cli, "--from and --all cannot be combined");
 	}
 	if (box_skill_pack(
 		    cli->options.words.items[0], cli->arena, &adding.zip, &adding.stem, &err) < 0 ||
@@ -273,3 +274,32 @@ int box_cli_skill_add(const struct cli *cli)
 	box_buf_free(&adding.zip);
 	return code;
 }
+
+static const struct box_cli_option options[] = {
+	BOX_CLI_OPTION("--name", 0, TEXT, folder_name),
+	BOX_CLI_OPTION("--suffix", 0, TEXT, suffix),
+	BOX_CLI_OPTION("--from", 0, WORDS, from),
+	BOX_CLI_OPTION("--dry-run", 0, FLAG, dry_run),
+	BOX_CLI_OPTION("--all", 0, FLAG, all),
+	{0},
+};
+
+const struct box_cli_command box_cli_skill_add = {
+	.name = "add",
+	.options = {box_cli_options_common, options},
+	.plain_words = SIZE_MAX,
+	.run = skill_add,
+	.summary = "install a skill from a folder or a ZIP",
+	.usage =
+		"Usage: box skill add [OPTION]... PATH\n"
+		"Installs the skill in a folder or a ZIP, and prints its name. A folder with\n"
+		"links or special files, or one that is too large, is rejected before anything\n"
+		"is sent.\n"
+		"\n"
+		"      --from FOLDER      which skill, if there are several; repeatable\n"
+		"      --all              all of them\n"
+		"      --name NAME        folder name in the runtime (default: the name of the\n"
+		"                         skill; with several skills the name of PATH)\n"
+		"      --suffix TEXT      appended to that name\n"
+		"      --dry-run          only show what would be installed\n" BOX_CLI_COMMON_USAGE,
+};

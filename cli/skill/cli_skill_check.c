@@ -1,5 +1,5 @@
-/* box skill check: where a skill does not conform to the Agent Skills format. Folders of ours are read
- * by the store's own eyes and need no runtime; the rest is the runtime's to judge. */
+/* box skill check: reports where a skill does not conform to the Agent Skills format. A local folder is read by
+ * the code of the skill store and needs no runtime; a ZIP or an installed skill is checked by the runtime. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "skills/store/package.h"
 #include "skills/store/skill_tree.h"
 
-#define EXIT_STRAYS 1
+#define EXIT_NONCONFORMING 1
 
 static void print_part(const char *before, struct box_str text)
 {
@@ -26,8 +26,8 @@ static void print_part(const char *before, struct box_str text)
 	box_buf_free(&line);
 }
 
-/* One line for each thing, or one that there is none. Gives the exit code. */
-static int tell(struct box_str name, const struct box_value *warnings)
+/* Prints one line for each warning, or that the skill conforms. Gives the exit code. */
+static int print_warnings(struct box_str name, const struct box_value *warnings)
 {
 	uint32_t count = warnings && warnings->type == BOX_LIST ? warnings->count : 0;
 	for (uint32_t i = 0; i < count; i++) {
@@ -40,24 +40,24 @@ static int tell(struct box_str name, const struct box_value *warnings)
 		print_part("", name);
 		(void)puts(": conforms");
 	}
-	return count > 0 ? EXIT_STRAYS : 0;
+	return count > 0 ? EXIT_NONCONFORMING : 0;
 }
 
 /* --- a folder --- */
 
-static int tell_found(const struct box_skill_tree *tree, const char *path)
+static int print_found(const struct box_skill_tree *tree, const char *path)
 {
 	int code = 0;
 	for (size_t i = 0; i < box_skill_tree_count(tree); i++) {
 		struct box_skill_tree_found found = box_skill_tree_at(tree, i);
 		if (found.skill) {
-			code |= tell(found.skill->name, &found.skill->warnings);
+			code |= print_warnings(found.skill->name, &found.skill->warnings);
 			continue;
 		}
 		print_part("", box_str(*found.path ? found.path : path));
 		print_part(": ", box_str(found.why));
 		(void)putchar('\n');
-		code = EXIT_STRAYS;
+		code = EXIT_NONCONFORMING;
 	}
 	return code;
 }
@@ -73,18 +73,20 @@ static int check_folder(const char *path)
 	}
 	struct box_skill_tree *tree = box_skill_tree_new(whole);
 	int r = box_skill_tree_walk(tree, fd, BOX_SKILL_SCAN_DEPTH, &err);
-	r = r < 0 ? r : box_skill_tree_load(tree, fd, &err);
+	if (r == 0) {
+		r = box_skill_tree_load(tree, fd, &err);
+	}
 	if (r == 0 && box_skill_tree_count(tree) == 0) {
 		r = box_err_set(&err, BOX_ERR_VALIDATION, ENOENT,
 			"No SKILL.md found in %s or its subdirectories (max depth: %d)", path,
 			BOX_SKILL_SCAN_DEPTH);
 	}
-	int code = r < 0 ? box_cli_fail(&err) : tell_found(tree, path);
+	int code = r < 0 ? box_cli_fail(&err) : print_found(tree, path);
 	box_skill_tree_free(tree);
 	return box_cli_flush() ? BOX_CLI_EXIT_FAILED : code;
 }
 
-/* --- what needs a runtime --- */
+/* --- by the runtime --- */
 
 static int check_zip(const struct cli *cli, const char *path)
 {
@@ -104,7 +106,7 @@ static int check_zip(const struct cli *cli, const char *path)
 	}
 	for (uint32_t i = 0; r == 0 && i < skills.count; i++) {
 		const struct box_value *skill = &skills.items[i];
-		code |= tell(box_get_str(skill, "name"), box_map_get(skill, "warnings"));
+		code |= print_warnings(box_get_str(skill, "name"), box_map_get(skill, "warnings"));
 	}
 	box_buf_free(&zip);
 	return r < 0 || box_cli_flush() ? BOX_CLI_EXIT_FAILED : code;
@@ -122,15 +124,15 @@ static int check_installed(const struct cli *cli, const char *name)
 	if (r < 0) {
 		return BOX_CLI_EXIT_FAILED;
 	}
-	int code = tell(box_get_str(&skill, "name"), box_map_get(&skill, "warnings"));
+	int code = print_warnings(box_get_str(&skill, "name"), box_map_get(&skill, "warnings"));
 	return box_cli_flush() ? BOX_CLI_EXIT_FAILED : code;
 }
 
-int box_cli_skill_check(const struct cli *cli)
+static int skill_check(const struct cli *cli)
 {
 	struct stat status;
 	if (cli->options.words.count != 1) {
-		return box_cli_usage_error(cli, "one PATH or NAME is needed");
+		return box_cli_usage_error(cli, "expected one PATH or NAME");
 	}
 	const char *word = cli->options.words.items[0];
 	if (stat(word, &status) == 0) {
@@ -139,3 +141,15 @@ int box_cli_skill_check(const struct cli *cli)
 	/* No skill has a slash in its name. */
 	return strchr(word, '/') ? check_folder(word) : check_installed(cli, word);
 }
+
+const struct box_cli_command box_cli_skill_check = {
+	.name = "check",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = skill_check,
+	.summary = "check whether a skill conforms to the format",
+	.usage = "Usage: box skill check [OPTION]... PATH|NAME\n"
+		 "Reports where a skill does not conform to the Agent Skills format. A local\n"
+		 "folder needs no runtime. Exit status: 0 when it conforms, else 1.\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+};

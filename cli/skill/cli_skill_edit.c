@@ -1,5 +1,5 @@
-/* box skill edit: a file of a skill in an editor. The connection is closed meanwhile, because nobody
- * would answer for it; so the file is read again before it is written. */
+/* box skill edit: edits a file of a skill. While the editor runs there is no connection, because nobody would
+ * answer its pings; the file is read again before it is written, to detect changes by others. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,18 +14,18 @@
 struct editing {
 	const struct cli *cli;
 	const char *name;
-	const char *path; /* NULL: that of the entry file, until it is known */
+	const char *path; /* NULL: the entry file, until its path is known */
 	const char *leaf; /* of it */
-	const char *root; /* the skill's folder for the runtime, behind a slash */
+	const char *root; /* the folder of the skill at the runtime, after a slash */
 	bool is_entry;    /* SKILL.md: it must stay readable */
-	bool is_new;      /* it is not there yet */
+	bool is_new;      /* it does not exist yet */
 	struct box_str old;
 	struct box_draft draft;
 };
 
-/* --- the runtime's side --- */
+/* --- at the runtime --- */
 
-/* What is there now; *ret_missing when nothing is. Has said why when it fails. */
+/* Reads the file; *ret_missing when it does not exist. Prints the reason when it fails. */
 static int read_file(const struct editing *editing, struct box_line *line, struct box_str *ret_text,
 	bool *ret_missing)
 {
@@ -41,7 +41,7 @@ static int read_file(const struct editing *editing, struct box_line *line, struc
 		return 0;
 	}
 	if (err.code == BOX_ERR_VALIDATION && strncmp(err.text, missing, strlen(missing)) == 0) {
-		/* The same is said of a folder. */
+		/* A folder gives the same error. */
 		if (box_call_list_skill_files(line, &folder, editing->cli->arena, &answer, NULL) <
 			0) {
 			*ret_text = box_str("");
@@ -60,7 +60,7 @@ static const char *leaf_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* The skill must be there, and the file too unless it was named. */
+/* The skill must exist; the file too unless it was named. */
 static int fetch(struct editing *editing, struct box_line *line)
 {
 	struct box_value skill;
@@ -83,13 +83,14 @@ static int fetch(struct editing *editing, struct box_line *line)
 	r = read_file(editing, line, &editing->old, &editing->is_new);
 	if (r == 0 && editing->is_new && !named) {
 		struct box_err err;
-		r = box_err_set(&err, BOX_ERR_VALIDATION, ENOENT, "%s is gone", editing->path);
+		r = box_err_set(&err, BOX_ERR_VALIDATION, ENOENT, "%s does not exist any more",
+			editing->path);
 		(void)box_cli_fail(&err);
 	}
 	return r;
 }
 
-/* Writes if nobody else did. */
+/* Writes unless somebody else did meanwhile. */
 static int put(const struct editing *editing, struct box_line *line, struct box_str text,
 	struct box_err *err)
 {
@@ -99,19 +100,19 @@ static int put(const struct editing *editing, struct box_line *line, struct box_
 	struct box_str now = {NULL, 0};
 	bool missing = false;
 	if (read_file(editing, line, &now, &missing) < 0) {
-		return box_err_set(err, BOX_ERR_VALUE, EIO, "nothing is written");
+		return box_err_set(err, BOX_ERR_VALUE, EIO, "nothing was written");
 	}
 	if (missing != editing->is_new || !box_str_same(now, editing->old)) {
 		return box_err_set(err, BOX_ERR_VALUE, EBUSY,
-			"%s of %s was changed by somebody else meanwhile: nothing is written",
+			"%s of %s was changed by somebody else meanwhile: nothing was written",
 			editing->path, editing->name);
 	}
 	return box_call_write_skill_file(line, &args, editing->cli->arena, &answer, err);
 }
 
-/* --- ours --- */
+/* --- on this side --- */
 
-/* A SKILL.md that cannot be read would take the skill away, and this command with it. */
+/* With an unreadable SKILL.md the skill would disappear, and could not be edited again. */
 static int check_entry(const struct editing *editing, struct box_err *err)
 {
 	struct box_package *skill = NULL;
@@ -121,8 +122,8 @@ static int check_entry(const struct editing *editing, struct box_err *err)
 		return r;
 	}
 	if (!box_str_eq(skill->name, editing->name)) {
-		box_cli_warn("the skill is called %.*s from now on", (int)skill->name.len,
-			skill->name.bytes);
+		box_cli_warn(
+			"the skill is renamed to %.*s", (int)skill->name.len, skill->name.bytes);
 	}
 	box_cli_skill_warn(&skill->warnings, editing->name);
 	box_package_free(skill);
@@ -132,7 +133,8 @@ static int check_entry(const struct editing *editing, struct box_err *err)
 static int check(const struct editing *editing, const struct box_buf *text, struct box_err *err)
 {
 	if (text->len > 0 && !box_utf8_valid(text->bytes, text->len)) {
-		return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "what was edited is no UTF-8");
+		return box_err_set(
+			err, BOX_ERR_VALUE, EILSEQ, "the edited text is not valid UTF-8");
 	}
 	return editing->is_entry ? check_entry(editing, err) : 0;
 }
@@ -146,14 +148,14 @@ static int write_back(
 		return r;
 	}
 	if (box_cli_skill_connect(editing->cli, &line) < 0) {
-		return box_err_set(err, BOX_ERR_VALUE, EIO, "nothing is written");
+		return box_err_set(err, BOX_ERR_VALUE, EIO, "nothing was written");
 	}
 	r = put(editing, line, (struct box_str){text->len ? text->bytes : "", text->len}, err);
 	box_line_close(line);
 	return r;
 }
 
-static void tell_kept(const struct box_draft *draft)
+static void print_draft_path(const struct box_draft *draft)
 {
 	struct box_buf path = box_buf(2 * BOX_PATH_MAX);
 	(void)box_safe_text_line(&path, box_str(draft->path), BOX_SAFE_TEXT_WHOLE);
@@ -161,18 +163,20 @@ static void tell_kept(const struct box_draft *draft)
 	box_buf_free(&path);
 }
 
-/* What was typed is not thrown away because it could not be written. */
+/* A text that could not be written back is kept as a draft. */
 static int edit(struct editing *editing)
 {
 	struct box_buf text = {0};
 	struct box_err err;
 	int r = box_draft_edit(&editing->draft, &err);
-	r = r < 0 ? r : box_draft_read(&editing->draft, BOX_SKILL_TEXT_BYTES_MAX, &text, &err);
+	if (r == 0) {
+		r = box_draft_read(&editing->draft, BOX_SKILL_TEXT_BYTES_MAX, &text, &err);
+	}
 	if (r < 0) {
 		box_draft_close(&editing->draft, r == -EFBIG);
 		(void)box_cli_fail(&err);
 		if (r == -EFBIG) {
-			tell_kept(&editing->draft);
+			print_draft_path(&editing->draft);
 		}
 		return BOX_CLI_EXIT_FAILED;
 	}
@@ -183,7 +187,7 @@ static int edit(struct editing *editing)
 	box_draft_close(&editing->draft, r < 0);
 	if (r < 0) {
 		(void)box_cli_fail(&err);
-		tell_kept(&editing->draft);
+		print_draft_path(&editing->draft);
 		return BOX_CLI_EXIT_FAILED;
 	}
 	if (!changed) {
@@ -192,14 +196,14 @@ static int edit(struct editing *editing)
 	return 0;
 }
 
-int box_cli_skill_edit(const struct cli *cli)
+static int skill_edit(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	struct editing editing = {.cli = cli};
 	struct box_line *line;
 	struct box_err err;
 	if (words->count < 1 || words->count > 2) {
-		return box_cli_usage_error(cli, "NAME is needed, and perhaps PATH");
+		return box_cli_usage_error(cli, "expected NAME [PATH]");
 	}
 	editing.name = words->items[0];
 	editing.path = words->count > 1 ? words->items[1] : NULL;
@@ -216,3 +220,16 @@ int box_cli_skill_edit(const struct cli *cli)
 	}
 	return edit(&editing);
 }
+
+const struct box_cli_command box_cli_skill_edit = {
+	.name = "edit",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = skill_edit,
+	.summary = "edit a file of a skill",
+	.usage = "Usage: box skill edit [OPTION]... NAME [PATH]\n"
+		 "Opens SKILL.md, or another file of a skill, in $VISUAL or $EDITOR (default:\n"
+		 "vi), and writes it back if it was changed, unless somebody else changed it\n"
+		 "meanwhile. With PATH it may be a new file.\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+};

@@ -1,5 +1,5 @@
-/* A folder of mode 0700 with one file of 0600, because editors make other files beside the one they
- * edit, and replace that too. */
+/* A draft is a file of mode 0600 in a folder of mode 0700 of its own, because editors create other files next
+ * to the one that they edit, and replace it too. */
 #include "cli/skill/draft.h"
 
 #include <dirent.h>
@@ -64,7 +64,7 @@ int box_draft_open(
 		return r;
 	}
 	leaf = usable ? leaf : NAME_DEFAULT;
-	/* The folder's name has left room for it. */
+	/* It fits: the length of the folder's name was checked. */
 	(void)snprintf(draft->path, sizeof(draft->path), "%.*s/%s", PATH_MAX - NAME_MAX - 2,
 		draft->folder, leaf);
 	_cleanup_(box_close_p) int fd = openat(
@@ -77,22 +77,22 @@ int box_draft_open(
 	return 0;
 }
 
-int box_draft_read(
-	const struct box_draft *draft, size_t most, struct box_buf *ret_text, struct box_err *err)
+int box_draft_read(const struct box_draft *draft, size_t bytes_max, struct box_buf *ret_text,
+	struct box_err *err)
 {
-	struct box_buf text = box_buf(most + 1);
+	struct box_buf text = box_buf(bytes_max + 1);
 	struct stat status;
 	_cleanup_(box_close_p) int fd = open(
 		draft->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	int r = fd < 0 || fstat(fd, &status) < 0 ? -errno : S_ISREG(status.st_mode) ? 0 : -EINVAL;
-	for (ssize_t got = 1; r == 0 && got != 0 && text.len <= most;) {
-		size_t room = most + 1 - text.len;
+	for (ssize_t got = 1; r == 0 && got != 0 && text.len <= bytes_max;) {
+		size_t room = bytes_max + 1 - text.len;
 		room = BOX_MIN(room, READ_BYTES);
 		got = read(fd, box_buf_reserve(&text, room), room);
 		r = got < 0 && errno != EINTR ? -errno : 0;
 		text.len += got > 0 ? (size_t)got : 0;
 	}
-	if (r == 0 && text.len > most) {
+	if (r == 0 && text.len > bytes_max) {
 		r = -EFBIG;
 	}
 	if (r < 0) {
@@ -127,7 +127,7 @@ static const char *editor(void)
 	return visual && visual[0] ? visual : plain && plain[0] ? plain : "vi";
 }
 
-/* By sh, because people have options in these variables. */
+/* Through sh, because these variables may have options in them. */
 static int start(const struct box_draft *draft, const char *program, pid_t *ret_pid)
 {
 	char line[] = "sh";
@@ -161,7 +161,7 @@ int box_draft_edit(const struct box_draft *draft, struct box_err *err)
 	const char *program = editor();
 	int status = 0;
 	pid_t pid = 0;
-	/* What is typed on the terminal is the editor's. */
+	/* Ctrl-C and Ctrl-\\ on the terminal are for the editor. */
 	void (*on_int)(int) = signal(SIGINT, SIG_IGN);
 	void (*on_quit)(int) = signal(SIGQUIT, SIG_IGN);
 	int r = start(draft, program, &pid);
@@ -175,10 +175,11 @@ int box_draft_edit(const struct box_draft *draft, struct box_err *err)
 	}
 	if (WIFSIGNALED(status)) {
 		return box_err_set(err, BOX_ERR_OS, ECANCELED,
-			"%s was ended by signal %d: nothing is written", program, WTERMSIG(status));
+			"%s was killed by signal %d: nothing was written", program,
+			WTERMSIG(status));
 	}
 	return WEXITSTATUS(status) == 0
 		? 0
-		: box_err_set(err, BOX_ERR_OS, ECANCELED, "%s ended with %d: nothing is written",
+		: box_err_set(err, BOX_ERR_OS, ECANCELED, "%s exited with %d: nothing was written",
 			  program, WEXITSTATUS(status));
 }

@@ -1,5 +1,5 @@
-/* Walks a folder by opened fds, in the order of names. Everything in it goes in, or nothing is sent:
- * only what version control keeps for itself is left out. */
+/* Walks a folder by opened fds, in the order of names. Everything goes into the archive, except the folders of
+ * version control; what cannot be packed is an error, and nothing is sent. */
 #include "cli/skill/skill_pack.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ struct packing {
 	struct box_err *err;
 	size_t entries;
 	uint64_t total;
-	struct box_buf content; /* of one file, used again */
+	struct box_buf content; /* of one file; reused */
 };
 
 static int refuse(struct packing *packing, const char *name, const char *why)
@@ -40,7 +40,7 @@ static int fail(struct packing *packing, const char *name, int errnum)
 		packing->err, BOX_ERR_OS, errnum, "%s: %s", name, box_err_strerror(errnum));
 }
 
-/* Reads all of an opened file; the buffer has room for one byte more than may come. */
+/* Reads all of an opened file; the limit of the buffer is one byte more than allowed. */
 static int read_all(int fd, struct box_buf *content)
 {
 	for (;;) {
@@ -61,8 +61,7 @@ static int add_entry(struct packing *packing, const char *name, const struct sta
 {
 	const struct box_buf *content = &packing->content;
 	if (++packing->entries > BOX_ARCHIVE_ENTRIES_MAX) {
-		return refuse(
-			packing, name, "is one more than the 512 entries that a skill may have");
+		return refuse(packing, name, "exceeds the limit of 512 entries of a skill");
 	}
 	packing->total += content->len;
 	if (packing->total > BOX_ARCHIVE_TOTAL_BYTES_MAX) {
@@ -88,10 +87,10 @@ static int add_file(struct packing *packing, int fd, const char *name, const str
 static const char *why_not(mode_t mode)
 {
 	return S_ISREG(mode) || S_ISDIR(mode) ? NULL
-		: S_ISLNK(mode)               ? "is a symbolic link, which a skill may not have"
-		: S_ISFIFO(mode)              ? "is a FIFO, which a skill may not have"
-		: S_ISSOCK(mode)              ? "is a socket, which a skill may not have"
-					      : "is a device, which a skill may not have";
+		: S_ISLNK(mode)  ? "is a symbolic link, which is not allowed in a skill"
+		: S_ISFIFO(mode) ? "is a FIFO, which is not allowed in a skill"
+		: S_ISSOCK(mode) ? "is a socket, which is not allowed in a skill"
+				 : "is a device, which is not allowed in a skill";
 }
 
 static int add_folder(struct packing *packing, int fd, const char *path, const struct stat *status,
@@ -107,7 +106,7 @@ static int add(
 	if (why_not(status.st_mode)) {
 		return refuse(packing, path, why_not(status.st_mode));
 	}
-	/* It may be another by now: nothing is waited for, and it is looked at again. */
+	/* It may have been replaced meanwhile: opened without blocking, and checked again. */
 	_cleanup_(box_close_p) int fd = openat(
 		folder_fd, leaf, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0) {
@@ -125,7 +124,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool is_left_out(const char *name)
+static bool is_skipped(const char *name)
 {
 	static const char *const names[] = {".", "..", ".git", ".hg", ".svn"};
 	for (size_t i = 0; i < BOX_COUNT_OF(names); i++) {
@@ -136,7 +135,7 @@ static bool is_left_out(const char *name)
 	return false;
 }
 
-/* The names in it, sorted. Too many are found out before they are all read. */
+/* The names in it, sorted; stops at the limit. */
 static int read_names(struct packing *packing, int fd, const char *path, const char ***ret_names,
 	size_t *ret_count)
 {
@@ -152,12 +151,12 @@ static int read_names(struct packing *packing, int fd, const char *path, const c
 	size_t count = 0;
 	int r = 0;
 	for (const struct dirent *found; r == 0 && (found = readdir(folder));) {
-		if (is_left_out(found->d_name)) {
+		if (is_skipped(found->d_name)) {
 			continue;
 		}
 		if (count == BOX_ARCHIVE_ENTRIES_MAX) {
-			r = refuse(packing, path,
-				"has more than the 512 entries that a skill may have");
+			r = refuse(
+				packing, path, "has more than 512 entries, the limit of a skill");
 		} else {
 			names[count++] = box_arena_strndup(
 				packing->arena, found->d_name, strlen(found->d_name));
@@ -190,7 +189,7 @@ static int add_folder(struct packing *packing, int fd, const char *path, const s
 	return r;
 }
 
-/* All of it is below one folder of its own name, as archives of projects are. */
+/* Everything is below one folder, named like the packed folder, as in archives of projects. */
 static int pack_folder(int fd, const char *stem, const struct stat *status, struct box_arena *arena,
 	struct box_buf *ret_zip, struct box_err *err)
 {
@@ -224,7 +223,7 @@ static int read_zip(int fd, const char *path, struct box_buf *ret_zip, struct bo
 			: box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: is empty", path);
 }
 
-/* What the path's last part is called, "." and links resolved. */
+/* The name of the last part of the path, with "." and links resolved. */
 static const char *stem_of(struct box_arena *arena, const char *path, bool is_folder)
 {
 	_cleanup_(box_free_p) char *whole = is_folder ? realpath(path, NULL) : NULL;
@@ -255,8 +254,10 @@ int box_skill_pack(const char *path, struct box_arena *arena, struct box_buf *re
 	}
 	int r = S_ISDIR(status.st_mode) ? pack_folder(fd, stem, &status, arena, &zip, err)
 					: read_zip(fd, path, &zip, err);
-	/* The store checks it too; here a refusal costs no upload. */
-	r = r < 0 ? r : box_zip_check((const uint8_t *)zip.bytes, zip.len, arena, &checked, err);
+	/* The store checks it too; checking here saves the upload. */
+	if (r == 0) {
+		r = box_zip_check((const uint8_t *)zip.bytes, zip.len, arena, &checked, err);
+	}
 	if (r < 0) {
 		box_buf_free(&zip);
 		return r;

@@ -1,4 +1,4 @@
-/* Headers, data and directory of a ZIP. No times and no owners: the same files give the same bytes. */
+/* Writes a ZIP without times and owners, so that the same files give the same bytes. */
 #include "cli/skill/zip_writer.h"
 
 #include <errno.h>
@@ -63,10 +63,10 @@ static void put(struct box_buf *buf, uint32_t value, size_t len)
 	for (size_t i = 0; i < len; i++) {
 		bytes[i] = (unsigned char)(value >> (8 * i));
 	}
-	(void)box_buf_append(buf, bytes, len); /* one that overflows says so at the end */
+	(void)box_buf_append(buf, bytes, len); /* an overflow is reported at the end */
 }
 
-/* What deflates too well is stored: the store takes it for a bomb. */
+/* Data with a very high compression ratio is stored: the skill store would reject it as a ZIP bomb. */
 static struct packed pack(struct box_zip_writer *writer, const void *bytes, size_t len)
 {
 	struct packed packed = {.bytes = bytes, .len = len};
@@ -82,7 +82,7 @@ static struct packed pack(struct box_zip_writer *writer, const void *bytes, size
 	return packed;
 }
 
-/* What both headers have, from the flags to the length of the name. */
+/* The part that both headers share, from the flags to the length of the name. */
 static void put_common(struct box_buf *buf, const struct packed *packed, uint32_t crc, size_t len,
 	const char *name)
 {

@@ -1,4 +1,4 @@
-/* box attach: our stdin and stdout are those of a process that a box keeps, until it ends or we go. */
+/* box attach: connects our stdin and stdout with those of a background process, until it ends or we detach. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "cli/cli_signals.h"
 
 #define INPUT_BYTES (64 * BOX_KIB)
-#define PATIENCE_MS 500 /* before we say that we wait */
+#define PATIENCE_MS 500 /* before we print that we wait */
 
 enum {
 	AT_SIGNAL,
@@ -31,14 +31,14 @@ struct attach {
 	const char *process;
 	struct box_relay *relay;
 	struct box_cli_output output;
-	uint64_t received; /* of its output, given to `output` */
-	bool known;        /* received means something */
+	uint64_t received; /* offset behind the output that was passed to `output` */
+	bool known;        /* `received` is valid */
 	bool input_open;
 	bool ended;
 	bool failed; /* with err */
 	struct box_err err;
 	int exit_code;
-	uint64_t patience_ms; /* until then we say nothing; 0: said, or it is our turn */
+	uint64_t patience_ms; /* when to print that we wait; 0: printed, or attached */
 };
 
 /* --- the relay's events --- */
@@ -48,7 +48,7 @@ static void on_attached(void *arg, uint64_t offset)
 	struct attach *attach = arg;
 	attach->patience_ms = 0;
 	if (attach->known && offset > attach->received) {
-		(void)fprintf(stderr, "box: %llu bytes of output were read by another\n",
+		(void)fprintf(stderr, "box: %llu bytes of output were read by another client\n",
 			(unsigned long long)(offset - attach->received));
 	}
 	attach->known = true;
@@ -91,12 +91,12 @@ static void read_input(struct attach *attach)
 		return;
 	}
 	size_t len = got > 0 ? (size_t)got : 0;
-	/* An error of ours is the end of its input. */
+	/* A read error ends its input too. */
 	attach->input_open = len > 0;
 	(void)box_relay_input(attach->relay, bytes, len, len == 0, NULL);
 }
 
-/* Nothing ever comes from it, and it must not end the input of a process that others use. */
+/* /dev/null must not end the input of a process that others use. */
 static bool input_is_null(void)
 {
 	struct stat status;
@@ -141,27 +141,27 @@ static void turn(struct attach *attach, int wake_fd)
 	box_relay_step(attach->relay);
 	if (attach->patience_ms && !attach->ended && box_clock_ms() >= attach->patience_ms) {
 		attach->patience_ms = 0;
-		(void)fputs("box: another is attached: waiting for our turn\n", stderr);
+		(void)fputs("box: another client is attached: waiting until it detaches\n", stderr);
 	}
 }
 
 /* --- the end --- */
 
-static struct box_value what(const struct attach *attach)
+static struct box_value process_ref(const struct attach *attach)
 {
 	struct box_value data = box_cli_name_only(attach->cli, attach->session);
 	box_map_add(attach->cli->arena, &data, "process_id", box_cstr(attach->process));
 	return data;
 }
 
-/* It has ended while we were not connected: what it wrote last can still be looked at. */
+/* The process ended while we were not connected: its last output is still kept. */
 static int show_rest(struct attach *attach, struct box_client *client)
 {
 	const struct cli *cli = attach->cli;
 	struct box_value answer;
 	const struct box_value *bytes;
 	do {
-		struct box_value data = what(attach);
+		struct box_value data = process_ref(attach);
 		box_map_add(cli->arena, &data, "offset", box_int((int64_t)attach->received));
 		if (box_cli_request(cli, client, "box_get_process_output", &data, &answer) < 0) {
 			return box_cli_signals_exit_code(BOX_CLI_EXIT_FAILED);
@@ -179,13 +179,13 @@ static int show_rest(struct attach *attach, struct box_client *client)
 						       : box_cli_output_lost(&attach->output);
 		}
 	} while (bytes->str.len > 0);
-	struct box_value data = what(attach);
+	struct box_value data = process_ref(attach);
 	if (box_cli_request(cli, client, "box_get_managed_process", &data, &answer) < 0) {
 		return box_cli_signals_exit_code(BOX_CLI_EXIT_FAILED);
 	}
 	const struct box_value *code = box_map_get(&answer, "exit_code");
-	bool told = code && code->type == BOX_INT && code->integer >= 0 && code->integer <= 255;
-	return told ? (int)code->integer : box_cli_fail(&attach->err);
+	bool known = code && code->type == BOX_INT && code->integer >= 0 && code->integer <= 255;
+	return known ? (int)code->integer : box_cli_fail(&attach->err);
 }
 
 static int tell_end(struct attach *attach)
@@ -219,7 +219,7 @@ static int follow(struct attach *attach)
 	}
 	if (box_cli_signals_which()) {
 		if (isatty(STDERR_FILENO)) {
-			(void)fputs("\nbox: detached; the process runs on\n", stderr);
+			(void)fputs("\nbox: detached; the process keeps running\n", stderr);
 		}
 		return box_cli_signals_exit_code(0);
 	}
@@ -228,7 +228,7 @@ static int follow(struct attach *attach)
 
 /* --- the beginning --- */
 
-/* The name by which relays know the session. Has said why when it fails. */
+/* The name of the session in the URL of a relay. Prints the reason when it fails. */
 static const char *ask_session(const struct cli *cli, const char *session)
 {
 	struct box_client *client;
@@ -239,22 +239,22 @@ static const char *ask_session(const struct cli *cli, const char *session)
 	struct box_value data = box_cli_name_only(cli, session);
 	int r = box_cli_request(cli, client, "box_get_session", &data, &info);
 	box_client_close(client);
-	/* Without a context a relay knows it by the name that it was given. */
-	bool bare = cli->options.workspace && cli->options.workspace[0] == '\0';
+	/* Clients without a context use the name as it was given. */
+	bool without_context = cli->options.workspace && cli->options.workspace[0] == '\0';
 	const struct box_value *id = r < 0
 		? NULL
-		: box_map_get(&info, bare ? "session_id" : "backend_session_id");
+		: box_map_get(&info, without_context ? "session_id" : "backend_session_id");
 	return id && id->type == BOX_STR ? box_arena_strndup(cli->arena, id->str.bytes, id->str.len)
 					 : NULL;
 }
 
-int box_cli_attach(const struct cli *cli)
+static int attach_verb(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	struct cli as;
 	struct attach attach = {.cli = &as};
 	if (words->count < 1 || words->count > 2) {
-		return box_cli_usage_error(cli, "a NAME, and perhaps a PROCESS, are needed");
+		return box_cli_usage_error(cli, "expected NAME [PROCESS]");
 	}
 	if (box_cli_locate(cli, 0, &as) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -278,3 +278,15 @@ int box_cli_attach(const struct cli *cli)
 	box_cli_output_close(&attach.output);
 	return code;
 }
+
+BOX_CLI_VERB(attach) = {
+	.name = "attach",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = attach_verb,
+	.summary = "connect to stdin and stdout of a background process",
+	.usage = "Usage: box attach [OPTION]... NAME [PROCESS]\n"
+		 "Connects stdin and stdout to a background process. Ctrl-C detaches and leaves\n"
+		 "it running; the end of our input (Ctrl-D) ends its input.\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+};

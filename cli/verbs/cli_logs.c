@@ -1,6 +1,6 @@
-/* box logs: looks at what is held of a process's output, and takes nothing away. Each stream is asked
- * for by itself, piece by piece, the next when the last was written. With -f a connection that breaks
- * is made again, and goes on at the offsets that we have. */
+/* box logs: reads the output that the runtime keeps of a process, without removing it. The two streams are
+ * requested separately, piece by piece, the next piece when the last one was written. With -f a connection
+ * that breaks is made again, and reading goes on at the same offsets. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #include "cli/cli_signals.h"
 
 #define WAIT_MS 30000
-#define AGAIN_MS 500  /* when a process that runs has closed its output */
-#define DIAL_MS 30000 /* how long a runtime that was there may be away */
+#define AGAIN_MS 500  /* between two looks at a process that has closed its output and still runs */
+#define DIAL_MS 30000 /* how long to dial again after a connection broke */
 #define DIAL_PAUSE_MS 200
 
 enum {
@@ -30,11 +30,11 @@ struct source {
 	struct logs *logs;
 	const char *name;
 	struct box_cli_output output;
-	int64_t offset; /* of what comes next */
-	int64_t end;    /* of all that is shown */
+	int64_t offset; /* of the next byte */
+	int64_t end;    /* of what is to be shown */
 	bool has_end;
 	bool asked;
-	bool ended; /* there is nothing more, for now or ever */
+	bool ended; /* there is no more output, for now or ever */
 };
 
 struct logs {
@@ -45,9 +45,9 @@ struct logs {
 	struct source sources[2];
 	bool exited;
 	bool failed;
-	bool seen;         /* something was answered */
+	bool seen;         /* a request was answered */
 	bool broken;       /* the connection; with err */
-	uint64_t until_ms; /* it must have been made again; 0: it is there */
+	uint64_t until_ms; /* until then it must be made again; 0: it is connected */
 	struct box_err err;
 };
 
@@ -63,11 +63,11 @@ static bool is_true(const struct box_value *data, const char *key)
 	return value && value->type == BOX_BOOL && value->boolean;
 }
 
-/* What lies between what we have and what there is was taken by who is attached. */
+/* Output between the two offsets was dropped by the runtime or read by an attached client. */
 static void tell_gap(const struct source *source, int64_t offset)
 {
 	if (offset > source->offset) {
-		(void)fprintf(stderr, "box: %lld bytes of %s are not held any more\n",
+		(void)fprintf(stderr, "box: %lld bytes of %s are no longer available\n",
 			(long long)(offset - source->offset), source->name);
 	}
 }
@@ -85,7 +85,7 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 		return;
 	}
 	if (err) {
-		/* One that is stopped meanwhile is gone, and that is an end too. */
+		/* A process that was stopped meanwhile is gone: that is its end too. */
 		bool gone = err->code == BOX_ERR_PROCESS_NOT_FOUND && logs->seen;
 		logs->exited = logs->exited || gone;
 		logs->failed = logs->failed || !gone;
@@ -105,7 +105,7 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 		box_cli_output_add(&source->output, bytes->str);
 		source->offset += (int64_t)bytes->str.len;
 	}
-	/* Without -f the end is where it was when we asked first: one that writes on has none. */
+	/* Without -f the end is where it was at the first answer: a process may go on writing. */
 	if (!source->has_end || logs->cli->options.follow) {
 		source->has_end = true;
 		source->end = int_of(data, "end");
@@ -140,7 +140,7 @@ static bool pending(const struct logs *logs)
 		box_cli_output_pending(&logs->sources[1].output);
 }
 
-/* One that cannot be written any more, or NULL. */
+/* The output that cannot be written any more, or NULL. */
 static const struct box_cli_output *lost(const struct logs *logs)
 {
 	const struct source *sources = logs->sources;
@@ -170,13 +170,13 @@ static void turn(struct logs *logs, int wake_fd, int timeout_ms)
 	if (polls[AT_ERR].revents) {
 		box_cli_output_write(errors);
 	}
-	/* What ends the connection is told to `answered`. */
+	/* A lost connection is reported to `answered`. */
 	if (logs->client) {
 		(void)box_client_step(logs->client, NULL);
 	}
 }
 
-/* Tries once, after a pause. What is held at the runtime is held still. */
+/* Tries once, after a pause. */
 static void dial_again(struct logs *logs, int wake_fd)
 {
 	const struct box_client_options options = box_cli_client_options(logs->cli, false);
@@ -196,7 +196,7 @@ static void dial_again(struct logs *logs, int wake_fd)
 	}
 }
 
-/* Until nothing is left to show; -f: until the process has ended. */
+/* Until everything is shown; with -f until the process has ended. */
 static int follow(struct logs *logs, int wake_fd)
 {
 	struct source *out = &logs->sources[0];
@@ -218,7 +218,7 @@ static int follow(struct logs *logs, int wake_fd)
 				ask(source);
 			}
 		}
-		/* It runs on without output: that it ends must be asked for. */
+		/* The process runs on without output: its end must be polled for. */
 		bool mute = ended && !over && !out->asked;
 		turn(logs, wake_fd, mute ? AGAIN_MS : -1);
 		if (mute && !out->asked) {
@@ -234,7 +234,7 @@ static int follow(struct logs *logs, int wake_fd)
 	return logs->failed ? box_cli_fail(&logs->err) : 0;
 }
 
-/* One that could not be started has written nothing: why is in what is known of it. */
+/* A process that could not be started has written nothing: the reason is in its info. */
 static int tell_failure(struct logs *logs)
 {
 	const struct cli *cli = logs->cli;
@@ -245,7 +245,7 @@ static int tell_failure(struct logs *logs)
 	box_map_add(cli->arena, &data, "process_id", box_cstr(logs->process));
 	if (box_client_call(logs->client, "box_get_managed_process", &data, BOX_CLI_CALL_MS,
 		    cli->arena, &info, &err) < 0) {
-		return 0; /* stopped or forgotten meanwhile */
+		return 0; /* it was stopped or forgotten meanwhile */
 	}
 	const struct box_value *why = box_map_get(&info, "stderr_preview");
 	if (why && why->type == BOX_STR && why->str.len > 0) {
@@ -256,14 +256,14 @@ static int tell_failure(struct logs *logs)
 	return lost(logs) ? box_cli_output_lost(lost(logs)) : 0;
 }
 
-int box_cli_logs(const struct cli *cli)
+static int logs_verb(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	struct cli as;
 	struct logs logs = {.cli = &as, .sources = {{.name = "stdout"}, {.name = "stderr"}}};
 	struct box_err err;
 	if (words->count < 1 || words->count > 2) {
-		return box_cli_usage_error(cli, "a NAME, and perhaps a PROCESS, are needed");
+		return box_cli_usage_error(cli, "expected NAME [PROCESS]");
 	}
 	if (box_cli_locate(cli, 0, &as) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -295,3 +295,22 @@ int box_cli_logs(const struct cli *cli)
 	}
 	return code;
 }
+
+static const struct box_cli_option options[] = {
+	BOX_CLI_OPTION("--follow", 'f', FLAG, follow),
+	{0},
+};
+
+BOX_CLI_VERB(logs) = {
+	.name = "logs",
+	.options = {box_cli_options_common, options},
+	.plain_words = SIZE_MAX,
+	.run = logs_verb,
+	.summary = "show the output of a background process",
+	.usage =
+		"Usage: box logs [OPTION]... NAME [PROCESS]\n"
+		"Shows the output of a background process that is still kept. Attached clients\n"
+		"are not affected.\n"
+		"\n"
+		"  -f, --follow           keep showing output until the process ends\n" BOX_CLI_COMMON_USAGE,
+};

@@ -1,5 +1,5 @@
-/* box plan: what `box run` with the same options would make on this host. The host is looked at as
- * boxd looks at it, in a child, because that enters namespaces; the rest is data. */
+/* box plan: prints what `box run` with the same options would create on this host. The host is inspected by the
+ * code of boxd, in a child, because that enters namespaces; the rest is pure. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 #include "runtime/spec/spec.h"
 
 #define LOOK_MS 20000
-#define NAME "box" /* a real one has a name of its own each time */
+#define NAME "box" /* a real box has a name of its own each time */
 
-/* Out of the child by a pipe. */
+/* Comes out of the child through a pipe. */
 struct findings {
 	bool possible;
 	char missing[BOX_BOXD_TEXT_MAX];
@@ -29,32 +29,32 @@ static void look_at_host(void *arg, void *result)
 {
 	const struct box_policy *policy = arg;
 	struct findings *findings = result;
-	static struct box_host_state ground;
+	static struct box_host_state state;
 	struct box_identity ids;
 	struct box_err err;
-	box_host_state_init(&ground);
+	box_host_state_init(&state);
 	if (box_identity_choose_for_rpc(&ids, &err) < 0) {
 		(void)snprintf(findings->missing, sizeof(findings->missing), "%.*s",
 			(int)sizeof(findings->missing) - 1, err.text);
 		return;
 	}
-	box_host_state_open(&ground, &ids);
-	if (box_host_state_set_policy(&ground, policy, &err) < 0) {
+	box_host_state_open(&state, &ids);
+	if (box_host_state_set_policy(&state, policy, &err) < 0) {
 		(void)snprintf(findings->missing, sizeof(findings->missing), "%.*s",
 			(int)sizeof(findings->missing) - 1, err.text);
 		return;
 	}
-	findings->possible = ground.possible;
-	memcpy(findings->missing, ground.missing, sizeof(findings->missing));
-	findings->host = ground.host;
-	box_host_state_close(&ground);
+	findings->possible = state.possible;
+	memcpy(findings->missing, state.missing, sizeof(findings->missing));
+	findings->host = state.host;
+	box_host_state_close(&state);
 }
 
-/* What the options ask for, with the runtime's own defaults and refusals. */
-static int make_ask(
-	const struct box_spec *spec, struct box_plan_request *ret_ask, struct box_err *err)
+/* What the options ask for, with the defaults and checks of the runtime. */
+static int make_request(
+	const struct box_spec *spec, struct box_plan_request *ret_request, struct box_err *err)
 {
-	*ret_ask = (struct box_plan_request){
+	*ret_request = (struct box_plan_request){
 		.name = NAME,
 		.host_mode = BOX_PLAN_MOUNT_NONE,
 		.network = spec->network_on,
@@ -65,40 +65,45 @@ static int make_ask(
 		.quota_bytes = (uint64_t)spec->workspace_quota_mb * BOX_MIB,
 	};
 	if (spec->egress) {
-		ret_ask->egress = *spec->egress;
+		ret_request->egress = *spec->egress;
 	}
 	int len = snprintf(
-		ret_ask->mount_path, sizeof(ret_ask->mount_path), "%s", spec->mount_path);
+		ret_request->mount_path, sizeof(ret_request->mount_path), "%s", spec->mount_path);
 	return len < BOX_PATH_MAX
 		? 0
 		: box_err_set(err, BOX_ERR_VALIDATION, ENAMETOOLONG, "mount_path is too long");
 }
 
-static int read_kind(const struct cli *cli, struct box_plan_request *ask, struct box_err *err)
+static int read_kind(const struct cli *cli, struct box_plan_request *request, struct box_err *err)
 {
 	const char *name = cli->options.backend ? cli->options.backend : "native";
 	if (strcmp(name, "native") != 0 && strcmp(name, "krun") != 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
 			"--backend: \"%s\" is neither native nor krun", name);
 	}
-	ask->kind = strcmp(name, "krun") == 0 ? BOX_PLAN_KIND_MICROVM : BOX_PLAN_KIND_NATIVE;
+	request->kind = strcmp(name, "krun") == 0 ? BOX_PLAN_KIND_MICROVM : BOX_PLAN_KIND_NATIVE;
 	return 0;
 }
 
 static int read_spec(const struct cli *cli, struct box_spec *ret_spec, struct box_err *err)
 {
-	/* A plan is the same whatever the command is, and so it may be left out. */
+	/* The plan does not depend on the command, which may be left out. */
 	static const char *const nothing[] = {"true"};
 	const struct box_cli_words *words = &cli->options.words;
 	struct box_value value;
 	int r = box_cli_spec(cli, NAME, &value, err);
-	r = r < 0 ? r
-		  : box_cli_add_command(cli, words->count ? words->items : nothing,
-			    words->count ? words->count : 1, &value, err);
-	return r < 0 ? r : box_spec_parse(cli->arena, &value, ret_spec, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_cli_add_command(cli, words->count ? words->items : nothing,
+		words->count ? words->count : 1, &value, err);
+	if (r < 0) {
+		return r;
+	}
+	return box_spec_parse(cli->arena, &value, ret_spec, err);
 }
 
-/* The command's own mounts are made when it runs; boxd would refuse these then. */
+/* Checks the mounts of the command as boxd does when it runs. */
 static int check_mounts(
 	const struct box_spec *spec, const struct box_policy *policy, struct box_err *err)
 {
@@ -113,13 +118,15 @@ static int check_mounts(
 			.writable = mount->mode == BOX_MOUNT_RW,
 			.asker = {.namespace = ""}};
 		r = box_plan_check_target(mount->mount_path, "extra_mounts.mount_path", err);
-		r = r < 0 ? r : box_host_mount_open(&wanted, &roots, &fd, err);
+		if (r == 0) {
+			r = box_host_mount_open(&wanted, &roots, &fd, err);
+		}
 	}
 	box_mount_roots_close(&roots);
 	return r;
 }
 
-/* As one line that cannot steer a terminal: paths and names may hold anything. */
+/* As one line without control characters: paths and names may have any bytes. */
 static void print_safely(const char *text)
 {
 	for (const char *at = text; *at; at++) {
@@ -134,7 +141,7 @@ static void print_safely(const char *text)
 	}
 }
 
-/* What is the command's and not the box's. Values of variables may be secrets: names are enough. */
+/* What belongs to the command and not to the box. Values of variables may be secrets, so only names are shown. */
 static void print_command(const struct cli *cli, const struct box_spec *spec)
 {
 	for (size_t i = 0; i < spec->mount_count; i++) {
@@ -157,45 +164,57 @@ static void print_command(const struct cli *cli, const struct box_spec *spec)
 	}
 }
 
-static int find_out(const struct cli *cli, struct box_policy *policy, struct findings *findings,
+static int inspect_host(const struct cli *cli, struct box_policy *policy, struct findings *findings,
 	struct box_err *err)
 {
 	int r = box_probe_child_run(
 		look_at_host, policy, findings, sizeof(*findings), LOOK_MS, cli->options.verbose);
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
-			"the host cannot be looked at: %s (box doctor tells more)",
+			"cannot inspect the host: %s (see box doctor)",
 			r == -ECHILD ? "the process for it ended early" : box_err_strerror(-r));
 	}
 	if (!findings->possible) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-			"no box can be made here: %s (box doctor tells more)", findings->missing);
+			"boxes cannot be created on this host: %s (see box doctor)",
+			findings->missing);
 	}
 	return 0;
 }
 
-int box_cli_plan(const struct cli *cli)
+static int plan_verb(const struct cli *cli)
 {
-	/* As a boxd has it that `box run` starts. */
+	/* As of the boxd that `box run` starts. */
 	static struct box_policy policy = {.roots = {.count = 1, .paths = {"/"}}};
 	static struct findings findings;
 	static struct box_plan plan;
-	static struct box_plan_request ask;
+	static struct box_plan_request request;
 	struct box_spec spec;
 	struct box_err err;
 	if (cli->options.endpoint) {
-		return box_cli_usage_error(cli, "is of this host: leave out --endpoint");
+		return box_cli_usage_error(cli, "is about this host: leave out --endpoint");
 	}
-	int r = read_spec(cli, &spec, &err);
-	r = r < 0 ? r : make_ask(&spec, &ask, &err);
-	r = r < 0 ? r : read_kind(cli, &ask, &err);
-	r = r < 0 ? r : check_mounts(&spec, &policy, &err);
-	r = r < 0 ? r : find_out(cli, &policy, &findings, &err);
-	r = r < 0 ? r : box_plan_make(&ask, &policy, &findings.host, &plan, &err);
-	if (r < 0) {
+	if (read_spec(cli, &spec, &err) < 0 || make_request(&spec, &request, &err) < 0 ||
+		read_kind(cli, &request, &err) < 0 || check_mounts(&spec, &policy, &err) < 0 ||
+		inspect_host(cli, &policy, &findings, &err) < 0 ||
+		box_plan_make(&request, &policy, &findings.host, &plan, &err) < 0) {
 		return box_cli_fail(&err);
 	}
 	box_plan_print(&plan, stdout);
 	print_command(cli, &spec);
 	return box_cli_flush();
 }
+
+BOX_CLI_VERB(plan) = {
+	.name = "plan",
+	.options = {box_cli_options_common, box_cli_options_spec, box_cli_options_backend,
+		box_cli_options_command},
+	.plain_words = 0,
+	.run = plan_verb,
+	.summary = "show what `box run` would create (dry run)",
+	.usage = "Usage: box plan [OPTION]... [[--] CMD [ARG]...]\n"
+		 "Prints what `box run` with the same options would create on this host:\n"
+		 "namespaces, limits, mounts, environment. Nothing is created.\n"
+		 "\n" BOX_CLI_BACKEND_USAGE BOX_CLI_SPEC_USAGE BOX_CLI_COMMAND_USAGE
+			 BOX_CLI_LOCAL_USAGE,
+};

@@ -1,4 +1,4 @@
-/* Processes that boxes keep: start, ps, stop. */
+/* box start, ps and stop: managed processes, which run in a box in the background. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 /* --- start --- */
 
-/* A program's name, and nothing that only a shell would understand. */
+/* The name of a program, without characters that are special to a shell. */
 static bool is_program(const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -30,7 +30,8 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 	bool line = words->count == 2 && !is_program(words->items[1]);
 	for (size_t i = 1; i < words->count; i++) {
 		if (!box_utf8_valid(words->items[i], strlen(words->items[i]))) {
-			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "the command: no UTF-8");
+			return box_err_set(
+				err, BOX_ERR_VALUE, EILSEQ, "the command: not valid UTF-8");
 		}
 	}
 	if (line) {
@@ -45,7 +46,7 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 	box_map_add(cli->arena, &spec, "command", box_cstr(line ? "sh" : words->items[1]));
 	box_map_add(cli->arena, &spec, "args", args);
 	box_map_add(cli->arena, &spec, "env", env);
-	/* Nobody may ever read it, and it must not wait for that. */
+	/* With a log the process never waits for a reader. */
 	box_map_add(cli->arena, &spec, "log_bytes", box_int(LOG_BYTES));
 	if (options->workdir) {
 		box_map_add(cli->arena, &spec, "cwd", box_cstr(options->workdir));
@@ -57,7 +58,7 @@ static int process_spec(const struct cli *cli, struct box_value *ret_spec, struc
 	return r;
 }
 
-int box_cli_start(const struct cli *cli)
+static int start_verb(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_value spec = box_map_value();
@@ -65,7 +66,7 @@ int box_cli_start(const struct cli *cli)
 	struct box_err err;
 	struct cli as;
 	if (cli->options.words.count < 2) {
-		return box_cli_usage_error(cli, "NAME and a command are needed");
+		return box_cli_usage_error(cli, "expected NAME CMD [ARG]...");
 	}
 	if (process_spec(cli, &spec, &err) < 0) {
 		return box_cli_fail(&err);
@@ -85,9 +86,37 @@ int box_cli_start(const struct cli *cli)
 	return code;
 }
 
-/* --- what there is --- */
+static const struct box_cli_option start_options[] = {
+	BOX_CLI_OPTION("--name", 0, TEXT, process),
+	BOX_CLI_OPTION("--env", 0, WORDS, env),
+	BOX_CLI_OPTION("--workdir", 0, TEXT, workdir),
+	BOX_CLI_OPTION("--memory", 0, COUNT, memory_mb),
+	{0},
+};
 
-/* Adds the infos of a session's processes. A session that has gone since it was listed has none. */
+BOX_CLI_VERB(start) = {
+	.name = "start",
+	.options = {box_cli_options_common, start_options},
+	.plain_words = 1,
+	.run = start_verb,
+	.summary = "start a background process in a box",
+	.usage = "Usage: box start [OPTION]... NAME [--] CMD [ARG]...\n"
+		 "Starts a background process in a box and prints its id. It runs until it ends,\n"
+		 "is stopped, or the box is removed. A process with the same id is stopped first.\n"
+		 "A single CMD that is more than a program name is a command line for sh; with\n"
+		 "ARGs no shell interprets the words. The last 1 MiB of its output is kept for\n"
+		 "logs and attach; it never waits for a reader.\n"
+		 "\n"
+		 "      --name ID          id of the process in the box (default: \"default\")\n"
+		 "      --env NAME[=VALUE] set an environment variable, or pass on the one of\n"
+		 "                         this shell; repeatable\n"
+		 "      --workdir PATH     working directory (default: /workspace)\n"
+		 "      --memory MB        memory limit of the process\n" BOX_CLI_COMMON_USAGE,
+};
+
+/* --- listing --- */
+
+/* Adds the infos of a session's processes. */
 static int add_session(const struct cli *cli, struct box_client *client, struct box_value session,
 	struct box_value *all, struct box_err *err)
 {
@@ -103,7 +132,7 @@ static int add_session(const struct cli *cli, struct box_client *client, struct 
 	return r;
 }
 
-/* Of one session, or of all with NULL. Has said why when it fails. */
+/* Of one session, or of all with NULL. Prints the reason when it fails. */
 static int ask_processes(const struct cli *cli, struct box_client *client, const char *session,
 	struct box_value *ret_processes)
 {
@@ -133,7 +162,7 @@ static int ask_processes(const struct cli *cli, struct box_client *client, const
 	return 0;
 }
 
-/* Those of all workspaces, each with the workspace that it is of. Has said why when it fails. */
+/* Of all workspaces, each with its instance and workspace. Prints the reason when it fails. */
 static int ask_all_processes(
 	const struct cli *cli, struct box_client *client, struct box_value *ret_processes)
 {
@@ -144,14 +173,14 @@ static int ask_all_processes(
 		const struct box_value *info = &boxes.items[i];
 		const struct box_value *id = box_map_get(info, "session_id");
 		const struct cli as = box_cli_as_owner(cli, info);
-		struct box_client *owners;
+		struct box_client *client_of_owner;
 		struct box_err err;
-		if (box_cli_connect(&as, false, &owners) < 0) {
+		if (box_cli_connect(&as, false, &client_of_owner) < 0) {
 			return -EIO;
 		}
 		uint32_t first = ret_processes->count;
-		r = id ? add_session(cli, owners, *id, ret_processes, &err) : 0;
-		box_client_close(owners);
+		r = id ? add_session(cli, client_of_owner, *id, ret_processes, &err) : 0;
+		box_client_close(client_of_owner);
 		if (r < 0 && err.code != BOX_ERR_SESSION_NOT_FOUND) {
 			(void)box_cli_fail(&err);
 			return r;
@@ -204,7 +233,7 @@ static struct box_value status_text(const struct cli *cli, const struct box_valu
 		(long long)(signal ? int_of(end, "signal") : int_of(info, "exit_code"))));
 }
 
-/* Up to the second: 2026-11-16T12:00:00. */
+/* To the second: 2026-11-16T12:00:00. */
 static void print_time(const struct box_value *info, const char *key)
 {
 	struct box_str text = text_of(info, key);
@@ -240,17 +269,17 @@ static void print_process(const struct cli *cli, const struct box_value *info, i
 	(void)putchar('\n');
 }
 
-int box_cli_ps(const struct cli *cli)
+static int ps_verb(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	struct box_client *client;
 	struct box_value all;
 	struct cli as = *cli;
 	if (words->count > 1) {
-		return box_cli_usage_error(cli, "takes one NAME at most");
+		return box_cli_usage_error(cli, "expected at most one NAME");
 	}
 	if (words->count > 0 && cli->options.all) {
-		return box_cli_usage_error(cli, "a NAME and --all exclude each other");
+		return box_cli_usage_error(cli, "NAME and --all cannot be combined");
 	}
 	if ((words->count > 0 && box_cli_locate(cli, 0, &as) < 0) ||
 		box_cli_connect(&as, false, &client) < 0) {
@@ -281,6 +310,19 @@ int box_cli_ps(const struct cli *cli)
 	return box_cli_flush();
 }
 
+BOX_CLI_VERB(ps) = {
+	.name = "ps",
+	.options = {box_cli_options_common, box_cli_options_json, box_cli_options_all},
+	.plain_words = SIZE_MAX,
+	.run = ps_verb,
+	.summary = "list background processes",
+	.usage = "Usage: box ps [OPTION]... [NAME]\n"
+		 "Lists the background processes of one box, or of all boxes of a workspace,\n"
+		 "including those that ended recently.\n"
+		 "\n" BOX_CLI_ALL_USAGE
+		 "      --json             print JSON with all details\n" BOX_CLI_COMMON_USAGE,
+};
+
 /* --- stop --- */
 
 static int stop_one(
@@ -297,14 +339,14 @@ static int stop_one(
 	return 0;
 }
 
-int box_cli_stop(const struct cli *cli)
+static int stop_verb(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_value all = box_list_value();
 	struct cli as;
 	int code = 0;
 	if (cli->options.words.count == 0) {
-		return box_cli_usage_error(cli, "a NAME is needed");
+		return box_cli_usage_error(cli, "expected NAME [PROCESS]...");
 	}
 	if (box_cli_locate(cli, 0, &as) < 0 || box_cli_connect(&as, false, &client) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -329,3 +371,15 @@ int box_cli_stop(const struct cli *cli)
 	int lost = box_cli_flush();
 	return lost ? lost : code;
 }
+
+BOX_CLI_VERB(stop) = {
+	.name = "stop",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = stop_verb,
+	.summary = "stop background processes",
+	.usage = "Usage: box stop [OPTION]... NAME [PROCESS]...\n"
+		 "Stops background processes of a box, or all of them: SIGTERM, then SIGKILL 5 s\n"
+		 "later. The box stays.\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+};

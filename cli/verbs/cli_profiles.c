@@ -1,4 +1,4 @@
-/* box profiles: the built-in ones and the operator's own, all or one of them. */
+/* box profiles: lists the built-in profiles and the operator's, or shows one of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,21 +95,21 @@ static int print_all(const struct cli *cli, const struct box_value *list)
 		return box_cli_print_json(list);
 	}
 	(void)printf("%-*s %-8s %-8s %-5s %-6s %-5s %-5s %-11s %s\n", NAME_WIDTH, "NAME", "NETWORK",
-		"MEMORY", "CPUS", "PIDS", "ROOT", "FILES", "TIME/MOST", "LOCKED");
+		"MEMORY", "CPUS", "PIDS", "ROOT", "FILES", "TIMEOUT/MAX", "LOCKED");
 	for (uint32_t i = 0; i < list->count; i++) {
 		print_row(&list->items[i]);
 	}
 	return box_cli_flush();
 }
 
-int box_cli_profiles(const struct cli *cli)
+static int profiles_verb(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	struct box_value map;
 	struct box_value list;
 	struct box_err err;
 	if (words->count > 1) {
-		return box_cli_usage_error(cli, "at most one PROFILE");
+		return box_cli_usage_error(cli, "expected at most one PROFILE");
 	}
 	if (box_config_file_read(cli, &map, &err) < 0) {
 		return box_cli_fail(&err);
@@ -122,3 +122,16 @@ int box_cli_profiles(const struct cli *cli)
 	}
 	return name ? print_one(cli, &list.items[0]) : print_all(cli, &list);
 }
+
+BOX_CLI_VERB(profiles) = {
+	.name = "profiles",
+	.options = {box_cli_options_common, box_cli_options_json, box_cli_options_config},
+	.plain_words = SIZE_MAX,
+	.run = profiles_verb,
+	.summary = "list box profiles",
+	.usage = "Usage: box profiles [OPTION]... [PROFILE]\n"
+		 "Lists the profiles (defaults and limits for boxes) that the service of libbox\n"
+		 "knows, or shows one of them.\n"
+		 "\n"
+		 "      --json             print JSON\n" BOX_CLI_CONFIG_USAGE BOX_CLI_LOCAL_USAGE,
+};

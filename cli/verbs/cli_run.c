@@ -1,5 +1,5 @@
-/* box run: a box for one command. With a boxd of our own the box ends with it; in a runtime that
- * others share it is removed whatever happened to the command. */
+/* box run: a new box for one command. With a boxd of our own the box ends with boxd; in a shared runtime it is
+ * removed, whatever happened to the command. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -9,7 +9,7 @@
 #include "cli/cli_terminal.h"
 
 #define NAME_BYTES 8
-#define HURRY_MS 5000
+#define SHORT_TIMEOUT_MS 5000
 
 static const char *make_name(struct box_arena *arena)
 {
@@ -22,7 +22,7 @@ static const char *make_name(struct box_arena *arena)
 	return box_arena_printf(arena, "run-%s", text);
 }
 
-/* The box may be gone already, after a timeout: only the command's fate counts. */
+/* After a timeout the box is gone already; only the exit code of the command matters. */
 static void remove_box(
 	const struct cli *cli, struct box_client *client, const char *name, int timeout_ms)
 {
@@ -33,10 +33,9 @@ static void remove_box(
 		client, "box_delete_session", &data, timeout_ms, cli->arena, &answer, NULL);
 }
 
-/* Who has started a boxd may mount what they like, unless its --config says otherwise. Without
- * --skill it has no use for a store of skills, and the working folder, where it would be, can be
- * mounted. */
-static struct box_value open_mounts(const struct cli *cli)
+/* Allows all mounts: they are limited by the rights of the user who runs box, and by --config. Without --skill
+ * the skill store is moved away from the working folder, so that this can be mounted. */
+static struct box_value allow_mounts(const struct cli *cli)
 {
 	struct box_value local = box_map_value();
 	struct box_value roots = box_list_value();
@@ -48,7 +47,7 @@ static struct box_value open_mounts(const struct cli *cli)
 	return local;
 }
 
-/* A boxd of our own takes our word for the kind of its boxes and for what they may mount. */
+/* Sends the backend, and for our own boxd what may be mounted. */
 static int configure(const struct cli *cli, struct box_client *client)
 {
 	struct box_value answer;
@@ -62,7 +61,7 @@ static int configure(const struct cli *cli, struct box_client *client)
 		box_map_add(cli->arena, &config, "backend", box_cstr(cli->options.backend));
 	}
 	if (mounts) {
-		box_map_add(cli->arena, &config, "local", open_mounts(cli));
+		box_map_add(cli->arena, &config, "local", allow_mounts(cli));
 	}
 	int r = box_client_call(
 		client, "box_init", &config, BOX_CLI_CALL_MS, cli->arena, &answer, &err);
@@ -72,7 +71,7 @@ static int configure(const struct cli *cli, struct box_client *client)
 	return r;
 }
 
-int box_cli_run(const struct cli *cli)
+static int run_verb(const struct cli *cli)
 {
 	const struct box_cli_words *words = &cli->options.words;
 	const char *name = make_name(cli->arena);
@@ -84,11 +83,11 @@ int box_cli_run(const struct cli *cli)
 	}
 	if (cli->options.config && cli->options.endpoint) {
 		return box_cli_usage_error(
-			cli, "--config is for a boxd that is started, not for --endpoint");
+			cli, "--config is for a boxd that box starts: leave out --endpoint");
 	}
 	if (cli->options.backend && cli->options.endpoint) {
 		return box_cli_usage_error(
-			cli, "--backend is for a boxd that is started, not for --endpoint");
+			cli, "--backend is for a boxd that box starts: leave out --endpoint");
 	}
 	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
@@ -100,10 +99,27 @@ int box_cli_run(const struct cli *cli)
 	int code = configure(cli, client) < 0 ? BOX_CLI_EXIT_FAILED
 					      : box_cli_stream(cli, client, &spec, NULL);
 	if (!box_client_is_private(client)) {
-		/* Who ended us does not wait for a runtime that hangs. */
-		bool hurry = box_cli_terminal_take_signals().ended_by != 0;
-		remove_box(cli, client, name, hurry ? HURRY_MS : BOX_CLI_CALL_MS);
+		/* After a signal we do not wait long for a runtime that hangs. */
+		bool short_timeout = box_cli_terminal_take_signals().ended_by != 0;
+		remove_box(cli, client, name, short_timeout ? SHORT_TIMEOUT_MS : BOX_CLI_CALL_MS);
 	}
 	box_client_close(client);
 	return code;
 }
+
+BOX_CLI_VERB(run) = {
+	.name = "run",
+	.options = {box_cli_options_common, box_cli_options_spec, box_cli_options_backend,
+		box_cli_options_command, box_cli_options_skill, box_cli_options_config},
+	.plain_words = 0,
+	.run = run_verb,
+	.summary = "run a command in a new box, and remove the box afterwards",
+	.usage =
+		"Usage: box run [OPTION]... [[--] CMD [ARG]...]\n"
+		"Runs a command in a new box, which is removed afterwards. Unless an endpoint is\n"
+		"given, box starts a boxd for it. A single CMD is a command line for sh; with\n"
+		"ARGs no shell interprets the words. With -it and no CMD it is a login shell.\n"
+		"\n" BOX_CLI_BACKEND_USAGE BOX_CLI_SPEC_USAGE BOX_CLI_COMMAND_USAGE
+			BOX_CLI_SKILL_USAGE
+		"      --config FILE      configuration of the boxd that box starts\n" BOX_CLI_COMMON_USAGE,
+};

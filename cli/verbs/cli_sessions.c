@@ -1,4 +1,4 @@
-/* Boxes that stay: create, exec, ls, rm, in a runtime that is running. */
+/* box create, exec, ls and rm: boxes that stay, in a running runtime. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,22 +7,22 @@
 
 /* --- create --- */
 
-int box_cli_create(const struct cli *cli)
+static int create_verb(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_value spec;
 	struct box_value info;
 	struct box_err err;
 	if (cli->options.words.count != 1) {
-		return box_cli_usage_error(cli, "one NAME is needed");
+		return box_cli_usage_error(cli, "expected one NAME");
 	}
 	if (strchr(cli->options.words.items[0], '/')) {
-		return box_cli_usage_error(cli, "no NAME has a /: use --workspace");
+		return box_cli_usage_error(cli, "NAME must not contain /: use --workspace");
 	}
 	if (box_cli_spec(cli, cli->options.words.items[0], &spec, &err) < 0) {
 		return box_cli_fail(&err);
 	}
-	/* Others are removed when nothing ran in them for a while. */
+	/* Boxes that are not persistent are removed when they have been idle for a while. */
 	box_map_add(cli->arena, &spec, "persistent", box_bool(true));
 	if (box_cli_connect(cli, false, &client) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -36,6 +36,17 @@ int box_cli_create(const struct cli *cli)
 	box_client_close(client);
 	return code;
 }
+
+BOX_CLI_VERB(create) = {
+	.name = "create",
+	.options = {box_cli_options_common, box_cli_options_spec},
+	.plain_words = SIZE_MAX,
+	.run = create_verb,
+	.summary = "create a box that stays",
+	.usage = "Usage: box create [OPTION]... NAME\n"
+		 "Creates a box that stays until it is removed, and prints its name.\n"
+		 "\n" BOX_CLI_SPEC_USAGE BOX_CLI_COMMON_USAGE,
+};
 
 /* --- exec --- */
 
@@ -51,19 +62,19 @@ static int exec_in(const struct cli *cli, struct box_client *client)
 		return box_cli_fail(&err);
 	}
 	if (cli->options.timeout_sec) {
-		/* By itself a command that takes too long takes its session with it. */
+		/* By default a timeout removes the session too. */
 		box_map_add(cli->arena, &spec, "keep_on_timeout", box_bool(true));
 	}
 	return box_cli_stream(cli, client, &spec, words->items[0]);
 }
 
-int box_cli_exec(const struct cli *cli)
+static int exec_verb(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_err err;
 	struct cli as;
 	if (cli->options.words.count < (box_cli_is_interactive(cli) ? 1 : 2)) {
-		return box_cli_usage_error(cli, "NAME and a command are needed");
+		return box_cli_usage_error(cli, "expected NAME CMD [ARG]...");
 	}
 	if (box_cli_check_terminal(cli, &err) < 0) {
 		return box_cli_fail(&err);
@@ -75,6 +86,18 @@ int box_cli_exec(const struct cli *cli)
 	box_client_close(client);
 	return code;
 }
+
+BOX_CLI_VERB(exec) = {
+	.name = "exec",
+	.options = {box_cli_options_common, box_cli_options_command, box_cli_options_skill},
+	.plain_words = 1,
+	.run = exec_verb,
+	.summary = "run a command in an existing box",
+	.usage = "Usage: box exec [OPTION]... NAME [[--] CMD [ARG]...]\n"
+		 "Runs a command in an existing box. A single CMD is a command line for sh; with\n"
+		 "ARGs no shell interprets the words. With -it and no CMD it is a login shell.\n"
+		 "\n" BOX_CLI_COMMAND_USAGE BOX_CLI_SKILL_USAGE BOX_CLI_COMMON_USAGE,
+};
 
 /* --- ls --- */
 
@@ -123,7 +146,7 @@ static int print_sessions(const struct cli *cli, const struct box_value *session
 	return box_cli_flush();
 }
 
-/* Has said why when it fails. */
+/* Prints the reason when it fails. */
 static int ask_sessions(
 	const struct cli *cli, struct box_client *client, struct box_value *ret_sessions)
 {
@@ -137,12 +160,12 @@ static int ask_sessions(
 	return r;
 }
 
-int box_cli_ls(const struct cli *cli)
+static int ls_verb(const struct cli *cli)
 {
 	struct box_client *client;
 	struct box_value sessions;
 	if (cli->options.words.count > 0) {
-		return box_cli_usage_error(cli, "takes no NAME");
+		return box_cli_usage_error(cli, "takes no arguments");
 	}
 	if (box_cli_connect(cli, false, &client) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -153,9 +176,21 @@ int box_cli_ls(const struct cli *cli)
 	return code;
 }
 
+BOX_CLI_VERB(ls) = {
+	.name = "ls",
+	.options = {box_cli_options_common, box_cli_options_json, box_cli_options_all},
+	.plain_words = SIZE_MAX,
+	.run = ls_verb,
+	.summary = "list boxes",
+	.usage = "Usage: box ls [OPTION]...\n"
+		 "Lists the boxes of a workspace.\n"
+		 "\n" BOX_CLI_ALL_USAGE
+		 "      --json             print JSON with all details\n" BOX_CLI_COMMON_USAGE,
+};
+
 /* --- rm --- */
 
-/* One of another workspace is ended over a connection of its own. */
+/* A box of another workspace needs a connection of its own. */
 static int end_one(
 	const struct cli *cli, struct box_client *client, const char *action, size_t word)
 {
@@ -184,7 +219,7 @@ int box_cli_end_each(const struct cli *cli, const char *action)
 	struct box_client *client;
 	int code = 0;
 	if (words->count == 0) {
-		return box_cli_usage_error(cli, "at least one NAME is needed");
+		return box_cli_usage_error(cli, "expected at least one NAME");
 	}
 	if (box_cli_connect(cli, false, &client) < 0) {
 		return BOX_CLI_EXIT_FAILED;
@@ -201,7 +236,18 @@ int box_cli_end_each(const struct cli *cli, const char *action)
 	return lost ? lost : code;
 }
 
-int box_cli_rm(const struct cli *cli)
+static int rm_verb(const struct cli *cli)
 {
 	return box_cli_end_each(cli, "box_delete_session");
 }
+
+BOX_CLI_VERB(rm) = {
+	.name = "rm",
+	.options = {box_cli_options_common},
+	.plain_words = SIZE_MAX,
+	.run = rm_verb,
+	.summary = "remove boxes",
+	.usage = "Usage: box rm [OPTION]... NAME...\n"
+		 "Removes boxes with all their files and processes.\n"
+		 "\n" BOX_CLI_COMMON_USAGE,
+};

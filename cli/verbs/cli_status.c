@@ -1,5 +1,5 @@
-/* box status: how the runtime is, told apart as the service of libbox tells it: disabled, unreachable,
- * no backend, well; and the line of box doctor about it. A runtime is only asked, never configured. */
+/* box status: the state of the runtime (disabled, unreachable, no backend, healthy) as the service of libbox
+ * judges it; also the check of box doctor. The runtime is only queried, never configured. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "client/service/service_config.h"
 #include "client/service/service_status.h"
 
-#define EXIT_NOT_WELL 1
+#define EXIT_NOT_HEALTHY 1
 #define WIDTH 12
 
 /* --- for people --- */
@@ -69,34 +69,38 @@ static void print_backend(const struct box_value *status)
 
 static void print_status(const struct box_value *status)
 {
-	print_member("state", box_map_get(status, "state"));
-	print_member("why", box_map_get(status, "connector_error"));
+	const struct box_value *state = box_map_get(status, "state");
+	struct box_value healthy = box_cstr("healthy");
+	/* On the wire and in JSON the state is called "well". */
+	bool is_healthy = state && state->type == BOX_STR && box_str_eq(state->str, "well");
+	print_member("state", is_healthy ? &healthy : state);
+	print_member("reason", box_map_get(status, "connector_error"));
 	print_member("runtime", box_map_get(status, "endpoint"));
 	print_member("profile", box_map_get(status, "profile"));
 	if (!box_map_get(status, "backend")) {
 		return;
 	}
 	print_backend(status);
-	(void)printf("%-*s %lld of at most %lld, room for %lld\n", WIDTH, "boxes",
+	(void)printf("%-*s %lld, limit %lld, %lld free\n", WIDTH, "boxes",
 		number(find(status, "capacity", "used")), number(find(status, "capacity", "limit")),
 		number(find(status, "capacity", "remaining")));
 	(void)printf("%-*s %lld running\n", WIDTH, "processes",
 		number(box_map_get(status, "managed_processes")));
 	long long idle_sec = number(box_map_get(status, "session_ttl_sec"));
 	if (idle_sec == 0) {
-		(void)printf("%-*s stay\n", WIDTH, "idle boxes");
+		(void)printf("%-*s are kept\n", WIDTH, "idle boxes");
 	} else {
-		(void)printf("%-*s go after %lld s\n", WIDTH, "idle boxes", idle_sec);
+		(void)printf("%-*s are removed after %lld s\n", WIDTH, "idle boxes", idle_sec);
 	}
 	print_list("features", box_map_get(status, "features"), false);
 	print_list("warnings", box_map_get(status, "warnings"), true);
-	print_list("not held", box_map_get(status, "not_held"), false);
-	print_list("one user's", box_map_get(status, "held_together"), false);
+	print_list("no limit on", box_map_get(status, "not_held"), false);
+	print_list("shared", box_map_get(status, "held_together"), false);
 }
 
-/* --- asking --- */
+/* --- the query --- */
 
-/* What the runtime says of itself; an older one has its backend apart. */
+/* The runtime's box_status; an older runtime has its backend in another answer. */
 static int ask(const struct cli *cli, struct box_client *client, struct box_value *ret_status,
 	struct box_err *err)
 {
@@ -114,22 +118,22 @@ static int ask(const struct cli *cli, struct box_client *client, struct box_valu
 	return r;
 }
 
-static struct box_client_options find_way(
+static struct box_client_options client_options(
 	const struct cli *cli, const struct box_service_config *config)
 {
 	struct box_client_options options = box_cli_client_options(cli, false);
 	if (!options.endpoint) {
 		options.endpoint = config->endpoint;
 	}
-	options.config = NULL; /* that is ours */
+	options.config = NULL; /* it is not for a boxd that we start */
 	return options;
 }
 
-/* Fills the facts: `runtime` when it answered, else why not. Gives where it was looked for. */
-static const char *look(const struct cli *cli, const struct box_service_config *config,
+/* Fills the facts: `runtime` when it answered, else the reason. Gives the endpoint. */
+static const char *query(const struct cli *cli, const struct box_service_config *config,
 	struct box_service_status_facts *facts, struct box_value *answer, struct box_err *err)
 {
-	const struct box_client_options options = find_way(cli, config);
+	const struct box_client_options options = client_options(cli, config);
 	const char *endpoint = options.endpoint ? options.endpoint : BOX_CLI_ENDPOINT_DEFAULT;
 	struct box_client *client = NULL;
 	if (!config->enabled) {
@@ -154,36 +158,37 @@ void box_check_runtime(const struct box_check_setup *setup, struct box_check *ch
 	struct box_service_status_facts facts = {.enabled = true};
 	struct box_value answer;
 	struct box_err err = {0};
-	(void)look(setup->cli, &config, &facts, &answer, &err);
+	(void)query(setup->cli, &config, &facts, &answer, &err);
 	struct box_value status = box_service_status_value(setup->cli->arena, &facts);
 	const struct box_value *name = find(&status, "backend", "name");
 	const struct box_value *why = box_map_get(&status, "connector_error");
 	switch (box_service_status_judge(&facts)) {
-	case BOX_SERVICE_WELL:
-		box_check_report(check, BOX_CHECK_OK, "", "the boxd that runs makes boxes (%.*s)",
+	case BOX_SERVICE_HEALTHY:
+		box_check_report(check, BOX_CHECK_OK, "",
+			"the running boxd can create boxes (%.*s)",
 			name && name->type == BOX_STR ? (int)name->str.len : 0,
 			name && name->type == BOX_STR ? name->str.bytes : "");
 		break;
 	case BOX_SERVICE_NO_BACKEND:
 		box_check_report(check, BOX_CHECK_MISSING,
-			"see its log and boxd --check-config, mend it and start it again",
-			"the boxd that runs makes no boxes: %.*s",
+			"see its log and boxd --check-config, then restart it",
+			"the running boxd cannot create boxes: %.*s",
 			why && why->type == BOX_STR ? (int)why->str.len : 0,
 			why && why->type == BOX_STR ? why->str.bytes : "");
 		break;
 	default:
 		if (err.errnum == ECONNREFUSED || err.errnum == ENOENT) {
-			box_check_report(check, BOX_CHECK_OK, "", "no boxd runs here");
+			box_check_report(check, BOX_CHECK_OK, "", "no boxd is running");
 		} else {
 			box_check_report(check, BOX_CHECK_LIMITED,
-				"be root, the user that runs boxd or in its --socket-group, or set "
+				"run as root, as the user that runs boxd or in its --socket-group, or set "
 				"LANGBOT_BOX_CONTROL_TOKEN to its token",
-				"a boxd cannot be asked: %s", err.text);
+				"cannot query boxd: %s", err.text);
 		}
 	}
 }
 
-int box_cli_status(const struct cli *cli)
+static int status_verb(const struct cli *cli)
 {
 	char folder[BOX_PATH_MAX];
 	struct box_service_config config;
@@ -191,7 +196,7 @@ int box_cli_status(const struct cli *cli)
 	struct box_value answer;
 	struct box_err err;
 	if (cli->options.words.count > 0) {
-		return box_cli_usage_error(cli, "takes no words");
+		return box_cli_usage_error(cli, "takes no arguments");
 	}
 	if (box_config_file_read(cli, &map, &err) < 0 ||
 		box_service_config_read(cli->arena, &map,
@@ -200,7 +205,7 @@ int box_cli_status(const struct cli *cli)
 	}
 	struct box_service_status_facts facts = {
 		.enabled = config.enabled, .profile = config.profile->name};
-	const char *endpoint = look(cli, &config, &facts, &answer, &err);
+	const char *endpoint = query(cli, &config, &facts, &answer, &err);
 	struct box_value status = box_service_status_value(cli->arena, &facts);
 	if (endpoint) {
 		box_map_add(cli->arena, &status, "endpoint", box_cstr(endpoint));
@@ -209,7 +214,22 @@ int box_cli_status(const struct cli *cli)
 		print_status(&status);
 	}
 	int code = cli->options.json ? box_cli_print_json(&status) : box_cli_flush();
-	return code                                                    ? code
-		: box_service_status_judge(&facts) == BOX_SERVICE_WELL ? 0
-								       : EXIT_NOT_WELL;
+	return code                                                       ? code
+		: box_service_status_judge(&facts) == BOX_SERVICE_HEALTHY ? 0
+									  : EXIT_NOT_HEALTHY;
 }
+
+BOX_CLI_VERB(status) = {
+	.name = "status",
+	.options = {box_cli_options_common, box_cli_options_json, box_cli_options_config},
+	.plain_words = SIZE_MAX,
+	.run = status_verb,
+	.summary = "show the state of the runtime",
+	.usage = "Usage: box status [OPTION]...\n"
+		 "Shows whether a runtime answers and can create boxes, with its backend,\n"
+		 "capacity and warnings. The state is disabled (by the configuration),\n"
+		 "unreachable, no_backend or healthy. Exit status: 0 when it is healthy, else 1.\n"
+		 "\n"
+		 "      --json             print JSON with all details\n" BOX_CLI_CONFIG_USAGE
+			 BOX_CLI_COMMON_USAGE,
+};

@@ -1,9 +1,8 @@
-/* A command with our stdin, stdout and stderr.
+/* Runs a command with our stdin, stdout and stderr, for run and exec.
  *
- * Nothing here waits on one of them alone: a reader of our output that sleeps must not keep the
- * connection from answering pings. Output is held until it is written, and only then more is asked
- * for, so what is held is bounded by the window of the stream.
- */
+ * One poll loop waits for all of them: a slow reader of our output must not keep the connection from
+ * answering pings. Output is buffered until it is written, and only then more is requested, so the buffer is
+ * limited by the window of the stream. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,23 +33,23 @@ enum {
 struct stream {
 	struct box_client *client;
 	const struct box_value *spec;
-	const char *kept;    /* the box, whatever comes of the command; or NULL */
+	const char *kept;    /* the name of a box that survives a timeout; or NULL */
 	int64_t timeout_sec; /* 0: none */
 	struct box_exec *exec;
 	struct box_cli_output outputs[2];
 	int signal_fd;
 	bool terminal;   /* the command has one */
-	bool raw_wanted; /* ours is to be raw, as soon as the command has started */
+	bool raw_wanted; /* our terminal becomes raw as soon as the command has started */
 	bool was_raw;
 	bool input_open;
 	bool ended;
-	bool failed; /* and err says why */
+	bool failed; /* with err */
 	struct box_err err;
 	struct box_exec_result result;
-	int ended_by; /* a signal that we got */
+	int ended_by; /* the signal that ends us, or 0 */
 };
 
-/* --- what the command does --- */
+/* --- events of the command --- */
 
 static void got_output(void *arg, int fd, struct box_str bytes)
 {
@@ -70,7 +69,7 @@ static void has_ended(void *arg, const struct box_exec_result *result, const str
 	}
 }
 
-/* A program that had the terminal has left the cursor anywhere. */
+/* A program that had the terminal may have left the cursor in the middle of a line. */
 static void say(const struct stream *stream)
 {
 	if (stream->was_raw) {
@@ -79,7 +78,7 @@ static void say(const struct stream *stream)
 	(void)box_cli_fail(&stream->err);
 }
 
-/* Whether files and processes are still there is what people ask next. */
+/* Says whether the box, with its files and processes, is still there. */
 static void tell_timeout(struct stream *stream)
 {
 	char after[32] = "";
@@ -93,7 +92,7 @@ static void tell_timeout(struct stream *stream)
 	say(stream);
 }
 
-/* Only when all output is written, so that what we say is the last. */
+/* Called when all output is written, so that our message is the last. */
 static int tell_end(struct stream *stream)
 {
 	const struct box_exec_result *result = &stream->result;
@@ -106,8 +105,8 @@ static int tell_end(struct stream *stream)
 		return BOX_CLI_EXIT_TIMEOUT;
 	}
 	if (result->exit_code < 0) {
-		(void)box_err_set(
-			&stream->err, BOX_ERR_BOX, EPROTO, "the runtime told no exit code");
+		(void)box_err_set(&stream->err, BOX_ERR_BOX, EPROTO,
+			"the runtime did not report an exit code");
 		say(stream);
 		return BOX_CLI_EXIT_FAILED;
 	}
@@ -132,14 +131,14 @@ static void read_input(struct stream *stream)
 		return;
 	}
 	size_t len = got > 0 ? (size_t)got : 0;
-	/* An error of ours is the end of the command's input. */
+	/* A read error ends the command's input too. */
 	stream->input_open = len > 0;
 	if (box_exec_input(stream->exec, bytes, len, len == 0, &err) < 0) {
 		stream->input_open = false;
 	}
 }
 
-/* Nothing ever comes from it: the command gets one of its own. */
+/* With /dev/null the command gets no input. */
 static bool input_is_null(void)
 {
 	struct stat status;
@@ -155,7 +154,7 @@ static bool holds_output(const struct stream *stream)
 		box_cli_output_pending(&stream->outputs[1]);
 }
 
-/* One that cannot be written any more, or NULL. */
+/* The output that cannot be written any more, or NULL. */
 static const struct box_cli_output *lost(const struct stream *stream)
 {
 	return stream->outputs[0].broken    ? &stream->outputs[0]
@@ -163,13 +162,13 @@ static const struct box_cli_output *lost(const struct stream *stream)
 					    : NULL;
 }
 
-static void heed_signals(struct stream *stream)
+static void handle_signals(struct stream *stream)
 {
 	struct box_cli_terminal_signals happened = box_cli_terminal_take_signals();
 	if (happened.resized && stream->terminal) {
 		(void)box_exec_resize(stream->exec, box_cli_terminal_size(), NULL);
 	}
-	/* A command that does not run yet cannot be told: it is not to start then. */
+	/* A command that has not started cannot get the signal: it is cancelled. */
 	if (happened.interrupted && box_exec_signal(stream->exec, SIGINT, NULL) < 0) {
 		happened.ended_by = SIGINT;
 	}
@@ -178,7 +177,7 @@ static void heed_signals(struct stream *stream)
 	}
 }
 
-/* A command that lacks it is no use to anyone. */
+/* Fails the command when the terminal cannot be made raw. */
 static void enter_raw(struct stream *stream)
 {
 	stream->raw_wanted = false;
@@ -205,8 +204,8 @@ static void turn(struct stream *stream)
 		return;
 	}
 	if (polls[AT_SIGNAL].revents) {
-		/* We may have been stopped, and others have read what was there to read. */
-		heed_signals(stream);
+		/* We may have been stopped meanwhile, and others have read from the terminal: poll again. */
+		handle_signals(stream);
 		return;
 	}
 	if (polls[AT_IN].revents) {
@@ -221,16 +220,15 @@ static void turn(struct stream *stream)
 	if (!holds_output(stream)) {
 		box_exec_taken(stream->exec);
 	}
-	/* What ends the connection ends the command too, and that is told to has_ended. */
+	/* A lost connection ends the command too, which has_ended is told. */
 	(void)box_client_step(stream->client, NULL);
-	/* Not before the command is there: until then Ctrl-C is for us. One that has ended at once
-	 * is shown as others are. */
+	/* Not before the command has started: until then Ctrl-C is for us. */
 	if (stream->raw_wanted && (box_exec_wants_input(stream->exec) || holds_output(stream))) {
 		enter_raw(stream);
 	}
 }
 
-/* Until the end of the command or of us. */
+/* Until the command ends or a signal ends us. */
 static int follow(struct stream *stream)
 {
 	struct box_err err;
@@ -271,7 +269,7 @@ int box_cli_stream(const struct cli *cli, struct box_client *client, const struc
 	}
 	box_cli_output_open(&stream.outputs[0], STDOUT_FILENO);
 	box_cli_output_open(&stream.outputs[1], STDERR_FILENO);
-	/* With a terminal only what was asked for: it would be read until its end. */
+	/* With -t alone the command has no input: our terminal would be read until its end. */
 	stream.input_open = options->tty ? options->interactive : !input_is_null();
 	stream.raw_wanted = options->tty && options->interactive;
 	int code = follow(&stream);

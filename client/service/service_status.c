@@ -1,4 +1,4 @@
-/* What the service says of itself. */
+/* Judges the state of the service, and builds its status as LangBot's own service has it. */
 #include "client/service/service_status.h"
 
 #include "base/arena.h"
@@ -24,7 +24,7 @@ enum box_service_status_kind box_service_status_judge(const struct box_service_s
 		available = box_map_get(find_backend(facts), "available");
 	}
 	return available && available->type == BOX_BOOL && available->boolean
-		? BOX_SERVICE_WELL
+		? BOX_SERVICE_HEALTHY
 		: BOX_SERVICE_NO_BACKEND;
 }
 
@@ -34,7 +34,7 @@ const char *box_service_status_name(enum box_service_status_kind state)
 		[BOX_SERVICE_DISABLED] = "disabled",
 		[BOX_SERVICE_UNREACHABLE] = "unreachable",
 		[BOX_SERVICE_NO_BACKEND] = "no_backend",
-		[BOX_SERVICE_WELL] = "well",
+		[BOX_SERVICE_HEALTHY] = "well", /* clients know it by this name */
 	};
 	return names[state];
 }
@@ -60,7 +60,7 @@ static const char *explain(struct box_arena *arena, const struct box_service_sta
 				  "Configured sandbox backend \"%s\" is unavailable",
 				  box_fields_echo(arena, name->str))
 			: "No supported sandbox backend is available";
-	case BOX_SERVICE_WELL:
+	case BOX_SERVICE_HEALTHY:
 		break;
 	}
 	return NULL;
@@ -76,7 +76,7 @@ struct box_value box_service_status_value(
 		? box_value_copy(arena, facts->runtime)
 		: box_map_value();
 	box_map_set(arena, &map, box_str("state"), box_cstr(box_service_status_name(state)));
-	box_map_set(arena, &map, box_str("available"), box_bool(state == BOX_SERVICE_WELL));
+	box_map_set(arena, &map, box_str("available"), box_bool(state == BOX_SERVICE_HEALTHY));
 	box_map_set(arena, &map, box_str("enabled"), box_bool(facts->enabled));
 	box_map_set(arena, &map, box_str("profile"),
 		facts->profile ? box_text(box_str(box_arena_strndup(

@@ -19,7 +19,7 @@ from clilib import SECONDS, box, dialled, start
 
 NO_BOXD = (
     "box: BoxRuntimeUnavailableError: no boxd answers on 127.0.0.1:5410: "
-    "start one with `boxd`, or name one with --endpoint\n"
+    "start one with `boxd`, or specify one with --endpoint\n"
 )
 
 
@@ -386,31 +386,31 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
         ),
         (["run", "-it", "x"], "the input device is not a TTY"),
         (["exec", "-ti", "a"], "the input device is not a TTY"),
-        (["exec", "-t", "a"], "exec: NAME and a command are needed (see box exec --help)"),
-        (["exec", "-i", "a"], "exec: NAME and a command are needed (see box exec --help)"),
+        (["exec", "-t", "a"], "exec: expected NAME CMD [ARG]... (see box exec --help)"),
+        (["exec", "-i", "a"], "exec: expected NAME CMD [ARG]... (see box exec --help)"),
         (["run", "-i"], "run: no command (see box run --help)"),
         (["run", "-ix", "a"], "unknown option -x"),
         (["run", "-it=1", "a"], "unknown option -it"),
         (["create", "-it", "a"], "unknown option -i"),
-        (["run", "--cpus=-1", "x"], '--cpus: "-1" is not a number above 0'),
-        (["run", "--cpus=inf", "x"], '--cpus: "inf" is not a number above 0'),
-        (["run", "--cpus=1.2.3", "x"], '--cpus: "1.2.3" is not a number above 0'),
+        (["run", "--cpus=-1", "x"], '--cpus: "-1" is not a number greater than 0'),
+        (["run", "--cpus=inf", "x"], '--cpus: "inf" is not a number greater than 0'),
+        (["run", "--cpus=1.2.3", "x"], '--cpus: "1.2.3" is not a number greater than 0'),
         (["run", "--workdir=", "x"], "--workdir: must not be empty"),
         (["run", "--env==x", "x"], '--env: "=x" is not NAME or NAME=VALUE'),
-        (["run", b"\xff"], "the command: no UTF-8"),
-        (["run", b"--env=A=\xff", "x"], "--env: no UTF-8"),
+        (["run", b"\xff"], "the command: not valid UTF-8"),
+        (["run", b"--env=A=\xff", "x"], "--env: not valid UTF-8"),
         (["run", b"--a\xffb\xc3\xa9\xc3", "x"], "unknown option --a?b\u00e9?"),
         (
             ["run", "--cpus=1" + "\u00e4" * 60, "x"],
-            '--cpus: "1' + "\u00e4" * 49 + '?" is not a number above 0',
+            '--cpus: "1' + "\u00e4" * 49 + '?" is not a number greater than 0',
         ),
-        (["create"], "create: one NAME is needed (see box create --help)"),
-        (["create", "a", "b"], "create: one NAME is needed (see box create --help)"),
+        (["create"], "create: expected one NAME (see box create --help)"),
+        (["create", "a", "b"], "create: expected one NAME (see box create --help)"),
         (["create", "a", "--env=A=b"], "unknown option --env"),
-        (["exec", "a"], "exec: NAME and a command are needed (see box exec --help)"),
+        (["exec", "a"], "exec: expected NAME CMD [ARG]... (see box exec --help)"),
         (["exec", "a", "--memory=64", "x"], "unknown option --memory"),
-        (["ls", "a"], "ls: takes no NAME (see box ls --help)"),
-        (["rm"], "rm: at least one NAME is needed (see box rm --help)"),
+        (["ls", "a"], "ls: takes no arguments (see box ls --help)"),
+        (["rm"], "rm: expected at least one NAME (see box rm --help)"),
         (["ls", "--endpoint=h:1"], 'endpoint "h:1": must begin with ws:// or unix:'),
     ]
     + [

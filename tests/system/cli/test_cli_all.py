@@ -132,16 +132,16 @@ def test_names_that_lead_nowhere(operator):
     code, _, err = operator("exec", "--instance", "another", "one/b", "true")
     assert (code, "no box one/b" in err) == (125, True)
     code, _, err = operator("create", "one/c")
-    assert (code, err) == (125, "box: create: no NAME has a /: use --workspace (see box create --help)\n")
+    assert (code, err) == (125, "box: create: NAME must not contain /: use --workspace (see box create --help)\n")
     code, _, err = operator("ps", "--all", "one/b")
-    assert (code, "exclude each other" in err) == (125, True)
+    assert (code, "cannot be combined" in err) == (125, True)
 
 
 def test_a_name_that_two_instances_have(operator):
     operator.good("create", "--workspace", "one", "b")
     code, _, err = operator("exec", "one/b", "true")
     assert code == 125
-    assert f"name the instance with --instance: {clientlib.INSTANCE}, _operator" in err
+    assert f"choose one with --instance: {clientlib.INSTANCE}, _operator" in err
     assert operator.good("rm", "--instance", "_operator", "one/b") == "one/b\n"
     assert operator.good("exec", "one/b", "echo it") == "it\n"
 

@@ -172,12 +172,12 @@ def test_where_it_goes(boxd, session, tmp_path):
     for source, target, why in [
         (tmp_path / "f", "s:nosuch/", "nosuch/: no such folder"),
         (tmp_path / "f", "s:nosuch/x", "nosuch/x: no such folder"),
-        (tmp_path / "d", "s:g", "g: is no folder"),
+        (tmp_path / "d", "s:g", "g: not a folder"),
         (f"{tmp_path}/f/", "s:", "a path must not be empty (see box cp --help)"),
         (tmp_path / "nosuch", "s:x", f"{tmp_path}/nosuch: no such file or folder"),
         ("s:nosuch", tmp_path, "nosuch: no such file or folder"),
         ("s:g", tmp_path / "no" / "x", f"{tmp_path}/no/x: no such folder"),
-        ("s:/tmp", tmp_path / "f", f"{tmp_path}/f: is no folder"),
+        ("s:/tmp", tmp_path / "f", f"{tmp_path}/f: not a folder"),
     ]:
         code, out, err = box(boxd, "cp", source, target)
         assert (code, out) == (125, "") and err.endswith(why + "\n"), err
@@ -206,7 +206,7 @@ def test_archives(boxd, session, tmp_path):
     copied(boxd, "-", "s:/tmp", data=made.getvalue())
     assert inside(boxd, "cat /tmp/n/f; ls -A /tmp") == "hellon\n"
     code, out, err = box(boxd, "cp", "-", "s:nosuch", data=made.getvalue())
-    assert code == 125 and "needs a folder that is there" in err
+    assert code == 125 and "an archive can only be unpacked into an existing folder" in err
     code, out, err = box(boxd, "cp", "-", "s:/tmp", data=b"this is no archive" * 100)
     assert code == 125 and "in the box: tar:" in err
     assert inside(boxd, "ls -A /tmp") == "n\n"
@@ -259,7 +259,7 @@ def test_what_cannot_be_read(boxd, session, tmp_path):
     assert (code, out, err) == (125, "", "box: d/fifo: not copied: a FIFO\n")
     assert inside(boxd, "cat d/f") == "f"
     code, out, err = box(boxd, "cp", tmp_path / "d" / "fifo", "s:f")
-    assert code == 125 and "no file, folder or link" in err
+    assert code == 125 and "not a file, folder or link" in err
     inside(boxd, "mkdir e; echo x > e/a; mkfifo e/p")
     code, out, err = box(boxd, "cp", "s:e", tmp_path)
     assert (code, err) == (125, "box: e/p: not copied: a FIFO\n")

@@ -45,7 +45,7 @@ def test_a_file_that_is_called_up(boxd, session, tmp_path):
     (tmp_path / "out").mkdir()
     probe_says(boxd, "ept:")
     code, out, err = box(boxd, "cp", "s:a/..", tmp_path / "out")
-    assert (code, out) == (125, "") and "is no folder" in err
+    assert (code, out) == (125, "") and "not a folder" in err
     assert os.listdir(tmp_path) == ["out"]
     assert os.listdir(tmp_path / "out") == []
 
@@ -85,7 +85,7 @@ def test_a_fifo_does_not_give_way(boxd, session, tmp_path):
     os.mkfifo(tmp_path / "p")
     (tmp_path / "l").symlink_to("p")
     code, out, err = box(boxd, "cp", "s:f", tmp_path / "p")
-    assert (code, out) == (125, "") and err.endswith("p: is no file, folder or link\n"), err
+    assert (code, out) == (125, "") and err.endswith("p: is not a file, folder or link\n"), err
     assert stat.S_ISFIFO((tmp_path / "p").lstat().st_mode)
     # A link gives way itself.
     assert box(boxd, "cp", "s:f", tmp_path / "l") == (0, "", "")
@@ -127,19 +127,19 @@ HOSTILE = {
     "long and up": ([entry("d/" + LONG + "/../../../out/pwned", b"x")], 'has ".." in its name'),
     "through a link": (
         [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/l/pwned", b"x")],
-        "there is a link or a file where a folder is on its way",
+        "a link or a file is in place of one of its folders",
     ),
     "through a relative link": (
         [entry("d/l", kind=SYMLINK, link="../../out"), entry("d/l/pwned", b"x")],
-        "there is a link or a file where a folder is on its way",
+        "a link or a file is in place of one of its folders",
     ),
     "a folder through a link": (
         [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/l/pwned", kind=FOLDER)],
-        "there is a link or a file where a folder is on its way",
+        "a link or a file is in place of one of its folders",
     ),
     "a link as a folder": (
         [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/l", kind=FOLDER, mode=0o777)],
-        "there is a link or a file where a folder is on its way",
+        "a link or a file is in place of one of its folders",
     ),
     "hard link out": (
         [entry("d/h", kind=HARD, link="{out}/secret")],
@@ -151,7 +151,7 @@ HOSTILE = {
     ),
     "hard link by a link": (
         [entry("d/l", kind=SYMLINK, link="{out}"), entry("d/h", kind=HARD, link="d/l/secret")],
-        "there is a link or a file where a folder is on its way",
+        "a link or a file is in place of one of its folders",
     ),
     "hard link to a link": (
         [entry("d/l", kind=SYMLINK, link="{out}/secret"), entry("d/h", kind=HARD, link="d/l")],
@@ -165,7 +165,7 @@ HOSTILE = {
     "an unknown kind": ([entry("d/u", kind=b"Z")], "of an unknown kind"),
     "a folder in the place of a file": (
         [entry("d/x", kind=FOLDER), entry("d/x", b"y")],
-        "there is a folder in its place",
+        "a folder of this name exists",
     ),
 }
 
@@ -231,9 +231,9 @@ def test_no_setuid_comes_out(boxd, session, tmp_path):
 @pytest.mark.parametrize(
     "archive, why",
     [
-        (b"no archive at all" * 100, "this is no tar archive"),
-        (archive_of(entry("d/f", b"x" * 5000))[:3000], "the archive breaks off"),
-        (archive_of(entry("d/f", b"x", size="-1")), "a size in a pax header is no number"),
+        (b"no archive at all" * 100, "this is not a tar archive"),
+        (archive_of(entry("d/f", b"x" * 5000))[:3000], "the archive is truncated"),
+        (archive_of(entry("d/f", b"x", size="-1")), "an invalid size in a pax header"),
     ],
 )
 def test_broken_archives(boxd, session, tmp_path, archive, why):

@@ -284,7 +284,7 @@ def test_what_is_not_held_is_said(boxd, client, session):
     assert code == 0 and out.endswith("05000\nend\n")
     # At least the last 64 KiB are there, whoever has read them, and the rest is counted.
     assert 64 * 1024 <= len(out) <= 3 * MIB
-    assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
+    assert err == f"box: {total - len(out)} bytes of stdout are no longer available\n"
 
 
 def test_nobody_reads_and_it_runs_on(place):
@@ -301,7 +301,7 @@ def look_at_a_log(boxd):
     code, out, err = box(boxd, "logs", "s")
     assert code == 0 and 900 * 1024 < len(out) <= MIB
     assert out.split("\n")[0] == f"{50001 - len(out) // 100:099}" and out.endswith("50000\n")
-    assert err == f"box: {total - len(out)} bytes of stdout are not held any more\n"
+    assert err == f"box: {total - len(out)} bytes of stdout are no longer available\n"
     code, shown, _ = box(boxd, "ps", "s")
     assert " running " in shown and "unread" not in shown
     os.kill(boxd.worker, signal.SIGKILL)
@@ -359,7 +359,7 @@ def test_only_the_end_of_stderr_is_kept(boxd, client, session):
     code, out, err = box(boxd, "logs", "s")
     assert code == 0 and out == ""
     said, rest = err.split("\n", 1)
-    assert said.endswith("bytes of stderr are not held any more")
+    assert said.endswith("bytes of stderr are no longer available")
     assert len(rest) == 16 * 1024 and rest.endswith("\n99999\n100000\n")
 
 
@@ -414,7 +414,7 @@ def test_the_second_is_told_that_it_waits(boxd, client, session):
     with start(boxd, "attach", "s", stdin=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"one\n"
         with start(boxd, "attach", "s", stdin=subprocess.PIPE) as second:
-            told = b"box: another is attached: waiting for our turn\n"
+            told = b"box: another client is attached: waiting until it detaches\n"
             assert second.stderr.readline() == told
             first.send_signal(signal.SIGINT)
             assert first.wait(10) == 130

@@ -40,7 +40,7 @@ def test_profiles_are_listed():
     code, out, err = box("profiles", **ALONE)
     assert (code, err) == (0, "")
     head, *rows = out.splitlines()
-    assert head.split() == "NAME NETWORK MEMORY CPUS PIDS ROOT FILES TIME/MOST LOCKED".split()
+    assert head.split() == "NAME NETWORK MEMORY CPUS PIDS ROOT FILES TIMEOUT/MAX LOCKED".split()
     assert [row.split()[0] for row in rows] == BUILT_IN
     assert rows[4].split()[1:9] == ["off", "256", "MB", "0.5", "64", "ro", "ro", "30/60"]
     assert rows[4].endswith("network, host_path_mode, read_only_rootfs")
@@ -76,7 +76,7 @@ def test_where_profiles_are_read(tmp_path):
     "text, args, says",
     [
         ("{}", ["nope"], f"unknown box profile 'nope', available profiles: {', '.join(BUILT_IN)}"),
-        ("{}", ["a", "b"], "profiles: at most one PROFILE (see box profiles --help)"),
+        ("{}", ["a", "b"], "profiles: expected at most one PROFILE (see box profiles --help)"),
         ("a: [", [], ":2:1: "),
         ("local: {profiles: {m: {memory_mb: 1}}}", [], "memory_mb must be at least 32"),
         ("local: {profiles: {m: {lokced: []}}}", [], "lokced Extra inputs are not permitted"),
@@ -98,9 +98,9 @@ def test_status_well(boxd):
     code, out, err = dialled(boxd, "status")
     assert (code, err) == (0, "")
     told = lines(out)
-    assert told["state"] == "well" and told["backend"] == "fake" and told["profile"] == "default"
+    assert told["state"] == "healthy" and told["backend"] == "fake" and told["profile"] == "default"
     # The share of one workspace, of the 64 that all may have.
-    assert told["boxes"] == "0 of at most 56, room for 56"
+    assert told["boxes"] == "0, limit 56, 56 free"
     assert told["runtime"] == boxd.url and "exec_tty" in told["features"]
     assert dialled(boxd, "create", "one")[0] == 0
     code, out, err = dialled(boxd, "status", "--json")
@@ -116,7 +116,7 @@ def test_status_without_a_backend(tmp_path):
         code, out, err = dialled(boxd, "status")
         told = lines(out)
         assert (code, err, told["state"]) == (1, "", "no_backend")
-        assert told["why"] and told["backend"].endswith("not available")
+        assert told["reason"] and told["backend"].endswith("not available")
         assert json.loads(dialled(boxd, "status", "--json")[1])["available"] is False
 
 
@@ -127,7 +127,7 @@ def test_status_unreachable_and_disabled(tmp_path, own):
         code, out, err = box("status", "--endpoint", url, "--config", own, **ALONE)
         told = lines(out)
         assert (code, err, told["state"], told["profile"]) == (1, "", "unreachable", "mine")
-        assert told["why"] and told["runtime"] == url and "backend" not in told
+        assert told["reason"] and told["runtime"] == url and "backend" not in told
         # By the file itself.
         path = tmp_path / "box.json"
         path.write_text(json.dumps({"runtime": {"endpoint": url}}))
@@ -136,7 +136,7 @@ def test_status_unreachable_and_disabled(tmp_path, own):
     path.write_text(json.dumps({"enabled": False, "runtime": {"endpoint": url}}))
     code, out, err = box("status", "--config", str(path), **ALONE)
     assert (code, err, lines(out)["state"]) == (1, "", "disabled")
-    assert "box.enabled = false" in lines(out)["why"] and "runtime" not in lines(out)
+    assert "box.enabled = false" in lines(out)["reason"] and "runtime" not in lines(out)
 
 
 def test_status_changes_nothing(boxd, tmp_path):
@@ -148,5 +148,5 @@ def test_status_changes_nothing(boxd, tmp_path):
 
 
 def test_status_takes_no_words():
-    says = "box: status: takes no words (see box status --help)\n"
+    says = "box: status: takes no arguments (see box status --help)\n"
     assert box("status", "x", **ALONE) == (125, "", says)

@@ -156,7 +156,7 @@ def test_several(skill, tmp_path):
     code, out, err = skill("add", repo)
     assert (code, out) == (125, "")
     lines = err.splitlines()
-    assert lines[0] == "box: there are several skills: name them with --from, or say --all"
+    assert lines[0] == "box: several skills found: choose with --from, or use --all"
     assert [line.split() for line in lines[1:]] == [[n, f"skills/{n}"] for n in "abc"]
     assert names(skill) == []
 
@@ -179,7 +179,7 @@ def test_one_in_another(skill, tmp_path):
 def test_from_nowhere(skill, tmp_path):
     said = 'box: --from: no skill in "nowhere"\n'
     assert skill("add", "--from", "nowhere", package(tmp_path, "x")) == (125, "", said)
-    said = "box: skill add: --from and --all exclude each other (see box skill add --help)\n"
+    said = "box: skill add: --from and --all cannot be combined (see box skill add --help)\n"
     assert skill("add", "--all", "--from", "x", tmp_path) == (125, "", said)
 
 
@@ -191,17 +191,17 @@ def test_folder_is_refused(skill, tmp_path, kind):
     folder = package(tmp_path, "bad")
     if kind == "link":
         (folder / "scripts" / "secret").symlink_to("/etc/shadow")
-        said = "bad/scripts/secret: is a symbolic link, which a skill may not have"
+        said = "bad/scripts/secret: is a symbolic link, which is not allowed in a skill"
     elif kind == "fifo":
         os.mkfifo(folder / "pipe")
-        said = "bad/pipe: is a FIFO, which a skill may not have"
+        said = "bad/pipe: is a FIFO, which is not allowed in a skill"
     elif kind == "name":
         (folder / f"{RED}x").write_text("")
         said = "Archive contains an unsafe path: bad/\\x1b[31mx (control character)"
     elif kind == "many":
         for i in range(513):
             (folder / f"f{i}").write_text("")
-        said = "bad: has more than the 512 entries that a skill may have"
+        said = "bad: has more than 512 entries, the limit of a skill"
     else:
         with open(folder / "large", "wb") as large:
             large.truncate((16 << 20) + 1)
@@ -309,7 +309,7 @@ def test_broken_packages_are_told(skill, client, tmp_path):
     (root / "SKILL.md").write_text("---\nname: [\n---\n")
     code, out, err = skill("ls")
     assert code == 0 and len(out.splitlines()) == 1
-    assert err.startswith(f"box: warning: left out: {root}: ")
+    assert err.startswith(f"box: warning: skipped: {root}: ")
     for command in ("show", "check"):
         code, out, err = skill(command, "broken")
         assert (code, out) == (125, "")
@@ -378,7 +378,7 @@ def test_editor_that_fails(skill, tmp_path):
     skill("add", package(tmp_path, "kept"))
     editor = {"EDITOR": "f() { echo bad > \"$1\"; exit 3; }; f"}
     code, out, err = skill("edit", "kept", env=editor)
-    assert (code, out) == (125, "") and err.endswith(" ended with 3: nothing is written\n")
+    assert (code, out) == (125, "") and err.endswith(" exited with 3: nothing was written\n")
     assert skill("cat", "kept", "SKILL.md")[1] == entry("kept")
     assert not list(skill.drafts.iterdir())
 
@@ -391,7 +391,7 @@ def test_changed_meanwhile(skill, client, tmp_path, path):
     script = f'echo more >> "$1"; echo theirs >> {root}/{path}'
     code, out, err = skill("edit", "shared", path, env={"EDITOR": f"f() {{ {script}; }}; f"})
     assert (code, out) == (125, "")
-    said = f"{path} of shared was changed by somebody else meanwhile: nothing is written"
+    said = f"{path} of shared was changed by somebody else meanwhile: nothing was written"
     first, second = err.splitlines()
     assert first == f"box: {said}"
     kept = pathlib.Path(second.removeprefix("box: your text is in "))
@@ -410,7 +410,7 @@ def test_edit_that_would_lose_the_skill(skill, tmp_path):
     editor = {"EDITOR": "sed -i 's/name: alive/name: Other/'"}
     code, out, err = skill("edit", "alive", "./SKILL.md", env=editor)
     assert (code, out) == (0, "")
-    assert "box: warning: the skill is called Other from now on\n" in err
+    assert "box: warning: the skill is renamed to Other\n" in err
     assert "box: warning: alive: name: must be lowercase\n" in err
     assert names(skill) == ["Other"]
 
@@ -427,7 +427,7 @@ def test_too_long_to_write(skill, tmp_path):
 
 def test_rm_needs_a_yes(skill, client, tmp_path):
     skill("add", package(tmp_path, "dear"))
-    said = "box: skill rm: nobody can be asked here: say -y (see box skill rm --help)\n"
+    said = "box: skill rm: stdin is not a terminal, cannot ask for confirmation: use -y (see box skill rm --help)\n"
     assert skill("rm", "dear") == (125, "", said)
     args = ["skill", "rm", "--workspace", "ws1", "--endpoint", client.boxd.url, "dear"]
     with ttylib.Pty(*args, env=WHO) as pty:

@@ -55,16 +55,16 @@ def test_no_runtime(args):
 @pytest.mark.parametrize(
     "args, said",
     [
-        ([], "skill: which command?"),
+        ([], "skill: no command"),
         (["lss"], "unknown command skill lss"),
         (["shaw"], "unknown command skill shaw, did you mean show?"),
-        (["show"], "skill show: one NAME is needed"),
-        (["ls", "x"], "skill ls: takes no NAME"),
-        (["rm", "-y"], "skill rm: at least one NAME is needed"),
-        (["cat", "x"], "skill cat: NAME and PATH are needed"),
-        (["add"], "skill add: one PATH is needed"),
+        (["show"], "skill show: expected one NAME"),
+        (["ls", "x"], "skill ls: takes no arguments"),
+        (["rm", "-y"], "skill rm: expected at least one NAME"),
+        (["cat", "x"], "skill cat: expected NAME PATH"),
+        (["add"], "skill add: expected one PATH"),
         (["add", "--al", "x"], "unknown option --al (did you mean --all?)"),
-        (["show", b"\xff"], "the name is no UTF-8"),
+        (["show", b"\xff"], "the name is not valid UTF-8"),
     ],
 )
 def test_misused(args, said):

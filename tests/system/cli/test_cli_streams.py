@@ -37,7 +37,7 @@ def test_output_of_both_kinds_as_it_is(streaming):
         ("memory", (137, "", "Killed\nbox: the command ran out of memory\n")),
         ("timeout", (124, "so far", "box: the command timed out\n")),
         ("noexit", (125, "", "box: BoxError: the runtime did not tell the end\n")),
-        ("exit 256", (125, "", "box: BoxError: the runtime told no exit code\n")),
+        ("exit 256", (125, "", "box: BoxError: the runtime did not report an exit code\n")),
         (
             "drop",
             (

@@ -129,8 +129,8 @@ def test_called_by_its_own_name(boxd, tmp_path):
     assert run("ls") == (0, "", "No sandboxes found.\n")
     code, out, err = run("exec", "no", "--", "true")
     assert (code, out) == (125, "") and err.startswith("msb: BoxSessionNotFoundError: session ")
-    assert run("exec", "no") == (125, "", "msb: exec: NAME -- CMD is needed (see msb exec --help)\n")
-    assert run() == (125, "", "msb: which command? (see msb --help)\n")
+    assert run("exec", "no") == (125, "", "msb: exec: expected NAME -- CMD [ARG]... (see msb exec --help)\n")
+    assert run() == (125, "", "msb: no command (see msb --help)\n")
     assert run("run", "x")[2].startswith("msb: unknown command run")
 
 
@@ -326,33 +326,33 @@ def test_times_hold_when_the_worker_dies(boxd):
 @pytest.mark.parametrize(
     "args, text",
     [
-        (["create"], "create: --name is needed"),
-        (["create", "--name", "x"], "one IMAGE is needed"),
-        (["create", "--name", "x", "a", "b"], "one IMAGE is needed"),
+        (["create"], "create: --name is required"),
+        (["create", "--name", "x"], "expected one IMAGE"),
+        (["create", "--name", "x", "a", "b"], "expected one IMAGE"),
         (["create", "--name", "", "a"], "--name: must not be empty"),
-        (["create", "--name", "x", ""], "IMAGE is not usable"),
+        (["create", "--name", "x", ""], "IMAGE is empty or not valid UTF-8"),
         (["create", "--bogus", "--name", "x", "a"], "unknown option --bogus"),
         (["create", "--name"], "--name: needs a value"),
-        (["create", "--name", "x", "--memory", "5x", "a"], '"5x" is not an amount of memory'),
+        (["create", "--name", "x", "--memory", "5x", "a"], '"5x" is not a memory size'),
         (["create", "--name", "x", "--memory", "16M", "a"], "memory_mb must be at least 32"),
-        (["create", "--name", "x", "--cpus", "none", "a"], '"none" is not a number above 0'),
-        (["create", "--name", "x", "--cpus", "0", "a"], '"0" is not a number above 0'),
-        (["create", "--name", "x", "--max-duration", "5x", "a"], '"5x" is not a time such as'),
-        (["create", "--name", "x", "--idle-timeout", "0s", "a"], '"0s" is not a time such as'),
+        (["create", "--name", "x", "--cpus", "none", "a"], '"none" is not a number greater than 0'),
+        (["create", "--name", "x", "--cpus", "0", "a"], '"0" is not a number greater than 0'),
+        (["create", "--name", "x", "--max-duration", "5x", "a"], '"5x" is not a duration such as'),
+        (["create", "--name", "x", "--idle-timeout", "0s", "a"], '"0s" is not a duration such as'),
         (["create", "--name", "x", "--volume", "/a", "a"], "is not HOST:GUEST[:ro|rw]"),
-        (["create", "--name", "x", "--volume", "data:/d", "a"], "there are no named volumes"),
+        (["create", "--name", "x", "--volume", "data:/d", "a"], "named volumes are not supported"),
         (["create", "--name", "x" * 600, "a"], "session_id must be at most 512 bytes"),
-        (["exec"], "NAME -- CMD is needed"),
-        (["exec", "x"], "NAME -- CMD is needed"),
-        (["exec", "x", "--"], "NAME -- CMD is needed"),
+        (["exec"], "expected NAME -- CMD [ARG]..."),
+        (["exec", "x"], "expected NAME -- CMD [ARG]..."),
+        (["exec", "x", "--"], "expected NAME -- CMD [ARG]..."),
         (["exec", "--env", "FOO", "x", "--", "true"], '"FOO" is not KEY=VALUE'),
         (["exec", "nope", "--", "true"], "BoxSessionNotFoundError"),
-        (["stop"], "at least one NAME is needed"),
+        (["stop"], "expected at least one NAME"),
         (["stop", "nope"], "BoxSessionNotFoundError"),
-        (["remove"], "at least one NAME is needed"),
+        (["remove"], "expected at least one NAME"),
         (["remove", "nope"], "BoxSessionNotFoundError"),
-        (["ls", "x"], "takes no NAME"),
-        (["ls", "--format", "yaml"], "--format: only json is known"),
+        (["ls", "x"], "takes no arguments"),
+        (["ls", "--format", "yaml"], "--format: only json is supported"),
         (["ls", "--verbose"], "unknown option --verbose"),
     ],
 )

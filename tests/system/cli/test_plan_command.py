@@ -125,8 +125,8 @@ def test_it_is_what_is_made(root, options):
         (["--mount", "/nonexistent:/data"], "extra_mounts.host_path /nonexistent does not exist"),
         (["--mount", "/tmp:/usr/lib"], "extra_mounts.mount_path"),
         (["--workdir", "relative"], "BoxValidationError: "),
-        (["--cpus", "0"], '--cpus: "0" is not a number above 0'),
-        (["--endpoint", "ws://127.0.0.1:1"], "plan: is of this host: leave out --endpoint"),
+        (["--cpus", "0"], '--cpus: "0" is not a number greater than 0'),
+        (["--endpoint", "ws://127.0.0.1:1"], "plan: is about this host: leave out --endpoint"),
     ],
 )
 def test_refused(root, options, said):
@@ -172,9 +172,9 @@ def test_box_init_is_missing(mode):
     with doctorlib.Host(mode) as host:
         (host.programs / "box-init").unlink()
         code, out, err = host.box("plan")
-    said = "box-init is neither beside boxd nor installed (box doctor tells more)"
+    said = "box-init is neither beside boxd nor installed (see box doctor)"
     assert (code, out) == (125, "")
-    assert err == f"box: BoxBackendUnavailableError: no box can be made here: {said}\n"
+    assert err == f"box: BoxBackendUnavailableError: boxes cannot be created on this host: {said}\n"
 
 
 @needs_root

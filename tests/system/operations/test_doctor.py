@@ -93,11 +93,11 @@ def test_a_good_host(host, groups):
         r"`true` ran in a new box in \d+\.\d ms, and again in \d+\.\d ms", checks["a box"]["text"]
     )
     if host.place.mode == "root":
-        assert checks["ids"]["text"] == "each box gets 65536 ids of its own"
+        assert checks["ids"]["text"] == "each box gets its own range of 65536 ids"
     else:
-        assert_cure(checks["ids"], "limited", "one id: commands in boxes are uid", "as root")
+        assert_cure(checks["ids"], "limited", "a single id: commands in boxes run as uid", "as root")
     version = re.fullmatch(
-        r"sh and python3 (3\.\d+\.\d+) are in boxes", checks["sh and python3"]["text"]
+        r"sh and python3 (3\.\d+\.\d+) work in boxes", checks["sh and python3"]["text"]
     )
     found = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, text=True, timeout=20)
     assert version and found.stdout == f"Python {version[1]}\n"
@@ -110,9 +110,9 @@ def test_lines_for_people(host, groups):
     code, out, err = host.box("doctor", joins=groups)
     assert (code, err) == (0, "")
     *lines, empty, last = out.splitlines()
-    assert (empty, last) == ("", "Boxes can be made here.")
+    assert (empty, last) == ("", "Boxes can be created on this host.")
     cures = [line for line in lines if line.startswith(" " * 25)]
-    assert all(line.startswith(" " * 26 + "cure: ") for line in cures)
+    assert all(line.startswith(" " * 26 + "fix: ") for line in cures)
     checks = [LINE.fullmatch(line) for line in lines if line not in cures]
     assert all(checks) and [check[2].rstrip() for check in checks] == NAMES
     assert "\x1b" not in out
@@ -128,7 +128,7 @@ def test_an_ordinary_user_without_a_cgroup():
     assert "local.degraded: true" in checks["cgroups"]["cure"]
     assert_cure(checks["resources"], "limited", "without limit: memory, TCP and UDP", "cgroups")
     assert_cure(checks["a box"], "missing", "limits cannot be set", "box doctor -v")
-    assert checks["sh and python3"]["text"] == "not tried: no box can be made"
+    assert checks["sh and python3"]["text"] == "skipped: boxes cannot be created"
     assert all(checks[name]["state"] == "ok" for name in NEEDED)
 
 
@@ -183,7 +183,7 @@ def test_none_are_allowed(host):
     cure = "sysctl -w user.max_user_namespaces=15000"
     said = "user.max_user_namespaces is 0 (ENOSPC)"
     assert_cure(checks["user namespaces"], "missing", said, cure)
-    assert_cure(checks["namespaces"], "missing", "mount (ENOSPC) pid", "user namespaces first")
+    assert_cure(checks["namespaces"], "missing", "mount (ENOSPC) pid", "fix user namespaces first")
     # Root of such a namespace has no range of ids either.
     assert_cure(checks["ids"], "missing", "this user namespace has too few", "map all ids")
     assert checks["a box"]["state"] == "missing"
@@ -218,7 +218,7 @@ def test_a_chroot(root, tmp_path):
     """
     code, checks = examine(root, inside=textwrap.dedent(inside))
     assert code == 1
-    said = "the kernel makes none for programs in a chroot (EPERM)"
+    said = "the kernel does not create them in a chroot (EPERM)"
     assert_cure(checks["user namespaces"], "missing", said, "outside of the chroot")
 
 
@@ -230,7 +230,7 @@ def test_parts_of_proc_are_covered(root):
     code, checks = examine(root, inside="mount --bind /dev/null /proc/version")
     assert code == 1
     cure = "docker run --security-opt systempaths=unconfined"
-    assert_cure(checks["/proc"], "missing", "parts of /proc are covered here", cure)
+    assert_cure(checks["/proc"], "missing", "parts of /proc are masked here", cure)
     assert all(checks[name]["state"] == "ok" for name in NEEDED if name != "/proc")
 
 
@@ -271,8 +271,8 @@ def test_the_network_device_is_missing(root):
 def test_landlock_is_missing(host, groups):
     refused = [(LANDLOCK, 0, ENOSYS)]
     code, checks = examine(host, joins=groups, preexec_fn=doctorlib.refuse(refused))
-    said = "a second wall around files is not there"
-    assert_cure(checks["landlock"], "limited", said, "a kernel from 5.13 on")
+    said = "not available, so files have one layer of protection less"
+    assert_cure(checks["landlock"], "limited", said, "use kernel 5.13 or newer")
     assert code == 0 and checks["a box"]["state"] == "ok"
 
 
@@ -290,8 +290,8 @@ def test_cgroups_cannot_be_written(root):
 @pytest.mark.parametrize(
     "script, said",
     [
-        pytest.param(None, "there is no python3", id="none"),
-        pytest.param("echo 3.7.17", "python3 in boxes is 3.7.17: LangBot's tools", id="old"),
+        pytest.param(None, "which LangBot's file tools need, is missing", id="none"),
+        pytest.param("echo 3.7.17", "python3 in boxes is 3.7.17: LangBot's file tools", id="old"),
         pytest.param("exit 3", "python3 does not start in boxes: code 3", id="broken"),
     ],
 )
@@ -350,7 +350,7 @@ def test_a_boxd_that_hangs(mode):
         code, checks = examine(host)
     assert code == 1 and proclib.find(marker) == []
     assert_cure(checks["a box"], "missing", "no answer within 15", "box doctor -v")
-    assert checks["sh and python3"]["text"] == "not tried: no box can be made"
+    assert checks["sh and python3"]["text"] == "skipped: boxes cannot be created"
 
 
 # The port, in a network namespace of the test's own.
@@ -397,8 +397,8 @@ def server_command(code):
     "server, state, said",
     [
         pytest.param("pass", "ok", "free on 127.0.0.1", id="free"),
-        pytest.param(SILENT, "limited", "taken by something that does not answer", id="silent"),
-        pytest.param(WEB, "limited", "taken by something that is no boxd", id="other"),
+        pytest.param(SILENT, "limited", "in use by a program that does not answer", id="silent"),
+        pytest.param(WEB, "limited", "in use by a program that is not boxd", id="other"),
     ],
 )
 def test_the_port(root, server, state, said):
@@ -421,15 +421,15 @@ def test_a_boxd_has_the_port(root):
             boxd.wait_served()
             code, checks = examine(root, inside=f'set -- nsenter -t {pid} -n "$@"')
     assert code == 0
-    assert checks["port 5410"]["text"] == "a boxd answers there"
+    assert checks["port 5410"]["text"] == "boxd answers there"
 
 
 @needs_root
 @pytest.mark.parametrize(
     "config, state, said",
     [
-        ("local: {}", "ok", "the boxd that runs makes boxes (native)"),
-        ("local: {rootfs: /nope}", "missing", "the boxd that runs makes no boxes: "),
+        ("local: {}", "ok", "the running boxd can create boxes (native)"),
+        ("local: {rootfs: /nope}", "missing", "the running boxd cannot create boxes: "),
     ],
 )
 def test_a_boxd_that_runs(root, config, state, said):
@@ -457,10 +457,10 @@ def test_a_boxd_that_runs(root, config, state, said):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["word"], "box: doctor: takes no words (see box doctor --help)\n"),
+        (["word"], "box: doctor: takes no arguments (see box doctor --help)\n"),
         (
             ["--endpoint", "ws://127.0.0.1:1"],
-            "box: doctor: looks at this host: leave out --endpoint (see box doctor --help)\n",
+            "box: doctor: checks this host: leave out --endpoint (see box doctor --help)\n",
         ),
         (["--memory", "64"], "box: unknown option --memory\n"),
     ],

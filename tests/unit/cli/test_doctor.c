@@ -9,7 +9,7 @@
 #include "cli/doctor/probe_child.h"
 #include "tests/unit/lib/test.h"
 
-#define UNSAID .clone_allowed = -1, .most = -1, .apparmor_limits = -1
+#define UNSAID .clone_allowed = -1, .limit = -1, .apparmor_limits = -1
 
 TEST(user_namespaces)
 {
@@ -18,26 +18,26 @@ TEST(user_namespaces)
 		const char *why;
 		const char *cure; /* a part of it */
 	} rows[] = {
-		{{.errnum = EPERM, .clone_allowed = 0, .most = 9, .apparmor_limits = -1},
+		{{.errnum = EPERM, .clone_allowed = 0, .limit = 9, .apparmor_limits = -1},
 			"kernel.unprivileged_userns_clone is 0",
 			"sysctl -w kernel.unprivileged_userns_clone=1"},
-		{{.errnum = ENOSPC, .clone_allowed = -1, .most = 0, .apparmor_limits = -1},
+		{{.errnum = ENOSPC, .clone_allowed = -1, .limit = 0, .apparmor_limits = -1},
 			"user.max_user_namespaces is 0",
 			"sysctl -w user.max_user_namespaces=15000"},
 		/* Both: the one without which the other does not help is told. */
-		{{.errnum = EPERM, .clone_allowed = 0, .most = 0, .apparmor_limits = -1},
+		{{.errnum = EPERM, .clone_allowed = 0, .limit = 0, .apparmor_limits = -1},
 			"user.max_user_namespaces is 0",
 			"sysctl -w user.max_user_namespaces=15000"},
-		{{.errnum = ENOSPC, .clone_allowed = -1, .most = 7, .apparmor_limits = -1},
-			"as many as user.max_user_namespaces allows are there",
+		{{.errnum = ENOSPC, .clone_allowed = -1, .limit = 7, .apparmor_limits = -1},
+			"the limit user.max_user_namespaces is reached",
 			"sysctl -w user.max_user_namespaces=15000"},
-		{{.errnum = EUSERS, UNSAID}, "too many are nested in each other", "outside"},
+		{{.errnum = EUSERS, UNSAID}, "they are nested too deeply", "outside"},
 		{{.errnum = EPERM,
 			 .made = true,
 			 .clone_allowed = 1,
-			 .most = 9,
+			 .limit = 9,
 			 .apparmor_limits = 1},
-			"AppArmor takes the rights in them away "
+			"AppArmor removes the capabilities in them "
 			"(kernel.apparmor_restrict_unprivileged_userns)",
 			"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 		{{.errnum = EPERM,
@@ -45,29 +45,29 @@ TEST(user_namespaces)
 			 .filtered = true,
 			 .apparmor_limits = 0,
 			 .clone_allowed = -1,
-			 .most = 9},
-			"a security module takes the rights in them away", "SELinux"},
+			 .limit = 9},
+			"a security module removes the capabilities in them", "SELinux"},
 		{{.errnum = EPERM, .filtered = true, UNSAID},
-			"a seccomp filter forbids them, as containers have one",
+			"a seccomp filter forbids them, as in containers",
 			"--security-opt seccomp=unconfined"},
 		/* Root is not asked by that setting: it is the filter. */
 		{{.errnum = EPERM,
 			 .root = true,
 			 .filtered = true,
 			 .clone_allowed = 0,
-			 .most = 9,
+			 .limit = 9,
 			 .apparmor_limits = -1},
-			"a seccomp filter forbids them, as containers have one",
+			"a seccomp filter forbids them, as in containers",
 			"--security-opt seccomp=unconfined"},
 		/* AppArmor's setting lets them be made: it does not explain this. */
 		{{.errnum = EPERM,
 			 .filtered = true,
 			 .clone_allowed = 1,
-			 .most = 9,
+			 .limit = 9,
 			 .apparmor_limits = 1},
-			"a seccomp filter forbids them, as containers have one", "docker run"},
+			"a seccomp filter forbids them, as in containers", "docker run"},
 		{{.errnum = EPERM, .changed_root = true, .filtered = true, UNSAID},
-			"the kernel makes none for programs in a chroot", "pivot_root"},
+			"the kernel does not create them in a chroot", "pivot_root"},
 		{{.errnum = EINVAL, UNSAID}, "the kernel is built without them", "CONFIG_USER_NS"},
 		{{.errnum = EACCES, UNSAID}, "Permission denied", "security module"},
 	};

@@ -24,7 +24,7 @@ TEST(memory)
 	for (size_t i = 0; i < BOX_COUNT_OF(bad); i++) {
 		int64_t mb = 0;
 		ASSERT(box_msb_values_memory("--memory", bad[i], &mb, &err) < 0);
-		ASSERT(strstr(err.text, "is not an amount of memory such as 512M or 1G") != NULL);
+		ASSERT(strstr(err.text, "is not a memory size such as 512M or 1G") != NULL);
 	}
 }
 
@@ -46,7 +46,7 @@ TEST(duration)
 	for (size_t i = 0; i < BOX_COUNT_OF(bad); i++) {
 		int64_t seconds = 0;
 		ASSERT(box_msb_values_duration("--idle-timeout", bad[i], &seconds, &err) < 0);
-		ASSERT(strstr(err.text, "is not a time such as 30s, 5m or 1h") != NULL);
+		ASSERT(strstr(err.text, "is not a duration such as 30s, 5m or 1h") != NULL);
 	}
 }
 
@@ -68,6 +68,6 @@ TEST(volumes)
 		ASSERT(box_msb_values_volume(arena, bad[i], &volume, &err) < 0);
 		ASSERT(strncmp(err.text, "--volume: ", 10) == 0);
 	}
-	ASSERT(strstr(err.text, "there are no named volumes") != NULL);
+	ASSERT(strstr(err.text, "named volumes are not supported") != NULL);
 	box_arena_free(arena);
 }

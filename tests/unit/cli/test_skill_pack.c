@@ -136,17 +136,17 @@ TEST(a_zip_is_read)
 TEST(links_and_special_files)
 {
 	assert_refused("mkdir a; ln -s /etc/passwd a/b",
-		"skill/a/b: is a symbolic link, which a skill may not have");
-	assert_refused("ln -s . up", "skill/up: is a symbolic link, which a skill may not have");
-	assert_refused("mkfifo f", "skill/f: is a FIFO, which a skill may not have");
+		"skill/a/b: is a symbolic link, which is not allowed in a skill");
+	assert_refused("ln -s . up", "skill/up: is a symbolic link, which is not allowed in a skill");
+	assert_refused("mkfifo f", "skill/f: is a FIFO, which is not allowed in a skill");
 }
 
 TEST(too_much)
 {
 	assert_refused("seq 600 | xargs touch",
-		"skill: has more than the 512 entries that a skill may have");
+		"skill: has more than 512 entries, the limit of a skill");
 	assert_refused("mkdir a b; (cd a; seq 300 | xargs touch); (cd b; seq -w 300 | xargs touch)",
-		"skill/b/213: is one more than the 512 entries that a skill may have");
+		"skill/b/213: exceeds the limit of 512 entries of a skill");
 	assert_refused("truncate -s 16777217 big", "skill/big: is larger than 16 MiB");
 	assert_refused("for i in 1 2 3 4 5; do seq 2000000 | head -c 15000000 > $i; done",
 		"skill/5: makes the skill larger than 64 MiB");
@@ -226,10 +226,10 @@ TEST(visual_goes_first)
 	ASSERT_INT(box_draft_edit(&draft, &err), 0);
 	ASSERT_INT(setenv("VISUAL", "", 1), 0);
 	ASSERT(box_draft_edit(&draft, &err) < 0);
-	ASSERT_STR(err.text, "false ended with 1: nothing is written");
+	ASSERT_STR(err.text, "false exited with 1: nothing was written");
 	ASSERT_INT(setenv("EDITOR", "kill -9 $$;", 1), 0);
 	ASSERT(box_draft_edit(&draft, &err) < 0);
-	ASSERT_STR(err.text, "kill -9 $$; was ended by signal 9: nothing is written");
+	ASSERT_STR(err.text, "kill -9 $$; was killed by signal 9: nothing was written");
 	box_draft_close(&draft, false);
 	ASSERT_INT(access(draft.folder, F_OK), -1);
 }

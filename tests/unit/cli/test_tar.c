@@ -213,7 +213,7 @@ TEST(what_is_refused)
 		char type;
 		const char *what;
 	} rows[] = {{'3', "a device"}, {'4', "a device"}, {'6', "a FIFO"}, {'S', "a sparse file"},
-		{'M', "a part of another volume's file"}, {'Z', "of an unknown kind"}};
+		{'M', "a part of a multi-volume archive"}, {'Z', "of an unknown kind"}};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_buf out = box_buf(BOX_MIB);
 		struct box_tar_reader reader;
@@ -260,12 +260,12 @@ TEST(malformed)
 	BROKEN("zero", 'x', "0 path=a\n", pax);
 	BROKEN("NUL", 'x', "11 path=a\0\n", name);
 	BROKEN("empty", 'x', "8 path=\n", name);
-	BROKEN("size", 'x', "11 size=-1\n", "! a size in a pax header is no number");
+	BROKEN("size", 'x', "11 size=-1\n", "! an invalid size in a pax header");
 	BROKEN("size", 'x', "29 size=99999999999999999999\n",
-		"! a size in a pax header is no number");
-	BROKEN("size", 'x', "27 size=999999999999999999\n", "! a header has wrong numbers");
-	BROKEN("mtime", 'x', "11 mtime=x\n", "! a time in a pax header is none");
-	BROKEN("mtime", 'x', "13 mtime=1.x\n", "! a time in a pax header is none");
+		"! an invalid size in a pax header");
+	BROKEN("size", 'x', "27 size=999999999999999999\n", "! a header has invalid numbers");
+	BROKEN("mtime", 'x', "11 mtime=x\n", "! an invalid time in a pax header");
+	BROKEN("mtime", 'x', "13 mtime=1.x\n", "! an invalid time in a pax header");
 	BROKEN("long", 'L', "\0", "! a long name is empty");
 	/* Of all entries: heeded by nobody. */
 	BROKEN("global", 'g', "14 path=/evil\n", "0 644 0 15.0 f ->  |");
@@ -273,10 +273,10 @@ TEST(malformed)
 	put_header(&out, "x", 'x', "77777777777", "", "ustar\00000");
 	expect(&out, "! a pax header or a long name is too long");
 	put_header(&out, "x", '0', "0000000009", "", "ustar\00000");
-	expect(&out, "! a header has wrong numbers");
+	expect(&out, "! a header has invalid numbers");
 	put_header(&out, "x", '0', "", "", "ustar\00000");
 	out.bytes[0] = 'y';
-	expect(&out, "! a header's checksum is wrong: this is no tar archive");
+	expect(&out, "! wrong checksum in a header: this is not a tar archive");
 }
 
 TEST(ends)
@@ -311,14 +311,14 @@ TEST(names)
 	for (size_t i = 0; i < COUNT(good); i++) {
 		ASSERT(box_tar_check_name(box_str(good[i])) == NULL);
 	}
-	ASSERT_STR(box_tar_check_name(box_str("")), "has no name");
+	ASSERT_STR(box_tar_check_name(box_str("")), "its name is empty");
 	ASSERT_STR(box_tar_check_name(box_str("/a")), "has an absolute name");
 	static const char *const up[] = {"..", "../a", "a/..", "a/../b", "./..", "a//..//b"};
 	for (size_t i = 0; i < COUNT(up); i++) {
 		ASSERT_STR(box_tar_check_name(box_str(up[i])), "has \"..\" in its name");
 	}
 	ASSERT_STR(box_tar_check_name((struct box_str){"a\0b", 3}), "has a NUL in its name");
-	ASSERT_STR(box_tar_check_name((struct box_str){wide, NAME_MAX + 1}), "has too long a name");
+	ASSERT_STR(box_tar_check_name((struct box_str){wide, NAME_MAX + 1}), "its name is too long");
 	ASSERT(box_tar_check_name((struct box_str){wide, NAME_MAX}) == NULL);
 	ASSERT_STR(box_tar_check_name(box_str(deep)), "is in too many folders");
 	deep[2 * BOX_COPY_DEPTH_MAX] = '\0';
@@ -349,7 +349,7 @@ TEST(a_file_that_shrinks_is_told)
 		all += (size_t)got;
 		ASSERT_INT(ftruncate(fd, 2 * BOX_TAR_BLOCK), 0);
 	} while (got > 0);
-	ASSERT_STR(said, "f: ends with zeros: shrank while it was read");
+	ASSERT_STR(said, "f: padded with zeros: shrank while it was read");
 	ASSERT_INT((int)box_pack_refused(pack), 1);
 	/* The archive is as long as its header says. */
 	ASSERT(all >= 100 * BOX_TAR_BLOCK);

@@ -1,10 +1,66 @@
-/* The reader: block by block, and data in whatever pieces it comes. */
+/* Reads and writes tar archives. The reader goes block by block, and gives data in the pieces in which it
+ * comes; the writer puts a pax header before an entry that does not fit into ustar. libarchive is not used
+ * because the archive of a box is untrusted: this code accepts what `box cp` needs and nothing else. */
+#include "cli/copy/tar.h"
+
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/macros.h"
-#include "cli/copy/tar.h"
+
+/* --- names --- */
+
+bool box_tar_next_part(struct box_str *path, struct box_str *ret_part)
+{
+	while (path->len > 0) {
+		const char *slash = memchr(path->bytes, '/', path->len);
+		size_t len = slash ? (size_t)(slash - path->bytes) : path->len;
+		struct box_str part = {path->bytes, len};
+		size_t used = slash ? len + 1 : len;
+		path->bytes += used;
+		path->len -= used;
+		if (len > 0 && !box_str_eq(part, ".")) {
+			*ret_part = part;
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *box_tar_check_name(struct box_str path)
+{
+	struct box_str part;
+	size_t depth = 0;
+	if (path.len == 0) {
+		return "its name is empty";
+	}
+	if (path.len >= PATH_MAX) {
+		return "its name is too long";
+	}
+	if (memchr(path.bytes, '\0', path.len)) {
+		return "has a NUL in its name";
+	}
+	if (path.bytes[0] == '/') {
+		return "has an absolute name";
+	}
+	while (box_tar_next_part(&path, &part)) {
+		if (box_str_eq(part, "..")) {
+			return "has \"..\" in its name";
+		}
+		if (part.len > NAME_MAX) {
+			return "its name is too long";
+		}
+		if (++depth > BOX_COPY_DEPTH_MAX) {
+			return "is in too many folders";
+		}
+	}
+	return NULL;
+}
+
+/* --- the reader --- */
 
 enum {
 	AT_HEADER,
@@ -22,7 +78,7 @@ enum {
 	EXTRA_LINK,
 };
 
-/* Where things are in a header. */
+/* Offsets in a header. */
 #define AT_NAME 0
 #define NAME_SIZE 100
 #define AT_MODE 100
@@ -61,14 +117,14 @@ bool box_tar_reader_at_edge(const struct box_tar_reader *reader)
 
 /* --- numbers --- */
 
-/* Octal digits with blanks around them; or, with the highest bit set, a number of 63 bits. -1 for
- * what is neither. */
+/* Octal digits with blanks around them; or, with the highest bit set, a binary number of up to 63 bits. -1 when
+ * it is neither. */
 static int64_t number(const char *field, size_t size)
 {
 	const unsigned char *bytes = (const unsigned char *)field;
 	uint64_t value = 0;
 	if (bytes[0] & 0x80) {
-		/* What does not fit, and what is negative, is nothing that we want. */
+		/* Numbers that do not fit, or are negative, are invalid. */
 		for (size_t i = 0; i < size; i++) {
 			unsigned char byte = i == 0 ? bytes[0] & 0x7f : bytes[i];
 			if (value >> 55) {
@@ -103,7 +159,7 @@ static bool checksum_right(const char *block)
 	return number(block + AT_CHECKSUM, 8) == (int64_t)sum;
 }
 
-/* Digits alone, no sign. -1 when it is none, or too large. */
+/* Digits without a sign. -1 when it is not a number, or too large. */
 static int64_t decimal(struct box_str text)
 {
 	int64_t value = 0;
@@ -119,7 +175,7 @@ static int64_t decimal(struct box_str text)
 	return value;
 }
 
-/* Seconds and as many digits behind the point as there may be. Before 1970 it is 1970. */
+/* Seconds with any number of digits after the point. A time before 1970 becomes 1970. */
 static int read_time(struct box_tar_reader *reader, struct box_str text)
 {
 	const char *point = text.len > 0 ? memchr(text.bytes, '.', text.len) : NULL;
@@ -157,9 +213,9 @@ static const char *pax_member(
 	} else if (box_str_eq(key, "size")) {
 		reader->size = decimal(value);
 		reader->has_size = true;
-		return reader->size < 0 ? "a size in a pax header is no number" : NULL;
+		return reader->size < 0 ? "an invalid size in a pax header" : NULL;
 	} else if (box_str_eq(key, "mtime")) {
-		return read_time(reader, value) < 0 ? "a time in a pax header is none" : NULL;
+		return read_time(reader, value) < 0 ? "an invalid time in a pax header" : NULL;
 	} else if (key.len >= 10 && memcmp(key.bytes, "GNU.sparse", 10) == 0) {
 		reader->sparse = true;
 	}
@@ -195,7 +251,7 @@ static const char *read_pax(struct box_tar_reader *reader)
 	return NULL;
 }
 
-/* GNU's way: the name is the data, with a NUL behind it. */
+/* GNU format: the name is the data, with a NUL behind it. */
 static const char *read_long_name(struct box_tar_reader *reader, struct box_buf *to)
 {
 	size_t len = reader->gather.len;
@@ -217,7 +273,7 @@ static const char *extra_whole(struct box_tar_reader *reader)
 	case EXTRA_LINK:
 		return read_long_name(reader, &reader->link);
 	default:
-		return NULL; /* of all entries: nothing that we would heed */
+		return NULL; /* a global header: nothing in it matters here */
 	}
 }
 
@@ -233,7 +289,7 @@ static struct box_str entry_path(struct box_tar_reader *reader)
 	const char *block = reader->block;
 	struct box_str name = short_name(block + AT_NAME, NAME_SIZE);
 	struct box_str prefix = short_name(block + AT_PREFIX, PREFIX_SIZE);
-	/* GNU's own format has times where ustar has the prefix. */
+	/* The GNU format has times in place of the prefix. */
 	bool ustar = memcmp(block + AT_MAGIC, "ustar\0", 6) == 0;
 	if (reader->path.len > 0) {
 		return (struct box_str){reader->path.bytes, reader->path.len};
@@ -275,7 +331,7 @@ static void set_type(struct box_tar_entry *entry, char type)
 		{'5', BOX_TAR_FOLDER, "a folder"},
 		{'6', BOX_TAR_OTHER, "a FIFO"},
 		{'S', BOX_TAR_OTHER, "a sparse file"},
-		{'M', BOX_TAR_OTHER, "a part of another volume's file"},
+		{'M', BOX_TAR_OTHER, "a part of a multi-volume archive"},
 	};
 	entry->type = BOX_TAR_OTHER;
 	entry->what = "of an unknown kind";
@@ -296,7 +352,7 @@ static int extra_kind(char type)
 			      : EXTRA_NONE;
 }
 
-/* An entry by its header and what came before it. */
+/* Fills the entry from its header and the extra headers before it. */
 static const char *set_entry(struct box_tar_reader *reader, int64_t size)
 {
 	const char *block = reader->block;
@@ -306,7 +362,7 @@ static const char *set_entry(struct box_tar_reader *reader, int64_t size)
 	set_type(entry, block[AT_TYPE]);
 	size = reader->has_size ? reader->size : size;
 	if (mode < 0 || size < 0 || size > BOX_TAR_SIZE_MAX) {
-		return "a header has wrong numbers";
+		return "a header has invalid numbers";
 	}
 	entry->mode = (unsigned)mode & 07777;
 	entry->mtime_sec = reader->has_mtime ? reader->mtime_sec : mtime < 0 ? 0 : mtime;
@@ -317,7 +373,7 @@ static const char *set_entry(struct box_tar_reader *reader, int64_t size)
 		entry->type = BOX_TAR_OTHER;
 		entry->what = "a sparse file";
 	}
-	/* Old archives tell a folder by its last character alone. */
+	/* In old archives only the last character shows that it is a folder. */
 	if (entry->type == BOX_TAR_FILE && entry->path.len > 0 &&
 		entry->path.bytes[entry->path.len - 1] == '/') {
 		entry->type = BOX_TAR_FOLDER;
@@ -338,7 +394,7 @@ static const char *header_whole(struct box_tar_reader *reader, bool *ret_entry)
 	int extra = extra_kind(block[AT_TYPE]);
 	*ret_entry = extra == EXTRA_NONE;
 	if (!checksum_right(block)) {
-		return "a header's checksum is wrong: this is no tar archive";
+		return "wrong checksum in a header: this is not a tar archive";
 	}
 	if (extra != EXTRA_NONE) {
 		if (size < 0 || size > (int64_t)BOX_TAR_EXTRA_BYTES_MAX) {
@@ -360,7 +416,7 @@ static const char *header_whole(struct box_tar_reader *reader, bool *ret_entry)
 	return NULL;
 }
 
-/* What was said for one entry does not hold for the next. */
+/* Extra headers apply to one entry only. */
 static void forget_extras(struct box_tar_reader *reader)
 {
 	reader->path.len = reader->link.len = 0;
@@ -372,7 +428,7 @@ static bool is_zero(const char *block)
 	return block[0] == '\0' && memcmp(block, block + 1, BOX_TAR_BLOCK - 1) == 0;
 }
 
-/* --- the walk --- */
+/* --- states --- */
 
 static enum box_tar_event step_header(
 	struct box_tar_reader *reader, struct box_str *bytes, const char **ret_why)
@@ -434,7 +490,7 @@ enum box_tar_event box_tar_reader_feed(struct box_tar_reader *reader, struct box
 {
 	enum box_tar_event event = BOX_TAR_MORE;
 	size_t all = bytes.len;
-	/* The end of an entry without data needs no byte. */
+	/* The end of an entry without data is an event without a byte. */
 	while (event == BOX_TAR_MORE &&
 		(bytes.len > 0 || (reader->state == AT_DATA && reader->left == 0) ||
 			(reader->state == AT_GATHER && reader->left == 0))) {
@@ -457,4 +513,133 @@ enum box_tar_event box_tar_reader_feed(struct box_tar_reader *reader, struct box
 	}
 	*ret_used = all - bytes.len;
 	return event;
+}
+
+/* --- the writer --- */
+
+#define OCTAL_SIZE_MAX 077777777777LL /* 11 digits: 8 GiB less one */
+
+struct header {
+	char name[NAME_SIZE];
+	char mode[8];
+	char uid[8];
+	char gid[8];
+	char size[12];
+	char mtime[12];
+	char checksum[8];
+	char type;
+	char link[NAME_SIZE];
+	char magic[8];
+	char user[32];
+	char group[32];
+	char major[8];
+	char minor[8];
+	char prefix[155];
+	char rest[12];
+};
+_Static_assert(sizeof(struct header) == BOX_TAR_BLOCK, "a header is a block");
+
+size_t box_tar_padding(uint64_t size)
+{
+	return (size_t)(-size % BOX_TAR_BLOCK);
+}
+
+static int append_zeros(struct box_buf *out, size_t len)
+{
+	static const char zeros[BOX_TAR_BLOCK];
+	return box_buf_append(out, zeros, len);
+}
+
+int box_tar_write_end(struct box_buf *out)
+{
+	int r = append_zeros(out, BOX_TAR_BLOCK);
+	return r < 0 ? r : append_zeros(out, BOX_TAR_BLOCK);
+}
+
+static void put_octal(char *field, size_t size, int64_t value)
+{
+	char digits[24];
+	(void)snprintf(digits, sizeof(digits), "%0*llo", (int)size - 1, (unsigned long long)value);
+	memcpy(field, digits, size - 1);
+}
+
+static int append_header(struct box_buf *out, char type, struct box_str name, struct box_str link,
+	const struct box_tar_entry *entry, int64_t size)
+{
+	struct header header = {.type = type, .magic = "ustar"};
+	memcpy(header.magic + 6, "00", 2);
+	memcpy(header.name, name.bytes, BOX_MIN(name.len, NAME_SIZE));
+	if (link.len > 0) {
+		memcpy(header.link, link.bytes, BOX_MIN(link.len, NAME_SIZE));
+	}
+	int64_t mtime = entry->mtime_sec;
+	put_octal(header.mode, sizeof(header.mode), entry->mode & 07777);
+	put_octal(header.uid, sizeof(header.uid), 0);
+	put_octal(header.gid, sizeof(header.gid), 0);
+	put_octal(header.size, sizeof(header.size), size <= OCTAL_SIZE_MAX ? size : 0);
+	put_octal(header.mtime, sizeof(header.mtime),
+		mtime >= 0 && mtime <= OCTAL_SIZE_MAX ? mtime : 0);
+	memset(header.checksum, ' ', sizeof(header.checksum));
+	unsigned sum = 0;
+	for (size_t i = 0; i < sizeof(header); i++) {
+		sum += ((const unsigned char *)&header)[i];
+	}
+	put_octal(header.checksum, 7, sum);
+	header.checksum[6] = '\0';
+	return box_buf_append(out, &header, sizeof(header));
+}
+
+/* "LENGTH KEY=VALUE\n", where the length counts itself. */
+static int append_record(struct box_buf *out, const char *key, struct box_str value)
+{
+	size_t rest = strlen(key) + value.len + 3;
+	size_t digits = 1;
+	for (size_t most = 10; rest + digits >= most; most *= 10) {
+		digits++;
+	}
+	int r = box_buf_printf(out, "%zu %s=", rest + digits, key);
+	r = r < 0 ? r : box_buf_append(out, value.bytes, value.len);
+	return r < 0 ? r : box_buf_append(out, "\n", 1);
+}
+
+static int append_pax(struct box_buf *out, const struct box_tar_entry *entry)
+{
+	struct box_buf records = box_buf(out->limit);
+	char text[64];
+	int r = 0;
+	if (entry->path.len > NAME_SIZE) {
+		r = append_record(&records, "path", entry->path);
+	}
+	if (r == 0 && entry->link.len > NAME_SIZE) {
+		r = append_record(&records, "linkpath", entry->link);
+	}
+	if (r == 0 && entry->size > OCTAL_SIZE_MAX) {
+		(void)snprintf(text, sizeof(text), "%lld", (long long)entry->size);
+		r = append_record(&records, "size", box_str(text));
+	}
+	bool beyond = entry->mtime_sec < 0 || entry->mtime_sec > OCTAL_SIZE_MAX;
+	if (r == 0 && (entry->mtime_nsec > 0 || beyond)) {
+		(void)snprintf(text, sizeof(text), "%lld.%09u",
+			(long long)(entry->mtime_sec < 0 ? 0 : entry->mtime_sec),
+			entry->mtime_sec < 0 ? 0 : entry->mtime_nsec);
+		r = append_record(&records, "mtime", box_str(text));
+	}
+	if (r == 0 && records.len > 0) {
+		static const struct box_tar_entry plain = {.mode = 0644};
+		r = append_header(
+			out, 'x', box_str("pax"), box_str(""), &plain, (int64_t)records.len);
+		r = r < 0 ? r : box_buf_append(out, records.bytes, records.len);
+		r = r < 0 ? r : append_zeros(out, box_tar_padding(records.len));
+	}
+	box_buf_free(&records);
+	return r;
+}
+
+int box_tar_write_entry(struct box_buf *out, const struct box_tar_entry *entry)
+{
+	char type = entry->type == BOX_TAR_FOLDER ? '5' : entry->type == BOX_TAR_LINK ? '2' : '0';
+	int r = append_pax(out, entry);
+	return r < 0 ? r
+		     : append_header(out, type, entry->path, entry->link, entry,
+			       entry->type == BOX_TAR_FILE ? entry->size : 0);
 }
