@@ -10,12 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fds.h"
+#include "base/fsmount.h"
 #include "base/landlock.h"
 #include "base/macros.h"
 #include "protocol/microvm.h"
@@ -116,16 +115,16 @@ static int attach_workspace(struct box_err *err)
 		return box_err_set(
 			err, BOX_ERR_OS, EBADMSG, "the order does not match the boot file");
 	}
-	if (wanted &&
-		syscall(SYS_move_mount, vmm.workspace, "", BOX_INIT_WORKSPACE_FD, "",
-			MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "the workspace cannot be mounted: %s",
-			box_err_strerror(errno));
+	if (!wanted) {
+		return 0;
 	}
-	if (wanted) {
-		(void)close(vmm.workspace);
-		(void)close(BOX_INIT_WORKSPACE_FD);
+	int r = box_fsmount_attach_at(vmm.workspace, BOX_INIT_WORKSPACE_FD);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "the workspace cannot be mounted: %s",
+			box_err_strerror(-r));
 	}
+	(void)close(vmm.workspace);
+	(void)close(BOX_INIT_WORKSPACE_FD);
 	return 0;
 }
 
@@ -178,12 +177,11 @@ static int start_network(struct box_err *err)
 	return box_passt_start(&passt, &vmm.net, &vmm.bridge.children[CHILD_PASST], err);
 }
 
-/* The old root is stacked below the new one and then unmounted. */
 static int change_root(struct box_err *err)
 {
-	if (fchdir(BOX_MICROVM_JAIL_FD) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-		umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) {
-		return box_err_set(err, BOX_ERR_OS, errno, "%s", box_err_strerror(errno));
+	int r = box_fsmount_enter_root(BOX_MICROVM_JAIL_FD);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "%s", box_err_strerror(-r));
 	}
 	(void)close(BOX_MICROVM_JAIL_FD);
 	(void)close(BOX_INIT_ROOT_FD);

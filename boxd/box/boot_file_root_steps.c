@@ -37,11 +37,11 @@ size_t box_boot_file_count_root_steps(const struct box_plan *plan)
 	return count;
 }
 
-static void fill_piece(const struct box_plan_step *step, int kind, struct box_root_step *piece)
+static void fill_step(const struct box_plan_step *step, int kind, struct box_root_step *to)
 {
 	/* Devices are filled where they are, and read-only by themselves after that. */
 	bool read_only = step->read_only && kind != BOX_ROOT_STEP_DEVICES;
-	*piece = (struct box_root_step){
+	*to = (struct box_root_step){
 		.kind = (uint32_t)kind,
 		.flags = (read_only ? BOX_ROOT_STEP_READ_ONLY : 0U) |
 			(step->no_exec ? BOX_ROOT_STEP_NO_EXEC : 0U) |
@@ -50,12 +50,12 @@ static void fill_piece(const struct box_plan_step *step, int kind, struct box_ro
 		.size_bytes = step->size_bytes,
 		.inodes = step->inodes,
 	};
-	(void)snprintf(piece->target, sizeof(piece->target), "%s", step->target);
+	(void)snprintf(to->target, sizeof(to->target), "%s", step->target);
 	/* A tree has the name of its place, in the share too. */
 	const char *source = kind == BOX_ROOT_STEP_TREE ? step->target + 1
 		: kind == BOX_ROOT_STEP_LINK            ? step->source
 							: "";
-	(void)snprintf(piece->source, sizeof(piece->source), "%s", source);
+	(void)snprintf(to->source, sizeof(to->source), "%s", source);
 }
 
 void box_boot_file_fill_root_steps(const struct box_plan *plan, struct box_root_step *to)
@@ -63,7 +63,7 @@ void box_boot_file_fill_root_steps(const struct box_plan *plan, struct box_root_
 	for (size_t i = 0; i < plan->inside_count; i++) {
 		int kind = kind_of(&plan->inside[i]);
 		if (kind >= 0) {
-			fill_piece(&plan->inside[i], kind, to++);
+			fill_step(&plan->inside[i], kind, to++);
 		}
 	}
 }

@@ -22,8 +22,9 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/fds.h"
+#include "base/fsmount.h"
 #include "base/macros.h"
-#include "boxd/box/root_builder.h"
+#include "boxd/box/plan_root.h"
 #include "boxd/net/netns.h"
 #include "protocol/microvm.h"
 
@@ -163,9 +164,9 @@ static int separate_mounts(struct child *child)
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
 }
 
-static struct box_root_builder assembly_of(const struct box_first_process *start)
+static struct box_plan_root root_of(const struct box_first_process *start)
 {
-	return (struct box_root_builder){
+	return (struct box_plan_root){
 		.plan = start->plan,
 		.anchor = start->anchor,
 		.same_uid = start->same_uid,
@@ -175,29 +176,20 @@ static struct box_root_builder assembly_of(const struct box_first_process *start
 
 static int make_root(struct child *child)
 {
-	const struct box_root_builder assembly = assembly_of(child->start);
-	return box_root_builder_make_root(&assembly, &child->root, &child->writable);
+	const struct box_plan_root root = root_of(child->start);
+	return box_plan_root_make(&root, &child->root, &child->writable);
 }
 
 static int assemble(struct child *child)
 {
-	const struct box_root_builder assembly = assembly_of(child->start);
-	return box_root_builder_run_steps(
-		&assembly, child->root, &child->place, &child->failed_step);
+	const struct box_plan_root root = root_of(child->start);
+	return box_plan_root_run_steps(&root, child->root, &child->place, &child->failed_step);
 }
 
-/* The old root ends up below the new one and is let go. box-vmm does that itself: it has libraries to
- * load before. */
+/* box-vmm does that itself: it has libraries to load before. */
 static int change_root(struct child *child)
 {
-	if (is_machine(child)) {
-		return 0;
-	}
-	if (fchdir(child->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-		umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) {
-		return -errno;
-	}
-	return 0;
+	return is_machine(child) ? 0 : box_fsmount_enter_root(child->root);
 }
 
 /* A core of 1 byte: 0 would still start a program that takes cores from a pipe, on the host.

@@ -12,9 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fsmount.h"
 #include "base/limits.h"
 #include "boxd/box/userns.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/files/host_folder.h"
 #include "boxd/files/location.h"
 

@@ -18,8 +18,8 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/fsmount.h"
 #include "base/macros.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/files/host_folder.h"
 #include "boxd/files/tree_size.h"
 #include "plan/plan.h"

@@ -14,9 +14,9 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/fsmount.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/files/path_conflicts.h"
 #include "plan/plan.h"
 

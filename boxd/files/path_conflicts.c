@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fsmount.h"
 #include "base/log.h"
-#include "boxd/files/fsmount.h"
 
 #define LINKS_MAX 40 /* as the kernel has it */
 

@@ -14,9 +14,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fsmount.h"
 #include "base/macros.h"
 #include "boxd/box/userns.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/image/image_file.h"
 #include "boxd/image/root.h"
 
@@ -127,12 +127,10 @@ static int take_device(int folder, const char *name)
 	if (!S_ISCHR(status.st_mode)) {
 		return -ENODEV;
 	}
-	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
-		move_mount(tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
-			0) {
+	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0) {
 		return -errno;
 	}
-	return 0;
+	return box_fsmount_attach_at(tree, place);
 }
 
 static const struct box_fsmount_options dev_options = {.size_bytes = 64 * BOX_KIB,

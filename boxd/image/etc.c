@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fsmount.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/net/router.h"
 
 #define ENTRIES_MAX 16384

@@ -11,9 +11,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fsmount.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/image/loop_device.h"
 #include "boxd/image/root.h"
 

@@ -13,10 +13,10 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fsmount.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/files/host_mount.h"
 #include "boxd/image/image_file.h"
 

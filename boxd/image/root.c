@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fsmount.h"
 #include "base/macros.h"
-#include "boxd/files/fsmount.h"
 #include "boxd/files/host_mount.h"
 #include "boxd/image/etc.h"
 

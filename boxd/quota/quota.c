@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "boxd/files/fsmount.h"
+#include "base/fsmount.h"
 #include "boxd/files/location.h"
 
 #define LOOP_MAJOR 7

@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "boxd/files/fsmount.h"
+#include "base/fsmount.h"
 #include "boxd/files/location.h"
 
 static int fail(struct box_err *err, const char *step, int errnum)

@@ -20,7 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "boxd/files/fsmount.h"
+#include "base/fsmount.h"
 #include "boxd/image/loop_device.h"
 
 #define BLOCK 4096U

@@ -10,10 +10,10 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fsmount.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "boxd/box/userns.h"
-#include "boxd/files/fsmount.h"
 #include "cli/doctor/check.h"
 #include "cli/doctor/probe_child.h"
 #include "plan/plan.h"

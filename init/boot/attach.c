@@ -14,12 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef MOVE_MOUNT_F_EMPTY_PATH
-#define MOVE_MOUNT_F_EMPTY_PATH 0x00000004
-#endif
-#ifndef MOVE_MOUNT_T_EMPTY_PATH
-#define MOVE_MOUNT_T_EMPTY_PATH 0x00000040
-#endif
+#include "base/cleanup.h"
+#include "base/fsmount.h"
 
 #define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW)
 
@@ -29,18 +25,10 @@ struct place {
 	int back; /* the same in the root's own fd, or -1 outside of the root's file system */
 };
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0) {
-		(void)close(*fd);
-		*fd = -1;
-	}
-}
-
 static void close_place(struct place *place)
 {
-	close_fd(&place->fd);
-	close_fd(&place->back);
+	box_close_p(&place->fd);
+	box_close_p(&place->back);
 }
 
 static int make_one(int fd, const char *name, bool folder)
@@ -89,7 +77,7 @@ static int follow(int back, const char *name, struct place *place)
 		return -errno;
 	}
 	if (here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
-		close_fd(&place->back);
+		box_close_p(&place->back);
 	}
 	return 0;
 }
@@ -152,14 +140,6 @@ static int walk(const struct box_attach *attach, char *path, bool folder, struct
 	}
 }
 
-int box_attach_at(int mount_fd, int place_fd)
-{
-	return syscall(SYS_move_mount, mount_fd, "", place_fd, "",
-		       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
-		? -errno
-		: 0;
-}
-
 static int attach_one(const struct box_attach *attach, int mount_fd, char *path)
 {
 	struct stat source;
@@ -179,7 +159,7 @@ static int attach_one(const struct box_attach *attach, int mount_fd, char *path)
 	if (r == 0 && S_ISLNK(target.st_mode)) {
 		r = -ELOOP;
 	}
-	r = r < 0 ? r : box_attach_at(mount_fd, place.fd);
+	r = r < 0 ? r : box_fsmount_attach_at(mount_fd, place.fd);
 	close_place(&place);
 	return r;
 }

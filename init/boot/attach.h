@@ -14,9 +14,6 @@ struct box_attach {
 	uint32_t same; /* not 0: these are our ids */
 };
 
-/* Attaches a detached mount at an opened place. 0 or -errno. */
-int box_attach_at(int mount_fd, int place_fd);
-
 /* In a process of its own, between clone and exec: leaves the mount namespace first. 0, or -errno
  * with the index of the mount. Allocates nothing. */
 int box_attach_all(const struct box_attach *attach, uint32_t *ret_index);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
-#include "init/boot/attach.h"
+#include "base/fsmount.h"
 #include "init/boot/boot.h"
 
 static int workspace_fd = -1;
@@ -44,7 +44,7 @@ int box_boot_attach_workspace(void)
 	if (!wanted) {
 		return 0;
 	}
-	int r = box_attach_at(workspace_fd, BOX_INIT_WORKSPACE_FD);
+	int r = box_fsmount_attach_at(workspace_fd, BOX_INIT_WORKSPACE_FD);
 	(void)close(workspace_fd);
 	(void)close(BOX_INIT_WORKSPACE_FD);
 	return r;

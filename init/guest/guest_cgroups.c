@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fsmount.h"
 #include "base/macros.h"
-#include "init/guest/mount.h"
+#include "base/number.h"
 #include "protocol/init_process.h"
 
 #define MIB (1024ULL * 1024)
@@ -32,8 +33,8 @@ static int write_file(int folder, const char *file, const char *text)
 
 static int write_number(int folder, const char *file, uint64_t number)
 {
-	char text[BOX_MOUNT_NUMBER_SIZE];
-	box_mount_number(text, number, 10);
+	char text[BOX_NUMBER_SIZE];
+	box_number_put(text, number, 10);
 	return write_file(folder, file, text);
 }
 
@@ -75,7 +76,7 @@ static int fill(int tree, int box, uint32_t pids, int *ret_events)
 
 int box_guest_cgroups_open(uint32_t pids, int *ret_events)
 {
-	_cleanup_(box_close_p) int tree = box_mount_make(
+	_cleanup_(box_close_p) int tree = box_fsmount_make_by_parameters(
 		"cgroup2", NULL, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	if (tree < 0) {
 		return tree == -ENODEV ? -EOPNOTSUPP : tree;
@@ -87,10 +88,10 @@ int box_guest_cgroups_open(uint32_t pids, int *ret_events)
 
 /* --- cgroups of managed processes --- */
 
-static void make_name(uint32_t index, char name[BOX_MOUNT_NUMBER_SIZE + 1])
+static void make_name(uint32_t index, char name[BOX_NUMBER_SIZE + 1])
 {
 	name[0] = 'p';
-	box_mount_number(name + 1, index, 10);
+	box_number_put(name + 1, index, 10);
 }
 
 /* Removes empty cgroups. The first free index, or CGROUPS_MAX. */
@@ -98,7 +99,7 @@ static uint32_t free_index(int box)
 {
 	uint32_t first = CGROUPS_MAX;
 	for (uint32_t i = 0; i < CGROUPS_MAX; i++) {
-		char name[BOX_MOUNT_NUMBER_SIZE + 1];
+		char name[BOX_NUMBER_SIZE + 1];
 		make_name(i, name);
 		if (used[i] && unlinkat(box, name, AT_REMOVEDIR) == 0) {
 			used[i] = false;
@@ -150,7 +151,7 @@ int box_guest_cgroups_make(int box, uint64_t memory_mib, int *ret_events)
 	if (index == CGROUPS_MAX) {
 		return -EAGAIN;
 	}
-	char name[BOX_MOUNT_NUMBER_SIZE + 1];
+	char name[BOX_NUMBER_SIZE + 1];
 	make_name(index, name);
 	_cleanup_(box_close_p) int cgroup = make_folder(box, name);
 	int procs_fd = cgroup < 0 ? cgroup : limit(cgroup, memory_mib, ret_events);

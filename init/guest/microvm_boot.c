@@ -19,13 +19,14 @@
 
 #include "base/cleanup.h"
 #include "base/fds.h"
+#include "base/fsmount.h"
 #include "base/landlock.h"
 #include "base/macros.h"
+#include "base/number.h"
 #include "init/guest/guest_cgroups.h"
 #include "init/guest/guest_clock.h"
 #include "init/guest/guest_net.h"
 #include "init/guest/memory_kills.h"
-#include "init/guest/mount.h"
 #include "init/guest/priv_helper.h"
 #include "init/guest/root_build.h"
 #include "protocol/microvm.h"
@@ -44,7 +45,7 @@ static int boot_fd = -1;
 static int stream = -1;
 static int root = -1;
 static int writable = -1;
-static uint32_t failed_piece;
+static uint32_t failed_step;
 
 bool box_microvm_boot_is_due(void)
 {
@@ -186,14 +187,14 @@ static int make_groups(void)
 
 static int make_root(void)
 {
-	const struct box_root_build furnish = {
-		.pieces = parts.root_steps,
+	const struct box_root_build build = {
+		.steps = parts.root_steps,
 		.count = parts.boot.root_step_count,
 		.uid = facts.payload_uid,
 		.gid = facts.payload_gid,
 		.open_tree = box_priv_helper_open_tree,
 	};
-	int r = box_root_build(&furnish, &root, &writable, &failed_piece);
+	int r = box_root_build(&build, &root, &writable, &failed_step);
 	if (r == 0) {
 		root = move_up(root);
 		writable = move_up(writable);
@@ -203,7 +204,7 @@ static int make_root(void)
 
 static int move_in(void)
 {
-	int r = box_root_build_enter(root);
+	int r = box_fsmount_enter_root(root);
 	box_close_p(&root);
 	return r;
 }
@@ -303,9 +304,9 @@ static void say(uint32_t step, int errnum)
 {
 	static const char before[] = "box-init: cannot ";
 	static const char between[] = ": error ";
-	char number[BOX_MOUNT_NUMBER_SIZE];
+	char number[BOX_NUMBER_SIZE];
 	const char *name = box_microvm_step_name(step);
-	box_mount_number(number, (uint64_t)errnum, 10);
+	box_number_put(number, (uint64_t)errnum, 10);
 	const struct iovec text[] = {
 		{(void *)(uintptr_t)before, sizeof(before) - 1},
 		{(void *)(uintptr_t)name, strlen(name)},
@@ -323,7 +324,7 @@ int box_microvm_boot_run(uint32_t *ret_step)
 		int r = steps[i]();
 		if (r < 0) {
 			*ret_step = steps[i] == make_root
-				? BOX_MICROVM_STEP_ROOT_STEP + failed_piece
+				? BOX_MICROVM_STEP_ROOT_STEP + failed_step
 				: BOX_MICROVM_STEP_READ + i;
 			say(*ret_step, -r);
 			return r;

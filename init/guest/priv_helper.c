@@ -19,11 +19,11 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/fds.h"
-#include "init/boot/attach.h"
+#include "base/fsmount.h"
+#include "base/number.h"
 #include "init/boot/boot.h"
 #include "init/guest/guest_cgroups.h"
 #include "init/guest/guest_clock.h"
-#include "init/guest/mount.h"
 #include "protocol/microvm.h"
 
 #define FD_FLOOR 16 /* above the fixed fds of every box-init */
@@ -80,14 +80,14 @@ static int cgroups = -1; /* the cgroup of the box */
 /* Attached, because a mount outside of the mount namespace cannot be copied. */
 static int enter_virtiofs(void)
 {
-	const struct box_mount_option options[] = {{"source", BOX_MICROVM_SHARE}};
+	const struct box_fsmount_parameter options[] = {{"source", BOX_MICROVM_SHARE}};
 	_cleanup_(box_close_p) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(box_close_p) int share_fd = box_mount_make(
+	_cleanup_(box_close_p) int share_fd = box_fsmount_make_by_parameters(
 		"virtiofs", options, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (share_fd < 0 || root < 0) {
 		return share_fd < 0 ? share_fd : -EBADF;
 	}
-	int r = box_attach_at(share_fd, root);
+	int r = box_fsmount_attach_at(share_fd, root);
 	if (r < 0) {
 		return r;
 	}
@@ -110,13 +110,13 @@ static int clone_named(const char *folder, const char *name)
 	}
 	_cleanup_(box_close_p) int fd = openat(
 		share, folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : box_mount_clone(fd, name);
+	return fd < 0 ? -errno : box_fsmount_clone(fd, name);
 }
 
 static int clone_numbered(uint64_t number)
 {
-	char name[BOX_MOUNT_NUMBER_SIZE];
-	box_mount_number(name, number, 10);
+	char name[BOX_NUMBER_SIZE];
+	box_number_put(name, number, 10);
 	return clone_named(BOX_MICROVM_MOUNTS, name);
 }
 
@@ -136,7 +136,7 @@ static int find_answer(struct question *question, int fd, int *ret_second)
 	case ASK_TREE:
 		return clone_named(BOX_MICROVM_TREES, question->name);
 	case ASK_WORKSPACE:
-		return box_mount_clone(share, BOX_MICROVM_WORKSPACE);
+		return box_fsmount_clone(share, BOX_MICROVM_WORKSPACE);
 	case ASK_MOUNT:
 		return clone_numbered(question->number);
 	case ASK_CGROUP:
@@ -194,7 +194,7 @@ static void write_file(int folder, const char *name, const char *text)
 /* Through a detached /proc: none is mounted yet. */
 static void configure_kernel(void)
 {
-	_cleanup_(box_close_p) int proc = box_mount_make("proc", NULL, 0, 0);
+	_cleanup_(box_close_p) int proc = box_fsmount_make_by_parameters("proc", NULL, 0, 0);
 	if (proc >= 0) {
 		/* The OOM killer must not choose this process. */
 		write_file(proc, "self/oom_score_adj", "-1000");

@@ -1,11 +1,12 @@
-/* The root of a microVM's box, built from its root steps as boxd builds that of a native one. */
+/* The root of a microVM's box, built from the root steps of its boot file. What a step does is
+ * base/root_builder.c's, as for native boxes. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct box_root_build {
-	const char *pieces; /* `count` struct box_root_step, the first a TMPFS at "/" */
+	const char *steps; /* `count` struct box_root_step, the first a TMPFS at "/" */
 	uint32_t count;
 	uint32_t uid; /* of commands */
 	uint32_t gid;
@@ -13,10 +14,7 @@ struct box_root_build {
 	int (*open_tree)(const char *name);
 };
 
-/* Over what is "/" now: nobody sees it there before it is moved into. 0, or -errno with the piece
- * that could not be made. `ret_writable` is the root for whoever makes mount points later. */
-int box_root_build(const struct box_root_build *furnish, int *ret_root, int *ret_writable,
-	uint32_t *ret_piece);
-
-/* Into it, and what was "/" before is gone from this mount namespace. 0 or -errno. */
-int box_root_build_enter(int root);
+/* Over what is "/" now: nobody sees it there before it is moved into. 0, or -errno with the step
+ * that failed. `ret_writable` is the root for whoever makes mount points later. */
+int box_root_build(
+	const struct box_root_build *build, int *ret_root, int *ret_writable, uint32_t *ret_step);

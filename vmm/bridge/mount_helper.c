@@ -19,6 +19,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/fds.h"
+#include "base/fsmount.h"
 #include "protocol/init_process.h"
 #include "vmm/privileges.h"
 #include "vmm/syscall_rules.h"
@@ -103,11 +104,7 @@ static int attach(int folder, const char *name, int mount_fd)
 {
 	_cleanup_(box_close_p) int point = -1;
 	int r = mount_fd < 0 ? -EBADF : make_mount_point(folder, name, mount_fd, &point);
-	if (r == 0 &&
-		syscall(SYS_move_mount, mount_fd, "", point, "",
-			MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
-		r = -errno;
-	}
+	r = r == 0 ? box_fsmount_attach_at(mount_fd, point) : r;
 	if (r < 0) {
 		detach(folder, name);
 	}

@@ -4,5 +4,5 @@
 # file: plan/filter_table.c
 s/DENY\(unshare\)/BOTH(unshare)/
 s/(clone_rule = )ONLY\(clone_cases, EPERM\)/\1{.otherwise = 0}/
-# file: boxd/box/root_builder.c
-s/write_at\(proc, kinds\[i\]\.name, most\)/0/
+# file: base/root_builder.c
+s/write_at\(proc, kinds\[i\]\.name, max\)/0/

@@ -1,4 +1,4 @@
 # group: limits
 # opens: hosts-mounts-in-mountinfo
-# file: boxd/box/first_process.c
-s/umount2\("\.", MNT_DETACH\) < 0 \|\| //
+# file: base/fsmount.c
+s/syscall\(SYS_umount2, "\.", DETACH\) < 0 \|\| //

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "init/guest/mount.h"
+#include "base/fsmount.h"
 #include "init/guest/priv_helper.h"
 #include "tests/unit/lib/test.h"
 
@@ -106,7 +106,7 @@ TEST(what_it_gives_out)
 	check_text(box_priv_helper_open_mount(8), "", "eight");
 	/* What it gives is a mount, and can be put somewhere. */
 	int fd = box_priv_helper_open_tree("usr");
-	ASSERT_INT(box_mount_add_attributes(fd, 1 /* read-only */), 0);
+	ASSERT_INT(box_fsmount_add_attributes(fd, 1 /* read-only */), 0);
 	ASSERT(openat(fd, "new", O_CREAT | O_WRONLY | O_CLOEXEC, 0644) < 0);
 	ASSERT_INT(errno, EROFS);
 	(void)close(fd);

@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
-#include "init/guest/mount.h"
+#include "base/fsmount.h"
 #include "init/guest/root_build.h"
 #include "protocol/microvm.h"
 #include "tests/unit/lib/test.h"
@@ -73,13 +73,13 @@ static void run_in(unsigned long namespaces, void (*body)(void))
 /* A folder of a tmpfs with one file, by the name of the tree. */
 static int open_tree_here(const char *name)
 {
-	return strcmp(name, "usr") == 0 ? box_mount_clone(outer_tmp, name) : -ENOENT;
+	return strcmp(name, "usr") == 0 ? box_fsmount_clone(outer_tmp, name) : -ENOENT;
 }
 
 static void make_outside(void)
 {
-	const struct box_mount_option options[] = {{"mode", "755"}};
-	outer_tmp = box_mount_make("tmpfs", options, 1, 0);
+	const struct box_fsmount_parameter options[] = {{"mode", "755"}};
+	outer_tmp = box_fsmount_make_by_parameters("tmpfs", options, 1, 0);
 	MUST(outer_tmp >= 0);
 	/* In a namespace, or nothing of it could be copied. */
 	MUST(syscall(SYS_move_mount, outer_tmp, "", AT_FDCWD, "/mnt", 4) == 0);
@@ -91,7 +91,7 @@ static void make_outside(void)
 static struct box_root_build furnish_with(const struct box_root_step *pieces, size_t count)
 {
 	return (struct box_root_build){
-		.pieces = (const char *)pieces,
+		.steps = (const char *)pieces,
 		.count = (uint32_t)count,
 		.uid = PAYLOAD,
 		.gid = PAYLOAD,
@@ -164,7 +164,7 @@ static void build_all(void)
 	const struct box_root_build furnish = furnish_with(pieces, COUNT(pieces));
 	MUST(box_root_build(&furnish, &root, &writable, &piece) == 0);
 	MUST(access("/usr/bin/env", F_OK) == 0); /* so far this is the host's */
-	MUST(box_root_build_enter(root) == 0);
+	MUST(box_fsmount_enter_root(root) == 0);
 
 	MUST(access("/usr/file", R_OK) == 0 && access("/usr/bin/env", F_OK) < 0);
 	refuse_making("/usr/x");
@@ -219,7 +219,7 @@ static void build_devices(void)
 	uint32_t piece = 0;
 	const struct box_root_build furnish = furnish_with(pieces, COUNT(pieces));
 	MUST(box_root_build(&furnish, &root, &writable, &piece) == 0);
-	MUST(box_root_build_enter(root) == 0);
+	MUST(box_fsmount_enter_root(root) == 0);
 	check_node("/dev/null", 1, 3);
 	check_node("/dev/zero", 1, 5);
 	check_node("/dev/full", 1, 7);
