@@ -81,6 +81,17 @@ def production(root):
     }
 
 
+# The core vocabulary: words of base that every folder uses as it uses the C library's, and that are modules of
+# their own in all but their file. They name the types that the header declares (struct box_str, enum box_type,
+# enum box_code; a map and a list are kinds of struct box_value), or the function of the C library that they
+# stand for.
+CORE = {
+    "base/arena.h": {"alloc", "realloc", "strdup"},
+    "base/err.h": {"code"},
+    "base/value.h": {"list", "map", "str", "type"},
+}
+
+
 def stem(path):
     return Path(path).stem
 
@@ -102,6 +113,7 @@ class Modules:
         for one in {path} | self.declared.get(name, set()):
             words = stem(one).split("_")
             found.add(stem(one))
+            found |= CORE.get(one, set())
             for count in range(1, len(words)):
                 family = "_".join(words[:count])
                 if (Path(one).parent / f"{family}.h").as_posix() in self.sources:
