@@ -1,4 +1,4 @@
-/* The start of everything that a box needs, in the order in which one thing needs another. */
+/* Opens everything that boxes need, in the order of dependencies; takes the policy; reports to box-rpc. */
 #include "boxd/host_state.h"
 
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/landlock.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "boxd/box/host_memory.h"
 #include "boxd/box/id_ranges.h"
 #include "boxd/cgroup/cgroup.h"
@@ -26,13 +27,14 @@
 #include "boxd/image/images.h"
 #include "boxd/net/netns.h"
 #include "boxd/net/network.h"
+#include "boxd/program.h"
 #include "plan/bounds.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
 
-/* Whether the highest id that a box may get is an id here: a container may have fewer. */
+/* Whether the highest id that a box may get exists here: a container may have fewer. */
 bool box_host_state_has_id_ranges(void)
 {
 	static const uint32_t last = 0xf0000000U;
@@ -75,7 +77,7 @@ static int seal_copy(int source, off_t size, int *ret_fd)
 	return 0;
 }
 
-/* The program is read once: what is replaced on disk later does not get into boxes. */
+/* The program is read once: a file that replaces it on disk later does not get into boxes. */
 static int load_init(int *ret_fd, struct box_err *err)
 {
 	char path[BOX_PATH_MAX];
@@ -94,7 +96,7 @@ static int load_init(int *ret_fd, struct box_err *err)
 		     : 0;
 }
 
-/* What microVMs run in. Boxes without one need it not. */
+/* Only microVM boxes need it. */
 static void find_vmm(struct box_host_state *host_state)
 {
 	struct box_err ignored;
@@ -122,17 +124,22 @@ uint64_t box_host_state_files_max(void)
 
 static int compile_filters(struct box_host_state *host_state, struct box_err *err)
 {
-	int r = 0;
-	for (int i = 0; i < BOX_FILTERS_ * 2 && r == 0; i++) {
+	for (int i = 0; i < BOX_FILTERS_ * 2; i++) {
 		struct box_filter_kind kind = {
 			.profile = (enum box_filter_profile)(i / 2), .network = i % 2 == 1};
 		struct box_host_state_filters *filters =
 			&host_state->filters[kind.profile][kind.network];
-		r = box_filter_compile(kind, &filters->commands, err);
+		int r = box_filter_compile(kind, &filters->commands, err);
+		if (r < 0) {
+			return r;
+		}
 		kind.mounter = true;
-		r = r < 0 ? r : box_filter_compile(kind, &filters->mounter, err);
+		r = box_filter_compile(kind, &filters->mounter, err);
+		if (r < 0) {
+			return r;
+		}
 	}
-	return r;
+	return 0;
 }
 
 /* Boxes of one and the same user leave boxd's keyring with boxd, once: see leave_keyring in
@@ -177,7 +184,7 @@ static int open_all(
 	if (r < 0) {
 		return r;
 	}
-	/* Cgroups before the namespaces: what we may do there goes by who we are outside. */
+	/* Cgroups before the namespaces: our rights there are those that we have outside. */
 	host_state->cgroups = box_cgroups_open();
 	host_state->host.cgroups = box_cgroups_mode(host_state->cgroups) != BOX_CGROUP_NONE;
 	if (host_state->host.cgroups) {
@@ -260,13 +267,13 @@ void box_host_state_close(struct box_host_state *host_state)
 	}
 }
 
-/* Into memory that is all zeros, and no page of zeros with it: what is not written takes no memory,
- * in boxd as in the watcher, which is a copy of it. A policy is large and mostly empty. */
+/* Into zeroed memory, leaving out pages of zeros: what is not written takes no memory, in boxd as in the
+ * watcher, which is a copy of it. A policy is large and mostly empty. */
 static void copy_written(void *zeroed, const void *from, size_t size)
 {
 	static const char zeros[4096];
 	for (size_t at = 0; at < size; at += sizeof(zeros)) {
-		size_t len = size - at < sizeof(zeros) ? size - at : sizeof(zeros);
+		size_t len = BOX_MIN(size - at, sizeof(zeros));
 		if (memcmp((const char *)from + at, zeros, len) != 0) {
 			memcpy((char *)zeroed + at, (const char *)from + at, len);
 		}
@@ -346,7 +353,7 @@ int box_host_state_set_policy(
 	return 0;
 }
 
-static void take_narrower(struct box_policy *policy, const struct box_policy *from)
+static void copy_narrower(struct box_policy *policy, const struct box_policy *from)
 {
 	policy->narrower = from->narrower;
 	memcpy(policy->client_skills, from->client_skills, sizeof(policy->client_skills));
@@ -356,7 +363,7 @@ void box_host_state_narrow_policy(
 	struct box_host_state *host_state, const struct box_policy *policy, bool roots)
 {
 	struct box_err err;
-	take_narrower(&host_state->policy, policy);
+	copy_narrower(&host_state->policy, policy);
 	if (!roots) {
 		box_mount_roots_narrow(host_state->mount_roots, &host_state->policy);
 		return;
@@ -370,7 +377,7 @@ void box_host_state_narrow_policy(
 		    &host_state->own_paths, &err) < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "mount_roots.refused", box_log_str("why", err.text));
 		host_state->policy = *before;
-		/* They were good before. */
+		/* This has succeeded before. */
 		(void)box_mount_roots_seal(
 			host_state->mount_roots, &host_state->policy, &host_state->own_paths, &err);
 	}
@@ -378,13 +385,12 @@ void box_host_state_narrow_policy(
 
 static int64_t usable_memory_mb(const struct box_host_state *host_state)
 {
-	struct box_host_memory facts;
+	struct box_host_memory memory;
 	struct box_err ignored;
-	if (box_host_memory_read(host_state->cgroups, &facts, &ignored) < 0) {
+	if (box_host_memory_read(host_state->cgroups, &memory, &ignored) < 0) {
 		return 0;
 	}
-	uint64_t bytes = facts.total_bytes < facts.group_bytes ? facts.total_bytes
-							       : facts.group_bytes;
+	uint64_t bytes = BOX_MIN(memory.total_bytes, memory.group_bytes);
 	return (int64_t)(bytes / BOX_MIB);
 }
 
@@ -413,7 +419,11 @@ void box_host_state_report_at_start(
 	*ret_host = host;
 }
 
-static void look_at_root(const struct box_host_state *host_state, struct box_boxd_host *host)
+/* --- reports --- */
+
+/* Cheap, and without a change: no path is opened. A root that was missing when the policy was set is not
+ * taken later: a process that could make it then would have made the root of boxes. */
+static void report_root(const struct box_host_state *host_state, struct box_boxd_host *host)
 {
 	const char *path = host_state->policy.rootfs;
 	if (!host_state->sealed) {
@@ -439,7 +449,7 @@ void box_host_state_report_now(
 	box_host_state_report_at_start(host_state, ret_host);
 	ret_host->sealed = host_state->sealed;
 	ret_host->degraded = host_state->policy.degraded;
-	look_at_root(host_state, ret_host);
+	report_root(host_state, ret_host);
 	if (host_state->images) {
 		box_images_missing(host_state->images, ret_host->images_missing,
 			sizeof(ret_host->images_missing));
@@ -468,7 +478,7 @@ int box_host_state_check_config_path(
 	}
 	bool folder = S_ISDIR(status.st_mode);
 	if (what == BOX_BOXD_CHECK_FOLDER && !folder) {
-		return box_err_set(err, BOX_ERR_VALUE, ENOTDIR, "%s: no folder", path);
+		return box_err_set(err, BOX_ERR_VALUE, ENOTDIR, "%s: not a folder", path);
 	}
 	if (what == BOX_BOXD_CHECK_FOLDER) {
 		return box_location_check_not_in_system(fd) == 0

@@ -1,7 +1,8 @@
-/* What boxes stand on: everything of this host that is found out, opened or prepared once.
+/* What boxes need of this host: everything that is found out, opened or prepared once.
  *
- * Found by trying, at the start of boxd; what is missing is kept in words for whoever asks. The
- * operator's policy comes later, once, and completes it.
+ * Found out by trying, when boxd starts; what is missing is kept as text for status and errors. The
+ * operator's policy comes later, once, and completes it. Owned by main.c; used by everything below that
+ * makes boxes.
  */
 #pragma once
 
@@ -21,7 +22,7 @@ struct box_images;
 struct box_netns;
 struct box_network;
 
-/* The programs of one kind of box. */
+/* The seccomp filters of one kind of box. */
 struct box_host_state_filters {
 	struct box_filter commands;
 	struct box_filter mounter;
@@ -30,7 +31,7 @@ struct box_host_state_filters {
 struct box_host_state {
 	bool possible; /* boxes can be made; else `missing` says why not */
 	char missing[BOX_BOXD_TEXT_MAX];
-	bool sealed; /* the policy is here */
+	bool sealed; /* the policy was set */
 	struct box_policy policy;
 	struct box_mount_roots *mount_roots; /* by the policy; never NULL */
 	struct box_plan_host host;
@@ -40,20 +41,20 @@ struct box_host_state {
 	struct box_watcher watcher;
 	struct box_network *network;
 	struct box_netns *netns;
-	struct box_id_ranges *ids;                              /* NULL: one id is all there is */
+	struct box_id_ranges *ids;                              /* NULL: boxd has only one id */
 	struct box_host_state_filters filters[BOX_FILTERS_][2]; /* without and with a network */
 	struct box_quota_support quota;
 	struct box_mount_roots_own_paths own_paths; /* set by the caller */
-	bool alone; /* nobody from another mount namespace uses the folders: set by the caller */
-	int init;   /* the program of PID 1, in a sealed memory file */
-	int vmm;    /* box-vmm, to be executed; -1: there is none */
+	bool alone; /* no other mount namespace uses the folders: set by the caller */
+	int init;   /* the program of PID 1, in a sealed memfd */
+	int vmm;    /* box-vmm, to be executed; or -1 */
 	char vmm_path[BOX_PATH_MAX];
 };
 
-/* Of zeroed memory, by choice static: nothing is there, and no box possible. */
+/* For zeroed memory: nothing is there, and no box is possible. */
 void box_host_state_init(struct box_host_state *host_state);
 
-/* Never fails: what cannot be had is said in `missing`. Enters namespaces of our own: to be called
+/* Never fails: what cannot be had is described in `missing`. Enters namespaces of our own: to be called
  * when the listening sockets are open and before PR_SET_DUMPABLE. */
 void box_host_state_open(struct box_host_state *host_state, const struct box_identity *ids);
 void box_host_state_close(struct box_host_state *host_state);
@@ -66,30 +67,30 @@ uint64_t box_host_state_files_max(void);
 /* Whether every text of a policy is terminated and every count in its limits: it comes from box-rpc. */
 bool box_host_state_is_well_formed(const struct box_policy *policy);
 
-/* Takes the policy, opens the mount roots and prepares the root of boxes by it. A second one is
+/* Takes the policy, opens the mount roots and prepares the root of boxes. A second policy is
  * ignored. -EINVAL with BOX_ERR_VALUE when something of Box's own is where boxes may mount: boxd
  * must not go on. */
 int box_host_state_set_policy(
 	struct box_host_state *host_state, const struct box_policy *policy, struct box_err *err);
 
-/* Whether its paths may stand beside each other, as the seal asks; nothing is kept. */
+/* Whether its paths may be used together, as box_host_state_set_policy requires; nothing is kept. */
 int box_host_state_check_policy_paths(const struct box_host_state *host_state,
 	const struct box_policy *policy, struct box_err *err);
 
-/* What of a later policy counts: what it narrows. With `roots` also its roots and its skill store,
- * unless they would let boxes mount something of Box's own: that is said in the log. */
+/* Takes of a later policy what narrows the first one. With `roots` also its roots and its skill store,
+ * unless they would let boxes mount something of Box's own, which is logged. */
 void box_host_state_narrow_policy(
 	struct box_host_state *host_state, const struct box_policy *policy, bool roots);
 
-/* What a box that is asked for now would get, as far as it can be seen: box_host_state_report_at_start, and the
- * roots looked at anew. */
+/* What a box would get now, as far as it can be seen: box_host_state_report_at_start, and the roots as they
+ * are now. */
 void box_host_state_report_now(
 	const struct box_host_state *host_state, struct box_boxd_host *ret_host);
 
-/* What is at a path of the configuration: 0, or negative and err says what is wrong with it. */
+/* Whether a path of the configuration can be used (--check-config): 0, or negative with err. */
 int box_host_state_check_config_path(
 	enum box_boxd_check_kind what, const char *path, struct box_err *err);
 
-/* The same in the words of START. */
+/* What this host has, for START. */
 void box_host_state_report_at_start(
 	const struct box_host_state *host_state, struct box_boxd_host *ret_host);

@@ -1,4 +1,4 @@
-/* Finds our other programs, and ids for box-rpc that no one else on this host has. */
+/* Chooses ids for box-rpc that no other process on this host has. */
 #include "boxd/identity.h"
 
 #include <errno.h>
@@ -102,44 +102,6 @@ int box_identity_choose_for_rpc(struct box_identity *ret_ids, struct box_err *er
 	}
 	*ret_ids = ids;
 	return 0;
-}
-
-/* `name` beside the program that runs, even when an upgrade has replaced it since. */
-static int path_beside(const char *name, char ret_path[BOX_PATH_MAX])
-{
-	ssize_t len = readlink("/proc/self/exe", ret_path, BOX_PATH_MAX);
-	if (len <= 0) {
-		return len < 0 ? -errno : -ENOENT;
-	}
-	const char *slash = memrchr(ret_path, '/', (size_t)len);
-	size_t folder = slash ? (size_t)(slash - ret_path) + 1 : 0;
-	if (!slash || folder + strlen(name) >= BOX_PATH_MAX) {
-		return -ENAMETOOLONG;
-	}
-	memcpy(ret_path + folder, name, strlen(name) + 1);
-	return 0;
-}
-
-static bool is_program(const char *path)
-{
-	struct stat status;
-	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0;
-}
-
-int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_err *err)
-{
-	int r = path_beside(name, ret_path);
-	if (r == 0 && is_program(ret_path)) {
-		return 0;
-	}
-#ifdef BOX_LIBEXECDIR
-	int len = snprintf(ret_path, BOX_PATH_MAX, "%s/%s", BOX_LIBEXECDIR, name);
-	if (len < BOX_PATH_MAX && is_program(ret_path)) {
-		return 0;
-	}
-#endif
-	return box_err_set(
-		err, BOX_ERR_OS, ENOENT, "%s is neither beside boxd nor installed", name);
 }
 
 int box_identity_of_owner(const struct box_identity *ids, int fd, struct box_identity *ret_ids)

@@ -1,5 +1,5 @@
-/* The listening sockets. boxd opens them once and keeps them, so that no connection is refused
- * while box-rpc is started again. */
+/* The listening sockets. boxd opens them once and keeps them, so that no connection is refused while
+ * box-rpc is restarted. Opened by main.c, sent to box-rpc by serve.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ struct box_listeners {
 	int fds[BOX_BOXD_LISTENERS_MAX];
 	bool all_loopback;
 	struct box_operator_socket operator;
-	int sock_diag; /* tells whose a connection is, or -1 */
+	int sock_diag; /* to find out which user has connected; or -1 */
 };
 
 #define BOX_LISTENERS_NONE                                           \

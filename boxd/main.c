@@ -1,5 +1,5 @@
-/* boxd: puts the parts together. Everything that can be wrong with the command line, the files and
- * the sockets is found here, before anything starts. */
+/* boxd's start: reads the command line, opens files and sockets, puts the parts together. Everything that
+ * can be wrong with them is found here, before box-rpc or any box starts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/sock_diag.h"
+#include "boxd/program.h"
 #include "boxd/rpc/supervise.h"
 
 #ifndef BOX_VERSION
@@ -39,7 +40,7 @@ static int fill_standard_fds(struct box_err *err)
 	return 0;
 }
 
-/* With -s the sockets are an extra, and boxd goes on without. */
+/* With -s boxd goes on without these sockets if they cannot be opened. */
 static int open_listeners(
 	const struct box_options *options, struct box_listeners *listeners, struct box_err *err)
 {
@@ -54,7 +55,7 @@ static int open_listeners(
 	return r;
 }
 
-/* At its default place it is an extra, as the place may be another boxd's. */
+/* At its default path it may fail: another boxd may listen there. */
 static int open_operator_socket(
 	const struct box_options *options, struct box_listeners *listeners, struct box_err *err)
 {
@@ -66,21 +67,22 @@ static int open_operator_socket(
 		options->socket_path, options->socket_group, &listeners->operator, err);
 	if (r < 0 && !named && !options->socket_group) {
 		BOX_LOG(BOX_LOG_WARNING, "listening.no_operator", box_log_str("why", err->text),
-			box_log_str("do", "name another place with --socket, or --socket none"));
+			box_log_str("do", "name another path with --socket, or --socket none"));
 		return 0;
 	}
 	return r;
 }
 
-/* box-rpc takes a token of nothing but white space for none. */
+/* box-rpc ignores a token of white space only. */
 static bool is_blank(const char *token)
 {
 	return box_str_strip(box_str(token)).len == 0;
 }
 
-/* Says where we listen, here and to box-rpc, which decides whether that may be: the operator's file
- * has a word in it. Where there is no token, it must find out who connects. */
-static void tell_listeners(struct box_listeners *listeners, bool wide, struct box_boxd_start *start)
+/* Logs where we listen, and tells box-rpc, which decides by the operator's file whether that is allowed.
+ * Without a token box-rpc must find out which user connects. */
+static void report_listeners(
+	struct box_listeners *listeners, bool wide, struct box_boxd_start *start)
 {
 	box_listeners_log(listeners);
 	if (!is_blank(start->token)) {
@@ -94,7 +96,7 @@ static void tell_listeners(struct box_listeners *listeners, bool wide, struct bo
 	}
 }
 
-/* Every box takes a few. What the children of ours may have is set for each of them. */
+/* Every box takes some. The limits of our children are set for each of them. */
 static void raise_open_files(void)
 {
 	struct rlimit limit;
@@ -116,8 +118,8 @@ static const char *make_absolute(const char *folder, const char *path, char out[
 	return out;
 }
 
-/* The configuration of a boxd that somebody has started with -s lies beside what that one works on,
- * and goes with it. */
+/* The configuration of a boxd with -s is in a folder that the process which started it works in, so it does
+ * not count as Box's own. */
 static void find_own_paths(const struct box_options *options,
 	const struct box_start_data *start_data, const struct box_listeners *listeners,
 	struct box_mount_roots_own_paths *ret_paths)
@@ -161,12 +163,12 @@ static int serve(const struct box_options *options)
 		skills_path[0] = '\0';
 	}
 	bool opened = listeners.count > 0 || options->check_config;
-	tell_listeners(&listeners, opened && !listeners.all_loopback, &start_data->start);
+	report_listeners(&listeners, opened && !listeners.all_loopback, &start_data->start);
 	box_host_state_init(&host_state);
 	find_own_paths(options, start_data, &listeners, &host_state.own_paths);
 	if (!options->check_config) {
 		box_host_state_open(&host_state, &ids);
-		/* Whoever has started us sees what we see. */
+		/* The process that started us sees the same mounts. */
 		host_state.alone = options->stdio;
 	}
 	/* The token is in this process's memory: no core of it, and no debugger of its user. Not
@@ -206,7 +208,7 @@ int main(int argc, char **argv)
 		(void)fputs(options.help ? box_options_usage() : "boxd " BOX_VERSION "\n", stdout);
 		return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 	}
-	/* A verdict is not to be looked for between lines about processes. */
+	/* The result must not be hidden among lines about processes. */
 	if (options.check_config && options.log_level == BOX_LOG_INFO) {
 		options.log_level = BOX_LOG_WARNING;
 	}

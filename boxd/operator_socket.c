@@ -1,6 +1,6 @@
-/* In this order: the folder is made and judged, and everything after that goes through its fd; a
- * lock on the folder keeps two boxds from taking each other's socket for a dead one; the socket is
- * bound with a mode that lets nobody else in, and only then given to a group. */
+/* In this order: the folder is made and checked, and everything after that goes through its fd; a lock on
+ * the folder keeps two boxds from taking each other's socket for a stale one; the socket is bound with a
+ * mode that lets nobody else in, and only then given to a group. */
 #include "boxd/operator_socket.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "base/err.h"
 
 #define BACKLOG 1024
-#define LOCK_TRIES 200 /* a second; who starts has it for a moment */
+#define LOCK_TRIES 200 /* a second; a boxd that starts holds the lock for a moment */
 #define LOCK_PAUSE_MS 5
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
@@ -52,8 +52,8 @@ static int choose_path(const char *path, struct box_operator_socket *socket, str
 	return socket->path[0] == '/' ? 0 : refuse(err, socket, EINVAL, "not an absolute path");
 }
 
-/* Others could put a socket of their own in our place. */
-static const char *judge_folder(const struct stat *status)
+/* Otherwise other users could put a socket of their own in place of ours. */
+static const char *check_folder(const struct stat *status)
 {
 	if (status->st_uid != geteuid() && status->st_uid != 0) {
 		return "its folder belongs to another user";
@@ -79,7 +79,7 @@ static int open_folder(struct box_operator_socket *socket, struct box_err *err)
 		return refuse(err, socket, errno,
 			link ? "its folder is a link or no folder" : box_err_strerror(errno));
 	}
-	const char *why = judge_folder(&status);
+	const char *why = check_folder(&status);
 	return why ? refuse(err, socket, EPERM, why) : 0;
 }
 
@@ -94,7 +94,7 @@ static void fill_address(const struct box_operator_socket *socket, struct sockad
 	memcpy(address->sun_path, socket->path, sizeof(address->sun_path));
 }
 
-/* Whether someone listens there. One whose queue is full lives, too. */
+/* Whether a process listens there, even one whose queue is full. */
 static bool is_served(const struct box_operator_socket *socket)
 {
 	struct sockaddr_un address;
@@ -104,8 +104,8 @@ static bool is_served(const struct box_operator_socket *socket)
 		(errno != ECONNREFUSED && errno != ENOENT);
 }
 
-/* A boxd that was killed leaves its socket behind. */
-static int remove_dead(const struct box_operator_socket *socket, struct box_err *err)
+/* Left behind by a boxd that was killed. */
+static int remove_stale(const struct box_operator_socket *socket, struct box_err *err)
 {
 	struct stat status;
 	if (fstatat(socket->folder, name_in(socket), &status, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -171,7 +171,7 @@ static int share_with(
 	return 0;
 }
 
-/* Whoever may read the folder may lock it too: so not for ever. */
+/* Not for ever: every process that may read the folder may lock it too. */
 static int lock_folder(const struct box_operator_socket *socket, struct box_err *err)
 {
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
@@ -188,7 +188,7 @@ static int lock_folder(const struct box_operator_socket *socket, struct box_err 
 	return 0;
 }
 
-static int open_it(struct box_operator_socket *socket, const char *group, struct box_err *err)
+static int open_socket(struct box_operator_socket *socket, const char *group, struct box_err *err)
 {
 	int r = open_folder(socket, err);
 	if (r < 0) {
@@ -198,7 +198,7 @@ static int open_it(struct box_operator_socket *socket, const char *group, struct
 	if (r < 0) {
 		return r;
 	}
-	r = remove_dead(socket, err);
+	r = remove_stale(socket, err);
 	if (r < 0) {
 		return r;
 	}
@@ -222,7 +222,10 @@ int box_operator_socket_open(const char *path, const char *group,
 {
 	struct box_operator_socket socket = BOX_OPERATOR_SOCKET_NONE;
 	int r = choose_path(path, &socket, err);
-	r = r < 0 ? r : open_it(&socket, group, err);
+	if (r < 0) {
+		return r;
+	}
+	r = open_socket(&socket, group, err);
 	if (r < 0) {
 		box_operator_socket_close(&socket);
 		return r;

@@ -1,4 +1,4 @@
-/* The command line, and nothing else: argv in, a struct or one line of error out. */
+/* Parses the command line with getopt_long: argv in, a struct or one line of error out. */
 #include "boxd/options.h"
 
 #include <ctype.h>
@@ -55,7 +55,7 @@ static const struct option flags[] = {
 
 static const char usage[] =
 	"Usage: boxd [OPTION]...\n"
-	"Runs commands and long-lived processes in sandboxes, and is spoken to by RPC.\n"
+	"Runs commands and long-lived processes in sandboxes, for clients that speak RPC.\n"
 	"\n"
 	"  -s, --stdio-control      speak on stdin and stdout; end when stdin ends\n"
 	"      --standalone-box     speak WebSocket only (the default; not with -s)\n"
@@ -66,13 +66,13 @@ static const char usage[] =
 	"                           /run/box/box.sock; others: $XDG_RUNTIME_DIR/box/box.sock;\n"
 	"                           with -s: none)\n"
 	"      --socket-group GROUP let this group use it too: its members are operators then\n"
-	"      --token-file FILE    what WebSocket clients must show, one or two lines of it;\n"
+	"      --token-file FILE    the token of WebSocket clients, one or two lines of it;\n"
 	"                           SIGHUP reads it again\n"
-	"      --unauthenticated    let in whoever reaches the port, without a token\n"
+	"      --unauthenticated    let in every client that reaches the port, without a token\n"
 	"      --config FILE        read the configuration from FILE; SIGHUP reads it again\n"
 	"      --mount-root DIR     let boxes mount DIR and what is in it, beside host_root or\n"
 	"                           allowed_mount_roots; / is anywhere; may be given again\n"
-	"      --check-config       say whether the configuration is good, and exit\n"
+	"      --check-config       check the configuration, and exit\n"
 	"      --log-level LEVEL    debug, info, warning or error (info)\n"
 	"      --log-format FORMAT  text or json (text); the log goes to stderr\n"
 	"      --version            print the version, and exit\n"
@@ -80,7 +80,7 @@ static const char usage[] =
 	"\n"
 	"Environment:\n"
 	"  LANGBOT_BOX_CONTROL_TOKEN\n"
-	"      what WebSocket clients must show (at least 32 characters); without it only root and\n"
+	"      the token of WebSocket clients (at least 32 characters); without it only root and\n"
 	"      the user of boxd are let in, over loopback\n"
 	"  CREDENTIALS_DIRECTORY\n"
 	"      of systemd: its file box-token is a --token-file where neither is given\n"
@@ -89,7 +89,7 @@ static const char usage[] =
 	"  LANGBOT_BOX_TRUSTED_INSTANCE_UUID\n"
 	"      the one instance that is served; needed with -s\n"
 	"  LANGBOT_BOX_CONFIG\n"
-	"      configuration as JSON, over that of --config\n"
+	"      configuration as JSON, which overrides that of --config\n"
 	"  LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS\n"
 	"      1, true, yes or on: shown in the readiness under admission\n"
 	"\n"
@@ -247,7 +247,7 @@ static int parse(int argc, char **argv, struct box_options *options, struct box_
 {
 	bool standalone = false;
 	opterr = 0;
-	optind = 0; /* GNU: start anew */
+	optind = 0; /* GNU: start again */
 	for (;;) {
 		int flag = getopt_long(argc, argv, ":sh", flags, NULL);
 		if (flag == -1) {

@@ -1,5 +1,6 @@
-/* From fork to exec. What the child does to itself is the list `steps`, in that order; a step that
- * fails ends the child and is reported by its name through a pipe that exec closes. */
+/* Finds our other programs, and starts them: what the child does to itself between fork and exec is the
+ * list `steps`, in that order. A step that fails ends the child and is reported by its name through a pipe
+ * that exec closes. */
 #include "boxd/program.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@
 
 #define OPEN_FILES_MAX 65536
 
-/* Where the child puts its fds: those that the program gets, then two that exec closes. */
+/* Where the child moves its fds: those that the program gets, then two that exec closes. */
 enum {
 	CHILD_GIVEN_FD = STDERR_FILENO + 1,
 	CHILD_REPORT_FD = CHILD_GIVEN_FD + BOX_PROGRAM_FDS_MAX,
@@ -47,7 +48,47 @@ struct report {
 	int32_t errnum;
 };
 
-/* Steps of the child. Each returns 0 or -errno. */
+/* --- where it is --- */
+
+/* Beside the program that runs, even when an upgrade has replaced that since. */
+static int path_beside(const char *name, char ret_path[BOX_PATH_MAX])
+{
+	ssize_t len = readlink("/proc/self/exe", ret_path, BOX_PATH_MAX);
+	if (len <= 0) {
+		return len < 0 ? -errno : -ENOENT;
+	}
+	const char *slash = memrchr(ret_path, '/', (size_t)len);
+	size_t folder = slash ? (size_t)(slash - ret_path) + 1 : 0;
+	if (!slash || folder + strlen(name) >= BOX_PATH_MAX) {
+		return -ENAMETOOLONG;
+	}
+	memcpy(ret_path + folder, name, strlen(name) + 1);
+	return 0;
+}
+
+static bool is_program(const char *path)
+{
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0;
+}
+
+int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_err *err)
+{
+	int r = path_beside(name, ret_path);
+	if (r == 0 && is_program(ret_path)) {
+		return 0;
+	}
+#ifdef BOX_LIBEXECDIR
+	int len = snprintf(ret_path, BOX_PATH_MAX, "%s/%s", BOX_LIBEXECDIR, name);
+	if (len < BOX_PATH_MAX && is_program(ret_path)) {
+		return 0;
+	}
+#endif
+	return box_err_set(
+		err, BOX_ERR_OS, ENOENT, "%s is neither beside boxd nor installed", name);
+}
+
+/* --- the child. Each step returns 0 or -errno. --- */
 
 /* Away from boxd's terminal: Ctrl-C reaches boxd only, which then decides. */
 static int leave_session(const struct child *child)
@@ -82,7 +123,7 @@ static int arrange_stdio(const struct child *child)
 	return 0;
 }
 
-/* They are all beyond the places they go to. */
+/* They are all above the numbers they are moved to. */
 static int arrange_fds(const struct child *child)
 {
 	size_t count = child->wanted->fd_count;
@@ -228,7 +269,7 @@ static const struct {
 
 _Noreturn static void run_child(const struct child *child)
 {
-	/* Until the fds are arranged the report goes to its first place. */
+	/* Until the fds are arranged the pipe has its first number. */
 	int report_fd = child->report;
 	for (uint32_t step = 0; step < STEP_COUNT; step++) {
 		int r = steps[step].run(child);
@@ -263,7 +304,7 @@ static int await_exec(const char *name, int report_fd, struct box_err *err)
 		steps[report.step].name, box_err_strerror(report.errnum));
 }
 
-/* The same, beyond the places that the child fills. */
+/* To a number above those that the child uses. */
 static int move_away(int *fd)
 {
 	int moved = fcntl(*fd, F_DUPFD_CLOEXEC, CHILD_FDS_END);
@@ -303,6 +344,22 @@ static int copy_given(const struct box_program *wanted, struct opened *opened)
 	return 0;
 }
 
+static int open_fds(const struct box_program *wanted, struct opened *opened)
+{
+	if (pipe2(opened->report, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	int r = copy_given(wanted, opened);
+	if (r < 0) {
+		return r;
+	}
+	r = move_away(&opened->report[1]);
+	if (r < 0) {
+		return r;
+	}
+	return move_away(&opened->program);
+}
+
 static int open_for_child(
 	const struct box_program *wanted, struct opened *opened, struct box_err *err)
 {
@@ -311,13 +368,12 @@ static int open_for_child(
 		return box_err_set(
 			err, BOX_ERR_OS, errno, "%s: %s", wanted->path, box_err_strerror(errno));
 	}
-	int r = pipe2(opened->report, O_CLOEXEC) < 0 ? -errno : 0;
-	r = r < 0 ? r : copy_given(wanted, opened);
-	r = r < 0 ? r : move_away(&opened->report[1]);
-	r = r < 0 ? r : move_away(&opened->program);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s cannot start: fds: %s", wanted->name,
-			       box_err_strerror(-r))
-		     : 0;
+	int r = open_fds(wanted, opened);
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_OS, -r, "%s cannot start: fds: %s", wanted->name,
+			box_err_strerror(-r));
+	}
+	return 0;
 }
 
 /* A child that failed before exec, or that cannot be watched. */
@@ -351,7 +407,7 @@ int box_program_start(const struct box_program *wanted, struct box_program_proce
 		return box_err_set(err, BOX_ERR_OS, errno, "%s cannot start: fork: %s",
 			wanted->name, box_err_strerror(errno));
 	}
-	/* Our copy, so that the read ends with the child's. */
+	/* Our copy, so that the pipe ends with the child's. */
 	box_close_p(&opened.report[1]);
 	_cleanup_(box_close_p) int pidfd = pidfd_open(pid, 0);
 	if (pidfd < 0) {

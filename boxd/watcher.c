@@ -1,4 +1,4 @@
-/* How the watcher comes to be, what it may do, and how boxd looks after it. What it does at the end
+/* The start of the watcher, the rights it keeps, and how boxd restarts it. What it does after boxd's death
  * is box_cgroups_clean_up. */
 #include "boxd/watcher.h"
 
@@ -31,7 +31,7 @@
 
 /* --- the process --- */
 
-/* Its name for `ps`: what stands there now is boxd's command line. */
+/* Its name for `ps`, which would show boxd's command line. */
 static void take_name(void)
 {
 	char text[1024];
@@ -46,15 +46,15 @@ static void take_name(void)
 		at = strchr(at + 1, ' ');
 	}
 	if (at && sscanf(at, " %lu %lu", &start, &end) == 2 && end - start > sizeof(NAME)) {
-		/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel tells it as a number */
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives it as a number */
 		char *words = (char *)start;
 		memset(words, 0, end - start);
 		memcpy(words, NAME, sizeof(NAME));
 	}
 }
 
-/* All of boxd's but the folders and the pidfd. The lots above all: whoever holds one keeps it
- * locked. */
+/* All fds of boxd but the folders and the pidfd; above all those of cgroup parents, which are locked as
+ * long as a process has them. */
 static int close_others(const int *folders, size_t count, int boxd)
 {
 	int kept[BOX_CGROUP_PROCS_FDS_MAX + 1];
@@ -64,7 +64,7 @@ static int close_others(const int *folders, size_t count, int boxd)
 	if (null < 0) {
 		return -errno;
 	}
-	/* A parent of boxd's that reads to the end must not wait for us. */
+	/* A parent of boxd that reads our stdio to its end must not wait for us. */
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
 		if (dup2(null, fd) < 0) {
 			return -errno;
@@ -73,7 +73,7 @@ static int close_others(const int *folders, size_t count, int boxd)
 	return box_fds_close_but(STDERR_FILENO + 1, kept, count);
 }
 
-/* Reading, waiting, killing, and what removes a folder. */
+/* Reading, waiting, killing, and removing folders. */
 static int add_calls(scmp_filter_ctx filter)
 {
 	static const char *const names[] = {"read", "pread64", "write", "openat", "close", "fstat",
@@ -82,15 +82,18 @@ static int add_calls(scmp_filter_ctx filter)
 		"brk", "munmap", "mremap", "madvise", "futex", "getpid", "gettid", "sigaltstack",
 		"rt_sigprocmask", "exit_group", NULL};
 	int r = box_seccomp_allow_names(filter, names);
-	return r < 0 ? r : box_seccomp_allow_memory(filter);
+	if (r < 0) {
+		return r;
+	}
+	return box_seccomp_allow_memory(filter);
 }
 
 static int give_up_rights(const int *folders, size_t count)
 {
 	struct rlimit core = {0, 0};
 	struct box_err err;
-	/* What is in boxes has other ids. And the top of a hierarchy of version 1 lets nobody write
-	 * by its mode. What of the host that opens is shut again by Landlock. */
+	/* Processes in boxes have other ids, and the top of a version 1 hierarchy is writable for nobody by
+	 * its mode. What DAC_OVERRIDE opens of the host, Landlock closes again. */
 	int r = box_caps_keep(1ULL << CAP_KILL | 1ULL << CAP_DAC_OVERRIDE);
 	if (r < 0) {
 		return r;
@@ -100,10 +103,13 @@ static int give_up_rights(const int *folders, size_t count)
 		return -errno;
 	}
 	r = box_cgroup_confine(folders, count);
-	return r < 0 ? r : box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, &err);
+	if (r < 0) {
+		return r;
+	}
+	return box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, &err);
 }
 
-/* Not boxd's: neither a terminal's signals nor the end of boxd's process group are for us. */
+/* Neither signals of boxd's terminal nor of its process group must reach us. */
 static int leave_session(void)
 {
 	sigset_t all;
@@ -114,19 +120,29 @@ static int leave_session(void)
 	return 0;
 }
 
-_Noreturn static void live(struct box_cgroups *cgroups, int boxd)
+static int confine(const int *folders, size_t count, int boxd)
+{
+	int r = leave_session();
+	if (r < 0) {
+		return r;
+	}
+	r = close_others(folders, count, boxd);
+	if (r < 0) {
+		return r;
+	}
+	return give_up_rights(folders, count);
+}
+
+_Noreturn static void run(struct box_cgroups *cgroups, int boxd)
 {
 	int folders[BOX_CGROUP_PROCS_FDS_MAX];
 	size_t count = box_cgroups_become_cleaner(cgroups, folders);
 	take_name();
-	int r = leave_session();
-	r = r < 0 ? r : close_others(folders, count, boxd);
-	r = r < 0 ? r : give_up_rights(folders, count);
-	struct pollfd wait = {.fd = boxd, .events = POLLIN};
-	while (r == 0 && poll(&wait, 1, -1) != 1) {
-	}
-	if (r < 0) {
+	if (confine(folders, count, boxd) < 0) {
 		_exit(1);
+	}
+	struct pollfd wait = {.fd = boxd, .events = POLLIN};
+	while (poll(&wait, 1, -1) != 1) {
 	}
 	uint64_t until_ms = box_clock_ms() + OUTLIVE_MS;
 	while (!box_cgroups_clean_up(cgroups) && box_clock_ms() < until_ms) {
@@ -138,7 +154,7 @@ _Noreturn static void live(struct box_cgroups *cgroups, int boxd)
 
 /* --- boxd's side --- */
 
-/* One that cannot live on this host is not a line in the log each second for ever. */
+/* A watcher that cannot run on this host must not write a line to the log each second for ever. */
 static void lengthen_pause(struct box_watcher *watcher)
 {
 	bool at_once = (int64_t)box_clock_ms() < watcher->started_ms + BOX_WATCHER_PAUSE_MAX_MS;
@@ -153,7 +169,7 @@ static void start(struct box_watcher *watcher)
 	watcher->started_ms = (int64_t)box_clock_ms();
 	pid_t pid = boxd < 0 ? -1 : fork();
 	if (pid == 0) {
-		live(watcher->cgroups, boxd);
+		run(watcher->cgroups, boxd);
 	}
 	watcher->pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
 	if (pid < 0 || watcher->pidfd < 0) {

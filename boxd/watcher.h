@@ -1,10 +1,9 @@
-/* The watcher: a process of boxd's own that waits for boxd's death and then removes what only boxd
- * could have removed, the cgroups of its boxes. Everything else of a box is held by fds and goes by
- * itself.
+/* The watcher: a child of boxd that waits for boxd's death and then removes what only boxd could have
+ * removed, the cgroups of its boxes. Everything else of a box is held by fds and goes away by itself.
  *
- * It is forked at the start, holds the folders of our own cgroups and a pidfd of boxd, and has no
- * right but to write and remove there, and to kill. When boxd ends in
- * order it is ended first. A machine that went down is swept by the next start (cgroup_parent.c).
+ * It is forked at the start, holds the folders of our own cgroups and a pidfd of boxd, and may only write
+ * and remove there, and kill. When boxd stops normally it is killed first. After a crash of the machine the
+ * next boxd removes what is left (cgroup_parent.c). Owned by host_state.c; run by the loop.
  */
 #pragma once
 
@@ -21,17 +20,17 @@ struct box_cgroups;
 
 struct box_watcher {
 	pid_t pid;
-	int pidfd;          /* -1: there is none */
-	int64_t started_ms; /* the last one, or the last try */
-	int64_t pause_ms;   /* from that to the next one; doubles while they die at once */
+	int pidfd;          /* -1: none runs */
+	int64_t started_ms; /* the last start, or the last try */
+	int64_t pause_ms;   /* from then to the next start; doubles while watchers die at once */
 	struct box_cgroups *cgroups;
 };
 
 #define BOX_WATCHER_NONE ((struct box_watcher){.pidfd = -1, .pause_ms = BOX_WATCHER_PAUSE_MS})
 
-/* Never fails: without a watcher boxes work all the same, and the log says so. */
+/* Never fails: without a watcher boxes work nevertheless, and the log says so. */
 void box_watcher_start(struct box_watcher *watcher, struct box_cgroups *cgroups);
-/* To be polled for reading: then box_watcher_step. -1 while there is none. */
+/* Restarts a watcher that has died. */
 struct box_event_source box_watcher_event_source(struct box_watcher *watcher);
 /* Before the cgroups are closed. */
 void box_watcher_stop(struct box_watcher *watcher);

@@ -1,5 +1,5 @@
-/* Blocks of ranges, held by abstract sockets. Ids from 0x70000000 on: above what systemd-nspawn and
- * the subordinate ids of people use, below 2^32 - 2. */
+/* Blocks of ranges, locked by abstract sockets. Ids from 0x70000000 on: above those of systemd-nspawn and
+ * /etc/subuid, below 2^32 - 2. */
 #include "boxd/box/id_ranges.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct block {
 
 struct box_id_ranges {
 	struct block blocks[BLOCKS];
-	uint32_t start; /* where the search for a free block begins: elsewhere in every process */
+	uint32_t start; /* where the search for a free block begins: random in each process */
 };
 
 struct box_id_ranges *box_id_ranges_new(void)

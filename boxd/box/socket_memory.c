@@ -288,7 +288,8 @@ static void add_inside(int netns, const struct box_socket_memory_count *count,
 {
 	struct box_socket_memory_inside inside;
 	uint64_t unlisted = count->all > count->listed ? count->all - count->listed : 0;
-	if (unlisted + count->tcp <= IGNORED_MAX || box_socket_memory_open_inside(netns, &inside) < 0) {
+	if (unlisted + count->tcp <= IGNORED_MAX ||
+		box_socket_memory_open_inside(netns, &inside) < 0) {
 		return;
 	}
 	_cleanup_(box_close_p) int diag = inside.diag;

@@ -47,7 +47,7 @@ uint64_t box_socket_memory_buffer_bytes(const char *core, const char *tcp);
 
 /* What can only be read inside the network namespace of a box. */
 struct box_socket_memory_inside {
-	int diag;              /* a socket for base/sock_diag.h that lists its sockets; the caller's */
+	int diag; /* a socket for base/sock_diag.h that lists its sockets; the caller's */
 	uint64_t buffer_bytes; /* the maximum that can wait in one of them */
 };
 /* By a child that shares our memory and our fds and enters the namespace in our place: boxd itself would

@@ -1,5 +1,5 @@
-/* A namespace needs a process to be made: one that shares our memory, so that nothing is copied,
- * and does nothing but wait for its end. */
+/* A user namespace can only be made with a process in it: one that shares our memory, so that nothing is
+ * copied, and waits until it is killed. */
 #include "boxd/box/userns.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ int box_userns_deny_groups(int pid)
 
 void box_userns_owner_end(void)
 {
-	/* The change may have made us one that others can look into. */
+	/* The change of ids may have made this process dumpable. */
 	if (seteuid(0) < 0 || prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
 		abort();
 	}
@@ -85,6 +85,20 @@ static int open_userns(int pid, int *ret_fd)
 	return 0;
 }
 
+static int map_and_open(
+	int pid, uint32_t uid, uint32_t as_uid, uint32_t gid, uint32_t as_gid, int *ret_fd)
+{
+	int r = box_userns_write_map(pid, "uid_map", uid, as_uid, 1);
+	if (r < 0) {
+		return r;
+	}
+	r = box_userns_write_map(pid, "gid_map", gid, as_gid, 1);
+	if (r < 0) {
+		return r;
+	}
+	return open_userns(pid, ret_fd);
+}
+
 int box_userns_map(uint32_t uid, uint32_t as_uid, uint32_t gid, uint32_t as_gid, int *ret_fd)
 {
 	static char stack[STACK_BYTES] __attribute__((aligned(16)));
@@ -93,15 +107,9 @@ int box_userns_map(uint32_t uid, uint32_t as_uid, uint32_t gid, uint32_t as_gid,
 	if (pid < 0) {
 		return -errno;
 	}
-	int fd = -1;
-	int r = box_userns_write_map(pid, "uid_map", uid, as_uid, 1);
-	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", gid, as_gid, 1);
-	r = r < 0 ? r : open_userns(pid, &fd);
+	int r = map_and_open(pid, uid, as_uid, gid, as_gid, ret_fd);
 	(void)kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-	}
-	if (r == 0) {
-		*ret_fd = fd;
 	}
 	return r;
 }

@@ -1,13 +1,14 @@
-/* User namespaces: those that are nothing but a map of ids, for mounts, and whose a box's own is. */
+/* User namespaces: id maps for mounts, and the maps and the owner of a box's own. Called by make.c and by
+ * boxd/files. */
 #pragma once
 
 #include <stdint.h>
 
-/* An fd of a user namespace in which one uid and one gid stand for others: files of `uid` and `gid`
- * seen through a mount with it belong to `as_uid` and `as_gid`. 0 or -errno. */
+/* An fd of a user namespace that maps one uid and one gid: through a mount with this map, files of `uid`
+ * and `gid` belong to `as_uid` and `as_gid`. 0 or -errno. */
 int box_userns_map(uint32_t uid, uint32_t as_uid, uint32_t gid, uint32_t as_gid, int *ret_fd);
 
-/* From here to the end, user namespaces that we make belong to `owner`; as root only. The kernel
+/* Between begin and end, user namespaces that we make belong to `owner`; as root only. The kernel
  * counts inotify instances and watches, pending signals, locked memory and namespaces for the owner
  * of a user namespace too, all the way up: were all boxes root's, one of them could take what the
  * host's root may have. An owner has every right over the namespace from the one that it was made

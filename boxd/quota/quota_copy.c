@@ -1,6 +1,6 @@
-/* A walk over two folders at once, by fds, never by a link. Whoever else writes there meanwhile may
- * make of it what they like: a name that changes its kind is an error, and nothing outside of the
- * two folders is touched. */
+/* A walk over two folders at once, by fds, never through a link. Other processes may write to the folder
+ * meanwhile: a name that changes its type is an error, and nothing outside of the two folders is
+ * touched. */
 #include "boxd/quota/quota_copy.h"
 
 #include <dirent.h>
@@ -23,11 +23,11 @@
 #include "base/macros.h"
 
 #define PIECE (1U << 30)
-#define TEMPORARY ".box-quota-copy" /* what a copy is called until it is whole */
+#define TEMPORARY ".box-quota-copy" /* the name of a copy until it is complete */
 
 struct walk {
 	bool sweep;
-	dev_t device; /* of the folder: what is mounted in it is not its own */
+	dev_t device; /* of the folder: a mount in it has another */
 	unsigned depth;
 	struct box_err *err;
 };
@@ -51,7 +51,7 @@ static bool is_newer(const struct stat *a, const struct stat *b)
 						      : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
 }
 
-/* What neither file system knows is left behind: a label, an attribute of another kind. */
+/* An attribute that the image's file system does not know, such as a label, is left behind. */
 static int copy_attributes(int from, int to)
 {
 	ssize_t size = flistxattr(from, NULL, 0);
@@ -71,7 +71,7 @@ static int copy_attributes(int from, int to)
 	return 0;
 }
 
-static int copy_facts(int from, int to, const struct stat *status)
+static int copy_attributes_and_times(int from, int to, const struct stat *status)
 {
 	const struct timespec times[2] = {status->st_atim, status->st_mtim};
 	int r = copy_attributes(from, to);
@@ -85,7 +85,7 @@ static int copy_facts(int from, int to, const struct stat *status)
 		: 0;
 }
 
-/* Holes stay holes: they have no place in what was counted. */
+/* Holes stay holes: they take no space in the quota. */
 static int copy_bytes(int from, int to, off_t size)
 {
 	off_t at = 0;
@@ -126,7 +126,9 @@ static int copy_file(int from, int to, const char *name)
 	_cleanup_(box_close_p) int copy = openat(
 		to, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int r = copy < 0 ? -errno : copy_bytes(source, copy, status.st_size);
-	r = r < 0 ? r : copy_facts(source, copy, &status);
+	if (r == 0) {
+		r = copy_attributes_and_times(source, copy, &status);
+	}
 	if (r == 0 && renameat(to, TEMPORARY, to, name) < 0) {
 		r = -errno;
 	}
@@ -156,7 +158,7 @@ static int copy_link(int from, int to, const char *name, const struct stat *stat
 		: 0;
 }
 
-/* A FIFO or a device. A socket is nothing without who made it. */
+/* A FIFO or a device. A socket is useless without the process that made it. */
 static int copy_node(int to, const char *name, const struct stat *status)
 {
 	const struct timespec times[2] = {status->st_atim, status->st_mtim};
@@ -172,7 +174,7 @@ static int copy_node(int to, const char *name, const struct stat *status)
 		: 0;
 }
 
-/* Whatever is no folder. */
+/* Everything but folders. */
 static int take_file(int from, int to, const char *name, const struct stat *status)
 {
 	struct stat there;
@@ -217,7 +219,10 @@ static int take_folder(struct walk *walk, int from, int to, const char *name)
 		return fail(walk, name, errno);
 	}
 	int r = open_folder(from, name, &source);
-	r = r < 0 ? r : open_folder(to, name, &copy);
+	if (r < 0) {
+		return fail(walk, name, -r);
+	}
+	r = open_folder(to, name, &copy);
 	if (r < 0) {
 		return fail(walk, name, -r);
 	}
@@ -227,8 +232,7 @@ static int take_folder(struct walk *walk, int from, int to, const char *name)
 	return r;
 }
 
-/* Also a part of the same file system that is mounted there once more: it is seen elsewhere, and what is
- * swept from it would be gone there. */
+/* Also a bind mount of the same file system: what is swept from it would be gone elsewhere. */
 static bool is_mount(int folder, const char *name)
 {
 	struct statx facts;
@@ -280,13 +284,15 @@ static int each_entry(struct walk *walk, int from, int to)
 	return r;
 }
 
-/* Facts of a fresh one twice: at once, because whoever breaks off leaves it as it is, and when what
- * is in it has changed its times. */
+/* Attributes of a fresh folder are set twice: first, because the walk may be broken off, and last, because
+ * its entries have changed its times. */
 static int walk_folder(struct walk *walk, int from, int to, bool fresh)
 {
 	struct stat status;
-	int r = fstat(from, &status) < 0 ? -errno : 0;
-	r = r < 0 || !fresh ? r : copy_facts(from, to, &status);
+	if (fstat(from, &status) < 0) {
+		return fail(walk, "a folder", errno);
+	}
+	int r = fresh ? copy_attributes_and_times(from, to, &status) : 0;
 	if (r < 0) {
 		return fail(walk, "a folder", -r);
 	}
@@ -294,7 +300,7 @@ static int walk_folder(struct walk *walk, int from, int to, bool fresh)
 	if (r < 0 || !fresh) {
 		return r;
 	}
-	r = copy_facts(from, to, &status);
+	r = copy_attributes_and_times(from, to, &status);
 	return r < 0 ? fail(walk, "a folder", -r) : 0;
 }
 
@@ -304,12 +310,15 @@ static int begin(struct walk *walk, int from, int to, bool fresh)
 	_cleanup_(box_close_p) int source = -1;
 	_cleanup_(box_close_p) int copy = -1;
 	int r = open_folder(from, ".", &source);
-	r = r < 0 ? r : open_folder(to, ".", &copy);
-	if (r == 0 && fstat(source, &status) < 0) {
-		r = -errno;
-	}
 	if (r < 0) {
 		return fail(walk, "the folder", -r);
+	}
+	r = open_folder(to, ".", &copy);
+	if (r < 0) {
+		return fail(walk, "the folder", -r);
+	}
+	if (fstat(source, &status) < 0) {
+		return fail(walk, "the folder", errno);
 	}
 	walk->device = status.st_dev;
 	return walk_folder(walk, source, copy, fresh);

@@ -1,5 +1,5 @@
-/* mke2fs, loop devices, ext4. All of it is done in a short-lived child: every call here may wait
- * for a disk. */
+/* By mke2fs, resize2fs, loop devices and ext4. Called in a short-lived child only: every call here may
+ * wait for a disk. */
 #include "boxd/quota/quota_image.h"
 
 #include <dirent.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -21,12 +22,17 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fsmount.h"
+#include "base/macros.h"
 #include "boxd/image/loop_device.h"
 
 #define BLOCK 4096U
 #define IMAGE_FD 3 /* of the programs that work on it */
 #define IMAGE_PATH "/proc/self/fd/3"
 #define UNMOUNT_TRIES 200
+#define TRIAL_BYTES BOX_QUOTA_BYTES_MIN
+#define PIECE (64 * BOX_KIB)
+#define BYTES_MAX (2 * TRIAL_BYTES) /* written without an error: the size is not enforced */
+#define FILES_MAX 65536
 #define EXT4_RESIZE _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: in no header of libc's */
 
 static int fail(struct box_err *err, const char *step, int errnum)
@@ -53,7 +59,7 @@ static _Noreturn void execute(const char *program, char *const arguments[], int 
 		dup2(null, STDERR_FILENO) < 0) {
 		_exit(126);
 	}
-	/* Two steps: it may be at its place already, where it would be closed by exec. */
+	/* In two steps: if it is at IMAGE_FD already, dup2 alone would leave it CLOEXEC. */
 	int copy = fcntl(file, F_DUPFD_CLOEXEC, IMAGE_FD + 1);
 	if (copy < 0 || dup2(copy, IMAGE_FD) < 0 || close_range(IMAGE_FD + 1, ~0U, 0) < 0) {
 		_exit(126);
@@ -100,7 +106,7 @@ int box_quota_image_make(int store, const char *file, const char *mkfs,
 	const struct box_quota_shape *shape, int *ret_file, struct box_err *err)
 {
 	if (unlinkat(store, file, 0) < 0 && errno != ENOENT) {
-		return fail(err, "the remains of an earlier image", errno);
+		return fail(err, "what is left of an earlier image", errno);
 	}
 	_cleanup_(box_close_p) int fd = openat(
 		store, file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -125,7 +131,7 @@ static bool is_on(int loop, const struct stat *file)
 		info.lo_inode == file->st_ino;
 }
 
-/* -1: it is on none. */
+/* The loop device of a file, or -1. */
 static int find_loop(int file)
 {
 	struct stat status;
@@ -197,18 +203,18 @@ int box_quota_image_mount(struct box_quota_image *image, struct box_err *err)
 
 /* --- its size --- */
 
-static int has_room(int mount, uint64_t quota_bytes)
+static int has_capacity(int mount, uint64_t quota_bytes)
 {
-	struct statfs room;
-	if (fstatfs(mount, &room) < 0) {
+	struct statfs space;
+	if (fstatfs(mount, &space) < 0) {
 		return -errno;
 	}
-	uint64_t blocks = room.f_blocks - room.f_bfree + room.f_bavail;
-	return blocks * (uint64_t)room.f_bsize >= quota_bytes;
+	uint64_t blocks = space.f_blocks - space.f_bfree + space.f_bavail;
+	return blocks * (uint64_t)space.f_bsize >= quota_bytes;
 }
 
-/* The file first. If whoever does this dies, it is larger than what is in it, and that is told its
- * size again. */
+/* The file first. If this process dies, the file is larger than its file system, which is grown again
+ * the next time. */
 static int grow_mounted(const struct box_quota_image *image, uint64_t size_bytes)
 {
 	uint64_t blocks = size_bytes / BLOCK;
@@ -221,7 +227,7 @@ static int grow_mounted(const struct box_quota_image *image, uint64_t size_bytes
 		: 0;
 }
 
-/* The kernel lets go of a file system a moment after its last user. */
+/* The kernel releases a file system a moment after its last user. */
 static int unmount(struct box_quota_image *image)
 {
 	const struct timespec pause = {.tv_nsec = 10 * 1000000};
@@ -245,24 +251,30 @@ static int grow_unmounted(
 	(void)snprintf(size, sizeof(size), "%llu", (unsigned long long)(size_bytes / BLOCK));
 	char *const arguments[] = {"resize2fs", "-f", IMAGE_PATH, size, NULL};
 	int r = unmount(image);
-	r = r < 0 ? fail(err, "the image is in use", -r)
-		  : run_program(resize, arguments, image->file, err);
-	return r < 0 ? r : box_quota_image_mount(image, err);
+	if (r < 0) {
+		return fail(err, "the image is in use", -r);
+	}
+	r = run_program(resize, arguments, image->file, err);
+	if (r < 0) {
+		return r;
+	}
+	return box_quota_image_mount(image, err);
 }
 
 static int refuse_growth(
 	const struct box_quota_image *image, off_t size, int r, struct box_err *err)
 {
-	/* The file system may have grown in part; a file that is larger does no harm, one that is
-	 * smaller would. */
-	if (r == -EPERM && ftruncate(image->file, size) == 0) {
+	if (r != -EPERM) {
+		/* The file system may have grown in part, so the file stays as it is: one that is
+		 * larger does no harm, one that is smaller would. */
+		return fail(err, "the image cannot grow", -r);
+	}
+	if (ftruncate(image->file, size) == 0) {
 		(void)ioctl(image->loop, LOOP_SET_CAPACITY, 0);
 	}
-	return r == -EPERM
-		? box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EPERM,
-			  "workspace_quota_mb cannot grow while host_path is mounted: boxd has no "
-			  "CAP_SYS_RESOURCE; unmount the folder when no session uses it")
-		: fail(err, "the image cannot grow", -r);
+	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EPERM,
+		"workspace_quota_mb cannot grow while host_path is mounted: boxd has no "
+		"CAP_SYS_RESOURCE; unmount the folder when no session uses it");
 }
 
 int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint64_t quota_bytes,
@@ -270,17 +282,16 @@ int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint6
 {
 	struct box_quota_shape shape = {0};
 	struct stat status;
-	int r = has_room(image->mount, quota_bytes);
+	int r = has_capacity(image->mount, quota_bytes);
 	if (r < 0 || fstat(image->file, &status) < 0 || box_quota_shape(quota_bytes, &shape) < 0) {
 		return fail(err, "the image", r < 0 ? -r : ERANGE);
 	}
-	/* One that has room by chance, from another size, gets its own all the same. */
+	/* An image of another size may have enough capacity by chance: it is grown nevertheless. */
 	if (r == 1 && (uint64_t)status.st_size >= shape.size_bytes) {
 		return 0;
 	}
-	/* Never less than the file has: someone may have died while a larger one grew. */
-	uint64_t size_bytes = (uint64_t)status.st_size > shape.size_bytes ? (uint64_t)status.st_size
-									  : shape.size_bytes;
+	/* Never less than the file has: a process may have died while it grew to a larger size. */
+	uint64_t size_bytes = BOX_MAX((uint64_t)status.st_size, shape.size_bytes);
 	r = grow_mounted(image, size_bytes);
 	if (r == -EPERM && !image->in_use) {
 		r = grow_unmounted(image, resize, size_bytes, err);
@@ -291,7 +302,86 @@ int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint6
 	if (r < 0) {
 		return refuse_growth(image, status.st_size, r, err);
 	}
-	return has_room(image->mount, quota_bytes) == 1
+	return has_capacity(image->mount, quota_bytes) == 1
 		? 0
 		: fail(err, "the image has too little room", ENOSPC);
+}
+
+/* --- whether quotas are enforced here --- */
+
+static int fill_bytes(int root)
+{
+	static const char zeros[PIECE];
+	size_t written = 0;
+	_cleanup_(box_close_p) int fd = openat(root, "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		return -errno;
+	}
+	while (written < BYTES_MAX) {
+		ssize_t got = write(fd, zeros, sizeof(zeros));
+		if (got <= 0) {
+			return errno == ENOSPC && written >= TRIAL_BYTES - PIECE ? 0 : -errno;
+		}
+		written += (size_t)got;
+	}
+	return -EFBIG;
+}
+
+static int fill_files(int root)
+{
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		char name[32];
+		(void)snprintf(name, sizeof(name), "n%u", i);
+		int fd = openat(root, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0) {
+			return errno == ENOSPC ? 0 : -errno;
+		}
+		(void)close(fd);
+	}
+	return -EMFILE;
+}
+
+static int try_to_overfill(const struct box_quota_image *image, struct box_err *err)
+{
+	int r = fill_bytes(image->mount);
+	if (r == 0 && unlinkat(image->mount, "f", 0) < 0) {
+		r = -errno;
+	}
+	if (r == 0) {
+		r = fill_files(image->mount);
+	}
+	if (r < 0) {
+		return box_err_set(err, BOX_ERR_BOX, -r,
+			"the size of an image was not enforced: %s", box_err_strerror(-r));
+	}
+	return 0;
+}
+
+int box_quota_image_probe(const struct box_quota_support *support, struct box_err *err)
+{
+	_cleanup_(box_quota_image_close) struct box_quota_image image = BOX_QUOTA_IMAGE_NONE;
+	struct box_quota_shape shape = {0};
+	if (!support->mkfs || support->missing[0] != '\0') {
+		return box_err_set(
+			err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s", support->missing);
+	}
+	image.file = memfd_create("box-quota", MFD_CLOEXEC);
+	if (image.file < 0 || box_quota_shape(TRIAL_BYTES, &shape) < 0 ||
+		ftruncate(image.file, (off_t)shape.size_bytes) < 0) {
+		return box_err_set(
+			err, BOX_ERR_OS, errno, "a file in memory: %s", box_err_strerror(errno));
+	}
+	int r = box_quota_image_format(image.file, support->mkfs, &shape, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_quota_image_mount(&image, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_quota_image_fit(&image, support->resize, TRIAL_BYTES, err);
+	if (r < 0) {
+		return r;
+	}
+	return try_to_overfill(&image, err);
 }

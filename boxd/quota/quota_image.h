@@ -1,4 +1,5 @@
-/* One image: its file, the loop device it is on, and its file system as a detached mount. */
+/* One image: its file, the loop device it is on, and its file system as a detached mount. Called by
+ * quota_task.c, and by `box doctor` for box_quota_image_probe. */
 #pragma once
 
 #include "boxd/quota/quota.h"
@@ -15,20 +16,24 @@ struct box_quota_image {
 
 void box_quota_image_close(struct box_quota_image *image);
 
-/* A new one under `file` in the store, empty: mke2fs is run and waited for. What is there by that
- * name is removed. */
+/* A new, empty image called `file` in the store: mke2fs is run and waited for. A file of that name is
+ * removed. */
 int box_quota_image_make(int store, const char *file, const char *mkfs,
 	const struct box_quota_shape *shape, int *ret_file, struct box_err *err);
 
-/* Makes an empty one of a file that has its size. */
+/* Makes an empty file system in a file that has its size. */
 int box_quota_image_format(
 	int file, const char *mkfs, const struct box_quota_shape *shape, struct box_err *err);
 
-/* Puts the file on a loop device, or finds the one that it is on already: two would each write as
- * if alone. Then mounts it, nosuid and nodev. The device goes with its last user. */
+/* Puts the file on a loop device, or finds the device that it is on already: two devices would each write
+ * as if alone. Then mounts it, nosuid and nodev. The device is freed with its last user. */
 int box_quota_image_mount(struct box_quota_image *image, struct box_err *err);
 
-/* Room for `quota_bytes` of files in a mounted one: it grows where it is, or, where the kernel does
- * not let us, when nobody else has it mounted. It does not shrink. */
+/* Makes sure that `quota_bytes` of files fit into a mounted image: it grows while it is mounted, or, where
+ * the kernel does not allow that, when nobody else has it mounted. It does not shrink. */
 int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint64_t quota_bytes,
 	struct box_err *err);
+
+/* Whether this host enforces the size of an image, in bytes and in files: a small image in memory, which
+ * nobody sees, is filled until it is full. 0, or why not. */
+int box_quota_image_probe(const struct box_quota_support *support, struct box_err *err);

@@ -1,16 +1,19 @@
-/* What the process does that makes, grows or mounts the image of one folder. One at a time for all
- * images of a store, whoever runs boxd: the store is locked.
+/* The child that makes, grows or mounts the image of one folder. One at a time for all images of a store,
+ * also of several boxds: the store is locked.
  *
- * Killed at any moment it leaves either the folder as it was, with an image beside it that is
- * called new and is made again, or an image that is whole: what was in the folder is removed only
- * when it is on disk in there and the image has its name. */
+ * Killed at any moment it leaves either the folder as it was, with an unfinished image beside it
+ * (NAME.new, made again the next time), or a complete image: what was in the folder is removed only when
+ * it is on disk in the image and the image has its final name. */
 #include "boxd/quota/quota_task.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
@@ -27,7 +30,6 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "boxd/files/location.h"
-#include "boxd/quota/quota_attach.h"
 #include "boxd/quota/quota_copy.h"
 #include "boxd/quota/quota_image.h"
 
@@ -49,6 +51,178 @@ static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
 		"the quota of host_path cannot be held: %s: %s", step, box_err_strerror(errnum));
+}
+
+/* --- a mount over a folder, for the host and for boxd ---
+ *
+ * One mount in two namespaces: the host's, because the folder is the host's too, and boxd's own, where
+ * boxes take it from. Where mounts of the host propagate to boxd the second is there already. */
+
+struct attach {
+	int mount;        /* detached */
+	int under;        /* the folder itself, O_PATH */
+	int parent;       /* the folder that contains it, O_PATH, as boxd sees it */
+	const char *name; /* its name there */
+	const char *path; /* its path for the host */
+	int host_ns;
+	int own_ns;
+};
+
+static bool same_device(const struct box_location *a, const struct box_location *b)
+{
+	return a->major == b->major && a->minor == b->minor;
+}
+
+static bool same_folder(const struct box_location *a, const struct box_location *b)
+{
+	return same_device(a, b) && a->inode == b->inode;
+}
+
+/* In boxd's own mount namespace a shared mount of the host has it as its master. */
+bool box_quota_task_mount_is_shared(const char *line, unsigned long mount)
+{
+	char *end = NULL;
+	unsigned long number = strtoul(line, &end, 10);
+	const char *options = strstr(line, " - ");
+	const char *shared = strstr(line, " shared:");
+	const char *master = strstr(line, " master:");
+	return end != line && *end == ' ' && number == mount && options &&
+		((shared && shared < options) || (master && master < options));
+}
+
+/* What is mounted below a shared mount is seen by all who share it. */
+static bool is_shared(unsigned long mount)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	while (mounts && !found && getline(&line, &room, mounts) > 0) {
+		found = box_quota_task_mount_is_shared(line, mount);
+	}
+	free(line);
+	if (mounts) {
+		(void)fclose(mounts);
+	}
+	return found;
+}
+
+static bool in_container(void)
+{
+	return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+		getenv("KUBERNETES_SERVICE_HOST") != NULL;
+}
+
+/* Whether all who use the folder will see a mount over it. */
+static int check_visible(int under, bool alone, struct box_err *err)
+{
+	_cleanup_(box_close_p) int root = -1;
+	struct box_location location = {0};
+	struct box_location top = {0};
+	if (alone || !in_container()) {
+		return 0;
+	}
+	/* What is in a container's root is its own; a volume may be others' too. */
+	if (box_location_open_following(AT_FDCWD, "/", &root) == 0 &&
+		box_location_of(root, &top) == 0 && box_location_of(under, &location) == 0 &&
+		(location.mount == top.mount || is_shared((unsigned long)location.mount))) {
+		return 0;
+	}
+	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
+		"workspace_quota_mb cannot be held for host_path: boxd runs in a container, and "
+		"what it mounts in this volume would not be seen by others who share it; give the "
+		"volume mount propagation, or leave out the quota");
+}
+
+/* The folder as the host sees it: the one we found, or our mount over it from an earlier time. */
+static int open_for_host(const char *path, const struct box_location *under,
+	const struct box_location *image, int *ret_fd, bool *ret_done, struct box_err *err)
+{
+	_cleanup_(box_close_p) int fd = -1;
+	struct box_location location = {0};
+	int r = box_location_open_following(AT_FDCWD, path, &fd);
+	if (r < 0) {
+		return fail(err, "the folder as the host sees it", -r);
+	}
+	r = box_location_of(fd, &location);
+	if (r < 0) {
+		return fail(err, "the folder as the host sees it", -r);
+	}
+	*ret_done = same_folder(&location, image);
+	if (!*ret_done && !same_folder(&location, under)) {
+		return box_err_set(err, BOX_ERR_BOX, ESTALE,
+			"the quota of host_path cannot be held: boxd does not see the folder as "
+			"the host does");
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int attach_for_host(const struct attach *attach, const struct box_location *under,
+	const struct box_location *image, int *ret_clone, struct box_err *err)
+{
+	_cleanup_(box_close_p) int folder = -1;
+	bool done = false;
+	int r = open_for_host(attach->path, under, image, &folder, &done, err);
+	if (r < 0) {
+		return r;
+	}
+	r = done ? 0 : box_fsmount_attach_at(attach->mount, folder);
+	if (r < 0) {
+		return fail(err, "the image cannot be attached for the host", -r);
+	}
+	/* Of the one of the two that is in this namespace now. */
+	int clone = open_tree(done ? folder : attach->mount, "",
+		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (clone < 0) {
+		return fail(err, "a second mount of the image", errno);
+	}
+	*ret_clone = clone;
+	return 0;
+}
+
+static int attach_for_boxd(const struct attach *attach, const struct box_location *image, int clone,
+	struct box_err *err)
+{
+	_cleanup_(box_close_p) int folder = -1;
+	struct box_location location = {0};
+	int r = box_location_open_no_follow(attach->parent, attach->name, &folder);
+	if (r < 0) {
+		return fail(err, "the image cannot be attached", -r);
+	}
+	r = box_location_of(folder, &location);
+	if (r == 0 && !same_folder(&location, image)) {
+		r = box_fsmount_attach_at(clone, folder);
+	}
+	return r < 0 ? fail(err, "the image cannot be attached", -r) : 0;
+}
+
+/* Attaches the mount over the folder for the host and for boxd, unless it is attached there already. Changes
+ * the root and the working folder of the process, which must have one thread. */
+static int attach_everywhere(const struct attach *attach, struct box_err *err)
+{
+	_cleanup_(box_close_p) int clone = -1;
+	struct box_location under = {0};
+	struct box_location image = {0};
+	int r = box_location_of(attach->under, &under);
+	if (r < 0) {
+		return fail(err, "the folder", -r);
+	}
+	r = box_location_of(attach->mount, &image);
+	if (r < 0) {
+		return fail(err, "the folder", -r);
+	}
+	if (setns(attach->host_ns, CLONE_NEWNS) < 0) {
+		return fail(err, "the host's mount namespace", errno);
+	}
+	r = attach_for_host(attach, &under, &image, &clone, err);
+	if (setns(attach->own_ns, CLONE_NEWNS) < 0 && r == 0) {
+		r = fail(err, "boxd's mount namespace", errno);
+	}
+	if (r < 0) {
+		return r;
+	}
+	return attach_for_boxd(attach, &image, clone, err);
 }
 
 /* --- the store --- */
@@ -74,7 +248,7 @@ static int check_filesystem(int parent, struct box_err *err)
 		(unsigned)filesystem.f_type);
 }
 
-/* One of root's that is empty may be that of someone who died just here. It is ours before
+/* An empty one of root's may have been left by a process that died just here. It gets its owner before
  * anything is in it. */
 static int make_store(int parent, struct box_err *err)
 {
@@ -87,7 +261,7 @@ static int make_store(int parent, struct box_err *err)
 	if (fd < 0 || fstat(fd, &status) < 0) {
 		return fail(err, "the folder for images", errno);
 	}
-	/* A folder that others have made may be larger, or have links: left to the next check. */
+	/* One that others have made may be larger, or have links: left to box_quota_open_store. */
 	if (status.st_uid == 0 && status.st_nlink <= 2 &&
 		(fchown(fd, BOX_QUOTA_UID, BOX_QUOTA_UID) < 0 || fchmod(fd, STORE_MODE) < 0)) {
 		return fail(err, "the folder for images", errno);
@@ -95,14 +269,22 @@ static int make_store(int parent, struct box_err *err)
 	return 0;
 }
 
+static int make_checked_store(int parent, struct box_err *err)
+{
+	int r = check_filesystem(parent, err);
+	return r < 0 ? r : make_store(parent, err);
+}
+
 static int open_store(struct work *work, struct box_err *err)
 {
 	int parent = work->task->folder->parent;
 	int r = box_quota_open_store(parent, &work->store, err);
 	if (r != 0 && work->task->quota_bytes > 0) {
-		r = check_filesystem(parent, err);
-		r = r < 0 ? r : make_store(parent, err);
-		r = r < 0 ? r : box_quota_open_store(parent, &work->store, err);
+		r = make_checked_store(parent, err);
+		if (r < 0) {
+			return r;
+		}
+		r = box_quota_open_store(parent, &work->store, err);
 	}
 	if (r < 0) {
 		return r;
@@ -169,7 +351,10 @@ static int fill(struct work *work, struct box_err *err)
 		return fail(err, "lost+found", errno);
 	}
 	int r = box_quota_copy(work->under, work->image.mount, work->fresh, err);
-	r = r < 0 ? r : sync_image(work, err);
+	if (r < 0) {
+		return r;
+	}
+	r = sync_image(work, err);
 	if (r < 0) {
 		return r;
 	}
@@ -184,10 +369,10 @@ static int fill(struct work *work, struct box_err *err)
 	return 0;
 }
 
-static int attach(const struct work *work, struct box_err *err)
+static int attach_image(const struct work *work, struct box_err *err)
 {
 	const struct box_quota_task *task = work->task;
-	const struct box_quota_attach attach = {
+	const struct attach attach = {
 		.mount = work->image.mount,
 		.under = work->under,
 		.parent = task->folder->parent,
@@ -196,10 +381,10 @@ static int attach(const struct work *work, struct box_err *err)
 		.host_ns = task->support->host_ns,
 		.own_ns = task->support->own_ns,
 	};
-	return box_quota_attach(&attach, err);
+	return attach_everywhere(&attach, err);
 }
 
-/* What was left by someone who died at it, under the mount. */
+/* The folder under the mount, where a process that died may have left files. */
 static int open_under(struct work *work)
 {
 	const struct box_quota_folder *folder = work->task->folder;
@@ -212,7 +397,7 @@ static int open_under(struct work *work)
 	return box_location_open_no_follow(tree, folder->name, &work->under);
 }
 
-/* What stays is hidden, and is tried again when a box next needs the folder. */
+/* What cannot be removed is hidden by the mount, and is tried again when a box next needs the folder. */
 static void sweep(struct work *work, bool mounted)
 {
 	struct box_err err = {0};
@@ -236,37 +421,59 @@ static int serve_mounted(struct work *work, struct box_err *err)
 	return r;
 }
 
-/* The one way in. What is there already is left as it is. */
-static int do_work(struct work *work, struct box_err *err)
+static int make_and_attach(struct work *work, bool has_image, struct box_err *err)
 {
-	int r = open_store(work, err);
-	if (r == -ENOENT && work->store < 0 && work->task->quota_bytes == 0) {
-		return 0; /* nothing has come of what we waited for */
-	}
-	r = r < 0 ? r : open_folder(work, err);
-	r = r < 0 ? r : find_image(work, err);
+	int r = check_visible(work->under, work->task->alone, err);
 	if (r < 0) {
 		return r;
 	}
-	bool found = work->image.file >= 0;
-	if (found && box_quota_is_root_of(work->under, work->image.file)) {
-		return serve_mounted(work, err);
+	r = has_image ? 0 : make_image(work, err);
+	if (r < 0) {
+		return r;
 	}
-	if (!found && work->task->quota_bytes == 0) {
-		return 0; /* it went while we came here */
-	}
-	r = box_quota_attach_check(work->under, work->task->alone, err);
-	r = r < 0 || found ? r : make_image(work, err);
-	r = r < 0 ? r : prepare(work, err);
+	r = prepare(work, err);
 	if (r < 0) {
 		return r;
 	}
 	r = fill(work, err);
-	r = r < 0 ? r : attach(work, err);
-	if (r == 0) {
-		sweep(work, false);
+	if (r < 0) {
+		return r;
 	}
-	return r;
+	r = attach_image(work, err);
+	if (r < 0) {
+		return r;
+	}
+	sweep(work, false);
+	return 0;
+}
+
+/* What is there already is left as it is. */
+static int do_work(struct work *work, struct box_err *err)
+{
+	bool mount_only = work->task->quota_bytes == 0;
+	int r = open_store(work, err);
+	if (r == -ENOENT && work->store < 0 && mount_only) {
+		return 0; /* the request that we waited for has made none */
+	}
+	if (r < 0) {
+		return r;
+	}
+	r = open_folder(work, err);
+	if (r < 0) {
+		return r;
+	}
+	r = find_image(work, err);
+	if (r < 0) {
+		return r;
+	}
+	bool has_image = work->image.file >= 0;
+	if (has_image && box_quota_is_root_of(work->under, work->image.file)) {
+		return serve_mounted(work, err);
+	}
+	if (!has_image && mount_only) {
+		return 0; /* it was removed meanwhile */
+	}
+	return make_and_attach(work, has_image, err);
 }
 
 static int become_ready(const struct box_quota_task *task, pid_t parent, int out)

@@ -20,3 +20,7 @@ struct box_quota_report {
 
 /* To be called in a fresh child of `parent`: writes one report to `out`. */
 _Noreturn void box_quota_task_run(const struct box_quota_task *task, pid_t parent, int out);
+
+/* Whether a line of mountinfo is that of this mount, and what is mounted below it is seen by others. Pure; for
+ * tests. */
+bool box_quota_task_mount_is_shared(const char *line, unsigned long mount);

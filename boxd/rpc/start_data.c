@@ -1,5 +1,5 @@
-/* Variables and files become bytes. What they mean is box-rpc's business: boxd runs with privilege
- * and parses no text. */
+/* Variables and files are passed on as bytes. box-rpc parses them: boxd is privileged and parses no
+ * text. */
 #include "boxd/rpc/start_data.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static int seal(int fd)
 	return 0;
 }
 
-static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
+static int load_variable(const char *name, int *ret_fd, struct box_err *err)
 {
 	const char *value = getenv(name);
 	if (!value) {
@@ -47,7 +47,9 @@ static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
 	}
 	_cleanup_(box_close_p) int fd = memfd_create("box-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int r = fd < 0 ? -errno : box_write_all(fd, value, len);
-	r = r < 0 ? r : seal(fd);
+	if (r == 0) {
+		r = seal(fd);
+	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "%s: %s", name, box_err_strerror(-r));
 	}
@@ -55,7 +57,7 @@ static int carry_variable(const char *name, int *ret_fd, struct box_err *err)
 	return 0;
 }
 
-static int carry_roots(const struct box_options *options, int *ret_fd, struct box_err *err)
+static int load_roots(const struct box_options *options, int *ret_fd, struct box_err *err)
 {
 	if (options->mount_root_count == 0) {
 		return 0;
@@ -66,7 +68,9 @@ static int carry_roots(const struct box_options *options, int *ret_fd, struct bo
 		const char *root = options->mount_roots[i];
 		r = box_write_all(fd, root, strlen(root) + 1);
 	}
-	r = r < 0 ? r : seal(fd);
+	if (r == 0) {
+		r = seal(fd);
+	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_OS, -r, "--mount-root: %s", box_err_strerror(-r));
 	}
@@ -74,8 +78,8 @@ static int carry_roots(const struct box_options *options, int *ret_fd, struct bo
 	return 0;
 }
 
-/* A longer value is cut, and by its length box-rpc sees that it was too long. */
-static void carry_field(const char *name, char *field, size_t room)
+/* A longer value is cut: that the field is full shows box-rpc that it was too long. */
+static void load_field(const char *name, char *field, size_t room)
 {
 	const char *value = getenv(name);
 	if (value) {
@@ -89,13 +93,13 @@ static void wipe_variable(const char *name)
 {
 	char *value = getenv(name);
 	if (value) {
-		/* In place: this is what /proc/PID/environ shows. */
+		/* In place, because /proc/PID/environ shows this memory. */
 		explicit_bzero(value, strlen(value));
 		(void)unsetenv(name);
 	}
 }
 
-/* START has one bit for this variable, so its few words are known here. */
+/* START has one bit for such a variable, so the words that mean true are known here too. */
 static bool is_set(const char *name)
 {
 	static const char *const words[] = {"1", "true", "yes", "on"};
@@ -120,9 +124,10 @@ static int token_error(struct box_err *err, const char *path, int errnum, const 
 	return box_err_set(err, BOX_ERR_OS, errnum, "token file %.1000s: %s", path, why);
 }
 
-/* Links are followed: Kubernetes and systemd have them. Whoever may write the file chooses the token;
- * whoever may read it has it, but secrets of container engines are readable by all inside. */
-static int judge_token_file(const char *path, const struct stat *status, struct box_err *err)
+/* Links are followed: Kubernetes and systemd use them. A user who may write the file chooses the token, so
+ * that is refused; one who may read it knows the token, but container engines make secrets readable for
+ * all users inside, so that is only warned of. */
+static int check_token_file(const char *path, const struct stat *status, struct box_err *err)
 {
 	if (!S_ISREG(status->st_mode)) {
 		return token_error(err, path, EINVAL, "not a regular file");
@@ -149,7 +154,7 @@ static int read_token_file(
 	if (fd < 0 || fstat(fd, &status) < 0) {
 		return token_error(err, path, errno, box_err_strerror(errno));
 	}
-	int r = judge_token_file(path, &status, err);
+	int r = check_token_file(path, &status, err);
 	if (r < 0) {
 		return r;
 	}
@@ -168,7 +173,7 @@ static int read_token_file(
 	return 0;
 }
 
-/* A file that was named, or that of systemd where there is no other token. */
+/* --token-file, or the credential of systemd when there is no other token. */
 static void find_token_file(const struct box_options *options, struct box_start_data *start_data)
 {
 	const char *folder = getenv("CREDENTIALS_DIRECTORY");
@@ -183,11 +188,11 @@ static void find_token_file(const struct box_options *options, struct box_start_
 	}
 }
 
-static int carry_tokens(
+static int load_tokens(
 	const struct box_options *options, struct box_start_data *start_data, struct box_err *err)
 {
 	struct box_boxd_start *start = &start_data->start;
-	carry_field(TOKEN_VARIABLE, start->token, BOX_TOKEN_MAX + 2);
+	load_field(TOKEN_VARIABLE, start->token, BOX_TOKEN_MAX + 2);
 	wipe_variable(TOKEN_VARIABLE);
 	if (options->token_path && box_str_strip(box_str(start->token)).len > 0) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
@@ -204,7 +209,7 @@ static int carry_tokens(
 
 int box_start_data_reread_tokens(struct box_start_data *start_data, struct box_err *err)
 {
-	/* What cannot be read is not offered, and box-rpc cannot take it. */
+	/* A file that cannot be read is not offered to box-rpc. */
 	char text[BOX_TOKENS_TEXT_MAX];
 	int r = read_token_file(start_data->token_path, text, err);
 	if (r == 0) {
@@ -267,7 +272,7 @@ static int copy_text(int from, int *ret_fd)
 	return r;
 }
 
-/* Only a pipe that is wanted is waited for; anything else that has the name is not. */
+/* Opening a pipe waits for its writer, where pipes are allowed; nothing else may block. */
 static int open_config(const char *path, bool pipes, int *ret_fd, struct box_err *err)
 {
 	struct stat status;
@@ -337,8 +342,8 @@ void box_start_data_config_accepted(struct box_start_data *start_data)
 	}
 }
 
-/* In a user namespace whose map has gaps every user outside it is told as "nobody": whoever is
- * nobody there cannot be told from them. */
+/* In a user namespace whose map has gaps the kernel shows every unmapped user as "nobody", so a boxd that
+ * runs as nobody there cannot be told apart from them. */
 static uint32_t own_uid(void)
 {
 	uid_t uid = geteuid();
@@ -357,10 +362,10 @@ struct box_start_data *box_start_data_new(void)
 	return madvise(start_data, sizeof(*start_data), MADV_WIPEONFORK) < 0 ? NULL : start_data;
 }
 
-int box_start_data_load(
-	const struct box_options *options, struct box_start_data *ret_carried, struct box_err *err)
+int box_start_data_load(const struct box_options *options, struct box_start_data *ret_start_data,
+	struct box_err *err)
 {
-	struct box_start_data *start_data = ret_carried;
+	struct box_start_data *start_data = ret_start_data;
 	struct box_boxd_start *start = &start_data->start;
 	memset(start_data, 0, sizeof(*start_data));
 	start_data->accepted = start_data->offered = start_data->variable = start_data->first = -1;
@@ -388,10 +393,16 @@ int box_start_data_load(
 		return box_err_set(
 			err, BOX_ERR_OS, errno, "the working folder: %s", box_err_strerror(errno));
 	}
-	carry_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
-	int r = carry_tokens(options, start_data, err);
-	r = r < 0 ? r : carry_variable("LANGBOT_BOX_CONFIG", &start_data->variable, err);
-	r = r < 0 ? r : carry_roots(options, &start_data->roots, err);
+	load_field("LANGBOT_BOX_TRUSTED_INSTANCE_UUID", start->instance, sizeof(start->instance));
+	int r = load_tokens(options, start_data, err);
+	if (r < 0) {
+		return r;
+	}
+	r = load_variable("LANGBOT_BOX_CONFIG", &start_data->variable, err);
+	if (r < 0) {
+		return r;
+	}
+	r = load_roots(options, &start_data->roots, err);
 	if (r < 0 || !start_data->config_path) {
 		return r;
 	}
@@ -417,7 +428,7 @@ size_t box_start_data_fill(
 		start_data->start.flags &= ~texts[i].flag;
 		if (texts[i].fd >= 0) {
 			start_data->start.flags |= texts[i].flag;
-			/* The offset is shared with whoever had this fd before. */
+			/* The offset is shared with the box-rpc that had this fd before. */
 			(void)lseek(texts[i].fd, 0, SEEK_SET);
 			ret_fds[count++] = texts[i].fd;
 		}

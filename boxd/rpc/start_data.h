@@ -1,5 +1,5 @@
-/* What boxd carries to box-rpc without reading it: variables of the environment and the text of
- * --config, as bytes in START or in memory files.
+/* What boxd passes on to every box-rpc without parsing it: variables of the environment, tokens, and the
+ * text of --config, as bytes in START or in memfds. Filled by main.c, sent by serve.c.
  */
 #pragma once
 
@@ -13,22 +13,22 @@
 struct box_start_data {
 	struct box_boxd_start start; /* complete but for the flags of fds and `restarts` */
 	const char *config_path;     /* NULL without --config */
-	int accepted;                /* memfd: the last --config text that box-rpc took, or -1 */
-	int offered;                 /* memfd: one that it was given to reload, or -1 */
-	int variable;                /* memfd of LANGBOT_BOX_CONFIG, or -1 */
-	int first; /* memfd: the --config text of the start, when another was taken since, or -1 */
-	char token_path[BOX_PATH_MAX];         /* of the token file; empty: there is none */
-	struct box_boxd_tokens offered_tokens; /* that box-rpc was given at the last SIGHUP */
+	int accepted; /* memfd: the last --config text that box-rpc accepted, or -1 */
+	int offered;  /* memfd: the text it was given to reload, or -1 */
+	int variable; /* memfd of LANGBOT_BOX_CONFIG, or -1 */
+	int first;    /* memfd: the first --config text, when another was accepted since; or -1 */
+	char token_path[BOX_PATH_MAX];         /* of the token file; "": none */
+	struct box_boxd_tokens offered_tokens; /* that box-rpc was given at the last reload */
 	int roots;                             /* memfd of all --mount-root, or -1 */
 };
 
-/* Room for it that children of ours find empty: the token is in it. NULL with errno. */
+/* Memory for it that is wiped in forked children, because the token is in it. NULL with errno. */
 struct box_start_data *box_start_data_new(void);
 
 /* Takes the environment and the text of --config; the token is wiped from the environment. Negative
  * with the text of the error when the file cannot be read or something is too long. */
-int box_start_data_load(
-	const struct box_options *options, struct box_start_data *ret_carried, struct box_err *err);
+int box_start_data_load(const struct box_options *options, struct box_start_data *ret_start_data,
+	struct box_err *err);
 
 #define BOX_START_DATA_FDS_MAX 5
 
@@ -37,12 +37,12 @@ int box_start_data_load(
 size_t box_start_data_fill(
 	struct box_start_data *start_data, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX]);
 
-/* The text of --config as it is now, for RELOAD; the fd stays ours. What box-rpc refuses is not
- * given to a successor: a mistake in a file cannot end a runtime that is serving. */
+/* The present text of --config, for RELOAD; the fd stays ours. A text that box-rpc refuses is not given
+ * to its successor: a mistake in the file cannot end a runtime that serves. */
 int box_start_data_reread_config(
 	struct box_start_data *start_data, int *ret_fd, struct box_err *err);
 
-/* box-rpc took what it was offered. */
+/* box-rpc has accepted the text it was offered. */
 void box_start_data_config_accepted(struct box_start_data *start_data);
 
 /* The same for the token file: into offered_tokens, and from there into START. */

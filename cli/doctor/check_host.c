@@ -17,7 +17,8 @@
 #include "boxd/identity.h"
 #include "boxd/image/common_mounts.h"
 #include "boxd/net/network.h"
-#include "boxd/quota/quota.h"
+#include "boxd/program.h"
+#include "boxd/quota/quota_image.h"
 #include "cli/doctor/check.h"
 #include "cli/doctor/diagnose.h"
 #include "plan/bounds.h"
@@ -110,7 +111,7 @@ void box_check_quotas(const struct box_check_setup *setup, struct box_check *che
 	struct box_quota_support support;
 	struct box_err err = {0};
 	box_quota_support_find(&support);
-	if (box_quota_probe_host(&support, &err) == 0) {
+	if (box_quota_image_probe(&support, &err) == 0) {
 		box_check_report(check, BOX_CHECK_OK, "",
 			"workspace_quota_mb also works for host folders (images on loop devices)");
 	} else {

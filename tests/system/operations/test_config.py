@@ -132,7 +132,7 @@ def test_folders_for_mounts_are_looked_at(tmp_path):
     said = [line.removeprefix("box.yaml:3: local.allowed_mount_roots: ") for line in lines[:-1]]
     assert said == [
         "/nope: No such file or directory (a warning)",
-        f"{tmp_path}/file: no folder (a warning)",
+        f"{tmp_path}/file: not a folder (a warning)",
         "/etc: blocked for security: no box mounts what is there (a warning)",
     ]
 

@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 #include "base/macros.h"
 #include "boxd/quota/quota.h"
-#include "boxd/quota/quota_attach.h"
 #include "boxd/quota/quota_copy.h"
+#include "boxd/quota/quota_task.h"
 #include "tests/unit/lib/test.h"
 
 static struct box_err err;
@@ -90,7 +90,7 @@ TEST(decisions)
 	const struct {
 		bool possible;
 		bool degraded;
-		struct box_quota_state state; /* image, mounted, unswept, its size, its room */
+		struct box_quota_state state; /* image, mounted, unswept, its size, its capacity */
 		uint64_t quota_mib;
 		int verdict;
 	} rows[] = {
@@ -105,7 +105,7 @@ TEST(decisions)
 		{true, false, {true, true, true, here, 8 * BOX_MIB}, 8, BOX_QUOTA_NEEDS_WORK},
 		{true, false, {true, true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_NEEDS_WORK},
 		{false, false, {true, true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_READY},
-		/* Someone died while it grew. */
+		/* A process died while it grew. */
 		{true, false, {true, true, false, more, 8 * BOX_MIB}, 9, BOX_QUOTA_NEEDS_WORK},
 		{true, false, {true, true, false, more, 9 * BOX_MIB}, 8, REFUSED},
 		{true, true, {true, true, false, more, 9 * BOX_MIB}, 8, REFUSED},
@@ -147,13 +147,13 @@ TEST(shared_mounts)
 	static const char shared[] = "36 35 98:0 /m /a rw,noatime shared:1 - ext3 /dev/root rw\n";
 	static const char slave[] = "36 35 98:0 / /a rw master:7 - ext3 /dev/root rw\n";
 	static const char private[] = "36 35 98:0 / /a rw - ext3 /dev/root rw, shared:1\n";
-	ASSERT(box_quota_attach_mount_is_shared(shared, 36));
-	ASSERT(!box_quota_attach_mount_is_shared(shared, 35));
-	ASSERT(!box_quota_attach_mount_is_shared(shared, 3));
-	ASSERT(box_quota_attach_mount_is_shared(slave, 36));
-	ASSERT(!box_quota_attach_mount_is_shared(private, 36));
-	ASSERT(!box_quota_attach_mount_is_shared("", 0));
-	ASSERT(!box_quota_attach_mount_is_shared("36", 36));
+	ASSERT(box_quota_task_mount_is_shared(shared, 36));
+	ASSERT(!box_quota_task_mount_is_shared(shared, 35));
+	ASSERT(!box_quota_task_mount_is_shared(shared, 3));
+	ASSERT(box_quota_task_mount_is_shared(slave, 36));
+	ASSERT(!box_quota_task_mount_is_shared(private, 36));
+	ASSERT(!box_quota_task_mount_is_shared("", 0));
+	ASSERT(!box_quota_task_mount_is_shared("36", 36));
 }
 
 /* --- the walks --- */
