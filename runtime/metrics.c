@@ -103,8 +103,8 @@ static void render_connections(const struct box_metrics *metrics, struct box_buf
 		metrics->pending_connections);
 	single(out, "box_pending_evicted_total", "counter",
 		"Pending connections dropped for newer ones.", metrics->pending_evicted);
-	single(out, "box_handshakes_refused_total", "counter", "Requests refused at the door.",
-		metrics->handshakes_refused);
+	single(out, "box_handshakes_refused_total", "counter",
+		"Requests refused before a connection was made.", metrics->handshakes_refused);
 	single(out, "box_handshakes_timed_out_total", "counter",
 		"Requests whose head did not come in time.", metrics->handshakes_timed_out);
 }
@@ -124,17 +124,18 @@ int box_metrics_render(const struct box_metrics *metrics, const struct box_metri
 	render_connections(metrics, out);
 	single(out, "box_requests_under_way", "gauge", "Requests not answered yet.",
 		gauges->requests_under_way);
-	single(out, "box_sessions", "gauge", "Sessions there are.", gauges->sessions);
+	single(out, "box_sessions", "gauge", "Sessions that exist.", gauges->sessions);
 	single(out, "box_promised_memory_bytes", "gauge",
-		"Memory that the boxes there are may take, by their limits.",
+		"Memory that all boxes together may take, by their limits.",
 		gauges->promised_bytes);
 	single(out, "box_artifact_memory_bytes", "gauge",
-		"Memory that artifacts hold, those counted that only boxes still have.",
+		"Memory of artifacts, including those that only boxes still use.",
 		gauges->artifact_bytes);
 	single(out, "box_managed_processes", "gauge", "Managed processes running.",
 		gauges->managed_processes);
 	single(out, "box_completed_processes", "gauge",
-		"Managed processes that ended and are kept.", gauges->completed_processes);
+		"Managed processes that have ended and are still listed.",
+		gauges->completed_processes);
 	single(out, "box_worker_restarts_total", "counter", "Times box-rpc was started again.",
 		metrics->worker_restarts);
 	single(out, "box_resident_memory_bytes", "gauge", "Memory of box-rpc.",

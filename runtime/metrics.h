@@ -1,6 +1,6 @@
 /* Counters of the runtime, and their Prometheus text.
  *
- * Plain numbers that whoever sees the event counts up; one thread, so no locks.
+ * Plain numbers, counted up where the event is seen; one thread, so no locks.
  */
 #pragma once
 

@@ -39,18 +39,18 @@ typedef void box_storage_measure_done(void *arg, const struct box_storage_measur
 
 struct box_runtime_host {
 	/* Asks for a folder of the host; `done` is called once, later, with 0 or a negative errno:
-	 * -ENOTDIR when something else is there, -EPERM when it is a place no box may have. */
+	 * -ENOTDIR when it is not a folder, -EPERM when no box may have it. */
 	void (*folder)(void *host, const char *path, enum box_runtime_folder_mode wish,
 		box_runtime_folder_done *done, void *arg);
 	/* Measures a folder of the host or a box; `done` is called once, later. See storage.h. */
 	void (*measure)(void *host, const struct box_storage_measure *what,
 		box_storage_measure_done *done, void *arg);
-	/* Asks the skill store, and forgets that it was asked. See skill_store.h. */
+	/* Sends a request to the skill store, and cancels it. See skill_store.h. */
 	void (*ask_skills)(void *host, struct box_skill_store_request *ask);
 	void (*cancel_skills)(void *host, struct box_skill_store_request *ask);
 	/* Another configuration is in force; may be NULL. */
 	void (*configured)(void *host);
-	/* Who started us is about to say what may be mounted; may be NULL. */
+	/* The process that started this one is about to say what may be mounted; may be NULL. */
 	void (*mount_roots)(void *host, const struct box_config *config);
 	/* Memory this process has resident. */
 	uint64_t (*resident_bytes)(void *host);
@@ -99,13 +99,13 @@ struct box_runtime {
 	uint64_t requests_under_way;
 	uint64_t streams_begun;     /* live commands so far: their names */
 	uint64_t files_total_bytes; /* held by file transfers */
-	uint64_t artifact_bytes;    /* of memory, as boxd told last */
+	uint64_t artifact_bytes;    /* memory of artifacts, as boxd reported last */
 	struct box_list analyses;   /* of storage, which have more to ask */
 	unsigned measures_asked;    /* of the host, and not answered */
 	uint16_t measures_of
 		[BOX_FAIR_QUEUE_BUCKETS]; /* of these, by tenants: box_fair_queue_bucket */
 	char *instance;                   /* the trusted one, NULL until pinned */
-	bool parent_configures;  /* the last `local` of box_init came from who started us */
+	bool parent_configures;  /* the last `local` of box_init came from the parent process */
 	bool stopping;           /* no new work is taken */
 	char no_backend[512];    /* why: the one asked for is not known */
 	char needs_restart[256]; /* members of the file that count from the next start on */
@@ -135,8 +135,8 @@ void box_runtime_choose_backend(struct box_runtime *runtime);
 
 /* box_init: checks the map, makes the default workspace, then applies it over what is there. 0:
  * done at once. 1: `done` is called once, later, with NULL or an error; cancelling until then
- * forgets it and nothing is applied. Negative: refused, nothing changed. `by_parent`: it comes from
- * whoever has started us, who may say what can be mounted. */
+ * forgets it and nothing is applied. Negative: refused, nothing changed. `by_parent`: it comes from the process that
+ * started this one, which may say what can be mounted. */
 typedef void box_runtime_init_done(void *arg, const struct box_err *err);
 int box_runtime_init(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
 	box_runtime_init_done *done, void *arg, struct box_init **ret_init, struct box_err *err);

@@ -1,7 +1,7 @@
-/* Whose request it is, and the names that follow from that.
+/* Tenants: whose request it is, and the names that follow from that.
  *
- * A tenant is a workspace of an instance at a placement generation. Its sessions are kept under
- * physical ids that carry all three, so that one tenant can never name another's; callers see only
+ * A tenant is a workspace of an instance at a placement generation. Its sessions are listed under
+ * physical ids that contain all three, so that one tenant can never name another's; callers see only
  * their own logical ids.
  */
 #pragma once
@@ -30,7 +30,7 @@ static inline bool box_tenant_same_workspace(
 	return box_str_same(a->instance, b->instance) && box_str_same(a->workspace, b->workspace);
 }
 
-/* With texts of the arena's. */
+/* A deep copy. */
 struct box_arena;
 struct box_context box_tenant_copy_context(
 	struct box_arena *arena, const struct box_context *context);

@@ -373,8 +373,8 @@ static void file_ran(
 		err = r < 0 ? &own : NULL;
 	}
 	if (!err && r == 0 && !file->broken && !(watches && file->answer.len == 0)) {
-		struct box_str told = {file->answer.bytes, file->answer.len};
-		file->broken = take_answer(file, watches ? told : ran->err,
+		struct box_str answer = {file->answer.bytes, file->answer.len};
+		file->broken = take_answer(file, watches ? answer : ran->err,
 				       watches ? (struct box_str){"", 0} : ran->out, &outcome) < 0;
 	}
 	if (!err && file->broken) {

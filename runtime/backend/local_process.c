@@ -273,24 +273,24 @@ static const char *failed_step(uint32_t step)
 }
 
 static void fill_end(const struct box_backend_box *box, const struct box_local_process *process,
-	const struct box_init_process_state *state, struct box_backend_process_state *told)
+	const struct box_init_process_state *state, struct box_backend_process_state *reported)
 {
 	static char failure[256];
 	if (state->end == BOX_INIT_END_FAILED) {
-		told->exit_code = 127;
+		reported->exit_code = 127;
 		(void)snprintf(failure, sizeof(failure), "%s%s", failed_step(state->step),
 			box_local_run_error_text(state->value));
-		told->failure = failure;
+		reported->failure = failure;
 	} else if (was_out_of_memory(box, process, state)) {
-		told->reason = BOX_BACKEND_END_MEMORY;
-		told->signal = SIGKILL;
-		told->exit_code = was_killed(state) ? 128 + SIGKILL : state->value;
+		reported->reason = BOX_BACKEND_END_MEMORY;
+		reported->signal = SIGKILL;
+		reported->exit_code = was_killed(state) ? 128 + SIGKILL : state->value;
 	} else if (state->end == BOX_INIT_END_EXIT) {
-		told->exit_code = state->value;
+		reported->exit_code = state->value;
 	} else {
-		told->reason = BOX_BACKEND_END_SIGNAL;
-		told->signal = state->value;
-		told->exit_code = 128 + state->value;
+		reported->reason = BOX_BACKEND_END_SIGNAL;
+		reported->signal = state->value;
+		reported->exit_code = 128 + state->value;
 	}
 }
 
@@ -299,7 +299,7 @@ static void take_state(struct box_backend_box *box, struct box_local_process *pr
 {
 	struct box_init_process_state state;
 	memcpy(&state, bytes, sizeof(state));
-	struct box_backend_process_state told = {
+	struct box_backend_process_state reported = {
 		.known = state.phase != BOX_INIT_PROCESS_UNKNOWN,
 		.running = state.phase == BOX_INIT_PROCESS_RUNNING,
 		.out_ended = state.out_ended != 0,
@@ -311,7 +311,7 @@ static void take_state(struct box_backend_box *box, struct box_local_process *pr
 		.blocked = state.blocked != 0,
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
-	if (process->ended && told.running) {
+	if (process->ended && reported.running) {
 		box_local_lost(box, "a process of it came back to life");
 		return;
 	}
@@ -320,14 +320,14 @@ static void take_state(struct box_backend_box *box, struct box_local_process *pr
 		process->input_taken = state.in_taken;
 	}
 	process->state_known = true;
-	process->ended = !told.running;
+	process->ended = !reported.running;
 	if (state.phase == BOX_INIT_PROCESS_ENDED) {
-		fill_end(box, process, &state, &told);
+		fill_end(box, process, &state, &reported);
 	}
 	uint32_t number = process->number;
-	process->events->state(process->arg, &told);
+	process->events->state(process->arg, &reported);
 	/* Only now: a successor of this process must know how it ended, or find the cgroup. */
-	process = told.running ? NULL : box_local_process_find(box, number);
+	process = reported.running ? NULL : box_local_process_find(box, number);
 	if (process) {
 		box_local_process_close_cgroup(box, process);
 	}
@@ -403,14 +403,14 @@ static void take_peeked(const struct box_local_process *process, const char *byt
 {
 	struct box_init_peek_answer peeked;
 	memcpy(&peeked, bytes, sizeof(peeked));
-	const struct box_backend_process_peeked told = {
+	const struct box_backend_process_peeked answer = {
 		.token = peeked.token,
 		.offset = peeked.offset,
 		.end = peeked.end,
 		.ended = peeked.ended != 0,
 		.bytes = {bytes + sizeof(peeked), size - sizeof(peeked)},
 	};
-	process->events->peeked(process->arg, &told);
+	process->events->peeked(process->arg, &answer);
 }
 
 void box_local_process_take_packet(struct box_backend_box *box,

@@ -1,8 +1,8 @@
-/* How much one spec may ask for, and how much one workspace may have of what all of them share.
+/* Limits for one spec, and for one workspace, of what all workspaces share.
  *
- * Pure: the operator's limits and the size of the host go in, plain numbers come out, and specs are
- * held against them. A limit that the operator has not written follows from the host or from the limit
- * for all workspaces together, so that forgetting one leaves nobody without room.
+ * Pure: the operator's limits and the size of the host go in, plain numbers come out, and specs are checked against
+ * them. A limit that the operator has not written follows from the host or from the limit for all workspaces together,
+ * so that no single workspace can take everything.
  */
 #pragma once
 
@@ -45,14 +45,14 @@ struct box_ceilings box_ceilings_from_limits(
 struct box_limits box_ceilings_limits_in_force(
 	const struct box_ceilings *ceilings, const struct box_limits *limits);
 
-/* Of artifacts: all but the room for one of the greatest size, or half where there is less than two. */
+/* The share of one workspace in the memory for artifacts: all but the size of the largest possible artifact, or half
+ * of it when there is memory for less than two of these. */
 int64_t box_ceilings_artifact_share(int64_t all_mb);
 
-/* All of so many but an eighth, rounded up: what one workspace may have where nothing else is said. */
+/* The default share of one workspace: all but an eighth, rounded up. */
 int64_t box_ceilings_share(int64_t all);
 
-/* The time of a command that nobody has set (`data` is the spec as it came), and one that means no
- * end, are what there may be. */
+/* Lowers a timeout that was not set (`data` is the spec as it came), or that means "none", to the limit. */
 void box_ceilings_clamp_timeout(
 	const struct box_ceilings *ceilings, const struct box_value *data, struct box_spec *spec);
 /* 0, or -ERANGE with BOX_ERR_VALIDATION and the name of the limit. */

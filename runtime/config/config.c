@@ -1,7 +1,7 @@
 /* Merges a map over the present configuration and checks the whole into a struct.
  *
- * Only known members (config_members.c) are kept, so that a client that sends maps for ever cannot
- * make the kept map grow. Paths are in config_paths.c, the admission section in admission_policy.c.
+ * Only known members (config_members.c) are stored, so that the map does not grow with every map that a
+ * client sends. Paths are in config_paths.c, the admission section in admission_policy.c.
  */
 #include "runtime/config/config.h"
 

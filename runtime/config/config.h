@@ -1,8 +1,8 @@
 /* The configuration: one map, from --config, LANGBOT_BOX_CONFIG or box_init, checked into a struct.
  *
  * Pure: a map is merged over the present one by top-level key, the whole is checked, and either a
- * new struct comes out or nothing changes. Wrong members are refused with the key; unknown ones are
- * config_members.h's business. Where the map came from is the caller's to say in front of the text.
+ * new struct comes out or nothing changes. Wrong members are refused with the key; config_members.h decides
+ * about unknown ones. The caller puts in front of the text where the map came from.
  */
 #pragma once
 
@@ -68,11 +68,11 @@ struct box_admission_policy {
 	int64_t readiness_cache_sec;
 };
 
-/* Where a map came from: it decides what it may say of mounts. */
+/* Where a map came from: that decides what it may set about mounts. */
 enum box_config_origin {
 	BOX_CONFIG_OPERATOR, /* --config */
-	BOX_CONFIG_PARENT,   /* whoever has started us: LANGBOT_BOX_CONFIG, box_init on stdio. It
-			      * says what may be mounted where the file does not */
+	BOX_CONFIG_PARENT,   /* the process that started this one: LANGBOT_BOX_CONFIG, box_init on
+			      * stdio. It sets what may be mounted where the file does not */
 	BOX_CONFIG_CLIENT,   /* box_init on any other connection: it can only narrow that */
 };
 
@@ -83,24 +83,25 @@ struct box_config {
 	int64_t session_ttl_sec;
 	bool require_context;
 	const char *const *allowed_origins; /* NULL-terminated, or NULL */
-	bool unauthenticated; /* whoever reaches the port is let in where there is no token */
+	bool unauthenticated; /* without a token, everyone who reaches the port is accepted */
 	bool metrics_open;    /* /metrics is for everyone */
 	struct box_limits limits;
 	struct box_admission_policy admission;
 	const char *host_root;         /* absolute, or NULL when none is configured */
 	const char *default_workspace; /* absolute, or NULL */
-	const char *skills_root;       /* absolute: the store; no client's word changes it */
+	const char *skills_root;       /* absolute: the store; no client can change it */
 	/* As the newest map has them, for the workspace that box_init makes; absolute,
 	 * NULL-terminated. */
 	const char *allowed_mount_roots[BOX_MOUNT_ROOTS_MAX + 1];
-	/* What mounts are held to, by the file's word or that of whoever has started us. Empty:
+	/* What may be mounted, as set by the file or by the process that started this one. Empty:
 	 * nothing may be mounted. */
 	const char *mount_roots[BOX_MOUNT_ROOTS_MAX + 1];
-	bool file_settled; /* the file's word it is: nobody but the file changes it */
-	/* A client's, when all of them are absolute: mounts must be in one of these too. Empty:
-	 * nothing is narrowed. */
+	bool file_settled; /* set by the file: only the file can change it */
+	/* Those of a client, when all of them are absolute: mounts must be in one of these, too. Empty:
+	 * not narrowed. */
 	const char *narrower_roots[BOX_MOUNT_ROOTS_MAX + 1];
-	const char *client_skills; /* where it keeps skills of its own, or NULL: guarded too */
+	const char *
+		client_skills; /* a client's own skill folder, which no box may mount either; or NULL */
 };
 
 /* The configuration with nothing set. */
@@ -114,7 +115,7 @@ static inline void box_config_free_p(struct box_config **config)
 /* Merges `map` over `present` and checks the whole. `working_folder` (absolute) is what relative
  * paths start from. 0 and a new config, or negative with `err` set and nothing made. Texts are the
  * reference's: `box.limits.max_sessions must be an integer` (BOX_ERR_VALUE). Unknown members are
- * left out. */
+ * ignored. */
 int box_config_merge(const struct box_config *present, const struct box_value *map,
 	enum box_config_origin origin, const char *working_folder, struct box_config **ret_config,
 	struct box_err *err);
@@ -122,7 +123,7 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 /* Whether a map of that origin may have this top-level member; others are ignored. */
 bool box_config_allows(struct box_str name, enum box_config_origin origin);
 
-/* Those of the command line besides; `more` is absolute, NULL-terminated, or NULL. */
+/* Adds the mount roots of the command line; `more` is absolute, NULL-terminated, or NULL. */
 int box_config_add_mount_roots(
 	struct box_config *config, const char *const *more, struct box_err *err);
 

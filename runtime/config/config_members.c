@@ -1,4 +1,4 @@
-/* The table of members, and the search in it for what was meant. */
+/* The table of members, and the search for the one that a misspelt name probably means. */
 #include "runtime/config/config_members.h"
 
 #include <ctype.h>

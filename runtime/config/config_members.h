@@ -1,4 +1,4 @@
-/* Which members the configuration has, and what is said of one that it has not: pure.
+/* Which members the configuration has, and what is said about unknown ones. Pure.
  *
  * The table in config_members.c is the only list of names. A member has a row there and a reader in
  * config.c, config_paths.c, policy.c, admission_policy.c or the service of libbox; limits are rows of
@@ -17,10 +17,9 @@ struct box_arena;
 enum box_config_member_flag {
 	BOX_CONFIG_MEMBER_OPERATOR = 1 << 0, /* read from the operator's own file alone */
 	BOX_CONFIG_MEMBER_RESTART = 1 << 1,  /* a change counts from the next start of boxd on */
-	BOX_CONFIG_MEMBER_OPEN = 1 << 2,     /* the names inside are not this table's */
-	BOX_CONFIG_MEMBER_LANGBOT = 1 << 3,  /* LangBot's own: known and never read here */
-	BOX_CONFIG_MEMBER_FORMER = 1
-		<< 4, /* LangBot's, of versions before 4.10: as above, and told */
+	BOX_CONFIG_MEMBER_OPEN = 1 << 2,     /* the names inside are free */
+	BOX_CONFIG_MEMBER_LANGBOT = 1 << 3,  /* of LangBot: known, and not read here */
+	BOX_CONFIG_MEMBER_FORMER = 1 << 4,   /* of LangBot before 4.10: as above, with a warning */
 };
 
 struct box_config_member {
@@ -31,7 +30,7 @@ struct box_config_member {
 /* The row of a dotted name, or NULL. */
 const struct box_config_member *box_config_members_find(const char *section, struct box_str name);
 
-/* Whose map it is decides what an unknown member of it is. */
+/* What an unknown member means depends on whose map it is in. */
 enum box_config_member_rules {
 	BOX_CONFIG_MEMBERS_OWN, /* a file for boxd alone: an error */
 	BOX_CONFIG_MEMBERS_LANGBOT, /* LangBot's `box` section: an error when it resembles one of ours, else

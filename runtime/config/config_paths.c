@@ -164,8 +164,8 @@ static int read_default_workspace(struct box_config *config, const struct box_va
 		text.len > 0 ? text : box_str("default"), &config->default_workspace, err);
 }
 
-/* The skill store, and where a client keeps skills of its own. Only the file, or whoever has started
- * us, says where the store is: boxd makes that folder and gives it away. */
+/* The skill store, and the skill folder of a client. Only the file, or the process that started this one, sets where
+ * the store is: boxd makes that folder and gives it to box-skills. */
 static int read_skills_root(const struct box_config *config, const struct box_value *local,
 	const char *working_folder, const char **ret_root, struct box_err *err)
 {
@@ -198,7 +198,7 @@ static void copy_roots(
 	}
 }
 
-/* The list as it is written, into allowed_mount_roots. */
+/* Reads the list into allowed_mount_roots. */
 static int read_list(struct box_config *config, const struct box_value *local,
 	const struct box_config_paths *paths, bool *ret_all_absolute, struct box_err *err)
 {
@@ -228,8 +228,8 @@ static int read_list(struct box_config *config, const struct box_value *local,
 	return 0;
 }
 
-/* What the file, or whoever has started us, says of mounts. A list that the file leaves empty is
- * empty; that of a client's own configuration means its host_root, as the reference takes it. */
+/* What the file, or the process that started this one, sets about mounts. An empty list in the file means none; in
+ * the configuration of a client it means its host_root, as in the reference. */
 static int settle(struct box_config *config, const struct box_value *local,
 	const struct box_config_paths *paths, struct box_err *err)
 {
@@ -255,7 +255,7 @@ static int settle(struct box_config *config, const struct box_value *local,
 	return result;
 }
 
-/* Nobody has said anything yet. */
+/* When nobody has set anything yet. */
 static int settle_default(
 	struct box_config *config, const struct box_config_paths *paths, struct box_err *err)
 {

@@ -1,4 +1,4 @@
-/* Blocked and allowed roots over normalised path strings. */
+/* Compares normalised paths with the folders that are always refused, and with the mount roots. */
 #include "runtime/config/host_path.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static bool is_under_one(const char *path, const char *const *roots)
 	return false;
 }
 
-/* The folder that an operator most likely wants to allow: the client's own, where the path is in
+/* The folder that an operator most likely wants to allow: the client's own, if the path is in
  * it. */
 static const char *advised(const char *path, const struct box_config *config)
 {

@@ -1,7 +1,7 @@
-/* Which folders of the host a spec may name at all: the early, lexical refusal.
+/* Which folders of the host a spec may name: an early check of the path as a text.
  *
- * It gives clients the reference's texts before anything is begun. It is no wall: whoever mounts a
- * folder compares opened fds.
+ * It gives clients the texts of the reference before any work begins. It is not the security boundary: boxd compares
+ * opened folders when it mounts one.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* The operator's policy for boxes, out of the configuration that was there before any client. */
+/* The operator's policy for boxes, from the configuration before any client connects. */
 #pragma once
 
 #include "base/err.h"
@@ -10,7 +10,7 @@ struct box_value;
 
 /* Mount roots and the skill store as a configuration has them; rootfs, seccomp and degraded from the
  * `local` section and `images` of the operator's own file alone. 0, or -EINVAL with BOX_ERR_VALUE:
- * also when rootfs or an image is where boxes may mount. Big: let it be static. */
+ * also when rootfs or an image is inside a mount root. The struct is large: use a static one. */
 int box_policy_read(const struct box_runtime *runtime, const struct box_config *config,
 	struct box_policy *ret_policy, struct box_err *err);
 

@@ -1,5 +1,5 @@
-/* Owns how paths of boxes are judged before they are sent, and which error an errno from a box
- * becomes. What a path leads to, only the box can know. */
+/* Which paths are sent to a box at all, and which error an errno from a box becomes. Only the box can know what a path
+ * leads to. */
 #include "runtime/session/file_text.h"
 
 #include <errno.h>

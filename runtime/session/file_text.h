@@ -1,5 +1,5 @@
-/* What clients say about files in boxes, and what they are told: paths judged by their text, and
- * errors by their names. Pure. */
+/* Texts about files in boxes: paths of clients, parsed and checked without looking at files, and the errors that
+ * clients get. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -24,5 +24,5 @@ struct box_str box_file_text_join_path(
 void box_file_text_explain(struct box_arena *arena, const struct box_backend_file_request *ask,
 	const struct box_file_outcome *outcome, struct box_err *err);
 
-/* "file", "folder", "link" ...; "unknown" for what is none. */
+/* "file", "folder", "link" ...; "unknown" for a value out of range. */
 const char *box_file_text_type(enum box_file_type type);

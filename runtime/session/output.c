@@ -123,7 +123,7 @@ struct box_str box_output_text(
 {
 	uint64_t total = raw.len + discarded;
 	if (raw.len == 0) {
-		raw = box_str(""); /* nothing may have no address either */
+		raw = box_str(""); /* empty output may be a NULL pointer */
 	}
 	if (raw.len > limit) {
 		raw.len = limit;

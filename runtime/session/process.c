@@ -73,7 +73,7 @@ struct box_process *box_process_new(
 	process->input = box_buf(BOX_PROCESS_INPUT_BYTES_MAX);
 	process->started_utc_us = box_clock_utc_us();
 	box_list_init(&process->readers);
-	box_list_init(&process->visitors);
+	box_list_init(&process->idle_readers);
 	box_list_init(&process->ops);
 	box_list_init(&process->peeks);
 	box_list_init(&process->links);
@@ -86,12 +86,12 @@ int64_t box_process_limit_mb(const struct box_process *process)
 	return process->memory_mb < process->session->spec.memory_mb ? process->memory_mb : 0;
 }
 
-/* Its box is gone, or has been told to forget it. */
+/* Its box is gone, or forgets it, too. */
 void box_process_free(struct box_process *process)
 {
 	box_process_dismiss_readers(process);
 	box_process_end_peeks(process);
-	/* Out of the list first: the record may be written anew, with all that is in it. */
+	/* Out of the list first: the whole record may be written again, with all processes in the list. */
 	box_list_drop(&process->links);
 	box_process_record_end(process);
 	box_process_free_input(process);

@@ -50,10 +50,10 @@ struct box_process {
 	uint64_t in_taken;    /* by the process */
 	bool in_ended;
 	bool skip_line;
-	struct box_list readers;  /* in line: the first is attached */
-	struct box_list visitors; /* that may come to be in line */
-	struct box_list ops;      /* that wait for its end */
-	struct box_list peeks;    /* that were not answered */
+	struct box_list readers;      /* in line: the first is attached */
+	struct box_list idle_readers; /* not in line yet */
+	struct box_list ops;          /* that wait for its end */
+	struct box_list peeks;        /* that were not answered */
 	size_t peek_count;
 };
 
@@ -70,9 +70,9 @@ struct box_process_reader {
 	struct box_process *process; /* NULL: it is gone */
 	bool in_line;
 	bool attached;
-	struct box_backend_process_follow told;   /* to the box, last */
+	struct box_backend_process_follow sent;   /* to the box, last */
 	struct box_backend_process_follow wanted; /* since then, if: */
-	bool untold;
+	bool unsent;
 	bool following; /* the backend was told where to begin */
 	bool told_end;
 	uint64_t from;

@@ -96,20 +96,20 @@ static bool is_urgent(
 	const struct box_process_reader *reader, const struct box_backend_process_follow *wanted)
 {
 	const struct box_process *process = reader->process;
-	const struct box_backend_process_follow *told = &reader->told;
-	uint64_t has = told->until > process->given ? told->until - process->given : 0;
+	const struct box_backend_process_follow *sent = &reader->sent;
+	uint64_t has = sent->until > process->given ? sent->until - process->given : 0;
 	uint64_t gets = wanted->until > process->given ? wanted->until - process->given : 0;
-	bool low = wanted->until > told->until && has < gets / 2;
-	return !reader->following || low || wanted->until < told->until ||
-		wanted->hold > told->hold || wanted->freed - told->freed >= TELL_BYTES;
+	bool low = wanted->until > sent->until && has < gets / 2;
+	return !reader->following || low || wanted->until < sent->until ||
+		wanted->hold > sent->hold || wanted->freed - sent->freed >= TELL_BYTES;
 }
 
 void box_process_send_confirmed(struct box_process_reader *reader)
 {
-	if (reader->untold) {
-		reader->untold = false;
-		reader->told = reader->wanted;
-		follow(reader->process, &reader->told);
+	if (reader->unsent) {
+		reader->unsent = false;
+		reader->sent = reader->wanted;
+		follow(reader->process, &reader->sent);
 	}
 }
 
@@ -130,12 +130,12 @@ bool box_process_confirm(
 		.until = until,
 		.hold = hold,
 	};
-	reader->untold = true;
+	reader->unsent = true;
 	if (is_urgent(reader, &reader->wanted)) {
 		reader->following = true;
 		box_process_send_confirmed(reader);
 	}
-	return !reader->untold;
+	return !reader->unsent;
 }
 
 /* --- readers --- */
@@ -148,7 +148,7 @@ struct box_process_reader *box_process_attach(
 	reader->events = events;
 	reader->arg = arg;
 	box_list_init(&reader->links);
-	box_list_push(&process->visitors, &reader->links);
+	box_list_push(&process->idle_readers, &reader->links);
 	return reader;
 }
 
@@ -197,14 +197,14 @@ static struct box_process_reader *pop_reader(struct box_list *list)
 	box_list_drop(&reader->links);
 	box_list_init(&reader->links);
 	reader->process = NULL;
-	reader->untold = false;
+	reader->unsent = false;
 	return reader;
 }
 
 void box_process_dismiss_readers(struct box_process *process)
 {
-	while (!box_list_empty(&process->visitors)) {
-		(void)pop_reader(&process->visitors);
+	while (!box_list_empty(&process->idle_readers)) {
+		(void)pop_reader(&process->idle_readers);
 	}
 	while (!box_list_empty(&process->readers)) {
 		struct box_process_reader *reader = pop_reader(&process->readers);

@@ -64,14 +64,14 @@ void box_session_forget(struct box_session *session)
 	session->sessions->stopped -= session->state == BOX_SESSION_STOPPED;
 	session->sessions->leaving -= box_session_is_leaving(session);
 	box_process_end_all(session);
-	/* Out of the lists first: the record may be written anew, with all that is in them. */
+	/* Out of the lists first: the whole record may be written again, with all sessions in the list. */
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
 	box_list_drop(&session->links);
 	box_session_record_end(session);
 	box_arena_free(session->arena);
 }
 
-/* The box ended by itself: the session goes with it, and the next use makes it anew. */
+/* The box ended by itself: its session is removed, and the next use makes a new one. */
 static void lost(void *arg, const char *why)
 {
 	struct box_session *session = arg;
@@ -114,8 +114,8 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 		struct box_session_op *op = BOX_CONTAINER_OF(item, struct box_session_op, links);
 		op->session = session;
 		box_list_push(&session->ops, &op->links);
-		/* One that was told before may have removed it: then this one waits for the
-		 * next. */
+		/* An earlier callback may have removed the session: then this op waits for the next
+		 * one. */
 		if (session->state == BOX_SESSION_LIVE) {
 			box_session_op_begin(op);
 		}
@@ -149,7 +149,7 @@ static struct box_session *session_new(struct box_session_op *op)
 	return session;
 }
 
-/* Whether one more box fits beside those that are ending still. */
+/* Whether one more box fits beside those that have not ended yet. */
 static bool has_room(const struct box_sessions *sessions, const char *workspace, int64_t memory_mb)
 {
 	struct box_ceilings_usage use = box_sessions_usage(sessions, workspace, true);
@@ -157,8 +157,8 @@ static bool has_room(const struct box_sessions *sessions, const char *workspace,
 		box_ceilings_check_box(&sessions->rules->ceilings, &use, memory_mb, NULL) == 0;
 }
 
-/* There is room only when one that is leaving has gone: the op waits for it, as if it had asked for
- * the same id. Its client may have been told already that it is no more. */
+/* There is room only when a session that is leaving has gone: the op waits for that one, as if it had asked for the same
+ * id. Its client may have had the answer that it is removed already. */
 static void wait_for_room(struct box_session_op *op)
 {
 	struct box_list *at = op->sessions->all.next;
@@ -175,7 +175,7 @@ int box_session_make(struct box_session_op *op, struct box_err *err)
 	struct box_sessions *sessions = op->sessions;
 	const struct box_session_rules *rules = sessions->rules;
 	const struct box_backend_ops *ops = rules->backend ? rules->backend->ops : NULL;
-	/* One that can say what is missing is asked: it may be there by now. */
+	/* A backend that can say what is missing is asked for the box: what was missing may be there now. */
 	if (!ops || (!ops->missing && !ops->available(rules->backend))) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s",
 			rules->backend ? "the backend cannot make boxes now"
@@ -254,7 +254,7 @@ static void gone(void *arg)
 			box_session_op_finish(op, NULL, NULL);
 			continue;
 		}
-		/* A command that waited before this removal has made the session anew. */
+		/* An operation that waited before this removal has made a new session. */
 		op->session = again;
 		box_list_push(&again->ops, &op->links);
 		box_session_remove(again);
@@ -270,7 +270,7 @@ static void set_removing(struct box_session *session)
 void box_session_end_box(struct box_session *session)
 {
 	if (session->making) {
-		/* It counts until `made` says that nothing is left of it. */
+		/* It counts until `made` is called, when nothing is left of it. */
 		session->backend->cancel(session->making);
 	} else if (session->box) {
 		session->backend->destroy(session->box, gone, session);
@@ -292,7 +292,7 @@ void box_session_remove(struct box_session *session)
 		return;
 	}
 	if (session->state == BOX_SESSION_REMOVING) {
-		/* It was only to be stopped. */
+		/* It was being stopped, and is to be removed now. */
 		box_session_resume_removal(session, false);
 		box_session_record_removal(session);
 		return;
@@ -308,7 +308,7 @@ void box_session_remove(struct box_session *session)
 		"session %s was removed while it was in use", session->physical_id);
 	box_session_ops_end(session, &ended);
 	set_removing(session);
-	/* Before anyone is told: a successor must not bring it back. */
+	/* Before any callback: a successor must not bring it back. */
 	box_session_record_removal(session);
 	box_process_end_all(session);
 	box_session_end_box(session);

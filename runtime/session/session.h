@@ -32,7 +32,7 @@ struct box_session_rules {
 	int64_t max_output_bytes;
 	int64_t max_processes; /* managed ones that run */
 	int64_t max_completed; /* that have ended */
-	int64_t retention_sec; /* how long these are kept */
+	int64_t retention_sec; /* and for how long they stay listed */
 	struct box_ceilings ceilings;
 	/* A change that a successor must know, for box_sessions_replay; may be NULL. */
 	void (*changed)(void *arg, const struct box_value *change);
@@ -98,7 +98,7 @@ struct box_session_op *box_sessions_file(struct box_sessions *sessions, const ch
 	box_session_file_done *done, void *arg, struct box_err *err);
 
 /* Removes a session with all that runs in it. 0: it is gone already; 1: `done` will be called, when
- * nothing is left of its box, whoever removed it first; negative: BOX_ERR_SESSION_NOT_FOUND. */
+ * nothing is left of its box, even if it was being removed already; negative: BOX_ERR_SESSION_NOT_FOUND. */
 int box_sessions_remove(struct box_sessions *sessions, const char *physical_id,
 	box_session_remove_done *done, void *arg, struct box_session_op **ret_op,
 	struct box_err *err);

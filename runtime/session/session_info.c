@@ -1,4 +1,4 @@
-/* What can be seen of sessions: look-ups, counts, the info of the wire, and their boxes. */
+/* What can be seen of sessions: look-ups, counts, the info that clients get, and their boxes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -106,13 +106,13 @@ static struct box_value time_value(struct box_arena *arena, int64_t utc_us)
 	return box_cstr(box_arena_strndup(arena, text, strlen(text)));
 }
 
-/* A copy: the session may go before the answer is encoded. */
+/* A copy: the session may be freed before the answer is encoded. */
 static struct box_value text_value(struct box_arena *arena, const char *text)
 {
 	return text ? box_cstr(box_arena_strndup(arena, text, strlen(text))) : box_null();
 }
 
-/* Where its services are to be, and where it finds them. */
+/* The address on the host's loopback where services for this box listen, and the one that the box uses. */
 static void add_host_address(
 	const struct box_session *session, struct box_arena *arena, struct box_value *info)
 {
@@ -127,7 +127,7 @@ static void add_host_address(
 	}
 }
 
-/* Ours, and there only when they are set: what the reference has not, its clients do not see. */
+/* Members that the reference does not have: only when they are set, so that its clients do not see them. */
 static void add_own(const struct box_spec *spec, struct box_arena *arena, struct box_value *info)
 {
 	struct box_value volumes = box_list_value();

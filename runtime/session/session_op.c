@@ -84,7 +84,7 @@ static void exec_done(
 	session->running--;
 	box_session_mark_used(session);
 	if (removes) {
-		/* Apart from the session, which goes first: whoever is told finds it no more. */
+		/* Detached from the session, which is removed first: the callback must not find it. */
 		box_list_drop(&op->links);
 		op->session = NULL;
 		box_session_remove(session);
@@ -155,7 +155,7 @@ void box_session_op_signal(struct box_session_op *op, int number)
 
 /* --- work on files --- */
 
-/* Counts it to the session, which is LIVE, and has it say what to ask. */
+/* Counts the op in its session, which is LIVE, and has the caller fill in what to ask. */
 static int file_enter(struct box_session_op *op, struct box_err *err)
 {
 	struct box_session *session = op->session;
@@ -268,10 +268,12 @@ static int check_conflict(
 		"Box session %s already exists with %s=%s", session->physical_id, field, value);
 }
 
+/* Brings the op to its session. 0: the session is LIVE, the op is in its list and not begun; 1: it waits; negative: it
+ * is in no list. */
 static int join(struct box_session_op *op, struct box_err *err)
 {
 	struct box_session *session = box_table_get(&op->sessions->by_id, box_str(op->physical_id));
-	bool uses = op->kind == BOX_SESSION_OP_FILE; /* what is there, and makes nothing */
+	bool uses = op->kind == BOX_SESSION_OP_FILE; /* an existing session: it makes none */
 	if (!session) {
 		int r = uses ? box_session_refuse_missing(op->physical_id, err)
 			     : box_session_make(op, err);
@@ -303,8 +305,6 @@ void box_session_op_rejoin(struct box_session_op *op)
 	}
 }
 
-/* Moves the session's operations to `list`, apart from the session: whoever is told first may
- * cancel another, and must not find a session that is gone. */
 void box_session_ops_detach(struct box_session *session, struct box_list *list)
 {
 	struct box_list *item;
@@ -315,7 +315,6 @@ void box_session_ops_detach(struct box_session *session, struct box_list *list)
 	}
 }
 
-/* Takes out what is not a removal: commands are killed, those who wait will be told. */
 void box_session_ops_end(struct box_session *session, struct box_list *ended)
 {
 	struct box_list all;

@@ -1,7 +1,7 @@
 /* Reads the members of a map by table, and says what is wrong in the reference's words.
  *
- * Which forms count as a number or a boolean is in field_forms.c. A client decides by the texts that
- * it finds in a message, so nothing of a caller is ever repeated here without box_fields_echo.
+ * Which forms count as a number or a boolean is in field_forms.c. Clients look for names of errors anywhere in a
+ * message, so texts of a client are repeated by box_fields_echo only.
  */
 #include "runtime/spec/fields.h"
 

@@ -1,7 +1,7 @@
 /* Typed readers for the members of a map, driven by a table: one row, one member.
  *
  * Shared by the box spec, the process spec, the admission section and the configuration. Values
- * are taken in the forms that the reference's models take, and refused in their words:
+ * are accepted in the forms that the models of the reference accept, and refused in their words:
  * `1 validation error for MODEL\nFIELD\n  TEXT`, the first broken row only.
  */
 #pragma once
@@ -67,8 +67,8 @@ int box_fields_refuse_unknown(const struct box_fields *fields, const struct box_
 /* Sets the error and returns -EINVAL. `field` may be "": then the whole is at fault. */
 int box_fields_refuse(const struct box_fields *fields, const char *field, const char *text);
 
-/* A caller's bytes for a message: cut at 100 bytes, without control characters, and with nothing
- * in it that a client would take for the name of an error. */
+/* Bytes of a client for use in an error: cut at 100 bytes, without control characters, and with nothing that a client
+ * could take for the name of an error. */
 const char *box_fields_echo(struct box_arena *arena, struct box_str bytes);
 
 /* The lax forms: "30", 30.0, true for integers; "1.5" for numbers; "yes", 0 for booleans. NULL and

@@ -29,7 +29,7 @@ const char *box_spec_mount_mode_name(enum box_mount_mode mode)
 
 /* -- the box spec ----------------------------------------------------------------------------- */
 
-/* The members that the struct of the caller keeps in another shape. */
+/* The members that struct box_spec has in another form. */
 struct parsed_spec {
 	struct box_spec spec;
 	int network;
@@ -38,8 +38,8 @@ struct parsed_spec {
 	struct box_mount_list volumes;
 };
 
-/* Letters are not told from other characters beyond ASCII: a name can only match a skill that is
- * there, and `/` and `.` are out. */
+/* Beyond ASCII every character counts as a letter: a name can only match a skill that exists, and `/` and `.` are
+ * refused. */
 static const char *check_skill_name(const char *name)
 {
 	size_t code_points = 0;
@@ -280,7 +280,7 @@ int box_spec_parse_process(struct box_arena *arena, const struct box_value *data
 	}
 	spec->env = parsed.env.items;
 	spec->env_count = parsed.env.count;
-	/* The reference takes what is below 0 and means 0 by it. */
+	/* The reference accepts negative numbers and treats them as 0. */
 	if (spec->memory_mb < 0) {
 		spec->memory_mb = 0;
 	}

@@ -1,4 +1,4 @@
-/* What a client asks for: the box spec and the process spec, checked and typed.
+/* The box spec and the process spec that a client sends, checked and typed.
  *
  * Pure. Takes the value tree of either client generation, accepts the forms that the reference
  * accepts (numeric strings, whole floats, words for booleans), and refuses with its texts.
@@ -31,11 +31,11 @@ struct box_mount {
 	const char *content_digest; /* "sha256:HEX" or NULL */
 	const char *manifest_path;  /* or NULL */
 	enum box_mount_mode mode;
-	bool in_store; /* host_path is relative to the folder of the skills; never asked for */
-	char namespace[BOX_TENANT_SIZE]; /* whose it is: packages of its own may be mounted */
+	bool in_store; /* host_path is relative to the skill store; no client sets this */
+	char namespace[BOX_TENANT_SIZE]; /* of its tenant, whose skill packages may be mounted */
 };
 
-/* Whether it is a tree that its digest names. */
+/* Whether it is an artifact: a tree named by its digest. */
 static inline bool box_spec_mount_is_artifact(const struct box_mount *mount)
 {
 	return mount->content_digest && mount->manifest_path;
@@ -59,7 +59,7 @@ struct box_spec {
 	const char *host_path; /* or NULL */
 	enum box_mount_mode host_path_mode;
 	const char *mount_path;
-	struct box_mount *mounts; /* mode "none" left out, of one mount_path the last */
+	struct box_mount *mounts; /* without mode "none"; of those at one mount_path the last */
 	size_t mount_count;
 	const char *skill_name; /* or NULL */
 	bool persistent;
@@ -76,7 +76,7 @@ struct box_spec {
 	int64_t max_duration_sec; /* 0: none */
 };
 
-/* 0, or -EINVAL with BOX_ERR_VALIDATION. The emptiness of cmd is exec's to check. */
+/* 0, or -EINVAL with BOX_ERR_VALIDATION. Whether cmd is empty is checked by exec. */
 int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct box_spec *ret_spec,
 	struct box_err *err);
 
@@ -85,11 +85,10 @@ int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct
 const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *present,
 	const struct box_spec *asked, const char **ret_value);
 
-/* A deep copy into another arena; cmd, env and mounts are left out: they belong to one exec. The
- * volumes stay. */
-/* Says whose its mounts are: the namespace is what every physical id begins with. */
+/* Sets the namespace of its mounts, with which every physical id begins. */
 void box_spec_set_owner(struct box_spec *spec, const char *physical_id);
 
+/* A deep copy into another arena, without cmd, env and mounts, which belong to one exec. The volumes stay. */
 struct box_spec box_spec_copy_session(struct box_arena *arena, const struct box_spec *spec);
 
 const char *box_spec_mount_mode_name(enum box_mount_mode mode);
@@ -103,8 +102,8 @@ struct box_process_spec {
 	size_t env_count;
 	const char *cwd;
 	int64_t memory_mb;
-	int64_t log_bytes; /* 0: none, its output waits for who reads it */
-	/* What it sees beside what the box has; never asked for: the volumes of its session. */
+	int64_t log_bytes; /* 0: no log, its output waits for a reader */
+	/* The volumes of its session; no client sets this. */
 	const struct box_mount *mounts;
 	size_t mount_count;
 };

@@ -1,5 +1,5 @@
-/* Our own member, which the reference does not know: its forms are strict. Whatever is not
- * understood is refused, since ignoring it would open what the caller wanted closed.
+/* The member `egress`, which the reference does not know. Its forms are strict: anything unknown is refused, since to
+ * ignore it would open what the caller wanted closed.
  */
 #include "runtime/spec/spec_egress.h"
 
@@ -19,15 +19,14 @@ static int refuse_item(const struct box_fields *fields, const char *list, uint32
 		box_arena_printf(fields->arena, "Value error, %s%s", before, why));
 }
 
-/* A list that is not there is empty. */
-static int check_list(const struct box_fields *fields, const char *place,
+static int check_list(const struct box_fields *fields, const char *member,
 	const struct box_value *list, size_t max)
 {
 	if (list->type != BOX_LIST) {
-		return box_fields_refuse(fields, place, "Input should be a valid list");
+		return box_fields_refuse(fields, member, "Input should be a valid list");
 	}
 	if (list->count > max) {
-		return box_fields_refuse(fields, place,
+		return box_fields_refuse(fields, member,
 			box_arena_printf(fields->arena,
 				"Value error, there may be at most %zu entries", max));
 	}

@@ -135,7 +135,7 @@ static bool artifact_path_is_right(const struct box_mount *mount)
 		strcmp(below + 1, mount->content_digest + strlen(DIGEST_PREFIX)) == 0;
 }
 
-static int by_path_and_place(const void *a, const void *b)
+static int by_path_and_order(const void *a, const void *b)
 {
 	const struct box_mount *const *left = a;
 	const struct box_mount *const *right = b;
@@ -152,39 +152,39 @@ static void keep_last_of_each_path(struct box_arena *arena, struct box_mount_lis
 		sorted[i] = &list->items[i];
 	}
 	if (list->count > 1) {
-		qsort(sorted, list->count, sizeof(struct box_mount *), by_path_and_place);
+		qsort(sorted, list->count, sizeof(struct box_mount *), by_path_and_order);
 	}
 	for (size_t i = 1; i < list->count; i++) {
 		if (strcmp(sorted[i - 1]->mount_path, sorted[i]->mount_path) == 0) {
 			sorted[i - 1]->mode = BOX_MOUNT_NONE;
 		}
 	}
-	size_t kept = 0;
+	size_t count = 0;
 	for (size_t i = 0; i < list->count; i++) {
 		if (list->items[i].mode != BOX_MOUNT_NONE) {
-			list->items[kept++] = list->items[i];
+			list->items[count++] = list->items[i];
 		}
 	}
-	list->count = kept;
+	list->count = count;
 }
 
 static int read_mount(const struct box_fields *fields, const char *list, uint32_t at,
 	const struct box_value *value, struct box_mount *mount)
 {
-	const char *place = box_arena_printf(fields->arena, "%s.%u", list, (unsigned)at);
+	const char *member = box_arena_printf(fields->arena, "%s.%u", list, (unsigned)at);
 	if (value->type != BOX_MAP) {
-		return box_fields_refuse(fields, place,
+		return box_fields_refuse(fields, member,
 			"Input should be a valid dictionary or instance of BoxMountSpec");
 	}
 	struct box_fields inner = *fields;
-	inner.within = box_arena_printf(fields->arena, "%s.", place);
+	inner.within = box_arena_printf(fields->arena, "%s.", member);
 	*mount = (struct box_mount){.mode = BOX_MOUNT_RW};
 	int result = box_fields_read(&inner, mount_rows, BOX_COUNT_OF(mount_rows), value, mount);
 	if (result < 0) {
 		return result;
 	}
 	if (!artifact_path_is_right(mount)) {
-		return box_fields_refuse(fields, place,
+		return box_fields_refuse(fields, member,
 			"Value error, Artifact paths require a read-only digest-addressed mount "
 			"and manifest");
 	}
