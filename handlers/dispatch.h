@@ -1,7 +1,7 @@
 /* The dispatcher: all peers of this process and the requests under way.
  *
- * One object serves a process. Peers (peer.h) are made for it; whoever shuts the runtime down ends all
- * requests here. It knows no transport and no codec.
+ * One object serves a process. Peers (peer.h) are made for it; all requests are ended here when the runtime shuts
+ * down. It knows no transport and no codec.
  */
 #pragma once
 

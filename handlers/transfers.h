@@ -1,5 +1,5 @@
-/* Files that a client sends in chunks: kept in anonymous memory files, one set per connection, so
- * that nothing can be left behind. */
+/* Files that a client uploads in chunks: each in a memfd, one set for each connection, so that nothing is left behind
+ * when it closes. */
 #pragma once
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* The runtime: one object that holds what there is (configuration, generations, sessions, backend,
- * counters) and answers what is asked of it as a whole.
+/* The runtime: one object that has the configuration, the generations, the sessions, the backend and the counters, and
+ * answers questions about all of it.
  *
- * Handlers call it; it calls no one above. What it needs from outside (folders made, changes
+ * Handlers call it; it calls nothing above it. What it needs from outside (folders made, changes
  * recorded) goes through struct box_runtime_host, which the program that owns it implements.
  */
 #pragma once

@@ -1,4 +1,4 @@
-/* Gathers what the host measures, and builds the reference's answer out of it. */
+/* Gathers what the host measures, and builds the answer in the reference's form. */
 #include "runtime/storage.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* Storage analysis: how much the folder and the boxes of one placement hold.
+/* Storage analysis: how much is in the folder and in the boxes of one workspace.
  *
- * What is measured is asked of the host one by one, a few at a time for all requests together, each
- * request in turn; the answer is built when the last has come. Boxes are measured from outside, so
- * a busy session answers like any other; microVMs are asked by the host (worker/storage_measure.c).
+ * The host measures one thing after the other, a few at a time for all requests together, in turns; the answer is
+ * built when the last result has come. Boxes are measured from outside, so a busy session answers like any other;
+ * microVMs are asked by the host (worker/storage_measure.c).
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* The reference's naming rules; clients compute the same hash themselves. */
+/* Namespaces and physical ids by the rules of the reference; clients compute the same hash themselves. */
 #include "runtime/tenant.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The list of backends. A name that is not built in gives none: never a weaker one instead. */
+/* The names of backends. An unknown name selects none: never a weaker backend instead. */
 #include "runtime/backend/backend_select.h"
 
 #include <stddef.h>

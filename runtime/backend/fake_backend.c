@@ -3,13 +3,13 @@
  *   print N         prints N bytes         raw N        prints N control characters
  *   sleep MS        takes that long        signal N     ends by signal N
  *   fail NAME TEXT  fails with that error
- * What is printed live ends with a newline. Anything else prints nothing and ends with 0. Making a
+ * Live output ends with a newline. Anything else prints nothing and ends with 0. Making a
  * box takes as many milliseconds as the image says ("make-MS"); the image "broken" cannot be made.
  * A spec's timeout holds.
  *
  * Its files: reading gives the path below its root, a list has the names a and b, everything is a
- * file of 3 bytes. "missing" is not there, "slow-MS" takes that long, and a watch tells of a file
- * "new" and goes on, unless it is of "short".
+ * file of 3 bytes. "missing" does not exist, "slow-MS" takes that long, and a watch reports a file "new" and
+ * goes on, except that of "short".
  */
 #include "runtime/backend/fake_backend.h"
 

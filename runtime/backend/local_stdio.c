@@ -1,6 +1,6 @@
 /* The bytes of runs: their stdin, and the pipes of live commands.
  *
- * Input goes into a pipe, or to box-init piece by piece, as much as may be under way, and whoever gave it is told
+ * Input goes into a pipe, or to box-init piece by piece, as much as may be under way, and its sender is told
  * when the command has taken it. A live command has pipes of which box-rpc has one end each, so its bytes do not
  * pass box-init. They are made here, because the flags of an end are shared by all who have it: an end that came
  * out of a box could be made to block box-rpc. A microVM, to which fds cannot be sent, a command with a terminal,

@@ -1,4 +1,4 @@
-/* The defaults of limits that follow from others, and what is refused by them. */
+/* Limits that follow from others when they are not set, and the checks against them. */
 #include "runtime/config/ceilings.h"
 
 #include <errno.h>

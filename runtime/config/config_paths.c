@@ -1,7 +1,7 @@
-/* Where the configuration's paths lead, by their text alone.
+/* The paths of the configuration, resolved as texts.
  *
- * Nothing is opened: what a path really is, is decided on opened files by those who use it. A `~`
- * is a name like any other and not expanded: a daemon's home is rarely the one that was meant.
+ * Nothing is opened: boxd checks what a path really leads to when it opens it. `~` is a name like any other and not
+ * expanded: the home folder of a daemon is rarely the one that was meant.
  */
 #include "runtime/config/config_paths.h"
 

@@ -1,4 +1,4 @@
-/* A command's raw output, and its end, as values for an answer. Pure. */
+/* The raw output of a command, and how it ended, as values for an answer. Pure. */
 #pragma once
 
 #include <stdint.h>

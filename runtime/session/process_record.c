@@ -1,6 +1,6 @@
-/* Managed processes for a successor of this program: {process: {...}} when one is begun, {ended:
- * {...}} when it has ended, {leaving: number} when it is to, {forgotten: number} when it is gone.
- * What is read back may be anyone's. */
+/* Managed processes in the record for a successor of this process: {process: {...}} when a process is started, {leaving:
+ * number} when it is to end, {ended: {...}} when it has ended, {forgotten: number} when it is not listed any more. A
+ * record that is read back is not trusted. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -191,7 +191,7 @@ static struct box_process *find_named(
 	return number && number->type == BOX_INT ? find_number(sessions, number->integer) : NULL;
 }
 
-/* How long ago, as far as our own clocks can tell. */
+/* When it ended, by the monotonic clock, as far as the clocks of this process can tell. */
 static uint64_t ended_ms(int64_t utc_us)
 {
 	uint64_t now_ms = box_clock_ms();

@@ -1,7 +1,6 @@
-/* Sessions for a successor of this process: {session: {...}} when one lives, {stopped: id} when
- * only its name is left, {removed: id} when it is no more; {removing: id} and {stopping: id} when its
- * box is to end before that. What is read back may be anyone's, so it
- * is parsed as a client's spec would be. */
+/* Sessions in the record for a successor of this process: {session: {...}} when a session lives, {removing: id} and
+ * {stopping: id} while its box ends, then {removed: id}, or {stopped: id} when its name stays. A record that is read back
+ * is not trusted: it is parsed as a client's spec is. */
 #include <errno.h>
 #include <string.h>
 
