@@ -45,7 +45,7 @@ struct pending {
 
 static struct {
 	uv_loop_t loop;
-	struct box_local *native;
+	struct box_local *local;
 	struct box_backend_box *box;
 	int guest; /* -1: init is gone */
 	int memory;
@@ -96,32 +96,31 @@ static int another_memory(void)
 	return fd;
 }
 
-static void keeper_make(
-	void *keeper, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
+static void boxd_make(
+	void *owner, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
 {
-	(void)keeper;
+	(void)owner;
 	(void)ask;
 	play.made = done;
 	play.make = arg;
 }
 
-static void keeper_end(void *keeper, uint64_t box)
+static void boxd_end(void *owner, uint64_t box)
 {
-	(void)keeper;
+	(void)owner;
 	MUST(box == 7 && !play.ended);
 	play.ended = true;
 }
 
-static void keeper_mount(void *keeper, uint64_t box, const struct box_mount *wanted,
+static void boxd_mount(void *owner, uint64_t box, const struct box_mount *wanted,
 	box_local_mount_done *done, void *arg)
 {
-	(void)keeper;
+	(void)owner;
 	MUST(box == 7 && strcmp(wanted->host_path, "/host") == 0 && play.mount_count < MOUNTS_MAX);
 	play.mounts[play.mount_count++] = (struct pending){done, arg};
 }
 
-static const struct box_local_boxd keeper = {
-	.make = keeper_make, .end = keeper_end, .mount = keeper_mount};
+static const struct box_local_boxd boxd = {.make = boxd_make, .end = boxd_end, .mount = boxd_mount};
 
 static void answer_mount(bool refuse)
 {
@@ -202,7 +201,7 @@ static void on_taken(void *arg, const struct box_err *err)
 
 static const struct box_backend_ops *ops(void)
 {
-	return box_local_native_backend(play.native)->ops;
+	return box_local_native_backend(play.local)->ops;
 }
 
 static void begin(uint8_t how)
@@ -379,7 +378,7 @@ static void hang_up(void)
 
 static void set_up(bool adopted)
 {
-	static const struct box_local_support means = {.possible = true, .limits = true};
+	static const struct box_local_support support = {.possible = true, .limits = true};
 	static const struct box_spec spec = {
 		.mount_path = "/w", .cpus = 1, .memory_mb = 1, .pids_limit = 1};
 	int ends[2];
@@ -389,13 +388,13 @@ static void set_up(bool adopted)
 	play.memory = memfd_create("fuzz-memory", MFD_CLOEXEC);
 	MUST(play.memory >= 0 && write(play.memory, "oom_kill 0\n", 11) == 11);
 	play.guest = ends[1];
-	play.native = box_local_new(&play.loop, &means, &keeper, NULL);
+	play.local = box_local_new(&play.loop, &support, &boxd, NULL);
 	int memory = another_memory();
 	if (adopted) {
-		box_local_inherited(play.native, 7, ends[0], memory, -1, 0);
-		play.box = ops()->adopt(box_local_native_backend(play.native), 7);
+		box_local_inherited(play.local, 7, ends[0], memory, -1, 0);
+		play.box = ops()->adopt(box_local_native_backend(play.local), 7);
 	} else {
-		(void)ops()->make(box_local_native_backend(play.native), "b", &spec, on_made, NULL);
+		(void)ops()->make(box_local_native_backend(play.local), "b", &spec, on_made, NULL);
 		play.made(play.make, 7, ends[0], memory, 0, NULL);
 	}
 	MUST(play.box);
@@ -409,7 +408,7 @@ static void tear_down(void)
 	}
 	if (!play.destroyed) {
 		ops()->destroy(play.box, on_destroyed, NULL);
-		box_local_gone(play.native, 7);
+		box_local_gone(play.local, 7);
 	}
 	while (play.mount_count > 0) {
 		answer_mount(false);
@@ -424,7 +423,7 @@ static void tear_down(void)
 	for (size_t i = 0; i < play.input_count; i++) {
 		MUST(play.inputs[i].told == !play.inputs[i].forgotten);
 	}
-	box_local_free(play.native);
+	box_local_free(play.local);
 	hang_up();
 	(void)close(play.memory);
 }

@@ -38,7 +38,7 @@ struct grouping {
 
 static struct {
 	uv_loop_t loop;
-	struct box_local *native;
+	struct box_local *local;
 	struct box_backend_box *box;
 	int guest;
 	box_local_make_done *made;
@@ -74,45 +74,45 @@ static uint64_t number(struct script *script)
 
 /* --- boxd and who asked --- */
 
-static void keeper_make(
-	void *keeper, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
+static void boxd_make(
+	void *owner, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
 {
-	(void)keeper;
+	(void)owner;
 	(void)ask;
 	play.made = done;
 	play.make = arg;
 }
 
-static void keeper_end(void *keeper, uint64_t box)
+static void boxd_end(void *owner, uint64_t box)
 {
-	(void)keeper;
+	(void)owner;
 	(void)box;
 }
 
-static void keeper_open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
+static void boxd_open_cgroup(void *owner, uint64_t box, uint32_t process, uint32_t memory_mib,
 	box_local_process_cgroup_done *done, void *arg)
 {
-	(void)keeper;
+	(void)owner;
 	struct grouping *grouping = &play.groupings[play.groups++ % GROUPINGS];
-	MUST(box == 7 && process >= 1 && process <= PROCESSES && mebibytes > 0 && !grouping->done);
+	MUST(box == 7 && process >= 1 && process <= PROCESSES && memory_mib > 0 && !grouping->done);
 	*grouping = (struct grouping){done, arg};
 }
 
-static void keeper_close_group(void *keeper, uint64_t box, uint32_t process)
+static void boxd_close_cgroup(void *owner, uint64_t box, uint32_t process)
 {
-	(void)keeper;
+	(void)owner;
 	MUST(box == 7 && process >= 1 && process <= PROCESSES);
 }
 
-static const struct box_local_boxd keeper = {
-	.make = keeper_make,
-	.end = keeper_end,
-	.open_cgroup = keeper_open_group,
-	.close_cgroup = keeper_close_group,
+static const struct box_local_boxd boxd = {
+	.make = boxd_make,
+	.end = boxd_end,
+	.open_cgroup = boxd_open_cgroup,
+	.close_cgroup = boxd_close_cgroup,
 };
 
 /* boxd answers the question that has waited longest. */
-static void answer_group(uint8_t how)
+static void answer_cgroup(uint8_t how)
 {
 	struct grouping *grouping = &play.groupings[play.answered % GROUPINGS];
 	struct box_local_process_cgroup group = {-1, -1, -1};
@@ -205,7 +205,7 @@ static const struct box_backend_process_events events = {
 
 static const struct box_backend_ops *ops(void)
 {
-	return box_local_native_backend(play.native)->ops;
+	return box_local_native_backend(play.local)->ops;
 }
 
 static void ask(struct script *script)
@@ -317,7 +317,7 @@ static void read_requests(void)
 
 static void set_up(void)
 {
-	static const struct box_local_support means = {.possible = true, .limits = true};
+	static const struct box_local_support support = {.possible = true, .limits = true};
 	static const struct box_spec spec = {
 		.mount_path = "/w", .cpus = 1, .memory_mb = 1, .pids_limit = 1};
 	int ends[2];
@@ -327,8 +327,8 @@ static void set_up(void)
 	int memory = memfd_create("fuzz-memory", MFD_CLOEXEC);
 	MUST(memory >= 0 && write(memory, "oom_kill 0\n", 11) == 11);
 	play.guest = ends[1];
-	play.native = box_local_new(&play.loop, &means, &keeper, NULL);
-	(void)ops()->make(box_local_native_backend(play.native), "b", &spec, on_made, NULL);
+	play.local = box_local_new(&play.loop, &support, &boxd, NULL);
+	(void)ops()->make(box_local_native_backend(play.local), "b", &spec, on_made, NULL);
 	play.made(play.make, 7, ends[0], memory, 0, NULL);
 	MUST(play.box);
 	ops()->watch(play.box, on_lost, NULL);
@@ -337,15 +337,15 @@ static void set_up(void)
 static void tear_down(void)
 {
 	while (play.answered != play.groups) {
-		answer_group((uint8_t)play.answered);
+		answer_cgroup((uint8_t)play.answered);
 	}
 	ops()->destroy(play.box, on_destroyed, NULL);
-	box_local_gone(play.native, 7);
+	box_local_gone(play.local, 7);
 	for (int i = 0; i < TURNS_MAX && uv_loop_alive(&play.loop); i++) {
 		(void)uv_run(&play.loop, UV_RUN_NOWAIT);
 	}
 	MUST(play.destroyed == 1 && uv_loop_close(&play.loop) == 0);
-	box_local_free(play.native);
+	box_local_free(play.local);
 	(void)close(play.guest);
 }
 
@@ -359,7 +359,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		switch (step % 4) {
 		case 0:
 			if (step & 0x80) {
-				answer_group(step >> 2);
+				answer_cgroup(step >> 2);
 			} else {
 				ask(&script);
 			}

@@ -1,4 +1,4 @@
-/* The native backend between a boxd that answers when the test says so and a box-init that is the
+/* The local backend between a boxd that answers when the test says so and a box-init that is the
  * other end of a socketpair. At the end of each test nothing may be left: no handle on the loop, no
  * open fd. */
 #pragma once
@@ -35,16 +35,16 @@ struct asked_mount {
 	void *arg;
 };
 
-struct asked_group {
+struct asked_cgroup {
 	uint64_t box;
 	uint32_t process;
-	uint32_t mebibytes;
+	uint32_t memory_mib;
 	box_local_process_cgroup_done *done;
 	void *arg;
 };
 
 static uv_loop_t loop;
-static struct box_local *native;
+static struct box_local *local;
 static struct box_backend *backend;
 static int fds_before;
 
@@ -56,9 +56,9 @@ static struct {
 	int end_count;
 	struct asked_mount mounts[ASKED_MAX];
 	int mount_count;
-	struct asked_group groups[ASKED_MAX];
-	int group_count;
-	struct asked_group closed[ASKED_MAX];
+	struct asked_cgroup cgroups[ASKED_MAX];
+	int cgroup_count;
+	struct asked_cgroup closed[ASKED_MAX];
 	int closed_count;
 	int try_count;
 	box_local_probe_done *tried;
@@ -66,44 +66,45 @@ static struct {
 } boxd;
 
 static inline void boxd_make(
-	void *keeper, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
+	void *owner, const struct box_plan_request *ask, box_local_make_done *done, void *arg)
 {
-	ASSERT(keeper == &boxd && boxd.make_count < ASKED_MAX);
+	ASSERT(owner == &boxd && boxd.make_count < ASKED_MAX);
 	boxd.makes[boxd.make_count++] = (struct asked_make){*ask, done, arg};
 }
 
-static inline void boxd_end(void *keeper, uint64_t box)
+static inline void boxd_end(void *owner, uint64_t box)
 {
-	ASSERT(keeper == &boxd && boxd.end_count < ASKED_MAX);
+	ASSERT(owner == &boxd && boxd.end_count < ASKED_MAX);
 	boxd.ends[boxd.end_count++] = box;
 }
 
-static inline void boxd_mount(void *keeper, uint64_t box, const struct box_mount *wanted,
+static inline void boxd_mount(void *owner, uint64_t box, const struct box_mount *wanted,
 	box_local_mount_done *done, void *arg)
 {
-	ASSERT(keeper == &boxd && boxd.mount_count < ASKED_MAX);
+	ASSERT(owner == &boxd && boxd.mount_count < ASKED_MAX);
 	struct asked_mount *mount = &boxd.mounts[boxd.mount_count++];
 	bool read_only = wanted->mode == BOX_MOUNT_RO;
 	*mount = (struct asked_mount){.box = box, .read_only = read_only, .done = done, .arg = arg};
 	(void)snprintf(mount->path, sizeof(mount->path), "%s", wanted->host_path);
 }
 
-static inline void boxd_open_group(void *keeper, uint64_t box, uint32_t process, uint32_t mebibytes,
-	box_local_process_cgroup_done *done, void *arg)
+static inline void boxd_open_cgroup(void *owner, uint64_t box, uint32_t process,
+	uint32_t memory_mib, box_local_process_cgroup_done *done, void *arg)
 {
-	ASSERT(keeper == &boxd && boxd.group_count < ASKED_MAX);
-	boxd.groups[boxd.group_count++] = (struct asked_group){box, process, mebibytes, done, arg};
+	ASSERT(owner == &boxd && boxd.cgroup_count < ASKED_MAX);
+	boxd.cgroups[boxd.cgroup_count++] = (struct asked_cgroup){
+		box, process, memory_mib, done, arg};
 }
 
-static inline void boxd_close_group(void *keeper, uint64_t box, uint32_t process)
+static inline void boxd_close_cgroup(void *owner, uint64_t box, uint32_t process)
 {
-	ASSERT(keeper == &boxd && boxd.closed_count < ASKED_MAX);
-	boxd.closed[boxd.closed_count++] = (struct asked_group){.box = box, .process = process};
+	ASSERT(owner == &boxd && boxd.closed_count < ASKED_MAX);
+	boxd.closed[boxd.closed_count++] = (struct asked_cgroup){.box = box, .process = process};
 }
 
-static inline void boxd_try_machines(void *keeper, box_local_probe_done *done, void *arg)
+static inline void boxd_probe_microvm(void *owner, box_local_probe_done *done, void *arg)
 {
-	ASSERT(keeper == &boxd);
+	ASSERT(owner == &boxd);
 	boxd.tried = done;
 	boxd.tried_arg = arg;
 	boxd.try_count++;
@@ -113,9 +114,9 @@ static const struct box_local_boxd boxd_ops = {
 	.make = boxd_make,
 	.end = boxd_end,
 	.mount = boxd_mount,
-	.open_cgroup = boxd_open_group,
-	.close_cgroup = boxd_close_group,
-	.probe_microvm = boxd_try_machines,
+	.open_cgroup = boxd_open_cgroup,
+	.close_cgroup = boxd_close_cgroup,
+	.probe_microvm = boxd_probe_microvm,
 };
 
 static inline int open_fds(void)
@@ -139,22 +140,22 @@ static inline void turn(void)
 
 static inline void start(void)
 {
-	static const struct box_local_support means = {.possible = true, .limits = true};
+	static const struct box_local_support support = {.possible = true, .limits = true};
 	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
 	/* The first loop of a process opens fds that stay. */
 	ASSERT_INT(uv_loop_init(&loop), 0);
 	ASSERT_INT(uv_loop_close(&loop), 0);
 	fds_before = open_fds();
 	ASSERT_INT(uv_loop_init(&loop), 0);
-	native = box_local_new(&loop, &means, &boxd_ops, &boxd);
-	backend = box_local_native_backend(native);
+	local = box_local_new(&loop, &support, &boxd_ops, &boxd);
+	backend = box_local_native_backend(local);
 }
 
 /* The same with microVMs, whose commands have no pipes of ours. */
-static inline void start_machines(void)
+static inline void start_microvms(void)
 {
 	start();
-	backend = box_local_microvm_backend(native);
+	backend = box_local_microvm_backend(local);
 }
 
 /* Every box has been destroyed and is gone. */
@@ -162,7 +163,7 @@ static inline void finish(void)
 {
 	turn();
 	ASSERT_INT(uv_loop_close(&loop), 0);
-	box_local_free(native);
+	box_local_free(local);
 	ASSERT_INT(open_fds(), fds_before);
 }
 
@@ -292,7 +293,7 @@ static inline void living_close(struct living *living)
 static inline void end_living(struct living *living, uint64_t number)
 {
 	backend->ops->destroy(living->box, on_destroyed, living);
-	box_local_gone(native, number);
+	box_local_gone(local, number);
 	ASSERT_INT(living->destroyed, 0);
 	turn();
 	ASSERT_INT(living->destroyed, 1);

@@ -191,7 +191,7 @@ TEST(a_box_made_for_nobody_is_ended)
 	ASSERT_INT(boxd.ends[0], 5);
 	turn();
 	ASSERT_INT(living.made, 0);
-	box_local_gone(native, 5);
+	box_local_gone(local, 5);
 	turn();
 	ASSERT_INT(living.made, 1);
 	ASSERT_INT(living.err.errnum, ECANCELED);
@@ -221,7 +221,7 @@ TEST(what_boxes_lack_is_said)
 	static const char degrade[] = "limits cannot be set: no cgroup; local.degraded: true in "
 				      "--config lets boxes run without";
 	static const struct {
-		struct box_local_support means;
+		struct box_local_support support;
 		const char *missing;
 		const char *missing_degraded;
 		const char *shortcoming;
@@ -232,7 +232,7 @@ TEST(what_boxes_lack_is_said)
 		{{false, "none", false, "no cgroup"}, "none", "none", NULL},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct box_local *made = box_local_new(NULL, &rows[i].means, &boxd_ops, &boxd);
+		struct box_local *made = box_local_new(NULL, &rows[i].support, &boxd_ops, &boxd);
 		struct box_backend *its = box_local_native_backend(made);
 		ASSERT_STR(its->ops->name, "native");
 		for (int degraded = 0; degraded < 2; degraded++) {
@@ -262,16 +262,16 @@ TEST(a_box_is_destroyed_when_boxd_says_so)
 	ASSERT_INT(boxd.end_count, 1);
 	ASSERT_INT(boxd.ends[0], 3);
 	turn();
-	box_local_gone(native, 4); /* another's */
+	box_local_gone(local, 4); /* another's */
 	turn();
 	ASSERT_INT(living.destroyed, 0);
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	ASSERT_INT(living.destroyed, 0);
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	turn();
 	ASSERT_INT(living.destroyed, 1);
 	ASSERT_INT(living.lost, 0);
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	living_close(&living);
 	finish();
 }
@@ -281,7 +281,7 @@ TEST(a_box_that_is_gone_need_not_be_ended)
 	start();
 	struct living living = {0};
 	make_living(&living, 3);
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	ASSERT_INT(living.lost, 1);
 	ASSERT_STR(living.why, ENDED);
 	turn();
@@ -333,7 +333,7 @@ TEST(a_box_that_is_destroyed_while_it_works_waits_for_boxd)
 	backend->ops->destroy(living.box, on_destroyed, &living);
 	init_ends(&living);
 	ASSERT_INT(living.destroyed, 0);
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	turn();
 	ASSERT_INT(living.destroyed, 1);
 	ASSERT_INT(living.lost, 0); /* it was asked for */
@@ -506,40 +506,40 @@ TEST(fds_from_a_box_do_not_stay)
 TEST(microvms)
 {
 	start();
-	struct box_backend *machines = box_local_microvm_backend(native);
+	struct box_backend *microvm = box_local_microvm_backend(local);
 	struct box_err err;
-	ASSERT(machines != backend);
-	ASSERT(!machines->ops->available(machines));
+	ASSERT(microvm != backend);
+	ASSERT(!microvm->ops->available(microvm));
 	ASSERT(backend->ops->available(backend));
-	box_local_probe_microvm(native);
-	box_local_probe_microvm(native);
+	box_local_probe_microvm(local);
+	box_local_probe_microvm(local);
 	ASSERT_INT(boxd.try_count, 1);
-	ASSERT_STR(machines->ops->missing(machines),
-		"it is being tried whether a microVM can run here");
+	ASSERT_STR(
+		microvm->ops->missing(microvm), "it is being tried whether a microVM can run here");
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "no KVM");
 	boxd.tried(boxd.tried_arg, &err);
-	ASSERT_STR(machines->ops->missing(machines), "no KVM");
+	ASSERT_STR(microvm->ops->missing(microvm), "no KVM");
 	ASSERT(backend->ops->missing(backend) == NULL);
 
 	/* It is asked for all the same: KVM may be there by now, and then they can be had. */
 	struct box_spec spec = spec_of("");
 	struct living living = {0};
-	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &living) != NULL);
+	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &living) != NULL);
 	ASSERT_INT(boxd.makes[0].ask.kind, BOX_PLAN_KIND_MICROVM);
 	boxd_made(&living, 4);
-	ASSERT(machines->ops->available(machines));
+	ASSERT(microvm->ops->available(microvm));
 	end_living(&living, 4);
 
 	/* Capacity says nothing about that; what is missing does. */
 	struct living none = {0};
-	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &none) != NULL);
+	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &none) != NULL);
 	(void)box_err_set(&err, BOX_ERR_CAPACITY, ENOMEM, "no memory");
 	boxd.makes[1].done(boxd.makes[1].arg, 0, -1, -1, 0, &err);
-	ASSERT(machines->ops->available(machines));
-	ASSERT(machines->ops->make(machines, "m", &spec, on_made, &none) != NULL);
+	ASSERT(microvm->ops->available(microvm));
+	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &none) != NULL);
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "gone");
 	boxd.makes[2].done(boxd.makes[2].arg, 0, -1, -1, 0, &err);
-	ASSERT_STR(machines->ops->missing(machines), "gone");
+	ASSERT_STR(microvm->ops->missing(microvm), "gone");
 	finish();
 }
 

@@ -122,7 +122,7 @@ TEST(an_end_that_was_told_counts)
 	begin_plain(&living, &spec, 1, &ran[0]);
 	begin_plain(&living, &spec, 2, &ran[1]);
 	ASSERT_INT(send(living.init, &packet, sizeof(packet), 0), sizeof(packet));
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	expect_ended(&ran[0], BOX_BACKEND_END_EXIT, 3, 0);
 	expect_failed(&ran[1], BOX_ERR_BOX, EPIPE,
 		"the box ended while the command ran: its first process has ended");
@@ -201,7 +201,7 @@ static void keep(struct living *living, uint64_t number)
 {
 	int control = new_control(living);
 	living->memory = memory_file("oom_kill 3\n");
-	box_local_inherited(native, number, control, another(living->memory), -1, 0);
+	box_local_inherited(local, number, control, another(living->memory), -1, 0);
 	expect_packet(living, BOX_INIT_RESET, 0, "", 0);
 }
 
@@ -293,13 +293,13 @@ TEST(boxes_that_nobody_adopts_are_ended)
 		keep(&living[i], 10 + i);
 	}
 	adopt(&living[1], 11);
-	box_local_end_inherited(native);
+	box_local_end_inherited(local);
 	ASSERT_INT(boxd.end_count, 2);
 	ASSERT_INT(boxd.ends[0] + boxd.ends[1], 10 + 12);
-	box_local_end_inherited(native);
+	box_local_end_inherited(local);
 	ASSERT_INT(boxd.end_count, 2);
-	box_local_gone(native, 12);
-	box_local_gone(native, 10);
+	box_local_gone(local, 12);
+	box_local_gone(local, 10);
 	turn();
 	ASSERT(backend->ops->adopt(backend, 10) == NULL);
 	end_living(&living[1], 11);
@@ -314,14 +314,14 @@ TEST(a_box_that_ends_before_it_is_adopted_is_no_more)
 	struct living living[2] = {{0}};
 	keep(&living[0], 8);
 	keep(&living[1], 9);
-	box_local_gone(native, 8);
+	box_local_gone(local, 8);
 	init_ends(&living[1]);
 	ASSERT(backend->ops->adopt(backend, 8) == NULL);
 	ASSERT(backend->ops->adopt(backend, 9) == NULL);
-	box_local_end_inherited(native);
+	box_local_end_inherited(local);
 	ASSERT_INT(boxd.end_count, 1);
 	ASSERT_INT(boxd.ends[0], 9);
-	box_local_gone(native, 9);
+	box_local_gone(local, 9);
 	turn();
 	living_close(&living[0]);
 	living_close(&living[1]);

@@ -44,7 +44,7 @@ struct scene {
 static void scene_begin(struct scene *scene)
 {
 	struct heard heard;
-	start_machines();
+	start_microvms();
 	make_living(&scene->living, 3);
 	scene->spec = spec_of("cat");
 	begin_live(&scene->living, &scene->spec, true, &scene->ran);
@@ -63,7 +63,7 @@ static void scene_end(struct scene *scene)
 
 TEST(a_live_command_has_credit_and_no_limit)
 {
-	start_machines();
+	start_microvms();
 	struct living living = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
@@ -154,7 +154,7 @@ TEST(a_second_start_is_a_lie)
 /* It waited for its mounts until its time was over. */
 TEST(a_command_that_never_ran_starts_before_it_ends)
 {
-	start_machines();
+	start_microvms();
 	struct living living = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
@@ -361,7 +361,7 @@ TEST(input_given_before_the_command_is_sent_waits_for_it)
 {
 	static struct box_mount mount = {
 		.host_path = "/srv/a", .mount_path = "/data/a", .mode = BOX_MOUNT_RO};
-	start_machines();
+	start_microvms();
 	struct scene scene = {.spec = spec_of("cat")};
 	struct taken taken = {0};
 	struct heard heard;
@@ -417,7 +417,7 @@ TEST(an_init_that_counts_wrongly_is_given_up)
 
 TEST(a_command_that_is_not_live_takes_nothing)
 {
-	start_machines();
+	start_microvms();
 	struct living living = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};

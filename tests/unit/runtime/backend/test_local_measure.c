@@ -28,7 +28,7 @@ static void begin_measure(void)
 	start();
 	living = (struct living){0};
 	make_living(&living, 7);
-	box_local_measure(native, 7, on_measured, NULL);
+	box_local_measure(local, 7, on_measured, NULL);
 	ASSERT_INT(measured.calls, 0);
 	expect(&living, BOX_INIT_RUN, 1, &heard);
 	memcpy(&run, heard.bytes, sizeof(run));
@@ -108,7 +108,7 @@ TEST(a_box_that_ends_meanwhile)
 TEST(no_such_box)
 {
 	start();
-	box_local_measure(native, 8, on_measured, NULL);
+	box_local_measure(local, 8, on_measured, NULL);
 	ASSERT_INT(measured.calls, 1);
 	ASSERT_INT(measured.result, -ESRCH);
 	finish();

@@ -55,23 +55,23 @@ static void find_limited(bool ended)
 }
 
 /* boxd has made the group that it was asked for last; the file of its kills is ours too. */
-static int answer_group(const char *kills, int rest)
+static int answer_cgroup(const char *kills, int rest)
 {
-	struct asked_group *group = &boxd.groups[boxd.group_count - 1];
+	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
 	int file = memory_file(kills);
 	const struct box_local_process_cgroup fds = {
 		.procs_fd = memory_file("proc"), .oom_fd = another(file), .oom_rest_fd = rest};
-	group->done(group->arg, &fds, NULL);
+	cgroup->done(cgroup->arg, &fds, NULL);
 	return file;
 }
 
-static void refuse_group(void)
+static void refuse_cgroup(void)
 {
 	static const struct box_local_process_cgroup none = {-1, -1, -1};
-	struct asked_group *group = &boxd.groups[boxd.group_count - 1];
+	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
 	struct box_err err;
 	(void)box_err_set(&err, BOX_ERR_BOX, ENOSPC, "cannot make the cgroup p5");
-	group->done(group->arg, &none, &err);
+	cgroup->done(cgroup->arg, &none, &err);
 }
 
 static void expect_keep_in(void)
@@ -106,15 +106,15 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	struct heard heard;
 	start_box();
 	keep_limited(64);
-	ASSERT_INT(boxd.group_count, 1);
-	ASSERT_INT(boxd.groups[0].box, 7);
-	ASSERT_INT(boxd.groups[0].process, NUMBER);
-	ASSERT_INT(boxd.groups[0].mebibytes, 64);
+	ASSERT_INT(boxd.cgroup_count, 1);
+	ASSERT_INT(boxd.cgroups[0].box, 7);
+	ASSERT_INT(boxd.cgroups[0].process, NUMBER);
+	ASSERT_INT(boxd.cgroups[0].memory_mib, 64);
 	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
 	ops->feed(living.box, NUMBER, 0, box_str("abc"));
 	ops->stop(living.box, NUMBER, 5000);
 	expect_silence(&living);
-	(void)close(answer_group("oom_kill 0\n", -1));
+	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	expect(&living, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
 	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
@@ -147,7 +147,7 @@ TEST(a_stop_is_no_end_by_memory)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct heard heard;
 		keep_limited(64);
-		int file = answer_group("oom_kill 2\n", -1);
+		int file = answer_cgroup("oom_kill 2\n", -1);
 		expect_keep_in();
 		ops->stop(living.box, NUMBER, 5000);
 		expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
@@ -189,7 +189,7 @@ TEST(ends_in_a_group)
 		struct heard heard;
 		keep_limited(64);
 		say_kills(&living, "oom_kill 9\n");
-		(void)close(answer_group(rows[i].kills, -1));
+		(void)close(answer_cgroup(rows[i].kills, -1));
 		expect_keep_in();
 		say_end(rows[i].end, rows[i].value);
 		ASSERT_INT(told.state.reason, rows[i].reason);
@@ -209,7 +209,7 @@ TEST(without_a_group_it_is_not_started)
 	start_box();
 	keep_limited(64);
 	ops->feed(living.box, NUMBER, 0, box_str("abc"));
-	refuse_group();
+	refuse_cgroup();
 	ASSERT_INT(told.states, 1);
 	ASSERT(told.state.known && !told.state.running && told.state.out_ended);
 	ASSERT_INT(told.state.exit_code, 127);
@@ -229,7 +229,7 @@ TEST(a_group_that_cannot_be_entered)
 		.value = EACCES};
 	start_box();
 	keep_limited(64);
-	(void)close(answer_group("oom_kill 0\n", -1));
+	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 	ASSERT_INT(told.state.exit_code, 127);
@@ -246,14 +246,14 @@ TEST(dropped_before_its_group_is_there)
 	find_limited(false);
 	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
-	(void)close(answer_group("oom_kill 0\n", -1));
+	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_silence(&living);
 	boxd.closed_count = 0;
 	keep_limited(64);
 	ops->forget(living.box, NUMBER);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
-	(void)close(answer_group("oom_kill 0\n", -1));
+	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_silence(&living);
 	ASSERT_INT(told.states, 0);
 	finish_box();
@@ -265,10 +265,10 @@ TEST(the_box_ends_before_its_group_is_there)
 	start_box();
 	keep_limited(64);
 	backend->ops->destroy(living.box, on_destroyed, &living);
-	box_local_gone(native, 7);
+	box_local_gone(local, 7);
 	turn();
 	ASSERT_INT(living.destroyed, 0);
-	refuse_group();
+	refuse_cgroup();
 	turn();
 	ASSERT_INT(living.destroyed, 1);
 	living_close(&living);
@@ -283,7 +283,7 @@ TEST(lies_before_its_group_is_there)
 	say_end(BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(told.states, 0);
 	ASSERT_INT(living.lost, 0);
-	(void)close(answer_group("oom_kill 0\n", -1));
+	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say_end(BOX_INIT_END_EXIT, 3);
 	ASSERT_INT(told.state.exit_code, 3);
@@ -296,7 +296,7 @@ TEST(one_that_is_dropped_when_it_ends)
 	start_box();
 	told.drops = true;
 	keep_limited(64);
-	(void)close(answer_group("oom_kill 0\n", -1));
+	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say_end(BOX_INIT_END_EXIT, 0);
 	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
@@ -311,7 +311,7 @@ TEST(found_by_a_successor)
 	find_limited(false);
 	ops->stop(living.box, NUMBER, 9);
 	expect_silence(&living);
-	int file = answer_group("oom_kill 0\n", -1);
+	int file = answer_cgroup("oom_kill 0\n", -1);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
 	expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
@@ -330,7 +330,7 @@ TEST(found_when_it_had_ended)
 	struct heard heard;
 	start_box();
 	find_limited(true);
-	ASSERT_INT(boxd.group_count, 0);
+	ASSERT_INT(boxd.cgroup_count, 0);
 	expect_closed(1);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_EXIT, 0);
@@ -344,7 +344,7 @@ TEST(found_without_its_group)
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	refuse_group();
+	refuse_cgroup();
 	ASSERT_INT(told.states, 0);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
@@ -360,7 +360,7 @@ TEST(found_without_a_limit_of_its_own)
 	start_box();
 	say_kills(&living, "oom_kill 3\n");
 	ops->adopt(living.box, NUMBER, &past, &events, &told);
-	ASSERT_INT(boxd.group_count, 0);
+	ASSERT_INT(boxd.cgroup_count, 0);
 	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_MEMORY);
@@ -378,7 +378,7 @@ TEST(kills_outside_of_groups)
 	ASSERT_INT(ops->oom_kills(living.box), 2);
 	keep_limited(64);
 	int rest = memory_file("oom_kill 0\n");
-	(void)close(answer_group("oom_kill 1\n", another(rest)));
+	(void)close(answer_cgroup("oom_kill 1\n", another(rest)));
 	expect_keep_in();
 	ASSERT_INT(ops->oom_kills(living.box), 2);
 	begin_plain(&living, &spec, 1, &ran);
@@ -387,11 +387,11 @@ TEST(kills_outside_of_groups)
 	say_exit(&living, 1, BOX_INIT_END_SIGNAL, 9);
 	expect_ended(&ran, BOX_BACKEND_END_MEMORY, 137, 9);
 	/* The next one brings the same file. */
-	struct asked_group *group = &boxd.groups[0];
-	ASSERT_INT(group->process, NUMBER);
+	struct asked_cgroup *cgroup = &boxd.cgroups[0];
+	ASSERT_INT(cgroup->process, NUMBER);
 	ops->forget(living.box, NUMBER);
 	keep_limited(32);
-	(void)close(answer_group("oom_kill 0\n", another(rest)));
+	(void)close(answer_cgroup("oom_kill 0\n", another(rest)));
 	ASSERT_INT(ops->oom_kills(living.box), 3);
 	(void)close(rest);
 	finish_box();
@@ -399,17 +399,18 @@ TEST(kills_outside_of_groups)
 
 TEST(no_limits_on_this_host)
 {
-	static const struct box_local_support means = {.possible = true, .limits_missing = "none"};
+	static const struct box_local_support support = {
+		.possible = true, .limits_missing = "none"};
 	struct heard heard;
 	start();
-	box_local_free(native);
-	native = box_local_new(&loop, &means, &boxd_ops, &boxd);
-	box_local_allow_degraded(native, true);
-	backend = box_local_native_backend(native);
+	box_local_free(local);
+	local = box_local_new(&loop, &support, &boxd_ops, &boxd);
+	box_local_allow_degraded(local, true);
+	backend = box_local_native_backend(local);
 	make_living(&living, 7);
 	ops = backend->ops->processes;
 	keep_limited(64);
-	ASSERT_INT(boxd.group_count, 0);
+	ASSERT_INT(boxd.cgroup_count, 0);
 	expect(&living, BOX_INIT_START_PROCESS, NUMBER, &heard);
 	finish_box();
 	expect_closed(0);
@@ -419,8 +420,8 @@ TEST(as_much_as_can_be_said)
 {
 	start_box();
 	keep_limited(INT64_MAX);
-	ASSERT_INT(boxd.groups[0].mebibytes, UINT32_MAX);
-	refuse_group();
+	ASSERT_INT(boxd.cgroups[0].memory_mib, UINT32_MAX);
+	refuse_cgroup();
 	finish_box();
 }
 
@@ -433,8 +434,8 @@ TEST(a_microvm_is_told_the_number)
 	start_box();
 	keep_limited(96);
 	expect_silence(&living);
-	struct asked_group *group = &boxd.groups[boxd.group_count - 1];
-	group->done(group->arg, &none, NULL);
+	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
+	cgroup->done(cgroup->arg, &none, NULL);
 	expect(&living, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
 	ASSERT_INT(heard.header.reserved, 96);

@@ -249,7 +249,7 @@ TEST(a_box_lost_while_a_mount_is_opened_waits_for_the_answer)
 	ASSERT_INT(living.lost, 1);
 	ASSERT_INT(ran.calls, 0);
 	backend->ops->destroy(living.box, on_destroyed, &living);
-	box_local_gone(native, 3);
+	box_local_gone(local, 3);
 	turn();
 	ASSERT_INT(living.destroyed, 0);
 	(void)boxd_mounted(0);

@@ -111,7 +111,7 @@ static void begin_stuck(struct living *living, const struct box_spec *spec, stru
 	static const struct box_backend_stream_events events = {ignore_start, ignore_output};
 	static const struct box_backend_stream live = {.events = &events, .credit = 5};
 	struct heard heard;
-	start_machines();
+	start_microvms();
 	make_living(living, 3);
 	hurry = true;
 	ran->op = backend->ops->exec(living->box, spec, 1000, &live, on_ran, ran);

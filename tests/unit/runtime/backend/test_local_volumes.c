@@ -105,19 +105,19 @@ TEST(a_process_begins_when_its_mounts_are_open)
 	finish_box();
 }
 
-static void answer_group(void)
+static void answer_cgroup(void)
 {
-	const struct asked_group *group = &boxd.groups[0];
+	const struct asked_cgroup *cgroup = &boxd.cgroups[0];
 	const struct box_local_process_cgroup fds = {
-		memory_file("door"), memory_file("oom_kill 0\n"), -1};
-	group->done(group->arg, &fds, NULL);
+		memory_file("proc"), memory_file("oom_kill 0\n"), -1};
+	cgroup->done(cgroup->arg, &fds, NULL);
 }
 
 TEST(mounts_after_a_group)
 {
 	start_box();
 	keep(64);
-	answer_group();
+	answer_cgroup();
 	answer_mount(0, "/host/one", false);
 	answer_mount(1, "/host/two", true);
 	expect_begun(BOX_INIT_START_PROCESS_IN);
@@ -131,7 +131,7 @@ TEST(mounts_before_a_group)
 	answer_mount(0, "/host/one", false);
 	answer_mount(1, "/host/two", true);
 	expect_silence(&living);
-	answer_group();
+	answer_cgroup();
 	expect_begun(BOX_INIT_START_PROCESS_IN);
 	finish_box();
 }
@@ -156,7 +156,7 @@ TEST(one_that_was_refused_holds_nothing)
 	start_box();
 	int before = open_fds();
 	keep(64);
-	answer_group();
+	answer_cgroup();
 	answer_mount(0, "/host/one", false);
 	refuse_mount(1);
 	ASSERT_INT(told.states, 1);
