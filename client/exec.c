@@ -342,7 +342,9 @@ int box_exec_join_words(struct box_buf *out, const char *const *words, size_t co
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		r = i > 0 ? box_buf_append(out, " ", 1) : 0;
-		r = r < 0 ? r : append_word(out, words[i]);
+		if (r == 0) {
+			r = append_word(out, words[i]);
+		}
 	}
 	return r;
 }

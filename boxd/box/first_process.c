@@ -229,7 +229,10 @@ static int limit_counted(bool same_uid)
 {
 	int r = lower(
 		RLIMIT_SIGPENDING, same_uid ? BOX_SIGNALS_PENDING_SHARED : BOX_SIGNALS_PENDING);
-	r = r < 0 ? r : lower(RLIMIT_MSGQUEUE, 0);
+	if (r < 0) {
+		return r;
+	}
+	r = lower(RLIMIT_MSGQUEUE, 0);
 	return r < 0 ? r : lower(RLIMIT_MEMLOCK, BOX_LOCKED_BYTES_MAX);
 }
 
@@ -241,8 +244,13 @@ static int limit_resources(struct child *child)
 	rlim_t tasks = is_machine(child) ? plan->limit_pids : plan->pids;
 	struct rlimit processes = {tasks, tasks};
 	int r = limit_core();
-	r = r < 0 ? r : lower(RLIMIT_NOFILE, most);
-	r = r < 0 || is_machine(child) ? r : limit_counted(child->start->same_uid);
+	if (r < 0) {
+		return r;
+	}
+	r = lower(RLIMIT_NOFILE, most);
+	if (r == 0 && !is_machine(child)) {
+		r = limit_counted(child->start->same_uid);
+	}
 	if (r < 0) {
 		return r;
 	}

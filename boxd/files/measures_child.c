@@ -47,7 +47,10 @@ static int become_small(pid_t parent, int out)
 	/* 0 to 2 are never free in boxd, so it is not at its place already. */
 	int r = dup3(out, OUT_FD, O_CLOEXEC) < 0 ? -errno : 0;
 	/* Reading is all that is left: also what belongs to others, as the payload's files do. */
-	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	if (r < 0) {
+		return r;
+	}
+	r = box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
 	/* After the capabilities, whose change clears it. */
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
@@ -153,9 +156,15 @@ static int measure_box(const struct box_measures_task *task, struct box_boxd_par
 	struct box_storage_part cache = {0};
 	struct box_storage_part temp = {0};
 	int r = is_own(task, "/tmp") ? measure_place("/tmp", &temp) : 0;
-	r = r < 0 || !is_own(task, CACHE) ? r : measure_place(CACHE, &cache);
-	r = r < 0 || !task->own_workspace ? r : measure_place(task->workspace, &workspace);
-	r = r < 0 ? r : check_still_whole();
+	if (r == 0 && is_own(task, CACHE)) {
+		r = measure_place(CACHE, &cache);
+	}
+	if (r == 0 && task->own_workspace) {
+		r = measure_place(task->workspace, &workspace);
+	}
+	if (r == 0) {
+		r = check_still_whole();
+	}
 	if (r < 0) {
 		return r;
 	}

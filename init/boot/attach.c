@@ -152,14 +152,18 @@ static int attach_one(const struct box_attach *attach, int mount_fd, char *path)
 	}
 	struct place place = {.fd = open("/", FOLDER_FLAGS | O_CLOEXEC), .back = -1};
 	int r = place.fd < 0 ? -errno : follow(attach->root_fd, ".", &place);
-	r = r < 0 ? r : walk(attach, path, S_ISDIR(source.st_mode), &place);
+	if (r == 0) {
+		r = walk(attach, path, S_ISDIR(source.st_mode), &place);
+	}
 	if (r == 0 && fstat(place.fd, &target) < 0) {
 		r = -errno;
 	}
 	if (r == 0 && S_ISLNK(target.st_mode)) {
 		r = -ELOOP;
 	}
-	r = r < 0 ? r : box_fsmount_attach_at(mount_fd, place.fd);
+	if (r == 0) {
+		r = box_fsmount_attach_at(mount_fd, place.fd);
+	}
 	close_place(&place);
 	return r;
 }

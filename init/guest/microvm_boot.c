@@ -111,7 +111,10 @@ static int read_boot_file(void)
 		return -errno;
 	}
 	r = copy_boot_file(from);
-	r = r < 0 ? r : box_microvm_find_parts(boot_bytes, boot_size, &parts);
+	if (r < 0) {
+		return r;
+	}
+	r = box_microvm_find_parts(boot_bytes, boot_size, &parts);
 	if (r == 0) {
 		memcpy(&facts, boot_bytes, sizeof(facts));
 		facts.workspace_path[sizeof(facts.workspace_path) - 1] = '\0';
@@ -272,9 +275,15 @@ static int hand_over(void)
 {
 	fit_landlock();
 	int r = put_order();
-	r = r < 0 ? r : put_place();
-	r = r < 0 ? r : put_at(boot_fd, BOX_INIT_BOOT_FD);
-	r = r < 0 ? r : put_at(writable, BOX_INIT_ROOT_FD);
+	if (r == 0) {
+		r = put_place();
+	}
+	if (r == 0) {
+		r = put_at(boot_fd, BOX_INIT_BOOT_FD);
+	}
+	if (r == 0) {
+		r = put_at(writable, BOX_INIT_ROOT_FD);
+	}
 	box_close_p(&boot_fd);
 	box_close_p(&writable);
 	box_close_p(&stream);

@@ -241,7 +241,9 @@ int box_store_request_scan(
 	} else if (r == 0 && box_skill_tree_count(tree) > 1) {
 		r = refuse_many(serving, tree, path);
 	}
-	r = r < 0 ? r : box_skill_tree_load(tree, fd, serving->err);
+	if (r == 0) {
+		r = box_skill_tree_load(tree, fd, serving->err);
+	}
 	if (r == 0 && !box_skill_tree_at(tree, 0).skill) {
 		r = box_store_request_refuse(serving, "%s", box_skill_tree_at(tree, 0).why);
 	}
