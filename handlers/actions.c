@@ -40,8 +40,7 @@ enum feature {
 #include "protocol/actions.def"
 /* clang-format on */
 
-_Static_assert(
-	BOX_COUNT_OF(box_actions) <= BOX_METRICS_ACTIONS_MAX, "metrics count every action");
+_Static_assert(BOX_COUNT_OF(box_actions) <= BOX_METRICS_ACTIONS_MAX, "metrics count every action");
 
 const size_t box_actions_count = BOX_COUNT_OF(box_actions);
 

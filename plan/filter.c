@@ -254,7 +254,8 @@ static int emit_case(struct box_filter *program, const struct box_filter_case *w
 	if (r < 0) {
 		return r;
 	}
-	r = emit(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action_of(wanted->verdict)));
+	r = emit(
+		program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action_of(wanted->verdict)));
 	return r < 0 ? r : put_label(program, &edges, CASE_FAILS);
 }
 
@@ -360,7 +361,10 @@ static int emit_leaves(struct box_filter *program, const struct edges *edges, st
 		leaf->at = program->count;
 		r = put_label(program, edges, i);
 		if (r == 0) {
-			r = emit(program, leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0) : (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, leaf->action));
+			r = emit(program,
+				leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0)
+					   : (struct sock_filter)BPF_STMT(
+						     BPF_RET | BPF_K, leaf->action));
 		}
 	}
 	return r;

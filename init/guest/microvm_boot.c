@@ -332,9 +332,8 @@ int box_microvm_boot_run(uint32_t *ret_step)
 	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i]();
 		if (r < 0) {
-			*ret_step = steps[i] == make_root
-				? BOX_MICROVM_STEP_ROOT_STEP + failed_step
-				: BOX_MICROVM_STEP_READ + i;
+			*ret_step = steps[i] == make_root ? BOX_MICROVM_STEP_ROOT_STEP + failed_step
+							  : BOX_MICROVM_STEP_READ + i;
 			say(*ret_step, -r);
 			return r;
 		}
