@@ -101,6 +101,7 @@ struct box_spec_args {
 	const struct box_value *volumes; /* a list: host_path, mount_path, mode */
 	int64_t idle_timeout_sec;        /* the runtime's */
 	int64_t max_duration_sec;        /* none */
+	const struct box_value *egress;  /* a map: allow, host_ports; with network "on" */
 };
 struct box_session_args {
 	const char *session_id; /* (*) */

@@ -1,6 +1,6 @@
 /* The service: what a bot platform does around a runtime, so that its own code only says what to run.
  *
- *   struct box_service_options options = {.config = &box_map};
+ *   struct box_service_options options = {.config = &map};
  *   struct box_service *service;
  *   if (box_service_open(&options, &service, &err) < 0) { ... the configuration is wrong ... }
  *   struct box_service_run run = {.spec = &spec, .query = &query};   // spec: {"cmd": "ls"}
