@@ -418,7 +418,7 @@ static const char *take_query_host(struct box_serve *serve, struct box_packet *p
 /* Only with --check-config: a box-rpc that was taken over could ask what is at any path. */
 static const char *take_check_path(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_check_path *wanted = &packet->look_at;
+	const struct box_boxd_check_path *wanted = &packet->check_path;
 	struct box_boxd_path_checked answer = {.kind = BOX_BOXD_PATH_CHECKED};
 	struct box_err err;
 	if (!checks_config(serve)) {
@@ -539,16 +539,16 @@ static const char *take_end_box(struct box_serve *serve, struct box_packet *pack
 
 static const char *take_probe_microvms(struct box_serve *serve, struct box_packet *packet)
 {
-	if (packet->try_machines.id == 0) {
+	if (packet->probe_microvms.id == 0) {
 		return "a PROBE_MICROVMS without an id";
 	}
-	box_making_chain_probe_microvms(serve->making, packet->try_machines.id);
+	box_making_chain_probe_microvms(serve->making, packet->probe_microvms.id);
 	return NULL;
 }
 
 static const char *take_open_process_cgroup(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_open_process_cgroup *wanted = &packet->open_group;
+	const struct box_boxd_open_process_cgroup *wanted = &packet->open_process_cgroup;
 	struct box_boxd_process_cgroup answer = {.kind = BOX_BOXD_PROCESS_CGROUP, .id = wanted->id};
 	struct box_process_cgroups_fds opened = {-1, -1, -1};
 	struct box_err err;
@@ -575,7 +575,7 @@ static const char *take_open_process_cgroup(struct box_serve *serve, struct box_
 
 static const char *take_close_process_cgroup(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_close_process_cgroup *wanted = &packet->close_group;
+	const struct box_boxd_close_process_cgroup *wanted = &packet->close_process_cgroup;
 	struct box_err ignored;
 	if (box_boxes_is_microvm(serve->boxes, wanted->box)) {
 		return NULL;
