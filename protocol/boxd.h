@@ -36,16 +36,16 @@ enum box_boxd_kind {
 	BOX_BOXD_MOUNTED, /* the answer to OPEN_MOUNT; fd: the detached mount */
 	BOX_BOXD_GONE,    /* a box that was made is no more, asked for or not; comes once */
 	BOX_BOXD_ENDING,  /* boxd ends a box for what it has done; GONE will come */
-	BOX_BOXD_MEASURED,       /* the answer to MEASURE_FOLDER and MEASURE_BOX */
-	BOX_BOXD_PROCESS_CGROUP, /* the answer to OPEN_GROUP; fds: its door, its memory events, and the
+	BOX_BOXD_MEASURED, /* the answer to MEASURE_FOLDER and MEASURE_BOX */
+	BOX_BOXD_PROCESS_CGROUP, /* the answer to OPEN_PROCESS_CGROUP; fds: its door, its memory events, and the
 			      * third of MADE where there is one; none where the box, a microVM,
 			      * holds the limit itself */
 	BOX_BOXD_STORE,          /* the answer to OPEN_STORE; fd: the socket to box-skills */
-	BOX_BOXD_PROBED,         /* the answer to TRY_MACHINES */
+	BOX_BOXD_PROBED,         /* the answer to PROBE_MICROVMS */
 	BOX_BOXD_ARTIFACT_BYTES, /* how much memory artifacts hold now */
 	BOX_BOXD_TOKENS,         /* the text of the token file as it is now */
-	BOX_BOXD_PATH_CHECKED,   /* the answer to LOOK_AT */
-	BOX_BOXD_HOST, /* what boxes would get now: before LISTEN, and the answer to LOOK */
+	BOX_BOXD_PATH_CHECKED,   /* the answer to CHECK_PATH */
+	BOX_BOXD_HOST, /* what boxes would get now: before LISTEN, and the answer to QUERY_HOST */
 
 	/* box-rpc -> boxd */
 	BOX_BOXD_READY = 64,      /* configured and fenced: give me the listeners */
@@ -163,7 +163,8 @@ struct box_boxd_host_report {
 	struct box_boxd_host host;
 };
 
-/* LISTEN, RELOAD, STOP, READY, TAKEN, TOKENS_TAKEN, STATE, LOOK and POLICY are this alone. */
+/* LISTEN, RELOAD, STOP, READY, CONFIG_ACCEPTED, TOKENS_ACCEPTED, STATE, QUERY_HOST and POLICY are this
+ * alone. */
 struct box_boxd_plain {
 	uint32_t kind;
 };

@@ -254,8 +254,8 @@ static const struct {
 	[BOX_BOXD_MADE] = {.id_offset = offsetof(struct box_packet, made.id)},
 	[BOX_BOXD_MEASURED] = {.id_offset = offsetof(struct box_packet, measured.id)},
 	[BOX_BOXD_MOUNTED] = {.id_offset = offsetof(struct box_packet, mounted.id)},
-	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, grouped.id)},
-	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, tried.id)},
+	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, process_cgroup.id)},
+	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, probed.id)},
 	[BOX_BOXD_STORE] = {.id_offset = offsetof(struct box_packet, stored.id)},
 };
 

@@ -29,7 +29,7 @@ enum box_root_kind {
 /* Takes it from an opened folder; the mounts hang on new folders of `anchor`. 0, or -errno. */
 int box_root_take(int folder, enum box_root_kind whose, int anchor, struct box_root *root);
 
-/* Whether the trees that were taken of a root still have a shell: host_state_report.c. */
+/* Whether the trees that were taken of a root still have a shell. Called by host_state.c and images.c. */
 bool box_root_has_shell(const struct box_root_entry *entries, const int *trees, size_t count);
 
 /* Whether it has a shell that commands can be given to: 0, or -ENOENT. */
