@@ -222,7 +222,7 @@ static void start_answer(struct pending *pending)
 	write_answer(pending);
 }
 
-/* Anyone can be refused any number of times, so the log has one line a second with the count and the
+/* Anyone can cause any number of refusals, so the log gets one line a second, with their number and the
  * last reason. */
 void box_acceptor_tick(struct box_acceptor *acceptor)
 {
@@ -284,8 +284,8 @@ static void decide_relay(struct pending *pending, const struct box_gate_verdict 
 	start_answer(pending);
 }
 
-/* Without a token: NULL if the peer is allowed, or the reason why not. The kernel tells which user owns
- * its socket. */
+/* Without a token: NULL if the peer is allowed, or why it is not. The kernel tells which user owns the
+ * peer's socket. */
 static const char *judge_peer(const struct pending *pending, char text[STRANGER_TEXT_MAX])
 {
 	const struct box_acceptor *acceptor = pending->acceptor;
@@ -306,10 +306,10 @@ static const char *judge_peer(const struct pending *pending, char text[STRANGER_
 	}
 	char who[128];
 	(void)(r == 0 ? snprintf(who, sizeof(who), "a process of uid %u", uid)
-		      : snprintf(who, sizeof(who), "someone who cannot be told (%s)",
+		      : snprintf(who, sizeof(who), "an unknown user (%s)",
 				box_err_strerror(-r)));
 	(void)snprintf(text, STRANGER_TEXT_MAX,
-		"Unauthorized: this connection is of %s, and without a token only root and the user "
+		"Unauthorized: this connection is from %s, and without a token only root and the user "
 		"that runs boxd are let in, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the same "
 		"secret for boxd and for this client, or use the operator's socket (boxd --socket, "
 		"--socket-group).",
@@ -336,9 +336,9 @@ static void refuse_foreign(struct pending *pending)
 {
 	char text[STRANGER_TEXT_MAX];
 	(void)snprintf(text, sizeof(text),
-		"Unauthorized: this connection is of a process of uid %u, and the operator's socket is "
+		"Unauthorized: this connection is from a process of uid %u, and the operator's socket is "
 		"for root and the user that runs boxd. Use boxd --socket-group to let in a group; "
-		"where boxd runs as a plain user, root is told as uid %u: be that user.",
+		"where boxd runs as a plain user, root appears as uid %u: be that user.",
 		pending->credentials.uid, OVERFLOW_UID);
 	refuse(pending, 401, text, "a user who may not use the operator's socket");
 }
@@ -482,7 +482,7 @@ static void arm_timer(struct box_acceptor *acceptor)
 
 /* --- accepting --- */
 
-/* All connections of the operator count as one address that no TCP client can have. */
+/* All connections to the operator's socket count as one address, which no TCP client can have. */
 static void read_peer(struct pending *pending, const struct sockaddr_storage *address)
 {
 	if (pending->is_operator) {
@@ -495,7 +495,7 @@ static void read_peer(struct pending *pending, const struct sockaddr_storage *ad
 		is_six ? sizeof(*six) : sizeof(*four));
 }
 
-/* Makes room for a new connection: the longest waiting of the same address goes, else of all. */
+/* Makes room for a new connection: closes the one that waits longest, of the same address if possible. */
 static void evict_for(struct pending *arrival)
 {
 	struct box_acceptor *acceptor = arrival->acceptor;

@@ -1,4 +1,4 @@
-/* The queue of answers and the pause it causes. */
+/* Owns a connection's queue of answers, and pauses reading while the queue is too long. */
 #include "transport/conn.h"
 
 #include <errno.h>
@@ -139,7 +139,7 @@ struct box_conn_answer *box_conn_first_answer(struct box_conn *conn)
 		: BOX_CONTAINER_OF(conn->out.next, struct box_conn_answer, links);
 }
 
-/* What is sent then may make room again at once: that is told afterwards, not from inside. */
+/* Sending may make room at once, so streams are notified afterwards, not from inside the sending. */
 static void tell_drained(struct box_conn *conn)
 {
 	conn->drained = true;
