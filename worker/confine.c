@@ -109,7 +109,7 @@ static int enter_landlock(struct box_err *err)
 	const char *step;
 	uint32_t abi = box_landlock_abi();
 	if (abi == 0) {
-		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_log_errno("why", errno));
+		BOX_LOG(BOX_LOG_WARNING, "confine.no_landlock", box_log_errno("why", errno));
 		return 0;
 	}
 	int r = box_landlock_enter(abi, BOX_LANDLOCK_ALL, NULL, 0, &step);
