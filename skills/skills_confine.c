@@ -126,13 +126,13 @@ static int restrict_to(
 }
 
 static int enter_landlock(
-	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
+	const struct box_skills_confine_folder *folders, size_t count, struct box_err *err)
 {
 	struct box_landlock_rule rules[BOX_SKILLS_CONFINE_FOLDERS_MAX];
 	bool moves = false;
 	for (size_t i = 0; i < count; i++) {
-		rules[i] = (struct box_landlock_rule){rooms[i].fd, rights_of(&rooms[i])};
-		moves = moves || rooms[i].moves;
+		rules[i] = (struct box_landlock_rule){folders[i].fd, rights_of(&folders[i])};
+		moves = moves || folders[i].moves;
 	}
 	int r = restrict_to(rules, count, moves, err);
 	if (r != -ENOSYS && r != -EOPNOTSUPP) {
@@ -176,13 +176,13 @@ static int add_calls(scmp_filter_ctx filter)
 }
 
 int box_skills_confine(
-	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
+	const struct box_skills_confine_folder *folders, size_t count, struct box_err *err)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
 		prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", box_err_strerror(errno));
 	}
-	int r = enter_landlock(rooms, count, err);
+	int r = enter_landlock(folders, count, err);
 	if (r < 0) {
 		return r;
 	}

@@ -199,7 +199,7 @@ int box_skills_serve(int socket, int folder, struct box_err *err)
 		return 0;
 	}
 	if (!root) {
-		return box_err_set(err, BOX_ERR_BOX, EPROTO, "the first message does not name the root");
+		return box_err_set(err, BOX_ERR_BOX, EPROTO, "the first message names no root");
 	}
 	r = box_store_open(fcntl(folder, F_DUPFD_CLOEXEC, 3), root, &store, err);
 	while (r == 0) {

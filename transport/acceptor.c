@@ -306,11 +306,10 @@ static const char *judge_peer(const struct pending *pending, char text[STRANGER_
 	}
 	char who[128];
 	(void)(r == 0 ? snprintf(who, sizeof(who), "a process of uid %u", uid)
-		      : snprintf(who, sizeof(who), "an unknown user (%s)",
-				box_err_strerror(-r)));
+		      : snprintf(who, sizeof(who), "an unknown user (%s)", box_err_strerror(-r)));
 	(void)snprintf(text, STRANGER_TEXT_MAX,
-		"Unauthorized: this connection is from %s, and without a token only root and the user "
-		"that runs boxd are let in, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the same "
+		"Unauthorized: this connection is from %s. Without a token only root and the user "
+		"that runs boxd are admitted, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the same "
 		"secret for boxd and for this client, or use the operator's socket (boxd --socket, "
 		"--socket-group).",
 		who);
@@ -336,8 +335,8 @@ static void refuse_foreign(struct pending *pending)
 {
 	char text[STRANGER_TEXT_MAX];
 	(void)snprintf(text, sizeof(text),
-		"Unauthorized: this connection is from a process of uid %u, and the operator's socket is "
-		"for root and the user that runs boxd. Use boxd --socket-group to let in a group; "
+		"Unauthorized: this connection is from a process of uid %u. The operator's socket is "
+		"for root and the user that runs boxd. Use boxd --socket-group to admit a group; "
 		"where boxd runs as a plain user, root appears as uid %u: be that user.",
 		pending->credentials.uid, OVERFLOW_UID);
 	refuse(pending, 401, text, "a user who may not use the operator's socket");

@@ -560,7 +560,8 @@ static void close_last(struct relay *relay)
 static void pong(void *arg, struct box_str bytes)
 {
 	struct relay *relay = arg;
-	if (!relay->ping_under_way || bytes.len != 8 || box_bytes_get_be64(bytes.bytes) != relay->pinged) {
+	if (!relay->ping_under_way || bytes.len != 8 ||
+		box_bytes_get_be64(bytes.bytes) != relay->pinged) {
 		return; /* to a ping of the adapter, not of ours */
 	}
 	relay->ping_under_way = false;

@@ -74,7 +74,7 @@ static int keep_fds(const struct box_archive_child_job *job, int answer_fd)
 }
 
 /* Blocks all signals, so that none of the caller's handlers runs, and dies with the caller. */
-static int cut_loose(pid_t parent)
+static int detach(pid_t parent)
 {
 	sigset_t all;
 	(void)sigfillset(&all);
@@ -107,7 +107,7 @@ _Noreturn static void run_child(const struct box_archive_child_job *job,
 	bool has_landlock = true;
 	own.archive_fd = ARCHIVE_FD;
 	own.out_fd = OUT_FD;
-	if (cut_loose(parent) < 0 || keep_fds(job, answer_fd) < 0) {
+	if (detach(parent) < 0 || keep_fds(job, answer_fd) < 0) {
 		/* ANSWER_FD may not exist yet; the caller treats a missing answer as a failure. */
 		_exit(1);
 	}
@@ -157,7 +157,7 @@ static int take_answer(const struct answer *answer, struct box_err *err)
 		answer->is_validation ? "" : "Archive cannot be unpacked: ", answer->text);
 }
 
-static int hear_child(pid_t child, int child_fd, int fd, int timeout_ms, struct box_err *err)
+static int receive_answer(pid_t child, int child_fd, int fd, int timeout_ms, struct box_err *err)
 {
 	struct answer answer;
 	int r = wait_until(fd, box_clock_ms() + (uint64_t)timeout_ms);
@@ -206,5 +206,5 @@ int box_archive_child_run(const struct box_archive_child_job *job, box_archive_c
 		run_child(job, work, self, to);
 	}
 	(void)close(TAKE_FD(to));
-	return hear_child(child, child_fd, from, timeout_ms, err);
+	return receive_answer(child, child_fd, from, timeout_ms, err);
 }

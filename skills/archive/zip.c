@@ -178,7 +178,7 @@ static int check_spans(struct span *spans, size_t count, size_t space, struct bo
 		}
 		at = spans[i].end;
 	}
-	return at == space ? 0 : refuse(err, ": data between the entries and the central directory");
+	return at == space ? 0 : refuse(err, ": data between entries and central directory");
 }
 
 static int check_entries(struct box_zip_names *names, struct directory directory,
@@ -191,7 +191,7 @@ static int check_entries(struct box_zip_names *names, struct directory directory
 		struct box_zip_header header;
 		if (box_zip_header_read(&rest, &header) < 0) {
 			return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
-				BOX_ZIP_REFUSED ": the central directory is broken at entry %zu", i + 1);
+				BOX_ZIP_REFUSED ": broken central directory at entry %zu", i + 1);
 		}
 		header.shown = box_zip_names_show(names->arena, header.name, i + 1);
 		int r = check_entry(

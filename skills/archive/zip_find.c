@@ -64,12 +64,12 @@ static int follow_end(struct box_zip_run all, size_t at, struct box_zip_nested_f
 	}
 	uint64_t back = end.size <= end.at ? end.at - end.size : UINT64_MAX;
 	bool is_back = back != UINT64_MAX && has_magic(all, back, BOX_ZIP_CENTRAL_MAGIC);
-	bool is_ahead = end.offset < end.at && has_magic(all, end.offset, BOX_ZIP_CENTRAL_MAGIC);
-	if (!is_back && !is_ahead) {
+	bool is_forward = end.offset < end.at && has_magic(all, end.offset, BOX_ZIP_CENTRAL_MAGIC);
+	if (!is_back && !is_forward) {
 		return 0;
 	}
 	uint64_t start = is_back ? back : end.offset;
-	if ((is_back && is_ahead && back != end.offset) || start < end.offset ||
+	if ((is_back && is_forward && back != end.offset) || start < end.offset ||
 		end.size > end.at - start) {
 		return -EINVAL;
 	}

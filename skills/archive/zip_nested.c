@@ -177,8 +177,7 @@ static int read_parts(struct nest *nest, struct box_zip_run all,
 		struct part part;
 		if (box_zip_header_read(&rest, &header) < 0 ||
 			locate(&header, space, found->shift, &part) < 0) {
-			return refuse(
-				nest, err, BOX_ZIP_REFUSED ": an entry is misplaced");
+			return refuse(nest, err, BOX_ZIP_REFUSED ": an entry is misplaced");
 		}
 		int r = check_part(nest, &header, &part, err);
 		if (r == 0) {
