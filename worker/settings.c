@@ -1,4 +1,4 @@
-/* Start-up settings. Every refusal says where the wrong value came from. */
+/* Reads and checks the start-up settings. Every error says where the wrong value came from. */
 #include "worker/settings.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static int add_token(struct box_settings_tokens *tokens, struct box_str token, c
 	}
 	if (tokens->count == BOX_TOKENS_MAX) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"%s: more than %d tokens: one a line, and two at most", from,
+			"%s: more than %d tokens: one per line, and two at most", from,
 			BOX_TOKENS_MAX);
 	}
 	char *text = tokens->texts[tokens->count++];
@@ -82,7 +82,7 @@ int box_settings_read_tokens(
 		text = (struct box_str){text.bytes + len, text.len - len};
 	}
 	if (r == 0 && tokens.count == 0) {
-		r = box_err_set(err, BOX_ERR_VALUE, EINVAL, TOKEN_FILE ": there is no token in it");
+		r = box_err_set(err, BOX_ERR_VALUE, EINVAL, TOKEN_FILE ": contains no token");
 	}
 	if (r == 0) {
 		*ret_tokens = tokens;
@@ -127,7 +127,7 @@ static int take_fd(struct box_packet *packet, size_t *at, unsigned flag)
 	return TAKE_FD(packet->fds[(*at)++]);
 }
 
-/* They stay until the end. */
+/* The texts stay allocated until the process ends. */
 static int read_mount_roots(int fd, struct box_settings *settings, struct box_err *err)
 {
 	_cleanup_(box_close_p) int owned = fd;
@@ -136,7 +136,7 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 	off_t size = lseek(owned, 0, SEEK_END);
 	size_t len = size > 0 && (size_t)size < BOX_CONFIG_BYTES_MAX ? (size_t)size : 0;
 	char *text = box_arena_alloc(arena, len + 1);
-	/* A memory file of boxd's: what it has comes at once. */
+	/* A memory file from boxd, so one read gets all of it. */
 	ssize_t got = pread(owned, text, len, 0);
 	int r = got < 0
 		? box_err_set(err, BOX_ERR_OS, errno, "--mount-root: %s", box_err_strerror(errno))
@@ -149,7 +149,7 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 		const char *path = box_config_resolve_path(arena, settings->working_folder, root);
 		if (!path) {
 			return box_err_set(
-				err, BOX_ERR_VALUE, ENAMETOOLONG, "--mount-root: one is too long");
+				err, BOX_ERR_VALUE, ENAMETOOLONG, "--mount-root: a path is too long");
 		}
 		settings->mount_roots[count] = path;
 		at += root.len + 1;
@@ -186,12 +186,12 @@ int box_settings_read(
 
 /* --- configuration texts --- */
 
-/* A configuration while it is judged. */
+/* A configuration text that is being checked. */
 struct judged {
-	const char *from;           /* how it is called */
-	const struct box_buf *text; /* where members are looked up; NULL when it has no lines */
-	bool own;                   /* a file for boxd alone, not LangBot's */
-	bool prefixed;              /* members stand below `box` */
+	const char *from;           /* its name in remarks */
+	const struct box_buf *text; /* for the lines of members; NULL if it has none */
+	bool own;                   /* a file for boxd only, not LangBot's */
+	bool prefixed;              /* members are below `box` */
 	const struct box_value *map;
 	struct box_config_report *verdict;
 };
@@ -221,7 +221,7 @@ static int read_all(
 	}
 }
 
-/* One remark with its place. `path` begins with "box.", as the texts of the configuration do. */
+/* Adds one remark with its position. `path` begins with "box.", as in texts of the configuration reader. */
 static void remark(const struct judged *judged, bool wrong, const char *path, const char *text)
 {
 	const char *shown = path + (judged->prefixed ? 0 : strlen("box."));
@@ -237,14 +237,14 @@ static void remark(const struct judged *judged, bool wrong, const char *path, co
 	}
 }
 
-/* How long the member's name is that a text begins with. The name of an image may have colons. */
+/* The length of the member's name that a text begins with. The name of an image may have colons. */
 static size_t member_len(const char *text)
 {
 	size_t len = strncmp(text, "box.", strlen("box.")) == 0 ? strcspn(text, " ,\n") : 0;
 	return len > 0 && text[len - 1] == ':' ? len - 1 : len;
 }
 
-/* A refusal of the runtime's reader: "box.limits.max_sessions must be an integer". */
+/* Converts an error of the runtime's reader: "box.limits.max_sessions must be an integer". */
 static void remark_refusal(const struct judged *judged, const char *why)
 {
 	char path[512];
@@ -273,7 +273,7 @@ static void judge_names(const struct judged *judged, bool operators)
 		remark(judged, finding->wrong, box_arena_printf(arena, "box.%s", finding->path),
 			box_arena_printf(arena, ": %s", finding->text));
 	}
-	/* What found no room there counts all the same. */
+	/* Findings that had no room there count too. */
 	size_t told = 0;
 	for (size_t i = 0; i < found->count; i++) {
 		told += found->items[i].wrong;
@@ -281,7 +281,7 @@ static void judge_names(const struct judged *judged, bool operators)
 	judged->verdict->errors += found->errors - told;
 }
 
-/* Names first, then values; nothing is applied unless all of it is good. */
+/* Checks names first, then values; applies nothing unless everything is valid. */
 static int judge(
 	struct box_runtime *runtime, enum box_runtime_layer_kind layer, const struct judged *judged)
 {
@@ -292,7 +292,7 @@ static int judge(
 	if (box_runtime_check(runtime, layer, judged->map, &why) < 0) {
 		remark_refusal(judged, why.text);
 	}
-	/* A client's malformed section means that admission is required. The operator is told. */
+	/* A client's malformed section means that admission is required. The operator gets an error. */
 	bool names_good = judged->verdict->errors == before;
 	if (names_good && operators &&
 		box_admission_policy_check(box_map_get(judged->map, "admission"), &why) < 0) {
@@ -308,7 +308,7 @@ static int judge(
 	return 0;
 }
 
-/* Beside `box` the file is not ours, but members of ours there are not where they were meant. */
+/* Members beside `box` are not ours; but if one has the name of a member of ours, it is misplaced. */
 static void judge_beside(const struct judged *judged, const struct box_value *whole)
 {
 	static const char *const sections[] = {"", "local", "limits"};
@@ -330,7 +330,7 @@ static void judge_beside(const struct judged *judged, const struct box_value *wh
 	}
 }
 
-/* --- what only --check-config looks at: at the start it is told by the readiness --- */
+/* --- checks for --check-config only: after a start, readiness reports these --- */
 
 static void judge_path(const struct judged *judged, bool wrong, enum box_boxd_check_kind what,
 	const char *member, const char *path)
@@ -353,7 +353,7 @@ static void judge_backend(const struct judged *judged, const char *name)
 	}
 }
 
-/* Folders for mounts may come later, and are worth a warning. */
+/* Host folders for mounts may be created later, so a missing one is only a warning. */
 static void judge_folders(const struct judged *judged, const struct box_config *config)
 {
 	const struct box_value *local = box_map_get(judged->map, "local");
@@ -371,7 +371,7 @@ static void judge_folders(const struct judged *judged, const struct box_config *
 	}
 }
 
-/* A root of boxes must be there. */
+/* A root image of boxes must exist. */
 static void judge_roots(const struct judged *judged, const struct box_runtime *runtime)
 {
 	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
@@ -410,8 +410,7 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 		box_config_report_add(verdict, true, "%s:%s", path, why.text);
 		return -EINVAL;
 	}
-	/* A file may hold the map itself or, as LangBot's own configuration does among much else,
-	 * under `box`. */
+	/* A file may contain the map itself or, like LangBot's own configuration, have it under `box`. */
 	const struct box_value *section = box_map_get(&map, "box");
 	const struct judged judged = {
 		.from = path,
@@ -438,7 +437,7 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 	return verdict->errors > 0 ? -EINVAL : r;
 }
 
-/* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */
+/* JSON by the message codec: libyaml does not accept the escapes that JSON writers use for emoji. */
 int box_settings_apply_variable(
 	struct box_runtime *runtime, int fd, bool look, struct box_config_report *verdict)
 {
@@ -453,8 +452,8 @@ int box_settings_apply_variable(
 	}
 	r = box_json_decode(arena, text.bytes, text.len, &map, &why);
 	if (r < 0 || map.type != BOX_MAP) {
-		/* As the reference does; but who asks for a verdict is not told that it is good. */
-		box_config_report_add(verdict, look, "%s: ignored, because it is no JSON map%s%s",
+		/* Ignored, as by the reference; but for --check-config it is an error. */
+		box_config_report_add(verdict, look, "%s: ignored, because it is not a JSON map%s%s",
 			BOX_SETTINGS_CONFIG_VARIABLE, r < 0 ? ": " : "", r < 0 ? why : "");
 		return look ? -EINVAL : 0;
 	}

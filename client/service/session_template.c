@@ -1,5 +1,6 @@
 /* Expands templates piece by piece with the attributes of a query, and makes the result safe by the runtime's
  * own rule for session ids (runtime/tenant.c). */
+#include "client/service/session_template.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -177,8 +177,8 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* New children in order; those that were there before keep what is known of them. */
 /* Takes over new children in order; for those that existed before, what is known about them stays. */
+static void adopt_children(struct node *node, struct listing *listing)
 {
 	struct node **fresh = box_alloc((listing->count + 1) * sizeof(struct node *));
 	size_t old = 0;
