@@ -47,8 +47,8 @@ static int build(struct box_store_request *request, const struct box_front_matte
 	return 0;
 }
 
-/* Into a folder that is there. */
 /* Writes the entry file into an existing folder. */
+static int put_entry(struct box_store_request *request, int dir_fd, const char *path,
 	const struct box_buf *content)
 {
 	_cleanup_(box_stage_close_p) struct box_stage stage = {-1, -1};
