@@ -145,7 +145,7 @@ struct box_value box_runtime_readiness(
 		checks = box_map_value();
 		box_map_add(
 			arena, &checks, "backend_available", box_bool(backend_available(runtime)));
-		/* What the operator has configured and boxes would not get. */
+		/* What the operator has configured but boxes would not get. */
 		if (quota_missing(runtime)) {
 			box_map_add(arena, &checks, "workspace_quota", box_bool(false));
 		}
@@ -209,7 +209,7 @@ struct box_value box_runtime_backend_info(
 	return info;
 }
 
-/* The limits in force, by the names of the configuration; null where there is none. */
+/* The limits in force, by their names in the configuration; null for no limit. */
 static struct box_value limits_value(const struct box_runtime *runtime, struct box_arena *arena)
 {
 	const struct box_limits limits = box_ceilings_limits_in_force(
@@ -222,7 +222,7 @@ static struct box_value limits_value(const struct box_runtime *runtime, struct b
 	return value;
 }
 
-/* The memory that boxes may take by their limits, and that of artifacts. */
+/* The memory promised to boxes by their limits, and that of artifacts. */
 static struct box_value memory_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {

@@ -1,4 +1,4 @@
-/* What can be seen of sessions: look-ups, counts, the info that clients get, and their boxes. */
+/* Information about sessions: look-ups, counts, the info that clients get, and their boxes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static struct box_value text_value(struct box_arena *arena, const char *text)
 	return text ? box_cstr(box_arena_strndup(arena, text, strlen(text))) : box_null();
 }
 
-/* The address on the host's loopback where services for this box listen, and the one that the box uses. */
+/* The loopback address of the host where services for this box listen, and the box's own. */
 static void add_host_address(
 	const struct box_session *session, struct box_arena *arena, struct box_value *info)
 {
