@@ -7,7 +7,7 @@
 #include "base/table.h"
 #include "base/utf8.h"
 
-#define TOLD_BYTES 200 /* of an untrusted text, in a warning */
+#define SHOWN_BYTES 200 /* of an untrusted text, in a warning */
 
 static bool name_valid(struct box_str name)
 {
@@ -28,9 +28,9 @@ static struct box_str text_of(const struct box_value *skill, const char *key)
 	return value && value->type == BOX_STR ? value->str : (struct box_str){"", 0};
 }
 
-static int told_len(struct box_str text)
+static int shown_len(struct box_str text)
 {
-	return (int)(text.len < TOLD_BYTES ? text.len : box_utf8_floor(text.bytes, TOLD_BYTES));
+	return (int)(text.len < SHOWN_BYTES ? text.len : box_utf8_floor(text.bytes, SHOWN_BYTES));
 }
 
 /* NULL, or why it is not mounted. */
@@ -55,7 +55,7 @@ static void warn(struct box_arena *arena, struct box_value *warnings, struct box
 {
 	box_list_add(arena, warnings,
 		box_cstr(box_arena_printf(arena, "Skill \"%.*s\" is not mounted: %s%s%.*s",
-			told_len(name), name.bytes, why, root.len > 0 ? ": " : "", told_len(root),
+			shown_len(name), name.bytes, why, root.len > 0 ? ": " : "", shown_len(root),
 			root.bytes)));
 }
 

@@ -96,7 +96,7 @@ static const char *refusal(const struct box_runtime *runtime, struct box_arena *
 	}
 	const char *quota = quota_missing(runtime);
 	const char *image = image_missing(runtime);
-	return quota ? box_arena_printf(arena, "local.workspace_quota_mb cannot be held: %s%s%s",
+	return quota ? box_arena_printf(arena, "local.workspace_quota_mb is not enforced: %s%s%s",
 			       quota, image ? "; " : "", image ? image : "")
 		     : image;
 }
@@ -301,7 +301,7 @@ static struct box_value warnings_value(const struct box_runtime *runtime, struct
 	if (unenforced_quota_reason(runtime)) {
 		box_list_add(arena, &warnings,
 			box_cstr(box_arena_printf(arena,
-				"workspace quotas of folders of the host are not held: %s",
+				"workspace quotas of host folders are not enforced: %s",
 				unenforced_quota_reason(runtime))));
 	}
 	if (!backend_missing(runtime) && refusal(runtime, arena)) {

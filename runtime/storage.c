@@ -33,7 +33,7 @@ struct box_storage_analysis {
 
 /* --- the answer --- */
 
-static uint64_t add_up(uint64_t a, uint64_t b)
+static uint64_t add_capped(uint64_t a, uint64_t b)
 {
 	return b > INT64_MAX || a > INT64_MAX - b ? INT64_MAX : a + b;
 }
@@ -94,7 +94,7 @@ static void add_folders(const struct box_storage_report *report, struct box_aren
 		add_entry(arena, list, &entry);
 	}
 	if (report->workspace) {
-		*total = add_up(*total, report->folder[BOX_STORAGE_WHOLE].size_bytes);
+		*total = add_capped(*total, report->folder[BOX_STORAGE_WHOLE].size_bytes);
 	}
 }
 
@@ -120,7 +120,7 @@ static void add_sessions(const struct box_storage_report *report, struct box_are
 			.error_count = report->failed_count,
 		};
 		add_entry(arena, list, &entry);
-		*total = add_up(*total, report->boxes[i].size_bytes);
+		*total = add_capped(*total, report->boxes[i].size_bytes);
 	}
 	if (report->managed_session_count > 0) {
 		struct entry entry = {
@@ -213,8 +213,8 @@ static void add_part(
 	struct box_storage_measured_part *sum, const struct box_storage_measured_part *part)
 {
 	sum->exists = sum->exists || part->exists;
-	sum->size_bytes = add_up(sum->size_bytes, part->size_bytes);
-	sum->file_count = add_up(sum->file_count, part->file_count);
+	sum->size_bytes = add_capped(sum->size_bytes, part->size_bytes);
+	sum->file_count = add_capped(sum->file_count, part->file_count);
 }
 
 static void box_storage_measured(struct box_storage_analysis *analysis,

@@ -42,9 +42,9 @@ struct box_conn {
 	enum box_metrics_transport transport;
 	bool json_lines; /* JSON goes out as stdio lines */
 	bool paused;
-	bool drained; /* streams are to be notified */
-	bool telling; /* they are being notified now */
-	bool closing; /* answers are dropped from now on */
+	bool drained;   /* streams are to be notified */
+	bool notifying; /* they are being notified now */
+	bool closing;   /* answers are dropped from now on */
 	struct box_list out;
 	size_t out_bytes;
 };

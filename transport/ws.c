@@ -9,7 +9,7 @@
  * libwebsockets accepts frames of clients that are not masked, and hangs up on other faults without a
  * close frame when it can: RFC 6455 wants the connection closed with 1002. It has no callback for a
  * frame, but it reads by recv, and a program's own definition comes before that of libc. So everything
- * that it reads passes through the recv below, where ws_frames.c judges the frames. Sockets that are
+ * that it reads passes through the recv below, where ws_frames.c checks the frames. Sockets that are
  * not WebSockets are read as usual. That libwebsockets really calls this recv is checked when box-rpc
  * starts, and again with every message: one whose bytes did not pass through it is refused.
  */

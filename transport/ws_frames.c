@@ -27,7 +27,7 @@ static size_t header_size(const struct box_ws_frames *frames)
 	return 2 + (length == LENGTH_64 ? 8 : length == LENGTH_16 ? 2 : 0) + MASK_BYTES;
 }
 
-static const char *judge(const struct box_ws_frames *frames)
+static const char *check_header(const struct box_ws_frames *frames)
 {
 	unsigned first = frames->header[0];
 	unsigned length = frames->header[1] & LENGTH;
@@ -85,7 +85,7 @@ static bool may_be_sent(unsigned code)
 		(code >= 3000 && code <= 4999);
 }
 
-static const char *judge_close(const struct box_ws_frames *frames, int *ret_code)
+static const char *check_close(const struct box_ws_frames *frames, int *ret_code)
 {
 	const unsigned char *payload = frames->control;
 	if (frames->control_len == 0) {
@@ -128,7 +128,7 @@ size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *byt
 		} else {
 			frames->header[frames->header_len++] = bytes[at++];
 			if (frames->header_len == 2) {
-				*ret_why = judge(frames);
+				*ret_why = check_header(frames);
 				if (*ret_why) {
 					*ret_code = BOX_WS_PROTOCOL;
 					return good;
@@ -139,7 +139,7 @@ size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *byt
 			}
 		}
 		if (frames->in_payload && frames->left == 0) {
-			*ret_why = is_close(frames) ? judge_close(frames, ret_code) : NULL;
+			*ret_why = is_close(frames) ? check_close(frames, ret_code) : NULL;
 			if (*ret_why) {
 				return good;
 			}

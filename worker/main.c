@@ -220,7 +220,7 @@ static int refuse(const struct box_worker *worker, bool check, const struct box_
 }
 
 /* --check-config: prints a verdict for each configuration text. */
-static int tell_verdict(const struct box_worker *worker, const struct box_err *err)
+static int print_verdict(const struct box_worker *worker, const struct box_err *err)
 {
 	const struct box_settings *settings = &worker->settings;
 	bool file = settings->flags & BOX_BOXD_START_HAS_FILE;
@@ -291,7 +291,7 @@ int main(void)
 	}
 	r = configure(&worker, &err);
 	if (check) {
-		return tell_verdict(&worker, r < 0 ? &err : NULL);
+		return print_verdict(&worker, r < 0 ? &err : NULL);
 	}
 	if (r < 0) {
 		return refuse(&worker, false, &err);

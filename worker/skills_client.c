@@ -378,7 +378,7 @@ static void pump(struct box_skills_client *client)
 	}
 }
 
-static void tell_refused(struct box_skills_client *client)
+static void report_refused(struct box_skills_client *client)
 {
 	struct box_list *item;
 	struct box_err err;
@@ -395,7 +395,7 @@ static void later_cb(uv_idle_t *idle)
 {
 	struct box_skills_client *client = idle->data;
 	(void)uv_idle_stop(idle);
-	tell_refused(client);
+	report_refused(client);
 	pump(client);
 }
 

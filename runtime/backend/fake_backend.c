@@ -163,7 +163,7 @@ static void finish_exec(struct fake_op *op)
 	free(made);
 }
 
-static void tell_watch(const struct fake_op *op)
+static void report_watch(const struct fake_op *op)
 {
 	const struct box_file_event event = {.change = BOX_FILE_CREATED,
 		.path = box_str("new"),
@@ -191,7 +191,7 @@ static bool finish_work(struct fake_op *op)
 	if (strcmp(ask->path.below, "missing") == 0) {
 		outcome = (struct box_file_outcome){.errnum = ENOENT};
 	} else if (ask->kind == BOX_FILE_WATCH) {
-		tell_watch(op);
+		report_watch(op);
 		if (strcmp(ask->path.below, "short") != 0) {
 			return false;
 		}

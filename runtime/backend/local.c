@@ -98,7 +98,7 @@ static const char *missing(struct box_backend *backend)
 	case BOX_LOCAL_MICROVM_MISSING:
 		return kind->local->microvm_missing;
 	default:
-		return "it is being tried whether a microVM can run here";
+		return "it is not known yet whether microVMs can run here";
 	}
 }
 

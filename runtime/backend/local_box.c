@@ -83,7 +83,7 @@ static void poll_closed(uv_handle_t *handle)
 	uv_close((uv_handle_t *)&box->later, later_closed);
 }
 
-static void tell_destroyed_cb(uv_timer_t *timer)
+static void report_destroyed_cb(uv_timer_t *timer)
 {
 	struct box_backend_box *box = timer->data;
 	box_backend_destroy_done *done = box->destroyed;
@@ -102,7 +102,7 @@ static void free_if_unused(struct box_backend_box *box)
 	if (box->gone && box->destroying && box->references == 0 &&
 		!uv_is_active((const uv_handle_t *)&box->later)) {
 		box_table_remove(&box->local->by_number, key_of(&box->number));
-		(void)uv_timer_start(&box->later, tell_destroyed_cb, 0, 0);
+		(void)uv_timer_start(&box->later, report_destroyed_cb, 0, 0);
 	}
 }
 
@@ -326,7 +326,7 @@ static void finish_make(struct make *make, struct box_backend_box *box, const st
 static void abandoned(void *arg)
 {
 	struct box_err err;
-	(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "the box was not wanted any more");
+	(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "the request for the box was cancelled");
 	finish_make(arg, NULL, &err);
 }
 
@@ -345,7 +345,7 @@ static void made(void *arg, uint64_t number, int control, int oom_fd, uint32_t h
 		box_local_microvm_probed(local, err);
 	}
 	if (!err && !box) {
-		(void)box_err_set(&own, BOX_ERR_BOX, EMFILE, "the box cannot be listened to");
+		(void)box_err_set(&own, BOX_ERR_BOX, EMFILE, "the socket of the box is unusable");
 		err = &own;
 	}
 	if (make->cancelled && box) {

@@ -31,7 +31,7 @@ static void overflow_cb(uv_timer_t *timer)
 {
 	struct box_backend_box *box = timer->data;
 	box_local_hold(box); /* the release frees it if nothing else holds it */
-	box_local_lost(box, "it does not take what it is sent");
+	box_local_lost(box, "it does not read its socket");
 	box_local_release(box);
 }
 

@@ -56,7 +56,7 @@ static void forget(struct box_local_run *run)
 static void late(struct box_local_run *run)
 {
 	struct box_err err;
-	(void)box_err_set(&err, BOX_ERR_OS, ETIMEDOUT, "the files do not answer");
+	(void)box_err_set(&err, BOX_ERR_OS, ETIMEDOUT, "the file system does not answer");
 	box_local_run_finish(run, NULL, &err);
 }
 
@@ -341,7 +341,7 @@ static int take_answer(struct box_local_file *file, struct box_str err, struct b
 }
 
 /* How the process ended, if it did not answer: 1, or negative with err. 0: there must be an answer. */
-static int judge_end(const struct box_backend_exec_outcome *ran, struct box_file_outcome *outcome,
+static int check_end(const struct box_backend_exec_outcome *ran, struct box_file_outcome *outcome,
 	struct box_err *err)
 {
 	if (ran->reason == BOX_BACKEND_END_TIMEOUT || ran->reason == BOX_BACKEND_END_MEMORY) {
@@ -350,7 +350,7 @@ static int judge_end(const struct box_backend_exec_outcome *ran, struct box_file
 	}
 	if (ran->reason != BOX_BACKEND_END_EXIT || ran->exit_code != 0) {
 		return box_err_set(err, BOX_ERR_BOX, EIO,
-			"the process that worked on the files was ended (exit code %d)",
+			"the process of the file operation ended (exit code %d)",
 			ran->exit_code);
 	}
 	if (ran->out_discarded > 0 || ran->err_discarded > 0) {
@@ -369,7 +369,7 @@ static void file_ran(
 	bool watches = file->ask->kind == BOX_FILE_WATCH;
 	int r = 0;
 	if (!err && !file->broken) {
-		r = judge_end(ran, &outcome, &own);
+		r = check_end(ran, &outcome, &own);
 		err = r < 0 ? &own : NULL;
 	}
 	if (!err && r == 0 && !file->broken && !(watches && file->answer.len == 0)) {
@@ -387,7 +387,7 @@ static void file_ran(
 }
 
 static const struct box_local_run_ops file_ops = {
-	.what = "the work on files",
+	.what = "the file operation",
 	.send = send_run,
 	.forget = forget,
 	.late = late,

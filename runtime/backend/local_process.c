@@ -312,7 +312,7 @@ static void take_state(struct box_backend_box *box, struct box_local_process *pr
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
 	if (process->ended && reported.running) {
-		box_local_lost(box, "a process of it came back to life");
+		box_local_lost(box, "an ended process of it is running again");
 		return;
 	}
 	if (!process->state_known) {
@@ -341,7 +341,7 @@ static void take_out(struct box_backend_box *box, struct box_local_process *proc
 	bytes += sizeof(offset);
 	size -= sizeof(offset);
 	if (process->until_max < offset || process->until_max - offset < size) {
-		box_local_lost(box, "it sent more output than it may");
+		box_local_lost(box, "it sent more output than allowed");
 		return;
 	}
 	/* Output that was on its way when box-init was told to begin elsewhere. It comes again, in other
@@ -370,7 +370,7 @@ static void take_skipped(
 	struct box_init_output_skipped skipped;
 	memcpy(&skipped, bytes, sizeof(skipped));
 	if (!process->has_log) {
-		box_local_lost(box, "it left out output that it has to keep");
+		box_local_lost(box, "it skipped output of a process without a log");
 		return;
 	}
 	if (skipped.from != process->next || skipped.from >= process->until) {
@@ -392,7 +392,7 @@ static void take_fed(
 		return; /* for input that the previous box-rpc sent: its state says how much that was */
 	}
 	if (taken < process->input_taken || taken > process->input_sent) {
-		box_local_lost(box, "it took input that it never got");
+		box_local_lost(box, "it took input that was never sent");
 		return;
 	}
 	process->input_taken = taken;

@@ -150,7 +150,7 @@ static bool starts(const struct box_local_process *process)
 }
 
 /* Frees everything it has now, because it may stay listed for long. */
-static void tell_failed(struct box_backend_box *box, struct box_local_process *process)
+static void report_failed(struct box_backend_box *box, struct box_local_process *process)
 {
 	char why[512];
 	(void)snprintf(why, sizeof(why), "%.500s", process->failure.text);
@@ -181,7 +181,7 @@ static void resource_ready(
 		return;
 	}
 	if (process->failed && starts(process)) {
-		tell_failed(box, process);
+		report_failed(box, process);
 		return;
 	}
 	/* The state of an adopted process is queried nevertheless. */

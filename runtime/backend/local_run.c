@@ -116,7 +116,7 @@ int box_local_run_check_capacity(struct box_local_run *run)
 	}
 	if (run->box->queue.size_bytes > BOX_INIT_QUEUE_RUNS_BYTES_MAX) {
 		return box_err_set(
-			err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the box to take it");
+			err, BOX_ERR_CAPACITY, EAGAIN, "too much data waits to be sent to the box");
 	}
 	return 0;
 }
@@ -221,7 +221,7 @@ static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *dis
 {
 	struct box_local *local = run->box->local;
 	if (size > buf->limit - buf->len - *discarded) {
-		box_local_lost(run->box, "it sent more output than it may");
+		box_local_lost(run->box, "it sent more output than allowed");
 		return;
 	}
 	size_t room = local->output_bytes < BOX_OUTPUTS_BYTES_MAX
@@ -242,10 +242,10 @@ static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *dis
 }
 
 /* Called before any output of it, whichever packet arrives first. */
-static void tell_started(struct box_local_run *run)
+static void report_started(struct box_local_run *run)
 {
-	if (run->output.live && !run->output.told_started && !run->cancelled) {
-		run->output.told_started = true;
+	if (run->output.live && !run->output.has_reported && !run->cancelled) {
+		run->output.has_reported = true;
 		run->output.live->started(run->arg);
 	}
 }
@@ -257,7 +257,7 @@ static void take_started(struct box_local_run *run)
 		return;
 	}
 	run->output.started = true;
-	tell_started(run);
+	report_started(run);
 }
 
 void box_local_run_take_output(
@@ -270,11 +270,11 @@ void box_local_run_take_output(
 		return;
 	}
 	if (size > run->output.credit) {
-		box_local_lost(run->box, "it sent more output than it may");
+		box_local_lost(run->box, "it sent more output than allowed");
 		return;
 	}
 	run->output.credit -= size;
-	tell_started(run);
+	report_started(run);
 	if (!run->cancelled) {
 		run->output.live->output(run->arg, is_stderr, (struct box_str){bytes, size});
 	}
@@ -449,7 +449,7 @@ static void take_exit(struct box_local_run *run, const struct box_init_exit *end
 		return;
 	}
 	/* A run that timed out while it waited was never started. */
-	tell_started(run);
+	report_started(run);
 	run->exited = true;
 	run->end = *end;
 	box_local_run_conclude(run);

@@ -42,7 +42,7 @@ struct box_local_run_mounts {
 struct box_local_run_output {
 	const struct box_backend_stream_events *live; /* NULL: output is collected */
 	bool started;                                 /* reported by box-init */
-	bool told_started;                            /* and the caller knows */
+	bool has_reported;                            /* the caller knows that it started */
 	uint64_t credit;                              /* live: how much output may still arrive */
 	struct box_buf out;                           /* collected: each up to its limit */
 	struct box_buf err;

@@ -249,7 +249,7 @@ void box_local_stdio_close_pipes(struct box_local_run *run)
 	run->pipes = NULL;
 	for (unsigned i = 0; i < pipes->count; i++) {
 		int fd = release(&pipes->ends[i]);
-		if (fd >= 0 && i != STDIN_FILENO && (run->output.told_started || run->cancelled)) {
+		if (fd >= 0 && i != STDIN_FILENO && (run->output.has_reported || run->cancelled)) {
 			box_local_control_send(
 				run->box, BOX_INIT_DRAIN, run->id, NULL, 0, NULL, 0, TAKE_FD(fd));
 		}
@@ -415,7 +415,7 @@ void box_local_stdio_input_taken(struct box_local_run *run, uint64_t bytes)
 {
 	/* box-init may lie: it cannot have taken more than it got, nor less than before. */
 	if (bytes < run->input.taken || bytes > run->input.sent) {
-		box_local_lost(run->box, "it took more input than it got");
+		box_local_lost(run->box, "it took more input than was sent");
 		return;
 	}
 	run->input.taken = bytes;

@@ -158,19 +158,19 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 }
 
 /* How many typing errors are forgiven in a name of this length. */
-static size_t forgiven(size_t len)
+static size_t slips_max(size_t len)
 {
 	return len < 6 ? 1 : (len + 2) / 4;
 }
 
 /* 0: the same except for spelling; SIZE_MAX: not similar. */
-static size_t unlikeness(const char *folded, size_t len, const struct box_config_member *member)
+static size_t difference(const char *folded, size_t len, const struct box_config_member *member)
 {
 	char other[NAME_MAX_COMPARED];
 	size_t section;
 	size_t other_len = fold_name(box_str(name_of(member, &section)), other);
 	size_t slips = distance(folded, len, other, other_len);
-	return slips <= forgiven(least_of(len, other_len)) ? slips : SIZE_MAX;
+	return slips <= slips_max(least_of(len, other_len)) ? slips : SIZE_MAX;
 }
 
 /* The most similar row. The same section is preferred unless another section has exactly this name. */
@@ -180,7 +180,7 @@ static const struct box_config_member *find_nearest(
 	const struct box_config_member *nearest = NULL;
 	size_t least = SIZE_MAX;
 	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
-		size_t slips = unlikeness(folded, len, &members[i]);
+		size_t slips = difference(folded, len, &members[i]);
 		if (slips == SIZE_MAX || (members[i].flags & BOX_CONFIG_MEMBER_FORMER)) {
 			continue;
 		}

@@ -378,7 +378,7 @@ static void op_go_on(struct box_process_op *op)
 }
 
 /* It has left: frees it, then continues the operations that waited for that. */
-static void depart(struct box_process *process)
+static void finish_leaving(struct box_process *process)
 {
 	struct box_list ops;
 	box_list_init(&ops);
@@ -547,7 +547,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 	}
 	if (process->leaving && !process->running) {
 		ops_of(process)->forget(process->session->box, process->number);
-		depart(process);
+		finish_leaving(process);
 		return;
 	}
 	box_process_serve_readers(process);
@@ -594,7 +594,7 @@ void box_process_end_all(struct box_session *session)
 		if (process->running) {
 			set_ended(process, &killed);
 		}
-		depart(process);
+		finish_leaving(process);
 	}
 }
 

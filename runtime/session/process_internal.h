@@ -74,7 +74,7 @@ struct box_process_reader {
 	struct box_backend_process_follow wanted; /* wanted since then, if: */
 	bool unsent;
 	bool following; /* the backend was told where to begin */
-	bool told_end;
+	bool end_sent;
 	uint64_t from;
 	const struct box_process_reader_events *events;
 	void *arg;

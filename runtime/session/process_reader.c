@@ -35,12 +35,12 @@ static void follow(struct box_process *process, const struct box_backend_process
 
 /* --- output --- */
 
-static void tell_end(struct box_process_reader *reader)
+static void report_end(struct box_process_reader *reader)
 {
 	const struct box_process *process = reader->process;
-	if (!reader->told_end && !process->running && process->out_ended &&
+	if (!reader->end_sent && !process->running && process->out_ended &&
 		process->given >= process->out_end) {
-		reader->told_end = true;
+		reader->end_sent = true;
 		reader->events->ended(reader->arg, process);
 	}
 }
@@ -62,14 +62,14 @@ void box_process_serve_readers(struct box_process *process)
 	}
 	/* The callback may have detached it, so that another reader is the first. */
 	if (first_reader(process) == reader) {
-		tell_end(reader);
+		report_end(reader);
 	}
 }
 
 void box_process_deliver_output(struct box_process *process, uint64_t offset, struct box_str bytes)
 {
 	struct box_process_reader *reader = first_reader(process);
-	if (!reader || !reader->attached || reader->told_end || offset != process->given) {
+	if (!reader || !reader->attached || reader->end_sent || offset != process->given) {
 		return;
 	}
 	process->given += bytes.len;
@@ -78,14 +78,14 @@ void box_process_deliver_output(struct box_process *process, uint64_t offset, st
 	}
 	reader->events->output(reader->arg, offset, bytes);
 	if (first_reader(process) == reader) {
-		tell_end(reader);
+		report_end(reader);
 	}
 }
 
 void box_process_skip_output(struct box_process *process, uint64_t offset)
 {
 	struct box_process_reader *reader = first_reader(process);
-	if (reader && reader->attached && !reader->told_end && offset > process->given) {
+	if (reader && reader->attached && !reader->end_sent && offset > process->given) {
 		process->given = offset;
 		process->out_end = BOX_MAX(offset, process->out_end);
 	}
@@ -158,7 +158,7 @@ void box_process_read(struct box_process_reader *reader, uint64_t from)
 	reader->in_line = true;
 	reader->from = from;
 	if (!process) {
-		reader->told_end = true;
+		reader->end_sent = true;
 		reader->events->ended(reader->arg, NULL);
 		return;
 	}
@@ -208,8 +208,8 @@ void box_process_dismiss_readers(struct box_process *process)
 	}
 	while (!box_list_empty(&process->readers)) {
 		struct box_process_reader *reader = pop_reader(&process->readers);
-		if (!reader->told_end) {
-			reader->told_end = true;
+		if (!reader->end_sent) {
+			reader->end_sent = true;
 			reader->events->ended(reader->arg, process);
 		}
 	}
@@ -349,7 +349,7 @@ void box_process_set_input_taken(struct box_process *process, uint64_t taken)
 	struct box_process_reader *reader = first_reader(process);
 	process->in_taken = taken;
 	pump_input(process);
-	if (reader && reader->attached && !reader->told_end) {
+	if (reader && reader->attached && !reader->end_sent) {
 		reader->events->fed(reader->arg, taken);
 	}
 }

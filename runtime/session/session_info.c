@@ -34,7 +34,7 @@ size_t box_sessions_count_shown(const struct box_sessions *sessions)
 	return box_sessions_count_boxes(sessions) - sessions->leaving;
 }
 
-static int64_t add_up(int64_t a, int64_t b)
+static int64_t add_capped(int64_t a, int64_t b)
 {
 	return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
@@ -78,10 +78,10 @@ struct box_ceilings_usage box_sessions_usage(
 			(box_session_is_leaving(session) && !leaving_too)) {
 			continue;
 		}
-		use.memory_mb = add_up(use.memory_mb, session->spec.memory_mb);
+		use.memory_mb = add_capped(use.memory_mb, session->spec.memory_mb);
 		if (strcmp(session->workspace, workspace) == 0) {
 			use.workspace_sessions++;
-			use.workspace_memory_mb = add_up(
+			use.workspace_memory_mb = add_capped(
 				use.workspace_memory_mb, session->spec.memory_mb);
 		}
 	}

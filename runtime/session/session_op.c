@@ -162,12 +162,12 @@ static int file_enter(struct box_session_op *op, struct box_err *err)
 	struct box_session_file *file = op->file;
 	if (!session->backend->file) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
-			"the backend cannot work on files");
+			"the backend has no file operations");
 	}
 	if (session->files >= BOX_FILE_OPS_MAX ||
 		(file->watches && session->watches >= BOX_FILE_OP_WATCHES_MAX)) {
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
-			"too much work on files at once in one session (%d, of these %d watches)",
+			"too many file operations at once in one session (%d, of these %d watches)",
 			BOX_FILE_OPS_MAX, BOX_FILE_OP_WATCHES_MAX);
 	}
 	int r = file->prepare(op->arg, &session->spec, &file->ask, err);

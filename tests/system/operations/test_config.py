@@ -149,12 +149,12 @@ def test_a_variable_that_is_no_map(tmp_path, text, why):
     assert code == 78
     assert lines == [
         "box.yaml: good",
-        f"LANGBOT_BOX_CONFIG: ignored, because it is not a JSON map{why}",
+        f"LANGBOT_BOX_CONFIG: ignored because it is not a JSON map{why}",
         "LANGBOT_BOX_CONFIG: refused: 1 error",
     ]
     environment = {"LANGBOT_BOX_CONFIG": text}
     with boxdlib.Boxd(env=environment) as boxd:
-        assert "ignored, because it is not a JSON map" in boxd.wait_event("config.warning")["why"]
+        assert "ignored because it is not a JSON map" in boxd.wait_event("config.warning")["why"]
         boxd.wait_event("serving")
 
 
