@@ -27,7 +27,7 @@ HOSTILE = {
     "reboot": "the microVM ended before it was ready",
     "nonsense": "the microVM's first words were no report",
     "later": "the box ended while the command ran: its guest broke the protocol",
-    "flood": "it sent more output than it may",
+    "flood": "it sent more output than allowed",
     "reboot-later": "the box ended while the command ran: .*rebooted",
 }
 # These are waited for until the last moment: they are begun first, and their answers looked at last.

@@ -216,7 +216,7 @@ TEST(no_answer_is_an_end)
 	say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT(scene->filed.failed);
 	ASSERT_STR(scene->filed.err.text,
-		"the process that worked on the files was ended (exit code 137)");
+		"the process of the file operation ended (exit code 137)");
 	close_scene(scene);
 	scene = open_scene(ask_of(BOX_FILE_READ));
 	say_exit(&scene->living, 1, BOX_INIT_END_TIMEOUT, 0);
