@@ -1,4 +1,4 @@
-/* The line is of the last one: what the others were is in their number. */
+/* The line shows the reason of the last warning and the number of all. */
 #include "base/log_limit.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Knows which addresses are this host's own, and what TCP is told about them. */
+/* Which addresses are loopback, and the TCP options for connections to them. */
 #include "base/loopback.h"
 
 #include <arpa/inet.h>
@@ -6,7 +6,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
-/* Every kernel has it and lets everyone choose it. */
+/* "reno" is in every kernel, and every user may choose it. */
 static const char unpaced[] = "reno";
 
 bool box_loopback_is(const struct sockaddr *address)

@@ -1,4 +1,4 @@
-/* In order: while one packet waits, all that come after it do. */
+/* Strictly in order: while one packet waits, all later ones wait behind it. */
 #include "base/packet_queue.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct packet {
 	struct box_list links;
 	size_t size;
 	size_t fd_count;
-	int *fds; /* behind the bytes */
+	int *fds; /* stored behind the bytes */
 	char bytes[];
 };
 
@@ -72,7 +72,7 @@ static bool is_full(const struct box_packet_queue *queue)
 	return queue->count >= queue->count_max || queue->size_bytes > queue->size_bytes_max;
 }
 
-/* A packet with room for the fds, and without them. */
+/* Allocates a packet and room for its fds, without filling in the fds. */
 static struct packet *packet_of(const struct iovec *parts, size_t part_count, size_t fds_max)
 {
 	size_t size = 0;
@@ -119,7 +119,7 @@ static int keep_copy(struct box_packet_queue *queue, const struct iovec *parts, 
 
 /* --- out --- */
 
-/* The socket or the kernel has no room at the moment, also of fds that are under way. */
+/* The socket has no room at the moment, or the kernel's limit of fds in flight is reached. */
 static bool is_not_now(int r)
 {
 	return r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS;
@@ -135,7 +135,7 @@ static int send_now(
 	return 0;
 }
 
-/* 0; -EAGAIN when the packet must wait, and there is room for it. */
+/* 0 to send now; -EAGAIN when the packet must wait and there is room for it. */
 static int try_to_send(const struct box_packet_queue *queue, int socket, const struct iovec *parts,
 	size_t part_count, const int *fds, size_t fd_count)
 {
