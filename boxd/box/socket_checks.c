@@ -1,5 +1,5 @@
-/* The kernel walks the netlink sockets of all boxes to list those of one: many boxes with many sockets
- * make a check so slow that boxd, which has one thread, must do something else in between. */
+/* To list the netlink sockets of one box, the kernel walks those of all boxes: with many boxes and many
+ * sockets a check is so slow that boxd, which has one thread, must do other work in between. */
 #include "boxd/box/socket_checks.h"
 
 #include "base/clock.h"
@@ -8,8 +8,8 @@
 #include "boxd/box/resources.h"
 #include "boxd/box/socket_memory.h"
 
-#define SPEND_MS 4     /* on checks, in one turn of the loop */
-#define REST_FACTOR 19 /* then there are no checks for so many times as long as they took */
+#define SPEND_MS 4     /* for checks, per turn of the event loop */
+#define REST_FACTOR 19 /* then no checks for this many times as long as they took */
 #define SUSPECT_CHECKS_MAX 3
 
 void box_socket_checks_init(struct box_socket_checks *checks)
