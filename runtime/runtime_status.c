@@ -96,7 +96,7 @@ static const char *refusal(const struct box_runtime *runtime, struct box_arena *
 	}
 	const char *quota = quota_missing(runtime);
 	const char *image = image_missing(runtime);
-	return quota ? box_arena_printf(arena, "local.workspace_quota_mb cannot be held: %s%s%s",
+	return quota ? box_arena_printf(arena, "local.workspace_quota_mb cannot be enforced: %s%s%s",
 			       quota, image ? "; " : "", image ? image : "")
 		     : image;
 }

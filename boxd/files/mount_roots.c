@@ -1,4 +1,5 @@
-/* Opens, remembers, and compares: one way up from a folder tells all that is above it. */
+/* Opens the mount roots and Box's own paths, and compares other folders with them: one walk up from a
+ * folder finds everything above it. */
 #include "boxd/files/mount_roots.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "boxd/files/path_conflicts.h"
 #include "plan/plan.h"
 
-/* --- sets of places --- */
+/* --- sets of locations --- */
 
 static bool has_place(
 	const struct box_mount_roots_locations *places, const struct box_location *place)
@@ -68,7 +69,7 @@ static int open_next(int folder, const char *name, bool follow, int *ret_fd)
 	return 0;
 }
 
-/* Goes on by one component of what is missing; `above` gets the folder that is left behind. */
+/* Goes on by one missing component; `above` gets the folder that is left behind. */
 static int advance(
 	struct box_mount_roots_path *held, bool follow, struct box_mount_roots_locations *above)
 {
@@ -140,9 +141,9 @@ static void add_all_above(
 	}
 }
 
-/* As far as it is there. Links that the operator made are followed; below a root that is held
- * already anyone may have made them. `above` (or NULL) gets all folders that it is in, and while it
- * is not there, the one where it would begin. */
+/* Opens the path as far as it exists. Links of the operator are followed; below a root that is open
+ * already, anyone may have made them. `above` (or NULL) gets all folders above it and, while it is
+ * missing, the folder in which it would appear. */
 static int hold(struct box_mount_roots_path *held, const char *path,
 	const struct box_mount_roots *known, struct box_mount_roots_locations *above)
 {
@@ -159,7 +160,7 @@ static int hold(struct box_mount_roots_path *held, const char *path,
 	if (above && held->fd >= 0) {
 		add_all_above(held, above);
 	}
-	/* What is not there, or cannot be looked at yet, is looked for again. */
+	/* What is missing or cannot be examined yet is tried again later. */
 	return held->fd < 0 ? r : 0;
 }
 
@@ -186,10 +187,10 @@ static void drop_list(struct box_mount_roots_paths *list)
 	list->count = 0;
 }
 
-/* --- on the way up --- */
+/* --- the walk up --- */
 
-/* A root over which something is mounted, as the image of a quota is: who comes from below passes
- * that, and not the folder that is held. Only who is root here can mount. */
+/* Whether something is mounted over a root, as the image of a quota is: the walk up from below passes
+ * that mount instead of the folder whose fd we have. Only root can have mounted it. */
 static bool is_mounted_over(
 	const struct box_mount_roots_path *held, const struct box_location *place)
 {
@@ -221,7 +222,7 @@ static bool is_one_of(
 
 struct way {
 	const struct box_mount_roots *roots;
-	bool look_again; /* also at what is mounted over roots */
+	bool look_again; /* also compare with what is mounted over roots */
 	bool in_root;
 	bool in_narrower;
 	bool in_own;
@@ -249,7 +250,7 @@ static bool look(void *arg, const struct box_location *place)
 	return false;
 }
 
-/* Whatever the way up, `/` is at its end. */
+/* The walk up always ends at `/`. */
 static bool has_everything(const struct box_mount_roots_paths *list)
 {
 	for (size_t i = 0; i < list->count; i++) {
@@ -269,7 +270,7 @@ static int look_upwards(const struct box_mount_roots *roots, int fd, struct way 
 	};
 	*way = start;
 	int r = box_location_visit_upwards(fd, look, way);
-	/* What a plain user may not look at is above all that is its own. */
+	/* Folders that a plain user may not examine are above all folders of its own. */
 	r = r == -EACCES ? 0 : r;
 	if (r == 0 && (!way->in_root || (roots->narrower.count > 0 && !way->in_narrower))) {
 		*way = start;
@@ -325,8 +326,8 @@ bool box_mount_roots_creates_root(
 
 /* --- the skill store --- */
 
-/* Whether the folder is below the namespace of who asks; of what begins with a dot box-skills and
- * clients keep books there, and it is given by its digest alone. */
+/* Whether the folder is below the requester's namespace. Entries that begin with a dot are internal
+ * files of box-skills and clients; they are given by digest only. */
 static bool is_package(const struct box_mount_roots_path *store, int fd,
 	const struct box_mount_roots_requester *asker)
 {
@@ -364,7 +365,7 @@ static bool is_package(const struct box_mount_roots_path *store, int fd,
 	return asker->by_digest || (slash && slash[1] != '.');
 }
 
-/* --- judgements --- */
+/* --- checks --- */
 
 int box_mount_roots_check(
 	const struct box_mount_roots *roots, int fd, const struct box_mount_roots_requester *asker)
@@ -443,7 +444,7 @@ int box_mount_roots_check_writable(const struct box_mount_roots *roots, int fold
 	return r;
 }
 
-/* --- the seal --- */
+/* --- sealing --- */
 
 static void hold_list(struct box_mount_roots_paths *list, const struct box_policy_roots *paths,
 	const struct box_mount_roots *known)
@@ -504,7 +505,8 @@ static void hold_store(
 	}
 }
 
-/* Read again when boxd starts, and by SIGHUP: who could change them would be the operator then. */
+/* These files are read again when boxd starts, and on SIGHUP: whoever could change them would become
+ * the operator. */
 static int check_file(const struct box_mount_roots *roots, const char *path, const char *name,
 	struct box_err *err)
 {
@@ -543,7 +545,7 @@ int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy 
 		box_mount_roots_close(roots);
 		return r;
 	}
-	/* Where everything may be mounted these may not. */
+	/* Even if everything may be mounted, these must not be. */
 	if (more) {
 		hold_own(roots, more->config ? more->config : "", "the --config file");
 		hold_own(roots, more->token ? more->token : "", "the token file");
@@ -579,7 +581,7 @@ void box_mount_roots_refresh(struct box_mount_roots *roots)
 
 /* --- the folder of box-skills --- */
 
-/* No link is followed to what is made, and the folders of the system get nothing new. */
+/* No link is followed in what we make, and nothing is made in system folders. */
 static int make_store(struct box_mount_roots *roots, struct box_mount_roots_path *store)
 {
 	struct box_mount_roots_locations *above = &roots->above_stores[BOX_MOUNT_ROOTS_STORE_OWN];

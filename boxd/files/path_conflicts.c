@@ -1,4 +1,4 @@
-/* Walks each path link by link, and compares what it leads to by device and by the path within it. */
+/* Walks each path link by link, and compares what it leads to by device and by the path on that device. */
 #include "boxd/files/path_conflicts.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/fsmount.h"
 #include "base/log.h"
 
-#define LINKS_MAX 40 /* as the kernel has it */
+#define LINKS_MAX 40 /* the kernel's limit */
 
 static bool is_everything(const struct box_mount_roots_path *held)
 {
@@ -32,9 +32,9 @@ static bool is_within(
 			(folder >= 0 && box_location_is_below(folder, &root->place)));
 }
 
-/* --- the way of a path --- */
+/* --- walking a path --- */
 
-/* A path that is gone by hand, since the kernel does not tell where it has been. */
+/* The walk is done by hand, because the kernel does not report the links it has followed. */
 struct way {
 	int fd;
 	unsigned links;
@@ -62,7 +62,7 @@ static int take_link(struct way *way, const char *name)
 	return 0;
 }
 
-/* One component further; negative where nothing more is to be entered. */
+/* Walks one component; negative when the path ends here or cannot be entered. */
 static int step(struct way *way)
 {
 	char name[NAME_MAX + 1];
@@ -87,8 +87,8 @@ static int step(struct way *way)
 	return r;
 }
 
-/* Whether a name of the path is looked up in a root or below it, or is a link there: who has the root
- * decides where that leads. */
+/* Whether a component of the path is looked up in a root or below it, or is a link there: whoever
+ * controls the root decides where the path leads. */
 static bool passes(const char *path, const struct box_mount_roots_path *root, bool links_only)
 {
 	struct way way = {.fd = -1};
@@ -108,7 +108,7 @@ static bool passes(const char *path, const struct box_mount_roots_path *root, bo
 	return found;
 }
 
-/* What of a path is below a folder, with its slash; NULL: it is elsewhere. */
+/* The part of a path below a folder, with its slash; NULL: it is elsewhere. */
 static const char *below(const char *path, const char *folder)
 {
 	size_t len = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
@@ -126,7 +126,7 @@ static void drop(struct box_mount_roots_paths *roots, size_t index)
 	roots->items[roots->count] = (struct box_mount_roots_path){.fd = -1};
 }
 
-/* One that leads out of where its path goes through was made to by somebody. */
+/* A root whose path goes through another root but leads out of it was redirected by a link. */
 static void fold(struct box_mount_roots_paths *roots, size_t inner, size_t outer)
 {
 	bool leads_out = !is_within(&roots->items[inner], &roots->items[outer]);
@@ -165,8 +165,8 @@ static bool passes_any(const struct box_mount_roots_paths *roots, size_t index, 
 	return false;
 }
 
-/* Then by links in other roots. What is itself named by one may be anything by now, and folds another
- * only when nothing else is left: then neither is sure. */
+/* Then by links in other roots. A root that is itself reached through a link cannot be trusted, and
+ * absorbs another only when there is no other choice: then neither is certain. */
 static bool fold_one_by_its_way(struct box_mount_roots_paths *roots)
 {
 	size_t unsure = SIZE_MAX;
@@ -217,7 +217,7 @@ void box_path_conflicts_fold_roots(struct box_mount_roots_paths *roots)
 	}
 }
 
-/* --- trees: a device, and a path within it that is the same through every bind mount --- */
+/* --- trees: a device and a path on it, the same through every bind mount --- */
 
 struct tree {
 	unsigned major;
@@ -232,7 +232,7 @@ struct mount {
 	char point[BOX_PATH_MAX];
 };
 
-/* White space and backslashes stand there as octal numbers. */
+/* White space and backslashes are octal numbers there. */
 static void unescape(char *text)
 {
 	char *to = text;
@@ -296,7 +296,7 @@ static bool tree_of(const struct box_mount_roots_path *held, struct tree *ret_tr
 	return false;
 }
 
-/* Whether a bind mount shows one in the other, or in something that is mounted below the root. */
+/* Whether a bind mount shows one inside the other, or inside something mounted below the root. */
 static bool is_shown_in(
 	const struct box_mount_roots_path *own, const struct box_mount_roots_path *root)
 {
@@ -324,14 +324,14 @@ static bool is_shown_in(
 	return false;
 }
 
-/* --- the whole --- */
+/* --- the checks --- */
 
 static int refuse(const struct box_mount_roots_path *own, const char *relation,
 	const struct box_mount_roots_path *root, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 		"%s: %s %s the mount root %s, so that boxes could change it: move it out of there, "
-		"or have other local.allowed_mount_roots (host_root by default)",
+		"or change local.allowed_mount_roots (host_root by default)",
 		own->name, own->path, relation, root->path);
 }
 
@@ -345,15 +345,15 @@ static int check_pair(const struct box_mount_roots_path *own,
 		return refuse(own, "is in", root, err);
 	}
 	if (is_within(root, own)) {
-		return refuse(own, "has in it", root, err);
+		return refuse(own, "contains", root, err);
 	}
 	if (passes(own->path, root, false)) {
-		return refuse(own, "is named by a link in", root, err);
+		return refuse(own, "is reached through a link in", root, err);
 	}
 	return is_shown_in(own, root) ? refuse(own, "is mounted at, above or below", root, err) : 0;
 }
 
-/* Where another name of the file is, nothing tells. */
+/* Nothing tells where the other name of the file is. */
 static int check_names(const struct box_mount_roots_path *own, struct box_err *err)
 {
 	struct stat status;
@@ -367,8 +367,8 @@ static int check_names(const struct box_mount_roots_path *own, struct box_err *e
 	return 0;
 }
 
-/* Skills may be in a root. A root in them would refuse all mounts, and what a box has as its root it
- * reads whole. */
+/* Skills may be in a root. A root inside the skill store would refuse all mounts, and a box can read
+ * everything in its own root. */
 static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 {
 	const struct box_mount_roots_path *store = &roots->stores[BOX_MOUNT_ROOTS_STORE_OWN];
@@ -379,7 +379,7 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 		const struct box_mount_roots_path *root = &roots->roots.items[i];
 		if (!is_everything(root) && is_within(root, store)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				"box.local.skills_root: %s has in it the mount root %s, so that "
+				"box.local.skills_root: %s contains the mount root %s, so that "
 				"nothing could be mounted: have another skills_root",
 				store->path, root->path);
 		}
@@ -388,7 +388,7 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 		const struct box_mount_roots_path *own = &roots->own[i];
 		if (is_within(store, own) || is_within(own, store)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				"box.local.skills_root: %s and %s (%s) are one in the other, so "
+				"box.local.skills_root: %s and %s (%s) are inside each other, so "
 				"that boxes could read the skills of all: have another skills_root",
 				store->path, own->path, own->name);
 		}

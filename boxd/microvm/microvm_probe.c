@@ -22,7 +22,7 @@
 #include "boxd/microvm/microvm_facts.h"
 #include "boxd/program.h"
 
-#define OUTPUT_MAX 16384 /* what a pipe always takes: boxd does not read while box-vmm writes */
+#define OUTPUT_MAX 16384 /* fits into a pipe: boxd does not read while box-vmm writes */
 
 #define CACHE_FOLDER "box"
 #define CACHE_NAME "machine"
