@@ -15,6 +15,6 @@ struct box_log_limit {
 	char why[BOX_LOG_LIMIT_REASON_SIZE];
 };
 
-void box_log_limit_warn(struct box_log_limit *seldom, int64_t code, const char *why);
+void box_log_limit_warn(struct box_log_limit *limit, int64_t code, const char *why);
 /* Logs what has been counted since the last line, if it is time; call it about once a second. */
-void box_log_limit_tick(struct box_log_limit *seldom);
+void box_log_limit_tick(struct box_log_limit *limit);

@@ -98,12 +98,12 @@ static void widen(int family, const void *bytes, struct in6_addr *ret_address)
 static void widen_socket(
 	const struct sockaddr_storage *address, struct in6_addr *ret_address, in_port_t *ret_port)
 {
-	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-	bool is_six = address->ss_family == AF_INET6;
-	widen(address->ss_family, is_six ? (const void *)&six->sin6_addr : &four->sin_addr,
+	const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)address;
+	bool is_ipv6 = address->ss_family == AF_INET6;
+	widen(address->ss_family, is_ipv6 ? (const void *)&ipv6->sin6_addr : &ipv4->sin_addr,
 		ret_address);
-	*ret_port = is_six ? six->sin6_port : four->sin_port;
+	*ret_port = is_ipv6 ? ipv6->sin6_port : ipv4->sin_port;
 }
 
 static bool is_end(
@@ -128,15 +128,15 @@ bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
 }
 
 static void fill_end(
-	const struct sockaddr_storage *end, bool four, __be32 address[4], __be16 *ret_port)
+	const struct sockaddr_storage *end, bool ipv4, __be32 address[4], __be16 *ret_port)
 {
 	struct in6_addr wide;
 	widen_socket(end, &wide, ret_port);
-	memcpy(address, four ? &wide.s6_addr[12] : wide.s6_addr,
-		four ? sizeof(struct in_addr) : sizeof(wide));
+	memcpy(address, ipv4 ? &wide.s6_addr[12] : wide.s6_addr,
+		ipv4 ? sizeof(struct in_addr) : sizeof(wide));
 }
 
-static bool is_four(const struct sockaddr_storage *end)
+static bool is_ipv4(const struct sockaddr_storage *end)
 {
 	struct in6_addr wide;
 	in_port_t port;
@@ -162,15 +162,15 @@ int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid)
 		getpeername(connection, (struct sockaddr *)&there, &there_size) < 0) {
 		return -errno;
 	}
-	bool four = is_four(&there);
+	bool ipv4 = is_ipv4(&there);
 	struct inet_diag_req_v2 request = {
-		.sdiag_family = four ? AF_INET : AF_INET6,
+		.sdiag_family = ipv4 ? AF_INET : AF_INET6,
 		.sdiag_protocol = IPPROTO_TCP,
 		.idiag_states = 1U << TCP_ESTABLISHED,
 	};
 	struct inet_diag_msg answer;
-	fill_end(&there, four, request.id.idiag_src, &request.id.idiag_sport);
-	fill_end(&here, four, request.id.idiag_dst, &request.id.idiag_dport);
+	fill_end(&there, ipv4, request.id.idiag_src, &request.id.idiag_sport);
+	fill_end(&here, ipv4, request.id.idiag_dst, &request.id.idiag_dport);
 	int r = box_sock_diag_query(fd, &request, &answer);
 	if (r < 0) {
 		return r == -ENOENT ? -ENOTCONN : r;

@@ -34,7 +34,7 @@ static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_leas
 	return BOX_MAX(share, at_least);
 }
 
-static bool is_machine(const struct box_plan_maker *maker)
+static bool is_microvm(const struct box_plan_maker *maker)
 {
 	return maker->ask->kind == BOX_PLAN_KIND_MICROVM;
 }
@@ -136,7 +136,7 @@ static void add_proc(struct box_plan_maker *maker)
 	box_plan_add_mount_point(maker, "/proc");
 	struct box_plan_step *proc = box_plan_add_step(maker, BOX_PLAN_STEP_PROC, "/proc");
 	proc->no_exec = true;
-	if (is_machine(maker)) {
+	if (is_microvm(maker)) {
 		return; /* it shows the box's own kernel */
 	}
 	for (size_t i = 0; i < BOX_COUNT_OF(masks); i++) {
@@ -319,7 +319,7 @@ static void fill_limits(struct box_plan_maker *maker)
 }
 
 /* The memory for commands is the guest's; the cgroup limits box-vmm. */
-static void fill_machine(struct box_plan_maker *maker)
+static void fill_microvm(struct box_plan_maker *maker)
 {
 	struct box_plan *plan = maker->plan;
 	uint64_t cpus = ((uint64_t)plan->cpu_milli + 999) / 1000;
@@ -327,7 +327,7 @@ static void fill_machine(struct box_plan_maker *maker)
 	plan->machine = (struct box_plan_microvm){
 		.memory_mib = (uint32_t)at_most(plan->memory_bytes / BOX_MIB, UINT32_MAX),
 		.cpus = (uint32_t)at_most(cpus, BOX_MICROVM_CPUS_MAX),
-		.start_ms = maker->host->machine_ms > 0 ? maker->host->machine_ms
+		.start_ms = maker->host->microvm_ms > 0 ? maker->host->microvm_ms
 							: BOX_MICROVM_START_MS,
 	};
 	plan->limit_bytes = plan->memory_bytes + BOX_MICROVM_OVERHEAD_BYTES;
@@ -377,10 +377,10 @@ static void fill_list(struct box_plan_maker *maker, struct box_plan_step *steps,
 }
 
 /* Root inside a guest is the guest's own, whoever runs it outside: there is never a single id. */
-static void make_machine(struct box_plan_maker *maker)
+static void make_microvm(struct box_plan_maker *maker)
 {
 	struct box_plan *plan = maker->plan;
-	fill_machine(maker);
+	fill_microvm(maker);
 	fill_list(maker, plan->inside, &plan->inside_count, false);
 	add_steps(maker);
 	add_rules(maker);
@@ -401,8 +401,8 @@ int box_plan_make(const struct box_plan_request *ask, const struct box_policy *p
 		.ask = ask, .policy = policy, .host = host, .plan = ret_plan};
 	fill_identity(&maker);
 	fill_limits(&maker);
-	if (is_machine(&maker)) {
-		make_machine(&maker);
+	if (is_microvm(&maker)) {
+		make_microvm(&maker);
 	} else {
 		fill_list(&maker, ret_plan->steps, &ret_plan->step_count, ret_plan->ids.count == 1);
 		add_steps(&maker);

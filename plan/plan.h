@@ -117,7 +117,7 @@ struct box_plan_host {
 	const char *root_path; /* their origin, for messages; NULL: the policy's rootfs */
 	uint32_t cpus;         /* of the host: the maximum for a microVM; 0: unknown */
 	uint64_t files_max;    /* fs.file-max; 0: unknown */
-	uint32_t machine_ms;   /* to start a microVM; 0: as on real hardware */
+	uint32_t microvm_ms;   /* to start a microVM; 0: as on real hardware */
 };
 
 enum box_plan_step_kind {

@@ -194,10 +194,10 @@ static int check_policy(const struct box_policy *policy, struct box_err *err)
 	return why ? refuse(err, "policy: rootfs", why) : 0;
 }
 
-static int unavailable(struct box_err *err, const char *what, const char *why, const char *cure)
+static int unavailable(struct box_err *err, const char *what, const char *why, const char *advice)
 {
 	return box_err_set(
-		err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s: %s; %s", what, why, cure);
+		err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s: %s; %s", what, why, advice);
 }
 
 bool box_plan_is_own(const char *entry, const struct box_plan_host *host)

@@ -116,7 +116,7 @@ static void print_egress(const struct box_egress *egress, FILE *to)
 	}
 }
 
-static void print_machine(const struct box_plan *plan, FILE *to)
+static void print_microvm(const struct box_plan *plan, FILE *to)
 {
 	char text[128];
 	char size[64];
@@ -163,7 +163,7 @@ static void print_facts(const struct box_plan *plan, FILE *to)
 	(void)snprintf(text, sizeof(text), "%" PRIu64, plan->open_files);
 	put_fact(to, "open files", text);
 	if (plan->ask->kind == BOX_PLAN_KIND_MICROVM) {
-		print_machine(plan, to);
+		print_microvm(plan, to);
 	}
 	if (plan->quota_bytes > 0) {
 		write_size(size, sizeof(size), plan->quota_bytes);

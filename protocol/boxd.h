@@ -281,7 +281,7 @@ struct box_boxd_open_process_cgroup {
 	uint32_t id;
 	uint64_t box;
 	uint32_t process; /* chosen by box-rpc, unique */
-	uint32_t mebibytes;
+	uint32_t memory_mib;
 };
 
 struct box_boxd_process_cgroup {

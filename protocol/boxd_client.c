@@ -519,7 +519,7 @@ static void end_box(void *boxd, uint64_t box)
 	post_plain(boxd, &packet, sizeof(packet));
 }
 
-static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t mebibytes,
+static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t memory_mib,
 	box_local_process_cgroup_done *done, void *arg)
 {
 	struct box_boxd_client *client = boxd;
@@ -528,7 +528,7 @@ static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t meb
 		.id = request->id,
 		.box = box,
 		.process = process,
-		.mebibytes = mebibytes};
+		.memory_mib = memory_mib};
 	request->answer = answer_cgroup;
 	request->done.cgroup = done;
 	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));

@@ -41,7 +41,7 @@ struct box_packet {
 		struct box_boxd_measure_box measure_box;
 		struct box_boxd_measured measured;
 		struct box_boxd_host_report host_told;
-		struct box_boxd_check_path look_at;
+		struct box_boxd_check_path check_path;
 		struct box_boxd_path_checked looked;
 	};
 };

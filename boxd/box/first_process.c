@@ -40,13 +40,13 @@ struct child {
 	size_t failed_step; /* of the plan */
 };
 
-static bool is_machine(const struct child *child)
+static bool is_microvm(const struct child *child)
 {
 	return child->start->plan->ask->kind == BOX_PLAN_KIND_MICROVM;
 }
 
 /* Closes all fds of boxd, above all the control sockets of other boxes. */
-static int close_strangers(struct child *child)
+static int close_other_fds(struct child *child)
 {
 	const struct box_first_process *start = child->start;
 	int kept[BOX_CGROUP_PROCS_FDS_MAX + BOX_PLAN_STEPS_MAX + 6] = {
@@ -189,7 +189,7 @@ static int assemble(struct child *child)
 /* box-vmm does this itself: it has libraries to load first. */
 static int change_root(struct child *child)
 {
-	return is_machine(child) ? 0 : box_fsmount_enter_root(child->root);
+	return is_microvm(child) ? 0 : box_fsmount_enter_root(child->root);
 }
 
 /* Core dumps of 1 byte: a limit of 0 would still start a core_pattern pipe program, on the host. The
@@ -213,13 +213,13 @@ static int limit_core(void)
 }
 
 /* The lower one of this limit and the present hard limit. */
-static int lower(int resource, rlim_t most)
+static int lower(int resource, rlim_t max)
 {
 	struct rlimit limit;
 	if (getrlimit(resource, &limit) < 0) {
 		return -errno;
 	}
-	limit.rlim_max = BOX_MIN(limit.rlim_max, most);
+	limit.rlim_max = BOX_MIN(limit.rlim_max, max);
 	limit.rlim_cur = limit.rlim_max;
 	return setrlimit(resource, &limit) < 0 ? -errno : 0;
 }
@@ -237,12 +237,12 @@ static int limit_resources(struct child *child)
 {
 	const struct box_plan *plan = child->start->plan;
 	/* The microVM's file server holds an fd for each file that the guest knows. */
-	rlim_t most = is_machine(child) ? BOX_MICROVM_OPEN_FILES : plan->open_files;
-	rlim_t tasks = is_machine(child) ? plan->limit_pids : plan->pids;
+	rlim_t max = is_microvm(child) ? BOX_MICROVM_OPEN_FILES : plan->open_files;
+	rlim_t tasks = is_microvm(child) ? plan->limit_pids : plan->pids;
 	struct rlimit processes = {tasks, tasks};
 	int r = limit_core();
-	r = r < 0 ? r : lower(RLIMIT_NOFILE, most);
-	r = r < 0 || is_machine(child) ? r : limit_counted(child->start->same_uid);
+	r = r < 0 ? r : lower(RLIMIT_NOFILE, max);
+	r = r < 0 || is_microvm(child) ? r : limit_counted(child->start->same_uid);
 	if (r < 0) {
 		return r;
 	}
@@ -283,7 +283,7 @@ static int leave_free(int place)
 static int arrange_fds(struct child *child)
 {
 	const struct box_first_process *start = child->start;
-	bool machine = is_machine(child);
+	bool microvm = is_microvm(child);
 	struct {
 		int place;
 		int fd;
@@ -295,9 +295,9 @@ static int arrange_fds(struct child *child)
 		{BOX_INIT_ROOT_FD, child->writable, false},
 		{BOX_INIT_ORDER_FD, start->orders, false},
 		{BOX_INIT_WORKSPACE_FD, child->place, true},
-		{BOX_MICROVM_INIT_FD, machine ? start->init : -1, !machine},
-		{BOX_MICROVM_JAIL_FD, machine ? child->root : -1, !machine},
-		{PROGRAM_FD, machine ? start->vmm : start->init, false},
+		{BOX_MICROVM_INIT_FD, microvm ? start->init : -1, !microvm},
+		{BOX_MICROVM_JAIL_FD, microvm ? child->root : -1, !microvm},
+		{PROGRAM_FD, microvm ? start->vmm : start->init, false},
 	};
 	size_t count = BOX_COUNT_OF(wanted);
 	for (size_t i = 0; i < count; i++) {
@@ -330,7 +330,7 @@ static int execute(struct child *child)
 {
 	char init[] = "box-init";
 	char vmm[] = "box-vmm";
-	char *const arguments[] = {is_machine(child) ? vmm : init, NULL};
+	char *const arguments[] = {is_microvm(child) ? vmm : init, NULL};
 	char *const environment[] = {NULL};
 	(void)syscall(SYS_execveat, PROGRAM_FD, "", arguments, environment, AT_EMPTY_PATH);
 	return -errno;
@@ -341,7 +341,7 @@ static const struct {
 	int (*run)(struct child *child);
 } steps[] = {
 	{"take a name", take_name},
-	{"close file descriptors", close_strangers},
+	{"close file descriptors", close_other_fds},
 	{"unblock signals", unblock_signals},
 	{"enter the cgroup", enter_cgroup},
 	{"wait for boxd", await_maps},

@@ -41,7 +41,7 @@ void box_socket_checks_remove(struct box_socket_check *check)
 	box_list_drop(&check->links);
 }
 
-static bool is_over(struct box_socket_check *check)
+static bool exceeds_limit(struct box_socket_check *check)
 {
 	struct box_socket_memory held;
 	const struct box_resources *resources = check->resources;
@@ -83,7 +83,7 @@ struct box_socket_check *box_socket_checks_find_over(struct box_socket_checks *c
 		check->checked_ms = now_ms;
 		box_list_drop(&check->links);
 		box_list_push(&checks->list, &check->links);
-		if (is_over(check)) {
+		if (exceeds_limit(check)) {
 			checks->next_ms = begin_ms; /* the others are checked in the next call */
 			return check;
 		}

@@ -131,7 +131,7 @@ static void ask_controllers(struct box_cgroup_location *place)
 	place->controllers = len < 0 ? 0 : box_cgroup_controllers(text, (size_t)len);
 }
 
-static const char *cure(int r)
+static const char *advice(int r)
 {
 	switch (-r) {
 	case EROFS:
@@ -164,7 +164,7 @@ static int take_controller(struct box_cgroups *cgroups, const struct box_cgroup_
 		}
 		(void)snprintf(cgroups->why, sizeof(cgroups->why), "%.200s/%.100s: %.100s%s",
 			place->mount, strcmp(place->below, ".") == 0 ? "" : place->below, err.text,
-			cure(r));
+			advice(r));
 	}
 	return r;
 }
@@ -201,7 +201,7 @@ static int take_all(
 	for (size_t i = 0; i < BOX_COUNT_OF(needed); i++) {
 		if (!(there & needed[i].bit)) {
 			(void)snprintf(cgroups->why, sizeof(cgroups->why),
-				"our group has no controller %s%s", needed[i].name, cure(-EPERM));
+				"our group has no controller %s%s", needed[i].name, advice(-EPERM));
 			return -ENOENT;
 		}
 	}

@@ -28,7 +28,7 @@ uint64_t box_cgroup_stat_value(const char *text, const char *name)
 }
 
 /* Of a group with everything below it. 0 if it cannot be read. */
-static uint64_t taken_in(int folder, bool unified)
+static uint64_t used_by(int folder, bool unified)
 {
 	static const char *const version1[] = {"total_rss", "total_shmem"};
 	static const char *const version2[] = {"anon", "shmem", "slab_unreclaimable", "pagetables"};
@@ -94,7 +94,7 @@ void box_cgroups_memory(const struct box_cgroups *cgroups, uint64_t *ret_limit, 
 		bool unified = tree->manager->mode == BOX_CGROUP_V2;
 		uint64_t limit = limit_of(at, unified);
 		if (limit != UINT64_MAX) {
-			uint64_t taken = taken_in(at, unified);
+			uint64_t taken = used_by(at, unified);
 			uint64_t left = limit > taken ? limit - taken : 0;
 			*ret_limit = left < *ret_free ? limit : *ret_limit;
 			*ret_free = left < *ret_free ? left : *ret_free;
@@ -111,6 +111,6 @@ uint64_t box_cgroup_memory(const struct box_cgroup *cgroup)
 	_cleanup_(box_close_p) int folder = -1;
 	struct box_err ignored;
 	return tree && box_cgroup_open_in(tree, cgroup, &folder, &ignored) == 0
-		? taken_in(folder, tree->manager->mode == BOX_CGROUP_V2)
+		? used_by(folder, tree->manager->mode == BOX_CGROUP_V2)
 		: 0;
 }

@@ -174,7 +174,7 @@ static void leave(const struct box_cgroup_own *own)
 	box_cgroup_own_unlock(own->fd);
 }
 
-static bool gives_all(int own, unsigned controllers)
+static bool enables_all(int own, unsigned controllers)
 {
 	return (controllers_in(own, "cgroup.subtree_control") & controllers) == controllers;
 }
@@ -191,7 +191,7 @@ static bool open_above_leaf(int mount, const char *below, unsigned controllers, 
 	size_t len = slash ? (size_t)(slash - below) : 1;
 	memcpy(above, slash ? below : ".", len);
 	above[len] = '\0';
-	if (box_cgroup_open_below(mount, above, &own) < 0 || !gives_all(own, controllers)) {
+	if (box_cgroup_open_below(mount, above, &own) < 0 || !enables_all(own, controllers)) {
 		return false;
 	}
 	*ret_own = TAKE_FD(own);
@@ -212,7 +212,7 @@ static int settle(int mount, const char *below, unsigned controllers,
 	box_cgroup_own_lock(own);
 	/* Checked again: a runtime that ended may have just disabled them, and moved us out of the
 	 * leaf. */
-	if (in_leaf && gives_all(own, controllers)) {
+	if (in_leaf && enables_all(own, controllers)) {
 		*ret_own = (struct box_cgroup_own){.fd = TAKE_FD(own)};
 		return 0;
 	}

@@ -117,7 +117,7 @@ void box_artifacts_set_folder(struct box_artifacts *artifacts, int folder)
 
 /* --- trees --- */
 
-static void unhang(const struct tree *tree)
+static void remove_filesystem(const struct tree *tree)
 {
 	char path[32];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", tree->root);
@@ -135,7 +135,7 @@ static struct waiter *pop_waiter(struct tree *tree)
 static void leave_cache(struct tree *tree)
 {
 	if (tree->root >= 0) {
-		unhang(tree);
+		remove_filesystem(tree);
 		box_close_p(&tree->root);
 	}
 	box_list_drop(&tree->links);
@@ -278,12 +278,12 @@ uint64_t box_artifacts_bytes(const struct box_artifacts *artifacts)
 }
 
 /* How much of `wanted` is available, after dropping unused trees as far as necessary. */
-static uint64_t make_room(struct box_artifacts *artifacts, const char *tenant, uint64_t most)
+static uint64_t make_room(struct box_artifacts *artifacts, const char *tenant, uint64_t max_bytes)
 {
-	uint64_t wanted = BOX_MIN(most, TREE_BYTES_MAX);
+	uint64_t wanted = BOX_MIN(max_bytes, TREE_BYTES_MAX);
 	for (;;) {
 		uint64_t used = used_by(artifacts, tenant);
-		uint64_t room = most > used ? most - used : 0;
+		uint64_t room = max_bytes > used ? max_bytes - used : 0;
 		struct tree *tree = room < wanted ? find_unheld(artifacts, tenant) : NULL;
 		if (!tree) {
 			return room;
@@ -313,7 +313,7 @@ static int no_room(const struct box_artifacts *artifacts, const char *tenant, st
 
 /* Makes the file system of a tree, attached so that it can be cloned. It belongs to the owner of the
  * source, as whom box-skills fills it; in a box it appears as owned by nobody. */
-static int hang(struct tree *tree, const struct box_identity *ids)
+static int make_filesystem(struct tree *tree, const struct box_identity *ids)
 {
 	const struct box_fsmount_options options = {
 		.size_bytes = tree->bytes,
@@ -405,7 +405,7 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 	artifacts->done(artifacts->arg, request, mount, r < 0 ? &err : NULL);
 }
 
-static void forget_in(struct box_list *trees, uint64_t box)
+static void remove_holders(struct box_list *trees, uint64_t box)
 {
 	struct box_list *next;
 	for (struct box_list *at = trees->next; at != trees; at = next) {
@@ -430,8 +430,8 @@ static void forget_in(struct box_list *trees, uint64_t box)
 
 void box_artifacts_release_box(struct box_artifacts *artifacts, uint64_t box)
 {
-	forget_in(&artifacts->trees, box);
-	forget_in(&artifacts->dropped, box);
+	remove_holders(&artifacts->trees, box);
+	remove_holders(&artifacts->dropped, box);
 }
 
 void box_artifacts_drop_requests(struct box_artifacts *artifacts)
@@ -596,7 +596,7 @@ static int start_filling(struct tree *tree, struct box_err *err)
 		return r;
 	}
 	r = box_identity_of_owner(artifacts->ids, source, &ids);
-	r = r < 0 ? r : hang(tree, &ids);
+	r = r < 0 ? r : make_filesystem(tree, &ids);
 	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		r = -errno;
 	}

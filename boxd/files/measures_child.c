@@ -40,7 +40,7 @@ static int keep_only(int root)
 	return close_range(STDERR_FILENO + 1, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static int become_small(pid_t parent, int out)
+static int drop_rights(pid_t parent, int out)
 {
 	struct rlimit core = {0, 0};
 	/* boxd always has 0 to 2 open, so the fd is not one of these. */
@@ -170,7 +170,7 @@ _Noreturn void box_measures_run_task(const struct box_measures_task *task,
 {
 	struct box_boxd_measured answer = {0};
 	bool is_box = task->root >= 0;
-	if (become_small(parent, out) < 0 || (is_box && keep_only(task->root) < 0)) {
+	if (drop_rights(parent, out) < 0 || (is_box && keep_only(task->root) < 0)) {
 		_exit(1);
 	}
 	answer.result = is_box ? measure_box(task, answer.parts)

@@ -206,46 +206,47 @@ static bool is_mounted_over(
 		box_location_of(top, &found) == 0 && box_location_same(&found, place);
 }
 
-static bool is_one_of(
-	const struct box_mount_roots_paths *list, const struct box_location *place, bool look_again)
+static bool is_one_of(const struct box_mount_roots_paths *list, const struct box_location *place,
+	bool with_mounts)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		const struct box_mount_roots_path *held = &list->items[i];
 		if (box_mount_roots_path_is_complete(held) &&
 			(box_location_same(&held->place, place) ||
-				(look_again && is_mounted_over(held, place)))) {
+				(with_mounts && is_mounted_over(held, place)))) {
 			return true;
 		}
 	}
 	return false;
 }
 
-struct way {
+struct walk {
 	const struct box_mount_roots *roots;
-	bool look_again; /* also compare with what is mounted over roots */
+	bool with_mounts; /* also compare with what is mounted over roots */
 	bool in_root;
 	bool in_narrower;
 	bool in_own;
 	const struct box_mount_roots_path *store;
 };
 
-static bool look(void *arg, const struct box_location *place)
+static bool visit(void *arg, const struct box_location *place)
 {
-	struct way *way = arg;
-	const struct box_mount_roots *roots = way->roots;
-	way->in_root = way->in_root || is_one_of(&roots->roots, place, way->look_again);
-	way->in_narrower = way->in_narrower || is_one_of(&roots->narrower, place, way->look_again);
+	struct walk *walk = arg;
+	const struct box_mount_roots *roots = walk->roots;
+	walk->in_root = walk->in_root || is_one_of(&roots->roots, place, walk->with_mounts);
+	walk->in_narrower =
+		walk->in_narrower || is_one_of(&roots->narrower, place, walk->with_mounts);
 	for (size_t i = 0; i < roots->own_count; i++) {
 		const struct box_mount_roots_path *own = &roots->own[i];
-		way->in_own = way->in_own ||
+		walk->in_own = walk->in_own ||
 			(box_mount_roots_path_is_complete(own) &&
 				box_location_same(&own->place, place));
 	}
-	for (size_t i = 0; i < BOX_MOUNT_ROOTS_STORES_ && !way->store; i++) {
+	for (size_t i = 0; i < BOX_MOUNT_ROOTS_STORES_ && !walk->store; i++) {
 		const struct box_mount_roots_path *store = &roots->stores[i];
 		bool is = box_mount_roots_path_is_complete(store) &&
 			box_location_same(&store->place, place);
-		way->store = is ? store : NULL;
+		walk->store = is ? store : NULL;
 	}
 	return false;
 }
@@ -261,21 +262,21 @@ static bool has_everything(const struct box_mount_roots_paths *list)
 	return false;
 }
 
-static int look_upwards(const struct box_mount_roots *roots, int fd, struct way *way)
+static int walk_up(const struct box_mount_roots *roots, int fd, struct walk *walk)
 {
-	const struct way start = {
+	const struct walk start = {
 		.roots = roots,
 		.in_root = has_everything(&roots->roots),
 		.in_narrower = has_everything(&roots->narrower),
 	};
-	*way = start;
-	int r = box_location_visit_upwards(fd, look, way);
+	*walk = start;
+	int r = box_location_visit_upwards(fd, visit, walk);
 	/* Folders that a plain user may not examine are above all folders of its own. */
 	r = r == -EACCES ? 0 : r;
-	if (r == 0 && (!way->in_root || (roots->narrower.count > 0 && !way->in_narrower))) {
-		*way = start;
-		way->look_again = true;
-		r = box_location_visit_upwards(fd, look, way);
+	if (r == 0 && (!walk->in_root || (roots->narrower.count > 0 && !walk->in_narrower))) {
+		*walk = start;
+		walk->with_mounts = true;
+		r = box_location_visit_upwards(fd, visit, walk);
 	}
 	return r == -EACCES ? 0 : r;
 }
@@ -370,18 +371,18 @@ static bool is_package(const struct box_mount_roots_path *store, int fd,
 int box_mount_roots_check(
 	const struct box_mount_roots *roots, int fd, const struct box_mount_roots_requester *asker)
 {
-	struct way way;
-	int r = look_upwards(roots, fd, &way);
+	struct walk walk;
+	int r = walk_up(roots, fd, &walk);
 	if (r < 0) {
 		return r;
 	}
-	if (!way.in_root || (roots->narrower.count > 0 && !way.in_narrower)) {
+	if (!walk.in_root || (roots->narrower.count > 0 && !walk.in_narrower)) {
 		return -EXDEV;
 	}
-	if (way.in_own) {
+	if (walk.in_own) {
 		return BOX_MOUNT_ROOTS_DENIED_OWN;
 	}
-	return way.store && !is_package(way.store, fd, asker) ? BOX_MOUNT_ROOTS_DENIED_STORE : 0;
+	return walk.store && !is_package(walk.store, fd, asker) ? BOX_MOUNT_ROOTS_DENIED_STORE : 0;
 }
 
 int box_mount_roots_check_above(const struct box_mount_roots *roots, int fd)

@@ -105,7 +105,7 @@ static size_t part_of(const struct walk *walk, const char *name)
 	return 0;
 }
 
-static void look_at(struct walk *walk, int parent, const char *name)
+static void examine(struct walk *walk, int parent, const char *name)
 {
 	struct stat status;
 	walk->part = walk->depth == 1 ? part_of(walk, name) : walk->part;
@@ -148,7 +148,7 @@ static void step(struct walk *walk)
 		return;
 	}
 	walk->entries_left--;
-	look_at(walk, dirfd(folder), entry->d_name);
+	examine(walk, dirfd(folder), entry->d_name);
 }
 
 void box_tree_size_add(int fd, enum box_tree_size_unit unit, const char *const *names,

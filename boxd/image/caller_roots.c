@@ -144,7 +144,7 @@ static int take_fd(int fd, int at)
 	return fd == at || dup3(fd, at, O_CLOEXEC) >= 0 ? 0 : -errno;
 }
 
-static int become_small(const struct work *work, pid_t parent, int out)
+static int drop_rights(const struct work *work, pid_t parent, int out)
 {
 	struct rlimit core = {0, 0};
 	/* boxd always has 0 to 2 open, so none of these fds has such a number already. */
@@ -168,7 +168,7 @@ static int become_small(const struct work *work, pid_t parent, int out)
 
 static void run_child(const void *task, pid_t parent, int out)
 {
-	int answer = become_small(task, parent, out);
+	int answer = drop_rights(task, parent, out);
 	if (answer == 0) {
 		answer = box_etc_fill(FOLDER_FD, BOX_ETC_CALLER, ETC_FD);
 	}

@@ -46,7 +46,7 @@ void box_root_close(struct box_root *root)
 }
 
 /* Attaches a read-only clone of `source` to a new folder in `parent`. */
-static int hang(int parent, const char *name, int source, int *ret_fd)
+static int attach_clone(int parent, const char *name, int source, int *ret_fd)
 {
 	_cleanup_(box_close_p) int tree = open_tree(
 		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
@@ -104,7 +104,7 @@ static int take_entry(int folder, const char *name, int place, struct box_root *
 		int *tree = &root->trees[root->count];
 		int r = fd < 0       ? -errno
 			: root->once ? detach(fd, tree)
-				     : hang(place, name, fd, tree);
+				     : attach_clone(place, name, fd, tree);
 		if (r < 0) {
 			return r;
 		}

@@ -291,7 +291,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return BOX_MIN(a, b);
 }
 
-static uint64_t divide_up(uint64_t value, uint64_t by)
+static uint64_t div_round_up(uint64_t value, uint64_t by)
 {
 	return (value + by - 1) / by;
 }
@@ -319,15 +319,15 @@ static uint64_t count_orphan_blocks(uint64_t blocks)
 /* How many blocks an image of `blocks` needs for itself. */
 static uint64_t count_overhead(uint64_t blocks, const struct box_quota_shape *shape)
 {
-	uint64_t groups = divide_up(blocks, GROUP_BLOCKS);
+	uint64_t groups = div_round_up(blocks, GROUP_BLOCKS);
 	uint64_t tables = groups *
-		(divide_up(divide_up(shape->inodes, groups), INODES_IN_BLOCK) + 1);
-	uint64_t max_groups = divide_up(min_u64(blocks * GROWTH, UINT32_MAX), GROUP_BLOCKS);
-	uint64_t descriptors = divide_up(groups, DESCRIPTORS_IN_BLOCK) +
-		min_u64(divide_up(max_groups, DESCRIPTORS_IN_BLOCK), RESERVED_DESCRIPTORS_MAX);
+		(div_round_up(div_round_up(shape->inodes, groups), INODES_IN_BLOCK) + 1);
+	uint64_t max_groups = div_round_up(min_u64(blocks * GROWTH, UINT32_MAX), GROUP_BLOCKS);
+	uint64_t descriptors = div_round_up(groups, DESCRIPTORS_IN_BLOCK) +
+		min_u64(div_round_up(max_groups, DESCRIPTORS_IN_BLOCK), RESERVED_DESCRIPTORS_MAX);
 	return tables + 2 * groups + count_copies(groups) * (1 + descriptors) +
 		shape->journal_mib * BOX_MIB / BLOCK + count_orphan_blocks(blocks) +
-		min_u64(divide_up(blocks, KERNEL_SHARE), KERNEL_BLOCKS_MAX) + SPARE_BLOCKS;
+		min_u64(div_round_up(blocks, KERNEL_SHARE), KERNEL_BLOCKS_MAX) + SPARE_BLOCKS;
 }
 
 int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
@@ -340,7 +340,7 @@ int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
 		.journal_mib = quota_bytes < SMALL_BYTES ? SMALL_JOURNAL_MIB : JOURNAL_MIB,
 	};
 	shape.inodes = BOX_MAX(shape.inodes, INODES_MIN);
-	uint64_t wanted = divide_up(quota_bytes, BLOCK);
+	uint64_t wanted = div_round_up(quota_bytes, BLOCK);
 	uint64_t blocks = wanted;
 	uint64_t before;
 	/* The overhead grows far more slowly than the image. */

@@ -124,7 +124,7 @@ int box_quota_image_make(int store, const char *file, const char *mkfs,
 
 /* --- the loop device --- */
 
-static bool is_on(int loop, const struct stat *file)
+static bool has_file(int loop, const struct stat *file)
 {
 	struct loop_info64 info = {0};
 	return ioctl(loop, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file->st_dev &&
@@ -152,7 +152,7 @@ static int find_loop(int file)
 			continue;
 		}
 		int loop = box_loop_device_open(entry->d_name);
-		if (loop >= 0 && is_on(loop, &status)) {
+		if (loop >= 0 && has_file(loop, &status)) {
 			found = loop;
 		} else if (loop >= 0) {
 			(void)close(loop);

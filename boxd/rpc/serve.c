@@ -418,7 +418,7 @@ static const char *take_query_host(struct box_serve *serve, struct box_packet *p
 /* Only with --check-config: a compromised box-rpc could probe any path of the host. */
 static const char *take_check_path(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_check_path *wanted = &packet->look_at;
+	const struct box_boxd_check_path *wanted = &packet->check_path;
 	struct box_boxd_path_checked answer = {.kind = BOX_BOXD_PATH_CHECKED};
 	struct box_err err;
 	if (!checks_config(serve)) {
@@ -553,7 +553,7 @@ static const char *take_open_process_cgroup(struct box_serve *serve, struct box_
 	struct box_boxd_process_cgroup answer = {.kind = BOX_BOXD_PROCESS_CGROUP, .id = wanted->id};
 	struct box_process_cgroups_fds opened = {-1, -1, -1};
 	struct box_err err;
-	if (wanted->process == 0 || wanted->mebibytes == 0) {
+	if (wanted->process == 0 || wanted->memory_mib == 0) {
 		return "an OPEN_PROCESS_CGROUP without a process or a limit";
 	}
 	if (box_boxes_is_microvm(serve->boxes, wanted->box)) {
@@ -563,7 +563,7 @@ static const char *take_open_process_cgroup(struct box_serve *serve, struct box_
 	struct box_process_cgroups *groups = box_boxes_process_cgroups(
 		serve->boxes, wanted->box, &err);
 	int r = groups ? box_process_cgroups_open(groups, wanted->process,
-				 wanted->mebibytes * (uint64_t)BOX_MIB, &opened, &err)
+				 wanted->memory_mib * (uint64_t)BOX_MIB, &opened, &err)
 		       : -1;
 	const int fds[] = {opened.procs_fd, opened.events, opened.rest};
 	fill_failure(&answer.failure, r < 0 ? &err : NULL);
