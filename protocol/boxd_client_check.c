@@ -1,4 +1,4 @@
-/* Packets there, and one back. */
+/* Sends one packet and waits for its answer. */
 #include "protocol/boxd_client_check.h"
 
 #include <errno.h>

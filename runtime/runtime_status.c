@@ -96,9 +96,10 @@ static const char *refusal(const struct box_runtime *runtime, struct box_arena *
 	}
 	const char *quota = quota_missing(runtime);
 	const char *image = image_missing(runtime);
-	return quota ? box_arena_printf(arena, "local.workspace_quota_mb is not enforced: %s%s%s",
-			       quota, image ? "; " : "", image ? image : "")
-		     : image;
+	return quota
+		? box_arena_printf(arena, "local.workspace_quota_mb cannot be enforced: %s%s%s",
+			  quota, image ? "; " : "", image ? image : "")
+		: image;
 }
 
 /* The checks of admission. A check is true when it is proved; no backend proves any of the sandbox checks yet, so a

@@ -12,7 +12,7 @@
 struct box_skills_confine_folder {
 	int fd;
 	bool writes; /* files and folders in it may be created and written; otherwise it is read-only */
-	bool moves;  /* they may also be removed, and moved between folders */
+	bool moves; /* they may also be removed, and moved between folders */
 };
 
 /* After this call only these folders can be opened, and no program can be started and no socket created.

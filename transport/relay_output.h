@@ -11,7 +11,7 @@
 
 enum box_relay_output_kind {
 	BOX_RELAY_OUTPUT_LINES, /* one message for each line, without its newline; none for empty lines */
-	BOX_RELAY_OUTPUT_TEXT,  /* as it comes, never cut inside a character */
+	BOX_RELAY_OUTPUT_TEXT, /* as it comes, never cut inside a character */
 	BOX_RELAY_OUTPUT_BYTES, /* as it comes, after a byte 1 and the offset (eight bytes, big-endian) */
 };
 

@@ -28,15 +28,18 @@
 #define WINDOW_BYTES (256 * BOX_KIB) /* requested beyond the output that has arrived */
 #define UNSENT_BYTES (256 * BOX_KIB) /* queued for the client: then no more is requested */
 #define CONFIRM_MS 10                /* the process learns within this time what was confirmed */
-#define UNCONFIRMED_BYTES (1024 * BOX_KIB) /* the most unconfirmed output; a longer line may still grow */
-#define CONTROL_BYTES 32                   /* the longest of our own messages of box.v1 */
+#define UNCONFIRMED_BYTES \
+	(1024 * BOX_KIB) /* the most unconfirmed output; a longer line may still grow */
+#define CONTROL_BYTES 32 /* the longest of our own messages of box.v1 */
 
 /* box.v1: the first byte of a message. The offsets behind it have eight bytes, big-endian. */
 enum v1_kind {
-	V1_DATA = 1,  /* output or input: offset, bytes */
-	V1_DONE = 2,  /* the client has the output, or the process the input, up to this offset */
-	V1_BEGIN = 3, /* from the client, first: the start offset; from us: the offsets of output and input */
-	V1_END = 4,   /* from the client: the input ends at this offset; from us: the exit code, then we close */
+	V1_DATA = 1, /* output or input: offset, bytes */
+	V1_DONE = 2, /* the client has the output, or the process the input, up to this offset */
+	V1_BEGIN =
+		3, /* from the client, first: the start offset; from us: the offsets of output and input */
+	V1_END =
+		4, /* from the client: the input ends at this offset; from us: the exit code, then we close */
 };
 
 /* --- who may have a relay --- */
@@ -106,8 +109,9 @@ struct relay {
 	uint64_t sent;      /* written to the socket up to here */
 	uint64_t pinged;    /* a ping was sent behind this offset */
 	uint64_t confirmed; /* the client certainly has it up to here */
-	uint64_t claimed;   /* box.v1: the client claims to have it up to here, perhaps from an earlier relay */
-	bool confirm_due;   /* the process is about to learn what was confirmed */
+	uint64_t
+		claimed; /* box.v1: the client claims to have it up to here, perhaps from an earlier relay */
+	bool confirm_due; /* the process is about to learn what was confirmed */
 	bool ping_under_way;
 	bool last_ping; /* the outstanding ping was sent after all output */
 	int last_code;  /* close code for after its pong */

@@ -38,8 +38,8 @@ struct box_skills_client {
 	struct box_list refused;                 /* requests for which the queue had no room */
 	bool busy;                               /* a request was sent and is not answered */
 	struct box_skill_store_request *current; /* also NULL if it was cancelled */
-	char root[BOX_PATH_MAX]; /* of the skills of the connected box-skills */
-	struct socket *socket;   /* NULL: not connected */
+	char root[BOX_PATH_MAX];                 /* of the skills of the connected box-skills */
+	struct socket *socket;                   /* NULL: not connected */
 	bool unsettled; /* box-skills may wait for the disk before it reads the next request */
 	uv_timer_t deadline;
 	uv_idle_t later;

@@ -1,5 +1,5 @@
 /* The table of all boxes of this runtime. Owns a box from the moment its request is complete until
- * nothing of it is left on the host. Called by rpc/serve.c and making.c; knows nothing of packets.
+ * nothing of it is left on the host. Called by rpc/serve.c and making.c; does not know packets.
  */
 #pragma once
 
@@ -14,11 +14,11 @@ struct box_boxes;
 struct box_root;
 struct box_warm_pool;
 
-/* The fds of one box that box-rpc gets copies of; they stay the table's. -1 where there is none. */
+/* The fds of one box, of which box-rpc gets copies; the table owns them. -1 if absent. */
 struct box_boxes_fds {
-	int control;           /* the socket of its box-init */
-	int memory_events;     /* of its cgroup */
-	int leaf_events;       /* of what is in none of its process cgroups, once it has some */
+	int control;       /* the socket of its box-init */
+	int memory_events; /* of its cgroup */
+	int leaf_events;   /* of processes in no process cgroup, once the box has such cgroups */
 	uint32_t host_address; /* its address on the host's loopback, or 0 */
 };
 
@@ -51,7 +51,7 @@ void box_boxes_list(struct box_boxes *boxes);
 /* A detached mount of an opened folder or file, for this box. */
 int box_boxes_mount(struct box_boxes *boxes, uint64_t box, int source, bool read_only,
 	int *ret_mount, struct box_err *err);
-/* Whether a box, in whatever state, uses this opened folder of the host as its workspace. */
+/* Whether a box in any state uses this open folder of the host as its workspace. */
 bool box_boxes_uses_folder(struct box_boxes *boxes, int source);
 /* The cgroups of single processes in a live box, or NULL with err. */
 struct box_process_cgroups *box_boxes_process_cgroups(
@@ -67,5 +67,5 @@ int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const c
 const char *box_boxes_tenant(struct box_boxes *boxes, uint64_t box);
 
 struct box_event_source box_boxes_event_source(struct box_boxes *boxes);
-/* The warm boxes that new boxes are made of; stays the table's. */
+/* The pool of warm boxes; the table owns it. */
 struct box_warm_pool *box_boxes_warm_pool(struct box_boxes *boxes);

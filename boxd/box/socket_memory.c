@@ -26,7 +26,7 @@
 #define QUEUES_FIELD 4
 #define COUNT_FIELD 2
 #define TCP_DUMP_MAX 20000 /* TCP sockets, in some 10 ms */
-#define IGNORED_MAX 16     /* TCP and unlisted sockets: so few are not worth reading from inside */
+#define IGNORED_MAX 16     /* TCP and unlisted sockets: fewer are not worth a read from inside */
 
 #define STACK_BYTES 65536
 #define RMEM_DEFAULT_BYTES 212992 /* the kernel's own default, where it cannot be read */
@@ -56,7 +56,7 @@ size_t box_socket_memory_add_netlink(struct box_socket_memory *held, const char 
 	const char *at = text;
 	const char *end = NULL;
 	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
-		/* The heading is not counted. */
+		/* Skips the heading. */
 		if (strncmp(at, "sk ", 3) != 0) {
 			const char *rmem = find_field(at, end, RMEM_FIELD);
 			held->netlink_sockets++;
@@ -165,7 +165,7 @@ static size_t count_listed(void *sum, const char *text, size_t len)
 	return box_socket_memory_count_listed(sum, text, len);
 }
 
-/* Stops as soon as `held` is over the limit: how far does not matter. */
+/* Stops as soon as `held` is over the limit; by how much does not matter. */
 static int read_all(pid_t pid, const char *name, add_fn add, void *sum,
 	const struct box_socket_memory *held, uint64_t memory_bytes)
 {
@@ -282,7 +282,7 @@ static uint64_t dump_tcp(int diag, uint64_t sockets, uint64_t max)
 	return box_socket_memory_estimate(sum.bytes, sum.sockets, sockets);
 }
 
-/* Where the namespace cannot be entered nothing is added, and the rest counts nevertheless. */
+/* If the namespace cannot be entered, nothing is added; the rest still counts. */
 static void add_inside(int netns, const struct box_socket_memory_count *count,
 	uint64_t memory_bytes, struct box_socket_memory *held)
 {

@@ -19,7 +19,7 @@
 #include "base/macros.h"
 
 #define TEXT_MAX 65536
-#define SLOW_MS 2000 /* a first guest that takes longer runs on a KVM that is emulated */
+#define SLOW_MS 2000 /* if the first guest takes longer, KVM is emulated */
 
 #define CONTAINER_FIX                                                                        \
 	"give the container the device: docker run --device /dev/kvm; Kubernetes: a device " \
@@ -243,7 +243,7 @@ static void say_probe(
 			"this KVM cannot run a guest: %s%s%s",
 			facts->boot_error[0] ? facts->boot_error
 					     : "box-vmm ended before it could tell why",
-			facts->boot_console[0] ? "; its last words: " : "", facts->boot_console);
+			facts->boot_console[0] ? "; its last output: " : "", facts->boot_console);
 	}
 }
 

@@ -22,7 +22,7 @@
 #include "boxd/microvm/microvm_facts.h"
 #include "boxd/program.h"
 
-#define OUTPUT_MAX 16384 /* what a pipe always takes: boxd does not read while box-vmm writes */
+#define OUTPUT_MAX 16384 /* fits into a pipe: boxd does not read while box-vmm writes */
 
 #define CACHE_FOLDER "box"
 #define CACHE_NAME "machine"
@@ -169,7 +169,7 @@ void box_microvm_probe_cache_write(bool root, const char *vmm_path, const char *
 /* --- what is known --- */
 
 /* 0: microVMs work; -EAGAIN: box-vmm must be run; else err says why they do not. */
-static int judge(
+static int check_verdict(
 	struct box_microvm_probe *probe, struct box_microvm_facts *facts, struct box_err *err)
 {
 	struct box_host_state *host_state = probe->host_state;
@@ -196,7 +196,7 @@ static int judge(
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
 			"no microVM can be made here: %s; %s", verdict.why, verdict.fix);
 	}
-	host_state->host.machine_ms = box_microvm_facts_start_ms(facts);
+	host_state->host.microvm_ms = box_microvm_facts_start_ms(facts);
 	return 0;
 }
 
@@ -255,7 +255,7 @@ static void on_probe_end(void *arg)
 	box_close_p(&probe->pipe);
 	probe->output_len = got > 0 ? (size_t)got : 0;
 	probe->probed = true;
-	int r = judge(probe, &facts, &err);
+	int r = check_verdict(probe, &facts, &err);
 	BOX_LOG(r < 0 ? BOX_LOG_WARNING : BOX_LOG_INFO, "microvms.probed",
 		box_log_str("result", r < 0 ? err.text : "they work"),
 		box_log_int("boot_ms", facts.boot_ms));
@@ -322,12 +322,12 @@ static int start_and_wait(struct box_microvm_probe *probe, const struct box_micr
 }
 
 /* `making` NULL: asked without a box. */
-static void judge_or_wait(
+static void answer_or_wait(
 	struct box_microvm_probe *probe, struct box_making *making, uint32_t request)
 {
 	static struct box_microvm_facts facts;
 	struct box_err err;
-	int r = judge(probe, &facts, &err);
+	int r = check_verdict(probe, &facts, &err);
 	if (r == -EAGAIN) {
 		r = start_and_wait(probe, &facts, making, request, &err);
 		if (r == 0) {
@@ -343,10 +343,10 @@ void box_microvm_probe_request(struct box_microvm_probe *probe, struct box_makin
 		probe->done(probe->arg, making, NULL);
 		return;
 	}
-	judge_or_wait(probe, making, making->request);
+	answer_or_wait(probe, making, making->request);
 }
 
 void box_microvm_probe_ask(struct box_microvm_probe *probe, uint32_t request)
 {
-	judge_or_wait(probe, NULL, request);
+	answer_or_wait(probe, NULL, request);
 }

@@ -10,7 +10,8 @@
 struct box_arena;
 
 struct box_error_ring {
-	struct box_error_entry *entries[BOX_SERVICE_ERRORS_KEPT]; /* a ring that starts at `first` */
+	struct box_error_entry
+		*entries[BOX_SERVICE_ERRORS_KEPT]; /* a ring that starts at `first` */
 	size_t first;
 	size_t count;
 };

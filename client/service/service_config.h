@@ -21,7 +21,7 @@ struct box_service_config {
 	size_t output_chars;
 	const char *session_template;
 	const char *forced_session_template; /* or NULL */
-	struct box_value init; /* for box_init: the map without `runtime` */
+	struct box_value init;               /* for box_init: the map without `runtime` */
 };
 
 /* `map` is that section, or LangBot's whole configuration with `box` and `system` in it; NULL: all defaults.

@@ -21,7 +21,7 @@
 
 /* The folder that a walk has reached. */
 struct place {
-	int fd;   /* as commands see it */
+	int fd; /* as commands see it */
 	int back; /* the same folder through the root's own fd, or -1 outside the root's file system */
 };
 

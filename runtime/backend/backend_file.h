@@ -31,19 +31,19 @@ struct box_file_path {
 struct box_backend_file_request {
 	enum box_file_kind kind;
 	struct box_file_path path;
-	struct box_file_path to;        /* MOVE */
-	uint64_t offset;                /* READ; WRITE with `at` */
-	uint64_t length;                /* READ: bytes at most */
-	uint32_t limit;                 /* LIST: entries at most */
-	const char *after;              /* LIST: only names after this one */
-	struct box_str data;            /* WRITE */
-	bool at;                        /* WRITE: at the offset; otherwise the whole file is replaced */
-	bool append;                    /* WRITE: at the end */
-	bool parents;                   /* WRITE, MKDIR */
-	bool recursive;                 /* REMOVE, WATCH */
-	bool replace;                   /* MOVE */
-	int mode;                       /* WRITE, MKDIR: 0 to 0777; -1: the default */
-	uint64_t credit;                /* WATCH: bytes of events before box_backend_ops.credit */
+	struct box_file_path to; /* MOVE */
+	uint64_t offset;         /* READ; WRITE with `at` */
+	uint64_t length;         /* READ: bytes at most */
+	uint32_t limit;          /* LIST: entries at most */
+	const char *after;       /* LIST: only names after this one */
+	struct box_str data;     /* WRITE */
+	bool at;                 /* WRITE: at the offset; otherwise the whole file is replaced */
+	bool append;             /* WRITE: at the end */
+	bool parents;            /* WRITE, MKDIR */
+	bool recursive;          /* REMOVE, WATCH */
+	bool replace;            /* MOVE */
+	int mode;                /* WRITE, MKDIR: 0 to 0777; -1: the default */
+	uint64_t credit;         /* WATCH: bytes of events before box_backend_ops.credit */
 	const struct box_mount *mounts; /* of the session, in addition to the box's own */
 	size_t mount_count;
 };

@@ -350,8 +350,7 @@ static int check_end(const struct box_backend_exec_outcome *ran, struct box_file
 	}
 	if (ran->reason != BOX_BACKEND_END_EXIT || ran->exit_code != 0) {
 		return box_err_set(err, BOX_ERR_BOX, EIO,
-			"the process of the file operation ended (exit code %d)",
-			ran->exit_code);
+			"the process of the file operation ended (exit code %d)", ran->exit_code);
 	}
 	if (ran->out_discarded > 0 || ran->err_discarded > 0) {
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,

@@ -24,7 +24,7 @@
 
 #define INPUT_UNDER_WAY_BYTES_MAX (BOX_INIT_INPUT_MAX / 2)
 #define INPUT_PIECE_BYTES_MAX ((size_t)BOX_INIT_BYTES_MAX)
-#define READ_BYTES_MAX (255 * BOX_KIB) /* with their envelope, one WebSocket frame */
+#define READ_BYTES_MAX (255 * BOX_KIB)       /* with their envelope, one WebSocket frame */
 #define PIPE_BYTES ((ssize_t)(64 * BOX_KIB)) /* the size of a new pipe */
 #define WIDE_BYTES (1024 * 1024)
 /* The largest pipe that a command can ask for, so all that it can have left in one. */

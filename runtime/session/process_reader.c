@@ -14,9 +14,9 @@
 #include "base/macros.h"
 #include "runtime/session/process_internal.h"
 
-#define HOLD_BYTES (1024 * BOX_KIB)     /* by default */
-#define FEED_BYTES (256 * BOX_KIB)      /* of input in flight, not taken */
-#define TELL_BYTES (64 * BOX_KIB)       /* so many confirmed bytes are reported to the box at once */
+#define HOLD_BYTES (1024 * BOX_KIB) /* by default */
+#define FEED_BYTES (256 * BOX_KIB)  /* of input in flight, not taken */
+#define TELL_BYTES (64 * BOX_KIB)   /* so many confirmed bytes are reported to the box at once */
 #define FEED_PIECE_BYTES (63 * BOX_KIB) /* in one packet */
 #define PEEK_LATE_MS 3000               /* how late the box may answer a peek */
 

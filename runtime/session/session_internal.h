@@ -40,11 +40,12 @@ struct box_session {
 	const char *backend_name;
 	struct box_backend_op *making;
 	struct box_backend_box *box;
-	bool stopping;    /* REMOVING: it becomes STOPPED afterwards, not gone */
-	uint64_t mark;    /* its number in the record, by which the box can be found again; 0: not recorded */
-	unsigned running; /* running commands and file operations */
-	unsigned files;   /* of these, file operations */
-	unsigned watches; /* of these, watches */
+	bool stopping; /* REMOVING: it becomes STOPPED afterwards, not gone */
+	uint64_t
+		mark; /* its number in the record, by which the box can be found again; 0: not recorded */
+	unsigned running;          /* running commands and file operations */
+	unsigned files;            /* of these, file operations */
+	unsigned watches;          /* of these, watches */
 	struct box_list processes; /* managed ones */
 	unsigned processes_running;
 	int64_t created_utc_us;

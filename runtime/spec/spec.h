@@ -32,7 +32,8 @@ struct box_mount {
 	const char *manifest_path;  /* or NULL */
 	enum box_mount_mode mode;
 	bool in_store; /* host_path is relative to the skill store; no client sets this */
-	char namespace[BOX_TENANT_SIZE]; /* namespace of its tenant, whose skill packages may be mounted */
+	char namespace
+		[BOX_TENANT_SIZE]; /* namespace of its tenant, whose skill packages may be mounted */
 };
 
 /* Whether it is an artifact: a tree named by its digest. */

@@ -8,8 +8,7 @@
 
 #include <stddef.h>
 
-#define BOX_STAGE_NAME \
-	".box-staging" /* at the top of a tenant's folder; discovery skips it */
+#define BOX_STAGE_NAME ".box-staging" /* at the top of a tenant's folder; discovery skips it */
 #define BOX_STAGE_ITEM_SIZE 48
 
 struct box_stage {

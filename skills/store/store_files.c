@@ -24,7 +24,7 @@ struct target {
 	const char *package; /* its folder, below the tenant's root */
 	struct box_str asked;
 	const char *relative; /* normalised, for answers */
-	const char *path;     /* below the tenant's root, without links; NULL if it does not exist */
+	const char *path; /* below the tenant's root, without links; NULL if it does not exist */
 };
 
 static bool is_inside(const char *path, const char *package)

@@ -33,8 +33,9 @@ struct preview {
 
 struct unpacked {
 	struct box_stage stage;
-	char item[BOX_STAGE_ITEM_SIZE];          /* empty if there is none */
-	char marks[BOX_DEFERRED_SYNC_NAME_SIZE]; /* of packages that are synced later; empty if there are none */
+	char item[BOX_STAGE_ITEM_SIZE]; /* empty if there is none */
+	char marks
+		[BOX_DEFERRED_SYNC_NAME_SIZE]; /* of packages that are synced later; empty if there are none */
 	int fd;
 	char *top; /* the chosen folder, below fd */
 	struct box_skill_tree *tree;

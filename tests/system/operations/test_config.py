@@ -77,7 +77,7 @@ WRONG = [
     ("images:\n  py: /nope\n", "2: images.py: /nope: No such file or directory"),
     (
         "local:\n  rootfs: /proc\n",
-        "2: local.rootfs: /proc: has no /bin/sh, which commands are given to",
+        "2: local.rootfs: /proc: has no /bin/sh, which runs commands",
     ),
 ]
 

@@ -257,7 +257,8 @@ TEST(refuses_headers_that_disagree)
 	} rows[] = {
 		{{.name = "a", .local = "b"}, VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .local = "aa"}, VALID ": an entry's headers disagree: a"},
-		{{.name = "a", .content = "x", .local_off = 1}, VALID ": an entry's headers disagree: a"},
+		{{.name = "a", .content = "x", .local_off = 1},
+			VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .content = "x", .has_descriptor = true, .descriptor_off = 1},
 			VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .content = "x", .size_off = 1},

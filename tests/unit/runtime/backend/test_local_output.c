@@ -199,8 +199,7 @@ TEST(a_box_that_does_not_read_is_given_up)
 	ASSERT_STR(living.why, "it does not read its socket");
 	ASSERT_INT(ran[0].calls, 0);
 	for (size_t i = 1; i < COUNT(ran); i++) {
-		expect_failed(
-			&ran[i], BOX_ERR_BOX, EPIPE, WHILE "it does not read its socket");
+		expect_failed(&ran[i], BOX_ERR_BOX, EPIPE, WHILE "it does not read its socket");
 	}
 	end_living(&living, 3);
 	free(long_bytes);
