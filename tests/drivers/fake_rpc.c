@@ -323,7 +323,7 @@ static void serve_peers(struct pollfd *polled)
 static void loop(void)
 {
 	enum {
-		KEEPER,
+		BOXD,
 		STDIN,
 		LISTENERS,
 		PEERS = LISTENERS + BOX_BOXD_LISTENERS_MAX
@@ -334,7 +334,7 @@ static void loop(void)
 		for (size_t i = 0; i < PEERS + PEERS_MAX; i++) {
 			polled[i] = (struct pollfd){.fd = -1, .events = POLLIN};
 		}
-		polled[KEEPER].fd = BOX_BOXD_FD;
+		polled[BOXD].fd = BOX_BOXD_FD;
 		polled[STDIN].fd = stdio ? STDIN_FILENO : -1;
 		for (size_t i = 0; i < listener_count; i++) {
 			polled[LISTENERS + i].fd = listeners[i];
@@ -343,7 +343,7 @@ static void loop(void)
 			polled[PEERS + i].fd = peers[i] ? peers[i] : -1;
 		}
 		(void)poll(polled, PEERS + PEERS_MAX, -1);
-		if (polled[KEEPER].revents) {
+		if (polled[BOXD].revents) {
 			take_later_packet();
 		}
 		if (polled[STDIN].revents && !serve(STDIN_FILENO, STDOUT_FILENO)) {

@@ -62,12 +62,12 @@ for count in range(900):
 """
 TCP = """
 import socket
-held, door = [], socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+held, listener = [], socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for count in range(120):
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     held += [giver, taker]
     giver.setblocking(False)
     giver.setsockopt(1, 7, 1 << 22)
@@ -103,13 +103,13 @@ count = sum(int(line.split()[4].split(":")[1], 16) for line in lines) >> 20
 TCP_ERRORS = """
 import ctypes, socket, struct
 held, asked, libc = [], [(1, 37, struct.pack("I", 2))], ctypes.CDLL(None)
-door = socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(10)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(10)
 count = 0
 for _ in range(480):
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     giver.setsockopt(1, 8, 1 << 22)
     giver.setsockopt(1, 18, 1 << 30)
     giver.setsockopt(6, 1, 1)

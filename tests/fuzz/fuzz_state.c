@@ -71,7 +71,7 @@ static void put_status(const struct box_runtime *runtime, struct box_buf *out)
 	box_arena_free(arena);
 }
 
-static size_t fence_count(const struct box_runtime *runtime)
+static size_t generation_count(const struct box_runtime *runtime)
 {
 	uint64_t position = 0;
 	struct box_context context;
@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(before.len == after.len && memcmp(before.bytes, after.bytes, before.len) == 0);
 	MUST(!runtime->instance == !next->instance);
 	MUST(!next->instance || strcmp(runtime->instance, next->instance) == 0);
-	MUST(fence_count(next) == fence_count(runtime));
+	MUST(generation_count(next) == generation_count(runtime));
 	box_runtime_free(runtime);
 	box_runtime_free(next);
 	box_buf_free(&dump);

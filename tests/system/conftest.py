@@ -155,18 +155,18 @@ def note():
 
 
 @pytest.fixture
-def keeper_folder(tmp_path):
+def programs(tmp_path):
     """boxd beside the double of box-rpc."""
     return fakerpclib.make_folder(tmp_path / "bin")
 
 
 @pytest.fixture
-def start_keeper(keeper_folder):
-    """start_keeper(*args, **options) starts that boxd."""
+def start_boxd(programs):
+    """start_boxd(*args, **options) starts that boxd."""
     started = []
 
     def start(*args, **options):
-        started.append(fakerpclib.Keeper(*args, programs=keeper_folder, **options))
+        started.append(fakerpclib.FakeRpcBoxd(*args, programs=programs, **options))
         return started[-1]
 
     yield start

@@ -199,7 +199,7 @@ def test_program_environment_and_folders(box, payload):
     assert os.readlink(f"/proc/{payload}/cwd") == "/workspace"
 
 
-def test_the_keeper_and_the_worker(box):
+def test_boxd_and_the_worker(box):
     """box-rpc has no rights at all; nothing of a box is open in it but its sockets."""
     found = posture.status(box.boxd.worker)
     sets = {name: found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}

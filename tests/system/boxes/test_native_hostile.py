@@ -13,7 +13,7 @@ from boxdlib import STALL_SECONDS, Boxd, fd_count, fd_names, peak_kb, wait_runni
 from clientlib import failure, success
 from leftoverlib import (
     NATIVE,
-    Ground,
+    HostState,
     Traces,
     compile_program,
     copy_programs,
@@ -64,9 +64,9 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def hostile(programs, tmp_path):
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, programs=programs) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         yield boxd
         assert len(boxd.workers()) == 1, boxd.tail()
     traces.check_gone()
@@ -197,9 +197,9 @@ def test_deleted(hostile):
 
 def test_restart_beside_silent_boxes(programs, tmp_path):
     """A successor of box-rpc is not held up by boxes that do not answer."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, programs=programs) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             for cmd in ("good", "deaf", "crumbs"):
                 client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 60})
@@ -285,11 +285,11 @@ def test_priority_of_who_started_it_is_not_a_box_s(tmp_path):
 @pytest.mark.parametrize("files", [40, 64, 72, 96])
 def test_few_open_files(tmp_path, files):
     """boxd says what it lacks, makes no half boxes, and those there are go on."""
-    ground = Ground()
+    host = HostState()
     boxd = Boxd(cwd=tmp_path, config=NATIVE, preexec_fn=limited(files))
     with boxd:
         boxd.wait_served()
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         told = []
         made = []
         with boxd.web() as client:
@@ -317,22 +317,22 @@ def test_few_open_files(tmp_path, files):
     traces.check_gone()
 
 
-def group_numbers(lot):
-    return sorted(int(path.name[1:]) for path in lot.glob("b[0-9]*"))
+def group_numbers(parent):
+    return sorted(int(path.name[1:]) for path in parent.glob("b[0-9]*"))
 
 
 def test_no_room_for_groups(tmp_path):
     """The kernel refuses the group of a box: the error says so, and nothing of the box is left."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         client.exec("true", "bystander")
-        lot = sorted(traces.lots)[0]
-        # Two are kept ready; a first one of another shape may have been made and let go.
-        wait_until(lambda: len(group_numbers(lot)) == 3, what="the groups of the next boxes")
-        last = group_numbers(lot)[-1]
+        parent = sorted(traces.parents)[0]
+        # Two warm boxes; a first one of another shape may have been made and dropped.
+        wait_until(lambda: len(group_numbers(parent)) == 3, what="the groups of the next boxes")
+        last = group_numbers(parent)[-1]
         # Each try takes a name for the box, and may take one more for the next.
-        taken = [lot / f"b{number}" for number in range(last + 1, last + 18)]
+        taken = [parent / f"b{number}" for number in range(last + 1, last + 18)]
         for path in taken:
             path.mkdir()
         client.exec("true", "one but last")

@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from boxdlib import build, fast_build
-from leftoverlib import Ground, Traces, compile_program, native_boxd, needs_root
+from leftoverlib import HostState, Traces, compile_program, native_boxd, needs_root
 
 pytestmark = needs_root
 
@@ -169,11 +169,11 @@ def check_race(tmp_path, creations, programs):
     victim, arena = tmp_path / "victim", tmp_path / "arena"
     make_victim(victim)
     arena.mkdir()
-    ground = Ground()
+    host = HostState()
     config = {"local": {"allowed_mount_roots": [str(arena)]}}
     options = {"programs": programs, "config": config, "mount_roots": ()}
     with untouched(victim), native_boxd(tmp_path, **options) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         tally = Tally(creations, VICTIM_WORDS | host_words(boxd))
         with Racer(racer_program, arena, victim) as racer:
             threads = [

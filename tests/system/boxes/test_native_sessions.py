@@ -203,7 +203,7 @@ def inits(boxd):
 
 def is_init(pid):
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return boxdlib.status_of(pid)["NSpid"].split()[-1] == "1" and not boxdlib.is_blank(pid)
+        return boxdlib.status_of(pid)["NSpid"].split()[-1] == "1" and not boxdlib.is_warm_box(pid)
     return False
 
 

@@ -52,12 +52,12 @@ print(len(held), flush=True)
 """
 TAKE_TCP = """
 import socket
-held, door = [], socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+held, listener = [], socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for _ in range(80):
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     held += [giver, taker]
     giver.setblocking(False)
     giver.setsockopt(1, 7, 1 << 22)
@@ -109,12 +109,12 @@ time.sleep(20)
 TAKE_TCP_ERRORS = """
 import ctypes, socket, struct, time
 asked, held, libc = [(1, 37, struct.pack("I", 2))], [], ctypes.CDLL(None)
-door = socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(10)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(10)
 while len(held) < 960:
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     giver.setsockopt(1, 8, 1 << 22)
     giver.setsockopt(1, 18, 1 << 30)
     giver.setsockopt(6, 1, 1)
@@ -152,12 +152,12 @@ time.sleep(20)
 BUSY = """
 import os, socket, time
 child = os.fork()
-door, held = socket.socket(), []
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+listener, held = socket.socket(), []
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for _ in range(500):
-    held.append(socket.create_connection(door.getsockname()))
-    held.append(door.accept()[0])
+    held.append(socket.create_connection(listener.getsockname()))
+    held.append(listener.accept()[0])
 begun = time.monotonic()
 while time.monotonic() - begun < 2:
     for giver, taker in zip(held[::2], held[1::2]):
@@ -167,12 +167,12 @@ if child and os.waitpid(child, 0)[1] == 0: print("well")
 """
 DEAD = """
 import socket, struct, time
-door, held = socket.socket(), []
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+listener, held = socket.socket(), []
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for _ in range(300):
-    held.append(socket.create_connection(door.getsockname()))
-    one = door.accept()[0]
+    held.append(socket.create_connection(listener.getsockname()))
+    one = listener.accept()[0]
     one.setsockopt(1, 13, struct.pack("ii", 1, 0))
     one.close()
 time.sleep(2)
@@ -358,8 +358,8 @@ def test_netlink_sockets_end_a_box_that_holds_too_much(client):
 # The watcher.
 
 
-def lots_of(boxd):
-    """The folders in which a boxd keeps the cgroups of its boxes, one in each hierarchy."""
+def cgroup_parents_of(boxd):
+    """The cgroup parents of a boxd, one in each hierarchy: the cgroups of its boxes are below."""
     links = set()
     for fd in os.listdir(f"/proc/{boxd}/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -391,22 +391,24 @@ def start(place):
 
 def test_a_kill_of_boxd_leaves_no_cgroup(place):
     with dialled(place) as other:
-        living = lots_of(other.boxd.pid)
+        others = cgroup_parents_of(other.boxd.pid)
         scope, made = start(place)
         boxd = made.boxd.pid
-        lots = lots_of(boxd)
-        assert lots and all((lot / "b1").exists() or any(lot.glob("b*")) for lot in lots)
+        parents = cgroup_parents_of(boxd)
+        assert parents and all(any(parent.glob("b*")) for parent in parents)
         os.kill(boxd, signal.SIGKILL)
         begun = time.monotonic()
-        wait_until(lambda: not any(lot.exists() for lot in lots), 10, "the end of its cgroups")
+        wait_until(
+            lambda: not any(parent.exists() for parent in parents), 10, "the end of its cgroups"
+        )
         assert time.monotonic() - begun < GONE_SECONDS
-        assert all(lot.exists() for lot in living)
+        assert all(parent.exists() for parent in others)
         assert other.exec("echo well", "there")["stdout"] == "well"
         with contextlib.suppress(Exception):
             scope.__exit__(None, None, None)
 
 
-def test_the_watcher_is_small_and_fenced(client):
+def test_the_watcher_is_small_and_confined(client):
     (pid,) = watcher_of(client.boxd.pid)
     status = status_of(pid)
     assert int(status["CapEff"], 16) & ~(1 << 5 | 1 << 1) == 0
@@ -430,7 +432,7 @@ def test_a_watcher_that_died_is_started_again(client):
 def test_the_watcher_ends_with_boxd(place):
     scope, made = start(place)
     (pid,) = watcher_of(made.boxd.pid)
-    lots = lots_of(made.boxd.pid)
+    parents = cgroup_parents_of(made.boxd.pid)
     scope.__exit__(None, None, None)
     wait_until(lambda: not is_alive(pid), 5, "the end of the watcher")
-    assert not any(lot.exists() for lot in lots)
+    assert not any(parent.exists() for parent in parents)

@@ -62,10 +62,10 @@ def is_alive(pid):
     return state not in "ZX"
 
 
-BLANKS = 2  # that a boxd makes ahead
+WARM_BOXES = 2  # that a boxd keeps ready
 
 
-def is_blank(pid):
+def is_warm_box(pid):
     """Whether it is the first process of a box that nobody has asked for yet.
 
     It has the name of one, or for moments that of the program that it is or was.
@@ -104,17 +104,19 @@ def fd_count(pid):
     return len(fd_names(pid))
 
 
-def await_blanks(pid):
-    """Until a boxd has made its blanks, where it can make some."""
+def await_warm_boxes(pid):
+    """Until a boxd has made its warm boxes, where it can make some."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
     end = time.monotonic() + 2
-    while time.monotonic() < end and sum(map(is_blank, children.read_text().split())) < BLANKS:
+    while time.monotonic() < end:
+        if sum(map(is_warm_box, children.read_text().split())) >= WARM_BOXES:
+            break
         time.sleep(0.01)
     time.sleep(0.1)  # the last one has its own second process to start yet
 
 
 def settled_fd_count(pid):
-    await_blanks(pid)
+    await_warm_boxes(pid)
     return fd_count(pid)
 
 

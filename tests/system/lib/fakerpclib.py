@@ -73,7 +73,7 @@ class Peer:
         return read_answers(self.file)
 
 
-class Keeper(boxdlib.Boxd):
+class FakeRpcBoxd(boxdlib.Boxd):
     @property
     def port(self):
         return self.wait_event("listening")["port"]

@@ -27,7 +27,7 @@ KEPT = ("kept-a", "kept-b", "kept-c")
 GONE_SECONDS = 2.0
 SWEPT_SECONDS = 1.0
 PR_SET_CHILD_SUBREAPER = 36
-LOT = re.compile(r"/box-[0-9a-f]{16}$")
+CGROUP_PARENT = re.compile(r"/box-[0-9a-f]{16}$")
 SHARED_FOLDERS = ("/tmp", "/run", "/dev/shm", "/var/tmp", "/var/lib")
 # Folders of mkdtemp, in C and in Python: other tests may run at the same time.
 OTHER_TESTS = re.compile(r"/[a-z-]+[-.](\w{6}|\w{8})(/|\s|$)")
@@ -119,7 +119,7 @@ def inits(boxd):
     """The first process of every box, by the pids of the host."""
     found = []
     for pid, (parent, state) in processes().items():
-        if parent == boxd.pid and state not in "ZX" and not boxdlib.is_blank(pid):
+        if parent == boxd.pid and state not in "ZX" and not boxdlib.is_warm_box(pid):
             numbers = re.search(r"^NSpid:(.*)$", read(f"/proc/{pid}/status"), re.MULTILINE)
             if numbers and len(numbers[1].split()) > 1 and numbers[1].split()[-1] == "1":
                 found.append(pid)
@@ -158,11 +158,11 @@ def folders():
     return {path for path in found if not OTHER_TESTS.search(path)}
 
 
-def holds_a_blank(group):
-    return any(map(boxdlib.is_blank, read(group / "cgroup.procs").split()))
+def holds_a_warm_box(group):
+    return any(map(boxdlib.is_warm_box, read(group / "cgroup.procs").split()))
 
 
-class Ground:
+class HostState:
     """The host before a boxd is started."""
 
     def __init__(self):
@@ -175,11 +175,11 @@ class Ground:
 class Traces:
     """What is known of one boxd; `check_gone` says that none of it is left."""
 
-    def __init__(self, boxd, ground):
+    def __init__(self, boxd, host):
         self.boxd = boxd
-        self.ground = ground
+        self.host = host
         names = boxdlib.fd_names(boxd.pid).values()
-        self.lots = {pathlib.Path(name) for name in names if LOT.search(name)}
+        self.parents = {pathlib.Path(name) for name in names if CGROUP_PARENT.search(name)}
         self.sockets = set()
         self.note()
 
@@ -191,10 +191,10 @@ class Traces:
 
     def left_processes(self):
         reap({self.boxd.pid})
-        mine = set(descendants(os.getpid())) - self.ground.pids - {self.boxd.pid}
+        mine = set(descendants(os.getpid())) - self.host.pids - {self.boxd.pid}
         inside = set()
-        for lot in self.lots:
-            for path, _, files in os.walk(lot):
+        for parent in self.parents:
+            for path, _, files in os.walk(parent):
                 if "cgroup.procs" in files:
                     inside |= set(map(int, read(f"{path}/cgroup.procs").split()))
         return sorted(map(describe, mine | inside))
@@ -204,16 +204,16 @@ class Traces:
         return [line[7] for line in lines if len(line) > 7 and line[6] in self.sockets]
 
     def left_groups(self):
-        return sorted(str(lot) for lot in self.lots if lot.exists())
+        return sorted(str(parent) for parent in self.parents if parent.exists())
 
     def left(self, groups=True):
         """Everything, by kind; only what there is."""
         found = {
             "processes": self.left_processes(),
             "locks": self.left_locks(),
-            "mounts": sorted(mounts() - self.ground.mounts),
-            "links": sorted(links() - self.ground.links),
-            "folders": sorted(folders() - self.ground.folders),
+            "mounts": sorted(mounts() - self.host.mounts),
+            "links": sorted(links() - self.host.links),
+            "folders": sorted(folders() - self.host.folders),
             "groups": self.left_groups() if groups else [],
         }
         return {kind: what for kind, what in found.items() if what}
@@ -231,13 +231,13 @@ class Traces:
 
     def boxes(self):
         """The groups of its boxes, in every hierarchy."""
-        lots = filter(pathlib.Path.exists, self.lots)
-        found = [path for lot in lots for path in lot.iterdir() if path.is_dir()]
-        return sorted(str(path) for path in found if not holds_a_blank(path))
+        parents = filter(pathlib.Path.exists, self.parents)
+        found = [path for parent in parents for path in parent.iterdir() if path.is_dir()]
+        return sorted(str(path) for path in found if not holds_a_warm_box(path))
 
     def check_boxes(self, count, seconds=GONE_SECONDS):
         """As many boxes as this, and nothing of others."""
-        per = len(self.lots)
+        per = len(self.parents)
 
         def right():
             return len(inits(self.boxd)) == count and len(self.boxes()) == count * per

@@ -58,11 +58,11 @@ class Runtime:
     def __init__(self, place, *args, **options):
         leftoverlib.adopt_orphans()
         self.place = place
-        self.ground = leftoverlib.Ground()
-        self.ground.folders |= NOTE
+        self.host = leftoverlib.HostState()
+        self.host.folders |= NOTE
         self.boxd = place.start(*args, **options)
         self.boxd.wait_served()
-        self.traces = leftoverlib.Traces(self.boxd, self.ground)
+        self.traces = leftoverlib.Traces(self.boxd, self.host)
         self.client = self.dial()
 
     def connect(self):

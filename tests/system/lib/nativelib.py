@@ -30,7 +30,7 @@ FLOW_SECONDS = 250  # of all steps of one client; many share a slow machine
 PREFIX = "box-native-"
 MADE = set()  # the names of our own folders
 OTHERS = re.compile(r"box-[a-z]+-[A-Za-z0-9_]{6,8}")
-LOT = re.compile(r"box-[0-9a-f]{16}")
+CGROUP_PARENT = re.compile(r"box-[0-9a-f]{16}")
 PR_SET_CHILD_SUBREAPER = 36
 NUMBERS = itertools.count(1)
 LOOK_SECONDS = 1.5 if os.environ.get("BOX_MICROVM") else 0.15  # slow machines have better to do
@@ -319,7 +319,7 @@ def descendants(pid):
                 yield from descendants(child)
 
 
-class Lots:
+class CgroupParents:
     """The cgroups that runtimes below us hold, seen while they live: other runtimes have theirs."""
 
     def __init__(self):
@@ -334,7 +334,7 @@ class Lots:
                 with contextlib.suppress(OSError):
                     for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
                         place = pathlib.Path(os.readlink(fd))
-                        if LOT.fullmatch(place.name):
+                        if CGROUP_PARENT.fullmatch(place.name):
                             self.seen.add(place)
 
     def end(self):
@@ -356,10 +356,10 @@ def folders():
     return {name for name in found if name in MADE or not OTHERS.fullmatch(name)}
 
 
-def remains(lots):
+def remains(parents):
     return {
         "processes": set(children()),
-        "cgroups": lots.left(),
+        "cgroups": parents.left(),
         "mounts": mounts(),
         "folders": folders(),
         "links": set(os.listdir("/sys/class/net")),
@@ -370,16 +370,16 @@ def remains(lots):
 def nothing_left():
     """Compares before and after: processes, cgroups, mounts, folders in /tmp, network links."""
     with subreaper():
-        lots = Lots()
-        before = remains(lots)
+        parents = CgroupParents()
+        before = remains(parents)
         try:
             yield
         finally:
-            lots.end()
+            parents.end()
         bury(before["processes"])
 
         def more():
-            after = remains(lots)
+            after = remains(parents)
             return {key: after[key] - before[key] for key in after if after[key] - before[key]}
 
         boxdlib.wait_until(lambda: not more(), 5, lambda: f"left behind: {more()} {children()}")

@@ -101,4 +101,4 @@ def sizes(answer):
 
 def children_of(pid):
     listed = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {int(one) for one in listed if not boxdlib.is_blank(one)}
+    return {int(one) for one in listed if not boxdlib.is_warm_box(one)}

@@ -13,7 +13,7 @@ import pytest
 
 from boxdlib import is_alive, wait_until
 from leftoverlib import (
-    Ground,
+    HostState,
     Traces,
     compile_program,
     copy_programs,
@@ -44,9 +44,9 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def boxd(programs, tmp_path, note):
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, programs=programs, config=KRUN) as started:
-        traces = Traces(started, ground)
+        traces = Traces(started, host)
         yield started
     traces.check_gone()
 
@@ -145,7 +145,7 @@ def test_a_guest_that_does_not_come_up(boxd, tmp_path, mode, why):
         assert len(inits(boxd)) == 1
 
 
-def test_no_blanks_of_microvms(boxd):
+def test_no_warm_boxes_of_microvms(boxd):
     """Nobody's memory is spent ahead."""
     with boxd.web() as client:
         look(client)
@@ -221,9 +221,9 @@ def test_storage_is_not_known(boxd):
 
 
 def test_death_of_boxd(programs, tmp_path, note):
-    ground = Ground()
+    host = HostState()
     boxd = native_boxd(tmp_path, programs=programs, config=KRUN)
-    traces = Traces(boxd, ground)
+    traces = Traces(boxd, host)
     with boxd.web() as client:
         look(client)
         (vmm,) = [pid for pid in inits(boxd) if name_of(pid) == "box-vmm"]

@@ -169,7 +169,7 @@ def test_worker_killed_with_an_exec(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_keeper_killed(tmp_path):
+def test_boxd_killed(tmp_path):
     """box-rpc does not outlive boxd, and the port is free again."""
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
@@ -393,7 +393,7 @@ mount --bind "$1" /mnt && mount --bind "$2" /tmp && cd / && shift 3 && exec /mnt
 
 @pytest.mark.skipif(not ROOT, reason="needs a mount namespace of its own")
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("end", ["stop", "keeper", "worker", "eof"])
+@pytest.mark.parametrize("end", ["stop", "boxd", "worker", "eof"])
 def test_no_file_is_left(tmp_path, end):
     """boxd with a /tmp of its own, which is empty before, during and after."""
     private = tmp_path / "tmp"
@@ -414,6 +414,6 @@ def test_no_file_is_left(tmp_path, end):
         if end == "eof":
             started.stdin.close()
         else:
-            boxd.signal(signal.SIGKILL if end == "keeper" else signal.SIGTERM)
+            boxd.signal(signal.SIGKILL if end == "boxd" else signal.SIGTERM)
         boxd.wait(5)
         assert list(private.iterdir()) == []

@@ -12,7 +12,7 @@ import pytest
 
 from boxdlib import (
     STALL_SECONDS,
-    await_blanks,
+    await_warm_boxes,
     build,
     fast_build,
     fd_names,
@@ -24,7 +24,7 @@ from clientlib import Closed, Stdio, success
 from leftoverlib import (
     GONE_SECONDS,
     KEPT,
-    Ground,
+    HostState,
     Load,
     Traces,
     check_furnished,
@@ -67,15 +67,15 @@ def plain_start():
 
 
 
-def check_keeper_killed(start, kills):
-    ground = Ground()
+def check_boxd_killed(start, kills):
+    host = HostState()
     former = None
     network = None
     for number in range(kills):
         with start() as boxd:
             if former:
                 former.check_swept()
-            traces = Traces(boxd, ground)
+            traces = Traces(boxd, host)
             if network is None:
                 network = network_possible(boxd)
             # Whoever asks between its end and that of box-rpc hears about it.
@@ -91,29 +91,29 @@ def check_keeper_killed(start, kills):
             former = traces
     with start() as boxd:
         former.check_swept()
-        last = Traces(boxd, ground)
+        last = Traces(boxd, host)
     last.check_gone()
 
 
 @pytest.mark.timeout(120)
-def test_keeper_killed(tmp_path):
+def test_boxd_killed(tmp_path):
     """Its boxes end with it; what the kernel keeps of their groups, its successor removes."""
-    check_keeper_killed(starter(tmp_path, build()), SHORT)
+    check_boxd_killed(starter(tmp_path, build()), SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
-def test_keeper_killed_200_times(tmp_path):
-    check_keeper_killed(starter(tmp_path, fast_build()), LONG)
+def test_boxd_killed_200_times(tmp_path):
+    check_boxd_killed(starter(tmp_path, fast_build()), LONG)
 
 
 # box-rpc.
 
 
 def check_worker_killed(start, kills):
-    ground = Ground()
+    host = HostState()
     with start() as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             kept = furnish(client, KEPT)
         first = named_inits(boxd)
@@ -184,9 +184,9 @@ def check_told(client, number, pid):
 
 
 def check_init_killed(start, kills):
-    ground = Ground()
+    host = HostState()
     with start() as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             kept = furnish(client, KEPT)
             first = named_inits(boxd)
@@ -216,7 +216,7 @@ def test_init_killed_200_times(tmp_path):
     check_init_killed(starter(tmp_path, fast_build()), LONG)
 
 
-@pytest.mark.parametrize("check", [check_keeper_killed, check_worker_killed, check_init_killed])
+@pytest.mark.parametrize("check", [check_boxd_killed, check_worker_killed, check_init_killed])
 def test_killed_as_a_plain_user(plain_start, check):
     """There are no groups then: only the kernel and the sockets end what is left."""
     check(plain_start, 2)
@@ -224,16 +224,16 @@ def test_killed_as_a_plain_user(plain_start, check):
 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("check", [check_keeper_killed, check_worker_killed, check_init_killed])
+@pytest.mark.parametrize("check", [check_boxd_killed, check_worker_killed, check_init_killed])
 def test_killed_as_a_plain_user_50_times(plain_start, check):
     check(plain_start, 50)
 
 
 def test_idle_init_killed(tmp_path):
     """Nobody waits for an answer: the session is just not there any more, and is made anew."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         os.kill(victim_of(boxd, client), signal.SIGKILL)
         traces.check_boxes(0)
         wait_until(
@@ -245,14 +245,14 @@ def test_idle_init_killed(tmp_path):
 
 def test_mounter_killed(tmp_path):
     """The second process of a box: nobody waits for it, and other commands go on."""
-    ground = Ground()
+    host = HostState()
     source = tmp_path / "source"
     source.mkdir()
     (source / "file").write_text("text")
     mount = {"host_path": str(source), "mount_path": "/data", "mode": "ro"}
     spec = {"cmd": "cat /data/file", "session_id": "victim", "extra_mounts": [mount]}
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         pid = victim_of(boxd, client)
         assert client.ask("box_exec", spec)["stdout"] == "text"
         (mounter,) = descendants(pid)
@@ -270,9 +270,9 @@ def test_mounter_killed(tmp_path):
 @pytest.fixture
 def piped(tmp_path):
     """A boxd on stdio with two sessions, one at work; its client and its traces."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, stdio=True) as boxd, Stdio(boxd) as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         furnish(client, KEPT[:2])
         client.start("box_exec", {"cmd": "sleep 30", "session_id": KEPT[0]})
         pids = inits(boxd)
@@ -290,7 +290,7 @@ def test_stdio_worker_killed(piped):
     traces.check_gone()
 
 
-def test_stdio_keeper_killed(piped, tmp_path):
+def test_stdio_boxd_killed(piped, tmp_path):
     boxd, _, traces = piped
     boxd.signal(signal.SIGKILL)
     boxd.process.wait(5)
@@ -321,9 +321,9 @@ def test_stdio_stopped_now(piped):
 
 def test_stopped_under_load(tmp_path):
     """Boxes with commands, boxes without, boxes that are made at this moment: all are gone."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with Load(boxd, network=network_possible(boxd)) as load, boxd.web() as client:
             furnish(client, KEPT)
             client.start("box_exec", {"cmd": "trap '' TERM; sleep 30", "session_id": "deaf"})
@@ -342,10 +342,10 @@ def test_stopped_under_load(tmp_path):
 
 def check_half_made(tmp_path, count, programs):
     """Clients that go away while their box is made."""
-    ground = Ground()
+    host = HostState()
     dice = random.Random(1)
     with native_boxd(tmp_path, programs=programs, config={"limits": {"max_sessions": 2000}}) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         network = network_possible(boxd)
         for number in range(count):
             spec = {"session_id": f"half-{number}", "network": "on" if network else "off"}
@@ -395,10 +395,10 @@ def test_half_made_1000_times(tmp_path):
 
 def test_many_at_once(tmp_path):
     """More requests than the socket to boxd holds: none is refused, and no end of a box is lost."""
-    ground = Ground()
+    host = HostState()
     names = [f"many-{number}" for number in range(100)]
     with native_boxd(tmp_path, config={"limits": {"max_sessions": 500}}) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             for action in ("box_create_session", "box_delete_session"):
                 asked = [client.start(action, {"session_id": name}) for name in names]
@@ -410,9 +410,9 @@ def test_many_at_once(tmp_path):
 
 def test_worker_killed_while_boxes_are_made(tmp_path):
     """What is half made then belongs to nobody and goes."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         for number in range(8):
             client = boxd.web()
             for one in range(6):
@@ -442,15 +442,15 @@ def ranges_of(boxd):
 
 def test_two_runtimes(tmp_path):
     """One is killed and started again, sweeps, and never touches a box of the other."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path) as one, one.web() as client:
-        traces = Traces(one, ground)
+        traces = Traces(one, host)
         kept = furnish(client, KEPT)
         first = named_inits(one)
         mine = ranges_of(one)
         assert len(mine) == len(KEPT)
-        await_blanks(one.pid)
-        beside = Ground()
+        await_warm_boxes(one.pid)
+        beside = HostState()
         former = None
         for number in range(5):
             with native_boxd(tmp_path) as other:
@@ -461,7 +461,7 @@ def test_two_runtimes(tmp_path):
                     check_furnished(stranger, theirs)
                     assert stranger.ask("box_get_sessions")["sessions"][0]["session_id"] in KEPT
                 assert not ranges_of(other) & mine
-                assert not Traces(other, beside).lots & traces.lots
+                assert not Traces(other, beside).parents & traces.parents
                 former = Traces(other, beside)
                 other.signal(signal.SIGKILL)
                 other.process.wait(5)

@@ -23,7 +23,7 @@ from rawlib import (
     exec_data,
 )
 
-TOKEN = "token-of-the-fence-" * 3
+TOKEN = "token-of-the-tests-" * 3
 SECRET = "value-that-nobody-needs-to-see"
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
@@ -144,7 +144,7 @@ def classify(pid, fd, name, stderr):
     if inode and inode.group(1) in listening_inodes():
         return "listener"
     if inode and inode.group(1) in unix_inodes():
-        return "keeper"
+        return "boxd"
     if fd in (0, 1) and name.startswith("pipe:"):
         return "stdio"
     kinds = {
@@ -168,7 +168,7 @@ def test_only_expected_fds(served):
     most = {
         "null": 4,
         "stderr": 1 if served.carrier == "stdio" else 2,
-        "keeper": 1,
+        "boxd": 1,
         "epoll": 3,
         "eventfd": 3,
         "pipe": 4,
@@ -179,12 +179,12 @@ def test_only_expected_fds(served):
         "stdio": 2 if served.carrier == "stdio" else 0,
     }
     assert {kind: n for kind, n in counts.items() if n > most.get(kind, 0)} == {}
-    for kind in ("stderr", "keeper", "epoll", "listener", "state", "statm"):
+    for kind in ("stderr", "boxd", "epoll", "listener", "state", "statm"):
         assert counts.get(kind), f"no {kind}: the list above is out of date"
 
 
 @pytest.mark.skipif(not ROOT, reason="the fds of a process that is not dumpable are root's to see")
-def test_keeper_has_no_client(served):
+def test_boxd_has_no_client(served):
     """boxd keeps the listening sockets, and none of a client's."""
     names = fd_names(served.pid)
     sockets = [name[8:-1] for name in names.values() if name.startswith("socket:")]
@@ -214,7 +214,7 @@ def test_parent_and_session(served):
 
 @pytest.mark.timeout(60)
 def test_same_under_sanitizers(tmp_path):
-    """The build that all other tests use is fenced too."""
+    """The build that all other tests use is confined, too."""
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         status = status_of(boxd.worker)

@@ -178,7 +178,7 @@ def check_churn(place, seconds):
         boxd = client.boxd
         for number in range(SESSIONS):
             client.ask("box_create_session", {"session_id": f"s{number}"})
-        boxdlib.await_blanks(boxd.pid)
+        boxdlib.await_warm_boxes(boxd.pid)
         fds = boxdlib.fd_count(boxd.worker) if boxdlib.ROOT else 0
         meeting = threading.Barrier(CLIENTS + 1)
         churners = [Churner(boxd, number, meeting, seconds) for number in range(CLIENTS)]

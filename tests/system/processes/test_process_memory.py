@@ -58,14 +58,14 @@ def opened(pid):
                 yield pathlib.Path(os.readlink(fd))
 
 
-def lots(client):
-    """The groups of a boxd in which its boxes are: it has them open, or they are beside its own."""
+def cgroup_parents(client):
+    """The cgroup parents of a boxd: those that it has open, or as a user those beside its own cgroup."""
     pid = client.boxd.pid
     places = set(opened(pid))
     if not boxdlib.ROOT:
         own = re.search(r"^0::(/.*)$", pathlib.Path(f"/proc/{pid}/cgroup").read_text(), re.M)[1]
         places = set(pathlib.Path("/sys/fs/cgroup" + own).parent.iterdir())
-    found = {place for place in places if nativelib.LOT.fullmatch(place.name)}
+    found = {place for place in places if nativelib.CGROUP_PARENT.fullmatch(place.name)}
     assert found
     return found
 
@@ -73,8 +73,8 @@ def lots(client):
 def groups(client):
     """Those of single processes, each with its limit in MiB."""
     found = {}
-    for lot in lots(client):
-        for path in lot.glob("*/p*/"):
+    for parent in cgroup_parents(client):
+        for path in parent.glob("*/p*/"):
             # One that goes while we look has no limit any more.
             with contextlib.suppress(StopIteration, OSError):
                 if re.fullmatch(r"p\d+", path.name):
@@ -208,7 +208,7 @@ def test_what_a_limit_may_be(client):
     await_groups(client, 0)
 
 
-def test_nobody_inside_holds_a_door(client):
+def test_nobody_inside_holds_a_cgroup_fd(client):
     """Neither the process, nor box-init once it is started, nor what is started later."""
     show = "ls -l /proc/self/fd /proc/1/fd 2>/dev/null | grep -c cgroup; id -u"
     shell(client, f"exec >&2; {show}", process="looks", memory_mb=64)

@@ -303,7 +303,7 @@ def test_refusals_in_their_order(place):
             "BoxManagedProcessConflictError",
             f"managed process over in session {session} is not running",
         )
-        # The fence has moved: the old placement is gone with all that was in it.
+        # A newer generation: the old placement is gone with everything in it.
         client.ask("box_status", context=context("ws1", 2))
         assert refused(boxd, path("p")) == UNAUTHORIZED
         assert refused(boxd, path("p"), X_LangBot_Placement_Generation="2") == UNAUTHORIZED
@@ -353,7 +353,7 @@ def test_closed_with_the_end_of_the_process(client, boxd, end, protocol):
     client.call("box_delete_session", {"session_id": "s"})
 
 
-def test_closed_when_the_fence_moves(place):
+def test_closed_by_a_newer_generation(place):
     with nativelib.dialled(place) as client:
         start(client, "cat")
         with Relay(client.boxd) as relay, Relay(client.boxd) as second:

@@ -199,7 +199,7 @@ def test_a_plain_users_socket_is_that_users_alone(tmp_path, folder):
         path.parent.rmdir()
 
 
-def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path, folder):
+def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path, folder):
     path = folder / "box.sock"
     with boxdlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
         boxd.wait_served()

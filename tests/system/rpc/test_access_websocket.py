@@ -181,7 +181,7 @@ def test_pin_survives_the_worker(web):
     assert web.worker != old
     assert_unauthorized(upgrade(web, X_LangBot_Instance_Id="another"))
     with web.web() as client:
-        # What was configured and the fence are still there too.
+        # The configuration and the generation are still there, too.
         now = context(generation=4)
         assert client.ask("box_status", context=now)["session_ttl_sec"] == 77
         assert client.fail("box_status", context=context(generation=3)) == (
@@ -245,7 +245,7 @@ def test_relay_statuses(web):
                     "message": f"session {here} has no managed process with process_id={name}",
                 }
             }
-        # The fence moves: what fitted before does not any more.
+        # A newer generation makes the old one stale.
         client.ask("box_status", context=context(generation=2))
         assert_unauthorized(relay(web, here))
 

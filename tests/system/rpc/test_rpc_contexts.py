@@ -1,4 +1,4 @@
-"""Contexts and the generation fence: who a request is for, and what is out of date.
+"""Contexts and generations: whom a request is for, and which requests are out of date.
 
 Where a rule has an exact text, the text is compared whole: clients match on these texts.
 """
@@ -107,7 +107,7 @@ def test_require_context(tmp_path):
         assert client.exec("echo x")["stdout"] == "x"
 
 
-# The generation fence.
+# Generations.
 
 
 def test_stale_generation(box):
@@ -116,7 +116,7 @@ def test_stale_generation(box):
         assert box.fail(action, context=context(generation=2)) == STALE
         assert box.ask(action, context=context(generation="3"))
         assert box.ask(action, context=context("ws2", 1)), "another workspace is not concerned"
-    assert box.ask("__ping", context=context(generation=1)) == {}, "host actions know no fence"
+    assert box.ask("__ping", context=context(generation=1)) == {}, "host actions have no generation"
 
 
 def test_generation_advance_ends_what_is_older(box):
@@ -149,7 +149,7 @@ def test_generation_advance_by_another_connection(web):
         assert failure(first.wait(running, 5)) == STALE
 
 
-def test_fence_is_bounded(box):
+def test_number_of_generations_is_limited(box):
     box.init(limits={"max_admission_records": 3})
     used = [context(f"w{n}") for n in range(3)]
     for one in used:

@@ -26,11 +26,11 @@ static struct {
 	int answers[8]; /* by the id of the request */
 } play;
 
-int box_jobs_start(struct box_jobs *errands, const struct box_program *wanted, uint64_t limit_ms,
+int box_jobs_start(struct box_jobs *jobs, const struct box_program *wanted, uint64_t limit_ms,
 	box_jobs_ended *ended, void *arg, struct box_err *err)
 {
 	struct box_artifact_report report = {.result = play.report};
-	(void)errands;
+	(void)jobs;
 	(void)limit_ms;
 	(void)err;
 	ASSERT_INT(write(wanted->fds[0], &report, sizeof(report)), sizeof(report));

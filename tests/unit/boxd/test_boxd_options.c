@@ -321,7 +321,7 @@ TEST(soft_storage)
 
 TEST(config_files)
 {
-	char folder[] = "/tmp/keeper-options-XXXXXX";
+	char folder[] = "/tmp/boxd-options-XXXXXX";
 	ASSERT(mkdtemp(folder) != NULL);
 	ASSERT_INT(chdir(folder), 0);
 	FILE *file = fopen("good", "we");

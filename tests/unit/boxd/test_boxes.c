@@ -14,7 +14,7 @@ TEST(from_the_request_to_the_end)
 	ASSERT(play.pool_freed);
 }
 
-TEST(a_wrong_host_path_costs_no_blank)
+TEST(a_wrong_host_path_costs_no_warm_box)
 {
 	struct box_boxes *boxes = begin();
 	play.open_result = -ENOENT;
@@ -107,7 +107,7 @@ TEST(a_process_that_does_not_die_is_watched_until_it_does)
 }
 
 /* Half of a warm: nothing was cloned yet. */
-TEST(a_blank_without_a_process_is_given_back)
+TEST(a_warm_box_without_a_process_is_given_back)
 {
 	struct box_boxes *boxes = begin();
 	struct box_warm_box warm = {.resources = BOX_RESOURCES_NONE, .orders = -1};
@@ -139,7 +139,7 @@ TEST(no_more_than_there_may_be)
 }
 
 /* While boxd ends there are no warm_boxes any more, whatever the set of fds still tells. */
-TEST(an_event_of_blanks_after_their_end)
+TEST(an_event_of_warm_boxes_after_their_end)
 {
 	struct box_boxes *boxes = begin();
 	int ends[2];

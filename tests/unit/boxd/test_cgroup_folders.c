@@ -435,68 +435,68 @@ TEST(goes_through_no_link_and_not_up)
 	ASSERT_INT(box_cgroup_open_below(top, "/tmp", &fd), -EXDEV);
 }
 
-TEST(lots_of_the_living_are_left_alone)
+TEST(cgroup_parents_of_live_owners_are_left_alone)
 {
 	static const char *const strangers[] = {"box-web.service", "box-", "box-0123456789abcde",
 		"box-0123456789abcdefa", "box-0123456789ABCDEF", "pox-0123456789abcdef",
 		"box-0123456789abcdeg", "keeper"};
 	char names[2][BOX_CGROUP_PARENT_NAME_SIZE];
-	int lots[2] = {-1, -1};
+	int parents[2] = {-1, -1};
 	struct box_err err;
 	make_place();
 	for (size_t i = 0; i < COUNT(strangers); i++) {
 		ASSERT_INT(mkdirat(top, strangers[i], 0700), 0);
 	}
 	for (int i = 0; i < 2; i++) {
-		ASSERT_INT(box_cgroup_parent_make(top, names[i], &lots[i], &err), 0);
+		ASSERT_INT(box_cgroup_parent_make(top, names[i], &parents[i], &err), 0);
 		ASSERT(is_there(names[i]));
 	}
 	ASSERT(strcmp(names[0], names[1]) != 0);
-	ASSERT_INT(mkdirat(lots[0], "one", 0700), 0);
-	ASSERT_INT(mkdirat(lots[0], "two", 0700), 0);
+	ASSERT_INT(mkdirat(parents[0], "one", 0700), 0);
+	ASSERT_INT(mkdirat(parents[0], "two", 0700), 0);
 	box_cgroup_parent_sweep(top, &box_cgroup_v1);
 	ASSERT(is_there(names[0]) && is_there(names[1]));
-	(void)close(lots[0]);
+	(void)close(parents[0]);
 	box_cgroup_parent_sweep(top, &box_cgroup_v1);
 	ASSERT(!is_there(names[0]) && is_there(names[1]));
 	for (size_t i = 0; i < COUNT(strangers); i++) {
 		ASSERT(is_there(strangers[i]));
 	}
-	(void)close(lots[1]);
+	(void)close(parents[1]);
 }
 
-/* The heir has the folder and the names, and no lock of its own before the owner is dead. */
-TEST(an_heir_removes_what_a_dead_owner_left)
+/* The cleaner has the folder and the names. It gets no lock before the owner is dead. */
+TEST(the_cleaner_removes_what_a_dead_owner_left)
 {
 	struct box_cgroups cgroups = {.mode = BOX_CGROUP_V1, .count = 1};
 	struct box_cgroup_hierarchy *tree = &cgroups.trees[0];
-	struct box_cgroups heir;
-	char living[BOX_CGROUP_PARENT_NAME_SIZE];
+	struct box_cgroups cleaner;
+	char alive[BOX_CGROUP_PARENT_NAME_SIZE];
 	int folders[BOX_CGROUP_PROCS_FDS_MAX];
 	int other = -1;
 	struct box_err err;
 	make_place();
 	*tree = (struct box_cgroup_hierarchy){.manager = &box_cgroup_v1, .own = {.fd = top}};
 	ASSERT_INT(box_cgroup_parent_make(top, tree->lot_name, &tree->lot, &err), 0);
-	ASSERT_INT(box_cgroup_parent_make(top, living, &other, &err), 0);
+	ASSERT_INT(box_cgroup_parent_make(top, alive, &other, &err), 0);
 	ASSERT_INT(mkdirat(tree->lot, "b1", 0700), 0);
 	ASSERT_INT(mkdirat(other, "b1", 0700), 0);
-	heir = cgroups;
-	ASSERT_INT(box_cgroups_become_cleaner(&heir, folders), 1);
+	cleaner = cgroups;
+	ASSERT_INT(box_cgroups_become_cleaner(&cleaner, folders), 1);
 	ASSERT_INT(folders[0], top);
-	ASSERT_INT(heir.trees[0].lot, -1);
-	ASSERT(!box_cgroups_clean_up(&heir));
+	ASSERT_INT(cleaner.trees[0].lot, -1);
+	ASSERT(!box_cgroups_clean_up(&cleaner));
 	ASSERT(is_there(tree->lot_name));
 	(void)close(tree->lot);
-	ASSERT(box_cgroups_clean_up(&heir));
+	ASSERT(box_cgroups_clean_up(&cleaner));
 	ASSERT(!is_there(tree->lot_name));
-	ASSERT(is_there(living));
-	ASSERT(box_cgroups_clean_up(&heir));
+	ASSERT(is_there(alive));
+	ASSERT(box_cgroups_clean_up(&cleaner));
 	(void)close(other);
 }
 
 /* Its owner died between making and locking it. */
-TEST(a_lot_that_was_never_locked_is_swept)
+TEST(a_cgroup_parent_that_was_never_locked_is_swept)
 {
 	make_place();
 	ASSERT_INT(mkdirat(top, "box-0123456789abcdef", 0700), 0);
@@ -505,29 +505,29 @@ TEST(a_lot_that_was_never_locked_is_swept)
 }
 
 /* Nobody else can open it, so nobody else can hold its lock. */
-TEST(a_lot_is_ours_alone)
+TEST(a_cgroup_parent_is_private)
 {
 	char name[BOX_CGROUP_PARENT_NAME_SIZE];
-	int lot = -1;
+	int parent = -1;
 	struct box_err err;
 	struct stat status;
 	make_place();
 	(void)umask(0);
-	ASSERT_INT(box_cgroup_parent_make(top, name, &lot, &err), 0);
-	ASSERT_INT(fstat(lot, &status), 0);
+	ASSERT_INT(box_cgroup_parent_make(top, name, &parent, &err), 0);
+	ASSERT_INT(fstat(parent, &status), 0);
 	ASSERT_INT(status.st_mode & 07777, 0700);
-	ASSERT_INT(fcntl(lot, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-	(void)close(lot);
+	ASSERT_INT(fcntl(parent, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	(void)close(parent);
 }
 
-TEST(a_lot_in_a_folder_that_is_gone)
+TEST(a_cgroup_parent_in_a_folder_that_is_gone)
 {
 	char name[BOX_CGROUP_PARENT_NAME_SIZE];
-	int lot = -1;
+	int parent = -1;
 	struct box_err err;
 	make_place();
 	ASSERT_INT(rmdir(place), 0);
-	ASSERT_INT(box_cgroup_parent_make(top, name, &lot, &err), -ENOENT);
+	ASSERT_INT(box_cgroup_parent_make(top, name, &parent, &err), -ENOENT);
 	ASSERT_STR(err.text, "cannot make a group in our own: No such file or directory");
-	ASSERT_INT(lot, -1);
+	ASSERT_INT(parent, -1);
 }

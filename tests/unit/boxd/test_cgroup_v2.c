@@ -15,7 +15,7 @@ static pid_t start_sleeper(int folder)
 	pid_t pid = fork();
 	ASSERT(pid >= 0);
 	if (pid == 0) {
-		/* It must hold no lot any more when it is seen in there. */
+		/* It must have no cgroup parent left when it is seen in there. */
 		(void)dup2(folder, 3);
 		(void)close_range(4, ~0U, 0);
 		(void)box_cgroup_write(3, "cgroup.procs", "0");
@@ -129,8 +129,8 @@ TEST(version_2_of_this_host_moves_aside)
 	ASSERT_INT(inside, 0);
 }
 
-/* As whoever has a door may be: 0, or the number of an error. */
-static int go_in(int from, int door, uid_t uid, const char *text)
+/* Moves a process from `from` by an open cgroup.procs, as that user: 0, or the errno. */
+static int go_in(int from, int procs_fd, uid_t uid, const char *text)
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -138,7 +138,7 @@ static int go_in(int from, int door, uid_t uid, const char *text)
 	if (pid == 0) {
 		bool done = box_cgroup_write(from, "cgroup.procs", "0") == 0 &&
 			setresuid(uid, uid, uid) == 0 &&
-			write(door, text, strlen(text)) == (ssize_t)strlen(text);
+			write(procs_fd, text, strlen(text)) == (ssize_t)strlen(text);
 		_exit(done ? 0 : errno);
 	}
 	ASSERT_INT(waitpid(pid, &status, 0), pid);
@@ -154,8 +154,8 @@ static int make_group(int parent, const char *name, mode_t mode)
 	return fd;
 }
 
-/* Processes of a box go through the door of one of its parts, others do not. */
-TEST(version_2_of_this_host_has_doors)
+/* An open cgroup.procs of a process's cgroup takes processes of its box and no others. */
+TEST(version_2_of_this_host_has_procs_fds)
 {
 	enum {
 		ROOT = 0x7fff0000,
@@ -164,26 +164,26 @@ TEST(version_2_of_this_host_has_doors)
 	char name[64];
 	char text[16];
 	int status = 0;
-	int door = -1;
+	int procs_fd = -1;
 	struct box_err err;
 	int group = open_real(name);
 	int box = make_group(group, "box", 0700);
 	int rest = make_group(box, "rest", 0700);
 	int part = make_group(box, "p1", 0711);
 	ASSERT_INT(box_cgroup_make_writable(box, "cgroup.procs", &err), 0);
-	ASSERT_INT(box_cgroup_open_procs_fd(part, "cgroup.procs", ROOT, &door, &err), 0);
+	ASSERT_INT(box_cgroup_open_procs_fd(part, "cgroup.procs", ROOT, &procs_fd, &err), 0);
 	ASSERT_INT(geteuid(), 0);
 	pid_t stranger = start_sleeper(group);
 	(void)snprintf(text, sizeof(text), "%d", (int)stranger);
 	int results[] = {
-		go_in(rest, door, ROOT, "0"),
-		go_in(group, door, ROOT, "0"),
-		go_in(group, door, OTHER, text),
-		go_in(rest, door, ROOT, text),
+		go_in(rest, procs_fd, ROOT, "0"),
+		go_in(group, procs_fd, ROOT, "0"),
+		go_in(group, procs_fd, OTHER, text),
+		go_in(rest, procs_fd, ROOT, text),
 	};
 	ASSERT_INT(kill(stranger, SIGKILL), 0);
 	ASSERT_INT(waitpid(stranger, &status, 0), stranger);
-	(void)close(door);
+	(void)close(procs_fd);
 	ASSERT_INT(unlinkat(box, "p1", AT_REMOVEDIR), 0);
 	ASSERT_INT(unlinkat(box, "rest", AT_REMOVEDIR), 0);
 	ASSERT_INT(unlinkat(group, "box", AT_REMOVEDIR), 0);
@@ -194,17 +194,17 @@ TEST(version_2_of_this_host_has_doors)
 	ASSERT_INT(results[3], EACCES);
 }
 
-/* A lot with a box in it, whose owner is dead as soon as its fd is closed. */
+/* A cgroup parent with a box in it: its owner counts as dead once its fd is closed. */
 TEST(version_2_of_this_host_sweeps)
 {
 	char name[64];
-	char lots[2][BOX_CGROUP_PARENT_NAME_SIZE];
+	char parents[2][BOX_CGROUP_PARENT_NAME_SIZE];
 	int fds[2] = {-1, -1};
 	int status = 0;
 	struct box_err err;
 	int group = open_real(name);
-	ASSERT_INT(box_cgroup_parent_make(group, lots[0], &fds[0], &err), 0);
-	ASSERT_INT(box_cgroup_parent_make(group, lots[1], &fds[1], &err), 0);
+	ASSERT_INT(box_cgroup_parent_make(group, parents[0], &fds[0], &err), 0);
+	ASSERT_INT(box_cgroup_parent_make(group, parents[1], &fds[1], &err), 0);
 	ASSERT_INT(mkdirat(fds[0], "a-box", 0700), 0);
 	int box = openat(fds[0], "a-box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pid_t pid = start_sleeper(box);
@@ -214,8 +214,8 @@ TEST(version_2_of_this_host_sweeps)
 	box_cgroup_parent_sweep(group, &box_cgroup_v2);
 	ASSERT_INT(waitpid(pid, &status, 0), pid);
 	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-	ASSERT_INT(faccessat(group, lots[0], F_OK, 0), -1);
-	ASSERT_INT(faccessat(group, lots[1], F_OK, 0), 0);
+	ASSERT_INT(faccessat(group, parents[0], F_OK, 0), -1);
+	ASSERT_INT(faccessat(group, parents[1], F_OK, 0), 0);
 	(void)close(fds[1]);
 	box_cgroup_parent_sweep(group, &box_cgroup_v2);
 	ASSERT_INT(unlinkat(top, name, AT_REMOVEDIR), 0);

@@ -155,10 +155,10 @@ TEST(a_look_sees_what_waits_in_tcp)
 	}
 	(void)close(inside.diag);
 	ASSERT(inside.buffer_bytes >= 212992);
-	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ASSERT_INT(bind(door, (struct sockaddr *)&at, size), 0);
-	ASSERT_INT(listen(door, (int)COUNT(fds)), 0);
-	ASSERT_INT(getsockname(door, (struct sockaddr *)&at, &size), 0);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ASSERT_INT(bind(listener, (struct sockaddr *)&at, size), 0);
+	ASSERT_INT(listen(listener, (int)COUNT(fds)), 0);
+	ASSERT_INT(getsockname(listener, (struct sockaddr *)&at, &size), 0);
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		static const char bytes[30000];
 		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -171,7 +171,7 @@ TEST(a_look_sees_what_waits_in_tcp)
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		(void)close(fds[i]);
 	}
-	(void)close(door);
+	(void)close(listener);
 	(void)close(netns);
 }
 

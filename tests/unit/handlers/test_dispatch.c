@@ -156,12 +156,12 @@ TEST(order_of_checks)
 	ASSERT(strstr(c.answers[at++],
 		       "\"BoxReadinessError: Managed sandbox isolation is not ready "
 		       "(failed checks: ") != NULL);
-	/* What needs no sandbox goes on to the fence and then to the fields. */
+	/* Without a sandbox the generation is checked next, then the fields. */
 	ask_at(&c, 5, 1, "box_get_skill", "");
 	expect_error(&c, at++, "1", "KeyError: 'name'");
 	ask_at(&c, 4, 1, "box_get_skill", "");
 	expect_error(&c, at++, "1", STALE);
-	/* Nothing before the fence may move it. */
+	/* No earlier check may change the generation. */
 	struct box_context context = {box_str("inst"), box_str("ws"), 1};
 	ask_at(&c, 9, 1, "box_get_session", "\"session_id\":\"s\"");
 	at++;

@@ -37,7 +37,7 @@ static void sh(const char *command)
 
 static void start(void)
 {
-	box_path_walk_copy(root_path, "/tmp/box-guestfile-XXXXXX");
+	box_path_walk_copy(root_path, "/tmp/box-initfile-XXXXXX");
 	ASSERT(mkdtemp(root_path) != NULL);
 	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(root >= 0);

@@ -3,7 +3,7 @@
 
 TEST(nothing_comes_that_was_not_asked_for)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "echo hello; exec sleep 1000");
 	WAIT_FOR(told[1].states > 0);
 	ASSERT(told[1].state.pid > 0);
@@ -32,13 +32,13 @@ TEST(nothing_comes_that_was_not_asked_for)
 	follow(1, 1000, BOX_INIT_FROM_CURRENT, 2000, HOLD);
 	ASSERT_INT(look(1)->freed, 6);
 	drop(1);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* Up to its hold, and then as much as is freed. */
 TEST(a_writer_blocks)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "exec seq 1 1000000");
 	follow(1, 0, 0, 0, 64 * KIB);
 	while (look(1)->out_end < 64 * KIB) {
@@ -67,13 +67,13 @@ TEST(a_writer_blocks)
 		ASSERT_INT(strtol(at, &end, 10), i);
 		at = end + 1;
 	}
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* With a log nobody needs to read: it ends by itself, and its last lines are there. */
 TEST(a_log_never_blocks)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep_log = 64 * KIB;
 	keep(1, "exec seq 1 1000000");
 	wait_ended(1, BOX_INIT_END_EXIT, 0);
@@ -96,19 +96,19 @@ TEST(a_log_never_blocks)
 	}
 	/* Confirmed or not, the log is there for others. */
 	ASSERT_INT(look(1)->freed, told[1].skipped);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* A reader that stops in the middle does not stop it, and learns later what it has missed. */
 TEST(a_slow_reader_of_a_log)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep_log = 64 * KIB;
 	keep(1, "echo begin; read x; seq 1 100000; echo last; exec sleep 1000");
 	follow(1, 0, 0, 10, 64 * KIB);
 	WAIT_FOR(told[1].next == 6);
 	static const char packet[] = {0, 0, 0, 0, 0, 0, 0, 0, '\n'};
-	send_kind(&guest, BOX_INIT_WRITE_STDIN, 1, packet, sizeof(packet));
+	send_kind(&child, BOX_INIT_WRITE_STDIN, 1, packet, sizeof(packet));
 	while (look(1)->out_end < 588895 + 6 + 5) {
 	}
 	uint64_t end = look(1)->out_end;
@@ -119,7 +119,7 @@ TEST(a_slow_reader_of_a_log)
 	follow(1, told[1].next, BOX_INIT_FROM_CURRENT, ENDLESS, 64 * KIB);
 	WAIT_FOR(told[1].next == end);
 	ASSERT_BYTES(told[1].out + (end - told[1].first) - 5, 5, "last\n", 5);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* How much memory is mapped in box-init. */
@@ -127,7 +127,7 @@ static long mapped_pages(void)
 {
 	char path[64];
 	long pages = 0;
-	(void)snprintf(path, sizeof(path), "/proc/%d/statm", guest.pid);
+	(void)snprintf(path, sizeof(path), "/proc/%d/statm", child.pid);
 	FILE *file = fopen(path, "re");
 	ASSERT(file);
 	ASSERT_INT(fscanf(file, "%ld", &pages), 1);
@@ -139,7 +139,7 @@ static long mapped_pages(void)
 TEST(memory_goes_when_all_is_read)
 {
 	const long much = 512 * (long)KIB / sysconf(_SC_PAGESIZE);
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "head -c 900000 /dev/zero; exec sleep 1000");
 	while (look(1)->out_end < 900000) {
 	}
@@ -151,13 +151,13 @@ TEST(memory_goes_when_all_is_read)
 	}
 	ASSERT(mapped_pages() <= held - much);
 	drop(1);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* Everything is given again from any byte that is not freed, at any time. */
 TEST(sent_again_while_it_writes)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "exec seq 1 60000");
 	WAIT_FOR(told[1].states > 0);
 	for (uint64_t turn = 0; turn < 60; turn++) {
@@ -181,13 +181,13 @@ TEST(sent_again_while_it_writes)
 		ASSERT_INT(strtol(at, &end, 10), i);
 		at = end + 1;
 	}
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* The last output is there though the process ended long ago and nobody read. */
 TEST(output_behind_the_end)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "seq 1 20000; exit 6"); /* 108,894 bytes: more than is held and the pipe */
 	follow(1, 0, 0, 0, 64 * KIB);
 	WAIT_FOR(told[1].state.phase == BOX_INIT_PROCESS_ENDED);
@@ -198,13 +198,13 @@ TEST(output_behind_the_end)
 	follow(1, 64 * KIB, BOX_INIT_FROM_CURRENT, ENDLESS, 64 * KIB);
 	WAIT_FOR(told[1].state.out_ended && told[1].next == told[1].state.out_end);
 	ASSERT_INT(told[1].next, 108894);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* Unasked, and however much there is not often. */
 TEST(stderr_is_told_while_it_runs)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "echo first >&2; read x; yes >&2");
 	WAIT_FOR(strcmp(told[1].err, "first\n") == 0);
 	ASSERT_INT(told[1].state.phase, BOX_INIT_PROCESS_RUNNING);
@@ -215,17 +215,17 @@ TEST(stderr_is_told_while_it_runs)
 	WAIT_FOR(told[1].states >= states + 3);
 	ASSERT(now_us() - begun > 900000);
 	drop(1);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(only_the_end_of_stderr)
 {
-	start_guest(&guest);
+	start_child(&child);
 	keep(1, "i=0; while [ $i -lt 9000 ]; do i=$((i+1)); echo $i >&2; done; exec sleep 1000");
 	while (look(1)->phase == BOX_INIT_PROCESS_RUNNING && !strstr(told[1].err, "9000\n")) {
 	}
 	ASSERT_INT(told[1].err_len, BOX_INIT_STDERR_TAIL_MAX);
 	ASSERT_STR(told[1].err + BOX_INIT_STDERR_TAIL_MAX - 15, "8998\n8999\n9000\n");
 	drop(1);
-	stop_guest(&guest);
+	stop_child(&child);
 }

@@ -10,7 +10,7 @@
 
 /* A box with one live command, number 1, from both sides. */
 struct scene {
-	struct living living;
+	struct played played;
 	struct box_spec spec;
 	struct ran ran;
 	int fds[3];       /* the command's */
@@ -53,13 +53,13 @@ static inline void expect_run(struct scene *scene, uint32_t id)
 	struct heard heard;
 	for (uint32_t i = 0; i < 3; i++) {
 		uint32_t which;
-		expect(&scene->living, BOX_INIT_PIPE, id, &heard);
+		expect(&scene->played, BOX_INIT_PIPE, id, &heard);
 		memcpy(&which, heard.bytes, sizeof(which));
 		ASSERT_INT(which, i);
 		ASSERT(heard.fd >= 0);
 		scene->fds[i] = heard.fd;
 	}
-	expect(&scene->living, BOX_INIT_RUN, id, &heard);
+	expect(&scene->played, BOX_INIT_RUN, id, &heard);
 	struct box_init_run run;
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.flags, BOX_INIT_RUN_PIPES);
@@ -71,10 +71,10 @@ static inline void scene_begin(struct scene *scene, bool has_stdin, uint64_t cre
 		.events = &events, .has_stdin = has_stdin, .credit = credit};
 	(void)signal(SIGPIPE, SIG_IGN); /* as box-rpc does */
 	start();
-	make_living(&scene->living, 3);
+	make_played(&scene->played, 3);
 	scene->spec = spec_of("cat");
 	scene->ran.op = backend->ops->exec(
-		scene->living.box, &scene->spec, 1000, &live, on_ran, &scene->ran);
+		scene->played.box, &scene->spec, 1000, &live, on_ran, &scene->ran);
 	expect_run(scene, 1);
 }
 
@@ -92,7 +92,7 @@ static inline void close_pipes(struct scene *scene)
 static inline void scene_end(struct scene *scene)
 {
 	close_pipes(scene);
-	end_living(&scene->living, 3);
+	end_played(&scene->played, 3);
 	finish();
 }
 

@@ -6,18 +6,18 @@
 
 #define NUMBER 5 /* of the process */
 
-static struct living living;
+static struct played played;
 static const struct box_backend_process_ops *ops;
 
 static inline void start_box(void)
 {
 	start();
-	make_living(&living, 7);
+	make_played(&played, 7);
 	ops = backend->ops->processes;
 }
 
 static inline void finish_box(void)
 {
-	end_living(&living, 7);
+	end_played(&played, 7);
 	finish();
 }

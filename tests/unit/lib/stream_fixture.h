@@ -3,7 +3,7 @@
 
 #include "tests/unit/lib/dispatch_fixture.h"
 
-/* Begins the command `cmd` in the living session "s" as request `seq`; `more` are further members
+/* Begins the command `cmd` in the running session "s" as request `seq`; `more` are further members
  * of data, with their comma in front. */
 static inline void stream_with(
 	struct connection *connection, int64_t seq, const char *cmd, const char *more)

@@ -99,7 +99,7 @@ TEST(keep)
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, &round, sizeof(round) - 1, 0));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, NULL, 0, 0));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS_IN, NULL, 0, 0));
-	/* Its door is no part of the bytes. */
+	/* The fd of cgroup.procs is not part of the bytes. */
 	struct box_init_start_process least = {0, 0, 0, 2, 2};
 	ASSERT(request_good(BOX_INIT_START_PROCESS_IN, &least, sizeof(least), 4));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS_IN, &least, sizeof(least), 3));

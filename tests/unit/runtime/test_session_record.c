@@ -39,7 +39,7 @@ static void finish_recording(void)
 	forget_changes();
 }
 
-/* A living session whose box can be found again by `mark`. */
+/* A running session whose box can be found again by `mark`. */
 static struct box_backend_box *make_marked(const char *id, uint64_t mark)
 {
 	struct note note = {0};

@@ -440,7 +440,7 @@ TEST(an_answer_that_is_none_is_a_failure)
 	ASSERT_INT(confine(lie, 20000), -EPROTO);
 }
 
-/* --- when there is no fence --- */
+/* --- without confinement --- */
 
 /* From now on one call fails, here and in children. */
 static void deny(uint32_t call, uint32_t errnum)

@@ -12,7 +12,7 @@
 #include "vmm/bridge/mount_helper.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants what the fence forbids. */
+/* The leak checker wants what the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
