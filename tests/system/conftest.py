@@ -1,4 +1,4 @@
-"""Rules for all system tests: the marks, a time limit for every test, shared fixtures."""
+"""Shared by all system tests: marks, a time limit for every test, fixtures."""
 
 import os
 import pathlib

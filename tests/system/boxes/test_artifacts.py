@@ -1,5 +1,5 @@
-"""Artifact mounts: trees that are named by their digest are checked once, copied where nobody can
-change them, and mounted from there; what does not match is refused.
+"""Artifact mounts: a tree named by its digest is checked once, copied to a place where nobody can
+change it, and mounted from there. A tree that does not match its digest is refused.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""The cgroups of boxes on this host, by tests/drivers/cgroup_driver.c: limits hold, nothing stays."""
+"""Cgroups of boxes on this host, driven by tests/drivers/cgroup_driver.c: limits hold, and nothing
+is left behind.
+"""
 
 import errno
 import os

@@ -1,6 +1,7 @@
-"""Nothing gets out of a box: the attempts of tests/escape by name and number, and a box's posture.
+"""The attempts of tests/escape to break out of a box, by name and count, and a box's posture: all
+are blocked.
 
-That they succeed where a defence is taken out is seen by `make escape`, which builds for that.
+`make escape` also builds Box with defences removed and checks that the attempts then succeed.
 """
 
 import concurrent.futures

@@ -1,5 +1,5 @@
-"""Roots of boxes by image: the operator's folders and files, folders of a caller, and what is
-refused.
+"""Root file systems of boxes by image: the operator's folders and image files, folders named by a
+caller, and refused images.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""What boxes may mount: the operator's mount roots, and in them nothing of Box's own. Each attempt is
-what a caller or a payload of another tenant would try.
+"""What boxes may mount: folders below the operator's mount roots, and there nothing that belongs to
+Box itself. Each test tries what a caller or another tenant's payload would.
 """
 
 import fcntl

@@ -1,7 +1,7 @@
-"""Commands in native boxes: their results, streams, environment, ends and times.
+"""Commands in native boxes: results, streams, environment, exit states and timeouts.
 
-The first half is carried out by the real clients of both generations, over both carriers, by boxd
-as root and as an ordinary user; the second looks closer, with a client that sees every member.
+The first half runs the real clients of both generations over both transports, with boxd as root and
+as an ordinary user; the second half uses a test client that sees every field.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Who of a box is behind which filter: PID 1, the mounter, and commands of both."""
+"""Which seccomp filter PID 1, the mounter and their commands are under."""
 
 import pathlib
 

@@ -1,6 +1,6 @@
-"""A box-init that cannot be believed (hostile_init.c in its place), and hosts that have not enough.
+"""A hostile box-init (hostile_init.c in its place), and hosts that run out of something.
 
-Whatever comes out of a box, box-rpc answers its caller, stays up, and others notice nothing.
+Whatever a box sends, box-rpc answers its caller and stays up, and other boxes are not affected.
 """
 
 import resource

@@ -1,7 +1,8 @@
-"""Limits of native boxes: memory, processes, processor time, and what of the root may be written.
+"""Limits of native boxes: memory, processes, processor time, and how much of the root can be
+written.
 
-Memory, processes and processor time are a cgroup's: without one (an ordinary user on this host, by
-the operator's `degraded: true`) these tests skip.
+The first three need a cgroup: without one (an ordinary user on this host, allowed by the operator's
+`degraded: true`) these tests skip.
 """
 
 import json

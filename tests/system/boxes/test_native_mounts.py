@@ -1,6 +1,6 @@
-"""Folders of the host in native boxes: host_path, extra mounts of an exec, owners, refusals.
+"""Host folders in native boxes: host_path, extra mounts of an exec, owners of files, refusals.
 
-The first half is carried out by the real clients; the second looks closer.
+The first half runs the real clients, the second a test client that sees every field.
 """
 
 import contextlib

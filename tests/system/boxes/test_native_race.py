@@ -1,7 +1,7 @@
-"""Host folders that are swapped while boxes that mount them are made: nothing outside is reached.
+"""Host folders that are swapped while boxes mount them: nothing outside the mount roots is reached.
 
-swap_racer.c swaps the folder that is asked for and its parents with links to /etc, to a victim
-folder outside of the operator's roots, into the void, and with other folders.
+swap_racer.c replaces the requested folder and its parents with links to /etc, with a victim folder
+outside the operator's mount roots, with other folders, or with nothing.
 """
 
 import contextlib

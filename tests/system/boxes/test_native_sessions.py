@@ -1,6 +1,6 @@
-"""Sessions of native boxes: made, reused, in conflict, made anew, idle, persistent, deleted.
+"""Sessions of native boxes: created, reused, in conflict, recreated, idle, persistent, deleted.
 
-The first half is carried out by the real clients; the second looks closer.
+The first half runs the real clients, the second a test client that sees every field.
 """
 
 import contextlib

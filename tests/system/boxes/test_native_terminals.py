@@ -1,5 +1,5 @@
-"""Live commands over the wire: terminals in native boxes, what may be asked of a command that runs,
-and what is refused, by name.
+"""Live commands over the wire: terminals in native boxes, requests to a running command, and
+refusals with their exact errors.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Real tools under the default filter: each does in a native box what people use it for.
+"""Common tools under the default seccomp filter: each does its usual work in a native box.
 
-All run at once, each in a session of its own; a tool that this host does not have is skipped.
+All run at once, each in a session of its own. A tool that this host lacks is skipped.
 """
 
 import functools

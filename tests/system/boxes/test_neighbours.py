@@ -1,4 +1,6 @@
-"""Workspaces beside each other: what one brings, takes or makes slow does not reach another."""
+"""Workspaces are isolated from each other: what one sends, uses up or slows down does not affect
+another.
+"""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
-"""What a box can take of the host beside memory, processes and processors, and what others still get.
+"""Host resources besides memory, processes and processor time that a box can use up.
 
-Each test takes all there is in one box, and then looks at what root on the host and a box of
-another tenant have left.
+Each test takes all it can in one box, then checks what is left for root on the host and for another
+tenant's box.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""The volumes of a session are seen by all that runs in it: commands, managed processes, file
-actions; and by nothing else.
+"""Volumes of a session: visible to everything that runs in the session (commands, managed
+processes, file actions) and to nothing else.
 """
 
 

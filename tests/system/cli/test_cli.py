@@ -1,4 +1,4 @@
-"""The `box` command: its command line, and what it does with a boxd that has the fake backend."""
+"""The `box` command: its command line, and how it works with a boxd that has the fake backend."""
 
 import contextlib
 import json

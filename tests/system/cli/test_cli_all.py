@@ -1,4 +1,4 @@
-"""The operator sees and works in the boxes of all workspaces, by WORKSPACE/BOX; nobody else does."""
+"""The operator sees and uses the boxes of all workspaces as WORKSPACE/BOX. Nobody else can."""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""box cp both ways, with a real boxd and native boxes: what arrives, where, and what goes wrong."""
+"""`box cp` in both directions with a real boxd and native boxes: what is copied, where to, and
+errors.
+"""
 
 import concurrent.futures
 import io

@@ -1,5 +1,5 @@
-"""box cp with what an honest box or host would not show it: answers of the box that contradict each
-other, archives that a `tar` of its own makes, names too long, and places that are no files.
+"""`box cp` against hostile boxes and hosts: contradictory answers, archives from a payload's own
+`tar`, names that are too long, and sources or targets that are not regular files.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Where the output of `box` goes when nobody can take it: a full disk, a reader that has gone, and
-a reader that does not read. And what does not answer can be left.
+"""`box` when its output cannot be written: a full disk, a reader that is gone, a reader that does
+not read. A peer that does not answer can be interrupted.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""box start, ps, logs, attach and stop, with a real boxd and native boxes."""
+"""`box start`, `ps`, `logs`, `attach` and `stop` with a real boxd and native boxes."""
 
 import concurrent.futures
 import json

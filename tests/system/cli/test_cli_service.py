@@ -1,4 +1,4 @@
-"""`box status` and `box profiles`: for people and as JSON, with and without a runtime."""
+"""`box status` and `box profiles`: as text and as JSON, with and without a runtime."""
 
 import json
 import socket

@@ -1,6 +1,6 @@
-"""box skill against a real boxd, as root and as an ordinary user: installed from folders and ZIPs,
-shown, edited, removed; what is refused is named, nothing of a stranger's text steers the terminal,
-and nothing is left behind.
+"""`box skill` against a real boxd, as root and as an ordinary user: skills are installed from
+folders and ZIPs, shown, edited and removed. Refusals name the reason, control characters of a
+package never reach the terminal, and nothing is left behind.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The `box` command and live commands: output, input, signals, what it asks for."""
+"""The `box` command with live commands: output, input, signals, and the requests it sends."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""`box exec --timeout` ends the command and nothing else: the box stays, with its files and
-processes, whatever the command makes of SIGTERM and however it talks with us. The wire's own
-timeout goes on removing the session, unless it is told to keep it.
+"""`box exec --timeout` ends the command only: the box stays with its files and processes, however
+the command reacts to SIGTERM and however it is connected. The timeout of the wire protocol still
+removes the session unless it is told to keep it.
 """
 
 import concurrent.futures

@@ -1,6 +1,7 @@
-"""`box plan`: the whole plan for a few sets of options, its refusals, and that it is what is made.
+"""`box plan`: the complete plan for several sets of options, its refusals, and that boxes are made
+as it says.
 
-The expectations are in plans/. What differs from host to host is taken out of both before they are
+The expected texts are in plans/. What differs between hosts is removed from both before they are
 compared: see `normal`.
 """
 

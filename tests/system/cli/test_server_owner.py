@@ -1,5 +1,5 @@
-"""Whom `box` speaks to when nobody has named a runtime: root and its own user, on a machine where
-anyone may listen on a port that is free.
+"""Which servers `box` trusts when no runtime is named: those of root and of its own user. Other
+users of the host may listen on the default port.
 """
 
 import subprocess

@@ -1,5 +1,5 @@
-"""`box exec -it` and `box run -it` as people use them: programs that draw, driven through a real
-tmux, keys, sizes, exit codes, and a terminal that is as it was, whatever happened.
+"""`box exec -it` and `box run -it` in a real tmux: full-screen programs, keys, sizes, exit codes,
+and a terminal that is restored in every case.
 """
 
 import contextlib

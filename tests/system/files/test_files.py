@@ -1,6 +1,7 @@
-"""Files in native boxes: every action and every bad input, over both codecs, as root and not.
+"""File actions in native boxes: every action and every invalid input, over both codecs, as root and
+as an ordinary user.
 
-What takes long or is done to the runtime meanwhile is in test_files_hard.py.
+Large files, races and failures are in test_files_hard.py.
 """
 
 import base64

@@ -1,5 +1,5 @@
-"""Files in native boxes when it gets hard: large ones, many, swaps, deaths, slow readers, and a
-payload that meddles with the process that works on them.
+"""File actions under stress: large and many files, races with renames, processes that die, slow
+readers, and a payload that interferes with the process that does the file work.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """LangBot's own services against this runtime: what a bot platform really does.
 
-langbot_script.py drives them inside an environment that has LangBot (langbotlib.py), once with boxd
-as a server that LangBot dials, and once with boxd as LangBot's child by the package of
-contrib/langbot; here the results are judged.
+langbot_script.py drives them in an environment that has LangBot (langbotlib.py), once with boxd as
+a server that LangBot connects to, and once with boxd as LangBot's child, started by the package of
+contrib/langbot. The results are checked here.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""The package of contrib/langbot: LangBot's fixed command line starts boxd, and only that one.
+"""The package of contrib/langbot: LangBot's fixed command line starts boxd and nothing else.
 
-In fresh virtual environments that see the packages of BOX_VENV_OLD, BOX_VENV_NEW (both generations
-of langbot-plugin) and BOX_VENV_LANGBOT (LangBot itself); pip installs the package without network.
+In new virtual environments that see the packages of BOX_VENV_OLD, BOX_VENV_NEW (both generations of
+langbot-plugin) and BOX_VENV_LANGBOT (LangBot itself); pip installs the package without network.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""LangBot and boxd in two containers, as contrib/langbot/compose.yaml has them, by Podman.
+"""LangBot and boxd in two containers, as in contrib/langbot/compose.yaml, run by Podman.
 
-No image is needed: both have a root of a few links, and the host's /usr. They share one network
-namespace with nothing but loopback, where the name that LangBot dials is 127.0.0.1.
+No image is needed: the root of both has a few links and the host's /usr. They share one network
+namespace with nothing but loopback, where the name that LangBot connects to is 127.0.0.1.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Malicious ZIPs of every kind, and what is said of each."""
+"""Malicious ZIPs of every kind, and the error that each must give."""
 
 import struct
 

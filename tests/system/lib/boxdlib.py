@@ -1,6 +1,6 @@
-"""boxd as a child of a test: its start, its log, what /proc says of it, and its end.
+"""boxd as a child of a test: start, log, its state from /proc, and end.
 
-Everything that waits has a timeout. Environment: see `build`.
+Every wait has a timeout. Environment: see `build`.
 """
 
 import contextlib

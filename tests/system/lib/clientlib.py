@@ -1,6 +1,6 @@
-"""RPC clients for both carriers and codecs, with one interface (`Client`).
+"""RPC clients for both transports and codecs, with one interface (`Client`).
 
-Everything that waits has a timeout. Clients that decide about every byte are in rawlib.py.
+Every wait has a timeout. Clients that control every byte are in rawlib.py.
 """
 
 import collections

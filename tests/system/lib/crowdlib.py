@@ -1,4 +1,4 @@
-"""What the tests of limits measure with: crowds of sockets, metrics, percentiles."""
+"""Measurements for the tests of limits: crowds of sockets, metrics, percentiles."""
 
 import resource
 import subprocess

@@ -1,4 +1,4 @@
-"""boxd with tests/drivers/fake_rpc.c in the place of box-rpc, and connections to that."""
+"""boxd with tests/drivers/fake_rpc.c in place of box-rpc, and connections to it."""
 
 import socket
 import subprocess

@@ -1,8 +1,8 @@
-"""A runtime that streams, as far as the `box` command can tell: it plays commands by a script.
+"""A fake runtime for tests of the `box` command: it plays live commands by a script.
 
-The first word of `cmd` says what to play, see `Play`. What the client sent is kept: `requests`,
-`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. A broken rule of the protocol
-is kept in `broken`.
+The first word of `cmd` selects the scene, see `Play`. What the client sent is recorded: `requests`,
+`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. Violations of the protocol are
+recorded in `broken`.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Files in boxes, for tests: boxd in each mode, a client in each codec, and short names for the
+"""File actions in tests: boxd in each mode, a client in each codec, and short names for the
 actions.
 """
 

@@ -1,4 +1,4 @@
-"""HTTP requests, byte by byte, and what a refusal looks like."""
+"""HTTP requests byte by byte, and checks of refusals."""
 
 import contextlib
 import re

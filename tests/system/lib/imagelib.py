@@ -1,4 +1,4 @@
-"""Small roots for boxes: a shell, a few tools, and what they link to."""
+"""Small root file systems for boxes: a shell, a few tools, and the libraries that they link to."""
 
 import re
 import shutil

@@ -1,7 +1,7 @@
-"""LangBot for tests: environments that have it and the package of contrib/langbot; and what npm has
-fetched.
+"""LangBot for tests: environments that have it and the package of contrib/langbot, and the packages
+from npm.
 
-BOX_VENV_LANGBOT and BOX_NPM name what scripts/deps has made, by default build/venv-langbot and
+BOX_VENV_LANGBOT and BOX_NPM name what scripts/deps installed, by default build/venv-langbot and
 build/npm.
 """
 

@@ -1,7 +1,8 @@
-"""What a runtime with native boxes is made of, seen from outside, and that nothing of it is left.
+"""The parts of a runtime with native boxes as seen from outside, and checks that nothing of it is
+left.
 
-`Traces` notes everything of one boxd while it lives: processes, control groups, locks, mounts,
-links and folders. The test process adopts orphans, so that none gets lost when boxd is killed.
+`Traces` records what one boxd has while it lives: processes, cgroups, locks, mounts, links and
+folders. The test process is a subreaper, so that orphans are not lost when boxd is killed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Real MCP servers in a native box, started by the real client of langbot-plugin, and a way to
+"""Real MCP servers in a native box, started by the real client of langbot-plugin, and a proxy to
 their relays for clients that cannot send headers.
 """
 

@@ -1,7 +1,9 @@
-"""MicroVM boxes for tests. They run where KVM does, in the machine of tests/vm: `make test-vm`.
+"""MicroVM boxes for tests. They run where KVM does, in the QEMU machine of tests/vm: `make
+test-vm`.
 
-BOX_MICROVM names the backend: krun, or local, which shows that a test asks for nothing that a native
-box has not. What is true of microVMs alone is skipped then. All waits are long: the machine is slow.
+BOX_MICROVM names the backend: krun, or local, which runs the same tests with native boxes to show
+that they expect nothing else of microVMs; what holds for microVMs alone is skipped then. All
+timeouts are long, because the machine is slow.
 """
 
 import contextlib

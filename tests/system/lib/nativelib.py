@@ -1,5 +1,5 @@
 """Native boxes for tests: boxd as root or as an ordinary user, real clients that carry out lists of
-steps against it, and the proof that nothing is left behind.
+steps against it, and checks that nothing is left behind.
 """
 
 import concurrent.futures

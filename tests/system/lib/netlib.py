@@ -1,7 +1,7 @@
-"""A world for network tests: namespaces `host` and `internet` with servers, network_driver in `host`.
+"""A network for tests: namespaces `host` and `internet` with servers, and network_driver in `host`.
 
-The namespaces belong to processes that die with the test, so nothing is left behind. What runs
-inside of them is netinside.py, whose addresses are given on from here.
+The namespaces belong to processes that end with the test, so nothing is left behind. netinside.py
+runs inside them; its addresses are exported from here.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Slow scenes side by side: tests that wait more than they work are begun together, each in a
-thread with a boxd of its own, when the first of their module asks for `scenes`; each test then waits
-for its own scene and ends as that did.
+"""Runs slow tests of a module in parallel: tests that mostly wait are all started, each in a thread
+with a boxd of its own, when the first of them asks for `scenes`. Each test then waits for its own
+scene and has its result.
 
     @pytest.fixture(scope="module")
     def scenes(request, nothing_left):
@@ -10,8 +10,8 @@ for its own scene and ends as that did.
     @parallellib.scene
     def test_slow(client): ...
 
-A scene can ask for what is in MADE, which is of the scene alone but for the place, and for what it
-is parametrized with.
+A scene can ask for its parameters and for the fixtures in MADE, each of which is made for it alone
+(except the place).
 """
 
 import concurrent.futures

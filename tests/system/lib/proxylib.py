@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can break its connections without a word."""
+"""A TCP proxy on loopback that can drop its connections silently."""
 
 import contextlib
 import socket

@@ -1,4 +1,6 @@
-"""Workspaces with a quota: tenants' folders, their images, and how nothing is left of them."""
+"""Workspaces with a quota: folders of tenants, their images, and checks that nothing is left of
+them.
+"""
 
 import contextlib
 import errno

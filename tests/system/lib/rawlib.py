@@ -1,6 +1,6 @@
-"""Bare clients on plain sockets and pipes, for tests that decide about every byte.
+"""Bare clients on plain sockets and pipes, for tests that control every byte.
 
-They add little time of their own to what is measured.
+They add little time of their own to a measurement.
 """
 
 import errno

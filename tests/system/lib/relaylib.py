@@ -1,5 +1,5 @@
-"""Relays of managed processes: by Python's `websockets` as LangBot dials them, on a plain socket
-that can break off at any byte, and clients of the subprotocol `box.v1` that resume.
+"""Relays of managed processes: by Python's `websockets` as LangBot connects to them, by a plain
+socket that can break off at any byte, and by clients of the subprotocol `box.v1`, which resume.
 """
 
 import contextlib

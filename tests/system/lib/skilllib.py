@@ -1,4 +1,5 @@
-"""The skill store beside the reference's own: both are asked the same and answer in JSON lines."""
+"""The skill store beside the reference's own: both get the same requests and answer in JSON lines.
+"""
 
 import io
 import json

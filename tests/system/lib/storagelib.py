@@ -1,4 +1,6 @@
-"""What the tests of box_get_storage_analysis share: places, a dialled box, and ways to read an answer."""
+"""Shared by the tests of box_get_storage_analysis: folders, a connected box, and ways to read an
+answer.
+"""
 
 import os
 import pathlib

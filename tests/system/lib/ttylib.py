@@ -1,4 +1,4 @@
-"""Terminals that people would sit at: one that a test holds both ends of, and one drawn by tmux."""
+"""Terminals for tests: a pty of which the test holds both ends, and a screen drawn by tmux."""
 
 import contextlib
 import fcntl

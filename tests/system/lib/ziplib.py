@@ -1,4 +1,4 @@
-"""ZIPs that no packer would write: each field of both headers can be set."""
+"""Malformed ZIPs: each field of both headers can be set."""
 
 import dataclasses
 import random

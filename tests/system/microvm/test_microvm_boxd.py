@@ -1,7 +1,7 @@
-"""boxd's half of microVM boxes, with a box-vmm that has no machine (fake_vmm.c).
+"""boxd's part of microVM boxes, with a box-vmm that boots no guest (fake_vmm.c).
 
-What box-vmm is started with, the jail it is in, and what becomes of a box when one of them fails. Where
-/dev/kvm cannot be opened nothing of it is tried: there boxd does not start a box-vmm.
+What box-vmm is started with, the jail that it is in, and what happens to a box when one of them
+fails. Skipped where /dev/kvm cannot be opened: boxd does not start box-vmm there.
 """
 
 import os

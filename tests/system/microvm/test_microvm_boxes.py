@@ -1,4 +1,4 @@
-"""MicroVM boxes closer: terminals, msb, folders of the host, limits, the jail around them."""
+"""MicroVM boxes in detail: terminals, msb, host folders, limits, the jail around them."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""MicroVM boxes by the real clients: what works in a native box works in one with its own kernel."""
+"""MicroVM boxes with the real clients: what works in a native box works in a microVM."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""How microVM boxes end: killed from outside, by their guest, by want of memory; and what is left."""
+"""How microVM boxes end: killed from outside, by their guest, or out of memory; nothing is left."""
 
 import re
 import signal

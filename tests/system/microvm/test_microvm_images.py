@@ -1,5 +1,5 @@
-"""Roots of microVM boxes by image: folders of a caller, as root and as an ordinary user, and an
-ordinary user's by name. Native boxes are in test_images.py.
+"""Roots of microVM boxes by image: a caller's folders as root and as an ordinary user, and an
+ordinary user's images by name. Native boxes are in test_images.py.
 """
 
 import pytest

@@ -1,4 +1,5 @@
-"""What is told of microVM boxes: ends by want of memory, how much is in them, why one is gone."""
+"""What clients are told about microVM boxes: out-of-memory ends, disk usage, the reason of an end.
+"""
 
 import os
 import re

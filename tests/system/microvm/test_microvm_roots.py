@@ -1,4 +1,4 @@
-"""What microVM boxes are made of: roots by image, folders and files; and what no microVM is made of."""
+"""Roots of microVM boxes by image: folders, image files, and what is refused."""
 
 import os
 import shutil

@@ -1,7 +1,8 @@
-"""What somebody has who has taken over the process that a guest runs in: what that box was given.
+"""What an attacker has who has taken over the process that runs the guest: only what the box was
+given.
 
-The real box-vmm in its real jail, with a libkrun in an attacker's hands (hostile_libkrun.c). No guest is
-booted, so it needs no KVM that can; but where /dev/kvm cannot be opened no box-vmm is started.
+The real box-vmm in its real jail, with a hostile libkrun (hostile_libkrun.c). It boots no guest, so
+it needs no working KVM; but where /dev/kvm cannot be opened, boxd starts no box-vmm.
 """
 
 import os

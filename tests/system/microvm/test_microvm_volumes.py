@@ -1,4 +1,4 @@
-"""The volumes of a session in a microVM: as in native boxes (test_volumes.py)."""
+"""Volumes of a session in a microVM work as in native boxes (test_volumes.py)."""
 
 import pytest
 

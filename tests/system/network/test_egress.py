@@ -1,5 +1,5 @@
-"""Allowlists of boxes and their ports of the host, at the router: what is allowed is reached and
-nothing else. Every refusal is seen to succeed once with its defence left out.
+"""Allowlists of boxes and host ports, at the router: boxes reach what is allowed and nothing else.
+Each refusal is also run once without its defence, where it must succeed.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""What microVM boxes reach: nothing, everything that is not the host's, or what their list allows.
+"""What microVM boxes reach: nothing, everything but the host, or what their allowlist has.
 
-In a world of namespaces (netlib.py), asked from inside of guests. That each rule is needed is shown
-with native boxes (test_egress.py): both sit at the same router.
+In a test network of namespaces (netlib.py), asked from inside the guests. test_egress.py shows with
+native boxes that each rule is needed; both kinds use the same router.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Allowlists and ports of the host of native boxes, through boxd, in a world of the test's own.
+"""Allowlists and host ports of native boxes, through boxd, in a test network of namespaces.
 
-What the router does with them, and that each of its rules is needed, is in test_egress.py.
+The router's rules, and that each is needed, are tested in test_egress.py.
 """
 
 import json

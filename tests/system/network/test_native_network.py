@@ -1,6 +1,6 @@
-"""The network of native boxes, off and on, in a world of the test's own (netlib.py).
+"""The network of native boxes, off and on, in a test network of namespaces (netlib.py).
 
-boxd runs in the namespace `host` of that world. What a box reaches is asked from inside, by exec.
+boxd runs in its namespace `host`. Requests from inside a box are made by exec.
 """
 
 import json

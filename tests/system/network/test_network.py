@@ -1,5 +1,5 @@
-"""The network of boxes: what they reach, and that they reach nothing of the host, of the router or
-of each other. Every refusal is seen to succeed once with its defence left out.
+"""The network of boxes: they reach the internet, and nothing of the host, the router or each other.
+Each refusal is also run once without its defence, where it must succeed.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""boxd from outside: its command line, what it carries, and what its worker may do.
+"""boxd from outside: its command line, what it passes to its worker, and the worker's privileges.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""boxd and its boxes, by the real programs: what it costs the others that one does not die, one
-cannot be made, and many are of one user.
+"""boxd and its boxes with the real programs: a box that does not die, a box that cannot be made and
+many boxes of one user do not hold up others.
 """
 
 import contextlib

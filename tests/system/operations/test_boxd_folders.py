@@ -1,6 +1,6 @@
-"""boxd from outside: which folders it makes for its worker.
+"""boxd from outside: which folders it creates for its worker.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import errno

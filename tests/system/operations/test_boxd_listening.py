@@ -1,6 +1,6 @@
-"""boxd from outside: where it listens, and stdio beside the port.
+"""boxd from outside: where it listens, and stdio as a second transport.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import os

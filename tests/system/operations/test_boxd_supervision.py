@@ -1,6 +1,6 @@
-"""boxd from outside: how it starts its worker again, stops it, and reloads.
+"""boxd from outside: how it restarts, stops and reloads its worker.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import errno

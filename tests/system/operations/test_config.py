@@ -1,5 +1,6 @@
-"""The operator's file: what is refused and how it is told, what a reload changes, and that the
-readiness says what a box would get."""
+"""The operator's configuration file: errors and their messages, what a reload changes, and that
+/readyz says what a new box would get.
+"""
 
 import json
 import pathlib

@@ -1,6 +1,6 @@
-"""`box doctor`: what it says of a good host, and the cure that it names where one thing is lacking.
+"""`box doctor`: its report on a healthy host, and the fix that it names when one thing is missing.
 
-Each lack is made for one child only; see doctorlib.
+Each thing is missing for one child only; see doctorlib.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The configurations that README.md and docs/ show are good ones, and their layouts are allowed."""
+"""The example configurations in README.md and docs/ are valid, and their layouts are allowed."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What clients see, and what is left, when processes are killed, stopped or reloaded."""
+"""What clients see, and what is left behind, when processes are killed, stopped or reloaded."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""The stdio connection: its ends, what breaks it, and files in the place of pipes."""
+"""The stdio connection: how it ends, what breaks it, and files in place of pipes."""
 
 import fcntl
 import json

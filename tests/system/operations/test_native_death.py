@@ -1,4 +1,6 @@
-"""The death of boxd, box-rpc and of boxes under load: what is told, what stays and what is left."""
+"""boxd, box-rpc or boxes die under load: what clients are told, what survives, and that nothing is
+left behind.
+"""
 
 import os
 import pathlib

@@ -1,6 +1,6 @@
-"""What box-rpc is while it serves, read from /proc: no right, no file, no secret in sight.
+"""box-rpc while it serves, as /proc shows it: no privileges, no open files, no secrets.
 
-That its filter really bites is tested from inside by tests/unit/worker/test_rpc_confine.c.
+That its seccomp filter works is tested from inside by tests/unit/worker/test_rpc_confine.c.
 """
 
 import os

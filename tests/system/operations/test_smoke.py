@@ -1,7 +1,9 @@
-"""The real thing from end to end, in seconds: what `make check` runs of the system tests for every change.
+"""A smoke test of the real programs, in seconds: the part of the system tests that `make check`
+runs for every change.
 
-A real client of each generation, commands, files, a managed process and its relay, a kill of box-rpc, the
-command `box`; beside it, what test_access_local.py has on another user. Each has whole files of tests elsewhere.
+A real client of each generation, commands, files, a managed process and its relay, a killed
+box-rpc, the command `box`; also what test_access_local.py has about other users. Each has its own
+test files elsewhere.
 """
 
 import subprocess

@@ -1,5 +1,5 @@
-"""Real MCP servers of npm as managed processes, and real MCP clients, of npm and of PyPI, that talk
-to them through the relay: whole conversations.
+"""Real MCP servers from npm as managed processes, and real MCP clients (npm and PyPI) that hold
+whole conversations with them through the relay.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
 """200 processes started, stopped and replaced at random by 8 clients: counts, limits and
-diagnostics are right whenever all pause, and at the end nothing is left.
+diagnostics are right at every pause, and at the end nothing is left.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""A managed process with a limit of memory of its own: only it dies of it, and its end says so.
+"""A managed process with a memory limit of its own: only it is killed when it exceeds the limit,
+and its end says so.
 
-What boxd makes for it is looked at in the cgroups themselves, of whichever version they are. Where
-an ordinary user has no cgroup, all of this skips but what is said of that.
+Checked in the cgroups themselves, of either version. Where an ordinary user has no cgroup,
+everything but the error for that case is skipped.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""kill -9 of box-rpc with 20 managed processes and 5 relays: every process has its old pid, what
-nobody has read and how it ended, and every relay goes on where it was.
+"""kill -9 of box-rpc with 20 managed processes and 5 relays: every process keeps its pid, its
+unread output and its exit state, and every relay resumes where it was.
 """
 
 import contextlib

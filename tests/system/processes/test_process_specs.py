@@ -1,5 +1,5 @@
-"""Specs of managed processes: what is taken as it is, what is refused by name, and that a refusal
-changes nothing for what runs.
+"""Specs of managed processes: what is accepted unchanged, what is refused with which error, and
+that a refusal does not affect running processes.
 """
 
 import pytest

@@ -1,6 +1,7 @@
-"""Managed processes of native boxes: started, replaced, stopped, counted, and how they ended.
+"""Managed processes of native boxes: start, replace, stop, counts, and how they ended.
 
-The first half is carried out by the real clients over both carriers; the second looks closer.
+The first half runs the real clients over both transports, the second a test client that sees every
+field.
 """
 
 import datetime

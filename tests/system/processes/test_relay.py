@@ -1,7 +1,7 @@
 """The relay: stdin and stdout of a managed process over a WebSocket, as text.
 
-One message a line with the subprotocol `mcp`, text as it comes without; who is let in; and how it
-is closed.
+One message per line with the subprotocol `mcp`, text as it arrives without it; who is let in; and
+how it is closed.
 """
 
 import threading

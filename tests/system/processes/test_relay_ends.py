@@ -1,5 +1,5 @@
-"""The last output of a managed process, and output that makes no message: what a client has for sure
-is not given again, and nothing waits for what nobody will confirm.
+"""The last output of a managed process, and output that forms no message: confirmed output is not
+sent again, and nothing waits for a confirmation that cannot come.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""What goes into a managed process over a relay: input that nobody reads while the client wants its
-pings answered, input behind its own end, and too much of it.
+"""Input of a managed process over a relay: pings are answered while nobody reads the input; input
+after the end of input; and too much input.
 """
 
 import asyncio

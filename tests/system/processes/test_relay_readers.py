@@ -1,4 +1,4 @@
-"""Those who read a relay: one at a time, and one that does not read loses nothing."""
+"""Readers of a relay: one at a time, and a reader that does not read loses nothing."""
 
 import contextlib
 import time

@@ -1,5 +1,5 @@
-"""Nothing is lost by a relay that breaks off: `box.v1` with its offsets, disconnects at random
-moments while a counter is printed, and the death of box-rpc under processes and relays.
+"""A relay that breaks off loses nothing: `box.v1` and its offsets, disconnects at random moments
+while a counter is printed, and the death of box-rpc under processes and relays.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
-"""Readers that take 64 KiB a second and then all: the runtime holds little for them, others are
-served as before, and every byte arrives. On a release build: sanitizers have a memory of their own.
+"""Readers that take 64 KiB a second and then everything: the runtime buffers little for them,
+others are served as before, and every byte arrives. On a release build, because sanitizers use
+memory of their own.
 """
 
 import contextlib

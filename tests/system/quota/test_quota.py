@@ -1,4 +1,4 @@
-"""workspace_quota_mb holds: in a workspace of the box's own, and in a tenant's folder."""
+"""workspace_quota_mb holds, in a workspace of the box's own and in a tenant's folder."""
 
 import os
 import pathlib

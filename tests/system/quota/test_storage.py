@@ -1,4 +1,4 @@
-"""box_get_storage_analysis: what the folder and the boxes of a workspace hold.
+"""box_get_storage_analysis: how much the folder and the boxes of a workspace hold.
 
 Measured from outside, whatever the boxes do meanwhile. As root and as an ordinary user.
 """

@@ -1,4 +1,4 @@
-"""The process that measures for box_get_storage_analysis: what it may, and how it ends."""
+"""The process that measures for box_get_storage_analysis: its privileges, and how it ends."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""Who may speak: the operator's socket, users of this machine without a token, wider listeners,
-tokens that are changed, instances that are claimed, and what the log says of strangers.
+"""Who may connect: the operator's socket, users of this host without a token, wider listeners,
+changed tokens, claimed instances, and log events about refused peers.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Who may come in by WebSocket: browsers, other names, instances, tokens, relays."""
+"""Who may connect by WebSocket: browsers, other host names, instances, tokens, relays."""
 
 import json
 import os

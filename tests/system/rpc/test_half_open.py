@@ -1,5 +1,5 @@
-"""Peers that vanish without a word are found within 60 s: idle ones, one that is not read because
-its process does not read, one that is owed output, and RPC. The network between is taken away.
+"""Peers that vanish silently are found within 60 s: idle ones, relays whose process does not read,
+ones with unsent output, and RPC. The network between is removed.
 """
 
 import ctypes

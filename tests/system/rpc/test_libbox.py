@@ -1,5 +1,5 @@
-"""libbox as people have it: installed into a folder, found by pkg-config alone, a program compiled
-against it, run on both carriers. And what it exports is what its headers declare.
+"""libbox as users have it: installed into a folder, found by pkg-config alone, a program compiled
+against it and run on both transports. It exports exactly what its headers declare.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""What a crowd at the door, idle peers and many connections cost the others.
+"""How pending connections, idle peers and many connections affect other clients.
 
-Times and sizes of memory are taken from the build BOX_RELEASE_FAKE.
+Times and sizes of memory are measured on the build BOX_RELEASE_FAKE.
 """
 
 import select

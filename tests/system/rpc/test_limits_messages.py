@@ -1,6 +1,6 @@
-"""Messages that are too large, in too many fragments, or in frames that are none.
+"""Messages that are too large, have too many fragments, or are malformed frames.
 
-Times and sizes of memory are taken from the build BOX_RELEASE_FAKE.
+Times and sizes of memory are measured on the build BOX_RELEASE_FAKE.
 """
 
 import struct

@@ -1,6 +1,6 @@
-"""Answers that nobody reads: what waits, what is held back, what is given up.
+"""Answers that nobody reads: what is buffered, what is held back, when a connection is closed.
 
-Times and sizes of memory are taken from the build BOX_RELEASE_FAKE.
+Times and sizes of memory are measured on the build BOX_RELEASE_FAKE.
 """
 
 import select

@@ -1,5 +1,6 @@
-"""A line of libbox on real runtimes, over both carriers: what breaks is told and made again, one
-attempt at a time after growing pauses, and no step of it waits. Driven by tests/drivers/line_driver.c.
+"""libbox's line (a connection that reconnects) on real runtimes over both transports: a lost
+connection is reported and made again, one attempt at a time with growing pauses, and no step
+blocks. Driven by tests/drivers/line_driver.c.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""What /metrics counts."""
+"""The counters of /metrics."""
 
 import json
 

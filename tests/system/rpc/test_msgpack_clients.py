@@ -1,4 +1,6 @@
-"""msgpack on both carriers: the same answers as in JSON, bytes as bin, pipelining, mixed codecs."""
+"""msgpack over both transports: the same answers as in JSON, bytes as bin, pipelining, mixed
+codecs.
+"""
 
 import hashlib
 import random

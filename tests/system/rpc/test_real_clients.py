@@ -2,7 +2,7 @@
 
 Both generations (langbot-plugin 0.5.5 and 0.7.18), over stdio (the client starts `boxd -s` itself,
 with the environment that LangBot gives it) and over WebSocket, without and with a token.
-client_script.py does the talking inside the client's own environment; here its results are judged.
+client_script.py runs the client in its own environment; the results are checked here.
 """
 
 import concurrent.futures

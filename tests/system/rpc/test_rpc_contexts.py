@@ -1,6 +1,6 @@
 """Contexts and generations: whom a request is for, and which requests are out of date.
 
-Where a rule has an exact text, the text is compared whole: clients match on these texts.
+Texts that clients match on are compared whole.
 """
 
 import pytest

@@ -1,6 +1,6 @@
-"""The envelope, message by message: what is ignored, what is refused, what is given back.
+"""The envelope, message by message: what is ignored, what is refused, what is returned.
 
-Where a rule has an exact text, the text is compared whole: clients match on these texts.
+Texts that clients match on are compared whole.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Commands and what they print, the size of messages, and the chunk form of stdio."""
+"""Commands and their output, sizes of messages, and the chunked form of stdio."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Files in chunks: their order, sizes, names, and how much is held for all."""
+"""Files in chunks: order, sizes, names, and the limit of what is held in memory."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""box_init: limits, what is kept and what is refused, and the default workspace."""
+"""box_init: limits, which members are kept or refused, and the default workspace."""
 
 import pathlib
 

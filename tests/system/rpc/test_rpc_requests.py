@@ -1,4 +1,6 @@
-"""Many requests at once: what is refused as too many, cancelled, and ended with its connection."""
+"""Many requests at once: refused when there are too many, cancelled, and ended with their
+connection.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Status, sessions and tenancy: what is told of a session, its names, and its end."""
+"""Status, sessions and tenancy: what is reported about a session, its names, and its end."""
 
 import re
 

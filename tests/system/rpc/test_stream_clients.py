@@ -1,5 +1,5 @@
-"""Live commands by the streaming of the real clients themselves: 0.7 counts and acknowledges parts
-by its own flow control and cancels what it leaves, 0.5 does neither.
+"""Live commands with the streaming of the real clients: 0.7 counts and acknowledges parts with its
+own flow control and cancels streams it abandons, 0.5 does neither.
 """
 
 import base64

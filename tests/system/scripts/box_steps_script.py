@@ -2,8 +2,8 @@
 
 Run by the python of an environment that has the package (0.5.x or 0.7.x), with one argument: a file
 with a JSON map {carrier, command, env, url, headers, instance, steps, stay}. `steps` maps names to
-steps (see `Steps`); with `stay` what they made is not shut down. Prints one JSON line: for each
-name what came, or [class, text] of what was raised.
+steps (see `Steps`); with `stay` the boxes are not shut down at the end. Prints one JSON line: for
+each name the result, or [class, text] of the exception.
 """
 
 import asyncio

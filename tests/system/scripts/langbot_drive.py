@@ -1,4 +1,4 @@
-"""What LangBot's services need of the rest of LangBot, as small stand-ins, and the services on top.
+"""LangBot's services, and small stand-ins for the rest of LangBot that they need.
 
 For scripts that are run by the python of an environment that has the package `langbot`.
 """

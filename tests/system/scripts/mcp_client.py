@@ -1,8 +1,8 @@
 """A whole conversation by the client of the package `mcp` over the relay.
 
 Run by a python that has the package, with one argument: a JSON map {urls: {everything, files,
-refused}, file, lines, long_bytes}. Prints "tear" when its connection is to be broken, "waiting" when
-the server may be ended, then one JSON line: the results by name, as mcp_client.mjs does.
+refused}, file, lines, long_bytes}. Prints "tear" when its connection is to be broken, "waiting"
+when the server may be ended, then one JSON line: the results by name, as mcp_client.mjs does.
 """
 
 import asyncio

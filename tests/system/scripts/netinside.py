@@ -1,5 +1,5 @@
-"""What runs inside the namespaces and boxes of network tests: servers, and questions to them. A
-script of its own, which needs nothing beside it: `netinside.py internet|host|box|probe|fetch|...`.
+"""Servers and requests that run inside the namespaces and boxes of network tests. A self-contained
+script: `netinside.py internet|host|box|probe|fetch|...`.
 """
 
 import contextlib

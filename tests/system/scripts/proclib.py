@@ -1,6 +1,6 @@
 """Processes of boxes as the host sees them, found by an argument that only they have (a marker).
 
-Needs nothing but Python: it is used in the environments of the real clients too.
+Uses nothing but the standard library: it also runs in the environments of the real clients.
 """
 
 import contextlib

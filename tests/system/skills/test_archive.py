@@ -1,5 +1,7 @@
-"""Uploaded ZIPs, by tests/drivers/archive_driver.c: every malicious kind is refused by name,
-nothing lies outside of the folder or above the limits; what packers write is unpacked."""
+"""Uploaded ZIPs, by tests/drivers/archive_driver.c: every malicious kind is refused with its
+reason, nothing is written outside the folder or beyond the limits, and what common packers write is
+unpacked.
+"""
 
 import io
 import os

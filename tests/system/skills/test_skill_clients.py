@@ -1,5 +1,5 @@
-"""A skill from the real 0.5 client's own install to a command that uses it: it runs, it cannot be
-written, and the tenant next door has nothing of it.
+"""A skill from its install by the real 0.5 client to a command that uses it: it runs, it is
+read-only, and other tenants cannot see it.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Warnings about the Agent Skills format name the fields that its own validator complains of."""
+"""Warnings about the Agent Skills format name the fields that its own validator complains about."""
 
 import os
 import re

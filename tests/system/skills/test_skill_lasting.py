@@ -1,7 +1,7 @@
-"""Installs are answered before the disk has them: what is found after a crash of the machine is a whole
-package or none, and after the death of a process always the package.
+"""Installs are answered before the disk has them: after a crash of the host a package is there
+whole or not at all, after the death of a process always whole.
 
-The machine's crash is played by marks of another boot.
+The crash is simulated with marks of another boot.
 """
 
 import fcntl

@@ -1,5 +1,6 @@
-"""Skills of the runtime's own store in boxes: mounted read-only by `skill_name`, seen by their tenant
-alone; and what becomes of them when box-skills dies. test_skill_clients.py has the real client.
+"""Skills of the runtime's own store in boxes: mounted read-only by `skill_name`, visible to their
+tenant alone; and what happens to the mounts when box-skills dies. test_skill_clients.py has the
+real client.
 """
 
 import os

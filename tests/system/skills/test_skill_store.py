@@ -1,10 +1,10 @@
-"""The skill store answers as the reference's own does: the same packages, the same questions.
+"""The skill store answers as the reference's own does: the same packages, the same requests.
 
-What only looks is asked of both on one tree, so that times are compared too. What changes is asked
-of both on two trees, and then the trees are compared: files byte by byte, SKILL.md by what PyYAML reads
-in it. What is different on purpose stands in this file by name: warnings and left_out beside the
-reference's members, links that are not followed, YAML that is refused, and scalars that are not text
-(docs/decisions/036-front-matter.md).
+Requests that only read go to both on one tree, and their times are compared, too. Requests that
+change something go to both on two trees, which are then compared: files byte by byte, SKILL.md by
+what PyYAML reads in it. Intended differences are named in this file: warnings and left_out beside
+the reference's members, links that are not followed, YAML that is refused, and scalars that are not
+text (docs/decisions/036-front-matter.md).
 """
 
 import json

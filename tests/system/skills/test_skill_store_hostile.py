@@ -1,4 +1,6 @@
-"""A store that others change, break or interrupt: clear errors, whole packages, no way out."""
+"""A store that others change, break or interrupt: clear errors, whole packages, no way out of the
+folder.
+"""
 
 import fcntl
 import os

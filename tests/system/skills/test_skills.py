@@ -1,5 +1,5 @@
-"""The real 0.5.5 client runs every skill action against boxd and against the reference runtime, on copies
-of the same packages: the same answers, field by field, and the same packages afterwards.
+"""The real 0.5.5 client runs every skill action against boxd and against the reference runtime, on
+copies of the same packages: the same answers, field by field, and the same packages afterwards.
 """
 
 import json
