@@ -1,5 +1,5 @@
-"""What is measured of boxes: commands in living and in new ones, many at once, their output, and
-what idle ones hold.
+"""Benchmarks of boxes: commands in existing and in new sessions, many at once, their output, and
+the memory of idle boxes.
 """
 
 import contextlib

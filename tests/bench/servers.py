@@ -1,5 +1,5 @@
 """The programs that are measured while they run: how they are started and ended, which processes
-they are, and what memory those hold.
+they are, and how much memory those use.
 """
 
 import contextlib

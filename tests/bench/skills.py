@@ -1,8 +1,8 @@
-"""What is measured of skills: the store beside the reference's own, and libbox's list of mounts.
+"""Benchmarks of skills: the store beside the reference's own, and libbox's list of mounts.
 
-The tree has 1,000 skills and nearly as many entries as discovery looks at, 10,000; of the others half are
-folders, each of which must be looked at. Lists and installs are timed inside the programs, without the
-JSON that carries them.
+The tree has 1,000 skills and nearly as many entries as discovery looks at, 10,000; half of the
+other entries are folders, each of which must be looked at. Lists and installs are timed inside the
+programs, without the JSON around them.
 """
 
 import os

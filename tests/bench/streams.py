@@ -1,5 +1,5 @@
-"""What is measured of streams: the relay of a managed process, a live command, copies into boxes and
-out of them, and what idle managed processes hold.
+"""Benchmarks of streams: the relay of a managed process, a live command, copies into boxes and out
+of them, and the memory of idle managed processes.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The demands on what was measured, and the table that tells whether they are met."""
+"""The targets for the measured figures, and the table that shows whether they are met."""
 
 import statistics
 

@@ -1,6 +1,7 @@
-/* Plays the owner of cgroups for tests/system/boxes/test_cgroup.py: a command a line, an answer a line.
+/* A process that owns cgroups, for tests/system/boxes/test_cgroup.py: one command per line, one
+ * answer per line.
  *
- * Its children do what payloads do to a host: eat memory, fork, burn a processor, or just stay. */
+ * Its children do what payloads do to a host: use memory, fork, burn a processor, or just stay. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

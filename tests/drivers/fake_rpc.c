@@ -1,8 +1,8 @@
-/* A stand-in for box-rpc, for the test of boxd: says what it was given, and misbehaves on command.
+/* A fake box-rpc, for the tests of boxd: reports what it was given, and misbehaves on command.
  *
- * Nothing reaches it but START, so commands come as lines over its connections (or stdin); what it
- * should do before it is ready is the text of the --config file ("exit 78"), or for once that of
- * the STATE of its predecessor ("unready"). */
+ * Only START reaches it, so commands come as lines over its connections (or stdin). What it should
+ * do before it is ready is in the text of the --config file ("exit 78"), or once in the STATE of
+ * its predecessor ("unready"). */
 #include <errno.h>
 #include <grp.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-"""Attempts by whoever may ask boxd for boxes: read-only folders, limits, names, other tenants.
+"""Attempts by clients that may ask boxd for boxes: read-only folders, limits, names, other tenants.
 
 And what the attempts inside may have left behind on the host.
 """

@@ -1,6 +1,7 @@
-"""Attempts to take from the host what no cgroup counts: what root and a neighbour have left tells.
+"""Attempts to use up host resources that no cgroup counts, judged by what root and a neighbour have
+left.
 
-Each takes all it can in a box of its own, and holds it while that is asked for.
+Each takes all it can in a box of its own, and holds it while that is measured.
 """
 
 import ctypes

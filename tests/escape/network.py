@@ -1,6 +1,8 @@
-"""Attempts of a box that has a network: the host, its loopback, our port, metadata, other boxes.
+"""Attempts of a box that has a network: the host, its loopback, our port, metadata services, other
+boxes.
 
-boxd runs in a network namespace of the test's own, with an internet behind it (netlib.World).
+boxd runs in a network namespace of the test's own, with a simulated internet behind it
+(netlib.World).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Attempts by whoever may ask boxd for boxes: working folders, sources and targets of mounts.
+"""Attempts by clients that may ask boxd for boxes: working folders, sources and targets of mounts.
 
 An attempt is a function of the world; what it may return is as in inside/frame.py.
 """

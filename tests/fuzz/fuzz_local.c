@@ -1,7 +1,7 @@
-/* A hostile box-init against box-rpc's native backend, with commands of all kinds under way. The
- * bytes are a script: packets as init would send them, right or wrong, and between them what a
- * client and boxd do. Whatever comes, each command and each input is told once, output keeps to its
- * credit, what goes out is well-formed, and in the end nothing is left. */
+/* A hostile box-init against the local backend, with commands of all kinds under way. The bytes are
+ * a script: packets of box-init, right or wrong, mixed with actions of a client and of boxd. In
+ * every case each command and each input ends once, output keeps to its credit, what is sent is
+ * well-formed, and in the end nothing is left. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
-/* A hostile box-init against managed processes of the native backend. The bytes are a script: packets
- * as init would send them, right or wrong, and between them what readers do. Whatever comes, output
- * follows within its window and, but for what a log skips, without a gap; nothing is told of what was
- * dropped, and what goes out is well-formed. */
+/* A hostile box-init against managed processes of the local backend. The bytes are a script:
+ * packets of box-init, right or wrong, mixed with actions of readers. In every case output arrives
+ * within its window and, except for what a log skips, without a gap; nothing is reported about
+ * dropped processes, and what is sent is well-formed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>

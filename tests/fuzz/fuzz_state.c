@@ -1,5 +1,6 @@
-/* Bytes as a predecessor's state file -> replay. Whatever is in it, the runtime lives on: its
- * status can be told, its own dump can be written, and who takes that in is the same runtime. */
+/* Bytes as a predecessor's state file, then replay. Whatever it contains, the runtime stays usable:
+ * its status can be read, its own dump can be written, and a successor that reads the dump is the
+ * same. */
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-"""Attempts with what a command is given: open files, environment, working folder, limits."""
+"""Attempts with what a command inherits: open files, environment, working folder, limits."""
 
 import errno
 import os

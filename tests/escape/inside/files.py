@@ -1,4 +1,6 @@
-"""Attempts on files: of the host, out of the workspace, the system's folders, device files."""
+"""Attempts on files: those of the host, outside of the workspace, the system's folders, device
+files.
+"""
 
 import errno
 import os

@@ -1,8 +1,8 @@
-"""The frame of the attempts that run inside a box: what one is, how it is run, what it may say.
+"""The framework of the attempts that run inside a box: how one is declared, run and judged.
 
-An attempt is a function that returns escaped(proof) or blocked(how). Whatever else happens in it is
-an ERROR, which is a fault of the suite: never a success of the box. Each runs in a process of its
-own, so that none can spoil the next. Nothing but the standard library is used.
+An attempt is a function that returns escaped(proof) or blocked(how). Any other outcome is an ERROR,
+which is a fault of the suite and never counts as blocked. Each attempt runs in a process of its
+own, so that it cannot disturb the next. Uses the standard library only.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """Attempts by options of setsockopt, prctl, fcntl and ioctl, by huge pages and by filters.
 
-Each has arguments that the kernel would take from whoever may.
+Each has arguments that the kernel would accept from anyone who may make the call.
 """
 
 import ctypes

@@ -1,4 +1,6 @@
-"""Attempts by calls: each with arguments that the kernel would take from whoever may."""
+"""Attempts by single system calls: each with arguments that the kernel would accept from anyone who
+may make the call.
+"""
 
 import ctypes
 import mmap

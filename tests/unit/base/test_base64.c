@@ -1,4 +1,4 @@
-/* Base64: the RFC's own examples, every way to be malformed, and all lengths there and back. */
+/* Base64: the examples of the RFC, every malformed form, and round trips of all lengths. */
 #include <errno.h>
 
 #include "base/base64.h"

@@ -1,4 +1,4 @@
-/* Capabilities: what is kept, what survives exec, what comes back. Needs root. */
+/* Capabilities: which are kept, which survive exec, which come back. Needs root. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <unistd.h>

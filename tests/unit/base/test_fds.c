@@ -1,4 +1,4 @@
-/* Fds over a socket: as many as are wanted, never more, and none that stays open unseen. */
+/* Fds over a socket: as many as expected, never more, and unexpected ones are closed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* SHA-256 by published vectors, in one piece and in parts. */
+/* SHA-256 against published test vectors, in one call and in parts. */
 #include "base/hash.h"
 #include "tests/unit/lib/test.h"
 

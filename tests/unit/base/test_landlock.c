@@ -1,5 +1,5 @@
-/* Landlock: each right refused and allowed, in processes of their own, and what each version of the
- * kernel can take away. */
+/* Landlock: each right refused and allowed, each in a process of its own, and what each ABI version
+ * can restrict. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>

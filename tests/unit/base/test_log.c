@@ -1,5 +1,5 @@
-/* Log lines as they leave the process. Each test gives stderr a pipe in packet mode, in which every
- * read returns exactly one write, emits events and looks at what came. */
+/* Log lines as they leave the process. Each test makes stderr a pipe in packet mode, in which every
+ * read returns exactly one write, logs events and checks the lines. */
 #include <errno.h>
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-/* Packets with fds that wait for a socket: their order, their fds, and how many there may be. */
+/* Packets with fds that wait for a socket: their order, their fds, and the limit of the queue. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

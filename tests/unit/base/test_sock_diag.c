@@ -1,4 +1,5 @@
-/* Whose the other end of a connection is: which answers of the kernel count, and its real ones. */
+/* Which user owns the other end of a connection: which netlink answers are accepted, and real
+ * answers of the kernel. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netlink.h>

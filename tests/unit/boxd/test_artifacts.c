@@ -1,5 +1,6 @@
-/* What of the trees counts for whom, when there are more than boxd keeps. They are real mounts in a mount
- * namespace of the test's own; where they come from and who fills them is played. */
+/* Which artifact trees count for which tenant when there are more than boxd keeps. The mounts are
+ * real, in a mount namespace of the test's own; the sources and the process that copies are fakes.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* The guest's part of a boot file: it is the list of the plan, and box-init finds its way in it. */
+/* The guest's part of a boot file: it matches the plan, and box-init can parse it. */
 #include <errno.h>
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-/* boxd's command line as a table, and what it carries from the environment and files. */
+/* boxd's command line as a table, and what it takes from the environment and from files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* Packets with more fds than there is room for, on either side of the difference; and what the first
- * process of a box reports. */
+/* Packets between boxd and box-rpc with more fds than there is room for, on either side; and the
+ * reports of a box's first process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>

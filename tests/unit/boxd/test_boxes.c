@@ -1,4 +1,5 @@
-/* From the request for a box to its last trace, and what goes wrong on the way. */
+/* The life of a box from the request to the end of its last resource, and every failure on the way.
+ */
 #include "tests/unit/lib/boxes_fakes.h"
 
 TEST(from_the_request_to_the_end)

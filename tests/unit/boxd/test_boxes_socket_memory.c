@@ -1,4 +1,5 @@
-/* When boxd looks at what boxes hold that no cgroup counts, and for how long at a time. */
+/* When boxd checks the socket memory of boxes, which no cgroup counts, and how long a check may
+ * take. */
 #include "boxd/box/socket_memory.h"
 #include "tests/unit/lib/boxes_fakes.h"
 

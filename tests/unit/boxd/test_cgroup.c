@@ -1,4 +1,4 @@
-/* Finding our group in the texts of real hosts, and the numbers that limits become. */
+/* Finding our own cgroup in the texts of real hosts, and the numbers that are written as limits. */
 #include "boxd/cgroup/cgroup_manager.h"
 #include "tests/unit/lib/test.h"
 

@@ -1,5 +1,4 @@
-/* What is done to folders, in folders that are not the kernel's: what a file says then is what was
- * put there. */
+/* Operations on cgroup folders, in ordinary folders: files there contain what the test wrote. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

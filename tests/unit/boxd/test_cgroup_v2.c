@@ -1,4 +1,4 @@
-/* Version 2 of this host, where it is mounted: with no controller, so that a hybrid host will
+/* Cgroup version 2 of this host, where it is mounted. No controller is used, so a hybrid host will
  * do. */
 #include <errno.h>
 #include <fcntl.h>

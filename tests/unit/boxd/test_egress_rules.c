@@ -1,5 +1,5 @@
-/* Allowlists: from text to numbers and back, the rules that are made of them, and what counts as the
- * same when nft lists it. */
+/* Allowlists: from text to numbers and back, the nft rules that are made of them, and which
+ * listings of nft count as equal. */
 #include "base/cleanup.h"
 #include "base/macros.h"
 #include "boxd/net/egress_rules.h"

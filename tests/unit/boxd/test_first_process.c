@@ -1,5 +1,5 @@
-/* What the first process of a box reports, in words: its own steps, those of box-vmm and of a
- * guest, and what a guest's console said last, which may be anything. */
+/* Texts for the reports of a box's first process: its own steps, those of box-vmm and of a guest,
+ * and the last output of a guest's console, which may be anything. */
 #include <errno.h>
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-/* Memory for microVMs: what is promised, what is taken, what is left. */
+/* Memory for microVMs: reserved, used, and still available. */
 #include <errno.h>
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
-/* Addresses of the host's loopback, and who offers a service at one: only who listens there and
- * nowhere else. In a network namespace of its own. */
+/* Addresses on the host's loopback, and who listens there: only a server that listens there and
+ * nowhere else counts. In a network namespace of its own. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>

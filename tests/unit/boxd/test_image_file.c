@@ -1,4 +1,4 @@
-/* Image files by their first bytes. */
+/* Image files are recognized by their first bytes. */
 #include <string.h>
 
 #include "boxd/image/image_file.h"

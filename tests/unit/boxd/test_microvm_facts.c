@@ -1,4 +1,4 @@
-/* Whether there can be microVMs, by the facts: each case with the words that a person reads. */
+/* Whether microVMs are possible, from facts about the host: each case with the text for people. */
 #include <errno.h>
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
-/* The one guest that is tried: requests wait for it, what came of it is remembered, and what can change
- * is looked at again. box-vmm is a script here. */
+/* The probe that boots one guest: requests wait for it, its result is remembered, and it runs again
+ * when the host may have changed. box-vmm is a script here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* The groups of single processes in boxes: made once, found again, closed, and tried again when
- * something is still in them. */
+/* Cgroups of single processes in boxes: made once, found again, closed, and removed later when they
+ * are still in use. */
 #include "tests/unit/lib/boxes_fakes.h"
 
 static struct box_process_cgroups *groups_of(struct box_boxes *boxes, uint64_t box)

@@ -1,5 +1,5 @@
-/* Quotas of folders: how large an image is, what is to be done for a folder, and the two walks that
- * bring what is in it into the image. */
+/* Quotas of folders: the size of an image, what has to be done for a folder, and the two walks that
+ * copy a folder's files into its image. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

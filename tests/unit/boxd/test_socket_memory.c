@@ -1,4 +1,4 @@
-/* What the sockets of a box hold, from the texts of the kernel. */
+/* How much kernel memory the sockets of a box hold, from the texts in /proc. */
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>

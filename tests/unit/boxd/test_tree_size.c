@@ -1,4 +1,5 @@
-/* The walk through trees that mean ill: links, FIFOs, other mounts, depth, and what only changes. */
+/* The walk that measures trees, over hostile ones: links, FIFOs, other mounts, depth, and trees
+ * that change meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* What `box doctor` knows without a host: diagnoses. And what it stands on: children with a time
- * limit. */
+/* Diagnoses of `box doctor` that need no host, and the children with a timeout that its checks run.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>

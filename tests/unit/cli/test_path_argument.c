@@ -1,4 +1,4 @@
-/* Paths of the host as people type them, and what the runtime is told. */
+/* Host paths as people type them, and the absolute paths that the runtime gets. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

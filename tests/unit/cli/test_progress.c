@@ -1,4 +1,4 @@
-/* The line that shows how far a copy is. */
+/* The progress line of a copy. */
 #include "base/limits.h"
 #include "cli/copy/progress.h"
 #include "tests/unit/lib/test.h"

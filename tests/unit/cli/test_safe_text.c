@@ -1,4 +1,5 @@
-/* Texts of strangers on a terminal: nothing steers it, and nothing is wider than its place. */
+/* Untrusted text on a terminal: no control sequence passes, and nothing is wider than its column.
+ */
 #include "cli/safe_text.h"
 #include "tests/unit/lib/test.h"
 

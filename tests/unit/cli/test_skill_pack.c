@@ -1,5 +1,5 @@
-/* A folder as a ZIP: the store's own reader finds what was in it, and what may not be in a skill is
- * refused by its name. A text that is edited is nobody else's. */
+/* A folder as a ZIP: the store's own reader finds the same files, and files that a skill must not
+ * contain are refused with their names. The temporary file of an edit is private. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

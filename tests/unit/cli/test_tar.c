@@ -1,4 +1,5 @@
-/* Archives: what is written is read again, and what is hostile is told as what it is. */
+/* tar archives: what is written can be read again, and hostile archives are refused with the
+ * reason. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Archives put into a folder: where a second name of a file leads, and what it leaves as it was. */
+/* Unpacking archives into a folder: hard links inside it, and existing files that are left alone.
+ */
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* libbox on a runtime that does what it is told. */
+/* libbox against a scripted runtime. */
 #include <errno.h>
 #include <poll.h>
 

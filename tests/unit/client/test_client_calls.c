@@ -1,4 +1,4 @@
-/* What each call sends, and that there is one for every action of the runtime. */
+/* What each call sends, and that every action of the runtime has a call. */
 #include <errno.h>
 
 #include "base/arena.h"

@@ -1,4 +1,4 @@
-/* Live commands of libbox: terminals, their sizes, and signals. */
+/* Live commands in libbox: terminals, their sizes, and signals. */
 #include <errno.h>
 
 #include "client/box.h"

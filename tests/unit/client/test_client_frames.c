@@ -1,4 +1,4 @@
-/* Bytes that libbox makes and takes: frames, answers, command lines. */
+/* What libbox encodes and decodes: frames, answers, command lines. */
 #include <errno.h>
 
 #include "base/arena.h"

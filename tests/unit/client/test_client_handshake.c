@@ -1,4 +1,4 @@
-/* How libbox opens a WebSocket: what it says, and what it takes for an answer. */
+/* libbox's WebSocket handshake: the request it sends, and the responses it accepts. */
 #include <errno.h>
 
 #include "base/arena.h"

@@ -1,4 +1,4 @@
-/* Frames without a copy: written into the buffer that is sent, read to where the message is. */
+/* Frames without a copy: written into the send buffer, read in the receive buffer. */
 #include <string.h>
 
 #include "base/limits.h"

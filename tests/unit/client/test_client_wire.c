@@ -1,5 +1,5 @@
-/* The queue of one connection of libbox: who always has more to send than the socket takes, and what is
- * sent without it. */
+/* The send queue of one libbox connection: callers that always have more to send than the socket
+ * takes, and what is sent without queueing. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-/* Which transport, which address, and the way to it. */
+/* Endpoints: which transport, which address, and how it is found. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

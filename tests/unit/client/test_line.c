@@ -1,4 +1,5 @@
-/* A line on a runtime that does what it is told, started as a child and started again. */
+/* A line (a connection that reconnects) to a scripted runtime, which is started and restarted as a
+ * child. */
 #include <errno.h>
 
 #include "base/clock.h"

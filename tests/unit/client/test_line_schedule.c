@@ -1,5 +1,4 @@
-/* When a line connects, pings, gives up and tries again: no socket, and no time but what is
- * told. */
+/* When a line connects, pings, gives up and tries again: without sockets, on a simulated clock. */
 #include "client/line_schedule.h"
 #include "tests/unit/lib/test.h"
 

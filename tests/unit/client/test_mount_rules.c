@@ -1,4 +1,4 @@
-/* Which folders may be mounted: by text, by links, and in every mount of a spec. */
+/* Which folders may be mounted: by their text, by links, and in every mount of a spec. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

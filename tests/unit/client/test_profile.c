@@ -1,4 +1,5 @@
-/* Profiles: the built-in ones, the operator's own, and what they make of a caller's spec. */
+/* Profiles: the built-in ones, the operator's own, and the specs that they make of a caller's spec.
+ */
 #include <errno.h>
 
 #include "base/buf.h"

@@ -1,4 +1,4 @@
-/* The walk for the quota: what counts, where it ends, and that no link leads out. */
+/* The walk that measures a quota: what counts, where it stops, and that no link leads outside. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

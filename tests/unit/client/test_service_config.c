@@ -1,4 +1,4 @@
-/* The service's part of the `box` map: what it means, and what is refused. */
+/* The service's part of the `box` map: valid values, defaults and refusals. */
 #include <errno.h>
 
 #include "base/buf.h"

@@ -1,4 +1,4 @@
-/* Four states, told apart. */
+/* The four states of the service are told apart. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "client/service/service_status.h"

@@ -1,5 +1,4 @@
-/* Session ids from templates: what is put in, who overrides whom, what is refused, what is made
- * safe. */
+/* Session ids from templates: which values are inserted, precedence, refusals, escaping. */
 #include <errno.h>
 
 #include "client/service/session_template.h"

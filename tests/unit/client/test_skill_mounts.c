@@ -1,4 +1,4 @@
-/* Which skills are mounted where, with the file system shared and without. */
+/* Which skills are mounted where, with a shared file system and without. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-/* Long output keeps head and tail, says what is missing, and splits no character. */
+/* Long output keeps head and tail, says how much is missing, and splits no character. */
 #include "base/arena.h"
 #include "base/utf8.h"
 #include "client/service/truncate.h"

@@ -1,9 +1,8 @@
-/* JSON both ways: tables of exact results, and jansson as the oracle for what is JSON. The limits
- * are in test_json_limits.c.
+/* JSON encoder and decoder: tables of exact results, and jansson as the reference for what is
+ * valid. Limits are in test_json_limits.c.
  *
- * Where the two decoders differ on purpose: an escaped lone surrogate (here U+FFFD, there an
- * error), integers beyond 64 bits (here a real), depth (here 32), NUL in a key (here allowed).
- */
+ * The two decoders differ on purpose in: an escaped lone surrogate (here U+FFFD, there an error),
+ * integers beyond 64 bits (here a real), depth (here 32), NUL in a key (here allowed). */
 #include <errno.h>
 #include <jansson.h>
 

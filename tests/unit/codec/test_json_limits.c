@@ -1,4 +1,4 @@
-/* JSON at its edges: strings, numbers, depth, counts, keys and buffer limits. */
+/* JSON at its limits: strings, numbers, depth, counts, keys and buffer sizes. */
 #include <errno.h>
 #include <math.h>
 #include <time.h>

@@ -1,6 +1,5 @@
-/* msgpack both ways, and the scan: exact results, every limit, and the same verdict however the
- * bytes are cut.
- */
+/* msgpack encoder, decoder and scan: exact results, every limit, and the same verdict wherever the
+ * input is split. */
 #include <errno.h>
 #include <math.h>
 

@@ -1,4 +1,5 @@
-/* The stdio framer: what comes out of a stream, however it is cut; its limits and its memory. */
+/* The stdio framer: which messages come out wherever the stream is split; its limits and its
+ * memory. */
 #include <errno.h>
 #include <malloc.h>
 #include <time.h>

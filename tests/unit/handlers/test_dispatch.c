@@ -1,5 +1,5 @@
-/* The dispatcher, one message at a time: which check comes first, what each refusal says, what does
- * not fit, and what is counted. */
+/* The dispatcher, one message at a time: the order of the checks, the text of each refusal, answers
+ * that are too large, and the counters. */
 #include "base/limits.h"
 #include "handlers/actions.h"
 #include "handlers/dispatch.h"

@@ -1,5 +1,4 @@
-/* The dispatcher with many requests under way: what is too much, what cancels, overtakes and ends
- * them. */
+/* The dispatcher with many requests in flight: limits, cancelling, newer generations, and ends. */
 #include <errno.h>
 
 #include "base/limits.h"

@@ -1,4 +1,5 @@
-/* The envelope: what counts as a request, which seq_id is answered, what is refused and how. */
+/* The envelope: what counts as a request, which seq_id is answered, and what is refused with which
+ * error. */
 #include <errno.h>
 
 #include "base/arena.h"

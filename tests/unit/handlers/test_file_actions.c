@@ -1,5 +1,5 @@
-/* The file actions with one answer, from message to message: what is asked of a box, what waits for
- * a session, and what clients are told. */
+/* File actions with a single answer, from message to message: requests to a box, waiting for a
+ * session, and the answers that clients get. */
 #include "base/macros.h"
 #include "tests/unit/lib/dispatch_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Reads of files have turns on their connection: how many are under way, what waits, and what lets
- * it go on. */
+/* File reads take turns on their connection: how many run at once, which wait, and when the next
+ * one starts. */
 #include "tests/unit/lib/dispatch_fixture.h"
 
 #define AT_ONCE (BOX_FILE_OP_READS_BYTES_MAX / BOX_FILE_OP_READ_BYTES_MAX)

@@ -1,4 +1,4 @@
-/* The skill actions between a client and the store: what is passed on, what comes back, archives, and
+/* Skill actions between a client and the store: what is forwarded, what comes back, archives, and
  * the skill that a command names. */
 #include <fcntl.h>
 #include <unistd.h>

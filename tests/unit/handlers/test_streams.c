@@ -1,4 +1,4 @@
-/* Commands with live output: parts in order, how a full connection holds them back, and every way a
+/* Commands with live output: parts in order, backpressure of a full connection, and every way a
  * stream ends. */
 #include "tests/unit/lib/stream_fixture.h"
 

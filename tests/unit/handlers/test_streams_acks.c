@@ -1,5 +1,5 @@
-/* Commands with live output whose client acknowledges: how far parts go ahead of it, and which
- * acknowledgements count. */
+/* Commands with live output whose client acknowledges parts: how many unacknowledged parts are
+ * sent, and which acknowledgements count. */
 #include "tests/unit/lib/stream_fixture.h"
 
 static void acknowledge(struct connection *connection, int64_t seq, const char *data)

@@ -1,4 +1,4 @@
-/* What is asked of live commands: input in its forms, its end, signals, and who may. */
+/* Requests to live commands: input in its forms, end of input, signals, and who may send them. */
 #include "tests/unit/lib/stream_fixture.h"
 
 #define UNKNOWN "BoxValidationError: exec_id names no running exec"

@@ -1,4 +1,5 @@
-/* File transfers: the order of chunks, keys, and the budgets of a file, a connection and all. */
+/* File transfers: the order of chunks, keys, and the limits of a file, of a connection and of all.
+ */
 #include <dirent.h>
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* box-init over a stream, as in a microVM: requests in any pieces, numbers in the place of fds, and an
- * end to what is no packet. */
+/* box-init over a stream socket, as in a microVM: requests split anywhere, numbers in place of fds,
+ * and a hang-up on malformed packets. */
 #define CHILD_SOCKET SOCK_STREAM
 #include "protocol/init_process.h"
 #include "protocol/microvm.h"

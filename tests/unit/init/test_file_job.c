@@ -1,5 +1,5 @@
-/* The process that works on files, in a folder that is its root: what it finds, what it refuses, and
- * that nothing is left of what failed. */
+/* The process that does file work, in a folder that is its root: what it finds, what it refuses,
+ * and that failed work leaves nothing behind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* How much there is in a box, measured inside of it: in file systems of its own, past nothing that the
- * payload can put there. Needs root for mounts of its own. */
+/* How much a box holds, measured from inside: in its own file systems only, whatever the payload
+ * puts in the way. Needs root for its mounts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* A page of names: the smallest ones, in order, each once. */
+/* A page of a directory listing: the smallest names, in order, each once. */
 #include "init/file/file_page.h"
 #include "tests/unit/lib/test.h"
 

@@ -1,5 +1,5 @@
-/* Work on files by a real box-init: a process of its own that answers, is killed at any moment, and
- * is not even begun for a request that makes no sense. */
+/* File work by a real box-init: it runs in a process of its own, which may be killed at any moment;
+ * malformed requests start none. */
 #include <sys/stat.h>
 
 #include "tests/unit/lib/init_file_fixture.h"

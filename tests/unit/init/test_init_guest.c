@@ -1,4 +1,4 @@
-/* The boot file of a microVM, found in any state; its clock and its mask. */
+/* A microVM's boot file in every broken state; the guest's clock and network mask. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,4 +1,5 @@
-/* box-init as PID 1 of a box: what commands are left with, and mounts of their own. Needs root. */
+/* box-init as PID 1 of a box: the privileges of commands, and mounts of single commands. Needs
+ * root. */
 #include "tests/unit/lib/init_box.h"
 
 static const char posture[] = "grep -E '^(Uid|Groups|Cap|NoNewPrivs|Seccomp:)' /proc/self/status";

@@ -1,4 +1,4 @@
-/* box-init and commands whose pipes somebody else has. */
+/* box-init and commands whose pipes were passed in by someone else. */
 #include <poll.h>
 
 #include "tests/unit/lib/init_fixture.h"

@@ -1,4 +1,4 @@
-/* box-init and all else that can be asked of it: input, signals, resets, and what is wrong. */
+/* All other requests to box-init: input, signals, resets, and malformed ones. */
 #include <sys/syscall.h>
 
 #include "protocol/init_process.h"

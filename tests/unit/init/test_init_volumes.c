@@ -1,5 +1,5 @@
-/* box-init as PID 1 of a box: mounts of managed processes and of work on files, which nobody else sees.
- * Needs root. */
+/* box-init as PID 1 of a box: mounts of managed processes and of file work, which no other process
+ * sees. Needs root. */
 #include "tests/unit/lib/init_box.h"
 #include "tests/unit/lib/init_file_fixture.h"
 #include "tests/unit/lib/init_process_fixture.h"

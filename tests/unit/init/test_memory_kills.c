@@ -1,5 +1,5 @@
-/* Kills for lack of memory, as box-init of a microVM counts them: by a file that the kernel writes,
- * each told once. */
+/* Out-of-memory kills as box-init counts them in a microVM, from a file of the kernel: each is
+ * reported once. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

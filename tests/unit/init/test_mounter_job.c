@@ -1,4 +1,4 @@
-/* Which jobs the mounter takes from a PID 1 that may have been taken over. */
+/* Which jobs the mounter accepts from a PID 1 that may have been taken over. */
 #include <errno.h>
 
 #include "init/boot/mounter.h"

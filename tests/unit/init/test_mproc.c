@@ -1,4 +1,5 @@
-/* box-init keeps managed processes, from KEEP to DROP: how they begin and end, what goes in. */
+/* Managed processes in box-init, from START_PROCESS to FORGET_PROCESS: how they start and end, and
+ * their input. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

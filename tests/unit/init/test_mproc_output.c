@@ -1,4 +1,4 @@
-/* box-init holds what managed processes write: windows, what is sent again, writers that block. */
+/* Output of managed processes in box-init: windows, what is sent again, writers that block. */
 #include "tests/unit/lib/init_process_fixture.h"
 
 TEST(nothing_comes_that_was_not_asked_for)

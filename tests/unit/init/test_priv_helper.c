@@ -1,5 +1,6 @@
-/* The process that keeps what PID 1 of a microVM gives up: what it gives out, what it refuses, and
- * that nobody else has it. Played with a folder for the share. Needs root. */
+/* The privileged helper, which keeps the privileges that PID 1 of a microVM gives up: what it hands
+ * out, what it refuses, and that no other process has them. A folder stands in for the share. Needs
+ * root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

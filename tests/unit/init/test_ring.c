@@ -1,4 +1,4 @@
-/* The ring that holds a process's output: offsets, bounds, growing while it is wrapped. */
+/* The ring buffer with a process's output: offsets, bounds, growing while it is wrapped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

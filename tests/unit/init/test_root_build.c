@@ -1,5 +1,5 @@
-/* The root of a microVM's box, built in namespaces of this host: what is where, whose it is, and what
- * cannot be done to it. Needs root. */
+/* The root of a microVM's box, built in namespaces of this host: where everything is, who owns it,
+ * and what cannot be changed. Needs root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

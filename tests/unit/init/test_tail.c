@@ -1,4 +1,4 @@
-/* The end of a process's stderr: the last bytes, in order, whatever came before. */
+/* The tail of a process's stderr: the last bytes, in order, whatever came before. */
 #include <errno.h>
 #include <fcntl.h>
 

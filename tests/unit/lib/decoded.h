@@ -1,4 +1,4 @@
-/* What became of bytes that were decoded. */
+/* Checks of decoded bytes. */
 #pragma once
 
 #include "base/arena.h"

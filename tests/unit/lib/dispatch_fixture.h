@@ -1,4 +1,4 @@
-/* The dispatcher with peers that write down every answer. Boxes are headless. */
+/* The dispatcher with peers that record every answer. Boxes come from the manual backend. */
 #pragma once
 
 #include <errno.h>

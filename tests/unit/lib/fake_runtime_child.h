@@ -1,10 +1,9 @@
-/* A runtime that does what it is told, over stdin and stdout: the test program itself, started as
- * its own child. Its actions: echo, context, hold and release (answers in reverse order), fail,
- * stream (by the window), flood and gap (which break it), mute, seen (what steered it so far), die,
- * deaf (no answers from then on; as "silent" from its start). A live command starts and goes on;
- * what is asked of it is seen; its sizes and its input are held, but for an empty end of it. Pieces
- * of files are seen.
- */
+/* A scripted runtime over stdin and stdout: the test program itself, started as its own child. Its
+ * actions: echo, context, hold and release (answers in reverse order), fail, stream (with flow
+ * control), flood and gap (which violate it), mute, seen (what has been received so far), die, deaf
+ * (no answers from then on; as "silent" from its start). A live command starts and keeps running;
+ * requests to it are recorded; its sizes and its input are held, except for an empty end of input.
+ * Chunks of files are recorded. */
 #pragma once
 
 #include "base/arena.h"

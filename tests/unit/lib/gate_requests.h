@@ -1,4 +1,4 @@
-/* Requests at the front door, in pieces, and what becomes of them. */
+/* HTTP requests for the gate, built from pieces, and the expected decisions. */
 #pragma once
 
 #include "tests/unit/lib/test.h"

@@ -1,4 +1,4 @@
-/* Puts a box-init where it belongs: PID 1 of namespaces of its own, in a root of its own, with ids,
+/* Runs box-init where it belongs: as PID 1 of its own namespaces, in a root of its own, with ids,
  * Landlock rules and a filter; and gives it commands with mounts. Needs root. */
 #pragma once
 

@@ -1,6 +1,6 @@
-/* Drives a real box-init over its control socket, as box-rpc would: starts it, asks, and collects
- * what it answers. The program is named by the environment variable BOX_INIT. Every answer is
- * judged by box_init_check_answer first. */
+/* Drives a real box-init, a child of the test, over its control socket as box-rpc would: starts it,
+ * sends requests, and collects the answers, each of which must pass box_init_check_answer. The
+ * environment variable BOX_INIT names the program. */
 #pragma once
 
 #include <errno.h>

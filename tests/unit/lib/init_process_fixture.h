@@ -1,5 +1,5 @@
-/* Managed processes of a real box-init: asks about them as box-rpc would, and holds what comes to
- * the order that the offsets promise. Beside init_fixture.h. */
+/* Managed processes of a real box-init: sends requests as box-rpc would, and checks that output
+ * arrives in the order of its offsets. Use with init_fixture.h. */
 #pragma once
 
 #include "protocol/init_process.h"

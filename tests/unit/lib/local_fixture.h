@@ -1,6 +1,6 @@
-/* The local backend between a boxd that answers when the test says so and a box-init that is the
- * other end of a socketpair. At the end of each test nothing may be left: no handle on the loop, no
- * open fd. */
+/* The local backend between a fake boxd, which answers when the test says so, and a box-init that
+ * is the other end of a socketpair. At the end of each test nothing may be left: no handle on the
+ * loop, no open fd. */
 #pragma once
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* A live command of a native box whose pipes are box-rpc's own, from both sides: what its user hears, and
- * the ends that box-init was given. */
+/* A live command of a native box whose pipes belong to box-rpc, from both sides: what its caller
+ * receives, and the ends that box-init was given. */
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* A native box, number 7, and what is asked of its managed processes. */
+/* A native box, number 7, and requests to its managed processes. */
 #pragma once
 
 #include "runtime/backend/backend_process.h"

@@ -1,7 +1,6 @@
-/* A backend that does nothing by itself: makes, commands and destroys are kept until the test ends
- * them. It checks what the interface promises its implementers: no command in a box that is being
- * destroyed, no operation ended twice, every box destroyed.
- */
+/* A backend that does nothing by itself: makes, commands and destroys stay pending until the test
+ * completes them. It checks what the interface promises to backends: no command in a box that is
+ * being destroyed, no operation ended twice, every box destroyed. */
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* Managed processes over a box that the test plays: what it was asked is kept, what it tells the
- * test says. Beside session_fixture.h. */
+/* Managed processes over a fake box: it records every request, and reports what the test says. Use
+ * with session_fixture.h. */
 #pragma once
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* Readers of managed processes that write down what they are told. */
+/* Readers of managed processes that record what they receive. */
 #pragma once
 
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-/* The runtime over a host that waits for the test, which sees all that was asked of it. */
+/* The runtime over a fake host: it records every request and answers when the test says so. */
 #pragma once
 
 #include "base/log.h"

@@ -1,5 +1,5 @@
-/* Sessions over a backend that waits for the test: every order of making, running, removing and
- * cancelling is played by hand. */
+/* Sessions over the manual backend: makes, runs, removals and cancels can complete in every order.
+ */
 #pragma once
 
 #include "runtime/session/session.h"

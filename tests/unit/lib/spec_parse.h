@@ -1,4 +1,4 @@
-/* Specs out of JSON text, and what a refusal says. */
+/* Specs from JSON text, and the texts of refusals. */
 #pragma once
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Live commands through the dispatcher: what is asked, and the parts that come back. */
+/* Live commands through the dispatcher: the requests, and the parts that come back. */
 #pragma once
 
 #include "tests/unit/lib/dispatch_fixture.h"

@@ -1,9 +1,8 @@
-/* The unit test frame: TEST(name) { ... } registers itself and runs in a process of its own.
+/* The unit test framework: TEST(name) { ... } registers itself and runs in a process of its own.
  *
- * A test fails by an ASSERT that prints both sides, by a crash, or by running past its time. Output
- * is TAP. `prog NAME` runs one test in this process, for a debugger. A test program is one .c file
- * that includes this header once; it needs no main.
- */
+ * A test fails by an ASSERT that prints both sides, by a crash, or by its timeout. Output is TAP.
+ * `prog NAME` runs one test in this process, for a debugger. A test program is one .c file that
+ * includes this header once; it needs no main. */
 #pragma once
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* A bridge of a microVM box, between a box-rpc and a guest that are both played. */
+/* The bridge of a microVM box between a fake box-rpc and a fake guest. */
 #pragma once
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* ZIPs for tests, written by hand so that each field can lie. */
+/* ZIPs for tests, written by hand so that each field can be wrong. */
 #pragma once
 
 #include <libdeflate.h>

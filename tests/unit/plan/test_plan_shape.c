@@ -1,4 +1,4 @@
-/* When what was prepared for one request serves another. */
+/* When a warm box that was prepared for one request can serve another. */
 #include "plan/plan.h"
 #include "tests/unit/lib/test.h"
 

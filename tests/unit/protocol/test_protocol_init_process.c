@@ -1,4 +1,4 @@
-/* Which packets about managed processes are well-formed: each kind at its edges. */
+/* Packets about managed processes: which are well-formed, each kind at its edges. */
 #include "protocol/init.h"
 #include "protocol/init_process.h"
 #include "tests/unit/lib/test.h"

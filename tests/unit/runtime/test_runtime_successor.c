@@ -1,4 +1,4 @@
-/* The runtime: the record for a successor, told whole or change by change, and its replay. */
+/* The runtime: the record for a successor, written whole or change by change, and its replay. */
 #include "runtime/runtime.h"
 #include "tests/unit/lib/runtime_fixture.h"
 

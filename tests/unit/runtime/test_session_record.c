@@ -1,4 +1,4 @@
-/* What a successor is told of sessions and what it makes of that; and boxes that end by
+/* What is recorded about sessions and how a successor replays it; also boxes that end by
  * themselves. */
 #include "base/log.h"
 #include "tests/unit/lib/session_fixture.h"

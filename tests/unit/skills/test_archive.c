@@ -1,7 +1,6 @@
-/* Unpacking: what lies on disk afterwards, and what a taken-over child could do.
+/* Unpacking: which files are on disk afterwards, and what a taken-over child could do.
  *
- * Hostile children are work functions of ours, run as the real one is.
- */
+ * Hostile children are work functions of the test, run as the real one is. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

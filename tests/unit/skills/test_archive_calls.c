@@ -1,4 +1,4 @@
-/* box_archive_calls is enough: a caller that has nothing but these can unpack. */
+/* box_archive_calls is complete: a caller that may use only these calls can unpack. */
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>

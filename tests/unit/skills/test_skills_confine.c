@@ -1,5 +1,5 @@
-/* The fence of box-skills from inside: what it keeps, and what a taken-over one would try. Each
- * test runs in a process of its own. */
+/* The confinement of box-skills from inside: what still works, and what an attacker who took it
+ * over would try. Each test runs in a process of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

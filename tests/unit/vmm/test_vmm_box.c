@@ -1,6 +1,6 @@
-/* A microVM box, made as boxd makes one but without boxd: the real box-vmm in a jail, libkrun, a guest,
- * and box-init in it. Where no KVM boots guests there is nothing to see: BOX_KVM=1 says that one does.
- * Needs root. */
+/* A microVM box, made as boxd makes one but without boxd: the real box-vmm in a jail, libkrun, a
+ * guest, and box-init in it. Skipped unless BOX_KVM=1 says that KVM boots guests here. Needs root.
+ */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 

@@ -1,4 +1,4 @@
-/* The process that hangs mounts: real mounts in a mount namespace of the test's own, and what it is
+/* The mount helper: real mounts in a mount namespace of the test's own, and the privileges it is
  * left with. Needs root. */
 #include <errno.h>
 #include <fcntl.h>

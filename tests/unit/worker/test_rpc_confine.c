@@ -1,8 +1,8 @@
-/* The fence from inside: a child enters it and tries what a taken-over box-rpc would try.
+/* The confinement of box-rpc from inside: a child enters it and tries what a taken-over box-rpc
+ * would.
  *
- * Each test runs in a process of its own (see test.h), so each enters the fence afresh. Calls go by
- * number: the C library must not get in between.
- */
+ * Each test runs in a process of its own (see test.h), so each enters the confinement anew. Calls
+ * are made by number, so that the C library does not interfere. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>

@@ -1,5 +1,5 @@
-/* Native boxes as box-rpc sees them: what boxd is asked for, how a box begins, is lost, is adopted
- * by a successor, and ends. */
+/* The local backend: what boxd is asked for, and how a box starts, is lost, is adopted by a
+ * successor, and ends. */
 #include "tests/unit/lib/local_fixture.h"
 
 #define ENDED "its first process has ended"

@@ -1,5 +1,5 @@
-/* How commands in native boxes end, by init's word, and to which of them the kernel's kills for
- * lack of memory are put down. Then boxes of a predecessor: reset, adopted or dropped. */
+/* How commands in boxes end, as box-init reports it, and to which of them out-of-memory kills are
+ * attributed. Then boxes of a predecessor: reset, adopted or dropped. */
 #include "tests/unit/lib/local_fixture.h"
 
 TEST(each_end_is_an_outcome)

@@ -1,5 +1,5 @@
-/* Work on files in a native box, as box-rpc sees it: what it sends, what it believes, and that a lie
- * fails alone. */
+/* File work in a box through the local backend: the packets it sends, which answers it accepts, and
+ * that a false answer fails only its own request. */
 #include "base/macros.h"
 #include "protocol/init_file.h"
 #include "runtime/backend/backend_file.h"

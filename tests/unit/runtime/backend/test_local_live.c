@@ -1,5 +1,5 @@
-/* Live commands whose bytes go by packets: output as far as there is credit, input piece by piece,
- * signals, and an init that does not keep to what it was allowed. */
+/* Live commands whose bytes go in packets: output within its credit, input in pieces, signals, and
+ * a box-init that exceeds what it was allowed. */
 #include "tests/unit/lib/local_fixture.h"
 
 #define PIECE BOX_INIT_BYTES_MAX

@@ -1,5 +1,5 @@
-/* How much there is in a box that only its own init can look into, as box-rpc sees it: what it asks,
- * and what of the answer it believes. */
+/* How much a box holds where only its own box-init can look: what box-rpc asks, and which answers
+ * it accepts. */
 #include "protocol/init_file.h"
 #include "tests/unit/lib/local_fixture.h"
 

@@ -1,5 +1,5 @@
-/* What native boxes and box-rpc may hold for each other: output that is gathered, up to the limits of
- * one command and of all together, and requests that a box does not take. */
+/* What boxes and box-rpc may buffer for each other: output up to the limits of one command and of
+ * all together, and requests that a box does not read. */
 #include "base/limits.h"
 #include "tests/unit/lib/local_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Live commands whose pipes are box-rpc's own: what comes out of them as far as there is credit, and what
- * goes in. What is after their end is in test_local_pipes_end.c. */
+/* Live commands whose pipes belong to box-rpc: output within its credit, and input. What follows
+ * their end is in test_local_pipes_end.c. */
 #include <sys/resource.h>
 
 #include "tests/unit/lib/local_pipes_fixture.h"

@@ -1,5 +1,5 @@
-/* Live commands whose pipes are box-rpc's own, after their end: what comes of what they left, and who has
- * the pipes then. */
+/* Live commands whose pipes belong to box-rpc, after their end: output that is still in the pipes,
+ * and who closes them. */
 #include <sys/eventfd.h>
 
 #include "tests/unit/lib/local_pipes_fixture.h"

@@ -1,4 +1,5 @@
-/* Managed processes of native boxes: packets out, and what of box-init's answers is believed. */
+/* Managed processes through the local backend: packets out, and which of box-init's answers are
+ * accepted. */
 #include "protocol/init_process.h"
 #include "tests/unit/lib/local_process_fixture.h"
 

@@ -1,5 +1,6 @@
-/* Managed processes with a limit of their own: nothing is said to the box before boxd has made the
- * group, all of it after that in order, and each kill in the group is the process's own. */
+/* Managed processes with a memory limit of their own: nothing is sent to the box before boxd has
+ * made the cgroup, then everything in order; each kill in the cgroup is attributed to the process.
+ */
 #include "protocol/init_process.h"
 #include "tests/unit/lib/local_process_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Commands in native boxes: what init is asked, mounts, what is refused, and cancelling. */
+/* Commands through the local backend: requests to box-init, mounts, refusals, and cancelling. */
 #include <fcntl.h>
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
-/* The time that commands in native boxes have, and box-init with their end. Linked so that timers can
- * be made to run out at once. */
+/* Timeouts of commands in boxes, and of box-init in ending them. Timers are linked so that they can
+ * fire at once. */
 #include "runtime/backend/backend_file.h"
 #include "tests/unit/lib/local_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Mounts of managed processes and of work on files, as box-rpc sees them: boxd opens each, and
- * nothing is said to the box before all are there. */
+/* Mounts of managed processes and of file work through the local backend: boxd opens each, and
+ * nothing is sent to the box before all are there. */
 #include "protocol/init_process.h"
 #include "runtime/backend/backend_file.h"
 #include "tests/unit/lib/local_process_fixture.h"
