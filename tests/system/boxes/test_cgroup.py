@@ -28,7 +28,7 @@ def program():
 
 
 def alive(pid):
-    """A zombie is dead: whoever started it may never ask."""
+    """A zombie counts as dead: its parent may never reap it."""
     try:
         status = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -97,20 +97,20 @@ class Owner:
         return int(pid)
 
     def part_kills(self, name, number):
-        """In the part, in its box, and in what is in no part."""
+        """Kills in the part, in its box, and in the rest of the box."""
         return tuple(map(int, self.ask(f"part kills {name} {number}")[1:]))
 
     def remove(self, name):
         assert self.ask(f"remove {name}")[0] == "removed"
 
     def find_parents(self):
-        """By its fds: other owners may be at work on this host."""
+        """Found by its fds, because other owners may be at work on this host."""
         folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
         places = {pathlib.Path(os.readlink(fd)) for fd in folder.iterdir()}
         return sorted(place for place in places if CGROUP_PARENT.fullmatch(place.name))
 
     def files(self, box):
-        """What the limits of a box are, by the names of their files."""
+        """The values of a box's limit files, by name."""
         return {
             path.name: path.read_text().strip()
             for parent in self.parents
@@ -120,7 +120,8 @@ class Owner:
         }
 
     def pids(self, box):
-        """Of version 2 also those in groups below it; in version 1 each is in its box elsewhere."""
+        """In version 2 also those in cgroups below; in version 1 every process is in the box's own
+        cgroup."""
         names = (f"{box}/cgroup.procs", f"{box}/*/cgroup.procs")
         paths = [path for parent in self.parents for name in names for path in parent.glob(name)]
         lists = [path.read_text() for path in paths]
@@ -194,7 +195,7 @@ def test_who_eats_less_is_not(owner):
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 0), (20, 19), (0, 250)])
 def test_forks_end_at_the_limit(owner, limit, count):
-    """The first process counts as well; 250 is all that it tries."""
+    """The first process counts, too; it tries to start 250."""
     owner.make("many", pids=limit)
     assert owner.wait(owner.start("many", "forks"))[:2] == ("exit", count)
     assert len(owner.pids("many")) == count
@@ -202,7 +203,7 @@ def test_forks_end_at_the_limit(owner, limit, count):
 
 
 def test_a_processor_is_shared_as_asked(owner):
-    """What one without a limit gets is up to what else the machine does."""
+    """How much a process without a limit gets depends on what else the host does."""
     for _ in range(3):
         owner.make("slow", cpu=200)
         owner.make("quick")
@@ -229,7 +230,7 @@ def test_a_running_fork_bomb_is_removed(owner):
     assert [parent / "bomb" for parent in owner.parents if (parent / "bomb").exists()] == []
 
 
-# Parts: groups of single processes below that of a box.
+# Parts: cgroups of single processes below that of a box.
 
 
 def test_a_part_has_a_limit_of_its_own(owner):
@@ -239,12 +240,12 @@ def test_a_part_has_a_limit_of_its_own(owner):
     owner.part("box", 2, 24)
     beside = owner.start_in("box", 2, "stay")
     assert owner.wait(owner.start_in("box", 1, "eat", 40))[:2] == ("signal", signal.SIGKILL)
-    # Version 2 kills all that is in the part, and counts the first one twice.
+    # Version 2 kills everything in the part, and counts the first process twice.
     assert owner.part_kills("box", 1) == ({"v1": 1, "v2": 2}[owner.mode], 0, 0)
     assert owner.part_kills("box", 2) == (0, 0, 0)
     assert owner.wait(owner.start_in("box", 2, "eat", 8))[:2] == ("exit", 0)
     assert owner.pids("box") == before | {beside}
-    # The box's own limits count for all of it.
+    # The box's own limits cover all its parts.
     owner.part("box", 3, 4096)
     assert owner.wait(owner.start_in("box", 3, "eat", 200))[:2] == ("signal", signal.SIGKILL)
     assert owner.part_kills("box", 3)[0] > 0
@@ -264,7 +265,7 @@ def test_a_part_has_a_limit_of_its_own(owner):
 def test_what_is_in_no_part_is_counted_after_the_division(owner):
     owner.make("box", memory=64 * MIB)
     assert owner.wait(owner.start("box", "eat", 100))[:2] == ("signal", signal.SIGKILL)
-    # It is alive while all is moved.
+    # The process stays alive while it is moved.
     late = owner.start("box", "later", 100)
     owner.part("box", 1, 32)
     assert owner.part_kills("box", 1) == (0, 1, 0)
@@ -287,7 +288,8 @@ def test_a_running_fork_bomb_is_divided(owner):
 
 
 def test_an_open_procs_file_is_for_its_box_alone(owner):
-    """Whoever is given one, as box-rpc is, can put no other process of the host into the group."""
+    """A holder of such a file, as box-rpc is, can move no other process of the host into the
+    cgroup."""
     root, other = 0x7FFF0000, 61184
     owner.make("box", memory=96 * MIB)
     assert owner.ask(f"give box {root}") == ["ok"]
@@ -359,7 +361,7 @@ def test_two_owners_do_not_touch_each_other(owner):
 
 
 def test_many_begin_at_once(owner):
-    """Each sweeps while others are between making a cgroup parent and locking it."""
+    """All remove leftovers while others are between making a cgroup parent and locking it."""
     for _ in range(4):
         others = [launch() for _ in range(8)]
         for other in others:
@@ -403,7 +405,7 @@ def test_cgroup_parents_that_were_being_made_are_swept_and_others_are_not(owner)
 
 
 def in_mounts(script):
-    """An owner in a mount namespace of its own, after a script there."""
+    """An owner in a mount namespace of its own, in which a script ran first."""
     return Owner("unshare", "--mount", "sh", "-ec", f'{script}\nexec "$0"', str(program()))
 
 

@@ -83,7 +83,7 @@ time.sleep(20)
 """
 
 
-# Into the error queue of the sender: answers of ICMP, and packets whose time of sending is asked for.
+# Fills the sender's error queue: ICMP errors, and packets with requested send timestamps.
 TAKE_ERRORS = """
 import socket, struct
 asked, held = [(1, 37, struct.pack("I", 2))], []
@@ -105,7 +105,7 @@ import time
 time.sleep(20)
 """
 
-# The same in TCP; and in sockets that are in no list any more, after connect to no family.
+# The same in TCP, and in sockets that are in no list any more after a connect to AF_UNSPEC.
 TAKE_TCP_ERRORS = """
 import ctypes, socket, struct, time
 asked, held, libc = [(1, 37, struct.pack("I", 2))], [], ctypes.CDLL(None)
@@ -148,7 +148,7 @@ while len(held) < 900:
     libc.connect(one.fileno(), bytes(16), 16)
 time.sleep(20)
 """
-# What servers have: many connections, and many that have died and were not closed yet.
+# What servers have: many open connections, and many that are dead but not closed yet.
 BUSY = """
 import os, socket, time
 child = os.fork()
@@ -214,7 +214,7 @@ def place():
 
 @contextlib.contextmanager
 def dialled(place):
-    """A client, which knows its boxd."""
+    """A client that knows its boxd."""
     with place.start() as boxd, boxd.web() as client:
         client.boxd = boxd
         yield client.init(backend="local")
@@ -227,7 +227,7 @@ def client(place):
 
 
 def take(client, session, text, **more):
-    """What it printed. What it took stays taken: a child has it, and goes on in the box."""
+    """The output of a program that takes all it can. A child in the box keeps what was taken."""
     held = (
         "import os, time\nends = os.pipe()\nif os.fork():\n"
         "    os.close(ends[1])\n    print(os.read(ends[0], 100).decode(), flush=True)\n    os._exit(0)\n"
@@ -244,7 +244,7 @@ def end(client, *sessions):
 
 
 def test_inotify_of_a_box_is_its_own(client):
-    """The kernel counts it for the owner of the namespace too: that is the box, not root."""
+    """The kernel also charges the owner of the namespace: that is the box, not root."""
     before = left_of_inotify()
     assert int(take(client, "greedy", TAKE_INOTIFY)) >= 100
     assert left_of_inotify() >= before - 2
@@ -262,7 +262,7 @@ def test_timers_and_queued_signals_of_a_box_are_its_own(client):
 
 @pytest.mark.parametrize("text, kind", [(TAKE_UDP, "UDP"), (TAKE_TCP, "TCP")], ids=["udp", "tcp"])
 def test_socket_buffers_are_the_box_s_memory(client, text, kind):
-    """The sum of the host is asked for, whatever version of cgroups it has."""
+    """The total of the host is checked, on both versions of cgroups."""
     before = pages_of(kind)
     take(client, "buffers", text, memory_mb=64)
     held = (pages_of(kind) - before) * 4096
@@ -279,7 +279,7 @@ def test_open_files_of_a_box_are_a_share(client):
 
 @pytest.mark.parametrize("way", ["0", "1"], ids=["icmp", "times"])
 def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
-    """With the network off, too: no cgroup is charged for them."""
+    """Also with the network off: no cgroup is charged for them."""
     cmd = f"{PYTHON} - <<'END'\n{TAKE_ERRORS.replace('WAY', way)}\nEND"
     error = client.fail("box_exec", {"cmd": cmd, "session_id": "e", "memory_mb": 64})
     assert "its sockets held more of the host's memory than the box may have" in error
@@ -288,7 +288,7 @@ def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
 
 
 def test_receive_buffers_in_a_box_stay_as_they_are(client):
-    """SO_RCVBUF is answered, and does nothing; TCP makes them no larger than this either."""
+    """SO_RCVBUF is answered and ignored; TCP does not grow its buffers beyond this, either."""
     text = """
 import socket
 for kind in (1, 2):
@@ -303,7 +303,7 @@ print(open("/proc/sys/net/ipv4/tcp_rmem").read())
     end(client, "buffers")
 
 
-# A connection is charged to whoever accepts it.
+# A connection is charged to the cgroup that accepts it.
 TAKE_UNACCEPTED = """
 import socket, time
 listeners = [socket.create_server(("127.0.0.1", 0), backlog=4096) for _ in range(40)]
@@ -382,7 +382,7 @@ def status_of(pid):
 
 
 def start(place):
-    """A boxd with a box in which something runs."""
+    """A boxd with a box in which a command runs."""
     client = dialled(place)
     made = client.__enter__()
     made.exec("sleep 86400 & exit 0", "stays")

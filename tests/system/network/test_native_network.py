@@ -126,7 +126,7 @@ def all_are(results, targets, expected):
     assert not wrong, wrong
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_off(flow):
@@ -150,7 +150,7 @@ def test_links(flow):
     assert info == {"off": "off", "on": "on"}
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def flow(request, flows):
     return flows.results(request.param)
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_started_and_found(flow):
@@ -197,7 +197,7 @@ def test_deleted_with_its_session(flow):
     assert flow.gave("last dead") == 0
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
