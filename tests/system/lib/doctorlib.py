@@ -66,7 +66,7 @@ class Host:
 
 
 def own_groups():
-    """Where this process is in each hierarchy of version 1: controller -> folder."""
+    """The cgroup of this process in each hierarchy of version 1: controller -> folder."""
     found = {}
     for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)

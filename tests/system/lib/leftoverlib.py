@@ -30,7 +30,7 @@ SWEPT_SECONDS = 1.0
 PR_SET_CHILD_SUBREAPER = 36
 CGROUP_PARENT = re.compile(r"/box-[0-9a-f]{16}$")
 SHARED_FOLDERS = ("/tmp", "/run", "/dev/shm", "/var/tmp", "/var/lib")
-# Folders of mkdtemp, in C and in Python: other tests may run at the same time.
+# Folders made by mkdtemp in C and in Python: other tests may run at the same time.
 OTHER_TESTS = re.compile(r"/[a-z-]+[-.](\w{6}|\w{8})(/|\s|$)")
 
 needs_root = pytest.mark.skipif(
@@ -44,7 +44,7 @@ def adopt_orphans():
 
 
 def native_boxd(folder, *args, config=None, **options):
-    """A boxd with native boxes whose orphans come to us. Skips where there can be none."""
+    """A boxd with native boxes whose orphans we adopt. Skips where native boxes are not possible."""
     adopt_orphans()
     boxd = boxdlib.Boxd(*args, cwd=folder, config={**NATIVE, **(config or {})}, **options)
     try:
@@ -60,7 +60,7 @@ def native_boxd(folder, *args, config=None, **options):
 
 
 def starter(folder, programs, *args, **options):
-    """Starts such a boxd whenever it is called."""
+    """Returns a function that starts such a boxd."""
     return lambda: native_boxd(folder, *args, programs=programs, **options)
 
 
@@ -80,7 +80,7 @@ def read(path):
 
 
 def processes():
-    """pid -> (parent, state) of all."""
+    """pid -> (parent, state) of all processes."""
     found = {}
     for name in os.listdir("/proc"):
         stat = name.isdigit() and read(f"/proc/{name}/stat")
@@ -109,7 +109,7 @@ def describe(pid):
 
 
 def reap(keep):
-    """Takes the exit codes of orphans that came to us."""
+    """Reaps orphans that were adopted."""
     for child, (parent, state) in processes().items():
         if parent == os.getpid() and state == "Z" and child not in keep:
             with contextlib.suppress(ChildProcessError):
@@ -117,7 +117,7 @@ def reap(keep):
 
 
 def inits(boxd):
-    """The first process of every box, by the pids of the host."""
+    """The first process of every box, by host pid."""
     found = []
     for pid, (parent, state) in processes().items():
         if parent == boxd.pid and state not in "ZX" and not boxdlib.is_warm_box(pid):
@@ -128,7 +128,7 @@ def inits(boxd):
 
 
 def named_inits(boxd):
-    """Those of the boxes that have a file /tmp/name: the name -> the pid."""
+    """The boxes that have a file /tmp/name: the name -> the pid."""
     found = {}
     for pid in inits(boxd):
         name = read(f"/proc/{pid}/root/tmp/name").strip()
@@ -142,7 +142,7 @@ def named_inits(boxd):
 
 
 def mounts():
-    """Mount points and what is there. Numbers are left out: they are given again."""
+    """Mount points and their types. Mount ids are left out, because they are reused."""
     lines = [" ".join(line.split()[3:]) for line in read("/proc/self/mountinfo").splitlines()]
     return {line for line in lines if not OTHER_TESTS.search(line)}
 
@@ -164,7 +164,7 @@ def holds_a_warm_box(group):
 
 
 class HostState:
-    """The host before a boxd is started."""
+    """The state of the host before a boxd is started."""
 
     def __init__(self):
         self.mounts = mounts()
@@ -174,7 +174,7 @@ class HostState:
 
 
 class Traces:
-    """What is known of one boxd; `check_gone` says that none of it is left."""
+    """What belongs to one boxd; `check_gone` checks that none of it is left."""
 
     def __init__(self, boxd, host):
         self.boxd = boxd
@@ -185,7 +185,7 @@ class Traces:
         self.note()
 
     def note(self):
-        """Again and again: locks are taken when they are needed."""
+        """Call it repeatedly: locks are taken when they are needed."""
         with contextlib.suppress(OSError):
             names = boxdlib.fd_names(self.boxd.pid).values()
             self.sockets |= {name[8:-1] for name in names if name.startswith("socket:[")}
@@ -208,7 +208,7 @@ class Traces:
         return sorted(str(parent) for parent in self.parents if parent.exists())
 
     def left(self, groups=True):
-        """Everything, by kind; only what there is."""
+        """What is left, by kind; empty kinds are omitted."""
         found = {
             "processes": self.left_processes(),
             "locks": self.left_locks(),
@@ -225,19 +225,19 @@ class Traces:
         )
 
     def check_swept(self):
-        """After the start of the next boxd."""
+        """Checks after the start of the next boxd."""
         boxdlib.wait_until(
             lambda: not self.left_groups(), SWEPT_SECONDS, lambda: f"left: {self.left_groups()}"
         )
 
     def boxes(self):
-        """The groups of its boxes, in every hierarchy."""
+        """The cgroups of its boxes, in every hierarchy."""
         parents = filter(pathlib.Path.exists, self.parents)
         found = [path for parent in parents for path in parent.iterdir() if path.is_dir()]
         return sorted(str(path) for path in found if not holds_a_warm_box(path))
 
     def check_boxes(self, count, seconds=GONE_SECONDS):
-        """As many boxes as this, and nothing of others."""
+        """Checks that there are exactly so many boxes."""
         per = len(self.parents)
 
         def right():
@@ -330,7 +330,7 @@ class Load:
 
 
 def wait_worked(load, count=1):
-    """Until so many more answers have come."""
+    """Waits until so many more answers have come."""
     wanted = load.done + count
     boxdlib.wait_until(
         lambda: load.done >= wanted or load.wrong, 20, lambda: f"no answers: {load.boxd.tail()}"
@@ -341,7 +341,7 @@ def wait_worked(load, count=1):
 # -- sessions
 
 
-# The number is there so that a session that was made anew cannot be taken for the first.
+# The number shows whether a session was recreated.
 FURNISH = (
     "echo {name} >/tmp/name; echo {name} >/workspace/file;"
     " (setsid sleep 987 >/dev/null 2>&1 </dev/null &) ;"
@@ -351,7 +351,7 @@ LOOK = "cat /tmp/name /workspace/file; pgrep -x sleep; cat /tmp/sleeper"
 
 
 def network_possible(boxd):
-    """Whether boxes can have one here: tried in a session of its own."""
+    """Whether boxes can have a network here: tried in a session of its own."""
     with boxd.web() as client:
         data = {"cmd": "true", "session_id": "probe", "network": "on"}
         possible = client.call("box_exec", data)["code"] == 0
@@ -360,7 +360,7 @@ def network_possible(boxd):
 
 
 def furnish(client, names):
-    """Sessions with files and a process in the background; name -> what LOOK must find."""
+    """Sessions with files and a background process; name -> what LOOK must print."""
     found = {}
     for name in names:
         pid = client.exec(FURNISH.format(name=name), name)["stdout"]
@@ -376,7 +376,7 @@ def check_furnished(client, found):
 
 
 def sleepers(pid):
-    """How long the processes of a box sleep."""
+    """The arguments of all sleep processes below this pid."""
     found = set()
     for one in descendants(pid):
         words = read(f"/proc/{one}/cmdline").split("\0")

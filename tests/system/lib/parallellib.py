@@ -27,7 +27,7 @@ MADE = {*OF_A_MODE, "tmp_path"}
 
 
 def scene(function):
-    """A test that waits for this function."""
+    """A test that waits for the result of this function."""
     wanted = inspect.signature(function).parameters
     modes = bool(OF_A_MODE & set(wanted))
     given = [name for name in wanted if name not in MADE]
@@ -45,7 +45,7 @@ def scene(function):
 
 
 def play(function, options, arguments):
-    """In its thread."""
+    """Runs in the scene's thread."""
     wanted = inspect.signature(function).parameters
     with contextlib.ExitStack() as stack:
         if {"client", "boxd"} & set(wanted):
@@ -64,8 +64,8 @@ def mode_of(item):
 
 @contextlib.contextmanager
 def begun(request, **options):
-    """The scenes of this module that were chosen: futures, by the names of their tests. The options
-    are of nativelib.dialled."""
+    """The selected scenes of this module: futures, by the names of their tests. The options are
+    those of nativelib.dialled."""
     chosen = [
         item
         for item in request.session.items

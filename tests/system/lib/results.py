@@ -19,7 +19,7 @@ def why_skipped(report):
 
 
 def outcome(report):
-    """(name, state, details) as far as this report settles it, or None."""
+    """(name, state, details) if this report decides the result, else None."""
     if report.skipped:
         return report.nodeid, "skipped", why_skipped(report)
     if report.failed and report.when == "teardown":

@@ -21,7 +21,7 @@ STEP_SECONDS = 0.1
 
 
 def narrow(port):
-    """A socket that takes little while nobody reads it."""
+    """A socket with a small receive buffer."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
     made.settimeout(60)

@@ -19,7 +19,7 @@ CAP_DAC_READ_SEARCH = 2
 
 
 def pages(*sizes):
-    """What files of these sizes take in a tmpfs."""
+    """The space that files of these sizes use in a tmpfs."""
     return sum(-(-size // PAGE) * PAGE for size in sizes)
 
 
@@ -51,7 +51,7 @@ def tenant(place, workspace="ws1"):
 
 
 def make_tenant(place, files, workspace="ws1"):
-    """Makes the folder with files {path: size}."""
+    """Creates the folder with files {path: size}."""
     top = tenant(place, workspace)
     for path, size in files.items():
         whole = top / path
@@ -69,7 +69,7 @@ def run(client, cmd, session="s", **spec):
 
 
 def analyse(client, **members):
-    """The answer, held to its form; its directories by key."""
+    """The answer, checked for its format; its directories by key."""
     answer = client.ask(ACTION, **members)
     directories = answer["directories"]
     keys = [one["key"] for one in directories]

@@ -146,7 +146,7 @@ def test_a_guest_that_does_not_come_up(boxd, tmp_path, mode, why):
 
 
 def test_no_warm_boxes_of_microvms(boxd):
-    """Nobody's memory is spent ahead."""
+    """MicroVMs are never made in advance: that would use memory."""
     with boxd.web() as client:
         look(client)
         client.ask("box_delete_session", {"session_id": "s"})
@@ -175,12 +175,12 @@ def test_more_than_the_host_has(boxd):
         answers = {session: client.wait(seq, 60) for session, seq in asked.items()}
         good = [session for session, answer in answers.items() if answer["code"] == 0]
         refused = [answer["message"] for answer in answers.values() if answer["code"] != 0]
-        # Others may take or give back some of it meanwhile.
+        # Other processes may use or free some of it meanwhile.
         assert most - 1 <= len(good) <= most + 1, (most, refused)
         assert len(good) + len(refused) == 50
         for message in refused:
             assert "BoxCapacityExceededError: there is no memory for another microVM" in message
-        # One that ends gives its promise back.
+        # A box that ends releases its reservation.
         client.ask("box_delete_session", {"session_id": good[0]})
         again = client.wait(client.start("box_exec", {**spec("n"), "memory_mb": each_mb}), 30)
         assert again["code"] == 0, again

@@ -26,7 +26,7 @@ FAST = "BOX_RELEASE_FAKE" if os.environ.get("BOX_RELEASE_FAKE") else "BOX_BUILD"
 
 
 def libraries(folder):
-    """One file, by both names."""
+    """One library, under both names."""
     made = leftoverlib.compile_program("hostile_libkrun.c", folder / "broken.so", "-shared", "-fPIC")
     for name in ("libkrun.so.1", "libkrunfw.so.5"):
         (folder / name).symlink_to(made)

@@ -60,7 +60,7 @@ def test_wrong_command_line(programs, args, text):
     assert (result.returncode, result.stdout, result.stderr) == (2, "", f"boxd: {text}\n")
 
 
-# What boxd carries.
+# What boxd passes on.
 
 
 def test_start_carries_everything(start_boxd, tmp_path):
@@ -166,7 +166,7 @@ def test_token_is_in_no_environment(start_boxd):
 
 
 def test_boxd_is_not_dumpable(programs):
-    """Seen by the owner of its files in /proc, which is then root and not boxd's own user."""
+    """Checked by the owner of its files in /proc, which is then root and not boxd's own user."""
     with tempfile.TemporaryDirectory(dir="/tmp") as reachable:
         os.chmod(reachable, 0o755)
         for program in programs.iterdir():
@@ -182,7 +182,7 @@ def test_boxd_is_not_dumpable(programs):
             boxd.stop()
 
 
-# What the worker is.
+# The worker's privileges.
 
 
 def check_no_rights(ids, bounding="0000000000000000"):
@@ -214,7 +214,7 @@ def test_worker_is_confined(start_boxd):
     assert ids["sigpipe"] == "default"
     fds = dict(entry.split(":", 1) for entry in ids["fds"].rstrip(",").split(","))
     listeners = 2 if has_ipv6() else 1
-    # boxd, the connection that asks, and what tells whose a connection is.
+    # boxd, the connection that asks, and the socket that tells which user a connection belongs to.
     assert list(fds.values()) == ["/dev/null", "pipe", "pipe"] + ["socket"] * (3 + listeners)
     assert list(fds) == [str(fd) for fd in range(6 + listeners)]
 

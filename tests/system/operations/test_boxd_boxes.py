@@ -44,7 +44,7 @@ def wait_warm_boxes(boxd):
 
 @contextlib.contextmanager
 def frozen(pid):
-    """A process that does not even die when it is killed."""
+    """A process that stays even after SIGKILL."""
     group = FREEZER / f"box-test-{os.getpid()}"
     group.mkdir()
     try:
@@ -83,7 +83,7 @@ def test_a_box_that_does_not_die_holds_up_nobody(boxd):
 
 
 def expect_no_trace(client, session):
-    """In no list, no count, not found: as if it had never been."""
+    """In no list, no count, and not found."""
     assert client.ask("box_get_sessions")["sessions"] == []
     status = client.ask("box_status")
     assert (status["active_sessions"], status["managed_processes"]) == (0, 0)
@@ -103,7 +103,7 @@ def expect_no_trace(client, session):
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 @pytest.mark.parametrize("how", ["timeout", "shutdown", "deletion"])
 def test_a_session_that_is_removed_is_seen_no_more(boxd, how, killed):
-    """boxd stands still, so the box does not end: neither this box-rpc nor the next shows it."""
+    """boxd is stopped, so the box does not end: neither this box-rpc nor its successor shows it."""
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(boxd.web())
         client.init(backend="local", limits={"max_sessions": 1})
@@ -135,7 +135,7 @@ def test_a_session_that_is_removed_is_seen_no_more(boxd, how, killed):
             if how == "deletion":
                 assert client.wait(deletion)["code"] == 0
             client.ask("box_delete_session", {"session_id": "gone"})
-        # There was room for one: another one waits for the end of the box as well.
+        # There was room for one: another box waits until this one has ended.
         assert client.exec("echo x", "other")["stdout"] == "x"
 
 
@@ -151,7 +151,7 @@ def test_a_wrong_host_path_costs_no_warm_box(boxd):
 
 
 def groups_beside(pid):
-    """The cgroups of all boxes of the runtime that this one is of, in one hierarchy."""
+    """The cgroups of all boxes in this box's runtime, in one hierarchy."""
     for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         parent = (pathlib.Path("/sys/fs/cgroup") / names / path.lstrip("/")).parent
@@ -167,7 +167,7 @@ OVERLAY = """mount --make-rprivate / && mount -t tmpfs none "$0" && cd "$0" &&
 
 @needs_root
 def test_a_birth_that_fails_leaves_nothing(tmp_path):
-    """That owners cannot be mapped somewhere is found out when a warm box has been taken."""
+    """That owners cannot be mapped for a folder is only found out after a warm box was taken."""
     before = ["unshare", "-m", "sh", "-c", OVERLAY, str(tmp_path)]
     if subprocess.run([*before, "true"], capture_output=True, timeout=20).returncode != 0:
         pytest.skip("no overlay file system here")
@@ -201,7 +201,7 @@ def test_as_many_processes_as_the_kernel_has(tmp_path):
 
 
 def key_count(uid):
-    """How many keys count for a user."""
+    """The number of keys that count for a user."""
     for line in KEY_USERS.read_text().splitlines():
         words = line.replace(":", " ").split()
         if int(words[0]) == uid:

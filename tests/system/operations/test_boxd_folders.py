@@ -98,7 +98,7 @@ def ask_folders(peer, paths, base):
 
 
 def test_make_folder(start_boxd, host_folder):
-    """Where everything may be mounted a link leads wherever it leads."""
+    """Where everything may be mounted, links are followed."""
     with start_boxd(umask=0o077).connect() as peer:
         answers = ask_folders(peer, [path for path, _ in FOLDERS], host_folder)
     assert answers == dict(FOLDERS)
@@ -133,7 +133,7 @@ IN_ROOT = {
     "BASE/file/x": ENOTDIR,
     "BASE/../outside": EINVAL,
     "ABOVE/outside": EXDEV,
-    # Links above the root are the operator's; behind them the rule is the same.
+    # Links above the root are the operator's and are followed; below the root the rule is the same.
     "ABOVE/to-base": 0,
     "ABOVE/to-base/by-link": 0,
     "ABOVE/to-base/link": ELOOP,
@@ -210,14 +210,14 @@ def test_make_folder_behind_bind_mounts(start_boxd, host_folder):
         ("bound-root/etc/box-test", EPERM),
         ("bound-root/proc/box-test", EPERM),
         ("self/self-made", 0),
-        # Not by their place but by their kind.
+        # Refused by their type, not by their path.
         ("new-proc", EPERM),
         ("new-proc/self/box-test", EPERM),
         ("part-of-proc", EPERM),
         ("part-of-proc/ipv4", EPERM),
         ("part-of-sys", EPERM),
         ("new-pts", EPERM),
-        # A folder mounted inside itself: the way up must not stop between the two.
+        # A folder mounted inside itself: the walk upwards must not stop between the two.
         ("to-root/boot/a/a/box-test", EPERM),
     ]
     with start_boxd(before=[*IN_NAMESPACE, script, "sh"]).connect() as peer:

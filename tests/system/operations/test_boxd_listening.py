@@ -29,7 +29,7 @@ def test_loopback_only_by_default(start_boxd):
     assert len({port for _, port in listening}) == 1
     if has_ipv6():
         with boxd.connect("::1") as peer:
-            # With what tells whose a connection is.
+            # Also the socket that tells which user a connection belongs to.
             assert peer.ask_all("start")["listeners"] == "3"
 
 
@@ -155,7 +155,7 @@ def test_stdio_stop(stdio):
 
 
 def test_closed_standard_fds(start_boxd):
-    """What boxd opens must not land on 0, 1 or 2."""
+    """Files that boxd opens must not become fd 0, 1 or 2."""
     boxd = start_boxd(before=["sh", "-c", 'exec "$@" <&- >&-', "sh"])
     with boxd.connect() as peer:
         fds = peer.ask_all("ids")["fds"]

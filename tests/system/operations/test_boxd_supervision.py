@@ -21,7 +21,7 @@ from fakerpclib import FLAG_ROOTS, FLAG_STATE, Peer
 
 def keep_state(peer, text):
     assert peer.ask(f"state {text}") == "ok"
-    # Packets are served in order: after this answer the STATE has been taken.
+    # Packets are handled in order: after this answer the STATE has been taken.
     assert peer.ask("folder /usr") == "0"
 
 
@@ -39,7 +39,7 @@ def dial_until(stop, port, failures, greeted):
 
 @pytest.fixture
 def dial_all_the_time():
-    """Dials a port without a pause until the test ends or asks for what came of it."""
+    """Connects to a port without pause until the test ends or asks for the results."""
     stop, failures, greeted, threads = threading.Event(), [], [], []
 
     def start(port):
@@ -60,7 +60,7 @@ def dial_all_the_time():
 
 
 def check_kills(start_boxd, dial_all_the_time, kills):
-    """No connection is refused, nothing leaks, and the port stays."""
+    """No connection is refused, nothing leaks, and the port stays the same."""
     boxd = start_boxd()
     port = boxd.port
     dial_all_the_time(port)
@@ -86,7 +86,7 @@ def check_kills(start_boxd, dial_all_the_time, kills):
 
 
 def test_fifteen_kills(start_boxd, dial_all_the_time):
-    """The pause between them has long ceased to grow."""
+    """By then the pause between restarts has long stopped growing."""
     check_kills(start_boxd, dial_all_the_time, 15)
 
 
@@ -153,7 +153,7 @@ def test_check_config(start_boxd, tmp_path, text, code, flags):
     (tmp_path / "c").write_text(text + "\n")
     boxd = start_boxd("--check-config", "--config", str(tmp_path / "c"), *flags)
     assert boxd.wait() == code
-    # The verdict is box-rpc's; there is no log around it, but of an end that is none.
+    # The verdict is box-rpc's; boxd logs only an abnormal end.
     for name in ("listening", "worker.started", "stopped"):
         assert boxd.events(name) == []
     assert len(boxd.events("worker.died")) == (code == 5)
@@ -188,7 +188,7 @@ def test_state_is_handed_over(start_boxd):
         boxd.wait_event("worker.started", 3)
     with boxd.connect() as peer:
         assert peer.ask("getstate") == "second"
-        # Sent by one that is dead before boxd looks.
+        # Sent by a worker that is dead before boxd reads it.
         boxd.signal(signal.SIGSTOP)
         peer.send("laststate third")
         wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
@@ -223,7 +223,7 @@ def test_a_state_is_taken_when_there_are_no_more_fds(start_boxd):
         resource.prlimit(boxd.pid, resource.RLIMIT_NOFILE, (lowest, limits[1]))
         assert peer.ask("state first") == "ok"
         assert peer.ask("state second") == "ok"
-        # This one needs an fd more; the answer says also that the states were taken.
+        # This one needs one more fd; its answer also shows that the states were taken.
         assert peer.ask("folder /usr") == str(-errno.EMFILE)
         resource.prlimit(boxd.pid, resource.RLIMIT_NOFILE, limits)
         os.kill(peer.pid, signal.SIGKILL)
@@ -334,7 +334,7 @@ def test_second_signal_kills_at_once(start_boxd):
 
 
 def test_stop_in_a_restart_pause(start_boxd):
-    """The pause is half a second at most: on a machine that stood still the signal comes after it."""
+    """The pause is at most half a second; on a host that was stalled the signal comes after it."""
     for _ in range(5):
         boxd = start_boxd()
         for count in range(1, 7):
@@ -370,7 +370,7 @@ def test_reload(start_boxd, tmp_path):
 
 
 def reload_in_a_pause(boxd):
-    """When one box-rpc has died and the next has not begun."""
+    """After one box-rpc has died and before the next has started."""
     for count in range(1, 7):
         kill_by_command(boxd, count, "exit 3")
     with boxd.connect() as peer:
@@ -381,7 +381,7 @@ def reload_in_a_pause(boxd):
 
 
 def reload_before_ready(boxd):
-    """The one that is to get it dies before it is ready."""
+    """The box-rpc that should get it dies before it is ready."""
     with boxd.connect() as peer:
         keep_state(peer, "unready")
         os.kill(peer.pid, signal.SIGKILL)

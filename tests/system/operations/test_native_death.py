@@ -54,7 +54,7 @@ PLAIN_ID = 12345
 
 @pytest.fixture
 def plain_start():
-    """Starts boxd as a user that is not root. Its programs are where that user can see them."""
+    """Starts boxd as an ordinary user. Its programs are where that user can read them."""
     with tempfile.TemporaryDirectory(prefix="plain-") as name:
         folder = pathlib.Path(name)
         folder.chmod(0o755)
@@ -80,7 +80,7 @@ def check_boxd_killed(start, kills):
             traces = Traces(boxd, host)
             if network is None:
                 network = network_possible(boxd)
-            # Whoever asks between its end and that of box-rpc hears about it.
+            # Requests between its end and that of box-rpc get an error.
             with Load(boxd, network=network, allowed="boxd cannot be asked") as load:
                 if number % 2 == 0:
                     wait_worked(load, 4)
@@ -99,7 +99,7 @@ def check_boxd_killed(start, kills):
 
 @pytest.mark.timeout(120)
 def test_boxd_killed(tmp_path):
-    """Its boxes end with it; what the kernel keeps of their groups, its successor removes."""
+    """Its boxes end with it; empty cgroups that are left are removed by its successor."""
     check_boxd_killed(starter(tmp_path, build()), SHORT)
 
 
@@ -145,7 +145,7 @@ def check_worker_killed(start, kills):
 
 @pytest.mark.timeout(120)
 def test_worker_killed(tmp_path):
-    """Sessions stay, with their files, their processes and their first process."""
+    """Sessions survive with their files, their processes and their first process."""
     check_worker_killed(starter(tmp_path, build()), SHORT)
 
 
@@ -165,7 +165,7 @@ def victim_of(boxd, client):
 
 
 def check_told(client, number, pid):
-    """The command that is under way ends with an error that says which session and why."""
+    """The running command ends with an error that names the session and the reason."""
     running = number % 2 == 1
     cmd = "sleep 30" if running else "sleep 0.1; echo done"
     seq = client.start("box_exec", {"cmd": cmd, "session_id": "victim"})
@@ -176,7 +176,7 @@ def check_told(client, number, pid):
     answer = client.wait(seq, 10)
     assert time.monotonic() - killed < TOLD_SECONDS
     if not running and answer["code"] == 0:
-        # It came after the end of that box, and was the first in the next.
+        # It came after the end of that box, and was the first in the next one.
         assert answer["data"]["stdout"] == "done"
         return
     assert answer["code"] == 1, answer
@@ -220,7 +220,7 @@ def test_init_killed_200_times(tmp_path):
 
 @pytest.mark.parametrize("check", [check_boxd_killed, check_worker_killed, check_init_killed])
 def test_killed_as_a_plain_user(plain_start, check):
-    """There are no groups then: only the kernel and the sockets end what is left."""
+    """Without cgroups only the kernel and the sockets end what is left."""
     check(plain_start, 2)
 
 
@@ -232,7 +232,7 @@ def test_killed_as_a_plain_user_50_times(plain_start, check):
 
 
 def test_idle_init_killed(tmp_path):
-    """Nobody waits for an answer: the session is just not there any more, and is made anew."""
+    """No request is pending: the session simply does not exist any more, and is recreated."""
     host = HostState()
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
         traces = Traces(boxd, host)
@@ -246,7 +246,7 @@ def test_idle_init_killed(tmp_path):
 
 
 def test_mounter_killed(tmp_path):
-    """The second process of a box: nobody waits for it, and other commands go on."""
+    """The second process of a box: nobody waits for it, and other commands continue."""
     host = HostState()
     source = tmp_path / "source"
     source.mkdir()
@@ -266,12 +266,12 @@ def test_mounter_killed(tmp_path):
         traces.check_boxes(1)
 
 
-# stdio: there is one client, and everything ends with the connection.
+# stdio: the only client; everything ends with the connection.
 
 
 @pytest.fixture
 def piped(tmp_path):
-    """A boxd on stdio with two sessions, one at work; its client and its traces."""
+    """A boxd on stdio with two sessions, one running a command; its client and its traces."""
     host = HostState()
     with native_boxd(tmp_path, stdio=True) as boxd, Stdio(boxd) as client:
         traces = Traces(boxd, host)
@@ -309,7 +309,7 @@ def test_stdio_closed(piped):
 
 
 def test_stdio_stopped_now(piped):
-    """A second signal does not wait for what runs."""
+    """A second signal does not wait for running commands."""
     boxd, _, traces = piped
     boxd.signal(signal.SIGTERM)
     boxd.wait_event("stopping")
@@ -322,7 +322,7 @@ def test_stdio_stopped_now(piped):
 
 
 def test_stopped_under_load(tmp_path):
-    """Boxes with commands, boxes without, boxes that are made at this moment: all are gone."""
+    """Boxes with commands, boxes without, boxes being made at this moment: all are gone."""
     host = HostState()
     with native_boxd(tmp_path) as boxd:
         traces = Traces(boxd, host)
@@ -339,11 +339,11 @@ def test_stopped_under_load(tmp_path):
         assert load.wrong == []
 
 
-# Boxes that nobody waits for.
+# Boxes whose clients are gone.
 
 
 def check_half_made(tmp_path, count, programs):
-    """Clients that go away while their box is made."""
+    """Clients that disconnect while their box is made."""
     host = HostState()
     dice = random.Random(1)
     with native_boxd(tmp_path, programs=programs, config={"limits": {"max_sessions": 2000}}) as boxd:
@@ -358,11 +358,11 @@ def check_half_made(tmp_path, count, programs):
                 client.start("box_exec", {**spec, "cmd": "true"})
             time.sleep(dice.uniform(0, 0.02))
             if number % 2:
-                # Without a word, as a process that was killed.
+                # Silently, like a process that was killed.
                 client.socket.socket.shutdown(2)
             client.close()
         with boxd.web() as client:
-            # What was finished in time is a session like any other.
+            # A box that was finished in time is an ordinary session.
             def listed():
                 return client.ask("box_get_sessions")["sessions"]
 
@@ -411,7 +411,7 @@ def test_many_at_once(tmp_path):
 
 
 def test_worker_killed_while_boxes_are_made(tmp_path):
-    """What is half made then belongs to nobody and goes."""
+    """A half-made box then belongs to nobody and is removed."""
     host = HostState()
     with native_boxd(tmp_path) as boxd:
         traces = Traces(boxd, host)
@@ -443,7 +443,7 @@ def ranges_of(boxd):
 
 
 def test_two_runtimes(tmp_path):
-    """One is killed and started again, sweeps, and never touches a box of the other."""
+    """One is killed and restarted, removes its own leftovers, and never touches a box of the other."""
     host = HostState()
     with native_boxd(tmp_path) as one, one.web() as client:
         traces = Traces(one, host)
@@ -478,7 +478,7 @@ def test_two_runtimes(tmp_path):
 
 
 def test_answers_after_restart(tmp_path):
-    """A command that was under way when box-rpc died is ended, and its session is free again."""
+    """A command that was running when box-rpc died is ended, and its session is free again."""
     with native_boxd(tmp_path) as boxd:
         with boxd.web() as client:
             furnish(client, KEPT[:1])

@@ -30,7 +30,7 @@ CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 @pytest.fixture(params=["websocket", "stdio"])
 def served(request, tmp_path):
-    """A boxd of release speed (a sanitizer opens files of its own) that has answered an exec."""
+    """A boxd at release speed (a sanitizer opens files of its own) that has answered an exec."""
     environment = {"LANGBOT_BOX_CONTROL_TOKEN": TOKEN, "SECRET_OF_THE_PARENT": SECRET}
     options = {"programs": fast_build(), "env": environment}
     if request.param == "stdio":
@@ -58,7 +58,7 @@ def test_no_privilege(served):
     if ROOT:
         assert {name: status[name] for name in CAPABILITIES} == dict.fromkeys(CAPABILITIES, none)
     else:
-        # A plain user may not empty the bounding set, and with no_new_privs it gives nothing.
+        # An ordinary user may not clear the bounding set, which gives nothing with no_new_privs.
         assert {status[name] for name in CAPABILITIES if name != "CapBnd"} == {none}
 
 
@@ -74,7 +74,7 @@ def test_another_user(served):
 
 @pytest.mark.skipif(not ROOT, reason="the owner of the files is seen by root only")
 def test_not_dumpable(served):
-    """The kernel gives the files of such a process to root."""
+    """The kernel makes root the owner of such a process's files in /proc."""
     for pid in (served.pid, served.worker):
         assert proc(pid, "environ").stat().st_uid == 0
         assert proc(pid, "mem").stat().st_uid == 0
@@ -114,7 +114,7 @@ def test_no_secret_after_a_restart(tmp_path):
 
 
 def listening_inodes():
-    """inode -> local address, of TCP sockets that listen."""
+    """inode -> local address, of listening TCP sockets."""
     found = {}
     for name in ("tcp", "tcp6"):
         for line in pathlib.Path("/proc/net", name).read_text().splitlines()[1:]:
@@ -125,7 +125,7 @@ def listening_inodes():
 
 
 def connected_inodes():
-    """Of TCP sockets that do not listen."""
+    """TCP sockets that do not listen."""
     lines = []
     for name in ("tcp", "tcp6"):
         lines += pathlib.Path("/proc/net", name).read_text().splitlines()[1:]

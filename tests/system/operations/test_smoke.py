@@ -50,7 +50,7 @@ def test_a_session_survives_its_worker(made):
 
 
 def test_a_box_is_a_box(made):
-    """Its own processes alone, a read-only root, and no network unless it is asked for."""
+    """Only the box's own processes, a read-only root, and no network unless requested."""
     with nativelib.dialled(made) as client:
         told = client.exec("ls -d /proc/[0-9]* | wc -l; touch /usr/x 2>&1; tail -n +3 /proc/net/dev | cut -d: -f1", "s")
         count, refused, *links = told["stdout"].splitlines()
