@@ -99,8 +99,8 @@ class Skills:
             with skilllib.start_reference(folder) as other:
                 for _ in self.bench.rounds("installs"):
                     for who, program in (("box", store), ("reference", other)):
-                        # What is measured ends with the answer; Box waits for the disk after it.
-                        # Nothing that others left is to be written meanwhile.
+                        # The measurement ends with the answer; Box syncs to disk after it.
+                        # No leftovers of others may be written meanwhile.
                         os.sync()
                         data = {"filename": "up.zip"}
                         answer = answered(program, "box_install_skill_zip", data, file)

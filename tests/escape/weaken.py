@@ -34,7 +34,7 @@ def run(*command, **options):
 
 
 def copy_sources():
-    """What is the same keeps its time, so that only what differs is built again."""
+    """Unchanged files keep their time stamps, so that only changes are rebuilt."""
     source = PLACE / "source"
     wanted = {str(path.relative_to(ROOT)) for path in ROOT.glob("meson*") if path.is_file()}
     for folder in [path for path in ROOT.iterdir() if path.name not in LEFT_OUT]:

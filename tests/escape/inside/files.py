@@ -115,7 +115,7 @@ def _(facts):
 
 @attempt("files", "read-private-keys")
 def _(facts):
-    """Nothing that only root may read is in the box's own /etc."""
+    """The box's own /etc has nothing that only root may read."""
     found = []
     for folder, _, names in os.walk("/etc"):
         for name in names:

@@ -29,7 +29,7 @@ class Drive:
         self.results = {}
 
     async def error(self, awaitable):
-        """The class of what the client raises."""
+        """The class of the client's exception."""
         try:
             return ["nothing raised", repr(await awaitable)]
         except Exception as exc:
