@@ -89,7 +89,7 @@ TEST(all_bytes_and_lengths_there_and_back)
 	}
 }
 
-/* Each one-character text of the right shape: exactly the 64 of the alphabet are taken. */
+/* Each one-character text of the right length: exactly the 64 of the alphabet are accepted. */
 TEST(alphabet_is_exact)
 {
 	int taken = 0;

@@ -104,7 +104,7 @@ TEST(swap_is_left_out_where_it_is_not_accounted_for)
 	ASSERT(!is_there("memory.kmem.tcp.limit_in_bytes"));
 }
 
-/* What is longer keeps its end: as if the kernel had made something else of what was written. */
+/* Longer files keep their tail: as if the kernel had changed what was written. */
 TEST(a_limit_that_is_not_there_afterwards_is_an_error)
 {
 	struct box_err err;
@@ -168,8 +168,7 @@ TEST(lists_pids_across_pieces)
 	box_cgroup_pid_list_close(&list);
 }
 
-/* Else a fork bomb could be quicker than its killer. Both ways do it where there is no
- * cgroup.kill. */
+/* Otherwise a fork bomb could outrun its killer. Both ways do it where there is no cgroup.kill. */
 TEST(forks_are_forbidden_before_killing)
 {
 	make_place();
@@ -187,7 +186,7 @@ TEST(forks_are_forbidden_before_killing)
 	assert_file("cgroup.kill", "1");
 }
 
-/* What is listed is killed, nothing else, and more than one batch of it. */
+/* Exactly the listed processes are killed, in more than one batch. */
 TEST(kills_what_is_listed)
 {
 	enum {
@@ -223,7 +222,7 @@ TEST(kills_what_is_listed)
 	ASSERT_INT(waitpid(pids[CHILDREN], &status, 0), pids[CHILDREN]);
 }
 
-/* The processes of our group go to the leaf one by one; a plain file keeps the last. */
+/* The processes of our cgroup move to the leaf one by one; a plain file keeps the last pid. */
 TEST(version_2_moves_our_group_aside)
 {
 	struct box_err err;
@@ -266,7 +265,7 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 	} rows[] = {
 		{"keeper", "cpu memory pids\n", "."},
 		{"a/keeper", "cpu memory pids\n", "a"},
-		/* A leaf of someone else's, who gives no controllers. */
+		/* Someone else's leaf, without controllers. */
 		{"a/keeper", "memory pids\n", NULL},
 		{"a/beekeeper", "cpu memory pids\n", NULL},
 	};
@@ -293,7 +292,7 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 	}
 }
 
-/* As the watcher of a boxd that was killed does while the next one starts in its leaf. */
+/* As the watcher of a killed boxd does while the next boxd starts in its leaf. */
 TEST(version_2_in_a_leaf_that_another_leaves)
 {
 	struct box_err err;
@@ -321,13 +320,13 @@ TEST(version_2_in_a_leaf_that_another_leaves)
 		_exit(0);
 	}
 	ASSERT_INT(read(ready[0], &byte, 1), 1);
-	/* It wants them anew; a plain file does not show them, which is the error. */
+	/* It enables the controllers again; a plain file does not show them, hence the error. */
 	ASSERT_INT(box_cgroup_v2.settle(top, "a/keeper", P | M | C, &own, &err), -EINVAL);
 	assert_file("a/cgroup.subtree_control", "+pids +memory +cpu");
 	ASSERT_INT(waitpid(pid, NULL, 0), pid);
 }
 
-/* A plain file shows "+pids ..." as it was written, which names no controller. */
+/* A plain file contains "+pids ..." as it was written, which is no list of controllers. */
 TEST(version_2_believes_only_what_it_reads_back)
 {
 	struct box_err err;
@@ -356,7 +355,7 @@ TEST(version_2_leaves_nothing_when_it_cannot_move)
 	ASSERT_INT(own.fd, -1);
 }
 
-/* What runs in a box goes down into a leaf, we do not; a plain file keeps the last. */
+/* The processes of a box move down into a leaf, we do not; a plain file keeps the last pid. */
 TEST(version_2_divides_a_box)
 {
 	struct box_err err;
@@ -373,7 +372,7 @@ TEST(version_2_divides_a_box)
 	char found[16];
 	ASSERT(box_cgroup_read(rest, "cgroup.procs", found, sizeof(found)) > 0);
 	(void)close(rest);
-	/* Where the controller is not there afterwards, it was not. */
+	/* A controller that is missing afterwards was not available. */
 	rest = -1;
 	put_file("cgroup.subtree_control", "");
 	put_file("cgroup.freeze", "");

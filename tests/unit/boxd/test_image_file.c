@@ -26,7 +26,7 @@ TEST(none)
 	ASSERT(!kind_with(0, "", 0, sizeof(head)));
 	ASSERT(!kind_with(0, "sqsh", 4, sizeof(head)));
 	ASSERT(!kind_with(1, "hsqs", 4, sizeof(head)));
-	/* Not behind the end of what was read. */
+	/* Not beyond the end of what was read. */
 	ASSERT(!kind_with(1080, "\x53\xef", 2, 1081));
 	ASSERT(!kind_with(1024, "\xe2\xe1\xf5\xe0", 4, 1024));
 	ASSERT(!kind_with(0, "hsqs", 4, 3));

@@ -26,7 +26,7 @@ static void clean(void)
 	(void)nftw(home, drop, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A folder with `in` to unpack to and a file `secret` beside it. */
+/* A folder with `in` to unpack into and a file `secret` beside it. */
 static int make_home(void)
 {
 	ASSERT(mkdtemp(home));

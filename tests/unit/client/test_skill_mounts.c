@@ -202,7 +202,7 @@ TEST(a_line_knows_whether_to_look)
 	ASSERT_INT(rmdir(folder), 0);
 }
 
-/* 1 ms is asked for; sanitizers and other people's work take their part of it here. */
+/* The target is 1 ms; sanitizers and other load take their part here. */
 TEST(a_hundred_skills_take_no_time)
 {
 	uint64_t best_us = UINT64_MAX;

@@ -44,7 +44,7 @@ TEST(head_and_tail_stay)
 	box_arena_free(arena);
 }
 
-/* Every length and limit: never longer than the limit, whole characters, and the number is true. */
+/* Every length and limit: never longer than the limit, whole characters, and a correct number. */
 TEST(every_cut_is_true)
 {
 	static const char *const chars[] = {"a", "\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x98\x80"};
