@@ -136,13 +136,13 @@ TEST(the_largest_buffer_of_a_socket)
 {
 	ASSERT_INT(box_socket_memory_buffer_bytes("212992\n", "4096\t131072\t425984\n"), 851968);
 	ASSERT_INT(box_socket_memory_buffer_bytes("4194304\n", "4096\t131072\t425984\n"), 4194304);
-	/* What is not told is what kernels have as a rule. */
+	/* Missing values are those of common kernels. */
 	ASSERT_INT(box_socket_memory_buffer_bytes("", "4096 131072 1"), 212992);
 	ASSERT_INT(box_socket_memory_buffer_bytes("", ""), 2 * 6291456);
 	ASSERT_INT(box_socket_memory_buffer_bytes("x", "1 2"), 2 * 6291456);
 }
 
-/* More than need be asked for: connections to ourselves. */
+/* More than are usually needed: connections to ourselves. */
 TEST(a_look_sees_what_waits_in_tcp)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -185,7 +185,7 @@ TEST(a_look_sees_our_own_sockets)
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		fds[i] = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
 		ASSERT(fds[i] >= 0);
-		/* One without an address is not listed, and gets nothing. */
+		/* A process without an address is not listed, and gets no value. */
 		const struct sockaddr_nl any = {.nl_family = AF_NETLINK};
 		ASSERT_INT(bind(fds[i], (const struct sockaddr *)&any, sizeof(any)), 0);
 	}

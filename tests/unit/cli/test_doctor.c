@@ -24,7 +24,7 @@ TEST(user_namespaces)
 		{{.errnum = ENOSPC, .clone_allowed = -1, .limit = 0, .apparmor_limits = -1},
 			"user.max_user_namespaces is 0",
 			"sysctl -w user.max_user_namespaces=15000"},
-		/* Both: the one without which the other does not help is told. */
+		/* Both: the one that the other depends on is reported. */
 		{{.errnum = EPERM, .clone_allowed = 0, .limit = 0, .apparmor_limits = -1},
 			"user.max_user_namespaces is 0",
 			"sysctl -w user.max_user_namespaces=15000"},

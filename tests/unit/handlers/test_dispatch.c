@@ -123,7 +123,7 @@ TEST(refusals)
 	finish();
 }
 
-/* Each message has every fault from its own on: the first in the order of checks is told. */
+/* Each message has all faults from its own on: the first in the order of checks is reported. */
 TEST(order_of_checks)
 {
 	struct connection c = {0};
@@ -169,7 +169,7 @@ TEST(order_of_checks)
 	finish_with(&c);
 }
 
-/* Clients older than tenancy: no context at all. */
+/* Clients from before tenancy send no context. */
 TEST(without_context)
 {
 	struct connection c = {0};
@@ -192,7 +192,7 @@ TEST(answer_too_large)
 	static char out[4000];
 	start_with(&c);
 	make_live(&c, "s");
-	/* An exec's output is clipped harder until the answer fits. */
+	/* The output of an exec is clipped further until the answer fits. */
 	memset(out, 'x', sizeof(out));
 	exec(&c, 1, "s", "run");
 	headless_ran("run",
@@ -201,7 +201,7 @@ TEST(answer_too_large)
 	ASSERT(strstr(c.answers[0],
 		       "\\n... [raw output clipped at 1024 bytes, 2976 bytes discarded]"
 		       "\",\"stderr\":\"\"") != NULL);
-	/* Others become an error. */
+	/* Other answers become an error. */
 	for (int i = 0; i < 3; i++) {
 		char id[16];
 		(void)snprintf(id, sizeof(id), "more-%d", i);
@@ -213,7 +213,7 @@ TEST(answer_too_large)
 	finish_with(&c);
 }
 
-/* Nothing that a box says can pass for the name of another error. */
+/* Text from a box cannot pass for an error name. */
 TEST(smuggled_names)
 {
 	struct connection c = {0};
@@ -237,7 +237,7 @@ TEST(smuggled_names)
 	finish_with(&c);
 }
 
-/* Text that was cut inside of a character, as it comes from who has little room for it. */
+/* Text that was cut inside a character, as from a sender with a small buffer. */
 TEST(an_errors_text_is_utf8)
 {
 	struct connection c = {0};

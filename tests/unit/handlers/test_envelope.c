@@ -165,7 +165,7 @@ TEST(refused)
 	}
 }
 
-/* An installation binding has all three members or the first alone. */
+/* An installation binding has all three members, or only the first. */
 TEST(half_bindings)
 {
 	static const char *const halves[] = {

@@ -17,7 +17,7 @@ static size_t make_packet(struct box_init_header header, const void *bytes, size
 	return header.size;
 }
 
-/* A RUN of a text for the shell. */
+/* A RUN packet with a text for the shell. */
 static size_t make_run(uint32_t id, const char *text, uint32_t mounts)
 {
 	struct {
@@ -45,7 +45,7 @@ static void put(const struct child *child, const char *bytes, size_t size)
 	}
 }
 
-/* It ends by itself, and with nothing more to say. */
+/* box-init ends by itself, without sending anything. */
 static void expect_end(struct child *child)
 {
 	struct pollfd fd = {.fd = child->control, .events = POLLIN};
@@ -85,7 +85,7 @@ TEST(split_at_every_byte)
 	for (size_t at = 1; at < size; at++) {
 		forget(1);
 		put(&child, packet, at);
-		/* So that it has taken the first piece by itself. */
+		/* Wait, so that it reads the first piece alone. */
 		(void)usleep(500);
 		put(&child, packet + at, size - at);
 		ASSERT_OUT(collect(&child, 1), "hello\n");
@@ -105,7 +105,7 @@ TEST(byte_by_byte_and_many_at_once)
 	static char many[64 * 512];
 	size_t have = 0;
 	for (uint32_t id = 2; id < 42; id++) {
-		/* A text is given its NUL in place: what is behind it must not suffer. */
+		/* A text gets its NUL in place: the bytes after it must be preserved. */
 		size = make_run(id, "echo many", 0);
 		ASSERT(have + size <= sizeof(many));
 		memcpy(many + have, packet, size);
@@ -136,7 +136,7 @@ TEST(much_both_ways)
 	stop_child(&child);
 }
 
-/* What has begun to go out goes out, whoever asks for a new beginning. */
+/* A packet that is partly sent is completed, also when a reset arrives. */
 TEST(reset_in_the_middle_of_an_answer)
 {
 	struct child child;
@@ -173,7 +173,8 @@ TEST(malformed_requests_are_answered)
 	stop_child(&child);
 }
 
-/* Here is no privileged helper: what a number stands for cannot be had, and whoever waits is told. */
+/* Without a privileged helper, a number in place of an fd cannot be resolved; the request fails
+ * with an error. */
 TEST(numbers_that_stand_for_nothing)
 {
 	struct child child;
@@ -221,7 +222,7 @@ TEST(clocks)
 	ASSERT_INT(said.time.token, 4711);
 	uint64_t there = said.time.realtime_ns / 1000000000U;
 	ASSERT(there <= (uint64_t)now.tv_sec && there + 10 >= (uint64_t)now.tv_sec);
-	/* Without a privileged helper nothing is set, and it lives on. */
+	/* Without a privileged helper the clock is not set, and box-init keeps running. */
 	clock = (struct box_microvm_clock){.step_ns = 1};
 	put(&child, packet, make_packet(header, &clock, sizeof(clock)));
 	ASSERT_OUT(run_one(&child, 1, (struct asked){.command = "echo on"}), "on\n");

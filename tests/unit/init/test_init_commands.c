@@ -216,7 +216,7 @@ TEST(timeout_with_the_output_so_far)
 	ASSERT_OUT(outcome, "before\n");
 	ASSERT(took >= 150000 && took < 5000000);
 	ASSERT(outcome->end.duration_us >= 150000);
-	/* One that is done in time, and one with the longest time. */
+	/* One that ends in time, and one with the longest timeout. */
 	outcome = run_one(&child, 1, (struct asked){.command = "true", .timeout_ms = 10000});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
 	outcome = run_one(&child, 1, (struct asked){.command = "true", .timeout_ms = UINT64_MAX});
@@ -224,8 +224,8 @@ TEST(timeout_with_the_output_so_far)
 	stop_child(&child);
 }
 
-/* With a grace SIGTERM comes first; whoever ignores it is killed, also when the command itself has
- * made way. Each that is left would write its mark later. */
+/* With a grace period SIGTERM is sent first; processes that ignore it are killed, also after the
+ * command itself has ended. Each that survived would write its mark later. */
 TEST(timeout_with_a_grace)
 {
 	static const struct {
@@ -258,7 +258,7 @@ TEST(timeout_with_a_grace)
 	stop_child(&child);
 }
 
-/* Two timeouts, the later one asked for first. */
+/* Two timeouts, the later one requested first. */
 TEST(timeouts_side_by_side)
 {
 	struct child child;
@@ -296,7 +296,7 @@ TEST(a_gibibyte_is_dropped)
 	stop_child(&child);
 }
 
-/* Time on a processor so far. */
+/* Processor time so far. */
 static uint64_t busy_us(const struct child *child)
 {
 	char path[64];
@@ -325,7 +325,7 @@ TEST(credit_stops_and_goes)
 	send_number(&child, BOX_INIT_CREDIT, 1, UINT64_MAX);
 	ASSERT_END(collect(&child, 1), BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(outcome->out_len, 1000000);
-	/* One that has ended, and whose last bytes wait. */
+	/* A command that has ended, with unsent output. */
 	ask(&child, 2, (struct asked){.command = "echo 12345; echo 678 >&2", .credit = UINT64_MAX});
 	ASSERT(!receive(&child, 300));
 	send_number(&child, BOX_INIT_CREDIT, 2, 6);
@@ -333,7 +333,7 @@ TEST(credit_stops_and_goes)
 	}
 	ASSERT_OUT(outcome_of(2), "12345\n");
 	ASSERT(!outcome_of(2)->ended);
-	/* It waits without working, whatever others write to its pipes meanwhile. */
+	/* It waits without using the processor, whatever others write to its pipes meanwhile. */
 	ask(&child, 4,
 		(struct asked){
 			.command = "(sleep 0.1; echo late >&2) & echo 4", .credit = UINT64_MAX});
@@ -347,13 +347,13 @@ TEST(credit_stops_and_goes)
 	send_number(&child, BOX_INIT_CREDIT, 2, 4);
 	ASSERT_END(collect(&child, 2), BOX_INIT_END_EXIT, 0);
 	ASSERT_STR(outcome_of(2)->err, "678\n");
-	/* None is needed for no output. */
+	/* No output needs no credit. */
 	ask(&child, 3, (struct asked){.command = "true", .credit = UINT64_MAX});
 	ASSERT_END(collect(&child, 3), BOX_INIT_END_EXIT, 0);
 	stop_child(&child);
 }
 
-/* Nobody reads what is left of one that was killed: its EXIT does not wait for credit. */
+/* Output of a killed command is dropped: its EXIT does not wait for credit. */
 TEST(a_kill_needs_no_credit)
 {
 	struct child child;
@@ -377,7 +377,7 @@ TEST(a_kill_needs_no_credit)
 	stop_child(&child);
 }
 
-/* The reader is slow: everything must come all the same, and timeouts still hold meanwhile. */
+/* The reader is slow: everything must arrive, and timeouts still work meanwhile. */
 TEST(a_slow_reader)
 {
 	struct child child;
@@ -442,7 +442,7 @@ TEST(a_command_of_megabytes)
 	stop_child(&child);
 }
 
-/* Around the size at which the text goes another way nothing else may change. */
+/* Around the size at which the text is passed differently, nothing else may change. */
 TEST(long_texts_behave_as_short_ones)
 {
 	static const struct {

@@ -40,7 +40,7 @@ TEST(nonsense_is_not_begun)
 	stop_child(&child);
 }
 
-/* Its group must be there for whoever ends it, from the first moment on. */
+/* Its process group must exist from the first moment, so that it can be killed. */
 TEST(it_can_be_killed_at_once)
 {
 	struct child child;

@@ -57,7 +57,7 @@ TEST(mounts_are_one_commands_own)
 	char file[160];
 	const char *source = make_source("a");
 	(void)snprintf(file, sizeof(file), "%s/new", source);
-	/* In the root, where nobody can make folders. */
+	/* In the root, where commands cannot create folders. */
 	struct outcome *outcome = run_with(&child, 1, "/skills/deep/er", source,
 		"cat /skills/deep/er/file && echo more >/skills/deep/er/new; echo $?");
 	ASSERT_OUT(outcome, "a\n0\n");
@@ -67,11 +67,11 @@ TEST(mounts_are_one_commands_own)
 	outcome = run_one(&child, 2, (struct asked){.command = "ls -A /skills/deep/er"});
 	ASSERT_OUT(outcome, "");
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	/* In a folder of the commands, with their ids. */
+	/* In a folder of the commands, created with their ids. */
 	outcome = run_with(&child, 3, "/workspace/x/y", make_source("b"),
 		"cat /workspace/x/y/file; stat -c %u /workspace/x");
 	ASSERT_OUT(outcome, "b\n1000\n");
-	/* Over something that is there, and the workdir in it. */
+	/* Over an existing folder, with the workdir in it. */
 	forget(4);
 	send_mount(&child, 4, "/tmp", detach(make_source("c"), false));
 	ask(&child, 4,
@@ -141,7 +141,7 @@ TEST(targets_that_cannot_be)
 		ASSERT_INT(outcome->end.mount, 1);
 		ASSERT_OUT(outcome, "");
 	}
-	/* A file on a link, and an fd that is no mount. */
+	/* A file over a link, and an fd that is no mount. */
 	char file[160];
 	(void)snprintf(file, sizeof(file), "%s/file", source);
 	outcome = run_with(&child, 3, "/workspace/link", file, "true");
@@ -221,12 +221,12 @@ TEST(timeout_kill_reset_and_input_with_mounts)
 	send_kind(&child, BOX_INIT_INPUT, 3, NULL, 0);
 	ASSERT_END(collect(&child, 1), BOX_INIT_END_TIMEOUT, 0);
 	ASSERT_OUT(outcome_of(1), "1\n");
-	/* It may have been at the mounter already, or not. */
+	/* The mounter may have received it already, or not. */
 	ASSERT(collect(&child, 2)->end.value == SIGKILL || outcome_of(2)->end.value == ECANCELED);
 	ASSERT_END(collect(&child, 3), BOX_INIT_END_EXIT, 0);
 	ASSERT(outcome_of(3)->started);
 	ASSERT_OUT(outcome_of(3), "input");
-	/* Wherever it is just now. */
+	/* Wherever it is at the moment. */
 	ask(&child, 4, (struct asked){.command = "sleep 577.5", .mounts = 1});
 	ask(&child, 5, (struct asked){.command = "sleep 577.5", .mounts = 1});
 	send_kind(&child, BOX_INIT_RESET, 0, NULL, 0);
@@ -255,7 +255,7 @@ static pid_t mounter_of(const struct child *child)
 	return pid;
 }
 
-/* A command with one mount is asked for. */
+/* Requests a command with one mount. */
 static void ask_with(const struct child *child, uint32_t id, const char *source, struct asked asked)
 {
 	forget(id);
@@ -264,8 +264,8 @@ static void ask_with(const struct child *child, uint32_t id, const char *source,
 	ask(child, id, asked);
 }
 
-/* Its process dies: commands with mounts fail, the others go on, and so does what an earlier one
- * has left in the background. */
+/* The mounter dies: commands with mounts fail, the others continue, and so do background processes
+ * of an earlier one. */
 TEST(death_of_the_mounter)
 {
 	struct child child;
@@ -288,7 +288,8 @@ TEST(death_of_the_mounter)
 	stop_child(&child);
 }
 
-/* Killed or out of time before the mounter had them, commands end at once and never run. */
+/* Commands that are killed or time out before the mounter had their mounts end at once and never
+ * run. */
 TEST(commands_that_wait_for_the_mounter)
 {
 	struct child child;
@@ -339,7 +340,8 @@ TEST(a_mounter_that_hangs_is_given_up)
 	stop_child(&child);
 }
 
-/* While nobody reads our answers we do not see the mounter's: it is not to blame for that. */
+/* While nobody reads our answers, the mounter's answers are not read either: it must not be blamed
+ * for that. */
 TEST(a_mounter_that_is_not_heard)
 {
 	struct child child;
@@ -375,7 +377,7 @@ TEST(one_id_for_all)
 	ASSERT_OUT(outcome, "a\n0\n1\n200\n");
 	outcome = run_with(&child, 4, "/workspace/x/y", source, "cat /workspace/x/y/file");
 	ASSERT_OUT(outcome, "a\n");
-	/* PID 1 hears nothing from inside; its memory and fds are out of reach. */
+	/* PID 1 gets no signals from inside; its memory and fds are not accessible. */
 	outcome = run_one(&child, 5,
 		(struct asked){.command = "kill -9 1; kill -STOP 1; cat /proc/1/maps; "
 					  "ls /proc/1/fd; echo $?; "

@@ -10,7 +10,7 @@ struct pipes {
 	int err;
 };
 
-/* The command's end goes to box-init, ours comes back. */
+/* Passes the command's end to box-init and returns ours. */
 static int send_pipe(const struct child *child, uint32_t id, uint32_t which)
 {
 	int ends[2];
@@ -40,7 +40,7 @@ static void close_pipes(const struct pipes *pipes)
 	ASSERT_INT(close(pipes->err), 0);
 }
 
-/* All that comes until nobody can write there any more. */
+/* Everything until the last writer has closed. */
 static void expect_text(int fd, const char *text)
 {
 	char got[256];
@@ -63,8 +63,8 @@ TEST(its_bytes_pass_by)
 	pipes.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	ASSERT_END(collect(&child, 1), BOX_INIT_END_EXIT, 3);
 	ASSERT(outcome_of(1)->started);
-	ASSERT_OUT(outcome_of(1), ""); /* none came to us by packets */
-	/* Nor has box-init an end of them: they are at their end. */
+	ASSERT_OUT(outcome_of(1), ""); /* nothing arrived in packets */
+	/* box-init has no end of the pipes either: they are at end of file. */
 	expect_text(pipes.out, "one\n");
 	expect_text(pipes.err, "no\n");
 	close_pipes(&pipes);
@@ -85,7 +85,7 @@ TEST(it_ends_whoever_reads)
 	stop_child(&child);
 }
 
-/* Without all three, with some that nobody announced, or twice the same. */
+/* Without all three, with unannounced ones, or twice the same. */
 TEST(pipes_that_are_wrong)
 {
 	struct child child;
@@ -110,7 +110,7 @@ TEST(pipes_that_are_wrong)
 	struct pipes pipes = {
 		send_pipe(&child, 3, STDIN_FILENO), first, send_pipe(&child, 3, STDERR_FILENO)};
 	ask(&child, 3, (struct asked){.command = "echo well", .flags = BOX_INIT_RUN_PIPES});
-	/* One that comes while it runs changes nothing. */
+	/* A pipe that arrives while the command runs changes nothing. */
 	int late = send_pipe(&child, 3, STDOUT_FILENO);
 	ASSERT_END(collect(&child, 3), BOX_INIT_END_EXIT, 0);
 	expect_text(late, "");
@@ -120,7 +120,7 @@ TEST(pipes_that_are_wrong)
 	stop_child(&child);
 }
 
-/* What others still write after the end is read to nowhere, and they are not ended for it. */
+/* Output of other processes after the end is read and discarded, and they are not killed for it. */
 TEST(a_pipe_that_is_given_away)
 {
 	struct child child;

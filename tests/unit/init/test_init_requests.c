@@ -13,7 +13,7 @@ static void reset(const struct child *child)
 	}
 }
 
-/* It still works, and nothing is left over. */
+/* box-init still works, and nothing is left over. */
 static void assert_sound(const struct child *child)
 {
 	struct outcome *outcome = run_one(child, 999, (struct asked){.command = "echo sound"});
@@ -50,7 +50,7 @@ TEST(input_and_its_end)
 	stop_child(&child);
 }
 
-/* More than a pipe holds, as far as it may be sent ahead, and what has been taken is told. */
+/* More than a pipe holds, as far as the window allows; taken input is reported. */
 TEST(much_input)
 {
 	static char bytes[64000];
@@ -72,7 +72,7 @@ TEST(much_input)
 	struct outcome *outcome = collect(&child, 1);
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(outcome->taken, sent);
-	/* The same by another way. */
+	/* The same in another way. */
 	struct outcome *other = run_one(&child, 2,
 		(struct asked){.command = "for i in $(seq 40); do yes abcdefghijklmnopqrstuvwxyz | "
 					  "tr -d '\\n' | head -c 64000; done | md5sum"});
@@ -135,7 +135,7 @@ TEST(signals_and_kill)
 	ask(&child, 2, (struct asked){.command = "exec sleep 30"});
 	send_kind(&child, BOX_INIT_SIGNAL, 2, &term, sizeof(term));
 	ASSERT_END(collect(&child, 2), BOX_INIT_END_SIGNAL, SIGTERM);
-	/* The whole group goes, so the pipe ends too. */
+	/* The whole process group is killed, so the pipe ends, too. */
 	ask(&child, 3, (struct asked){.command = "trap '' TERM INT; echo up; sleep 30 | sleep 30"});
 	while (outcome_of(3)->out_len < 3) {
 		ASSERT(receive(&child, CHILD_WAIT_MS));
@@ -156,7 +156,7 @@ TEST(reset_in_the_middle)
 		(void)snprintf(command, sizeof(command), "sleep 3%02" PRIu32 ".25; echo no", id);
 		ask(&child, id, (struct asked){.command = command});
 	}
-	ask(&child, 21, (struct asked){.command = "yes"}); /* blocks us, as nobody reads */
+	ask(&child, 21, (struct asked){.command = "yes"}); /* blocks box-init, because nobody reads */
 	static const struct box_init_run part = {.workdir_size = 2, .command_size = 1000};
 	send_body(&child, 22, &part, "/\0begin", 7);
 	(void)usleep(100000);
@@ -178,7 +178,7 @@ TEST(reset_in_the_middle)
 	stop_child(&child);
 }
 
-/* What a command left running holds its pipe; its EXIT does not wait for that. */
+/* A background process of a command holds its pipe; the EXIT does not wait for that. */
 TEST(background_process_holds_the_pipe)
 {
 	struct child child;
@@ -189,7 +189,7 @@ TEST(background_process_holds_the_pipe)
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
 	ASSERT_OUT(outcome, "early\n");
 	ASSERT(now_us() - begin < 400000);
-	/* It can write as much as it likes. */
+	/* It can write without limit. */
 	char folder[] = "/tmp/init_background_XXXXXX";
 	ASSERT(mkdtemp(folder));
 	char command[256];
@@ -206,7 +206,7 @@ TEST(background_process_holds_the_pipe)
 	stop_child(&child);
 }
 
-/* Not every pipe that was ever left open is kept. */
+/* The number of pipes that are kept open is limited. */
 TEST(many_background_processes)
 {
 	struct child child;
@@ -230,7 +230,7 @@ TEST(many_background_processes)
 	stop_child(&child);
 }
 
-/* Others come and go: one that still writes is not ended for their sake. */
+/* Other commands come and go: a background process that writes is not killed for them. */
 TEST(a_background_process_among_many)
 {
 	struct child child;
@@ -270,7 +270,7 @@ TEST(no_more_places)
 	stop_child(&child);
 }
 
-/* Bodies that are promised but do not come are bounded together. */
+/* The total size of bodies that are announced and do not arrive is limited. */
 TEST(too_much_is_promised)
 {
 	struct child child;
@@ -317,12 +317,12 @@ TEST(malformed_requests)
 	send_bytes(&child, bytes, 15, -1);
 	send_bytes(&child, bytes, sizeof(bytes), -1);
 	ASSERT(!receive(&child, 100));
-	/* A RUN gets its answer whatever is wrong with it. */
+	/* A malformed RUN always gets an answer. */
 	send_kind(&child, BOX_INIT_RUN, 78, bytes, 20);
 	struct outcome *outcome = collect(&child, 78);
 	ASSERT_END(outcome, BOX_INIT_END_FAILED, EBADMSG);
 	ASSERT_INT(outcome->end.step, BOX_INIT_STEP_REQUEST);
-	/* One with an fd that does not belong to it. */
+	/* A packet with an fd that does not belong to it. */
 	struct {
 		struct box_init_header header;
 		struct box_init_run run;
@@ -346,27 +346,27 @@ TEST(requests_out_of_turn)
 	start_child(&child);
 	static const struct box_init_run run = {
 		.workdir_size = 2, .command_size = 6, .output_limit = 100, .credit = 100};
-	/* More of nothing. */
+	/* MORE for an unknown command. */
 	send_kind(&child, BOX_INIT_MORE, 1, "x", 1);
-	/* An id twice: the first one stays what it is. */
+	/* A duplicate id: the first command is not affected. */
 	ask(&child, 2, (struct asked){.command = "sleep 0.3; echo first"});
 	ask(&child, 2, (struct asked){.command = "echo second"});
 	ASSERT_OUT(collect(&child, 2), "first\n");
-	/* Twice while it is not whole. */
+	/* A duplicate while the first is incomplete. */
 	send_body(&child, 3, &run, "/\0ec", 4);
 	send_body(&child, 3, &run, "/\0echo 1", 8);
 	send_kind(&child, BOX_INIT_MORE, 3, "ho 2", 4);
 	ASSERT_OUT(collect(&child, 3), "2\n");
-	/* More than was promised. */
+	/* More bytes than were announced. */
 	send_body(&child, 4, &run, "/\0ec", 4);
 	send_kind(&child, BOX_INIT_MORE, 4, "ho 2 3", 6);
 	ASSERT_END(collect(&child, 4), BOX_INIT_END_FAILED, EMSGSIZE);
 	ASSERT_INT(outcome_of(4)->end.step, BOX_INIT_STEP_REQUEST);
-	/* More than its body, when it runs. */
+	/* More bytes than its body, while it runs. */
 	ask(&child, 5, (struct asked){.command = "sleep 0.2; echo 5"});
 	send_kind(&child, BOX_INIT_MORE, 5, "x", 1);
 	ASSERT_OUT(collect(&child, 5), "5\n");
-	/* Mounts that never came. */
+	/* Mounts that never arrived. */
 	ask(&child, 6, (struct asked){.command = "true", .mounts = 2});
 	ASSERT_END(collect(&child, 6), BOX_INIT_END_FAILED, EINVAL);
 	ASSERT_INT(outcome_of(6)->end.step, BOX_INIT_STEP_REQUEST);
@@ -374,7 +374,7 @@ TEST(requests_out_of_turn)
 	stop_child(&child);
 }
 
-/* Whoever holds the other end is gone: box-init goes too, and takes its commands with it. */
+/* When the other end of the socket closes, box-init ends, and its commands with it. */
 TEST(end_of_the_socket)
 {
 	struct child child;
@@ -390,7 +390,7 @@ TEST(end_of_the_socket)
 	ASSERT_INT(count, 0);
 }
 
-/* Of one that fails. Takes the fds. */
+/* For a boot that fails. Takes the fds. */
 static struct box_init_report failed_boot(int boot, int orders)
 {
 	struct child child;
@@ -426,11 +426,11 @@ TEST(boot_that_fails)
 	struct box_init_report said = boot_report(empty);
 	ASSERT_INT(said.step, BOX_INIT_BOOT_READ);
 	ASSERT_INT(said.errnum, EBADMSG);
-	/* More rules than there are. */
+	/* More rules than the file has. */
 	said = boot_report(boot_file((struct box_init_boot){.rule_count = 1}, NULL, NULL));
 	ASSERT_INT(said.step, BOX_INIT_BOOT_READ);
 	ASSERT_INT(said.errnum, EBADMSG);
-	/* A program that the kernel refuses: it does not return. */
+	/* A filter program that the kernel refuses: boot does not continue. */
 	static const struct sock_filter wrong[] = {{.code = BPF_LD | BPF_W | BPF_ABS}};
 	said = boot_report(
 		boot_file((struct box_init_boot){.same_uid = 1, .filter_count = 1}, NULL, wrong));
@@ -451,14 +451,14 @@ TEST(orders_that_are_none)
 {
 	const struct box_init_boot plain = {.same_uid = 1};
 	const struct box_init_boot mounting = {.same_uid = 1, .workspace = 1};
-	/* Whoever prepared it has gone, before or while it waits. */
+	/* The process that prepared it is gone, before or while it waits for its order. */
 	int pair[2];
 	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	ASSERT_INT(close(pair[0]), 0);
 	struct box_init_report said = failed_boot(boot_file(plain, NULL, NULL), high(pair[1]));
 	ASSERT_INT(said.step, BOX_INIT_BOOT_ORDER);
 	ASSERT_INT(said.errnum, EOWNERDEAD);
-	/* A workspace is missing, or is one too many, or is no mount. */
+	/* A workspace is missing, not expected, or not a mount. */
 	said = failed_boot(boot_file(mounting, NULL, NULL), order_that_came(-1));
 	ASSERT_INT(said.step, BOX_INIT_BOOT_WORKSPACE);
 	ASSERT_INT(said.errnum, EBADMSG);

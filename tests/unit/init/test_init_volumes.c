@@ -81,20 +81,20 @@ TEST(mounts_that_are_missing)
 	mount_for(6, "/vol", "one");
 	keep_with(6, 2, "echo started");
 	wait_ended(6, BOX_INIT_END_FAILED, EINVAL);
-	/* A place where none can be. */
+	/* A target where no mount is possible. */
 	mount_for(7, "/proc/self", "two");
 	keep_with(7, 1, "echo started");
 	WAIT_FOR(told[7].state.phase == BOX_INIT_PROCESS_ENDED);
 	ASSERT_INT(told[7].state.end, BOX_INIT_END_FAILED);
 	ASSERT_INT(told[7].state.step, BOX_INIT_STEP_MOUNT);
-	/* And the box goes on. */
+	/* The box still works. */
 	mount_for(8, "/vol", "three");
 	keep_with(8, 1, "cat /vol/file");
 	expect_all(8, "three8\n");
 	stop_child(&child);
 }
 
-/* What is asked of it before it has a process counts all the same. */
+/* Requests that come before it has a process are applied, too. */
 TEST(asked_for_while_it_mounts)
 {
 	start_box(&child);
@@ -114,7 +114,7 @@ TEST(asked_for_while_it_mounts)
 		halt(id, 60000);
 		wait_ended(id, BOX_INIT_END_SIGNAL, 15);
 	}
-	/* Ended before it began, or just then. */
+	/* Ended before or just when it started. */
 	for (uint32_t id = 20; id < 30; id++) {
 		mount_for(id, "/vol", "one");
 		keep_with(id, 1, "sleep 1000");
@@ -133,7 +133,7 @@ TEST(asked_for_while_it_mounts)
 	stop_child(&child);
 }
 
-/* Of ten at once most wait for the mounter when their time is over, and timers of others run. */
+/* Of ten at once most wait for the mounter when their time is over, while timers of others run. */
 TEST(killed_before_it_began)
 {
 	start_box(&child);
@@ -149,7 +149,7 @@ TEST(killed_before_it_began)
 	stop_child(&child);
 }
 
-/* Here because there is one of that number already. */
+/* Refused, because there is a process of that number already. */
 TEST(mounts_of_one_that_is_not_started_go)
 {
 	int ends[2];
@@ -165,13 +165,13 @@ TEST(mounts_of_one_that_is_not_started_go)
 	stop_child(&child);
 }
 
-/* RESET ends commands, not those that are on their way. */
+/* RESET ends commands, but not processes that are being started. */
 TEST(a_reset_meanwhile)
 {
 	start_box(&child);
 	mount_for(5, "/vol", "one");
 	keep_with(5, 1, "cat /vol/file; sleep 1000");
-	mount_for(6, "/vol", "two"); /* whose KEEP never comes */
+	mount_for(6, "/vol", "two"); /* its START_PROCESS never arrives */
 	send_kind(&child, BOX_INIT_RESET, 0, NULL, 0);
 	follow(5, 0, 0, ENDLESS, HOLD);
 	WAIT_FOR(told[5].next == 5);
@@ -195,7 +195,7 @@ TEST(in_a_group_of_its_own)
 	expect_all(5, "one5\n0\n1\n2\n3\n");
 	ASSERT_INT(pread(procs_fd, text, sizeof(text), 0), 1);
 	ASSERT_STR(text, "0");
-	/* One that cannot be entered: it is not started. */
+	/* A cgroup that cannot be entered: the process is not started. */
 	int bad = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	mount_for(6, "/vol", "two");
 	keep_mounts = 1;
@@ -255,7 +255,7 @@ TEST(work_on_files_whose_mounts_fail)
 	send_mount(&child, 1, "/vol", detach(make_source("one"), false));
 	ask(&child, 1, asked);
 	ASSERT_END(collect(&child, 1), BOX_INIT_END_FAILED, EBADMSG);
-	/* Over a file there can be no folder. */
+	/* A folder cannot be mounted over a file. */
 	ASSERT_OUT(run_one(&child, 2,
 			   (struct asked){.command = "mkdir -p /workspace/v; : >/workspace/v/a"}),
 		"");

@@ -33,7 +33,7 @@ TEST(ends)
 		expect_out(i + 1, table[i].out);
 		ASSERT_STR(told[i + 1].err, table[i].err);
 	}
-	/* They are kept: nothing is forgotten by having been told. */
+	/* They are kept: reporting an end does not forget the process. */
 	for (uint32_t i = 0; i < COUNT(table); i++) {
 		ASSERT_INT(look(i + 1)->end, table[i].end);
 		ASSERT_STR(told[i + 1].err, table[i].err);
@@ -119,7 +119,7 @@ TEST(malformed_beginnings)
 	memcpy(packet.bytes, bytes, sizeof(bytes));
 	send_bytes(&child, &packet, sizeof(packet), procs_fd);
 	wait_ended(2, BOX_INIT_END_FAILED, EBADMSG);
-	/* One that is there stays as it is. */
+	/* An existing process is not affected. */
 	keep(3, "sleep 1000");
 	WAIT_FOR(told[3].states > 0);
 	send_kind(&child, BOX_INIT_START_PROCESS_IN, 3, bytes, sizeof(bytes));
@@ -174,7 +174,7 @@ TEST(searched_for_in_its_own_path)
 	char said[80];
 	(void)snprintf(said, sizeof(said), "%s word\n", path);
 	expect_out(1, said);
-	/* Not in that of others, and not executable is another reason than not there. */
+	/* Not in the PATH of others; not executable is a different error than not found. */
 	keep_args(2, "hello", 6, "/", "PATH=/usr/bin:/bin");
 	wait_ended(2, BOX_INIT_END_FAILED, ENOENT);
 	ASSERT_INT(chmod(path, 0644), 0);
@@ -185,14 +185,15 @@ TEST(searched_for_in_its_own_path)
 	stop_child(&child);
 }
 
-/* What a process leaves behind holds neither its group nor its end; other groups go on. */
+/* A background process of a managed process does not delay its end; other process groups are not
+ * affected. */
 TEST(what_it_started)
 {
 	start_child(&child);
 	keep(1, "sleep 1000 & echo here; exit 4");
 	wait_ended(1, BOX_INIT_END_EXIT, 4);
 	ASSERT_INT(told[1].state.out_end, 5);
-	/* One that has left, and never stops to write into both pipes. */
+	/* A background process that writes into both pipes without pause. */
 	keep(2, "setsid sh -c 'yes & exec yes >&2' & sleep 0.2; exit 5");
 	WAIT_FOR(told[2].state.phase == BOX_INIT_PROCESS_ENDED);
 	ASSERT_INT(told[2].state.value, 5);
@@ -216,7 +217,7 @@ TEST(input_with_offsets)
 	feed(1, 0, "abc", 3); /* again */
 	feed(1, 1, "bcd", 3); /* one more byte */
 	feed(1, 6, "x", 1);   /* a gap */
-	feed(1, 5, "", 0);    /* an end that is not there yet */
+	feed(1, 5, "", 0);    /* an end at the wrong offset */
 	feed(1, 4, "e", 1);
 	WAIT_FOR(told[1].next == 5 && told[1].fed == 5);
 	expect_out(1, "abcde");
@@ -243,7 +244,7 @@ TEST(input_that_is_not_taken_waits)
 	start_child(&child);
 	keep(1, "read x; wc -c");
 	follow(1, 0, 0, ENDLESS, HOLD);
-	for (uint64_t i = 0; i < COUNT; i++) { /* more than the widest pipe */
+	for (uint64_t i = 0; i < COUNT; i++) { /* more than the largest pipe */
 		feed(1, i * sizeof(bytes), bytes, sizeof(bytes));
 	}
 	ASSERT_INT(look(1)->in_have, COUNT * sizeof(bytes));
@@ -256,7 +257,7 @@ TEST(input_that_is_not_taken_waits)
 	stop_child(&child);
 }
 
-/* Nobody reads its input any more: it is void, and whoever sends need not wait. */
+/* Nobody reads its input any more: it is discarded, and the sender need not wait. */
 TEST(input_that_nobody_will_take)
 {
 	static char bytes[32 * 1024];
@@ -280,7 +281,7 @@ TEST(halted)
 	keep(1, "exec sleep 1000");
 	halt(1, 60000);
 	wait_ended(1, BOX_INIT_END_SIGNAL, 15);
-	/* The end of its input is enough for some; TERM comes all the same. */
+	/* The end of input is enough for some; SIGTERM is sent anyway. */
 	keep(2, "trap 'echo term; exit 7' TERM; echo on; cat; echo eof; while :; do sleep 0.01; done");
 	follow(2, 0, 0, ENDLESS, HOLD);
 	WAIT_FOR(told[2].next == 3);
@@ -288,13 +289,13 @@ TEST(halted)
 	wait_ended(2, BOX_INIT_END_EXIT, 7);
 	WAIT_FOR(told[2].next == told[2].state.out_end);
 	ASSERT(strstr(told[2].out, "term\n") != NULL);
-	/* One that is stopped wakes up for it. */
+	/* A stopped process is continued for it. */
 	keep(3, "kill -STOP $$; exec sleep 1000");
 	WAIT_FOR(told[3].states > 0);
 	usleep(100000);
 	halt(3, 60000);
 	wait_ended(3, BOX_INIT_END_SIGNAL, 15);
-	halt(3, 1); /* that has ended, and one that never was */
+	halt(3, 1); /* one that has ended, and one that never existed */
 	halt(4, 1);
 	expect_silence();
 	stop_child(&child);
@@ -311,7 +312,7 @@ TEST(killed_after_the_grace)
 	uint64_t begun = now_us();
 	halt(1, 600);
 	halt(2, 200);
-	halt(1, 60000); /* which does not make it later */
+	halt(1, 60000); /* which does not postpone it */
 	wait_ended(2, BOX_INIT_END_SIGNAL, 9);
 	ASSERT(now_us() - begun >= 200000);
 	ASSERT_INT(told[1].state.phase, BOX_INIT_PROCESS_RUNNING);
@@ -333,7 +334,7 @@ TEST(dropped)
 		usleep(1000);
 	}
 	expect_silence();
-	/* Its number and its place can be taken again. */
+	/* Its number and its slot can be used again. */
 	keep(1, "echo again; exit 1");
 	follow(1, 0, 0, ENDLESS, HOLD);
 	wait_ended(1, BOX_INIT_END_EXIT, 1);
@@ -350,7 +351,7 @@ TEST(asked_for_what_there_is_not)
 	feed(9, 0, "x", 1);
 	send_kind(&child, BOX_INIT_FORGET_PROCESS, 9, NULL, 0);
 	expect_silence();
-	/* A number that is taken: the second is not begun. */
+	/* The number is in use: the second one is not started. */
 	keep(1, "echo first; exec sleep 1000");
 	keep(1, "echo second");
 	follow(1, 0, 0, ENDLESS, HOLD);
@@ -360,7 +361,7 @@ TEST(asked_for_what_there_is_not)
 	stop_child(&child);
 }
 
-/* Commands go with RESET, managed processes stay, with all they wrote. */
+/* RESET ends commands; managed processes stay, with all their output. */
 TEST(reset_leaves_them_alone)
 {
 	start_child(&child);
@@ -381,7 +382,7 @@ TEST(reset_leaves_them_alone)
 	stop_child(&child);
 }
 
-/* Many that nobody reads, and answers that do not fit into the socket. */
+/* Many processes that nobody reads, and answers that do not fit into the socket. */
 TEST(many_at_once)
 {
 	start_child(&child);

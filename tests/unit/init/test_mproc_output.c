@@ -16,7 +16,7 @@ TEST(nothing_comes_that_was_not_asked_for)
 	follow(1, 0, BOX_INIT_FROM_CURRENT, 5, HOLD);
 	WAIT_FOR(told[1].next == 5);
 	expect_out(1, "hello");
-	/* Again, from anywhere that is not freed. */
+	/* Again, from any offset that was not freed. */
 	follow(1, 0, 1, 100, HOLD);
 	WAIT_FOR(told[1].next == 6);
 	expect_out(1, "ello\n");
@@ -25,7 +25,7 @@ TEST(nothing_comes_that_was_not_asked_for)
 	WAIT_FOR(told[1].next == 6);
 	expect_out(1, "o\n");
 	ASSERT_INT(look(1)->freed, 4);
-	/* Beyond the end, and a freed that goes back. */
+	/* Beyond the end, and a freed offset that goes backwards. */
 	follow(1, 1, 1000, 2000, HOLD);
 	expect_silence();
 	ASSERT_INT(look(1)->freed, 4);
@@ -35,7 +35,7 @@ TEST(nothing_comes_that_was_not_asked_for)
 	stop_child(&child);
 }
 
-/* Up to its hold, and then as much as is freed. */
+/* Up to its limit, and then as much as is freed. */
 TEST(a_writer_blocks)
 {
 	start_child(&child);
@@ -47,10 +47,10 @@ TEST(a_writer_blocks)
 	ASSERT_INT(told[1].state.phase, BOX_INIT_PROCESS_RUNNING);
 	follow(1, 0, 0, ENDLESS, 64 * KIB);
 	WAIT_FOR(told[1].next == 64 * KIB);
-	WAIT_FOR(told[1].state.blocked); /* after a while it is said */
+	WAIT_FOR(told[1].state.blocked); /* reported after a while */
 	expect_silence();
 	ASSERT_INT(look(1)->phase, BOX_INIT_PROCESS_RUNNING);
-	/* Freed in odd steps, sent again now and then. */
+	/* Freed in odd steps, and sent again occasionally. */
 	uint64_t freed = 0;
 	while (told[1].state.phase == BOX_INIT_PROCESS_RUNNING || told[1].next < 6888896) {
 		freed += (told[1].next - freed) / 2 + 1;
@@ -70,7 +70,7 @@ TEST(a_writer_blocks)
 	stop_child(&child);
 }
 
-/* With a log nobody needs to read: it ends by itself, and its last lines are there. */
+/* With a log no reader is needed: it ends by itself, and its last lines are kept. */
 TEST(a_log_never_blocks)
 {
 	start_child(&child);
@@ -80,7 +80,7 @@ TEST(a_log_never_blocks)
 	ASSERT_INT(told[1].state.out_end, 6888896);
 	ASSERT_INT(told[1].state.blocked, 0);
 	ASSERT(told[1].state.freed >= 6888896 - 64 * KIB);
-	/* From the beginning, as far as there is one: it is said how much is missing. */
+	/* From the oldest byte that is kept; the number of missing bytes is reported. */
 	follow(1, 0, 0, 1000, 64 * KIB);
 	WAIT_FOR(told[1].next >= told[1].skipped + 1000);
 	ASSERT_INT(told[1].skipped, told[1].state.freed);
@@ -94,12 +94,12 @@ TEST(a_log_never_blocks)
 		ASSERT_INT(strtol(at, &end, 10), i);
 		at = end + 1;
 	}
-	/* Confirmed or not, the log is there for others. */
+	/* Confirmed or not, the log is kept for others. */
 	ASSERT_INT(look(1)->freed, told[1].skipped);
 	stop_child(&child);
 }
 
-/* A reader that stops in the middle does not stop it, and learns later what it has missed. */
+/* A reader that stops half-way does not block it, and learns later what it has missed. */
 TEST(a_slow_reader_of_a_log)
 {
 	start_child(&child);
@@ -113,7 +113,7 @@ TEST(a_slow_reader_of_a_log)
 	}
 	uint64_t end = look(1)->out_end;
 	WAIT_FOR(told[1].next >= 10);
-	/* It has taken what it had asked for, in its old place or behind the gap. */
+	/* It got what it had requested, at its old offset or after the gap. */
 	follow(1, told[1].next, BOX_INIT_FROM_CURRENT, told[1].next + 5, 64 * KIB);
 	WAIT_FOR(told[1].skipped > 0);
 	follow(1, told[1].next, BOX_INIT_FROM_CURRENT, ENDLESS, 64 * KIB);
@@ -122,7 +122,7 @@ TEST(a_slow_reader_of_a_log)
 	stop_child(&child);
 }
 
-/* How much memory is mapped in box-init. */
+/* The size of box-init's mappings. */
 static long mapped_pages(void)
 {
 	char path[64];
@@ -135,7 +135,7 @@ static long mapped_pages(void)
 	return pages;
 }
 
-/* What was read leaves its memory for a moment, to what may come next, and no longer. */
+/* Memory of output that was read is kept for a moment for further output, and then released. */
 TEST(memory_goes_when_all_is_read)
 {
 	const long much = 512 * (long)KIB / sysconf(_SC_PAGESIZE);
@@ -154,7 +154,7 @@ TEST(memory_goes_when_all_is_read)
 	stop_child(&child);
 }
 
-/* Everything is given again from any byte that is not freed, at any time. */
+/* Output can be requested again from any byte that was not freed, at any time. */
 TEST(sent_again_while_it_writes)
 {
 	start_child(&child);
@@ -164,7 +164,7 @@ TEST(sent_again_while_it_writes)
 		uint64_t from = turn * 1000;
 		while (look(1)->out_end < from + 300) {
 		}
-		/* What was sent before is known by its place. */
+		/* Repeated output is recognized by its offset. */
 		told[1].loose = true;
 		follow(1, 0, from, from + 300, HOLD);
 		WAIT_FOR(told[1].next == from + 300);
@@ -184,11 +184,11 @@ TEST(sent_again_while_it_writes)
 	stop_child(&child);
 }
 
-/* The last output is there though the process ended long ago and nobody read. */
+/* The last output is still there when the process ended long ago and nobody has read it. */
 TEST(output_behind_the_end)
 {
 	start_child(&child);
-	keep(1, "seq 1 20000; exit 6"); /* 108,894 bytes: more than is held and the pipe */
+	keep(1, "seq 1 20000; exit 6"); /* 108,894 bytes: more than the ring and the pipe hold */
 	follow(1, 0, 0, 0, 64 * KIB);
 	WAIT_FOR(told[1].state.phase == BOX_INIT_PROCESS_ENDED);
 	ASSERT_INT(told[1].state.value, 6);
@@ -201,7 +201,7 @@ TEST(output_behind_the_end)
 	stop_child(&child);
 }
 
-/* Unasked, and however much there is not often. */
+/* Sent without a request, and not often, however much there is. */
 TEST(stderr_is_told_while_it_runs)
 {
 	start_child(&child);

@@ -13,9 +13,9 @@
 #include "codec/stdio_framer.h"
 #include "tests/unit/lib/test.h"
 
-#define DOUBLE "BOX_TEST_DOUBLE" /* set in the child: what it plays */
+# set in the child: which script it plays
 #define HELD_MAX 256
-#define CHUNKS_MAX 20 /* of a file that it takes */
+# of a file that it accepts
 
 struct pretend {
 	int64_t held[HELD_MAX];
@@ -210,7 +210,7 @@ static void serve(struct pretend *self, const struct box_value *message)
 	}
 }
 
-/* Runs before main in the child, and does not come back. */
+/* Runs before main in the child, and does not return. */
 __attribute__((constructor)) static void act(void)
 {
 	const char *what = getenv(DOUBLE);

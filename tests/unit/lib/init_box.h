@@ -15,7 +15,7 @@
 #define PAYLOAD 1000
 
 static char folder[] = "/tmp/init_mounts_XXXXXX";
-static bool one_id; /* box-init has the payload's, as it is without root */
+static bool one_id; /* box-init has the payload's ids, as it does without root */
 
 static inline uid_t payload_outside(void)
 {
@@ -47,8 +47,8 @@ static inline void mount_tmpfs(const char *path, const char *options)
 	must(mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options) == 0, path);
 }
 
-/* The host's programs, a /dev with one device, /proc, and two places for commands to write to; the
- * root is read-only. */
+/* The host's programs, a /dev with one device, /proc, and two folders that commands can write to;
+ * the root is read-only. */
 static inline int make_root(void)
 {
 	static const char *const links[] = {"bin", "lib", "lib64", "sbin"};
@@ -134,7 +134,7 @@ static inline int boot_confined(void)
 	return boot_file(facts, abi < 0 ? NULL : rules, allow);
 }
 
-/* Over an exec by an id that is not 0. */
+/* Before an exec by an id that is not 0. */
 static inline void keep_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -204,7 +204,7 @@ static inline void start_box(struct child *child)
 
 /* --- mounts --- */
 
-/* A folder of the host, with one file in it, that belongs to the payload. */
+/* A host folder with one file in it, owned by the payload. */
 static inline const char *make_source(const char *name)
 {
 	static char path[128];

@@ -20,7 +20,7 @@
 #ifndef CHILD_WAIT_MS
 #define CHILD_WAIT_MS 20000
 #endif
-#define CHILD_FDS_FROM 100 /* where the test's own copies lie, beyond the places of box-init's */
+# where the test's own fds are, above those of box-init
 #define OUTPUT_MAX (8U * 1024 * 1024)
 #ifndef CHILD_SOCKET
 #define CHILD_SOCKET SOCK_SEQPACKET /* or SOCK_STREAM, as in a microVM */
@@ -33,7 +33,7 @@ struct child {
 	int report;
 };
 
-/* What has come of one command. */
+/* What came of one command. */
 struct outcome {
 	char *out;
 	size_t out_len;
@@ -45,7 +45,7 @@ struct outcome {
 	struct box_init_exit end;
 };
 
-/* What a test asks for. Zero is: no limit that matters, text for the shell, in "/". */
+/* What a test requests. Zero means: no limit that matters, text for the shell, in "/". */
 struct asked {
 	const char *command;
 	size_t command_size; /* 0: its strlen */
@@ -89,14 +89,14 @@ static inline int boot_file(struct box_init_boot facts, const struct box_init_pa
 	}
 	if (filter) {
 		ASSERT_INT(write(fd, filter, filter_size), filter_size);
-		/* The mounter has the same, if it has one. */
+		/* The mounter gets the same one, if it has a filter. */
 		size_t mounter_size = facts.mounter_filter_count * sizeof(*filter);
 		ASSERT_INT(write(fd, filter, mounter_size), mounter_size);
 	}
 	return high(fd);
 }
 
-/* A socket on which an order has come already, with this fd unless it is -1. */
+/* A socket on which an order has already arrived, with this fd unless it is -1. */
 static inline int order_that_came(int fd)
 {
 	int pair[2];
@@ -119,7 +119,7 @@ static inline int order_that_came(int fd)
 	return high(pair[1]);
 }
 
-/* What box-init begins with. */
+/* The fds that box-init starts with. */
 struct beginning {
 	int program;
 	int control;
@@ -162,7 +162,7 @@ static inline struct box_init_report take_report(struct child *child)
 {
 	struct box_init_report report = {0};
 	ASSERT_INT(read(child->report, &report, sizeof(report)), sizeof(report));
-	/* It says one thing and closes, and nobody else has it. */
+	/* It sends one report and closes; no other process has the fd. */
 	char byte;
 	ASSERT_INT(read(child->report, &byte, 1), 0);
 	return report;
@@ -175,7 +175,7 @@ static inline void open_child(struct child *child, struct beginning *from)
 	ASSERT_INT(socketpair(AF_UNIX, child_socket | SOCK_CLOEXEC, 0, pair), 0);
 	ASSERT_INT(pipe2(pipes, O_CLOEXEC), 0);
 	if (child_socket == SOCK_STREAM) {
-		/* So little that packets go out in pieces. */
+		/* So small that packets are sent in pieces. */
 		int size = 16384;
 		ASSERT_INT(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
 	}
@@ -195,7 +195,7 @@ static inline void close_beginning(const struct beginning *from)
 	(void)close(from->orders);
 }
 
-/* One in no namespace of its own, with no filter and no rules: an ordinary child of the test. */
+/* A box-init without namespaces, filter and rules: an ordinary child of the test. */
 static inline void start_child(struct child *child)
 {
 	struct beginning from = {
@@ -217,7 +217,7 @@ static inline void start_child(struct child *child)
 	ASSERT_INT(said.errnum, 0);
 }
 
-/* The end of the socket is its end. */
+/* box-init ends when the socket is closed. */
 static inline void stop_child(struct child *child)
 {
 	int status;
@@ -277,7 +277,7 @@ static inline void send_number(
 	send_kind(child, kind, id, &number, sizeof(number));
 }
 
-/* In as many packets as it needs. */
+/* In as many packets as needed. */
 static inline void send_body(const struct child *child, uint32_t id, const struct box_init_run *run,
 	const char *body, size_t size)
 {
@@ -393,7 +393,7 @@ static inline void take_answer(const char *packet, size_t size)
 	}
 }
 
-/* A packet, of a stream as long as its header says. */
+/* One packet; on a stream as many bytes as its header says. */
 static inline size_t receive_packet(const struct child *child, char *packet)
 {
 	size_t have = 0;
@@ -413,7 +413,7 @@ static inline size_t receive_packet(const struct child *child, char *packet)
 	return have;
 }
 
-/* Takes one answer. False when none came in time. */
+/* Handles one answer. False when none came in time. */
 static inline bool receive(const struct child *child, int wait_ms)
 {
 	static char packet[BOX_INIT_PACKET_MAX];

@@ -12,22 +12,22 @@
 
 #define NOBODY 63 /* a number that is never used */
 
-/* What has come of one process. */
+/* What has arrived from one process. */
 static struct told {
 	struct box_init_process_state state;
 	char *out;
 	uint64_t first; /* offset of out[0] */
-	uint64_t next;  /* that must come */
+	uint64_t next;  /* the next expected offset */
 	uint64_t fed;
 	size_t err_len;
 	int states;
 	char err[BOX_INIT_STDERR_TAIL_MAX + 1];
-	bool loose;       /* what does not follow is left out */
-	uint64_t skipped; /* in all; what came before is forgotten */
+	bool loose;       /* output that does not follow is ignored */
+	uint64_t skipped; /* in all; earlier output is dropped */
 } told[NOBODY + 1];
 
 static struct child child;
-static uint32_t keep_mounts; /* that were sent for the next one */
+static uint32_t keep_mounts; /* sent for the next process */
 static uint32_t keep_log;    /* its log_bytes */
 
 static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t until, uint64_t hold)
@@ -87,7 +87,7 @@ static inline void keep(uint32_t id, const char *script)
 	keep_in(id, script, -1);
 }
 
-/* Takes one packet. */
+/* Handles one packet. */
 static inline bool take_one(int wait_ms)
 {
 	static char packet[BOX_INIT_PACKET_MAX];
@@ -153,7 +153,7 @@ static inline bool take_one(int wait_ms)
 		}                                                   \
 	} while (0)
 
-/* Nothing comes for a while. */
+/* Checks that nothing arrives for a while. */
 static inline void expect_silence(void)
 {
 	while (take_one(0)) {
@@ -163,7 +163,7 @@ static inline void expect_silence(void)
 	}
 }
 
-/* What it is now, by asking: of what was told before, nothing is left. */
+/* Its current state, requested: earlier reports are discarded. */
 static inline const struct box_init_process_state *look(uint32_t id)
 {
 	int before = told[NOBODY].states;

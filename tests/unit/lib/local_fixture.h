@@ -48,7 +48,7 @@ static struct box_local *local;
 static struct box_backend *backend;
 static int fds_before;
 
-/* What boxd was asked, in order. */
+/* Requests to boxd, in order. */
 static struct {
 	struct asked_make makes[ASKED_MAX];
 	int make_count;
@@ -142,7 +142,7 @@ static inline void start(void)
 {
 	static const struct box_local_support support = {.possible = true, .limits = true};
 	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
-	/* The first loop of a process opens fds that stay. */
+	/* The first loop of a process opens fds that stay open. */
 	ASSERT_INT(uv_loop_init(&loop), 0);
 	ASSERT_INT(uv_loop_close(&loop), 0);
 	fds_before = open_fds();
@@ -151,14 +151,14 @@ static inline void start(void)
 	backend = box_local_native_backend(local);
 }
 
-/* The same with microVMs, whose commands have no pipes of ours. */
+/* The same with microVMs, whose commands have no pipes of box-rpc's. */
 static inline void start_microvms(void)
 {
 	start();
 	backend = box_local_microvm_backend(local);
 }
 
-/* Every box has been destroyed and is gone. */
+/* Checks that every box was destroyed and freed. */
 static inline void finish(void)
 {
 	turn();
@@ -169,10 +169,10 @@ static inline void finish(void)
 
 /* --- boxes --- */
 
-/* One box from both sides. */
+/* One box: the backend's handle, and the end of its socket on which the test plays box-init. */
 struct played {
 	struct box_backend_box *box;
-	int init; /* its end of the socket; -1: it has ended */
+	int init; /* the test's end of the socket; -1: box-init has ended */
 	int memory;
 	int made;
 	bool refused;
@@ -229,7 +229,7 @@ static inline void say_kills(struct played *played, const char *text)
 	ASSERT_INT(pwrite(played->memory, text, strlen(text), 0), strlen(text));
 }
 
-/* Both ends of a new control socket: box-rpc's comes back. */
+/* A new control socket; returns box-rpc's end. */
 static inline int new_control(struct played *played)
 {
 	int ends[2];
@@ -255,7 +255,7 @@ static inline struct box_spec spec_of(const char *cmd)
 	};
 }
 
-/* boxd has made what it was asked for last. */
+/* boxd completes the latest request for a box. */
 static inline void boxd_made(struct played *played, uint64_t number)
 {
 	struct asked_make *make = &boxd.makes[boxd.make_count - 1];
@@ -309,7 +309,7 @@ struct heard {
 	int fd;      /* -1: none */
 };
 
-/* False when nothing is there. Whatever comes must be well-formed. */
+/* False when there is no packet. Each must be well-formed. */
 static inline bool hear(struct played *played, struct heard *heard)
 {
 	static _Alignas(8) char packet[BOX_INIT_PACKET_MAX];
@@ -325,7 +325,7 @@ static inline bool hear(struct played *played, struct heard *heard)
 	}
 	ASSERT(got >= (ssize_t)sizeof(heard->header));
 	memcpy(&heard->header, packet, sizeof(heard->header));
-	/* A number goes in place of an fd: whoever carries it to the guest takes it out. */
+	/* A number goes in place of an fd: the bridge replaces it. */
 	memset(packet + offsetof(struct box_init_header, reserved), 0, sizeof(uint32_t));
 	ASSERT_INT(box_init_check_request(packet, (size_t)got), 0);
 	heard->size = (size_t)got - sizeof(heard->header);
@@ -360,7 +360,7 @@ static inline void expect(
 	ASSERT_INT(ret_heard->header.id, id);
 }
 
-/* The same, and these are its bytes. */
+/* The same, with these bytes. */
 static inline void expect_packet(
 	struct played *played, uint32_t kind, uint32_t id, const void *bytes, size_t size)
 {
@@ -417,7 +417,7 @@ struct ran {
 	struct box_backend_exec_outcome outcome;
 	char out[RAN_BYTES];
 	char errors[RAN_BYTES];
-	int started; /* of a live one */
+	int started; /* of a live command */
 	char live[RAN_BYTES];
 };
 
@@ -455,7 +455,7 @@ static inline void begin(
 	ASSERT_INT(ran->calls, 0);
 }
 
-/* A command without anything special, whose RUN init has heard. */
+/* A plain command whose RUN has arrived at box-init. */
 static inline void begin_plain(
 	struct played *played, const struct box_spec *spec, uint32_t id, struct ran *ran)
 {

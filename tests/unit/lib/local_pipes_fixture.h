@@ -14,9 +14,9 @@ struct scene {
 	struct box_spec spec;
 	struct ran ran;
 	int fds[3];       /* the command's */
-	uint64_t give;    /* credit, whenever something comes */
-	bool cancel;      /* as soon as something comes */
-	size_t out_bytes; /* that came */
+	uint64_t give;    /* credit, given whenever output arrives */
+	bool cancel;      /* as soon as output arrives */
+	size_t out_bytes; /* that arrived */
 	size_t largest;   /* of them at once */
 };
 
@@ -78,7 +78,7 @@ static inline void scene_begin(struct scene *scene, bool has_stdin, uint64_t cre
 	expect_run(scene, 1);
 }
 
-/* As box-init and the command do at its end. */
+/* As box-init and the command do at the end. */
 static inline void close_pipes(struct scene *scene)
 {
 	for (int i = 0; i < 3; i++) {

@@ -5,7 +5,7 @@
 #include "tests/unit/lib/process_fixture.h"
 
 #define KIB 1024U
-#define WINDOW (256 * KIB) /* of input on its way */
+# of input in flight
 
 struct reading {
 	struct box_process_reader *reader;

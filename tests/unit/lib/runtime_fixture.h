@@ -6,7 +6,7 @@
 #include "tests/unit/lib/json_tree.h"
 #include "tests/unit/lib/manual_backend.h"
 
-/* What the runtime asked of its host. */
+/* Requests of the runtime to its host. */
 static struct {
 	int folders;
 	char path[BOX_PATH_MAX];

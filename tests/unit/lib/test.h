@@ -91,13 +91,13 @@ static struct test_case **test_tail = &test_cases;
 		}                                                                             \
 	} while (0)
 
-/* Bytes into the middle of others: no NUL goes with them. */
+/* Copies bytes into the middle of others, without a NUL. */
 static inline void put_bytes(void *to, const void *bytes, size_t len)
 {
 	memcpy(to, bytes, len);
 }
 
-/* Bit for bit: -0.0 is not 0.0, and a NaN is itself. */
+/* Compares bits: -0.0 is not 0.0, and a NaN equals itself. */
 static inline bool same_real(double a, double b)
 {
 	uint64_t bits[2];
