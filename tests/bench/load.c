@@ -1,9 +1,8 @@
-/* The load client: asks a runtime over WebSocket or stdio, takes the time, prints it as JSON.
+/* The load client: sends requests to a runtime over WebSocket or stdio, measures the time, prints
+ * it as JSON.
  *
- * Nothing but libc, so that what is measured is the runtime and not the client. What is sent is
- * built, and what came is checked, outside of the time taken; any answer that is not the right one
- * ends the program with 1.
- */
+ * Uses libc only, so that the runtime is measured and not the client. Requests are built and
+ * answers are checked outside of the measured time; any wrong answer ends the program with 1. */
 #include "tests/bench/load.h"
 
 #include <getopt.h>

@@ -1,5 +1,5 @@
-/* The load client's measurements of commands in boxes: in a living session, in a new one, and many
- * at once. What they are compared with is run in turn with them, so that noise hits both. */
+/* The load client's measurements of commands in boxes: in an existing session, in a new one, and
+ * many at once. The baselines run in turn with them, so that noise affects both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The load client's messages: requests in JSON and msgpack by the same calls, and whether an answer
- * is the right one. */
+/* The load client's messages: requests in JSON and msgpack by the same calls, and checks of
+ * answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The load client's measurements of streams: lines through the relay of a managed process that
- * sends them back, and what a bare command behind a socket does with the same. */
+ * sends them back, and through a bare command behind a socket. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The load client's yardsticks: processes of this machine, spawned and waited for, with nothing
- * around them. */
+/* The load client's baselines: processes of this host, spawned and waited for, with nothing around
+ * them. */
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>

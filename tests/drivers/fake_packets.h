@@ -1,4 +1,4 @@
-/* What the stand-in for box-rpc sends to boxd, in order and out of it. */
+/* Packets that the fake box-rpc sends to boxd, valid and invalid. */
 #pragma once
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-/* A stand-in for box-rpc, for the test of boxd: says what it was given, and misbehaves on command.
+/* A fake box-rpc, for the tests of boxd: reports what it was given, and misbehaves on command.
  *
- * Nothing reaches it but START, so commands come as lines over its connections (or stdin); what it
- * should do before it is ready is the text of the --config file ("exit 78"), or for once that of
- * the STATE of its predecessor ("unready"). */
+ * Only START reaches it, so commands come as lines over its connections (or stdin). What it should
+ * do before it is ready is in the text of the --config file ("exit 78"), or once in the STATE of
+ * its predecessor ("unready"). */
 #include <errno.h>
 #include <grp.h>
 #include <poll.h>
@@ -323,7 +323,7 @@ static void serve_peers(struct pollfd *polled)
 static void loop(void)
 {
 	enum {
-		KEEPER,
+		BOXD,
 		STDIN,
 		LISTENERS,
 		PEERS = LISTENERS + BOX_BOXD_LISTENERS_MAX
@@ -334,7 +334,7 @@ static void loop(void)
 		for (size_t i = 0; i < PEERS + PEERS_MAX; i++) {
 			polled[i] = (struct pollfd){.fd = -1, .events = POLLIN};
 		}
-		polled[KEEPER].fd = BOX_BOXD_FD;
+		polled[BOXD].fd = BOX_BOXD_FD;
 		polled[STDIN].fd = stdio ? STDIN_FILENO : -1;
 		for (size_t i = 0; i < listener_count; i++) {
 			polled[LISTENERS + i].fd = listeners[i];
@@ -343,7 +343,7 @@ static void loop(void)
 			polled[PEERS + i].fd = peers[i] ? peers[i] : -1;
 		}
 		(void)poll(polled, PEERS + PEERS_MAX, -1);
-		if (polled[KEEPER].revents) {
+		if (polled[BOXD].revents) {
 			take_later_packet();
 		}
 		if (polled[STDIN].revents && !serve(STDIN_FILENO, STDOUT_FILENO)) {

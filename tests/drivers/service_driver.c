@@ -1,5 +1,6 @@
-/* The service of libbox, driven by a test: one order a line on stdin, one answer a line on stdout, both
- * JSON. {"op": ...} gives {"gave": ...} or {"raised": {"type": ..., "message": ...}}. */
+/* The service of libbox, driven by a test: one request per line on stdin, one answer per line on
+ * stdout, both JSON. {"op": ...} gives {"gave": ...} or {"raised": {"type": ..., "message": ...}}.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
-/* Uploaded ZIPs. What the check lets through keeps to every limit and leads nowhere; entries share
- * no byte and none is outside of the archive; and it is unpacked, or refused with a reason and
- * nothing written. The same bytes as an entry of an archive: what is counted keeps to the limits. */
+/* Uploaded ZIPs. What the check accepts keeps to every limit and leads nowhere outside; entries
+ * share no byte and none is outside of the archive; and it is either unpacked, or refused with a
+ * reason and nothing written. The same bytes as an archive inside an archive: what is counted keeps
+ * to the limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

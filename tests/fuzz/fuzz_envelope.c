@@ -1,7 +1,7 @@
-/* JSON text -> messages of one connection -> the whole dispatcher and every handler, over a runtime
- * without a backend. A list is taken as messages one after the other. Every request gets exactly
- * one answer, well-formed, under the seq_id that it was sent with or -1, and at most the name in
- * front of an error looks like one. */
+/* JSON text as messages of one connection, through the whole dispatcher and every handler, over a
+ * runtime without a backend. A list is a sequence of messages. Every request gets exactly one
+ * answer, well-formed, with the seq_id it was sent with or -1, and only the name in front of an
+ * error looks like an error name. */
 #include <errno.h>
 
 #include "base/arena.h"

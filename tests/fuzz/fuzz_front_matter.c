@@ -1,5 +1,5 @@
-/* SKILL.md of strangers: reading ends, fields have text or are refused, and what is written again reads
- * as the same fields. */
+/* Untrusted SKILL.md files: reading ends, fields have text or are refused, and what is written
+ * again reads as the same fields. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"

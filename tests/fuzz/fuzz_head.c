@@ -1,4 +1,5 @@
-/* Any bytes as a request head, then the decision over it: what must hold whatever they are. */
+/* Any bytes as a request head, then the gate's decision on it: properties that hold for all inputs.
+ */
 #include "tests/fuzz/common.h"
 #include "transport/gate.h"
 

@@ -1,5 +1,5 @@
-/* Any bytes as what is asked of the process that works on files, and as what it says: what must hold
- * of that which is let through. The first byte chooses the kind of request. */
+/* Any bytes as a request to the process that does file work, and as its answer: properties of those
+ * that are accepted. The first byte chooses the kind of request. */
 #include "protocol/init_file.h"
 #include "tests/fuzz/common.h"
 

@@ -1,5 +1,5 @@
-/* Any bytes as a packet of box-init or to it: what must hold of those that are let through. Whoever
- * uses a packet relies on these, and on nothing else. */
+/* Any bytes as a packet of box-init or to it: properties of those that are accepted. The users of a
+ * packet rely on these properties only. */
 #include "protocol/init.h"
 #include "protocol/init_process.h"
 #include "tests/fuzz/common.h"

@@ -1,6 +1,5 @@
-/* msgpack: the scan gives one verdict however the bytes are cut, what it calls whole msgpack-c
- * builds, and what is decoded and encoded decodes again to the same.
- */
+/* msgpack: the scan gives the same verdict wherever the bytes are split, msgpack-c builds what it
+ * calls whole, and what is decoded and encoded decodes again to the same tree. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"

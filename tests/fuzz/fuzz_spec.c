@@ -1,5 +1,5 @@
-/* JSON text -> box spec, process spec and configuration: no crash, and what is accepted keeps the
- * rules that the rest of the runtime relies on. */
+/* JSON text as a box spec, a process spec and a configuration: no crash, and what is accepted keeps
+ * the rules that the rest of the runtime relies on. */
 #include <errno.h>
 #include <math.h>
 

@@ -1,5 +1,6 @@
-/* Bytes as a predecessor's state file -> replay. Whatever is in it, the runtime lives on: its
- * status can be told, its own dump can be written, and who takes that in is the same runtime. */
+/* Bytes as a predecessor's state file, then replay. Whatever it contains, the runtime stays usable:
+ * its status can be read, its own dump can be written, and a successor that reads the dump is the
+ * same. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -71,7 +72,7 @@ static void put_status(const struct box_runtime *runtime, struct box_buf *out)
 	box_arena_free(arena);
 }
 
-static size_t fence_count(const struct box_runtime *runtime)
+static size_t generation_count(const struct box_runtime *runtime)
 {
 	uint64_t position = 0;
 	struct box_context context;
@@ -97,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(before.len == after.len && memcmp(before.bytes, after.bytes, before.len) == 0);
 	MUST(!runtime->instance == !next->instance);
 	MUST(!next->instance || strcmp(runtime->instance, next->instance) == 0);
-	MUST(fence_count(next) == fence_count(runtime));
+	MUST(generation_count(next) == generation_count(runtime));
 	box_runtime_free(runtime);
 	box_runtime_free(next);
 	box_buf_free(&dump);

@@ -1,8 +1,8 @@
-/* The stdio framer: however the stream is cut, the same messages come out, none lost, none twice.
+/* The stdio framer: wherever the stream is split, the same messages come out, none lost, none
+ * twice.
  *
- * Input: a byte n, n bytes that say how long the pieces are (used in a circle), then the stream.
- * What came out as messages is also framed and read back.
- */
+ * Input: a byte n, n bytes with the lengths of the pieces (used in a cycle), then the stream. The
+ * messages that came out are also framed and read back. */
 #include "base/buf.h"
 #include "base/limits.h"
 #include "codec/json.h"

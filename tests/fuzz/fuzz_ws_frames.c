@@ -1,5 +1,5 @@
-/* Any bytes as a client's WebSocket stream: the verdict is the same however they are cut, and what
- * is passed on is nothing but good frames. */
+/* Any bytes as a client's WebSocket stream: the verdict is the same wherever they are split, and
+ * only valid frames are passed on. */
 #include "tests/fuzz/common.h"
 #include "transport/ws.h"
 #include "transport/ws_frames.h"

@@ -1,6 +1,5 @@
 /* Runs a fuzz harness over saved inputs, for builds without libFuzzer: each argument is a file or a
- * folder of files. Prints how many were run; none at all is a failure.
- */
+ * folder of files. Prints how many were run; none at all is a failure. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-"""Malicious ZIPs of every kind, and what is said of each."""
+"""Malicious ZIPs of every kind, and the error that each must give."""
 
 import struct
 
@@ -21,7 +21,8 @@ def overlap_bomb():
 
 
 def bomb(levels, each=10):
-    """Archives in each archive, and zeros at last, like 42.zip: 8 GiB for three levels."""
+    """Archives nested in each archive, and zeros in the innermost, like 42.zip: 8 GiB for three
+    levels."""
     data = archive(Entry(b"zeros", bytes(8 * MIB), DEFLATED))
     for level in range(levels):
         inner = data
@@ -31,7 +32,7 @@ def bomb(levels, each=10):
 
 
 def chain(levels):
-    """An archive in an archive in an archive, and a small text at last."""
+    """An archive in an archive in an archive, with a small text in the innermost."""
     data = archive(Entry(b"text", b"hello " * 9, DEFLATED))
     for level in range(1, levels):
         data = archive(Entry(b"%d" % level, data, DEFLATED if level % 2 else ziplib.STORED))
@@ -39,22 +40,22 @@ def chain(levels):
 
 
 def wide(count):
-    """Six megabytes in each, a tenth of it noise: no ratio is large, but the sum is."""
+    """Six megabytes in each, a tenth of it noise: no single ratio is large, but the sum is."""
     inner = archive(Entry(b"noise", (noise(9000) + bytes(91000)) * 60, DEFLATED))
     return bytes(archive(*(Entry(b"%d" % n, inner) for n in range(count))))
 
 
 def packed_in(data, name=b"x.bin", method=ziplib.STORED):
-    """An entry that is an archive by its bytes and not by its name."""
+    """An entry that is an archive by its bytes but not by its name."""
     return [Entry(name, bytes(data), method)]
 
 
 INSIDE = " (an archive in the archive)"
 
 
-# What stands behind an entry that is fine.
+# Malicious entries; each follows a valid one.
 LIES = {
-    # kind: (entries, what the error says)
+    # kind: (entries, the text of the error)
     "absolute": ([Entry(b"/etc/cron.d/x", b"x")], f"{UNSAFE}: /etc/cron.d/x"),
     "up": ([Entry(b"../x", b"x")], f"{UNSAFE}: ../x"),
     "up inside": ([Entry(b"a/../../x", b"x")], f"{UNSAFE}: a/../../x"),

@@ -1,5 +1,5 @@
-/* PID 1 of a guest that says it is ready and ends with the first packet after the question for its
- * time: MODE says how. */
+/* PID 1 of a guest that reports itself ready, and ends at the first packet after the request for
+ * its clock: MODE says how. */
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <sys/reboot.h>

@@ -1,5 +1,5 @@
-/* PID 1 of a guest in an attacker's hands. What it does is the name of the box's workspace
- * (`modes`); no command is ever run. */
+/* A hostile PID 1 of a guest. The name of the box's workspace says what it does (`modes`); it never
+ * runs a command. */
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <stdint.h>

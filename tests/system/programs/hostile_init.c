@@ -1,7 +1,6 @@
-/* A box-init in an attacker's hands: it says that it is ready and then does what the command names.
+/* A hostile box-init: it reports itself ready and then does what the command names (`modes`).
  *
- * `modes` is the list of what it can do. How it behaves before it is ready is in /workspace/boot.
- * No command is ever run. */
+ * The file /workspace/boot says how it behaves before it is ready. It never runs a command. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>

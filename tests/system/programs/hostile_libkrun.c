@@ -1,6 +1,6 @@
-/* A libkrun in an attacker's hands: in place of a guest it runs what somebody would who has taken over
- * the machine's process. It tells on the console what it has and what it got, then it ends. In a trial,
- * which has no share, it does as a good guest would. libkrunfw is in it too. */
+/* A hostile libkrun: instead of a guest it runs what an attacker would who has taken over the
+ * process of the virtual machine, prints on the console what it has and what it got, and ends. In a
+ * probe, which has no share, it behaves as a good guest. Also in place of libkrunfw. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>

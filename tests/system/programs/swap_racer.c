@@ -1,9 +1,8 @@
-/* Swaps host folders under the feet of a runtime that mounts them.
+/* Swaps host folders while a runtime mounts them.
  *
- * swap_racer ARENA VICTIM. In ARENA a real tree `top/mid/leaf` is what boxes are asked to mount.
- * Again and again one of its three names becomes something else and then itself again, without a
- * moment in which it is missing; or it is missing for a moment, so that the runtime makes it. Runs
- * until its stdin ends, and prints how many turns it took. */
+ * swap_racer ARENA VICTIM. In ARENA, boxes are asked to mount the real tree `top/mid/leaf`. In a
+ * loop one of its three names is atomically replaced and put back, or it is missing for a moment,
+ * so that the runtime creates it. Runs until its stdin ends, and prints how many rounds it made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Which skills are mounted where, with the file system shared and without. */
+/* Which skills are mounted where, with a shared file system and without. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -202,7 +202,7 @@ TEST(a_line_knows_whether_to_look)
 	ASSERT_INT(rmdir(folder), 0);
 }
 
-/* 1 ms is asked for; sanitizers and other people's work take their part of it here. */
+/* The target is 1 ms; sanitizers and other load take their part here. */
 TEST(a_hundred_skills_take_no_time)
 {
 	uint64_t best_us = UINT64_MAX;

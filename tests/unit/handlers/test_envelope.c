@@ -1,4 +1,5 @@
-/* The envelope: what counts as a request, which seq_id is answered, what is refused and how. */
+/* The envelope: what counts as a request, which seq_id is answered, and what is refused with which
+ * error. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -164,7 +165,7 @@ TEST(refused)
 	}
 }
 
-/* An installation binding has all three members or the first alone. */
+/* An installation binding has all three members, or only the first. */
 TEST(half_bindings)
 {
 	static const char *const halves[] = {

@@ -1,8 +1,7 @@
-/* What each profile answers, found by running its program on made-up calls (bpf.h).
+/* What each seccomp profile answers, found by running its program on made-up calls (bpf.h).
  *
- * The rows are held against the program bit by bit; what the rows must say is written here a second
- * time, by name, so that a row changed by mistake is seen.
- */
+ * The rows of the table are compared with the program bit by bit. What the rows must say is written
+ * here a second time, by name, so that a row changed by mistake is noticed. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <sys/prctl.h>

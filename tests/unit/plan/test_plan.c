@@ -1,4 +1,4 @@
-/* Plans: whole ones against files that people can read, and what changes from one to another.
+/* Plans: whole ones against readable files, and the differences from one to another.
  *
  * The expected prints are in plans/ beside this file. */
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* Requests that get no plan, and why: whatever a hostile caller can put into the struct, what the
- * operator's policy says wrongly, and what a host lacks; and those that get less than asked. */
+/* Requests that get no plan, and why: whatever a hostile caller can put into the struct, mistakes
+ * in the operator's policy, and features that a host lacks; also plans that give less than
+ * requested. */
 #include <errno.h>
 
 #include "plan/plan.h"

@@ -1,4 +1,4 @@
-/* When what was prepared for one request serves another. */
+/* When a warm box that was prepared for one request can serve another. */
 #include "plan/plan.h"
 #include "tests/unit/lib/test.h"
 
@@ -28,7 +28,7 @@ static void set_up(void)
 		.root_entry_count = 2};
 }
 
-/* What a blank is built by. */
+/* What a warm box is built from. */
 static void assert_same_steps(const struct box_plan *other)
 {
 	ASSERT_INT(plan.step_count, other->step_count);
@@ -92,7 +92,7 @@ static void change(struct box_plan_request *to, unsigned field)
 	}
 }
 
-/* Each field by itself: what a blank does not depend on, and what it does. */
+/* Each field by itself: what a warm box does not depend on, and what it does. */
 TEST(one_shape)
 {
 	static struct box_plan first;

@@ -1,4 +1,4 @@
-/* The count of kills in the texts that kernels write. */
+/* The count of out-of-memory kills in the kernel's texts. */
 #include "protocol/oom.h"
 #include "tests/unit/lib/test.h"
 

@@ -1,5 +1,5 @@
-/* What is asked of the process that works on files, and what it may answer: every number out of its
- * range, every name that is none, is refused. */
+/* Requests and answers of the process that does file work: every number out of range and every
+ * invalid name is refused. */
 #include <errno.h>
 
 #include "base/macros.h"

@@ -1,4 +1,4 @@
-/* Which packets about managed processes are well-formed: each kind at its edges. */
+/* Packets about managed processes: which are well-formed, each kind at its edges. */
 #include "protocol/init.h"
 #include "protocol/init_process.h"
 #include "tests/unit/lib/test.h"
@@ -99,7 +99,7 @@ TEST(keep)
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, &round, sizeof(round) - 1, 0));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, NULL, 0, 0));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS_IN, NULL, 0, 0));
-	/* Its door is no part of the bytes. */
+	/* The fd of cgroup.procs is not part of the bytes. */
 	struct box_init_start_process least = {0, 0, 0, 2, 2};
 	ASSERT(request_good(BOX_INIT_START_PROCESS_IN, &least, sizeof(least), 4));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS_IN, &least, sizeof(least), 3));

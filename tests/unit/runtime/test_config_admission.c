@@ -1,4 +1,5 @@
-/* The admission section of a configuration: verdicts, values, and that it stays on. */
+/* The admission section of a configuration: verdicts, values, and that it cannot be switched off
+ * later. */
 #include "base/arena.h"
 #include "runtime/config/config.h"
 #include "tests/unit/lib/config_merge.h"

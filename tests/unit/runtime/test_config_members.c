@@ -1,4 +1,4 @@
-/* The names of the configuration: which are known, what is said of others, and what was meant. */
+/* The names of the configuration: which are known, the warnings for others, and suggestions. */
 #include "base/arena.h"
 #include "runtime/config/config_members.h"
 #include "tests/unit/lib/config_merge.h"

@@ -1,4 +1,5 @@
-/* The paths of a configuration: folders, allowed mount roots, whether the workspace may be made. */
+/* The paths of a configuration: folders, allowed mount roots, whether the workspace may be created.
+ */
 #include <errno.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Blocked and allowed roots: which folders of the host a spec may name. */
+/* Blocked and allowed roots: which host folders a spec may name. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* A command's output as text: repair, strip and the clip line. The tables were computed with
- * Python's bytes.decode("utf-8", "replace") and str.strip(), which made the answers that clients
- * know. */
+ * Python's bytes.decode("utf-8", "replace") and str.strip(), which the reference uses. */
 #include "base/arena.h"
 #include "base/utf8.h"
 #include "runtime/session/output.h"

@@ -1,5 +1,5 @@
-/* The operator's policy for boxes: read from the operator's own file alone, refused when a member
- * is wrong. */
+/* The operator's policy for boxes: read only from the operator's own file, refused when a member is
+ * invalid. */
 #include <errno.h>
 
 #include "runtime/config/policy.h"

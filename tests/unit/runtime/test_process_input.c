@@ -1,4 +1,4 @@
-/* What goes into a managed process, from whoever is attached. */
+/* Input of a managed process, from whichever client is attached. */
 #include "tests/unit/lib/process_reader_fixture.h"
 
 static void expect_fed(uint32_t number, const char *text)

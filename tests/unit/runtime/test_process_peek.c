@@ -1,5 +1,5 @@
-/* Looks at managed processes: they wait in the box, are believed only as far as they were asked for,
- * and end with the process, with their asker or with their time. */
+/* Peeks at the output of managed processes: they wait in the box, are accepted only as far as they
+ * were asked for, and end with the process, with the client or with their timeout. */
 #include "base/clock.h"
 #include "tests/unit/lib/process_fixture.h"
 

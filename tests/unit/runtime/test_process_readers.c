@@ -1,4 +1,4 @@
-/* Who reads a managed process, one after the other. */
+/* Readers of a managed process, one at a time. */
 #include "tests/unit/lib/process_reader_fixture.h"
 
 TEST(one_reader)

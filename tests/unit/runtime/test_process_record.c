@@ -1,4 +1,4 @@
-/* What is written of managed processes, and what a successor makes of it. */
+/* What is recorded about managed processes, and how a successor replays it. */
 #include <unistd.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* The runtime: its fence and sessions, and what it says of itself. */
+/* The runtime: its generations and sessions, and its status report. */
 #include <errno.h>
 
 #include "runtime/runtime.h"

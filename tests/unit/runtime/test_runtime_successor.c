@@ -1,4 +1,4 @@
-/* The runtime: the record for a successor, told whole or change by change, and its replay. */
+/* The runtime: the record for a successor, written whole or change by change, and its replay. */
 #include "runtime/runtime.h"
 #include "tests/unit/lib/runtime_fixture.h"
 
@@ -111,8 +111,8 @@ TEST(refused_admission_and_replay)
 	finish(old);
 }
 
-/* A limit that was lowered later makes nobody forget: the fence only moves forward. */
-TEST(replay_keeps_the_whole_fence)
+/* A limit that was lowered later drops no generation: they only grow. */
+TEST(replay_keeps_all_generations)
 {
 	struct box_runtime *old = start();
 	struct box_runtime *fresh = start();

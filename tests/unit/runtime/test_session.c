@@ -1,4 +1,4 @@
-/* Sessions: making and running, the end of a command, capacity, and what can be seen. */
+/* Sessions: making and running, the end of a command, capacity, and what clients can see. */
 #include <errno.h>
 
 #include "runtime/session/session.h"

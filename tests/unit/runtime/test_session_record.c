@@ -1,4 +1,4 @@
-/* What a successor is told of sessions and what it makes of that; and boxes that end by
+/* What is recorded about sessions and how a successor replays it; also boxes that end by
  * themselves. */
 #include "base/log.h"
 #include "tests/unit/lib/session_fixture.h"
@@ -39,7 +39,7 @@ static void finish_recording(void)
 	forget_changes();
 }
 
-/* A living session whose box can be found again by `mark`. */
+/* A running session whose box can be found again by `mark`. */
 static struct box_backend_box *make_marked(const char *id, uint64_t mark)
 {
 	struct note note = {0};

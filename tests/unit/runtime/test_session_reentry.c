@@ -1,4 +1,4 @@
-/* Sessions: a `done` that comes back in while others are still being told. */
+/* Sessions: a `done` callback that calls back in while others still wait for theirs. */
 #include "runtime/session/session.h"
 #include "tests/unit/lib/session_fixture.h"
 

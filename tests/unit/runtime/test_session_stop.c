@@ -1,4 +1,4 @@
-/* Sessions that are stopped: by request, by their own times, and what is left of them. */
+/* Sessions that are stopped, by request or by their timeouts, and what is left of them. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "tests/unit/lib/session_fixture.h"

@@ -1,4 +1,4 @@
-/* Box specs that are taken: defaults, what clients really send, values, conflicts, copies. */
+/* Box specs that are accepted: defaults, what clients really send, values, conflicts, copies. */
 #include "base/arena.h"
 #include "runtime/spec/spec.h"
 #include "tests/unit/lib/spec_parse.h"

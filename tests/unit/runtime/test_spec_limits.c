@@ -1,4 +1,4 @@
-/* Box specs at their limits: lengths, what of the sender's is echoed, mounts. */
+/* Box specs at their limits: lengths, how much of the sender's text is echoed, mounts. */
 #include "base/arena.h"
 #include "base/limits.h"
 #include "runtime/spec/spec.h"

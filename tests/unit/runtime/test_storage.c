@@ -1,5 +1,5 @@
-/* Storage analysis: the answer out of numbers, and how they are gathered from a host that waits for
- * the test. Time is the test's. */
+/* Storage analysis: how the answer is computed, and how its numbers are gathered from a fake host.
+ * The clock is the test's. */
 #include <errno.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,7 +1,6 @@
-/* Unpacking: what lies on disk afterwards, and what a taken-over child could do.
+/* Unpacking: which files are on disk afterwards, and what a taken-over child could do.
  *
- * Hostile children are work functions of ours, run as the real one is.
- */
+ * Hostile children are work functions of the test, run as the real one is. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -440,7 +439,7 @@ TEST(an_answer_that_is_none_is_a_failure)
 	ASSERT_INT(confine(lie, 20000), -EPROTO);
 }
 
-/* --- when there is no fence --- */
+/* --- without confinement --- */
 
 /* From now on one call fails, here and in children. */
 static void deny(uint32_t call, uint32_t errnum)

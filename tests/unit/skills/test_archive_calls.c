@@ -1,4 +1,4 @@
-/* box_archive_calls is enough: a caller that has nothing but these can unpack. */
+/* box_archive_calls is complete: a caller that may use only these calls can unpack. */
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>
@@ -16,7 +16,7 @@ static int add_call(scmp_filter_ctx filter, const char *name)
 	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
 }
 
-/* As fences are here: what is not on the list fails. */
+/* As our filters do: a call that is not on the list fails. */
 static void keep_calls(void)
 {
 	/* What a test needs to tell how it went. */

@@ -1,5 +1,5 @@
-/* Marks of packages that the disk does not have yet: what becomes of them when something fails. The
- * calls that fail, and those that are looked at, are linked through here. */
+/* Marks of packages that are not on disk yet: what happens to them when something fails. Calls that
+ * fail, or that are observed, are linked through here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>

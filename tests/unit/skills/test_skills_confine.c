@@ -1,5 +1,5 @@
-/* The fence of box-skills from inside: what it keeps, and what a taken-over one would try. Each
- * test runs in a process of its own. */
+/* The confinement of box-skills from inside: what still works, and what an attacker who took it
+ * over would try. Each test runs in a process of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -26,7 +26,7 @@
 #include "tests/unit/lib/test.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants ptrace at exit, which the fence forbids. */
+/* The leak checker wants ptrace at exit, which the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -52,7 +52,7 @@ static void make_file(int folder, const char *name)
 static void enter(void)
 {
 	struct box_err err;
-	(void)snprintf(place.path, sizeof(place.path), "/tmp/box-fence-XXXXXX");
+	(void)snprintf(place.path, sizeof(place.path), "/tmp/box-skill-XXXXXX");
 	ASSERT(mkdtemp(place.path) != NULL);
 	place.outside = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(mkdirat(place.outside, "store", 0755) == 0);
@@ -204,7 +204,7 @@ static void pretend_landlock(int abi)
 	_exit(0);
 }
 
-static int fence_in(const char *folder, bool moves, uid_t uid, struct box_err *err)
+static int confine(const char *folder, bool moves, uid_t uid, struct box_err *err)
 {
 	const struct box_skills_confine_folder room = {
 		.fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC),
@@ -215,15 +215,15 @@ static int fence_in(const char *folder, bool moves, uid_t uid, struct box_err *e
 	return box_skills_confine(&room, 1, err);
 }
 
-/* Root's files have no other fence than Landlock. */
-static void fence_fails(int abi, const char *why)
+/* Only Landlock keeps it from root's files. */
+static void confine_fails(int abi, const char *why)
 {
 	static struct box_err err;
 	if (getuid() != 0) {
 		SKIP("only root can be refused");
 	}
 	pretend_landlock(abi);
-	ASSERT(fence_in("/tmp", true, 0, &err) < 0);
+	ASSERT(confine("/tmp", true, 0, &err) < 0);
 	if (!strstr(err.text, why)) {
 		TEST_FAIL("%s", err.text);
 	}
@@ -233,12 +233,12 @@ static void fence_fails(int abi, const char *why)
 
 TEST(root_is_not_served_without_landlock)
 {
-	fence_fails(0, "must belong to another user");
+	confine_fails(0, "must belong to another user");
 }
 
 TEST(root_is_not_served_by_a_landlock_without_moves)
 {
-	fence_fails(1, "since Linux 5.19");
+	confine_fails(1, "since Linux 5.19");
 }
 
 TEST(another_user_is_served_without_landlock)
@@ -246,20 +246,20 @@ TEST(another_user_is_served_without_landlock)
 	static struct box_err err;
 	uid_t uid = getuid() == 0 ? 65534 : getuid();
 	pretend_landlock(0);
-	ASSERT_INT(fence_in("/tmp", true, uid, &err), 0);
+	ASSERT_INT(confine("/tmp", true, uid, &err), 0);
 }
 
 static void move_a_file(int landlock)
 {
 	static struct box_err err;
-	char folder[] = "/tmp/box-fence-XXXXXX";
+	char folder[] = "/tmp/box-skill-XXXXXX";
 	uid_t uid = getuid() == 0 ? 65534 : getuid();
 	ASSERT(mkdtemp(folder) && chmod(folder, 0777) == 0);
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pid_t child = fork();
 	if (child == 0) {
 		pretend_landlock(landlock);
-		ASSERT_INT(fence_in(folder, true, uid, &err), 0);
+		ASSERT_INT(confine(folder, true, uid, &err), 0);
 		ASSERT_INT(mkdirat(fd, "d", 0755), 0);
 		make_file(fd, "file");
 		ASSERT_INT(renameat2(fd, "file", fd, "d/file", 0), 0);
@@ -284,11 +284,11 @@ TEST(an_old_landlock_is_enough_for_artifacts)
 {
 	static struct box_err err;
 	pretend_landlock(1);
-	ASSERT_INT(fence_in("/tmp", false, getuid(), &err), 0);
+	ASSERT_INT(confine("/tmp", false, getuid(), &err), 0);
 	ASSERT_REFUSED(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
 }
 
-/* A child of it unpacks archives, behind a fence of its own. */
+/* A child of it unpacks archives, with a confinement of its own. */
 TEST(archives_can_be_unpacked)
 {
 	static const char *const conditional[] = {

@@ -1,4 +1,4 @@
-/* What the check of a ZIP takes, and what it refuses by which words. */
+/* The check of ZIPs: what it accepts, and the text of each refusal. */
 #include <errno.h>
 #include <sys/stat.h>
 

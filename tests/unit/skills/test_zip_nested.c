@@ -1,4 +1,4 @@
-/* What counts of archives in an archive, and which of them are refused by which words. */
+/* Archives inside archives: what counts toward the limits, and the text of each refusal. */
 #include <errno.h>
 
 #include "base/arena.h"

@@ -1,5 +1,6 @@
-/* Connections that write at once: what waits for room is told of it from inside of its own sending.
- * Everything goes out once and in order all the same, and nothing is used after its end. */
+/* Connections that write from inside their own callbacks: what waits for room is called while a
+ * send is in progress. Everything is still sent once and in order, and nothing is used after its
+ * end. */
 #include "tests/unit/lib/stream_fixture.h"
 #include "transport/conn.h"
 

@@ -1,4 +1,4 @@
-/* The decision at the front door: tables of requests and what becomes of them. */
+/* The gate, which decides on each HTTP request: tables of requests and decisions. */
 #include "tests/unit/lib/gate_requests.h"
 #include "transport/gate.h"
 

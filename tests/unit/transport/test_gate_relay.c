@@ -1,4 +1,4 @@
-/* The decision at the front door over relays, and the ids and secrets that it compares. */
+/* The gate's decision on relays, and how ids and secrets are compared. */
 #include "tests/unit/lib/gate_requests.h"
 #include "transport/gate.h"
 

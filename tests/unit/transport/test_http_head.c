@@ -1,4 +1,4 @@
-/* The head reader: what it takes, and at which byte it refuses the rest. */
+/* The reader of request heads: what it accepts, and at which byte it refuses. */
 #include "tests/unit/lib/test.h"
 #include "transport/http_head.h"
 

@@ -1,4 +1,4 @@
-/* Output of a process cut into messages: lines, text, bytes with offsets. */
+/* Output of a process split into messages: lines, text, bytes with offsets. */
 #include <errno.h>
 
 #include "base/limits.h"

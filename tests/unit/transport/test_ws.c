@@ -1,5 +1,5 @@
-/* Pings on WebSocket connections: the peer's get their own answer, ours are sent to who is silent, and
- * who does not answer goes. libwebsockets is the real one, the peer a plain socket. */
+/* Pings on WebSocket connections: the peer's are answered, ours are sent to silent peers, and a
+ * peer that does not answer is closed. libwebsockets is real, the peer is a plain socket. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-/* Which frames of a client are none, however their bytes are cut. */
+/* Which frames of a client are invalid, wherever the bytes are split. */
 #include "base/macros.h"
 #include "tests/unit/lib/test.h"
 #include "transport/ws_frames.h"

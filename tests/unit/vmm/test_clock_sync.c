@@ -1,5 +1,5 @@
-/* How a guest's clock is kept at the host's: what is asked, when it is stepped, and that no delay makes
- * it wrong. */
+/* How a guest's clock is kept in step with the host's: what is asked, when it is stepped, and that
+ * delays cause no wrong step. */
 #include "tests/unit/lib/test.h"
 #include "vmm/bridge/clock_sync.h"
 

@@ -1,4 +1,4 @@
-/* What is said of a microVM that ended: which of its parts, how, and what its kernel printed. */
+/* The text for a microVM that ended: which of its processes, how, and what its kernel printed. */
 #include <errno.h>
 #include <signal.h>
 

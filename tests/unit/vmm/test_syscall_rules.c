@@ -1,4 +1,5 @@
-/* What the processes of box-vmm may ask of the kernel: the tables as programs, run on made-up calls. */
+/* Which system calls the processes of box-vmm may make: the tables as programs, run on made-up
+ * calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>

@@ -1,5 +1,5 @@
-/* The parts of box-vmm that touch nothing: the console's end, the boot file, numbers of mounts, where
- * libraries are looked for. */
+/* The pure parts of box-vmm: the tail of the console, the boot file, numbers of mounts, search
+ * paths of libraries. */
 #include <errno.h>
 #include <sys/mman.h>
 

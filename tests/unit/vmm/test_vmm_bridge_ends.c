@@ -1,4 +1,4 @@
-/* The bridge of a microVM box: what is said when it ends, the guest's clock, and mounts that come
+/* The bridge of a microVM box: what it reports at the end, the guest's clock, and mounts that come
  * and go. */
 #include "tests/unit/lib/vmm_bridge_fixture.h"
 

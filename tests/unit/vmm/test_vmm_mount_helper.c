@@ -1,4 +1,4 @@
-/* The process that hangs mounts: real mounts in a mount namespace of the test's own, and what it is
+/* The mount helper: real mounts in a mount namespace of the test's own, and the privileges it is
  * left with. Needs root. */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "vmm/bridge/mount_helper.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants what the fence forbids. */
+/* The leak checker wants what the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

@@ -1,4 +1,4 @@
-/* What processes of box-vmm give up: it is gone afterwards. */
+/* The privileges that processes of box-vmm give up are gone afterwards. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/prctl.h>

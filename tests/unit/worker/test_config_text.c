@@ -1,4 +1,4 @@
-/* Configuration texts: what they become, and where their mistakes are. */
+/* Configuration texts: the values they give, and the positions of their errors. */
 #include <errno.h>
 #include <math.h>
 

@@ -1,8 +1,8 @@
-/* The fence from inside: a child enters it and tries what a taken-over box-rpc would try.
+/* The confinement of box-rpc from inside: a child enters it and tries what a taken-over box-rpc
+ * would.
  *
- * Each test runs in a process of its own (see test.h), so each enters the fence afresh. Calls go by
- * number: the C library must not get in between.
- */
+ * Each test runs in a process of its own (see test.h), so each enters the confinement anew. Calls
+ * are made by number, so that the C library does not interfere. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -23,7 +23,7 @@
 #include "worker/confine.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants ptrace at exit, which the fence forbids. */
+/* The leak checker wants ptrace at exit, which the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -69,7 +69,7 @@ TEST(no_file_can_be_opened)
 	ASSERT_REFUSED(syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", &how, sizeof(how)));
 #ifdef SYS_open
 	ASSERT_REFUSED(syscall(SYS_open, "/etc/passwd", O_RDONLY));
-	ASSERT_REFUSED(syscall(SYS_creat, "/tmp/box-fence-test", 0600));
+	ASSERT_REFUSED(syscall(SYS_creat, "/tmp/box-confine", 0600));
 #endif
 	ASSERT_REFUSED(syscall(SYS_open_by_handle_at, AT_FDCWD, &how, O_RDONLY));
 	ASSERT_REFUSED(syscall(SYS_open_tree, AT_FDCWD, "/", 0));
@@ -78,12 +78,12 @@ TEST(no_file_can_be_opened)
 TEST(no_name_can_be_made_or_removed)
 {
 	enter();
-	ASSERT_REFUSED(syscall(SYS_mkdirat, AT_FDCWD, "/tmp/box-fence-test", 0700));
-	ASSERT_REFUSED(syscall(SYS_unlinkat, AT_FDCWD, "/tmp/box-fence-test", 0));
-	ASSERT_REFUSED(syscall(SYS_symlinkat, "/", AT_FDCWD, "/tmp/box-fence-test"));
+	ASSERT_REFUSED(syscall(SYS_mkdirat, AT_FDCWD, "/tmp/box-confine", 0700));
+	ASSERT_REFUSED(syscall(SYS_unlinkat, AT_FDCWD, "/tmp/box-confine", 0));
+	ASSERT_REFUSED(syscall(SYS_symlinkat, "/", AT_FDCWD, "/tmp/box-confine"));
 	ASSERT_REFUSED(syscall(SYS_linkat, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0));
 	ASSERT_REFUSED(syscall(SYS_renameat2, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0));
-	ASSERT_REFUSED(syscall(SYS_mknodat, AT_FDCWD, "/tmp/box-fence-test", 0, 0));
+	ASSERT_REFUSED(syscall(SYS_mknodat, AT_FDCWD, "/tmp/box-confine", 0, 0));
 	ASSERT_REFUSED(syscall(SYS_fchmodat, AT_FDCWD, "/tmp", 0777));
 	ASSERT_REFUSED(syscall(SYS_fchownat, AT_FDCWD, "/tmp", 0, 0, 0));
 	ASSERT_REFUSED(syscall(SYS_chdir, "/tmp"));

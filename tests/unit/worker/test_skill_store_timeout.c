@@ -1,5 +1,5 @@
-/* How long box-skills has for a request. boxd and box-skills are played; the timer is linked so that
- * its time can be seen. */
+/* The timeout of a request to box-skills. boxd and box-skills are fakes; the timer is linked so
+ * that its time can be checked. */
 #include <fcntl.h>
 #include <sys/socket.h>
 

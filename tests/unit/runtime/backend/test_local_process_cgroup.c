@@ -1,5 +1,6 @@
-/* Managed processes with a limit of their own: nothing is said to the box before boxd has made the
- * group, all of it after that in order, and each kill in the group is the process's own. */
+/* Managed processes with a memory limit of their own: nothing is sent to the box before boxd has
+ * made the cgroup, then everything in order; each kill in the cgroup is attributed to the process.
+ */
 #include "protocol/init_process.h"
 #include "tests/unit/lib/local_process_fixture.h"
 
@@ -18,7 +19,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 	(void)snprintf(
 		told.failure, sizeof(told.failure), "%s", state->failure ? state->failure : "");
 	if (told.drops && !state->running) {
-		ops->forget(living.box, NUMBER);
+		ops->forget(played.box, NUMBER);
 	}
 }
 
@@ -44,14 +45,14 @@ static void keep_limited(int64_t memory_mb)
 	const struct box_process_spec spec = {
 		.process_id = "p", .command = "prog", .cwd = "/w", .memory_mb = memory_mb};
 	struct box_err err;
-	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
+	ASSERT_INT(ops->start(played.box, NUMBER, &spec, &events, &told, &err), 0);
 }
 
 static void find_limited(bool ended)
 {
 	const struct box_backend_process_record past = {
 		.memory_mb = 64, .oom_kills = 2, .ended = ended};
-	ops->adopt(living.box, NUMBER, &past, &events, &told);
+	ops->adopt(played.box, NUMBER, &past, &events, &told);
 }
 
 /* boxd has made the group that it was asked for last; the file of its kills is ours too. */
@@ -78,7 +79,7 @@ static void expect_keep_in(void)
 {
 	struct heard heard;
 	char text[8] = "";
-	expect(&living, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
+	expect(&played, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT(heard.fd >= 0);
 	ASSERT_INT(pread(heard.fd, text, sizeof(text) - 1, 0), 4);
 	ASSERT_STR(text, "proc");
@@ -89,7 +90,7 @@ static void say_end(uint32_t end, int value)
 {
 	const struct box_init_process_state state = {
 		.phase = BOX_INIT_PROCESS_ENDED, .end = end, .value = value, .out_ended = 1};
-	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
+	say(&played, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 }
 
 static void expect_closed(int count)
@@ -110,22 +111,22 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	ASSERT_INT(boxd.cgroups[0].box, 7);
 	ASSERT_INT(boxd.cgroups[0].process, NUMBER);
 	ASSERT_INT(boxd.cgroups[0].memory_mib, 64);
-	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
-	ops->feed(living.box, NUMBER, 0, box_str("abc"));
-	ops->stop(living.box, NUMBER, 5000);
-	expect_silence(&living);
+	ops->follow(played.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
+	ops->feed(played.box, NUMBER, 0, box_str("abc"));
+	ops->stop(played.box, NUMBER, 5000);
+	expect_silence(&played);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
-	expect(&living, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
-	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
+	expect(&played, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
+	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	ASSERT_BYTES(heard.bytes + 8, heard.size - 8, "abc", 3);
-	expect_packet(&living, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
+	expect_packet(&played, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
 	/* And what is said from now on is said at once. */
-	ops->feed(living.box, NUMBER, 3, box_str("d"));
-	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
+	ops->feed(played.box, NUMBER, 3, box_str("d"));
+	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	expect_closed(0);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	finish_box();
 }
@@ -149,14 +150,14 @@ TEST(a_stop_is_no_end_by_memory)
 		keep_limited(64);
 		int file = answer_cgroup("oom_kill 2\n", -1);
 		expect_keep_in();
-		ops->stop(living.box, NUMBER, 5000);
-		expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
+		ops->stop(played.box, NUMBER, 5000);
+		expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 		ASSERT_INT(pwrite(file, rows[i].later, strlen(rows[i].later), 0),
 			strlen(rows[i].later));
 		say_end(rows[i].end, rows[i].value);
 		ASSERT_INT(told.state.reason, rows[i].reason);
-		ops->forget(living.box, NUMBER);
-		expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+		ops->forget(played.box, NUMBER);
+		expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 		(void)close(file);
 	}
 	finish_box();
@@ -184,11 +185,11 @@ TEST(ends_in_a_group)
 	};
 	start_box();
 	/* Of the box others were killed meanwhile. */
-	say_kills(&living, "oom_kill 8\n");
+	say_kills(&played, "oom_kill 8\n");
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct heard heard;
 		keep_limited(64);
-		say_kills(&living, "oom_kill 9\n");
+		say_kills(&played, "oom_kill 9\n");
 		(void)close(answer_cgroup(rows[i].kills, -1));
 		expect_keep_in();
 		say_end(rows[i].end, rows[i].value);
@@ -196,8 +197,8 @@ TEST(ends_in_a_group)
 		ASSERT_INT(told.state.exit_code, rows[i].code);
 		/* From then on nobody needs it. */
 		expect_closed((int)i + 1);
-		ops->forget(living.box, NUMBER);
-		expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+		ops->forget(played.box, NUMBER);
+		expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 		expect_closed((int)i + 1);
 	}
 	finish_box();
@@ -208,15 +209,15 @@ TEST(without_a_group_it_is_not_started)
 	struct heard heard;
 	start_box();
 	keep_limited(64);
-	ops->feed(living.box, NUMBER, 0, box_str("abc"));
+	ops->feed(played.box, NUMBER, 0, box_str("abc"));
 	refuse_cgroup();
 	ASSERT_INT(told.states, 1);
 	ASSERT(told.state.known && !told.state.running && told.state.out_ended);
 	ASSERT_INT(told.state.exit_code, 127);
 	ASSERT_STR(told.failure, "its memory limit cannot be set: cannot make the cgroup p5");
-	expect_silence(&living);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	expect_silence(&played);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	finish_box();
 }
 
@@ -231,7 +232,7 @@ TEST(a_group_that_cannot_be_entered)
 	keep_limited(64);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
-	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
+	say(&played, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 	ASSERT_INT(told.state.exit_code, 127);
 	ASSERT_STR(told.failure, "its memory limit cannot be set: Permission denied");
 	expect_closed(1);
@@ -244,17 +245,17 @@ TEST(dropped_before_its_group_is_there)
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
-	expect_silence(&living);
+	expect_silence(&played);
 	boxd.closed_count = 0;
 	keep_limited(64);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
-	expect_silence(&living);
+	expect_silence(&played);
 	ASSERT_INT(told.states, 0);
 	finish_box();
 }
@@ -264,14 +265,14 @@ TEST(the_box_ends_before_its_group_is_there)
 {
 	start_box();
 	keep_limited(64);
-	backend->ops->destroy(living.box, on_destroyed, &living);
+	backend->ops->destroy(played.box, on_destroyed, &played);
 	box_local_gone(local, 7);
 	turn();
-	ASSERT_INT(living.destroyed, 0);
+	ASSERT_INT(played.destroyed, 0);
 	refuse_cgroup();
 	turn();
-	ASSERT_INT(living.destroyed, 1);
-	living_close(&living);
+	ASSERT_INT(played.destroyed, 1);
+	played_close(&played);
 	finish();
 }
 
@@ -282,7 +283,7 @@ TEST(lies_before_its_group_is_there)
 	keep_limited(64);
 	say_end(BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(told.states, 0);
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say_end(BOX_INIT_END_EXIT, 3);
@@ -299,7 +300,7 @@ TEST(one_that_is_dropped_when_it_ends)
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say_end(BOX_INIT_END_EXIT, 0);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	finish_box();
 }
@@ -309,12 +310,12 @@ TEST(found_by_a_successor)
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	ops->stop(living.box, NUMBER, 9);
-	expect_silence(&living);
+	ops->stop(played.box, NUMBER, 9);
+	expect_silence(&played);
 	int file = answer_cgroup("oom_kill 0\n", -1);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
-	expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 	ASSERT_INT(ftruncate(file, 0), 0);
 	ASSERT_INT(pwrite(file, "oom_kill 1\n", 11, 0), 11);
 	say_end(BOX_INIT_END_SIGNAL, 9);
@@ -332,7 +333,7 @@ TEST(found_when_it_had_ended)
 	find_limited(true);
 	ASSERT_INT(boxd.cgroup_count, 0);
 	expect_closed(1);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_EXIT, 0);
 	expect_closed(1);
 	finish_box();
@@ -346,7 +347,7 @@ TEST(found_without_its_group)
 	find_limited(false);
 	refuse_cgroup();
 	ASSERT_INT(told.states, 0);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_SIGNAL);
 	finish_box();
@@ -358,10 +359,10 @@ TEST(found_without_a_limit_of_its_own)
 	const struct box_backend_process_record past = {.oom_kills = 2};
 	struct heard heard;
 	start_box();
-	say_kills(&living, "oom_kill 3\n");
-	ops->adopt(living.box, NUMBER, &past, &events, &told);
+	say_kills(&played, "oom_kill 3\n");
+	ops->adopt(played.box, NUMBER, &past, &events, &told);
 	ASSERT_INT(boxd.cgroup_count, 0);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_MEMORY);
 	expect_closed(0);
@@ -374,25 +375,25 @@ TEST(kills_outside_of_groups)
 	struct ran ran = {0};
 	struct box_spec spec = spec_of("x");
 	start_box();
-	say_kills(&living, "oom_kill 2\n");
-	ASSERT_INT(ops->oom_kills(living.box), 2);
+	say_kills(&played, "oom_kill 2\n");
+	ASSERT_INT(ops->oom_kills(played.box), 2);
 	keep_limited(64);
 	int rest = memory_file("oom_kill 0\n");
 	(void)close(answer_cgroup("oom_kill 1\n", another(rest)));
 	expect_keep_in();
-	ASSERT_INT(ops->oom_kills(living.box), 2);
-	begin_plain(&living, &spec, 1, &ran);
+	ASSERT_INT(ops->oom_kills(played.box), 2);
+	begin_plain(&played, &spec, 1, &ran);
 	ASSERT_INT(pwrite(rest, "oom_kill 1\n", 11, 0), 11);
-	ASSERT_INT(ops->oom_kills(living.box), 3);
-	say_exit(&living, 1, BOX_INIT_END_SIGNAL, 9);
+	ASSERT_INT(ops->oom_kills(played.box), 3);
+	say_exit(&played, 1, BOX_INIT_END_SIGNAL, 9);
 	expect_ended(&ran, BOX_BACKEND_END_MEMORY, 137, 9);
 	/* The next one brings the same file. */
 	struct asked_cgroup *cgroup = &boxd.cgroups[0];
 	ASSERT_INT(cgroup->process, NUMBER);
-	ops->forget(living.box, NUMBER);
+	ops->forget(played.box, NUMBER);
 	keep_limited(32);
 	(void)close(answer_cgroup("oom_kill 0\n", another(rest)));
-	ASSERT_INT(ops->oom_kills(living.box), 3);
+	ASSERT_INT(ops->oom_kills(played.box), 3);
 	(void)close(rest);
 	finish_box();
 }
@@ -407,11 +408,11 @@ TEST(no_limits_on_this_host)
 	local = box_local_new(&loop, &support, &boxd_ops, &boxd);
 	box_local_allow_degraded(local, true);
 	backend = box_local_native_backend(local);
-	make_living(&living, 7);
+	make_played(&played, 7);
 	ops = backend->ops->processes;
 	keep_limited(64);
 	ASSERT_INT(boxd.cgroup_count, 0);
-	expect(&living, BOX_INIT_START_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_START_PROCESS, NUMBER, &heard);
 	finish_box();
 	expect_closed(0);
 }
@@ -433,15 +434,15 @@ TEST(a_microvm_is_told_the_number)
 	struct heard heard;
 	start_box();
 	keep_limited(96);
-	expect_silence(&living);
+	expect_silence(&played);
 	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
 	cgroup->done(cgroup->arg, &none, NULL);
-	expect(&living, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
+	expect(&played, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
 	ASSERT_INT(heard.header.reserved, 96);
 	/* And nowhere else. */
-	ops->stop(living.box, NUMBER, grace_ms);
-	expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
+	ops->stop(played.box, NUMBER, grace_ms);
+	expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.header.reserved, 0);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.states, 1);
