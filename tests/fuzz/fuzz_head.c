@@ -4,7 +4,7 @@
 #include "transport/gate.h"
 
 #define SECRET "correct-horse-battery-staple-0123456789"
-# below it every prefix is tried, above it some: the cost is quadratic
+#define SHORT_HEAD 1024 /* below it every prefix is tried, above it some: the cost is quadratic */
 
 static const struct box_gate_policy policies[] = {
 	{.token = SECRET, .instance = "inst-1", .loopback_names_only = true},

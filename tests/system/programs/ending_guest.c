@@ -9,9 +9,9 @@
 
 #include "protocol/microvm.h"
 
-# by using up all memory: there is no other process to kill
+#define PANIC 1 /* by using up all memory: there is no other process to kill */
 #define REBOOT 2
-# as PID 1: this kernel reboots then
+#define EXIT 3  /* as PID 1: this kernel reboots then */
 #define CLOSE 4 /* only the connection */
 
 static char packet[BOX_INIT_PACKET_MAX];

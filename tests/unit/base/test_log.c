@@ -8,7 +8,7 @@
 #include "base/value.h"
 #include "tests/unit/lib/json_tree.h"
 
-# the largest atomic write to a pipe
+#define LINE_BYTES_MAX 4096 /* the largest atomic write to a pipe */
 
 static int saved_stderr = -1;
 static int lines_fd = -1;

@@ -4,7 +4,7 @@
 #include "init/boot/mounter.h"
 #include "tests/unit/lib/test.h"
 
-# the literal's own NUL stands for the first byte of the body
+#define TARGETS "/mnt/a\0/b\0" /* the literal's own NUL stands for the first byte of the body */
 #define TARGETS_SIZE (sizeof(TARGETS) - 1)
 
 static char bytes[64];

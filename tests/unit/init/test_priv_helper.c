@@ -14,7 +14,7 @@
 #include "init/guest/priv_helper.h"
 #include "tests/unit/lib/test.h"
 
-# the mount source that exists only in the test
+#define MARK "box-priv-helper-test" /* the mount source that exists only in the test */
 
 static int told[2]; /* the power-off is reported here */
 

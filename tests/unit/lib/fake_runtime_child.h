@@ -13,9 +13,9 @@
 #include "codec/stdio_framer.h"
 #include "tests/unit/lib/test.h"
 
-# set in the child: which script it plays
+#define DOUBLE "BOX_TEST_DOUBLE" /* set in the child: which script it plays */
 #define HELD_MAX 256
-# of a file that it accepts
+#define CHUNKS_MAX 20 /* of a file that it accepts */
 
 struct pretend {
 	int64_t held[HELD_MAX];

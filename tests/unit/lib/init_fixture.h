@@ -20,7 +20,7 @@
 #ifndef CHILD_WAIT_MS
 #define CHILD_WAIT_MS 20000
 #endif
-# where the test's own fds are, above those of box-init
+#define CHILD_FDS_FROM 100 /* where the test's own fds are, above those of box-init */
 #define OUTPUT_MAX (8U * 1024 * 1024)
 #ifndef CHILD_SOCKET
 #define CHILD_SOCKET SOCK_SEQPACKET /* or SOCK_STREAM, as in a microVM */

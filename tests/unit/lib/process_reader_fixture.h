@@ -5,7 +5,7 @@
 #include "tests/unit/lib/process_fixture.h"
 
 #define KIB 1024U
-# of input in flight
+#define WINDOW (256 * KIB) /* of input in flight */
 
 struct reading {
 	struct box_process_reader *reader;

@@ -10,7 +10,7 @@
 		(literal), sizeof(literal) - 1 \
 	}
 #define FFFD "\xef\xbf\xbd"
-# a limit that is never reached here
+#define MORE 100000 /* a limit that is never reached here */
 
 /* clang-format off */
 static const struct {

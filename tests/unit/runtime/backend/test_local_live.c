@@ -3,7 +3,7 @@
 #include "tests/unit/lib/local_fixture.h"
 
 #define PIECE BOX_INIT_BYTES_MAX
-# pieces that are not taken yet
+#define AT_ONCE (BOX_INIT_INPUT_MAX / 2 / PIECE) /* pieces that are not taken yet */
 #define ENDED "the command has ended"
 #define WHILE "the box ended while the command ran: "
 
