@@ -31,7 +31,7 @@ static _Noreturn void fail(const char *what)
 	exit(1);
 }
 
-/* False at the end of one of the two. */
+/* False when one of the two has ended. */
 static bool copy(int from, int to)
 {
 	static char bytes[COPY_BYTES];

@@ -87,7 +87,7 @@ uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
-/* Zeroed room for an array; dies when there is none. */
+/* Zeroed memory for an array; exits when there is none. */
 void *zeroed(size_t count, size_t size)
 {
 	void *room = calloc(count, size);
@@ -228,7 +228,7 @@ static size_t number(size_t most)
 	return (size_t)value;
 }
 
-/* Whether it was one of those that say what is run. */
+/* Whether the option was one of those that name commands. */
 static bool apply_exec(int flag)
 {
 	switch (flag) {

@@ -53,7 +53,7 @@ static int slot_of(const char *name)
 	return -1;
 }
 
-/* Pages are touched one by one; the bytes differ, so that none can be shared. */
+/* Pages are touched one by one; their contents differ, so that none can be shared. */
 static int eat(long mib)
 {
 	size_t size = (size_t)mib << 20;
@@ -66,7 +66,7 @@ static int eat(long mib)
 	return sum > 0 ? 0 : 1;
 }
 
-/* When it gets SIGUSR1, which is blocked from the beginning. */
+/* On SIGUSR1, which is blocked from the start. */
 static int eat_later(long mib)
 {
 	sigset_t awaited;
@@ -77,7 +77,7 @@ static int eat_later(long mib)
 	return eat(mib);
 }
 
-/* How many children there could be. */
+/* How many children could be created. */
 static int fork_all(void)
 {
 	int count = 0;
@@ -100,7 +100,7 @@ static int spin(long ms)
 	return 0;
 }
 
-/* What a fork bomb is: all its children fork as well, for as long as they live. */
+/* A fork bomb: all its children fork as well, as long as they live. */
 static _Noreturn void breed(void)
 {
 	for (;;) {
@@ -130,7 +130,7 @@ static int behave(const char *what, long amount)
 	}
 }
 
-/* Born in its group where that can be, else it goes in by itself. */
+/* Started in its cgroup where possible, else it moves there by itself. */
 static pid_t start(struct box_cgroup *cgroup, const char *what, long amount)
 {
 	int procs_fds[BOX_CGROUP_PROCS_FDS_MAX];
@@ -266,7 +266,7 @@ static void say_kills(const struct box_cgroup *cgroup)
 	printf("kills %llu\n", kills_in(box_cgroup_events(cgroup)));
 }
 
-/* How often it had to be tried. */
+/* How many tries were needed. */
 static int remove_group(struct box_cgroup *cgroup)
 {
 	int tries = 1;
@@ -288,7 +288,7 @@ static int compare_times(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-/* Medians in microseconds: make, put a process in, remove after its death. */
+/* Medians in microseconds: make, move a process in, remove after its end. */
 static void say_times(int rounds)
 {
 	enum {

@@ -37,7 +37,7 @@ static bool stubborn;
 static bool sigpipe_was_default;
 static void read_text(int fd, char text[TEXT_MAX])
 {
-	/* Moves the offset, which a successor must not notice. */
+	/* Moves the file offset, which a successor must not notice. */
 	ssize_t len = read(fd, text, TEXT_MAX - 1);
 	text[len > 0 ? len : 0] = '\0';
 	text[strcspn(text, "\n")] = '\0';
@@ -78,7 +78,7 @@ static void take_start(void)
 			read_text(packet.fds[next++], texts[i].text);
 		}
 	}
-	/* What --mount-root was given, which is looked at in another test. */
+	/* The roots of --mount-root, which another test checks. */
 	next += (start.flags & BOX_BOXD_START_HAS_ROOTS) != 0;
 	if (next != packet.fd_count) {
 		exit(93);
@@ -235,7 +235,7 @@ static void obey(char *line)
 		send_state(rest);
 		say("ok\n");
 	} else if (strcmp(line, "laststate") == 0) {
-		/* Many, so that boxd sees the death before it has read them all. */
+		/* Many, so that boxd notices the death before it has read them all. */
 		for (int i = 0; i < 50; i++) {
 			send_state("not the last");
 		}
@@ -280,7 +280,7 @@ static void obey(char *line)
 	}
 }
 
-/* False at the end of the peer. A test sends a command as one piece. */
+/* False when the peer has closed. A test sends each command in one piece. */
 static bool serve(int in, int out)
 {
 	char line[TEXT_MAX];

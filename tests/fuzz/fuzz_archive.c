@@ -53,11 +53,11 @@ static void check_zip(const struct box_zip *zip, const uint8_t *bytes, size_t si
 			MUST(strcmp(zip->entries[k].path, entry->path) != 0);
 		}
 	}
-	/* No byte counts twice. */
+	/* No byte is counted twice. */
 	MUST(packed <= size && total <= BOX_ARCHIVE_TOTAL_BYTES_MAX);
 }
 
-/* What lies there afterwards is what the check has told, and can be removed by its names. */
+/* The files on disk are those that the check reported, and can be removed by their names. */
 static void unpack(const struct box_zip *zip, struct box_err *err)
 {
 	char folder[] = "/dev/shm/box-fuzz-XXXXXX";

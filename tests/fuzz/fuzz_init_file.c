@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0) {
 		return 0;
 	}
-	/* A copy of its own size: the smallest step past it is seen. */
+	/* A copy of exactly its size, so that a read past it is detected. */
 	size_t len = size - 1;
 	char *bytes = malloc(len > 0 ? len : 1);
 	MUST(bytes != NULL);

@@ -24,7 +24,7 @@
 #define TURNS_MAX 1000
 
 struct command {
-	struct box_backend_op *op; /* NULL: over, or cancelled */
+	struct box_backend_op *op; /* NULL: ended, or cancelled */
 	bool live;
 	bool cancelled;
 	int told;
@@ -32,7 +32,7 @@ struct command {
 };
 
 struct given {
-	char *bytes; /* ours until told or forgotten */
+	char *bytes; /* ours until reported or forgotten */
 	struct command *command;
 	int told;
 	bool forgotten;
@@ -51,7 +51,7 @@ static struct {
 	int memory;
 	box_local_make_done *made;
 	void *make;
-	bool ended; /* boxd was asked to */
+	bool ended; /* boxd was asked to end it */
 	int lost;
 	int destroyed;
 	struct pending mounts[MOUNTS_MAX];
@@ -293,7 +293,7 @@ static void send_packet(const void *packet, size_t size)
 	}
 }
 
-/* Well-formed as far as its size goes. */
+/* Well-formed in its size. */
 static void send_formed(struct script *script)
 {
 	static struct {
@@ -344,12 +344,12 @@ static void send_raw(struct script *script)
 {
 	uint8_t packet[255];
 	size_t size = next_bytes(script, packet, next(script));
-	if (size > 0) { /* an empty one is no packet but looks like the end */
+	if (size > 0) { /* an empty packet looks like the end of the connection */
 		send_packet(packet, size);
 	}
 }
 
-/* What box-rpc sent must always be good. */
+/* What box-rpc sent must always be valid. */
 static void read_requests(void)
 {
 	static _Alignas(8) char packet[BOX_INIT_PACKET_MAX];

@@ -24,7 +24,7 @@ struct process {
 	bool there;
 	bool over;
 	bool has_log;
-	uint64_t next; /* output that must come, once it was followed */
+	uint64_t next; /* expected next output offset, once it was followed */
 	uint64_t until;
 	uint64_t fed;
 	uint64_t taken;
@@ -45,7 +45,7 @@ static struct {
 	void *make;
 	int destroyed;
 	struct process processes[PROCESSES];
-	struct grouping groupings[GROUPINGS]; /* that boxd was asked and has not answered */
+	struct grouping groupings[GROUPINGS]; /* requests to boxd without an answer */
 	unsigned groups;
 	unsigned answered;
 } play;
@@ -64,7 +64,7 @@ static uint8_t next(struct script *script)
 	return *script->at++;
 }
 
-/* A number of any size, small ones more often. */
+/* A number of any size, mostly small. */
 static uint64_t number(struct script *script)
 {
 	uint64_t base = next(script);
@@ -111,7 +111,7 @@ static const struct box_local_boxd boxd = {
 	.close_cgroup = boxd_close_cgroup,
 };
 
-/* boxd answers the question that has waited longest. */
+/* boxd answers the oldest request. */
 static void answer_cgroup(uint8_t how)
 {
 	struct grouping *grouping = &play.groupings[play.answered % GROUPINGS];
@@ -241,7 +241,7 @@ static void ask(struct script *script)
 			0, number(script), number(script), 1 << 20};
 		follow.from = what & 0x10 ? BOX_BACKEND_PROCESS_CONTINUE : follow.from;
 		process->next = what & 0x10 ? process->next : follow.from;
-		/* What a log moved is not taken back by who goes on. */
+		/* A skip of the log is not undone by a reader that continues. */
 		bool keeps = process->has_log && what & 0x10 && process->until > follow.until;
 		process->until = keeps ? process->until : follow.until;
 		kept->follow(play.box, id, &follow);

@@ -22,7 +22,7 @@ static void host_folder(void *host, const char *path, enum box_runtime_folder_mo
 	(void)wish;
 	(void)done;
 	(void)arg;
-	abort(); /* taking in makes nothing */
+	abort(); /* a replay makes nothing */
 }
 
 static uint64_t host_resident_bytes(void *host)
@@ -35,7 +35,7 @@ static void host_record(void *host, const struct box_value *change)
 {
 	(void)host;
 	(void)change;
-	abort(); /* nor is it news */
+	abort(); /* a replay records nothing */
 }
 
 static const struct box_runtime_host host_ops = {
@@ -53,7 +53,7 @@ static struct box_runtime *runtime_from(const void *bytes, size_t size)
 	int fd = memfd_create("fuzz-state", MFD_CLOEXEC);
 	MUST(fd >= 0 && write(fd, bytes, size) == (ssize_t)size);
 	box_saved_state_replay(runtime, fd);
-	MUST(close(fd) < 0); /* it was the callee's */
+	MUST(close(fd) < 0); /* the callee had to close it */
 	return runtime;
 }
 

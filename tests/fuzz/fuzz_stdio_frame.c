@@ -9,7 +9,7 @@
 #include "codec/stdio_framer.h"
 #include "tests/fuzz/common.h"
 
-/* Writes down all that comes out: a letter for each result, messages with their content. */
+/* Records everything that comes out: a letter for each result, messages with their content. */
 static bool drain(struct box_stdio_framer *framer, struct box_buf *record)
 {
 	for (;;) {
@@ -57,7 +57,7 @@ static void feed(const uint8_t *stream, size_t len, const uint8_t *pieces, size_
 	box_stdio_framer_free(framer);
 }
 
-/* The stream as one message's text, where it is JSON, goes out in lines and comes back. */
+/* If the stream is JSON, it is framed as one message's text and read back. */
 static void frame_and_back(const uint8_t *stream, size_t len)
 {
 	struct box_arena *arena = box_arena_new();

@@ -34,7 +34,7 @@ static void check_path(struct box_str path)
 	}
 }
 
-/* What was told, without how it was cut; and how long that is. */
+/* What was reported, independent of the split, and its length. */
 static size_t run(const char *bytes, size_t len, size_t step, char *story)
 {
 	struct box_tar_reader reader;

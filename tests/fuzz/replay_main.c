@@ -16,7 +16,7 @@ static int run_file(const char *path)
 		(void)fprintf(stderr, "%s: %s\n", path, strerror(errno));
 		exit(1);
 	}
-	/* Exactly as many bytes as there are, so that a sanitizer sees a read behind them. */
+	/* Exactly its size, so that a sanitizer detects a read past it. */
 	size_t size = (size_t)st.st_size;
 	uint8_t *data = malloc(size ? size : 1);
 	if (!data || fread(data, 1, size, file) != size) {

@@ -47,7 +47,7 @@ static _Noreturn void fail(uint32_t step, const char *text)
 	_exit(1);
 }
 
-/* Which fds it was started with, and what they are. */
+/* The fds it was started with, and what they are. */
 static void see_fds(void)
 {
 	for (int fd = 0; fd < 64; fd++) {

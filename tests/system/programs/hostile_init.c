@@ -174,7 +174,7 @@ static void do_reset(uint32_t id)
 	do_good(id);
 }
 
-/* What was not asked for, and numbers that cannot be. */
+/* Unrequested packets, and impossible numbers. */
 static void do_taken(uint32_t id)
 {
 	uint64_t most = UINT64_MAX;
@@ -194,7 +194,7 @@ static void do_boast(uint32_t id)
 	send_kind(BOX_INIT_EXIT, id, &body, sizeof(body));
 }
 
-/* A failure with a mount that the command does not have. */
+/* A failure of a mount that the command does not have. */
 static void do_mount(uint32_t id)
 {
 	struct box_init_exit body = {.end = BOX_INIT_END_FAILED,
@@ -204,7 +204,7 @@ static void do_mount(uint32_t id)
 	send_kind(BOX_INIT_EXIT, id, &body, sizeof(body));
 }
 
-/* Fds that nobody asked for. */
+/* Fds that nobody requested. */
 static void do_fds(uint32_t id)
 {
 	union {
@@ -297,7 +297,7 @@ static void take(const char *bytes, size_t size)
 	obey(header.id, command);
 }
 
-/* As the real one does: the workspace, if there is one, comes with the order. */
+/* As the real one does: a workspace, if there is one, comes with the order. */
 static void await_order(void)
 {
 	union {

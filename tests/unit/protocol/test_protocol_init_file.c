@@ -184,7 +184,7 @@ static void add_entry(const char *name, size_t name_size, uint32_t type, const c
 	add(target, strlen(target));
 }
 
-/* How many are believed; -EBADMSG when one is not. */
+/* How many entries are accepted; -EBADMSG when one is invalid. */
 static int count_entries(const char *after_name)
 {
 	struct box_str left = {said, said_size};

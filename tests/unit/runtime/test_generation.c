@@ -75,7 +75,7 @@ TEST(full)
 	}
 	expect_refusal(table, at("i", "d", 1), 3, FULL);
 	expect_refusal(table, at("i", "d", 1), 0, FULL);
-	/* Those that are known still move. */
+	/* Known workspaces can still advance. */
 	struct box_context known = at("i", "b", 2);
 	ASSERT_INT(box_generations_observe(table, &known, 3, &advanced, &err), 0);
 	ASSERT(advanced);

@@ -127,7 +127,7 @@ TEST(last_mount_of_a_path_wins)
 	}
 }
 
-/* A message full of mounts: 60,000 at two paths must not take a quadratic time. */
+/* A message full of mounts: 60,000 at two paths must not take quadratic time. */
 TEST(many_mounts)
 {
 	struct box_arena *arena = box_arena_new();

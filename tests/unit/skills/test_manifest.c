@@ -34,7 +34,7 @@ static void expect(const char *text, const char *why)
 	}
 }
 
-/* The text that is hashed, written out by hand. */
+/* The hashed text, written by hand. */
 TEST(digest)
 {
 	static const struct {

@@ -36,7 +36,7 @@ const char *__asan_default_options(void)
 
 static struct {
 	char path[64];
-	int outside; /* opened before */
+	int outside; /* opened before the confinement */
 	int store;
 	int source;
 } place;
@@ -48,7 +48,7 @@ static void make_file(int folder, const char *name)
 	(void)close(fd);
 }
 
-/* A store that may be written and a source that may be read, with a secret beside them. */
+/* A writable store and a readable source, with a secret beside them. */
 static void enter(void)
 {
 	struct box_err err;
@@ -70,7 +70,7 @@ static void enter(void)
 	}
 }
 
-/* What is outside cannot be removed from inside: another process does it. */
+/* Files outside cannot be removed from inside: another process does it. */
 static void run_inside(void (*inside)(void))
 {
 	int pipe_ends[2];
@@ -136,7 +136,7 @@ static void try_files(void)
 	ASSERT_REFUSED(symlinkat("/etc/passwd", place.store, "link"));
 	ASSERT_REFUSED(mknodat(place.store, "fifo", S_IFIFO | 0600, 0));
 	ASSERT_REFUSED(fchownat(place.store, "file", 1, 1, 0));
-	/* Landlock has no eye on these. */
+	/* Landlock does not cover these. */
 	ASSERT_REFUSED(fchmodat(place.outside, "secret", 0777, 0));
 	ASSERT_REFUSED(utimensat(place.outside, "secret", NULL, 0));
 	ASSERT_REFUSED(syscall(SYS_inotify_init1, 0));
@@ -179,13 +179,13 @@ TEST(no_program_no_socket_no_namespace)
 
 /* --- kernels that have less --- */
 
-/* A Landlock of version `abi` for this process; 0: there is none. Another process answers for it. */
+/* Simulates Landlock version `abi` for this process; 0: none. Another process answers the calls. */
 static void pretend_landlock(int abi)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	ASSERT(filter);
 	uint32_t what = abi == 0 ? SCMP_ACT_ERRNO(EOPNOTSUPP) : SCMP_ACT_NOTIFY;
-	/* The question for the version is the one with flags. */
+	/* The version query is the call with flags. */
 	ASSERT_INT(seccomp_rule_add(filter, what, SCMP_SYS(landlock_create_ruleset), 1,
 			   SCMP_A2(SCMP_CMP_EQ, 1)),
 		0);
@@ -227,7 +227,7 @@ static void confine_fails(int abi, const char *why)
 	if (!strstr(err.text, why)) {
 		TEST_FAIL("%s", err.text);
 	}
-	/* It has not happened halfway. */
+	/* No part of it was applied. */
 	ASSERT(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
 }
 
@@ -279,7 +279,7 @@ TEST(files_are_moved_where_landlock_cannot_allow_it)
 	move_a_file(1);
 }
 
-/* What moves nothing has its Landlock on such a kernel too. */
+/* A process that moves nothing gets Landlock on such a kernel, too. */
 TEST(an_old_landlock_is_enough_for_artifacts)
 {
 	static struct box_err err;

@@ -14,7 +14,7 @@ static int check(const struct box_buf *buf)
 {
 	box_arena_free(arena);
 	arena = box_arena_new();
-	/* A copy of exactly so many bytes: a sanitizer sees a read behind them. */
+	/* A copy of exactly this size, so that the sanitizer detects a read past it. */
 	char *copy = malloc(buf->len ? buf->len : 1);
 	memcpy(copy, buf->bytes, buf->len);
 	box_arena_adopt(arena, copy);
@@ -292,7 +292,7 @@ TEST(sizes_have_limits)
 	accepts(&item, 1);
 	item.content_len = len;
 	refuses(&item, 1, "Archive entry exceeds the uncompressed size limit: a");
-	item.size_off = -1; /* 16 MiB of which it says so, and one more byte */
+	item.size_off = -1; /* 16 MiB according to the header, and one more byte */
 	refuses(&item, 1, "Archive contains invalid size metadata: a");
 
 	struct zip_item bomb = {.name = "a", .content = "", .method = 8};
@@ -339,7 +339,7 @@ TEST(counts_have_limits)
 	buf = zip_make(items, 2, &(struct zip_end){.count_off = 1});
 	refuses_bytes(&buf, VALID ": broken central directory at entry 3");
 
-	/* Three folders for each of 400. */
+	/* Three folders for each of 400 entries. */
 	for (size_t i = 0; i < 400; i++) {
 		(void)snprintf(names[i], sizeof(names[i]), "%zu/b/c/f", i);
 	}
@@ -380,7 +380,7 @@ TEST(refuses_data_that_is_nobodys)
 	refuses_bytes(&late, VALID ": the central directory is misplaced");
 }
 
-/* An end in the comment of another: which of them counts depends on the reader. */
+/* An end record in the comment of another: which one counts depends on the reader. */
 TEST(refuses_two_ends)
 {
 	const struct zip_item item = {.name = "a", .content = "one"};
@@ -393,14 +393,14 @@ TEST(refuses_two_ends)
 	refuses_bytes(&buf, VALID ": two end records");
 }
 
-/* Two headers of the directory for the same data, as in bombs that share their kernel. */
+/* Two directory entries for the same data, as in overlapping bombs. */
 TEST(refuses_entries_that_overlap)
 {
 	struct zip_item inner = {.name = "b", .content = "kernel"};
 	_zip_ local = box_buf(BOX_KIB);
 	struct zip_packed packed = zip_pack(&inner);
 	zip_put_local(&local, &inner, &packed);
-	/* The first entry's content is the second entry. */
+	/* The content of the first entry is the second entry. */
 	struct zip_item outer = {.name = "a", .content = local.bytes, .content_len = local.len};
 	_zip_ buf = box_buf(BOX_KIB);
 	struct zip_packed all = zip_pack(&outer);

@@ -89,7 +89,7 @@ static void late(uv_timer_t *timer)
 	say("l");
 }
 
-/* Timers come before the loop sleeps. */
+/* Timers run before the loop sleeps. */
 TEST(before_the_loop_sleeps)
 {
 	uv_timer_t timers[2];

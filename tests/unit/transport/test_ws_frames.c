@@ -10,7 +10,7 @@
 static const struct {
 	const char *bytes;
 	size_t len;
-	size_t good; /* bytes before the fault */
+	size_t good; /* valid bytes before the fault */
 	const char *why;
 	int code;
 } rows[] = {

@@ -6,7 +6,7 @@
 
 #include "protocol/microvm.h"
 
-/* A machine in a machine without a processor of its own is slow. */
+/* Nested virtualization under TCG is slow. */
 #define MACHINE_WAIT_MS 60000
 #define MACHINE_TEST_SEC 240
 #define CHILD_WAIT_MS 60000
@@ -20,7 +20,7 @@ static char text[BOX_MICROVM_TEXT_MAX];
 static const char *workspace; /* a folder of the host, or NULL */
 static uint32_t memory_mib = 256;
 static uint32_t cpus = 1;
-static bool network; /* one of its own, with a server in it */
+static bool network; /* a network of its own, with a server in it */
 
 /* --- what boxd does --- */
 
@@ -73,7 +73,7 @@ static int machine_boot_file(void)
 	return high(fd);
 }
 
-/* Small, and of what the guest may have. It is not gone to yet. */
+/* Small enough for a file that the guest may create. It does not exist yet. */
 static int make_jail(void)
 {
 	static const char *const folders[] = {"proc", "dev", "run", "share", "share/trees",
@@ -102,7 +102,7 @@ static int make_jail(void)
 		open("/mnt", O_PATH | O_DIRECTORY | O_CLOEXEC), F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
 }
 
-/* A wire to nowhere with the box's address and another's, who greets. */
+/* A link without an uplink, with the box's address and another one where a server greets. */
 static void make_network(void)
 {
 	must(system("ip link set lo up && ip link add out type dummy && "
@@ -116,7 +116,7 @@ static void make_network(void)
 	must(listen(listener, 5) == 0, "listen");
 	if (fork() == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
-		/* The box's sockets must end when the box does. */
+		/* The box's sockets must be closed when the box ends. */
 		must(dup2(listener, 3) == 3 && close_range(4, ~0U, 0) == 0, "fds");
 		for (listener = 3;;) {
 			int fd = accept(listener, NULL, NULL);
@@ -208,7 +208,7 @@ static void make_folder(void)
 	ASSERT_INT(chmod(folder, 0755), 0);
 }
 
-/* Says what a command complained of, when it was not meant to. */
+/* Prints the errors of a command that should have succeeded. */
 static struct outcome *run_well(struct child *child, uint32_t id, const char *command)
 {
 	struct outcome *outcome = run_one(child, id, (struct asked){.command = command});
@@ -281,7 +281,7 @@ TEST(a_guest_runs_commands)
 	stop_child(&child);
 }
 
-/* Every kind of call that files of the share are made of. */
+/* Every kind of file operation on the share. */
 static const char file_work[] =
 	"set -e; cd /workspace; mkdir d; echo one > d/a; ln d/a d/b; ln -s a d/c; mkfifo d/p; "
 	"mv d/b e; mv e d/e; cat d/c; chmod 600 d/a; stat -c %a d/a; touch -d @5 d/a; stat -c %Y d/a; "
@@ -328,7 +328,7 @@ TEST(mounts_of_single_commands)
 				   "|| echo no",
 			.mounts = 1});
 	ASSERT_OUT(collect(&child, 3), "c\nno\n");
-	/* A mount that never came: the command hears of it, the box lives. */
+	/* A mount that never arrived: the command fails with an error, and the box survives. */
 	forget(4);
 	send_kind(&child, BOX_INIT_MOUNT, 4, "/workspace/x", sizeof("/workspace/x"));
 	ask(&child, 4, (struct asked){.command = "true", .mounts = 1});
@@ -400,7 +400,7 @@ TEST(the_box_ends_with_who_mounts)
 	box_ends_with("box-mnt-helper", "the process that mounts for it ");
 }
 
-/* What a guest that took over its machine would find. */
+/* What an attacker would have who took over the virtual machine's process. */
 TEST(posture_of_the_processes)
 {
 	struct child child;

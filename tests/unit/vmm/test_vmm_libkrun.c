@@ -180,7 +180,7 @@ TEST(a_library_without_a_network)
 	ASSERT(!strstr(said, "krun_start_enter"));
 }
 
-/* Whatever it refuses, nothing is started. */
+/* Whichever call it refuses, nothing is started. */
 TEST(calls_that_are_refused)
 {
 	static const char *const calls[] = {"krun_init_log", "krun_create_ctx",

@@ -104,7 +104,7 @@ TEST(trees)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		expect_tree(rows[i].text, strlen(rows[i].text), rows[i].tree);
 	}
-	/* No terminating NUL is looked at, and a NUL by an escape is a character. */
+	/* The text needs no terminating NUL, and an escaped NUL is a character. */
 	expect_tree("a: 12345", 5, "{a:12}");
 	struct box_arena *arena = box_arena_new();
 	struct box_value map;
@@ -241,7 +241,7 @@ TEST(depth)
 		memset(text + 3, '[', lists);
 		memset(text + 3 + lists, ']', lists);
 		int result = box_config_text_parse(arena, text, 3 + 2 * lists, &map, &err);
-		/* The map is one level and the innermost list has nothing in it. */
+		/* The map is one level, and the innermost list is empty. */
 		ASSERT_INT(result, lists < BOX_MESSAGE_DEPTH_MAX ? 0 : -EINVAL);
 		if (result < 0) {
 			ASSERT_STR(err.text, "1:35: nested too deeply");
@@ -259,7 +259,7 @@ TEST(sizes)
 	expect_refusal(text, len, "1:1: the configuration is longer than 1048576 bytes");
 	ASSERT_INT(box_config_text_line(text, len, "a"), 0);
 
-	/* Two bytes a value: more values than a message may have. */
+	/* Two bytes per value: more values than a message may have. */
 	put_bytes(text, "a: [", 4);
 	for (size_t i = 4; i + 1 < BOX_CONFIG_BYTES_MAX; i += 2) {
 		put_bytes(text + i, "1,", 2);
@@ -271,7 +271,7 @@ TEST(sizes)
 	ASSERT_STR(err.text, "1:524289: too many values");
 	box_arena_free(arena);
 
-	/* Many keys of one map, the last of which is the first again. */
+	/* Many keys in one map, the last of which repeats the first. */
 	arena = box_arena_new();
 	struct box_buf keys = box_buf(BOX_CONFIG_BYTES_MAX);
 	for (int i = 0; i < 100000; i++) {

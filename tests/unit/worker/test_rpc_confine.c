@@ -102,7 +102,7 @@ TEST(no_socket_can_be_made)
 	ASSERT_REFUSED(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, pair));
 }
 
-/* With a socket that it had before. */
+/* With a socket that was opened before. */
 TEST(no_socket_can_be_connected)
 {
 	int inet = socket(AF_INET, SOCK_STREAM, 0);
@@ -122,8 +122,8 @@ TEST(no_socket_can_be_connected)
 	ASSERT_REFUSED(syscall(SYS_listen, inet, 1));
 }
 
-/* sendto and sendmsg stay for sockets that others made, and both can name an address. TCP's fast
- * open would make a connection out of that, and a datagram socket would need none. */
+/* sendto and sendmsg are allowed for sockets made by others, and both can name an address. TCP fast
+ * open could connect with that, and a datagram socket needs no connection. */
 TEST(no_address_can_be_sent_to)
 {
 	int inet = socket(AF_INET, SOCK_STREAM, 0);
@@ -182,8 +182,8 @@ TEST(no_process_can_be_signalled)
 	ASSERT_REFUSED(syscall(SYS_rt_sigqueueinfo, parent, 0, NULL));
 }
 
-/* abort() needs tgkill for the process itself; for another one it must not serve. Landlock refuses
- * that where it is new enough, the uid does so for box-rpc in any case. */
+/* abort() needs tgkill for the process itself; it must not work for another one. Landlock refuses
+ * that if it is new enough, the uid does in any case. */
 TEST(no_other_process_by_tgkill)
 {
 	pid_t parent = getppid();
@@ -250,7 +250,7 @@ TEST(no_other_identity)
 	ASSERT_REFUSED(syscall(SYS_setsid));
 }
 
-/* x32 calls and 32-bit calls go around a filter that looks at numbers alone. */
+/* x32 calls and 32-bit calls bypass a filter that only compares numbers. */
 #ifdef __x86_64__
 TEST(no_call_by_the_x32_numbers)
 {
@@ -263,7 +263,7 @@ TEST(no_call_by_the_x32_numbers)
 	}
 	int status = 0;
 	ASSERT_INT(waitpid(pid, &status, 0), pid);
-	/* Refused, or ended on the spot. */
+	/* Refused, or killed immediately. */
 	ASSERT(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
 }
 
@@ -273,7 +273,7 @@ TEST(no_call_by_the_32_bit_gate)
 	if (pid == 0) {
 		enter();
 		long result = 0;
-		/* getpid by the gate of another architecture. */
+		/* getpid through the entry of another architecture. */
 		__asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory");
 		_exit(result > 0 ? 1 : 0);
 	}

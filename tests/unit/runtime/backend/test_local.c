@@ -262,7 +262,7 @@ TEST(a_box_is_destroyed_when_boxd_says_so)
 	ASSERT_INT(boxd.end_count, 1);
 	ASSERT_INT(boxd.ends[0], 3);
 	turn();
-	box_local_gone(local, 4); /* another's */
+	box_local_gone(local, 4); /* another box's */
 	turn();
 	ASSERT_INT(played.destroyed, 0);
 	box_local_gone(local, 3);
@@ -307,7 +307,7 @@ TEST(the_end_of_init_ends_every_command_and_is_told_once)
 	}
 	ASSERT_INT(played.lost, 1);
 	ASSERT_STR(played.why, ENDED);
-	/* Whoever does not know yet is told later. */
+	/* A watcher that is set later is called then. */
 	begin(&played, &spec, 1000, &ran[2]);
 	turn();
 	expect_failed(&ran[2], BOX_ERR_BOX, EPIPE, "the box has ended");
@@ -336,7 +336,7 @@ TEST(a_box_that_is_destroyed_while_it_works_waits_for_boxd)
 	box_local_gone(local, 3);
 	turn();
 	ASSERT_INT(played.destroyed, 1);
-	ASSERT_INT(played.lost, 0); /* it was asked for */
+	ASSERT_INT(played.lost, 0); /* the end was requested */
 	ASSERT_INT(ran.calls, 0);
 	played_close(&played);
 	finish();
@@ -394,7 +394,7 @@ static void expect_broken(struct played *played, struct ran *ran, const char *wh
 	expect_failed(ran, BOX_ERR_BOX, EPIPE, WHILE "it broke the protocol");
 }
 
-/* box-vmm's last packet: whoever waits is told what it says. */
+/* box-vmm's last packet: waiting callers get its text. */
 TEST(last_words_are_passed_on)
 {
 	start();
@@ -425,7 +425,7 @@ TEST(a_box_that_breaks_the_protocol_is_given_up)
 		begin_plain(&played, &spec, 1, &ran);
 		say_nonsense(&played, &nonsense[i]);
 		expect_broken(&played, &ran, nonsense[i].what);
-		say_exit(&played, 1, BOX_INIT_END_EXIT, 0); /* nobody listens */
+		say_exit(&played, 1, BOX_INIT_END_EXIT, 0); /* nobody waits for it */
 		ASSERT_INT(ran.calls, 1);
 		end_played(&played, i + 1);
 	}
@@ -463,7 +463,7 @@ TEST(what_concerns_no_command_is_ignored)
 	say_text(&played, BOX_INIT_STDOUT, 7, "whose?");
 	say_taken(&played, 9, 100);
 	say(&played, BOX_INIT_RESET_DONE, 0, NULL, 0);
-	say(&played, BOX_INIT_STARTED, 1, NULL, 0); /* of one that is not live */
+	say(&played, BOX_INIT_STARTED, 1, NULL, 0); /* of a command that is not live */
 	say_taken(&played, 1, 0);
 	ASSERT_INT(ran.calls, 0);
 	say_exit(&played, 1, BOX_INIT_END_EXIT, 0);
@@ -475,7 +475,7 @@ TEST(what_concerns_no_command_is_ignored)
 	finish();
 }
 
-/* An init that hands fds to us hands them to nobody. */
+/* fds that a hostile box-init sends are closed. */
 TEST(fds_from_a_box_do_not_stay)
 {
 	start();
@@ -502,7 +502,7 @@ TEST(fds_from_a_box_do_not_stay)
 	finish();
 }
 
-/* The same boxes, but of the other kind; whether they can be had is boxd's to say, at any time. */
+/* The other backend with the same boxes; boxd may change at any time whether they are possible. */
 TEST(microvms)
 {
 	start();
@@ -521,7 +521,7 @@ TEST(microvms)
 	ASSERT_STR(microvm->ops->missing(microvm), "no KVM");
 	ASSERT(backend->ops->missing(backend) == NULL);
 
-	/* It is asked for all the same: KVM may be there by now, and then they can be had. */
+	/* boxd is asked anyway: KVM may be available by now. */
 	struct box_spec spec = spec_of("");
 	struct played played = {0};
 	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &played) != NULL);
@@ -530,7 +530,7 @@ TEST(microvms)
 	ASSERT(microvm->ops->available(microvm));
 	end_played(&played, 4);
 
-	/* Capacity says nothing about that; what is missing does. */
+	/* The capacity is no reason; what is missing is. */
 	struct played none = {0};
 	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &none) != NULL);
 	(void)box_err_set(&err, BOX_ERR_CAPACITY, ENOMEM, "no memory");

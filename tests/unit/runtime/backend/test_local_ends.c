@@ -18,7 +18,7 @@ TEST(each_end_is_an_outcome)
 		{BOX_INIT_END_SIGNAL, 15, BOX_BACKEND_END_SIGNAL, 143, 15},
 		{BOX_INIT_END_SIGNAL, 64, BOX_BACKEND_END_SIGNAL, 192, 64},
 		{BOX_INIT_END_TIMEOUT, 0, BOX_BACKEND_END_TIMEOUT, 0, 0},
-		/* a microVM says it itself */
+		/* a microVM enforces the limit itself */
 		{BOX_INIT_END_MEMORY, 137, BOX_BACKEND_END_MEMORY, 137, 9},
 	};
 	start();
@@ -107,7 +107,7 @@ TEST(each_step_that_fails_is_named)
 	finish();
 }
 
-/* boxd says that the box is gone before anyone has read what it said last. */
+/* boxd reports the end of the box before its last packets were read. */
 TEST(an_end_that_was_told_counts)
 {
 	static const struct {
@@ -152,7 +152,7 @@ TEST(a_kill_for_lack_of_memory_is_put_down_to_one_command)
 	expect_ended(&ran[1], BOX_BACKEND_END_SIGNAL, 143, 15);
 	say_exit(&played, 3, BOX_INIT_END_SIGNAL, 9);
 	expect_ended(&ran[2], BOX_BACKEND_END_MEMORY, 137, 9);
-	say_exit(&played, 4, BOX_INIT_END_EXIT, 137); /* a shell says what its child met */
+	say_exit(&played, 4, BOX_INIT_END_EXIT, 137); /* a shell reports its child's signal */
 	expect_ended(&ran[3], BOX_BACKEND_END_MEMORY, 137, 9);
 	say_exit(&played, 5, BOX_INIT_END_SIGNAL, 9);
 	expect_ended(&ran[4], BOX_BACKEND_END_SIGNAL, 137, 9);
@@ -277,7 +277,7 @@ TEST(a_box_is_adopted_once_and_only_by_its_mark)
 	keep(&played, 8);
 	make_played(&own, 9);
 	ASSERT(backend->ops->adopt(backend, 7) == NULL);
-	ASSERT(backend->ops->adopt(backend, 9) == NULL); /* nobody has left it */
+	ASSERT(backend->ops->adopt(backend, 9) == NULL); /* no predecessor left it */
 	adopt(&played, 8);
 	ASSERT(backend->ops->adopt(backend, 8) == NULL);
 	end_played(&played, 8);

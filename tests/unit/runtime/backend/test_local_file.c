@@ -7,7 +7,7 @@
 
 #define NONSENSE "malformed answer from the box about its files"
 
-/* What `done` and the events told. */
+/* What `done` and the events reported. */
 struct filed {
 	struct box_backend_op *op;
 	int calls;
@@ -176,7 +176,7 @@ TEST(a_list_is_sorted_and_within_its_limit)
 	close_scene(scene);
 }
 
-/* Whatever it says that makes no sense: it fails, and the box lives on. */
+/* Answers that make no sense: the request fails, and the box survives. */
 TEST(a_lie_fails_alone)
 {
 	static const struct {
@@ -268,7 +268,7 @@ TEST(bytes_of_a_cancelled_write_are_not_read_again)
 	free(bytes);
 	turn();
 	while (heard.header.kind == BOX_INIT_INPUT) {
-		turn(); /* what did not fit into the socket */
+		turn(); /* what did not fit into the socket before */
 		ASSERT(hear(&scene->played, &heard));
 	}
 	ASSERT_INT(heard.header.kind, BOX_INIT_KILL);
@@ -331,7 +331,7 @@ TEST(a_watch_that_cannot_begin_says_why)
 	close_scene(scene);
 }
 
-/* It costs nothing, so that it could be said for ever. */
+/* Such packets cost the sender nothing, so they are limited. */
 TEST(a_watch_begins_first_and_once)
 {
 	for (int late = 0; late < 2; late++) {

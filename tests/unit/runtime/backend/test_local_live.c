@@ -27,7 +27,7 @@ static const struct box_backend_stream_events events = {.started = on_started, .
 static void begin_live(
 	struct played *played, const struct box_spec *spec, bool has_stdin, struct ran *ran)
 {
-	/* Need not outlive the call. */
+	/* Need not live longer than the call. */
 	const struct box_backend_stream live = {
 		.events = &events, .has_stdin = has_stdin, .credit = 100};
 	ran->op = backend->ops->exec(played->box, spec, 1000, &live, on_ran, ran);
@@ -151,7 +151,7 @@ TEST(a_second_start_is_a_lie)
 	scene_end(&scene);
 }
 
-/* It waited for its mounts until its time was over. */
+/* It waited for its mounts until its timeout. */
 TEST(a_command_that_never_ran_starts_before_it_ends)
 {
 	start_microvms();

@@ -82,7 +82,7 @@ static void on_lengths(
 		outcome->out_discarded, outcome->err_discarded};
 }
 
-/* Command `id`, of which so much came that the bytes that count are `counted`. */
+/* Command `id`, whose output counts with `counted` bytes. */
 static void hoard(struct played *played, const struct box_spec *spec, uint32_t id, size_t counted,
 	struct lengths *lengths)
 {
@@ -97,7 +97,8 @@ static void hoard(struct played *played, const struct box_spec *spec, uint32_t i
 	}
 }
 
-/* Many have filled what is there for all: the next one keeps its own beginning all the same. */
+/* Many commands have used up the shared limit: the next one still keeps the beginning of its
+ * output. */
 TEST(each_command_has_room_of_its_own)
 {
 	static struct lengths lengths[HOARDS + 2];
@@ -120,7 +121,7 @@ TEST(each_command_has_room_of_its_own)
 	ASSERT_INT(lengths[last].out_discarded, BOX_INIT_BYTES_MAX);
 	ASSERT_INT(lengths[last].err, BOX_OUTPUT_BYTES_MIN);
 	ASSERT_INT(lengths[last].err_discarded, 0);
-	/* What one has had is there again for others. */
+	/* The share of an ended command is available to others again. */
 	say_exit(&played, 1, BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(lengths[1].out, HOARD + BOX_OUTPUT_BYTES_MIN);
 	ASSERT_INT(lengths[1].out_discarded, 0);
@@ -173,7 +174,7 @@ TEST(a_box_that_is_behind_gets_no_new_commands)
 	finish();
 }
 
-/* These were let in while nothing waited. */
+/* These were sent while the queue was empty. */
 TEST(a_box_that_does_not_read_is_given_up)
 {
 	static struct box_mount mount = {

@@ -20,11 +20,11 @@ TEST(output_is_told_as_it_comes)
 	close_pipes(&scene);
 	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 3);
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 3, 0);
-	expect_silence(&scene.played); /* nobody has them any more: there is nothing to give away */
+	expect_silence(&scene.played); /* there is no reader left, so nothing is handed over */
 	scene_end(&scene);
 }
 
-/* Its pipes may be faster than the news that it runs. */
+/* Output may arrive before the report that the command runs. */
 TEST(who_writes_has_started)
 {
 	struct scene scene = {0};
@@ -60,7 +60,7 @@ TEST(without_credit_the_command_waits)
 	command_writes(&scene, STDOUT_FILENO, "12345678");
 	ASSERT_STR(scene.ran.live, "o:12345;");
 	command_writes(&scene, STDERR_FILENO, "e");
-	ASSERT_STR(scene.ran.live, "o:12345;"); /* it holds for both */
+	ASSERT_STR(scene.ran.live, "o:12345;"); /* the credit covers both streams */
 	backend->ops->credit(scene.ran.op, 2);
 	ASSERT_STR(scene.ran.live, "o:12345;"); /* not from inside that call */
 	turn();
@@ -68,7 +68,7 @@ TEST(without_credit_the_command_waits)
 	backend->ops->credit(scene.ran.op, 100);
 	turn();
 	ASSERT_INT(scene.out_bytes, 9);
-	expect_silence(&scene.played); /* box-init has nothing to do with it */
+	expect_silence(&scene.played); /* box-init is not involved */
 	backend->ops->cancel(scene.ran.op);
 	scene_end(&scene);
 }
@@ -105,7 +105,7 @@ TEST(a_command_ends_once)
 	scene_end(&scene);
 }
 
-/* A full pipe is made wider, and comes in few pieces. */
+/* A full pipe is enlarged, and read in few pieces. */
 TEST(much_comes_at_once)
 {
 	struct scene scene = {.give = PIPE_BYTES};
@@ -185,7 +185,7 @@ TEST(without_stdin_it_is_empty)
 	scene_end(&scene);
 }
 
-/* What does not fit waits where it is, and the next behind it. */
+/* Input that does not fit waits, and so does the next piece. */
 TEST(a_full_pipe_is_waited_for)
 {
 	static char bytes[4 << 20];
@@ -214,7 +214,7 @@ TEST(a_full_pipe_is_waited_for)
 	scene_end(&scene);
 }
 
-/* Nobody reads it any more: what is given is void, again and again. */
+/* Nobody reads it any more: input is discarded, every time. */
 TEST(input_that_nobody_reads_is_void)
 {
 	struct scene scene = {0};
@@ -269,7 +269,7 @@ TEST(a_terminal_has_no_pipes)
 	scene_end(&scene);
 }
 
-/* It goes by packets then. */
+/* Its bytes go in packets instead. */
 TEST(too_many_open_files_are_no_reason_to_fail)
 {
 	const struct box_backend_stream live = {.events = &events, .has_stdin = true, .credit = 1};
@@ -280,7 +280,7 @@ TEST(too_many_open_files_are_no_reason_to_fail)
 	make_played(&scene.played, 3);
 	scene.spec = spec_of("cat");
 	ASSERT_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
-	/* Room for two pipes in the lower half: the rest is for others. */
+	/* Only two pipes may be opened: the other fds are reserved. */
 	int next = another(0);
 	ASSERT_INT(close(next), 0);
 	struct rlimit tight = {.rlim_cur = 2 * ((rlim_t)next + 2), .rlim_max = before.rlim_max};

@@ -6,7 +6,7 @@
 
 #define WHILE "the box ended while the command ran: "
 
-/* Somebody in the background has them: box-init reads them to nowhere. */
+/* A background process has them: box-init reads and discards its output. */
 TEST(pipes_that_others_have_go_to_init)
 {
 	struct scene scene = {0};
@@ -29,7 +29,7 @@ TEST(pipes_that_others_have_go_to_init)
 	scene_end(&scene);
 }
 
-/* Also when there is never credit for all that they write. */
+/* Also when there is never enough credit for their output. */
 TEST(those_who_write_on_do_not_keep_it_from_its_end)
 {
 	struct scene scene = {0};
@@ -54,7 +54,7 @@ TEST(those_who_write_on_do_not_keep_it_from_its_end)
 	scene_end(&scene);
 }
 
-/* Its end was told before that of its box. */
+/* Its end was reported before that of its box. */
 TEST(an_end_that_waits_for_credit_outlives_its_box)
 {
 	struct scene scene = {0};
@@ -77,7 +77,7 @@ static void count_event(uv_poll_t *poll, int status, int happened)
 	*(int *)poll->data = -1;
 }
 
-/* The number of an end that was closed may be anybody's by the time that the command ends. */
+/* The fd of a closed pipe may have been reused by the time the command ends. */
 TEST(whoever_gets_the_number_of_a_closed_end_is_heard)
 {
 	enum {
@@ -148,7 +148,7 @@ TEST(a_cancelled_one_tells_nothing_more)
 	scene_end(&scene);
 }
 
-/* By whoever hears its output, and while its end waits for credit. */
+/* By the receiver of its output, and while its end waits for credit. */
 TEST(it_can_be_cancelled_at_any_time)
 {
 	struct scene first = {.cancel = true};

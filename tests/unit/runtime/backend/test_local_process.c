@@ -3,7 +3,7 @@
 #include "protocol/init_process.h"
 #include "tests/unit/lib/local_process_fixture.h"
 
-/* What was told of the process. */
+/* What was reported about the process. */
 static struct {
 	int states;
 	struct box_backend_process_state state;
@@ -138,7 +138,7 @@ TEST(states)
 	ASSERT(!told.state.running && told.state.out_ended);
 	ASSERT_INT(told.state.exit_code, 128 + 11);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_SIGNAL);
-	/* There is no life after that. */
+	/* A process cannot come back after that. */
 	say_running();
 	expect_lost("an ended process of it is running again");
 }
@@ -182,7 +182,8 @@ TEST(output_as_it_may_come)
 	expect_lost("it sent more output than allowed");
 }
 
-/* One reader has gone: what it let come was on its way. It is nobody's, and no fault. */
+/* A reader has detached: output that it had requested is still in flight. It is discarded without
+ * an error. */
 TEST(output_on_its_way_when_a_reader_goes)
 {
 	start_box();
@@ -194,7 +195,7 @@ TEST(output_on_its_way_when_a_reader_goes)
 	say_out(6, "ghi");
 	ASSERT_INT(told.next, 3);
 	ASSERT_INT(played.lost, 0);
-	/* The next one gets it, cut in another way. */
+	/* The next reader gets it, split differently. */
 	follow(3, 3, 100);
 	say_out(3, "def");
 	say_out(6, "g");
@@ -203,7 +204,7 @@ TEST(output_on_its_way_when_a_reader_goes)
 	ASSERT_STR(told.out, "defgh");
 	say_out(8, "ij");
 	ASSERT_STR(told.out, "defghij");
-	/* With a smaller window than the one before had. */
+	/* With a smaller window than the previous reader had. */
 	follow(3, 3, 5);
 	say_out(3, "defgh");
 	ASSERT_STR(told.out, "");
@@ -213,22 +214,22 @@ TEST(output_on_its_way_when_a_reader_goes)
 	finish_box();
 }
 
-/* A log may leave something out, of what comes next; how far may come moves with it. */
+/* A log may skip part of the next output; the window moves with it. */
 TEST(output_that_a_log_skips)
 {
 	start_box();
 	keep_one_with(64 * 1024);
 	follow(0, 0, 10);
 	say_out(0, "abc");
-	say_skipped(2, 50); /* on its way from before */
+	say_skipped(2, 50); /* in flight from before */
 	ASSERT_INT(told.skipped, 0);
 	say_skipped(3, 100);
 	ASSERT_INT(told.skipped, 97);
-	/* What was asked for before that takes nothing back. */
+	/* An older request does not move it back. */
 	follow(3, BOX_BACKEND_PROCESS_CONTINUE, 20);
 	say_out(100, "defghij");
 	ASSERT_STR(told.out, "defghij");
-	say_skipped(107, 200); /* nothing more may come */
+	say_skipped(107, 200); /* no more output is allowed */
 	ASSERT_INT(told.skipped, 97);
 	ASSERT_INT(played.lost, 0);
 	say_out(107, "k");
@@ -246,7 +247,7 @@ TEST(output_that_must_not_be_skipped)
 	expect_lost("it skipped output of a process without a log");
 }
 
-/* The predecessor let output come: how much, nobody knows. */
+/* The predecessor requested output: how much is unknown. */
 TEST(output_of_one_that_was_found)
 {
 	struct heard heard;
@@ -255,7 +256,7 @@ TEST(output_of_one_that_was_found)
 	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_out(0, "first bytes ever");
 	say_out(16, "and more");
-	say_fed(3); /* of the predecessor's input */
+	say_fed(3); /* the predecessor's input */
 	ASSERT_INT(played.lost, 0);
 	ASSERT_INT(told.next, 0);
 	ASSERT_INT(told.fed, 0);
@@ -312,7 +313,8 @@ TEST(dropped_and_unknown)
 	expect_packet(&played, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
 	ops->forget(played.box, NUMBER);
 	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
-	/* Nothing is told any more, whatever comes; and nothing is asked of what is not there. */
+	/* Nothing is reported any more, and no requests are sent for a process that does not exist.
+	 */
 	say_running();
 	say_out(0, "abc");
 	say_fed(9);

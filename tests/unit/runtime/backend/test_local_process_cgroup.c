@@ -8,7 +8,7 @@ static struct {
 	int states;
 	struct box_backend_process_state state;
 	char failure[256];
-	bool drops; /* the process, as soon as it has ended */
+	bool drops; /* drops the process as soon as it has ended */
 } told;
 
 static void on_state(void *arg, const struct box_backend_process_state *state)
@@ -55,7 +55,7 @@ static void find_limited(bool ended)
 	ops->adopt(played.box, NUMBER, &past, &events, &told);
 }
 
-/* boxd has made the group that it was asked for last; the file of its kills is ours too. */
+/* boxd has made the latest cgroup; we also have the file that counts its kills. */
 static int answer_cgroup(const char *kills, int rest)
 {
 	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
@@ -121,7 +121,7 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	ASSERT_BYTES(heard.bytes + 8, heard.size - 8, "abc", 3);
 	expect_packet(&played, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
-	/* And what is said from now on is said at once. */
+	/* From now on packets are sent immediately. */
 	ops->feed(played.box, NUMBER, 3, box_str("d"));
 	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	expect_closed(0);
@@ -131,11 +131,11 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	finish_box();
 }
 
-/* It lost a child long ago, and ends now because it was asked to. */
+/* It lost a child long ago, and ends now because it was stopped. */
 TEST(a_stop_is_no_end_by_memory)
 {
 	static const struct {
-		const char *later; /* kills in the group when it ends */
+		const char *later; /* kills in the cgroup at its end */
 		uint32_t end;
 		int value;
 		enum box_backend_end_reason reason;
@@ -166,7 +166,7 @@ TEST(a_stop_is_no_end_by_memory)
 TEST(ends_in_a_group)
 {
 	static const struct {
-		const char *kills; /* in the group */
+		const char *kills; /* in the cgroup */
 		uint32_t end;
 		int value;
 		enum box_backend_end_reason reason;
@@ -184,7 +184,7 @@ TEST(ends_in_a_group)
 		{"oom_kill 0\n", BOX_INIT_END_MEMORY, 1, BOX_BACKEND_END_MEMORY, 1},
 	};
 	start_box();
-	/* Of the box others were killed meanwhile. */
+	/* Other processes of the box were killed meanwhile. */
 	say_kills(&played, "oom_kill 8\n");
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct heard heard;
@@ -195,7 +195,7 @@ TEST(ends_in_a_group)
 		say_end(rows[i].end, rows[i].value);
 		ASSERT_INT(told.state.reason, rows[i].reason);
 		ASSERT_INT(told.state.exit_code, rows[i].code);
-		/* From then on nobody needs it. */
+		/* From then on it is not needed. */
 		expect_closed((int)i + 1);
 		ops->forget(played.box, NUMBER);
 		expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
@@ -221,7 +221,7 @@ TEST(without_a_group_it_is_not_started)
 	finish_box();
 }
 
-/* box-init could not put it there. */
+/* box-init could not move it there. */
 TEST(a_group_that_cannot_be_entered)
 {
 	const struct box_init_process_state state = {.phase = BOX_INIT_PROCESS_ENDED,
@@ -239,7 +239,7 @@ TEST(a_group_that_cannot_be_entered)
 	finish_box();
 }
 
-/* The box knows one that was found, and may be told to forget one that it never heard of. */
+/* The box knows an adopted process, and may have to forget one that it never heard of. */
 TEST(dropped_before_its_group_is_there)
 {
 	struct heard heard;
@@ -260,7 +260,7 @@ TEST(dropped_before_its_group_is_there)
 	finish_box();
 }
 
-/* The box is freed when boxd has answered, not before. */
+/* The box is freed once boxd has answered, not before. */
 TEST(the_box_ends_before_its_group_is_there)
 {
 	start_box();
@@ -276,7 +276,7 @@ TEST(the_box_ends_before_its_group_is_there)
 	finish();
 }
 
-/* Nothing is believed of a process that the box has not heard of. */
+/* Reports about a process that the box does not know yet are not accepted. */
 TEST(lies_before_its_group_is_there)
 {
 	start_box();
@@ -325,7 +325,7 @@ TEST(found_by_a_successor)
 	finish_box();
 }
 
-/* How it ended is known: what may be left of its group goes. */
+/* Its end is known: a cgroup that may be left is removed. */
 TEST(found_when_it_had_ended)
 {
 	struct heard heard;
@@ -339,7 +339,7 @@ TEST(found_when_it_had_ended)
 	finish_box();
 }
 
-/* boxd does not have it any more: then all that can be said is what the box says. */
+/* boxd has no cgroup for it any more: only the box's report is left. */
 TEST(found_without_its_group)
 {
 	struct heard heard;
@@ -353,7 +353,7 @@ TEST(found_without_its_group)
 	finish_box();
 }
 
-/* Killed while nobody was there: the count of the box when it began was written down. */
+/* Killed while box-rpc was down: the box's count at the start was recorded. */
 TEST(found_without_a_limit_of_its_own)
 {
 	const struct box_backend_process_record past = {.oom_kills = 2};
@@ -369,7 +369,7 @@ TEST(found_without_a_limit_of_its_own)
 	finish_box();
 }
 
-/* What is in no group counts in two files from then on. */
+/* Kills outside of these cgroups are counted in two files from then on. */
 TEST(kills_outside_of_groups)
 {
 	struct ran ran = {0};
@@ -387,7 +387,7 @@ TEST(kills_outside_of_groups)
 	ASSERT_INT(ops->oom_kills(played.box), 3);
 	say_exit(&played, 1, BOX_INIT_END_SIGNAL, 9);
 	expect_ended(&ran, BOX_BACKEND_END_MEMORY, 137, 9);
-	/* The next one brings the same file. */
+	/* The next cgroup comes with the same file. */
 	struct asked_cgroup *cgroup = &boxd.cgroups[0];
 	ASSERT_INT(cgroup->process, NUMBER);
 	ops->forget(played.box, NUMBER);
@@ -426,7 +426,8 @@ TEST(as_much_as_can_be_said)
 	finish_box();
 }
 
-/* For a microVM boxd has no cgroup: its own kernel enforces the limit, and a number goes in. */
+/* boxd has no cgroup for a microVM: the guest's kernel enforces the limit, which is sent as a
+ * number. */
 TEST(a_microvm_is_told_the_number)
 {
 	static const struct box_local_process_cgroup none = {-1, -1, -1};
@@ -440,7 +441,7 @@ TEST(a_microvm_is_told_the_number)
 	expect(&played, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
 	ASSERT_INT(heard.header.reserved, 96);
-	/* And nowhere else. */
+	/* Nor in any other field. */
 	ops->stop(played.box, NUMBER, grace_ms);
 	expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.header.reserved, 0);

@@ -80,7 +80,7 @@ TEST(a_long_command_goes_in_pieces_and_in_order)
 	begin(&played, &spec, 1000, &ran);
 	expect(&played, BOX_INIT_RUN, 1, &heard);
 	ASSERT_INT(heard.size, BOX_INIT_BYTES_MAX);
-	/* There is room in the socket now, but KILL comes behind what waits. */
+	/* The socket has room now, but KILL queues behind earlier packets. */
 	backend->ops->cancel(ran.op);
 	struct box_init_run run;
 	memcpy(&run, heard.bytes, sizeof(run));
@@ -119,7 +119,7 @@ static struct box_spec mounting(const char *cmd)
 	return spec;
 }
 
-/* Answers mount number `at` with a file of its own; its inode comes back. */
+/* Answers mount number `at` with a file of its own; returns its inode. */
 static ino_t boxd_mounted(int at)
 {
 	struct stat st;
@@ -189,7 +189,7 @@ TEST(a_mount_that_boxd_refuses_ends_the_command)
 	finish();
 }
 
-/* Whoever has many commands with many mounts must not take the fds that others cannot do without. */
+/* Many commands with many mounts must not use up the fds that others need. */
 TEST(a_mount_that_would_take_the_last_files_is_not_kept)
 {
 	start();
@@ -226,7 +226,7 @@ TEST(a_command_cancelled_while_it_waits_for_a_mount_is_never_sent)
 	begin(&played, &spec, 1000, &ran[1]);
 	backend->ops->cancel(ran[0].op);
 	backend->ops->cancel(ran[1].op);
-	memset(&spec, 0, sizeof(spec)); /* the caller's is gone by now */
+	memset(&spec, 0, sizeof(spec)); /* the caller's spec is freed by now */
 	(void)boxd_mounted(0);
 	(void)box_err_set(&err, BOX_ERR_VALIDATION, EPERM, "refused");
 	boxd.mounts[1].done(boxd.mounts[1].arg, -1, &err);
@@ -328,7 +328,7 @@ TEST(more_variables_than_init_takes_are_refused)
 	spec.env_count = COUNT(env);
 	make_played(&played, 3);
 	begin(&played, &spec, 1000, &ran);
-	/* Not from inside the call: whoever asked has not got the op yet. */
+	/* Not from inside the call: the caller does not have the op yet. */
 	ASSERT_INT(ran.calls, 0);
 	turn();
 	expect_failed(&ran, BOX_ERR_VALIDATION, E2BIG,

@@ -64,7 +64,7 @@ TEST(init_must_end_a_command_in_time)
 	finish();
 }
 
-/* Sent but not read: timers come first. */
+/* Sent but not read yet: timers run first. */
 static void say_unheard(struct played *played, uint32_t kind, const void *bytes, size_t size)
 {
 	static _Alignas(8) char packet[BOX_INIT_PACKET_MAX];
@@ -105,7 +105,7 @@ static void ignore_output(void *arg, bool is_stderr, struct box_str bytes)
 	(void)bytes;
 }
 
-/* A live command that has used up its credit; its time is over. */
+/* A live command that has used up its credit, and whose time is over. */
 static void begin_stuck(struct played *played, const struct box_spec *spec, struct ran *ran)
 {
 	static const struct box_backend_stream_events events = {ignore_start, ignore_output};
@@ -143,7 +143,7 @@ TEST(the_end_may_wait_for_a_slow_reader)
 	finish();
 }
 
-/* It has ended, and what it left is read in the same turn of the loop: timers come first. */
+/* It has ended, and its remaining output is read in the same loop turn: timers run first. */
 TEST(an_end_that_is_here_is_not_late)
 {
 	static const struct box_backend_stream_events events = {ignore_start, ignore_output};
@@ -184,7 +184,7 @@ TEST(an_end_that_is_here_is_not_late)
 static const struct box_mount mount = {
 	.host_path = "/host", .mount_path = "/data", .mode = BOX_MOUNT_RW};
 
-/* boxd may have to copy a tree first: that is no fault of the box's. */
+/* boxd may have to copy a tree first: the box is not to blame for that. */
 TEST(a_command_that_waits_for_boxd_is_not_late)
 {
 	struct played played = {0};
@@ -202,7 +202,7 @@ TEST(a_command_that_waits_for_boxd_is_not_late)
 	turn();
 	ASSERT_INT(played.lost, 0);
 	ASSERT_INT(last_timeout_ms, 0);
-	/* From its start on its time counts: this is still the next timer. */
+	/* Its timeout starts with the command: this is still the next timer. */
 	boxd.mounts[0].done(boxd.mounts[0].arg, memory_file("x"), NULL);
 	ASSERT_INT(last_timeout_ms, 6000);
 	expect(&played, BOX_INIT_MOUNT, 1, &heard);
@@ -240,7 +240,7 @@ TEST(work_on_files_that_waits_for_boxd_is_not_late)
 	ASSERT(backend->ops->file(played.box, &ask, NULL, on_filed, NULL));
 	turn();
 	ASSERT_INT(filed, 0);
-	/* From its start on its time counts: this is still the next timer. */
+	/* Its timeout starts with the request: this is still the next timer. */
 	boxd.mounts[0].done(boxd.mounts[0].arg, memory_file("x"), NULL);
 	expect(&played, BOX_INIT_MOUNT, 1, &heard);
 	ASSERT_INT(close(heard.fd), 0);
@@ -262,7 +262,7 @@ TEST(the_end_of_a_cancelled_command_must_come_soon)
 	hurry = true;
 	backend->ops->cancel(ran.op);
 	ASSERT_INT(last_timeout_ms, 5000);
-	/* Without credit too: killed, its output is void. */
+	/* Also without credit: the command is killed, and its output discarded. */
 	turn();
 	ASSERT_INT(played.lost, 1);
 	ASSERT_INT(ran.calls, 0);

@@ -23,7 +23,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 
 static const struct box_backend_process_events events = {.state = on_state};
 
-/* What they are made of is gone when boxd is asked for the second. */
+/* The spec's memory is freed before boxd is asked for the second one. */
 static void keep(int64_t memory_mb)
 {
 	char one[] = "/host/one";
@@ -150,7 +150,7 @@ TEST(a_mount_that_is_refused)
 	finish_box();
 }
 
-/* It stays listed for long: nothing that was opened for it does. */
+/* It stays listed for long, but nothing that was opened for it stays open. */
 TEST(one_that_was_refused_holds_nothing)
 {
 	start_box();
@@ -173,7 +173,7 @@ TEST(dropped_while_they_are_opened)
 	keep(0);
 	ops->forget(played.box, NUMBER);
 	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
-	answer_mount(0, "/host/one", false); /* is closed: finish counts */
+	answer_mount(0, "/host/one", false); /* is closed: finish counts fds */
 	expect_silence(&played);
 	ASSERT_INT(boxd.mount_count, 1);
 	finish_box();
@@ -252,7 +252,7 @@ TEST(work_on_files)
 	ASSERT_INT(run.mount_count, 1);
 	say_exit(&played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(filed, 100);
-	/* Refused by boxd: nothing is said to the box. */
+	/* Refused by boxd: nothing is sent to the box. */
 	ASSERT(backend->ops->file(played.box, &ask, NULL, on_filed, NULL));
 	refuse_mount(1);
 	ASSERT_INT(filed, 200);
