@@ -53,9 +53,9 @@ static bool has_both(uid_t id)
 		box_identity_is_mapped("/proc/self/gid_map", id);
 }
 
-/* First the id beside that of the quota store, which nothing assigns: systemd assigns ids from
- * BOX_DYNAMIC_ID_FIRST on to services (DynamicUser), and such a service could own the skill store with
- * us. A container may have no other ids, and few services. */
+/* First the id beside that of the quota store, which nothing assigns. systemd assigns ids from
+ * BOX_DYNAMIC_ID_FIRST on to services (DynamicUser): a service with our id could access the skill
+ * store. A container may have no other ids, and few services. */
 static int choose_free_id(uid_t *ret_id)
 {
 	static const uid_t firsts[] = {BOX_WORKER_IDS_FIRST, BOX_DYNAMIC_ID_FIRST};

@@ -76,7 +76,7 @@ struct entry {
 	uint64_t promised_bytes;              /* memory promised to a microVM and box-vmm; else 0 */
 	uint64_t memory_bytes;                /* its limit */
 	struct box_socket_check socket_check; /* LIVE */
-	struct box_process_cgroups *groups;   /* LIVE: NULL until it is asked for */
+	struct box_process_cgroups *groups;   /* LIVE: NULL until the first one is opened */
 	char tenant[BOX_TENANT_SIZE];
 	char *workspace;     /* its path inside the box */
 	bool own_workspace;  /* it is not a folder of the host */

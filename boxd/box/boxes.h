@@ -43,7 +43,7 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	struct box_root *root);
 /* Unknown numbers are ignored: the box may have ended by itself. */
 void box_boxes_end(struct box_boxes *boxes, uint64_t box);
-/* box-rpc is gone: boxes that are being made are ended, live boxes stay for its successor. */
+/* box-rpc is gone: boxes that are being made are ended, live boxes stay for the next box-rpc. */
 void box_boxes_drop_requests(struct box_boxes *boxes);
 /* Calls `made` with request 0 for every live box. */
 void box_boxes_list(struct box_boxes *boxes);
@@ -58,9 +58,9 @@ struct box_process_cgroups *box_boxes_process_cgroups(
 	struct box_boxes *boxes, uint64_t box, struct box_err *err);
 /* Whether a live box is a microVM, whose own kernel limits its processes. */
 bool box_boxes_is_microvm(struct box_boxes *boxes, uint64_t box);
-/* The root of a live box as an O_PATH fd, and the path of its workspace in it; *ret_own says that the
- * workspace belongs to the box and is no folder of the host. The text is valid until the next call.
- * 0, -ESRCH, or -EOPNOTSUPP for a microVM, whose files cannot be seen from here. */
+/* The root of a live box as an O_PATH fd, and the path of its workspace in it; *ret_own: the workspace
+ * belongs to the box instead of being a folder of the host. The text is valid until the next call. 0,
+ * -ESRCH, or -EOPNOTSUPP for a microVM, whose files are not visible from outside. */
 int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const char **ret_workspace,
 	bool *ret_own);
 /* The tenant of a live box, or NULL when there is no such box. Valid until the next call. */

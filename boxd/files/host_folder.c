@@ -74,8 +74,8 @@ static void walk_close(struct walk *walk)
 	box_close_p(&walk->fd);
 }
 
-/* Below a root, links may have been made by boxes and are not followed. Above it they are the
- * operator's and are: such a link may lead into a root without passing the root itself. */
+/* Links below a root may have been made by boxes, and are not followed. Links above a root are the
+ * operator's, and are followed: one may lead into a root without passing the root itself. */
 static int enter(struct walk *walk)
 {
 	_cleanup_(box_close_p) int next = -1;

@@ -1,6 +1,5 @@
-/* Looks at this host for what microVMs need, which opens files and starts nothing; then turns the facts
- * into words that a person can act on. Only the first obstacle is reported: what is behind it cannot be
- * seen yet. */
+/* Examines this host for what microVMs need, which opens files and starts nothing; then turns the facts
+ * into advice for a person. Only the first obstacle is reported, since it hides any others. */
 #include "boxd/microvm/microvm_facts.h"
 
 #include <errno.h>
@@ -97,7 +96,7 @@ static void collect_device(struct box_microvm_facts *facts)
 	}
 }
 
-/* A guess: it only chooses the words. */
+/* A guess; only the wording depends on it. */
 static bool is_container(char *text)
 {
 	return is_there("/.dockerenv") || is_there("/run/.containerenv") ||
@@ -282,7 +281,7 @@ uint32_t box_microvm_facts_start_ms(const struct box_microvm_facts *facts)
 
 /* --- the output of box-vmm --- */
 
-/* Printable ASCII, cut: it goes into errors and logs. */
+/* Printable ASCII, cut: used in errors and logs. */
 static void copy_word(char to[BOX_MICROVM_FACTS_WORD_MAX], const char *value, size_t len)
 {
 	len = len < BOX_MICROVM_FACTS_WORD_MAX - 1 ? len : BOX_MICROVM_FACTS_WORD_MAX - 1;

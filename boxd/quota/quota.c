@@ -106,7 +106,7 @@ void box_quota_support_close(struct box_quota_support *support)
 
 /* --- what a folder has --- */
 
-/* That the name leads to the folder is checked by the caller. */
+/* The caller checks that the name refers to the folder. */
 static int find_name(int source, char path[BOX_PATH_MAX], const char **ret_name)
 {
 	int r = box_fsmount_path_of(source, path, BOX_PATH_MAX);
@@ -233,7 +233,7 @@ bool box_quota_is_root_of(int fd, int image)
 		info.lo_inode == file.st_ino;
 }
 
-/* The store and the image of a folder; -ENOENT when it has none. */
+/* Opens the store and the image of a folder; -ENOENT when it has none. */
 static int open_store_and_image(
 	int source, int *ret_store, int *ret_image, char name[256], struct box_err *err)
 {
@@ -316,7 +316,7 @@ static uint64_t count_orphan_blocks(uint64_t blocks)
 	return min_u64(blocks / 4096, 512);
 }
 
-/* How many blocks an image of `blocks` needs for itself. */
+/* How many blocks of an image are needed for its own metadata. */
 static uint64_t count_overhead(uint64_t blocks, const struct box_quota_shape *shape)
 {
 	uint64_t groups = div_round_up(blocks, GROUP_BLOCKS);

@@ -266,7 +266,7 @@ static int refuse_growth(
 	const struct box_quota_image *image, off_t size, int r, struct box_err *err)
 {
 	if (r != -EPERM) {
-		/* The file system may have grown in part, so the file stays as it is: one that is
+		/* The file system may have grown in part, so the file keeps its size: a file that is
 		 * larger does no harm, one that is smaller would. */
 		return fail(err, "the image cannot grow", -r);
 	}

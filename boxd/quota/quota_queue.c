@@ -151,8 +151,8 @@ static int fail_above(int r, struct box_err *err)
 		err, BOX_ERR_OS, -r, "the folders above host_path: %s", box_err_strerror(-r));
 }
 
-/* Finds a folder above `source` whose image is not mounted: what is below it now is not its content.
- * *ret_fd is not written when there is none. */
+/* Finds a folder above `source` that has an image which is not mounted: the files visible in it now are
+ * not its content. If there is none, *ret_fd is not written. */
 static int find_above(int source, int *ret_fd, struct box_err *err)
 {
 	struct box_location before = {0};

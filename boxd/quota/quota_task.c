@@ -1,9 +1,9 @@
-/* The child that makes, grows or mounts the image of one folder. One at a time for all images of a store,
- * also of several boxds: the store is locked.
+/* The child process that makes, grows or mounts the image of one folder. The store is locked, so only
+ * one works on its images at a time, even with several boxds.
  *
- * Killed at any moment it leaves either the folder as it was, with an unfinished image beside it
- * (NAME.new, made again the next time), or a complete image: what was in the folder is removed only when
- * it is on disk in the image and the image has its final name. */
+ * If it is killed at any moment, either the folder is as it was, with an unfinished image beside it
+ * (NAME.new, made again the next time), or the image is complete: the content of the folder is removed
+ * only when it is on disk in the image and the image has its final name. */
 #include "boxd/quota/quota_task.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ static bool same_folder(const struct box_location *a, const struct box_location 
 	return same_device(a, b) && a->inode == b->inode;
 }
 
-/* In boxd's own mount namespace a shared mount of the host has it as its master. */
+/* In boxd's own mount namespace, a mount that is shared on the host has it as its master. */
 bool box_quota_task_mount_is_shared(const char *line, unsigned long mount)
 {
 	char *end = NULL;
@@ -385,7 +385,7 @@ static int attach_image(const struct work *work, struct box_err *err)
 	return attach_everywhere(&attach, err);
 }
 
-/* The folder under the mount, where a process that died may have left files. */
+/* Opens the folder under the mount, where a process that died may have left files. */
 static int open_under(struct work *work)
 {
 	const struct box_quota_folder *folder = work->task->folder;
