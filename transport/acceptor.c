@@ -154,7 +154,8 @@ static void adopt(struct pending *pending)
 	box_ws_relay_accept(acceptor->ws, acceptor->runtime, verdict, &upgrade);
 }
 
-static void pending_gone(uv_handle_t *handle)
+/* Only now may libwebsockets watch the fd: hands the connection over, or closes it. */
+static void poll_closed(uv_handle_t *handle)
 {
 	struct pending *pending = handle->data;
 	if (pending->verdict) {
@@ -176,7 +177,7 @@ static void pending_leave(struct pending *pending)
 	}
 	uncount_pending(pending);
 	(void)uv_poll_stop(&pending->poll);
-	uv_close((uv_handle_t *)&pending->poll, pending_gone);
+	uv_close((uv_handle_t *)&pending->poll, poll_closed);
 }
 
 /* --- answering --- */

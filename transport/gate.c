@@ -19,9 +19,10 @@
 
 #define WEBSOCKET_KEY_LEN 24 /* of the text */
 #define WEBSOCKET_KEY_BYTES 16
-#define STRANGER "a user who is not allowed without a token"
 #define PORT_DIGITS_MAX 5
 #define SEGMENTS_MAX 6 /* of /v1/sessions/SESSION/managed-process/PROCESS/ws */
+
+static const char stranger_reason[] = "a user who is not allowed without a token";
 
 static bool is_digit(char c)
 {
@@ -364,7 +365,7 @@ static const char *authenticate(const struct box_gate_policy *policy,
 		return "control token missing, repeated or wrong";
 	}
 	if (!policy->token && policy->stranger) {
-		return STRANGER;
+		return stranger_reason;
 	}
 	if (!instance_valid) {
 		return "instance id missing, repeated or malformed";
@@ -481,9 +482,9 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_http
 	const char *why = policy->is_operator ? identify_operator(head, ret_verdict)
 					      : authenticate(policy, head, ret_verdict);
 	if (why) {
-		bool stranger = strcmp(why, STRANGER) == 0;
-		refuse(ret_verdict, 401, stranger ? policy->stranger : box_gate_status_phrase(401),
-			why);
+		const char *text = why == stranger_reason ? policy->stranger
+							  : box_gate_status_phrase(401);
+		refuse(ret_verdict, 401, text, why);
 		return;
 	}
 	check_upgrade(head, ret_verdict);

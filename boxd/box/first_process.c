@@ -79,7 +79,7 @@ static int unblock_signals(struct child *child)
 static int take_name(struct child *child)
 {
 	(void)child;
-	return prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L) < 0 ? -errno : 0;
+	return prctl(PR_SET_NAME, "box-warm", 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
 /* EOF means that boxd has ended, or does not want the box any more. */

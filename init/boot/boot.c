@@ -270,7 +270,7 @@ _Static_assert(
 int box_boot_run(uint32_t *ret_step)
 {
 	/* This name lets people and tests distinguish a waiting warm box from one in use. */
-	(void)prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L);
+	(void)prctl(PR_SET_NAME, "box-warm", 0L, 0L, 0L);
 	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i]();
 		if (r < 0) {

@@ -358,7 +358,7 @@ static void made(void *arg, uint64_t number, int control, int oom_fd, uint32_t h
 static void refusal_cb(uv_timer_t *timer)
 {
 	struct make *make = timer->data;
-	made(make, 0, -1, -1, 0, &make->err);
+	finish_make(make, NULL, &make->err);
 }
 
 struct box_backend_op *box_local_make(struct box_backend *backend, const char *physical_id,

@@ -74,7 +74,7 @@ def is_warm_box(pid):
     with contextlib.suppress(OSError):
         status = status_of(pid)
         first = status["NSpid"].split()[1:] == ["1"]
-        return first and status["Name"] in ("box-blank", "boxd", "memfd:box-init")
+        return first and status["Name"] in ("box-warm", "boxd", "memfd:box-init")
     return False
 
 

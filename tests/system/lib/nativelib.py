@@ -63,7 +63,7 @@ def has_limits(mode):
         return mode == "root"
     found = re.search(r"^0::(/.*)$", pathlib.Path("/proc/self/cgroup").read_text(), re.M)
     group = pathlib.Path("/sys/fs/cgroup" + found[1]) if found else None
-    if group is not None and group.name == "keeper":
+    if group is not None and group.name == "boxd-leaf":
         group = group.parent
     if group is None or not os.access(group / "cgroup.subtree_control", os.W_OK):
         return False

@@ -311,7 +311,7 @@ static void await_order(void)
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes)};
-	if (prctl(PR_SET_NAME, "box-blank") < 0 ||
+	if (prctl(PR_SET_NAME, "box-warm") < 0 ||
 		recvmsg(BOX_INIT_ORDER_FD, &message, MSG_CMSG_CLOEXEC) != 1 ||
 		prctl(PR_SET_NAME, "box-init") < 0) {
 		_exit(1);

@@ -70,10 +70,10 @@ static const struct host hosts[] = {
 	},
 	{
 		"the same, deeper in",
-		"0::/system.slice/docker-0123abcd.scope/keeper\n",
+		"0::/system.slice/docker-0123abcd.scope/boxd-leaf\n",
 		"700 690 0:30 /system.slice/docker-0123abcd.scope /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
 		1,
-		{{true, false, 0, 700, "/sys/fs/cgroup", "keeper"}},
+		{{true, false, 0, 700, "/sys/fs/cgroup", "boxd-leaf"}},
 	},
 	{
 		"a root that is only the beginning of another's name",

@@ -229,13 +229,13 @@ TEST(version_2_moves_our_group_aside)
 	struct box_cgroup_own own = {.fd = -1};
 	make_place();
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/boxd-leaf", 0700), 0);
 	put_file("a/cgroup.events", "populated 1\n");
 	put_file("a/cgroup.procs", "4194301\n4194302\n");
 	put_file("a/cgroup.subtree_control", "cpu memory pids\n");
-	put_file("a/keeper/cgroup.procs", "");
+	put_file("a/boxd-leaf/cgroup.procs", "");
 	ASSERT_INT(box_cgroup_v2.settle(top, "a", P | M | C, &own, &err), 0);
-	assert_file("a/keeper/cgroup.procs", "4194302");
+	assert_file("a/boxd-leaf/cgroup.procs", "4194302");
 	struct stat named;
 	struct stat opened;
 	ASSERT_INT(fstatat(top, "a", &named, 0), 0);
@@ -252,7 +252,7 @@ TEST(version_2_stays_in_the_root)
 	put_file("cgroup.procs", "1\n2\n");
 	put_file("cgroup.subtree_control", "cpu memory pids\n");
 	ASSERT_INT(box_cgroup_v2.settle(top, ".", P | M | C, &own, &err), 0);
-	ASSERT(!is_there("keeper"));
+	ASSERT(!is_there("boxd-leaf"));
 	(void)close(own.fd);
 }
 
@@ -263,18 +263,18 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 		const char *control;
 		const char *found;
 	} rows[] = {
-		{"keeper", "cpu memory pids\n", "."},
-		{"a/keeper", "cpu memory pids\n", "a"},
+		{"boxd-leaf", "cpu memory pids\n", "."},
+		{"a/boxd-leaf", "cpu memory pids\n", "a"},
 		/* Someone else's leaf, without controllers. */
-		{"a/keeper", "memory pids\n", NULL},
-		{"a/beekeeper", "cpu memory pids\n", NULL},
+		{"a/boxd-leaf", "memory pids\n", NULL},
+		{"a/notboxd-leaf", "cpu memory pids\n", NULL},
 	};
 	struct box_err err;
 	make_place();
-	ASSERT_INT(mkdirat(top, "keeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "boxd-leaf", 0700), 0);
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/beekeeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/boxd-leaf", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/notboxd-leaf", 0700), 0);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct stat named;
 		struct stat opened;
@@ -301,11 +301,11 @@ TEST(version_2_in_a_leaf_that_another_leaves)
 	char byte;
 	make_place();
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/boxd-leaf", 0700), 0);
 	put_file("a/cgroup.events", "populated 1\n");
 	put_file("a/cgroup.procs", "");
 	put_file("a/cgroup.subtree_control", "cpu memory pids\n");
-	put_file("a/keeper/cgroup.procs", "");
+	put_file("a/boxd-leaf/cgroup.procs", "");
 	ASSERT_INT(pipe2(ready, O_CLOEXEC), 0);
 	pid_t pid = fork();
 	ASSERT(pid >= 0);
@@ -321,7 +321,7 @@ TEST(version_2_in_a_leaf_that_another_leaves)
 	}
 	ASSERT_INT(read(ready[0], &byte, 1), 1);
 	/* It enables the controllers again; a plain file does not show them, hence the error. */
-	ASSERT_INT(box_cgroup_v2.settle(top, "a/keeper", P | M | C, &own, &err), -EINVAL);
+	ASSERT_INT(box_cgroup_v2.settle(top, "a/boxd-leaf", P | M | C, &own, &err), -EINVAL);
 	assert_file("a/cgroup.subtree_control", "+pids +memory +cpu");
 	ASSERT_INT(waitpid(pid, NULL, 0), pid);
 }
@@ -350,8 +350,8 @@ TEST(version_2_leaves_nothing_when_it_cannot_move)
 	put_file("cgroup.events", "populated 1\n");
 	put_file("cgroup.procs", "4194301\n");
 	ASSERT_INT(box_cgroup_v2.settle(top, ".", P | M | C, &own, &err), -ENOENT);
-	ASSERT_STR(err.text, "cannot move to the group keeper: No such file or directory");
-	ASSERT(!is_there("keeper"));
+	ASSERT_STR(err.text, "cannot move to the group boxd-leaf: No such file or directory");
+	ASSERT(!is_there("boxd-leaf"));
 	ASSERT_INT(own.fd, -1);
 }
 
@@ -437,7 +437,7 @@ TEST(cgroup_parents_of_live_owners_are_left_alone)
 {
 	static const char *const strangers[] = {"box-web.service", "box-", "box-0123456789abcde",
 		"box-0123456789abcdefa", "box-0123456789ABCDEF", "pox-0123456789abcdef",
-		"box-0123456789abcdeg", "keeper"};
+		"box-0123456789abcdeg", "boxd-leaf"};
 	char names[2][BOX_CGROUP_PARENT_NAME_SIZE];
 	int parents[2] = {-1, -1};
 	struct box_err err;

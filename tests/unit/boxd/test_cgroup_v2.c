@@ -100,19 +100,19 @@ static void settle_inside(const char *name, int group)
 	/* No controller is enabled, so that any host will do. */
 	ASSERT_INT(box_cgroup_v2.settle(top, name, 0, &own, &err), 0);
 	ASSERT_INT(count_in(own.fd), 0);
-	int leaf = openat(own.fd, "keeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int leaf = openat(own.fd, "boxd-leaf", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(leaf >= 0);
 	ASSERT_INT(count_in(leaf), 2);
 	/* A runtime that starts in the leaf leaves it alone. */
 	struct box_cgroup_own beside = {.fd = -1};
 	char below[96];
-	(void)snprintf(below, sizeof(below), "%s/keeper", name);
+	(void)snprintf(below, sizeof(below), "%s/boxd-leaf", name);
 	ASSERT_INT(box_cgroup_v2.settle(top, below, 0, &beside, &err), 0);
 	box_cgroup_v2.leave(&beside);
 	ASSERT_INT(count_in(leaf), 2);
 	box_cgroup_v2.leave(&own);
 	ASSERT_INT(count_in(own.fd), 2);
-	ASSERT_INT(faccessat(own.fd, "keeper", F_OK, 0), -1);
+	ASSERT_INT(faccessat(own.fd, "boxd-leaf", F_OK, 0), -1);
 }
 
 TEST(version_2_of_this_host_moves_aside)
@@ -124,7 +124,7 @@ TEST(version_2_of_this_host_moves_aside)
 	int inside = run_inside(settle_inside, name, group);
 	ASSERT_INT(kill(beside, SIGKILL), 0);
 	ASSERT_INT(waitpid(beside, &status, 0), beside);
-	(void)unlinkat(group, "keeper", AT_REMOVEDIR); /* still there when an assertion failed */
+	(void)unlinkat(group, "boxd-leaf", AT_REMOVEDIR); /* still there when an assertion failed */
 	ASSERT_INT(unlinkat(top, name, AT_REMOVEDIR), 0);
 	ASSERT_INT(inside, 0);
 }
