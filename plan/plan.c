@@ -325,14 +325,14 @@ static void fill_microvm(struct box_plan_maker *maker)
 	struct box_plan *plan = maker->plan;
 	uint64_t cpus = ((uint64_t)plan->cpu_milli + 999) / 1000;
 	cpus = at_most(cpus, maker->host->cpus > 0 ? maker->host->cpus : 1);
-	plan->machine = (struct box_plan_microvm){
+	plan->microvm = (struct box_plan_microvm){
 		.memory_mib = (uint32_t)at_most(plan->memory_bytes / BOX_MIB, UINT32_MAX),
 		.cpus = (uint32_t)at_most(cpus, BOX_MICROVM_CPUS_MAX),
 		.start_ms = maker->host->microvm_ms > 0 ? maker->host->microvm_ms
 							: BOX_MICROVM_START_MS,
 	};
 	plan->limit_bytes = plan->memory_bytes + BOX_MICROVM_OVERHEAD_BYTES;
-	plan->limit_pids = BOX_MICROVM_TASKS_MAX + plan->machine.cpus;
+	plan->limit_pids = BOX_MICROVM_TASKS_MAX + plan->microvm.cpus;
 	plan->landlock_abi = GUEST_LANDLOCK_ABI;
 }
 

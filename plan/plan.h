@@ -195,7 +195,7 @@ struct box_plan {
 	/* A microVM: `steps` build its jail, and these the guest's root. */
 	struct box_plan_step inside[BOX_PLAN_STEPS_MAX];
 	size_t inside_count;
-	struct box_plan_microvm machine;
+	struct box_plan_microvm microvm;
 	struct box_plan_rule rules[BOX_PLAN_RULES_MAX]; /* Landlock */
 	size_t rule_count;
 	int landlock_abi;

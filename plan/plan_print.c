@@ -122,8 +122,8 @@ static void print_microvm(const struct box_plan *plan, FILE *to)
 	char size[64];
 	(void)snprintf(text, sizeof(text),
 		"krun, %" PRIu32 " MiB, cpus %" PRIu32 ", must start in %" PRIu32 " s",
-		plan->machine.memory_mib, plan->machine.cpus, plan->machine.start_ms / 1000);
-	put_fact(to, "machine", text);
+		plan->microvm.memory_mib, plan->microvm.cpus, plan->microvm.start_ms / 1000);
+	put_fact(to, "microVM", text);
 	write_size(size, sizeof(size), plan->limit_bytes);
 	(void)snprintf(text, sizeof(text), "%s, pids %" PRIu32 "%s", size, plan->limit_pids,
 		plan->limited ? "" : "  not enforced");

@@ -98,12 +98,12 @@ int box_boot_file_make(const struct box_host_state *host_state, const struct box
 	if (plan->ask->kind == BOX_PLAN_KIND_NATIVE) {
 		return write_sealed(parts, 3, ret_fd);
 	}
-	struct box_microvm_boot machine;
-	box_boot_file_describe_microvm(plan, slot, &machine);
-	size_t size = machine.root_step_count * sizeof(struct box_root_step);
+	struct box_microvm_boot microvm;
+	box_boot_file_describe_microvm(plan, slot, &microvm);
+	size_t size = microvm.root_step_count * sizeof(struct box_root_step);
 	_cleanup_(box_free_p) struct box_root_step *root_steps = box_alloc(size);
 	box_boot_file_fill_root_steps(plan, root_steps);
-	parts[3] = (struct iovec){&machine, sizeof(machine)};
+	parts[3] = (struct iovec){&microvm, sizeof(microvm)};
 	parts[4] = (struct iovec){root_steps, size};
 	return write_sealed(parts, 5, ret_fd);
 }

@@ -371,7 +371,7 @@ static int begin(
 	if (unfinished->ask.kind == BOX_PLAN_KIND_MICROVM) {
 		entry->is_microvm = true;
 		entry->promised_bytes = unfinished->plan.limit_bytes;
-		unfinished->limit_ms = unfinished->plan.machine.start_ms + BOX_MICROVM_REPORT_MS;
+		unfinished->limit_ms = unfinished->plan.microvm.start_ms + BOX_MICROVM_REPORT_MS;
 	}
 	r = use_warm(boxes, entry, &warm, source, err);
 	if (r < 0) {

@@ -72,25 +72,25 @@ static void quote_console(const char text[BOX_MICROVM_TEXT_MAX], char *out, size
 }
 
 /* Reports of native boxes and of boxd's own child have no text; those of box-vmm always have one. */
-static bool is_report(ssize_t got, const struct box_microvm_report *said, bool machine)
+static bool is_report(ssize_t got, const struct box_microvm_report *said, bool is_microvm)
 {
 	bool plain = got == (ssize_t)sizeof(said->report);
 	bool whole = got == (ssize_t)sizeof(*said);
-	return machine ? whole || (plain && said->report.step != 0) : plain;
+	return is_microvm ? whole || (plain && said->report.step != 0) : plain;
 }
 
 int box_first_process_read_report(int report, const struct box_plan *plan, struct box_err *err)
 {
 	struct box_microvm_report said = {0};
-	bool machine = plan->ask->kind == BOX_PLAN_KIND_MICROVM;
+	bool is_microvm = plan->ask->kind == BOX_PLAN_KIND_MICROVM;
 	char step[128] = "it ended before it was ready";
 	char console[CONSOLE_SHOWN_MAX + 64] = "";
 	int errnum = ECHILD;
-	ssize_t got = read(report, &said, machine ? sizeof(said) : sizeof(said.report));
+	ssize_t got = read(report, &said, is_microvm ? sizeof(said) : sizeof(said.report));
 	if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
 		return 0;
 	}
-	bool right = is_report(got, &said, machine);
+	bool right = is_report(got, &said, is_microvm);
 	if (right && said.report.step == 0) {
 		return 1;
 	}

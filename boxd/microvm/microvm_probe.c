@@ -25,8 +25,8 @@
 #define OUTPUT_MAX 16384 /* fits into a pipe: boxd does not read while box-vmm writes */
 
 #define CACHE_FOLDER "box"
-#define CACHE_NAME "machine"
-#define CACHE_NEW_NAME "machine.new"
+#define CACHE_NAME "microvm"
+#define CACHE_NEW_NAME "microvm.new"
 #define SUBJECT_MAX 256
 
 /* A request that waits for the end of box-vmm. */

@@ -143,7 +143,7 @@ def note():
     """Restores the file with the result of boxd's probe of this host: a boxd that a test deceives
     about the host must not leave a wrong one for others."""
     folder = pathlib.Path("/run/box")
-    path = folder / "machine"
+    path = folder / "microvm"
     made = not folder.exists()
     folder.mkdir(0o700, exist_ok=True)
     before = path.read_bytes() if path.exists() else None

@@ -234,7 +234,7 @@ TEST(notes_of_others)
 	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) < 0);
 	ASSERT_INT(chmod(path, 0700), 0);
 	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) > 0);
-	(void)snprintf(path, sizeof(path), "%s/box/machine", folder);
+	(void)snprintf(path, sizeof(path), "%s/box/microvm", folder);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	ASSERT(pwrite(fd, "boot -", 6, 0) == 6); /* from another boot of the host */
 	(void)close(fd);

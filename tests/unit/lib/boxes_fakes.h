@@ -195,7 +195,7 @@ int box_plan_make(const struct box_plan_request *ask, const struct box_policy *p
 	ret_plan->ask = ask;
 	ret_plan->memory_bytes = ask->memory_bytes;
 	ret_plan->limit_bytes = ask->memory_bytes + BOX_MICROVM_OVERHEAD_BYTES;
-	ret_plan->machine.start_ms = BOX_MICROVM_START_MS;
+	ret_plan->microvm.start_ms = BOX_MICROVM_START_MS;
 	return 0;
 }
 

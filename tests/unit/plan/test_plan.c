@@ -248,7 +248,7 @@ TEST(a_machine_has_whole_cpus_of_the_host)
 		ask.cpu_milli = rows[i].milli;
 		host.cpus = rows[i].host;
 		make();
-		ASSERT_INT(plan.machine.cpus, rows[i].cpus);
+		ASSERT_INT(plan.microvm.cpus, rows[i].cpus);
 		ASSERT_INT(plan.limit_pids, BOX_MICROVM_TASKS_MAX + rows[i].cpus);
 	}
 }
@@ -261,7 +261,7 @@ TEST(a_jail_is_limited_by_what_it_holds)
 	ask.pids = UINT64_MAX;
 	make();
 	ASSERT(plan.limit_bytes == 512 * BOX_MIB + BOX_MICROVM_OVERHEAD_BYTES);
-	ASSERT_INT(plan.machine.memory_mib, 512);
+	ASSERT_INT(plan.microvm.memory_mib, 512);
 	ASSERT_INT(plan.limit_pids, BOX_MICROVM_TASKS_MAX + 1);
 }
 
