@@ -206,7 +206,7 @@ static int print_help(void)
 	return box_cli_flush();
 }
 
-/* `of` is the family of the commands, with a space behind it; or empty. */
+/* `of` is the family of the commands, followed by a space; or empty. */
 static const struct box_cli_command *find_command(const char *name, const char *of,
 	const struct box_cli_command *const *among, struct box_err *err)
 {
@@ -242,7 +242,7 @@ static int run_command(
 	return command->run(cli);
 }
 
-/* A family of commands, such as `box skill ls`. `of` is its name with a space behind it; or empty when we were
+/* A family of commands, such as `box skill ls`. `of` is its name followed by a space; or empty when we were
  * called by the name of the family. */
 static int run_family(struct cli *cli, const struct box_cli_command *family, const char *of,
 	int argc, char **argv, int at)

@@ -80,7 +80,7 @@ static int send_request(struct box_client *client, int64_t seq_id, const char *a
 }
 
 static int submit(struct box_client *client, const char *action, const struct box_value *data,
-	const struct request *asked, int64_t *ret_seq_id, struct box_err *err)
+	const struct request *form, int64_t *ret_seq_id, struct box_err *err)
 {
 	if (client->lost) {
 		return box_err_set(err, client->lost->code, ENOTCONN, "%s", client->lost->text);
@@ -90,12 +90,12 @@ static int submit(struct box_client *client, const char *action, const struct bo
 			BOX_REQUESTS_MAX);
 	}
 	int64_t seq_id = ++client->last_seq_id;
-	int r = send_request(client, seq_id, action, data, asked->stream, err);
+	int r = send_request(client, seq_id, action, data, form->stream, err);
 	if (r < 0) {
 		return r;
 	}
 	struct request *request = &client->requests[client->count++];
-	*request = *asked;
+	*request = *form;
 	request->seq_id = seq_id;
 	if (ret_seq_id) {
 		*ret_seq_id = seq_id;
@@ -106,16 +106,16 @@ static int submit(struct box_client *client, const char *action, const struct bo
 int box_client_submit(struct box_client *client, const char *action, const struct box_value *data,
 	box_client_answered *answered, void *arg, int64_t *ret_seq_id, struct box_err *err)
 {
-	const struct request asked = {.answered = answered, .arg = arg};
-	return submit(client, action, data, &asked, ret_seq_id, err);
+	const struct request form = {.answered = answered, .arg = arg};
+	return submit(client, action, data, &form, ret_seq_id, err);
 }
 
 int box_client_submit_stream(struct box_client *client, const char *action,
 	const struct box_value *data, box_client_answered *answered, void *arg, int64_t *ret_seq_id,
 	struct box_err *err)
 {
-	const struct request asked = {.answered = answered, .arg = arg, .stream = true};
-	return submit(client, action, data, &asked, ret_seq_id, err);
+	const struct request form = {.answered = answered, .arg = arg, .stream = true};
+	return submit(client, action, data, &form, ret_seq_id, err);
 }
 
 /* Sends an action that concerns another request. Nobody waits for its answer, which says nothing new; one

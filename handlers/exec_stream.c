@@ -27,7 +27,7 @@
 
 /* A live command, as its own request and those about it see it. */
 struct exec_stream {
-	struct box_spec_request asked;
+	struct box_spec_request spec_request;
 	struct box_request *request;
 	struct box_backend_stream live;
 	char exec_id[32];
@@ -76,7 +76,7 @@ static void send_output(struct exec_stream *stream, bool is_stderr, struct box_s
 	box_request_add_part_data(stream->request, arena, &event, bytes);
 	box_request_send_event(stream->request, &event);
 	if (!stream->exited) {
-		box_session_op_credit(stream->asked.op, bytes.len);
+		box_session_op_credit(stream->spec_request.op, bytes.len);
 	}
 }
 
@@ -87,7 +87,7 @@ static void send_exit(struct exec_stream *stream)
 	box_map_add(arena, &event, "event", box_cstr("exit"));
 	box_spec_request_add_status(arena, &event, &stream->outcome);
 	box_spec_request_add_end(arena, &event, &stream->outcome);
-	box_spec_request_add_workspace(arena, &event, &stream->asked.spec, &stream->outcome);
+	box_spec_request_add_workspace(arena, &event, &stream->spec_request.spec, &stream->outcome);
 	box_request_send_event(stream->request, &event);
 }
 
@@ -183,7 +183,7 @@ static void ran(void *arg, const struct box_session *session,
 		box_request_fail(request, err);
 		return;
 	}
-	stream->asked.op = NULL;
+	stream->spec_request.op = NULL;
 	stream->exited = true;
 	stream->outcome = *outcome;
 	flush(stream);
@@ -204,8 +204,8 @@ static void stream_cancel(struct box_request *request)
 {
 	struct exec_stream *stream = request->work;
 	stream_close(stream);
-	if (stream->asked.op) {
-		box_session_op_cancel(stream->asked.op);
+	if (stream->spec_request.op) {
+		box_session_op_cancel(stream->spec_request.op);
 	}
 }
 
@@ -266,7 +266,7 @@ static int read_stream(struct box_request *request, struct exec_stream *stream, 
 			return r;
 		}
 	}
-	return box_spec_request_read_command(request, &spec, &stream->asked, err);
+	return box_spec_request_read_command(request, &spec, &stream->spec_request, err);
 }
 
 static void name_stream(struct box_request *request, struct exec_stream *stream)
@@ -279,14 +279,14 @@ static void name_stream(struct box_request *request, struct exec_stream *stream)
 	box_table_put(streams, box_str(stream->exec_id), stream);
 }
 
-static void stream_begin(struct box_request *request, struct box_spec_request *asked)
+static void stream_begin(struct box_request *request, struct box_spec_request *spec_request)
 {
 	struct exec_stream *stream = request->work;
 	struct box_err err;
 	name_stream(request, stream);
-	asked->op = box_sessions_exec(request->runtime->sessions, asked->physical_id,
-		&request->context, &asked->spec, &stream->live, ran, request, &err);
-	if (!asked->op) {
+	spec_request->op = box_sessions_exec(request->runtime->sessions, spec_request->physical_id,
+		&request->context, &spec_request->spec, &stream->live, ran, request, &err);
+	if (!spec_request->op) {
 		stream_close(stream);
 		box_request_fail(request, &err);
 		return;
@@ -309,7 +309,7 @@ void box_action_exec_stream(struct box_request *request)
 	stream->live.has_stdin = stream->has_stdin;
 	stream->live.credit = CREDIT_BYTES;
 	request->work = stream;
-	box_spec_request_find_skill(request, &stream->asked, stream_begin);
+	box_spec_request_find_skill(request, &stream->spec_request, stream_begin);
 }
 
 /* --- requests about a live command --- */
@@ -394,7 +394,8 @@ void box_action_exec_input(struct box_request *request)
 	stream->input_ended = given.eof;
 	if (given.bytes.len == 0) {
 		if (given.eof) {
-			(void)box_session_op_input(stream->asked.op, given.bytes, true, NULL, NULL);
+			(void)box_session_op_input(
+				stream->spec_request.op, given.bytes, true, NULL, NULL);
 		}
 		input_taken(request, NULL);
 		return;
@@ -404,7 +405,7 @@ void box_action_exec_input(struct box_request *request)
 	request->work = input;
 	request->cancel = input_cancel;
 	*input = box_session_op_input(
-		stream->asked.op, given.bytes, given.eof, input_taken, request);
+		stream->spec_request.op, given.bytes, given.eof, input_taken, request);
 }
 
 void box_action_exec_resize(struct box_request *request)
@@ -422,7 +423,7 @@ void box_action_exec_resize(struct box_request *request)
 		box_request_fail(request, &err);
 		return;
 	}
-	box_session_op_resize(stream->asked.op, (uint16_t)rows, (uint16_t)columns);
+	box_session_op_resize(stream->spec_request.op, (uint16_t)rows, (uint16_t)columns);
 	box_request_reply(request, &answer);
 }
 
@@ -441,6 +442,6 @@ void box_action_exec_signal(struct box_request *request)
 		box_request_fail(request, &err);
 		return;
 	}
-	box_session_op_signal(stream->asked.op, (int)number);
+	box_session_op_signal(stream->spec_request.op, (int)number);
 	box_request_reply(request, &answer);
 }

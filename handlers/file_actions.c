@@ -23,11 +23,11 @@ static int prepare(void *arg, const struct box_spec *session_spec,
 	struct box_backend_file_request *ret_ask, struct box_err *err)
 {
 	struct box_request *request = arg;
-	const struct box_file_action *asked = request->work;
-	int r = box_file_text_parse_path(request->arena, session_spec->mount_path, asked->path,
-		asked->path_field, &ret_ask->path, err);
+	const struct box_file_action *action = request->work;
+	int r = box_file_text_parse_path(request->arena, session_spec->mount_path, action->path,
+		action->path_field, &ret_ask->path, err);
 	if (r == 0 && ret_ask->kind == BOX_FILE_MOVE) {
-		r = box_file_text_parse_path(request->arena, session_spec->mount_path, asked->to,
+		r = box_file_text_parse_path(request->arena, session_spec->mount_path, action->to,
 			"to", &ret_ask->to, err);
 	}
 	return r;
@@ -45,29 +45,29 @@ static int read_path(struct box_request *request, const char *name, struct box_s
 
 static void op_cancel(struct box_request *request)
 {
-	struct box_file_action *asked = request->work;
-	box_session_op_cancel(asked->op);
+	struct box_file_action *action = request->work;
+	box_session_op_cancel(action->op);
 }
 
 int box_file_action_begin(
-	struct box_request *request, struct box_file_action *asked, box_session_file_done *done)
+	struct box_request *request, struct box_file_action *action, box_session_file_done *done)
 {
 	struct box_err err;
-	bool moves = asked->file.ask.kind == BOX_FILE_MOVE;
-	asked->path_field = moves ? "from" : "path";
-	asked->file.prepare = prepare;
-	int r = box_request_session_id(request, asked->physical_id, &err);
+	bool moves = action->file.ask.kind == BOX_FILE_MOVE;
+	action->path_field = moves ? "from" : "path";
+	action->file.prepare = prepare;
+	int r = box_request_session_id(request, action->physical_id, &err);
 	if (r == 0) {
-		r = read_path(request, asked->path_field, &asked->path, &err);
+		r = read_path(request, action->path_field, &action->path, &err);
 	}
 	if (r == 0 && moves) {
-		r = read_path(request, "to", &asked->to, &err);
+		r = read_path(request, "to", &action->to, &err);
 	}
 	if (r == 0) {
-		asked->op = box_sessions_file(request->runtime->sessions, asked->physical_id,
-			&request->context, &asked->file, done, request, &err);
+		action->op = box_sessions_file(request->runtime->sessions, action->physical_id,
+			&request->context, &action->file, done, request, &err);
 	}
-	if (!asked->op) {
+	if (!action->op) {
 		box_request_fail(request, &err);
 		return -EINVAL;
 	}
@@ -91,11 +91,11 @@ void box_file_action_add_text(struct box_arena *arena, struct box_value *map, co
 
 static struct box_file_action *asked_new(struct box_request *request, enum box_file_kind kind)
 {
-	struct box_file_action *asked = box_arena_alloc(request->arena, sizeof(*asked));
-	asked->file.ask.kind = kind;
-	asked->file.ask.mode = -1;
-	request->work = asked;
-	return asked;
+	struct box_file_action *action = box_arena_alloc(request->arena, sizeof(*action));
+	action->file.ask.kind = kind;
+	action->file.ask.mode = -1;
+	request->work = action;
+	return action;
 }
 
 static bool flag_of(const struct box_request *request, const char *name)
@@ -145,10 +145,10 @@ static void begin(
 static bool failed(struct box_request *request, const struct box_file_outcome *outcome,
 	const struct box_err *err)
 {
-	const struct box_file_action *asked = request->work;
+	const struct box_file_action *action = request->work;
 	struct box_err own;
 	if (!err && outcome->errnum != 0) {
-		box_file_text_explain(request->arena, &asked->file.ask, outcome, &own);
+		box_file_text_explain(request->arena, &action->file.ask, outcome, &own);
 		err = &own;
 	}
 	if (err) {
@@ -181,7 +181,7 @@ static void done_empty(void *arg, const struct box_file_outcome *outcome, const 
 /* --- box_file_read --- */
 
 struct reading {
-	struct box_file_action asked; /* first: request->work points to it */
+	struct box_file_action action; /* first: request->work points to it */
 	struct box_request *request;
 	struct box_read_queue_entry turn;
 };
@@ -189,8 +189,8 @@ struct reading {
 static void add_range(struct box_request *request, struct box_value *answer,
 	const struct box_file_outcome *outcome)
 {
-	const struct box_file_action *asked = request->work;
-	uint64_t offset = asked->file.ask.offset;
+	const struct box_file_action *action = request->work;
+	uint64_t offset = action->file.ask.offset;
 	uint64_t size = outcome->facts.size;
 	box_map_add(request->arena, answer, "offset", box_int((int64_t)offset));
 	box_map_add(request->arena, answer, "size", box_int((int64_t)size));
@@ -234,7 +234,7 @@ static void read_cancel(struct box_request *request)
 	bool begun = reading->turn.begun;
 	box_read_queue_leave(reads, &reading->turn);
 	if (begun) {
-		box_session_op_cancel(reading->asked.op);
+		box_session_op_cancel(reading->action.op);
 		box_read_queue_resume(reads);
 	}
 }
@@ -243,7 +243,7 @@ static int read_begin(struct box_read_queue_entry *turn)
 {
 	struct reading *reading = BOX_CONTAINER_OF(turn, struct reading, turn);
 	struct box_request *request = reading->request;
-	int r = box_file_action_begin(request, &reading->asked, read_done);
+	int r = box_file_action_begin(request, &reading->action, read_done);
 	if (r == 0) {
 		request->cancel = read_cancel;
 	}
@@ -254,7 +254,7 @@ void box_action_file_read(struct box_request *request)
 {
 	struct box_err err;
 	struct reading *reading = box_arena_alloc(request->arena, sizeof(*reading));
-	struct box_backend_file_request *ask = &reading->asked.file.ask;
+	struct box_backend_file_request *ask = &reading->action.file.ask;
 	int64_t offset = 0;
 	int64_t length = BOX_FILE_OP_READ_BYTES_MAX;
 	int r = read_number(request, "offset", INT64_MAX - length, &offset, &err);
@@ -322,8 +322,8 @@ static int read_write(
 void box_action_file_write(struct box_request *request)
 {
 	struct box_err err;
-	struct box_file_action *asked = asked_new(request, BOX_FILE_WRITE);
-	int r = read_write(request, &asked->file.ask, &err);
+	struct box_file_action *action = asked_new(request, BOX_FILE_WRITE);
+	int r = read_write(request, &action->file.ask, &err);
 	begin(request, write_done, r, &err);
 }
 
@@ -375,8 +375,8 @@ static int read_list(
 void box_action_file_list(struct box_request *request)
 {
 	struct box_err err;
-	struct box_file_action *asked = asked_new(request, BOX_FILE_LIST);
-	int r = read_list(request, &asked->file.ask, &err);
+	struct box_file_action *action = asked_new(request, BOX_FILE_LIST);
+	int r = read_list(request, &action->file.ask, &err);
 	begin(request, list_done, r, &err);
 }
 

@@ -15,10 +15,10 @@ struct box_file_action {
 };
 
 /* Reads the session and the paths, which all kinds have, and begins; the rest of `ask` is filled in by the
- * caller, with mode -1 for "none given". request->work must be the struct that `asked` is the first member
+ * caller, with mode -1 for "none given". request->work must be the struct that `action` is the first member
  * of. 0, or negative: the request has failed. */
 int box_file_action_begin(
-	struct box_request *request, struct box_file_action *asked, box_session_file_done *done);
+	struct box_request *request, struct box_file_action *action, box_session_file_done *done);
 
 /* Adds a path as text, or, when it is not valid UTF-8, as base64 under a key of its own. */
 void box_file_action_add_text(struct box_arena *arena, struct box_value *map, const char *key,

@@ -18,7 +18,7 @@ struct held {
 };
 
 struct watch {
-	struct box_file_action asked; /* first: request->work points to it */
+	struct box_file_action action; /* first: request->work points to it */
 	struct box_request *request;
 	struct box_list held;
 	bool flushing;
@@ -38,7 +38,7 @@ static void drop_held(struct watch *watch)
 static void add_path(struct watch *watch, struct box_arena *arena, struct box_value *map,
 	const char *key, const char *base64_key, struct box_str below)
 {
-	struct box_str path = box_file_text_join_path(arena, &watch->asked.file.ask.path, below);
+	struct box_str path = box_file_text_join_path(arena, &watch->action.file.ask.path, below);
 	box_file_action_add_text(arena, map, key, base64_key, path);
 }
 
@@ -82,7 +82,7 @@ static void flush(struct watch *watch)
 		send_event(watch, &held->event);
 		free(held);
 		if (!watch->ended) {
-			box_session_op_credit(watch->asked.op, cost);
+			box_session_op_credit(watch->action.op, cost);
 		}
 	}
 	if (watch->ended && box_list_empty(&watch->held) && box_request_may_send(watch->request)) {
@@ -124,7 +124,7 @@ static void watch_done(void *arg, const struct box_file_outcome *outcome, const 
 	struct watch *watch = request->work;
 	struct box_err own;
 	if (!err && outcome->errnum != 0) {
-		box_file_text_explain(request->arena, &watch->asked.file.ask, outcome, &own);
+		box_file_text_explain(request->arena, &watch->action.file.ask, outcome, &own);
 		err = &own;
 	}
 	if (err) {
@@ -132,7 +132,7 @@ static void watch_done(void *arg, const struct box_file_outcome *outcome, const 
 		box_request_fail(request, err);
 		return;
 	}
-	watch->asked.op = NULL;
+	watch->action.op = NULL;
 	watch->ended = true;
 	flush(watch);
 }
@@ -143,8 +143,8 @@ static void watch_cancel(struct box_request *request)
 {
 	struct watch *watch = request->work;
 	drop_held(watch);
-	if (watch->asked.op) {
-		box_session_op_cancel(watch->asked.op);
+	if (watch->action.op) {
+		box_session_op_cancel(watch->action.op);
 	}
 }
 
@@ -159,16 +159,16 @@ void box_action_file_watch(struct box_request *request)
 	const struct box_value *recursive = box_request_field(request, "recursive");
 	watch->request = request;
 	box_list_init(&watch->held);
-	watch->asked.file.events = &events;
-	watch->asked.file.watches = true;
-	watch->asked.file.ask = (struct box_backend_file_request){
+	watch->action.file.events = &events;
+	watch->action.file.watches = true;
+	watch->action.file.ask = (struct box_backend_file_request){
 		.kind = BOX_FILE_WATCH,
 		.mode = -1,
 		.recursive = recursive && recursive->boolean,
 		.credit = BOX_FILE_OP_EVENTS_BYTES,
 	};
 	request->work = watch;
-	if (box_file_action_begin(request, &watch->asked, watch_done) == 0) {
+	if (box_file_action_begin(request, &watch->action, watch_done) == 0) {
 		request->cancel = watch_cancel;
 		request->drained = watch_drained;
 	}

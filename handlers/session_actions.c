@@ -10,24 +10,25 @@
 #include "runtime/session/process.h"
 
 /* NULL: the request has failed. */
-static struct box_spec_request *take_asked(struct box_request *request,
+static struct box_spec_request *new_spec_request(struct box_request *request,
 	int (*read)(struct box_request *request, const struct box_value *data,
-		struct box_spec_request *ret_asked, struct box_err *err))
+		struct box_spec_request *ret_spec_request, struct box_err *err))
 {
 	struct box_err err;
-	struct box_spec_request *asked = box_arena_alloc(request->arena, sizeof(*asked));
-	if (read(request, request->data, asked, &err) < 0) {
+	struct box_spec_request *spec_request = box_arena_alloc(
+		request->arena, sizeof(*spec_request));
+	if (read(request, request->data, spec_request, &err) < 0) {
 		box_request_fail(request, &err);
 		return NULL;
 	}
-	request->work = asked;
-	return asked;
+	request->work = spec_request;
+	return spec_request;
 }
 
 static void op_cancel(struct box_request *request)
 {
-	struct box_spec_request *asked = request->work;
-	box_session_op_cancel(asked->op);
+	struct box_spec_request *spec_request = request->work;
+	box_session_op_cancel(spec_request->op);
 }
 
 /* --- box_exec --- */
@@ -36,7 +37,7 @@ static struct box_value result_value(struct box_request *request, const struct b
 	const struct box_backend_exec_outcome *outcome, size_t output_limit)
 {
 	struct box_arena *arena = request->arena;
-	const struct box_spec_request *asked = request->work;
+	const struct box_spec_request *spec_request = request->work;
 	bool timed_out = outcome->reason == BOX_BACKEND_END_TIMEOUT;
 	struct box_str out = box_output_text(
 		arena, outcome->out, outcome->out_discarded, output_limit);
@@ -44,7 +45,7 @@ static struct box_value result_value(struct box_request *request, const struct b
 		arena, outcome->err, outcome->err_discarded, output_limit);
 	if (timed_out && err.len == 0) {
 		err = box_str(box_arena_printf(arena, "Command timed out after %lld seconds.",
-			(long long)asked->spec.timeout_sec));
+			(long long)spec_request->spec.timeout_sec));
 	}
 	struct box_value result = box_map_value();
 	box_map_add(arena, &result, "session_id", box_cstr(box_session_logical_id(session)));
@@ -53,7 +54,7 @@ static struct box_value result_value(struct box_request *request, const struct b
 	box_map_add(arena, &result, "stdout", box_text(out));
 	box_map_add(arena, &result, "stderr", box_text(err));
 	box_spec_request_add_end(arena, &result, outcome);
-	box_spec_request_add_workspace(arena, &result, &asked->spec, outcome);
+	box_spec_request_add_workspace(arena, &result, &spec_request->spec, outcome);
 	return result;
 }
 
@@ -78,12 +79,12 @@ static void exec_done(void *arg, const struct box_session *session,
 	}
 }
 
-static void exec_begin(struct box_request *request, struct box_spec_request *asked)
+static void exec_begin(struct box_request *request, struct box_spec_request *spec_request)
 {
 	struct box_err err;
-	asked->op = box_sessions_exec(request->runtime->sessions, asked->physical_id,
-		&request->context, &asked->spec, NULL, exec_done, request, &err);
-	if (!asked->op) {
+	spec_request->op = box_sessions_exec(request->runtime->sessions, spec_request->physical_id,
+		&request->context, &spec_request->spec, NULL, exec_done, request, &err);
+	if (!spec_request->op) {
 		box_request_fail(request, &err);
 		return;
 	}
@@ -92,9 +93,10 @@ static void exec_begin(struct box_request *request, struct box_spec_request *ask
 
 void box_action_exec(struct box_request *request)
 {
-	struct box_spec_request *asked = take_asked(request, box_spec_request_read_command);
-	if (asked) {
-		box_spec_request_find_skill(request, asked, exec_begin);
+	struct box_spec_request *spec_request = new_spec_request(
+		request, box_spec_request_read_command);
+	if (spec_request) {
+		box_spec_request_find_skill(request, spec_request, exec_begin);
 	}
 }
 
@@ -115,12 +117,13 @@ void box_action_create_session(struct box_request *request)
 {
 	struct box_err err;
 	struct box_session *session = NULL;
-	struct box_spec_request *asked = take_asked(request, box_spec_request_read);
-	if (!asked) {
+	struct box_spec_request *spec_request = new_spec_request(request, box_spec_request_read);
+	if (!spec_request) {
 		return;
 	}
-	int r = box_sessions_open(request->runtime->sessions, asked->physical_id, &request->context,
-		&asked->spec, session_opened, request, &session, &asked->op, &err);
+	int r = box_sessions_open(request->runtime->sessions, spec_request->physical_id,
+		&request->context, &spec_request->spec, session_opened, request, &session,
+		&spec_request->op, &err);
 	if (r == 1) {
 		request->cancel = op_cancel;
 	} else {
@@ -190,18 +193,19 @@ static void end_session(
 	struct box_request *request, session_end *end, box_session_remove_done *done)
 {
 	struct box_err err;
-	struct box_spec_request *asked = box_arena_alloc(request->arena, sizeof(*asked));
-	int r = box_request_session_id(request, asked->physical_id, &err);
+	struct box_spec_request *spec_request = box_arena_alloc(
+		request->arena, sizeof(*spec_request));
+	int r = box_request_session_id(request, spec_request->physical_id, &err);
 	if (r == 0) {
-		r = end(request->runtime->sessions, asked->physical_id, done, request, &asked->op,
-			&err);
+		r = end(request->runtime->sessions, spec_request->physical_id, done, request,
+			&spec_request->op, &err);
 	}
 	if (r < 0) {
 		box_request_fail(request, &err);
 	} else if (r == 0) {
 		done(request);
 	} else {
-		request->work = asked;
+		request->work = spec_request;
 		request->cancel = op_cancel;
 	}
 }

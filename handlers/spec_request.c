@@ -12,35 +12,35 @@
 #include "runtime/session/output.h"
 
 int box_spec_request_read(struct box_request *request, const struct box_value *data,
-	struct box_spec_request *ret_asked, struct box_err *err)
+	struct box_spec_request *ret_spec_request, struct box_err *err)
 {
-	struct box_spec_request *asked = ret_asked;
-	int r = box_spec_parse(request->arena, data, &asked->spec, err);
+	struct box_spec_request *spec_request = ret_spec_request;
+	int r = box_spec_parse(request->arena, data, &spec_request->spec, err);
 	if (r < 0) {
 		return r;
 	}
-	r = box_tenant_physical_id(
-		&request->context, box_str(asked->spec.session_id), asked->physical_id, err);
+	r = box_tenant_physical_id(&request->context, box_str(spec_request->spec.session_id),
+		spec_request->physical_id, err);
 	if (r < 0) {
 		/* Here, unlike elsewhere, a bad id is an error of the spec. */
 		err->code = BOX_ERR_VALIDATION;
 		return r;
 	}
-	box_spec_set_owner(&asked->spec, asked->physical_id);
+	box_spec_set_owner(&spec_request->spec, spec_request->physical_id);
 	const struct box_ceilings *ceilings = &request->runtime->session_rules.ceilings;
-	box_ceilings_clamp_timeout(ceilings, data, &asked->spec);
-	r = box_ceilings_check_spec(ceilings, &asked->spec, err);
+	box_ceilings_clamp_timeout(ceilings, data, &spec_request->spec);
+	r = box_ceilings_check_spec(ceilings, &spec_request->spec, err);
 	if (r < 0) {
 		return r;
 	}
-	return box_host_path_check(&asked->spec, request->runtime->config, err);
+	return box_host_path_check(&spec_request->spec, request->runtime->config, err);
 }
 
 int box_spec_request_read_command(struct box_request *request, const struct box_value *data,
-	struct box_spec_request *ret_asked, struct box_err *err)
+	struct box_spec_request *ret_spec_request, struct box_err *err)
 {
-	int r = box_spec_request_read(request, data, ret_asked, err);
-	if (r == 0 && ret_asked->spec.cmd.len == 0) {
+	int r = box_spec_request_read(request, data, ret_spec_request, err);
+	if (r == 0 && ret_spec_request->spec.cmd.len == 0) {
 		r = box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "cmd must not be empty");
 	}
 	return r;
@@ -85,8 +85,8 @@ static struct box_err why_no_skill(const struct box_request *request, const stru
 
 static void skill_found(void *arg, const struct box_value *answer, const struct box_err *err)
 {
-	struct box_spec_request *asked = arg;
-	struct box_request *request = asked->request;
+	struct box_spec_request *spec_request = arg;
+	struct box_request *request = spec_request->request;
 	const struct box_value *path = err ? NULL : box_map_get(answer, "path");
 	request->cancel = NULL;
 	if (!path || path->type != BOX_STR || box_str_has_nul(path->str)) {
@@ -94,41 +94,41 @@ static void skill_found(void *arg, const struct box_value *answer, const struct 
 		box_request_fail(request, &why);
 		return;
 	}
-	add_skill(request->arena, &asked->spec,
+	add_skill(request->arena, &spec_request->spec,
 		box_arena_strndup(request->arena, path->str.bytes, path->str.len));
-	request->work = asked->work;
-	asked->go(request, asked);
+	request->work = spec_request->work;
+	spec_request->go(request, spec_request);
 }
 
 static void skill_cancel(struct box_request *request)
 {
-	struct box_spec_request *asked = request->work;
-	box_skill_store_cancel(request->runtime, &asked->skill);
+	struct box_spec_request *spec_request = request->work;
+	box_skill_store_cancel(request->runtime, &spec_request->skill);
 }
 
-void box_spec_request_find_skill(struct box_request *request, struct box_spec_request *asked,
-	void (*go)(struct box_request *request, struct box_spec_request *asked))
+void box_spec_request_find_skill(struct box_request *request, struct box_spec_request *spec_request,
+	void (*go)(struct box_request *request, struct box_spec_request *spec_request))
 {
-	if (!asked->spec.skill_name) {
-		go(request, asked);
+	if (!spec_request->spec.skill_name) {
+		go(request, spec_request);
 		return;
 	}
 	struct box_value *data = box_arena_alloc(request->arena, sizeof(*data));
 	*data = box_map_value();
-	box_map_add(request->arena, data, "name", box_cstr(asked->spec.skill_name));
-	asked->request = request;
-	asked->go = go;
-	asked->work = request->work;
-	request->work = asked;
+	box_map_add(request->arena, data, "name", box_cstr(spec_request->spec.skill_name));
+	spec_request->request = request;
+	spec_request->go = go;
+	spec_request->work = request->work;
+	request->work = spec_request;
 	request->cancel = skill_cancel;
-	asked->skill = (struct box_skill_store_request){
+	spec_request->skill = (struct box_skill_store_request){
 		.action = BOX_SKILL_STORE_FIND,
 		.data = data,
 		.archive = -1,
 		.done = skill_found,
-		.arg = asked,
+		.arg = spec_request,
 	};
-	box_skill_store_request(request->runtime, &request->context, &asked->skill);
+	box_skill_store_request(request->runtime, &request->context, &spec_request->skill);
 }
 
 /* --- ends --- */

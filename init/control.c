@@ -3,7 +3,7 @@
  * needed. Of a stream, the beginning of that answer may have been sent already.
  *
  * In a microVM the socket is a stream. A request there carries a number in place of an fd, and the
- * privileged helper is asked for what it stands for. Exactly one packet is read at a time: the bytes of
+ * privileged helper resolves that number. Exactly one packet is read at a time: the bytes of
  * the next one stay in the socket, which wakes the event loop again. */
 #include "init/control.h"
 
@@ -112,8 +112,8 @@ static int handle_clock(const struct box_init_header *header)
 	return -EAGAIN;
 }
 
-/* Gets the fd that a number stands for. A managed process is told why it has no cgroup; of a missing
- * mount its command will be told. */
+/* Gets the fd that a number stands for. If there is no cgroup, the request for a managed process carries the
+ * reason; if there is no mount, its command fails. */
 static int resolve_number(struct box_control_request *request, uint32_t number)
 {
 	if (request->header.kind == BOX_INIT_MOUNT) {

@@ -33,7 +33,7 @@
 #define ACCEPTS_PER_TURN 64
 #define ACCEPT_PAUSE_MS 100
 #define LINGER_BYTES 65536
-#define STRANGER_TEXT_MAX 512
+#define REFUSAL_TEXT_MAX 512
 #define OVERFLOW_UID 65534 /* kernel.overflowuid */
 #define PAGE_BYTES_MAX (5 * BOX_MIB)
 #define LISTENERS_MAX (BOX_BOXD_LISTENERS_MAX + BOX_BOXD_OTHER_LISTENERS_MAX)
@@ -77,7 +77,7 @@ struct pending {
 	uv_poll_t poll;
 	int fd;
 	bool is_operator;         /* came over the operator's own socket */
-	bool foreign;             /* but from a user who may not use it */
+	bool is_denied;           /* but from a user who may not use it */
 	struct ucred credentials; /* of the peer, on the operator's socket */
 	bool loopback;            /* came from this machine by TCP */
 	enum step step;
@@ -287,7 +287,7 @@ static void decide_relay(struct pending *pending, const struct box_gate_verdict 
 
 /* Without a token: NULL if the peer is allowed, or why it is not. The kernel tells which user owns the
  * peer's socket. */
-static const char *check_peer(const struct pending *pending, char text[STRANGER_TEXT_MAX])
+static const char *check_peer(const struct pending *pending, char text[REFUSAL_TEXT_MAX])
 {
 	const struct box_acceptor *acceptor = pending->acceptor;
 	const struct box_acceptor_rules *rules = &acceptor->rules;
@@ -308,7 +308,7 @@ static const char *check_peer(const struct pending *pending, char text[STRANGER_
 	char who[128];
 	(void)(r == 0 ? snprintf(who, sizeof(who), "a process of uid %u", uid)
 		      : snprintf(who, sizeof(who), "an unknown user (%s)", box_err_strerror(-r)));
-	(void)snprintf(text, STRANGER_TEXT_MAX,
+	(void)snprintf(text, REFUSAL_TEXT_MAX,
 		"Unauthorized: this connection is from %s. Without a token only root and the user "
 		"that runs boxd are admitted, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the "
 		"same secret for boxd and for this client, or use the operator's socket (boxd --socket, "
@@ -326,15 +326,15 @@ static void check_operator(struct pending *pending)
 	if (getsockopt(pending->fd, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0) {
 		*peer = (struct ucred){.uid = BOX_BOXD_NO_UID};
 	}
-	pending->foreign = peer->uid == BOX_BOXD_NO_UID ||
+	pending->is_denied = peer->uid == BOX_BOXD_NO_UID ||
 		(peer->uid != 0 && peer->uid != rules->operator_uid && !rules->socket_group);
-	BOX_LOG(BOX_LOG_DEBUG, pending->foreign ? "operator.refused" : "operator.connected",
+	BOX_LOG(BOX_LOG_DEBUG, pending->is_denied ? "operator.refused" : "operator.connected",
 		box_log_int("uid", peer->uid), box_log_int("pid", peer->pid));
 }
 
-static void refuse_foreign(struct pending *pending)
+static void refuse_denied(struct pending *pending)
 {
-	char text[STRANGER_TEXT_MAX];
+	char text[REFUSAL_TEXT_MAX];
 	(void)snprintf(text, sizeof(text),
 		"Unauthorized: this connection is from a process of uid %u. The operator's socket "
 		"is for root and the user that runs boxd. Use boxd --socket-group to admit a group; "
@@ -345,18 +345,18 @@ static void refuse_foreign(struct pending *pending)
 
 static void decide(struct pending *pending, const struct box_http_head *head)
 {
-	if (pending->foreign) {
-		refuse_foreign(pending);
+	if (pending->is_denied) {
+		refuse_denied(pending);
 		return;
 	}
 	struct box_runtime *runtime = pending->acceptor->runtime;
 	const struct box_acceptor_rules *rules = &pending->acceptor->rules;
-	char stranger[STRANGER_TEXT_MAX];
+	char refusal[REFUSAL_TEXT_MAX];
 	const struct box_gate_policy policy = {
 		.is_operator = pending->is_operator,
 		.token = rules->tokens[0],
 		.other_token = rules->tokens[1],
-		.stranger = check_peer(pending, stranger),
+		.peer_refusal = check_peer(pending, refusal),
 		.metrics_open = runtime->config->metrics_open,
 		.instance = runtime->instance,
 		.unnamed = !rules->tokens[0] && !runtime->config->require_context &&

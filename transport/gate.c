@@ -22,7 +22,7 @@
 #define PORT_DIGITS_MAX 5
 #define SEGMENTS_MAX 6 /* of /v1/sessions/SESSION/managed-process/PROCESS/ws */
 
-static const char stranger_reason[] = "a user who is not allowed without a token";
+static const char peer_refused[] = "a user who is not allowed without a token";
 
 static bool is_digit(char c)
 {
@@ -324,7 +324,7 @@ static bool may_know(const struct box_gate_policy *policy, const struct box_http
 	if (policy->is_operator) {
 		return true;
 	}
-	return policy->token ? token_matches(policy, page_token(head)) : !policy->stranger;
+	return policy->token ? token_matches(policy, page_token(head)) : !policy->peer_refusal;
 }
 
 static void decide_page(const struct box_gate_policy *policy, const struct box_http_head *head,
@@ -333,7 +333,7 @@ static void decide_page(const struct box_gate_policy *policy, const struct box_h
 	verdict->details = may_know(policy, head);
 	if (verdict->kind == BOX_GATE_METRICS && !verdict->details && !policy->metrics_open) {
 		refuse(verdict, 401,
-			policy->stranger ? policy->stranger : box_gate_status_phrase(401),
+			policy->peer_refusal ? policy->peer_refusal : box_gate_status_phrase(401),
 			policy->token ? "page: control token missing, repeated or wrong"
 				      : "page: a user who is not allowed");
 	}
@@ -364,8 +364,8 @@ static const char *authenticate(const struct box_gate_policy *policy,
 	if (!token_equal) {
 		return "control token missing, repeated or wrong";
 	}
-	if (!policy->token && policy->stranger) {
-		return stranger_reason;
+	if (!policy->token && policy->peer_refusal) {
+		return peer_refused;
 	}
 	if (!instance_valid) {
 		return "instance id missing, repeated or malformed";
@@ -482,8 +482,8 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_http
 	const char *why = policy->is_operator ? identify_operator(head, ret_verdict)
 					      : authenticate(policy, head, ret_verdict);
 	if (why) {
-		const char *text = why == stranger_reason ? policy->stranger
-							  : box_gate_status_phrase(401);
+		const char *text = why == peer_refused ? policy->peer_refusal
+						       : box_gate_status_phrase(401);
 		refuse(ret_verdict, 401, text, why);
 		return;
 	}

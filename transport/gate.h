@@ -20,7 +20,7 @@ struct box_gate_policy {
 	bool is_operator;           /* it came over the operator's own socket */
 	const char *token;          /* NULL: none is required */
 	const char *other_token;    /* equally valid; NULL: there is only one */
-	const char *stranger;       /* without a token: why the peer is refused, or NULL */
+	const char *peer_refusal;   /* without a token: why the peer is refused, or NULL */
 	bool metrics_open;          /* everyone may read /metrics */
 	const char *instance;       /* the pinned instance, NULL while there is none */
 	bool unnamed;               /* a caller without an instance id is BOX_INSTANCE_UNNAMED */
@@ -40,7 +40,7 @@ enum box_gate_kind {
 struct box_gate_verdict {
 	enum box_gate_kind kind;
 	int status;        /* of a refusal */
-	const char *body;  /* of a refusal, text/plain; static, or the policy's `stranger` */
+	const char *body;  /* of a refusal, text/plain; static, or the policy's `peer_refusal` */
 	const char *why;   /* for the log, static */
 	const char *allow; /* for 405: the allowed methods, static */
 	bool head_only;    /* HEAD: the answer has no body */

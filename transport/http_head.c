@@ -60,7 +60,7 @@ static bool same_fold(struct box_str a, const char *b)
 	return true;
 }
 
-/* The read_ functions return COMPLETE when they have read their part, and leave r->at behind it. */
+/* The read_ functions return COMPLETE when they have read their part, and leave r->at after it. */
 
 static enum box_http_head_result read_literal(struct reader *r, const char *text)
 {

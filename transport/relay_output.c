@@ -173,7 +173,7 @@ static struct box_buf take_rest(struct box_relay_output *output)
 
 /* --- lines --- */
 
-/* Queues the unfinished rest with these bytes behind it, which end with a newline. */
+/* Queues the unfinished rest followed by these bytes, which end with a newline. */
 static void push_lines(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
 	struct box_buf run = take_rest(output);

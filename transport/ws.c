@@ -644,7 +644,7 @@ static struct box_ws_socket *socket_new(
 }
 
 /* The request head that libwebsockets sees in place of the client's own. Only two parts come from the
- * client: the key, which the gate has checked, and the bytes behind the client's head. */
+ * client: the key, which the gate has checked, and the bytes after the client's head. */
 static void write_request_head(struct box_buf *head, const struct box_ws_upgrade *upgrade)
 {
 	(void)box_buf_printf(head,

@@ -32,7 +32,7 @@
 	(1024 * BOX_KIB) /* the most unconfirmed output; a longer line may still grow */
 #define CONTROL_BYTES 32 /* the longest of our own messages of box.v1 */
 
-/* box.v1: the first byte of a message. The offsets behind it have eight bytes, big-endian. */
+/* box.v1: the first byte of a message. Offsets are eight bytes, big-endian. */
 enum v1_kind {
 	V1_DATA = 1, /* output or input: offset, bytes */
 	V1_DONE = 2, /* the client has the output, or the process the input, up to this offset */

@@ -367,7 +367,7 @@ void box_worker_use_tokens(struct box_worker *worker)
 	}
 }
 
-/* Existing connections stay: a token is asked for once. */
+/* Existing connections stay: a token is checked only once. */
 static void on_tokens(void *arg, const char *text, size_t size)
 {
 	struct box_worker *worker = arg;

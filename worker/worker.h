@@ -80,6 +80,6 @@ void box_worker_use_tokens(struct box_worker *worker);
 /* Whether unidentified clients are admitted without a token; and the warning about it. */
 bool box_worker_is_unauthenticated(const struct box_worker *worker);
 void box_worker_warn_unauthenticated(void);
-/* Compares the current configuration file with the one that boxd was started with: members that count
- * from the next start on are logged, and shown in status. */
+/* Compares the current configuration file with the one that boxd was started with: logs the members that need a
+ * restart, and shows them in the status. */
 void box_worker_note_restart(struct box_worker *worker);

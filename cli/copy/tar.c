@@ -251,7 +251,7 @@ static const char *read_pax(struct box_tar_reader *reader)
 	return NULL;
 }
 
-/* GNU format: the name is the data, with a NUL behind it. */
+/* GNU format: the name is the data, followed by a NUL. */
 static const char *read_long_name(struct box_tar_reader *reader, struct box_buf *to)
 {
 	size_t len = reader->gather.len;

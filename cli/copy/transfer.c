@@ -123,7 +123,7 @@ static void turn(struct run *run, int wake_fd)
 	if (polls[AT_OUT].revents) {
 		transfer->given_up = !transfer->flush(transfer->arg);
 	}
-	/* A lost connection ends the command too, which has_ended is told. */
+	/* A lost connection ends the command too, and has_ended is called. */
 	(void)box_client_step(transfer->client, NULL);
 	if (!pending(run)) {
 		box_exec_taken(run->exec);

@@ -220,7 +220,7 @@ static void turn(struct stream *stream)
 	if (!holds_output(stream)) {
 		box_exec_taken(stream->exec);
 	}
-	/* A lost connection ends the command too, which has_ended is told. */
+	/* A lost connection ends the command too, and has_ended is called. */
 	(void)box_client_step(stream->client, NULL);
 	/* Not before the command has started: until then Ctrl-C is for us. */
 	if (stream->raw_wanted && (box_exec_wants_input(stream->exec) || holds_output(stream))) {

@@ -333,8 +333,8 @@ bool box_boxd_child_leave(struct box_boxd_child *child, uint64_t waited_ms,
 		return true;
 	}
 	int wanted = waited_ms >= END_MS + TERM_MS ? SIGKILL : waited_ms >= END_MS ? SIGTERM : 0;
-	if (wanted != child->asked) {
-		child->asked = wanted;
+	if (wanted != child->last_signal) {
+		child->last_signal = wanted;
 		(void)kill(child->pid, wanted);
 	}
 	uint64_t next_ms = wanted == 0 ? END_MS : wanted == SIGTERM ? END_MS + TERM_MS : 0;

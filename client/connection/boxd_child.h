@@ -11,8 +11,8 @@
 struct box_boxd_child {
 	pid_t pid; /* 0: none */
 	int pidfd;
-	int log_fd; /* -1: its log goes to our stderr */
-	int asked;  /* the last signal that box_boxd_child_leave sent, or 0 */
+	int log_fd;      /* -1: its log goes to our stderr */
+	int last_signal; /* the last signal that box_boxd_child_leave sent, or 0 */
 };
 
 struct box_boxd_child_setup {

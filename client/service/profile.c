@@ -353,8 +353,9 @@ static const char *show(struct box_arena *arena, const struct box_value *value)
 	}
 }
 
-/* Whether the caller asked for the same value, in any form. */
-static bool means(const struct box_field *row, const struct box_value *asked, struct box_value has)
+/* Whether the caller requested the same value, in any form. */
+static bool means(
+	const struct box_field *row, const struct box_value *requested, struct box_value has)
 {
 	struct box_str text;
 	int64_t integer;
@@ -362,13 +363,13 @@ static bool means(const struct box_field *row, const struct box_value *asked, st
 	bool boolean;
 	switch (row->kind) {
 	case BOX_FIELD_INT:
-		return !box_fields_to_int(asked, &integer) && integer == has.integer;
+		return !box_fields_to_int(requested, &integer) && integer == has.integer;
 	case BOX_FIELD_REAL:
-		return !box_fields_to_real(asked, &real) && real == has.real;
+		return !box_fields_to_real(requested, &real) && real == has.real;
 	case BOX_FIELD_BOOL:
-		return !box_fields_to_bool(asked, &boolean) && boolean == has.boolean;
+		return !box_fields_to_bool(requested, &boolean) && boolean == has.boolean;
 	default:
-		return !box_fields_to_str(asked, &text) && box_str_same(text, has.str);
+		return !box_fields_to_str(requested, &text) && box_str_same(text, has.str);
 	}
 }
 
@@ -381,17 +382,18 @@ static void apply_field(struct box_arena *arena, const struct box_profile *profi
 	const struct box_value *defaults, struct box_value *spec, struct box_value *notes)
 {
 	const struct box_field *row = &spec_fields[number];
-	const struct box_value *asked = box_map_get(spec, row->name);
+	const struct box_value *requested = box_map_get(spec, row->name);
 	const struct box_value *other = defaults ? box_map_get(defaults, row->name) : NULL;
 	struct box_value own = value_of(profile, row);
 	bool locked = profile->locked & 1U << number;
-	asked = asked && asked->type != BOX_NULL ? asked : NULL;
-	if (locked && asked && !means(row, asked, own)) {
+	requested = requested && requested->type != BOX_NULL ? requested : NULL;
+	if (locked && requested && !means(row, requested, own)) {
 		note(arena, notes,
 			box_arena_printf(arena, "%s %s is ignored: profile %s locks it to %s",
-				row->name, show(arena, asked), profile->name, show(arena, &own)));
+				row->name, show(arena, requested), profile->name,
+				show(arena, &own)));
 	}
-	if (locked || !asked) {
+	if (locked || !requested) {
 		box_map_set(arena, spec, box_str(row->name), !locked && other ? *other : own);
 	}
 }
@@ -399,19 +401,19 @@ static void apply_field(struct box_arena *arena, const struct box_profile *profi
 static void clamp_timeout(struct box_arena *arena, const struct box_profile *profile,
 	struct box_value *spec, struct box_value *notes)
 {
-	int64_t asked;
-	if (box_fields_to_int(box_map_get(spec, "timeout_sec"), &asked)) {
+	int64_t requested;
+	if (box_fields_to_int(box_map_get(spec, "timeout_sec"), &requested)) {
 		return; /* the runtime accepts the same forms, and will refuse this one */
 	}
-	if (asked > profile->max_timeout_sec) {
+	if (requested > profile->max_timeout_sec) {
 		note(arena, notes,
 			box_arena_printf(arena,
 				"timeout_sec %lld is reduced to %lld, the limit of profile %s",
-				(long long)asked, (long long)profile->max_timeout_sec,
+				(long long)requested, (long long)profile->max_timeout_sec,
 				profile->name));
-		asked = profile->max_timeout_sec;
+		requested = profile->max_timeout_sec;
 	}
-	box_map_set(arena, spec, box_str("timeout_sec"), box_int(asked));
+	box_map_set(arena, spec, box_str("timeout_sec"), box_int(requested));
 }
 
 /* Where the workspace is locked to read-only or none, other mounts must not give more than that. */
@@ -429,9 +431,9 @@ static void limit_mounts(struct box_arena *arena, const struct box_profile *prof
 	for (uint32_t i = 0; i < mounts->count && !box_str_eq(mode.str, "none"); i++) {
 		struct box_value *one = box_list_add(
 			arena, &limited, box_value_copy(arena, &mounts->items[i]));
-		const struct box_value *asked = box_map_get(one, "mode");
-		bool bound = asked && asked->type == BOX_STR &&
-			(box_str_eq(asked->str, "ro") || box_str_eq(asked->str, "none"));
+		const struct box_value *requested = box_map_get(one, "mode");
+		bool bound = requested && requested->type == BOX_STR &&
+			(box_str_eq(requested->str, "ro") || box_str_eq(requested->str, "none"));
 		if (one->type == BOX_MAP && !bound) {
 			box_map_set(arena, one, box_str("mode"), mode);
 			changed = true;

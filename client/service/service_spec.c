@@ -60,8 +60,9 @@ static int name_session(struct build *build, struct box_err *err)
 static int choose_folders(struct build *build, struct box_err *err)
 {
 	struct box_value *spec = &build->made.spec;
-	const struct box_value *asked = find_set(spec, "host_path");
-	bool none = !asked || (asked->type == BOX_STR && box_str_strip(asked->str).len == 0);
+	const struct box_value *requested = find_set(spec, "host_path");
+	bool none = !requested ||
+		(requested->type == BOX_STR && box_str_strip(requested->str).len == 0);
 	if (none && build->config->default_workspace) {
 		box_map_set(build->arena, spec, box_str("host_path"),
 			box_cstr(build->config->default_workspace));
@@ -103,11 +104,12 @@ static void set_quota(struct build *build)
 {
 	struct box_service_spec *made = &build->made;
 	const struct box_value *folder = find_set(&made->spec, "host_path");
-	const struct box_value *asked = find_set(&made->spec, "workspace_quota_mb");
+	const struct box_value *requested = find_set(&made->spec, "workspace_quota_mb");
 	int64_t megabytes = 0;
 	if (build->run->create_only || !folder || folder->type != BOX_STR ||
-		box_str_has_nul(folder->str) || !asked || box_fields_to_int(asked, &megabytes) ||
-		megabytes <= 0 || megabytes > INT32_MAX) {
+		box_str_has_nul(folder->str) || !requested ||
+		box_fields_to_int(requested, &megabytes) || megabytes <= 0 ||
+		megabytes > INT32_MAX) {
 		return;
 	}
 	const char *path = box_arena_strndup(build->arena, folder->str.bytes, folder->str.len);

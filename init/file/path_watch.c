@@ -29,7 +29,7 @@
 #define BUCKETS 4096U
 #define NO_NODE UINT32_MAX
 
-/* A watched folder. Node 0 is the folder that was asked for. */
+/* A watched folder. Node 0 is the requested folder. */
 struct node {
 	int wd;          /* inotify's number for it; -1: the node is free */
 	uint32_t parent; /* the node of the folder that it is in */

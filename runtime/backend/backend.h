@@ -77,8 +77,8 @@ struct box_backend_ops {
 
 	/* Whether boxes can be made here now; cheap, starts no process. */
 	bool (*available)(struct box_backend *backend);
-	/* Why not, for people; NULL when they can. May be NULL itself: a backend that has this function is asked
-	 * for every box, and refuses in its own words what it cannot make. */
+	/* Why not, for people; NULL if they can. May itself be NULL: a backend that has this function gets every
+	 * request for a box, and refuses what it cannot make in its own words. */
 	const char *(*missing)(struct box_backend *backend);
 
 	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
@@ -88,21 +88,21 @@ struct box_backend_ops {
 		int64_t max_output_bytes, const struct box_backend_stream *live,
 		box_backend_exec_done *done, void *arg);
 
-	/* Of a live command: more output may come; bytes for its stdin, in order: `taken` is called when the
-	 * command has taken them (with err when it cannot), `eof` closes stdin after them; a signal for its process
+	/* For a live command: more output may arrive; bytes for its stdin, in order: `taken` is called when the
+	 * command has taken them (with err if it cannot), `eof` closes stdin after them; a signal for its process
 	 * group. Without bytes `taken` is NULL. */
 	void (*credit)(struct box_backend_op *op, uint64_t bytes);
 	void (*input)(struct box_backend_op *op, struct box_str bytes, bool eof,
 		box_backend_input_done *taken, void *arg);
-	/* The caller of this input is gone: the bytes go in all the same, and `taken` is not called. `op` is
-	 * valid for this until `taken` was called for its last input, also when it was cancelled. */
+	/* The caller of this input is gone: the bytes are delivered nevertheless, but `taken` is not called. `op`
+	 * is valid here until `taken` was called for its last input, even after it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
 	/* For a command with a terminal. */
 	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 
-	/* Work on files, see backend_file.h; `ask` lives until `done`. Events of a watch come with `arg`, as far as
-	 * there is credit. */
+	/* File operations, see backend_file.h; `ask` lives until `done`. Events of a watch get `arg`, and arrive as
+	 * far as there is credit. */
 	struct box_backend_op *(*file)(struct box_backend_box *box,
 		const struct box_backend_file_request *ask, const struct box_file_events *events,
 		box_backend_file_done *done, void *arg);
@@ -120,8 +120,8 @@ struct box_backend_ops {
 	/* A box of the previous box-rpc, or NULL if it no longer exists. */
 	struct box_backend_box *(*adopt)(struct box_backend *backend, uint64_t mark);
 
-	/* Ends a make, an exec or work on files. A command is killed. A make still has its `done` called, with an
-	 * error, when nothing is left of its box. */
+	/* Ends a make, an exec or a file operation. A command is killed. For a make, `done` is still called, with an
+	 * error, once its box is gone. */
 	void (*cancel)(struct box_backend_op *op);
 
 	/* Ends the box and everything in it. `done` may be NULL. Cannot fail. */

@@ -64,8 +64,8 @@ struct box_backend_process_events {
 
 #define BOX_BACKEND_PROCESS_CONTINUE UINT64_MAX
 
-/* What may be given: all that is not freed, from `from` on (BOX_BACKEND_PROCESS_CONTINUE: where it is) up to
- * `until`; and how much may be held. */
+/* Which output may be delivered: everything not freed, from `from` on (BOX_BACKEND_PROCESS_CONTINUE: where it is) up
+ * to `until`; and how much may be held. */
 struct box_backend_process_follow {
 	uint64_t freed;
 	uint64_t from;
@@ -76,7 +76,7 @@ struct box_backend_process_follow {
 /* What the previous box-rpc recorded about a process that it started. */
 struct box_backend_process_record {
 	int64_t memory_mb;  /* its own memory limit, or 0 */
-	uint64_t oom_kills; /* of its box, when it began */
+	uint64_t oom_kills; /* count of its box when it started */
 	bool ended;         /* and how, is known */
 	bool has_log;
 };
@@ -84,7 +84,7 @@ struct box_backend_process_record {
 struct box_backend_process_ops {
 	/* How many processes of the box the OOM killer has killed. */
 	uint64_t (*oom_kills)(const struct box_backend_box *box);
-	/* Whether a process of this spec can be started in this box at all: asked before another process is stopped
+	/* Whether a process of this spec can be started in this box at all: called before another process is stopped
 	 * for it. */
 	int (*check)(const struct box_backend_box *box, const struct box_process_spec *spec,
 		struct box_err *err);
@@ -108,6 +108,6 @@ struct box_backend_process_ops {
 		const struct box_backend_process_peek *peek);
 	/* Closes its input, sends SIGTERM, and SIGKILL after the grace. */
 	void (*stop)(struct box_backend_box *box, uint32_t number, uint32_t grace_ms);
-	/* Forgets it, and ends it if it runs. No event comes any more. */
+	/* Forgets it, and ends it if it runs. No more events follow. */
 	void (*forget)(struct box_backend_box *box, uint32_t number);
 };

@@ -43,8 +43,8 @@ struct box_local_boxd {
 	void (*end)(void *boxd, uint64_t box);
 	void (*mount)(void *boxd, uint64_t box, const struct box_mount *wanted,
 		box_local_mount_done *done, void *arg);
-	/* Makes the cgroup of one process in a box, with its limit, and removes it. Opened again it is
-	 * the same one. */
+	/* Makes the cgroup of one process in a box, with its limit, and removes it. Opening it again gives the
+	 * same cgroup. */
 	void (*open_cgroup)(void *boxd, uint64_t box, uint32_t process, uint32_t memory_mib,
 		box_local_process_cgroup_done *done, void *arg);
 	void (*close_cgroup)(void *boxd, uint64_t box, uint32_t process);

@@ -56,8 +56,8 @@ struct box_backend_box {
 	bool is_microvm;       /* fds cannot be sent into it */
 	uint32_t host_address; /* on the host's loopback, or 0 */
 
-	/* Its life: freed when boxd has said that it is gone, its destruction was asked for, and nothing
-	 * refers to it any more. */
+	/* Its life: freed once boxd has reported that it is gone, destroy was called, and nothing refers to it any
+	 * more. */
 	bool inherited; /* from the previous box-rpc, and not adopted yet */
 	bool closed;    /* its init is gone, or sent something invalid */
 	bool gone;      /* reported by boxd */

@@ -344,8 +344,8 @@ static void take_out(struct box_backend_box *box, struct box_local_process *proc
 		box_local_lost(box, "it sent more output than allowed");
 		return;
 	}
-	/* Output that was on its way when box-init was told to begin elsewhere. It comes again, in other
-	 * pieces: of a piece that overlaps, the part behind counts. */
+	/* Output that was in flight when box-init was told to continue elsewhere. It is sent again, in other pieces:
+	 * of a piece that overlaps, only the new part counts. */
 	if (offset > process->next || offset + size <= process->next ||
 		offset + size > process->until) {
 		return;
@@ -362,8 +362,8 @@ static uint64_t later(uint64_t offset, uint64_t by)
 	return offset > UINT64_MAX - by ? UINT64_MAX : offset + by;
 }
 
-/* Only a log may leave output out, and only of what comes next; any other packet was on its way when box-init
- * was told to begin elsewhere. */
+/* Only a log may skip output, and only what comes next; any other such packet was in flight when box-init was told
+ * to continue elsewhere. */
 static void take_skipped(
 	struct box_backend_box *box, struct box_local_process *process, const char *bytes)
 {

@@ -117,8 +117,8 @@ static void send_volumes(struct box_backend_box *box, struct box_local_process *
 	process->volumes = NULL;
 }
 
-/* The fd of cgroup.procs goes with the packet that starts the process; nobody else needs it. Where there is none
- * (in a microVM), the limit goes as a number. */
+/* The fd of cgroup.procs is sent with the packet that starts the process, and not needed afterwards. Without a
+ * cgroup (in a microVM), the limit is sent as a number. */
 static void send_packets(struct box_backend_box *box, struct box_local_process *process)
 {
 	int procs_fd = TAKE_FD(process->procs_fd);

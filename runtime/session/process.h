@@ -90,8 +90,8 @@ struct box_process_reader_events {
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
 	/* Input up to here was taken by the process. */
 	void (*fed)(void *arg, uint64_t taken);
-	/* It has ended and all its output was given, or it is gone (NULL when it was before). Nothing
-	 * comes after this; the reader must still be detached. */
+	/* It has ended and all its output was given, or it is gone (NULL if it was gone before). No more
+	 * events follow; the reader must still be detached. */
 	void (*ended)(void *arg, const struct box_process *process);
 };
 

@@ -1,4 +1,4 @@
-/* Keeps the guest's clock synchronised with the host's. The guest is asked for its time; from its answer and the
+/* Keeps the guest's clock synchronised with the host's. The bridge queries the guest's time; from the answer and the
  * duration until it arrived a step is computed and sent. A step is correct however late it arrives, so a guest that
  * was suspended meanwhile is not set back. Pure: the caller reads the clocks. */
 #pragma once

@@ -448,11 +448,11 @@ TEST(two_tokens)
 	assert_rows(&both, rows, COUNT(rows));
 }
 
-TEST(strangers_without_a_token)
+TEST(refused_peers_without_a_token)
 {
 	struct box_gate_policy open = strict;
 	open.token = NULL;
-	open.stranger = "Unauthorized";
+	open.peer_refusal = "Unauthorized";
 	static const struct row rows[] = {
 		{RPC HOST INSTANCE WEBSOCKET, 401},
 		{RPC HOST CALLER WEBSOCKET, 401},
@@ -462,7 +462,7 @@ TEST(strangers_without_a_token)
 		{"GET /readyz HTTP/1.1\r\n" HOST, BOX_GATE_READYZ},
 	};
 	assert_rows(&open, rows, COUNT(rows));
-	open.stranger = "you are uid 7";
+	open.peer_refusal = "you are uid 7";
 	decide(&open, RPC HOST INSTANCE WEBSOCKET);
 	ASSERT_STR(verdict.body, "you are uid 7");
 	decide(&open, "GET /readyz HTTP/1.1\r\n" HOST);
@@ -470,7 +470,7 @@ TEST(strangers_without_a_token)
 	open.metrics_open = true;
 	decide(&open, "GET /metrics HTTP/1.1\r\n" HOST);
 	ASSERT_INT(verdict.kind, BOX_GATE_METRICS);
-	open.stranger = NULL;
+	open.peer_refusal = NULL;
 	decide(&open, "GET /readyz HTTP/1.1\r\n" HOST);
 	ASSERT(verdict.details);
 }
