@@ -29,7 +29,7 @@ SERVERS = {
 }
 
 
-class Door:
+class HeaderProxy:
     """A port that adds headers to a request, as a proxy in front of boxd would, and then forwards
     every byte; `tear` breaks all connections that are open at that moment."""
 

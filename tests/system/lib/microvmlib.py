@@ -25,7 +25,7 @@ FLOW_SECONDS = 280
 MEMORY_MB = 128  # of most boxes: several fit into the machine
 SPEC = {"memory_mb": MEMORY_MB, "cpus": 1.0}
 
-NOTE = {"/run/box"}  # whether guests boot on this host is found out once, and stays written down
+NOTE = {"/run/box"}  # the result of the probe whether guests boot here, which stays
 
 only_microvms = pytest.mark.skipif(BACKEND != "krun", reason="not true of native boxes")
 

@@ -44,8 +44,8 @@ def talked(request, place):
 
 def talk(world, kind):
     boxd = world.boxd
-    with boxd.web(token=clientlib.TOKEN) as client, mcplib.Door(boxd.port, world.headers) as door:
-        port = door.port if kind == "python" else None
+    with boxd.web(token=clientlib.TOKEN) as client, mcplib.HeaderProxy(boxd.port, world.headers) as proxy:
+        port = proxy.port if kind == "python" else None
         urls = {name: world.url(name, port) for name in mcplib.SERVERS}
         wanted = {"urls": urls, "file": mcplib.FILE, "long_bytes": LONG_BYTES[kind]}
         if kind == "node":
@@ -57,7 +57,7 @@ def talk(world, kind):
         with mcplib.conversation(command, env=environment) as process:
             for line in process.stdout:
                 if line == "tear\n":
-                    door.tear()
+                    proxy.tear()
                 elif line == "waiting\n":
                     world.end(client, "everything")
                 else:

@@ -42,8 +42,8 @@ def test_status(box):
     assert status["backend"] == {"name": "fake", "available": True}
     assert (status["active_sessions"], status["managed_processes"]) == (0, 0)
     assert status["session_ttl_sec"] == 300
-    for name, (_, _, usual) in LIMITS.items():
-        assert status["limits"][name] == usual
+    for name, (_, _, default) in LIMITS.items():
+        assert status["limits"][name] == default
     assert status["limits"]["max_output_bytes"] == 8 << 20
     assert status["capacity"] == {"limit": 56, "used": 0, "remaining": 56}
     assert {"msgpack", "file_chunk_bin"} <= set(status["features"])
