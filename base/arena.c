@@ -1,4 +1,4 @@
-/* A bump allocator in growing blocks. */
+/* A bump allocator whose blocks grow. */
 #include "base/arena.h"
 
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static struct block *block_new(size_t size)
 
 struct box_arena *box_arena_new(void)
 {
-	/* The arena lives in its own first block: one malloc for a small message. */
+	/* The arena itself lives in its first block, so a small message costs one malloc. */
 	struct block *block = block_new(FIRST_BLOCK);
 	struct box_arena *arena = (struct box_arena *)(void *)block->bytes;
 	block->used = sizeof(*arena);

@@ -1,8 +1,8 @@
-/* Memory that is freed all at once: one arena per message, per request, per answer.
+/* Memory that is freed all at once: one arena per message, request or answer.
  *
- * Allocation never returns NULL: a process that cannot get a few KiB has nothing left to say, so it
- * aborts and boxd starts it again. Sizes that a client chooses are checked against base/limits.h
- * before they get here.
+ * Allocation never returns NULL: a process that cannot get a few KiB cannot do anything useful, so it
+ * aborts and boxd restarts it. Sizes that a client chooses are checked against base/limits.h before
+ * they get here.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ static inline void box_arena_free_p(struct box_arena **arena)
 /* Aligned for any type, zeroed. */
 void *box_arena_alloc(struct box_arena *arena, size_t size);
 
-/* Bytes, not zeroed, without alignment. */
+/* Not zeroed, not aligned. */
 char *box_arena_bytes(struct box_arena *arena, size_t size);
 
 /* A copy of len bytes followed by a NUL. */
@@ -33,10 +33,10 @@ char *box_arena_printf(struct box_arena *arena, const char *format, ...)
 /* Makes the arena the owner of memory from malloc. */
 void box_arena_adopt(struct box_arena *arena, void *memory);
 
-/* The bytes that it has taken, without what was adopted. */
+/* Bytes allocated so far, without adopted memory. */
 size_t box_arena_size(const struct box_arena *arena);
 
-/* malloc and realloc that abort instead of returning NULL, for what lives longer than an arena. */
+/* malloc and realloc that abort instead of returning NULL, for memory that outlives an arena. */
 void *box_alloc(size_t size);
 void *box_realloc(void *memory, size_t size);
 char *box_strdup(const char *text);

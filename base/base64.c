@@ -1,5 +1,5 @@
-/* Base64 both ways. One spelling per content: what encode would not have written, decode refuses, so
- * that nobody can hide a difference in padding or in unused bits.
+/* Base64 both ways. Every content has one spelling: decode refuses whatever encode would not have
+ * written, so that padding and unused bits cannot carry hidden data.
  */
 #include "base/base64.h"
 
@@ -10,7 +10,7 @@
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* What to add to a character, modulo 256, to get what it stands for; 0 outside the alphabet. */
+/* What to add to a character, modulo 256, to get its value; 0 outside the alphabet. */
 static const uint8_t shift[256] = {
 	['A' ... 'Z'] = (uint8_t)(0 - 'A'),
 	['a' ... 'z'] = (uint8_t)(26 - 'a'),
@@ -48,14 +48,14 @@ int box_base64_encode(struct box_buf *out, const void *bytes, size_t len)
 	return 0;
 }
 
-/* 0 to 63, or more for a foreign character. */
+/* 0 to 63, or more for an invalid character. */
 static uint32_t digit(char c)
 {
 	uint8_t add = shift[(uint8_t)c];
 	return add ? (uint8_t)((uint8_t)c + add) : UINT32_MAX;
 }
 
-/* The four digits as 24 bits; more than that when one of them is foreign. */
+/* The four digits as 24 bits; a larger value when one of them is invalid. */
 static uint32_t group_of(char a, char b, char c, char d)
 {
 	uint32_t w = digit(a);

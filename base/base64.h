@@ -11,7 +11,7 @@ struct box_buf;
 /* Appends the text of the bytes. 0 or -EMSGSIZE. */
 int box_base64_encode(struct box_buf *out, const void *bytes, size_t len);
 
-/* Decodes the whole text into `out` and returns how many bytes that gave. Strict: -EBADMSG for
- * white space, missing padding, a foreign character or bits behind the last byte; -EMSGSIZE when
- * `room` is too small. What `out` holds after an error means nothing. */
+/* Decodes the whole text into `out` and returns the number of bytes. Strict: -EBADMSG for white space,
+ * missing padding, invalid characters or non-zero unused bits; -EMSGSIZE when `room` is too small.
+ * After an error the content of `out` is undefined. */
 ssize_t box_base64_decode(struct box_str text, void *out, size_t room);

@@ -1,4 +1,4 @@
-/* One allocation per buffer, doubled as it fills, headroom in front. */
+/* One allocation per buffer, doubled as needed, with headroom in front. */
 #include "base/buf.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ int box_buf_printf(struct box_buf *buf, const char *format, ...)
 	va_copy(again, args);
 	int len = vsnprintf(NULL, 0, format, args);
 	va_end(args);
-	/* vsnprintf ends with a NUL, which is no part of the text: one byte beyond the limit. */
+	/* vsnprintf appends a NUL that is not part of the text, so allow one byte above the limit. */
 	buf->limit++;
 	char *place = len < 0 ? NULL : box_buf_reserve(buf, (size_t)len + 1);
 	buf->limit--;

@@ -1,7 +1,7 @@
-/* A growing run of bytes with room in front for a frame header.
+/* A growing byte buffer with room in front for a frame header.
  *
- * Used to assemble what comes in and to encode what goes out. The limit is given at creation and
- * holds before memory is taken: an append past it fails and changes nothing.
+ * Used to assemble input and to encode output. The limit is set at creation and checked before memory
+ * is allocated: an append beyond it fails and changes nothing.
  */
 #pragma once
 
@@ -12,14 +12,14 @@
 
 #pragma GCC visibility push(default)
 
-#define BOX_BUF_HEADROOM 32 /* writable bytes before `bytes`, for those who frame in place */
+#define BOX_BUF_HEADROOM 32 /* writable bytes before `bytes`, to write a frame header in place */
 
 struct box_buf {
-	char *bytes; /* NULL while nothing was appended */
+	char *bytes; /* NULL until something is appended */
 	size_t len;
 	size_t room;
 	size_t limit;
-	bool overflowed; /* an append did not fit: what is here is not the whole */
+	bool overflowed; /* an append failed: the content is incomplete */
 };
 
 static inline struct box_buf box_buf(size_t limit)
@@ -28,7 +28,7 @@ static inline struct box_buf box_buf(size_t limit)
 }
 void box_buf_free(struct box_buf *buf);
 
-/* 0, or -EMSGSIZE when the limit would be passed. Memory grows with what has come, by doubling. */
+/* 0, or -EMSGSIZE when the limit would be exceeded. The buffer grows by doubling. */
 int box_buf_append(struct box_buf *buf, const void *bytes, size_t len);
 static inline int box_buf_append_str(struct box_buf *buf, const char *text)
 {
@@ -37,8 +37,8 @@ static inline int box_buf_append_str(struct box_buf *buf, const char *text)
 int box_buf_printf(struct box_buf *buf, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Makes room for len more bytes and returns where they go (NULL past the limit); the caller writes
- * them and adds what it wrote to buf->len. */
+/* Makes room for len more bytes and returns where they go (NULL above the limit); the caller writes
+ * them and adds their number to buf->len. */
 char *box_buf_reserve(struct box_buf *buf, size_t len);
 
 #pragma GCC visibility pop

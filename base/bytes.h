@@ -1,4 +1,4 @@
-/* Numbers in messages: big-endian, at any alignment. */
+/* Integers in messages: big-endian, unaligned. */
 #pragma once
 
 #include <stdint.h>

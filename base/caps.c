@@ -1,4 +1,4 @@
-/* By the system calls: PID 1 of a box has no libcap. */
+/* Uses the system calls directly: box-init, PID 1 of a box, is not linked with libcap. */
 #include "base/caps.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Each has the low 32 capabilities of all sets, then the high ones. */
+/* Element 0 holds the low 32 capabilities of each set, element 1 the high ones. */
 struct sets {
 	struct __user_cap_data_struct words[_LINUX_CAPABILITY_U32S_3];
 };
@@ -33,7 +33,7 @@ int box_caps_keep(uint64_t mask)
 		return r;
 	}
 	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		/* There may be none to keep. */
+		/* The set may be empty. */
 		sets.words[i].permitted &= (uint32_t)(mask >> (32 * i));
 		sets.words[i].effective = sets.words[i].permitted;
 		sets.words[i].inheritable = 0;

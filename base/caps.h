@@ -1,18 +1,20 @@
-/* Capabilities of this process: given up, kept over exec, taken back into effect. All give 0 or -errno,
- * and change the calling thread alone. Masks have a bit for the number of each capability. */
+/* Capabilities of the calling thread: drop them, keep them over exec, make them effective again. All
+ * functions return 0 or -errno. In a mask, bit N is the capability with number N. */
 #pragma once
 
 #include <stdint.h>
 
-/* Keeps those of `mask` that there are, in effect, and no other in any set but the bounding one. */
+/* Keeps the capabilities of `mask` that the thread has, effective, and clears all others in every set
+ * but the bounding set. */
 int box_caps_keep(uint64_t mask);
 
-/* None in any set but the bounding one, in one system call. */
+/* Clears every set but the bounding set, in one system call. */
 int box_caps_drop_all(void);
 
-/* Exactly those of `mask`, in effect and also after an exec of a process that is not root. They must all be
- * there. */
+/* Exactly the capabilities of `mask`, effective, and kept over an exec by a process that is not root.
+ * Fails if one of them is missing. */
 int box_caps_keep_over_exec(uint64_t mask);
 
-/* All that are permitted are in effect again: a change of the effective uid cleared them. */
+/* Makes all permitted capabilities effective again, after a change of the effective uid has cleared
+ * them. */
 int box_caps_restore_effective(void);

@@ -1,4 +1,4 @@
-/* The two clocks and the one way a time is written on the wire. */
+/* Reads the two clocks, and formats times for the wire. */
 #include "base/clock.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Time: monotonic for measuring, UTC for telling. */
+/* Time: monotonic for measuring, UTC for display. */
 #pragma once
 
 #include <stddef.h>

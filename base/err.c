@@ -1,4 +1,4 @@
-/* The one table of error names, and how an error gets its text. */
+/* The table of error names, and the formatting of error texts. */
 #include "base/err.h"
 
 #include <errno.h>

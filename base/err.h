@@ -1,7 +1,7 @@
-/* An error on its way to a person: what kind, which errno, and why in words.
+/* An error with its kind, its errno, and its reason in words.
  *
- * Functions whose reason a client will read take `struct box_err *err` last and return a negative
- * errno. The one table from codes to wire names is in err.c.
+ * Functions whose reason a client will read take `struct box_err *err` as the last argument and return
+ * a negative errno. The table from codes to wire names is in err.c.
  */
 #pragma once
 
@@ -40,19 +40,19 @@ struct box_err {
 	char text[4 * BOX_ERROR_TEXT_MAX + 64]; /* up to four bytes a character */
 };
 
-/* The name in front of the text on the wire; NULL for errors that are sent without one. */
+/* The name in front of the text on the wire; NULL for errors that are sent without a name. */
 const char *box_code_name(enum box_code code);
 
-/* The code of a wire name, BOX_ERR_NONE when there is none such. */
+/* The code of a wire name, or BOX_ERR_NONE for an unknown name. */
 enum box_code box_code_from_name(const char *name);
 
-/* Fills err (which may be NULL) and returns -errnum, so that callers write
- * `return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "...", ...)`. The text is cut at
- * BOX_ERROR_TEXT_MAX characters, and says so. */
+/* Fills err (which may be NULL) and returns -errnum, so that callers write `return box_err_set(err,
+ * BOX_ERR_VALIDATION, EINVAL, "...", ...)`. Texts longer than BOX_ERROR_TEXT_MAX characters are cut,
+ * and end with a note of that. */
 int box_err_set(struct box_err *err, enum box_code code, int errnum, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* What an errno means, in words; never NULL, and fit for a freshly forked child. */
+/* strerror that never returns NULL and is safe in a freshly forked child. */
 const char *box_err_strerror(int errnum);
 
 #pragma GCC visibility pop

@@ -1,10 +1,10 @@
-/* A list in the order of arrival, from which the fairest is taken. */
+/* Requests are kept in order of arrival; the next one is searched for when a slot is free. */
 #include "base/fair_queue.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define WAITING_PARTS 8 /* of what may wait; the last is not for one tenant alone */
+#define WAITING_PARTS 8 /* one tenant may fill 7 of 8 parts of the queue */
 
 size_t box_fair_queue_bucket(const char *tenant)
 {

@@ -1,4 +1,4 @@
-/* The only code that touches control messages and closes ranges of fds. */
+/* The only code that handles control messages and closes ranges of fds. */
 #include "base/fds.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "base/macros.h"
 
 union control {
-	struct cmsghdr header; /* for its alignment */
+	struct cmsghdr header; /* for the alignment */
 	char bytes[CMSG_SPACE(BOX_FDS_MAX * sizeof(int))];
 };
 
@@ -24,7 +24,7 @@ void box_fds_close(struct box_fds *fds)
 	fds->count = 0;
 }
 
-/* No more than `max` can be there: there was no room for them. */
+/* At most `max` fds can be there: the buffer had no room for more. */
 static void take(struct msghdr *message, struct box_fds *fds)
 {
 	struct cmsghdr *header = CMSG_FIRSTHDR(message);
@@ -50,7 +50,7 @@ ssize_t box_fds_receive(int socket, void *bytes, size_t size, struct box_fds *fd
 	fds->table_full = false;
 	fds->max = BOX_MIN(fds->max, BOX_FDS_MAX);
 	if (fds->max > 0) {
-		/* CMSG_SPACE of an odd number has room for one more, which nobody would close. */
+		/* CMSG_SPACE of an odd number has room for one more fd, which nobody would close. */
 		message.msg_control = control.bytes;
 		message.msg_controllen = CMSG_LEN(fds->max * sizeof(int));
 	}
@@ -87,7 +87,7 @@ ssize_t box_fds_send(int socket, const struct iovec *parts, size_t part_count, c
 	size_t fd_count, int flags)
 {
 	union control control = {0};
-	/* sendmsg only reads through the parts. */
+	/* sendmsg does not write to the parts. */
 	struct msghdr message = {
 		.msg_iov = (struct iovec *)(uintptr_t)parts,
 		.msg_iovlen = part_count,
@@ -121,7 +121,7 @@ int box_fds_send_one(int socket, const void *bytes, size_t size, int fd, int fla
 int box_fds_close_but(unsigned from, const int *kept, size_t count)
 {
 	for (;;) {
-		unsigned next = ~0U; /* the lowest that is kept */
+		unsigned next = ~0U; /* the lowest fd that is kept */
 		for (size_t i = 0; i < count; i++) {
 			unsigned fd = (unsigned)kept[i];
 			next = fd >= from && fd < next ? fd : next;

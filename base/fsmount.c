@@ -1,4 +1,4 @@
-/* fsopen, fsconfig, fsmount, move_mount, open_tree, mount_setattr, pivot_root. */
+/* Wrappers of fsopen, fsconfig, fsmount, move_mount, open_tree, mount_setattr and pivot_root. */
 #include "base/fsmount.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/macros.h"
 #include "base/number.h"
 
-#define DETACH 2 /* MNT_DETACH, of a header that not every C library lets be beside the kernel's */
+#define DETACH 2 /* MNT_DETACH; on some C libraries its header conflicts with the kernel's */
 
 static int set_text(int fs, const char *key, const char *value)
 {
@@ -28,7 +28,7 @@ static int set_number(int fs, const char *key, uint64_t value)
 	return set_text(fs, key, text);
 }
 
-/* Those that are 0 are left to the file system. */
+/* Zero values leave the choice to the file system. */
 static int set_ids(int fs, const struct box_fsmount_options *options)
 {
 	int r = options->uid ? set_number(fs, "uid", options->uid) : 0;
@@ -57,7 +57,7 @@ static int configure_tmpfs(int fs, const struct box_fsmount_options *options)
 	return set_ids(fs, options);
 }
 
-/* Commands see no process that is not theirs; where the kernel is too old for that, no box. */
+/* hidepid: commands see their own processes only. Required: without it no box is made. */
 static int configure_proc(int fs, const struct box_fsmount_options *options)
 {
 	int r = set_text(fs, "hidepid", "invisible");
@@ -67,8 +67,8 @@ static int configure_proc(int fs, const struct box_fsmount_options *options)
 	return options->pids_only ? set_text(fs, "subset", "pid") : 0;
 }
 
-/* Every terminal belongs to commands, whichever process opened it. The host has some thousands for all
- * boxes together, and one box could take them all. */
+/* The limit of terminals is for the whole host, some thousands. Without one of its own, one box could
+ * use up all of them. */
 static int configure_devpts(int fs, const struct box_fsmount_options *options)
 {
 	int r = set_text(fs, "ptmxmode", "0666");
@@ -90,7 +90,7 @@ static int configure_devpts(int fs, const struct box_fsmount_options *options)
 	return set_number(fs, "gid", options->gid);
 }
 
-/* The mount of a configured file system. */
+/* Creates the mount of a configured file system. */
 static int create(int fs, uint64_t attributes)
 {
 	if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
@@ -150,7 +150,7 @@ int box_fsmount_attach(int mount, int parent, const char *name, int *ret_fd)
 	if (r < 0 || !ret_fd) {
 		return r;
 	}
-	/* The mount's own fd is the root of what is attached now. */
+	/* The mount's own fd now refers to the root of the attached mount. */
 	int fd = fcntl(mount, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0) {
 		return -errno;
@@ -207,7 +207,7 @@ int box_fsmount_make_read_only(int fd)
 	return box_fsmount_add_attributes(fd, MOUNT_ATTR_RDONLY);
 }
 
-/* The old root ends up below the new one. */
+/* pivot_root(".", ".") leaves the old root stacked below the new one; unmount it. */
 int box_fsmount_enter_root(int root)
 {
 	if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||

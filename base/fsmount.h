@@ -1,9 +1,9 @@
-/* Mounts by the kernel's fd interface: file systems are made, attached, cloned and made read-only by fd and
- * never named by a path, except by a caller that opens a place.
+/* Mounts by the kernel's fd interface: file systems are created, attached, cloned and made read-only by
+ * fd, never by path, except where a caller opens a path first.
  *
- * For boxd and its children, box-vmm and box-init: the system calls themselves, since the C library that
- * box-init is linked with has no functions for them. Nothing here allocates or logs. Results are fds or 0,
- * or -errno.
+ * Used by boxd and its children, box-vmm and box-init. Makes the system calls directly, since the C
+ * library of box-init has no wrappers for them. Nothing here allocates or logs. Functions return an fd
+ * or 0, or -errno.
  */
 #pragma once
 
@@ -15,13 +15,14 @@ struct box_fsmount_options {
 	uint64_t size_bytes;
 	uint64_t inodes;
 	uint32_t mode;
-	uint32_t uid; /* inside, as the caller's user namespace has it; 0: the caller's */
+	uint32_t
+		uid; /* owner of the root, as the caller's user namespace numbers it; 0: the caller */
 	uint32_t gid;
 	uint64_t attributes; /* MOUNT_ATTR_* */
-	bool pids_only;      /* of proc: processes and nothing else */
+	bool pids_only;      /* proc only: subset=pid */
 };
 
-/* A detached mount of a new tmpfs, proc or devpts. 0 or -errno. */
+/* Makes a detached mount of a new tmpfs, proc or devpts. 0 or -errno. */
 int box_fsmount_make(const char *type, const struct box_fsmount_options *options, int *ret_mount);
 
 struct box_fsmount_parameter {
@@ -29,31 +30,32 @@ struct box_fsmount_parameter {
 	const char *value;
 };
 
-/* A detached mount of any other new file system: its fd, or -errno. */
+/* Makes a detached mount of any other new file system. Its fd, or -errno. */
 int box_fsmount_make_by_parameters(const char *type, const struct box_fsmount_parameter *parameters,
 	size_t count, uint64_t attributes);
 
-/* Attaches a detached mount at `name` in `parent` and gives an O_PATH fd of its root; ret_fd may be
- * NULL. */
+/* Attaches a detached mount at `name` in `parent` and returns an O_PATH fd of its root in ret_fd, which
+ * may be NULL. */
 int box_fsmount_attach(int mount, int parent, const char *name, int *ret_fd);
 
-/* Attaches it at an opened place. */
+/* Attaches it at the folder or file that `place` has open. */
 int box_fsmount_attach_at(int mount, int place);
 
-/* A detached copy of the mount that `path` in `folder` is in, beginning there; "" is `folder` itself. A
- * link at the end is not followed. Its fd, or -errno. */
+/* A detached clone of the mount below `path` in `folder`; "" is `folder` itself. A symbolic link as the
+ * last component is not followed. Its fd, or -errno. */
 int box_fsmount_clone(int folder, const char *path);
 
-/* An O_PATH fd of whatever is at a relative path below `root`; no link is followed. 0 or -errno. */
+/* An O_PATH fd of a relative path below `root`; no symbolic link is followed. 0 or -errno. */
 int box_fsmount_open_beneath(int root, const char *path, int *ret_fd);
 
-/* The path of an fd in the kernel's own words, cut to the room; it may lead elsewhere by now. */
+/* The path of an fd as the kernel shows it, cut to the room; the file may have been moved since. */
 int box_fsmount_path_of(int fd, char *path, size_t room);
 
-/* Adds MOUNT_ATTR_* to the mount that the fd is in. */
+/* Adds MOUNT_ATTR_* to the mount that the fd belongs to. */
 int box_fsmount_add_attributes(int fd, uint64_t attributes);
 int box_fsmount_make_read_only(int fd);
 
-/* Makes a mount the root of this mount namespace, and lets the old root go with all that is mounted in it.
+/* Makes a mount the root of this mount namespace, and detaches the old root with everything mounted in
+ * it.
  */
 int box_fsmount_enter_root(int root);

@@ -13,11 +13,11 @@ void box_hash_sha256(const void *bytes, size_t len, unsigned char out[BOX_HASH_S
 void box_hash_sha256_parts(
 	const struct box_str *parts, size_t count, unsigned char out[BOX_HASH_SHA256_BYTES])
 {
-	_Static_assert(BOX_HASH_SHA256_BYTES == SHA256_DIGEST_LENGTH, "the size of a SHA-256");
+	_Static_assert(BOX_HASH_SHA256_BYTES == SHA256_DIGEST_LENGTH, "size of a SHA-256 digest");
 	SHA256_CTX context;
 	SHA256_Init(&context);
 	for (size_t i = 0; i < count; i++) {
-		/* An empty part may have no bytes at all: NULL is not for memcpy. */
+		/* An empty part may be NULL, which memcpy does not allow. */
 		if (parts[i].len > 0) {
 			SHA256_Update(&context, (const uint8_t *)parts[i].bytes, parts[i].len);
 		}

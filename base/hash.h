@@ -9,7 +9,7 @@
 
 void box_hash_sha256(const void *bytes, size_t len, unsigned char out[BOX_HASH_SHA256_BYTES]);
 
-/* The hash of all parts one after the other, without joining them first. */
+/* The hash of the concatenation of all parts. */
 void box_hash_sha256_parts(
 	const struct box_str *parts, size_t count, unsigned char out[BOX_HASH_SHA256_BYTES]);
 

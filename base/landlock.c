@@ -1,4 +1,4 @@
-/* The system calls of Landlock, and what each of its versions can forbid. */
+/* Landlock's system calls, and which rights each version of its ABI knows. */
 #include "base/landlock.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum {
 	SCOPES = 3,     /* abstract sockets and signals */
 };
 
-/* What a file has, and not only a folder. */
+/* Rights that apply to files, not only to folders. */
 #define FILE_RIGHTS                                                                \
 	(BOX_LANDLOCK_EXECUTE | BOX_LANDLOCK_READ_FILE | BOX_LANDLOCK_WRITE_FILE | \
 		BOX_LANDLOCK_TRUNCATE | BOX_LANDLOCK_IOCTL_DEV)
@@ -36,6 +36,9 @@ struct path_beneath {
 uint32_t box_landlock_abi(void)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, GET_VERSION);
+	if (abi == 0) {
+		errno = ENOSYS; /* a seccomp filter around us may answer this way */
+	}
 	return abi > 0 ? (uint32_t)abi : 0;
 }
 
@@ -54,7 +57,7 @@ int box_landlock_open(uint32_t abi, enum box_landlock_scope scope)
 		.net = all && abi >= 4 ? NET_RIGHTS : 0,
 		.scoped = all && abi >= 6 ? SCOPES : 0,
 	};
-	/* An older kernel refuses a struct that is longer than its own. */
+	/* Older kernels refuse a struct that is longer than their own. */
 	size_t size = forbidden.scoped ? sizeof(forbidden) : forbidden.net ? 16 : 8;
 	long fd = syscall(SYS_landlock_create_ruleset, &forbidden, size, 0);
 	return fd < 0 ? -errno : (int)fd;

@@ -1,9 +1,9 @@
-/* Landlock: a process takes from itself every access to files (and, where wanted, TCP and what it can
- * reach by signals and abstract sockets) except below the folders that it allows.
+/* Landlock: a process gives up access to all files except below the folders it allows, and if wanted
+ * also TCP, abstract Unix sockets and signals to other processes.
  *
- * One copy for all programs. The kernel's numbers are our own, because box-init is built against a C library
- * without these headers and some distributions have old ones; nothing here allocates or logs, so it can
- * be used in a freshly forked child. All functions give 0 or more, or -errno.
+ * Shared by all programs. The kernel's constants are repeated here because box-init is built against a
+ * C library without the Landlock header and some distributions have an old one. Nothing here allocates
+ * or logs, so it can be used in a freshly forked child. All functions return 0 or more, or -errno.
  */
 #pragma once
 
@@ -32,28 +32,28 @@ enum box_landlock_scope {
 	BOX_LANDLOCK_ALL, /* also TCP bind and connect (ABI 4), abstract sockets and signals (ABI 6) */
 };
 
-/* The version that this kernel has; or 0, with the reason in errno. */
+/* The ABI version of this kernel; or 0, with the reason in errno. */
 uint32_t box_landlock_abi(void);
 
-/* The file rights that a kernel of this version can take away. */
+/* The file rights that this ABI version can restrict. */
 uint64_t box_landlock_rights(uint32_t abi);
 
-/* A ruleset that forbids everything which this version of the kernel can forbid. Its fd. */
+/* An fd of a ruleset that handles every right this ABI version knows. */
 int box_landlock_open(uint32_t abi, enum box_landlock_scope scope);
 
-/* Allows rights on a file, or on a folder and what is below it; an O_PATH fd is enough. Rights that the
- * version does not know, or that a file cannot have, are left out. */
+/* Allows rights on a file, or on a folder and everything below it; an O_PATH fd is enough. Rights that
+ * the ABI version does not know, or that files do not have, are left out. */
 int box_landlock_allow(int ruleset, uint32_t abi, int fd, uint64_t rights);
 
-/* From here on the ruleset holds. Needs no_new_privs or CAP_SYS_ADMIN. */
+/* Enforces the ruleset on this thread. Needs no_new_privs or CAP_SYS_ADMIN. */
 int box_landlock_restrict(int ruleset);
 
 struct box_landlock_rule {
-	int fd; /* as in box_landlock_allow */
+	int fd; /* file or folder, as in box_landlock_allow */
 	uint64_t rights;
 };
 
-/* All of it: opens a ruleset, allows what the rules say, and restricts this process. On an error
- * `ret_step` is the name of the system call that failed. */
+/* All of the above: makes a ruleset, adds the rules, and enforces it. On an error `ret_step` is the
+ * name of the system call that failed. */
 int box_landlock_enter(uint32_t abi, enum box_landlock_scope scope,
 	const struct box_landlock_rule *rules, size_t count, const char **ret_step);

@@ -1,4 +1,4 @@
-/* An intrusive doubly linked list: `struct box_list links` inside what is listed. */
+/* An intrusive doubly linked list: the listed struct has a member `struct box_list links`. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ static inline void box_list_push(struct box_list *list, struct box_list *item)
 	list->prev->next = item;
 	list->prev = item;
 }
-/* Takes the item out; harmless when it is in no list but initialised. */
+/* Removes the item; does nothing when an initialised item is in no list. */
 static inline void box_list_drop(struct box_list *item)
 {
 	item->prev->next = item->next;

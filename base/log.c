@@ -1,5 +1,5 @@
-/* A line is built in a fixed buffer and written with one write(2): lines of two processes on one
- * stderr do not mix, and logging takes no memory. What does not fit is cut. */
+/* A line is built in a fixed buffer and written with one write(2): lines of several processes on the
+ * same stderr do not mix, and logging allocates no memory. Lines that do not fit are cut. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "base/err.h"
 #include "base/macros.h"
 
-#define LINE_MAX_BYTES 4096 /* at most what a pipe takes whole */
+#define LINE_MAX_BYTES 4096 /* PIPE_BUF: written in one piece, also to a pipe */
 #define FIELD_MAX_BYTES 512
-#define LINE_RESERVE 96 /* kept free of values, so that what is cut is still closed */
+#define LINE_RESERVE 96 /* reserved to close quotes and braces of a line that is cut */
 
 static const char *const level_names[] = {
 	[BOX_LOG_DEBUG] = "debug",
@@ -75,7 +75,7 @@ static bool is_full(const struct line *line)
 
 static void put(struct line *line, const char *bytes, size_t len)
 {
-	/* Two bytes are kept for the closing brace and the newline. */
+	/* Two bytes are reserved for the closing brace and the newline. */
 	size_t left = sizeof(line->bytes) - 2 - line->len;
 	size_t taken = BOX_MIN(len, left);
 	memcpy(line->bytes + line->len, bytes, taken);
@@ -87,8 +87,7 @@ static void put_text(struct line *line, const char *text)
 	put(line, text, strlen(text));
 }
 
-/* Quoted, with everything but printable ASCII as \u00XX: the same in both forms, and bytes that
- * are no UTF-8 do no harm. */
+/* Quoted; everything but printable ASCII is \u00XX in both forms, so invalid UTF-8 does no harm. */
 static void put_quoted(struct line *line, struct box_str s)
 {
 	size_t len = BOX_MIN(s.len, FIELD_MAX_BYTES);
@@ -205,7 +204,8 @@ void box_log_emit(enum box_log_level level, const char *event, const struct box_
 		line.bytes[line.len++] = '}';
 	}
 	line.bytes[line.len++] = '\n';
-	/* A stderr that is closed, or full because nobody reads it, must not stop us: the line is lost. */
+	/* If stderr is closed, or full because nobody reads it, the line is lost: logging must not
+	 * block. */
 	struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
 	if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT)) {
 		ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);

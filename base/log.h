@@ -1,10 +1,10 @@
-/* Logging: one line an event, to stderr and nowhere else.
+/* Logging: one line per event, to stderr only.
  *
  *   BOX_LOG(BOX_LOG_WARNING, "worker.restarted", box_log_int("pid", pid), box_log_str("why", text));
  *
- * Text form is `2026-01-02T03:04:05.678Z warning worker.restarted pid=7 why="..."`; JSON form is an
- * object a line. Values are escaped, so what a client sent cannot forge a line. Secrets have no
- * printer here: never pass a token or the value of an environment variable.
+ * The text form is `2026-01-02T03:04:05.678Z warning worker.restarted pid=7 why="..."`, the JSON form one
+ * object per line. Values are escaped, so clients cannot forge lines. There is no printer for secrets:
+ * never pass a token or the value of an environment variable.
  */
 #pragma once
 
@@ -48,13 +48,13 @@ static inline struct box_log_field box_log_str(const char *key, const char *valu
 {
 	return box_log_bytes(key, box_str(value ? value : ""));
 }
-/* The text of an errno value (given positive or negative). */
+/* The text of an errno value, positive or negative. */
 struct box_log_field box_log_errno(const char *key, int errnum);
 
-/* `program` names the process in every line; it is not copied. */
+/* `program` is the name of the process in every line; the string is not copied. */
 void box_log_setup(const char *program, enum box_log_level least, enum box_log_format format);
 
-/* 0 and the value, or -EINVAL for a name that is none. */
+/* 0 and the level, or -EINVAL for an unknown name. */
 int box_log_level_parse(const char *name, enum box_log_level *ret_level);
 int box_log_format_parse(const char *name, enum box_log_format *ret_format);
 

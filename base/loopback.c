@@ -1,4 +1,4 @@
-/* Knows which addresses are this host's own, and what TCP is told about them. */
+/* Which addresses are loopback, and the TCP options for connections to them. */
 #include "base/loopback.h"
 
 #include <arpa/inet.h>
@@ -6,21 +6,21 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
-/* Every kernel has it and lets everyone choose it. */
+/* "reno" is in every kernel, and every user may choose it. */
 static const char unpaced[] = "reno";
 
 bool box_loopback_is(const struct sockaddr *address)
 {
 	if (address->sa_family == AF_INET) {
-		const struct sockaddr_in *four = (const struct sockaddr_in *)address;
-		return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+		const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;
+		return ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 	}
 	if (address->sa_family != AF_INET6) {
 		return false;
 	}
-	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
-	return IN6_IS_ADDR_LOOPBACK(six) ||
-		(IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+	const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(ipv6) ||
+		(IN6_IS_ADDR_V4MAPPED(ipv6) && ipv6->s6_addr[12] == IN_LOOPBACKNET);
 }
 
 void box_loopback_disable_pacing(int fd)

@@ -1,12 +1,12 @@
-/* Sockets whose two ends are on this host. */
+/* Sockets with both ends on this host. */
 #pragma once
 
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* True for 127.0.0.0/8, also as IPv6 writes it, and for ::1. */
+/* True for 127.0.0.0/8, its IPv4-mapped form, and ::1. */
 bool box_loopback_is(const struct sockaddr *address);
 
-/* For a TCP socket to such an address: what is sent goes out at once. Many hosts pace what they send
- * (bbr), by a timer for every few segments; where there is no line to share that is only work. */
+/* Turns off pacing on a TCP socket to such an address. Many hosts pace what is sent (bbr) with a timer
+ * every few segments, which is wasted work where there is no network to share. */
 void box_loopback_disable_pacing(int fd);

@@ -1,4 +1,4 @@
-/* The digits come from the end, and are turned round. */
+/* Digits are produced from the last to the first, then reversed. */
 #include "base/number.h"
 
 #include <stddef.h>

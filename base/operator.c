@@ -1,4 +1,4 @@
-/* The place of the operator's socket, as a pure function: boxd opens it, clients look for it. */
+/* The path of the operator's socket as a pure function: boxd opens it, clients look for it. */
 #include "base/operator.h"
 
 #include <errno.h>

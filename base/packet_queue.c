@@ -1,4 +1,4 @@
-/* In order: while one packet waits, all that come after it do. */
+/* Strictly in order: while one packet waits, all later ones wait behind it. */
 #include "base/packet_queue.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct packet {
 	struct box_list links;
 	size_t size;
 	size_t fd_count;
-	int *fds; /* behind the bytes */
+	int *fds; /* stored behind the bytes */
 	char bytes[];
 };
 
@@ -31,7 +31,7 @@ void box_packet_queue_init(struct box_packet_queue *queue, size_t count_max, siz
 	queue->size_bytes_max = size_bytes_max;
 }
 
-static size_t cost_of(const struct packet *packet)
+static size_t memory_of(const struct packet *packet)
 {
 	return sizeof(*packet) + packet->size;
 }
@@ -54,7 +54,7 @@ static void drop_first(struct box_packet_queue *queue)
 	struct packet *packet = first_of(queue);
 	box_list_drop(&packet->links);
 	queue->count--;
-	queue->size_bytes -= cost_of(packet);
+	queue->size_bytes -= memory_of(packet);
 	packet_free(packet);
 }
 
@@ -72,7 +72,7 @@ static bool is_full(const struct box_packet_queue *queue)
 	return queue->count >= queue->count_max || queue->size_bytes > queue->size_bytes_max;
 }
 
-/* A packet with room for the fds, and without them. */
+/* Allocates a packet and room for its fds, without filling in the fds. */
 static struct packet *packet_of(const struct iovec *parts, size_t part_count, size_t fds_max)
 {
 	size_t size = 0;
@@ -97,7 +97,7 @@ static void append(struct box_packet_queue *queue, struct packet *packet)
 {
 	box_list_push(&queue->packets, &packet->links);
 	queue->count++;
-	queue->size_bytes += cost_of(packet);
+	queue->size_bytes += memory_of(packet);
 }
 
 static int keep_copy(struct box_packet_queue *queue, const struct iovec *parts, size_t part_count,
@@ -119,8 +119,8 @@ static int keep_copy(struct box_packet_queue *queue, const struct iovec *parts, 
 
 /* --- out --- */
 
-/* The socket or the kernel has no room at the moment, also of fds that are under way. */
-static bool is_not_now(int r)
+/* The socket has no room at the moment, or the kernel's limit of fds in flight is reached. */
+static bool would_block(int r)
 {
 	return r == -EAGAIN || r == -ENOBUFS || r == -ETOOMANYREFS;
 }
@@ -135,7 +135,7 @@ static int send_now(
 	return 0;
 }
 
-/* 0; -EAGAIN when the packet must wait, and there is room for it. */
+/* 0 to send now; -EAGAIN when the packet must wait and there is room for it. */
 static int try_to_send(const struct box_packet_queue *queue, int socket, const struct iovec *parts,
 	size_t part_count, const int *fds, size_t fd_count)
 {
@@ -146,7 +146,7 @@ static int try_to_send(const struct box_packet_queue *queue, int socket, const s
 		return -EAGAIN;
 	}
 	int r = send_now(socket, parts, part_count, fds, fd_count);
-	return is_not_now(r) ? -EAGAIN : r;
+	return would_block(r) ? -EAGAIN : r;
 }
 
 int box_packet_queue_send(struct box_packet_queue *queue, int socket, const struct iovec *parts,
@@ -179,7 +179,7 @@ int box_packet_queue_flush(struct box_packet_queue *queue, int socket)
 		struct packet *packet = first_of(queue);
 		const struct iovec part = {packet->bytes, packet->size};
 		int r = send_now(socket, &part, 1, packet->fds, packet->fd_count);
-		if (is_not_now(r)) {
+		if (would_block(r)) {
 			break;
 		}
 		result = result < 0 ? result : r;

@@ -1,14 +1,14 @@
-/* Things that others can cause as often as they like, told at most once in a while with their number. */
+/* Reports events that others can cause at will at most once per interval, with their number. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BOX_RATE_LIMIT_MS 1000 /* between two lines about one kind of thing */
+#define BOX_RATE_LIMIT_MS 1000 /* between two log lines about the same kind of event */
 
 struct box_rate_limit {
-	bool told;        /* ever */
-	uint64_t told_ms; /* when last */
+	bool told;        /* at least once */
+	uint64_t told_ms; /* the last time */
 	uint64_t count;   /* since then */
 };
 
@@ -17,7 +17,7 @@ static inline void box_rate_limit_count(struct box_rate_limit *tally)
 	tally->count++;
 }
 
-/* Whether it is time to tell of what was counted: then *ret_count of it, and counting starts anew. */
+/* Whether a report is due: then *ret_count events were counted, and counting restarts. */
 static inline bool box_rate_limit_due(
 	struct box_rate_limit *tally, uint64_t now_ms, uint64_t *ret_count)
 {

@@ -1,4 +1,4 @@
-/* One function for each kind of step. */
+/* One function per kind of step. */
 #include "base/root_builder.h"
 
 #include <errno.h>
@@ -17,9 +17,9 @@
 #define DIGITS(number) #number
 #define NUMBER(name) DIGITS(name)
 
-/* --- places --- */
+/* --- paths --- */
 
-/* Makes the last component of a path in `parent`, or finds it there: then it stays as it is. */
+/* Makes the last component of a path in `parent`; what exists already stays as it is. */
 static int make_folder(int parent, const char *name, const struct box_root_builder_step *step,
 	bool last, int *ret_fd)
 {
@@ -69,7 +69,7 @@ int box_root_builder_open_place(int root, const struct box_root_builder_step *st
 	return 0;
 }
 
-/* The mount stays the caller's. */
+/* The caller keeps the mount. */
 static int attach(int root, const struct box_root_builder_step *step, int mount)
 {
 	_cleanup_(box_close_p) int place = -1;
@@ -77,7 +77,7 @@ static int attach(int root, const struct box_root_builder_step *step, int mount)
 	return r < 0 ? r : box_fsmount_attach_at(mount, place);
 }
 
-/* --- the kinds --- */
+/* --- one function per kind of step --- */
 
 static int make_tmpfs(const struct box_root_builder_step *step, int *ret_mount)
 {
@@ -99,7 +99,7 @@ static int do_tmpfs(int root, const struct box_root_builder_step *step)
 	return r < 0 ? r : attach(root, step, mount);
 }
 
-/* Its attributes were set while it was made; nobody could use it without them. */
+/* The tree's attributes were set while it was made; nobody could use it without them. */
 static int do_tree(int root, const struct box_root_builder_step *step)
 {
 	return attach(root, step, step->tree);
@@ -132,7 +132,7 @@ static int fill_devices(int dev)
 	return mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ? -errno : 0;
 }
 
-/* Read-only when it is filled; the nodes in it can be used all the same. */
+/* Read-only once it is filled; the device nodes in it still work. */
 static int do_devices(int root, const struct box_root_builder_step *step)
 {
 	const struct box_fsmount_options options = {.size_bytes = 64 * BOX_KIB,
@@ -162,10 +162,10 @@ static int write_at(int folder, const char *name, const char *text)
 	return write(fd, text, len) == (ssize_t)len ? 0 : errno ? -errno : -EIO;
 }
 
-/* The second wall against namespaces, behind the filter. Mount namespaces are needed by commands
- * with mounts of their own. The passt of a microVM confines itself with one of some kinds: each user
- * of its jail may have that one. Where one id is all there is, that id also made the box's own: they
- * count, but for the user namespace, which is its parent's. */
+/* The second defence against namespaces, behind the seccomp filter. Commands with mounts of their own
+ * need mount namespaces. The passt of a microVM confines itself with some kinds: each user of its jail
+ * may have one of those. If there is only one uid, that uid also made the box's own namespaces, which
+ * count too; all but the user namespace, which is counted in its parent. */
 static int forbid_namespaces(int proc, const struct box_root_builder_proc *options)
 {
 	static const struct {
@@ -187,7 +187,7 @@ static int forbid_namespaces(int proc, const struct box_root_builder_proc *optio
 			max = options->same_uid && kinds[i].of_box ? "2" : "1";
 		}
 		int r = write_at(proc, kinds[i].name, max);
-		/* A kernel without one kind has no file for it. */
+		/* A kernel that lacks a kind of namespace has no file for it. */
 		if (r < 0 && r != -ENOENT) {
 			return r;
 		}
@@ -195,9 +195,9 @@ static int forbid_namespaces(int proc, const struct box_root_builder_proc *optio
 	return 0;
 }
 
-/* Counted for the user who owns the namespace as well: as root that is an id of the box's own, and
- * nobody else's count moves. Where all boxes are one user, each has a share of what that one may
- * have. */
+/* The kernel counts instances for the owner of the namespace as well. As root that is an id of the
+ * box's own, so nobody else is affected. If all boxes are one user, each gets a share of that user's
+ * limit. */
 static int bound_inotify(int proc, bool same_uid)
 {
 	int r = write_at(proc, "sys/user/max_inotify_instances",
@@ -219,7 +219,7 @@ static int set_limits(int proc, const struct box_root_builder_proc *options)
 	return bound_inotify(proc, options->same_uid);
 }
 
-/* What shows processes alone has no /proc/sys: the limits are set through another one. */
+/* A proc with subset=pid has no /proc/sys, so the limits are set through another mount of proc. */
 static int do_proc(int root, const struct box_root_builder_step *step)
 {
 	struct box_fsmount_options options = {.attributes = step->attributes};
@@ -261,7 +261,7 @@ static int do_link(int root, const struct box_root_builder_step *step)
 	return symlinkat(step->source, root, step->target + 1) < 0 ? -errno : 0;
 }
 
-/* A clone of something empty that the box has already: its /dev/null, its empty folder. */
+/* A clone of something empty that the box has already: its /dev/null or its empty folder. */
 static int make_mask(int root, bool folder, int *ret_mount)
 {
 	_cleanup_(box_close_p) int fd = box_fsmount_clone(root, folder ? "dev/empty" : "dev/null");
@@ -297,7 +297,7 @@ static int do_mask(int root, const struct box_root_builder_step *step)
 	return r < 0 ? r : box_fsmount_attach_at(mount, place);
 }
 
-/* The root is a mount already; a folder of /proc becomes one over itself. */
+/* The root is a mount already; a folder below /proc is bind-mounted over itself first. */
 static int do_freeze(int root, const struct box_root_builder_step *step)
 {
 	if (!step->target[1]) {
@@ -333,7 +333,7 @@ int box_root_builder_run_step(int root, const struct box_root_builder_step *step
 	return doers[step->kind](root, step);
 }
 
-/* Attached at once: only in a mount namespace can it be copied and built on. */
+/* Attached at once: a mount can be cloned and mounted on only within a mount namespace. */
 int box_root_builder_make_root(const struct box_root_builder_step *step, const char *anchor,
 	int *ret_root, int *ret_writable)
 {

@@ -1,4 +1,4 @@
-/* Owns the rules that more than one fence has. */
+/* Rules that several seccomp filters share, and the loading of filters. */
 #include "base/seccomp.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-#define NAMESPACES 0x7e020080ULL /* every CLONE_NEW* there is */
+#define NAMESPACES 0x7e020080ULL /* all CLONE_NEW* flags */
 
 int box_seccomp_allow_names(scmp_filter_ctx filter, const char *const *names)
 {
@@ -60,7 +60,7 @@ int box_seccomp_load(uint32_t otherwise, int (*add)(scmp_filter_ctx filter), str
 	}
 	int r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (r == 0) {
-		/* A tree instead of a list: fewer instructions for each call. */
+		/* A binary tree instead of a list: fewer instructions per system call. */
 		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 		r = add(filter);
 	}

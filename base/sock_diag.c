@@ -1,5 +1,6 @@
-/* One socket is found by its two ends. IPv4 addresses are asked for as such, also where a program of IPv6
- * has them: the kernel finds both, and answers in the form that the found socket has. */
+/* A connection is found by its two addresses. IPv4 addresses are looked up as IPv4 even if a program
+ * uses them through an IPv6 socket: the kernel finds both, and answers in the family of the socket it
+ * found. */
 #include "base/sock_diag.h"
 
 #include <arpa/inet.h>
@@ -16,7 +17,7 @@
 #include "base/cleanup.h"
 
 #define ANSWER_BYTES 8192
-#define DUMP_BYTES 32768 /* the kernel fills no more at a time */
+#define DUMP_BYTES 32768 /* the kernel sends at most this much in one message */
 #define ANSWER_SEC 1
 
 struct question {
@@ -67,7 +68,7 @@ int box_sock_diag_query(
 		if (got < 0) {
 			return -errno;
 		}
-		/* What is of an earlier question came too late for it. */
+		/* Drops late answers to earlier requests. */
 	} while (got >= (ssize_t)sizeof(*head) && head->nlmsg_seq != sequence);
 	if (head->nlmsg_type == NLMSG_ERROR &&
 		got >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
@@ -82,7 +83,7 @@ int box_sock_diag_query(
 	return 0;
 }
 
-/* Every address as IPv6 writes it, so that all forms can be compared. */
+/* Every address in its IPv6 form, so that all forms compare equal. */
 static void widen(int family, const void *bytes, struct in6_addr *ret_address)
 {
 	if (family == AF_INET6) {
@@ -97,12 +98,12 @@ static void widen(int family, const void *bytes, struct in6_addr *ret_address)
 static void widen_socket(
 	const struct sockaddr_storage *address, struct in6_addr *ret_address, in_port_t *ret_port)
 {
-	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-	bool is_six = address->ss_family == AF_INET6;
-	widen(address->ss_family, is_six ? (const void *)&six->sin6_addr : &four->sin_addr,
+	const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)address;
+	bool is_ipv6 = address->ss_family == AF_INET6;
+	widen(address->ss_family, is_ipv6 ? (const void *)&ipv6->sin6_addr : &ipv4->sin_addr,
 		ret_address);
-	*ret_port = is_six ? six->sin6_port : four->sin_port;
+	*ret_port = is_ipv6 ? ipv6->sin6_port : ipv4->sin_port;
 }
 
 static bool is_end(
@@ -120,22 +121,22 @@ bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
 	const struct sockaddr_storage *local, const struct sockaddr_storage *remote)
 {
 	const struct inet_diag_sockid *id = &answer->id;
-	/* One that was closed has no inode and counts as root's, though data of it may wait here. */
+	/* A closed socket has no inode and shows uid 0, though it may still hold unread data. */
 	return answer->idiag_state == TCP_ESTABLISHED && answer->idiag_inode != 0 &&
 		is_end(answer->idiag_family, id->idiag_src, id->idiag_sport, local) &&
 		is_end(answer->idiag_family, id->idiag_dst, id->idiag_dport, remote);
 }
 
 static void fill_end(
-	const struct sockaddr_storage *end, bool four, __be32 address[4], __be16 *ret_port)
+	const struct sockaddr_storage *end, bool ipv4, __be32 address[4], __be16 *ret_port)
 {
 	struct in6_addr wide;
 	widen_socket(end, &wide, ret_port);
-	memcpy(address, four ? &wide.s6_addr[12] : wide.s6_addr,
-		four ? sizeof(struct in_addr) : sizeof(wide));
+	memcpy(address, ipv4 ? &wide.s6_addr[12] : wide.s6_addr,
+		ipv4 ? sizeof(struct in_addr) : sizeof(wide));
 }
 
-static bool is_four(const struct sockaddr_storage *end)
+static bool is_ipv4(const struct sockaddr_storage *end)
 {
 	struct in6_addr wide;
 	in_port_t port;
@@ -161,20 +162,20 @@ int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid)
 		getpeername(connection, (struct sockaddr *)&there, &there_size) < 0) {
 		return -errno;
 	}
-	bool four = is_four(&there);
+	bool ipv4 = is_ipv4(&there);
 	struct inet_diag_req_v2 request = {
-		.sdiag_family = four ? AF_INET : AF_INET6,
+		.sdiag_family = ipv4 ? AF_INET : AF_INET6,
 		.sdiag_protocol = IPPROTO_TCP,
 		.idiag_states = 1U << TCP_ESTABLISHED,
 	};
 	struct inet_diag_msg answer;
-	fill_end(&there, four, request.id.idiag_src, &request.id.idiag_sport);
-	fill_end(&here, four, request.id.idiag_dst, &request.id.idiag_dport);
+	fill_end(&there, ipv4, request.id.idiag_src, &request.id.idiag_sport);
+	fill_end(&here, ipv4, request.id.idiag_dst, &request.id.idiag_dport);
 	int r = box_sock_diag_query(fd, &request, &answer);
 	if (r < 0) {
 		return r == -ENOENT ? -ENOTCONN : r;
 	}
-	/* As long as our end is open too, no other connection can have these two ends. */
+	/* No other connection can have these two addresses while our end is open. */
 	if (!box_sock_diag_is_open_pair(&answer, &there, &here) || !is_established(connection)) {
 		return -ENOTCONN;
 	}
@@ -194,7 +195,7 @@ static int failure_of(const struct nlmsghdr *head, const unsigned char *body, si
 
 static uint32_t rmem_of(const unsigned char *body, size_t len)
 {
-	uint32_t rmem = 0; /* SK_MEMINFO_RMEM_ALLOC is the first */
+	uint32_t rmem = 0; /* the first value is SK_MEMINFO_RMEM_ALLOC */
 	struct rtattr head;
 	size_t at = NLMSG_ALIGN(sizeof(struct inet_diag_msg));
 	while (at <= len && len - at >= sizeof(head)) {
@@ -212,7 +213,7 @@ static uint32_t rmem_of(const unsigned char *body, size_t len)
 	return rmem;
 }
 
-/* One that nobody has accepted, or that is no process's any more: it has no inode. */
+/* A socket without an inode: not accepted yet, or closed by its process. */
 static uint32_t unaccepted(const unsigned char *body, size_t len)
 {
 	struct inet_diag_msg told;
@@ -258,7 +259,8 @@ int box_sock_diag_add_tcp(int fd, int family, uint64_t enough_bytes, uint64_t en
 		.sdiag_family = (uint8_t)family,
 		.sdiag_protocol = IPPROTO_TCP,
 		.idiag_ext = 1U << (INET_DIAG_SKMEMINFO - 1),
-		/* These two are no sockets, and have nothing. One that listens may have had more before. */
+		/* Sockets in these states hold no data and are skipped. A listening socket may have
+		 * held data before. */
 		.idiag_states = ~(1U << TCP_TIME_WAIT | 1U << TCP_SYN_RECV),
 	};
 	_Alignas(8) unsigned char packet[DUMP_BYTES];
@@ -267,7 +269,7 @@ int box_sock_diag_add_tcp(int fd, int family, uint64_t enough_bytes, uint64_t en
 		return r;
 	}
 	do {
-		/* The kernel goes on while we read: there is always something. */
+		/* Does not fail with EAGAIN: each read makes the kernel prepare the next part. */
 		ssize_t got = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
 		if (got <= 0) {
 			return got < 0 ? -errno : -EPROTO;

@@ -1,5 +1,5 @@
-/* Chained buckets, doubled as they fill. Entries keep their hash, so growing copies nothing. The hash
- * is SipHash-1-3 under a secret of this process. */
+/* Chained buckets, doubled as they fill. Entries store their hash, so growing copies no keys. The hash
+ * is SipHash-1-3 with a secret key per process. */
 #include "base/table.h"
 
 #include <errno.h>
@@ -169,12 +169,12 @@ void *box_table_remove(struct box_table *table, struct box_str key)
 	return value;
 }
 
-/* A position is (bucket << 32 | index in chain): the entry before it may go without harm only when
- * the walk steps back by one, so the index counts entries still to skip from the chain's end. */
+/* A position is (bucket << 32 | entries left in the chain). Counting from the end of the chain keeps
+ * the position valid when the entry just returned is removed. */
 void *box_table_next(const struct box_table *table, uint64_t *position, struct box_str *ret_key)
 {
 	size_t bucket = (size_t)(*position >> 32);
-	uint32_t left = (uint32_t)*position; /* 0: this bucket is not begun */
+	uint32_t left = (uint32_t)*position; /* 0: the bucket is new */
 	for (; bucket < table->bucket_count; bucket++, left = 0) {
 		uint32_t length = 0;
 		for (struct box_table_entry *e = table->buckets[bucket]; e; e = e->next) {

@@ -1,7 +1,7 @@
 /* A hash table from byte strings to pointers.
  *
- * Keys are copied. The hash is seeded per process, so a client cannot prepare names that collide.
- * Removing during box_table_next is allowed for the entry just returned.
+ * Keys are copied. The hash has a random key per process, so clients cannot construct collisions.
+ * During a walk with box_table_next the entry just returned may be removed.
  */
 #pragma once
 
@@ -21,16 +21,16 @@ struct box_table {
 
 void *box_table_get(const struct box_table *table, struct box_str key);
 
-/* Puts a value that is not NULL and returns the one it replaces, or NULL. */
+/* Sets a value, which is not NULL, and returns the one it replaces, or NULL. */
 void *box_table_put(struct box_table *table, struct box_str key, void *value);
 
-/* Removes and returns what was there, or NULL. */
+/* Removes the entry and returns its value, or NULL. */
 void *box_table_remove(struct box_table *table, struct box_str key);
 
 /* Walks all entries: start with *position = 0. NULL at the end. */
 void *box_table_next(const struct box_table *table, uint64_t *position, struct box_str *ret_key);
 
-/* The hash the table uses; secret per process. */
+/* The table's hash function, with the secret key of this process. */
 uint64_t box_table_hash(struct box_str key);
 
 /* Frees the table, not the values. */

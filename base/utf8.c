@@ -1,4 +1,4 @@
-/* UTF-8 by the table of well-formed sequences in the Unicode standard. */
+/* UTF-8, by the table of well-formed byte sequences in the Unicode standard. */
 #include "base/utf8.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #define HIGH_BITS 0x8080808080808080ULL
 #define BLOCK 32
 
-/* Length of the well-formed sequence at p (which starts with a byte >= 0x80), 0 when malformed. */
+/* Length of the well-formed sequence at p (which starts with a byte >= 0x80), or 0 if malformed. */
 static size_t sequence_length(const unsigned char *p, const unsigned char *end)
 {
 	size_t left = (size_t)(end - p);
@@ -33,7 +33,7 @@ static size_t sequence_length(const unsigned char *p, const unsigned char *end)
 	return 0;
 }
 
-/* Skips what is ASCII, block by block; stops at a block that is not all ASCII, or near the end. */
+/* Skips ASCII block by block; stops at the first block that is not all ASCII, or near the end. */
 static const unsigned char *skip_ascii(const unsigned char *p, const unsigned char *end)
 {
 	uint64_t words[BLOCK / sizeof(uint64_t)];
@@ -55,7 +55,7 @@ bool box_utf8_valid(const char *bytes, size_t len)
 	const unsigned char *p = (const unsigned char *)bytes;
 	const unsigned char *end = p + len;
 	while ((p = skip_ascii(p, end)) < end) {
-		/* One block's worth by hand, before ASCII is hoped for again. */
+		/* Checks one block byte by byte before trying the fast path again. */
 		const unsigned char *stop = end - p < BLOCK ? end : p + BLOCK;
 		while (p < stop) {
 			size_t sequence = *p < 0x80 ? 1 : sequence_length(p, end);

@@ -1,4 +1,4 @@
-/* UTF-8: checking, and cutting without splitting a code point. */
+/* UTF-8: validation, and cutting without splitting a code point. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ bool box_utf8_valid(const char *bytes, size_t len);
 /* The longest length <= len at which `bytes` may be cut without splitting a code point. */
 size_t box_utf8_floor(const char *bytes, size_t len);
 
-/* The length of the first `characters` code points, or `len` when there are not more. */
+/* The length of the first `characters` code points, or `len` when there are fewer. */
 size_t box_utf8_prefix(const char *bytes, size_t len, size_t characters);
 
 /* Writes a code point (<= U+10FFFF, no surrogate) as 1 to 4 bytes and returns how many. */

@@ -1,4 +1,4 @@
-/* Building, searching and copying value trees. */
+/* Builds, searches and copies value trees. */
 #include "base/value.h"
 
 #include "base/arena.h"
@@ -22,7 +22,7 @@ struct box_str box_str_strip(struct box_str s)
 	return s;
 }
 
-/* An array of twice the room with the old content; the old one stays in the arena. */
+/* An array of twice the size with the old content; the old array stays in the arena. */
 static void *grown(
 	struct box_arena *arena, const void *old, uint32_t count, uint32_t *room, size_t size)
 {
@@ -96,7 +96,7 @@ static struct box_str str_copy(struct box_arena *arena, struct box_str s)
 	return (struct box_str){box_arena_strndup(arena, s.bytes, s.len), s.len};
 }
 
-/* Depth is bounded by BOX_MESSAGE_DEPTH_MAX: every tree came through a codec or our own hands. */
+/* Depth is at most BOX_MESSAGE_DEPTH_MAX: every tree comes from a decoder or from our own code. */
 struct box_value box_value_copy(struct box_arena *arena, const struct box_value *value)
 {
 	struct box_value copy = *value;

@@ -1,8 +1,8 @@
-/* The value tree: what a message says, whatever codec it came in.
+/* The value tree: the content of a message, whichever format it came in.
  *
- * JSON and msgpack are decoded into it and encoded from it (transport/). Trees live in an arena and
- * are never freed piece by piece. Strings are bytes with a length, valid UTF-8, not NUL-terminated
- * and free to contain NUL; bin is bytes of any kind and exists in msgpack only.
+ * JSON and msgpack are decoded into it and encoded from it (codec/). Trees live in an arena and are
+ * never freed piece by piece. Strings are valid UTF-8 with a length, not NUL-terminated, and may
+ * contain NUL; bin is arbitrary bytes and exists in msgpack only.
  */
 #pragma once
 
@@ -67,12 +67,12 @@ static inline bool box_str_same(struct box_str a, struct box_str b)
 {
 	return a.len == b.len && (a.len == 0 || memcmp(a.bytes, b.bytes, a.len) == 0);
 }
-/* True when the string holds a NUL byte and so cannot become a path, an argument or a variable. */
+/* True when the string contains NUL and so cannot become a path, an argument or a variable. */
 static inline bool box_str_has_nul(struct box_str s)
 {
 	return s.len > 0 && memchr(s.bytes, '\0', s.len) != NULL;
 }
-/* Without white space at both ends (ASCII). */
+/* Without ASCII white space at both ends. */
 struct box_str box_str_strip(struct box_str s);
 
 static inline struct box_value box_null(void)
@@ -99,7 +99,7 @@ static inline struct box_value box_text(struct box_str str)
 {
 	return (struct box_value){.type = BOX_STR, .str = str};
 }
-/* The text is not copied: it must outlive the tree. NULL gives null. */
+/* The text is not copied: it must outlive the tree. NULL becomes null. */
 static inline struct box_value box_cstr(const char *text)
 {
 	return text ? box_text(box_str(text)) : box_null();
@@ -113,26 +113,26 @@ static inline struct box_value box_map_value(void)
 	return (struct box_value){.type = BOX_MAP};
 }
 
-/* Appends to a list or a map. `key` is not copied and must not be in the map yet. The pointer that
- * comes back is good until the next append to the same list or map. */
+/* Appends to a list or a map. `key` is not copied and must not be in the map yet. The returned pointer
+ * is valid until the next append to the same list or map. */
 struct box_value *box_list_add(
 	struct box_arena *arena, struct box_value *list, struct box_value item);
 struct box_value *box_map_add(
 	struct box_arena *arena, struct box_value *map, const char *key, struct box_value value);
-/* As box_map_add, for keys that are no literals. */
+/* As box_map_add, for keys that are not literals. */
 struct box_value *box_map_add_str(
 	struct box_arena *arena, struct box_value *map, struct box_str key, struct box_value value);
-/* As box_map_add, but replaces the value of a key that is there. */
+/* As box_map_add, but replaces the value of an existing key. */
 void box_map_set(
 	struct box_arena *arena, struct box_value *map, struct box_str key, struct box_value value);
 
-/* The value of a key, or NULL when `map` is no map or has no such key. */
+/* The value of a key, or NULL when `map` is not a map or lacks the key. */
 const struct box_value *box_map_get(const struct box_value *map, const char *key);
 
 /* A deep copy into another arena. */
 struct box_value box_value_copy(struct box_arena *arena, const struct box_value *value);
 
-/* "null", "bool", "int", "float", "str", "bytes", "list", "map": for messages to people. */
+/* "null", "bool", "int", "float", "str", "bytes", "list", "map": for error messages. */
 const char *box_type_name(enum box_type type);
 
 #pragma GCC visibility pop

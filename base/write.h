@@ -1,11 +1,11 @@
-/* All of some bytes into an fd that blocks. In a header, so that PID 1 of a box has it too. */
+/* Writes all bytes to a blocking fd. Inline, so that box-init has it too. */
 #pragma once
 
 #include <errno.h>
 #include <stddef.h>
 #include <unistd.h>
 
-/* 0 or -errno; EINTR is not among them. */
+/* 0 or -errno; never -EINTR. */
 static inline int box_write_all(int fd, const void *bytes, size_t size)
 {
 	const char *at = bytes;

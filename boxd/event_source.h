@@ -1,5 +1,5 @@
-/* What boxd's one loop (rpc/supervise.c) runs: an fd to poll, a time by which it must be called, and the
- * call. Every subsystem that waits for something has a function box_X_event_source, and is one line in
+/* What boxd's event loop (rpc/supervise.c) runs: an fd to poll, a time by which it must be called, and
+ * the call. Every subsystem that waits for something has a function box_X_event_source, and one line in
  * the list that supervise.c and serve.c fill. */
 #pragma once
 
@@ -10,14 +10,14 @@
 #include "base/clock.h"
 
 struct box_event_source {
-	void *arg; /* of all these functions; any of them but `step` may be NULL */
+	void *arg; /* passed to all these functions; any of them but `step` may be NULL */
 	/* The fd to poll, or -1 when there is none at the moment. */
 	int (*fd)(const void *arg);
-	/* What to poll it for; without this function POLLIN. */
+	/* The events to poll for; NULL: POLLIN. */
 	short (*events)(const void *arg);
-	/* Milliseconds until `step` must be called even if the fd has nothing; -1: no limit. */
+	/* Milliseconds until `step` must be called even without an event; -1: no limit. */
 	int (*timeout_ms)(const void *arg);
-	/* Called after every wait, whatever woke the loop; `revents` is what poll found at the fd. */
+	/* Called after every wait, whatever woke the loop; `revents` is what poll reported for the fd. */
 	void (*step)(void *arg, short revents);
 };
 
@@ -38,7 +38,7 @@ static inline void box_event_source_add(
 	sources->all[sources->count++] = source;
 }
 
-/* The timeout_ms of what is due at a time of box_clock_ms; UINT64_MAX: never. */
+/* The timeout_ms until a time of box_clock_ms; UINT64_MAX: never. */
 static inline int box_event_source_timeout_ms(uint64_t due_ms)
 {
 	uint64_t now_ms = box_clock_ms();

@@ -1,4 +1,4 @@
-/* Opens everything that boxes need, in the order of dependencies; takes the policy; reports to box-rpc. */
+/* Opens everything that boxes need, in order of dependency; takes the policy; reports to box-rpc. */
 #include "boxd/host_state.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@
 #define MFD_EXEC 0x0010U
 #endif
 
-/* Whether the highest id that a box may get exists here: a container may have fewer. */
+/* Whether the highest id that a box may get is mapped here: a container may have fewer. */
 bool box_host_state_has_id_ranges(void)
 {
 	static const uint32_t last = 0xf0000000U;
@@ -59,14 +59,13 @@ static int seal_copy(int source, off_t size, int *ret_fd)
 		}
 		size -= sent;
 	}
-	/* Executable and not readable: then even the root of the box's own user namespace may not
-	 * look into it. */
+	/* Executable but not readable: then even the root of a box's user namespace cannot inspect it. */
 	if (fchmod(fd, 0511) < 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
 			0) {
 		return -errno;
 	}
-	/* Executed through an fd that cannot write it. */
+	/* Executed through an fd that cannot write to it. */
 	char path[32];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	int reopened = open(path, O_RDONLY | O_CLOEXEC);
@@ -113,7 +112,7 @@ static uint32_t count_cpus(void)
 	return count > 0 ? (uint32_t)count : 1;
 }
 
-/* 0 when it is not known. */
+/* 0 when unknown. */
 uint64_t box_host_state_files_max(void)
 {
 	char text[32] = "";
@@ -142,7 +141,7 @@ static int compile_filters(struct box_host_state *host_state, struct box_err *er
 	return 0;
 }
 
-/* Boxes of one and the same user leave boxd's keyring with boxd, once: see leave_keyring in
+/* If all boxes have the same uid, boxd leaves its keyring once for all of them: see leave_keyring in
  * first_process.c. */
 static int join_own_keyring(struct box_err *err)
 {
@@ -184,7 +183,7 @@ static int open_all(
 	if (r < 0) {
 		return r;
 	}
-	/* Cgroups before the namespaces: our rights there are those that we have outside. */
+	/* Cgroups before the namespaces: our rights to them are those outside. */
 	host_state->cgroups = box_cgroups_open();
 	host_state->host.cgroups = box_cgroups_mode(host_state->cgroups) != BOX_CGROUP_NONE;
 	if (host_state->host.cgroups) {
@@ -267,8 +266,8 @@ void box_host_state_close(struct box_host_state *host_state)
 	}
 }
 
-/* Into zeroed memory, leaving out pages of zeros: what is not written takes no memory, in boxd as in the
- * watcher, which is a copy of it. A policy is large and mostly empty. */
+/* Copies into zeroed memory and skips pages of zeros: a page that is not written takes no memory, in
+ * boxd and in the watcher, which is a copy of it. A policy is large and mostly empty. */
 static void copy_written(void *zeroed, const void *from, size_t size)
 {
 	static const char zeros[4096];
@@ -377,7 +376,7 @@ void box_host_state_narrow_policy(
 		    &host_state->own_paths, &err) < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "mount_roots.refused", box_log_str("why", err.text));
 		host_state->policy = *before;
-		/* This has succeeded before. */
+		/* It has succeeded once, so it cannot fail now. */
 		(void)box_mount_roots_seal(
 			host_state->mount_roots, &host_state->policy, &host_state->own_paths, &err);
 	}
@@ -421,8 +420,8 @@ void box_host_state_report_at_start(
 
 /* --- reports --- */
 
-/* Cheap, and without a change: no path is opened. A root that was missing when the policy was set is not
- * taken later: a process that could make it then would have made the root of boxes. */
+/* Cheap and without side effects: opens no path. A root that was missing when the policy was set is not
+ * taken later: a process that could make it then would have chosen the root of boxes. */
 static void report_root(const struct box_host_state *host_state, struct box_boxd_host *host)
 {
 	const char *path = host_state->policy.rootfs;
@@ -438,7 +437,7 @@ static void report_root(const struct box_host_state *host_state, struct box_boxd
 			host_state->host.root_entry_count)) {
 		host->possible = 0;
 		(void)snprintf(host->missing, sizeof(host->missing),
-			"%s%.400s has no /bin/sh any more, which commands are given to",
+			"%s%.400s has no /bin/sh any more, which runs commands",
 			path[0] ? "local.rootfs: " : "the host's own root", path);
 	}
 }
@@ -488,7 +487,7 @@ int box_host_state_check_config_path(
 	}
 	if (folder && box_root_check_shell(fd) < 0) {
 		return box_err_set(err, BOX_ERR_VALUE, ENOENT,
-			"%s: has no /bin/sh, which commands are given to", path);
+			"%s: has no /bin/sh, which runs commands", path);
 	}
 	return folder || (S_ISREG(status.st_mode) && status.st_size > 0)
 		? 0

@@ -1,8 +1,8 @@
 /* What boxes need of this host: everything that is found out, opened or prepared once.
  *
  * Found out by trying, when boxd starts; what is missing is kept as text for status and errors. The
- * operator's policy comes later, once, and completes it. Owned by main.c; used by everything below that
- * makes boxes.
+ * operator's policy comes later, once, and completes it. Owned by main.c; used by everything that makes
+ * boxes.
  */
 #pragma once
 
@@ -29,11 +29,11 @@ struct box_host_state_filters {
 };
 
 struct box_host_state {
-	bool possible; /* boxes can be made; else `missing` says why not */
+	bool possible; /* boxes can be made; else `missing` is the reason */
 	char missing[BOX_BOXD_TEXT_MAX];
-	bool sealed; /* the policy was set */
+	bool sealed; /* the policy has been set */
 	struct box_policy policy;
-	struct box_mount_roots *mount_roots; /* by the policy; never NULL */
+	struct box_mount_roots *mount_roots; /* from the policy; never NULL */
 	struct box_plan_host host;
 	struct box_common_mounts common;
 	struct box_images *images; /* NULL before the policy */
@@ -45,17 +45,17 @@ struct box_host_state {
 	struct box_host_state_filters filters[BOX_FILTERS_][2]; /* without and with a network */
 	struct box_quota_support quota;
 	struct box_mount_roots_own_paths own_paths; /* set by the caller */
-	bool alone; /* no other mount namespace uses the folders: set by the caller */
+	bool alone; /* no other mount namespace uses the host's folders: set by the caller */
 	int init;   /* the program of PID 1, in a sealed memfd */
 	int vmm;    /* box-vmm, to be executed; or -1 */
 	char vmm_path[BOX_PATH_MAX];
 };
 
-/* For zeroed memory: nothing is there, and no box is possible. */
+/* Initialises zeroed memory: nothing is available, and no box is possible. */
 void box_host_state_init(struct box_host_state *host_state);
 
-/* Never fails: what cannot be had is described in `missing`. Enters namespaces of our own: to be called
- * when the listening sockets are open and before PR_SET_DUMPABLE. */
+/* Never fails: `missing` describes what is not available. Enters new namespaces: call it when the
+ * listening sockets are open and before PR_SET_DUMPABLE. */
 void box_host_state_open(struct box_host_state *host_state, const struct box_identity *ids);
 void box_host_state_close(struct box_host_state *host_state);
 
@@ -64,7 +64,8 @@ bool box_host_state_has_id_ranges(void);
 /* fs.file-max; 0 when it is not known. */
 uint64_t box_host_state_files_max(void);
 
-/* Whether every text of a policy is terminated and every count in its limits: it comes from box-rpc. */
+/* Whether every text of a policy is terminated and every count within its limits: a policy comes from
+ * box-rpc. */
 bool box_host_state_is_well_formed(const struct box_policy *policy);
 
 /* Takes the policy, opens the mount roots and prepares the root of boxes. A second policy is
@@ -73,17 +74,17 @@ bool box_host_state_is_well_formed(const struct box_policy *policy);
 int box_host_state_set_policy(
 	struct box_host_state *host_state, const struct box_policy *policy, struct box_err *err);
 
-/* Whether its paths may be used together, as box_host_state_set_policy requires; nothing is kept. */
+/* Whether its paths may be used together, as box_host_state_set_policy requires; changes nothing. */
 int box_host_state_check_policy_paths(const struct box_host_state *host_state,
 	const struct box_policy *policy, struct box_err *err);
 
-/* Takes of a later policy what narrows the first one. With `roots` also its roots and its skill store,
- * unless they would let boxes mount something of Box's own, which is logged. */
+/* Takes from a later policy only what narrows the first one. With `roots` also its roots and its skill
+ * store, unless boxes could then mount something of Box's own, which is logged. */
 void box_host_state_narrow_policy(
 	struct box_host_state *host_state, const struct box_policy *policy, bool roots);
 
-/* What a box would get now, as far as it can be seen: box_host_state_report_at_start, and the roots as they
- * are now. */
+/* What a box would get now, as far as that is visible: box_host_state_report_at_start with the present
+ * roots. */
 void box_host_state_report_now(
 	const struct box_host_state *host_state, struct box_boxd_host *ret_host);
 
@@ -91,6 +92,6 @@ void box_host_state_report_now(
 int box_host_state_check_config_path(
 	enum box_boxd_check_kind what, const char *path, struct box_err *err);
 
-/* What this host has, for START. */
+/* The facts about this host for START. */
 void box_host_state_report_at_start(
 	const struct box_host_state *host_state, struct box_boxd_host *ret_host);

@@ -18,7 +18,7 @@
 #define ACCOUNT BOX_WORKER_ACCOUNT
 #define FREE_ID_SPREAD 4000
 #define FREE_ID_COUNT 4336
-#define MAP_TEXT_MAX 16384 /* 340 lines, the most the kernel has */
+#define MAP_TEXT_MAX 16384 /* 340 lines, the kernel's maximum */
 
 /* `map` is the text of /proc/self/uid_map. */
 static bool is_mapped(const char *map, unsigned long id)
@@ -41,7 +41,7 @@ bool box_identity_is_mapped(const char *path, unsigned long id)
 	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t len = fd < 0 ? -1 : read(fd, map, sizeof(map) - 1);
 	if (len < 0) {
-		return true; /* then the change itself will tell */
+		return true; /* if it is not mapped, changing the id will fail */
 	}
 	map[len] = '\0';
 	return is_mapped(map, id);
@@ -53,9 +53,9 @@ static bool has_both(uid_t id)
 		box_identity_is_mapped("/proc/self/gid_map", id);
 }
 
-/* First beside the id of the quota store, where nobody hands out any: BOX_DYNAMIC_ID_FIRST is where
- * systemd takes them for services of its own (DynamicUser), and one of those could get the skill
- * store with ours. A container may have no others, and few services. */
+/* First the id beside that of the quota store, which nothing assigns. systemd assigns ids from
+ * BOX_DYNAMIC_ID_FIRST on to services (DynamicUser): a service with our id could access the skill
+ * store. A container may have no other ids, and few services. */
 static int choose_free_id(uid_t *ret_id)
 {
 	static const uid_t firsts[] = {BOX_WORKER_IDS_FIRST, BOX_DYNAMIC_ID_FIRST};

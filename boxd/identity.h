@@ -10,17 +10,18 @@
 #define BOX_IDENTITY_DYNAMIC_LAST 65519U
 
 struct box_identity {
-	bool change; /* false: it keeps boxd's own ids */
+	bool change; /* false: box-rpc keeps boxd's ids */
 	uid_t uid;
 	gid_t gid;
 };
 
-/* As root: the account `box-rpc`, else ids that no account has. Logs it when ids cannot be changed. */
+/* As root: the account `box-rpc`, else ids that no account has. Logs a warning when ids cannot be
+ * changed. */
 int box_identity_choose_for_rpc(struct box_identity *ret_ids, struct box_err *err);
 
-/* The owner of an opened file; whether ids are changed at all is as in `ids`. */
+/* The ids of the owner of an opened file; `ids` says whether ids are changed at all. */
 int box_identity_of_owner(const struct box_identity *ids, int fd, struct box_identity *ret_ids);
 
-/* Whether a user namespace has this id, by the text of /proc/self/uid_map or gid_map. True when it cannot
- * be read: then the use of the id will fail. */
+/* Whether a user namespace has this id, from the text of /proc/self/uid_map or gid_map. True when that
+ * cannot be read: then using the id will fail. */
 bool box_identity_is_mapped(const char *path, unsigned long id);

@@ -1,5 +1,4 @@
-/* A fixed table of children. A child that does not die when it is killed keeps its place until it
- * does. */
+/* A fixed table of children. A child that does not die when it is killed keeps its slot until it does. */
 #include "boxd/jobs.h"
 
 #include <errno.h>
@@ -15,11 +14,11 @@
 #include "boxd/program.h"
 #include "boxd/subprocess.h"
 
-#define ENDS_ALONE_WAIT_MS 1500 /* at the end of boxd, for all that end by themselves */
+#define ENDS_ALONE_WAIT_MS 1500 /* when boxd ends, for all programs that end by themselves */
 
 struct job {
-	struct box_subprocess child; /* none: this place is free */
-	bool ends_alone;             /* it was given no limit, and was not killed */
+	struct box_subprocess child; /* none: the slot is free */
+	bool ends_alone;             /* it has no time limit, and was not killed */
 	box_jobs_ended *ended;
 	void *arg;
 };
@@ -118,7 +117,7 @@ static void step(void *arg, short revents)
 			continue;
 		}
 		if (box_subprocess_has_ended(&job->child, 0)) {
-			/* Its place may be taken from inside `ended`. */
+			/* `ended` may start another job in this slot. */
 			struct job last = *job;
 			(void)box_subprocess_finish(&job->child, jobs->epoll, NULL, 0);
 			last.ended(last.arg);

@@ -15,8 +15,8 @@ struct box_program;
 typedef void box_jobs_ended(void *arg);
 
 struct box_jobs *box_jobs_new(void);
-/* Kills all that run, without a call of `ended`. A program without a limit gets a moment first: it ends
- * by itself, and what it still does (box-skills waits for the disk) is better not cut off. */
+/* Kills all that run, without calling `ended`. Programs without a time limit get a moment to end by
+ * themselves: box-skills may still be writing to disk. */
 void box_jobs_free(struct box_jobs *jobs);
 
 /* Starts a program. With `limit_ms` it is killed after that time; with 0 it ends by itself, at the latest

@@ -1,6 +1,6 @@
-/* From a host and a port to listening sockets. All of them are on one port: with port 0 the first
- * socket gets it from the kernel and the others follow, and if one of them finds it taken, all
- * try again. */
+/* From a host and a port to listening sockets. All are on the same port: with port 0 the first socket
+ * gets a port from the kernel and the others use it too; if one of them finds it taken, all start
+ * again. */
 #include "boxd/listeners.h"
 
 #include <arpa/inet.h>
@@ -151,13 +151,13 @@ static int bound_port(int fd, uint16_t *ret_port)
 	return 0;
 }
 
-/* A name may have an IPv6 address that this host does not. */
+/* A name may have an IPv6 address although this host has no IPv6. */
 static bool is_missing_ipv6(const union address *address, int r)
 {
 	return address->any.sa_family == AF_INET6 && (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL);
 }
 
-/* Opens all on one port. On failure *ret_failed is the address that did it. */
+/* Opens all on one port. On failure *ret_failed is the address that failed. */
 static int open_all(struct addresses *addresses, uint16_t port, struct box_listeners *listeners,
 	const union address **ret_failed)
 {

@@ -1,5 +1,5 @@
 /* The listening sockets. boxd opens them once and keeps them, so that no connection is refused while
- * box-rpc is restarted. Opened by main.c, sent to box-rpc by serve.c. */
+ * box-rpc restarts. Opened by main.c, sent to box-rpc by serve.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ struct box_listeners {
 	int fds[BOX_BOXD_LISTENERS_MAX];
 	bool all_loopback;
 	struct box_operator_socket operator;
-	int sock_diag; /* to find out which user has connected; or -1 */
+	int sock_diag; /* to look up which user has connected; or -1 */
 };
 
 #define BOX_LISTENERS_NONE                                           \
@@ -23,7 +23,7 @@ struct box_listeners {
 		.operator= BOX_OPERATOR_SOCKET_NONE, .sock_diag = -1 \
 	}
 
-/* Whether all addresses of `host` are of loopback, without opening any. */
+/* Whether all addresses of `host` are loopback, without opening any. */
 int box_listeners_check_host(const char *host, bool *ret_all_loopback, struct box_err *err);
 
 /* `host` NULL is 127.0.0.1 and, where there is IPv6, ::1. Port 0 is any free one, the same for all.

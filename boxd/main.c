@@ -1,5 +1,5 @@
-/* boxd's start: reads the command line, opens files and sockets, puts the parts together. Everything that
- * can be wrong with them is found here, before box-rpc or any box starts. */
+/* boxd's start: reads the command line, opens files and sockets, connects the modules. All errors in
+ * these are found here, before box-rpc or any box starts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static int fail(int exit_code, const struct box_err *err)
 	return exit_code;
 }
 
-/* A closed fd 0, 1 or 2 would be taken by the next thing opened, and be written to. */
+/* Otherwise the next open() would get fd 0, 1 or 2, and be written to by mistake. */
 static int fill_standard_fds(struct box_err *err)
 {
 	int fd;
@@ -55,7 +55,7 @@ static int open_listeners(
 	return r;
 }
 
-/* At its default path it may fail: another boxd may listen there. */
+/* At its default path this may fail: another boxd may listen there. */
 static int open_operator_socket(
 	const struct box_options *options, struct box_listeners *listeners, struct box_err *err)
 {
@@ -79,8 +79,8 @@ static bool is_blank(const char *token)
 	return box_str_strip(box_str(token)).len == 0;
 }
 
-/* Logs where we listen, and tells box-rpc, which decides by the operator's file whether that is allowed.
- * Without a token box-rpc must find out which user connects. */
+/* Logs where we listen, and tells box-rpc, which decides by the operator's file whether that is
+ * allowed. Without a token box-rpc must look up which user connects. */
 static void report_listeners(
 	struct box_listeners *listeners, bool wide, struct box_boxd_start *start)
 {
@@ -96,7 +96,7 @@ static void report_listeners(
 	}
 }
 
-/* Every box takes some. The limits of our children are set for each of them. */
+/* Every box needs some fds. The limits of our children are set separately. */
 static void raise_open_files(void)
 {
 	struct rlimit limit;
@@ -118,8 +118,8 @@ static const char *make_absolute(const char *folder, const char *path, char out[
 	return out;
 }
 
-/* The configuration of a boxd with -s is in a folder that the process which started it works in, so it does
- * not count as Box's own. */
+/* With -s the configuration is in the working folder of the process that started boxd, so it does not
+ * count as Box's own. */
 static void find_own_paths(const struct box_options *options,
 	const struct box_start_data *start_data, const struct box_listeners *listeners,
 	struct box_mount_roots_own_paths *ret_paths)
@@ -150,7 +150,7 @@ static int serve(const struct box_options *options)
 	struct box_identity ids;
 	struct box_listeners listeners = BOX_LISTENERS_NONE;
 	char rpc_path[BOX_PATH_MAX];
-	/* Before the namespaces change what our own path is. */
+	/* Before the namespaces change what our own path means. */
 	if (box_program_find("box-rpc", rpc_path, &err) < 0 ||
 		box_identity_choose_for_rpc(&ids, &err) < 0 ||
 		open_listeners(options, &listeners, &err) < 0 ||
@@ -171,8 +171,8 @@ static int serve(const struct box_options *options)
 		/* The process that started us sees the same mounts. */
 		host_state.alone = options->stdio;
 	}
-	/* The token is in this process's memory: no core of it, and no debugger of its user. Not
-	 * before: a plain user's own maps could not be written then. */
+	/* The token is in this process's memory: no core dumps, and no debugger of the same user. Not
+	 * earlier: as a plain user, boxd could not write its own id maps then. */
 	if (prctl(PR_SET_DUMPABLE, 0L) < 0) {
 		(void)box_err_set(&err, BOX_ERR_OS, errno, "PR_SET_DUMPABLE failed");
 		return fail(EXIT_FAILED, &err);
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
 		(void)fputs(options.help ? box_options_usage() : "boxd " BOX_VERSION "\n", stdout);
 		return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 	}
-	/* The result must not be hidden among lines about processes. */
+	/* The result must not be buried among log lines about processes. */
 	if (options.check_config && options.log_level == BOX_LOG_INFO) {
 		options.log_level = BOX_LOG_WARNING;
 	}

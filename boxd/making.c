@@ -1,4 +1,4 @@
-/* Owns the three queues that a request waits in, and the order of the stages. */
+/* Owns the three queues in which a request waits, and the order of the stages. */
 #include "boxd/making.h"
 
 #include <stdlib.h>

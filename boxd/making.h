@@ -1,5 +1,6 @@
 /* A request for a box (MAKE_BOX), from the packet to the table of boxes. Every request goes through the
- * stages in order; a stage that has nothing to do for it is done at once, others wait for a process.
+ * stages in order; a stage that has nothing to do for it passes it on at once, others wait for a
+ * process.
  *
  *   QUOTA    quota/quota_queue.c       prepares the quota of the workspace folder
  *   MICROVM  microvm/microvm_probe.c   finds out whether this host can run microVMs
@@ -40,7 +41,7 @@ struct box_making {
 /* Takes NULL. */
 void box_making_free(struct box_making *making);
 
-/* How a stage hands a request back: once, maybe from inside the call that gave it to the stage. */
+/* How a stage hands a request back: once, possibly from inside the call that gave it to the stage. */
 typedef void box_making_done(void *arg, struct box_making *making, const struct box_err *err);
 
 /* --- the chain of stages --- */
@@ -54,7 +55,7 @@ struct box_making_events {
 	void (*probed)(void *arg, uint32_t request, const struct box_err *err);
 };
 
-/* `ids` are what box-vmm is probed as. */
+/* `ids` are those that box-vmm is probed with. */
 struct box_making_chain *box_making_chain_new(struct box_host_state *host_state,
 	struct box_boxes *boxes, struct box_jobs *jobs, const struct box_identity *ids,
 	const struct box_making_events *events, void *arg);
@@ -64,7 +65,7 @@ void box_making_chain_free(struct box_making_chain *chain);
 void box_making_chain_request(
 	struct box_making_chain *chain, uint32_t request, const struct box_plan_request *ask);
 void box_making_chain_probe_microvms(struct box_making_chain *chain, uint32_t request);
-/* box-rpc is gone: no request is answered. What a process has begun for one is finished. */
+/* box-rpc is gone: no request is answered. What a process has started for one is finished. */
 void box_making_chain_drop_requests(struct box_making_chain *chain);
 
 void box_making_chain_add_event_sources(

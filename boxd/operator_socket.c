@@ -1,5 +1,5 @@
-/* In this order: the folder is made and checked, and everything after that goes through its fd; a lock on
- * the folder keeps two boxds from taking each other's socket for a stale one; the socket is bound with a
+/* In this order: the folder is made and checked, and from then on used through its fd; a lock on the
+ * folder keeps two boxds from mistaking each other's socket for a stale one; the socket is bound with a
  * mode that lets nobody else in, and only then given to a group. */
 #include "boxd/operator_socket.h"
 
@@ -20,7 +20,7 @@
 #include "base/err.h"
 
 #define BACKLOG 1024
-#define LOCK_TRIES 200 /* a second; a boxd that starts holds the lock for a moment */
+#define LOCK_TRIES 200 /* one second; a boxd that starts holds the lock for a moment */
 #define LOCK_PAUSE_MS 5
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
@@ -52,7 +52,7 @@ static int choose_path(const char *path, struct box_operator_socket *socket, str
 	return socket->path[0] == '/' ? 0 : refuse(err, socket, EINVAL, "not an absolute path");
 }
 
-/* Otherwise other users could put a socket of their own in place of ours. */
+/* Otherwise other users could replace our socket. */
 static const char *check_folder(const struct stat *status)
 {
 	if (status->st_uid != geteuid() && status->st_uid != 0) {
@@ -77,7 +77,7 @@ static int open_folder(struct box_operator_socket *socket, struct box_err *err)
 	if (socket->folder < 0 || fstat(socket->folder, &status) < 0) {
 		bool link = errno == ENOTDIR || errno == ELOOP;
 		return refuse(err, socket, errno,
-			link ? "its folder is a link or no folder" : box_err_strerror(errno));
+			link ? "its folder is a link or not a folder" : box_err_strerror(errno));
 	}
 	const char *why = check_folder(&status);
 	return why ? refuse(err, socket, EPERM, why) : 0;
@@ -94,7 +94,7 @@ static void fill_address(const struct box_operator_socket *socket, struct sockad
 	memcpy(address->sun_path, socket->path, sizeof(address->sun_path));
 }
 
-/* Whether a process listens there, even one whose queue is full. */
+/* Whether a process listens there, even if its queue is full. */
 static bool is_served(const struct box_operator_socket *socket)
 {
 	struct sockaddr_un address;
@@ -104,7 +104,7 @@ static bool is_served(const struct box_operator_socket *socket)
 		(errno != ECONNREFUSED && errno != ENOENT);
 }
 
-/* Left behind by a boxd that was killed. */
+/* Removes a socket left behind by a boxd that was killed. */
 static int remove_stale(const struct box_operator_socket *socket, struct box_err *err)
 {
 	struct stat status;
@@ -112,10 +112,10 @@ static int remove_stale(const struct box_operator_socket *socket, struct box_err
 		return errno == ENOENT ? 0 : refuse(err, socket, errno, box_err_strerror(errno));
 	}
 	if (!S_ISSOCK(status.st_mode)) {
-		return refuse(err, socket, EEXIST, "something else has this name");
+		return refuse(err, socket, EEXIST, "a file that is not a socket has this name");
 	}
 	if (is_served(socket)) {
-		return refuse(err, socket, EADDRINUSE, "another boxd that runs has it");
+		return refuse(err, socket, EADDRINUSE, "another running boxd has it");
 	}
 	if (unlinkat(socket->folder, name_in(socket), 0) < 0 && errno != ENOENT) {
 		return refuse(err, socket, errno, box_err_strerror(errno));
@@ -171,7 +171,7 @@ static int share_with(
 	return 0;
 }
 
-/* Not for ever: every process that may read the folder may lock it too. */
+/* With a time limit: every process that may read the folder can lock it too. */
 static int lock_folder(const struct box_operator_socket *socket, struct box_err *err)
 {
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
@@ -245,7 +245,7 @@ void box_operator_socket_close(struct box_operator_socket *socket)
 	if (socket->folder_made) {
 		char copy[BOX_SOCKET_PATH_SIZE];
 		memcpy(copy, socket->path, sizeof(copy));
-		(void)rmdir(dirname(copy)); /* unless there is more in it */
+		(void)rmdir(dirname(copy)); /* fails if the folder is not empty */
 	}
 	box_close_p(&socket->fd);
 	box_close_p(&socket->folder);

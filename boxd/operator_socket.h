@@ -1,6 +1,6 @@
 /* The operator's Unix socket: a process that may connect to it, by the modes of the socket and of its
- * folder, speaks for the operator. boxd opens it once and keeps it, as the other listening sockets. Called
- * by main.c and listeners.c. */
+ * folder, acts for the operator. boxd opens it once and keeps it, as the other listening sockets.
+ * Called by main.c and listeners.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 struct box_operator_socket {
 	int fd;     /* listening, or -1 */
-	int folder; /* that contains it, or -1 */
+	int folder; /* the folder that contains it, or -1 */
 	bool folder_made;
 	ino_t inode; /* of the socket in its folder */
 	char path[BOX_SOCKET_PATH_SIZE];
@@ -22,9 +22,9 @@ struct box_operator_socket {
 		.fd = -1, .folder = -1 \
 	}
 
-/* Opens it at `path`, or with NULL at the default place of this user. Its folder is made if it is
- * missing (0711 for root, 0700 for others). `group` NULL: mode 0600, else 0660 and that group's.
- * 0, or negative with the reason in err: -EADDRINUSE when another boxd listens there. */
+/* Opens it at `path`, or with NULL at this user's default path. Makes the folder if it is missing (0711
+ * for root, 0700 for others). `group` NULL: mode 0600, else 0660 and that group. 0, or negative with
+ * the reason in err: -EADDRINUSE when another boxd listens there. */
 int box_operator_socket_open(const char *path, const char *group,
 	struct box_operator_socket *ret_socket, struct box_err *err);
 

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 
-#define HOST_MAX 255 /* the longest name that DNS has */
+#define HOST_MAX 255 /* the longest DNS name */
 
 enum {
 	FLAG_STDIO = 's',
@@ -118,7 +118,7 @@ static bool parse_port(const char *text, uint16_t *ret_port)
 static int wrong_value(struct box_err *err, const char *flag, const char *value, const char *why)
 {
 	return box_err_set(
-		err, BOX_ERR_VALUE, EINVAL, "--%s: \"%.100s\" is no %s", flag, value, why);
+		err, BOX_ERR_VALUE, EINVAL, "--%s: \"%.100s\" is not a valid %s", flag, value, why);
 }
 
 /* What getopt_long answered '?' or ':' to. `optopt` is 0 for an unknown long flag. */
@@ -168,7 +168,7 @@ static int set_socket(struct box_options *options, const char *value, struct box
 	options->socket_path = options->socket_none ? NULL : value;
 	return options->socket_none || value[0] == '/'
 		? 0
-		: wrong_value(err, "socket", value, "absolute path, nor none");
+		: wrong_value(err, "socket", value, "absolute path or none");
 }
 
 static int set_socket_group(struct box_options *options, const char *value, struct box_err *err)
@@ -274,8 +274,8 @@ static int parse(int argc, char **argv, struct box_options *options, struct box_
 	}
 	if (options->socket_group &&
 		(options->socket_none || (options->stdio && !options->socket_path))) {
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"--socket-group: there is no socket that it could share");
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "--socket-group: there is no socket to share");
 	}
 	return 0;
 }
@@ -289,7 +289,7 @@ int box_options_parse(int argc, char **argv, struct box_options *ret_options, st
 	};
 	int r = parse(argc, argv, &options, err);
 	if (r < 0) {
-		/* The text stays one line, whatever the arguments held. */
+		/* Escapes the text, so that it stays one line whatever the arguments contained. */
 		for (char *c = err->text; *c; c++) {
 			*c = iscntrl((unsigned char)*c) ? '?' : *c;
 		}

@@ -1,4 +1,4 @@
-/* What the operator said on the command line. */
+/* boxd's command line. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct box_options {
 	const char *host; /* NULL: loopback only */
 	uint16_t port;    /* 0: any that is free */
 	const char *config_path;
-	const char *socket_path; /* NULL: the default place of this user, and not with -s */
+	const char *socket_path; /* NULL: this user's default path, except with -s */
 	bool socket_none;        /* --socket none */
 	const char *socket_group;
 	const char *token_path;

@@ -1,5 +1,5 @@
-/* Finds our other programs, and starts them: what the child does to itself between fork and exec is the
- * list `steps`, in that order. A step that fails ends the child and is reported by its name through a pipe
+/* Finds Box's other programs and starts them: what the child does between fork and exec is the list
+ * `steps`, in that order. A step that fails ends the child and is reported by its name through a pipe
  * that exec closes. */
 #include "boxd/program.h"
 
@@ -27,7 +27,7 @@
 
 #define OPEN_FILES_MAX 65536
 
-/* Where the child moves its fds: those that the program gets, then two that exec closes. */
+/* Where the child moves its fds: those of the program, then two that exec closes. */
 enum {
 	CHILD_GIVEN_FD = STDERR_FILENO + 1,
 	CHILD_REPORT_FD = CHILD_GIVEN_FD + BOX_PROGRAM_FDS_MAX,
@@ -50,7 +50,7 @@ struct report {
 
 /* --- where it is --- */
 
-/* Beside the program that runs, even when an upgrade has replaced that since. */
+/* Beside boxd's own program, even if an upgrade has replaced that file since. */
 static int path_beside(const char *name, char ret_path[BOX_PATH_MAX])
 {
 	ssize_t len = readlink("/proc/self/exe", ret_path, BOX_PATH_MAX);
@@ -90,7 +90,7 @@ int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_e
 
 /* --- the child. Each step returns 0 or -errno. --- */
 
-/* Away from boxd's terminal: Ctrl-C reaches boxd only, which then decides. */
+/* Away from boxd's terminal: Ctrl-C reaches boxd only, which decides what to do. */
 static int leave_session(const struct child *child)
 {
 	(void)child;
@@ -102,7 +102,7 @@ static int reset_signals(const struct child *child)
 	(void)child;
 	struct sigaction action = {.sa_handler = SIG_DFL};
 	for (int number = 1; number < NSIG; number++) {
-		/* The C library keeps two for itself, and SIGKILL and SIGSTOP have no action. */
+		/* The C library reserves two signals, and SIGKILL and SIGSTOP have no action. */
 		(void)sigaction(number, &action, NULL);
 	}
 	sigset_t none;
@@ -123,7 +123,7 @@ static int arrange_stdio(const struct child *child)
 	return 0;
 }
 
-/* They are all above the numbers they are moved to. */
+/* All of them are above the numbers that they are moved to. */
 static int arrange_fds(const struct child *child)
 {
 	size_t count = child->wanted->fd_count;
@@ -171,7 +171,7 @@ static int raise_open_files(const struct child *child)
 	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno : 0;
 }
 
-/* Before the ids change, which takes the capability that this needs. */
+/* Before the change of ids, which drops the capability that this needs. */
 static int drop_bounding_set(const struct child *child)
 {
 	(void)child;
@@ -212,14 +212,14 @@ static int drop_capabilities(const struct child *child)
 	return box_caps_keep(0);
 }
 
-/* This also keeps a uid 0 from getting capabilities back by exec. */
+/* This also keeps uid 0 from getting capabilities back by exec. */
 static int forbid_new_privileges(const struct child *child)
 {
 	(void)child;
 	return prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-/* After the ids change, which clears it. boxd may have died before it was set. */
+/* After the change of ids, which clears it. boxd may have died before it was set. */
 static int die_with_parent(const struct child *child)
 {
 	if (prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0) {
@@ -228,8 +228,7 @@ static int die_with_parent(const struct child *child)
 	return getppid() == child->parent ? 0 : -EOWNERDEAD;
 }
 
-/* By its path, so that the process has its name; by its fd where the new uid cannot get to the
- * folder. */
+/* By its path, which gives the process its name; by its fd if the new uid cannot reach the folder. */
 static int execute(const struct child *child)
 {
 	const struct box_program *wanted = child->wanted;
@@ -269,7 +268,7 @@ static const struct {
 
 _Noreturn static void run_child(const struct child *child)
 {
-	/* Until the fds are arranged the pipe has its first number. */
+	/* Before the fds are arranged the pipe has its original number. */
 	int report_fd = child->report;
 	for (uint32_t step = 0; step < STEP_COUNT; step++) {
 		int r = steps[step].run(child);
@@ -304,7 +303,7 @@ static int await_exec(const char *name, int report_fd, struct box_err *err)
 		steps[report.step].name, box_err_strerror(report.errnum));
 }
 
-/* To a number above those that the child uses. */
+/* Duplicates to a number above those that the child uses. */
 static int move_away(int *fd)
 {
 	int moved = fcntl(*fd, F_DUPFD_CLOEXEC, CHILD_FDS_END);
@@ -407,7 +406,7 @@ int box_program_start(const struct box_program *wanted, struct box_program_proce
 		return box_err_set(err, BOX_ERR_OS, errno, "%s cannot start: fork: %s",
 			wanted->name, box_err_strerror(errno));
 	}
-	/* Our copy, so that the pipe ends with the child's. */
+	/* Our copy, so that EOF comes when the child's is closed. */
 	box_close_p(&opened.report[1]);
 	_cleanup_(box_close_p) int pidfd = pidfd_open(pid, 0);
 	if (pidfd < 0) {

@@ -1,5 +1,5 @@
-/* Our other programs: where they are, and their start as a child without rights and environment, with the
- * fds it is given. Called by jobs.c, rpc/supervise.c and main.c. */
+/* Box's other programs: where they are, and how they are started, as children without rights and
+ * environment and with the given fds. Called by jobs.c, rpc/supervise.c and main.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,9 +16,9 @@ struct box_program {
 	const char *name;
 	const char *task; /* its only argument, or NULL */
 	struct box_identity ids;
-	bool stdio;                   /* gets our stdin and stdout; else an empty stdin */
+	bool stdio;                   /* gets our stdin and stdout; else stdin is empty */
 	int output;                   /* its stdout without `stdio`; 0: our stderr */
-	int fds[BOX_PROGRAM_FDS_MAX]; /* from 3 on; they stay the caller's */
+	int fds[BOX_PROGRAM_FDS_MAX]; /* numbered from 3; the caller keeps them */
 	size_t fd_count;
 };
 
@@ -27,9 +27,9 @@ struct box_program_process {
 	int pidfd;
 };
 
-/* The path of a program of ours: beside boxd, else where the build installs it. */
+/* The path of a program of Box: beside boxd, else where the build installs it. */
 int box_program_find(const char *name, char ret_path[BOX_PATH_MAX], struct box_err *err);
 
-/* Returns when the program runs, or negative with the step that failed in err. */
+/* Returns when the program runs, or negative with the failed step in err. */
 int box_program_start(const struct box_program *wanted, struct box_program_process *ret_child,
 	struct box_err *err);

@@ -1,5 +1,5 @@
-/* A child that does not die when it is killed, because a file system does not answer, keeps its place
- * with the caller until it does. */
+/* A child that does not die when it is killed, because a file system does not respond, keeps the
+ * caller's slot until it does. */
 #include "boxd/subprocess.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ int box_subprocess_start(struct box_subprocess *ret_child, int epoll, uint64_t l
 	int pidfd = pidfd_open(pid, 0);
 	if (pidfd < 0) {
 		int r = -errno;
-		/* It has not touched a file system yet that could hold it. */
+		/* It has not yet touched a file system that could block it. */
 		kill_and_reap(pid);
 		return r;
 	}

@@ -1,5 +1,5 @@
-/* The start of the watcher, the rights it keeps, and how boxd restarts it. What it does after boxd's death
- * is box_cgroups_clean_up. */
+/* The start of the watcher, its rights, and how boxd restarts it. What it does after boxd's death is
+ * box_cgroups_clean_up. */
 #include "boxd/watcher.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@
 #include "boxd/cgroup/cgroup.h"
 
 #define NAME "box-watcher"
-#define OUTLIVE_MS 30000  /* what is not gone by then is left to the next boxd */
+#define OUTLIVE_MS 30000  /* what is left after that is left to the next boxd */
 #define ROUND_PAUSE_MS 10 /* what was killed dies within milliseconds */
 #define STAT_ARG_START 48 /* fields of /proc/self/stat, from 1 */
 
 /* --- the process --- */
 
-/* Its name for `ps`, which would show boxd's command line. */
+/* Sets the name that `ps` shows, which would be boxd's command line. */
 static void take_name(void)
 {
 	char text[1024];
@@ -53,8 +53,8 @@ static void take_name(void)
 	}
 }
 
-/* All fds of boxd but the folders and the pidfd; above all those of cgroup parents, which are locked as
- * long as a process has them. */
+/* Closes all fds of boxd but the folders and the pidfd; above all those of the parent cgroups, which
+ * are locked as long as a process has them open. */
 static int close_others(const int *folders, size_t count, int boxd)
 {
 	int kept[BOX_CGROUP_PROCS_FDS_MAX + 1];
@@ -64,7 +64,7 @@ static int close_others(const int *folders, size_t count, int boxd)
 	if (null < 0) {
 		return -errno;
 	}
-	/* A parent of boxd that reads our stdio to its end must not wait for us. */
+	/* A process that reads boxd's stdio until EOF must not wait for us. */
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
 		if (dup2(null, fd) < 0) {
 			return -errno;
@@ -73,7 +73,7 @@ static int close_others(const int *folders, size_t count, int boxd)
 	return box_fds_close_but(STDERR_FILENO + 1, kept, count);
 }
 
-/* Reading, waiting, killing, and removing folders. */
+/* Rights to read, wait, kill, and remove folders. */
 static int add_calls(scmp_filter_ctx filter)
 {
 	static const char *const names[] = {"read", "pread64", "write", "openat", "close", "fstat",
@@ -92,8 +92,8 @@ static int give_up_rights(const int *folders, size_t count)
 {
 	struct rlimit core = {0, 0};
 	struct box_err err;
-	/* Processes in boxes have other ids, and the top of a version 1 hierarchy is writable for nobody by
-	 * its mode. What DAC_OVERRIDE opens of the host, Landlock closes again. */
+	/* Processes in boxes have other ids, and nobody may write to the root of a version 1 hierarchy
+	 * by its mode. Landlock closes what DAC_OVERRIDE would open of the host. */
 	int r = box_caps_keep(1ULL << CAP_KILL | 1ULL << CAP_DAC_OVERRIDE);
 	if (r < 0) {
 		return r;
@@ -109,7 +109,7 @@ static int give_up_rights(const int *folders, size_t count)
 	return box_seccomp_load(SCMP_ACT_ERRNO(EPERM), add_calls, &err);
 }
 
-/* Neither signals of boxd's terminal nor of its process group must reach us. */
+/* Neither signals from boxd's terminal nor to its process group must reach us. */
 static int leave_session(void)
 {
 	sigset_t all;
@@ -154,7 +154,7 @@ _Noreturn static void run(struct box_cgroups *cgroups, int boxd)
 
 /* --- boxd's side --- */
 
-/* A watcher that cannot run on this host must not write a line to the log each second for ever. */
+/* A watcher that cannot run on this host must not write a log line every second for ever. */
 static void lengthen_pause(struct box_watcher *watcher)
 {
 	bool at_once = (int64_t)box_clock_ms() < watcher->started_ms + BOX_WATCHER_PAUSE_MAX_MS;

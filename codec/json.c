@@ -1,7 +1,7 @@
-/* JSON text -> value tree, strictly by RFC 8259. Written by hand because jansson was measured at
- * 13 ms a MiB, which is too slow here. This decoder goes over the text once, points into it where a
- * string has no escape, and unescapes in place where it has. Numbers go through strtod: no program
- * of Box leaves the C locale. Encoding is in json_encode.c.
+/* JSON text -> value tree, strictly by RFC 8259. Written by hand because jansson takes 13 ms per MiB,
+ * which is too slow here. The decoder goes over the text once, points into it where a string has no
+ * escape, and unescapes in place otherwise. Numbers go through strtod: no program of Box leaves the C
+ * locale. The encoder is in json_encode.c.
  */
 #include "codec/json.h"
 
@@ -24,8 +24,8 @@ struct decoder {
 	struct box_arena *arena;
 	char *at;
 	char *end;
-	/* Members of the lists and maps not closed yet. They move to the arena when their number is
-	 * known, so that a tree takes what it needs and not what doubling left behind. */
+	/* Members of the lists and maps that are still open. They are moved to the arena when their
+	 * number is known, so that a tree takes no more memory than it needs. */
 	struct box_pair *stack;
 	size_t stack_len;
 	size_t stack_room;
@@ -80,7 +80,7 @@ static int32_t hex4(const char *p, const char *end)
 	return code;
 }
 
-/* d->at is behind "\u". Never writes more bytes than the escape has. */
+/* d->at is after "\u". Never writes more bytes than the escape has. */
 static int decode_unicode(struct decoder *d, char **to)
 {
 	int32_t code = hex4(d->at, d->end);
@@ -108,7 +108,7 @@ static int decode_unicode(struct decoder *d, char **to)
 static int decode_escape(struct decoder *d, char **to)
 {
 	if (d->end - d->at < 2) {
-		return fail(d, -EBADMSG, "string is not closed");
+		return fail(d, -EBADMSG, "unterminated string");
 	}
 	char c = d->at[1];
 	d->at += 2;
@@ -141,7 +141,7 @@ static int decode_escape(struct decoder *d, char **to)
 	return 0;
 }
 
-/* Length of the plain run at `at`, which is moved down to `to` if that is another place. */
+/* Length of the plain run at `at`, which is moved down to `to` if that is another address. */
 static size_t move_run(char *to, const char *at, const char *end)
 {
 	ptrdiff_t gap = at - to;
@@ -155,7 +155,7 @@ static size_t move_run(char *to, const char *at, const char *end)
 	return run;
 }
 
-/* d->at is behind the opening quote. */
+/* d->at is after the opening quote. */
 static int decode_string(struct decoder *d, struct box_str *ret_str)
 {
 	char *start = d->at;
@@ -165,7 +165,7 @@ static int decode_string(struct decoder *d, struct box_str *ret_str)
 		to += run;
 		d->at += run;
 		if (d->at == d->end) {
-			return fail(d, -EBADMSG, "string is not closed");
+			return fail(d, -EBADMSG, "unterminated string");
 		}
 		if (*d->at == '"') {
 			d->at++;
@@ -305,7 +305,7 @@ static int decode_member(struct decoder *d, bool is_map)
 	return 0;
 }
 
-/* Takes the members from stack[base] on into the arena. */
+/* Moves the members from stack[base] on into the arena. */
 static int close_container(struct decoder *d, bool is_map, size_t base, struct box_value *ret_value)
 {
 	uint32_t count = (uint32_t)(d->stack_len - base);
@@ -314,7 +314,7 @@ static int close_container(struct decoder *d, bool is_map, size_t base, struct b
 	value.count = count;
 	if (is_map && count > 0) {
 		if (!box_keys_unique(d->arena, members, count)) {
-			return fail(d, -EBADMSG, "a key is there twice");
+			return fail(d, -EBADMSG, "duplicate map key");
 		}
 		value.pairs = box_arena_alloc(d->arena, count * sizeof(*value.pairs));
 		value.pairs_room = count;
@@ -359,7 +359,7 @@ static int decode_value(struct decoder *d, struct box_value *ret_value)
 {
 	skip_space(d);
 	if (d->at == d->end) {
-		return fail(d, -EBADMSG, "text ends too early");
+		return fail(d, -EBADMSG, "unexpected end of text");
 	}
 	if (++d->values > BOX_MESSAGE_VALUES_MAX) {
 		return fail(d, -E2BIG, "too many values");
@@ -406,7 +406,7 @@ int box_json_decode(struct box_arena *arena, char *text, size_t len, struct box_
 	if (r == 0) {
 		skip_space(&d);
 		if (d.at != d.end) {
-			r = fail(&d, -EBADMSG, "text behind the document");
+			r = fail(&d, -EBADMSG, "text after the document");
 		}
 	}
 	free(d.stack);

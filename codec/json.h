@@ -8,13 +8,11 @@
 struct box_arena;
 struct box_buf;
 
-/* Decodes one JSON document. The text is changed (strings are unescaped in place) and must live as
- * long as the tree, which points into it. 0, or
- *   -EILSEQ  the text is no UTF-8
- *   -EBADMSG it is no JSON, or a map names a key twice
- *   -E2BIG   deeper than BOX_MESSAGE_DEPTH_MAX or more than BOX_MESSAGE_VALUES_MAX values
- * with a reason for the log in *ret_why. An escaped lone surrogate becomes U+FFFD; an integer that
- * does not fit 64 bits becomes a real. */
+/* Decodes one JSON document. The text is modified (strings are unescaped in place) and must live as
+ * long as the tree, which points into it. Returns 0; -EILSEQ for invalid UTF-8; -EBADMSG for invalid
+ * JSON and duplicate keys in a map; -E2BIG when it is nested deeper than BOX_MESSAGE_DEPTH_MAX or has
+ * more than BOX_MESSAGE_VALUES_MAX values; with a reason for the log in *ret_why. An escaped lone
+ * surrogate becomes U+FFFD; an integer that does not fit 64 bits becomes a float. */
 int box_json_decode(struct box_arena *arena, char *text, size_t len, struct box_value *ret_value,
 	const char **ret_why);
 

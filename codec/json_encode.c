@@ -1,5 +1,5 @@
-/* Value tree -> JSON text without white space. Runs that need no escape are copied whole, what is
- * beyond ASCII goes out as it is. A failed call leaves the buffer as long as it was.
+/* Value tree -> JSON text without white space. Runs that need no escape are copied whole; non-ASCII
+ * characters are not escaped. A failed call leaves the buffer at its old length.
  */
 #include <errno.h>
 #include <float.h>
@@ -16,7 +16,7 @@
 #include "codec/json_run.h"
 
 #define ESCAPE_MAX 6       /* \u001f */
-#define STRETCH_MAX 4096UL /* bytes of text for which room is made at once */
+#define STRETCH_MAX 4096UL /* bytes of text for which room is reserved at a time */
 
 /* Writes the escape of a quote, a backslash or a control character; returns its length. */
 static size_t put_escape(char *to, unsigned char c)
@@ -44,7 +44,7 @@ static size_t put_escape(char *to, unsigned char c)
 	return ESCAPE_MAX;
 }
 
-/* Encodes text that is short enough for the room at `to`, every character escaped. */
+/* Encodes text that fits into the room at `to` even if every character is escaped. */
 static size_t put_stretch(char *to, const char *at, const char *end)
 {
 	char *start = to;
@@ -59,7 +59,8 @@ static size_t put_stretch(char *to, const char *at, const char *end)
 	return (size_t)(to - start);
 }
 
-/* Near the limit of the buffer there may be no room for the worst case: one character at a time. */
+/* Near the limit of the buffer there may be no room for the worst case: goes on one character at a
+ * time. */
 static int append_tightly(struct box_buf *out, const char *at, const char *end)
 {
 	int r = 0;
@@ -75,12 +76,12 @@ static int append_tightly(struct box_buf *out, const char *at, const char *end)
 static int append_escaped(struct box_buf *out, struct box_str str)
 {
 	if (str.len == 0) {
-		return 0; /* such a string may have no address */
+		return 0; /* the pointer of an empty string may be NULL */
 	}
 	const char *at = str.bytes;
 	const char *end = at + str.len;
 	if (str.len <= out->limit - out->len) {
-		(void)box_buf_reserve(out, str.len); /* grow once, not by steps */
+		(void)box_buf_reserve(out, str.len); /* grow once, not in steps */
 	}
 	while (at < end) {
 		size_t left = (size_t)(end - at);
@@ -118,9 +119,8 @@ static int encode_integer(struct box_buf *out, int64_t integer)
 	return box_buf_append(out, text, (size_t)len);
 }
 
-/* The fewest digits that read back equal; 15 always survive the way through a normal double, so no
- * shorter text is missed by starting there. (At a power of two a neighbour one digit shorter can
- * exist; it is not looked for.) */
+/* The shortest text that reads back equal, starting at 15 digits, which always survive a round trip
+ * through a normal double. (At a power of two a shorter neighbour can exist; it is not searched for.) */
 static int encode_real(struct box_buf *out, double real)
 {
 	char text[48];

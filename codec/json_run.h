@@ -1,4 +1,4 @@
-/* The run of characters that stand for themselves in a JSON string; shared by both directions. */
+/* Finds runs of characters in a JSON string that need no escape. Used by the decoder and the encoder. */
 #pragma once
 
 #include <stddef.h>
@@ -16,9 +16,9 @@ static inline int box_json_is_plain(char c)
 
 #ifdef __SSE2__
 
-#define BOX_JSON_STEP 16 /* bytes looked at, and copied, at once */
+#define BOX_JSON_STEP 16 /* bytes compared, and copied, at a time */
 
-/* A bit for each of the bytes that does not stand for itself. */
+/* A bit for each byte that needs an escape. */
 static inline unsigned box_json_hits(__m128i bytes)
 {
 	const __m128i last_control = _mm_set1_epi8(0x1f);
@@ -46,9 +46,9 @@ static inline size_t box_json_plain_run(const char *p, const char *end)
 	return (size_t)(p - start);
 }
 
-/* The same run, copied to `to` on the way. Up to BOX_JSON_STEP bytes behind the run may be written
- * too, but never more bytes in all than there are up to `end`. The two may overlap when `to` is at
- * least BOX_JSON_STEP before `p`. */
+/* The same run, copied to `to` on the way. Up to BOX_JSON_STEP bytes after the run may be written too,
+ * but never more in all than there are up to `end`. The two may overlap when `to` is at least
+ * BOX_JSON_STEP before `p`. */
 static inline size_t box_json_copy_run(char *to, const char *p, const char *end)
 {
 	const char *start = p;
@@ -80,7 +80,7 @@ static inline size_t box_json_plain_run(const char *p, const char *end)
 		memcpy(&word, p, sizeof(word));
 		uint64_t quote = word ^ ones * '"';
 		uint64_t backslash = word ^ ones * '\\';
-		/* A borrow can only flag a byte behind one that is flagged rightly. */
+		/* A borrow can set a wrong bit only after a byte whose bit is set correctly. */
 		uint64_t hit = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
 			((word - ones * 0x20) & ~word);
 		if (hit & (ones * 0x80)) {
@@ -96,7 +96,7 @@ static inline size_t box_json_plain_run(const char *p, const char *end)
 
 #define BOX_JSON_STEP 8
 
-/* As above, in two passes. */
+/* The same in two passes. */
 static inline size_t box_json_copy_run(char *to, const char *p, const char *end)
 {
 	size_t run = box_json_plain_run(p, end);

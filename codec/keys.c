@@ -1,7 +1,7 @@
-/* Finds a key that a map names twice. Two readers of such a message could see two different things,
- * so both codecs refuse it. Small maps, nearly all there are, are compared pair by pair; larger ones
- * go through a hash table under the seeded hash of base/table.h: nobody outside can prepare keys that
- * fall into one place.
+/* Finds duplicate keys in a map. Two readers of such a message could understand two different things,
+ * so both decoders refuse it. Small maps, nearly all there are, are compared pair by pair; larger ones
+ * use a hash table with the seeded hash of base/table.h, so that clients cannot construct colliding
+ * keys.
  */
 #include "codec/keys.h"
 
@@ -12,7 +12,7 @@
 
 struct slot {
 	uint32_t hash;
-	uint32_t place; /* index of the pair plus 1, 0: free */
+	uint32_t place; /* index of the pair plus 1; 0: free */
 };
 
 static bool unique_pairwise(const struct box_pair *pairs, uint32_t count)

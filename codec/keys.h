@@ -1,4 +1,4 @@
-/* No key twice in a map, whatever codec it came in. */
+/* Rejects duplicate keys in a map, in whichever format it came. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,6 +8,6 @@
 
 struct box_arena;
 
-/* True when no two pairs have the same key. Time is linear in the bytes of the keys, also for keys
- * that were chosen to make it slow. */
+/* True when no two pairs have the same key. Takes linear time, even if the keys were chosen to make it
+ * slow. */
 bool box_keys_unique(struct box_arena *arena, const struct box_pair *pairs, uint32_t count);

@@ -1,4 +1,4 @@
-/* A decoded message with the arena it lives in. */
+/* A decoded message with the arena that holds it. */
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,7 @@ enum box_codec {
 };
 
 struct box_message {
-	struct box_arena *arena; /* owns the value and the bytes it points into */
+	struct box_arena *arena; /* owns the value and the bytes that it points into */
 	struct box_value value;
 	enum box_codec codec;
 	size_t wire_bytes;

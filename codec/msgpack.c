@@ -1,6 +1,6 @@
-/* msgpack bytes <-> value tree by msgpack-c (4.0.0 to 6.0.1). The library reserves what a header
- * declares, so nothing reaches it that has not passed the bounded scan. What it builds is copied
- * into the arena; only strings stay where they came, in the caller's bytes.
+/* msgpack bytes <-> value tree, with msgpack-c (4.0.0 to 6.0.1). The library allocates what a header
+ * declares, so it only gets bytes that have passed the bounded scan. Its result is copied into the
+ * arena; only strings stay in the caller's bytes.
  */
 #include "codec/msgpack.h"
 
@@ -33,9 +33,9 @@ static int scan_whole(const char *bytes, size_t len, const char **ret_why)
 		return r;
 	}
 	if (r == 0) {
-		return refuse(ret_why, -EBADMSG, "bytes end too early");
+		return refuse(ret_why, -EBADMSG, "unexpected end of data");
 	}
-	return used == len ? 0 : refuse(ret_why, -EBADMSG, "bytes behind the value");
+	return used == len ? 0 : refuse(ret_why, -EBADMSG, "data after the value");
 }
 
 static int convert(struct box_arena *arena, const msgpack_object *object,
@@ -44,11 +44,11 @@ static int convert(struct box_arena *arena, const msgpack_object *object,
 static int convert_text(const msgpack_object *object, struct box_str *ret_str, const char **ret_why)
 {
 	if (object->type != MSGPACK_OBJECT_STR) {
-		return refuse(ret_why, -EBADMSG, "a map key is no string");
+		return refuse(ret_why, -EBADMSG, "a map key is not a string");
 	}
 	struct box_str str = {object->via.str.ptr, object->via.str.size};
 	if (str.len > 0 && !box_utf8_valid(str.bytes, str.len)) {
-		return refuse(ret_why, -EILSEQ, "a string is no UTF-8");
+		return refuse(ret_why, -EILSEQ, "a string is not valid UTF-8");
 	}
 	*ret_str = str;
 	return 0;
@@ -91,13 +91,13 @@ static int convert_map(struct box_arena *arena, const msgpack_object_map *object
 		}
 	}
 	if (!box_keys_unique(arena, map.pairs, map.count)) {
-		return refuse(ret_why, -EBADMSG, "a key is there twice");
+		return refuse(ret_why, -EBADMSG, "duplicate map key");
 	}
 	*ret_value = map;
 	return 0;
 }
 
-/* Depth is bounded by the scan. */
+/* The scan has limited the depth. */
 static int convert(struct box_arena *arena, const msgpack_object *object,
 	struct box_value *ret_value, const char **ret_why)
 {
@@ -156,7 +156,7 @@ int box_msgpack_decode(struct box_arena *arena, const char *bytes, size_t len,
 	if (result == MSGPACK_UNPACK_SUCCESS && used == len) {
 		r = convert(arena, &unpacked.data, ret_value, ret_why);
 	} else {
-		r = refuse(ret_why, -EBADMSG, "msgpack-c refuses it");
+		r = refuse(ret_why, -EBADMSG, "rejected by msgpack-c");
 	}
 	msgpack_unpacked_destroy(&unpacked);
 	return r;
@@ -164,8 +164,8 @@ int box_msgpack_decode(struct box_arena *arena, const char *bytes, size_t len,
 
 struct output {
 	struct box_buf *buf;
-	struct box_str apart; /* bytes that are left out, once */
-	size_t apart_at;      /* where they belong */
+	struct box_str apart; /* the bytes that are left out, once */
+	size_t apart_at;      /* their offset in the output */
 };
 
 static int write_out(void *arg, const char *bytes, size_t len)

@@ -1,4 +1,4 @@
-/* msgpack bytes <-> value tree; the only file that knows msgpack-c. */
+/* msgpack bytes <-> value tree; msgpack-c is used only behind this header. */
 #pragma once
 
 #include <stddef.h>
@@ -16,7 +16,7 @@ int box_msgpack_decode(struct box_arena *arena, const char *bytes, size_t len,
 /* Appends one value. 0 or -EMSGSIZE. */
 int box_msgpack_encode(struct box_buf *out, const struct box_value *value);
 
-/* The same without the bytes of one str or bin in it, `apart`: they belong to offset *ret_at of
- * `out`, and need not be copied there. */
+/* The same without the bytes of one str or bin in it, `apart`: they belong at offset *ret_at of `out`,
+ * and need not be copied there. */
 int box_msgpack_encode_around(
 	struct box_buf *out, const struct box_value *value, struct box_str apart, size_t *ret_at);

@@ -1,5 +1,5 @@
-/* The bounded walk over msgpack bytes. All state between two pieces is in the struct, and every
- * verdict depends on bytes walked so far and never on where a piece ends.
+/* A bounded walk over msgpack bytes. All state between two pieces of input is in the struct, and every
+ * verdict depends only on the bytes walked so far, never on where a piece ends.
  */
 #include "codec/msgpack_scan.h"
 
@@ -18,10 +18,10 @@ enum kind {
 struct head {
 	enum kind kind;
 	uint32_t size;
-	uint8_t len; /* bytes of the header: 1, 2, 3 or 5; 0 for what is refused */
+	uint8_t len; /* size of the header: 1, 2, 3 or 5; 0: refused */
 };
 
-/* Headers 0xc0 to 0xdf. Where a size follows the first byte, len says in how many bytes. */
+/* Headers 0xc0 to 0xdf. If a size follows the first byte, len includes its bytes. */
 static const struct head heads[32] = {
 	[0xc0 - 0xc0] = {KIND_SCALAR, 0, 1}, /* nil */
 	[0xc2 - 0xc0] = {KIND_SCALAR, 0, 1}, /* false */
@@ -87,14 +87,14 @@ static uint64_t bytes_left(const struct box_msgpack_scan *scan)
 	return BOX_MESSAGE_BYTES_MAX - scan->used;
 }
 
-/* A list or map of head->size members has begun. */
+/* A list or map of head->size members begins. */
 static int enter(struct box_msgpack_scan *scan, const struct head *head, const char **ret_why)
 {
 	bool is_map = head->kind == KIND_MAP;
 	if (scan->depth >= BOX_MESSAGE_DEPTH_MAX) {
 		return refuse(ret_why, -E2BIG, "too deep");
 	}
-	/* Each member takes a byte at least. This also keeps `left` from overflowing. */
+	/* Each member takes at least one byte. This also keeps `left` from overflowing. */
 	uint64_t members = (uint64_t)head->size * (is_map ? 2 : 1);
 	if (members > bytes_left(scan)) {
 		return refuse(ret_why, -EMSGSIZE, "count declared beyond the message limit");
@@ -110,13 +110,13 @@ static int enter(struct box_msgpack_scan *scan, const struct head *head, const c
 	return 0;
 }
 
-/* A header is whole: a value (or key) begins. */
+/* A complete header: a value (or key) begins. */
 static int begin(struct box_msgpack_scan *scan, const struct head *head, const char **ret_why)
 {
 	bool in_map = scan->level[scan->depth].is_map;
 	bool is_key = in_map && scan->level[scan->depth].left % 2 == 0;
 	if (is_key && head->kind != KIND_STR) {
-		return refuse(ret_why, -EBADMSG, "a map key is no string");
+		return refuse(ret_why, -EBADMSG, "a map key is not a string");
 	}
 	if (!is_key && ++scan->values > BOX_MESSAGE_VALUES_MAX) {
 		return refuse(ret_why, -E2BIG, "too many values");
@@ -132,7 +132,7 @@ static int begin(struct box_msgpack_scan *scan, const struct head *head, const c
 	return 0;
 }
 
-/* Takes header bytes up to the end of the piece. 1: `ret_head` is whole, 0: more is needed. */
+/* Takes header bytes up to the end of the piece. 1: `ret_head` is complete; 0: more is needed. */
 static int take_head(struct box_msgpack_scan *scan, const uint8_t *bytes, size_t len, size_t *at,
 	struct head *ret_head, const char **ret_why)
 {
@@ -179,7 +179,7 @@ int box_msgpack_scan_feed(struct box_msgpack_scan *scan, const char *bytes, size
 				return r;
 			}
 		}
-		/* In the midst of a header the level still has its value to come, so this is safe. */
+		/* In the middle of a header its value still counts as missing, so this is safe. */
 		while (scan->skip == 0 && scan->depth > 0 && scan->level[scan->depth].left == 0) {
 			scan->depth--;
 		}

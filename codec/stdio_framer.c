@@ -1,8 +1,8 @@
-/* The stdio stream cut into messages, and JSON messages cut into lines.
+/* Splits the stdio stream into messages, and JSON messages into lines.
  *
- * Every byte is looked at once for its line's end and copied at most once more: a small message is
- * copied into its arena, a large one takes the whole input buffer along. Memory grows with what has
- * come, never by what was declared, and a buffer that grew is given back.
+ * Every byte is compared once to find the end of its line, and copied at most once more: a small
+ * message is copied into its arena, a large one takes over the whole input buffer. Memory grows with
+ * received bytes, never by a declared size, and a buffer that has grown is freed.
  */
 #include "codec/stdio_framer.h"
 
@@ -18,19 +18,19 @@
 #include "codec/msgpack.h"
 #include "codec/msgpack_scan.h"
 
-/* One read brings at most this much, so what follows a message is never more to move than this. */
+/* One read brings at most this much, so at most this much has to be moved after a message. */
 #define READ_BYTES (64 * BOX_KIB)
 #define READ_BYTES_LEAST (4 * BOX_KIB)
 #define ROOM_MAX (BOX_MESSAGE_BYTES_MAX + 2 * READ_BYTES)
 
 struct box_stdio_framer {
 	char *bytes;
-	size_t start; /* of what has not been given out yet */
+	size_t start; /* of what has not been returned yet */
 	size_t end;
 	size_t room;
-	size_t searched; /* bytes from start on that hold no line end */
+	size_t searched; /* bytes from start on that contain no line end */
 	enum box_codec codec;
-	const char *broken; /* why, once the stream cannot go on */
+	const char *broken; /* the reason, once the stream cannot continue */
 	struct box_msgpack_scan scan;
 	bool in_chunks; /* between chunk_start and chunk_end */
 	size_t declared;
@@ -76,7 +76,7 @@ static enum box_stdio_framer_result break_off(
 	return BOX_STDIO_FRAMER_BROKEN;
 }
 
-/* Moves what is left to the front and gives back what a long line made the buffer grow to. */
+/* Moves the rest to the front, and shrinks a buffer that has grown for a long line. */
 static void tidy(struct box_stdio_framer *framer)
 {
 	size_t len = framer->end - framer->start;
@@ -96,9 +96,9 @@ static void tidy(struct box_stdio_framer *framer)
 char *box_stdio_framer_space(struct box_stdio_framer *framer, size_t *ret_len)
 {
 	const char *why;
-	/* Only a caller that reads on without taking what is there gets this far. */
+	/* Reached only if the caller reads on without taking messages. */
 	if (framer->end - framer->start > BOX_MESSAGE_BYTES_MAX + READ_BYTES) {
-		(void)break_off(framer, "more was read than taken", &why);
+		(void)break_off(framer, "messages were not taken", &why);
 	}
 	tidy(framer);
 	if (framer->room - framer->end < READ_BYTES_LEAST) {
@@ -138,7 +138,7 @@ static void consume(struct box_stdio_framer *framer, size_t len)
 	framer->searched = 0;
 }
 
-/* The next len bytes as memory of the arena; `extra` bytes behind them are dropped. */
+/* The next len bytes as memory of the arena; `extra` bytes after them are dropped. */
 static char *take(
 	struct box_stdio_framer *framer, struct box_arena *arena, size_t len, size_t extra)
 {
@@ -149,7 +149,7 @@ static char *take(
 		consume(framer, len + extra);
 		return copy;
 	}
-	/* The buffer goes along; what follows the message, one read at most, moves to a new one. */
+	/* The message takes over the buffer; what follows it, at most one read, moves to a new one. */
 	size_t left = framer->end - framer->start - len - extra;
 	size_t offset = framer->start;
 	size_t room = 0;
@@ -173,7 +173,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Decodes what is in the arena into a message, which takes the arena. */
+/* Decodes the bytes in the arena into a message, which owns the arena. */
 static enum box_stdio_framer_result give(struct box_arena *arena, enum box_codec codec, char *bytes,
 	size_t len, struct box_message *ret_message, const char **ret_why)
 {
@@ -199,7 +199,7 @@ static bool is_type(const struct box_value *map, const char *name)
 	return type && type->type == BOX_STR && box_str_eq(type->str, name);
 }
 
-/* The whole number of a member, or -1. */
+/* A member as a whole number, or -1. */
 static int64_t count_of(const struct box_value *map, const char *name)
 {
 	const struct box_value *value = box_map_get(map, name);
@@ -255,7 +255,7 @@ static enum box_stdio_framer_result chunk_end(
 	return give(arena, BOX_CODEC_JSON, text, len, ret_message, ret_why);
 }
 
-/* A line inside a chunked message. It is decoded where it lies: nothing of it is kept. */
+/* A line inside a chunked message. Decoded in place: nothing of it is kept. */
 static enum box_stdio_framer_result next_chunk(struct box_stdio_framer *framer, size_t len,
 	struct box_message *ret_message, const char **ret_why)
 {
@@ -384,7 +384,7 @@ enum box_stdio_framer_result box_stdio_framer_next(
 	return result;
 }
 
-/* {"type":"chunk_data",...} of the first bytes of text; says in *ret_piece how many it took. */
+/* Writes {"type":"chunk_data",...} for the first bytes of text; *ret_piece is how many. */
 static int append_chunk(
 	struct box_buf *out, const char *text, size_t len, size_t offset, size_t *ret_piece)
 {
@@ -408,7 +408,7 @@ static int append_chunk(
 			*ret_piece = piece;
 			return 0;
 		}
-		/* Full of characters that escape to six: what we encode ourselves never is. */
+		/* Assumes that characters may need six bytes each, the longest escape. */
 		out->len = before;
 		piece = box_utf8_floor(text, piece / 2);
 	}

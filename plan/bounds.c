@@ -1,4 +1,4 @@
-/* The table of resources. A row that a kernel cannot hold at all is not here: docs/security.md names
+/* The table of resources. A resource that no kernel can limit is not here: docs/security.md lists
  * those. */
 #include "plan/bounds.h"
 
@@ -15,7 +15,7 @@ static struct box_bounds_row by_cgroup(
 		facts->limits ? BOX_BOUND_PER_BOX : BOX_BOUND_NONE};
 }
 
-/* What the kernel counts for a user. */
+/* Limits that the kernel counts per user. */
 static struct box_bounds_row by_user(
 	const struct box_bounds_facts *facts, const char *resource, const char *by)
 {
@@ -37,7 +37,7 @@ size_t box_bounds_list(
 	rows[count++] = (struct box_bounds_row){
 		"processes", facts->limits ? "pids.max" : "RLIMIT_NPROC", BOX_BOUND_PER_BOX};
 	rows[count++] = by_cgroup(facts, "processors", "cpu.max");
-	/* The memory of files, pipes, Unix sockets and the like is the cgroup's to hold. */
+	/* The cgroup limits the memory of files, pipes, Unix sockets and so on. */
 	rows[count++] = by_cgroup(
 		facts, "kernel memory of files, pipes and Unix sockets", "memory.max");
 	rows[count++] = (struct box_bounds_row){"open files",

@@ -1,4 +1,5 @@
-/* Entries are compared as numbers; the order is that of address, prefix and port. */
+/* Parses, prints, sorts and checks egress policies. Entries are compared as numbers and sorted by
+ * address, prefix and port. */
 #include "plan/egress.h"
 
 #include <arpa/inet.h>
@@ -11,7 +12,7 @@
 #define PREFIX_MAX 32
 #define PORT_MAX 65535
 
-/* Digits alone, without a leading zero: what other readers take for octal is no number here. */
+/* Digits only, without a leading zero: other parsers would read that as octal. */
 static bool read_number(const char *text, size_t len, unsigned most, unsigned *ret_number)
 {
 	unsigned number = 0;
@@ -52,18 +53,18 @@ const char *box_egress_read(const char *text, size_t len, struct box_egress_allo
 	if (colon &&
 		(!read_number(colon + 1, (size_t)(end - colon) - 1, PORT_MAX, &port) ||
 			port == 0)) {
-		return "has a port that is no number from 1 to 65535";
+		return "has a port that is not a number from 1 to 65535";
 	}
 	end = colon ? colon : end;
 	const char *slash = find(text, (size_t)(end - text), '/');
 	if (slash && !read_number(slash + 1, (size_t)(end - slash) - 1, PREFIX_MAX, &prefix)) {
-		return "has a prefix that is no number from 0 to 32";
+		return "has a prefix that is not a number from 0 to 32";
 	}
 	end = slash ? slash : end;
 	if ((size_t)(end - text) < sizeof(word)) {
 		memcpy(word, text, (size_t)(end - text));
 	}
-	/* A NUL within would end the word before its end. */
+	/* A NUL inside would end the string early. */
 	if (strlen(word) != (size_t)(end - text) || inet_pton(AF_INET, word, &address) != 1) {
 		return "must be ADDRESS/PREFIX or ADDRESS/PREFIX:PORT, with an IPv4 address";
 	}
@@ -146,10 +147,10 @@ static int refuse(struct box_err *err, const char *why)
 int box_egress_check(const struct box_egress *egress, bool network, struct box_err *err)
 {
 	if (egress->limited > 1) {
-		return refuse(err, "must be there or not");
+		return refuse(err, "limited must be 0 or 1");
 	}
 	if (!egress->limited && (egress->allow_count > 0 || egress->host_port_count > 0)) {
-		return refuse(err, "has entries where none are meant");
+		return refuse(err, "has entries but is not limited");
 	}
 	if (egress->limited && !network) {
 		return refuse(err, "needs network on");
@@ -162,7 +163,7 @@ int box_egress_check(const struct box_egress *egress, bool network, struct box_e
 		const struct box_egress_allow *at = &egress->allow[i];
 		if (at->prefix > PREFIX_MAX || at->reserved != 0 ||
 			(at->address & ~mask_of(at->prefix))) {
-			return refuse(err, "allow has an entry that is none");
+			return refuse(err, "allow has an invalid entry");
 		}
 		if (i > 0 && compare(at - 1, at) >= 0) {
 			return refuse(err, "allow is not in order");

@@ -1,9 +1,9 @@
-/* Makes the program from the table: a tree over the numbers of the calls, and behind it, for each
- * call whose arguments matter, its cases one after the other.
+/* Compiles the table into a BPF program: a binary tree over the system call numbers, followed, for each
+ * call whose arguments matter, by its cases in order.
  *
- * Each box pays for every instruction when the program is installed. So the trees are made of spans
- * of equal answers, and all leaves with the same answer are one instruction. Conditional jumps
- * reach 255 instructions: what would be further fails to compile, and the tests with it.
+ * Installing the program costs time per instruction in each box. So the trees consist of ranges of
+ * equal answers, and all leaves with the same answer share one instruction. Conditional jumps reach 255
+ * instructions: a longer jump fails to compile, and so do the tests.
  */
 #include "plan/filter.h"
 
@@ -21,11 +21,11 @@
 #define RULES_MAX 64 /* calls whose arguments matter */
 #define SPANS_MAX (NUMBERS + 2)
 
-/* The bit that marks calls of x32. What a tracer leaves behind to have no call done has it too. */
+/* The bit that marks x32 calls. It is also set in the number with which a tracer skips a call. */
 #define X32 0x40000000U
 #define NO_CALL UINT32_MAX
 
-/* Where a jump goes is known when what it goes to is emitted. */
+/* The target of a jump is known when the code at the target is emitted. */
 #define LABELS_MAX (RULES_MAX + 8)
 struct edge {
 	size_t from;
@@ -38,7 +38,7 @@ struct edges {
 	size_t count;
 };
 
-/* Values from `first` up to the next span go to the same label. */
+/* Values from `first` up to the next span have the same label. */
 struct span {
 	uint32_t first;
 	size_t label;
@@ -49,7 +49,7 @@ struct spans {
 	size_t count;
 };
 
-/* What the leaves of the tree over the numbers are: an action, or a rule that looks further. */
+/* A leaf of the tree: an action, or a rule that checks arguments. */
 struct leaf {
 	uint32_t action;
 	const struct box_filter_rule *rule; /* NULL: the action */
@@ -83,7 +83,7 @@ int box_filter_number(const struct box_filter_row *row)
 {
 	int number = seccomp_syscall_resolve_name(row->name);
 	if (number != __NR_SCMP_ERROR) {
-		/* Below zero libseccomp counts the calls that other machines have. */
+		/* Negative numbers in libseccomp are calls of other architectures. */
 		return number >= 0 ? number : -ENXIO;
 	}
 	return row->number > 0 ? row->number : -ENOENT;
@@ -128,7 +128,7 @@ static int set_jump(struct box_filter *program, size_t from, bool taken, size_t 
 	return 0;
 }
 
-/* All jumps to `label` go to what is emitted next. */
+/* Sets all jumps to `label` to the next instruction. */
 static int put_label(struct box_filter *program, const struct edges *edges, size_t label)
 {
 	for (size_t i = 0; i < edges->count; i++) {
@@ -150,8 +150,8 @@ static void add_span(struct spans *spans, uint32_t first, size_t label)
 	}
 }
 
-/* Of at least two spans, with the value loaded: one comparison between each two neighbours. What is
- * below the middle follows at once. */
+/* At least two spans, with the value loaded: one comparison between two neighbours. The half below the
+ * middle comes first. */
 static int emit_tree(
 	struct box_filter *program, struct edges *edges, const struct span *spans, size_t count)
 {
@@ -170,7 +170,7 @@ static int emit_tree(
 	return r < 0 ? r : emit_tree(program, edges, spans + half, count - half);
 }
 
-/* --- one call whose arguments matter --- */
+/* --- a call whose arguments matter --- */
 
 enum {
 	CASE_FAILS,
@@ -196,7 +196,10 @@ static int emit_match(
 	struct box_filter *program, struct edges *edges, const struct box_filter_match *match)
 {
 	int r = emit_load(program, match->arg, match->mask);
-	r = r < 0 ? r : add_edge(edges, program->count, false, CASE_FAILS);
+	if (r < 0) {
+		return r;
+	}
+	r = add_edge(edges, program->count, false, CASE_FAILS);
 	return r < 0 ? r
 		     : emit(program,
 			       (struct sock_filter)BPF_JUMP(
@@ -244,11 +247,15 @@ static int emit_case(struct box_filter *program, const struct box_filter_case *w
 	if (r == 0 && wanted->list.count > 0) {
 		r = emit_list(program, &edges, &wanted->list);
 	}
-	r = r < 0 ? r : put_label(program, &edges, CASE_HOLDS);
-	r = r < 0 ? r
-		  : emit(program,
-			    (struct sock_filter)BPF_STMT(
-				    BPF_RET | BPF_K, action_of(wanted->verdict)));
+	if (r < 0) {
+		return r;
+	}
+	r = put_label(program, &edges, CASE_HOLDS);
+	if (r < 0) {
+		return r;
+	}
+	r = emit(
+		program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action_of(wanted->verdict)));
 	return r < 0 ? r : put_label(program, &edges, CASE_FAILS);
 }
 
@@ -322,7 +329,10 @@ static int find_spans(const struct box_filter_rule *const rules[NUMBERS], struct
 	}
 	if (r == 0 && seccomp_arch_native() == SCMP_ARCH_X86_64) {
 		r = add_numbers(spans, leaves, X32, SECCOMP_RET_KILL_PROCESS, NULL);
-		r = r < 0 ? r : add_numbers(spans, leaves, NO_CALL, action_of(ENOSYS), NULL);
+		if (r < 0) {
+			return r;
+		}
+		r = add_numbers(spans, leaves, NO_CALL, action_of(ENOSYS), NULL);
 	}
 	return r;
 }
@@ -342,7 +352,7 @@ static int emit_head(struct box_filter *program)
 	return r;
 }
 
-/* A leaf that looks further is a jump, whose target is set when it is known. */
+/* A leaf that checks arguments is a jump; its target is set when it is known. */
 static int emit_leaves(struct box_filter *program, const struct edges *edges, struct leaves *leaves)
 {
 	int r = 0;
@@ -350,11 +360,12 @@ static int emit_leaves(struct box_filter *program, const struct edges *edges, st
 		struct leaf *leaf = &leaves->list[i];
 		leaf->at = program->count;
 		r = put_label(program, edges, i);
-		r = r < 0 ? r
-			  : emit(program,
-				    leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0)
-					       : (struct sock_filter)BPF_STMT(
-							 BPF_RET | BPF_K, leaf->action));
+		if (r == 0) {
+			r = emit(program,
+				leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0)
+					   : (struct sock_filter)BPF_STMT(
+						     BPF_RET | BPF_K, leaf->action));
+		}
 	}
 	return r;
 }
@@ -364,8 +375,14 @@ static int emit_all(
 {
 	struct edges edges = {.count = 0};
 	int r = emit_head(program);
-	r = r < 0 ? r : emit_tree(program, &edges, spans->list, spans->count);
-	r = r < 0 ? r : emit_leaves(program, &edges, leaves);
+	if (r < 0) {
+		return r;
+	}
+	r = emit_tree(program, &edges, spans->list, spans->count);
+	if (r < 0) {
+		return r;
+	}
+	r = emit_leaves(program, &edges, leaves);
 	for (size_t i = 0; r == 0 && i < leaves->count; i++) {
 		const struct leaf *leaf = &leaves->list[i];
 		if (leaf->rule) {
@@ -394,7 +411,9 @@ int box_filter_compile(
 	struct box_filter program = {
 		.instructions = calloc(BPF_MAXINSNS, sizeof(struct sock_filter))};
 	r = program.instructions ? find_spans(rules, &spans, &leaves) : -ENOMEM;
-	r = r < 0 ? r : emit_all(&program, &spans, &leaves, kind.network);
+	if (r == 0) {
+		r = emit_all(&program, &spans, &leaves, kind.network);
+	}
 	if (r < 0) {
 		box_filter_free(&program);
 		return box_err_set(err, BOX_ERR_OS, -r, "seccomp: no program for %s: %s",

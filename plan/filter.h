@@ -1,8 +1,8 @@
-/* What a command in a box may ask of the kernel, as data, and as the program that says so.
+/* Which system calls a command in a box may make: as tables, and as the compiled BPF program.
  *
- * The tables say for each call, and by its arguments, whether it is answered; box_filter_compile
- * makes a BPF program of them. Of libseccomp it takes the numbers of the calls. The program is
- * installed by box-init, which links nothing: it gets the instructions as bytes.
+ * For each call, and depending on its arguments, the tables say whether it is allowed;
+ * box_filter_compile makes a BPF program of them. libseccomp is used only for the numbers of the calls.
+ * box-init installs the program; it is linked with no library and gets the instructions as bytes.
  */
 #pragma once
 
@@ -14,14 +14,14 @@
 
 enum box_filter_profile {
 	BOX_FILTER_DEFAULT, /* what build tools, languages and shells need */
-	BOX_FILTER_STRICT,  /* a shell, coreutils, Python: less of the kernel */
+	BOX_FILTER_STRICT,  /* a shell, coreutils, Python: fewer system calls */
 	BOX_FILTERS_
 };
 
-/* One program of those that a profile has. */
+/* One of the programs of a profile. */
 struct box_filter_kind {
 	enum box_filter_profile profile;
-	bool network; /* of a box with a network: its interfaces can be read by netlink */
+	bool network; /* for boxes with a network, which may read its interfaces by netlink */
 	bool mounter; /* of the process that attaches mounts: what its commands have, and the calls
 			 that attach a mount and install their filter */
 };

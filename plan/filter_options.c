@@ -1,8 +1,8 @@
-/* Which options of setsockopt, prctl, fcntl and ioctl are answered in a box: those that programs are
- * known to need. Each of these calls is a door to hundreds of functions of the kernel,
- * and every release adds some: what is not here is refused, whatever it will be.
+/* The options of setsockopt, prctl, fcntl and ioctl that are allowed in a box: those that programs are
+ * known to need. Each of these calls leads to hundreds of kernel functions, and every release adds
+ * some: everything not listed here is refused.
  *
- * The errno is that of a kernel without the option, which programs that try one are made for:
+ * The errno is that of a kernel without the option, which programs that probe for it expect:
  * ENOPROTOOPT, EINVAL, EINVAL, ENOTTY. With EPERM many of them would give up.
  */
 #include "plan/filter_options.h"
@@ -21,7 +21,7 @@
 
 #include "base/macros.h"
 
-/* Newer than the headers that some distributions build with. */
+/* Newer than the headers of some distributions. */
 #ifndef PR_GET_AUXV
 #define PR_GET_AUXV 0x41555856
 #endif
@@ -46,28 +46,27 @@
 
 /* --- setsockopt --- */
 
-/* Not here: filters of packets (SO_ATTACH_FILTER and its like), whose memory is the host's and
- * whose number the host limits for all; busy polling; timestamps, which all packets of the host are
- * then given; pages that are sent from where they lie (SO_ZEROCOPY); what needs a right that no
- * command has. */
+/* Not allowed: packet filters (SO_ATTACH_FILTER and similar), whose memory is the host's and limited
+ * for the whole host; busy polling; timestamps, which would be taken for all packets of the host;
+ * zero-copy sending (SO_ZEROCOPY); options that need a capability that no command has. */
 static const uint32_t socket_options[] = {SO_REUSEADDR, SO_BROADCAST, SO_SNDBUF, SO_KEEPALIVE,
 	SO_OOBINLINE, SO_LINGER, SO_REUSEPORT, SO_PASSCRED, SO_RCVLOWAT, SO_RCVTIMEO, SO_SNDTIMEO,
 	SO_BINDTODEVICE};
 
-/* Error queues may be as long, and nobody is charged for those. Buffers stay what they are: 208 KiB as a
- * rule. */
+/* Error queues may grow as large as buffers, and are charged to nobody. Buffer sizes cannot be changed:
+ * usually 208 KiB. */
 static const uint32_t socket_options_done[] = {SO_RCVBUF};
 
-/* Not here: TLS and the like in the kernel (TCP_ULP), signatures (TCP_MD5SIG, TCP_AO_*), repair,
- * fast open, other congestion controls. */
+/* Not allowed: kernel TLS and similar (TCP_ULP), signatures (TCP_MD5SIG, TCP_AO_*), repair, fast open,
+ * other congestion controls. */
 static const uint32_t tcp_options[] = {TCP_NODELAY, TCP_MAXSEG, TCP_CORK, TCP_KEEPIDLE,
 	TCP_KEEPINTVL, TCP_KEEPCNT, TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP,
 	TCP_QUICKACK, TCP_USER_TIMEOUT, TCP_NOTSENT_LOWAT};
 
-/* Not here: header options, IPsec policies, sources of groups, the tables of netfilter. Nor groups of
- * IPv6: each socket may join so many that the kernel holds 128 KiB for it, which no cgroup is charged
- * for; of IPv4 it may join 20. Of UDP there is none: UDP_ENCAP makes tunnels of sockets, and QUIC does
- * without UDP_GRO and UDP_SEGMENT. */
+/* Not allowed: header options, IPsec policies, multicast source filters, netfilter tables. Nor IPv6
+ * multicast groups: each socket may join so many that the kernel holds 128 KiB for it, charged to no
+ * cgroup; with IPv4 it may join 20. No UDP options: UDP_ENCAP turns sockets into tunnels, and QUIC
+ * works without UDP_GRO and UDP_SEGMENT. */
 static const uint32_t ip_options[] = {IP_TOS, IP_TTL, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR,
 	IP_RECVTTL, IP_RECVTOS, IP_BIND_ADDRESS_NO_PORT, IP_MULTICAST_IF, IP_MULTICAST_TTL,
 	IP_MULTICAST_LOOP, IP_ADD_MEMBERSHIP, IP_DROP_MEMBERSHIP, IP_MULTICAST_ALL};
@@ -75,7 +74,7 @@ static const uint32_t ipv6_options[] = {IPV6_UNICAST_HOPS, IPV6_MULTICAST_IF, IP
 	IPV6_MULTICAST_LOOP, IPV6_MTU_DISCOVER, IPV6_RECVERR, IPV6_V6ONLY, IPV6_MULTICAST_ALL,
 	IPV6_RECVPKTINFO, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS, IPV6_TCLASS};
 
-/* What `ip` sets, and whoever listens for changes of addresses. */
+/* Set by `ip`, and by programs that listen for changes of addresses. */
 static const uint32_t netlink_options[] = {NETLINK_ADD_MEMBERSHIP, NETLINK_DROP_MEMBERSHIP,
 	NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK};
 
@@ -100,11 +99,11 @@ const struct box_filter_rule box_filter_setsockopt_strict = {
 
 /* --- prctl --- */
 
-/* What a process says of itself. The lengths of vectors (PR_S?E_GET_VL) are of ARM, where Java asks for
- * them and takes a refusal for a length. Not here: more filters (PR_SET_SECCOMP), whose memory the host
- * limits for all; names of mappings (PR_SET_VMA), whose memory nobody counts; the layout of the
- * memory, merging of pages with those of others, core scheduling, hash tables of futexes, calls that
- * are answered by oneself, and letting others trace. */
+/* Attributes of the process itself. The vector lengths (PR_S?E_GET_VL) are ARM's, where Java asks for
+ * them and mistakes an error for a length. Not allowed: more filters (PR_SET_SECCOMP), whose memory is
+ * limited for the whole host; names of mappings (PR_SET_VMA), whose memory is not counted; the memory
+ * layout, page merging (KSM), core scheduling, futex hash tables, system call user dispatch, and
+ * permitting tracers. */
 static const uint32_t prctl_options[] = {PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABLE,
 	PR_SET_DUMPABLE, PR_GET_KEEPCAPS, PR_SET_KEEPCAPS, PR_SET_NAME, PR_GET_NAME, PR_GET_SECCOMP,
 	PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_GET_TSC, PR_GET_SECUREBITS, PR_SET_TIMERSLACK,
@@ -116,7 +115,7 @@ const struct box_filter_rule box_filter_prctl = {prctl_cases, BOX_COUNT_OF(prctl
 
 /* --- fcntl --- */
 
-/* Not here: leases, which make whoever opens the file wait, programs of the host among them; F_NOTIFY;
+/* Not allowed: leases, which block whoever opens the file, including programs of the host; F_NOTIFY;
  * hints to disks. */
 static const uint32_t fcntl_commands[] = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK,
 	F_SETLK, F_SETLKW, F_SETOWN, F_GETOWN, F_SETSIG, F_GETSIG, F_SETOWN_EX, F_GETOWN_EX,
@@ -127,8 +126,8 @@ const struct box_filter_rule box_filter_fcntl = {fcntl_cases, BOX_COUNT_OF(fcntl
 
 /* --- ioctl --- */
 
-/* Of terminals, of all files, of sockets, and the copy of a file that shares its blocks. Not here:
- * whatever else a file system, a pidfd, a namespace or a device has. */
+/* For terminals, all files, sockets, and reflink copies. Not allowed: everything else that file
+ * systems, pidfds, namespaces and devices have. */
 static const uint32_t ioctl_requests[] = {TCGETS, TCSETS, TCSETSW, TCSETSF, TCGETA, TCSETA, TCSETAW,
 	TCSETAF, TCGETS2, TCSETS2, TCSETSW2, TCSETSF2, TCSBRK, TCSBRKP, TCXONC, TCFLSH, TIOCEXCL,
 	TIOCNXCL, TIOCGEXCL, TIOCSCTTY, TIOCNOTTY, TIOCGPGRP, TIOCSPGRP, TIOCGSID, TIOCOUTQ,
@@ -138,9 +137,9 @@ static const uint32_t ioctl_requests[] = {TCGETS, TCSETS, TCSETSW, TCSETSF, TCGE
 	SIOCGIFCONF, SIOCGIFFLAGS, SIOCGIFADDR, SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK,
 	SIOCGIFMETRIC, SIOCGIFMTU, SIOCGIFHWADDR, SIOCGIFINDEX, SIOCGIFTXQLEN, FICLONE,
 	FICLONERANGE};
-/* Typing into a terminal that others read; TIOCSETD loads line disciplines into the kernel. */
+/* TIOCSTI types into a terminal that others read; TIOCSETD loads line disciplines into the kernel. */
 static const uint32_t ioctl_refused[] = {TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD};
-/* As of an interface that has none: psutil and others take nothing else for an answer. */
+/* The errno of an interface without this feature: psutil and others accept no other one. */
 static const uint32_t ioctl_of_drivers[] = {SIOCETHTOOL};
 static const struct box_filter_case ioctl_cases[] = {{.list = LIST(1, ioctl_requests)},
 	{.list = LIST(1, ioctl_refused), .verdict = EPERM},

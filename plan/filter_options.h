@@ -1,5 +1,4 @@
-/* The rules of calls that are many calls in one: setsockopt, prctl, fcntl and ioctl. For
- * filter_table.c alone. */
+/* Rules for the multiplexed calls setsockopt, prctl, fcntl and ioctl. Used by filter_table.c only. */
 #pragma once
 
 #include "plan/filter_table.h"

@@ -1,8 +1,8 @@
-/* What each call is answered in a box. A call without a row is unknown: ENOSYS.
+/* The answer to each system call in a box. A call without a row is unknown: ENOSYS.
  *
- * EPERM is for what a box must not do. ENOSYS is for what it can do without: programs then take the
- * older way, as they would on an older kernel. PID 1 of the box lives behind the same program, so
- * what box-init needs is answered in both profiles.
+ * EPERM is for what a box must not do. ENOSYS is for what programs can do without: they fall back to an
+ * older call, as on an older kernel. PID 1 of the box has the same filter, so both profiles allow what
+ * box-init needs.
  */
 #include "plan/filter_table.h"
 
@@ -33,7 +33,7 @@
 		.arg = (number), .mask = (bits), .values = (numbers), \
 		.count = BOX_COUNT_OF(numbers)                        \
 	}
-/* No bit of `bits` in an argument. */
+/* None of `bits` is set in an argument. */
 #define WITHOUT(number, bits)                    \
 	{                                        \
 		.all = { {(number), (bits), 0} } \
@@ -42,25 +42,26 @@
 static const struct box_filter_rule answer = {.otherwise = 0};
 static const struct box_filter_rule refuse = {.otherwise = EPERM};
 static const struct box_filter_rule absent = {.otherwise = ENOSYS};
-/* As on a kernel without filters: man and its like then go on without. Each filter takes of a memory
- * that the host limits for all, its own filters and those of other boxes among them. */
+/* As on a kernel without seccomp: man and similar programs then do without. Each filter uses memory
+ * that is limited for the whole host, including its own filters and those of other boxes. */
 static const struct box_filter_rule no_filters = {.otherwise = EINVAL};
-/* As on a file system that has none: Python copies files only where that or nothing is said. */
+/* As on a file system without support: Python falls back to another way of copying only for such an
+ * errno. */
 static const struct box_filter_rule without = {.otherwise = EOPNOTSUPP};
 
-/* CLONE_NEWTIME is not here: in clone its bit belongs to the signal number. */
+/* CLONE_NEWTIME is missing: in clone its bit belongs to the signal number. */
 #define NAMESPACES                                                                     \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 		CLONE_NEWPID | CLONE_NEWNET)
 static const struct box_filter_case clone_cases[] = {WITHOUT(0, NAMESPACES)};
 static const struct box_filter_rule clone_rule = ONLY(clone_cases, EPERM);
 
-/* Of the Internet protocols TCP and UDP only: others would load their modules into the host. One mask
- * takes both families: they differ in one bit.
+/* Only TCP and UDP of the Internet protocols: others would load their modules into the host. One mask
+ * covers both families, which differ in one bit.
  *
- * Netlink is for reading routes and addresses (getifaddrs, which Node and Go call); to the kernel its
- * raw sockets, which libc asks for, are the same as its datagram ones. What waits in them is memory
- * that no group is charged for, so a box without a network, which has nothing to read, has none. */
+ * Netlink is for reading routes and addresses (getifaddrs, which Node and Go call); the kernel treats
+ * raw netlink sockets, which libc opens, like datagram ones. Data queued in them is charged to no
+ * cgroup, so a box without a network, which has nothing to read, may not have them. */
 #define TYPE (WORD & ~(uint32_t)(SOCK_CLOEXEC | SOCK_NONBLOCK))
 #define INTERNET (WORD & ~(uint32_t)(AF_INET ^ AF_INET6))
 _Static_assert((AF_INET & INTERNET) == AF_INET && (AF_INET6 & INTERNET) == AF_INET,
@@ -89,13 +90,13 @@ static const struct box_filter_case socket_cases[] = {LOCAL, STREAMS, DATAGRAMS,
 		.network = true}};
 static const struct box_filter_case socket_strict_cases[] = {LOCAL, STREAMS, DATAGRAMS};
 static const struct box_filter_case socketpair_cases[] = {LOCAL};
-/* The errno of a kernel without the family, which programs that probe for one expect. */
+/* The errno of a kernel without the family, which programs that probe for it expect. */
 static const struct box_filter_rule socket_rule = ONLY(socket_cases, EAFNOSUPPORT);
 static const struct box_filter_rule socket_strict_rule = ONLY(socket_strict_cases, EAFNOSUPPORT);
 static const struct box_filter_rule socketpair_rule = ONLY(socketpair_cases, EAFNOSUPPORT);
 
-/* Huge pages come out of a pool of the host's that the box's memory limit does not know. The errnos
- * are those of an empty pool and of a kernel without them: programs then take ordinary pages. */
+/* Huge pages come from a pool of the host's that the box's memory limit does not cover. The errnos are
+ * those of an empty pool and of a kernel without huge pages: programs fall back to ordinary pages. */
 static const struct box_filter_case mmap_cases[] = {WITHOUT(3, MAP_HUGETLB)};
 static const struct box_filter_case memfd_cases[] = {WITHOUT(1, MFD_HUGETLB)};
 static const struct box_filter_case shmget_cases[] = {WITHOUT(2, SHM_HUGETLB)};
@@ -103,8 +104,8 @@ static const struct box_filter_rule mmap_rule = ONLY(mmap_cases, ENOMEM);
 static const struct box_filter_rule memfd_rule = ONLY(memfd_cases, EINVAL);
 static const struct box_filter_rule shmget_rule = ONLY(shmget_cases, ENOMEM);
 
-/* A payload owns the files of its host folder: none of them may become one that runs as somebody. A
- * mode counts only when a file may be made; else its register can hold anything. */
+/* Files in a host folder belong to the payload: none of them may become setuid or setgid. The mode is
+ * an argument only if the call may create a file; otherwise the register can contain anything. */
 #define SET_ID (S_ISUID | S_ISGID)
 #define MAKES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 static const struct box_filter_case mode_1_cases[] = {WITHOUT(1, SET_ID)};
@@ -116,22 +117,22 @@ static const struct box_filter_rule mode_2_rule = ONLY(mode_2_cases, EPERM);
 static const struct box_filter_rule open_rule = ONLY(open_cases, EPERM);
 static const struct box_filter_rule openat_rule = ONLY(openat_cases, EPERM);
 
-/* Files, pipes and sockets, no devices. */
+/* Files, pipes and sockets, but no devices. */
 static const uint32_t nodes[] = {0, S_IFREG, S_IFIFO, S_IFSOCK};
 static const struct box_filter_case mknod_cases[] = {{.list = ONE_OF(1, S_IFMT | SET_ID, nodes)}};
 static const struct box_filter_case mknodat_cases[] = {{.list = ONE_OF(2, S_IFMT | SET_ID, nodes)}};
 static const struct box_filter_rule mknod_rule = ONLY(mknod_cases, EPERM);
 static const struct box_filter_rule mknodat_rule = ONLY(mknodat_cases, EPERM);
 
-/* The names that uname gives, nothing of the memory layout. */
+/* PER_LINUX and PER_LINUX32, which change what uname returns; no flags for the memory layout. */
 static const uint32_t personalities[] = {
 	PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, WORD};
 static const struct box_filter_case personality_cases[] = {
 	{.list = ONE_OF(0, WORD, personalities)}};
 static const struct box_filter_rule personality_rule = ONLY(personality_cases, EPERM);
 
-/* Its own limits: those of others of the same id would be theirs to lower, PID 1's too where there
- * is one id for all. */
+/* Its own limits only: a command could lower those of other processes with the same id, including PID
+ * 1's if there is only one id. */
 static const struct box_filter_case prlimit_cases[] = {WITHOUT(0, WORD)};
 static const struct box_filter_rule prlimit_rule = ONLY(prlimit_cases, EPERM);
 
@@ -249,7 +250,7 @@ const struct box_filter_row box_filter_rows[] = {
 	/* what the rest of the host has in its page cache */
 	ROW(cachestat, 451, refuse, refuse),
 
-	/* work behind the filter's back, and what has an older way */
+	/* would bypass the filter, or has an older alternative */
 	LACK(io_uring_setup), LACK(io_uring_enter), LACK(io_uring_register),
 	LACK(io_setup), LACK(io_destroy), LACK(io_submit), LACK(io_cancel), LACK(io_getevents),
 	LACK(io_pgetevents), LACK(memfd_secret), LACK(remap_file_pages), LACK(readahead),
@@ -272,9 +273,9 @@ const struct box_filter_row box_filter_rows[] = {
 
 const size_t box_filter_rows_count = BOX_COUNT_OF(box_filter_rows);
 
-/* The mounter, and what it forks until that is a command: a mount namespace, in which nothing shows
- * outside; mounts by their fds; folders made with the file system ids of commands; the domain and the
- * filter of the command. */
+/* The mounter, and its children until they become commands: a mount namespace, from which nothing
+ * propagates; mounts by fd; folders made with the commands' file system ids; the command's Landlock
+ * domain and filter. */
 static const struct box_filter_case unshare_cases[] = {{.all = {{0, WORD, CLONE_NEWNS}}}};
 static const struct box_filter_case mount_cases[] = {{.all = {{3, WORD, MS_REC | MS_PRIVATE}}}};
 static const struct box_filter_case move_mount_cases[] = {

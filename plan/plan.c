@@ -1,8 +1,8 @@
-/* The ordered list of what a box is made of.
+/* Makes the plan: the ordered list of steps that a box is made of.
  *
- * Order matters: a step may only build on those before it. Mount points are made in file systems of
- * our own, never in a tree from outside. What a caller may not ask for is refused in plan_check.c
- * before the list is begun.
+ * Order matters: a step may only use what earlier steps have made. Mount points are made in file
+ * systems of our own, never in a tree from outside. plan_check.c refuses requests before the list is
+ * begun.
  */
 #include "plan/plan.h"
 
@@ -13,20 +13,21 @@
 #include "base/macros.h"
 #include "plan/plan_maker.h"
 
-#define GRAIN (64 * BOX_KIB) /* the largest page: sizes and limits are read back as written */
+#define GRAIN (64 * BOX_KIB) /* the largest page size: limits are read back as written */
 #define ROOT_BYTES (4 * BOX_MIB)
 #define ROOT_INODES 4096
 #define WRITABLE_ROOT_BYTES_MIN (16 * BOX_MIB)
 #define RUN_BYTES (16 * BOX_MIB)
 
-#define MEMORY_BYTES_MAX (1UL << 50) /* far below where the kernel takes a limit for none */
-#define PIDS_MAX (1U << 22)          /* the kernel has no more */
-#define CPU_MILLI_MAX 8192000U       /* of as many processors as the kernel can be built for */
-#define GUEST_OPEN_FILES 16384       /* of a process in a microVM, whose kernel is its own */
-#define OWN_PROCESSES 2      /* box-init and its mounter come on top of what is for commands */
-#define GUEST_LANDLOCK_ABI 5 /* the newest that box-init uses; it takes what its kernel has */
+#define MEMORY_BYTES_MAX (1UL << 50) /* well below the value that the kernel takes for "no limit" */
+#define PIDS_MAX (1U << 22)          /* the kernel's maximum */
+#define CPU_MILLI_MAX 8192000U       /* as many processors as a kernel can be built for */
+#define GUEST_OPEN_FILES 16384       /* per process in a microVM, which has its own kernel */
+#define OWN_PROCESSES 2              /* box-init and its mounter, in addition to commands */
+#define GUEST_LANDLOCK_ABI \
+	5 /* the newest that box-init knows; it uses what the guest's kernel has */
 
-/* Every size is far below where adding could overflow: memory is clamped first. */
+/* All sizes are far below overflow, because memory is clamped first. */
 static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_least)
 {
 	uint64_t share = memory_bytes / parts;
@@ -34,13 +35,13 @@ static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_leas
 	return BOX_MAX(share, at_least);
 }
 
-static bool is_machine(const struct box_plan_maker *maker)
+static bool is_microvm(const struct box_plan_maker *maker)
 {
 	return maker->ask->kind == BOX_PLAN_KIND_MICROVM;
 }
 
-/* Sticky where it is writable: the payload adds to the root, but init's links and mount points in
- * it stay what they are. */
+/* Sticky if writable: the payload may add to the root, but cannot replace init's links and mount
+ * points. */
 static void add_root(struct box_plan_maker *maker)
 {
 	if (maker->ask->writable_root) {
@@ -54,7 +55,7 @@ static void add_root(struct box_plan_maker *maker)
 	root->inodes = ROOT_INODES;
 }
 
-/* The workspace takes the place of what has its path. */
+/* The workspace replaces whatever else has its path. */
 static bool is_replaced(const struct box_plan_maker *maker, const char *target)
 {
 	return strcmp(target, maker->ask->mount_path) == 0;
@@ -90,7 +91,7 @@ static void add_entries(struct box_plan_maker *maker)
 	}
 }
 
-/* /dev/pts and /dev/shm are folders of the tree already: it is read-only. */
+/* The tree has /dev/pts and /dev/shm already: it is read-only. */
 static void add_dev(struct box_plan_maker *maker)
 {
 	box_plan_add_mount_point(maker, "/dev");
@@ -105,26 +106,26 @@ static void add_dev(struct box_plan_maker *maker)
 	shm->no_exec = true;
 }
 
-/* What the payload's uid can read or write and has no use for. Not here, because the kernel asks
- * for a capability in the first user namespace: kcore, kmsg, mtrr, and iomem, ioports and modules,
- * which show zeros. Not here, because it tells no more than the machine's size, load and build,
- * which tools ask for: cpuinfo, meminfo, stat, vmstat, diskstats, partitions, kpage*, config.gz. */
+/* Files that the payload's uid could use and has no need for. Not listed, because the kernel requires a
+ * capability in the initial user namespace: kcore, kmsg, mtrr, and iomem, ioports and modules, which
+ * show zeros. Not listed, because they only show the machine's size, load and build, which tools ask
+ * for: cpuinfo, meminfo, stat, vmstat, diskstats, partitions, kpage*, config.gz. */
 static const struct {
 	const char *path;
-	bool single_id; /* for the uid that started boxd, which may be 0 without any capability */
+	bool single_id; /* only if there is one uid, boxd's, which may be 0 without any capability */
 } masks[] = {
 	{"/proc/acpi", false},
 	{"/proc/asound", false},
-	{"/proc/interrupts", false}, /* when keys are hit, and other timing of the host */
+	{"/proc/interrupts", false}, /* timing of keystrokes and other events of the host */
 	{"/proc/kallsyms", false},   /* addresses, where perf_event_paranoid is 1 or less */
 	{"/proc/key-users", false},
 	{"/proc/keys", false},
 	{"/proc/latency_stats", false},
-	{"/proc/pressure", false}, /* may be written by anyone: a trigger in the kernel for each */
+	{"/proc/pressure", false}, /* anyone may write to it: each trigger uses the kernel */
 	{"/proc/sched_debug", false},
 	{"/proc/scsi", false},
 	{"/proc/slabinfo", true},
-	{"/proc/sysrq-trigger", true}, /* its mode is its only guard */
+	{"/proc/sysrq-trigger", true}, /* protected by its mode only */
 	{"/proc/timer_list", true},
 	{"/proc/vmallocinfo", true},
 };
@@ -136,8 +137,8 @@ static void add_proc(struct box_plan_maker *maker)
 	box_plan_add_mount_point(maker, "/proc");
 	struct box_plan_step *proc = box_plan_add_step(maker, BOX_PLAN_STEP_PROC, "/proc");
 	proc->no_exec = true;
-	if (is_machine(maker)) {
-		return; /* what it tells is of the box's own kernel */
+	if (is_microvm(maker)) {
+		return; /* it shows the box's own kernel */
 	}
 	for (size_t i = 0; i < BOX_COUNT_OF(masks); i++) {
 		if (!masks[i].single_id || maker->single_id) {
@@ -149,14 +150,14 @@ static void add_proc(struct box_plan_maker *maker)
 	}
 }
 
-/* The workspace is what the quota is about, whichever file system of the box it is. */
+/* The quota limits the workspace, in whichever file system of the box it is. */
 static uint64_t size_of(const struct box_plan_maker *maker, const char *target, uint64_t size_bytes)
 {
 	uint64_t quota = maker->plan->quota_bytes;
 	return is_replaced(maker, target) && quota > 0 && quota < size_bytes ? quota : size_bytes;
 }
 
-/* Where no host folder was asked for, what is there anyway serves as the workspace. */
+/* Without a host folder, an existing folder of the box serves as the workspace. */
 static bool has_own(const struct box_plan_maker *maker, const char *target)
 {
 	return !is_replaced(maker, target) || maker->ask->host_mode == BOX_PLAN_MOUNT_NONE;
@@ -172,7 +173,7 @@ static void add_own(struct box_plan_maker *maker, const char *target, uint64_t s
 	}
 }
 
-/* Of the root itself, and neither hidden by the workspace nor in a tree from outside. */
+/* A path in the root itself, not hidden by the workspace and not in a tree from outside. */
 static bool can_be_made(const struct box_plan_maker *maker, const char *target)
 {
 	if (box_plan_path_is_under(target, maker->ask->mount_path)) {
@@ -203,7 +204,7 @@ static void add_folders(struct box_plan_maker *maker)
 		}
 	}
 	for (size_t i = 0; i < BOX_COUNT_OF(links); i++) {
-		/* A workspace below /var/tmp needs a folder there, not a way to /tmp. */
+		/* A workspace below /var/tmp needs a real folder there, not a link to /tmp. */
 		if (can_be_made(maker, links[i].target) &&
 			!box_plan_path_is_under(maker->ask->mount_path, links[i].target)) {
 			box_plan_add_link(maker, links[i].target, links[i].source);
@@ -261,7 +262,7 @@ static void add_rule(struct box_plan_maker *maker, const char *path, enum box_pl
 	plan->rules[plan->rule_count++] = (struct box_plan_rule){path, may};
 }
 
-/* Made of the steps, so that the second wall stands where the first one does. */
+/* Derived from the steps, so that Landlock allows what the mounts allow. */
 static void add_rules(struct box_plan_maker *maker)
 {
 	const struct box_plan *plan = maker->plan;
@@ -287,7 +288,8 @@ static uint64_t at_most(uint64_t value, uint64_t most)
 	return BOX_MIN(value, most);
 }
 
-/* fs.file-max is one for the host, and a file takes too little memory to be held by that alone. */
+/* fs.file-max is for the whole host, and an open file takes too little memory for the memory limit to
+ * bound their number. */
 static uint64_t open_files(const struct box_plan_request *ask, const struct box_plan_host *host)
 {
 	uint64_t share = host->files_max / BOX_OPEN_FILES_SHARE / (ask->pids > 0 ? ask->pids : 1);
@@ -310,15 +312,15 @@ static void fill_limits(struct box_plan_maker *maker)
 	plan->pids = (uint32_t)at_most(ask->pids, PIDS_MAX);
 	plan->cpu_milli = (uint32_t)at_most(ask->cpu_milli, CPU_MILLI_MAX);
 	plan->open_files = open_files(ask, maker->host);
-	/* Nothing can be written into a folder that is read-only. */
+	/* Nothing can be written to a folder that is read-only. */
 	plan->quota_bytes = ask->host_mode == BOX_PLAN_MOUNT_RO ? 0 : ask->quota_bytes;
 	maker->memory_bytes = plan->memory_bytes;
 	plan->limit_bytes = plan->memory_bytes;
 	plan->limit_pids = (uint32_t)at_most(plan->pids + OWN_PROCESSES, PIDS_MAX);
 }
 
-/* What commands may have is the guest's own; the cgroup holds what runs it. */
-static void fill_machine(struct box_plan_maker *maker)
+/* The memory for commands is the guest's; the cgroup limits box-vmm. */
+static void fill_microvm(struct box_plan_maker *maker)
 {
 	struct box_plan *plan = maker->plan;
 	uint64_t cpus = ((uint64_t)plan->cpu_milli + 999) / 1000;
@@ -326,7 +328,7 @@ static void fill_machine(struct box_plan_maker *maker)
 	plan->machine = (struct box_plan_microvm){
 		.memory_mib = (uint32_t)at_most(plan->memory_bytes / BOX_MIB, UINT32_MAX),
 		.cpus = (uint32_t)at_most(cpus, BOX_MICROVM_CPUS_MAX),
-		.start_ms = maker->host->machine_ms > 0 ? maker->host->machine_ms
+		.start_ms = maker->host->microvm_ms > 0 ? maker->host->microvm_ms
 							: BOX_MICROVM_START_MS,
 	};
 	plan->limit_bytes = plan->memory_bytes + BOX_MICROVM_OVERHEAD_BYTES;
@@ -375,11 +377,11 @@ static void fill_list(struct box_plan_maker *maker, struct box_plan_step *steps,
 	maker->single_id = single_id;
 }
 
-/* Root inside is the guest's own, whoever runs it outside: there is never a single id. */
-static void make_machine(struct box_plan_maker *maker)
+/* Root inside a guest is the guest's own, whoever runs it outside: there is never a single id. */
+static void make_microvm(struct box_plan_maker *maker)
 {
 	struct box_plan *plan = maker->plan;
-	fill_machine(maker);
+	fill_microvm(maker);
 	fill_list(maker, plan->inside, &plan->inside_count, false);
 	add_steps(maker);
 	add_rules(maker);
@@ -400,8 +402,8 @@ int box_plan_make(const struct box_plan_request *ask, const struct box_policy *p
 		.ask = ask, .policy = policy, .host = host, .plan = ret_plan};
 	fill_identity(&maker);
 	fill_limits(&maker);
-	if (is_machine(&maker)) {
-		make_machine(&maker);
+	if (is_microvm(&maker)) {
+		make_microvm(&maker);
 	} else {
 		fill_list(&maker, ret_plan->steps, &ret_plan->step_count, ret_plan->ids.count == 1);
 		add_steps(&maker);

@@ -1,8 +1,8 @@
-/* Why there is no plan: everything that is refused, before anything is listed.
+/* Rejects requests, policies and host facts that no plan can be made of, before plan.c begins.
  *
- * The request comes from a process that talks to the world, so every field of it is looked at as if
- * an attacker had filled it. Which host folders may be mounted is not decided here: that is
- * compared on opened fds.
+ * The request comes from box-rpc, which is exposed to clients, so every field is checked as if an
+ * attacker had set it. Which host folders may be mounted is not decided here: that is checked on opened
+ * fds.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 
 #define MEMORY_BYTES_MIN (32 * BOX_MIB)
-#define PATH_NAME_MAX 255 /* the kernel's, for one name in a path */
+#define PATH_NAME_MAX 255 /* the kernel's limit for one component */
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 static int refuse(struct box_err *err, const char *what, const char *why)
@@ -33,7 +33,7 @@ bool box_plan_path_is_under(const char *path, const char *root)
 	return strncmp(path, root, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* NULL, or what is wrong. `/` alone passes. */
+/* NULL, or what is wrong. Accepts `/`. */
 static const char *check_path(const char *path)
 {
 	if (path[0] != '/') {
@@ -56,8 +56,8 @@ static const char *check_path(const char *path)
 	return NULL;
 }
 
-/* System folders and what links into them on any layout: a box whose root lacks one of them is no
- * reason to let a caller put it there. */
+/* System folders, and links into them on any layout: even if a box's root lacks one of them, a caller
+ * must not supply it. */
 static const char *const system_folders[] = {"/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64",
 	"/libx32", "/proc", "/sbin", "/sys", "/usr"};
 
@@ -115,7 +115,7 @@ static int check_host_path(const struct box_plan_request *ask, struct box_err *e
 static int check_numbers(const struct box_plan_request *ask, struct box_err *err)
 {
 	if (ask->host_mode > BOX_PLAN_MOUNT_RW) {
-		return refuse(err, "host_mode", "is none of the known ones");
+		return refuse(err, "host_mode", "is not a known value");
 	}
 	if (ask->network > 1) {
 		return refuse(err, "network", "must be 0 or 1");
@@ -124,10 +124,10 @@ static int check_numbers(const struct box_plan_request *ask, struct box_err *err
 		return refuse(err, "writable_root", "must be 0 or 1");
 	}
 	if (ask->profile >= BOX_FILTERS_) {
-		return refuse(err, "profile", "is none of the known ones");
+		return refuse(err, "profile", "is not a known value");
 	}
 	if (ask->kind > BOX_PLAN_KIND_MICROVM) {
-		return refuse(err, "kind", "is none of the known ones");
+		return refuse(err, "kind", "is not a known value");
 	}
 	if (ask->memory_bytes < MEMORY_BYTES_MIN) {
 		return refuse(err, "memory", "must be at least 32 MiB");
@@ -181,11 +181,11 @@ static int check_ask(const struct box_plan_request *ask, struct box_err *err)
 	return r;
 }
 
-/* Only what the plan uses; mount_roots are for whoever opens host folders. */
+/* Only the fields that the plan uses; mount_roots.c checks the rest. */
 static int check_policy(const struct box_policy *policy, struct box_err *err)
 {
 	if (policy->profile >= BOX_FILTERS_) {
-		return refuse(err, "policy: profile", "is none of the known ones");
+		return refuse(err, "policy: profile", "is not a known value");
 	}
 	if (!is_ended(policy->rootfs, sizeof(policy->rootfs))) {
 		return refuse(err, "policy: rootfs", "is too long");
@@ -194,10 +194,10 @@ static int check_policy(const struct box_policy *policy, struct box_err *err)
 	return why ? refuse(err, "policy: rootfs", why) : 0;
 }
 
-static int unavailable(struct box_err *err, const char *what, const char *why, const char *cure)
+static int unavailable(struct box_err *err, const char *what, const char *why, const char *advice)
 {
 	return box_err_set(
-		err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s: %s; %s", what, why, cure);
+		err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP, "%s: %s; %s", what, why, advice);
 }
 
 bool box_plan_is_own(const char *entry, const struct box_plan_host *host)
@@ -211,7 +211,7 @@ bool box_plan_is_own(const char *entry, const struct box_plan_host *host)
 	return host->own_etc && strcmp(entry, "etc") == 0;
 }
 
-/* Names become paths of the box: one that is none would leave its folder. */
+/* Names become paths in the box: a malformed one could lead out of its folder. */
 static bool entry_is_right(const struct box_root_entry *entry)
 {
 	const char *name = entry->name;
@@ -238,7 +238,7 @@ static int check_entries(
 		if (first[first_len] == '/' && strlen(entry->name) == first_len &&
 			strncmp(entry->name, first, first_len) == 0 &&
 			!box_plan_is_own(entry->name, host)) {
-			/* It is read-only: there is no place for a mount point in it. */
+			/* It is read-only, so no mount point can be made in it. */
 			return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
 				"mount_path %s lies in /%s, which comes from outside the box",
 				ask->mount_path, entry->name);
@@ -251,7 +251,7 @@ static int check_host(const struct box_plan_request *ask, const struct box_polic
 	const struct box_plan_host *host, struct box_err *err)
 {
 	if (host->root && !host->id_ranges) {
-		/* The one id would be root's. */
+		/* The only id would be root's. */
 		return unavailable(err, "a box cannot have ids of its own",
 			"as root each needs 65536 of them and this user namespace has too few",
 			"map more ids to it, or run boxd as a plain user");

@@ -1,7 +1,7 @@
-/* The environment that every command begins with.
+/* The default environment of every command.
  *
- * Nothing of boxd's own goes in. TMPDIR and TERM are left out on purpose: /tmp is what tools take
- * without the first, and who gives a command a terminal knows what it is.
+ * Nothing of boxd's own environment goes in. TMPDIR and TERM are left out on purpose: tools use /tmp
+ * without the first, and the client that gives a command a terminal knows its type.
  */
 #include "plan/plan.h"
 
@@ -12,8 +12,8 @@ const char *const box_plan_environment[] = {
 	"LOGNAME=box",
 	"SHELL=/bin/sh",
 	"LANG=C.UTF-8",
-	/* What a program printed before its time was up is part of the answer; clients have come to
-	 * rely on it. */
+	/* PYTHONUNBUFFERED: output that a program printed before its timeout must not be lost in a
+	 * buffer; clients rely on that. */
 	"PYTHONUNBUFFERED=1",
 	NULL,
 };

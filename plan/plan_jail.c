@@ -1,8 +1,8 @@
-/* The root of box-vmm: what is left to a guest that has broken its machine.
+/* The root of box-vmm: all that a guest can reach after it has taken over box-vmm.
  *
- * It has no program and no library in it, the one device that is needed, and the trees that its
- * guest may see, which are mounted here and shared from here. Of /proc it has processes alone: the
- * machine's file server opens files anew by /proc/self/fd.
+ * It contains no program and no library, only the one device that is needed and the trees that the
+ * guest may see, which are mounted here and shared from here. Its /proc shows processes only: the file
+ * server of the microVM reopens files through /proc/self/fd.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define ROOT_BYTES (1 * BOX_MIB)
 #define SMALL_BYTES (1 * BOX_MIB)
 
-/* Those that the guest's list names, each under its own name. */
+/* The trees in the guest's list of steps, each under its own name. */
 static void add_trees(struct box_plan_maker *maker)
 {
 	struct box_plan *plan = maker->plan;

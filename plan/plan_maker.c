@@ -1,11 +1,11 @@
-/* One function for each kind of step that more than one list has. */
+/* One function for each kind of step that several lists contain. */
 #include "plan/plan_maker.h"
 
 #include "base/macros.h"
 
 #define INODES_MIN 4096
 #define INODES_MAX 1048576
-#define INODE_PER_BYTES 4096 /* a file that is not empty takes a page */
+#define INODE_PER_BYTES 4096 /* a non-empty file takes a page */
 
 static uint64_t inodes_for(uint64_t size_bytes)
 {

@@ -1,5 +1,5 @@
-/* How the lists of a plan are filled, for the files that do it: plan.c has what a box is made of,
- * plan_jail.c what is around a microVM. Nobody else includes this. */
+/* Functions that append steps to the lists of a plan. Used by plan.c (the box) and plan_jail.c (the
+ * jail of a microVM) only. */
 #pragma once
 
 #include "plan/plan.h"
@@ -9,11 +9,11 @@ struct box_plan_maker {
 	const struct box_policy *policy;
 	const struct box_plan_host *host;
 	struct box_plan *plan;
-	struct box_plan_step *steps; /* the list that is being filled, and how far it is */
+	struct box_plan_step *steps; /* the list that is being filled, and its length */
 	size_t *step_count;
-	bool single_id; /* init is the payload in it, and no other owner can be named */
+	bool single_id; /* init and the payload have the same uid, so no other owner is possible */
 	uint64_t memory_bytes;
-	struct box_plan_step spare; /* taken when the list is full */
+	struct box_plan_step spare; /* written to when the list is full */
 	bool full;
 };
 
@@ -25,9 +25,9 @@ void box_plan_add_mount_point(struct box_plan_maker *maker, const char *target);
 struct box_plan_step *box_plan_add_tmpfs(struct box_plan_maker *maker, const char *target,
 	uint64_t size_bytes, enum box_plan_owner owner, uint32_t mode);
 void box_plan_add_link(struct box_plan_maker *maker, const char *target, const char *source);
-/* Read-only. */
+/* Makes a path read-only. */
 struct box_plan_step *box_plan_add_tree(struct box_plan_maker *maker, const char *target,
 	enum box_plan_tree tree, const char *source);
 
-/* What is around a microVM: the root of box-vmm. The guest's own list must be there. */
+/* Appends the jail of a microVM: the root of box-vmm. The guest's own list must be complete. */
 void box_plan_add_jail(struct box_plan_maker *maker);

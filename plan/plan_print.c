@@ -1,7 +1,7 @@
-/* A plan in words and columns: one line for each fact, in the order in which it is applied.
+/* Prints a plan as text in columns: one line per fact, in the order in which it is applied.
  *
- * Paths are a caller's and may hold anything but NUL: what could steer a terminal or break a line
- * is shown as \xNN.
+ * Paths come from callers and may contain anything but NUL: characters that could control a terminal or
+ * break a line are printed as \xNN.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -15,9 +15,9 @@
 #define KIND_WIDTH 8
 #define TARGET_WIDTH 20
 #define SOURCE_WIDTH 46
-#define TEXT_MAX (2 * BOX_PATH_MAX + 64) /* what one column holds before it is escaped */
+#define TEXT_MAX (2 * BOX_PATH_MAX + 64) /* maximum of one column before escaping */
 
-/* The bytes of the printable character at `at`, or 0: C0 and C1 controls, a backslash, no UTF-8. */
+/* Length of the printable character at `at`, or 0: C0 and C1 controls, a backslash, invalid UTF-8. */
 static size_t printable(const char *at, size_t left)
 {
 	unsigned char first = (unsigned char)at[0];
@@ -35,7 +35,7 @@ static size_t printable(const char *at, size_t left)
 	return 0;
 }
 
-/* Returns how many bytes were written. */
+/* Returns the number of bytes written. */
 static size_t put_text(FILE *to, const char *text)
 {
 	size_t written = 0;
@@ -56,7 +56,7 @@ static size_t put_text(FILE *to, const char *text)
 	return written;
 }
 
-/* Two spaces at least, so that a long text does not run into the next column. */
+/* At least two spaces, so that a long text does not run into the next column. */
 static void put_column(FILE *to, const char *text, size_t width)
 {
 	size_t written = put_text(to, text);
@@ -70,7 +70,7 @@ static void put_fact(FILE *to, const char *name, const char *value)
 	(void)fputc('\n', to);
 }
 
-/* The largest unit that says it exactly. */
+/* The largest unit that gives a whole number. */
 static void write_size(char *out, size_t room, uint64_t size_bytes)
 {
 	if (size_bytes % BOX_MIB == 0) {
@@ -116,7 +116,7 @@ static void print_egress(const struct box_egress *egress, FILE *to)
 	}
 }
 
-static void print_machine(const struct box_plan *plan, FILE *to)
+static void print_microvm(const struct box_plan *plan, FILE *to)
 {
 	char text[128];
 	char size[64];
@@ -163,7 +163,7 @@ static void print_facts(const struct box_plan *plan, FILE *to)
 	(void)snprintf(text, sizeof(text), "%" PRIu64, plan->open_files);
 	put_fact(to, "open files", text);
 	if (plan->ask->kind == BOX_PLAN_KIND_MICROVM) {
-		print_machine(plan, to);
+		print_microvm(plan, to);
 	}
 	if (plan->quota_bytes > 0) {
 		write_size(size, sizeof(size), plan->quota_bytes);
@@ -198,7 +198,7 @@ static const char *owner_name(const struct box_plan_step *step)
 	return step->owner == BOX_PLAN_OWNER_PAYLOAD ? "payload" : "init";
 }
 
-/* The path of a tree at its source: a jail has it below a folder of its own. */
+/* The path of a tree's source: in a jail it is below a folder of its own. */
 static const char *entry_of(const struct box_plan_step *step)
 {
 	return box_plan_path_is_under(step->target, BOX_PLAN_TREES)
@@ -226,7 +226,7 @@ static void write_source(char *out, size_t room, const struct box_plan_step *ste
 	} else if (step->tree == BOX_PLAN_TREE_HOST_PATH) {
 		(void)snprintf(out, room, "host folder %s", step->source);
 	} else {
-		/* A root file system at `/` is written as none. */
+		/* A rootfs of `/` means that there is none. */
 		bool other = strcmp(step->source, "") != 0 && strcmp(step->source, "/") != 0;
 		(void)snprintf(out, room, "%s folder %s%s", other ? "rootfs" : "host",
 			other ? step->source : "", entry_of(step));

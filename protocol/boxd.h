@@ -1,7 +1,7 @@
-/* What boxd and box-rpc say to each other, over a socketpair of packets.
+/* The protocol between boxd and box-rpc, over a socketpair of packets.
  *
- * Fixed-size structs, both ends of one build; fds travel beside them. boxd reads no text from
- * box-rpc but paths, and treats every packet as hostile: a wrong size or an unknown kind ends
+ * Fixed-size structs, with both ends from one build; fds are sent along. boxd reads no text from
+ * box-rpc but paths, and treats every packet as hostile: after a wrong size or an unknown kind it kills
  * box-rpc.
  */
 #pragma once
@@ -16,73 +16,74 @@
 #define BOX_BOXD_LISTENERS_MAX 8       /* of TCP */
 #define BOX_BOXD_OTHER_LISTENERS_MAX 1 /* the operator's socket */
 #define BOX_BOXD_LISTEN_FDS_MAX \
-	(BOX_BOXD_LISTENERS_MAX + BOX_BOXD_OTHER_LISTENERS_MAX + 1) /* and the one of sock_diag */
+	(BOX_BOXD_LISTENERS_MAX + BOX_BOXD_OTHER_LISTENERS_MAX + 1) /* and one of sock_diag */
 
-/* box-rpc's exit codes that mean something to boxd. */
+/* box-rpc's exit codes that boxd interprets. */
 #define BOX_BOXD_EXIT_CONFIG 78 /* the configuration is wrong: do not start again */
 
 enum box_boxd_kind {
 	/* boxd -> box-rpc, in this order */
-	BOX_BOXD_START = 1, /* fds: the texts that are there, by the flags */
+	BOX_BOXD_START = 1, /* fds: the texts that exist, see the flags */
 	BOX_BOXD_LISTEN, /* after READY; fds: the listening sockets, of TCP and of the operator; and,
-			       * where there is no token, one that tells whose a connection is
-			       * (base/sock_diag.h). Each is known by its own domain */
-	BOX_BOXD_RELOAD,    /* fd: the --config text as it is now */
+			       * without a token, one to look up the owner of a connection
+			       * (base/sock_diag.h). They are told apart by their domains */
+	BOX_BOXD_RELOAD,    /* fd: the present --config text */
 	BOX_BOXD_STOP,      /* stop accepting, finish or cancel, exit 0 */
 	BOX_BOXD_FOLDER,    /* the answer to MAKE_FOLDER */
-	BOX_BOXD_INHERITED, /* a box of my predecessor; fds as of MADE. All come before LISTEN */
+	BOX_BOXD_INHERITED, /* a box of an earlier box-rpc; fds as in MADE. All come before LISTEN */
 	BOX_BOXD_MADE,    /* the answer to MAKE_BOX; fds: its control socket, its memory events and,
-			     * when it has groups below it, those of what is in none of them */
+			     * if it has process cgroups, the memory events of all other processes */
 	BOX_BOXD_MOUNTED, /* the answer to OPEN_MOUNT; fd: the detached mount */
-	BOX_BOXD_GONE,    /* a box that was made is no more, asked for or not; comes once */
-	BOX_BOXD_ENDING,  /* boxd ends a box for what it has done; GONE will come */
+	BOX_BOXD_GONE,    /* a box has ended, whether that was requested or not; sent once */
+	BOX_BOXD_ENDING,  /* boxd ends a box that broke a limit; GONE follows */
 	BOX_BOXD_MEASURED,       /* the answer to MEASURE_FOLDER and MEASURE_BOX */
-	BOX_BOXD_PROCESS_CGROUP, /* the answer to OPEN_GROUP; fds: its door, its memory events, and the
-			      * third of MADE where there is one; none where the box, a microVM,
-			      * holds the limit itself */
+	BOX_BOXD_PROCESS_CGROUP, /* the answer to OPEN_PROCESS_CGROUP; fds: its cgroup.procs, its memory
+			      * events, and the third of MADE if there is one; no fds for a
+			      * microVM, which enforces the limit itself */
 	BOX_BOXD_STORE,          /* the answer to OPEN_STORE; fd: the socket to box-skills */
-	BOX_BOXD_PROBED,         /* the answer to TRY_MACHINES */
-	BOX_BOXD_ARTIFACT_BYTES, /* how much memory artifacts hold now */
-	BOX_BOXD_TOKENS,         /* the text of the token file as it is now */
-	BOX_BOXD_PATH_CHECKED,   /* the answer to LOOK_AT */
-	BOX_BOXD_HOST, /* what boxes would get now: before LISTEN, and the answer to LOOK */
+	BOX_BOXD_PROBED,         /* the answer to PROBE_MICROVMS */
+	BOX_BOXD_ARTIFACT_BYTES, /* how much memory artifacts use now */
+	BOX_BOXD_TOKENS,         /* the present text of the token file */
+	BOX_BOXD_PATH_CHECKED,   /* the answer to CHECK_PATH */
+	BOX_BOXD_HOST, /* what boxes would get now: before LISTEN, and the answer to QUERY_HOST */
 
 	/* box-rpc -> boxd */
-	BOX_BOXD_READY = 64,      /* configured and fenced: give me the listeners */
-	BOX_BOXD_CONFIG_ACCEPTED, /* the text of RELOAD is good: my successor shall have it too */
-	BOX_BOXD_STATE,           /* fd: keep this in place of the last one, for my successor */
+	BOX_BOXD_READY = 64,      /* configured and confined: LISTEN may come */
+	BOX_BOXD_CONFIG_ACCEPTED, /* the text of RELOAD is valid: the next box-rpc gets it too */
+	BOX_BOXD_STATE,           /* fd: replaces the previous one; kept for the next box-rpc */
 	BOX_BOXD_MAKE_FOLDER,
-	BOX_BOXD_POLICY, /* fd: struct box_policy; all of it counts before the first READY, later only
-			    * what it narrows */
+	BOX_BOXD_POLICY, /* fd: struct box_policy; before the first READY all of it counts, later only
+			    * what narrows the first one */
 	BOX_BOXD_MAKE_BOX,
-	BOX_BOXD_END_BOX,       /* GONE will come */
+	BOX_BOXD_END_BOX,       /* GONE follows */
 	BOX_BOXD_OPEN_MOUNT,    /* a folder or file of the host, for a command in a box */
-	BOX_BOXD_OPEN_ARTIFACT, /* a tree named by its digest; MOUNTED answers it too */
-	BOX_BOXD_OPEN_STORE,    /* starts box-skills in the folder of the skills */
+	BOX_BOXD_OPEN_ARTIFACT, /* a tree named by its digest; answered by MOUNTED too */
+	BOX_BOXD_OPEN_STORE,    /* starts box-skills in the folder of the skill store */
 	BOX_BOXD_MEASURE_FOLDER,
 	BOX_BOXD_MEASURE_BOX,
-	BOX_BOXD_OPEN_PROCESS_CGROUP,  /* limits the memory of one process; again: the same group */
-	BOX_BOXD_CLOSE_PROCESS_CGROUP, /* it goes when it is empty, at the latest with its box */
-	BOX_BOXD_PROBE_MICROVMS,  /* whether there can be microVMs; a guest may be booted for it */
-	BOX_BOXD_TOKENS_ACCEPTED, /* the text of TOKENS is good: my successor shall have it too */
-	BOX_BOXD_QUERY_HOST,      /* HOST answers */
-	BOX_BOXD_CHECK_PATH, /* what is at a path of the configuration: for --check-config alone */
+	BOX_BOXD_OPEN_PROCESS_CGROUP, /* limits the memory of one process; repeated: the same group */
+	BOX_BOXD_CLOSE_PROCESS_CGROUP, /* it is removed when empty, at the latest with its box */
+	BOX_BOXD_PROBE_MICROVMS,       /* whether microVMs can run; may boot a guest */
+	BOX_BOXD_TOKENS_ACCEPTED, /* the text of TOKENS is valid: the next box-rpc gets it too */
+	BOX_BOXD_QUERY_HOST,      /* answered by HOST */
+	BOX_BOXD_CHECK_PATH, /* what is at a path of the configuration; only with --check-config */
 };
 
 enum box_boxd_start_flag {
-	BOX_BOXD_START_STDIO = 1 << 0,         /* fds 0 and 1 are a connection */
-	BOX_BOXD_START_HAS_FILE = 1 << 1,      /* fd: --config */
-	BOX_BOXD_START_HAS_VARIABLE = 1 << 2,  /* fd: LANGBOT_BOX_CONFIG */
-	BOX_BOXD_START_HAS_STATE = 1 << 3,     /* fd: the predecessor's STATE */
-	BOX_BOXD_START_CHECK_CONFIG = 1 << 4,  /* say whether the configuration is good, and exit */
+	BOX_BOXD_START_STDIO = 1 << 0,        /* fds 0 and 1 are a connection */
+	BOX_BOXD_START_HAS_FILE = 1 << 1,     /* fd: --config */
+	BOX_BOXD_START_HAS_VARIABLE = 1 << 2, /* fd: LANGBOT_BOX_CONFIG */
+	BOX_BOXD_START_HAS_STATE = 1 << 3,    /* fd: the predecessor's STATE */
+	BOX_BOXD_START_CHECK_CONFIG = 1
+		<< 4, /* report whether the configuration is valid, and exit */
 	BOX_BOXD_START_EXPLICIT_HOST = 1 << 5, /* --host was given */
 	BOX_BOXD_START_SOFT_STORAGE = 1 << 6,  /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
-	BOX_BOXD_START_WIDE_OPEN = 1 << 7,     /* is to listen beyond loopback and has no token */
-	BOX_BOXD_START_TOKEN_FILE = 1 << 9,    /* `token` is the text of a file, a line a token */
+	BOX_BOXD_START_WIDE_OPEN = 1 << 7,     /* would listen beyond loopback without a token */
+	BOX_BOXD_START_TOKEN_FILE = 1 << 9, /* `token` is the text of a file, one token per line */
 	BOX_BOXD_START_UNAUTHENTICATED = 1 << 10, /* --unauthenticated, or its variable */
 	BOX_BOXD_START_HAS_FIRST = 1
-		<< 8, /* fd: the --config that boxd was started with, if another */
-	BOX_BOXD_START_HAS_ROOTS = 1 << 11,    /* fd: --mount-root, each with a NUL behind it */
+		<< 8, /* fd: the --config text at boxd's start, if it has changed */
+	BOX_BOXD_START_HAS_ROOTS = 1 << 11,    /* fd: the --mount-root paths, each with its NUL */
 	BOX_BOXD_START_SOCKET_GROUP = 1 << 12, /* --socket-group was given */
 };
 
@@ -97,20 +98,20 @@ struct box_boxd_host {
 	uint32_t network;
 	uint32_t landlock_abi;
 	uint32_t id_ranges;
-	uint32_t quota;        /* folders of the host can be held to one */
+	uint32_t quota;        /* folders of the host can have one */
 	uint32_t held_sockets; /* as in struct box_bounds_facts */
 	uint32_t held_files;
-	uint32_t cpus; /* 0: not known, as the next */
+	uint32_t cpus; /* 0: unknown, as the next field */
 	uint32_t reserved;
-	int64_t memory_mb; /* that boxes can have at all: of the host, or of our own cgroup */
+	int64_t memory_mb; /* the maximum for boxes: of the host, or of boxd's cgroup */
 	char missing[BOX_BOXD_TEXT_MAX];         /* why they cannot */
 	char limits_missing[BOX_BOXD_TEXT_MAX];  /* why there are no limits */
 	char network_missing[BOX_BOXD_TEXT_MAX]; /* why there is no network */
 	char quota_missing[BOX_BOXD_TEXT_MAX];   /* why there are no quotas */
-	/* Of the sealed policy, which a successor's file may not be: in HOST alone. */
+	/* From the sealed policy, which may differ from a later --config: in HOST only. */
 	uint32_t sealed;
 	uint32_t degraded;
-	char images_missing[BOX_BOXD_TEXT_MAX]; /* which of the operator's images are not there */
+	char images_missing[BOX_BOXD_TEXT_MAX]; /* which of the operator's images are missing */
 };
 
 struct box_boxd_start {
@@ -132,7 +133,7 @@ struct box_boxd_start {
 	struct box_boxd_host host;
 };
 
-/* How an answer tells a failure: 0, or a negative errno with code and text. */
+/* The result in an answer: 0, or a negative errno with code and text. */
 struct box_boxd_failure {
 	int32_t result;
 	uint32_t code; /* enum box_code */
@@ -142,7 +143,7 @@ struct box_boxd_failure {
 enum box_boxd_check_kind {
 	BOX_BOXD_CHECK_ROOT,   /* a folder with a shell, or a file */
 	BOX_BOXD_CHECK_FOLDER, /* a folder */
-	BOX_BOXD_CHECK_LAYOUT, /* no path: whether the POLICY that came before could be sealed */
+	BOX_BOXD_CHECK_LAYOUT, /* no path: whether the last POLICY could be sealed */
 };
 
 struct box_boxd_check_path {
@@ -163,7 +164,8 @@ struct box_boxd_host_report {
 	struct box_boxd_host host;
 };
 
-/* LISTEN, RELOAD, STOP, READY, TAKEN, TOKENS_TAKEN, STATE, LOOK and POLICY are this alone. */
+/* LISTEN, RELOAD, STOP, READY, CONFIG_ACCEPTED, TOKENS_ACCEPTED, STATE, QUERY_HOST and POLICY have
+ * no more than this. */
 struct box_boxd_plain {
 	uint32_t kind;
 };
@@ -176,7 +178,7 @@ struct box_boxd_tokens {
 struct box_boxd_make_folder {
 	uint32_t kind;
 	uint32_t id;
-	uint32_t look_only; /* not 0: make nothing, -ENOENT when it is not there */
+	uint32_t look_only; /* not 0: make nothing, -ENOENT if it is missing */
 	char path[BOX_PATH_MAX];
 };
 
@@ -195,19 +197,19 @@ struct box_boxd_make_box {
 
 struct box_boxd_made {
 	uint32_t kind;
-	uint32_t id; /* 0 in KEPT */
+	uint32_t id; /* 0 in INHERITED */
 	uint64_t box;
-	uint32_t host_address; /* its own on the host's loopback: IPv4, network order; or 0 */
+	uint32_t host_address; /* its address on the host's loopback: IPv4, network order; or 0 */
 	uint32_t reserved;
 	struct box_boxd_failure failure;
 };
 
-/* Why boxd ends a box by itself. */
+/* Why boxd ends a box. */
 enum box_boxd_end_reason {
 	BOX_BOXD_END_SOCKETS = 1,
 };
 
-/* In words for whoever waits for something in the box. */
+/* The reason as text, for clients that wait for something in the box. */
 static inline const char *box_boxd_end_reason(uint32_t why)
 {
 	return why == BOX_BOXD_END_SOCKETS
@@ -215,10 +217,10 @@ static inline const char *box_boxd_end_reason(uint32_t why)
 		: "boxd has ended it";
 }
 
-/* END_BOX, ENDS and GONE. */
+/* END_BOX, ENDING and GONE. */
 struct box_boxd_box {
 	uint32_t kind;
-	uint32_t why; /* ENDS: enum box_boxd_end_reason */
+	uint32_t why; /* ENDING: enum box_boxd_end_reason */
 	uint64_t box;
 };
 
@@ -228,11 +230,11 @@ struct box_boxd_open_mount {
 	uint64_t box;
 	uint32_t read_only;
 	uint32_t in_store; /* not 0: the path is relative to the folder of OPEN_STORE */
-	char namespace[BOX_TENANT_SIZE]; /* whose box it is: see mount_roots.h */
+	char namespace[BOX_TENANT_SIZE]; /* of the box's owner: see boxd/files/mount_roots.h */
 	char path[BOX_PATH_MAX];
 };
 
-/* The folder that the tree is copied from, and the manifest that says what is in it. */
+/* The folder that the tree is copied from, and the manifest that lists its content. */
 struct box_boxd_open_artifact {
 	uint32_t kind;
 	uint32_t id;
@@ -256,7 +258,7 @@ struct box_boxd_store {
 	char path[BOX_PATH_MAX]; /* of the folder, without links */
 };
 
-/* What box-skills tells boxd of a tree that it was to fill. */
+/* The result of box-skills filling a tree, for boxd. */
 struct box_artifact_report {
 	int32_t result; /* 0, or a negative errno with a text */
 	char text[BOX_BOXD_TEXT_MAX];
@@ -279,8 +281,8 @@ struct box_boxd_open_process_cgroup {
 	uint32_t kind;
 	uint32_t id;
 	uint64_t box;
-	uint32_t process; /* chosen by box-rpc, once for each */
-	uint32_t mebibytes;
+	uint32_t process; /* chosen by box-rpc, unique */
+	uint32_t memory_mib;
 };
 
 struct box_boxd_process_cgroup {
@@ -306,7 +308,7 @@ struct box_boxd_probed {
 	struct box_boxd_failure failure;
 };
 
-/* How much there is in `below`, a relative path in the folder `path`. */
+/* Measures `below`, a relative path in the folder `path`. */
 struct box_boxd_measure_folder {
 	uint32_t kind;
 	uint32_t id;
@@ -321,7 +323,7 @@ struct box_boxd_measure_box {
 	uint64_t box;
 };
 
-/* Which part is which in the answer. */
+/* The order of the parts in the answer. */
 enum box_boxd_folder_part {
 	BOX_BOXD_FOLDER_WHOLE,
 	BOX_BOXD_FOLDER_MCP,
@@ -330,7 +332,7 @@ enum box_boxd_folder_part {
 };
 
 enum box_boxd_box_part {
-	BOX_BOXD_BOX_WORKSPACE, /* when it is the box's own */
+	BOX_BOXD_BOX_WORKSPACE, /* if it is the box's own */
 	BOX_BOXD_BOX_CACHE,
 	BOX_BOXD_BOX_TEMP,
 };
@@ -348,7 +350,7 @@ struct box_boxd_part {
 struct box_boxd_measured {
 	uint32_t kind;
 	uint32_t id;
-	/* 0; -ENOENT, -ENOTDIR, -EPERM or -EXDEV when there is no such folder that a box may have;
+	/* 0; -ENOENT, -ENOTDIR, -EPERM or -EXDEV when it is not a folder that a box may have;
 	 * -ESRCH when the box has ended; -ETIMEDOUT; or why it could not be measured. */
 	int32_t result;
 	uint32_t reserved;

@@ -1,6 +1,6 @@
-/* box-rpc's end of the conversation with boxd: sends its questions, tells what came of them, and passes
- * on what boxd reports by itself. A question carries an id; answers come in any order, and each question
- * has a function that takes its answer. What an incoming packet means is in the table `kinds`.
+/* box-rpc's end of the protocol with boxd: sends requests, passes on their answers, and passes on what
+ * boxd reports by itself. Requests carry an id; answers come in any order, and each request has a
+ * function for its answer. The table `kinds` says what each incoming packet is.
  */
 #include "protocol/boxd_client.h"
 
@@ -25,21 +25,21 @@
 
 struct box_boxd_client {
 	uv_poll_t poll;
-	struct box_packet_queue queue; /* what the socket does not take yet */
+	struct box_packet_queue queue; /* packets that the socket does not take yet */
 	uv_idle_t failures;
 	const struct box_boxd_client_events *events;
 	void *arg;
-	struct box_table requests; /* sent and not answered, by id */
+	struct box_table requests; /* sent and not yet answered, by id */
 	struct box_list unsent;    /* requests that could not be sent */
 	uint32_t next_id;
 };
 
-/* A question to boxd. */
+/* A request to boxd. */
 struct request {
 	struct box_list links;
 	uint32_t id;
-	int failed; /* why it could not be sent: reported from the loop all the same */
-	/* Takes the answer; the packet is NULL when the question could not be sent. */
+	int failed; /* why it could not be sent; still reported from the loop */
+	/* Gets the answer; the packet is NULL when the request could not be sent. */
 	void (*answer)(const struct request *request, struct box_packet *packet);
 	union {
 		box_runtime_folder_done *folder;
@@ -76,7 +76,7 @@ static struct box_str key_of(const uint32_t *id)
 	return (struct box_str){(const char *)id, sizeof(*id)};
 }
 
-/* Takes an fd out of the packet, or -1. */
+/* Moves an fd out of the packet; -1 if there is none. */
 static int take_fd(struct box_packet *packet, size_t number)
 {
 	return packet->fd_count > number ? TAKE_FD(packet->fds[number]) : -1;
@@ -84,8 +84,8 @@ static int take_fd(struct box_packet *packet, size_t number)
 
 /* --- answers --- */
 
-/* Why the question has no result, or NULL. `failure` is that of the answer, NULL when the question could
- * not be sent. */
+/* The reason why a request has no result, or NULL. `failure` is the answer's, NULL when the request
+ * could not be sent. */
 static const struct box_err *error_of(
 	const struct request *request, const struct box_boxd_failure *failure, struct box_err *err)
 {
@@ -150,7 +150,7 @@ static void answer_cgroup(const struct request *request, struct box_packet *pack
 {
 	struct box_err err;
 	const struct box_err *why = error_of(
-		request, packet ? &packet->grouped.failure : NULL, &err);
+		request, packet ? &packet->process_cgroup.failure : NULL, &err);
 	const struct box_local_process_cgroup cgroup = {
 		.procs_fd = packet ? take_fd(packet, 0) : -1,
 		.oom_fd = packet ? take_fd(packet, 1) : -1,
@@ -163,7 +163,7 @@ static void answer_probed(const struct request *request, struct box_packet *pack
 {
 	struct box_err err;
 	request->done.probed(
-		request->arg, error_of(request, packet ? &packet->tried.failure : NULL, &err));
+		request->arg, error_of(request, packet ? &packet->probed.failure : NULL, &err));
 }
 
 static void answer_mounted(const struct request *request, struct box_packet *packet)
@@ -181,7 +181,7 @@ static void finish(struct request *request, struct box_packet *packet)
 	finished.answer(&finished, packet);
 }
 
-/* --- packets of boxd --- */
+/* --- packets from boxd --- */
 
 static void take_listen(struct box_boxd_client *client, struct box_packet *packet)
 {
@@ -205,7 +205,7 @@ static void take_tokens(struct box_boxd_client *client, struct box_packet *packe
 
 static void take_host(struct box_boxd_client *client, struct box_packet *packet)
 {
-	client->events->host(client->arg, &packet->host_told.host);
+	client->events->host(client->arg, &packet->host.host);
 }
 
 static void take_stop(struct box_boxd_client *client, struct box_packet *packet)
@@ -232,11 +232,11 @@ static void take_ending(struct box_boxd_client *client, struct box_packet *packe
 
 static void take_artifact_bytes(struct box_boxd_client *client, struct box_packet *packet)
 {
-	client->events->artifact_bytes(client->arg, packet->held.artifact_bytes);
+	client->events->artifact_bytes(client->arg, packet->artifact_bytes.artifact_bytes);
 }
 
-/* What each kind of packet is: a report with the function that takes it, or the answer to a question with
- * the place of its id. */
+/* What each kind of packet is: a report, with the function that takes it; or an answer, with the offset
+ * of its id. */
 static const struct {
 	void (*take)(struct box_boxd_client *client, struct box_packet *packet);
 	size_t id_offset;
@@ -254,8 +254,8 @@ static const struct {
 	[BOX_BOXD_MADE] = {.id_offset = offsetof(struct box_packet, made.id)},
 	[BOX_BOXD_MEASURED] = {.id_offset = offsetof(struct box_packet, measured.id)},
 	[BOX_BOXD_MOUNTED] = {.id_offset = offsetof(struct box_packet, mounted.id)},
-	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, grouped.id)},
-	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, tried.id)},
+	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, process_cgroup.id)},
+	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, probed.id)},
 	[BOX_BOXD_STORE] = {.id_offset = offsetof(struct box_packet, stored.id)},
 };
 
@@ -288,8 +288,8 @@ static void watch(struct box_boxd_client *client)
 }
 
 /* boxd makes boxes one after the other and reads in between: what does not fit into the socket waits
- * here, in order. It is bounded by how many sessions, commands and other requests there may be: a
- * session counts until its make was answered, and a command until its mount was, wanted or not. */
+ * here, in order. The numbers of sessions, commands and other requests bound it: a session counts until
+ * its make is answered, and a command until its mount is, wanted or not. */
 static int post(struct box_boxd_client *client, const void *body, size_t size, const int *fd)
 {
 	const struct iovec part = {.iov_base = (void *)(uintptr_t)body, .iov_len = size};
@@ -300,7 +300,7 @@ static int post(struct box_boxd_client *client, const void *body, size_t size, c
 	return r;
 }
 
-/* Errors are not looked at: they mean that boxd is gone, which poll_cb notices by reading. */
+/* Errors are ignored: they mean that boxd is gone, which poll_cb finds by reading. */
 static void flush(struct box_boxd_client *client)
 {
 	(void)box_packet_queue_flush(&client->queue, BOX_BOXD_FD);
@@ -396,7 +396,7 @@ int box_boxd_client_send_policy(struct box_boxd_client *client, const struct box
 	return send_plain(client, BOX_BOXD_POLICY, &fd);
 }
 
-/* --- questions --- */
+/* --- requests --- */
 
 static void failures_cb(uv_idle_t *idle)
 {
@@ -504,7 +504,7 @@ static void make_box(
 	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));
 }
 
-/* For packets without an answer. When boxd cannot be reached, box-rpc ends soon anyway. */
+/* For packets without an answer. If boxd cannot be reached, box-rpc ends soon anyway. */
 static void post_plain(struct box_boxd_client *client, const void *packet, size_t size)
 {
 	int r = post(client, packet, size, NULL);
@@ -519,7 +519,7 @@ static void end_box(void *boxd, uint64_t box)
 	post_plain(boxd, &packet, sizeof(packet));
 }
 
-static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t mebibytes,
+static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t memory_mib,
 	box_local_process_cgroup_done *done, void *arg)
 {
 	struct box_boxd_client *client = boxd;
@@ -528,7 +528,7 @@ static void open_cgroup(void *boxd, uint64_t box, uint32_t process, uint32_t meb
 		.id = request->id,
 		.box = box,
 		.process = process,
-		.mebibytes = mebibytes};
+		.memory_mib = memory_mib};
 	request->answer = answer_cgroup;
 	request->done.cgroup = done;
 	request_sent(client, request, post(client, &packet, sizeof(packet), NULL));

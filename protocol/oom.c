@@ -1,4 +1,4 @@
-/* The one number that matters here of the kernel's account of memory: how many it has killed. */
+/* Reads the counter of OOM kills in the kernel's memory statistics. */
 #include "protocol/oom.h"
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 
 #define KEY "oom_kill "
 
-/* Digits and nothing else; a number too large to hold is the largest. */
+/* Digits only; a number that is too large counts as the largest. */
 static bool parse_count(const char *text, size_t len, uint64_t *ret_count)
 {
 	uint64_t count = 0;

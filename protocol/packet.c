@@ -1,4 +1,4 @@
-/* One packet with its fds, as box-rpc and boxd give them to each other. */
+/* Sends and receives one packet with its fds between box-rpc and boxd. */
 #include "protocol/packet.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ int box_packet_recv(int socket, struct box_packet *ret_packet)
 	}
 	int r = 0;
 	if (got == 0) {
-		r = -EPIPE; /* an empty packet looks like the end, and is treated as one */
+		r = -EPIPE; /* an empty packet looks like the end of the stream */
 	} else if (fds.table_full) {
 		r = -EMFILE;
 	} else if (fds.cut || (size_t)got < sizeof(packet->kind)) {

@@ -16,7 +16,7 @@
 #define BOX_SKILLS_SOCKET_FD 3
 #define BOX_SKILLS_FOLDER_FD 4
 
-/* Of an artifact's errand. */
+/* fds of box-skills when it fills an artifact. */
 #define BOX_SKILLS_REPORT_FD 3
 #define BOX_SKILLS_SOURCE_FD 4
 #define BOX_SKILLS_MANIFEST_FD 5
@@ -26,5 +26,5 @@ struct box_skills_head {
 	uint32_t size;
 };
 
-/* What a client sends, and what is around it. */
+/* A client's request, and the map around it. */
 #define BOX_SKILLS_BYTES_MAX (BOX_MESSAGE_BYTES_MAX + 64 * BOX_KIB)

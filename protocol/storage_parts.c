@@ -1,4 +1,4 @@
-/* What of three measured places is counted where. Pure. */
+/* Decides where the storage of three measured places is counted. Pure. */
 #include "protocol/storage_parts.h"
 
 static bool same_filesystem(const struct box_storage_part *a, const struct box_storage_part *b)
@@ -16,7 +16,7 @@ void box_storage_parts_settle(struct box_storage_part *workspace, struct box_sto
 {
 	temp->size_bytes = temp->used_bytes;
 	workspace->size_bytes = workspace->used_bytes;
-	/* Whatever links and moves make of the sum. */
+	/* links and moves may have distorted the sum of the walk */
 	if (cache->size_bytes > cache->used_bytes) {
 		cache->size_bytes = cache->used_bytes;
 	}

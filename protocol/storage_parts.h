@@ -1,20 +1,20 @@
-/* The parts of a box that are its own, as they were measured: what is said of them together. Both who
- * measures from outside (boxd) and who does so inside (box-init of a microVM) use it. Pure. */
+/* The storage of a box's own parts, from separate measurements. Used by boxd, which measures from
+ * outside, and by box-init of a microVM, which measures inside. Pure. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One part, and the file system that it is in. */
+/* One part, and its file system. */
 struct box_storage_part {
 	bool is_there;
 	uint64_t device;
-	uint64_t used_bytes; /* of the whole file system */
-	uint64_t size_bytes; /* of what is in it, by a walk */
+	uint64_t used_bytes; /* by the whole file system */
+	uint64_t size_bytes; /* of the part, by a walk */
 	uint64_t file_count; /* regular files */
 };
 
-/* Nothing is counted twice: a workspace at /tmp is a workspace, a cache in a workspace is a cache.
- * The workspace and /tmp are file systems of their own: what they use is what is in them. */
+/* Counts nothing twice: a workspace at /tmp is a workspace, a cache in a workspace is a cache. The
+ * workspace and /tmp are file systems of their own: they use what is in them. */
 void box_storage_parts_settle(struct box_storage_part *workspace, struct box_storage_part *cache,
 	struct box_storage_part *temp);

@@ -1,5 +1,5 @@
-/* Writes what box-init reads first: the box's ids, the rules of Landlock and the filters; and of a
- * microVM, what it is and what it makes its root of. */
+/* Writes the boot file: the box's ids, the Landlock rules and the seccomp filters; for a microVM also
+ * its description and its root steps. */
 #include "boxd/box/boot_file.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "boxd/box/boot_file_root_steps.h"
 #include "protocol/init.h"
 
-/* One run of bytes, written at once. */
+/* written with one call */
 struct boot_text {
 	struct box_init_boot boot;
 	char rest[BOX_PLAN_RULES_MAX * sizeof(struct box_init_path_rule)];
@@ -65,7 +65,7 @@ static void fill_boot(const struct box_host_state *host_state, const struct box_
 		.size = sizeof(*boot),
 		.payload_uid = BOX_PLAN_PAYLOAD_ID,
 		.payload_gid = BOX_PLAN_PAYLOAD_ID,
-		/* A guest has all ids, whoever runs it. */
+		/* A microVM's guest has the full range of ids, whichever user runs it. */
 		.same_uid = host_state->ids == NULL && plan->ask->kind == BOX_PLAN_KIND_NATIVE,
 		.landlock_abi = (uint32_t)plan->landlock_abi,
 		.workspace = plan->ask->host_mode != BOX_PLAN_MOUNT_NONE,

@@ -1,11 +1,11 @@
-/* From the guest's list of a plan to what its box-init builds. What is masked or comes with the order
- * is no root step. */
+/* Converts the guest steps of a plan to the root steps of a boot file. Masks, and mounts that come with
+ * the order, are not root steps. */
 #include "boxd/box/boot_file_root_steps.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX 31 /* of a seat at the router */
+#define PREFIX 31 /* of the address at the router */
 
 static const int kinds[] = {
 	[BOX_PLAN_STEP_TMPFS] = BOX_ROOT_STEP_TMPFS,
@@ -39,7 +39,7 @@ size_t box_boot_file_count_root_steps(const struct box_plan *plan)
 
 static void fill_step(const struct box_plan_step *step, int kind, struct box_root_step *to)
 {
-	/* Devices are filled where they are, and read-only by themselves after that. */
+	/* Devices are filled in place, and are read-only after that anyway. */
 	bool read_only = step->read_only && kind != BOX_ROOT_STEP_DEVICES;
 	*to = (struct box_root_step){
 		.kind = (uint32_t)kind,
@@ -51,7 +51,7 @@ static void fill_step(const struct box_plan_step *step, int kind, struct box_roo
 		.inodes = step->inodes,
 	};
 	(void)snprintf(to->target, sizeof(to->target), "%s", step->target);
-	/* A tree has the name of its place, in the share too. */
+	/* A tree is named after its path, in the share too. */
 	const char *source = kind == BOX_ROOT_STEP_TREE ? step->target + 1
 		: kind == BOX_ROOT_STEP_LINK            ? step->source
 							: "";
@@ -69,17 +69,17 @@ void box_boot_file_fill_root_steps(const struct box_plan *plan, struct box_root_
 }
 
 void box_boot_file_describe_microvm(const struct box_plan *plan,
-	const struct box_network_slot *seat, struct box_microvm_boot *ret_boot)
+	const struct box_network_slot *slot, struct box_microvm_boot *ret_boot)
 {
 	*ret_boot = (struct box_microvm_boot){
 		.size = sizeof(*ret_boot),
 		.root_step_count = (uint32_t)box_boot_file_count_root_steps(plan),
 		.memory_mib = plan->machine.memory_mib,
 		.cpus = plan->machine.cpus,
-		.network = seat != NULL,
-		.address = seat ? seat->box_address : 0,
-		.prefix = seat ? PREFIX : 0,
-		.gateway = seat ? seat->router_address : 0,
+		.network = slot != NULL,
+		.address = slot ? slot->box_address : 0,
+		.prefix = slot ? PREFIX : 0,
+		.gateway = slot ? slot->router_address : 0,
 		.deadline_ms = plan->machine.start_ms,
 		.pids = plan->pids,
 		.open_files = (uint32_t)plan->open_files,

@@ -43,10 +43,10 @@
 #include "protocol/init.h"
 
 #define MAKE_MS 10000             /* a native box must be ready by then */
-#define RELEASE_PAUSE_MAX_MS 1000 /* between tries to release what is dying; doubles from 1 ms */
-#define END_MS 100                /* after a kill: look even if the pidfd has not shown the end */
+#define RELEASE_PAUSE_MAX_MS 1000 /* between attempts to free a dying box; doubles from 1 ms */
+#define END_MS 100                /* after a kill: check even if the pidfd has not shown the end */
 #define EVENTS_AT_ONCE 64
-#define FREE_WAIT_MS 3000 /* at the end of boxd */
+#define FREE_WAIT_MS 3000 /* for all boxes when boxd ends */
 
 enum state {
 	MAKING,
@@ -54,7 +54,7 @@ enum state {
 	ENDING,
 };
 
-/* What is needed only until the box is made. */
+/* Needed only while the box is made. */
 struct making {
 	uint32_t request;  /* 0: nobody waits for the answer any more */
 	uint64_t limit_ms; /* in which it must be ready */
@@ -70,17 +70,17 @@ struct entry {
 	bool announced;        /* box-rpc knows of it, and must hear of its end */
 	uint64_t deadline_ms;  /* MAKING: then it has failed; ENDING: the next try to release it */
 	uint64_t pause_ms;     /* ENDING: before the last try */
-	struct making *making; /* NULL once it is live */
+	struct making *making; /* NULL once the box is live */
 	struct box_resources resources;
 	bool is_microvm;
-	uint64_t promised_bytes; /* to a microVM and the programs that run it; else 0 */
-	uint64_t memory_bytes;   /* its limit */
+	uint64_t promised_bytes;              /* memory promised to a microVM and box-vmm; else 0 */
+	uint64_t memory_bytes;                /* its limit */
 	struct box_socket_check socket_check; /* LIVE */
-	struct box_process_cgroups *groups;   /* LIVE: NULL until it is asked for */
+	struct box_process_cgroups *groups;   /* LIVE: NULL until the first one is opened */
 	char tenant[BOX_TENANT_SIZE];
 	char *workspace;     /* its path inside the box */
-	bool own_workspace;  /* no folder of the host */
-	dev_t source_device; /* else that folder */
+	bool own_workspace;  /* it is not a folder of the host */
+	dev_t source_device; /* else the device of that folder */
 	ino_t source_inode;
 };
 
@@ -94,7 +94,7 @@ struct box_boxes {
 	struct box_table by_number;
 	struct box_list live;
 	struct box_list changing; /* MAKING and ENDING */
-	struct box_list groups;   /* process cgroups that are closed and still to be removed */
+	struct box_list groups;   /* process cgroups that are closed but not removed yet */
 	struct box_socket_checks socket_checks;
 };
 
@@ -127,7 +127,8 @@ static int watch(struct box_boxes *boxes, int fd, uint64_t number)
 	return epoll_ctl(boxes->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* Before an fd is closed: a clone that still holds a copy would keep it in the set. */
+/* Removed explicitly before the fd is closed: a clone that still holds a copy would keep it in the
+ * epoll set. */
 static void unwatch(struct box_boxes *boxes, int fd)
 {
 	if (fd >= 0) {
@@ -168,7 +169,7 @@ static void end_entry(struct box_boxes *boxes, struct entry *entry)
 	entry->groups = NULL;
 	box_socket_checks_remove(&entry->socket_check);
 	unwatch(boxes, entry->resources.report);
-	/* Its end shows at the pidfd; the deadline is for the case that it does not. */
+	/* The end shows at the pidfd; the deadline covers the case that it does not. */
 	entry->deadline_ms = box_clock_ms() + (entry->resources.pidfd >= 0 ? END_MS : 0);
 	move_to(entry, &boxes->changing);
 	box_resources_kill(&entry->resources);
@@ -203,7 +204,7 @@ static void try_release(struct box_boxes *boxes, struct entry *entry)
 	}
 }
 
-/* A warm box that nobody wants, or a part of one, ends as other boxes do, while others are made. */
+/* Takes over an unwanted warm box, or a half-made one: it ends as other boxes do, in the background. */
 static void discard_warm(void *arg, struct box_warm_box *warm)
 {
 	struct box_boxes *boxes = arg;
@@ -225,7 +226,7 @@ static void fail_making(struct box_boxes *boxes, struct entry *entry, const stru
 	}
 }
 
-/* Adds what microVMs may still take of the host's memory. */
+/* Adds the memory that microVMs were promised and have not taken yet. */
 static void add_promises(struct box_list *list, struct box_host_memory *memory)
 {
 	for (struct box_list *at = list->next; at != list; at = at->next) {
@@ -275,7 +276,8 @@ static int find_root(struct box_host_state *host_state, struct box_plan_request 
 		return r;
 	}
 	if (!*ret_root) {
-		/* A label alone: boxes that differ only in it can be made of the same warm box. */
+		/* The image name is only a label here: boxes that differ in nothing else can use the
+		 * same warm box. */
 		ask->image[0] = '\0';
 	}
 	return 0;
@@ -302,7 +304,7 @@ static int make_plan(
 	return box_plan_make(&making->ask, &host_state->policy, &making->host, &making->plan, err);
 }
 
-/* The warm box becomes this box, or ends as this entry does. */
+/* The warm box becomes this box, or is ended with this entry. */
 static int use_warm(struct box_boxes *boxes, struct entry *entry, struct box_warm_box *warm,
 	int source, struct box_err *err)
 {
@@ -336,7 +338,7 @@ static void note_source(struct entry *entry, int source)
 	}
 }
 
-/* Takes `given`. What can be refused is refused before a warm box is used up. */
+/* Takes `given`. Everything that can be refused is refused before a warm box is used up. */
 static int begin(
 	struct box_boxes *boxes, struct entry *entry, struct box_root *given, struct box_err *err)
 {
@@ -397,8 +399,8 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	entry->making->limit_ms = MAKE_MS;
 	int r = begin(boxes, entry, root, &err);
 	if (r == 0) {
-		/* From now on: the time that boxd itself took, for a router above all, is not the
-		 * box's. */
+		/* The time limit starts now: it does not include time that boxd itself took, above all
+		 * for a router. */
 		entry->deadline_ms = box_clock_ms() + entry->making->limit_ms;
 		return;
 	}
@@ -432,7 +434,7 @@ static void become_live(struct box_boxes *boxes, struct entry *entry)
 	free(TAKE_PTR(entry->making));
 	entry->state = LIVE;
 	entry->announced = true;
-	/* A microVM's sockets are its own kernel's. */
+	/* The sockets of a microVM are in its own kernel. */
 	if (!entry->is_microvm && entry->memory_bytes > 0) {
 		box_socket_checks_add(&boxes->socket_checks, &entry->socket_check,
 			&entry->resources, entry->memory_bytes);
@@ -460,7 +462,7 @@ static bool has_died(const struct entry *entry)
 	return poll(&polled, 1, 0) == 1;
 }
 
-/* Clients that wait for something in the box hear why before its end shows. */
+/* Tells clients that wait for something in the box the reason before its end shows. */
 static void end_over_socket_memory(struct box_boxes *boxes)
 {
 	struct box_socket_check *check;
@@ -580,7 +582,7 @@ int box_boxes_root(struct box_boxes *boxes, uint64_t box, int *ret_root, const c
 		return -ESRCH;
 	}
 	if (entry->is_microvm) {
-		return -EOPNOTSUPP; /* its files are in its guest's memory */
+		return -EOPNOTSUPP; /* its files are in the guest's memory */
 	}
 	(void)snprintf(path, sizeof(path), "/proc/%d/root", entry->resources.pid);
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,6 +1,6 @@
-/* The first process of a box, between clone and box-init or box-vmm. It is a copy of boxd that must
- * leave nothing of boxd behind: its fds go first, its memory with exec. The order of `steps`
- * matters, each says why where it is not plain. */
+/* The first process of a box, between clone and exec of box-init or box-vmm. It is a copy of boxd that
+ * must leave nothing of boxd in the box: it closes boxd's fds first, and exec drops boxd's memory. The
+ * order of `steps` matters; the comments say why. */
 #include "boxd/box/first_process.h"
 
 #include <errno.h>
@@ -40,13 +40,13 @@ struct child {
 	size_t failed_step; /* of the plan */
 };
 
-static bool is_machine(const struct child *child)
+static bool is_microvm(const struct child *child)
 {
 	return child->start->plan->ask->kind == BOX_PLAN_KIND_MICROVM;
 }
 
-/* Everything of boxd's goes, other boxes' control sockets above all. */
-static int close_strangers(struct child *child)
+/* Closes all fds of boxd, above all the control sockets of other boxes. */
+static int close_other_fds(struct child *child)
 {
 	const struct box_first_process *start = child->start;
 	int kept[BOX_CGROUP_PROCS_FDS_MAX + BOX_PLAN_STEPS_MAX + 6] = {
@@ -55,8 +55,8 @@ static int close_strangers(struct child *child)
 	if (start->vmm >= 0) {
 		kept[count++] = start->vmm;
 	}
-	for (size_t i = 0; i < start->door_count; i++) {
-		kept[count++] = start->doors[i];
+	for (size_t i = 0; i < start->procs_fd_count; i++) {
+		kept[count++] = start->procs_fds[i];
 	}
 	for (size_t i = 0; i < start->plan->step_count; i++) {
 		if (start->trees[i] >= 0) {
@@ -66,7 +66,7 @@ static int close_strangers(struct child *child)
 	return box_fds_close_but(0, kept, count);
 }
 
-/* Their actions were reset by the clone. */
+/* The clone has reset the signal actions. */
 static int unblock_signals(struct child *child)
 {
 	(void)child;
@@ -75,14 +75,14 @@ static int unblock_signals(struct child *child)
 	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-/* So that people, and tests, tell it from boxd and from a box. */
+/* So that `ps` (and tests) can tell this process from boxd and from a running box. */
 static int take_name(struct child *child)
 {
 	(void)child;
 	return prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-/* The end of the socket is the end of boxd, or of its wish for a box. */
+/* EOF means that boxd has ended, or does not want the box any more. */
 static int await_maps(struct child *child)
 {
 	char byte;
@@ -93,10 +93,10 @@ static int await_maps(struct child *child)
 	return got == 1 ? 0 : -EOWNERDEAD;
 }
 
-/* Before anything that takes memory or time. */
+/* First, so that the box's limits apply to everything that follows. */
 static int enter_cgroup(struct child *child)
 {
-	return box_cgroup_enter(child->start->doors, child->start->door_count);
+	return box_cgroup_enter(child->start->procs_fds, child->start->procs_fd_count);
 }
 
 static int close_to_others(struct child *child)
@@ -116,15 +116,15 @@ static int become_root(struct child *child)
 	return 0;
 }
 
-/* A second belt: the end of the control socket is the first. After the ids, which clear it. */
+/* A second safeguard: the first is EOF on the control socket. After the change of ids, which clears it. */
 static int die_with_parent(struct child *child)
 {
 	(void)child;
 	return prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-/* Where all boxes are one user, boxd has left its own for all of them: one for each would use up
- * what this user may have of keys. */
+/* If all boxes are one user, boxd has left its own keyring for all of them: one keyring per box would
+ * use up this user's quota of keys. */
 static int leave_keyring(struct child *child)
 {
 	if (child->start->same_uid) {
@@ -134,7 +134,7 @@ static int leave_keyring(struct child *child)
 	return r < 0 && errno != ENOSYS ? -errno : 0;
 }
 
-/* Only now are we in our cgroup, which becomes the root of what can be seen. */
+/* Only now, when we are in our cgroup, which becomes the root of the namespace. */
 static int leave_cgroups(struct child *child)
 {
 	(void)child;
@@ -146,8 +146,8 @@ static int enter_network(struct child *child)
 	if (!child->start->own_network) {
 		return 0;
 	}
-	return child->start->seat ? box_netns_configure(child->start->seat->box_address,
-					    child->start->seat->router_address)
+	return child->start->slot ? box_netns_configure(child->start->slot->box_address,
+					    child->start->slot->router_address)
 				  : box_netns_configure_off();
 }
 
@@ -186,14 +186,14 @@ static int assemble(struct child *child)
 	return box_plan_root_run_steps(&root, child->root, &child->place, &child->failed_step);
 }
 
-/* box-vmm does that itself: it has libraries to load before. */
+/* box-vmm does this itself: it has libraries to load first. */
 static int change_root(struct child *child)
 {
-	return is_machine(child) ? 0 : box_fsmount_enter_root(child->root);
+	return is_microvm(child) ? 0 : box_fsmount_enter_root(child->root);
 }
 
-/* A core of 1 byte: 0 would still start a program that takes cores from a pipe, on the host.
- * Whoever started boxd may have left us no more than 0: that is fine where cores are files. */
+/* Core dumps of 1 byte: a limit of 0 would still start a core_pattern pipe program, on the host. The
+ * hard limit may be 0 already, which is fine if cores are files. */
 static int limit_core(void)
 {
 	struct rlimit core = {1, 1};
@@ -212,45 +212,52 @@ static int limit_core(void)
 	return 0;
 }
 
-/* No more than this, and no more than there is. */
-static int lower(int resource, rlim_t most)
+/* The lower one of this limit and the present hard limit. */
+static int lower(int resource, rlim_t max)
 {
 	struct rlimit limit;
 	if (getrlimit(resource, &limit) < 0) {
 		return -errno;
 	}
-	limit.rlim_max = BOX_MIN(limit.rlim_max, most);
+	limit.rlim_max = BOX_MIN(limit.rlim_max, max);
 	limit.rlim_cur = limit.rlim_max;
 	return setrlimit(resource, &limit) < 0 ? -errno : 0;
 }
 
-/* What the kernel counts for a user and no cgroup holds. */
+/* Limits that the kernel counts per user, not per cgroup. */
 static int limit_counted(bool same_uid)
 {
 	int r = lower(
 		RLIMIT_SIGPENDING, same_uid ? BOX_SIGNALS_PENDING_SHARED : BOX_SIGNALS_PENDING);
-	r = r < 0 ? r : lower(RLIMIT_MSGQUEUE, 0);
+	if (r < 0) {
+		return r;
+	}
+	r = lower(RLIMIT_MSGQUEUE, 0);
 	return r < 0 ? r : lower(RLIMIT_MEMLOCK, BOX_LOCKED_BYTES_MAX);
 }
 
 static int limit_resources(struct child *child)
 {
 	const struct box_plan *plan = child->start->plan;
-	/* The machine's file server holds one for each file that its guest knows. */
-	rlim_t most = is_machine(child) ? BOX_MICROVM_OPEN_FILES : plan->open_files;
-	rlim_t tasks = is_machine(child) ? plan->limit_pids : plan->pids;
+	/* The microVM's file server holds an fd for each file that the guest knows. */
+	rlim_t max = is_microvm(child) ? BOX_MICROVM_OPEN_FILES : plan->open_files;
+	rlim_t tasks = is_microvm(child) ? plan->limit_pids : plan->pids;
 	struct rlimit processes = {tasks, tasks};
 	int r = limit_core();
-	r = r < 0 ? r : lower(RLIMIT_NOFILE, most);
-	r = r < 0 || is_machine(child) ? r : limit_counted(child->start->same_uid);
+	if (r == 0) {
+		r = lower(RLIMIT_NOFILE, max);
+	}
+	if (r == 0 && !is_microvm(child)) {
+		r = limit_counted(child->start->same_uid);
+	}
 	if (r < 0) {
 		return r;
 	}
 	if (!plan->limited && setrlimit(RLIMIT_NPROC, &processes) < 0) {
 		return -errno;
 	}
-	/* Who starts boxd may have more than others: a command that is scheduled before all that is ordinary
-	 * is not held by the group's share of the processors. */
+	/* boxd may have been started with a real-time policy: commands with one are not bound by the
+	 * cgroup's cpu limit. */
 	const struct rlimit none = {0, 0};
 	if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0) {
 		return -errno;
@@ -259,7 +266,8 @@ static int limit_resources(struct child *child)
 	return 0;
 }
 
-/* Exec takes the capabilities of whoever is not root: those that box-init works with are kept. */
+/* exec clears the capabilities of users other than root: the ones that box-init needs are kept as
+ * ambient. */
 static int keep_capabilities(struct child *child)
 {
 	const uint64_t kept = BIT(CAP_SYS_ADMIN) | BIT(CAP_SETUID) | BIT(CAP_SETGID) |
@@ -267,7 +275,8 @@ static int keep_capabilities(struct child *child)
 	return child->start->same_uid ? box_caps_keep_over_exec(kept) : 0;
 }
 
-/* Puts `fd` at its place for the program, open over exec; the program itself is not left open. */
+/* Moves `fd` to its number for the program, without CLOEXEC; the fd of the program itself stays
+ * CLOEXEC. */
 static int place_fd(int fd, int place)
 {
 	return dup3(fd, place, place == PROGRAM_FD ? O_CLOEXEC : 0) < 0 ? -errno : 0;
@@ -281,7 +290,7 @@ static int leave_free(int place)
 static int arrange_fds(struct child *child)
 {
 	const struct box_first_process *start = child->start;
-	bool machine = is_machine(child);
+	bool microvm = is_microvm(child);
 	struct {
 		int place;
 		int fd;
@@ -293,9 +302,9 @@ static int arrange_fds(struct child *child)
 		{BOX_INIT_ROOT_FD, child->writable, false},
 		{BOX_INIT_ORDER_FD, start->orders, false},
 		{BOX_INIT_WORKSPACE_FD, child->place, true},
-		{BOX_MICROVM_INIT_FD, machine ? start->init : -1, !machine},
-		{BOX_MICROVM_JAIL_FD, machine ? child->root : -1, !machine},
-		{PROGRAM_FD, machine ? start->vmm : start->init, false},
+		{BOX_MICROVM_INIT_FD, microvm ? start->init : -1, !microvm},
+		{BOX_MICROVM_JAIL_FD, microvm ? child->root : -1, !microvm},
+		{PROGRAM_FD, microvm ? start->vmm : start->init, false},
 	};
 	size_t count = BOX_COUNT_OF(wanted);
 	for (size_t i = 0; i < count; i++) {
@@ -305,7 +314,7 @@ static int arrange_fds(struct child *child)
 			return fd < 0 ? -EBADF : -errno;
 		}
 	}
-	/* NOLINTNEXTLINE(android-cloexec-open): it may be one of the three itself, and stays */
+	/* NOLINTNEXTLINE(android-cloexec-open): it may become one of the three itself and stay */
 	int null = open("/dev/null", O_RDWR | O_NOCTTY);
 	if (null < 0) {
 		return -errno;
@@ -328,7 +337,7 @@ static int execute(struct child *child)
 {
 	char init[] = "box-init";
 	char vmm[] = "box-vmm";
-	char *const arguments[] = {is_machine(child) ? vmm : init, NULL};
+	char *const arguments[] = {is_microvm(child) ? vmm : init, NULL};
 	char *const environment[] = {NULL};
 	(void)syscall(SYS_execveat, PROGRAM_FD, "", arguments, environment, AT_EMPTY_PATH);
 	return -errno;
@@ -339,7 +348,7 @@ static const struct {
 	int (*run)(struct child *child);
 } steps[] = {
 	{"take a name", take_name},
-	{"close file descriptors", close_strangers},
+	{"close file descriptors", close_other_fds},
 	{"unblock signals", unblock_signals},
 	{"enter the cgroup", enter_cgroup},
 	{"wait for boxd", await_maps},

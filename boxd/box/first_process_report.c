@@ -1,5 +1,5 @@
-/* The report of a box's first process, in words. It comes out of the box: numbers are looked up and
- * texts are cleaned, never trusted. */
+/* The report of a box's first process, as text. It comes out of the box, so it is untrusted: numbers
+ * are looked up and texts are sanitized. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "protocol/microvm.h"
 
 #define ERRNO_END 4096
-#define CONSOLE_SHOWN_MAX 320 /* bytes of the end of it: a client's error has no room for more */
+#define CONSOLE_SHOWN_MAX 320 /* bytes of its end: a client's error has no room for more */
 
 static const char *vmm_step_name(uint32_t step)
 {
@@ -25,7 +25,8 @@ static const char *vmm_step_name(uint32_t step)
 		[BOX_VMM_CONFINE - BOX_VMM_READ] = "install its filter",
 		[BOX_VMM_START - BOX_VMM_READ] = "the microVM ended before it was ready",
 		[BOX_VMM_DEADLINE - BOX_VMM_READ] = "the microVM was not ready in time",
-		[BOX_VMM_ANSWER - BOX_VMM_READ] = "the microVM's first words were no report",
+		[BOX_VMM_ANSWER -
+			BOX_VMM_READ] = "the first message of the microVM was not a report",
 	};
 	return step >= BOX_VMM_READ && step < BOX_VMM_END_ ? names[step - BOX_VMM_READ] : NULL;
 }
@@ -50,7 +51,7 @@ static void describe(uint32_t number, const struct box_plan *plan, char *text, s
 	}
 }
 
-/* The end of a guest's console as one line; "" when it said nothing. */
+/* The end of a guest's console as one line; "" when it is empty. */
 static void quote_console(const char text[BOX_MICROVM_TEXT_MAX], char *out, size_t room)
 {
 	static const char before[] = "; its console: ";
@@ -70,7 +71,7 @@ static void quote_console(const char text[BOX_MICROVM_TEXT_MAX], char *out, size
 	out[at] = '\0';
 }
 
-/* What a native box or boxd's own child says has no text; box-vmm's always has. */
+/* Reports of native boxes and of boxd's own child have no text; those of box-vmm always have one. */
 static bool is_report(ssize_t got, const struct box_microvm_report *said, bool machine)
 {
 	bool plain = got == (ssize_t)sizeof(said->report);

@@ -1,4 +1,5 @@
-/* From /proc/meminfo and our own cgroup to a decision. All but box_host_memory_read is pure. */
+/* Decides whether there is memory for a box, from /proc/meminfo and boxd's own cgroup. All but
+ * box_host_memory_read is pure. */
 #include "boxd/box/host_memory.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ static uint64_t without(uint64_t bytes, uint64_t part)
 	return bytes > part ? bytes - part : 0;
 }
 
-/* What is left of `free_bytes` when every microVM takes all it was promised and the host keeps its
+/* What is left of `free_bytes` when every microVM has taken all it was promised and the host keeps its
  * reserve. */
 static uint64_t unpromised_of(
 	const struct box_host_memory *memory, uint64_t total_bytes, uint64_t free_bytes)

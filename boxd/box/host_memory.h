@@ -17,11 +17,11 @@ struct box_host_memory {
 	uint64_t group_bytes; /* limit of our own cgroup, or BOX_HOST_MEMORY_NO_LIMIT */
 	uint64_t group_free_bytes;
 	uint64_t promised_bytes; /* to all microVMs */
-	uint64_t taken_bytes;    /* of that, already */
+	uint64_t taken_bytes;    /* what they have taken of that */
 	unsigned microvms;       /* how many there are */
 };
 
-/* Whether a microVM may be promised so much. 0, or BOX_ERR_CAPACITY with what to do. Pure. */
+/* Whether a microVM may be promised so much memory. 0, or BOX_ERR_CAPACITY with advice. Pure. */
 int box_host_memory_check_promises(
 	const struct box_host_memory *memory, uint64_t wanted_bytes, struct box_err *err);
 

@@ -1,5 +1,5 @@
-/* Blocks of ranges, locked by abstract sockets. Ids from 0x70000000 on: above those of systemd-nspawn and
- * /etc/subuid, below 2^32 - 2. */
+/* Blocks of ranges, locked by abstract sockets. Ids start at 0x70000000, above those of systemd-nspawn
+ * and /etc/subuid, and end below 2^32 - 2. */
 #include "boxd/box/id_ranges.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@
 #define BLOCKS 512U
 
 struct block {
-	int socket;     /* -1: not ours */
+	int socket;     /* holds the lock; -1: the block is not ours */
 	uint64_t taken; /* one bit for each range */
 };
 
 struct box_id_ranges {
 	struct block blocks[BLOCKS];
-	uint32_t start; /* where the search for a free block begins: random in each process */
+	uint32_t start; /* where the search for a free block starts: random per process */
 };
 
 struct box_id_ranges *box_id_ranges_new(void)
@@ -36,7 +36,7 @@ struct box_id_ranges *box_id_ranges_new(void)
 		ids->blocks[i].socket = -1;
 	}
 	if (getrandom(&ids->start, sizeof(ids->start), GRND_NONBLOCK) < 0) {
-		ids->start = 0; /* the locks keep blocks apart all the same */
+		ids->start = 0; /* harmless: the locks keep runtimes apart */
 	}
 	ids->start %= BLOCKS;
 	return ids;

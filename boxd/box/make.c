@@ -1,5 +1,5 @@
-/* One function for each thing that a box needs, in the order in which they depend on each other. What
- * the first process needs of them is in struct box_first_process, which the clone gets a copy of. */
+/* One function for each resource of a box, in order of dependency. What the first process needs is in
+ * struct box_first_process, of which the clone gets a copy. */
 #include "boxd/box/make.h"
 
 #include <errno.h>
@@ -46,13 +46,13 @@ static void start_close(struct box_first_process *start)
 	box_close_p(&start->control);
 	box_close_p(&start->report);
 	box_close_p(&start->boot);
-	for (size_t i = 0; i < start->door_count; i++) {
-		box_close_p(&start->doors[i]);
+	for (size_t i = 0; i < start->procs_fd_count; i++) {
+		box_close_p(&start->procs_fds[i]);
 	}
 	for (size_t i = 0; i < BOX_PLAN_STEPS_MAX; i++) {
 		box_close_p(&start->trees[i]);
 	}
-	/* `init` and `vmm` belong to the host state. */
+	/* `init` and `vmm` are owned by the host state. */
 }
 
 static struct box_first_process start_of(
@@ -89,7 +89,7 @@ static int take_ids(
 	return 0;
 }
 
-/* Without limits: those of the request are not known yet. */
+/* Without limits: those of a later request are not known yet. */
 static int make_cgroup(struct box_host_state *host_state, const char *name,
 	struct box_resources *resources, struct box_first_process *start, struct box_err *err)
 {
@@ -104,7 +104,8 @@ static int make_cgroup(struct box_host_state *host_state, const char *name,
 	if (resources->has_ids) {
 		box_cgroup_set_root_id(resources->cgroup, resources->first_id);
 	}
-	return box_cgroup_open_procs_fds(resources->cgroup, start->doors, &start->door_count, err);
+	return box_cgroup_open_procs_fds(
+		resources->cgroup, start->procs_fds, &start->procs_fd_count, err);
 }
 
 static int clone_common(int fd, int *ret_tree)
@@ -118,7 +119,7 @@ static int clone_common(int fd, int *ret_tree)
 	return 0;
 }
 
-/* A detached mount cannot be cloned, and need not be: it is for this box alone. */
+/* A detached mount cannot be cloned, and need not be: it belongs to this box alone. */
 static int copy_fd(int fd, int *ret_copy)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -129,7 +130,7 @@ static int copy_fd(int fd, int *ret_copy)
 	return 0;
 }
 
-/* The mounts that all boxes share; the folder of the host comes with the order. */
+/* The mounts that all boxes share; the workspace folder comes with the order. */
 static int open_trees(const struct box_host_state *host_state, const struct box_root *root,
 	struct box_first_process *start, struct box_err *err)
 {
@@ -154,8 +155,8 @@ static int open_trees(const struct box_host_state *host_state, const struct box_
 	return 0;
 }
 
-/* Where the box must know its slot from the beginning: a guest reads its address from its boot file,
- * and a network namespace of the clone's own is configured by the clone. */
+/* If the box must know its slot from the start: a guest reads its address from the boot file, and a
+ * first process with a network namespace of its own configures that. */
 static int take_early_slot(struct box_host_state *host_state, const struct box_plan *plan,
 	struct box_resources *resources, struct box_err *err)
 {
@@ -176,8 +177,8 @@ static int make_boot_file(const struct box_host_state *host_state,
 	return r < 0 ? fail(err, "boot file", r) : 0;
 }
 
-/* Space for some packets each way: what does not fit waits in a copy, and each wait costs a turn of two
- * programs. A plain user gets what the host allows, and less is fine. */
+/* Room for a few packets each way: what does not fit is copied and waits, which costs a turn of both
+ * programs. A plain user gets what the host allows, which may be less. */
 static void widen_socket(int fd)
 {
 	int bytes = BOX_INIT_SOCKET_BYTES;
@@ -186,7 +187,7 @@ static void widen_socket(int fd)
 	}
 }
 
-/* Pairs: our end goes to the warm box, the child's to `start`. */
+/* Socket pairs and a pipe: our ends go to the warm box, the child's to `start`. */
 static int make_sockets(
 	struct box_warm_box *warm, struct box_first_process *start, struct box_err *err)
 {
@@ -224,8 +225,8 @@ static int clone_child(
 		return fail(err, "owner of the user namespace", r);
 	}
 	int folder = resources->cgroup ? box_cgroup_folder(resources->cgroup) : -1;
-	/* The cgroup namespace is made by the child, when it is in its cgroup; that of the network may
-	 * be there already. */
+	/* The child makes the cgroup namespace when it is in its cgroup; the network namespace may
+	 * exist already. */
 	uint64_t not_now = CLONE_NEWCGROUP | (start->own_network ? 0 : CLONE_NEWNET);
 	struct clone_args args = {
 		.flags = (BOX_PLAN_NAMESPACES & ~not_now) | CLONE_PIDFD | CLONE_CLEAR_SIGHAND |
@@ -257,14 +258,14 @@ static int clone_child(
 	return 0;
 }
 
-/* Where boxd cannot make a network namespace for it, the clone makes its own and configures it. */
+/* If boxd cannot make a network namespace, the clone makes its own and configures it. */
 static int clone_with_network(struct box_host_state *host_state, struct box_first_process *start,
 	struct box_warm_box *warm, struct box_err *err)
 {
 	struct box_resources *resources = &warm->resources;
 	char path[64];
 	start->own_network = true;
-	start->seat = resources->has_slot ? &resources->slot : NULL;
+	start->slot = resources->has_slot ? &resources->slot : NULL;
 	int r = clone_child(start, resources, err);
 	if (r < 0) {
 		return r;
@@ -280,7 +281,7 @@ static int clone_with_network(struct box_host_state *host_state, struct box_firs
 	return box_network_attach(host_state->network, &resources->slot, resources->netns, err);
 }
 
-/* Into one that boxd has made, which the clone inherits from there. */
+/* Clones within the network namespace that boxd has made, so that the child inherits it. */
 static int clone_in_network(struct box_host_state *host_state,
 	const struct box_first_process *start, struct box_warm_box *warm, struct box_err *err)
 {
@@ -323,7 +324,7 @@ static int send_release(const struct box_warm_box *warm, struct box_err *err)
 	return r < 0 ? fail(err, "release", r) : 0;
 }
 
-/* --- the first half --- */
+/* --- first half: a warm box --- */
 
 static int prepare_start(struct box_host_state *host_state, const char *name,
 	const struct box_root *root, struct box_warm_box *warm, struct box_first_process *start,
@@ -365,13 +366,12 @@ static int clone_and_release(struct box_host_state *host_state, struct box_warm_
 	if (r < 0) {
 		return r;
 	}
-	/* box-init must get its turn among the commands that it serves, whose niceness is set back. */
+	/* box-init must be scheduled among the commands that it serves, whose niceness is reset. */
 	(void)setpriority(PRIO_PROCESS, (id_t)warm->resources.pid, INIT_NICE);
 	return send_release(warm, err);
 }
 
-/* A step that boxd does for the child has failed. If that is because the child has died, its own
- * report says why. */
+/* A step that boxd does for the child has failed. If the child has died, its own report has the reason. */
 static int prefer_report(
 	const struct box_warm_box *warm, const struct box_plan *plan, int r, struct box_err *err)
 {
@@ -398,7 +398,7 @@ int box_make_warm(struct box_host_state *host_state, const char *name, const str
 		r = clone_and_release(host_state, warm, &start, err);
 	}
 	if (r < 0) {
-		box_close_p(&start.report); /* so that the child's end shows */
+		box_close_p(&start.report); /* so that EOF shows when the child ends */
 		return prefer_report(warm, plan, r, err);
 	}
 	return 0;
@@ -415,7 +415,7 @@ void box_make_warm_close(struct box_warm_box *warm)
 	box_close_p(&warm->orders);
 }
 
-/* --- the second half: limits, folder of the host, network, order --- */
+/* --- second half: limits, workspace folder, network, order --- */
 
 int box_make_open_folder(const struct box_host_state *host_state,
 	const struct box_plan_request *ask, int *ret_source, struct box_err *err)
@@ -448,7 +448,7 @@ int box_make_check_quota(const struct box_host_state *host_state,
 		return r;
 	}
 	return box_err_set(err, BOX_ERR_BOX, ESTALE,
-		"the quota of host_path cannot be held: the folder was changed while the box was "
+		"the quota of host_path cannot be enforced: the folder was changed while the box was "
 		"made");
 }
 
@@ -473,7 +473,7 @@ static struct box_host_mount_owner owner_of(
 	};
 }
 
-/* *ret_tree is not written when there is no folder of the host. */
+/* *ret_tree is not written when the workspace is not a folder of the host. */
 static int detach_host_path(const struct box_host_state *host_state,
 	const struct box_resources *resources, const struct box_plan_request *ask, int source,
 	int *ret_tree, struct box_err *err)
@@ -486,7 +486,7 @@ static int detach_host_path(const struct box_host_state *host_state,
 	return box_host_mount_detach(source, read_only, &owner, ret_tree, err);
 }
 
-/* A slot at the router and the veth pair, where boxd may enter the box's network namespace. */
+/* A network slot and the veth pair, if boxd may enter the box's network namespace. */
 static int attach_network(
 	struct box_host_state *host_state, struct box_resources *resources, struct box_err *err)
 {
@@ -512,8 +512,8 @@ static int configure_network(
 	return r < 0 ? fail(err, "network", r) : 0;
 }
 
-/* Where the namespace is not ours to enter, the box has had its slot and its veth from the beginning.
- * What it may reach is settled before anything of it runs. */
+/* If boxd cannot enter the namespace, the box has had its slot and its veth from the beginning. The
+ * egress rules are set before anything of the box runs. */
 static int connect_network(struct box_host_state *host_state, const struct box_plan *plan,
 	struct box_resources *resources, struct box_err *err)
 {
@@ -539,7 +539,7 @@ static int send_order(
 {
 	char order = plan->quota_bytes > 0 ? BOX_INIT_ORDER_QUOTA : BOX_INIT_ORDER_PLAIN;
 	int r = box_packet_send(warm->orders, &order, 1, &tree, tree >= 0 ? 1 : 0);
-	/* A box-init that has died says why in its report. */
+	/* If box-init has died, its report has the reason. */
 	return r < 0 && r != -EPIPE ? fail(err, "order", r) : 0;
 }
 

@@ -1,4 +1,5 @@
-/* What the plan leaves to the kind of box: ids, attributes of mounts, limits below /proc/sys. */
+/* Builds the root of a box from its plan, adding what the plan leaves to the kind of box: ids, mount
+ * attributes, limits below /proc/sys. */
 #include "boxd/box/plan_root.h"
 
 #include <sys/mount.h>
@@ -16,7 +17,7 @@ static const enum box_root_builder_kind kinds[] = {
 	[BOX_PLAN_STEP_FREEZE] = BOX_ROOT_BUILDER_FREEZE,
 };
 
-/* Terminals are the payload's, whichever process of the box opens them. */
+/* Terminals belong to the payload's user, whichever process of the box opens them. */
 static uint32_t owner_of(const struct box_plan_root *root, const struct box_plan_step *step)
 {
 	bool payload = step->owner == BOX_PLAN_OWNER_PAYLOAD || root->same_uid ||

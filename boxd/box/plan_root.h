@@ -1,5 +1,5 @@
-/* The root of a box from the mount steps of its plan, for the first process of the box in the box's own mount
- * namespace. What a step does is base/root_builder.c's. */
+/* The root of a box, built from the mount steps of its plan. Called by the first process of the box, in
+ * the box's own mount namespace. base/root_builder.c implements the steps. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,15 +10,15 @@
 struct box_plan_root {
 	const struct box_plan *plan;
 	const char *anchor; /* a folder to attach the new root at */
-	bool same_uid;      /* one id is all there is */
-	const int *trees;   /* of each TREE step; -1 for one that comes later */
+	bool same_uid;      /* there is only one uid */
+	const int *trees;   /* one per TREE step; -1: comes later */
 };
 
-/* The new root, attached at the anchor and empty; and a second, detached mount of it, which stays
- * writable when the root is frozen. The plan's first step says what it is. */
+/* Makes the new root, attached at the anchor and empty; and a second, detached mount of it, which stays
+ * writable when the root is made read-only. The plan's first step describes it. */
 int box_plan_root_make(const struct box_plan_root *root, int *ret_root, int *ret_writable);
 
-/* All other steps. *ret_place is where the tree goes that comes later, or what it was before if there
- * is none. Negative: *ret_step is the one that failed. */
+/* Does all other steps. *ret_place is where the tree that comes later is attached, unchanged if there
+ * is none. Negative: *ret_step is the step that failed. */
 int box_plan_root_run_steps(
 	const struct box_plan_root *root, int root_fd, int *ret_place, size_t *ret_step);

@@ -1,4 +1,4 @@
-/* The end of a box: each resource is given back once, the cgroup first because it can be busy. */
+/* Frees the resources of a box: each once, the cgroup first because it can be busy. */
 #include "boxd/box/resources.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 void box_resources_kill(const struct box_resources *resources)
 {
-	/* It is our child and not reaped yet: this fails only when it has died already, or when
-	 * nothing was cloned. */
+	/* It is our child and not reaped yet: this fails only when it has died already, or when nothing
+	 * was cloned. */
 	(void)pidfd_send_signal(resources->pidfd, SIGKILL, NULL, 0);
 }
 

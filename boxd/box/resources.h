@@ -1,5 +1,5 @@
-/* What boxd holds of a box from its clone to its end. make.c fills it in step by step, boxes.c gives
- * all of it back. */
+/* What boxd holds of a box from its clone to its end. make.c fills it in step by step, boxes.c frees
+ * all of it. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,12 +11,12 @@
 
 struct box_cgroup;
 
-/* Fds are -1 and pointers NULL where there is none. */
+/* Fds are -1 and pointers NULL if absent. */
 struct box_resources {
 	pid_t pid;   /* of its first process */
 	int pidfd;   /* of the same */
 	int control; /* box-rpc's end of the socket to box-init */
-	int report;  /* what its first process has to say about the start */
+	int report;  /* the first process's report about the start */
 	int netns;   /* its network namespace */
 	struct box_cgroup *cgroup;
 	bool has_ids;
@@ -29,10 +29,10 @@ struct box_resources {
 #define BOX_RESOURCES_NONE \
 	((struct box_resources){.pidfd = -1, .control = -1, .report = -1, .netns = -1})
 
-/* Kills the first process, and with it the box; the end shows at the pidfd. */
+/* Kills the first process, and with it the box; its end shows at the pidfd. */
 void box_resources_kill(const struct box_resources *resources);
-/* Reaps the first process if it has ended, and says whether it has. The pidfd is useless after that. */
+/* Reaps the first process if it has ended, and returns whether it has. The pidfd is useless after that. */
 bool box_resources_reap(const struct box_resources *resources);
-/* When it is reaped and the pidfd is closed: gives everything else back. 0, or -EBUSY when something
- * in the cgroup is not dead yet: try again. */
+/* Frees everything else, once the first process is reaped and the pidfd closed. 0, or -EBUSY while
+ * something in the cgroup is still dying: try again. */
 int box_resources_release(struct box_host_state *host_state, struct box_resources *resources);

@@ -1,5 +1,5 @@
-/* The kernel walks the netlink sockets of all boxes to list those of one: many boxes with many sockets
- * make a check so slow that boxd, which has one thread, must do something else in between. */
+/* To list the netlink sockets of one box, the kernel walks those of all boxes: with many boxes and many
+ * sockets a check is so slow that boxd, which has one thread, must do other work in between. */
 #include "boxd/box/socket_checks.h"
 
 #include "base/clock.h"
@@ -8,8 +8,8 @@
 #include "boxd/box/resources.h"
 #include "boxd/box/socket_memory.h"
 
-#define SPEND_MS 4     /* on checks, in one turn of the loop */
-#define REST_FACTOR 19 /* then there are no checks for so many times as long as they took */
+#define SPEND_MS 4     /* for checks, per turn of the event loop */
+#define REST_FACTOR 19 /* then no checks for this many times as long as they took */
 #define SUSPECT_CHECKS_MAX 3
 
 void box_socket_checks_init(struct box_socket_checks *checks)
@@ -41,7 +41,7 @@ void box_socket_checks_remove(struct box_socket_check *check)
 	box_list_drop(&check->links);
 }
 
-static bool is_over(struct box_socket_check *check)
+static bool exceeds_limit(struct box_socket_check *check)
 {
 	struct box_socket_memory held;
 	const struct box_resources *resources = check->resources;
@@ -83,7 +83,7 @@ struct box_socket_check *box_socket_checks_find_over(struct box_socket_checks *c
 		check->checked_ms = now_ms;
 		box_list_drop(&check->links);
 		box_list_push(&checks->list, &check->links);
-		if (is_over(check)) {
+		if (exceeds_limit(check)) {
 			checks->next_ms = begin_ms; /* the others are checked in the next call */
 			return check;
 		}

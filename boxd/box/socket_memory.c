@@ -1,10 +1,10 @@
-/* In the order of what it costs. Most boxes need one read of /proc/PID/net/sockstat ("sockets: used
- * N"), because they have no socket. For the others `protocols` says how many sockets of each kind are
- * in a list ("TCP SIZE SOCKETS ..."). Only a box with many TCP sockets, or many that are in no list, is
+/* Reads the cheapest sources first. Most boxes need one read of /proc/PID/net/sockstat ("sockets: used
+ * N"), because they have no socket. For the others, `protocols` shows how many sockets of each kind are
+ * listed ("TCP SIZE SOCKETS ..."). Only a box with many TCP sockets, or many that no list shows, is
  * read from inside its network namespace.
  *
- * The lines of /proc/PID/net/netlink: "sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode", and of
- * udp and udp6: "sl: local_address rem_address st tx_queue:rx_queue ...", in hexadecimal. */
+ * The lines of /proc/PID/net/netlink are "sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode", those of
+ * udp and udp6 "sl: local_address rem_address st tx_queue:rx_queue ...", in hexadecimal. */
 #include "boxd/box/socket_memory.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define QUEUES_FIELD 4
 #define COUNT_FIELD 2
 #define TCP_DUMP_MAX 20000 /* TCP sockets, in some 10 ms */
-#define IGNORED_MAX 16     /* TCP and unlisted sockets: so few are not worth reading from inside */
+#define IGNORED_MAX 16     /* TCP and unlisted sockets: fewer are not worth a read from inside */
 
 #define STACK_BYTES 65536
 #define RMEM_DEFAULT_BYTES 212992 /* the kernel's own default, where it cannot be read */
@@ -56,7 +56,7 @@ size_t box_socket_memory_add_netlink(struct box_socket_memory *held, const char 
 	const char *at = text;
 	const char *end = NULL;
 	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
-		/* The heading is not counted. */
+		/* Skips the heading. */
 		if (strncmp(at, "sk ", 3) != 0) {
 			const char *rmem = find_field(at, end, RMEM_FIELD);
 			held->netlink_sockets++;
@@ -111,7 +111,7 @@ size_t box_socket_memory_count_listed(
 	const char *at = text;
 	const char *end = NULL;
 	while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
-		/* The heading has a word there, and kinds that are not counted have -1. */
+		/* In the heading this is a word, and -1 means that a kind is not counted. */
 		long long sockets = strtoll(find_field(at, end, COUNT_FIELD), NULL, 10);
 		uint64_t some = sockets > 0 ? (uint64_t)sockets : 0;
 		count->listed += some;
@@ -123,7 +123,7 @@ size_t box_socket_memory_count_listed(
 	return (size_t)(at - text);
 }
 
-/* Ordinary packets of UDP and TCP are charged, and reach the limit at most. */
+/* Ordinary UDP and TCP packets are charged to the cgroup, and reach its limit at most. */
 static uint64_t max_queued(uint64_t memory_bytes)
 {
 	return memory_bytes < UINT64_MAX / 2 ? memory_bytes + memory_bytes / 4 : UINT64_MAX;
@@ -165,7 +165,7 @@ static size_t count_listed(void *sum, const char *text, size_t len)
 	return box_socket_memory_count_listed(sum, text, len);
 }
 
-/* Stops as soon as `held` is over the limit: how far does not matter. */
+/* Stops as soon as `held` is over the limit; by how much does not matter. */
 static int read_all(pid_t pid, const char *name, add_fn add, void *sum,
 	const struct box_socket_memory *held, uint64_t memory_bytes)
 {
@@ -235,7 +235,7 @@ uint64_t box_socket_memory_buffer_bytes(const char *core, const char *tcp)
 	return BOX_MAX(rmem_default, TCP_RMEM_FACTOR * tcp_max);
 }
 
-/* With our memory and our fds, while we wait. */
+/* Runs with our memory and our fds, while we wait. */
 static int visit_namespace(void *arg)
 {
 	struct visit *visit = arg;
@@ -270,8 +270,8 @@ int box_socket_memory_open_inside(int netns, struct box_socket_memory_inside *re
 	return 0;
 }
 
-/* The kernel lists sockets in an order that a box cannot know: when there are too many to read all, the
- * first ones stand for the others. */
+/* A box cannot predict the order in which the kernel lists sockets: if there are too many to read all,
+ * the first ones are a sample. */
 static uint64_t dump_tcp(int diag, uint64_t sockets, uint64_t max)
 {
 	struct box_sock_diag_sum sum = {0};
@@ -282,7 +282,7 @@ static uint64_t dump_tcp(int diag, uint64_t sockets, uint64_t max)
 	return box_socket_memory_estimate(sum.bytes, sum.sockets, sockets);
 }
 
-/* Where the namespace cannot be entered nothing is added, and the rest counts nevertheless. */
+/* If the namespace cannot be entered, nothing is added; the rest still counts. */
 static void add_inside(int netns, const struct box_socket_memory_count *count,
 	uint64_t memory_bytes, struct box_socket_memory *held)
 {

@@ -1,5 +1,5 @@
-/* A user namespace can only be made with a process in it: one that shares our memory, so that nothing is
- * copied, and waits until it is killed. */
+/* A user namespace can only be made with a process in it: here one that shares our memory, so that
+ * nothing is copied, and waits to be killed. */
 #include "boxd/box/userns.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ int box_userns_owner_begin(uint32_t owner)
 	if (seteuid(owner) < 0) {
 		return -errno;
 	}
-	/* Those in effect go with the change of the euid; those that are permitted stay. */
+	/* A change of the euid clears the effective capabilities; the permitted ones stay. */
 	int r = box_caps_restore_effective();
 	if (r < 0) {
 		box_userns_owner_end();

@@ -1,5 +1,5 @@
-/* A few warm boxes, all of one shape. A request of another shape discards them, and is what the next
- * ones are modelled on. */
+/* A few warm boxes, all of one shape. A request of another shape discards them, and the next ones are
+ * made in its shape. */
 #include "boxd/box/warm_pool.h"
 
 #include <errno.h>
@@ -19,16 +19,16 @@ struct box_warm_pool {
 	int epoll;
 	void (*discard)(void *arg, struct box_warm_box *warm);
 	void *arg;
-	struct box_plan_request likely; /* the next request, guessed: the same as the last one */
-	struct box_plan_host host;      /* with the root of its image */
-	struct box_plan plan;           /* of it */
+	struct box_plan_request likely; /* guess of the next request: the same as the last one */
+	struct box_plan_host host;      /* including the root of its image */
+	struct box_plan plan;           /* of that request */
 	struct box_warm_box boxes[WARM_BOXES_MAX];
 	unsigned count;
-	bool failing;  /* no more are made before a request needs one */
-	uint64_t made; /* ever */
+	bool failing;  /* make no more before a request needs one */
+	uint64_t made; /* in total */
 };
 
-/* What a caller that sets nothing asks for: the guess until there is a request to learn from. */
+/* The request of a caller that sets nothing: the guess until there was a request. */
 static const struct box_plan_request default_request = {
 	.name = "default",
 	.mount_path = "/workspace",
@@ -64,7 +64,7 @@ static int make_warm(struct box_warm_pool *pool, const struct box_plan *plan,
 	return r;
 }
 
-/* The first process writes a report only when something is wrong. */
+/* The first process reports only failures before the order. */
 static bool has_failed(const struct box_warm_box *warm)
 {
 	struct pollfd polled = {.fd = warm->resources.report, .events = POLLIN};
@@ -77,7 +77,7 @@ static int watch(const struct box_warm_pool *pool, const struct box_warm_box *wa
 	return epoll_ctl(pool->epoll, EPOLL_CTL_ADD, warm->resources.report, &event);
 }
 
-/* The last one, unwatched: a clone that has a copy of its fd would keep it in the set. */
+/* Removed from the epoll set explicitly: a clone that has a copy of its fd would keep it there. */
 static struct box_warm_box *pop(struct box_warm_pool *pool)
 {
 	struct box_warm_box *warm = &pool->boxes[--pool->count];
@@ -101,9 +101,8 @@ void box_warm_pool_free(struct box_warm_pool *pool)
 int box_warm_pool_take(struct box_warm_pool *pool, const struct box_plan *plan,
 	const struct box_root *root, struct box_warm_box *ret_warm, struct box_err *err)
 {
-	/* A microVM is made when it is asked for: no tenant's memory is spent ahead of a request, and
-	 * the pool stays as it is for native boxes. A caller's root is for one box, so there is no warm
-	 * box like it. */
+	/* A microVM is made on request: no tenant's memory is spent in advance, and the pool stays as
+	 * it is for native boxes. A caller's own root is for one box, so no warm box fits it. */
 	if (plan->ask->kind != BOX_PLAN_KIND_NATIVE || (root && root->once)) {
 		return make_warm(pool, plan, root, ret_warm, err);
 	}
@@ -160,7 +159,7 @@ void box_warm_pool_add(struct box_warm_pool *pool)
 	(void)watch(pool, &pool->boxes[pool->count++]);
 }
 
-/* The next request makes a box of its own, which can report the reason to its caller. */
+/* The next request makes its own box, and can report the reason to its caller. */
 void box_warm_pool_on_failure(struct box_warm_pool *pool)
 {
 	give_up(pool, "the first process of a warm box has failed");

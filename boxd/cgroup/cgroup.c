@@ -1,8 +1,8 @@
-/* Our lots, over however many hierarchies hold the controllers.
+/* The hierarchies in which boxes get cgroups, and boxd's parent group in each of them.
  *
- * Controllers are taken one by one from wherever they are, so a host with some in version 1 and
- * some in version 2 is no case of its own. The order is pids, memory, cpu: what must be killed is
- * killed first where new processes can be forbidden. */
+ * Each controller is taken from wherever it is found, so a host with some controllers in version 1 and
+ * others in version 2 needs no special case. The order is pids, memory, cpu: boxes are killed through
+ * the first hierarchy, where new processes can be forbidden. */
 #include "boxd/cgroup/cgroup.h"
 
 #include <errno.h>
@@ -20,10 +20,10 @@
 #include "base/macros.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
-/* For when there is no memory to say so in. */
+/* returned when not even this struct can be allocated */
 static struct box_cgroups out_of_memory = {.why = "out of memory"};
 
-/* -ENODEV when something else has been mounted over it since. */
+/* -ENODEV when something else has been mounted over it. */
 static int open_mount(const struct box_cgroup_location *place, int *ret_fd)
 {
 	_cleanup_(box_close_p) int fd = open(place->mount, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -41,7 +41,7 @@ static int open_mount(const struct box_cgroup_location *place, int *ret_fd)
 	return 0;
 }
 
-/* A text of /proc in full, or as much of it as we take; NULL when there is none. */
+/* The text of a /proc file, cut at BOX_CGROUP_TEXT_MAX; NULL if it cannot be read. */
 static char *read_proc(const char *path)
 {
 	_cleanup_(box_close_p) int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -70,17 +70,17 @@ static char *read_proc(const char *path)
 
 static void tree_close(struct box_cgroup_hierarchy *tree)
 {
-	if (tree->lot >= 0) {
-		(void)unlinkat(tree->own.fd, tree->lot_name, AT_REMOVEDIR);
+	if (tree->parent >= 0) {
+		(void)unlinkat(tree->own.fd, tree->parent_name, AT_REMOVEDIR);
 	}
 	if (tree->own.fd >= 0 && tree->manager->leave) {
 		tree->manager->leave(&tree->own);
 	}
-	box_close_p(&tree->lot);
+	box_close_p(&tree->parent);
 	box_close_p(&tree->own.fd);
 }
 
-/* Numbered, because order matters. */
+/* The order of the numbered steps matters. */
 static int tree_open(struct box_cgroup_hierarchy *tree, const struct box_cgroup_location *place,
 	struct box_err *err)
 {
@@ -89,24 +89,24 @@ static int tree_open(struct box_cgroup_hierarchy *tree, const struct box_cgroup_
 		.manager = place->unified ? &box_cgroup_v2 : &box_cgroup_v1,
 		.controllers = place->controllers,
 		.own = {.fd = -1},
-		.lot = -1,
+		.parent = -1,
 	};
-	/* Known beforehand, so that nothing is moved in vain. */
+	/* Checked first, so that nothing is moved in vain. */
 	int r = place->read_only ? -EROFS : open_mount(place, &mount);
 	if (r < 0) {
 		return box_err_set(
 			err, BOX_ERR_BOX, -r, "cannot open it: %s", box_err_strerror(-r));
 	}
-	/* 1. Ourselves out of the way. */
+	/* 1. Move ourselves out of the way. */
 	r = tree->manager->settle(mount, place->below, tree->controllers, &tree->own, err);
-	/* 2. The dead, before the living need their room. */
+	/* 2. Remove parents of dead runtimes before we need their room. */
 	if (r == 0) {
 		box_cgroup_parent_sweep(tree->own.fd, tree->manager);
-		r = box_cgroup_parent_make(tree->own.fd, tree->lot_name, &tree->lot, err);
+		r = box_cgroup_parent_make(tree->own.fd, tree->parent_name, &tree->parent, err);
 	}
-	/* 3. Controllers for the boxes: from then on nobody can take them from our own group. */
-	if (r == 0 && tree->manager->furnish) {
-		r = tree->manager->furnish(tree->lot, tree->controllers, err);
+	/* 3. Enable controllers for the boxes: from then on nobody can disable them in our own group. */
+	if (r == 0 && tree->manager->prepare_parent) {
+		r = tree->manager->prepare_parent(tree->parent, tree->controllers, err);
 	}
 	if (tree->own.fd >= 0) {
 		box_cgroup_own_unlock(tree->own.fd);
@@ -117,8 +117,7 @@ static int tree_open(struct box_cgroup_hierarchy *tree, const struct box_cgroup_
 	return r;
 }
 
-/* Version 2 has one file that tells the controllers. One that is in use by version 1 is not
- * there. */
+/* In version 2, cgroup.controllers lists the controllers; those in use by version 1 are missing. */
 static void ask_controllers(struct box_cgroup_location *place)
 {
 	_cleanup_(box_close_p) int mount = -1;
@@ -132,7 +131,7 @@ static void ask_controllers(struct box_cgroup_location *place)
 	place->controllers = len < 0 ? 0 : box_cgroup_controllers(text, (size_t)len);
 }
 
-static const char *cure(int r)
+static const char *advice(int r)
 {
 	switch (-r) {
 	case EROFS:
@@ -147,7 +146,7 @@ static const char *cure(int r)
 	}
 }
 
-/* Opens the first place that has the controller and can be used. */
+/* Opens the first usable hierarchy that has the controller. */
 static int take_controller(struct box_cgroups *cgroups, const struct box_cgroup_location *places,
 	size_t count, unsigned controller)
 {
@@ -165,7 +164,7 @@ static int take_controller(struct box_cgroups *cgroups, const struct box_cgroup_
 		}
 		(void)snprintf(cgroups->why, sizeof(cgroups->why), "%.200s/%.100s: %.100s%s",
 			place->mount, strcmp(place->below, ".") == 0 ? "" : place->below, err.text,
-			cure(r));
+			advice(r));
 	}
 	return r;
 }
@@ -186,7 +185,7 @@ static void close_all(struct box_cgroups *cgroups)
 	}
 }
 
-/* All three or nothing. Before anything is touched, whether they are all there is known. */
+/* All three or nothing. Checks that all three exist before anything is changed. */
 static int take_all(
 	struct box_cgroups *cgroups, const struct box_cgroup_location *places, size_t count)
 {
@@ -202,7 +201,7 @@ static int take_all(
 	for (size_t i = 0; i < BOX_COUNT_OF(needed); i++) {
 		if (!(there & needed[i].bit)) {
 			(void)snprintf(cgroups->why, sizeof(cgroups->why),
-				"our group has no controller %s%s", needed[i].name, cure(-EPERM));
+				"our group has no controller %s%s", needed[i].name, advice(-EPERM));
 			return -ENOENT;
 		}
 	}
@@ -218,7 +217,7 @@ static int take_all(
 	return 0;
 }
 
-/* Version 2 only when nothing is in version 1: then a process can be born in its group. */
+/* V2 only if no hierarchy is version 1: then CLONE_INTO_CGROUP puts a process into all its groups. */
 static enum box_cgroup_mode mode_of(const struct box_cgroups *cgroups)
 {
 	for (size_t i = 0; i < cgroups->count; i++) {

@@ -1,5 +1,5 @@
-/* The group of one box: made in every hierarchy that is needed, limited, and removed with all that
- * is below it. */
+/* The cgroup of one box: made in every hierarchy that is needed, limited, and removed with everything
+ * below it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ int box_cgroup_open_in(const struct box_cgroup_hierarchy *tree, const struct box
 	int *ret_folder, struct box_err *err)
 {
 	int folder = openat(
-		tree->lot, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		tree->parent, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (folder < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot open the cgroup %s: %s",
 			cgroup->name, box_err_strerror(errno));
@@ -54,13 +54,15 @@ int box_cgroup_open_in(const struct box_cgroup_hierarchy *tree, const struct box
 static int make_in(const struct box_cgroup_hierarchy *tree, struct box_cgroup *cgroup,
 	const struct box_cgroup_limits *limits, struct box_err *err)
 {
-	if (mkdirat(tree->lot, cgroup->name, 0700) < 0) {
+	if (mkdirat(tree->parent, cgroup->name, 0700) < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s",
 			cgroup->name, box_err_strerror(errno));
 	}
 	_cleanup_(box_close_p) int folder = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &folder, err);
-	r = r < 0 ? r : write_limits(tree, folder, limits, err);
+	if (r == 0) {
+		r = write_limits(tree, folder, limits, err);
+	}
 	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY) {
 		cgroup->events = openat(folder, tree->manager->events, O_RDONLY | O_CLOEXEC);
 		r = cgroup->events < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open %s: %s",
@@ -68,7 +70,7 @@ static int make_in(const struct box_cgroup_hierarchy *tree, struct box_cgroup *c
 				       : 0;
 	}
 	if (r < 0) {
-		(void)unlinkat(tree->lot, cgroup->name, AT_REMOVEDIR);
+		(void)unlinkat(tree->parent, cgroup->name, AT_REMOVEDIR);
 	} else if (tree->manager->mode == BOX_CGROUP_V2) {
 		cgroup->folder = TAKE_FD(folder);
 	}
@@ -104,7 +106,7 @@ int box_cgroup_make(struct box_cgroups *cgroups, const char *name,
 		int r = make_in(&cgroups->trees[i], cgroup, limits, err);
 		if (r < 0) {
 			while (i-- > 0) {
-				(void)unlinkat(cgroups->trees[i].lot, name, AT_REMOVEDIR);
+				(void)unlinkat(cgroups->trees[i].parent, name, AT_REMOVEDIR);
 			}
 			cgroup_free(cgroup);
 			return r;
@@ -127,7 +129,9 @@ int box_cgroup_limit(
 		const struct box_cgroup_hierarchy *tree = &cgroup->cgroups->trees[i];
 		_cleanup_(box_close_p) int folder = -1;
 		r = box_cgroup_open_in(tree, cgroup, &folder, err);
-		r = r < 0 ? r : write_limits(tree, folder, limits, err);
+		if (r == 0) {
+			r = write_limits(tree, folder, limits, err);
+		}
 	}
 	return r;
 }
@@ -147,9 +151,10 @@ int box_cgroup_open_procs_fds(const struct box_cgroup *cgroup,
 		if (tree->manager->mode == BOX_CGROUP_V2) {
 			continue;
 		}
-		(void)snprintf(file, sizeof(file), "%s/%s", cgroup->name, tree->manager->door);
+		(void)snprintf(
+			file, sizeof(file), "%s/%s", cgroup->name, tree->manager->procs_file);
 		int fd = count < BOX_CGROUP_PROCS_FDS_MAX
-			? openat(tree->lot, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
+			? openat(tree->parent, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
 			: -1;
 		if (fd < 0) {
 			int errnum = count < BOX_CGROUP_PROCS_FDS_MAX ? errno : E2BIG;
@@ -180,20 +185,20 @@ int box_cgroup_events(const struct box_cgroup *cgroup)
 	return cgroup->events;
 }
 
-/* Most often all in it is dead by now, and asking is dearer than trying. */
+/* By now all processes in it are usually dead, and trying is cheaper than asking. */
 static int remove_from(const struct box_cgroup_hierarchy *tree, const char *name)
 {
-	if (unlinkat(tree->lot, name, AT_REMOVEDIR) == 0 || errno == ENOENT) {
+	if (unlinkat(tree->parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT) {
 		return 0;
 	}
 	_cleanup_(box_close_p) int folder = openat(
-		tree->lot, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		tree->parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (folder < 0) {
 		return -errno;
 	}
 	tree->manager->kill(folder);
 	box_cgroup_clear(folder, tree->manager);
-	return unlinkat(tree->lot, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
+	return unlinkat(tree->parent, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
 }
 
 int box_cgroup_remove(struct box_cgroup *cgroup)

@@ -1,18 +1,18 @@
-/* What a process does that outlives the owner of the lots: the watcher. It has nothing but the
- * folders in which the lots are, and their names. */
+/* How the watcher removes the parent groups of a dead boxd. All it has are the folders that contain
+ * them, and their names. */
 #include <errno.h>
 
 #include "base/cleanup.h"
 #include "base/landlock.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
-#define ROUNDS 4       /* of killing and removing, in one call */
-#define LANDLOCK_ABI 1 /* what every version of Landlock has is enough */
+#define ROUNDS 4       /* of killing and removing, per call */
+#define LANDLOCK_ABI 1 /* the rights that every version has are enough */
 
 size_t box_cgroups_become_cleaner(struct box_cgroups *cgroups, int *ret_folders)
 {
 	for (size_t i = 0; i < cgroups->count; i++) {
-		cgroups->trees[i].lot = -1;
+		cgroups->trees[i].parent = -1;
 		ret_folders[i] = cgroups->trees[i].own.fd;
 	}
 	return cgroups->count;
@@ -46,8 +46,8 @@ bool box_cgroups_clean_up(struct box_cgroups *cgroups)
 	bool done = true;
 	for (size_t i = 0; i < cgroups->count; i++) {
 		struct box_cgroup_hierarchy *tree = &cgroups->trees[i];
-		if (box_cgroup_parent_remove(tree->own.fd, tree->lot_name, tree->manager, ROUNDS) <
-			0) {
+		if (box_cgroup_parent_remove(
+			    tree->own.fd, tree->parent_name, tree->manager, ROUNDS) < 0) {
 			done = false;
 		} else if (tree->manager->leave) {
 			tree->manager->leave(&tree->own);

@@ -1,7 +1,7 @@
-/* The small files of a cgroup folder: read, written, and read back.
+/* Reads and writes the files of a cgroup folder, and reads limits back.
  *
- * A limit counts only when the kernel shows it as it was written; what it rounds is rounded here
- * first, so that a difference means that it was cut down. */
+ * A limit counts as set only when the kernel shows the value that was written; values are rounded here
+ * as the kernel rounds them, so a difference means that the kernel has changed the limit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -104,7 +104,7 @@ int box_cgroup_write_number_checked(
 	return box_cgroup_write_checked(folder, file, text, err);
 }
 
-/* By its mode: its owner could be changed only with a right that boxd may not have. */
+/* By its mode: to change its owner, boxd may lack the capability. */
 int box_cgroup_make_writable(int folder, const char *file, struct box_err *err)
 {
 	return fchmodat(folder, file, 0666, 0) < 0
@@ -113,29 +113,29 @@ int box_cgroup_make_writable(int folder, const char *file, struct box_err *err)
 		: 0;
 }
 
-/* Whether a process may be moved depends on who has opened the door, not on who writes to it: by one of
- * ours whoever holds it could put any process of the host into a group, and all that is in there is
- * killed with the box. */
+/* The kernel checks whether the opener of cgroup.procs may move a process, not the writer. If boxd
+ * opened the file, whoever holds the fd could move any process of the host into a group, and everything
+ * in the group is killed with the box. */
 int box_cgroup_open_procs_fd(
-	int folder, const char *file, uint32_t id, int *ret_door, struct box_err *err)
+	int folder, const char *file, uint32_t id, int *ret_procs_fd, struct box_err *err)
 {
 	int r = id != 0 ? box_cgroup_make_writable(folder, file, err) : 0;
 	if (r < 0) {
 		return r;
 	}
-	int door = id != 0 && seteuid(id) < 0
+	int fd = id != 0 && seteuid(id) < 0
 		? -1
 		: openat(folder, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	int errnum = errno;
-	/* The change may have made us one that others can look into. */
+	/* The change of the euid may have made this process dumpable. */
 	if (id != 0 && (seteuid(0) < 0 || prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0)) {
 		abort();
 	}
-	if (door < 0) {
+	if (fd < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errnum, "cannot open %s: %s", file,
 			box_err_strerror(errnum));
 	}
-	*ret_door = door;
+	*ret_procs_fd = fd;
 	return 0;
 }
 
@@ -151,7 +151,7 @@ int box_cgroup_pid_list_open(struct box_cgroup_pid_list *list, int folder)
 	return 0;
 }
 
-/* -1 at the end. */
+/* Returns -1 at the end. */
 static int next_byte(struct box_cgroup_pid_list *list)
 {
 	if (list->at == list->len) {

@@ -1,7 +1,7 @@
-/* Where our own group is, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+/* Finds our own group in the texts of /proc/self/cgroup and /proc/self/mountinfo.
  *
  * Pure. A mount may show only a part of its hierarchy, as in a container: the group counts as found
- * when it lies in that part. Whether it can be used is found out by trying, elsewhere. */
+ * when it lies in that part. Whether it can be used is tried elsewhere. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct span {
 	size_t len;
 };
 
-/* The fields of a line of mountinfo that matter here. */
+/* The fields of a mountinfo line that are needed here. */
 struct mount_line {
 	struct span id;
 	struct span root;
@@ -40,7 +40,7 @@ static bool begins_with(struct span span, const char *text)
 	return span.len >= strlen(text) && memcmp(span.at, text, strlen(text)) == 0;
 }
 
-/* Cuts off what stands before the next `separator`; false when nothing is left. */
+/* Cuts off the part before the next `separator`; false when nothing is left. */
 static bool cut(struct span *rest, char separator, struct span *ret_part)
 {
 	if (!rest->at) {
@@ -141,8 +141,8 @@ static bool unescape(struct span span, char to[BOX_PATH_MAX])
 	return true;
 }
 
-/* Our group relative to the top of the mount. False when it lies outside of it, or when one of them
- * lies above the cgroup namespace, which the kernel writes with "..". */
+/* The path of our group relative to the root of the mount. False when it lies outside of it, or when
+ * one of them lies above the cgroup namespace, which the kernel shows as "..". */
 static bool relate(struct span path, const char *root, char below[BOX_PATH_MAX])
 {
 	size_t skip = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -181,7 +181,7 @@ static bool fill(const struct mount_line *mount, const struct group_line *group,
 		relate(group->path, root, place->below);
 }
 
-/* Both must be of one hierarchy: a mount of version 1 names its controllers among its options. */
+/* Both must be of one hierarchy: the options of a version 1 mount name its controllers. */
 static bool belong_together(const struct mount_line *mount, const struct group_line *group)
 {
 	if (group->unified || is_text(mount->type, "cgroup2")) {

@@ -1,5 +1,5 @@
-/* How much memory groups have taken for good, and how much our own may still take: what the kernel
- * could give back, caches of files, is not counted. */
+/* How much unreclaimable memory groups hold, and how much our own group may still take: what the kernel
+ * can free, as the page cache, is not counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -27,8 +27,8 @@ uint64_t box_cgroup_stat_value(const char *text, const char *name)
 	return 0;
 }
 
-/* Of a group with all below it. 0 where it cannot be read. */
-static uint64_t taken_in(int folder, bool unified)
+/* Of a group with everything below it. 0 if it cannot be read. */
+static uint64_t used_by(int folder, bool unified)
 {
 	static const char *const version1[] = {"total_rss", "total_shmem"};
 	static const char *const version2[] = {"anon", "shmem", "slab_unreclaimable", "pagetables"};
@@ -45,7 +45,7 @@ static uint64_t taken_in(int folder, bool unified)
 	return bytes;
 }
 
-/* UINT64_MAX: none. Version 1 writes none as a number that no machine has. */
+/* UINT64_MAX: no limit. Version 1 shows that as a number larger than any memory. */
 static uint64_t limit_of(int folder, bool unified)
 {
 	char text[64];
@@ -72,7 +72,7 @@ bool box_cgroups_hold_sockets(const struct box_cgroups *cgroups)
 	const struct box_cgroup_hierarchy *tree = memory_tree(cgroups);
 	return tree &&
 		(tree->manager->mode == BOX_CGROUP_V2 ||
-			faccessat(tree->lot, BOX_CGROUP_V1_SOCKETS, F_OK, 0) == 0);
+			faccessat(tree->parent, BOX_CGROUP_V1_SOCKETS, F_OK, 0) == 0);
 }
 
 static bool is_cgroup(int fd)
@@ -82,7 +82,8 @@ static bool is_cgroup(int fd)
 		(system.f_type == CGROUP2_SUPER_MAGIC || system.f_type == CGROUP_SUPER_MAGIC);
 }
 
-/* The narrowest of our own group and those above it, as far as they can be seen. */
+/* Finds the group with the least memory left among our own and those above it, as far as they are
+ * visible. */
 void box_cgroups_memory(const struct box_cgroups *cgroups, uint64_t *ret_limit, uint64_t *ret_free)
 {
 	const struct box_cgroup_hierarchy *tree = memory_tree(cgroups);
@@ -93,7 +94,7 @@ void box_cgroups_memory(const struct box_cgroups *cgroups, uint64_t *ret_limit, 
 		bool unified = tree->manager->mode == BOX_CGROUP_V2;
 		uint64_t limit = limit_of(at, unified);
 		if (limit != UINT64_MAX) {
-			uint64_t taken = taken_in(at, unified);
+			uint64_t taken = used_by(at, unified);
 			uint64_t left = limit > taken ? limit - taken : 0;
 			*ret_limit = left < *ret_free ? limit : *ret_limit;
 			*ret_free = left < *ret_free ? left : *ret_free;
@@ -110,6 +111,6 @@ uint64_t box_cgroup_memory(const struct box_cgroup *cgroup)
 	_cleanup_(box_close_p) int folder = -1;
 	struct box_err ignored;
 	return tree && box_cgroup_open_in(tree, cgroup, &folder, &ignored) == 0
-		? taken_in(folder, tree->manager->mode == BOX_CGROUP_V2)
+		? used_by(folder, tree->manager->mode == BOX_CGROUP_V2)
 		: 0;
 }

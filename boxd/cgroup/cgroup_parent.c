@@ -1,8 +1,9 @@
-/* Lots: the group that holds our boxes' groups, locked for our life, and the lots of the dead.
+/* The parent group, which holds the groups of boxes and is locked while its boxd lives; and the removal
+ * of parent groups of dead runtimes.
  *
- * A lock tells a living owner from a dead one, because it goes with the last fd of its owner. A
- * name and a pid could not. Only names of exactly our shape are looked at: a neighbour of another
- * kind may well begin with the same letters. */
+ * The lock shows whether the owner lives, because the kernel releases it with the owner's last fd; a
+ * name with a pid could not show that. Only names of exactly our form are considered: another program's
+ * group may begin with the same letters. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 #define MAKE_TRIES 16
 #define SWEEP_TRIES 400 /* what was killed dies within milliseconds, unless a disk hangs */
 #define SWEEP_PAUSE_US 5000
-#define OWN_LOCK_TRIES 200 /* a second */
+#define OWN_LOCK_TRIES 200 /* one second */
 
 static int open_folder(int parent, const char *name, int *ret_fd)
 {
@@ -35,7 +36,7 @@ static int open_folder(int parent, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* Whether a name still leads to the folder that was opened. */
+/* Whether the name still refers to the opened folder. */
 static bool is_still(int parent, const char *name, int fd)
 {
 	struct stat opened;
@@ -44,33 +45,33 @@ static bool is_still(int parent, const char *name, int fd)
 		opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* Someone who sweeps can come between making and locking: then -EAGAIN, and another name. */
-static int try_make(int own, const char *name, int *ret_lot)
+/* Another runtime may remove it between mkdir and flock: then -EAGAIN, to try another name. */
+static int try_make(int own, const char *name, int *ret_parent)
 {
-	_cleanup_(box_close_p) int lot = -1;
-	/* Nobody else can open it, so nobody else can take its lock. */
+	_cleanup_(box_close_p) int parent = -1;
+	/* Mode 0700: nobody else can open it, so nobody else can lock it. */
 	if (mkdirat(own, name, 0700) < 0) {
 		return errno == EEXIST ? -EAGAIN : -errno;
 	}
-	int r = open_folder(own, name, &lot);
+	int r = open_folder(own, name, &parent);
 	if (r < 0) {
 		(void)unlinkat(own, name, AT_REMOVEDIR);
 		return r == -ENOENT ? -EAGAIN : r;
 	}
-	if (flock(lot, LOCK_EX | LOCK_NB) < 0) {
+	if (flock(parent, LOCK_EX | LOCK_NB) < 0) {
 		r = errno == EWOULDBLOCK ? -EAGAIN : -errno;
 		(void)unlinkat(own, name, AT_REMOVEDIR);
 		return r;
 	}
-	if (!is_still(own, name, lot)) {
+	if (!is_still(own, name, parent)) {
 		return -EAGAIN;
 	}
-	*ret_lot = TAKE_FD(lot);
+	*ret_parent = TAKE_FD(parent);
 	return 0;
 }
 
 int box_cgroup_parent_make(
-	int own, char name[BOX_CGROUP_PARENT_NAME_SIZE], int *ret_lot, struct box_err *err)
+	int own, char name[BOX_CGROUP_PARENT_NAME_SIZE], int *ret_parent, struct box_err *err)
 {
 	int r = -EAGAIN;
 	for (int i = 0; r == -EAGAIN && i < MAKE_TRIES; i++) {
@@ -80,7 +81,7 @@ int box_cgroup_parent_make(
 		}
 		(void)snprintf(name, BOX_CGROUP_PARENT_NAME_SIZE, PREFIX "%016llx",
 			(unsigned long long)number);
-		r = try_make(own, name, ret_lot);
+		r = try_make(own, name, ret_parent);
 	}
 	return r == 0 ? 0
 		      : box_err_set(err, BOX_ERR_BOX, -r, "cannot make a group in our own: %s",
@@ -100,7 +101,7 @@ void box_cgroup_own_unlock(int own)
 	(void)flock(own, LOCK_UN);
 }
 
-static bool is_lot_name(const char *name)
+static bool is_parent_name(const char *name)
 {
 	return strncmp(name, PREFIX, strlen(PREFIX)) == 0 &&
 		strlen(name) == BOX_CGROUP_PARENT_NAME_SIZE - 1 &&
@@ -108,7 +109,7 @@ static bool is_lot_name(const char *name)
 		BOX_CGROUP_PARENT_NAME_SIZE - 1 - strlen(PREFIX);
 }
 
-/* A list of its own on the folder: the position of a shared one is everyone's. */
+/* Opens the folder again for a directory position of its own: an fd's position is shared. */
 static DIR *list_folders(int folder)
 {
 	int fd = -1;
@@ -134,7 +135,7 @@ static const char *next_folder(DIR *entries)
 	return NULL;
 }
 
-/* Boxes in a lot, parts in a box: nobody else can make groups there. */
+/* Nesting is two levels, process cgroups in boxes: nobody else can make groups there. */
 /* NOLINTNEXTLINE(misc-no-recursion): two levels */
 void box_cgroup_clear(int folder, const struct box_cgroup_manager *manager)
 {
@@ -154,19 +155,19 @@ void box_cgroup_clear(int folder, const struct box_cgroup_manager *manager)
 	}
 }
 
-/* What is left is swept again by whoever comes next. */
+/* If it fails, the next runtime that starts tries again. */
 int box_cgroup_parent_remove(
 	int own, const char *name, const struct box_cgroup_manager *manager, int rounds)
 {
-	_cleanup_(box_close_p) int lot = -1;
-	int r = open_folder(own, name, &lot);
+	_cleanup_(box_close_p) int parent = -1;
+	int r = open_folder(own, name, &parent);
 	if (r < 0) {
 		return r == -ENOENT ? 0 : r;
 	}
-	if (flock(lot, LOCK_EX | LOCK_NB) < 0) {
+	if (flock(parent, LOCK_EX | LOCK_NB) < 0) {
 		return -EAGAIN;
 	}
-	if (!is_still(own, name, lot)) {
+	if (!is_still(own, name, parent)) {
 		return 0;
 	}
 	const struct timespec pause = {.tv_nsec = SWEEP_PAUSE_US * 1000L};
@@ -180,8 +181,8 @@ int box_cgroup_parent_remove(
 		if (i > 0) {
 			(void)nanosleep(&pause, NULL);
 		}
-		manager->kill(lot);
-		box_cgroup_clear(lot, manager);
+		manager->kill(parent);
+		box_cgroup_clear(parent, manager);
 	}
 	return -EBUSY;
 }
@@ -191,11 +192,11 @@ void box_cgroup_parent_sweep(int own, const struct box_cgroup_manager *manager)
 	DIR *entries = list_folders(own);
 	const char *name = NULL;
 	while (entries && (name = next_folder(entries)) != NULL) {
-		if (!is_lot_name(name)) {
+		if (!is_parent_name(name)) {
 			continue;
 		}
 		int r = box_cgroup_parent_remove(own, name, manager, SWEEP_TRIES);
-		/* One that lives has its lock. */
+		/* -EAGAIN: locked, its owner is alive. */
 		if (r < 0 && r != -EAGAIN) {
 			BOX_LOG(BOX_LOG_WARNING, "cgroup.left", box_log_str("group", name),
 				box_log_errno("why", r));

@@ -1,8 +1,7 @@
-/* Version 1: a hierarchy of its own for each controller, and no way to kill a group at once.
+/* Version 1: one hierarchy per controller, and no way to kill a whole group at once.
  *
- * No freezer: it would cost every box a fourth group, a move for each process that is left (a
- * quarter of a millisecond), and the danger of leaving one frozen. A pids limit of 0 stops forks as
- * well. */
+ * The freezer is not used: it would need a fourth group per box and one more move per process (a
+ * quarter of a millisecond), and a box could be left frozen. A pids limit of 0 stops forks as well. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -40,10 +39,10 @@ static bool has_file(int folder, const char *file)
 	return faccessat(folder, file, F_OK, 0) == 0 || errno != ENOENT;
 }
 
-/* Buffers of TCP and UDP sockets have a counter of their own, so they may take as much again. The
- * kernel counts for a group from this write on, and only sockets that are made later: so it is
- * written before anything of a box runs but box-init. Where a kernel lacks the file, nothing holds
- * them; box_cgroups_hold_sockets says so. */
+/* Buffers of TCP and UDP sockets have a limit of their own, so they may use the same amount again. The
+ * kernel counts them from this write on, for sockets that are made later: so it is written before
+ * anything but box-init runs in a box. If the kernel lacks the file they are unlimited;
+ * box_cgroups_hold_sockets reports that. */
 static int limit_sockets(int folder, uint64_t bytes, struct box_err *err)
 {
 	return has_file(folder, BOX_CGROUP_V1_SOCKETS)
@@ -51,14 +50,14 @@ static int limit_sockets(int folder, uint64_t bytes, struct box_err *err)
 		: 0;
 }
 
-/* First without swap, then with it: the kernel wants the second to be no smaller than the first. */
+/* First without swap, then with: the kernel requires the second limit to be at least the first. */
 static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 {
 	int r = box_cgroup_write_number_checked(folder, "memory.limit_in_bytes", bytes, err);
 	if (r < 0) {
 		return r;
 	}
-	/* Not there when the kernel does not account for swap. */
+	/* Missing when the kernel does not account for swap. */
 	if (has_file(folder, "memory.memsw.limit_in_bytes")) {
 		r = box_cgroup_write_number_checked(
 			folder, "memory.memsw.limit_in_bytes", bytes, err);
@@ -66,8 +65,8 @@ static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 	return r < 0 ? r : limit_sockets(folder, bytes, err);
 }
 
-/* Where a limit counts for what is below it, as ours must, groups below can have their own. Kernels
- * before 5.11 could be told otherwise. */
+/* With hierarchical accounting, as we need it, groups below can have limits of their own. It can be off
+ * before Linux 5.11. */
 static int divide(int folder, int *ret_rest, struct box_err *err)
 {
 	char text[16];
@@ -94,8 +93,8 @@ static int compare_victims(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-/* A pid that is still listed after its pidfd was opened belongs to a process of this group: had it
- * been another's by then, the signal goes to one that has ended. */
+/* If a pid is still listed after its pidfd was opened, the pidfd refers to a process of this group, or
+ * to one that has ended since. */
 static void kill_batch(int folder, struct victim *victims, size_t count)
 {
 	struct box_cgroup_pid_list list;
@@ -147,11 +146,11 @@ void box_cgroup_kill_listed(int folder)
 const struct box_cgroup_manager box_cgroup_v1 = {
 	.mode = BOX_CGROUP_V1,
 	.events = "memory.oom_control",
-	.door = "tasks",
+	.procs_file = "tasks",
 	.settle = settle,
 	.limit_memory = limit_memory,
 	.limit_cpu = limit_cpu,
 	.divide = divide,
-	.limit_part = limit_memory,
+	.limit_process = limit_memory,
 	.kill = box_cgroup_kill_listed,
 };

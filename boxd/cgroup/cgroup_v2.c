@@ -1,8 +1,9 @@
-/* Version 2: one hierarchy, in which a group that gives controllers to others holds no process.
+/* Version 2: one hierarchy, in which a group that enables controllers for its children must not contain
+ * processes.
  *
- * So we, and all that is in our own group with us, move down into a leaf `keeper` first, and up again
- * at the end. A runtime that starts in such a leaf makes its lot beside it, and leaves the leaf to
- * whoever made it. */
+ * So all processes of our own group, boxd included, are moved into a leaf `keeper` first, and back at
+ * the end. A runtime that starts in such a leaf makes its parent group beside it, and leaves the leaf
+ * to the runtime that made it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,9 +18,9 @@
 #include "boxd/cgroup/cgroup_manager.h"
 
 #define LEAF "keeper"
-#define REST "rest"   /* in a box's group: what is in none of its parts */
-#define MOVE_ROUNDS 8 /* whoever is moved may just have forked */
-#define DIVIDE_MS 500 /* nothing else is done meanwhile */
+#define REST "rest"   /* in a box's group: the processes that are in no process cgroup */
+#define MOVE_ROUNDS 8 /* a process that is moved may just have forked */
+#define DIVIDE_MS 500 /* boxd does nothing else meanwhile */
 
 static unsigned controllers_in(int folder, const char *file)
 {
@@ -28,13 +29,13 @@ static unsigned controllers_in(int folder, const char *file)
 	return len < 0 ? 0 : box_cgroup_controllers(text, (size_t)len);
 }
 
-/* Only the root of the whole hierarchy has no such file; it may hold processes beside groups. */
+/* Only the root of the whole hierarchy lacks this file; it may have processes and children. */
 static bool is_true_root(int folder)
 {
 	return faccessat(folder, "cgroup.events", F_OK, 0) < 0 && errno == ENOENT;
 }
 
-/* As cgroup.subtree_control takes them: each with the sign before it. */
+/* The format of cgroup.subtree_control: each name with a sign. */
 static void name_controllers(unsigned controllers, char sign, char *text, size_t size)
 {
 	static const struct {
@@ -70,7 +71,7 @@ static int enable(int folder, unsigned controllers, struct box_err *err)
 				box_err_strerror(-r));
 }
 
-/* Moves what can be moved; what cannot shows itself when the controllers are enabled. */
+/* Moves what it can; processes that cannot be moved make enabling the controllers fail later. */
 static int move_listed(int from, int to, uint64_t until_ms)
 {
 	struct box_cgroup_pid_list list;
@@ -90,7 +91,7 @@ static int move_listed(int from, int to, uint64_t until_ms)
 
 static int move_all(int from, int to)
 {
-	/* 0 is the writer itself, whatever its pid is here. */
+	/* 0 stands for the writing process. */
 	int r = box_cgroup_write(to, "cgroup.procs", "0");
 	return r < 0 ? r : move_listed(from, to, UINT64_MAX);
 }
@@ -111,7 +112,7 @@ static int open_leaf(int own, const char *name, int *ret_leaf, bool *ret_made, s
 	return 0;
 }
 
-/* All out of the leaf, which is removed. */
+/* Moves all processes out of the leaf, and removes it. */
 static void move_up(int own, int leaf)
 {
 	for (int round = 0; round < MOVE_ROUNDS; round++) {
@@ -122,7 +123,7 @@ static void move_up(int own, int leaf)
 	}
 }
 
-/* Moves all down into the leaf and enables the controllers; back again when that cannot be. */
+/* Moves all processes into the leaf and enables the controllers; moves them back if that fails. */
 static int move_aside(
 	int own, unsigned controllers, struct box_cgroup_own *ret_own, struct box_err *err)
 {
@@ -154,7 +155,7 @@ static int move_aside(
 	return 0;
 }
 
-/* Fails where another runtime has its lot beside ours: then all stays as it is. */
+/* Fails if another runtime has its parent group beside ours: then everything stays as it is. */
 static void leave(const struct box_cgroup_own *own)
 {
 	char text[64];
@@ -173,12 +174,12 @@ static void leave(const struct box_cgroup_own *own)
 	box_cgroup_own_unlock(own->fd);
 }
 
-static bool gives_all(int own, unsigned controllers)
+static bool enables_all(int own, unsigned controllers)
 {
 	return (controllers_in(own, "cgroup.subtree_control") & controllers) == controllers;
 }
 
-/* Opens the group that `below` is the leaf of, when it is one. */
+/* Opens the group above `below` if that is a leaf of another runtime. */
 static bool open_above_leaf(int mount, const char *below, unsigned controllers, int *ret_own)
 {
 	char above[BOX_PATH_MAX];
@@ -190,7 +191,7 @@ static bool open_above_leaf(int mount, const char *below, unsigned controllers, 
 	size_t len = slash ? (size_t)(slash - below) : 1;
 	memcpy(above, slash ? below : ".", len);
 	above[len] = '\0';
-	if (box_cgroup_open_below(mount, above, &own) < 0 || !gives_all(own, controllers)) {
+	if (box_cgroup_open_below(mount, above, &own) < 0 || !enables_all(own, controllers)) {
 		return false;
 	}
 	*ret_own = TAKE_FD(own);
@@ -209,8 +210,9 @@ static int settle(int mount, const char *below, unsigned controllers,
 	}
 	struct box_cgroup_own settled = {.fd = -1};
 	box_cgroup_own_lock(own);
-	/* Looked at again: another who went may have taken them just now, and us out of the leaf. */
-	if (in_leaf && gives_all(own, controllers)) {
+	/* Checked again: a runtime that ended may have just disabled them, and moved us out of the
+	 * leaf. */
+	if (in_leaf && enables_all(own, controllers)) {
 		*ret_own = (struct box_cgroup_own){.fd = TAKE_FD(own)};
 		return 0;
 	}
@@ -223,27 +225,26 @@ static int settle(int mount, const char *below, unsigned controllers,
 	return r;
 }
 
-/* memory.oom.group stays 0: what ends for lack of memory is a command, not the box. */
+/* memory.oom.group stays 0: the OOM killer must kill a command, not the box. */
 static int limit_memory(int folder, uint64_t bytes, struct box_err *err)
 {
 	int r = box_cgroup_write_number_checked(folder, "memory.max", bytes, err);
-	/* Not there when the kernel does not account for swap. */
+	/* Missing when the kernel does not account for swap. */
 	if (r < 0 || (faccessat(folder, "memory.swap.max", F_OK, 0) < 0 && errno == ENOENT)) {
 		return r;
 	}
 	return box_cgroup_write_number_checked(folder, "memory.swap.max", 0, err);
 }
 
-/* A process that ends for lack of memory takes with it what it has started: half of a server is no
- * use, and its end says why. */
-static int limit_part(int folder, uint64_t bytes, struct box_err *err)
+/* memory.oom.group: the OOM killer ends the whole process tree, since half of a server is of no use. */
+static int limit_process(int folder, uint64_t bytes, struct box_err *err)
 {
 	int r = limit_memory(folder, bytes, err);
 	return r < 0 ? r : box_cgroup_write_number_checked(folder, "memory.oom.group", 1, err);
 }
 
-/* What was forked meanwhile is moved in the next round. When there is too much of it for the time,
- * what was moved stays there, and the next try goes on with the rest. */
+/* What was forked meanwhile is moved in the next round. If the time runs out, the moved processes stay
+ * in the leaf, and the next try continues. */
 static int move_down(int folder, int rest, struct box_err *err)
 {
 	uint64_t until_ms = box_clock_ms() + DIVIDE_MS;
@@ -257,8 +258,8 @@ static int move_down(int folder, int rest, struct box_err *err)
 	return r;
 }
 
-/* What is moved stands still: it neither forks nor takes the processor from us. A box that is being
- * killed dies all the same. Memory that was taken before stays charged to the box's group. */
+/* Freezes the group while processes are moved: they neither fork nor use the processor. Killing a
+ * frozen box still works. Memory allocated before stays charged to the box's group. */
 static int divide(int folder, int *ret_rest, struct box_err *err)
 {
 	_cleanup_(box_close_p) int rest = -1;
@@ -284,7 +285,7 @@ static int limit_cpu(int folder, uint64_t quota_us, struct box_err *err)
 	return box_cgroup_write_checked(folder, "cpu.max", text, err);
 }
 
-/* cgroup.kill came with Linux 5.14. */
+/* cgroup.kill exists since Linux 5.14. */
 static void kill_all(int folder)
 {
 	if (box_cgroup_write(folder, "cgroup.kill", "1") < 0) {
@@ -295,13 +296,13 @@ static void kill_all(int folder)
 const struct box_cgroup_manager box_cgroup_v2 = {
 	.mode = BOX_CGROUP_V2,
 	.events = "memory.events.local",
-	.door = "cgroup.procs",
+	.procs_file = "cgroup.procs",
 	.settle = settle,
 	.leave = leave,
-	.furnish = enable,
+	.prepare_parent = enable,
 	.limit_memory = limit_memory,
 	.limit_cpu = limit_cpu,
 	.divide = divide,
-	.limit_part = limit_part,
+	.limit_process = limit_process,
 	.kill = kill_all,
 };

@@ -1,5 +1,5 @@
-/* Parts of a box's group: each for one process, limited in its memory alone, so in the one
- * hierarchy that has this controller. */
+/* Process cgroups: groups below a box's, each for one process, with only a memory limit, and so in the
+ * memory hierarchy only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,14 +13,14 @@
 #include "boxd/cgroup/cgroup_manager.h"
 
 #define NAME_SIZE sizeof("p4294967295")
-#define PART_MODE 0711 /* who opens its door is not us; nobody else gets as far as here */
+#define PROCESS_MODE 0711 /* its cgroup.procs is opened as another id; nobody else gets here */
 
 static void name_part(uint32_t number, char name[NAME_SIZE])
 {
 	(void)snprintf(name, NAME_SIZE, "p%" PRIu32, number);
 }
 
-/* There is one: without it there would be no group of a box. */
+/* Always found: without this hierarchy the box would have no cgroup. */
 static const struct box_cgroup_hierarchy *memory_tree(const struct box_cgroup *cgroup)
 {
 	const struct box_cgroup_hierarchy *tree = cgroup->cgroups->trees;
@@ -48,7 +48,7 @@ static int open_part(int box, uint32_t number, int *ret_folder, struct box_err *
 	return open_file(box, name, O_RDONLY | O_DIRECTORY, ret_folder, err);
 }
 
-/* Once for a box. */
+/* Done once per box. */
 static int divide(struct box_cgroup *cgroup, const struct box_cgroup_manager *manager, int box,
 	struct box_err *err)
 {
@@ -57,9 +57,9 @@ static int divide(struct box_cgroup *cgroup, const struct box_cgroup_manager *ma
 		return 0;
 	}
 	int r = manager->divide(box, &rest, err);
-	/* In version 2 who moves something must be let into what both groups are in. */
+	/* In version 2, moving a process needs write access to cgroup.procs of the common ancestor too. */
 	if (r == 0 && cgroup->id != 0 && manager->mode == BOX_CGROUP_V2) {
-		r = box_cgroup_make_writable(box, manager->door, err);
+		r = box_cgroup_make_writable(box, manager->procs_file, err);
 	}
 	if (r == 0 && rest >= 0) {
 		r = open_file(rest, manager->events, O_RDONLY, &cgroup->rest_events, err);
@@ -74,12 +74,14 @@ static int make_limited(const struct box_cgroup_manager *manager, int box, uint3
 	_cleanup_(box_close_p) int folder = -1;
 	char name[NAME_SIZE];
 	name_part(number, name);
-	if (mkdirat(box, name, PART_MODE) < 0) {
+	if (mkdirat(box, name, PROCESS_MODE) < 0) {
 		return box_err_set(err, BOX_ERR_BOX, errno, "cannot make the cgroup %s: %s", name,
 			box_err_strerror(errno));
 	}
 	int r = open_part(box, number, &folder, err);
-	r = r < 0 ? r : manager->limit_part(folder, box_cgroup_round_to_pages(memory_bytes), err);
+	if (r == 0) {
+		r = manager->limit_process(folder, box_cgroup_round_to_pages(memory_bytes), err);
+	}
 	if (r < 0) {
 		(void)unlinkat(box, name, AT_REMOVEDIR);
 	}
@@ -92,24 +94,33 @@ int box_process_cgroups_make_group(
 	const struct box_cgroup_hierarchy *tree = memory_tree(cgroup);
 	_cleanup_(box_close_p) int box = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &box, err);
-	r = r < 0 ? r : divide(cgroup, tree->manager, box, err);
+	if (r < 0) {
+		return r;
+	}
+	r = divide(cgroup, tree->manager, box, err);
 	return r < 0 ? r : make_limited(tree->manager, box, number, memory_bytes, err);
 }
 
-int box_process_cgroups_open_group(const struct box_cgroup *cgroup, uint32_t number, int *ret_door,
-	int *ret_events, struct box_err *err)
+int box_process_cgroups_open_group(const struct box_cgroup *cgroup, uint32_t number,
+	int *ret_procs_fd, int *ret_events, struct box_err *err)
 {
 	const struct box_cgroup_hierarchy *tree = memory_tree(cgroup);
 	_cleanup_(box_close_p) int box = -1;
 	_cleanup_(box_close_p) int folder = -1;
-	_cleanup_(box_close_p) int door = -1;
+	_cleanup_(box_close_p) int procs_fd = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &box, err);
-	r = r < 0 ? r : open_part(box, number, &folder, err);
-	r = r < 0 ? r
-		  : box_cgroup_open_procs_fd(folder, tree->manager->door, cgroup->id, &door, err);
-	r = r < 0 ? r : open_file(folder, tree->manager->events, O_RDONLY, ret_events, err);
 	if (r == 0) {
-		*ret_door = TAKE_FD(door);
+		r = open_part(box, number, &folder, err);
+	}
+	if (r == 0) {
+		r = box_cgroup_open_procs_fd(
+			folder, tree->manager->procs_file, cgroup->id, &procs_fd, err);
+	}
+	if (r == 0) {
+		r = open_file(folder, tree->manager->events, O_RDONLY, ret_events, err);
+	}
+	if (r == 0) {
+		*ret_procs_fd = TAKE_FD(procs_fd);
 	}
 	return r;
 }

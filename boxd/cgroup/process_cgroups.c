@@ -1,4 +1,5 @@
-/* open -> closed -> gone. A closed one is found by nobody; it counts until its folder is gone. */
+/* A group goes through open -> closed -> removed. A closed group cannot be found any more, but counts
+ * until its folder is removed. */
 #include "boxd/cgroup/process_cgroups.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include "base/macros.h"
 #include "boxd/cgroup/cgroup.h"
 
-#define PAUSE_MAX_MS 10000 /* between tries; from 1 ms it doubles */
+#define PAUSE_MAX_MS 10000 /* between attempts; doubles from 1 ms */
 
 struct group {
 	struct box_list links; /* in groups->all */
@@ -99,7 +100,7 @@ int box_process_cgroups_open(struct box_process_cgroups *groups, uint32_t proces
 	if (!group) {
 		if (groups->count >= BOX_PROCESS_CGROUPS_MAX) {
 			return box_err_set(err, BOX_ERR_CAPACITY, EUSERS,
-				"no more than %d processes of a box can have a limit of their own",
+				"too many processes with a memory limit in this box (limit %d)",
 				BOX_PROCESS_CGROUPS_MAX);
 		}
 		int r = box_process_cgroups_make_group(groups->cgroup, process, memory_bytes, err);
@@ -109,14 +110,14 @@ int box_process_cgroups_open(struct box_process_cgroups *groups, uint32_t proces
 		group_new(groups, process);
 	}
 	int r = box_process_cgroups_open_group(
-		groups->cgroup, process, &ret_fds->door, &ret_fds->events, err);
+		groups->cgroup, process, &ret_fds->procs_fd, &ret_fds->events, err);
 	if (r == 0) {
 		ret_fds->rest = box_cgroup_leaf_events(groups->cgroup);
 	}
 	return r;
 }
 
-/* What was killed a moment ago is often still there. */
+/* Processes that were killed a moment ago may still be there. */
 static void try_remove(struct group *group)
 {
 	if (box_process_cgroups_remove_group(group->groups->cgroup, group->process) == 0) {

@@ -1,7 +1,7 @@
-/* The groups of single processes in one box, each from its opening until its folder is gone.
+/* The process cgroups of one box, each from its creation until its folder is removed.
  *
- * A group that is closed while something is still in it is tried again, after pauses that double.
- * Whatever is left of them goes with the group of the box.
+ * Removing a closed group that still has processes is retried with pauses that double. What is left at
+ * the end is removed with the box's group. Called by boxes.c and rpc/serve.c.
  */
 #pragma once
 
@@ -13,25 +13,25 @@
 struct box_cgroup;
 struct box_process_cgroups;
 
-/* What whoever asked for a group gets. */
+/* What the requester of a group gets. */
 struct box_process_cgroups_fds {
-	int door;   /* a process writes "0" to it to go in; the caller's */
-	int events; /* kills for memory in this group; the caller's */
-	int rest;   /* those of what is in no group, or -1; not the caller's */
+	int procs_fd; /* a process writes "0" to it to enter; the caller's */
+	int events;   /* OOM kills in this group; the caller's */
+	int rest;     /* OOM kills of processes in no process cgroup, or -1; not the caller's */
 };
 
-/* `waiting` is the list of all groups that are to be tried again, of this box and others. */
+/* `waiting` is the list of all closed groups to be removed, of this box and others. */
 struct box_process_cgroups *box_process_cgroups_new(
 	struct box_cgroup *cgroup, struct box_list *waiting);
-/* Forgets them; their folders are removed with the box's. Takes NULL. */
+/* Frees the list; the folders are removed with the box's. Takes NULL. */
 void box_process_cgroups_free(struct box_process_cgroups *groups);
 
-/* Makes the group of a process, or finds it: then its limit stays. */
+/* Makes the group of a process, or finds it: an existing group keeps its limit. */
 int box_process_cgroups_open(struct box_process_cgroups *groups, uint32_t process,
 	uint64_t memory_bytes, struct box_process_cgroups_fds *ret_fds, struct box_err *err);
 /* Unknown numbers are ignored. */
 void box_process_cgroups_close(struct box_process_cgroups *groups, uint32_t process);
 
-/* When the next one is to be tried, by box_clock_ms; UINT64_MAX for never. */
+/* When the next attempt to remove one is due, by box_clock_ms; UINT64_MAX: never. */
 uint64_t box_process_cgroups_due_ms(const struct box_list *waiting);
 void box_process_cgroups_try_removals(struct box_list *waiting);

@@ -1,12 +1,13 @@
-/* The cache of trees and those that are being filled.
+/* The cache of artifacts: complete trees, and trees that are being filled.
  *
- * A tree is found by its digest and by whose box asks: what one workspace has brought is given to no
- * other, which may know the digest and nothing else. Who asks for one that is being filled waits for it;
- * when that fails, it fails for who sent that source alone, and the next one's own source is tried.
+ * A tree is found by its digest and its workspace: a tree that one workspace has supplied is never
+ * given to another, which may know no more than the digest. Requests for a tree that is being filled
+ * wait for it; if filling fails, only the request whose source was used fails, and the next request's
+ * source is tried.
  *
- * All memory of trees counts within one total and within the share of its workspace, as long as anybody
- * has it: kept here, mounted in a box, or being filled, for which the most it may need is set aside. What
- * no box has goes first, the one that was asked for longest ago before the others. */
+ * The memory of all trees has a total limit and a limit per workspace. A tree counts as long as it
+ * exists anywhere: cached, mounted in a box, or being filled, when its maximum size is reserved. Trees
+ * that no box uses are dropped first, the least recently requested one before the others. */
 #include "boxd/files/artifacts.h"
 
 #include <errno.h>
@@ -37,42 +38,41 @@
 
 #define NO_BOX 0
 #define FILLS_AT_ONCE 3
-/* Pages, and more files than a manifest has: folders count too. */
+/* Whole pages, and more files than a manifest has: folders count too. */
 #define TREE_BYTES_MAX (BOX_ARTIFACT_BYTES_MAX + BOX_ARTIFACT_FILES_MAX * 4 * BOX_KIB)
-#define TREE_BYTES_MIN (64 * BOX_KIB) /* less is no room at all */
+#define TREE_BYTES_MIN (64 * BOX_KIB) /* less is not worth a try */
 
-/* A box that has a tree. */
+/* A box that has a tree mounted. */
 struct holder {
 	struct box_list links;
 	uint64_t box;
 };
 
-/* One that wants it. */
+/* A request that waits for a tree. */
 struct waiter {
 	struct box_list links;
-	struct box_boxd_open_artifact wanted; /* its box is NO_BOX when that has ended */
+	struct box_boxd_open_artifact wanted; /* `box` is NO_BOX when that box has ended */
 };
 
 struct tree {
-	struct box_list links;           /* the one asked for last is the last; or in `dropped` */
-	struct box_fair_queue_item turn; /* until it is filled */
+	struct box_list links;           /* in `trees`, last requested last; or in `dropped` */
+	struct box_fair_queue_item turn; /* while it waits or is filled */
 	struct box_artifacts *artifacts;
 	char tenant[BOX_TENANT_SIZE];
 	char digest[BOX_DIGEST_HEX_SIZE];
 	char name[16]; /* of its mount point */
 	int root;      /* O_PATH */
-	int report;    /* of box-skills, while it fills */
+	int report;    /* pipe from box-skills, while it fills the tree */
 	bool filled;
-	bool left;      /* who sent the source that it is filled from is gone */
-	bool dropped;   /* nobody gets it any more, but boxes have it */
-	uint64_t bytes; /* that it has; while it is filled, that it may have */
+	bool left;      /* the requester whose source is used has gone */
+	bool dropped;   /* given to no one any more, but boxes still have it */
+	uint64_t bytes; /* size; while it is filled, the reserved maximum */
 	struct box_list holders;
-	struct box_list
-		waiting; /* the first has the source that it is filled from, unless it has left */
+	struct box_list waiting; /* the first one's source is used, unless `left` */
 };
 
 struct box_artifacts {
-	struct box_jobs *errands;
+	struct box_jobs *jobs;
 	const char *program;
 	const struct box_identity *ids;
 	const struct box_policy *policy;
@@ -88,12 +88,12 @@ struct box_artifacts {
 	unsigned number; /* of the last mount point */
 };
 
-struct box_artifacts *box_artifacts_new(struct box_jobs *errands, const char *program,
+struct box_artifacts *box_artifacts_new(struct box_jobs *jobs, const char *program,
 	const struct box_identity *ids, const struct box_policy *policy,
 	struct box_mount_roots *mount_roots, box_artifacts_done *done, void *arg)
 {
 	struct box_artifacts *artifacts = box_alloc(sizeof(*artifacts));
-	artifacts->errands = errands;
+	artifacts->jobs = jobs;
 	artifacts->program = program;
 	artifacts->ids = ids;
 	artifacts->policy = policy;
@@ -104,7 +104,7 @@ struct box_artifacts *box_artifacts_new(struct box_jobs *errands, const char *pr
 	box_list_init(&artifacts->trees);
 	box_list_init(&artifacts->dropped);
 	box_fair_queue_init(&artifacts->queue, FILLS_AT_ONCE, BOX_ARTIFACTS_MAX);
-	/* So what one workspace has set aside for a fill is never in the way of its own next one. */
+	/* One fill per workspace: what it has reserved for a fill is never in the way of its next one. */
 	artifacts->queue.per_tenant = 1;
 	return artifacts;
 }
@@ -116,7 +116,7 @@ void box_artifacts_set_folder(struct box_artifacts *artifacts, int folder)
 
 /* --- trees --- */
 
-static void unhang(const struct tree *tree)
+static void remove_filesystem(const struct tree *tree)
 {
 	char path[32];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", tree->root);
@@ -134,7 +134,7 @@ static struct waiter *pop_waiter(struct tree *tree)
 static void leave_cache(struct tree *tree)
 {
 	if (tree->root >= 0) {
-		unhang(tree);
+		remove_filesystem(tree);
 		box_close_p(&tree->root);
 	}
 	box_list_drop(&tree->links);
@@ -195,7 +195,7 @@ static struct tree *find_tree(
 	return NULL;
 }
 
-/* Boxes keep what they have mounted, and with it the memory: it goes on counting for them. */
+/* Boxes keep their mount of a dropped tree, and so its memory, which still counts for them. */
 static void drop_tree(struct tree *tree)
 {
 	if (box_list_empty(&tree->holders)) {
@@ -207,7 +207,7 @@ static void drop_tree(struct tree *tree)
 	box_list_push(&tree->artifacts->dropped, &tree->links);
 }
 
-/* Of the least use: that no box has, and that was asked for longest ago. With a tenant, one of its. */
+/* The least recently requested tree that no box uses; with a tenant, one of its trees. */
 static struct tree *find_unheld(struct box_artifacts *artifacts, const char *tenant)
 {
 	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
@@ -220,7 +220,7 @@ static struct tree *find_unheld(struct box_artifacts *artifacts, const char *ten
 	return NULL;
 }
 
-/* A place for one more. */
+/* Makes room for one more tree. */
 static void make_place(struct box_artifacts *artifacts)
 {
 	while (artifacts->count >= BOX_ARTIFACTS_MAX) {
@@ -265,7 +265,7 @@ static uint64_t sum_of(const struct box_list *trees, const char *tenant)
 	return bytes;
 }
 
-/* With a tenant, of its trees. */
+/* The memory of all trees; with a tenant, of its trees. */
 static uint64_t used_by(const struct box_artifacts *artifacts, const char *tenant)
 {
 	return sum_of(&artifacts->trees, tenant) + sum_of(&artifacts->dropped, tenant);
@@ -276,13 +276,13 @@ uint64_t box_artifacts_bytes(const struct box_artifacts *artifacts)
 	return used_by(artifacts, NULL);
 }
 
-/* What is left of so much, when what no box has is given up for it as far as need be. */
-static uint64_t make_room(struct box_artifacts *artifacts, const char *tenant, uint64_t most)
+/* How much of `wanted` is available, after dropping unused trees as far as necessary. */
+static uint64_t make_room(struct box_artifacts *artifacts, const char *tenant, uint64_t max_bytes)
 {
-	uint64_t wanted = BOX_MIN(most, TREE_BYTES_MAX);
+	uint64_t wanted = BOX_MIN(max_bytes, TREE_BYTES_MAX);
 	for (;;) {
 		uint64_t used = used_by(artifacts, tenant);
-		uint64_t room = most > used ? most - used : 0;
+		uint64_t room = max_bytes > used ? max_bytes - used : 0;
 		struct tree *tree = room < wanted ? find_unheld(artifacts, tenant) : NULL;
 		if (!tree) {
 			return room;
@@ -310,9 +310,9 @@ static int no_room(const struct box_artifacts *artifacts, const char *tenant, st
 		all / BOX_MIB, total_of(artifacts) / BOX_MIB);
 }
 
-/* A file system for it, hung up so that it can be cloned. It belongs to whom the source does, and so
- * does the process that fills it; a box sees it as nobody's. */
-static int hang(struct tree *tree, const struct box_identity *ids)
+/* Makes the file system of a tree, attached so that it can be cloned. It belongs to the owner of the
+ * source, as whom box-skills fills it; in a box it appears as owned by nobody. */
+static int make_filesystem(struct tree *tree, const struct box_identity *ids)
 {
 	const struct box_fsmount_options options = {
 		.size_bytes = tree->bytes,
@@ -348,7 +348,7 @@ static int clone_mount(const struct tree *tree, int *ret_mount, struct box_err *
 	return 0;
 }
 
-/* --- who has what --- */
+/* --- which box has which tree --- */
 
 static struct holder *find_holder(struct tree *tree, uint64_t box)
 {
@@ -372,7 +372,7 @@ static void count_held(struct box_list *trees, uint64_t box, size_t *count, uint
 	}
 }
 
-/* Whether the box, which does not have it, may have this one too. */
+/* Whether the box, which does not have this tree, may have it in addition to others. */
 static bool is_within_limits(struct box_artifacts *artifacts, const struct tree *tree, uint64_t box)
 {
 	size_t count = 0;
@@ -382,7 +382,7 @@ static bool is_within_limits(struct box_artifacts *artifacts, const struct tree 
 	return count < BOX_ARTIFACTS_PER_BOX_MAX && bytes <= BOX_ARTIFACT_BYTES_MAX;
 }
 
-/* Of a tree that is filled. */
+/* Gives a filled tree to a waiting request. */
 static void give(struct tree *tree, uint64_t box, uint32_t request)
 {
 	struct box_artifacts *artifacts = tree->artifacts;
@@ -395,7 +395,9 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 		r = box_err_set(&err, BOX_ERR_BOX, ENOSPC,
 			FAILED "Immutable artifact cache limit reached; acquire a new Box");
 	}
-	r = r < 0 ? r : clone_mount(tree, &mount, &err);
+	if (r == 0) {
+		r = clone_mount(tree, &mount, &err);
+	}
 	if (r == 0 && !find_holder(tree, box)) {
 		struct holder *holder = box_alloc(sizeof(*holder));
 		holder->box = box;
@@ -404,7 +406,7 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 	artifacts->done(artifacts->arg, request, mount, r < 0 ? &err : NULL);
 }
 
-static void forget_in(struct box_list *trees, uint64_t box)
+static void remove_holders(struct box_list *trees, uint64_t box)
 {
 	struct box_list *next;
 	for (struct box_list *at = trees->next; at != trees; at = next) {
@@ -429,8 +431,8 @@ static void forget_in(struct box_list *trees, uint64_t box)
 
 void box_artifacts_release_box(struct box_artifacts *artifacts, uint64_t box)
 {
-	forget_in(&artifacts->trees, box);
-	forget_in(&artifacts->dropped, box);
+	remove_holders(&artifacts->trees, box);
+	remove_holders(&artifacts->dropped, box);
 }
 
 void box_artifacts_drop_requests(struct box_artifacts *artifacts)
@@ -450,7 +452,7 @@ void box_artifacts_drop_requests(struct box_artifacts *artifacts)
 	}
 }
 
-/* --- filling --- */
+/* --- filling a tree --- */
 
 static int read_report(struct tree *tree, struct box_err *err)
 {
@@ -461,7 +463,7 @@ static int read_report(struct tree *tree, struct box_err *err)
 		return box_err_set(err, BOX_ERR_BOX, ETIMEDOUT, FAILED "it took too long");
 	}
 	struct statfs status;
-	/* It did not fit into what was left for it: that is not the fault of the source. */
+	/* It did not fit into the memory that was left: not the fault of the source. */
 	if (report.result != 0 && tree->bytes < TREE_BYTES_MAX &&
 		fstatfs(tree->root, &status) == 0 && status.f_bfree == 0) {
 		tree->bytes = 0;
@@ -489,7 +491,7 @@ static bool has_same_source(
 	return strcmp(a->path, b->path) == 0 && strcmp(a->manifest, b->manifest) == 0;
 }
 
-/* For those whose source it was; the others have sources of their own. */
+/* Fails the requests with this source; the others have sources of their own. */
 static void fail_tree(struct tree *tree, const struct box_err *err)
 {
 	struct box_artifacts *artifacts = tree->artifacts;
@@ -520,7 +522,7 @@ static void fail_tree(struct tree *tree, const struct box_err *err)
 	}
 }
 
-/* box-skills has ended; those who wait are told. */
+/* box-skills has ended: tell those who wait. */
 static void filled(void *arg)
 {
 	struct tree *tree = arg;
@@ -541,7 +543,7 @@ static void filled(void *arg)
 	fill_next(artifacts);
 }
 
-/* The folder, and its manifest to be read. */
+/* Opens the folder, and its manifest for reading. */
 static int open_source(const struct box_artifacts *artifacts,
 	const struct box_boxd_open_artifact *wanted, int *ret_source, int *ret_manifest,
 	struct box_err *err)
@@ -554,7 +556,10 @@ static int open_source(const struct box_artifacts *artifacts,
 	source.path = wanted->manifest;
 	source.what = "extra_mounts.manifest_path";
 	source.files = true;
-	r = r < 0 ? r : box_host_mount_open(&source, artifacts->mount_roots, &manifest, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_host_mount_open(&source, artifacts->mount_roots, &manifest, err);
 	if (r < 0) {
 		return r;
 	}
@@ -567,7 +572,7 @@ static int open_source(const struct box_artifacts *artifacts,
 				 : 0;
 }
 
-/* Its size is what may be taken at most, and counts as taken until it is known. */
+/* The size in the manifest is the maximum, and is reserved until the actual size is known. */
 static int set_aside(struct tree *tree, struct box_err *err)
 {
 	struct box_artifacts *artifacts = tree->artifacts;
@@ -590,12 +595,17 @@ static int start_filling(struct tree *tree, struct box_err *err)
 	struct box_identity ids;
 	int ends[2] = {-1, -1};
 	int r = open_source(artifacts, &first->wanted, &source, &manifest, err);
-	r = r < 0 ? r : set_aside(tree, err);
+	if (r < 0) {
+		return r;
+	}
+	r = set_aside(tree, err);
 	if (r < 0) {
 		return r;
 	}
 	r = box_identity_of_owner(artifacts->ids, source, &ids);
-	r = r < 0 ? r : hang(tree, &ids);
+	if (r == 0) {
+		r = make_filesystem(tree, &ids);
+	}
 	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		r = -errno;
 	}
@@ -612,11 +622,11 @@ static int start_filling(struct tree *tree, struct box_err *err)
 		.fds = {out, source, manifest, tree->root},
 		.fd_count = 4,
 	};
-	return box_jobs_start(artifacts->errands, &wanted, BOX_ARTIFACT_MS, filled, tree, err);
+	return box_jobs_start(artifacts->jobs, &wanted, BOX_ARTIFACT_MS, filled, tree, err);
 }
 
-/* Those whose turn it is, as long as there is room for whatever they may be; what is being filled will
- * take less than was set aside for it. */
+/* Starts fills in turn, as long as there is room for the maximum of each; later the actual size is
+ * smaller. */
 static void fill_next(struct box_artifacts *artifacts)
 {
 	uint64_t total = total_of(artifacts);
@@ -636,7 +646,7 @@ static void fill_next(struct box_artifacts *artifacts)
 	}
 }
 
-/* --- what is asked for --- */
+/* --- requests --- */
 
 static int add_tree(struct box_artifacts *artifacts, const char *tenant, const char *digest,
 	struct tree **ret_tree, struct box_err *err)
@@ -696,7 +706,9 @@ static void open_wanted(struct box_artifacts *artifacts, const char *tenant,
 	}
 	bool is_new = r == 0 && !tree;
 	r = is_new ? add_tree(artifacts, tenant, wanted->digest, &tree, &err) : r;
-	r = r < 0 ? r : wait_for(tree, wanted, &err);
+	if (r == 0) {
+		r = wait_for(tree, wanted, &err);
+	}
 	if (r < 0) {
 		if (is_new && tree) {
 			tree_free(tree);

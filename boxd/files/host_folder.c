@@ -1,4 +1,4 @@
-/* Walks a path by opened fds, makes what is missing, and refuses what no box may have. */
+/* Walks a path by opened fds, makes missing folders, and refuses folders that no box may have. */
 #include "boxd/files/host_folder.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static bool next_name(const char **at, char name[BOX_PATH_MAX])
 	return len > 0;
 }
 
-/* Links are not followed here: what is made, or was made meanwhile, must be a folder itself. */
+/* Symbolic links are not followed here: a folder made by us or by others meanwhile must be a real one. */
 static int make_one(int parent, const char *name, int *ret_fd)
 {
 	if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST) {
@@ -59,13 +59,13 @@ static int make_one(int parent, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* A path, and how far it was gone. */
+/* A path, and how far it was walked. */
 struct walk {
-	int fd;         /* where it got to */
-	const char *at; /* the rest of the path; what is before its last component was gone */
+	int fd;         /* of the last folder that was reached */
+	const char *at; /* the rest of the path */
 	char name[BOX_PATH_MAX];
 	struct box_mount_roots *roots;
-	bool inside; /* at or below one of the roots: from here on no link is followed */
+	bool inside; /* at or below a mount root: no link is followed from here on */
 	bool refused_link;
 };
 
@@ -74,8 +74,8 @@ static void walk_close(struct walk *walk)
 	box_close_p(&walk->fd);
 }
 
-/* Whoever has a box with a folder below a root may have made any link there. Above it they are the
- * operator's: such a one may lead into a root without passing it. */
+/* Links below a root may have been made by boxes, and are not followed. Links above a root are the
+ * operator's, and are followed: one may lead into a root without passing the root itself. */
 static int enter(struct walk *walk)
 {
 	_cleanup_(box_close_p) int next = -1;
@@ -95,8 +95,8 @@ static int enter(struct walk *walk)
 	return 0;
 }
 
-/* Goes as far as folders exist: 0 at the end of the path, -ENOENT when `name` is the first that is
- * missing, or why `name` could not be entered. */
+/* Walks as far as folders exist: 0 at the end of the path, -ENOENT when `name` is the first missing
+ * component, or why `name` could not be entered. */
 static int walk_existing(struct walk *walk)
 {
 	int r = box_location_open_following(AT_FDCWD, "/", &walk->fd);
@@ -125,39 +125,43 @@ static int make_missing(struct walk *walk)
 	return 0;
 }
 
-/* What is missing of the path, from the folder on that the walk got to. */
+/* Makes the missing rest of the path, from the folder that the walk reached. */
 static const char *missing_of(const struct walk *walk)
 {
 	return walk->at - strlen(walk->name);
 }
 
-/* Where an opened folder may be, by the folders of the system, the operator's roots and what is
- * Box's own. */
+/* Whether an opened folder is allowed: neither a system folder, nor outside the mount roots, nor Box's
+ * own. */
 static int check_whole(
 	int fd, const struct box_host_folder_request *ask, const struct box_mount_roots *roots)
 {
 	struct stat status;
 	int r = box_location_check_contains_no_system(fd);
-	r = r < 0 ? r : box_mount_roots_check(roots, fd, &ask->asker);
-	r = r < 0 || !ask->to_mount ? r : box_mount_roots_check_above(roots, fd);
-	/* The images of quotas are in it: to a box it would be its own. */
+	if (r == 0) {
+		r = box_mount_roots_check(roots, fd, &ask->asker);
+	}
+	if (r == 0 && ask->to_mount) {
+		r = box_mount_roots_check_above(roots, fd);
+	}
+	/* It contains the images of quotas: a box could write to its own. */
 	if (r == 0 && (fstat(fd, &status) < 0 || status.st_uid == BOX_QUOTA_UID)) {
 		r = -EPERM;
 	}
 	return r;
 }
 
-/* The same, of a walk that ended with `walked`. */
+/* The same for the folder where a walk has ended with `walked`. */
 static int finish(struct walk *walk, int walked, const struct box_host_folder_request *ask)
 {
-	/* Before any answer: not even whether something exists is told of the refused folders, nor
-	 * of what is outside the roots. */
+	/* Checked before any other answer: a caller must not learn whether something exists in refused
+	 * folders or outside the roots. */
 	int r = box_location_check_not_in_system(walk->fd);
 	if (r < 0 || walked == 0) {
 		return r < 0 ? r : check_whole(walk->fd, ask, walk->roots);
 	}
 	r = box_mount_roots_check(walk->roots, walk->fd, &ask->asker);
-	/* A root itself may be made, and is looked for again by its fd below. */
+	/* A root itself may be made; it is then found again by its fd. */
 	if (r == -EXDEV && walked == -ENOENT &&
 		box_mount_roots_creates_root(walk->roots, walk->fd, missing_of(walk))) {
 		r = 0;

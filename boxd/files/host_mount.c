@@ -1,4 +1,4 @@
-/* Open, check, clone, set attributes: in this order, by fd, while nobody else can see the mount. */
+/* Opens, checks, clones, sets attributes, in this order and by fd, while nobody else can see the mount. */
 #include "boxd/files/host_mount.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "boxd/files/host_folder.h"
 #include "boxd/files/location.h"
 
-/* Whether a mount point as mountinfo writes it, white space and backslashes as octal numbers, is
+/* Whether a mount point, as mountinfo writes it with white space and backslashes as octal numbers, is
  * below a path. */
 bool box_host_mount_is_below(const char *point, const char *path)
 {
@@ -65,7 +65,7 @@ static int say(const struct box_host_mount_request *ask, int r, size_t link, str
 			what, path);
 	case BOX_MOUNT_ROOTS_DENIED_SYSTEM:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
-			"%s %s is refused: it is, is in or has in it the host's own programs and "
+			"%s %s is refused: it is, is in or contains the host's own programs and "
 			"libraries (/usr, /bin, /sbin, /lib), which no box may write: mount it "
 			"read-only",
 			what, path);
@@ -83,7 +83,7 @@ static int say(const struct box_host_mount_request *ask, int r, size_t link, str
 	}
 }
 
-/* A regular file in a folder that is allowed; a link as the last component is not followed. */
+/* A regular file in an allowed folder; a link as the last component is not followed. */
 static int open_file(const struct box_host_mount_request *ask, struct box_mount_roots *roots,
 	size_t *ret_link, int *ret_fd)
 {
@@ -96,7 +96,7 @@ static int open_file(const struct box_host_mount_request *ask, struct box_mount_
 	memcpy(folder, path, (size_t)(slash - path));
 	folder[slash - path] = '\0';
 	_cleanup_(box_close_p) int parent = -1;
-	/* The folder itself is not what is mounted: something of Box's own may be beside the file. */
+	/* The folder itself is not mounted, so something of Box's own may be beside the file. */
 	const struct box_host_folder_request wanted = {.path = folder, .asker = ask->asker};
 	int r = box_host_folder_open(&wanted, roots, ret_link, &parent);
 	if (r == 0 && ask->writable) {
@@ -115,7 +115,10 @@ static int open_file(const struct box_host_mount_request *ask, struct box_mount_
 	}
 	/* A file can be a mount of its own. */
 	r = box_location_check_filesystem(fd);
-	r = r < 0 ? r : box_mount_roots_check_above(roots, fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_mount_roots_check_above(roots, fd);
 	if (r < 0) {
 		return r;
 	}
@@ -145,8 +148,8 @@ int box_host_mount_open(const struct box_host_mount_request *ask, struct box_mou
 	return 0;
 }
 
-/* Where ids cannot be mapped we are not the host's root, and the kernel does not let us take a
- * mount without those below it, which may be anything. */
+/* Without id-mapped mounts we are not the host's root, and the kernel does not let us clone a mount
+ * without the mounts below it, which may be anything. */
 static int check_no_mounts_below(int source, struct box_err *err)
 {
 	char path[BOX_PATH_MAX];

@@ -1,8 +1,8 @@
 /* Folders and files of the host as detached mounts, ready to be attached in a box.
  *
- * A path is walked once; from then on there are only fds. What comes out is read-only or not,
- * without setuid and devices, and, where ids can be mapped, as if it belonged to the payload: files
- * keep the owner of the folder, whoever that is.
+ * A path is walked once; from then on there are only fds. The mounts are nosuid and nodev, read-only or
+ * not, and, if ids can be mapped, show the files of the folder's owner as the payload's own. Called by
+ * make.c and rpc/serve.c.
  */
 #pragma once
 
@@ -12,18 +12,18 @@
 #include "base/err.h"
 #include "boxd/files/mount_roots.h"
 
-/* Whose files they are to seem inside. */
+/* Who owns the files as seen inside. */
 struct box_host_mount_owner {
-	bool map;     /* false: as they are (one id is all there is) */
+	bool map;     /* false: owners stay as they are (there is only one uid) */
 	uint32_t uid; /* of the payload, on the host */
 	uint32_t gid;
 };
 
 struct box_host_mount_request {
 	const char *path;
-	const char *what; /* the field, for errors */
-	bool make;        /* a missing folder is made */
-	bool files;       /* regular files too */
+	const char *what; /* name of the field, for errors */
+	bool make;        /* make a missing folder */
+	bool files;       /* accept regular files too */
 	bool writable;    /* the box may write there */
 	struct box_mount_roots_requester asker;
 };

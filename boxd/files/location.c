@@ -1,4 +1,4 @@
-/* The folders of the system, and the way up from an fd to any folder. */
+/* The list of system folders, and the walk from an fd up to `/`. */
 #include "boxd/files/location.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 
-/* In two parts, so that making a missing one can be seen too. */
+/* Parent and name, so that making a missing one can be refused too. */
 static const struct {
 	const char *parent;
 	const char *name;
@@ -32,8 +32,8 @@ static const struct {
 };
 #define REFUSED_COUNT (BOX_COUNT_OF(refused))
 
-/* What is in /proc, /sys and /dev/pts, wherever else it is mounted. The file system of /dev itself
- * cannot be told from a tmpfs. */
+/* File systems of /proc, /sys and /dev/pts, wherever else they are mounted. The file system of /dev
+ * itself cannot be told from any tmpfs. */
 static const uint32_t refused_kinds[] = {
 	PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC,
 	TRACEFS_MAGIC, SECURITYFS_MAGIC, SELINUX_MAGIC, SMACK_MAGIC, BPF_FS_MAGIC,
@@ -87,13 +87,16 @@ bool box_location_same(const struct box_location *a, const struct box_location *
 	return a->major == b->major && a->minor == b->minor && a->inode == b->inode;
 }
 
-/* The fd of the parent in place of *fd; *ret_top when there is none above. */
+/* Replaces *fd with its parent; *ret_top when there is none. */
 static int step_up(int *fd, struct box_location *place, bool *ret_top)
 {
 	_cleanup_(box_close_p) int up = -1;
 	struct box_location above = {0};
 	int r = box_location_open_following(*fd, "..", &up);
-	r = r < 0 ? r : box_location_of(up, &above);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_of(up, &above);
 	if (r < 0) {
 		return r;
 	}
@@ -149,7 +152,7 @@ bool box_location_is_below(int fd, const struct box_location *place)
 	return box_location_visit_upwards(fd, is_one_of, &search) == 1;
 }
 
-/* A folder of the system that is not there is left out. */
+/* System folders that do not exist are left out. */
 static int refused_places(struct box_location places[REFUSED_COUNT], size_t *ret_count)
 {
 	size_t count = 0;
@@ -159,7 +162,10 @@ static int refused_places(struct box_location places[REFUSED_COUNT], size_t *ret
 		if (r == -ENOENT) {
 			continue;
 		}
-		r = r < 0 ? r : box_location_of(fd, &places[count]);
+		if (r < 0) {
+			return r;
+		}
+		r = box_location_of(fd, &places[count]);
 		if (r < 0) {
 			return r;
 		}
@@ -188,7 +194,10 @@ int box_location_check_not_in_system(int fd)
 	struct box_location places[REFUSED_COUNT] = {0};
 	size_t count = 0;
 	int r = box_location_check_filesystem(fd);
-	r = r < 0 ? r : refused_places(places, &count);
+	if (r < 0) {
+		return r;
+	}
+	r = refused_places(places, &count);
 	return r < 0 ? r : search_upwards(fd, places, count);
 }
 
@@ -210,7 +219,9 @@ int box_location_check_contains_no_system(int fd)
 			r = 0;
 			continue;
 		}
-		r = r < 0 ? r : search_upwards(system_fd, &place, 1);
+		if (r == 0) {
+			r = search_upwards(system_fd, &place, 1);
+		}
 		if (r == -EACCES) {
 			/* A plain user cannot go up from inside /root, only from beside it. */
 			r = search_upwards_from(refused[i].parent, &place);
@@ -219,7 +230,7 @@ int box_location_check_contains_no_system(int fd)
 	return r;
 }
 
-/* Whether `name` made in `parent` would be a folder of the system that this host has not. */
+/* Whether `name` made in `parent` would be a system folder that this host lacks. */
 int box_location_check_makes_no_system(int parent, const char *name)
 {
 	struct box_location place = {0};
@@ -235,7 +246,10 @@ int box_location_check_makes_no_system(int parent, const char *name)
 			r = 0;
 			continue;
 		}
-		r = r < 0 ? r : box_location_of(fd, &of_refused);
+		if (r < 0) {
+			return r;
+		}
+		r = box_location_of(fd, &of_refused);
 		if (r == 0 && box_location_same(&place, &of_refused)) {
 			return -EPERM;
 		}

@@ -1,5 +1,6 @@
-/* The queue and the children. A job is answered once: by its child, at its deadline, or because it
- * could not be begun. A child that does not die when it is killed keeps its place until it does. */
+/* The queue of measurements and their child processes. A job is answered once: by its child, at its
+ * deadline, or because it could not be started. A child that does not die when it is killed keeps its
+ * slot until it does. */
 #include "boxd/files/measures.h"
 
 #include <errno.h>
@@ -21,18 +22,18 @@
 #include "boxd/files/measures_child.h"
 #include "boxd/subprocess.h"
 
-/* Waits for a child, or is its own: then it has a place until the child is gone. */
+/* Waits for a child, or has one: then it occupies a slot until the child is gone. */
 struct job {
 	struct box_fair_queue_item turn;
 	uint32_t id;
 	uint64_t deadline_ms;
-	uint64_t box; /* 0: a folder */
+	uint64_t box; /* 0: measures a folder */
 	char below[BOX_BOXD_BELOW_MAX];
-	char path[]; /* of a folder */
+	char path[]; /* of the folder */
 };
 
 struct child {
-	struct box_subprocess helper; /* none: this place is free */
+	struct box_subprocess helper; /* none: the slot is free */
 	struct job *job;
 	bool wanted; /* not answered yet */
 };
@@ -126,8 +127,7 @@ static void take_result(struct box_measures *measures, struct child *child)
 	measures->done(measures->arg, &answer);
 }
 
-/* A process in the hands of a file system that does not answer may live on; its place stays
- * taken. */
+/* A process that waits for an unresponsive file system may live on; its slot stays occupied. */
 static void give_up(struct box_measures *measures, struct child *child, int result)
 {
 	bool wanted = child->wanted;
@@ -166,11 +166,11 @@ void box_measures_box(struct box_measures *measures, uint32_t id, uint64_t box)
 	const char *tenant = box_boxes_tenant(measures->boxes, box);
 	job->id = id;
 	job->box = box;
-	/* One that has ended is told of in its turn. */
+	/* A child that has ended is handled when its event comes. */
 	add_job(measures, job, tenant ? tenant : "");
 }
 
-/* 0, or negative: nothing was begun. */
+/* 0, or negative when nothing was started. */
 static int begin_job(struct box_measures *measures, struct child *child, const struct job *job)
 {
 	_cleanup_(box_close_p) int root = -1;
@@ -202,7 +202,7 @@ static void drop_late(struct box_measures *measures)
 			give_up(measures, child, -ETIMEDOUT);
 		}
 	}
-	/* Oldest first: the first that still has time ends the search. */
+	/* Oldest first: the first one whose time is not over ends the search. */
 	for (struct job *job; (job = oldest_job(measures)) && job->deadline_ms <= now_ms;) {
 		uint32_t id = job->id;
 		job_free(measures, job);
@@ -251,7 +251,7 @@ static int get_timeout_ms(const void *arg)
 	for (size_t i = 0; i < BOX_MEASURES_MAX; i++) {
 		next_ms = BOX_MIN(measures->children[i].helper.deadline_ms, next_ms);
 	}
-	/* What waits has come after what runs, unless that was given up. */
+	/* Waiting jobs are newer than running ones, unless those were abandoned. */
 	const struct job *job = oldest_job(measures);
 	if (job) {
 		next_ms = BOX_MIN(job->deadline_ms, next_ms);

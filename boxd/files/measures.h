@@ -1,8 +1,8 @@
-/* Folders of the host and boxes, measured by processes that boxd starts for that.
+/* Measures the size of folders of the host and of boxes, in child processes.
  *
- * A walk can take long and can hang in a file system: it is done by a child without privileges but
- * that to read, which is ended after BOX_MEASURE_MS and dies with boxd. What must wait waits in a
- * bounded queue, in which tenants take turns.
+ * A walk can take long, and can hang in a file system: a child does it that has only the privilege to
+ * read, is killed after BOX_MEASURE_MS and dies with boxd. Further requests wait in a bounded fair
+ * queue. Owned by rpc/serve.c.
  */
 #pragma once
 
@@ -15,10 +15,10 @@ struct box_boxes;
 struct box_measures;
 struct box_mount_roots;
 
-/* The answer to one request, ready to be sent; may come from inside the call that asked. */
+/* The answer to one request, ready to be sent; may be called from inside the request. */
 typedef void box_measures_done(void *arg, const struct box_boxd_measured *answer);
 
-/* The roots must outlive it. */
+/* The mount roots must outlive it. */
 struct box_measures *box_measures_new(struct box_boxes *boxes, struct box_mount_roots *mount_roots,
 	box_measures_done *done, void *arg);
 void box_measures_free(struct box_measures *measures);
@@ -26,7 +26,7 @@ void box_measures_free(struct box_measures *measures);
 void box_measures_folder(struct box_measures *measures, uint32_t id, const char *tenant,
 	const char *path, const char *below);
 void box_measures_box(struct box_measures *measures, uint32_t id, uint64_t box);
-/* Whoever asked is gone: nothing of it is answered. */
+/* box-rpc is gone: its requests get no answers. */
 void box_measures_drop_requests(struct box_measures *measures);
 
 struct box_event_source box_measures_event_source(struct box_measures *measures);

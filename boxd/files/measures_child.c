@@ -1,7 +1,6 @@
-/* Gives up what reading does not need, then looks. A folder of the host is judged as one that a box
- * asks for. Of a box, file systems of its own tell their use themselves; folders in them are
- * walked, and cannot be larger than the file system they are in, whatever links and moves make of
- * the sum. */
+/* Drops the rights that reading does not need, then measures. A folder of the host is checked like one
+ * that a box asks for. In a box, separate file systems report their usage themselves; folders in them
+ * are walked, and count at most the size of their file system, whatever links and moves do to the sum. */
 #include "boxd/files/measures_child.h"
 
 #include <errno.h>
@@ -26,13 +25,13 @@
 #include "protocol/storage_parts.h"
 
 #define OUT_FD 0
-#define ROOT_FD 1 /* of a box, or the folder */
+#define ROOT_FD 1 /* the root of a box, or the folder */
 #define NICENESS 10
 #define CACHE BOX_PLAN_HOME "/.cache"
 
 /* --- the process --- */
 
-/* What is measured comes to its place, and all else of boxd's is closed. 2 stays, for sanitizers. */
+/* Moves the fd that is measured to its number and closes all others of boxd. 2 stays, for sanitizers. */
 static int keep_only(int root)
 {
 	if (dup3(root, ROOT_FD, O_CLOEXEC) < 0) {
@@ -41,21 +40,23 @@ static int keep_only(int root)
 	return close_range(STDERR_FILENO + 1, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static int become_small(pid_t parent, int out)
+static int drop_rights(pid_t parent, int out)
 {
 	struct rlimit core = {0, 0};
-	/* 0 to 2 are never free in boxd, so it is not at its place already. */
+	/* boxd always has 0 to 2 open, so the fd is not one of these. */
 	int r = dup3(out, OUT_FD, O_CLOEXEC) < 0 ? -errno : 0;
-	/* Reading is all that is left: also what belongs to others, as the payload's files do. */
-	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
-	/* After the capabilities, whose change clears it. */
+	/* Keeps only the right to read, also files of other users, as the payload's are. */
+	if (r == 0) {
+		r = box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	}
+	/* After the change of capabilities, which clears it. */
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
 			prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
 			setrlimit(RLIMIT_CORE, &core) < 0)) {
 		r = -errno;
 	}
-	/* Of a boxd that is nicer already it fails, and is not needed. */
+	/* Fails if boxd has a higher niceness already; then it is not needed. */
 	(void)setpriority(PRIO_PROCESS, 0, NICENESS);
 	return r == 0 && getppid() != parent ? -EOWNERDEAD : r;
 }
@@ -75,10 +76,10 @@ static int measure_folder(const struct box_measures_task *task, struct box_mount
 	int folder = -1;
 	size_t link = 0;
 	const struct box_host_folder_request ask = {.path = task->path, .asker = {.namespace = ""}};
-	/* The mount roots are looked at by the fds that boxd holds: those are closed after. */
+	/* Checks with the fds of the mount roots, which are closed after this. */
 	int r = box_host_folder_open(&ask, mount_roots, &link, &folder);
 	if (r < 0) {
-		/* By a link that is not followed there is no folder that a box may have. */
+		/* A path with a link in it is not a folder that a box may have. */
 		return link > 0 ? -EPERM : r;
 	}
 	r = keep_only(folder);
@@ -120,14 +121,14 @@ static int measure_place(const char *path, struct box_storage_part *place)
 	return 0;
 }
 
-/* A workspace that is a folder of the host hides what has its path, and is measured as that
+/* A workspace that is a folder of the host hides the box's own folder at its path, and is measured as a
  * folder. */
 static bool is_own(const struct box_measures_task *task, const char *path)
 {
 	return task->own_workspace || !box_plan_path_is_under(path, task->workspace);
 }
 
-/* With the last process of a box its mounts go, all at once, and what was below them is empty. */
+/* When the last process of a box ends, all its mounts go at once, and folders under them seem empty. */
 static int check_still_whole(void)
 {
 	struct stat root;
@@ -153,9 +154,15 @@ static int measure_box(const struct box_measures_task *task, struct box_boxd_par
 	struct box_storage_part cache = {0};
 	struct box_storage_part temp = {0};
 	int r = is_own(task, "/tmp") ? measure_place("/tmp", &temp) : 0;
-	r = r < 0 || !is_own(task, CACHE) ? r : measure_place(CACHE, &cache);
-	r = r < 0 || !task->own_workspace ? r : measure_place(task->workspace, &workspace);
-	r = r < 0 ? r : check_still_whole();
+	if (r == 0 && is_own(task, CACHE)) {
+		r = measure_place(CACHE, &cache);
+	}
+	if (r == 0 && task->own_workspace) {
+		r = measure_place(task->workspace, &workspace);
+	}
+	if (r == 0) {
+		r = check_still_whole();
+	}
 	if (r < 0) {
 		return r;
 	}
@@ -171,12 +178,12 @@ _Noreturn void box_measures_run_task(const struct box_measures_task *task,
 {
 	struct box_boxd_measured answer = {0};
 	bool is_box = task->root >= 0;
-	if (become_small(parent, out) < 0 || (is_box && keep_only(task->root) < 0)) {
+	if (drop_rights(parent, out) < 0 || (is_box && keep_only(task->root) < 0)) {
 		_exit(1);
 	}
 	answer.result = is_box ? measure_box(task, answer.parts)
 			       : measure_folder(task, mount_roots, answer.parts);
-	/* It fits a pipe that nobody has written to. */
+	/* It fits into an empty pipe. */
 	ssize_t wrote = write(OUT_FD, &answer, sizeof(answer));
 	_exit(wrote == (ssize_t)sizeof(answer) ? 0 : 1);
 }

@@ -1,4 +1,4 @@
-/* What the process does that measures one folder or one box. */
+/* The process that measures one folder or one box. Started by measures.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,11 +7,11 @@
 struct box_mount_roots;
 
 struct box_measures_task {
-	int root;              /* of a box, O_PATH; -1: it is a folder of the host */
-	const char *workspace; /* of a box: where it is inside */
-	bool own_workspace;    /* and whether it is no folder of the host */
-	const char *path;      /* of a folder: absolute, judged by the policy */
-	const char *below;     /* and what of it is measured, relative */
+	int root;              /* O_PATH, of a box; -1: it is a folder of the host */
+	const char *workspace; /* of a box: its path inside */
+	bool own_workspace;    /* it is not a folder of the host */
+	const char *path;      /* of a folder: absolute, checked against the policy */
+	const char *below;     /* which part of the folder is measured: a relative path */
 };
 
 /* To be called in a fresh child of `parent`: writes one struct box_boxd_measured to `out`. */

@@ -1,4 +1,5 @@
-/* Opens, remembers, and compares: one way up from a folder tells all that is above it. */
+/* Opens the mount roots and Box's own paths, and compares other folders with them: one walk up from a
+ * folder finds everything above it. */
 #include "boxd/files/mount_roots.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "boxd/files/path_conflicts.h"
 #include "plan/plan.h"
 
-/* --- sets of places --- */
+/* --- sets of locations --- */
 
 static bool has_place(
 	const struct box_mount_roots_locations *places, const struct box_location *place)
@@ -68,7 +69,7 @@ static int open_next(int folder, const char *name, bool follow, int *ret_fd)
 	return 0;
 }
 
-/* Goes on by one component of what is missing; `above` gets the folder that is left behind. */
+/* Goes on by one missing component; `above` gets the folder that is left behind. */
 static int advance(
 	struct box_mount_roots_path *held, bool follow, struct box_mount_roots_locations *above)
 {
@@ -82,7 +83,10 @@ static int advance(
 	memcpy(name, held->rest, len);
 	name[len] = '\0';
 	int r = open_next(held->fd, name, follow, &next);
-	r = r < 0 ? r : box_location_of(next, &place);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_of(next, &place);
 	if (r < 0) {
 		return r;
 	}
@@ -140,16 +144,18 @@ static void add_all_above(
 	}
 }
 
-/* As far as it is there. Links that the operator made are followed; below a root that is held
- * already anyone may have made them. `above` (or NULL) gets all folders that it is in, and while it
- * is not there, the one where it would begin. */
+/* Opens the path as far as it exists. Links of the operator are followed; below a root that is open
+ * already, anyone may have made them. `above` (or NULL) gets all folders above it and, while it is
+ * missing, the folder in which it would appear. */
 static int hold(struct box_mount_roots_path *held, const char *path,
 	const struct box_mount_roots *known, struct box_mount_roots_locations *above)
 {
 	*held = (struct box_mount_roots_path){
 		.path = path, .rest = path + strspn(path, "/"), .fd = -1};
 	int r = open_next(AT_FDCWD, "/", false, &held->fd);
-	r = r < 0 ? r : box_location_of(held->fd, &held->place);
+	if (r == 0) {
+		r = box_location_of(held->fd, &held->place);
+	}
 	while (r == 0 && held->rest[0] != '\0') {
 		r = advance(held, false, above);
 		if (r == -ELOOP && !(known && box_mount_roots_contains(known, held->fd, true))) {
@@ -159,7 +165,7 @@ static int hold(struct box_mount_roots_path *held, const char *path,
 	if (above && held->fd >= 0) {
 		add_all_above(held, above);
 	}
-	/* What is not there, or cannot be looked at yet, is looked for again. */
+	/* What is missing or cannot be examined yet is tried again later. */
 	return held->fd < 0 ? r : 0;
 }
 
@@ -186,10 +192,10 @@ static void drop_list(struct box_mount_roots_paths *list)
 	list->count = 0;
 }
 
-/* --- on the way up --- */
+/* --- the walk up --- */
 
-/* A root over which something is mounted, as the image of a quota is: who comes from below passes
- * that, and not the folder that is held. Only who is root here can mount. */
+/* Whether something is mounted over a root, as the image of a quota is: the walk up from below passes
+ * that mount instead of the folder whose fd we have. Only root can have mounted it. */
 static bool is_mounted_over(
 	const struct box_mount_roots_path *held, const struct box_location *place)
 {
@@ -205,51 +211,52 @@ static bool is_mounted_over(
 		box_location_of(top, &found) == 0 && box_location_same(&found, place);
 }
 
-static bool is_one_of(
-	const struct box_mount_roots_paths *list, const struct box_location *place, bool look_again)
+static bool is_one_of(const struct box_mount_roots_paths *list, const struct box_location *place,
+	bool with_mounts)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		const struct box_mount_roots_path *held = &list->items[i];
 		if (box_mount_roots_path_is_complete(held) &&
 			(box_location_same(&held->place, place) ||
-				(look_again && is_mounted_over(held, place)))) {
+				(with_mounts && is_mounted_over(held, place)))) {
 			return true;
 		}
 	}
 	return false;
 }
 
-struct way {
+struct walk {
 	const struct box_mount_roots *roots;
-	bool look_again; /* also at what is mounted over roots */
+	bool with_mounts; /* also compare with what is mounted over roots */
 	bool in_root;
 	bool in_narrower;
 	bool in_own;
 	const struct box_mount_roots_path *store;
 };
 
-static bool look(void *arg, const struct box_location *place)
+static bool visit(void *arg, const struct box_location *place)
 {
-	struct way *way = arg;
-	const struct box_mount_roots *roots = way->roots;
-	way->in_root = way->in_root || is_one_of(&roots->roots, place, way->look_again);
-	way->in_narrower = way->in_narrower || is_one_of(&roots->narrower, place, way->look_again);
+	struct walk *walk = arg;
+	const struct box_mount_roots *roots = walk->roots;
+	walk->in_root = walk->in_root || is_one_of(&roots->roots, place, walk->with_mounts);
+	walk->in_narrower = walk->in_narrower ||
+		is_one_of(&roots->narrower, place, walk->with_mounts);
 	for (size_t i = 0; i < roots->own_count; i++) {
 		const struct box_mount_roots_path *own = &roots->own[i];
-		way->in_own = way->in_own ||
+		walk->in_own = walk->in_own ||
 			(box_mount_roots_path_is_complete(own) &&
 				box_location_same(&own->place, place));
 	}
-	for (size_t i = 0; i < BOX_MOUNT_ROOTS_STORES_ && !way->store; i++) {
+	for (size_t i = 0; i < BOX_MOUNT_ROOTS_STORES_ && !walk->store; i++) {
 		const struct box_mount_roots_path *store = &roots->stores[i];
 		bool is = box_mount_roots_path_is_complete(store) &&
 			box_location_same(&store->place, place);
-		way->store = is ? store : NULL;
+		walk->store = is ? store : NULL;
 	}
 	return false;
 }
 
-/* Whatever the way up, `/` is at its end. */
+/* The walk up always ends at `/`. */
 static bool has_everything(const struct box_mount_roots_paths *list)
 {
 	for (size_t i = 0; i < list->count; i++) {
@@ -260,21 +267,21 @@ static bool has_everything(const struct box_mount_roots_paths *list)
 	return false;
 }
 
-static int look_upwards(const struct box_mount_roots *roots, int fd, struct way *way)
+static int walk_up(const struct box_mount_roots *roots, int fd, struct walk *walk)
 {
-	const struct way start = {
+	const struct walk start = {
 		.roots = roots,
 		.in_root = has_everything(&roots->roots),
 		.in_narrower = has_everything(&roots->narrower),
 	};
-	*way = start;
-	int r = box_location_visit_upwards(fd, look, way);
-	/* What a plain user may not look at is above all that is its own. */
+	*walk = start;
+	int r = box_location_visit_upwards(fd, visit, walk);
+	/* Folders that a plain user may not examine are above all folders of its own. */
 	r = r == -EACCES ? 0 : r;
-	if (r == 0 && (!way->in_root || (roots->narrower.count > 0 && !way->in_narrower))) {
-		*way = start;
-		way->look_again = true;
-		r = box_location_visit_upwards(fd, look, way);
+	if (r == 0 && (!walk->in_root || (roots->narrower.count > 0 && !walk->in_narrower))) {
+		*walk = start;
+		walk->with_mounts = true;
+		r = box_location_visit_upwards(fd, visit, walk);
 	}
 	return r == -EACCES ? 0 : r;
 }
@@ -325,8 +332,8 @@ bool box_mount_roots_creates_root(
 
 /* --- the skill store --- */
 
-/* Whether the folder is below the namespace of who asks; of what begins with a dot box-skills and
- * clients keep books there, and it is given by its digest alone. */
+/* Whether the folder is below the requester's namespace. Entries that begin with a dot are internal
+ * files of box-skills and clients; they are given by digest only. */
 static bool is_package(const struct box_mount_roots_path *store, int fd,
 	const struct box_mount_roots_requester *asker)
 {
@@ -364,23 +371,23 @@ static bool is_package(const struct box_mount_roots_path *store, int fd,
 	return asker->by_digest || (slash && slash[1] != '.');
 }
 
-/* --- judgements --- */
+/* --- checks --- */
 
 int box_mount_roots_check(
 	const struct box_mount_roots *roots, int fd, const struct box_mount_roots_requester *asker)
 {
-	struct way way;
-	int r = look_upwards(roots, fd, &way);
+	struct walk walk;
+	int r = walk_up(roots, fd, &walk);
 	if (r < 0) {
 		return r;
 	}
-	if (!way.in_root || (roots->narrower.count > 0 && !way.in_narrower)) {
+	if (!walk.in_root || (roots->narrower.count > 0 && !walk.in_narrower)) {
 		return -EXDEV;
 	}
-	if (way.in_own) {
+	if (walk.in_own) {
 		return BOX_MOUNT_ROOTS_DENIED_OWN;
 	}
-	return way.store && !is_package(way.store, fd, asker) ? BOX_MOUNT_ROOTS_DENIED_STORE : 0;
+	return walk.store && !is_package(walk.store, fd, asker) ? BOX_MOUNT_ROOTS_DENIED_STORE : 0;
 }
 
 int box_mount_roots_check_above(const struct box_mount_roots *roots, int fd)
@@ -443,7 +450,7 @@ int box_mount_roots_check_writable(const struct box_mount_roots *roots, int fold
 	return r;
 }
 
-/* --- the seal --- */
+/* --- sealing --- */
 
 static void hold_list(struct box_mount_roots_paths *list, const struct box_policy_roots *paths,
 	const struct box_mount_roots *known)
@@ -504,7 +511,8 @@ static void hold_store(
 	}
 }
 
-/* Read again when boxd starts, and by SIGHUP: who could change them would be the operator then. */
+/* These files are read again when boxd starts, and on SIGHUP: whoever could change them would become
+ * the operator. */
 static int check_file(const struct box_mount_roots *roots, const char *path, const char *name,
 	struct box_err *err)
 {
@@ -537,13 +545,15 @@ int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy 
 	int r = box_path_conflicts_check(roots, err);
 	if (r == 0 && more) {
 		r = check_file(roots, more->config, "the --config file", err);
-		r = r < 0 ? r : check_file(roots, more->token, "the token file", err);
+		if (r == 0) {
+			r = check_file(roots, more->token, "the token file", err);
+		}
 	}
 	if (r < 0) {
 		box_mount_roots_close(roots);
 		return r;
 	}
-	/* Where everything may be mounted these may not. */
+	/* Even if everything may be mounted, these must not be. */
 	if (more) {
 		hold_own(roots, more->config ? more->config : "", "the --config file");
 		hold_own(roots, more->token ? more->token : "", "the token file");
@@ -579,7 +589,7 @@ void box_mount_roots_refresh(struct box_mount_roots *roots)
 
 /* --- the folder of box-skills --- */
 
-/* No link is followed to what is made, and the folders of the system get nothing new. */
+/* No link is followed in what we make, and nothing is made in system folders. */
 static int make_store(struct box_mount_roots *roots, struct box_mount_roots_path *store)
 {
 	struct box_mount_roots_locations *above = &roots->above_stores[BOX_MOUNT_ROOTS_STORE_OWN];
@@ -591,11 +601,17 @@ static int make_store(struct box_mount_roots *roots, struct box_mount_roots_path
 	memcpy(name, store->rest, len);
 	name[len] = '\0';
 	int r = box_location_check_not_in_system(store->fd);
-	r = r < 0 ? r : box_location_check_makes_no_system(store->fd, name);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_check_makes_no_system(store->fd, name);
 	if (r == 0 && mkdirat(store->fd, name, 0755) < 0 && errno != EEXIST) {
 		r = -errno;
 	}
-	r = r < 0 ? r : advance(store, false, above);
+	if (r < 0) {
+		return r;
+	}
+	r = advance(store, false, above);
 	if (r == 0 && store->rest[0] != '\0') {
 		add_place(above, &store->place);
 	}
@@ -614,9 +630,18 @@ int box_mount_roots_open_store(struct box_mount_roots *roots, const char *path, 
 	while (r == 0 && store->rest[0] != '\0') {
 		r = make_store(roots, store);
 	}
-	r = r < 0 ? r : box_location_open_following(store->fd, ".", &fd);
-	r = r < 0 ? r : box_location_check_not_in_system(fd);
-	r = r < 0 ? r : box_location_check_contains_no_system(fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_open_following(store->fd, ".", &fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_check_not_in_system(fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_check_contains_no_system(fd);
 	if (r == 0) {
 		*ret_fd = TAKE_FD(fd);
 	}

@@ -1,4 +1,4 @@
-/* Walks each path link by link, and compares what it leads to by device and by the path within it. */
+/* Walks each path link by link, and compares what it leads to by device and by the path on that device. */
 #include "boxd/files/path_conflicts.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/fsmount.h"
 #include "base/log.h"
 
-#define LINKS_MAX 40 /* as the kernel has it */
+#define LINKS_MAX 40 /* the kernel's limit */
 
 static bool is_everything(const struct box_mount_roots_path *held)
 {
@@ -32,83 +32,83 @@ static bool is_within(
 			(folder >= 0 && box_location_is_below(folder, &root->place)));
 }
 
-/* --- the way of a path --- */
+/* --- walking a path --- */
 
-/* A path that is gone by hand, since the kernel does not tell where it has been. */
-struct way {
+/* The walk is done by hand, because the kernel does not report the links it has followed. */
+struct walk {
 	int fd;
 	unsigned links;
 	char rest[BOX_PATH_MAX];
 };
 
-static int take_link(struct way *way, const char *name)
+static int take_link(struct walk *walk, const char *name)
 {
 	char target[BOX_PATH_MAX];
 	char rest[BOX_PATH_MAX];
-	ssize_t len = readlinkat(way->fd, name, target, sizeof(target) - 1);
-	if (len <= 0 || ++way->links > LINKS_MAX) {
+	ssize_t len = readlinkat(walk->fd, name, target, sizeof(target) - 1);
+	if (len <= 0 || ++walk->links > LINKS_MAX) {
 		return len < 0 ? -errno : -ELOOP;
 	}
 	target[len] = '\0';
-	(void)snprintf(rest, sizeof(rest), "%s", way->rest);
-	int size = snprintf(way->rest, sizeof(way->rest), "%s/%s", target, rest);
-	if (size < 0 || (size_t)size >= sizeof(way->rest)) {
+	(void)snprintf(rest, sizeof(rest), "%s", walk->rest);
+	int size = snprintf(walk->rest, sizeof(walk->rest), "%s/%s", target, rest);
+	if (size < 0 || (size_t)size >= sizeof(walk->rest)) {
 		return -ENAMETOOLONG;
 	}
 	if (target[0] == '/') {
-		box_close_p(&way->fd);
-		return box_location_open_following(AT_FDCWD, "/", &way->fd);
+		box_close_p(&walk->fd);
+		return box_location_open_following(AT_FDCWD, "/", &walk->fd);
 	}
 	return 0;
 }
 
-/* One component further; negative where nothing more is to be entered. */
-static int step(struct way *way)
+/* Walks one component; negative when the path ends here or cannot be entered. */
+static int step(struct walk *walk)
 {
 	char name[NAME_MAX + 1];
 	int next = -1;
-	size_t skipped = strspn(way->rest, "/");
-	size_t len = strcspn(way->rest + skipped, "/");
+	size_t skipped = strspn(walk->rest, "/");
+	size_t len = strcspn(walk->rest + skipped, "/");
 	if (len == 0 || len > NAME_MAX) {
 		return -ENOENT;
 	}
-	memcpy(name, way->rest + skipped, len);
+	memcpy(name, walk->rest + skipped, len);
 	name[len] = '\0';
-	memmove(way->rest, way->rest + skipped + len, strlen(way->rest + skipped + len) + 1);
-	int r = strcmp(name, "..") == 0 ? box_location_open_following(way->fd, name, &next)
-					: box_location_open_no_follow(way->fd, name, &next);
+	memmove(walk->rest, walk->rest + skipped + len, strlen(walk->rest + skipped + len) + 1);
+	int r = strcmp(name, "..") == 0 ? box_location_open_following(walk->fd, name, &next)
+					: box_location_open_no_follow(walk->fd, name, &next);
 	if (r == -ELOOP) {
-		return take_link(way, name);
+		return take_link(walk, name);
 	}
 	if (r == 0) {
-		box_close_p(&way->fd);
-		way->fd = next;
+		box_close_p(&walk->fd);
+		walk->fd = next;
 	}
 	return r;
 }
 
-/* Whether a name of the path is looked up in a root or below it, or is a link there: who has the root
- * decides where that leads. */
-static bool passes(const char *path, const struct box_mount_roots_path *root, bool links_only)
+/* Whether a component of the path is looked up in a root or below it, or is a link there: whoever
+ * controls the root decides where the path leads. */
+static bool goes_through(const char *path, const struct box_mount_roots_path *root, bool links_only)
 {
-	struct way way = {.fd = -1};
+	struct walk walk = {.fd = -1};
 	bool found = false;
 	if (!box_mount_roots_path_is_complete(root) || is_everything(root)) {
 		return false;
 	}
-	(void)snprintf(way.rest, sizeof(way.rest), "%s", path);
-	int r = box_location_open_following(AT_FDCWD, "/", &way.fd);
-	while (r == 0 && !found && way.rest[strspn(way.rest, "/")] != '\0') {
-		unsigned links = way.links;
-		bool inside = box_location_is_below(way.fd, &root->place);
-		r = step(&way);
-		found = inside && (!links_only || way.links > links);
+	(void)snprintf(walk.rest, sizeof(walk.rest), "%s", path);
+	int r = box_location_open_following(AT_FDCWD, "/", &walk.fd);
+	while (r == 0 && !found && walk.rest[strspn(walk.rest, "/")] != '\0') {
+		unsigned links = walk.links;
+		bool inside = box_location_is_below(walk.fd, &root->place);
+		r = step(&walk);
+		found = inside && (!links_only || walk.links > links);
 	}
-	box_close_p(&way.fd);
+	box_close_p(&walk.fd);
 	return found;
 }
 
-/* What of a path is below a folder, with its slash; NULL: it is elsewhere. */
+/* The part of a path below a folder, with its slash; NULL: it is elsewhere. */
 static const char *below(const char *path, const char *folder)
 {
 	size_t len = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
@@ -126,8 +126,8 @@ static void drop(struct box_mount_roots_paths *roots, size_t index)
 	roots->items[roots->count] = (struct box_mount_roots_path){.fd = -1};
 }
 
-/* One that leads out of where its path goes through was made to by somebody. */
-static void fold(struct box_mount_roots_paths *roots, size_t inner, size_t outer)
+/* A root whose path goes through another root but leads out of it was redirected by a link. */
+static void merge(struct box_mount_roots_paths *roots, size_t inner, size_t outer)
 {
 	bool leads_out = !is_within(&roots->items[inner], &roots->items[outer]);
 	BOX_LOG(leads_out ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "mount_root.folded",
@@ -137,7 +137,7 @@ static void fold(struct box_mount_roots_paths *roots, size_t inner, size_t outer
 }
 
 /* First by the texts, which no box can change. */
-static bool fold_one_by_its_text(struct box_mount_roots_paths *roots)
+static bool merge_one_by_its_text(struct box_mount_roots_paths *roots)
 {
 	for (size_t i = roots->count; i-- > 0;) {
 		for (size_t j = 0; j < roots->count; j++) {
@@ -146,7 +146,7 @@ static bool fold_one_by_its_text(struct box_mount_roots_paths *roots)
 			bool same = strcmp(inner->path, outer->path) == 0;
 			if (i != j && !is_everything(outer) && below(inner->path, outer->path) &&
 				!(same && j > i)) {
-				fold(roots, i, j);
+				merge(roots, i, j);
 				return true;
 			}
 		}
@@ -154,10 +154,11 @@ static bool fold_one_by_its_text(struct box_mount_roots_paths *roots)
 	return false;
 }
 
-static bool passes_any(const struct box_mount_roots_paths *roots, size_t index, size_t *ret_by)
+static bool goes_through_any(
+	const struct box_mount_roots_paths *roots, size_t index, size_t *ret_by)
 {
 	for (size_t i = 0; i < roots->count; i++) {
-		if (i != index && passes(roots->items[index].path, &roots->items[i], true)) {
+		if (i != index && goes_through(roots->items[index].path, &roots->items[i], true)) {
 			*ret_by = i;
 			return true;
 		}
@@ -165,32 +166,32 @@ static bool passes_any(const struct box_mount_roots_paths *roots, size_t index, 
 	return false;
 }
 
-/* Then by links in other roots. What is itself named by one may be anything by now, and folds another
- * only when nothing else is left: then neither is sure. */
-static bool fold_one_by_its_way(struct box_mount_roots_paths *roots)
+/* Then by links in other roots. A root that is itself reached through a link cannot be trusted, and
+ * absorbs another only when there is no other choice: then neither is certain. */
+static bool merge_one_by_its_links(struct box_mount_roots_paths *roots)
 {
 	size_t unsure = SIZE_MAX;
 	size_t by = 0;
 	for (size_t i = 0; i < roots->count; i++) {
 		size_t outer = 0;
 		size_t ignored = 0;
-		if (!passes_any(roots, i, &outer)) {
+		if (!goes_through_any(roots, i, &outer)) {
 			continue;
 		}
-		if (!passes_any(roots, outer, &ignored)) {
-			fold(roots, i, outer);
+		if (!goes_through_any(roots, outer, &ignored)) {
+			merge(roots, i, outer);
 			return true;
 		}
 		unsure = i;
 		by = outer;
 	}
 	if (unsure != SIZE_MAX) {
-		fold(roots, unsure, by);
+		merge(roots, unsure, by);
 	}
 	return unsure != SIZE_MAX;
 }
 
-static bool fold_one_by_its_place(struct box_mount_roots_paths *roots)
+static bool merge_one_by_its_place(struct box_mount_roots_paths *roots)
 {
 	for (size_t i = roots->count; i-- > 0;) {
 		for (size_t j = 0; j < roots->count; j++) {
@@ -199,7 +200,7 @@ static bool fold_one_by_its_place(struct box_mount_roots_paths *roots)
 			bool same = box_location_same(&inner->place, &outer->place) &&
 				box_mount_roots_path_is_complete(inner);
 			if (i != j && is_within(inner, outer) && !(same && j > i)) {
-				fold(roots, i, j);
+				merge(roots, i, j);
 				return true;
 			}
 		}
@@ -209,15 +210,15 @@ static bool fold_one_by_its_place(struct box_mount_roots_paths *roots)
 
 void box_path_conflicts_fold_roots(struct box_mount_roots_paths *roots)
 {
-	while (fold_one_by_its_text(roots)) {
+	while (merge_one_by_its_text(roots)) {
 	}
-	while (fold_one_by_its_way(roots)) {
+	while (merge_one_by_its_links(roots)) {
 	}
-	while (fold_one_by_its_place(roots)) {
+	while (merge_one_by_its_place(roots)) {
 	}
 }
 
-/* --- trees: a device, and a path within it that is the same through every bind mount --- */
+/* --- trees: a device and a path on it, the same through every bind mount --- */
 
 struct tree {
 	unsigned major;
@@ -232,7 +233,7 @@ struct mount {
 	char point[BOX_PATH_MAX];
 };
 
-/* White space and backslashes stand there as octal numbers. */
+/* White space and backslashes are octal numbers there. */
 static void unescape(char *text)
 {
 	char *to = text;
@@ -296,7 +297,7 @@ static bool tree_of(const struct box_mount_roots_path *held, struct tree *ret_tr
 	return false;
 }
 
-/* Whether a bind mount shows one in the other, or in something that is mounted below the root. */
+/* Whether a bind mount shows one inside the other, or inside something mounted below the root. */
 static bool is_shown_in(
 	const struct box_mount_roots_path *own, const struct box_mount_roots_path *root)
 {
@@ -324,14 +325,14 @@ static bool is_shown_in(
 	return false;
 }
 
-/* --- the whole --- */
+/* --- the checks --- */
 
 static int refuse(const struct box_mount_roots_path *own, const char *relation,
 	const struct box_mount_roots_path *root, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 		"%s: %s %s the mount root %s, so that boxes could change it: move it out of there, "
-		"or have other local.allowed_mount_roots (host_root by default)",
+		"or change local.allowed_mount_roots (host_root by default)",
 		own->name, own->path, relation, root->path);
 }
 
@@ -345,15 +346,15 @@ static int check_pair(const struct box_mount_roots_path *own,
 		return refuse(own, "is in", root, err);
 	}
 	if (is_within(root, own)) {
-		return refuse(own, "has in it", root, err);
+		return refuse(own, "contains", root, err);
 	}
-	if (passes(own->path, root, false)) {
-		return refuse(own, "is named by a link in", root, err);
+	if (goes_through(own->path, root, false)) {
+		return refuse(own, "is reached through a link in", root, err);
 	}
 	return is_shown_in(own, root) ? refuse(own, "is mounted at, above or below", root, err) : 0;
 }
 
-/* Where another name of the file is, nothing tells. */
+/* Nothing tells where the other name of the file is. */
 static int check_names(const struct box_mount_roots_path *own, struct box_err *err)
 {
 	struct stat status;
@@ -367,8 +368,8 @@ static int check_names(const struct box_mount_roots_path *own, struct box_err *e
 	return 0;
 }
 
-/* Skills may be in a root. A root in them would refuse all mounts, and what a box has as its root it
- * reads whole. */
+/* Skills may be in a root. A root inside the skill store would refuse all mounts, and a box can read
+ * everything in its own root. */
 static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 {
 	const struct box_mount_roots_path *store = &roots->stores[BOX_MOUNT_ROOTS_STORE_OWN];
@@ -379,7 +380,7 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 		const struct box_mount_roots_path *root = &roots->roots.items[i];
 		if (!is_everything(root) && is_within(root, store)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				"box.local.skills_root: %s has in it the mount root %s, so that "
+				"box.local.skills_root: %s contains the mount root %s, so that "
 				"nothing could be mounted: have another skills_root",
 				store->path, root->path);
 		}
@@ -388,7 +389,7 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 		const struct box_mount_roots_path *own = &roots->own[i];
 		if (is_within(store, own) || is_within(own, store)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				"box.local.skills_root: %s and %s (%s) are one in the other, so "
+				"box.local.skills_root: %s and %s (%s) are inside each other, so "
 				"that boxes could read the skills of all: have another skills_root",
 				store->path, own->path, own->name);
 		}

@@ -1,5 +1,5 @@
-/* One box-skills for each box-rpc. It runs as the owner of the folder, so that what it writes
- * belongs to whom the folder does. */
+/* Starts one box-skills for each box-rpc. It runs as the owner of the store, so that the files it
+ * writes belong to that owner. */
 #include "boxd/files/skill_folder.h"
 
 #include <dirent.h>
@@ -24,17 +24,17 @@
 #include "boxd/program.h"
 
 struct box_skill_folder {
-	struct box_jobs *errands;
+	struct box_jobs *jobs;
 	const char *program;
 	const struct box_identity *ids;
-	int folder; /* -1: not asked for yet */
+	int folder; /* -1: not opened yet */
 };
 
 struct box_skill_folder *box_skill_folder_new(
-	struct box_jobs *errands, const char *program, const struct box_identity *ids)
+	struct box_jobs *jobs, const char *program, const struct box_identity *ids)
 {
 	struct box_skill_folder *keeper = box_alloc(sizeof(*keeper));
-	keeper->errands = errands;
+	keeper->jobs = jobs;
 	keeper->program = program;
 	keeper->ids = ids;
 	keeper->folder = -1;
@@ -66,11 +66,11 @@ static bool is_empty(int folder)
 		count++;
 	}
 	(void)closedir(opened);
-	return count <= 2; /* itself and its parent */
+	return count <= 2; /* "." and ".." */
 }
 
-/* A new store of root's goes to box-rpc's own user: whoever reads what strangers packed is better not
- * root, even without capabilities. One that has something in it stays whose it is. */
+/* A new store that root has made is given to box-rpc's user: the process that reads strangers' archives
+ * should not be root, even without capabilities. A store that is not empty keeps its owner. */
 static void give_away(const struct box_skill_folder *keeper, int folder)
 {
 	struct stat status;
@@ -81,7 +81,7 @@ static void give_away(const struct box_skill_folder *keeper, int folder)
 	}
 }
 
-/* Such a store was made by a boxd that took its ids from there. */
+/* An earlier boxd took its ids from systemd's range and made the store with them. */
 static void warn_of_owner(const struct box_identity *owner)
 {
 	if (owner->uid >= BOX_DYNAMIC_ID_FIRST && owner->uid <= BOX_IDENTITY_DYNAMIC_LAST &&
@@ -117,16 +117,17 @@ static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, s
 		return box_err_set(
 			err, BOX_ERR_OS, -r, "the folder of the skills: %s", box_err_strerror(-r));
 	}
-	/* One that is there still is nobody's any more. It would end by itself, unless it hangs. */
-	box_jobs_kill(keeper->errands, keeper);
-	r = box_jobs_start(keeper->errands, &wanted, 0, ended, keeper, err);
+	/* A box-skills that still runs belongs to nobody any more. It would end by itself, unless it
+	 * hangs. */
+	box_jobs_kill(keeper->jobs, keeper);
+	r = box_jobs_start(keeper->jobs, &wanted, 0, ended, keeper, err);
 	if (r == 0) {
 		*ret_socket = TAKE_FD(ours);
 	}
 	return r;
 }
 
-/* The one that was sealed: box-rpc names it, and chooses nothing by that. */
+/* The sealed path: box-rpc names it, but cannot choose another. */
 static int open_folder(
 	const char *path, struct box_mount_roots *mount_roots, int *ret_folder, struct box_err *err)
 {

@@ -1,8 +1,8 @@
-/* The folder of the skills, and the program that works in it.
+/* The folder of the skill store, and the program box-skills that works in it. Owned by rpc/serve.c.
  *
- * boxd opens the folder as any that box-rpc names, and starts box-skills with it and with a socket
- * whose other end is box-rpc's. What the two say is none of boxd's business; it only opens packages
- * for mounts, beneath the folder that it has.
+ * boxd opens the folder, and starts box-skills with it and with a socket whose other end goes to
+ * box-rpc. It does not read what these two send each other; it only opens packages for mounts, below
+ * the folder.
  */
 #pragma once
 
@@ -15,17 +15,17 @@ struct box_jobs;
 struct box_mount_roots;
 struct box_skill_folder;
 
-/* `program` is the path of box-skills, "" when there is none; errands and ids outlive it. */
+/* `program` is the path of box-skills, "" when there is none; jobs and ids must outlive it. */
 struct box_skill_folder *box_skill_folder_new(
-	struct box_jobs *errands, const char *program, const struct box_identity *ids);
+	struct box_jobs *jobs, const char *program, const struct box_identity *ids);
 void box_skill_folder_free(struct box_skill_folder *keeper);
 
-/* Makes the folder if it is missing, and starts box-skills. *ret_socket is box-rpc's end. One that
- * runs for an earlier box-rpc ends by itself when its socket does. */
+/* Makes the folder if it is missing, and starts box-skills. *ret_socket is box-rpc's end. A box-skills
+ * of an earlier box-rpc ends when its socket closes. */
 int box_skill_folder_open(struct box_skill_folder *keeper, const char *path,
 	struct box_mount_roots *mount_roots, int *ret_socket, struct box_err *err);
 
-/* Where the folder really is; "" when that cannot be told. */
+/* The resolved path of the folder; "" when it cannot be determined. */
 void box_skill_folder_path(const struct box_skill_folder *keeper, char *out, size_t size);
 
 /* An O_PATH fd of a folder at a relative path in the store; no link is followed. */

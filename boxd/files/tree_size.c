@@ -1,6 +1,5 @@
-/* One folder open for each level, so that a folder that is moved meanwhile leads nowhere else. Both
- * the levels and the entries are bounded: whoever owns the tree can make neither time nor fds run
- * out. */
+/* Keeps one folder open per level, so that a folder that is moved meanwhile cannot lead elsewhere.
+ * Levels and entries are limited: the owner of the tree can exhaust neither time nor fds. */
 #include "boxd/files/tree_size.h"
 
 #include <dirent.h>
@@ -19,13 +18,13 @@ struct walk {
 	const char *const *names;
 	size_t name_count;
 	struct box_boxd_part *parts;
-	size_t part; /* of the entry at the top that we are at or under; 0: of none */
+	size_t part; /* which of `names` at the top we are at or below; 0: none */
 	unsigned entries_left;
 	DIR *folders[BOX_MEASURE_DEPTH_MAX];
 	size_t depth;
 };
 
-/* Lengths are whatever the owner says: a sparse file can have any. */
+/* The owner chooses lengths: a sparse file can have any. */
 static uint64_t add_up(uint64_t a, uint64_t b)
 {
 	return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -56,7 +55,7 @@ static void count_error(struct walk *walk)
 	}
 }
 
-/* Something else is there now, or nothing: not an error, and not to be followed. */
+/* It was replaced or removed meanwhile: not an error, and not followed. */
 static bool has_changed(int errnum)
 {
 	return errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP;
@@ -64,7 +63,7 @@ static bool has_changed(int errnum)
 
 static void enter(struct walk *walk, int parent, const char *name)
 {
-	/* A folder is opened or nothing: a FIFO would wait for its other end. */
+	/* O_DIRECTORY: opening a FIFO would wait for its other end. */
 	struct open_how how = {
 		.flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
@@ -95,7 +94,7 @@ static void leave(struct walk *walk)
 	(void)closedir(walk->folders[--walk->depth]);
 }
 
-/* Names count at the top only. */
+/* Names count only at the top. */
 static size_t part_of(const struct walk *walk, const char *name)
 {
 	for (size_t i = 0; i < walk->name_count; i++) {
@@ -106,7 +105,7 @@ static size_t part_of(const struct walk *walk, const char *name)
 	return 0;
 }
 
-static void look_at(struct walk *walk, int parent, const char *name)
+static void examine(struct walk *walk, int parent, const char *name)
 {
 	struct stat status;
 	walk->part = walk->depth == 1 ? part_of(walk, name) : walk->part;
@@ -149,7 +148,7 @@ static void step(struct walk *walk)
 		return;
 	}
 	walk->entries_left--;
-	look_at(walk, dirfd(folder), entry->d_name);
+	examine(walk, dirfd(folder), entry->d_name);
 }
 
 void box_tree_size_add(int fd, enum box_tree_size_unit unit, const char *const *names,

@@ -1,7 +1,8 @@
-/* How much there is in a tree that someone else may change while it is looked at.
+/* The size of a tree that others may change meanwhile. Called by measures_child.c, and in microVMs by
+ * box-init.
  *
- * Goes from folder to folder by fds, follows no link, enters no other mount, opens nothing that is
- * not a folder, and sees a bounded number of entries.
+ * Goes from folder to folder by fds, follows no link, enters no other mount, opens nothing but folders,
+ * and reads a limited number of entries.
  */
 #pragma once
 
@@ -10,12 +11,12 @@
 #include "protocol/boxd.h"
 
 enum box_tree_size_unit {
-	BOX_TREE_SIZE_LENGTHS, /* the lengths of everything that is no folder, and its number */
-	BOX_TREE_SIZE_BLOCKS,  /* disk blocks, and the number of plain files */
+	BOX_TREE_SIZE_LENGTHS, /* length and number of everything but folders */
+	BOX_TREE_SIZE_BLOCKS,  /* disk blocks, and the number of regular files */
 };
 
-/* Sums up what the O_PATH fd stands for into parts[0], and what is in or under names[i] at its top
- * also into parts[i + 1]. What vanishes meanwhile is passed over; what cannot be looked at is
- * counted in error_count. The parts must be zero. */
+/* Adds up the tree below the O_PATH fd into parts[0], and what is at or below names[i] at its top also
+ * into parts[i + 1]. What vanishes meanwhile is ignored; what cannot be examined is counted in
+ * error_count. The parts must be zero. */
 void box_tree_size_add(int fd, enum box_tree_size_unit unit, const char *const *names,
 	size_t name_count, struct box_boxd_part *parts);

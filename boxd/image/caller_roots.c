@@ -1,5 +1,5 @@
-/* The queue and the children, as in quota_queue.c. A request is answered once; a child that does not die when
- * it is killed keeps its place until it does. */
+/* The queue and the child processes, as in quota_queue.c. A request is answered once; a child that does
+ * not die when it is killed keeps its slot until it does. */
 #include "boxd/image/caller_roots.h"
 
 #include <errno.h>
@@ -32,19 +32,19 @@
 #define ETC_FD 3
 
 struct job {
-	struct box_fair_queue_item turn; /* waits for a child, or has one */
+	struct box_fair_queue_item turn; /* while it waits for a child or has one */
 	struct box_making *making;
 	int folder;
-	struct box_root *root; /* NULL while it waits: it has an fd for each of its folders */
+	struct box_root *root; /* NULL while it waits: a root has an fd for each of its folders */
 };
 
 struct child {
-	struct box_subprocess helper; /* none: this place is free */
+	struct box_subprocess helper; /* none: the slot is free */
 	struct job *job;
 };
 
 struct box_caller_roots {
-	const struct box_host_state *ground;
+	const struct box_host_state *host;
 	box_making_done *done;
 	void *arg;
 	int epoll;
@@ -53,10 +53,10 @@ struct box_caller_roots {
 };
 
 struct box_caller_roots *box_caller_roots_new(
-	const struct box_host_state *ground, box_making_done *done, void *arg)
+	const struct box_host_state *host, box_making_done *done, void *arg)
 {
 	struct box_caller_roots *roots = box_alloc(sizeof(*roots));
-	roots->ground = ground;
+	roots->host = host;
 	roots->done = done;
 	roots->arg = arg;
 	roots->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -104,17 +104,17 @@ static void finish(struct box_caller_roots *roots, struct job *job, const struct
 
 void box_caller_roots_request(struct box_caller_roots *roots, struct box_making *making)
 {
-	const struct box_host_state *ground = roots->ground;
+	const struct box_host_state *host = roots->host;
 	const struct box_plan_request *ask = &making->ask;
 	struct box_err err;
 	int folder = -1;
-	/* What will be refused anyway is refused by boxes.c. */
-	if (!ground->possible || !memchr(ask->image, '\0', sizeof(ask->image)) ||
-		!box_images_is_folder(ground->images, ask->image)) {
+	/* boxes.c will refuse such a request anyway. */
+	if (!host->possible || !memchr(ask->image, '\0', sizeof(ask->image)) ||
+		!box_images_is_folder(host->images, ask->image)) {
 		roots->done(roots->arg, making, NULL);
 		return;
 	}
-	int r = box_images_open_folder(ground->images, ask->image, &folder, &err);
+	int r = box_images_open_folder(host->images, ask->image, &folder, &err);
 	if (r < 0) {
 		roots->done(roots->arg, making, &err);
 		return;
@@ -144,18 +144,26 @@ static int take_fd(int fd, int at)
 	return fd == at || dup3(fd, at, O_CLOEXEC) >= 0 ? 0 : -errno;
 }
 
-static int become_small(const struct work *work, pid_t parent, int out)
+static int drop_rights(const struct work *work, pid_t parent, int out)
 {
 	struct rlimit core = {0, 0};
-	/* 0 to 2 are never free in boxd, so none of these is at the place of another before. */
+	/* boxd always has 0 to 2 open, so none of these fds has such a number already. */
 	int r = take_fd(out, OUT_FD);
-	r = r < 0 ? r : take_fd(work->folder, FOLDER_FD);
-	r = r < 0 ? r : take_fd(work->etc, ETC_FD);
+	if (r < 0) {
+		return r;
+	}
+	r = take_fd(work->folder, FOLDER_FD);
+	if (r < 0) {
+		return r;
+	}
+	r = take_fd(work->etc, ETC_FD);
 	if (r == 0 && close_range(ETC_FD + 1, ~0U, 0) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
-	/* After the capabilities, whose change clears it. */
+	if (r == 0) {
+		r = box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	}
+	/* After the change of capabilities, which clears it. */
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
 			prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
@@ -168,7 +176,7 @@ static int become_small(const struct work *work, pid_t parent, int out)
 
 static void run_child(const void *task, pid_t parent, int out)
 {
-	int answer = become_small(task, parent, out);
+	int answer = drop_rights(task, parent, out);
 	if (answer == 0) {
 		answer = box_etc_fill(FOLDER_FD, BOX_ETC_CALLER, ETC_FD);
 	}

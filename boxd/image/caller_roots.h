@@ -1,8 +1,8 @@
-/* What stands before a box whose image is a folder of a caller's: a copy of the folder's /etc.
+/* Prepares an image that is a caller's folder: copies the folder's /etc. Called by making.c.
  *
- * The folder is opened and judged here; its files are read by a process that boxd starts for that, which
- * is ended after BOX_CALLERS_ROOT_MS and dies with boxd. What must wait waits in a bounded queue, in
- * which tenants take turns. Requests for any other image go on at once.
+ * The folder is opened and checked here; its files are read by a child process, which is killed after
+ * BOX_CALLERS_ROOT_MS and dies with boxd. Further requests wait in a bounded fair queue. Requests for
+ * other images continue at once.
  */
 #pragma once
 
@@ -13,12 +13,12 @@
 struct box_caller_roots;
 
 struct box_caller_roots *box_caller_roots_new(
-	const struct box_host_state *ground, box_making_done *done, void *arg);
+	const struct box_host_state *host, box_making_done *done, void *arg);
 void box_caller_roots_free(struct box_caller_roots *roots);
 
-/* The stage ROOT of a request for a box: `done` gets it back with its root, if it needs one. */
+/* The stage ROOT of a request for a box: `done` gets the request back, with its root if it needs one. */
 void box_caller_roots_request(struct box_caller_roots *roots, struct box_making *making);
-/* Whoever asked is gone: nothing of it is answered. */
+/* box-rpc is gone: its requests get no answers. */
 void box_caller_roots_drop_requests(struct box_caller_roots *roots);
 
 struct box_event_source box_caller_roots_event_source(struct box_caller_roots *roots);

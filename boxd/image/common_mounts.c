@@ -1,5 +1,5 @@
-/* The mounts that boxes share. They hang on a tmpfs of ours over a folder of the system that no box
- * may have anyway, in a mount namespace of our own, so that nobody else sees or changes them. */
+/* The mounts that boxes share. They are attached to a tmpfs over a system folder that no box may have
+ * anyway, in boxd's own mount namespace, so that nobody else sees or changes them. */
 #include "boxd/image/common_mounts.h"
 
 #include <errno.h>
@@ -50,8 +50,12 @@ static int enter_userns(struct box_err *err)
 	}
 	int pid = (int)getpid();
 	int r = box_userns_deny_groups(pid);
-	r = r < 0 ? r : box_userns_write_map(pid, "uid_map", 0, uid, 1);
-	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", 0, gid, 1);
+	if (r == 0) {
+		r = box_userns_write_map(pid, "uid_map", 0, uid, 1);
+	}
+	if (r == 0) {
+		r = box_userns_write_map(pid, "gid_map", 0, gid, 1);
+	}
 	if (r < 0) {
 		errno = -r;
 		return fail(err, "the user namespace cannot be mapped");
@@ -70,7 +74,7 @@ int box_common_mounts_enter_namespace(struct box_err *err)
 	if (unshare(CLONE_NEWNS) < 0) {
 		return fail(err, "a mount namespace cannot be made");
 	}
-	/* What the operator mounts later still arrives here; nothing of ours goes back. */
+	/* Mounts of the operator still propagate to us; ours do not propagate back. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) {
 		return fail(err, "the mount namespace cannot be separated");
 	}
@@ -88,7 +92,7 @@ static const char *find_anchor(void)
 	return NULL;
 }
 
-/* The usual root: the host's, or the operator's. */
+/* The default root: the host's, or the operator's rootfs. */
 static int take_root(
 	int rootfs, int anchor, struct box_plan_host *host, struct box_common_mounts *common)
 {
@@ -100,14 +104,14 @@ static int take_root(
 		? -errno
 		: box_root_take(rootfs < 0 ? own : rootfs,
 			  rootfs < 0 ? BOX_ROOT_HOST : BOX_ROOT_OPERATOR, anchor, &root);
-	/* Whoever closes the template has them, also when it failed half-way. */
+	/* box_common_mounts_close closes them, even after a failure. */
 	memcpy(common->entries, root.trees, sizeof(common->entries));
 	common->etc = root.etc;
 	box_root_describe(&root, host->root_path, host);
 	return r;
 }
 
-/* A mount of the host's own device file, so that no device has to be made. */
+/* Binds the host's own device file, so that no device has to be made. */
 static int take_device(int folder, const char *name)
 {
 	char path[32];
@@ -145,7 +149,10 @@ static int make_dev(int anchor, struct box_common_mounts *common)
 	if (r == 0 && mkdirat(anchor, "dev", 0755) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, anchor, "dev", &common->dev);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_attach(mount, anchor, "dev", &common->dev);
 	for (size_t i = 0; i < BOX_COUNT_OF(devices) && r == 0; i++) {
 		r = take_device(common->dev, devices[i]);
 	}
@@ -162,7 +169,7 @@ static int make_dev(int anchor, struct box_common_mounts *common)
 	return r < 0 ? r : box_fsmount_make_read_only(common->dev);
 }
 
-/* Root's own node is usable by every id: only jails of microVMs ever see it. */
+/* Every id can use the device: only jails of microVMs see it. */
 static int make_kvm_node(int folder)
 {
 	struct stat status;
@@ -191,9 +198,15 @@ int box_common_mounts_make_kvm(struct box_common_mounts *common, struct box_err 
 	if (r == 0 && mkdirat(anchor, "kvm", 0755) < 0 && errno != EEXIST) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, anchor, "kvm", &attached);
-	r = r < 0 ? r : make_kvm_node(attached);
-	r = r < 0 ? r : box_fsmount_make_read_only(attached);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, anchor, "kvm", &attached);
+	}
+	if (r == 0) {
+		r = make_kvm_node(attached);
+	}
+	if (r == 0) {
+		r = box_fsmount_make_read_only(attached);
+	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
 			"/dev/kvm cannot be given to microVMs: %s", box_err_strerror(-r));
@@ -225,10 +238,12 @@ int box_common_mounts_make(const char *rootfs, struct box_plan_host *host,
 	}
 	if (!common.anchor) {
 		return box_err_set(
-			err, BOX_ERR_OS, ENOENT, "the host has no folder to hang mounts on");
+			err, BOX_ERR_OS, ENOENT, "the host has no folder to attach mounts to");
 	}
 	int r = box_fsmount_make("tmpfs", &options, &mount);
-	r = r < 0 ? r : box_fsmount_attach(mount, AT_FDCWD, common.anchor, &anchor);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, AT_FDCWD, common.anchor, &anchor);
+	}
 	const char *step = "the shared tmpfs";
 	_cleanup_(box_close_p) int folder = -1;
 	if (r == 0 && rootfs[0]) {

@@ -1,5 +1,5 @@
-/* Copies by opened folders, never following a link out; links are copied as links. What not
- * everyone may read is left out, and so is what is too big. */
+/* Copies by opened folders and never follows a link; links are copied as links. Leaves out files that
+ * not everyone may read, and files that are too large. */
 #include "boxd/image/etc.h"
 
 #include <dirent.h>
@@ -22,20 +22,19 @@
 #define ENTRIES_MAX 16384
 #define FILE_BYTES_MAX (4 * BOX_MIB)
 #define DEPTH_MAX 8
-#define SEEN_MAX (4 * ENTRIES_MAX) /* taken or not */
+#define SEEN_MAX (4 * ENTRIES_MAX) /* copied or not */
 
-/* What of the host's /etc is worth having, besides our own files. */
+/* Which entries of the host's /etc are copied, besides our own files. */
 static const char *const wanted[] = {"alternatives", "bash.bashrc", "ca-certificates",
 	"crypto-policies", "fonts", "gai.conf", "inputrc", "java", "java-*", "ld.so.cache",
 	"ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types",
 	"os-release", "perl", "pki", "protocols", "python3*", "services", "ssl", "terminfo",
 	"timezone", "xattr.conf"};
 
-/* And what of those never, at any depth. */
+/* And which of those never, at any depth. */
 static const char *const unwanted[] = {"private", "*.key", "*.p12", "*-key.pem", "privkey*"};
 
-/* A login shell reads the profile: it must not start a process, and the environment is set
- * already. */
+/* A login shell reads the profile: it must not start processes, and the environment is set already. */
 static const struct {
 	const char *name;
 	const char *text;
@@ -96,7 +95,7 @@ static bool is_taken(const struct copy *copy, const char *name, unsigned depth)
 
 static int copy_file(int from, int to, const char *name, const struct stat *status)
 {
-	/* Something else may have taken its place, which must not make us wait. */
+	/* The entry may have been replaced, by a FIFO for example: do not block. */
 	_cleanup_(box_close_p) int source = openat(
 		from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	_cleanup_(box_close_p) int target = -1;
@@ -130,7 +129,8 @@ static int copy_link(int from, int to, const char *name)
 	char text[PATH_MAX];
 	ssize_t len = readlinkat(from, name, text, sizeof(text) - 1);
 	if (len < 0) {
-		return errno == ENOENT || errno == EINVAL ? 0 : -errno; /* it is another by now */
+		return errno == ENOENT || errno == EINVAL ? 0
+							  : -errno; /* it was replaced meanwhile */
 	}
 	text[len] = '\0';
 	return symlinkat(text, to, name) < 0 ? -errno : 0;
@@ -172,14 +172,15 @@ static int copy_entry(
 	if (!is_taken(copy, name, depth)) {
 		return 0;
 	}
-	/* Half of a caller's would be a box that fails later; the others are the operator's. */
+	/* Half an /etc of a caller's would make a box that fails later; the other ones are the
+	 * operator's. */
 	if (copy->whose == BOX_ETC_CALLER && copy->entries >= BOX_CALLERS_ETC_ENTRIES_MAX) {
 		return -ENOSPC;
 	}
 	if (copy->entries++ >= ENTRIES_MAX) {
 		return 0;
 	}
-	/* Certificates and alternatives are links by the hundred, and boxes wait for us. */
+	/* Certificates and alternatives are hundreds of links, and boxes wait for us. */
 	if (entry->d_type == DT_LNK) {
 		return copy_link(from, to, name);
 	}
@@ -199,7 +200,7 @@ static int copy_entry(
 	return 0;
 }
 
-/* Takes `from`. */
+/* Takes ownership of `from`. */
 static int copy_folder(struct copy *copy, int from, int to, unsigned depth)
 {
 	DIR *folder = fdopendir(from);
@@ -261,9 +262,18 @@ int box_etc_make(int root, enum box_etc_kind whose, int parent, const char *name
 	if (r == 0 && mkdirat(parent, name, 0755) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, parent, name, &etc);
-	r = r < 0 ? r : box_etc_fill(root, whose, etc);
-	r = r < 0 ? r : box_fsmount_make_read_only(etc);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_attach(mount, parent, name, &etc);
+	if (r < 0) {
+		return r;
+	}
+	r = box_etc_fill(root, whose, etc);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_make_read_only(etc);
 	if (r == 0) {
 		*ret_fd = TAKE_FD(etc);
 	}

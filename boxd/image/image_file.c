@@ -1,4 +1,4 @@
-/* A file goes on a loop device and is mounted, both read-only: nothing is ever written to it. */
+/* Attaches an image file to a loop device and mounts it, both read-only: nothing is ever written to it. */
 #include "boxd/image/image_file.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ const char *box_image_file_kind(const unsigned char *head, size_t size)
 	return NULL;
 }
 
-/* A journal that was left in the middle is not replayed: that would be writing. */
+/* noload: replaying an unfinished journal would write to the file. */
 static int make_mount(const char *kind, const char *device, int *ret_mount)
 {
 	_cleanup_(box_close_p) int context = fsopen(kind, FSOPEN_CLOEXEC);
@@ -71,7 +71,7 @@ static int make_mount(const char *kind, const char *device, int *ret_mount)
 	return 0;
 }
 
-/* Opened again through its own fd: it is the same file. */
+/* Opened again through its own fd, so it is the same file. */
 static int mount_file(
 	const struct box_image_file_request *ask, int found, int *ret_folder, struct box_err *err)
 {
@@ -81,7 +81,7 @@ static int mount_file(
 	_cleanup_(box_close_p) int loop = -1;
 	_cleanup_(box_close_p) int mount = -1;
 	(void)snprintf(again, sizeof(again), "/proc/self/fd/%d", found);
-	/* Who holds a lease on it must not hold us up. */
+	/* O_NONBLOCK: a lease that somebody holds on it must not block us. */
 	_cleanup_(box_close_p) int file = open(again, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	ssize_t size = file < 0 ? -1 : pread(file, head, sizeof(head), 0);
 	if (size < 0) {
@@ -93,7 +93,9 @@ static int mount_file(
 			"is a file without a file system in it (ext4, squashfs or erofs)");
 	}
 	int r = box_loop_device_attach(file, true, &loop);
-	r = r < 0 ? r : box_fsmount_path_of(loop, device, sizeof(device));
+	if (r == 0) {
+		r = box_fsmount_path_of(loop, device, sizeof(device));
+	}
 	if (r < 0) {
 		return fail(ask, err,
 			geteuid() == 0 ? "a loop device"
@@ -104,7 +106,9 @@ static int mount_file(
 	if (r == 0 && mkdirat(ask->anchor, "fs", 0755) < 0 && errno != EEXIST) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, ask->anchor, "fs", ret_folder);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, ask->anchor, "fs", ret_folder);
+	}
 	return r < 0 ? fail(ask, err, "the file system in it cannot be mounted", -r) : 0;
 }
 
@@ -139,7 +143,7 @@ int box_image_file_open(
 		return r;
 	}
 	if (box_root_check_shell(folder) < 0) {
-		return refuse(ask, err, ENOENT, "has no /bin/sh, which commands are given to");
+		return refuse(ask, err, ENOENT, "has no /bin/sh, which runs commands");
 	}
 	*ret_folder = TAKE_FD(folder);
 	return 0;

@@ -1,7 +1,8 @@
-/* What the operator has named as a root: a folder, or a file with a file system in it.
+/* A root that the operator has named: a folder, or a file with a file system in it. Called by images.c
+ * and common_mounts.c.
  *
- * The kernel reads such a file as it would read a disk, and trusts it as much: only files that the
- * operator's own configuration names come here, never one that a client names.
+ * The kernel parses such a file as it would a disk, and trusts it as much: only files named in the
+ * operator's configuration get here, never one that a client names.
  */
 #pragma once
 
@@ -10,17 +11,17 @@
 
 #include "base/err.h"
 
-/* The kinds that are known by their first bytes, or NULL: "ext4", "squashfs", "erofs". Pure. */
+/* The type of file system by its magic number: "ext4", "squashfs", "erofs"; or NULL. Pure. */
 #define BOX_IMAGE_FILE_HEAD_BYTES 2048
 const char *box_image_file_kind(const unsigned char *head, size_t size);
 
 struct box_image_file_request {
-	const char *what; /* names it in errors */
+	const char *what; /* what it is, for errors */
 	const char *path;
-	bool follow; /* it may be a link */
-	int anchor;  /* a folder of ours: a file's mount hangs on a new one in it */
+	bool follow; /* it may be a symbolic link */
+	int anchor;  /* a file's mount is attached to a new folder in this one */
 };
 
-/* Its top as an O_PATH fd; there is a shell in it. 0, or negative with err. */
+/* An O_PATH fd of its root directory, which has a shell. 0, or negative with err. */
 int box_image_file_open(
 	const struct box_image_file_request *ask, int *ret_folder, struct box_err *err);

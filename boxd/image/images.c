@@ -1,4 +1,4 @@
-/* The operator's are kept; a caller's is made for one box and closed after. */
+/* Keeps the operator's images; a caller's is opened for one box and closed with it. */
 #include "boxd/image/images.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 struct image {
 	const struct box_policy_image *wanted;
 	bool ready;
-	char why[256]; /* it is not */
+	char why[256]; /* why it cannot be used */
 	struct box_err unready;
 	struct box_root root;
 };
@@ -33,7 +33,7 @@ struct image {
 struct box_images {
 	struct box_mount_roots *mount_roots;
 	const char *anchor;
-	unsigned tries; /* each has a folder of its own */
+	unsigned tries; /* each attempt has a folder of its own */
 	size_t count;
 	struct image images[BOX_IMAGES_MAX];
 };
@@ -48,7 +48,7 @@ static void name_place(unsigned number, char name[PLACE_NAME_SIZE])
 	(void)snprintf(name, PLACE_NAME_SIZE, "image-%u", number);
 }
 
-/* A file system of its own: all that is mounted in it goes with it. */
+/* A tmpfs of its own: all mounts in it go with it. */
 static int make_place(const struct box_images *images, unsigned number, int *ret_place)
 {
 	static const struct box_fsmount_options options = {
@@ -61,14 +61,16 @@ static int make_place(const struct box_images *images, unsigned number, int *ret
 		return -errno;
 	}
 	int r = box_fsmount_make("tmpfs", &options, &mount);
-	r = r < 0 ? r : box_fsmount_attach(mount, anchor, name, ret_place);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, anchor, name, ret_place);
+	}
 	if (r < 0) {
 		(void)unlinkat(anchor, name, AT_REMOVEDIR);
 	}
 	return r;
 }
 
-/* A box that asks for it again would else hang up everything once more, loop devices too. */
+/* Otherwise each further request would attach everything again, loop devices too. */
 static void remove_place(const struct box_images *images, unsigned number, int place)
 {
 	char path[32];
@@ -169,7 +171,7 @@ static struct image *find_named(struct box_images *images, const char *name)
 
 /* --- a folder that a caller names --- */
 
-/* What is at a path that may be looked at, if it is one of the things that no root can be. */
+/* The type of what is at an accessible path, if it cannot be a root. */
 static const char *name_kind(const char *path)
 {
 	struct stat status;
@@ -188,7 +190,7 @@ static int refuse(const char *path, const char *why, struct box_err *err)
 	return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "image %s %s", path, why);
 }
 
-/* Of a folder that is not allowed nothing is told, not even what it is. */
+/* About a folder that is not allowed nothing is reported, not even its type. */
 int box_images_open_folder(
 	const struct box_images *images, const char *path, int *ret_fd, struct box_err *err)
 {
@@ -204,7 +206,7 @@ int box_images_open_folder(
 		return r;
 	}
 	if (box_root_check_shell(fd) < 0) {
-		return refuse(path, "has no /bin/sh, which commands are given to", err);
+		return refuse(path, "has no /bin/sh, which runs commands", err);
 	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -234,13 +236,13 @@ bool box_images_is_folder(struct box_images *images, const char *image)
 	return images && image[0] == '/' && !find_named(images, image);
 }
 
-/* --- what callers ask for --- */
+/* --- requests --- */
 
-/* What appears at its path later may be anyone's: the kernel shall not mount that. */
+/* What appears at the path later may be anyone's: the kernel must not mount it. */
 static int refuse_unready(const struct image *image, struct box_err *err)
 {
 	return box_err_set(err, image->unready.code, image->unready.errnum,
-		"%.400s; it was looked at when boxd started, and is again at the next start",
+		"%.400s; it was checked when boxd started, and is checked again at the next start",
 		image->unready.text);
 }
 

@@ -1,4 +1,5 @@
-/* By /dev/loop-control, which tells what is free; it may be taken before we take it. */
+/* Attaches files to free loop devices. LOOP_CTL_GET_FREE is racy: another process may take the device
+ * first, so EBUSY is tried again. */
 #include "boxd/image/loop_device.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ int box_loop_device_open(const char *name)
 	return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* Another may take a free one first. */
+/* Another process may take a free device first. */
 int box_loop_device_attach(int file, bool read_only, int *ret_loop)
 {
 	_cleanup_(box_close_p) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);

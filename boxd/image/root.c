@@ -1,4 +1,4 @@
-/* By opened folders: of a caller's root nothing is followed that leads out of it. */
+/* Takes a root apart by opened folders: in a caller's root nothing is followed that leads out of it. */
 #include "boxd/image/root.h"
 
 #include <dirent.h>
@@ -18,13 +18,13 @@
 #include "boxd/files/host_mount.h"
 #include "boxd/image/etc.h"
 
-#define SEEN_MAX 4096 /* names at the top of a root of the operator's, of any kind */
+#define SEEN_MAX 4096 /* names at the top of an operator's root, of any type */
 
-/* What a box takes from the host's own root. */
+/* What a box gets of the host's own root. */
 static const char *const system_folders[] = {
 	"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
-/* What a box never takes from a root of its own: there is one of ours. */
+/* What a box never gets of another root, because it has its own. */
 static const char *const own_folders[] = {"boot", "dev", "etc", "home", "lost+found", "media",
 	"mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var", "workspace"};
 
@@ -45,8 +45,8 @@ void box_root_close(struct box_root *root)
 	}
 }
 
-/* A clone of `source` on a new folder of `parent`, read-only. */
-static int hang(int parent, const char *name, int source, int *ret_fd)
+/* Attaches a read-only clone of `source` to a new folder in `parent`. */
+static int attach_clone(int parent, const char *name, int source, int *ret_fd)
 {
 	_cleanup_(box_close_p) int tree = open_tree(
 		source, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
@@ -61,7 +61,7 @@ static int hang(int parent, const char *name, int source, int *ret_fd)
 	return box_fsmount_attach(tree, parent, name, ret_fd);
 }
 
-/* What is mounted below it may be anything: then it is refused. */
+/* A root with mounts below it is refused: they may be anything. */
 static int detach(int source, int *ret_fd)
 {
 	static const struct box_host_mount_owner as_they_are = {.map = false};
@@ -104,7 +104,7 @@ static int take_entry(int folder, const char *name, int place, struct box_root *
 		int *tree = &root->trees[root->count];
 		int r = fd < 0       ? -errno
 			: root->once ? detach(fd, tree)
-				     : hang(place, name, fd, tree);
+				     : attach_clone(place, name, fd, tree);
 		if (r < 0) {
 			return r;
 		}
@@ -134,7 +134,7 @@ static int take_all_entries(int folder, int place, struct box_root *root)
 	int r = 0;
 	size_t seen = 0;
 	for (const struct dirent *at; r == 0 && (at = readdir(entries));) {
-		/* Of a caller's boxd waits for it. */
+		/* boxd waits for this if it is a caller's root. */
 		if (++seen > (root->once ? BOX_CALLERS_ROOT_TOP_MAX : SEEN_MAX)) {
 			r = -E2BIG;
 			break;
@@ -196,7 +196,7 @@ void box_root_describe(const struct box_root *root, const char *path, struct box
 	host->root_path = path;
 }
 
-/* The tree of the entry with this name; -1: it is a link, or there is none. */
+/* The tree of the entry with this name; -1: it is a link, or missing. */
 static int find_tree(const struct box_root_entry *entries, const int *trees, size_t count,
 	const char *name, size_t len, const struct box_root_entry **ret_entry)
 {
@@ -230,6 +230,6 @@ bool box_root_has_shell(const struct box_root_entry *entries, const int *trees, 
 		(void)snprintf(path, sizeof(path), "%s%ssh", link + strspn(link, "/"),
 			link[strspn(link, "/")] ? "/" : "");
 	}
-	/* A link is not followed: what is meant is that the folder was emptied. */
+	/* A link is not followed: this only detects a folder that was emptied. */
 	return tree >= 0 && fstatat(tree, path, &status, AT_SYMLINK_NOFOLLOW) == 0;
 }

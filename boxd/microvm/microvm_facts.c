@@ -1,6 +1,5 @@
-/* Looks at this host for what microVMs need, which opens files and starts nothing; then turns the facts
- * into words that a person can act on. Only the first obstacle is reported: what is behind it cannot be
- * seen yet. */
+/* Examines this host for what microVMs need, which opens files and starts nothing; then turns the facts
+ * into advice for a person. Only the first obstacle is reported, since it hides any others. */
 #include "boxd/microvm/microvm_facts.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include "base/macros.h"
 
 #define TEXT_MAX 65536
-#define SLOW_MS 2000 /* a first guest that takes longer runs on a KVM that is emulated */
+#define SLOW_MS 2000 /* if the first guest takes longer, KVM is emulated */
 
 #define CONTAINER_FIX                                                                        \
 	"give the container the device: docker run --device /dev/kvm; Kubernetes: a device " \
@@ -97,7 +96,7 @@ static void collect_device(struct box_microvm_facts *facts)
 	}
 }
 
-/* A guess: it only chooses the words. */
+/* A guess; only the wording depends on it. */
 static bool is_container(char *text)
 {
 	return is_there("/.dockerenv") || is_there("/run/.containerenv") ||
@@ -243,7 +242,7 @@ static void say_probe(
 			"this KVM cannot run a guest: %s%s%s",
 			facts->boot_error[0] ? facts->boot_error
 					     : "box-vmm ended before it could tell why",
-			facts->boot_console[0] ? "; its last words: " : "", facts->boot_console);
+			facts->boot_console[0] ? "; its last output: " : "", facts->boot_console);
 	}
 }
 
@@ -282,7 +281,7 @@ uint32_t box_microvm_facts_start_ms(const struct box_microvm_facts *facts)
 
 /* --- the output of box-vmm --- */
 
-/* Printable ASCII, cut: it goes into errors and logs. */
+/* Printable ASCII, cut: used in errors and logs. */
 static void copy_word(char to[BOX_MICROVM_FACTS_WORD_MAX], const char *value, size_t len)
 {
 	len = len < BOX_MICROVM_FACTS_WORD_MAX - 1 ? len : BOX_MICROVM_FACTS_WORD_MAX - 1;

@@ -1,6 +1,6 @@
-/* A queue of requests, and at most one box-vmm that boots a guest of its own. What is cheap to look at
- * (microvm_facts.c) is looked at again for each request, so that what was missing can be installed; that
- * a guest boots is remembered, also for the next boxd. */
+/* A queue of requests, and at most one box-vmm that boots a guest as a test. The facts that are cheap
+ * to collect (microvm_facts.c) are collected again for each request, so that missing parts can be
+ * installed; that a guest boots is remembered, also for the next boxd. */
 #include "boxd/microvm/microvm_probe.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "boxd/microvm/microvm_facts.h"
 #include "boxd/program.h"
 
-#define OUTPUT_MAX 16384 /* what a pipe always takes: boxd does not read while box-vmm writes */
+#define OUTPUT_MAX 16384 /* fits into a pipe: boxd does not read while box-vmm writes */
 
 #define CACHE_FOLDER "box"
 #define CACHE_NAME "machine"
@@ -32,7 +32,7 @@
 /* A request that waits for the end of box-vmm. */
 struct waiter {
 	struct box_list links;
-	struct box_making *making; /* NULL: asked without a box */
+	struct box_making *making; /* NULL: a query without a box */
 	uint32_t request;
 };
 
@@ -85,12 +85,12 @@ void box_microvm_probe_free(struct box_microvm_probe *probe)
 	free(probe);
 }
 
-/* --- what the last probe has found, kept in a file ---
+/* --- the result of the last probe, stored in a file ---
  *
- * A line that says what it is about, then the output of box-vmm. It is believed when it is ours and
- * nobody else could have written it. */
+ * The first line describes what was probed; then follows the output of box-vmm. The file counts only if
+ * we own it and nobody else could have written it. */
 
-/* The start of the host and the file of box-vmm: the result is worth nothing with another of either. */
+/* The boot of the host and the file of box-vmm: with another of either, the result is worthless. */
 static int describe_subject(const char *vmm_path, char subject[SUBJECT_MAX])
 {
 	char boot[64] = "";
@@ -116,7 +116,7 @@ static int open_folder(bool root, bool make)
 	const char *above = root ? "/run" : session && session[0] == '/' ? session : "";
 	_cleanup_(box_close_p) int parent = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (parent >= 0 && make) {
-		/* With the mode that operator_socket.c gives it, whichever of the two makes it. */
+		/* With the same mode as operator_socket.c uses, whichever of the two makes it. */
 		(void)mkdirat(parent, CACHE_FOLDER, root ? 0711 : 0700);
 	}
 	_cleanup_(box_close_p) int fd = parent < 0
@@ -169,7 +169,7 @@ void box_microvm_probe_cache_write(bool root, const char *vmm_path, const char *
 /* --- what is known --- */
 
 /* 0: microVMs work; -EAGAIN: box-vmm must be run; else err says why they do not. */
-static int judge(
+static int check_verdict(
 	struct box_microvm_probe *probe, struct box_microvm_facts *facts, struct box_err *err)
 {
 	struct box_host_state *host_state = probe->host_state;
@@ -196,11 +196,11 @@ static int judge(
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
 			"no microVM can be made here: %s; %s", verdict.why, verdict.fix);
 	}
-	host_state->host.machine_ms = box_microvm_facts_start_ms(facts);
+	host_state->host.microvm_ms = box_microvm_facts_start_ms(facts);
 	return 0;
 }
 
-/* `err` NULL: microVMs work. `making` NULL: asked without a box. */
+/* `err` NULL: microVMs work. `making` NULL: a query without a box. */
 static void answer(struct box_microvm_probe *probe, struct box_making *making, uint32_t request,
 	const struct box_err *err)
 {
@@ -255,12 +255,12 @@ static void on_probe_end(void *arg)
 	box_close_p(&probe->pipe);
 	probe->output_len = got > 0 ? (size_t)got : 0;
 	probe->probed = true;
-	int r = judge(probe, &facts, &err);
+	int r = check_verdict(probe, &facts, &err);
 	BOX_LOG(r < 0 ? BOX_LOG_WARNING : BOX_LOG_INFO, "microvms.probed",
 		box_log_str("result", r < 0 ? err.text : "they work"),
 		box_log_int("boot_ms", facts.boot_ms));
-	/* A library that was missing may be installed: only a guest that was booted, or could not be,
-	 * is remembered. */
+	/* A missing library may be installed later: the result is remembered only if a guest was
+	 * booted, or could not be. */
 	probe->probed = facts.booted || facts.boot_error[0] != '\0';
 	if (probe->probed) {
 		box_microvm_probe_cache_write(host_state->host.root, host_state->vmm_path,
@@ -269,7 +269,7 @@ static void on_probe_end(void *arg)
 	answer_all(probe, r < 0 ? &err : NULL);
 }
 
-/* Nothing to do when box-vmm runs already. */
+/* Does nothing if box-vmm runs already. */
 static int start_probe(
 	struct box_microvm_probe *probe, const struct box_microvm_facts *facts, struct box_err *err)
 {
@@ -321,13 +321,13 @@ static int start_and_wait(struct box_microvm_probe *probe, const struct box_micr
 	return 0;
 }
 
-/* `making` NULL: asked without a box. */
-static void judge_or_wait(
+/* `making` NULL: a query without a box. */
+static void answer_or_wait(
 	struct box_microvm_probe *probe, struct box_making *making, uint32_t request)
 {
 	static struct box_microvm_facts facts;
 	struct box_err err;
-	int r = judge(probe, &facts, &err);
+	int r = check_verdict(probe, &facts, &err);
 	if (r == -EAGAIN) {
 		r = start_and_wait(probe, &facts, making, request, &err);
 		if (r == 0) {
@@ -343,10 +343,10 @@ void box_microvm_probe_request(struct box_microvm_probe *probe, struct box_makin
 		probe->done(probe->arg, making, NULL);
 		return;
 	}
-	judge_or_wait(probe, making, making->request);
+	answer_or_wait(probe, making, making->request);
 }
 
 void box_microvm_probe_ask(struct box_microvm_probe *probe, uint32_t request)
 {
-	judge_or_wait(probe, NULL, request);
+	answer_or_wait(probe, NULL, request);
 }

@@ -1,6 +1,6 @@
-/* Whether this host can run microVMs. When the first one is wanted, box-vmm boots a guest of its own
- * (`box-vmm --probe=boot`); requests wait for that in a queue, and nothing else does. Called by
- * making.c. */
+/* Finds out whether this host can run microVMs. When the first one is requested, box-vmm boots a guest
+ * as a test (`box-vmm --probe=boot`); requests for microVMs wait for that in a queue, other requests do
+ * not. Called by making.c. */
 #pragma once
 
 #include "boxd/host_state.h"
@@ -21,20 +21,20 @@ void box_microvm_probe_free(struct box_microvm_probe *probe);
 /* The stage MICROVM of a request for a box: `done` is called once, now or later. A native box passes at
  * once. */
 void box_microvm_probe_request(struct box_microvm_probe *probe, struct box_making *making);
-/* Asks without a box: `answered` is called once, now or later. */
+/* A query without a box: `answered` is called once, now or later. */
 void box_microvm_probe_ask(struct box_microvm_probe *probe, uint32_t request);
-/* Drops all that wait; none is answered. */
+/* Drops all waiting requests without an answer. */
 void box_microvm_probe_drop_requests(struct box_microvm_probe *probe);
 
 /* --- for tests --- */
 
-/* The ids that box-vmm is probed with: those that may use /dev/kvm, and no more rights than needed. */
+/* The ids that box-vmm is probed with: those that may use /dev/kvm, with no more rights than needed. */
 struct box_identity box_microvm_probe_identity(
 	const struct box_microvm_facts *facts, const struct box_identity *ids);
 
-/* The result, kept until the host is started again in /run/box, or for a user (`root` false) in the
- * folder of the user's session. Reads what box-vmm printed, if it was this box-vmm and this start of the
- * host: the length, or negative. */
+/* The result, stored until the host reboots: in /run/box, or for a user (`root` false) in the folder of
+ * the user's session. Reads what box-vmm printed, if it was this box-vmm since this boot: the length,
+ * or negative. */
 int box_microvm_probe_cache_read(bool root, const char *vmm_path, char *text, size_t size);
 /* A failure is not reported: the next boxd probes again. */
 void box_microvm_probe_cache_write(bool root, const char *vmm_path, const char *text, size_t len);

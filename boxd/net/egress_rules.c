@@ -1,7 +1,7 @@
-/* Writes the rules of one slot and compares them with what nft lists.
+/* Writes the rules of one slot and compares them with nft's listing.
  *
- * Rules are written in the words in which nft lists them, so that they can be compared word by word. When
- * another version of nft lists a rule in other words, the rule counts as missing and the box does not start.
+ * Rules are written exactly as nft lists them, so that they can be compared word by word. If another
+ * version of nft lists a rule differently, the rule counts as missing and the box does not start.
  */
 #include "boxd/net/egress_rules.h"
 
@@ -18,7 +18,7 @@
 #define TEXT_BYTES_MAX (1024 * 1024)
 #define SPACE " \t\n"
 #define WORD_MAX 64
-#define REMOVALS_MAX 64 /* in one run of nft: the others wait for the next */
+#define REMOVALS_MAX 64 /* per run of nft: the others wait for the next run */
 
 /* Of a slot. */
 enum {
@@ -65,8 +65,8 @@ static void write_entry(const struct box_egress_allow *allow, const char *protoc
 	}
 }
 
-/* The rules of a slot, each with `before` in front. No entry of the allowlist opens ports of the host,
- * whatever addresses it covers: those are decided first. */
+/* The rules of a slot, each with `before` in front. Ports of the host are decided first, so that no
+ * entry of the allowlist opens them, whatever addresses it covers. */
 static void write_chain(const struct box_egress_rules_addresses *addresses, const char *before,
 	struct box_buf *text)
 {
@@ -90,7 +90,7 @@ static void write_slot(uint32_t slot, struct box_buf *text)
 		slot);
 }
 
-/* Adds what may be missing before it is deleted: deleting what does not exist is an error. */
+/* Adds first what it deletes: deleting what does not exist is an error. */
 static void write_removal(uint32_t slot, struct box_buf *text)
 {
 	write_slot(slot, text);
@@ -110,7 +110,7 @@ static void write_removals(const struct box_egress_rules_slots *slots, struct bo
 	}
 }
 
-/* The slots whose removals were written. */
+/* The slots whose removal is in the commands. */
 static void mark_removed(struct box_egress_rules_slots *slots)
 {
 	size_t count = 0;
@@ -147,7 +147,7 @@ static bool skip_word(const char **at, const char *word)
 	return true;
 }
 
-/* The same for all words of a text, one after the other. */
+/* The same for all words of a text, in order. */
 static bool skip_words(const char **at, const char *words)
 {
 	char word[WORD_MAX];
@@ -166,8 +166,8 @@ static bool skip_words(const char **at, const char *words)
 	return true;
 }
 
-/* Skips `"b5" : goto slot5`, with the comma after it if there is one. The slot must have rules; those that
- * must be listed are counted. */
+/* Skips `"b5" : goto slot5`, and a comma after it. The slot must have rules; counts the slots that are
+ * required to have some. */
 static bool skip_element(const char **at, const struct box_egress_rules_slots *slots, size_t *found)
 {
 	unsigned long number = 0;
@@ -262,7 +262,7 @@ int box_egress_rules_set(struct box_egress_rules_slots *slots, const struct box_
 	slots->states[slot] = LIMITED;
 	int r = set_and_check(slots, router, slot, addresses, err);
 	if (r < 0) {
-		slots->states[slot] = STALE; /* some of the rules may be there */
+		slots->states[slot] = STALE; /* some of the rules may exist */
 	}
 	return r;
 }

@@ -1,8 +1,8 @@
-/* The allowlists of single boxes, as rules of the router: for each limited slot a chain, and an element of
- * the map `egress` by which the packets of its veth come there.
+/* The allowlists of single boxes, as rules of the router: for each limited slot a chain, and an element
+ * of the map `egress`, which sends the packets of its veth there.
  *
- * The chain comes after what is refused to all boxes, so it opens nothing of that; and it is in the router,
- * where the box cannot change it.
+ * The chain comes after the refusals for all boxes, so it cannot undo those; and it is in the router,
+ * where the box cannot change it. Called by network.c.
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 #include "boxd/net/router.h"
 #include "plan/egress.h"
 
-/* What one box may reach, in addresses: all that rules are made of. A policy (plan/egress.h) becomes this by
- * box_egress_rules_resolve. It points into the policy. */
+/* What one box may reach, in addresses: the only input of the rules. box_egress_rules_resolve makes it
+ * of a policy (plan/egress.h), to which it points. */
 struct box_egress_rules_addresses {
 	const struct box_egress_allow *allow;
 	uint32_t allow_count;
@@ -29,19 +29,19 @@ struct box_egress_rules_slots {
 	uint8_t states[BOX_ROUTER_SLOTS_MAX];
 };
 
-/* Sets the rules of a slot and reads them back; on the way, rules of slots that were released are removed.
- * On failure the slot counts as released. */
+/* Sets the rules of a slot and reads them back; also removes the rules of slots that were released. On
+ * failure the slot counts as released. */
 int box_egress_rules_set(struct box_egress_rules_slots *slots, const struct box_router *router,
 	uint32_t slot, const struct box_egress_rules_addresses *addresses, struct box_err *err);
-/* The box of a slot is gone. Its rules stay, and let nothing through, until nft is run the next time: each
- * run takes milliseconds. */
+/* The box of a slot is gone. Its rules stay, and let nothing through, until the next run of nft, since
+ * each run takes milliseconds. */
 void box_egress_rules_release(struct box_egress_rules_slots *slots, uint32_t slot);
-/* Before a slot is taken: removes what is left of the rules of an earlier box. */
+/* Before a slot is taken: removes the remaining rules of an earlier box. */
 int box_egress_rules_clear(struct box_egress_rules_slots *slots, const struct box_router *router,
 	uint32_t slot, struct box_err *err);
 
-/* Pure, for tests: the commands for nft, and whether what nft lists (the map, then the chain of the slot)
- * is exactly that. */
+/* Pure, for tests: the commands for nft, and whether nft's listing (the map, then the chain of the
+ * slot) is exactly what they set. */
 void box_egress_rules_write(const struct box_egress_rules_slots *slots, uint32_t slot,
 	const struct box_egress_rules_addresses *addresses, struct box_buf *text);
 bool box_egress_rules_match(const struct box_egress_rules_slots *slots, uint32_t slot,

@@ -1,10 +1,10 @@
-/* Which box has which address on the host's loopback, and the life of its port proxy.
+/* Which box has which address on the host's loopback, and the start and end of its port proxy.
  *
- * Addresses are shared with every other boxd of the host. A taken one is held by a lock that the kernel
- * knows by name: an abstract socket in the network namespace that the loopback belongs to. It ends with its
- * holder, however that ends, and needs no right and no file.
+ * Addresses are shared with every other boxd of the host. An address is locked by an abstract socket
+ * with its name, in the network namespace of the host's loopback. The kernel releases the lock when its
+ * holder ends in any way; it needs no privilege and no file.
  *
- * A listening socket is bound to the veth of its box: whatever the rules of the router say, no other box can
+ * A listening socket is bound to the veth of its box: whatever the router's rules say, no other box can
  * connect to it. Called by network.c only. */
 #include "boxd/net/host_ports.h"
 
@@ -68,7 +68,7 @@ struct box_host_ports *box_host_ports_new(const struct box_router *router, int e
 
 /* --- addresses --- */
 
-/* 0, 1 when another has it, or -errno. */
+/* 0; 1 when another process has it; or -errno. */
 static int lock_address(uint32_t address, int *ret_lock)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -83,7 +83,7 @@ static int lock_address(uint32_t address, int *ret_lock)
 	if (bind(lock, (const struct sockaddr *)&name, size) < 0) {
 		return errno == EADDRINUSE ? 1 : -errno;
 	}
-	/* Nothing is received by it: anyone on the host can find the name. */
+	/* Nothing is received on it, since anyone on the host can find the name. */
 	(void)shutdown(lock, SHUT_RDWR);
 	*ret_lock = TAKE_FD(lock);
 	return 0;
@@ -205,8 +205,8 @@ static void end_proxy(struct box_host_ports *ports, struct slot_ports *box)
 		return;
 	}
 	box_router_child_end(box->pidfd);
-	/* close() alone would not take it out of the epoll: a box that is being made may hold a copy
-	 * of the fd. */
+	/* Removed from the epoll set explicitly, before close(): a box that is being made may hold a
+	 * copy of the fd. */
 	(void)epoll_ctl(ports->epoll, EPOLL_CTL_DEL, box->pidfd, NULL);
 	box_close_p(&box->pidfd);
 }

@@ -1,6 +1,5 @@
-/* Messages of rtnetlink, written and read by hand: the kernel's own structs, no library. A batch is
- * one buffer on the caller's stack; what is read back comes from the kernel and is still measured
- * before it is believed. */
+/* rtnetlink messages, written and parsed by hand with the kernel's own structs, no library. A batch is
+ * one buffer on the caller's stack; answers come from the kernel, but lengths are still checked. */
 #include "boxd/net/netlink.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@
 
 #include "base/cleanup.h"
 
-#define ANSWER_BYTES 32768 /* what a dump sends at once */
+#define ANSWER_BYTES 32768 /* the kernel sends at most this much at once */
 #define ANSWER_MS 2000     /* the kernel answers at once, or something is wrong */
 #define DRAIN_TURNS 1024
 #define RTM_BEFORE NLMSG_SPACE(sizeof(struct rtmsg))
@@ -29,7 +28,7 @@ static int open_socket(uint32_t groups, int flags, int *ret_fd)
 	if (fd < 0) {
 		return -errno;
 	}
-	/* Else an answer carries the whole request again. */
+	/* Otherwise an error answer contains the whole request. */
 	int one = 1;
 	(void)setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
 	struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = groups};
@@ -56,7 +55,7 @@ bool box_netlink_changed(int fd)
 {
 	bool changed = false;
 	for (int turn = 0; turn < DRAIN_TURNS; turn++) {
-		char bytes[64]; /* the rest of a message is thrown away */
+		char bytes[64]; /* the rest of a message is discarded */
 		ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
 		if (got < 0 && errno != ENOBUFS) {
 			break;
@@ -72,7 +71,7 @@ static void put(struct box_netlink_batch *batch, const void *data, size_t len)
 {
 	size_t at = batch->size;
 	size_t end = at + NLMSG_ALIGN(len);
-	batch->size = end; /* beyond the room when something did not fit: then it is not sent */
+	batch->size = end; /* larger than the buffer if something did not fit: then not sent */
 	if (end <= sizeof(batch->bytes) && len > 0) {
 		memset(batch->bytes + at, 0, end - at);
 		memcpy(batch->bytes + at, data, len);
@@ -112,7 +111,7 @@ static void nest_end(struct box_netlink_batch *batch, size_t at)
 	}
 }
 
-/* Its sequence number is its place, counted from 1. */
+/* The sequence number is the message's position in the batch, from 1. */
 static size_t message_begin(struct box_netlink_batch *batch, uint16_t type, uint16_t flags)
 {
 	size_t at = batch->size;
@@ -268,7 +267,7 @@ static const unsigned char *body_of(const struct nlmsghdr *head)
 	return (const unsigned char *)head + NLMSG_HDRLEN;
 }
 
-/* 0 for an acknowledgement, else what it says. */
+/* 0 for an acknowledgement, else the error. */
 static int error_of(const struct nlmsghdr *head)
 {
 	if (head->nlmsg_len < NLMSG_LENGTH(sizeof(int))) {
@@ -310,7 +309,7 @@ int box_netlink_send(int fd, struct box_netlink_batch *batch)
 	return result;
 }
 
-/* `fixed` is the size of the struct that stands before the attributes. */
+/* `fixed` is the size of the struct before the attributes. */
 static bool find_u32(struct nlmsghdr *head, size_t fixed, uint16_t type, uint32_t *ret_value)
 {
 	size_t before = NLMSG_SPACE(fixed);
@@ -348,8 +347,8 @@ static int visit_answer(unsigned char *bytes, size_t size, visit_message *visit,
 	return 0;
 }
 
-/* `body` is the fixed struct that such a request begins with. The socket is of this call alone: a
- * visitor may leave the rest of the answers unread. */
+/* `body` is the fixed struct that the request begins with. The socket is used for this call only: a
+ * visitor may leave answers unread. */
 static int dump(uint16_t type, const void *body, size_t size, visit_message *visit, void *context)
 {
 	struct box_netlink_batch request = {0};
@@ -362,7 +361,9 @@ static int dump(uint16_t type, const void *body, size_t size, visit_message *vis
 	}
 	_cleanup_(box_close_p) int fd = -1;
 	int r = box_netlink_open(&fd);
-	r = r < 0 ? r : send_all(fd, request.bytes, request.size);
+	if (r == 0) {
+		r = send_all(fd, request.bytes, request.size);
+	}
 	while (r == 0) {
 		ssize_t got = receive(fd, answer, ANSWER_BYTES);
 		r = got < 0 ? (int)got : visit_answer(answer, (size_t)got, visit, context);
@@ -418,7 +419,7 @@ static int visit_address(struct nlmsghdr *head, void *context)
 	if (head->nlmsg_type != RTM_NEWADDR) {
 		return 0;
 	}
-	/* On a link between two points IFA_ADDRESS is the other side's. */
+	/* On a point-to-point link IFA_ADDRESS is the peer's address. */
 	size_t fixed = sizeof(struct ifaddrmsg);
 	if (!find_u32(head, fixed, IFA_LOCAL, &address) &&
 		!find_u32(head, fixed, IFA_ADDRESS, &address)) {
@@ -438,7 +439,7 @@ struct defaults {
 	bool found;
 };
 
-/* The gateways of a route over several ways. */
+/* The gateways of a multipath route. */
 static int visit_ways(struct nlmsghdr *head, struct box_netlink_address_list *list)
 {
 	size_t rest = RTM_PAYLOAD(head);
@@ -461,8 +462,8 @@ static int visit_ways(struct nlmsghdr *head, struct box_netlink_address_list *li
 	return r;
 }
 
-/* The kernel tells routes in the order of their destinations, so the default ones come first and
- * a table of a million routes costs nothing. */
+/* The kernel lists routes by destination, so default routes come first and a table of a million routes
+ * costs nothing. */
 static int visit_route(struct nlmsghdr *head, void *context)
 {
 	struct defaults *defaults = context;

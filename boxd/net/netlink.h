@@ -1,6 +1,6 @@
-/* The few calls of rtnetlink that the router and its boxes need, by hand.
+/* The few rtnetlink calls that the router and its boxes need.
  *
- * Requests are gathered in a batch of fixed size and sent at once; all that is about batches is
+ * Requests are collected in a batch of fixed size and sent at once; all functions for batches are
  * async-signal-safe. Addresses are IPv4 in network order.
  */
 #pragma once
@@ -18,43 +18,43 @@ struct box_netlink_batch {
 	_Alignas(8) unsigned char bytes[BOX_NETLINK_BATCH_BYTES];
 };
 
-/* A link is known by an index that we choose, so that all about it fits in one batch. */
+/* We choose the index of a link, so that all requests about it fit into one batch. */
 struct box_netlink_veth_end {
 	const char *name;
 	int index;
 	int netns;
 };
 
-/* A socket of rtnetlink in the network namespace of the caller. */
+/* An rtnetlink socket in the network namespace of the caller. */
 int box_netlink_open(int *ret_fd);
-/* One that tells when IPv4 addresses or routes have changed; it does not block. */
+/* A non-blocking socket that reports changes of IPv4 addresses and routes. */
 int box_netlink_watch(int *ret_fd);
-/* Reads it empty: whether anything was there. A lost message counts. */
+/* Discards what can be read: whether there was anything. A lost message counts too. */
 bool box_netlink_changed(int fd);
 
 void box_netlink_veth(struct box_netlink_batch *batch, const struct box_netlink_veth_end *near,
 	const struct box_netlink_veth_end *far, uint32_t mtu);
-/* No IPv6 address comes by itself. May fail: there are kernels without IPv6. */
+/* Turns off IPv6 address autoconfiguration. May fail: there are kernels without IPv6. */
 void box_netlink_disable_ipv6_autoconf(struct box_netlink_batch *batch, int index);
 void box_netlink_up(struct box_netlink_batch *batch, int index);
 void box_netlink_delete(struct box_netlink_batch *batch, int index);
 void box_netlink_address(
 	struct box_netlink_batch *batch, int index, uint32_t address, unsigned prefix);
 void box_netlink_default_route(struct box_netlink_batch *batch, int index, uint32_t gateway);
-/* Fails with -ENETUNREACH when there is no route to the address. */
+/* Fails with -ENETUNREACH when there is no route to the gateway. */
 void box_netlink_route_to(struct box_netlink_batch *batch, uint32_t address);
 
 /* Sends and waits for every answer: 0, or the first error of a message that may not fail. */
 int box_netlink_send(int fd, struct box_netlink_batch *batch);
 
-/* A sorted list without doubles. */
+/* A sorted list without duplicates. */
 #define BOX_NETLINK_ADDRESSES_MAX 8192
 struct box_netlink_address_list {
 	size_t count;
 	uint32_t addresses[BOX_NETLINK_ADDRESSES_MAX];
 };
 
-/* All of these add to the list. -E2BIG when there are too many. */
+/* Each of these adds to the list. -E2BIG when there are too many. */
 int box_netlink_address_list_add(struct box_netlink_address_list *list, uint32_t address);
 /* Every IPv4 address of the caller's network namespace. */
 int box_netlink_addresses(struct box_netlink_address_list *list);

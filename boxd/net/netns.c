@@ -1,5 +1,5 @@
-/* A namespace is made by entering it and coming back: boxd does nothing else in between. Called by boxd/box;
- * knows nothing of the router. */
+/* Makes a namespace by entering it and coming back: boxd does nothing else in between. Called by
+ * boxd/box; knows nothing of the router. */
 #include "boxd/net/netns.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "boxd/net/netlink.h"
 
 #define LO_INDEX 1
-/* For net.ipv4.tcp_rmem. The last number is the most that TCP may make of the receive buffer of a socket:
- * error queues can be as long, and nobody is charged for them. All peers of a box are on this host, and as near
- * as pasta: loopback is as quick with this as with the usual 6 MiB. */
+/* For net.ipv4.tcp_rmem. The last number is the maximum size of a socket's receive buffer: error queues
+ * can be as long, and are charged to nobody. All peers of a box are on this host, or pasta: loopback is
+ * as fast with this as with the default of 6 MiB. */
 #define TCP_BUFFERS "4096 131072 425984"
 
 struct box_netns {
@@ -37,7 +37,7 @@ static int open_current(int *ret_fd)
 struct box_netns *box_netns_new(void)
 {
 	_cleanup_(box_close_p) int home = -1;
-	/* The way back is tried before it is needed. */
+	/* Returning is tested before it is needed. */
 	if (open_current(&home) < 0 || setns(home, CLONE_NEWNET) < 0) {
 		return NULL;
 	}
@@ -96,8 +96,8 @@ static int send_batch(struct box_netlink_batch *batch)
 	return r < 0 ? r : box_netlink_send(fd, batch);
 }
 
-/* If this fails, buffers are larger, which boxd's check of the box finds out: see
- * boxd/box/socket_memory_inside.c. */
+/* If this fails, buffers are larger, which boxd's check of the box takes into account: see
+ * boxd/box/socket_memory.c. */
 static void limit_buffers(void)
 {
 	_cleanup_(box_close_p) int fd = open("/proc/sys/net/ipv4/tcp_rmem", O_WRONLY | O_CLOEXEC);

@@ -1,8 +1,8 @@
-/* Slots at the router, and the lives of the router and of pasta.
+/* Network slots at the router, and the start and end of the router and of pasta.
  *
  * The router is made for the first box and stays. pasta is started when the host has a default route, and
- * again when it dies. When the host's addresses cannot be refused, nothing goes out: pasta is ended until
- * they can be.
+ * restarted when it dies. While the host's addresses cannot be refused, pasta is stopped, so that nothing
+ * goes out.
  *
  * Who calls whom in boxd/net, downwards only:
  *
@@ -16,12 +16,13 @@
  *     netlink.c          rtnetlink, for network.c, router.c and netns.c
  *     netns.c            from boxd/box: network namespaces of boxes, from inside
  *
- * Egress by name would come between policy and addresses, in box_network_set_egress. Rules are made of struct
- * box_egress_rules_addresses, never of the policy (plan/egress.h). Today every entry
- * of a policy is an address, so box_egress_rules_resolve only points at it. With names a process for each box,
- * started and watched like a port proxy (its own file beside port_proxy.c, its end at this file's epoll), would
- * answer the box's DNS in place of pasta (BOX_ROUTER_DNS), and for each name on the list hand its addresses to
- * egress_rules.c. Those belong in a set of the slot, since the rules themselves are read back word by word. */
+ * Egress by name would be added between policy and addresses, in box_network_set_egress. Rules are made
+ * from struct box_egress_rules_addresses, never from the policy (plan/egress.h). Today every entry of a
+ * policy is an address, so box_egress_rules_resolve only points to it. With names, a process for each box,
+ * started and watched like a port proxy (in its own file, with its pidfd in this file's epoll set), would
+ * answer the box's DNS in place of pasta (BOX_ROUTER_DNS), and pass the addresses of each allowed name to
+ * egress_rules.c. They belong in a set of the slot, since the rules themselves are compared word by word.
+ */
 #include "boxd/net/network.h"
 
 #include <arpa/inet.h>
@@ -48,9 +49,9 @@
 #include "boxd/net/router.h"
 #include "boxd/net/router_child.h"
 
-#define SLOTS_NET UINT32_C(0xc6130000) /* 198.19.0.0: two addresses a slot */
-/* Packets that were sent to the last box of a slot must not come to the next one: the kernel forgets a flow of
- * UDP sooner than this. */
+#define SLOTS_NET UINT32_C(0xc6130000) /* 198.19.0.0: two addresses per slot */
+/* Packets to the last box of a slot must not reach the next one: the kernel forgets UDP flows in less
+ * time than this. */
 #define SLOT_REST_MS 180000
 #define TAKEN UINT64_MAX
 #define ROUTER_INDEX 100000 /* of the first veth, beyond what the kernel gives itself */
@@ -64,19 +65,19 @@
 struct box_network {
 	uid_t uid;
 	gid_t gid;
-	bool made; /* the router */
+	bool made; /* the router exists */
 	struct box_router router;
-	int epoll; /* of the three that follow, and of port proxies */
-	int timer; /* when to try again what has failed */
-	int watch; /* tells changes of the host's addresses and routes */
+	int epoll; /* of the three fds below, and of port proxies */
+	int timer; /* when failed steps are tried again */
+	int watch; /* reports changes of the host's addresses and routes */
 	int pidfd; /* pasta's, or -1 */
 	uint64_t pasta_started_ms;
 	uint32_t pause_ms;
 	bool in_pause;
 	bool host_has_route; /* a default route */
-	bool closed;         /* the host's addresses are not refused: nothing may go out */
-	struct box_router_denied denied;  /* as the rules have it */
-	struct box_router_denied current; /* as the host has it */
+	bool closed;         /* refusing the host's addresses has failed: nothing may go out */
+	struct box_router_denied denied;  /* as set in the rules */
+	struct box_router_denied current; /* as found on the host */
 	struct box_egress_rules_slots egress_rules;
 	struct box_host_ports *host_ports;
 	uint64_t free_since_ms[BOX_ROUTER_SLOTS_MAX]; /* 0: always; TAKEN: not now */
@@ -116,8 +117,8 @@ static void end_pasta(struct box_network *network)
 		return;
 	}
 	box_router_child_end(network->pidfd);
-	/* close() alone would not take it out of the epoll: a box that is being made may hold a copy of
-	 * the fd. */
+	/* Removed from the epoll set explicitly, before close(): a box that is being made may hold a
+	 * copy of the fd. */
 	(void)epoll_ctl(network->epoll, EPOLL_CTL_DEL, network->pidfd, NULL);
 	(void)close(network->pidfd);
 	network->pidfd = -1;
@@ -190,7 +191,7 @@ static void ensure_pasta(struct box_network *network)
 	}
 }
 
-/* Looks whether pasta has ended. */
+/* Checks whether pasta has ended. */
 static void check_pasta(struct box_network *network)
 {
 	siginfo_t info = {0};
@@ -209,7 +210,7 @@ static void check_pasta(struct box_network *network)
 	try_later(network);
 }
 
-/* Waits until its interface is there, it has ended, or it took too long. */
+/* Waits until its interface exists, it has ended, or it took too long. */
 static int await_pasta(struct box_network *network, struct box_err *err)
 {
 	uint64_t end_ms = box_clock_ms() + PASTA_READY_MS;
@@ -231,8 +232,8 @@ static int await_pasta(struct box_network *network, struct box_err *err)
 
 /* --- the host --- */
 
-/* Refuses the addresses that the host has now. With another gateway the host is in another network: pasta reads
- * the host's resolver when it starts, so it is restarted. */
+/* Refuses the present addresses of the host. Another gateway means that the host is in another network:
+ * pasta reads the host's resolver when it starts, so it is restarted. */
 static int follow_host(struct box_network *network, struct box_err *err)
 {
 	bool has_route = false;
@@ -272,7 +273,7 @@ static void host_changed(struct box_network *network)
 	ensure_pasta(network);
 }
 
-/* The watch was open before this first look, so no change is missed. */
+/* The watch was opened before this first look, so no change is missed. */
 static int make_router(struct box_network *network, struct box_err *err)
 {
 	if (!box_network_is_possible(network, err)) {
@@ -290,7 +291,7 @@ static int make_router(struct box_network *network, struct box_err *err)
 
 /* --- slots --- */
 
-/* The lowest that has rested long enough, or else the one that has rested longest. */
+/* The lowest slot that was free long enough, or else the one that was free longest. */
 static int find_slot(const struct box_network *network, uint32_t *ret_number)
 {
 	uint64_t now_ms = box_clock_ms();
@@ -314,7 +315,7 @@ static int find_slot(const struct box_network *network, uint32_t *ret_number)
 	return 0;
 }
 
-/* The router and its way out, as the host is now. */
+/* Makes the router and its way out, if they are missing. */
 static int make_ready(struct box_network *network, struct box_err *err)
 {
 	if (!network->made) {
@@ -393,7 +394,7 @@ int box_network_set_egress(struct box_network *network, const struct box_network
 	const struct box_egress *policy, uint32_t *ret_host_address, struct box_err *err)
 {
 	if (policy->limited) {
-		/* The seam between policy and addresses, see above. */
+		/* Where a policy becomes addresses, see above. */
 		const struct box_egress_rules_addresses addresses = box_egress_rules_resolve(
 			policy);
 		int r = box_egress_rules_set(

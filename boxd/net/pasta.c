@@ -1,5 +1,5 @@
-/* The child that becomes pasta: a mount namespace that shows it the router's namespaces by path, then no
- * rights and other ids, then exec. Called by network.c only. */
+/* The child that becomes pasta: it enters a mount namespace where the router's namespaces have paths,
+ * drops its rights, changes its ids, then calls exec. Called by network.c only. */
 #include "boxd/net/pasta.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "boxd/net/router_child.h"
 
 #define TUN "/dev/net/tun"
-/* What pasta opens is mounted here, over a folder of its own mount namespace. */
+/* What pasta opens is bind-mounted here, over a folder of its own mount namespace. */
 #define FOLDER "/tmp"
 #define NETNS_PATH FOLDER "/net"
 #define USERNS_PATH FOLDER "/user"
@@ -55,8 +55,8 @@ static int bind_fd(int fd, const char *path)
 	return target < 0 || mount(source, path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 }
 
-/* pasta takes namespaces by path, and a process that lent it /proc/PID/ns would be one that pasta's uid
- * may look into. So the namespaces are bind-mounted in a mount namespace of its own. */
+/* pasta takes namespaces by path, and its uid would need access to a process whose /proc/PID/ns it
+ * uses. So the namespaces are bind-mounted in a mount namespace of its own. */
 static int show_namespaces(const struct box_router *router)
 {
 	const char *options = "size=64k,mode=755";
@@ -65,7 +65,7 @@ static int show_namespaces(const struct box_router *router)
 		mount("tmpfs", FOLDER, "tmpfs", MS_NOSUID | MS_NOEXEC, options) < 0) {
 		return -errno;
 	}
-	/* Without udev the host's device may be usable by root alone; root can make another one. */
+	/* Without udev the host's device may be for root only; root can make another one. */
 	if (router->uid != geteuid() && mknod(TUN_PATH, S_IFCHR | 0666, makedev(10, 200)) == 0) {
 		(void)mount(TUN_PATH, TUN, NULL, MS_BIND, NULL);
 	}
@@ -74,7 +74,7 @@ static int show_namespaces(const struct box_router *router)
 	return r < 0 ? r : bind_fd(router->userns, USERNS_PATH);
 }
 
-/* Where boxd is in a user namespace of its own this process is uid 0, and exec would give it all rights. */
+/* If boxd is in a user namespace of its own, this process is uid 0, and exec would give it all rights. */
 static int give_up_rights(const struct box_router *router, pid_t parent)
 {
 	long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED;

@@ -1,7 +1,7 @@
 /* pasta (from passt): the way out of the router. It turns packets into ordinary sockets of the host, so
- * nothing of the host's own network is changed.
+ * the host's own network is not changed.
  *
- * How the process is started, and with what rights. When it runs is decided in network.c.
+ * This module starts the process, with few rights. network.c decides when it runs.
  */
 #pragma once
 
@@ -11,7 +11,7 @@ struct box_router;
 
 /* Where the program is, or NULL. */
 const char *box_pasta_path(void);
-/* Why pasta could not use the host's tun device as this user, in words for an operator, or NULL. */
+/* Why pasta could not use the host's tun device as this user, for the operator; or NULL. */
 const char *box_pasta_tun_problem(uid_t uid);
 
 /* Starts it with the ids of the router's owner. It dies with boxd. 0 or -errno. */

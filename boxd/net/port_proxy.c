@@ -1,9 +1,9 @@
-/* Port proxies: how the process starts, what it gives up, and its loop.
+/* Port proxies: the start of the process, the rights it drops, and its loop.
  *
- * It is a copy of boxd that closes what is boxd's, takes the ids of the router's owner, goes behind a seccomp
- * filter and then reports that it runs. Before it connects to the host, and again when the connection is
- * there, it asks the kernel (sock_diag) whether the listener is bound to the box's own address. Called by
- * host_ports.c only; it knows nothing of slots or rules. */
+ * The process is a copy of boxd that closes boxd's fds, takes the ids of the router's owner, installs a
+ * seccomp filter and then reports that it runs. Before it connects to the host, and again when it is
+ * connected, it asks the kernel (sock_diag) whether the listener is bound to the box's own address.
+ * Called by host_ports.c only; it knows nothing of slots or rules. */
 #include "boxd/net/port_proxy.h"
 
 #include <arpa/inet.h>
@@ -37,13 +37,13 @@
 #include "boxd/net/router_child.h"
 
 #define START_TIMEOUT_MS 5000
-#define OTHER_FILES 64 /* fds of the process beside its connections */
+#define OTHER_FILES 64 /* fds of the process in addition to its connections */
 #define EVENTS_MAX 64
-#define CHUNKS_MAX 16 /* of one direction, then others have their turn */
+#define CHUNKS_MAX 16 /* in one direction, before others get their turn */
 
 /* --- who listens on the host --- */
 
-/* Also a socket that a program of IPv6 has bound to the address alone. */
+/* Also finds a socket that an IPv6 program has bound to the IPv4 address. */
 static bool is_bound_to(const struct inet_diag_msg *listener, uint32_t address)
 {
 	const uint32_t mapped[] = {0, 0, htonl(0xffff), address};
@@ -66,7 +66,7 @@ int box_port_proxy_find_listener(int sock_diag, uint32_t address, uint16_t port)
 	struct inet_diag_msg listener;
 	request.id.idiag_sport = htons(port);
 	request.id.idiag_src[0] = address;
-	/* The kernel finds the listener that a connection would find. */
+	/* The kernel finds the same listener that a connection would reach. */
 	int r = box_sock_diag_query(sock_diag, &request, &listener);
 	if (r < 0) {
 		return r;
@@ -91,23 +91,23 @@ struct end {
 	uint32_t events;
 };
 
-/* What has come from one side and not gone out on the other. */
+/* Bytes that were received from one side and not yet sent to the other. */
 struct buffer {
 	size_t from;
 	size_t until;
-	bool ended;  /* nothing more comes */
-	bool passed; /* and the other side knows */
+	bool ended;  /* end of input */
+	bool passed; /* the end was passed on to the other side */
 	char bytes[BOX_PORT_PROXY_BYTES];
 };
 
-/* One connection of the box with its other half to the host. The end of one direction is passed on by
- * itself; a failure of either side ends both at once. */
+/* A connection of the box and the connection to the host that it is copied to. The end of one direction
+ * is passed on alone; a failure of either side ends both at once. */
 struct connection {
 	struct box_list links;
 	uint16_t port;
 	bool connecting;
 	struct end ends[SIDES];
-	struct buffer buffers[SIDES]; /* by the side it came from */
+	struct buffer buffers[SIDES]; /* by the side that the bytes came from */
 };
 
 struct loop {
@@ -123,7 +123,7 @@ static void watch(struct loop *loop, struct end *end, uint32_t events)
 {
 	struct epoll_event event = {.events = events, .data.ptr = end};
 	if (events == 0 && end->watched) {
-		/* With no events asked for, epoll would still report a hangup again and again. */
+		/* With no events requested, epoll would still report a hangup again and again. */
 		(void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, end->fd, NULL);
 	} else if (events != 0 && events != end->events) {
 		(void)epoll_ctl(
@@ -147,7 +147,7 @@ static void watch_listeners(struct loop *loop)
 	}
 }
 
-/* The memory is freed when no event of this round can point to it any more. */
+/* The memory is freed when no event of this round can refer to it any more. */
 static void end_connection(struct loop *loop, struct connection *connection, bool failed)
 {
 	const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -170,7 +170,7 @@ static void free_ended(struct loop *loop)
 	}
 }
 
-/* Copies as much as is possible now: whether the connection goes on. */
+/* Copies as much as is possible now: whether the connection continues. */
 static bool copy(struct connection *connection, enum side from)
 {
 	struct buffer *buffer = &connection->buffers[from];
@@ -220,7 +220,7 @@ static bool host_listens(const struct loop *loop, const struct connection *conne
 		       loop->sock_diag, loop->proxy->address, connection->port) == 0;
 }
 
-/* Looks again: the listener of before may have been replaced by one that listens everywhere. */
+/* Checks again: the listener may have been replaced by one that listens on all addresses. */
 static bool is_connected(const struct loop *loop, const struct connection *connection)
 {
 	int failure = 0;
@@ -248,7 +248,7 @@ static void serve_connection(struct loop *loop, struct end *end, uint32_t events
 	watch_connection(loop, connection);
 }
 
-/* From the box's own address, so that a service of the host sees which box it is. */
+/* Bound to the box's own address, so that a service of the host can tell which box it is. */
 static int connect_to_host(const struct loop *loop, const struct connection *connection)
 {
 	const int on = 1;
@@ -318,7 +318,7 @@ _Noreturn static void run_loop(const struct box_port_proxy *proxy, int sock_diag
 		watch_listeners(&loop);
 		int count = epoll_wait(loop.epoll, events, EVENTS_MAX, -1);
 		for (int i = 0; i < count; i++) {
-			/* Small numbers are of listeners: no struct has such an address. */
+			/* Small numbers are listeners: no struct has such an address. */
 			if (events[i].data.u64 < proxy->port_count) {
 				accept_all(&loop, events[i].data.u64);
 			} else {
@@ -344,7 +344,7 @@ static const int calls[] = {
 	SCMP_SYS(epoll_ctl),
 	SCMP_SYS(epoll_wait),
 	SCMP_SYS(epoll_pwait),
-	SCMP_SYS(write), /* that it has started, and the reports of a sanitizer */
+	SCMP_SYS(write), /* the report of its start, and reports of sanitizers */
 	SCMP_SYS(close),
 	SCMP_SYS(brk),
 	SCMP_SYS(munmap),
@@ -352,7 +352,7 @@ static const int calls[] = {
 	SCMP_SYS(madvise),
 	SCMP_SYS(futex),
 	SCMP_SYS(exit_group),
-#ifdef BOX_SANITIZED /* it looks for its stack before a call that never returns */
+#ifdef BOX_SANITIZED /* it looks up its stack before a call that never returns */
 	SCMP_SYS(sigaltstack),
 #endif
 };
@@ -365,7 +365,7 @@ static int add_rules(scmp_filter_ctx filter)
 			return r;
 		}
 	}
-	/* Only streams of IPv4; the socket of sock_diag is there already. */
+	/* Only IPv4 stream sockets; the sock_diag socket is open already. */
 	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
 		SCMP_A0(SCMP_CMP_EQ, AF_INET),
 		SCMP_A1(SCMP_CMP_EQ, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -434,7 +434,7 @@ static int give_up_rights(void)
 static int become_proxy(struct box_port_proxy *proxy, const struct box_router *router, pid_t parent,
 	int report, int *ret_sock_diag)
 {
-	/* 1. What is boxd's is closed. */
+	/* 1. Close boxd's fds. */
 	int r = box_router_child_begin(parent);
 	if (r < 0) {
 		return r;
@@ -443,12 +443,12 @@ static int become_proxy(struct box_port_proxy *proxy, const struct box_router *r
 	if (r < 0) {
 		return r;
 	}
-	/* 2. The filter allows no such socket. */
+	/* 2. The filter does not allow this socket later. */
 	r = box_sock_diag_open(ret_sock_diag);
 	if (r < 0) {
 		return r;
 	}
-	/* 3. Rights. */
+	/* 3. Drop rights. */
 	r = box_router_child_become_owner(router, parent);
 	if (r < 0) {
 		return r;
@@ -457,7 +457,7 @@ static int become_proxy(struct box_port_proxy *proxy, const struct box_router *r
 	if (r < 0) {
 		return r;
 	}
-	/* 4. On a kernel that cannot tell who listens, boxes get no ports. */
+	/* 4. If the kernel cannot report who listens, boxes get no ports. */
 	r = box_port_proxy_find_listener(*ret_sock_diag, proxy->address, proxy->ports[0]);
 	if (r < 0 && r != -ENOENT) {
 		return r;

@@ -1,8 +1,8 @@
-/* The router's namespaces and the rules that hold for all boxes.
+/* The router's namespaces, and the rules for all boxes.
  *
  * The rules are set once; later only the two sets of denied addresses change. Everything is read back
- * and compared: a router whose rules are not exactly what was set does not come into being. What a single
- * box may reach is in egress_rules.c; this file knows of no box. */
+ * and compared: if the rules are not exactly what was set, there is no router. The rules of a single
+ * box are in egress_rules.c; this file knows of no box. */
 #include "boxd/net/router.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@
 #define READ_TRIES 16
 #define LO_INDEX 1
 #define COMMANDS_BYTES_MAX (2 * BOX_MIB) /* two full sets of addresses are 0.8 MiB */
-#define FLOWS_PER_BOX 4096 /* connections and UDP flows that one box may have at once */
+#define FLOWS_PER_BOX 4096 /* connections and UDP flows of one box */
 #define TEXT_(number) #number
 #define TEXT(number) TEXT_(number)
 
@@ -48,7 +48,7 @@ bool box_router_is_left_out(const char *name)
 }
 #endif
 
-/* Every rule has this comment, so that the rules can be counted in what nft lists. */
+/* Every rule has this comment, so that nft's listing shows how many there are. */
 #define MARK "comment \"box\""
 #define REFUSE "counter jump refuse " MARK
 
@@ -65,18 +65,18 @@ static const char *const sets =
 	"chain late { type nat hook postrouting priority 100; policy accept; }\n"
 	"}\n";
 
-/* Their order matters. A test that leaves a defence out puts `instead` in its place. */
+/* Their order matters. A test that leaves a defence out uses `instead` in its place. */
 static const struct rule {
 	const char *defence;
 	const char *chain;
 	const char *text;
 	const char *instead;
 } rules[] = {
-	/* A reset comes at once; of ICMP messages the kernel sends only so many a second. */
+	/* A reset is sent at once; the kernel limits the rate of ICMP messages. */
 	{"reset", "refuse", "meta l4proto tcp reject with tcp reset " MARK, NULL},
 	{"reject", "refuse", "reject with icmpx type admin-prohibited " MARK, NULL},
 	{"ipv6", "early", "meta nfproto ipv6 counter drop " MARK, NULL},
-	/* The route back to a source that is not the box's own leads elsewhere. */
+	/* The route back to a source address that is not the box's own uses another interface. */
 	{"spoof", "early", "iifname \"b*\" fib saddr . iif oif missing counter drop " MARK, NULL},
 	/* The ports of the host that this box may reach, see egress_rules.c. */
 	{"egress", "input", "ip daddr " BOX_EGRESS_HOST " iifname vmap @egress " MARK, NULL},
@@ -85,12 +85,12 @@ static const struct rule {
 		"iifname \"out\" oifname \"b*\" ct state established,related accept " MARK, NULL},
 	{"ways", "forward", "iifname != \"b*\" counter drop " MARK, NULL},
 	{"boxes", "forward", "oifname \"b*\" " REFUSE, "oifname \"b*\" accept " MARK},
-	/* One box cannot use up the ports and sockets of all. */
+	/* One box must not use up the ports and sockets of all. */
 	{"flows", "forward",
 		"ct state new add @flows { ip saddr ct count over " TEXT(
 			FLOWS_PER_BOX) " } " REFUSE,
 		NULL},
-	/* A box with an allowlist goes to its own chain, here and below, after what is refused to all
+	/* A box with an allowlist goes to its own chain, here and below, after the refusals for all
 	 * boxes. That chain accepts what is on the list and refuses the rest. */
 	{"egress", "forward",
 		"oifname \"out\" ip daddr " BOX_ROUTER_DNS
@@ -111,7 +111,7 @@ static const struct rule {
 };
 #define RULE_COUNT (BOX_COUNT_OF(rules))
 
-/* Returns how many rules nft must list then. */
+/* Returns how many rules nft must list. */
 static size_t write_rules(struct box_buf *commands)
 {
 	size_t count = 0;
@@ -152,7 +152,7 @@ static size_t count_text(const char *text, const char *what)
 	return count;
 }
 
-/* Whether the listing has exactly these elements in a set. */
+/* Whether a set in the listing has exactly these elements. */
 static bool set_is(const char *text, const char *name, const struct box_netlink_address_list *list)
 {
 	char opening[32];
@@ -182,7 +182,7 @@ static bool set_is(const char *text, const char *name, const struct box_netlink_
 	return same;
 }
 
-/* What nft prints for one `list` command; to be freed. */
+/* nft's output for one `list` command; to be freed. */
 static int list_with_nft(
 	const struct box_router *router, const char *command, char **ret_text, struct box_err *err)
 {
@@ -197,8 +197,8 @@ static int refuse_difference(struct box_err *err)
 		"the rules of the router are not what was set");
 }
 
-/* One set at a time: of several, nft 1.0.6 finds only the last. Listing the whole ruleset would do, but
- * that grows with the boxes and their allowlists. */
+/* One set at a time: of several, nft 1.0.6 finds only the last. Listing the whole ruleset would work,
+ * but that grows with the boxes and their allowlists. */
 static int check_sets(const struct box_router *router, const struct box_router_denied *denied,
 	struct box_err *err)
 {
@@ -232,7 +232,7 @@ static int check_rules(const struct box_router *router, size_t count, struct box
 	return 0;
 }
 
-/* The two sets, in a new router after all rules. */
+/* Adds the two sets, after all rules of a new router. */
 static int set_rules(const struct box_router *router, const struct box_router_denied *denied,
 	bool is_new, struct box_err *err)
 {
@@ -279,8 +279,8 @@ static int make_namespaces(const struct box_router *router, const void *arg, pid
 	return fds[0] < 0 || fds[1] < 0 ? -errno : 0;
 }
 
-/* Turns forwarding on and opens rtnetlink. With boxd's rights, not those of the router's user namespace:
- * this socket must reach into boxes too. */
+/* Turns forwarding on and opens rtnetlink, with boxd's rights instead of those of the router's user
+ * namespace: this socket must reach into boxes too. */
 static int open_socket(const struct box_router *router, const void *arg, pid_t parent,
 	int fds[BOX_ROUTER_CHILD_FDS_MAX])
 {
@@ -363,7 +363,7 @@ bool box_router_has_uplink(const struct box_router *router)
 int box_router_read_host(struct box_router_denied *ret_denied, bool *ret_has_default_route)
 {
 	int r = -EINTR;
-	/* Again when something changed while it was read. */
+	/* Read again if something changed meanwhile. */
 	for (int i = 0; i < READ_TRIES && r == -EINTR; i++) {
 		ret_denied->host.count = 0;
 		ret_denied->gateways.count = 0;

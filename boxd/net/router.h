@@ -1,7 +1,9 @@
-/* The router: a network namespace, in a user namespace of its own, that is between all boxes and the host.
+/* The router: a network namespace between all boxes and the host, in a user namespace of its own.
+ * Called by network.c.
  *
- * No process lives in it. It exists as long as boxd holds its fds, so it and everything in it ends with
- * boxd. Its user namespace belongs to the ids that pasta runs as, which lets an unprivileged pasta enter.
+ * It contains no process. It exists as long as boxd holds its fds, so it and everything in it ends with
+ * boxd. Its user namespace belongs to the ids that pasta runs as, so that an unprivileged pasta may
+ * enter it.
  */
 #pragma once
 
@@ -31,7 +33,7 @@ struct box_router_denied {
 	struct box_netlink_address_list gateways;
 };
 
-/* Reads them as they are now, and whether the host has a default route. 0 or -errno. */
+/* Reads the present ones, and whether the host has a default route. 0 or -errno. */
 int box_router_read_host(struct box_router_denied *ret_denied, bool *ret_has_default_route);
 
 /* Makes the namespaces, sets the rules and reads them back. On failure nothing remains. */
@@ -46,7 +48,7 @@ int box_router_set_denied(const struct box_router *router, const struct box_rout
 bool box_router_has_uplink(const struct box_router *router);
 
 #ifdef BOX_ROUTER_WITHOUT
-/* Tests leave defences out, by names with commas between them, to see that other tests notice. boxd is
+/* Tests leave defences out, by names separated by commas, to check that other tests notice. boxd is
  * never built with this. */
 extern const char *box_router_without;
 #endif

@@ -1,5 +1,5 @@
-/* Forks, waits for and reads back the processes that work in the router. No rule is written here: the
- * callers (router.c, egress_rules.c, pasta.c, host_ports.c, port_proxy.c) say what is to be done. */
+/* Forks the processes that work in the router, waits for them and reads their results. Contains no
+ * rules: the callers (router.c, egress_rules.c, pasta.c, host_ports.c, port_proxy.c) supply the work. */
 #include "boxd/net/router_child.h"
 
 #include <errno.h>
@@ -72,8 +72,8 @@ void box_router_child_exec(const char *path, char *const arguments[], int input,
 
 /* --- in boxd --- */
 
-/* Waits for a child that ends by itself and returns its exit status; negative when a signal ended it,
- * also ours because it took too long. */
+/* Waits for a child that ends by itself and returns its exit status; negative when it was killed by a
+ * signal, including ours after a timeout. */
 static int wait_for(pid_t pid)
 {
 	_cleanup_(box_close_p) int pidfd = pidfd_open(pid, 0);
@@ -107,7 +107,7 @@ const char *box_router_child_find_program(const char *const *paths)
 	return NULL;
 }
 
-/* --- fds from inside --- */
+/* --- fds from the router --- */
 
 _Noreturn static void run_opener(const struct box_router_child_opener *opener,
 	const struct box_router *router, pid_t parent, int socket)
@@ -121,7 +121,7 @@ _Noreturn static void run_opener(const struct box_router_child_opener *opener,
 	_exit(0);
 }
 
-/* The answer of an opener: its result, with all the fds or none. */
+/* The answer of an opener: its result, with all fds or none. */
 static int receive_fds(int socket, size_t fd_count, int ret_fds[BOX_ROUTER_CHILD_FDS_MAX])
 {
 	struct box_packet packet = {0};
@@ -184,7 +184,7 @@ _Noreturn static void run_nft(
 	const struct box_router *router, const char *path, pid_t parent, int input, int output)
 {
 	char name[] = "nft";
-	/* Lists without counters, and protocols as numbers: the same rules give the same text. */
+	/* Lists without counters, and protocols as numbers: equal rules give equal text. */
 	char stateless[] = "-s";
 	char numeric[] = "-p";
 	char option[] = "-f";
@@ -200,7 +200,7 @@ _Noreturn static void run_nft(
 	_exit(127);
 }
 
-/* A memory file with the commands, read from its beginning. */
+/* A memfd with the commands, with its offset at the beginning. */
 static int write_commands(const struct box_buf *commands, int *ret_fd)
 {
 	_cleanup_(box_close_p) int fd = memfd_create("nft-commands", MFD_CLOEXEC);

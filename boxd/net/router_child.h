@@ -1,8 +1,8 @@
-/* Processes that boxd forks to do something in the router: open a socket there, run nft, or stay (pasta,
- * port proxies).
+/* Processes that boxd forks to do something in the router: open a socket there, run nft, or stay
+ * (pasta, port proxies).
  *
- * Such a process never comes back into boxd: it answers with fds, with what nft printed, or lives on by
- * itself and dies with boxd.
+ * Such a process never returns into boxd's code: it answers with fds, with nft's output, or lives on
+ * and dies with boxd.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
-/* What a folder has, found by fds: no path is resolved twice, and what boxd has not made itself is
- * refused. And two pure parts: how large an image must be, and what must be done for a folder.
+/* Examines a folder by fds: no path is resolved twice, and files that boxd has not made itself are
+ * refused. Two parts are pure: how large an image must be, and what must be done for a folder.
  *
- * Sizes are those of an ext4 with blocks of 4 KiB as mke2fs lays it out, each rounded up; that an image
- * has room for what was asked is checked again when it is mounted. */
+ * Sizes are those of an ext4 with 4 KiB blocks as mke2fs makes it, each rounded up; whether an image
+ * has enough room is checked again when it is mounted. */
 #include "boxd/quota/quota.h"
 
 #include <errno.h>
@@ -29,14 +29,14 @@
 #define GROUP_BLOCKS 32768ULL
 #define INODES_IN_BLOCK 16ULL
 #define DESCRIPTORS_IN_BLOCK 64ULL
-#define RESERVED_DESCRIPTORS_MAX 1024ULL /* so that it can grow, in each copy of the superblock */
+#define RESERVED_DESCRIPTORS_MAX 1024ULL /* in each copy of the superblock, so that it can grow */
 #define GROWTH 1024ULL
-#define KERNEL_SHARE 50ULL /* the kernel keeps one of so many blocks for itself */
+#define KERNEL_SHARE 50ULL /* the kernel reserves one of so many blocks */
 #define KERNEL_BLOCKS_MAX 4096ULL
-#define SPARE_BLOCKS 64ULL /* lost+found, the root, what a last group that is too small takes */
+#define SPARE_BLOCKS 64ULL /* lost+found, the root, and what a too small last group loses */
 
 #define BYTES_PER_INODE 8192ULL
-#define INODES_MIN 12288ULL /* their tables make the smallest image one that can have a journal */
+#define INODES_MIN 12288ULL /* their tables make the smallest image large enough for a journal */
 #define INODES_MAX (16ULL * 1024 * 1024)
 #define SMALL_BYTES (256 * BOX_MIB)
 #define SMALL_JOURNAL_MIB 4
@@ -106,7 +106,7 @@ void box_quota_support_close(struct box_quota_support *support)
 
 /* --- what a folder has --- */
 
-/* That the name leads to the folder is checked by the caller. */
+/* The caller checks that the name refers to the folder. */
 static int find_name(int source, char path[BOX_PATH_MAX], const char **ret_name)
 {
 	int r = box_fsmount_path_of(source, path, BOX_PATH_MAX);
@@ -165,7 +165,7 @@ int box_quota_find(int source, struct box_quota_folder *ret_folder, struct box_e
 static int not_ours(const char *what, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_BOX, EPERM,
-		"the quota of host_path cannot be held: %s is not as boxd makes it", what);
+		"the quota of host_path cannot be enforced: %s is not as boxd makes it", what);
 }
 
 int box_quota_open_store(int parent, int *ret_store, struct box_err *err)
@@ -174,7 +174,8 @@ int box_quota_open_store(int parent, int *ret_store, struct box_err *err)
 		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
 	if (fd < 0) {
-		/* Another's than root's: what root has mounted is seen, the rest is not ours to do.
+		/* A folder of another user than root: mounts made by root are visible, the rest is not
+		 * ours to change.
 		 */
 		return errno == ENOENT || errno == EACCES ? -ENOENT
 							  : not_ours(BOX_QUOTA_STORE_NAME, err);
@@ -210,7 +211,7 @@ void box_quota_unswept_marker_name(const char *name, char ret_file[300])
 	(void)snprintf(ret_file, 300, "%s.swp", name);
 }
 
-/* By the loop device that its file system is on: names say nothing here. */
+/* Compares the loop device of its file system: names prove nothing here. */
 bool box_quota_is_root_of(int fd, int image)
 {
 	struct statx place;
@@ -232,7 +233,7 @@ bool box_quota_is_root_of(int fd, int image)
 		info.lo_inode == file.st_ino;
 }
 
-/* The store and the image of a folder; -ENOENT when it has none. */
+/* Opens the store and the image of a folder; -ENOENT when it has none. */
 static int open_store_and_image(
 	int source, int *ret_store, int *ret_image, char name[256], struct box_err *err)
 {
@@ -290,7 +291,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return BOX_MIN(a, b);
 }
 
-static uint64_t divide_up(uint64_t value, uint64_t by)
+static uint64_t div_round_up(uint64_t value, uint64_t by)
 {
 	return (value + by - 1) / by;
 }
@@ -315,18 +316,18 @@ static uint64_t count_orphan_blocks(uint64_t blocks)
 	return min_u64(blocks / 4096, 512);
 }
 
-/* How many blocks an image of `blocks` needs for itself. */
+/* How many blocks of an image are needed for its own metadata. */
 static uint64_t count_overhead(uint64_t blocks, const struct box_quota_shape *shape)
 {
-	uint64_t groups = divide_up(blocks, GROUP_BLOCKS);
+	uint64_t groups = div_round_up(blocks, GROUP_BLOCKS);
 	uint64_t tables = groups *
-		(divide_up(divide_up(shape->inodes, groups), INODES_IN_BLOCK) + 1);
-	uint64_t max_groups = divide_up(min_u64(blocks * GROWTH, UINT32_MAX), GROUP_BLOCKS);
-	uint64_t descriptors = divide_up(groups, DESCRIPTORS_IN_BLOCK) +
-		min_u64(divide_up(max_groups, DESCRIPTORS_IN_BLOCK), RESERVED_DESCRIPTORS_MAX);
+		(div_round_up(div_round_up(shape->inodes, groups), INODES_IN_BLOCK) + 1);
+	uint64_t max_groups = div_round_up(min_u64(blocks * GROWTH, UINT32_MAX), GROUP_BLOCKS);
+	uint64_t descriptors = div_round_up(groups, DESCRIPTORS_IN_BLOCK) +
+		min_u64(div_round_up(max_groups, DESCRIPTORS_IN_BLOCK), RESERVED_DESCRIPTORS_MAX);
 	return tables + 2 * groups + count_copies(groups) * (1 + descriptors) +
 		shape->journal_mib * BOX_MIB / BLOCK + count_orphan_blocks(blocks) +
-		min_u64(divide_up(blocks, KERNEL_SHARE), KERNEL_BLOCKS_MAX) + SPARE_BLOCKS;
+		min_u64(div_round_up(blocks, KERNEL_SHARE), KERNEL_BLOCKS_MAX) + SPARE_BLOCKS;
 }
 
 int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
@@ -339,7 +340,7 @@ int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape)
 		.journal_mib = quota_bytes < SMALL_BYTES ? SMALL_JOURNAL_MIB : JOURNAL_MIB,
 	};
 	shape.inodes = BOX_MAX(shape.inodes, INODES_MIN);
-	uint64_t wanted = divide_up(quota_bytes, BLOCK);
+	uint64_t wanted = div_round_up(quota_bytes, BLOCK);
 	uint64_t blocks = wanted;
 	uint64_t before;
 	/* The overhead grows far more slowly than the image. */
@@ -358,7 +359,7 @@ static int refuse_unenforced(
 	const struct box_quota_support *support, uint64_t quota_bytes, struct box_err *err)
 {
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-		"workspace_quota_mb %llu cannot be held for a folder of the host: %s; leave out "
+		"workspace_quota_mb %llu cannot be enforced for a folder of the host: %s; leave out "
 		"host_path, provide what is missing, or set local.degraded: true to run without",
 		(unsigned long long)(quota_bytes / BOX_MIB), support->missing);
 }
@@ -369,7 +370,7 @@ static int decide_by_size(const struct box_quota_state *state, uint64_t quota_by
 	struct box_quota_shape shape = {0};
 	if (box_quota_shape(quota_bytes, &shape) < 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, ERANGE,
-			"workspace_quota_mb %llu cannot be held for a folder of the host: it must "
+			"workspace_quota_mb %llu cannot be enforced for a folder of the host: it must "
 			"be from %llu to %llu",
 			(unsigned long long)(quota_bytes / BOX_MIB),
 			(unsigned long long)(BOX_QUOTA_BYTES_MIN / BOX_MIB),
@@ -381,7 +382,7 @@ static int decide_by_size(const struct box_quota_state *state, uint64_t quota_by
 			"host has: its image can grow, not shrink",
 			(unsigned long long)(quota_bytes / BOX_MIB));
 	}
-	/* A process that died while it grew has left a file that is larger than its file system. */
+	/* A process that died while growing it leaves a file that is larger than its file system. */
 	bool ready = state->has_image && state->mounted && !state->unswept &&
 		state->image_bytes == shape.size_bytes && state->capacity_bytes >= quota_bytes;
 	*ret_verdict = ready ? BOX_QUOTA_READY : BOX_QUOTA_NEEDS_WORK;

@@ -21,7 +21,7 @@
  * folder of root's belongs to the payload inside a box. */
 #define BOX_QUOTA_UID 0xf0000000U
 
-/* What this host has for quotas. */
+/* Whether this host can enforce quotas. */
 struct box_quota_support {
 	bool possible;
 	char missing[256]; /* why not */
@@ -31,13 +31,13 @@ struct box_quota_support {
 	int own_ns;  /* and boxd's own */
 };
 
-/* Before and after boxd enters its own mount namespace. */
+/* Call the first before, the second after boxd enters its own mount namespace. */
 void box_quota_support_find(struct box_quota_support *support);
 void box_quota_support_enter_namespace(struct box_quota_support *support);
 void box_quota_support_close(struct box_quota_support *support);
 
-/* What an image is made with, so that `quota_bytes` of files fit. 0, or -ERANGE when there can be no such
- * image. The size grows with the quota, so that one follows from the other. Pure. */
+/* The parameters of an image in which `quota_bytes` of files fit. 0, or -ERANGE when no such image is
+ * possible. A larger quota always gives a larger image. Pure. */
 struct box_quota_shape {
 	uint64_t size_bytes;
 	uint64_t inodes;
@@ -45,7 +45,7 @@ struct box_quota_shape {
 };
 int box_quota_shape(uint64_t quota_bytes, struct box_quota_shape *ret_shape);
 
-/* What a folder has now. */
+/* The present state of a folder. */
 struct box_quota_state {
 	bool has_image;
 	bool mounted; /* the folder is the root of its image */
@@ -60,7 +60,7 @@ enum box_quota_verdict {
 	BOX_QUOTA_NEEDS_WORK, /* the image is to be made, grown or mounted */
 	BOX_QUOTA_WAIVED,     /* not enforced: the operator allows that (local.degraded) */
 };
-/* 0 with the verdict, or why the box is refused. Pure. */
+/* 0 with the verdict, or why the request is refused. Pure. */
 int box_quota_decide(const struct box_quota_support *support, const struct box_quota_state *state,
 	uint64_t quota_bytes, bool degraded, enum box_quota_verdict *ret_verdict,
 	struct box_err *err);
@@ -72,11 +72,12 @@ struct box_quota_folder {
 };
 int box_quota_find(int source, struct box_quota_folder *ret_folder, struct box_err *err);
 
-/* The folder of images, if it is there and only boxd can have made it: 0, -ENOENT, or err. */
+/* Opens the folder of images, if it exists and only boxd can have made it: 0, -ENOENT, or err. */
 int box_quota_open_store(int parent, int *ret_store, struct box_err *err);
-/* The image of a folder, or -ENOENT. */
+/* Opens the image of a folder, or -ENOENT. */
 int box_quota_open_image(int store, const char *name, int *ret_image, struct box_err *err);
-/* The name of a file in the store that says: what was copied may still be in the folder. */
+/* The name of the marker file in the store: while it exists, the folder may still have files that were
+ * copied. */
 void box_quota_unswept_marker_name(const char *name, char ret_file[300]);
 /* Whether `fd` is the root of the file system in this image. */
 bool box_quota_is_root_of(int fd, int image);

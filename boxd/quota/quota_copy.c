@@ -1,5 +1,5 @@
-/* A walk over two folders at once, by fds, never through a link. Other processes may write to the folder
- * meanwhile: a name that changes its type is an error, and nothing outside of the two folders is
+/* Walks two folders at once, by fds, following no symbolic link. Other processes may write to the
+ * folder meanwhile: a name whose type changes is an error, and nothing outside of the two folders is
  * touched. */
 #include "boxd/quota/quota_copy.h"
 
@@ -39,7 +39,7 @@ static int fail(const struct walk *walk, const char *name, int errnum)
 			"what is in host_path does not fit into workspace_quota_mb");
 	}
 	return box_err_set(walk->err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be held: %s cannot be moved: %s", name,
+		"the quota of host_path cannot be enforced: %s cannot be moved: %s", name,
 		errnum == EXDEV ? "something is mounted there" : box_err_strerror(errnum));
 }
 
@@ -51,7 +51,7 @@ static bool is_newer(const struct stat *a, const struct stat *b)
 						      : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
 }
 
-/* An attribute that the image's file system does not know, such as a label, is left behind. */
+/* Attributes that the image's file system does not support, such as a label, are left behind. */
 static int copy_attributes(int from, int to)
 {
 	ssize_t size = flistxattr(from, NULL, 0);
@@ -78,7 +78,7 @@ static int copy_attributes_and_times(int from, int to, const struct stat *status
 	if (r < 0) {
 		return r;
 	}
-	/* The mode after the owner, whose change takes bits from it. */
+	/* The mode after the owner: changing the owner clears bits of the mode. */
 	return fchown(to, status->st_uid, status->st_gid) < 0 ||
 			fchmod(to, status->st_mode & 07777) < 0 || futimens(to, times) < 0
 		? -errno
@@ -232,7 +232,8 @@ static int take_folder(struct walk *walk, int from, int to, const char *name)
 	return r;
 }
 
-/* Also a bind mount of the same file system: what is swept from it would be gone elsewhere. */
+/* Also detects a bind mount of the same file system: removing files from it would remove them
+ * elsewhere. */
 static bool is_mount(int folder, const char *name)
 {
 	struct statx facts;
@@ -284,8 +285,8 @@ static int each_entry(struct walk *walk, int from, int to)
 	return r;
 }
 
-/* Attributes of a fresh folder are set twice: first, because the walk may be broken off, and last, because
- * its entries have changed its times. */
+/* The attributes of a new folder are set twice: first, because the walk may be interrupted, and last,
+ * because making its entries has changed its times. */
 static int walk_folder(struct walk *walk, int from, int to, bool fresh)
 {
 	struct stat status;

@@ -1,5 +1,5 @@
-/* By mke2fs, resize2fs, loop devices and ext4. Called in a short-lived child only: every call here may
- * wait for a disk. */
+/* Images by mke2fs, resize2fs, loop devices and ext4. Called only in a short-lived child: every call
+ * may wait for a disk. */
 #include "boxd/quota/quota_image.h"
 
 #include <dirent.h>
@@ -26,19 +26,20 @@
 #include "boxd/image/loop_device.h"
 
 #define BLOCK 4096U
-#define IMAGE_FD 3 /* of the programs that work on it */
+#define IMAGE_FD 3 /* in the programs that work on it */
 #define IMAGE_PATH "/proc/self/fd/3"
 #define UNMOUNT_TRIES 200
 #define TRIAL_BYTES BOX_QUOTA_BYTES_MIN
 #define PIECE (64 * BOX_KIB)
-#define BYTES_MAX (2 * TRIAL_BYTES) /* written without an error: the size is not enforced */
+#define BYTES_MAX (2 * TRIAL_BYTES) /* if so much can be written, the size is not enforced */
 #define FILES_MAX 65536
-#define EXT4_RESIZE _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: in no header of libc's */
+#define EXT4_RESIZE _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS, which no libc header has */
 
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be held: %s: %s", step, box_err_strerror(errnum));
+		"the quota of host_path cannot be enforced: %s: %s", step,
+		box_err_strerror(errnum));
 }
 
 void box_quota_image_close(struct box_quota_image *image)
@@ -59,7 +60,7 @@ static _Noreturn void execute(const char *program, char *const arguments[], int 
 		dup2(null, STDERR_FILENO) < 0) {
 		_exit(126);
 	}
-	/* In two steps: if it is at IMAGE_FD already, dup2 alone would leave it CLOEXEC. */
+	/* In two steps: if it is IMAGE_FD already, dup2 alone would leave it CLOEXEC. */
 	int copy = fcntl(file, F_DUPFD_CLOEXEC, IMAGE_FD + 1);
 	if (copy < 0 || dup2(copy, IMAGE_FD) < 0 || close_range(IMAGE_FD + 1, ~0U, 0) < 0) {
 		_exit(126);
@@ -81,7 +82,7 @@ static int run_program(const char *program, char *const arguments[], int file, s
 	}
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
 		return box_err_set(err, BOX_ERR_BOX, EIO,
-			"the quota of host_path cannot be held: %s failed (%s %d)", program,
+			"the quota of host_path cannot be enforced: %s failed (%s %d)", program,
 			WIFEXITED(status) ? "exit" : "signal",
 			WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 	}
@@ -124,7 +125,7 @@ int box_quota_image_make(int store, const char *file, const char *mkfs,
 
 /* --- the loop device --- */
 
-static bool is_on(int loop, const struct stat *file)
+static bool has_file(int loop, const struct stat *file)
 {
 	struct loop_info64 info = {0};
 	return ioctl(loop, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file->st_dev &&
@@ -152,7 +153,7 @@ static int find_loop(int file)
 			continue;
 		}
 		int loop = box_loop_device_open(entry->d_name);
-		if (loop >= 0 && is_on(loop, &status)) {
+		if (loop >= 0 && has_file(loop, &status)) {
 			found = loop;
 		} else if (loop >= 0) {
 			(void)close(loop);
@@ -172,7 +173,7 @@ static int mount_loop(int loop, int *ret_mount)
 		return r;
 	}
 	_cleanup_(box_close_p) int context = fsopen("ext4", FSOPEN_CLOEXEC);
-	/* What is deleted goes back to the host. */
+	/* discard: deleted blocks are given back to the host. */
 	if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "source", device, 0) < 0 ||
 		fsconfig(context, FSCONFIG_SET_STRING, "errors", "remount-ro", 0) < 0 ||
 		fsconfig(context, FSCONFIG_SET_FLAG, "discard", NULL, 0) < 0 ||
@@ -213,8 +214,8 @@ static int has_capacity(int mount, uint64_t quota_bytes)
 	return blocks * (uint64_t)space.f_bsize >= quota_bytes;
 }
 
-/* The file first. If this process dies, the file is larger than its file system, which is grown again
- * the next time. */
+/* The file first. If this process dies, the file is larger than its file system, which is grown the
+ * next time. */
 static int grow_mounted(const struct box_quota_image *image, uint64_t size_bytes)
 {
 	uint64_t blocks = size_bytes / BLOCK;
@@ -227,7 +228,7 @@ static int grow_mounted(const struct box_quota_image *image, uint64_t size_bytes
 		: 0;
 }
 
-/* The kernel releases a file system a moment after its last user. */
+/* The kernel releases a file system a moment after its last user has gone. */
 static int unmount(struct box_quota_image *image)
 {
 	const struct timespec pause = {.tv_nsec = 10 * 1000000};
@@ -265,7 +266,7 @@ static int refuse_growth(
 	const struct box_quota_image *image, off_t size, int r, struct box_err *err)
 {
 	if (r != -EPERM) {
-		/* The file system may have grown in part, so the file stays as it is: one that is
+		/* The file system may have grown in part, so the file keeps its size: a file that is
 		 * larger does no harm, one that is smaller would. */
 		return fail(err, "the image cannot grow", -r);
 	}
@@ -286,11 +287,11 @@ int box_quota_image_fit(struct box_quota_image *image, const char *resize, uint6
 	if (r < 0 || fstat(image->file, &status) < 0 || box_quota_shape(quota_bytes, &shape) < 0) {
 		return fail(err, "the image", r < 0 ? -r : ERANGE);
 	}
-	/* An image of another size may have enough capacity by chance: it is grown nevertheless. */
+	/* An image of another size may have enough capacity by chance: it is grown all the same. */
 	if (r == 1 && (uint64_t)status.st_size >= shape.size_bytes) {
 		return 0;
 	}
-	/* Never less than the file has: a process may have died while it grew to a larger size. */
+	/* Never smaller than the file is: a process may have died while growing it to a larger size. */
 	uint64_t size_bytes = BOX_MAX((uint64_t)status.st_size, shape.size_bytes);
 	r = grow_mounted(image, size_bytes);
 	if (r == -EPERM && !image->in_use) {

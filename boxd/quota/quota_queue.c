@@ -1,5 +1,5 @@
-/* The queue and its children, as in measures.c. A child that does not die when it is killed keeps its
- * place until it does. */
+/* The queue and its child processes, as in measures.c. A child that does not die when it is killed
+ * keeps its slot until it does. */
 #include "boxd/quota/quota_queue.h"
 
 #include <errno.h>
@@ -25,10 +25,10 @@
 #include "boxd/quota/quota_task.h"
 #include "boxd/subprocess.h"
 
-#define ROUNDS_MAX 16 /* images in images: each must be mounted for the next to be seen */
+#define ROUNDS_MAX 16 /* nested images: each must be mounted before the next can be seen */
 
 struct job {
-	struct box_fair_queue_item turn; /* waits for a child, or has one */
+	struct box_fair_queue_item turn; /* while it waits for a child or has one */
 	struct box_making *making;       /* its request is 0 when nobody waits any more */
 	struct box_quota_folder folder;
 	dev_t device; /* of the folder itself, not of what may be mounted over it later */
@@ -38,7 +38,7 @@ struct job {
 };
 
 struct child {
-	struct box_subprocess process; /* none: this place is free */
+	struct box_subprocess process; /* none: the slot is free */
 	struct job *job;
 };
 
@@ -105,7 +105,7 @@ static int check_unused(struct box_quota_queue *queue, int source,
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_SESSION_CONFLICT, EBUSY,
-		"workspace_quota_mb cannot begin to hold: another session uses host_path without "
+		"workspace_quota_mb cannot take effect: another session uses host_path without "
 		"it; end that one first");
 }
 
@@ -114,7 +114,8 @@ static bool is_for(const struct job *job, const struct stat *status)
 	return job->inode == status->st_ino && job->device == status->st_dev;
 }
 
-/* While a folder is moved into its image, every request for it waits, with a quota or without. */
+/* While the content of a folder is moved into its image, every request for it waits, with a quota or
+ * without. */
 static bool is_moving(struct box_quota_queue *queue, int source)
 {
 	struct stat status;
@@ -150,8 +151,8 @@ static int fail_above(int r, struct box_err *err)
 		err, BOX_ERR_OS, -r, "the folders above host_path: %s", box_err_strerror(-r));
 }
 
-/* Finds a folder above `source` that has an image which is not mounted: what is below it now is not its
- * content. *ret_fd is not written when there is none. */
+/* Finds a folder above `source` that has an image which is not mounted: the files visible in it now are
+ * not its content. If there is none, *ret_fd is not written. */
 static int find_above(int source, int *ret_fd, struct box_err *err)
 {
 	struct box_location before = {0};
@@ -247,7 +248,7 @@ static int decide(struct box_quota_queue *queue, const struct box_plan_request *
 	return 0;
 }
 
-/* 0: the request may go on; 1: it waits for a child, and was taken. */
+/* 0: the request can continue; 1: it was taken and waits for a child. */
 static int prepare(struct box_quota_queue *queue, struct box_making *making, unsigned rounds,
 	struct box_err *err)
 {
@@ -297,7 +298,7 @@ static void prepare_and_go_on(
 	const struct box_host_state *host_state = queue->host_state;
 	struct box_err err;
 	int r = 0;
-	/* A request that will be refused anyway is refused by boxes.c. */
+	/* boxes.c refuses such a request anyway. */
 	if (host_state->possible && making->ask.host_mode != BOX_PLAN_MOUNT_NONE &&
 		box_plan_check(&making->ask, &host_state->policy, &host_state->host, &err) == 0) {
 		r = prepare(queue, making, rounds, &err);
@@ -359,8 +360,8 @@ static void take_result(struct box_quota_queue *queue, struct child *child)
 			"%s", report.failure.text);
 	} else {
 		(void)box_err_set(&err, BOX_ERR_BOX, killed ? ETIMEDOUT : ECHILD,
-			"the quota of host_path cannot be held: %s",
-			killed ? "it took too long" : "the process that prepares it has died");
+			"the quota of host_path cannot be enforced: %s",
+			killed ? "it took too long" : "the process that was preparing it died");
 	}
 	finish(queue, job, &err);
 }

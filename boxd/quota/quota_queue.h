@@ -1,8 +1,8 @@
 /* The stage QUOTA of a request for a box: the quota of a workspace that is a folder of the host.
  *
- * Most requests pass at once. Where an image must be made, grown or mounted, a child does it
- * (quota_task.c), which is killed after BOX_QUOTA_MS and dies with boxd; other requests go on meanwhile.
- * Called by making.c.
+ * Most requests pass at once. If an image must be made, grown or mounted, a child does it
+ * (quota_task.c), which is killed after BOX_QUOTA_MS and dies with boxd; other requests continue
+ * meanwhile. Called by making.c.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 struct box_boxes;
 struct box_quota_queue;
 
-/* A request that `done` gets back may have lost a quota that nobody can enforce (local.degraded). */
+/* A request that `done` gets back may have lost a quota that cannot be enforced (local.degraded). */
 struct box_quota_queue *box_quota_queue_new(const struct box_host_state *host_state,
 	struct box_boxes *boxes, box_making_done *done, void *arg);
 void box_quota_queue_free(struct box_quota_queue *queue);

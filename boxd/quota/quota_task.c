@@ -1,9 +1,9 @@
-/* The child that makes, grows or mounts the image of one folder. One at a time for all images of a store,
- * also of several boxds: the store is locked.
+/* The child process that makes, grows or mounts the image of one folder. The store is locked, so only
+ * one works on its images at a time, even with several boxds.
  *
- * Killed at any moment it leaves either the folder as it was, with an unfinished image beside it
- * (NAME.new, made again the next time), or a complete image: what was in the folder is removed only when
- * it is on disk in the image and the image has its final name. */
+ * If it is killed at any moment, either the folder is as it was, with an unfinished image beside it
+ * (NAME.new, made again the next time), or the image is complete: the content of the folder is removed
+ * only when it is on disk in the image and the image has its final name. */
 #include "boxd/quota/quota_task.h"
 
 #include <errno.h>
@@ -37,12 +37,12 @@
 
 struct work {
 	const struct box_quota_task *task;
-	int under; /* the folder, as boxd sees it */
+	int under; /* the folder under the mount, as boxd sees it */
 	int store;
 	char path[BOX_PATH_MAX]; /* where the folder is */
 	char file[300];          /* the image's name */
-	char new_file[300];      /* until it is whole */
-	char sweep_file[300];    /* while the originals may be there */
+	char new_file[300];      /* its name until it is complete */
+	char sweep_file[300];    /* exists while the original files may be there */
 	struct box_quota_image image;
 	bool fresh;
 };
@@ -50,7 +50,8 @@ struct work {
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be held: %s: %s", step, box_err_strerror(errnum));
+		"the quota of host_path cannot be enforced: %s: %s", step,
+		box_err_strerror(errnum));
 }
 
 /* --- a mount over a folder, for the host and for boxd ---
@@ -78,7 +79,7 @@ static bool same_folder(const struct box_location *a, const struct box_location 
 	return same_device(a, b) && a->inode == b->inode;
 }
 
-/* In boxd's own mount namespace a shared mount of the host has it as its master. */
+/* In boxd's own mount namespace, a mount that is shared on the host has it as its master. */
 bool box_quota_task_mount_is_shared(const char *line, unsigned long mount)
 {
 	char *end = NULL;
@@ -90,7 +91,7 @@ bool box_quota_task_mount_is_shared(const char *line, unsigned long mount)
 		((shared && shared < options) || (master && master < options));
 }
 
-/* What is mounted below a shared mount is seen by all who share it. */
+/* Everyone who shares a shared mount sees what is mounted below it. */
 static bool is_shared(unsigned long mount)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
@@ -122,19 +123,19 @@ static int check_visible(int under, bool alone, struct box_err *err)
 	if (alone || !in_container()) {
 		return 0;
 	}
-	/* What is in a container's root is its own; a volume may be others' too. */
+	/* The root of a container is its own; a volume may be shared with others. */
 	if (box_location_open_following(AT_FDCWD, "/", &root) == 0 &&
 		box_location_of(root, &top) == 0 && box_location_of(under, &location) == 0 &&
 		(location.mount == top.mount || is_shared((unsigned long)location.mount))) {
 		return 0;
 	}
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-		"workspace_quota_mb cannot be held for host_path: boxd runs in a container, and "
+		"workspace_quota_mb cannot be enforced for host_path: boxd runs in a container, and "
 		"what it mounts in this volume would not be seen by others who share it; give the "
 		"volume mount propagation, or leave out the quota");
 }
 
-/* The folder as the host sees it: the one we found, or our mount over it from an earlier time. */
+/* The folder as the host sees it: the one we found, or our mount over it from earlier. */
 static int open_for_host(const char *path, const struct box_location *under,
 	const struct box_location *image, int *ret_fd, bool *ret_done, struct box_err *err)
 {
@@ -151,7 +152,7 @@ static int open_for_host(const char *path, const struct box_location *under,
 	*ret_done = same_folder(&location, image);
 	if (!*ret_done && !same_folder(&location, under)) {
 		return box_err_set(err, BOX_ERR_BOX, ESTALE,
-			"the quota of host_path cannot be held: boxd does not see the folder as "
+			"the quota of host_path cannot be enforced: boxd does not see the folder as "
 			"the host does");
 	}
 	*ret_fd = TAKE_FD(fd);
@@ -171,7 +172,7 @@ static int attach_for_host(const struct attach *attach, const struct box_locatio
 	if (r < 0) {
 		return fail(err, "the image cannot be attached for the host", -r);
 	}
-	/* Of the one of the two that is in this namespace now. */
+	/* Clones the one that is in this namespace now. */
 	int clone = open_tree(done ? folder : attach->mount, "",
 		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 	if (clone < 0) {
@@ -227,7 +228,7 @@ static int attach_everywhere(const struct attach *attach, struct box_err *err)
 
 /* --- the store --- */
 
-/* File systems of this machine alone: an image that two machines mount is lost. */
+/* File systems of this machine only: an image that two machines mount is destroyed. */
 static int check_filesystem(int parent, struct box_err *err)
 {
 	static const uint32_t known[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
@@ -243,13 +244,13 @@ static int check_filesystem(int parent, struct box_err *err)
 		}
 	}
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
-		"workspace_quota_mb cannot be held for host_path: its file system (0x%x) may be "
+		"workspace_quota_mb cannot be enforced for host_path: its file system (0x%x) may be "
 		"one of several machines",
 		(unsigned)filesystem.f_type);
 }
 
-/* An empty one of root's may have been left by a process that died just here. It gets its owner before
- * anything is in it. */
+/* An empty store of root's may have been left by a process that died just here. It gets its owner
+ * before it gets any content. */
 static int make_store(int parent, struct box_err *err)
 {
 	struct stat status;
@@ -261,7 +262,7 @@ static int make_store(int parent, struct box_err *err)
 	if (fd < 0 || fstat(fd, &status) < 0) {
 		return fail(err, "the folder for images", errno);
 	}
-	/* One that others have made may be larger, or have links: left to box_quota_open_store. */
+	/* A store made by others may be larger, or contain links: box_quota_open_store decides. */
 	if (status.st_uid == 0 && status.st_nlink <= 2 &&
 		(fchown(fd, BOX_QUOTA_UID, BOX_QUOTA_UID) < 0 || fchmod(fd, STORE_MODE) < 0)) {
 		return fail(err, "the folder for images", errno);
@@ -384,7 +385,7 @@ static int attach_image(const struct work *work, struct box_err *err)
 	return attach_everywhere(&attach, err);
 }
 
-/* The folder under the mount, where a process that died may have left files. */
+/* Opens the folder under the mount, where a process that died may have left files. */
 static int open_under(struct work *work)
 {
 	const struct box_quota_folder *folder = work->task->folder;
@@ -447,13 +448,13 @@ static int make_and_attach(struct work *work, bool has_image, struct box_err *er
 	return 0;
 }
 
-/* What is there already is left as it is. */
+/* An existing image is left as it is. */
 static int do_work(struct work *work, struct box_err *err)
 {
 	bool mount_only = work->task->quota_bytes == 0;
 	int r = open_store(work, err);
 	if (r == -ENOENT && work->store < 0 && mount_only) {
-		return 0; /* the request that we waited for has made none */
+		return 0; /* nothing to mount: the process that we waited for made no image */
 	}
 	if (r < 0) {
 		return r;
@@ -483,7 +484,7 @@ static int become_ready(const struct box_quota_task *task, pid_t parent, int out
 	struct rlimit core = {0, 0};
 	sigset_t none;
 	(void)sigemptyset(&none);
-	/* Nothing of boxd's but these: a copy of a socket would keep it open. */
+	/* Closes all fds of boxd but these: a copy of a socket would keep it open. */
 	int r = box_fds_close_but(STDERR_FILENO + 1, kept, BOX_COUNT_OF(kept));
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||

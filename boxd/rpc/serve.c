@@ -1,5 +1,5 @@
-/* Packets by a table (`kinds`, at the end), and the answers to them. Nothing that is sent waits for
- * box-rpc: packets that its socket does not take go into base/packet_queue.c.
+/* Handles packets by a table (`kinds`, at the end), and answers them. Sending never waits for box-rpc:
+ * packets that its socket does not take are queued (base/packet_queue.c).
  *
  * A function that takes a packet returns NULL, or why box-rpc is killed for it. */
 #include "boxd/rpc/serve.h"
@@ -43,7 +43,7 @@ struct box_serve {
 	struct box_skill_folder *skills;
 	struct box_artifacts *artifacts;
 
-	int socket; /* -1: there is no box-rpc */
+	int socket; /* -1: no box-rpc */
 	struct box_packet_queue outbox;
 	const char *fault; /* why this box-rpc must be killed, or NULL */
 	bool ready;        /* this box-rpc has sent READY */
@@ -56,7 +56,7 @@ struct box_serve {
 	struct box_err layout_err;
 	uint64_t artifact_bytes; /* as reported last */
 	int state_fd;            /* the last STATE, for the next box-rpc; or -1 */
-	int reserve_fd; /* closed while a packet is taken, so that there is room for its fd */
+	int reserve_fd; /* closed while a packet is received, so that its fd has room in the table */
 };
 
 /* --- out --- */
@@ -86,7 +86,7 @@ static const char *reply(
 	return r < 0 && r != -EPIPE ? "it does not read its answers" : NULL;
 }
 
-/* What is sent at another time. A box-rpc that missed it would wait for ever, so it is killed. */
+/* Sends something that is not an answer. A box-rpc that missed it would wait for ever, so it is killed. */
 static void notify(
 	struct box_serve *serve, const void *body, size_t size, const int *fds, size_t fd_count)
 {
@@ -129,7 +129,7 @@ const char *box_serve_fault(const struct box_serve *serve)
 	return serve->fault;
 }
 
-/* --- what is reported from boxes, measures and artifacts --- */
+/* --- reports of boxes, measures and artifacts --- */
 
 static void on_box_made(void *arg, uint32_t request, uint64_t box,
 	const struct box_boxes_fds *found, const struct box_err *err)
@@ -161,7 +161,7 @@ static void on_box_ending(void *arg, uint64_t box, enum box_boxd_end_reason why)
 	notify(arg, &packet, sizeof(packet), NULL, 0);
 }
 
-/* How much memory artifacts take, when that has changed. */
+/* Reports the memory of artifacts when it has changed. */
 static void notify_artifact_bytes(struct box_serve *serve)
 {
 	const struct box_boxd_artifact_bytes packet = {.kind = BOX_BOXD_ARTIFACT_BYTES,
@@ -379,7 +379,7 @@ static bool checks_config(const struct box_serve *serve)
 	return (serve->start_data->start.flags & BOX_BOXD_START_CHECK_CONFIG) != 0;
 }
 
-/* The policy of the first box-rpc counts, which no client has spoken to yet. Later policies can only
+/* Only the policy of the first box-rpc counts, which no client has reached yet. Later policies can only
  * narrow it. */
 static const char *take_policy(struct box_serve *serve, struct box_packet *packet)
 {
@@ -406,7 +406,7 @@ static const char *take_policy(struct box_serve *serve, struct box_packet *packe
 	return NULL;
 }
 
-/* What a box would get now; box-rpc logs it when it changes. */
+/* What a box would get now; box-rpc logs changes. */
 static const char *take_query_host(struct box_serve *serve, struct box_packet *packet)
 {
 	struct box_boxd_host_report answer = {.kind = BOX_BOXD_HOST};
@@ -415,10 +415,10 @@ static const char *take_query_host(struct box_serve *serve, struct box_packet *p
 	return reply(serve, &answer, sizeof(answer), NULL, 0);
 }
 
-/* Only with --check-config: a box-rpc that was taken over could ask what is at any path. */
+/* Only with --check-config: a compromised box-rpc could probe any path of the host. */
 static const char *take_check_path(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_check_path *wanted = &packet->look_at;
+	const struct box_boxd_check_path *wanted = &packet->check_path;
 	struct box_boxd_path_checked answer = {.kind = BOX_BOXD_PATH_CHECKED};
 	struct box_err err;
 	if (!checks_config(serve)) {
@@ -522,7 +522,8 @@ static const char *take_make_box(struct box_serve *serve, struct box_packet *pac
 	if (!serve->ready || wanted->id == 0) {
 		return "a MAKE_BOX before READY or without an id";
 	}
-	/* Queues go by the tenant. The rest of the request is checked when its turn comes. */
+	/* Queues are per tenant, so this field is checked now. The rest of the request is checked in
+	 * its turn. */
 	if (!is_terminated(wanted->ask.tenant, sizeof(wanted->ask.tenant))) {
 		return "an unterminated tenant";
 	}
@@ -539,43 +540,43 @@ static const char *take_end_box(struct box_serve *serve, struct box_packet *pack
 
 static const char *take_probe_microvms(struct box_serve *serve, struct box_packet *packet)
 {
-	if (packet->try_machines.id == 0) {
+	if (packet->probe_microvms.id == 0) {
 		return "a PROBE_MICROVMS without an id";
 	}
-	box_making_chain_probe_microvms(serve->making, packet->try_machines.id);
+	box_making_chain_probe_microvms(serve->making, packet->probe_microvms.id);
 	return NULL;
 }
 
 static const char *take_open_process_cgroup(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_open_process_cgroup *wanted = &packet->open_group;
+	const struct box_boxd_open_process_cgroup *wanted = &packet->open_process_cgroup;
 	struct box_boxd_process_cgroup answer = {.kind = BOX_BOXD_PROCESS_CGROUP, .id = wanted->id};
 	struct box_process_cgroups_fds opened = {-1, -1, -1};
 	struct box_err err;
-	if (wanted->process == 0 || wanted->mebibytes == 0) {
+	if (wanted->process == 0 || wanted->memory_mib == 0) {
 		return "an OPEN_PROCESS_CGROUP without a process or a limit";
 	}
 	if (box_boxes_is_microvm(serve->boxes, wanted->box)) {
-		/* No fds: its own kernel enforces the limit, and box-init gets the number. */
+		/* No fds: the microVM's own kernel enforces the limit, and box-init gets the number. */
 		return reply(serve, &answer, sizeof(answer), NULL, 0);
 	}
 	struct box_process_cgroups *groups = box_boxes_process_cgroups(
 		serve->boxes, wanted->box, &err);
 	int r = groups ? box_process_cgroups_open(groups, wanted->process,
-				 wanted->mebibytes * (uint64_t)BOX_MIB, &opened, &err)
+				 wanted->memory_mib * (uint64_t)BOX_MIB, &opened, &err)
 		       : -1;
-	const int fds[] = {opened.door, opened.events, opened.rest};
+	const int fds[] = {opened.procs_fd, opened.events, opened.rest};
 	fill_failure(&answer.failure, r < 0 ? &err : NULL);
 	const char *why = reply(
 		serve, &answer, sizeof(answer), fds, count_fds(fds, BOX_COUNT_OF(fds)));
-	box_close_p(&opened.door);
+	box_close_p(&opened.procs_fd);
 	box_close_p(&opened.events);
 	return why;
 }
 
 static const char *take_close_process_cgroup(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_close_process_cgroup *wanted = &packet->close_group;
+	const struct box_boxd_close_process_cgroup *wanted = &packet->close_process_cgroup;
 	struct box_err ignored;
 	if (box_boxes_is_microvm(serve->boxes, wanted->box)) {
 		return NULL;
@@ -714,7 +715,7 @@ static const char *take_measure_box(struct box_serve *serve, struct box_packet *
 
 static const struct {
 	uint32_t kind;
-	bool bequest; /* counts also when box-rpc has died */
+	bool bequest; /* taken also from a box-rpc that has died */
 	size_t size;
 	size_t fd_count;
 	const char *(*take)(struct box_serve *serve, struct box_packet *packet);

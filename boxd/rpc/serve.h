@@ -1,8 +1,8 @@
-/* The packets between boxd and its box-rpc, one process after the other: all that boxd sends, all that
- * it accepts, and what must outlive a box-rpc: its STATE and the boxes.
+/* The packets between boxd and box-rpc: what boxd sends, what it accepts, and what outlives a box-rpc:
+ * its STATE and the boxes.
  *
- * Whatever comes from box-rpc is treated as hostile: a malformed packet is a reason to kill it, and
- * nothing that it does or leaves undone blocks. Called by supervise.c.
+ * Everything from box-rpc is treated as hostile: a malformed packet is a reason to kill it, and nothing
+ * that it does or fails to do blocks boxd. Called by supervise.c.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct box_serve_setup {
 	const struct box_listeners *listeners; /* may have no sockets */
 	struct box_host_state *host_state;
 	const struct box_identity *ids; /* of box-rpc */
-	const char *skills_path;        /* the program box-skills; "": there is none */
+	const char *skills_path;        /* path of box-skills; "": not installed */
 };
 
 struct box_serve *box_serve_new(const struct box_serve_setup *setup);
@@ -40,13 +40,13 @@ bool box_serve_config_refused(const struct box_serve *serve);
 /* Why box-rpc must be killed, found when something was sent to it; or NULL. */
 const char *box_serve_fault(const struct box_serve *serve);
 
-/* Sends the present text of --config and the present token file; when no box-rpc is ready, as soon as
- * the next one is. */
+/* Sends the present text of --config and the present token file; if no box-rpc is ready, as soon as the
+ * next one is. */
 void box_serve_reload(struct box_serve *serve);
 int box_serve_stop(struct box_serve *serve);
 
-/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: kill it. Of a `dead`
- * box-rpc only what it leaves to its successor counts. */
+/* Takes one packet: 0, -EAGAIN, -EPIPE at the end, or -EPROTO with *ret_why: kill box-rpc. Of a `dead`
+ * box-rpc only what its successor needs counts. */
 int box_serve_receive(struct box_serve *serve, bool dead, const char **ret_why);
 /* Whether the socket should be polled for POLLOUT, and what to do then: 0, or -EPROTO. */
 bool box_serve_wants_write(const struct box_serve *serve);
@@ -54,5 +54,5 @@ int box_serve_flush(struct box_serve *serve);
 
 /* All subsystems that boxd works with for box-rpc. */
 void box_serve_add_event_sources(struct box_serve *serve, struct box_event_sources *sources);
-/* The warm boxes, for when the loop has nothing else to do. */
+/* The pool of warm boxes, for when the loop is idle. */
 struct box_warm_pool *box_serve_warm_pool(struct box_serve *serve);

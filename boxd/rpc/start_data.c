@@ -23,7 +23,7 @@
 #define OVERFLOW_UID 65534 /* kernel.overflowuid */
 #define LAST_UID 0xfffffffeUL
 
-/* A memfd that nobody can change any more, its offset at the start. */
+/* A sealed memfd, with its offset at the start. */
 static int seal(int fd)
 {
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0 ||
@@ -78,7 +78,7 @@ static int load_roots(const struct box_options *options, int *ret_fd, struct box
 	return 0;
 }
 
-/* A longer value is cut: that the field is full shows box-rpc that it was too long. */
+/* A longer value is cut: a full field tells box-rpc that it was too long. */
 static void load_field(const char *name, char *field, size_t room)
 {
 	const char *value = getenv(name);
@@ -99,7 +99,7 @@ static void wipe_variable(const char *name)
 	}
 }
 
-/* START has one bit for such a variable, so the words that mean true are known here too. */
+/* START has one bit for such a variable, so boxd interprets the values that mean true. */
 static bool is_set(const char *name)
 {
 	static const char *const words[] = {"1", "true", "yes", "on"};
@@ -124,9 +124,9 @@ static int token_error(struct box_err *err, const char *path, int errnum, const 
 	return box_err_set(err, BOX_ERR_OS, errnum, "token file %.1000s: %s", path, why);
 }
 
-/* Links are followed: Kubernetes and systemd use them. A user who may write the file chooses the token, so
- * that is refused; one who may read it knows the token, but container engines make secrets readable for
- * all users inside, so that is only warned of. */
+/* Links are followed: Kubernetes and systemd use them. A file that others may write is refused, because
+ * they could choose the token. A file that others may read is only warned about: they know the token,
+ * but container engines make secrets readable for all users inside. */
 static int check_token_file(const char *path, const struct stat *status, struct box_err *err)
 {
 	if (!S_ISREG(status->st_mode)) {
@@ -272,7 +272,7 @@ static int copy_text(int from, int *ret_fd)
 	return r;
 }
 
-/* Opening a pipe waits for its writer, where pipes are allowed; nothing else may block. */
+/* Opening a pipe waits for its writer, if pipes are allowed; nothing else may block. */
 static int open_config(const char *path, bool pipes, int *ret_fd, struct box_err *err)
 {
 	struct stat status;
@@ -428,7 +428,7 @@ size_t box_start_data_fill(
 		start_data->start.flags &= ~texts[i].flag;
 		if (texts[i].fd >= 0) {
 			start_data->start.flags |= texts[i].flag;
-			/* The offset is shared with the box-rpc that had this fd before. */
+			/* The offset is shared with the previous box-rpc, which had this fd before. */
 			(void)lseek(texts[i].fd, 0, SEEK_SET);
 			ret_fds[count++] = texts[i].fd;
 		}

@@ -14,11 +14,11 @@ struct box_start_data {
 	struct box_boxd_start start; /* complete but for the flags of fds and `restarts` */
 	const char *config_path;     /* NULL without --config */
 	int accepted; /* memfd: the last --config text that box-rpc accepted, or -1 */
-	int offered;  /* memfd: the text it was given to reload, or -1 */
+	int offered;  /* memfd: the text that box-rpc was given to reload, or -1 */
 	int variable; /* memfd of LANGBOT_BOX_CONFIG, or -1 */
-	int first;    /* memfd: the first --config text, when another was accepted since; or -1 */
+	int first;    /* memfd: the first --config text, if another was accepted since; or -1 */
 	char token_path[BOX_PATH_MAX];         /* of the token file; "": none */
-	struct box_boxd_tokens offered_tokens; /* that box-rpc was given at the last reload */
+	struct box_boxd_tokens offered_tokens; /* given to box-rpc at the last reload */
 	int roots;                             /* memfd of all --mount-root, or -1 */
 };
 
@@ -32,13 +32,13 @@ int box_start_data_load(const struct box_options *options, struct box_start_data
 
 #define BOX_START_DATA_FDS_MAX 5
 
-/* Sets the flags of `start` for the fds that go with it, and lists those in their order: file,
- * variable, state, first, roots. Those that are -1 are left out. Returns how many there are. */
+/* Sets the flags of `start` for the fds that go with it, and lists those in order: file, variable,
+ * state, first, roots, without those that are -1. Returns how many there are. */
 size_t box_start_data_fill(
 	struct box_start_data *start_data, int state_fd, int ret_fds[BOX_START_DATA_FDS_MAX]);
 
-/* The present text of --config, for RELOAD; the fd stays ours. A text that box-rpc refuses is not given
- * to its successor: a mistake in the file cannot end a runtime that serves. */
+/* The present text of --config, for RELOAD; we keep the fd. A text that box-rpc refuses is not given to
+ * its successor: a mistake in the file must not end a runtime that works. */
 int box_start_data_reread_config(
 	struct box_start_data *start_data, int *ret_fd, struct box_err *err);
 

@@ -1,6 +1,6 @@
-/* One box-rpc at a time: when it starts, when it has died, when it starts again; and the loop that runs
- * everything in boxd (`add_sources` is the list). What is said to box-rpc is in serve.c. Nothing that
- * box-rpc does or leaves undone can block this loop. */
+/* One box-rpc at a time: starts it, notices its death, starts it again; and the event loop of boxd
+ * (`add_sources` lists what it runs). The packets are in serve.c. Nothing that box-rpc does or fails to
+ * do can block this loop. */
 #include "boxd/rpc/supervise.h"
 
 #include <errno.h>
@@ -28,17 +28,17 @@ _Static_assert(BOX_BOXD_FD == STDERR_FILENO + 1, "the first fd that a program is
 
 #define NEVER INT64_MAX
 #define RESTART_PAUSE_MIN_MS 50
-#define GOOD_RUN_MS 5000      /* a run that lasts longer makes up for the deaths before it */
+#define GOOD_RUN_MS 5000      /* a box-rpc that ran longer resets the count of deaths */
 #define DEATHS_UNREADY_MAX 3  /* of a box-rpc that was never ready */
 #define QUIET_MS 5            /* without an event, before a warm box is made */
-#define HANGUP_GRACE_MS 1000  /* from the end of its socket to the kill of box-rpc */
+#define HANGUP_GRACE_MS 1000  /* from EOF on its socket to the kill of box-rpc */
 #define LAST_PACKETS_MAX 1024 /* read after its death */
 
 /* The box-rpc that runs. */
 struct rpc_process {
 	pid_t pid;
 	int pidfd;  /* -1: none runs */
-	int socket; /* our end; non-blocking; -1: nothing more is said to it */
+	int socket; /* our end; non-blocking; -1: nothing more is sent */
 };
 
 struct supervisor {
@@ -49,15 +49,15 @@ struct supervisor {
 
 	struct rpc_process rpc;
 	int64_t started_ms;
-	int64_t kill_at_ms;  /* NEVER: it may run on */
+	int64_t kill_at_ms;  /* NEVER: it is not to be killed */
 	int64_t start_at_ms; /* NEVER while one runs */
 	uint32_t restarts;
 	unsigned quick_deaths;
 	unsigned deaths_unready;
 
-	int64_t busy_ms; /* when there was an event last */
+	int64_t busy_ms; /* when the last event came */
 	bool stopping;
-	int exit_code; /* negative: go on */
+	int exit_code; /* negative: keep running */
 };
 
 static int64_t now_ms(void)
@@ -77,8 +77,7 @@ static bool is_running(const struct supervisor *supervisor)
 
 /* --- the start of box-rpc --- */
 
-/* The connection on stdin and stdout is box-rpc's alone: when its end is closed, the client must see the
- * end of it. */
+/* Only box-rpc has the connection on stdin and stdout: when it closes its end, the client must see EOF. */
 static int give_up_stdio(void)
 {
 	_cleanup_(box_close_p) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -164,7 +163,7 @@ static int start_rpc(struct supervisor *supervisor, struct box_err *err)
 	return 0;
 }
 
-/* At once the first time, then after a pause that doubles while it keeps dying early. */
+/* The first time at once, then after a pause that doubles while it keeps dying early. */
 static void plan_restart(struct supervisor *supervisor, int64_t ran_ms)
 {
 	supervisor->deaths_unready++;
@@ -268,7 +267,7 @@ static int serve_packet(struct supervisor *supervisor, bool dead)
 static void on_packet(struct supervisor *supervisor)
 {
 	if (serve_packet(supervisor, false) == -EPIPE) {
-		/* Either it is about to exit, with a code worth knowing, or it is broken. */
+		/* Either it is about to exit, with a code that matters, or it is broken. */
 		hang_up(supervisor);
 		int64_t late_ms = now_ms() + HANGUP_GRACE_MS;
 		supervisor->kill_at_ms = BOX_MIN(late_ms, supervisor->kill_at_ms);
@@ -300,7 +299,7 @@ static void packet_source_step(void *arg, short revents)
 
 /* --- source: the death of box-rpc --- */
 
-/* What it left to its successor counts: a STATE may still be in the socket. */
+/* Packets for its successor still count: a STATE may be in the socket. */
 static void serve_last_packets(struct supervisor *supervisor)
 {
 	for (int i = 0; i < LAST_PACKETS_MAX && supervisor->rpc.socket >= 0; i++) {
@@ -365,9 +364,9 @@ static void death_source_step(void *arg, short revents)
 	}
 }
 
-/* --- source: what is due for box-rpc, the last one of each turn --- */
+/* --- source: timers of box-rpc, the last source of each turn --- */
 
-/* What the other sources have sent may have found a box-rpc that takes nothing. */
+/* Other sources may have sent something and found that box-rpc does not read. */
 static void check_rpc(struct supervisor *supervisor)
 {
 	const char *why = box_serve_fault(supervisor->serve);
@@ -406,7 +405,7 @@ static void due_source_step(void *arg, short revents)
 
 /* --- the loop --- */
 
-/* In the order in which they are called: what box-rpc asks for begins in the same turn. */
+/* In the order in which they are called: what box-rpc requests starts in the same turn. */
 static void add_sources(struct supervisor *supervisor)
 {
 	struct box_event_sources *sources = &supervisor->sources;
@@ -451,8 +450,8 @@ static int prepare_poll(
 	return wait_ms;
 }
 
-/* After each wait, in which `count` fds had an event. Warm boxes are made when there was none for a while;
- * a timeout of something else is no reason not to. */
+/* After each wait, in which `count` fds had an event. Warm boxes are made after a while without events;
+ * an expired timer of another source does not prevent that. */
 static void add_warm_box(struct supervisor *supervisor, int count, bool wanted)
 {
 	if (count == 0) {

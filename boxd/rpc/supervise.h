@@ -1,5 +1,5 @@
-/* The loop of boxd: starts box-rpc, serves its packets, starts it again when it dies, stops it. Called by
- * main.c. */
+/* The event loop of boxd: starts box-rpc, serves its packets, restarts it when it dies, stops it.
+ * Called by main.c. */
 #pragma once
 
 #include "boxd/rpc/serve.h"
@@ -9,6 +9,6 @@ struct box_supervise_setup {
 	struct box_serve_setup serve;
 };
 
-/* Runs until box-rpc need not be started again; returns boxd's exit code. From here on SIGTERM, SIGINT
- * and SIGHUP come to the loop. */
+/* Runs until box-rpc need not be restarted; returns boxd's exit code. From here on the loop handles
+ * SIGTERM, SIGINT and SIGHUP. */
 int box_supervise_run(const struct box_supervise_setup *setup);

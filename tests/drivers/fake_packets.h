@@ -100,7 +100,7 @@ static void send_garbage(const char *what)
 	} else if (strcmp(what, "nobodysgroup") == 0 || strcmp(what, "emptygroup") == 0) {
 		struct box_boxd_open_process_cgroup group = {.kind = BOX_BOXD_OPEN_PROCESS_CGROUP,
 			.process = what[0] == 'e',
-			.mebibytes = what[0] == 'n'};
+			.memory_mib = what[0] == 'n'};
 		send_packet(&group, sizeof(group), NULL, 0);
 	} else if (strcmp(what, "groupfd") == 0) {
 		struct box_boxd_close_process_cgroup group = {

@@ -90,9 +90,9 @@ static void take_listen(void)
 {
 	struct box_packet packet;
 	await_packet(&packet);
-	/* What boxes would get comes first, under the policy as it is now. */
-	if (packet.kind != BOX_BOXD_HOST || packet.size != sizeof(packet.host_told) ||
-		!packet.host_told.host.sealed) {
+	/* What boxes would get comes first, by the policy that is sealed now. */
+	if (packet.kind != BOX_BOXD_HOST || packet.size != sizeof(packet.host) ||
+		!packet.host.host.sealed) {
 		exit(96);
 	}
 	await_packet(&packet);

@@ -4,4 +4,4 @@
 # file: runtime/config/host_path.c
 s/if \(!is_under_one\(normal, config->mount_roots\)\) \{/if (false) {/
 # file: boxd/files/mount_roots.c
-s/if \(!way\.in_root \|\| (\(roots->narrower)/if (\1/
+s/if \(!walk\.in_root \|\| (\(roots->narrower)/if (\1/

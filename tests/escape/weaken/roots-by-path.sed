@@ -2,6 +2,6 @@
 # group: paths
 # opens: root-swapped-for-a-link
 # file: boxd/files/path_conflicts.c
-s/while \(fold_one_by_its_[a-z]+\(roots\)\) \{/while (false) {/
+s/while \(merge_one_by_its_[a-z]+\(roots\)\) \{/while (false) {/
 # file: boxd/files/mount_roots.c
 s/refresh\(&roots->roots\.items\[i\], NULL\);/struct box_mount_roots_path *one = \&roots->roots.items[i]; box_close_p(\&one->fd); (void)hold(one, one->path, NULL, NULL);/

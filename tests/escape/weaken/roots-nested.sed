@@ -2,4 +2,4 @@
 # group: roots
 # opens: root-swapped-before-the-next-start
 # file: boxd/files/path_conflicts.c
-s/while \(fold_one_by_its_[a-z]+\(roots\)\) \{/while (false) {/
+s/while \(merge_one_by_its_[a-z]+\(roots\)\) \{/while (false) {/

@@ -154,7 +154,7 @@ def test_the_image_is_part_of_the_session(client):
 @pytest.mark.parametrize(
     "name, text",
     [
-        ("empty", "image empty: {roots}/empty has no /bin/sh, which commands are given to"),
+        ("empty", "image empty: {roots}/empty has no /bin/sh, which runs commands"),
         ("noise", "is a file without a file system in it (ext4, squashfs or erofs)"),
         ("link", "image link: {roots}/link is a link"),
         ("device", "image device: {roots}/device is a device"),

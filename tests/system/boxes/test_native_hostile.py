@@ -28,7 +28,7 @@ pytestmark = needs_root
 BROKE = "it broke the protocol"
 ENDED = "its first process has ended"
 LATE = "it did not end a command in time"
-MORE = "it sent more output than it may"
+MORE = "it sent more output than allowed"
 LATE_SECONDS = 1 + 5 + 2 + STALL_SECONDS  # the command's own timeout, the patience of box-rpc, and some more
 MAKE_SECONDS = 10 + 2 + STALL_SECONDS
 MEMORY_KB = 300 * 1024  # under sanitizers
@@ -44,7 +44,7 @@ BROKEN = {
     "end": BROKE,
     "signal": BROKE,
     "nobody": BROKE,
-    "taken": "it took more input than it got",
+    "taken": "it took more input than was sent",
     "flood": MORE,
     "empty": ENDED,
     "die": ENDED,

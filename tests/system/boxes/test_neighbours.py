@@ -213,7 +213,7 @@ def test_memory_that_is_promised_and_kept(mode):
         with nativelib.dialled(place) as client:
             told = client.fail("box_exec", spec("a"), context=HERE)
             assert told.startswith("BoxCapacityExceededError: there is no memory for another box")
-            assert f"limits.reserve_memory_mb keeps {reserve};" in told
+            assert f"limits.reserve_memory_mb keeps {reserve} free;" in told
 
 
 def test_an_image_with_a_large_etc_holds_up_nobody(world):

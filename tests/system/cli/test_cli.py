@@ -169,7 +169,7 @@ def test_run_gives_its_boxd_a_configuration(tmp_path):
     code, out, told = box("run", "--config", bad, "echo", "hi")
     assert (code, out) == (125, "") and "local.seccomp must be" in told
     code, out, told = box("run", "--config", good, "--endpoint", "ws://127.0.0.1:1", "true")
-    assert (code, out) == (125, "") and "--config is for a boxd that is started" in told
+    assert (code, out) == (125, "") and "--config is for a boxd that box starts" in told
 
 
 def test_boxd_is_found_on_path(tmp_path):

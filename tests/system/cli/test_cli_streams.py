@@ -36,7 +36,7 @@ def test_output_of_both_kinds_as_it_is(streaming):
         ("signal", (143, "", "")),
         ("memory", (137, "", "Killed\nbox: the command ran out of memory\n")),
         ("timeout", (124, "so far", "box: the command timed out\n")),
-        ("noexit", (125, "", "box: BoxError: the runtime did not tell the end\n")),
+        ("noexit", (125, "", "box: BoxError: the runtime sent no result of the command\n")),
         ("exit 256", (125, "", "box: BoxError: the runtime did not report an exit code\n")),
         (
             "drop",

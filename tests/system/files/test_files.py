@@ -464,7 +464,7 @@ def test_watch_what_cannot_be(files):
     for path in ("nix", "out", "/proc", "/dev/zero", "etc"):
         assert "leads out" in (told := files.tell("watch", path)) or "[E" in told
     watches = [files.watch("d") for _ in range(16)]
-    assert files.tell("watch", "d").startswith("BoxCapacityExceededError: too much work on files")
+    assert files.tell("watch", "d").startswith("BoxCapacityExceededError: too many file operations")
     for watch in watches:
         watch.cancel()
     files.watch("d").cancel()

@@ -278,7 +278,7 @@ def test_a_payload_ends_or_stops_it(boxd, files):
     assert files.read("a") == b"others go on"
     files.sh(f"kill -9 {inner}")
     told = clientlib.failure(files.client.wait(watch.seq))
-    assert told == "BoxError: the process that worked on the files was ended (exit code 137)"
+    assert told == "BoxError: the process of the file operation ended (exit code 137)"
     assert files.read("a") == b"others go on"
 
 

@@ -215,7 +215,7 @@ def test_skill(driven):
 def test_status_command(podman, started, driven):
     """`box status` in boxd's container works with its token and its instance."""
     said = podman.run("exec", started["name"], started["programs"] / "box", "status")
-    assert said.splitlines()[0].split()[-1] == "well", said
+    assert said.splitlines()[0].split()[-1] == "healthy", said
 
 
 def test_stop(podman, started, driven):

@@ -234,7 +234,7 @@ def test_session_ids_come_from_templates(world):
         assert re.fullmatch(r"a-b-[0-9a-f]{12}", strange)
         assert strange in play.sessions()
         assert "unknown attribute {who}, known are launcher_type" in play.refused(template="{who}")
-        assert "has no query_id" in play.refused(query={})
+        assert "nor a query_id" in play.refused(query={})
 
 
 def test_a_forced_template_overrides(world):

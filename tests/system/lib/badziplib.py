@@ -87,20 +87,20 @@ LIES = {
         [Entry(b"b", b"x", method=12)],
         "Archive entry has a compression that is not supported: b",
     ),
-    "other name": ([Entry(b"a", b"x", local={"name": b"b"})], f"{VALID}: its headers disagree: a"),
-    "other size": ([Entry(b"a", b"x", local={"size": 9})], f"{VALID}: its headers disagree: a"),
+    "other name": ([Entry(b"a", b"x", local={"name": b"b"})], f"{VALID}: an entry's headers disagree: a"),
+    "other size": ([Entry(b"a", b"x", local={"size": 9})], f"{VALID}: an entry's headers disagree: a"),
     "other method": (
         [Entry(b"a", b"x", local={"method": 8})],
-        f"{VALID}: its headers disagree: a",
+        f"{VALID}: an entry's headers disagree: a",
     ),
-    "other flags": ([Entry(b"a", b"x", local={"flags": 8})], f"{VALID}: its headers disagree: a"),
+    "other flags": ([Entry(b"a", b"x", local={"flags": 8})], f"{VALID}: an entry's headers disagree: a"),
     "descriptor missing": (
         [Entry(b"a", b"x", flags=8, local={"crc": 0, "packed": 0, "size": 0})],
-        f"{VALID}: its headers disagree: a",
+        f"{VALID}: an entry's headers disagree: a",
     ),
     "descriptor lies": (
         [Entry(b"a", b"x", flags=8, descriptor=(0, 1, 1))],
-        f"{VALID}: its headers disagree: a",
+        f"{VALID}: an entry's headers disagree: a",
     ),
     "zip64 lies": (
         [Entry(b"a", b"x", size=0xFFFFFFFF, extra=zip64_extra(1 << 40, 1))],
@@ -189,11 +189,11 @@ LIES = {
     ),
     "nested, two ends": (
         packed_in(archive(Entry(b"a", b"x"), comment=bytes(archive(Entry(b"b", b"x"))))),
-        f"{VALID}: it has two ends: x.bin{INSIDE}",
+        f"{VALID}: two end records: x.bin{INSIDE}",
     ),
     "nested, no directory": (
         packed_in(bomb(1)[:-22]),
-        f"{VALID}: its directory is not where it should be: x.bin{INSIDE}",
+        f"{VALID}: the central directory is misplaced: x.bin{INSIDE}",
     ),
 }
 
@@ -207,21 +207,21 @@ WHOLE = {
     ),
     "program before": (
         b"#!/bin/sh\n" + archive(FINE),
-        f"{VALID}: its directory is not where it should be",
+        f"{VALID}: the central directory is misplaced",
     ),
     "between": (
         archive(FINE, between=b"hidden"),
-        f"{VALID}: data between its entries and its directory",
+        f"{VALID}: data between entries and central directory",
     ),
-    "appended": (archive(FINE, after=b"x"), f"{VALID}: data after its end"),
+    "appended": (archive(FINE, after=b"x"), f"{VALID}: data after the end record"),
     "an end in the comment": (
         archive(FINE, comment=ziplib.end_bytes(0, 0, 0)),
-        f"{VALID}: it has two ends",
+        f"{VALID}: two end records",
     ),
     "split": (archive(FINE, disk=1), f"{VALID}: part of a split archive"),
     "fewer than there are": (
         archive(FINE, Entry(b"x"), count=1),
-        f"{VALID}: its directory has more than it counts",
+        f"{VALID}: the central directory has more entries than it declares",
     ),
     "65,535 by word": (
         archive(FINE, count=65535),
@@ -229,6 +229,6 @@ WHOLE = {
     ),
     "one place for two": (
         archive(FINE, Entry(b"fine.tx2", FINE.content, DEFLATED, offset=0)),
-        f"{VALID}: its headers disagree: fine.tx2",
+        f"{VALID}: an entry's headers disagree: fine.tx2",
     ),
 }

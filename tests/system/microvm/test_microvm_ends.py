@@ -25,9 +25,9 @@ LOOK = "cat /tmp/f; pgrep -cx sleep"
 HOSTILE = {
     "end": "the microVM ended before it was ready",
     "reboot": "the microVM ended before it was ready",
-    "nonsense": "the microVM's first words were no report",
+    "nonsense": "the first message of the microVM was not a report",
     "later": "the box ended while the command ran: its guest broke the protocol",
-    "flood": "it sent more output than it may",
+    "flood": "it sent more output than allowed",
     "reboot-later": "the box ended while the command ran: .*rebooted",
 }
 # These end by timeout: they are started first and checked last.

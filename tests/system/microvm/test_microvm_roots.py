@@ -52,7 +52,7 @@ def test_a_root_by_image(runtime, name, mark):
 
 
 REFUSED = {
-    "bare": "image bare: {roots}/bare has no /bin/sh, which commands are given to",
+    "bare": "image bare: {roots}/bare has no /bin/sh, which runs commands",
     "link": "image link: {roots}/link is a link",
     "device": "image device: {roots}/device is a device",
     "noise": "image noise: {roots}/noise is a file without a file system in it",

@@ -45,9 +45,9 @@ def test_version_and_help(programs):
 @pytest.mark.parametrize(
     "args, text",
     [
-        (["--ws-control-port", "70000"], '--ws-control-port: "70000" is no port (0 to 65535)'),
-        (["--log-level", "x"], '--log-level: "x" is no level (debug, info, warning, error)'),
-        (["--log-format", "x"], '--log-format: "x" is no format (text, json)'),
+        (["--ws-control-port", "70000"], '--ws-control-port: "70000" is not a valid port (0 to 65535)'),
+        (["--log-level", "x"], '--log-level: "x" is not a valid level (debug, info, warning, error)'),
+        (["--log-format", "x"], '--log-format: "x" is not a valid format (text, json)'),
         (["-s", "--standalone-box"], "--standalone-box: not together with --stdio-control"),
         (["--bogus"], "--bogus: no such flag (see boxd --help)"),
         (["serve"], '"serve": no argument is expected (see boxd --help)'),

@@ -61,7 +61,7 @@ WRONG = [
     ("admission:\n  cpus: 0\n", "2: admission.cpus: cpus must be greater than 0"),
     ("limits:\n  max_sessions: many\n", "2: limits.max_sessions must be an integer"),
     ("limits:\n  max_sessions: 5001\n", "2: limits.max_sessions must be between 0 and 5000"),
-    ("backend: local\nbackend: krun\n", "2:1: backend stands here a second time"),
+    ("backend: local\nbackend: krun\n", "2:1: backend is defined twice"),
     ("a: 1\nbox:\n  session_ttl_sec: x\n", "3: box.session_ttl_sec must be an integer"),
     ("box:\n  local:\n    rootf: /\n", "3: box.local.rootf: unknown member; did you mean rootfs?"),
     ("local: []\n", "1: local: must be a map of members"),
@@ -78,7 +78,7 @@ WRONG = [
     ("images:\n  py: /nope\n", "2: images.py: /nope: No such file or directory"),
     (
         "local:\n  rootfs: /proc\n",
-        "2: local.rootfs: /proc: has no /bin/sh, which commands are given to",
+        "2: local.rootfs: /proc: has no /bin/sh, which runs commands",
     ),
 ]
 
@@ -150,12 +150,12 @@ def test_a_variable_that_is_no_map(tmp_path, text, why):
     assert code == 78
     assert lines == [
         "box.yaml: good",
-        f"LANGBOT_BOX_CONFIG: ignored, because it is no JSON map{why}",
+        f"LANGBOT_BOX_CONFIG: ignored because it is not a JSON map{why}",
         "LANGBOT_BOX_CONFIG: refused: 1 error",
     ]
     environment = {"LANGBOT_BOX_CONFIG": text}
     with boxdlib.Boxd(env=environment) as boxd:
-        assert "ignored, because it is no JSON map" in boxd.wait_event("config.warning")["why"]
+        assert "ignored because it is not a JSON map" in boxd.wait_event("config.warning")["why"]
         boxd.wait_event("serving")
 
 

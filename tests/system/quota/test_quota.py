@@ -363,7 +363,7 @@ def test_not_beside_a_session_without(place):
         client.exec("echo x >f", "plain", host_path=str(folder))
         data = {"cmd": "true", "session_id": "q", "host_path": str(folder)}
         said = client.fail("box_exec", {**data, "workspace_quota_mb": 8})
-        assert said.startswith("BoxSessionConflictError: workspace_quota_mb cannot begin to hold")
+        assert said.startswith("BoxSessionConflictError: workspace_quota_mb cannot take effect")
         assert client.ask("box_delete_session", {"session_id": "plain"})
         held = client.exec("cat f", "q", host_path=str(folder), workspace_quota_mb=8)
         assert held["stdout"] == "x"
@@ -467,7 +467,7 @@ def test_killed_while_it_is_made(place):
     assert {name for n in range(12) for name in os.listdir(place.tenants / f"k{n}")} == set()
 
 
-# -- where quotas are not possible
+# -- where it cannot be enforced
 
 
 def test_rootless_is_refused():
@@ -477,7 +477,7 @@ def test_rootless_is_refused():
     with quotalib.tenants("rootless", operator) as place, nativelib.dialled(place) as client:
         data = {"cmd": "true", "session_id": "s", "host_path": str(place.tenants)}
         said = client.fail("box_exec", {**data, "workspace_quota_mb": 8})
-        assert said.startswith("BoxBackendUnavailableError: workspace_quota_mb 8 cannot be held")
+        assert said.startswith("BoxBackendUnavailableError: workspace_quota_mb 8 cannot be enforced")
         assert "boxd is not root" in said
 
 

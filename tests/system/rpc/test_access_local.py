@@ -205,7 +205,7 @@ def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path, folder):
         boxd.wait_served()
         with boxdlib.fake_boxd(tmp_path, "--socket", str(path)) as second:
             assert second.wait() == 1
-            assert "another boxd that runs has it" in second.tail()
+            assert "another running boxd has it" in second.tail()
         worker = boxd.worker
         os.kill(boxd.pid, signal.SIGKILL)
         boxd.process.wait(10)

@@ -272,7 +272,7 @@ def test_too_much_waits(client):
     os.kill(pid, signal.SIGCONT)
     seqs.remove(first["seq_id"])
     texts = {first["message"], *(client.wait(seq, 60)["message"] for seq in seqs)}
-    assert "BoxCapacityExceededError: too much waits for the skill store already" in texts
+    assert "BoxCapacityExceededError: too many requests wait for the skill store" in texts
     assert any("exceeds the 1048576-byte limit" in text for text in texts), texts
 
 

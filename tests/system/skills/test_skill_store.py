@@ -309,8 +309,8 @@ def test_front_matter_is_bounded(both):
         "too many anchors": "".join(f"k{n}: &a{n} x\n" for n in range(100)),
         "too many values": "a: [" + "1, " * 20000 + "]\n",
         "too deep": "a: " + "[" * 100 + "]" * 100 + "\n",
-        "a second time": "a: &x 1\nb: &x 2\n",
-        "nothing that is complete": "a: &x [*x]\n",
+        "defined twice": "a: &x 1\nb: &x 2\n",
+        "no complete anchor": "a: &x [*x]\n",
         "65536-byte limit": "a: " + "x" * 70000 + "\n",
     }
     answers = store.ok("load", {"texts": [f"---\n{text}---\n" for text in texts.values()]})

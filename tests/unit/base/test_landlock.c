@@ -2,12 +2,17 @@
  * can restrict. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/landlock.h"
@@ -386,6 +391,42 @@ TEST(the_call_that_failed_is_named)
 		ASSERT_INT(box_landlock_enter(abi, BOX_LANDLOCK_FILES, NULL, 0, &step), -EPERM);
 		ASSERT_STR(step, "landlock_restrict_self");
 	}
+}
+
+/* From here on the kernel seems to give version 0, and no error. */
+static int answer_with_version_0(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_landlock_create_ruleset, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+		? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
+		: -1;
+}
+
+/* Who asks gives -errno to its caller: 0 there would mean that Landlock holds. */
+TEST(version_0_comes_with_a_reason)
+{
+	pid_t pid = fork();
+	ASSERT(pid >= 0);
+	if (pid == 0) {
+		if (answer_with_version_0() < 0) {
+			_exit(2);
+		}
+		errno = 0;
+		_exit(box_landlock_abi() == 0 && errno == ENOSYS ? 0 : 1);
+	}
+	int status;
+	ASSERT_INT(waitpid(pid, &status, 0), pid);
+	ASSERT(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2) {
+		SKIP("no seccomp filters here");
+	}
+	ASSERT_INT(WEXITSTATUS(status), 0);
 }
 
 TEST(a_ruleset_is_closed_by_exec)

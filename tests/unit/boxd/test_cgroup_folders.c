@@ -332,13 +332,13 @@ TEST(version_2_believes_only_what_it_reads_back)
 	struct box_err err;
 	make_place();
 	put_file("cgroup.subtree_control", "");
-	ASSERT_INT(box_cgroup_v2.furnish(top, P | M | C, &err), -EINVAL);
+	ASSERT_INT(box_cgroup_v2.prepare_parent(top, P | M | C, &err), -EINVAL);
 	ASSERT_STR(err.text,
 		"cannot write \"+pids +memory +cpu\" to cgroup.subtree_control: Invalid "
 		"argument");
 	assert_file("cgroup.subtree_control", "+pids +memory +cpu");
 	put_file("cgroup.subtree_control", "");
-	ASSERT_INT(box_cgroup_v2.furnish(top, M, &err), -EINVAL);
+	ASSERT_INT(box_cgroup_v2.prepare_parent(top, M, &err), -EINVAL);
 	assert_file("cgroup.subtree_control", "+memory");
 }
 
@@ -401,11 +401,11 @@ TEST(a_part_ends_as_one_in_version_2)
 	make_place();
 	put_file("memory.max", "");
 	put_file("memory.oom.group", "");
-	ASSERT_INT(box_cgroup_v2.limit_part(top, 64 << 20, &err), 0);
+	ASSERT_INT(box_cgroup_v2.limit_process(top, 64 << 20, &err), 0);
 	assert_file("memory.max", "67108864");
 	assert_file("memory.oom.group", "1");
 	put_file("memory.limit_in_bytes", "");
-	ASSERT_INT(box_cgroup_v1.limit_part(top, 64 << 20, &err), 0);
+	ASSERT_INT(box_cgroup_v1.limit_process(top, 64 << 20, &err), 0);
 	assert_file("memory.limit_in_bytes", "67108864");
 }
 
@@ -463,8 +463,8 @@ TEST(cgroup_parents_of_live_owners_are_left_alone)
 	(void)close(parents[1]);
 }
 
-/* The cleaner has the folder and the names. It gets no lock before the owner is dead. */
-TEST(the_cleaner_removes_what_a_dead_owner_left)
+/* The cleaner has the folder and the names, and gets the lock only when the owner is dead. */
+TEST(a_cleaner_removes_what_a_dead_owner_left)
 {
 	struct box_cgroups cgroups = {.mode = BOX_CGROUP_V1, .count = 1};
 	struct box_cgroup_hierarchy *tree = &cgroups.trees[0];
@@ -475,19 +475,19 @@ TEST(the_cleaner_removes_what_a_dead_owner_left)
 	struct box_err err;
 	make_place();
 	*tree = (struct box_cgroup_hierarchy){.manager = &box_cgroup_v1, .own = {.fd = top}};
-	ASSERT_INT(box_cgroup_parent_make(top, tree->lot_name, &tree->lot, &err), 0);
+	ASSERT_INT(box_cgroup_parent_make(top, tree->parent_name, &tree->parent, &err), 0);
 	ASSERT_INT(box_cgroup_parent_make(top, alive, &other, &err), 0);
-	ASSERT_INT(mkdirat(tree->lot, "b1", 0700), 0);
+	ASSERT_INT(mkdirat(tree->parent, "b1", 0700), 0);
 	ASSERT_INT(mkdirat(other, "b1", 0700), 0);
 	cleaner = cgroups;
 	ASSERT_INT(box_cgroups_become_cleaner(&cleaner, folders), 1);
 	ASSERT_INT(folders[0], top);
-	ASSERT_INT(cleaner.trees[0].lot, -1);
+	ASSERT_INT(cleaner.trees[0].parent, -1);
 	ASSERT(!box_cgroups_clean_up(&cleaner));
-	ASSERT(is_there(tree->lot_name));
-	(void)close(tree->lot);
+	ASSERT(is_there(tree->parent_name));
+	(void)close(tree->parent);
 	ASSERT(box_cgroups_clean_up(&cleaner));
-	ASSERT(!is_there(tree->lot_name));
+	ASSERT(!is_there(tree->parent_name));
 	ASSERT(is_there(alive));
 	ASSERT(box_cgroups_clean_up(&cleaner));
 	(void)close(other);

@@ -15,7 +15,7 @@ static pid_t start_sleeper(int folder)
 	pid_t pid = fork();
 	ASSERT(pid >= 0);
 	if (pid == 0) {
-		/* It must have no cgroup parent left when it is seen in there. */
+		/* It must have no parent group any more when it is seen in there. */
 		(void)dup2(folder, 3);
 		(void)close_range(4, ~0U, 0);
 		(void)box_cgroup_write(3, "cgroup.procs", "0");
@@ -129,7 +129,7 @@ TEST(version_2_of_this_host_moves_aside)
 	ASSERT_INT(inside, 0);
 }
 
-/* Moves a process from `from` by an open cgroup.procs, as that user: 0, or the errno. */
+/* Enters the group from another process with these ids: 0, or the number of an error. */
 static int go_in(int from, int procs_fd, uid_t uid, const char *text)
 {
 	int status = 0;
@@ -154,8 +154,8 @@ static int make_group(int parent, const char *name, mode_t mode)
 	return fd;
 }
 
-/* An open cgroup.procs of a process's cgroup takes processes of its box and no others. */
-TEST(version_2_of_this_host_has_procs_fds)
+/* The cgroup.procs fd of a process cgroup admits processes of its box and no others. */
+TEST(version_2_of_this_host_admits_processes_of_the_box)
 {
 	enum {
 		ROOT = 0x7fff0000,
@@ -194,7 +194,7 @@ TEST(version_2_of_this_host_has_procs_fds)
 	ASSERT_INT(results[3], EACCES);
 }
 
-/* A cgroup parent with a box in it: its owner counts as dead once its fd is closed. */
+/* A parent with a box in it, whose owner is dead as soon as its fd is closed. */
 TEST(version_2_of_this_host_sweeps)
 {
 	char name[64];

@@ -65,7 +65,7 @@ static const struct {
 	{{PROBED, .boot_error = "the guest did not report within 60 s"},
 		"this KVM cannot run a guest: the guest did not report within 60 s", "box doctor"},
 	{{PROBED, .boot_error = "it ended", .boot_console = "panic"},
-		"this KVM cannot run a guest: it ended; its last words: panic", "nest"},
+		"this KVM cannot run a guest: it ended; its last output: panic", "nest"},
 	{{PROBED}, "this KVM cannot run a guest: box-vmm ended before it could tell why", "dmesg"},
 };
 

@@ -157,8 +157,8 @@ TEST(all_wait_for_one_guest)
 	ASSERT_INT(told.last, 3);
 	ASSERT(told.had_ask);
 	ASSERT_INT(started(), 1);
-	ASSERT_INT(host_state.host.machine_ms, 10000);
-	/* From now on the result is known. */
+	ASSERT_INT(host_state.host.microvm_ms, 10000);
+	/* From now on it is known. */
 	request(5, &machine);
 	ASSERT_INT(told.calls, 5);
 	ASSERT_INT(started(), 1);

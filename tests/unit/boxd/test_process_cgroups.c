@@ -16,7 +16,7 @@ static void open_one(struct box_boxes *boxes, uint64_t box, uint32_t process)
 	struct box_err err;
 	ASSERT_INT(
 		box_process_cgroups_open(groups_of(boxes, box), process, 64 << 20, &fds, &err), 0);
-	ASSERT_INT(fds.door, 1000 + process);
+	ASSERT_INT(fds.procs_fd, 1000 + process);
 	ASSERT_INT(fds.events, 2000 + process);
 	ASSERT_INT(fds.rest, 77);
 }
@@ -71,7 +71,7 @@ TEST(a_group_that_is_not_empty_is_tried_again)
 	}
 	/* It cannot be found any more. */
 	ASSERT_INT(box_process_cgroups_open(groups_of(boxes, box), 5, 1, &fds, &err), -ENOENT);
-	ASSERT_INT(fds.door, -1);
+	ASSERT_INT(fds.procs_fd, -1);
 	play.busy_part = 0;
 	step_later(boxes, 10000);
 	ASSERT_INT(play.parts, 0);

@@ -137,7 +137,7 @@ TEST(refusals_name_what_is_missing)
 	ASSERT(box_quota_decide(&support, &state, 8 * BOX_MIB, false, &verdict, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text,
-		"workspace_quota_mb 8 cannot be held for a folder of the host: boxd is not root; "
+		"workspace_quota_mb 8 cannot be enforced for a folder of the host: boxd is not root; "
 		"leave out host_path, provide what is missing, or set local.degraded: true to run "
 		"without");
 }

@@ -137,14 +137,15 @@ TEST(links_and_special_files)
 {
 	assert_refused("mkdir a; ln -s /etc/passwd a/b",
 		"skill/a/b: is a symbolic link, which is not allowed in a skill");
-	assert_refused("ln -s . up", "skill/up: is a symbolic link, which is not allowed in a skill");
+	assert_refused(
+		"ln -s . up", "skill/up: is a symbolic link, which is not allowed in a skill");
 	assert_refused("mkfifo f", "skill/f: is a FIFO, which is not allowed in a skill");
 }
 
 TEST(too_much)
 {
-	assert_refused("seq 600 | xargs touch",
-		"skill: has more than 512 entries, the limit of a skill");
+	assert_refused(
+		"seq 600 | xargs touch", "skill: has more than 512 entries, the limit of a skill");
 	assert_refused("mkdir a b; (cd a; seq 300 | xargs touch); (cd b; seq -w 300 | xargs touch)",
 		"skill/b/213: exceeds the limit of 512 entries of a skill");
 	assert_refused("truncate -s 16777217 big", "skill/big: is larger than 16 MiB");

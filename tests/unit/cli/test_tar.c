@@ -263,8 +263,7 @@ TEST(malformed)
 	BROKEN("NUL", 'x', "11 path=a\0\n", name);
 	BROKEN("empty", 'x', "8 path=\n", name);
 	BROKEN("size", 'x', "11 size=-1\n", "! an invalid size in a pax header");
-	BROKEN("size", 'x', "29 size=99999999999999999999\n",
-		"! an invalid size in a pax header");
+	BROKEN("size", 'x', "29 size=99999999999999999999\n", "! an invalid size in a pax header");
 	BROKEN("size", 'x', "27 size=999999999999999999\n", "! a header has invalid numbers");
 	BROKEN("mtime", 'x', "11 mtime=x\n", "! an invalid time in a pax header");
 	BROKEN("mtime", 'x', "13 mtime=1.x\n", "! an invalid time in a pax header");
@@ -320,7 +319,8 @@ TEST(names)
 		ASSERT_STR(box_tar_check_name(box_str(up[i])), "has \"..\" in its name");
 	}
 	ASSERT_STR(box_tar_check_name((struct box_str){"a\0b", 3}), "has a NUL in its name");
-	ASSERT_STR(box_tar_check_name((struct box_str){wide, NAME_MAX + 1}), "its name is too long");
+	ASSERT_STR(
+		box_tar_check_name((struct box_str){wide, NAME_MAX + 1}), "its name is too long");
 	ASSERT(box_tar_check_name((struct box_str){wide, NAME_MAX}) == NULL);
 	ASSERT_STR(box_tar_check_name(box_str(deep)), "is in too many folders");
 	deep[2 * BOX_COPY_DEPTH_MAX] = '\0';

@@ -67,6 +67,10 @@ TEST(a_whole_spec)
 	struct box_value mounts = box_list_value();
 	box_map_add(arena, &env, "A", box_cstr("b"));
 	box_list_add(arena, &mounts, box_map_value());
+	struct box_value ports = box_list_value();
+	struct box_value egress = box_map_value();
+	box_list_add(arena, &ports, box_int(8080));
+	box_map_add(arena, &egress, "host_ports", ports);
 	const struct box_spec_args spec = {
 		.session_id = "s",
 		.cmd = "id",
@@ -86,13 +90,19 @@ TEST(a_whole_spec)
 		.pids_limit = 9,
 		.writable_rootfs = true,
 		.workspace_quota_mb = 7,
+		.volumes = &mounts,
+		.idle_timeout_sec = 60,
+		.max_duration_sec = 600,
+		.egress = &egress,
 	};
 	ASSERT_SENT("box_exec", &spec,
 		"{\"session_id\":\"s\",\"cmd\":\"id\",\"workdir\":\"/w\",\"timeout_sec\":5,"
 		"\"network\":\"on\",\"env\":{\"A\":\"b\"},\"image\":\"i\",\"host_path\":\"/h\","
 		"\"host_path_mode\":\"ro\",\"mount_path\":\"/w\",\"extra_mounts\":[{}],"
 		"\"skill_name\":\"k\",\"persistent\":true,\"cpus\":0.5,\"memory_mb\":64,"
-		"\"pids_limit\":9,\"read_only_rootfs\":false,\"workspace_quota_mb\":7}");
+		"\"pids_limit\":9,\"read_only_rootfs\":false,\"workspace_quota_mb\":7,"
+		"\"volumes\":[{}],\"idle_timeout_sec\":60,\"max_duration_sec\":600,"
+		"\"egress\":{\"host_ports\":[8080]}}");
 	box_arena_free(arena);
 }
 

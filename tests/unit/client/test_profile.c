@@ -126,8 +126,7 @@ TEST(own_ones_that_are_wrong)
 	static const char *const rows[][2] = {
 		{"[]", "box.local.profiles must be an object"},
 		{"{\"m\":7}",
-			"1 validation error for box.local.profiles.m\n  a profile is a map of its "
-			"members"},
+			"1 validation error for box.local.profiles.m\n  a profile must be a map"},
 		{"{\"\":{}}",
 			"1 validation error for box.local.profiles.\n  a name has 1 to 64 bytes and "
 			"no NUL"},

@@ -78,20 +78,20 @@ TEST(what_is_refused)
 		{"{who}", QUERY,
 			"session id template: unknown attribute {who}, known are launcher_type, "
 			"launcher_id, sender_id, query_id, global, bot, empty, odd"},
-		{"{odd}", QUERY, "session id template: attribute {odd} is a list and no text"},
-		{"{a", QUERY, "session id template \"{a\": a \"{\" has no \"}\""},
-		{"a}", QUERY, "session id template \"a}\": a \"}\" has no \"{\""},
+		{"{odd}", QUERY, "session id template: attribute {odd} is a list, not a text"},
+		{"{a", QUERY, "session id template \"{a\": \"{\" without \"}\""},
+		{"a}", QUERY, "session id template \"a}\": \"}\" without \"{\""},
 		{"{}", QUERY, "session id template \"{}\": an attribute needs a name"},
 		{"{0}", QUERY, "session id template \"{0}\": an attribute needs a name"},
 		{"{bot.x}", QUERY,
-			"session id template \"{bot.x}\": only {name} may stand in braces"},
+			"session id template \"{bot.x}\": only {name} is allowed in braces"},
 		{"{bot!r}", QUERY,
-			"session id template \"{bot!r}\": only {name} may stand in braces"},
+			"session id template \"{bot!r}\": only {name} is allowed in braces"},
 		{"{bot:>9}", QUERY,
-			"session id template \"{bot:>9}\": only {name} may stand in braces"},
+			"session id template \"{bot:>9}\": only {name} is allowed in braces"},
 		{NULL, "{}",
-			"session id template \"{launcher_type}_{launcher_id}\": the query lacks "
-			"what it asks for, and has no query_id"},
+			"session id template \"{launcher_type}_{launcher_id}\": the query has "
+			"neither these attributes nor a query_id"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_arena *arena = box_arena_new();

@@ -72,7 +72,7 @@ static const struct {
 	const char *why;
 } malformed[] = {
 	{"", -EBADMSG, "empty text"},
-	{"  ", -EBADMSG, "text ends too early"},
+	{"  ", -EBADMSG, "unexpected end of text"},
 	{"01", -EBADMSG, "not a value"},
 	{"-", -EBADMSG, "not a value"},
 	{"+1", -EBADMSG, "not a value"},
@@ -88,10 +88,10 @@ static const struct {
 	{"1e+", -EBADMSG, "exponent has no digits"},
 	{"1e400", -EBADMSG, "number out of range"},
 	{"[-1e400]", -EBADMSG, "number out of range"},
-	{"truex", -EBADMSG, "text behind the document"},
-	{"1 2", -EBADMSG, "text behind the document"},
-	{"{}}", -EBADMSG, "text behind the document"},
-	{"0x10", -EBADMSG, "text behind the document"},
+	{"truex", -EBADMSG, "text after the document"},
+	{"1 2", -EBADMSG, "text after the document"},
+	{"{}}", -EBADMSG, "text after the document"},
+	{"0x10", -EBADMSG, "text after the document"},
 	{"[1,]", -EBADMSG, "not a value"},
 	{"[,1]", -EBADMSG, "not a value"},
 	{"[1", -EBADMSG, "',' or the end of a list or map expected"},
@@ -103,15 +103,15 @@ static const struct {
 	{"{", -EBADMSG, "key expected"},
 	{"{\"a\"}", -EBADMSG, "':' expected"},
 	{"{\"a\" 1}", -EBADMSG, "':' expected"},
-	{"{\"a\":", -EBADMSG, "text ends too early"},
+	{"{\"a\":", -EBADMSG, "unexpected end of text"},
 	{"{\"a\":1 \"b\":2}", -EBADMSG, "',' or the end of a list or map expected"},
-	{"{\"a\":1,\"b\":2,\"a\":3}", -EBADMSG, "a key is there twice"},
-	{"{\"a\":1,\"\\u0061\":3}", -EBADMSG, "a key is there twice"},
-	{"[{\"\":1,\"\":1}]", -EBADMSG, "a key is there twice"},
-	{"\"", -EBADMSG, "string is not closed"},
-	{"\"abcdefghijkl", -EBADMSG, "string is not closed"},
-	{"\"\\", -EBADMSG, "string is not closed"},
-	{"\"\\\"", -EBADMSG, "string is not closed"},
+	{"{\"a\":1,\"b\":2,\"a\":3}", -EBADMSG, "duplicate map key"},
+	{"{\"a\":1,\"\\u0061\":3}", -EBADMSG, "duplicate map key"},
+	{"[{\"\":1,\"\":1}]", -EBADMSG, "duplicate map key"},
+	{"\"", -EBADMSG, "unterminated string"},
+	{"\"abcdefghijkl", -EBADMSG, "unterminated string"},
+	{"\"\\", -EBADMSG, "unterminated string"},
+	{"\"\\\"", -EBADMSG, "unterminated string"},
 	{"\"\\x\"", -EBADMSG, "unknown escape"},
 	{"\"\\'\"", -EBADMSG, "unknown escape"},
 	{"\"\\u12\"", -EBADMSG, "bad \\u escape"},
@@ -148,7 +148,7 @@ TEST(malformed_documents_are_refused)
 	ASSERT_STR(d.why, "control character in a string");
 	release(&d);
 	d = decode_json("{}\0", 3);
-	ASSERT_STR(d.why, "text behind the document");
+	ASSERT_STR(d.why, "text after the document");
 	release(&d);
 }
 

@@ -264,7 +264,7 @@ TEST(a_key_twice_is_found_in_maps_of_any_size)
 			}
 			d = decode_many_keys(counts[i], repeated[j]);
 			ASSERT_INT(d.result, -EBADMSG);
-			ASSERT_STR(d.why, "a key is there twice");
+			ASSERT_STR(d.why, "duplicate map key");
 			release(&d);
 		}
 	}

@@ -87,8 +87,8 @@ TEST(lines_become_messages)
 		{"  {\"a\" : 1}  \n", "{\"a\":1}"},
 		{"{}", ""},
 		{"{]\n{}\n", "I(key expected){}"},
-		{"{}x\n{}\n", "I(text behind the document){}"},
-		{"{\"a\":1,\"a\":2}\n{}\n", "I(a key is there twice){}"},
+		{"{}x\n{}\n", "I(text after the document){}"},
+		{"{\"a\":1,\"a\":2}\n{}\n", "I(duplicate map key){}"},
 		{"{}\n[1]\n\"x\"\n5\nhello\n{}\n",
 			"{}I(not a JSON map)I(not a JSON map)I(not a JSON map)I(not a JSON map){}"},
 		{"{\"a\":\"\xff\"}\n{}\n", "I(not UTF-8){}"},
@@ -182,10 +182,10 @@ TEST(msgpack_streams)
 		ROW("\xde\x00\x01\xa1k\x93\x01\x02\x03\xdf\x00\x00\x00\x00", "{\"k\":[1,2,3]}{}"),
 		ROW("\x81\xa1k", ""),
 		ROW("\x80\x05\xc0\x80", "{}I(not a map)I(not a map){}"),
-		ROW("\x81\xa1k\xa1\xff\x80", "I(a string is no UTF-8){}"),
-		ROW("\x82\xa1k\x01\xa1k\x01\x80", "I(a key is there twice){}"),
+		ROW("\x81\xa1k\xa1\xff\x80", "I(a string is not valid UTF-8){}"),
+		ROW("\x82\xa1k\x01\xa1k\x01\x80", "I(duplicate map key){}"),
 		ROW("\x80\xc1\x80", "{}B(ext or unknown type)"),
-		ROW("\x81\x01\x01", "B(a map key is no string)"),
+		ROW("\x81\x01\x01", "B(a map key is not a string)"),
 		ROW("\xdf\xff\xff\xff\xff", "B(count declared beyond the message limit)"),
 		ROW("\x81\xa1k\xdb\xff\xff\xff\xff", "B(size declared beyond the message limit)"),
 		ROW("\x81\xa4type\xab\x63hunk_start", "{\"type\":\"chunk_start\"}"),
@@ -385,7 +385,7 @@ TEST(reading_without_taking_is_bounded)
 		total += room;
 	}
 	ASSERT_INT(box_stdio_framer_next(framer, &message, &why), BOX_STDIO_FRAMER_BROKEN);
-	ASSERT_STR(why, "more was read than taken");
+	ASSERT_STR(why, "messages were not taken");
 	box_stdio_framer_free(framer);
 }
 

@@ -21,10 +21,10 @@ TEST(classify)
 		{"null", "the message is not a map"},
 		{"\"action\"", "the message is not a map"},
 		{"7", "the message is not a map"},
-		{"{\"code\":0}", "the message is an answer, but nothing was asked"},
+		{"{\"code\":0}", "the message is an answer without a request"},
 		{"{\"action\":\"x\",\"code\":0}",
-			"the message is an answer, but nothing was asked"},
-		{"{\"code\":null}", "the message is an answer, but nothing was asked"},
+			"the message is an answer without a request"},
+		{"{\"code\":null}", "the message is an answer without a request"},
 		{"{}", "the message has neither action nor code"},
 		{"{\"seq_id\":1,\"data\":{}}", "the message has neither action nor code"},
 	};

@@ -219,7 +219,7 @@ TEST(so_much_at_once_and_no_more)
 	ASSERT_INT(c.count, 0);
 	ask(&c, 99, "box_file_stat", A);
 	expect_error(&c, 0, "99",
-		"BoxCapacityExceededError: too much work on files at once in one session (64, of "
+		"BoxCapacityExceededError: too many file operations at once in one session (64, of "
 		"these 16 watches)");
 	headless_filed("a", &done);
 	ask(&c, 100, "box_file_stat", A);

@@ -257,12 +257,12 @@ int box_process_cgroups_make_group(
 	return fail(err, play.part_result, "part");
 }
 
-int box_process_cgroups_open_group(const struct box_cgroup *cgroup, uint32_t number, int *ret_door,
-	int *ret_events, struct box_err *err)
+int box_process_cgroups_open_group(const struct box_cgroup *cgroup, uint32_t number,
+	int *ret_procs_fd, int *ret_events, struct box_err *err)
 {
 	(void)cgroup;
 	(void)err;
-	*ret_door = (int)(1000 + number);
+	*ret_procs_fd = (int)(1000 + number);
 	*ret_events = (int)(2000 + number);
 	return 0;
 }

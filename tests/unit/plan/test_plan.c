@@ -229,7 +229,7 @@ TEST(whole_krun_rootless)
 	host.id_ranges = false;
 	host.landlock_abi = 0;
 	host.cpus = 1;
-	host.machine_ms = 60000;
+	host.microvm_ms = 60000;
 	make();
 	assert_printed("microvm_rootless");
 }

@@ -129,14 +129,12 @@ TEST(numbers_out_of_range)
 		const char *text;
 		uint32_t most; /* the largest valid value */
 	} rows[] = {
-		{offsetof(struct box_plan_request, host_mode),
-			"host_mode is none of the known ones", 2},
+		{offsetof(struct box_plan_request, host_mode), "host_mode is not a known value", 2},
 		{offsetof(struct box_plan_request, network), "network must be 0 or 1", 1},
 		{offsetof(struct box_plan_request, writable_root), "writable_root must be 0 or 1",
 			1},
-		{offsetof(struct box_plan_request, profile), "profile is none of the known ones",
-			1},
-		{offsetof(struct box_plan_request, kind), "kind is none of the known ones", 1},
+		{offsetof(struct box_plan_request, profile), "profile is not a known value", 1},
+		{offsetof(struct box_plan_request, kind), "kind is not a known value", 1},
 	};
 	static const uint32_t beyond[] = {1, 2, 0x7fffffff};
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -178,9 +176,9 @@ TEST(egress_of_an_attacker)
 	ask.egress.host_ports[ask.egress.host_port_count++] = 80;
 	assert_planned();
 	ask.egress.limited = 2;
-	assert_invalid("egress must be there or not");
+	assert_invalid("egress limited must be 0 or 1");
 	ask.egress.limited = 0;
-	assert_invalid("egress has entries where none are meant");
+	assert_invalid("egress has entries but is not limited");
 	limit();
 	ask.network = 0;
 	assert_invalid("egress needs network on");
@@ -192,14 +190,14 @@ TEST(egress_of_an_attacker)
 	assert_invalid("egress has too many entries");
 	limit();
 	allow(0, 0x0a000001, 8, 0);
-	assert_invalid("egress allow has an entry that is none");
+	assert_invalid("egress allow has an invalid entry");
 	limit();
 	allow(0, 0, 33, 0);
-	assert_invalid("egress allow has an entry that is none");
+	assert_invalid("egress allow has an invalid entry");
 	limit();
 	allow(0, 0x0a000000, 8, 0);
 	ask.egress.allow[0].reserved = 1;
-	assert_invalid("egress allow has an entry that is none");
+	assert_invalid("egress allow has an invalid entry");
 	limit();
 	allow(0, 0x0a000000, 8, 0);
 	allow(1, 0x0a000000, 8, 0);
@@ -429,9 +427,9 @@ TEST(policy_profile)
 {
 	set_up();
 	policy.profile = BOX_FILTERS_;
-	assert_invalid("policy: profile is none of the known ones");
+	assert_invalid("policy: profile is not a known value");
 	policy.profile = UINT32_MAX;
-	assert_invalid("policy: profile is none of the known ones");
+	assert_invalid("policy: profile is not a known value");
 }
 
 TEST(limits_that_cannot_be_set)

@@ -11,8 +11,8 @@
 #define ALLOW(entries) ON "\"egress\":{\"allow\":[" entries "]}"
 #define ENTRY(text) "egress.allow.0\n  Value error, " text
 #define IPV6(text) ENTRY(text) " must be IPv4: boxes have no IPv6"
-#define PREFIX(text) ENTRY(text) " has a prefix that is no number from 0 to 32"
-#define PORT(text) ENTRY(text) " has a port that is no number from 1 to 65535"
+#define PREFIX(text) ENTRY(text) " has a prefix that is not a number from 0 to 32"
+#define PORT(text) ENTRY(text) " has a port that is not a number from 1 to 65535"
 #define NO_ENTRY(text) \
 	ENTRY(text) " must be ADDRESS/PREFIX or ADDRESS/PREFIX:PORT, with an IPv4 address"
 #define HOST_PORT(at) \

@@ -242,7 +242,7 @@ TEST(only_regular_files_of_some_size_are_archives)
 	open_out();
 	ASSERT_INT(pipe2(ends, O_CLOEXEC), 0);
 	ASSERT_INT(box_archive_unpack(ends[0], out_fd, &err), -EINVAL);
-	ASSERT_STR(err.text, VALID ": it is no regular file");
+	ASSERT_STR(err.text, VALID ": not a regular file");
 	_cleanup_(box_close_p) int fd = memfd_create("zip", MFD_CLOEXEC);
 	ASSERT_INT(box_archive_unpack(fd, out_fd, &err), -EINVAL);
 	ASSERT_STR(err.text, "Uploaded file is empty");

@@ -255,11 +255,12 @@ TEST(refuses_headers_that_disagree)
 		struct zip_item item;
 		const char *text;
 	} rows[] = {
-		{{.name = "a", .local = "b"}, VALID ": its headers disagree: a"},
-		{{.name = "a", .local = "aa"}, VALID ": its headers disagree: a"},
-		{{.name = "a", .content = "x", .local_off = 1}, VALID ": its headers disagree: a"},
+		{{.name = "a", .local = "b"}, VALID ": an entry's headers disagree: a"},
+		{{.name = "a", .local = "aa"}, VALID ": an entry's headers disagree: a"},
+		{{.name = "a", .content = "x", .local_off = 1},
+			VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .content = "x", .has_descriptor = true, .descriptor_off = 1},
-			VALID ": its headers disagree: a"},
+			VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .content = "x", .size_off = 1},
 			"Archive contains invalid size metadata: a"},
 		{{.name = "a", .extra = "\1\0\0\0", .extra_len = 4},
@@ -333,10 +334,10 @@ TEST(counts_have_limits)
 	/* One less than there are, and one more. */
 	box_buf_free(&buf);
 	buf = zip_make(items, 2, &(struct zip_end){.count_off = -1});
-	refuses_bytes(&buf, VALID ": its directory has more than it counts");
+	refuses_bytes(&buf, VALID ": the central directory has more entries than it declares");
 	box_buf_free(&buf);
 	buf = zip_make(items, 2, &(struct zip_end){.count_off = 1});
-	refuses_bytes(&buf, VALID ": its directory is broken at entry 3");
+	refuses_bytes(&buf, VALID ": broken central directory at entry 3");
 
 	/* Three folders for each of 400 entries. */
 	for (size_t i = 0; i < 400; i++) {
@@ -354,29 +355,29 @@ TEST(refuses_data_that_is_nobodys)
 	refuses(items + 1, 1, VALID ": data outside of entries, before: b");
 
 	_zip_ buf = zip_make(items, 1, &(struct zip_end){.offset_off = 1});
-	refuses_bytes(&buf, VALID ": its directory is not where it should be");
+	refuses_bytes(&buf, VALID ": the central directory is misplaced");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.size_off = -1});
-	refuses_bytes(&buf, VALID ": its directory is not where it should be");
+	refuses_bytes(&buf, VALID ": the central directory is misplaced");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.disk = 1});
 	refuses_bytes(&buf, VALID ": part of a split archive");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.size_off = -1, .offset_off = 1});
-	refuses_bytes(&buf, VALID ": its directory is broken at entry 1");
+	refuses_bytes(&buf, VALID ": broken central directory at entry 1");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, NULL);
 	zip_put(&buf, 0, 1);
-	refuses_bytes(&buf, VALID ": data after its end");
+	refuses_bytes(&buf, VALID ": data after the end record");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.comment = "abc", .comment_len = 2});
-	refuses_bytes(&buf, VALID ": data after its end");
+	refuses_bytes(&buf, VALID ": data after the end record");
 
 	_zip_ plain = zip_make(items, 1, NULL);
 	_zip_ late = box_buf(BOX_KIB);
 	zip_put_bytes(&late, "#!/bin/sh\n", 10);
 	zip_put_bytes(&late, plain.bytes, plain.len);
-	refuses_bytes(&late, VALID ": its directory is not where it should be");
+	refuses_bytes(&late, VALID ": the central directory is misplaced");
 }
 
 /* An end record in the comment of another: which one counts depends on the reader. */
@@ -389,7 +390,7 @@ TEST(refuses_two_ends)
 	zip_put(&buf, 0, 16);
 	zip_put(&buf, inner.len, 2);
 	zip_put_bytes(&buf, inner.bytes, inner.len);
-	refuses_bytes(&buf, VALID ": it has two ends");
+	refuses_bytes(&buf, VALID ": two end records");
 }
 
 /* Two directory entries for the same data, as in overlapping bombs. */

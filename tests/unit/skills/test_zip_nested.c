@@ -212,8 +212,8 @@ TEST(broken_data_are_refused)
 
 TEST(directories_that_lead_astray_are_refused)
 {
-	const char *const lost = VALID ": its directory is not where it should be" HERE;
-	const char *const misplaced = VALID ": an entry is not where it should be" HERE;
+	const char *const lost = VALID ": the central directory is misplaced" HERE;
+	const char *const misplaced = VALID ": an entry is misplaced" HERE;
 	_zip_ buf = zip_make(honest, 1, &(struct zip_end){.size_off = -1, .offset_off = 0});
 	refuses(&buf, misplaced);
 	box_buf_free(&buf);
@@ -231,7 +231,7 @@ TEST(directories_that_lead_astray_are_refused)
 
 TEST(headers_that_disagree_are_refused)
 {
-	const char *const misplaced = VALID ": an entry is not where it should be" HERE;
+	const char *const misplaced = VALID ": an entry is misplaced" HERE;
 	_zip_ buf = zip_make(honest, 1, NULL);
 	buf.bytes[8] = 0; /* the method in the local header */
 	refuses(&buf, misplaced);
@@ -246,7 +246,7 @@ TEST(headers_that_disagree_are_refused)
 /* One reader counts offsets from the start, the other from the end, and both find something. */
 TEST(two_directories_are_refused)
 {
-	const char *const lost = VALID ": its directory is not where it should be" HERE;
+	const char *const lost = VALID ": the central directory is misplaced" HERE;
 	_zip_ plain = zip_make(honest, 1, NULL);
 	size_t directory = plain.len - 22 - 65;
 	_zip_ buf = box_buf(BOX_MIB);
@@ -275,7 +275,7 @@ TEST(two_ends_are_refused)
 	buf.bytes[buf.len - 2] = (char)inner.len;
 	buf.bytes[buf.len - 1] = (char)(inner.len >> 8);
 	zip_put_bytes(&buf, inner.bytes, inner.len);
-	refuses(&buf, VALID ": it has two ends" HERE);
+	refuses(&buf, VALID ": two end records" HERE);
 }
 
 /* An archive that is stored last has its end record before the outer one. */
@@ -353,8 +353,8 @@ TEST(large_numbers_are_read)
 	_zip_ lie = zip64_make(6, 0);
 	refuses(&lie, "Archive contains invalid size metadata" HERE);
 	_zip_ two = zip64_make(5, 1);
-	refuses(&two, VALID ": its directory is not where it should be" HERE);
-	/* The first byte of the new end record. */
+	refuses(&two, VALID ": the central directory is misplaced" HERE);
+	/* The first byte of the new end. */
 	buf.bytes[buf.len - 22 - 20 - 56] = 'X';
-	refuses(&buf, VALID ": its directory is not where it should be" HERE);
+	refuses(&buf, VALID ": the central directory is misplaced" HERE);
 }

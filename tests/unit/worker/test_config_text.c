@@ -203,9 +203,9 @@ TEST(refusals)
 		{"!!map {a: 1}", "1:1: tags are not supported"},
 		{"!!str a: 1", "1:1: tags are not supported"},
 		{"a: 1\n---\nb: 2\n", "2:1: only one document is allowed"},
-		{"a: 1\nb: 2\na: 3\n", "3:1: a stands here a second time"},
-		{"a:\n  x: 1\n  \"x\": 2\n", "3:3: x stands here a second time"},
-		{"{a: 1, a: 2}", "1:8: a stands here a second time"},
+		{"a: 1\nb: 2\na: 3\n", "3:1: a is defined twice"},
+		{"a:\n  x: 1\n  \"x\": 2\n", "3:3: x is defined twice"},
+		{"{a: 1, a: 2}", "1:8: a is defined twice"},
 		{"? [1]\n: 2\n", "1:3: a key must be text"},
 		{"? {}\n: 2\n", "1:3: a key must be text"},
 		{"*a : 1", "1:1: a key must be text"},
@@ -281,7 +281,7 @@ TEST(sizes)
 	ASSERT_INT(map.count, 100000);
 	box_buf_append_str(&keys, "k0:\n");
 	ASSERT_INT(box_config_text_parse(arena, keys.bytes, keys.len, &map, &err), -EINVAL);
-	ASSERT_STR(err.text, "100001:1: k0 stands here a second time");
+	ASSERT_STR(err.text, "100001:1: k0 is defined twice");
 	box_buf_free(&keys);
 	box_arena_free(arena);
 	free(text);

@@ -195,7 +195,7 @@ TEST(a_box_made_for_nobody_is_ended)
 	turn();
 	ASSERT_INT(played.made, 1);
 	ASSERT_INT(played.err.errnum, ECANCELED);
-	ASSERT_STR(played.err.text, "the box was not wanted any more");
+	ASSERT_STR(played.err.text, "the request for the box was cancelled");
 	played_close(&played);
 	finish();
 }
@@ -514,8 +514,8 @@ TEST(microvms)
 	box_local_probe_microvm(local);
 	box_local_probe_microvm(local);
 	ASSERT_INT(boxd.try_count, 1);
-	ASSERT_STR(
-		microvm->ops->missing(microvm), "it is being tried whether a microVM can run here");
+	ASSERT_STR(microvm->ops->missing(microvm),
+		"it is not known yet whether microVMs can run here");
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "no KVM");
 	boxd.tried(boxd.tried_arg, &err);
 	ASSERT_STR(microvm->ops->missing(microvm), "no KVM");

@@ -215,8 +215,8 @@ TEST(no_answer_is_an_end)
 	struct scene *scene = open_scene(ask_of(BOX_FILE_READ));
 	say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT(scene->filed.failed);
-	ASSERT_STR(scene->filed.err.text,
-		"the process that worked on the files was ended (exit code 137)");
+	ASSERT_STR(
+		scene->filed.err.text, "the process of the file operation ended (exit code 137)");
 	close_scene(scene);
 	scene = open_scene(ask_of(BOX_FILE_READ));
 	say_exit(&scene->played, 1, BOX_INIT_END_TIMEOUT, 0);

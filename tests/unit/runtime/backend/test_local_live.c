@@ -119,8 +119,8 @@ TEST(credit_is_passed_on_and_holds_for_both_streams)
 	ASSERT_INT(strlen(scene.ran.live), 110 + 3 * strlen("o:;"));
 	say(&scene.played, BOX_INIT_STDERR, 1, bytes, 1);
 	ASSERT_INT(scene.played.lost, 1);
-	ASSERT_STR(scene.played.why, "it sent more output than it may");
-	expect_failed(&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it sent more output than it may");
+	ASSERT_STR(scene.played.why, "it sent more output than allowed");
+	expect_failed(&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it sent more output than allowed");
 	ASSERT_INT(strlen(scene.ran.live), 110 + 3 * strlen("o:;"));
 	scene_end(&scene);
 }
@@ -407,9 +407,9 @@ TEST(an_init_that_counts_wrongly_is_given_up)
 		ASSERT_INT(scene.played.lost, 0);
 		say_taken(&scene.played, 1, rows[i].taken);
 		ASSERT_INT(scene.played.lost, 1);
-		ASSERT_STR(scene.played.why, "it took more input than it got");
+		ASSERT_STR(scene.played.why, "it took more input than was sent");
 		expect_failed(
-			&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it took more input than it got");
+			&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it took more input than was sent");
 		ASSERT_INT(taken.calls, 1);
 		scene_end(&scene);
 	}
@@ -425,7 +425,7 @@ TEST(a_command_that_is_not_live_takes_nothing)
 	begin_plain(&played, &spec, 1, &ran);
 	say_taken(&played, 1, 1);
 	ASSERT_INT(played.lost, 1);
-	ASSERT_STR(played.why, "it took more input than it got");
+	ASSERT_STR(played.why, "it took more input than was sent");
 	end_played(&played, 3);
 	finish();
 }

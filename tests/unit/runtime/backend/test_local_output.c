@@ -4,7 +4,7 @@
 #include "tests/unit/lib/local_fixture.h"
 
 #define WHILE "the box ended while the command ran: "
-#define TOO_MUCH "it sent more output than it may"
+#define TOO_MUCH "it sent more output than allowed"
 
 /* --- output --- */
 
@@ -164,7 +164,7 @@ TEST(a_box_that_is_behind_gets_no_new_commands)
 	}
 	turn();
 	expect_failed(
-		&ran[last], BOX_ERR_CAPACITY, EAGAIN, "too much waits for the box to take it");
+		&ran[last], BOX_ERR_CAPACITY, EAGAIN, "too much data waits to be sent to the box");
 	for (size_t i = 0; i < last; i++) {
 		ASSERT_INT(ran[i].calls, 0);
 	}
@@ -197,11 +197,10 @@ TEST(a_box_that_does_not_read_is_given_up)
 	ASSERT_INT(played.lost, 0); /* not from inside the call */
 	turn();
 	ASSERT_INT(played.lost, 1);
-	ASSERT_STR(played.why, "it does not take what it is sent");
+	ASSERT_STR(played.why, "it does not read its socket");
 	ASSERT_INT(ran[0].calls, 0);
 	for (size_t i = 1; i < COUNT(ran); i++) {
-		expect_failed(
-			&ran[i], BOX_ERR_BOX, EPIPE, WHILE "it does not take what it is sent");
+		expect_failed(&ran[i], BOX_ERR_BOX, EPIPE, WHILE "it does not read its socket");
 	}
 	end_played(&played, 3);
 	free(long_bytes);

@@ -140,7 +140,7 @@ TEST(states)
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_SIGNAL);
 	/* A process cannot come back after that. */
 	say_running();
-	expect_lost("a process of it came back to life");
+	expect_lost("an ended process of it is running again");
 }
 
 TEST(ends_by_memory_and_by_failing)
@@ -179,7 +179,7 @@ TEST(output_as_it_may_come)
 	say_out(7, "hij");
 	ASSERT_INT(played.lost, 0);
 	say_out(10, "0123456789x");
-	expect_lost("it sent more output than it may");
+	expect_lost("it sent more output than allowed");
 }
 
 /* A reader has detached: output that it had requested is still in flight. It is discarded without
@@ -233,7 +233,7 @@ TEST(output_that_a_log_skips)
 	ASSERT_INT(told.skipped, 97);
 	ASSERT_INT(played.lost, 0);
 	say_out(107, "k");
-	expect_lost("it sent more output than it may");
+	expect_lost("it sent more output than allowed");
 }
 
 TEST(output_that_must_not_be_skipped)
@@ -244,7 +244,7 @@ TEST(output_that_must_not_be_skipped)
 	say_out(0, "abc");
 	say_skipped(3, 5);
 	ASSERT_INT(told.skipped, 0);
-	expect_lost("it left out output that it has to keep");
+	expect_lost("it skipped output of a process without a log");
 }
 
 /* The predecessor requested output: how much is unknown. */
@@ -289,7 +289,7 @@ TEST(input_that_was_taken)
 	say_fed(5);
 	ASSERT_INT(told.fed, 5);
 	say_fed(6);
-	expect_lost("it took input that it never got");
+	expect_lost("it took input that was never sent");
 }
 
 TEST(input_goes_not_back)
@@ -301,7 +301,7 @@ TEST(input_goes_not_back)
 	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	say_fed(4);
 	say_fed(3);
-	expect_lost("it took input that it never got");
+	expect_lost("it took input that was never sent");
 }
 
 TEST(dropped_and_unknown)
