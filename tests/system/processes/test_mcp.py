@@ -147,8 +147,8 @@ def test_wrong_calls(talked):
 
 
 def test_broken_connection(talked):
-    """In the middle of a call: the server goes on, and the next connection is served. What the
-    server said meanwhile is not lost; a client that has forgotten the call takes it for an error.
+    """In the middle of a call: the server continues, and the next connection is served. Output of the
+    server meanwhile is not lost; a client that has forgotten the call treats it as an error.
     """
     if talked["client"] == "node":
         assert talked["broken"] == "MCP error -32000: Connection closed"

@@ -36,7 +36,7 @@ def scenes(request):
         yield made
 
 
-@pytest.mark.usefixtures("scenes")  # they wait while others work
+@pytest.mark.usefixtures("scenes")  # these mostly wait, so they run in parallel
 def test_status(box):
     status = box.ask("box_status")
     assert status["backend"] == {"name": "fake", "available": True}
