@@ -419,7 +419,7 @@ def test_stopped_and_continued(tmux, number):
     if number == signal.SIGTSTP:
         assert termios.tcgetattr(tmux.fd) == before
     else:
-        tmux.type("stty sane")  # SIGKILL, so that box cannot restore anything itself
+        tmux.type("stty sane")  # after SIGSTOP box could not restore it
         tmux.key("C-j")
         boxdlib.wait_until(lambda: not is_raw(tmux.fd), what="sane")
     tmux.resize(26, 77)
