@@ -203,7 +203,7 @@ class Boxes:
         flags += ["--seconds", str(DRAIN_SECONDS)]
         self.ask(server, "exec", *flags)
         peaks = {}
-        for size in DRAIN_BYTES * 2:  # the first two warm up
+        for size in DRAIN_BYTES * 2:  # two for warming up
             members = boxs_own(server)
             before = {pid: status_mb(pid, "VmRSS") for pid in members}
             for pid in members:
@@ -216,7 +216,7 @@ class Boxes:
             peaks[size] = sum(status_mb(pid, "VmHWM") for pid in members)
             if size == DRAIN_BYTES[1]:
                 self.drain_note(members, before, took)
-            time.sleep(SLEEP_SECONDS)  # box-rpc gives back what it kept
+            time.sleep(SLEEP_SECONDS)  # box-rpc releases memory
         self.note("peak while 1 GiB is printed", "box", peaks[DRAIN_BYTES[1]])
         self.note("peak while 1 GiB is printed", "64 MiB", peaks[DRAIN_BYTES[0]])
 

@@ -46,7 +46,7 @@ def make_tree(folder):
             place.mkdir()
         else:
             place.touch()
-    time.sleep(0.2)  # times of files are coarse: what is younger is read again
+    time.sleep(0.2)  # time stamps of files are coarse: recent files are read again
 
 
 def answered(program, action, data=None, archive=None):

@@ -136,8 +136,8 @@ static void send_too_many_fds(void)
 	(void)sendmsg(BOX_BOXD_FD, &message, 0);
 }
 
-/* Mounts, and so folders, must be at or below this path. */
-/* The first one sets the policy: everything may be mounted. Later ones narrow it. */
+/* From now on mounts, and so folders, must be at or below this path. The first call seals the policy
+ * with everything as a mount root; later ones narrow it. */
 static void narrow(const char *path)
 {
 	static struct box_policy policy = {.roots = {.count = 1, .paths = {"/"}}};

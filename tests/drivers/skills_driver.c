@@ -47,8 +47,7 @@ static struct box_value dump(struct box_arena *arena, const struct box_value *te
 	return list;
 }
 
-#define NODES_MAX \
-	100000 /* aliases can make a tree far larger than its text: the rest becomes null */
+#define NODES_MAX 100000 /* aliases can inflate a tree beyond its text: the rest is null */
 
 /* A tree as a value: text, null, {"list": [...]} or {"map": [[key, value], ...]}. */
 static struct box_value value_of(

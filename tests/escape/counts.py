@@ -14,11 +14,11 @@ from outside import attempt
 
 PYTHON = "/usr/bin/python3 -s -E"
 MIB = 1 << 20
-INOTIFY_LOST = 32  # more than others on this host may take meanwhile
-INOTIFY_NEEDED = 16  # that a session is promised
+INOTIFY_LOST = 32  # more than other programs of this host may take meanwhile
+INOTIFY_NEEDED = 16  # a session's guaranteed minimum
 WATCHES_LOST = 5000
 WATCHED_FILES = 5000
-WATCHED_BY = 40  # instances of ours: with the files more than the host allows
+WATCHED_BY = 40  # our own instances: more than the host allows, given enough files
 TIMERS_MOST = 60000
 TIMERS_LOST = 5000
 BUFFERS_MIB = 32  # above the memory of the box

@@ -21,7 +21,7 @@ REFUSALS = {
     "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "EACCES", "EPERM", "EINVAL",
     "EADDRNOTAVAIL", "EAFNOSUPPORT", "timeout", "no such name",
 }  # fmt: skip
-OWN = "own"  # boxd's port, which is known later
+OWN = "own"  # boxd's port, set later
 
 ADDRESSES = {
     "hosts-addresses": [f"{address}:{netlib.PORT}" for address in netlib.HOST_ADDRESSES],

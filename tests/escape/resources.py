@@ -6,7 +6,7 @@ from frame import blocked, escaped
 from outside import attempt
 
 MIB = 1 << 20
-HELD_MIB = 8  # more than all filters of a box of ours take
+HELD_MIB = 8  # more than all filters of one of our boxes take
 
 # Classic BPF filters of the maximum size, held until the file is removed.
 TAKE = r"""

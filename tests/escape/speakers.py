@@ -21,7 +21,7 @@ from outside import attempt
 
 STRANGER = 34567
 TOKEN = "token-of-the-attempts-0123456789abcdef"
-CONNECTIONS = 200  # of one who would fill the log
+CONNECTIONS = 200  # of a client that would fill the log
 UPGRADE = (
     "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"

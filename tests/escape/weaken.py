@@ -21,7 +21,7 @@ ROOT = HERE.parent.parent
 PLACE = ROOT / "build" / "escape"
 PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
 LEFT_OUT = ("build", "tests", ".git")  # of the sources
-LEAST = 25  # attempts that must be seen to succeed
+LEAST = 25  # attempts that must succeed
 
 
 def run(*command, **options):

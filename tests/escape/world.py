@@ -23,8 +23,8 @@ import main as _attempts  # noqa: F401 (they put themselves into the list)
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-OWNER = 12345  # of the host folders; nobody's here
-USER = 23456  # that a rootless boxd runs as
+OWNER = 12345  # owns the host folders; no user of this host
+USER = 23456  # the user of a rootless boxd
 PIECE = 40  # attempts in one command
 MEMORY_MB = 96
 PIDS = 48
@@ -303,7 +303,7 @@ class World:
 
     def _end(self, name, context):
         """When boxd stops, it waits a while for a command before it ends it."""
-        with contextlib.suppress(Exception):  # of a weakened box nothing is sure
+        with contextlib.suppress(Exception):  # a weakened box may behave in any way
             self.client.call("box_delete_session", {"session_id": name}, context=context)
 
     def find_init(self, workspace):

@@ -15,7 +15,7 @@ import fakerpclib  # noqa: E402
 import nativelib  # noqa: E402
 
 TIMEOUT_SECONDS = 120
-MICROVM_SECONDS = 300  # where there is a KVM at all, it is often slow
+MICROVM_SECONDS = 300  # KVM is often slow where it exists
 
 
 def pytest_configure(config):

@@ -120,7 +120,7 @@ def _(facts):
         return blocked(name_of(why))
     frame.libc.shmat.restype = ctypes.c_void_p
     address = frame.libc.shmat(number, None, 0)
-    frame.call(31, number, 0, None)  # IPC_RMID: it goes with us
+    frame.call(31, number, 0, None)  # IPC_RMID: it is removed when we end
     for at in range(0, size, 4096):
         ctypes.memset(address + at, 1, 1)
     return escaped(f"{size >> 20} MiB")

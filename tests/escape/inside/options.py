@@ -13,7 +13,7 @@ import struct
 from frame import attempt, blocked, call, doing, escaped, first_escape, try_call
 
 NO_OPTION = (errno.ENOPROTOOPT,)
-RETURN = struct.pack("HBBI", 6, 0, 0, 0xFFFF)  # a program of BPF that takes the whole packet
+RETURN = struct.pack("HBBI", 6, 0, 0, 0xFFFF)  # a BPF program that accepts the whole packet
 
 
 def setting(kind, level, option, value, family=socket.AF_INET):

@@ -23,7 +23,7 @@ from frame import (
 )
 
 GONE = (*FILE_REFUSALS, errno.ESRCH)
-INITS = (1, 2)  # PID 1 and the process that mounts
+INITS = (1, 2)  # PID 1 and the mounter
 
 
 def foreign_pids(pids):

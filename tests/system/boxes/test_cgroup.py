@@ -88,8 +88,8 @@ class Owner:
     def kills(self, name):
         return int(self.ask(f"kills {name}")[1])
 
-    def part(self, name, number, mebibytes):
-        assert self.ask(f"part make {name} {number} {mebibytes}") == ["ok"]
+    def part(self, name, number, mib):
+        assert self.ask(f"part make {name} {number} {mib}") == ["ok"]
 
     def start_in(self, name, number, what, amount=0):
         word, pid = self.ask(f"part start {name} {number} {what} {amount}")

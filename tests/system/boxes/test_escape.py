@@ -26,7 +26,7 @@ CLASSES = {
     "namespaces", "neighbours", "network", "port", "proc", "resources", "sockets", "syscalls",
     "tenants", "terminals",
 }  # fmt: skip
-LEAST = 450  # attempts; there may be more, and never fewer
+LEAST = 450  # attempts; there may be more, never fewer
 
 pytestmark = [
     pytest.mark.skipif(not boxdlib.ROOT, reason="to be the host that is attacked needs root"),

@@ -25,7 +25,7 @@ class World:
         self.place = place
         self.roots = place.folder / "roots"
         self.roots.mkdir()
-        self.own = place.folder / "own"  # the operator's images are where no box mounts
+        self.own = place.folder / "own"  # no box may mount the folder of the operator's images
         self.own.mkdir()
         self.root = imagelib.make_root(self.own / "small", "folder")
         self.theirs = imagelib.make_root(self.roots / "theirs", "theirs")
@@ -166,7 +166,7 @@ def test_an_image_that_cannot_be(client, world, name, text):
     if name not in world.images:
         pytest.skip("only root can make a device")
     assert text.format(roots=world.own) in refused(client, name)
-    assert mark(client, "small") == "folder"  # the others are well
+    assert mark(client, "small") == "folder"  # the other images work
 
 
 def test_an_image_that_comes_later(client, world):

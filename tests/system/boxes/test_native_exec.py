@@ -194,7 +194,7 @@ def scenes(request, nothing_left):
         yield made
 
 
-@pytest.mark.usefixtures("scenes")  # they wait while others work
+@pytest.mark.usefixtures("scenes")  # these mostly wait, so they run in parallel
 def test_result_has_these_members(client):
     result = client.exec("echo x")
     assert isinstance(result.pop("duration_ms"), int)
@@ -350,7 +350,7 @@ def test_streams_that_nobody_reads_do_not_take_their_sessions(client):
         start_stream(other, "yes", "closed")
         time.sleep(0.5)
     assert client.ask("__cancel_action", {"seq_id": cancelled}) == {"cancelled": True}
-    time.sleep(4 + 5 + 1)  # the limit, and how late box-init may be
+    time.sleep(4 + 5 + 1)  # the limit, and the maximum delay of box-init
     for session in sessions:
         assert client.exec("ls /tmp/mine", session)["stdout"] == "/tmp/mine"
     for session in ("cancelled", "closed"):

@@ -29,7 +29,7 @@ BROKE = "it broke the protocol"
 ENDED = "its first process has ended"
 LATE = "it did not end a command in time"
 MORE = "it sent more output than allowed"
-LATE_SECONDS = 1 + 5 + 2 + STALL_SECONDS  # the command's own timeout, the patience of box-rpc, and some more
+LATE_SECONDS = 1 + 5 + 2 + STALL_SECONDS  # the command's own timeout, the grace of box-rpc, and a margin
 MAKE_SECONDS = 10 + 2 + STALL_SECONDS
 MEMORY_KB = 300 * 1024  # under sanitizers
 

@@ -203,7 +203,7 @@ def test_input_that_a_terminal_never_took_costs_nothing(client):
     init = int(boxdlib.status_of(nativelib.proclib.find_one(mark))["PPid"])
     seq = client.start("box_exec_stream", spec, stream_flow_control=1)
     started = client.wait(seq)["data"]
-    client.wait(seq)  # it is raw by now
+    client.wait(seq)  # it is in raw mode by now
     typed = {"exec_id": started["exec_id"], "data": "x" * 300000}
     client.start("box_exec_input", typed)
     look = "cat /tmp/over 2>/dev/null"

@@ -120,7 +120,7 @@ def test_file_actions(session):
 
 def test_a_watch(session):
     watch = session.files.watch("/data")
-    session.files.write("/data/new", b"x")  # by another process, in mounts of its own
+    session.files.write("/data/new", b"x")  # by another process, in a mount namespace of its own
     watch.until("/data/new", "created")
     watch.cancel()
 

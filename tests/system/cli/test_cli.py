@@ -56,7 +56,7 @@ def assert_gone(folder):
 # `box run` with a private boxd.
 
 
-@pytest.mark.usefixtures("scenes")  # they wait while others work
+@pytest.mark.usefixtures("scenes")  # these mostly wait, so they run in parallel
 @pytest.mark.parametrize(
     "args, expected",
     [

@@ -139,7 +139,7 @@ def stands_still(native):
 @pytest.mark.parametrize(
     "words, interrupts",
     [
-        (["exec", "s", COUNTER], 2),  # the first one is for the command, which may have more to say
+        (["exec", "s", COUNTER], 2),  # the first one goes to the command, which may still print
         (["attach", "s", "counter"], 1),
         (["logs", "-f", "s", "counter"], 1),
     ],
@@ -153,7 +153,7 @@ def test_a_reader_that_does_not_read_makes_the_process_wait(native, session, wor
         try:
             # 256 MiB would be written if it continued.
             assert stands_still(native) * 64 * KIB <= 8 * MIB
-            assert memory_of(process) <= 96 * MIB  # with what the sanitizers need
+            assert memory_of(process) <= 96 * MIB  # includes memory of the sanitizers
             process.send_signal(signal.SIGINT)
             if interrupts == 1:
                 assert process.wait(20) == 130

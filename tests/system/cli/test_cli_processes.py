@@ -489,7 +489,7 @@ def test_another_writes_while_the_connection_is_broken(boxd):
             process.stdin.write(b"a\n")
             process.stdin.flush()
             assert process.stdout.readline() == b"got a\n"
-            time.sleep(3)  # until it knows that this was taken
+            time.sleep(3)  # until it knows that this input was taken
             with relaylib.V1(boxd, turn=False) as other:
                 accepted = proxy.accepted
                 proxy.break_all()
@@ -515,7 +515,7 @@ def test_another_writes_behind_what_nobody_took(boxd, tmp_path):
     with Proxy(boxd.port) as proxy, open(tmp_path / "input", "rb") as data:
         with start(boxd, "attach", "s", endpoint=proxy.url, stdin=data) as process:
             assert process.stdout.readline() == b"one\n"
-            time.sleep(2)  # until it has sent what finds room
+            time.sleep(2)  # until it has sent all that fits
             with relaylib.V1(boxd, turn=False) as other:
                 accepted = proxy.accepted
                 proxy.break_all()

@@ -18,7 +18,7 @@ from clientlib import INSTANCE
 pytestmark = pytest.mark.usefixtures("nothing_left", "scenes")
 
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
-IMAGE = "alpine"  # a label: the box has the usual root
+IMAGE = "alpine"  # a label: the box has the default root
 
 
 @pytest.fixture(scope="module")
@@ -291,8 +291,8 @@ def test_idle_timeout(boxd):
     with made(boxd, "i", "--idle-timeout", "5s"):
         for _ in range(4):
             time.sleep(1.5)
-            assert sh(boxd, "i", "true")[0] == 0  # used: the time begins anew
-        assert sh(boxd, "i", "sleep 6; echo done") == (0, "done\n", "")  # busy is not idle
+            assert sh(boxd, "i", "true")[0] == 0  # used: the idle time starts again
+        assert sh(boxd, "i", "sleep 6; echo done") == (0, "done\n", "")  # a running command is not idle
         wait_status(boxd, "i", "stopped")
         assert msb(boxd, "exec", "i", "--", "true")[0] == 125
 

@@ -122,7 +122,7 @@ def test_python(tmux):
     tmux.wait(r"^\(90, 30\)$")
     tmux.enter("while True: pass")
     tmux.key("Enter")
-    for _ in range(10):  # Python misses one now and then, see below
+    for _ in range(10):  # Python misses one occasionally, see below
         tmux.key("C-c")
         with contextlib.suppress(AssertionError):
             tmux.wait("^KeyboardInterrupt", 2)
@@ -363,11 +363,11 @@ def test_a_key_comes_back_at_once(sit):
         os.write(at.master, key)
         at.until(key)
         times.append(time.monotonic() - begun)
-        while at.read(0.01):  # what cat prints
+        while at.read(0.01):  # the output of cat
             pass
-    quarter = statistics.quantiles(times)[0]  # the others may have met other work of the machine
+    quarter = statistics.quantiles(times)[0]  # the others may be affected by other load
     print(f"{quarter * 1e6:.0f} us")
-    assert quarter < 0.03  # a timer on the way, or a delayed acknowledgement, would be longer
+    assert quarter < 0.03  # a timer on the way, or a delayed acknowledgement, would take longer
 
 
 # The terminal is restored.
@@ -419,7 +419,7 @@ def test_stopped_and_continued(tmux, number):
     if number == signal.SIGTSTP:
         assert termios.tcgetattr(tmux.fd) == before
     else:
-        tmux.type("stty sane")  # what nobody could do for it
+        tmux.type("stty sane")  # after SIGSTOP box could not restore it
         tmux.key("C-j")
         boxdlib.wait_until(lambda: not is_raw(tmux.fd), what="sane")
     tmux.resize(26, 77)

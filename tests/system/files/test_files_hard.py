@@ -19,7 +19,7 @@ from crowdlib import percentile
 
 PIECE = 8 << 20
 SIZES = {"short": 40 << 20, "long": 100 << 20}
-ENTRIES = {"short": 25_000, "long": 100_000}  # some pages of 10000
+ENTRIES = {"short": 25_000, "long": 100_000}  # several pages, of 10000 entries in total
 SWAP_SECONDS = {"short": 3, "long": 8}
 
 

@@ -207,7 +207,7 @@ def test_check(fresh):
     assert (code, "LANGBOT_BOXD_OFF is set" in out) == (1, True)
     code, out, _ = fresh.run("-m", "langbot_boxd", LANGBOT_BOXD="/nonexistent")
     assert (code, "cannot start boxd" in out) == (1, True)
-    code, out, _ = fresh.run("-m", "langbot_boxd")  # the double is not boxd
+    code, out, _ = fresh.run("-m", "langbot_boxd")  # the fake program is not boxd
     assert (code, "is not boxd; it said:\ntaken -s --version" in out) == (1, True)
 
 

@@ -68,7 +68,7 @@ def test_settings(name, tmp_path):
             place = functools.reduce(lambda at, part: at.setdefault(part, {}), above, config)
             place[last] = value.replace(BOX_ROOT, "/srv/box")
     assert config["local"]["host_root"]
-    config.pop("runtime", None)  # LangBot keeps it to itself
+    config.pop("runtime", None)  # LangBot does not pass it on
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
     code, text = boxd("--config", str(file), "--check-config")

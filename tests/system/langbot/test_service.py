@@ -330,7 +330,7 @@ def test_what_cannot_be_measured_is_no_free_room(world):
         pytest.skip("root can read everything")
     with world.service(world.config(workspace_quota_mb=1)) as play:
         script = "mkdir hidden; touch hidden/x; chmod 0 hidden"
-        if world.carrier == "websocket":  # what we cannot see there is the runtime's to guard
+        if world.carrier == "websocket":  # what is not visible here is checked by the runtime
             assert play.run(script)["ok"] and play.run("true")["ok"]
         else:
             says = play.refused(script)

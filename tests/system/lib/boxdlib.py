@@ -17,7 +17,7 @@ from clientlib import INSTANCE, Stdio, Web
 
 ROOT = os.geteuid() == 0
 FAKE = {"backend": "fake"}
-STALL_SECONDS = 3.0  # that a machine with other work may stand still, beside every limit of time
+STALL_SECONDS = 3.0  # how long the host may stall, on top of every time limit
 
 
 def build(variable="BOX_BUILD"):
@@ -67,9 +67,9 @@ WARM_BOXES = 2  # that a boxd keeps ready
 
 
 def is_warm_box(pid):
-    """Whether it is the first process of a box that nobody has asked for yet.
+    """Whether this is the first process of a warm box.
 
-    It has the name of one, or for moments that of the program that it is or was.
+    It has the name of one or, for moments, that of the program that it was or becomes.
     """
     with contextlib.suppress(OSError):
         status = status_of(pid)
@@ -113,7 +113,7 @@ def await_warm_boxes(pid):
         if sum(map(is_warm_box, children.read_text().split())) >= WARM_BOXES:
             break
         time.sleep(0.01)
-    time.sleep(0.1)  # the last one has its own second process to start yet
+    time.sleep(0.1)  # the last one still has to start its second process
 
 
 def settled_fd_count(pid):
@@ -122,10 +122,10 @@ def settled_fd_count(pid):
 
 
 class Boxd:
-    """boxd as a child. Use it as a context manager: it is ended and waited for at the end.
+    """boxd as a child. Use it as a context manager, which ends it and waits for it.
 
-    `programs` is the folder that it is in, `before` what stands in front of its command line. What
-    may be mounted is what most tests are not about: `mount_roots` is anywhere.
+    `programs` is the folder of its program, `before` a command that runs it. By default
+    `mount_roots` allows every folder, because most tests are about something else.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Boxd:
         assert program.is_file(), f"{program} is not built"
         flags = ["--log-format=json", *(["-s"] if stdio else [])]
         if not any(arg.startswith("--socket") for arg in args):
-            flags.append("--socket=none")  # the operator's place is one for the whole machine
+            flags.append("--socket=none")  # the default path of the operator's socket is shared by the whole host
         if not any(arg.startswith("--ws-control-port") for arg in args):
             flags.append("--ws-control-port=0")
         flags += [f"--mount-root={root}" for root in mount_roots]

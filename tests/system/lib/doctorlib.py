@@ -40,8 +40,8 @@ class Host:
     def box(self, *args, inside=None, joins=(), **options):
         """Runs box to its end: (code, stdout, stderr).
 
-        `inside` is a line of shell that root runs before in a mount namespace of its own; `joins`
-        are cgroups that it is put into.
+        `inside` is a shell line that root runs first, in a mount namespace of its own; `joins` are
+        cgroups that the process is moved into.
         """
         command = [*self.place.before, str(self.programs / "box"), *args]
         joined = [f"echo $$ >{group}/cgroup.procs" for group in joins]
@@ -77,9 +77,9 @@ def own_groups():
 
 @contextlib.contextmanager
 def delegated(mode):
-    """Groups of the caller's own, as a service manager gives them.
+    """Cgroups delegated to the caller, as a service manager does it.
 
-    That they can be removed in the end shows that nothing was left in them.
+    They can only be removed at the end if nothing was left in them.
     """
     own = own_groups()
     if not boxdlib.ROOT:

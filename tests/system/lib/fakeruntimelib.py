@@ -165,7 +165,7 @@ class StreamServer:
         self.headers = None
         self.live = None
         self.hanging = threading.Event()
-        self.hung = threading.Event()  # another one in its place: nothing is served until it is set
+        self.hung = threading.Event()  # replaces it: nothing is served until it is set
         self.hung.set()
         self.plays = {}
         self.connections = []

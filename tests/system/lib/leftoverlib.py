@@ -256,8 +256,8 @@ class Traces:
 class Load:
     """Clients in threads that use sessions of their own until told to stop.
 
-    They dial again when the connection ends. An answer that is wrong is noted in `wrong`; an error
-    is allowed when `allowed` finds its text.
+    They reconnect when the connection ends. Wrong answers are recorded in `wrong`; an error is
+    accepted if its text matches `allowed`.
     """
 
     def __init__(self, boxd, threads=4, network=True, allowed=None):

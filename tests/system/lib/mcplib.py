@@ -19,7 +19,7 @@ import testpaths
 SESSION = "mcp"
 PACKAGES = "/workspace/node_modules/@modelcontextprotocol"
 FILE = "/tmp/files/long.txt"
-FILE_LINE = "0123456789 abcdef"  # the server breaks other characters where it reads the head only
+FILE_LINE = "0123456789 abcdef"  # when it reads only the head, the server breaks other characters
 FILE_LINES = (2 << 20) // len(FILE_LINE.encode())
 
 # The server programs, and the limits of their session.
@@ -29,7 +29,7 @@ SERVERS = {
 }
 
 
-class Door:
+class HeaderProxy:
     """A port that adds headers to a request, as a proxy in front of boxd would, and then forwards
     every byte; `tear` breaks all connections that are open at that moment."""
 

@@ -20,12 +20,12 @@ import leftoverlib
 import nativelib
 
 BACKEND = os.environ.get("BOX_MICROVM", "krun")
-SECONDS = 120  # for one answer, a new box included
+SECONDS = 120  # for one answer, including a new box
 FLOW_SECONDS = 280
-MEMORY_MB = 128  # of most boxes: several fit into the machine
+MEMORY_MB = 128  # of most boxes: several fit into the host's memory
 SPEC = {"memory_mb": MEMORY_MB, "cpus": 1.0}
 
-NOTE = {"/run/box"}  # whether guests boot on this host is found out once, and stays written down
+NOTE = {"/run/box"}  # the result of the probe whether guests boot here, which stays
 
 only_microvms = pytest.mark.skipif(BACKEND != "krun", reason="not true of native boxes")
 

@@ -22,18 +22,18 @@ import proclib
 import testpaths
 import pytest
 
-USER = 12345  # an ordinary user; there need be no account for it
+USER = 12345  # an ordinary user; it needs no account
 MODES = ("root", "rootless")
 PROGRAMS = ("boxd", "box-rpc", "box-init", "box-skills")
 SETPRIV = ("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups")
-FLOW_SECONDS = 250  # of all steps of one client; many share a slow machine
+FLOW_SECONDS = 250  # for all steps of one client; many share a slow host
 PREFIX = "box-native-"
 MADE = set()  # the names of our own folders
 OTHERS = re.compile(r"box-[a-z]+-[A-Za-z0-9_]{6,8}")
 CGROUP_PARENT = re.compile(r"box-[0-9a-f]{16}")
 PR_SET_CHILD_SUBREAPER = 36
 NUMBERS = itertools.count(1)
-LOOK_SECONDS = 1.5 if os.environ.get("BOX_MICROVM") else 0.15  # slow machines have better to do
+LOOK_SECONDS = 1.5 if os.environ.get("BOX_MICROVM") else 0.15  # less often on slow machines
 
 # On most test hosts an ordinary user has no cgroup of its own.
 OPERATOR = {"root": "", "rootless": "local:\n  degraded: true\n"}
@@ -183,7 +183,7 @@ def dialled(place, carrier="websocket", backend="local", config=None, args=(), *
 def drive(generation, carrier, place, steps, inside=(), before=(), args=(), seconds=FLOW_SECONDS):
     """Has a real client carry out the steps; its results by name.
 
-    `inside` stands before the client's command line, `before` before boxd's, `args` at its end.
+    `inside` precedes the client's command line, `before` boxd's; `args` follow boxd's.
     """
     venv = os.environ.get(f"BOX_VENV_{generation}")
     assert venv, f"BOX_VENV_{generation} must name a virtual environment"

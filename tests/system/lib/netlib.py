@@ -144,7 +144,7 @@ class World:
         host, internet = self.host, self.internet
         for near, far in ("h0", "i0"), ("h1", "i1"):
             host.ip(f"link add {near} type veth peer name {far} netns {internet.pid}")
-        host.ip("link add d0 type veth peer name d1")  # as good as a dummy
+        host.ip("link add d0 type veth peer name d1")  # has the same effect as a dummy
         for device in "h0", "h1", "d0":
             host.ip(f"link set {device} up")
         host.ip("address add 203.0.113.2/24 dev h0")

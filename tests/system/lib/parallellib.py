@@ -22,7 +22,7 @@ import pytest
 
 import nativelib
 
-OF_A_MODE = {"mode", "place", "client", "boxd"}  # who asks for one of these is run in each mode
+OF_A_MODE = {"mode", "place", "client", "boxd"}  # a scene with one of these runs in each mode
 MADE = {*OF_A_MODE, "tmp_path"}
 
 

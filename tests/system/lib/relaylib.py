@@ -252,7 +252,7 @@ class Resuming:
     nothing may come twice."""
 
     def __init__(self):
-        self.end = 0  # output is here up to this offset
+        self.end = 0  # output has arrived up to this offset
         self.confirmed = 0
         self.lines = []
         self.rest = b""

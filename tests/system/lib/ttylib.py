@@ -124,7 +124,7 @@ class Tmux:
         self.pid, self.pane, name = self.run(
             "display-message", "-p", "#{pid} #{pane_pid} #{pane_tty}"
         ).split()
-        self.fd = os.open(name, os.O_RDWR | os.O_NOCTTY)  # to look at its modes
+        self.fd = os.open(name, os.O_RDWR | os.O_NOCTTY)  # to read its modes
 
     def run(self, *args):
         done = subprocess.run(

@@ -27,12 +27,12 @@ class Entry:
     mode: int = 0o100644
     flags: int = 0
     extra: bytes = b""
-    packed: bytes = None  # what lies in the archive, if not the content
+    packed: bytes = None  # the raw bytes in the archive, if not the packed content
     crc: int = None
     size: int = None
     offset: int = None  # of the local header, as the directory says
     local: dict = dataclasses.field(default_factory=dict)  # what the local header says instead
-    descriptor: tuple = None  # (crc, packed, size) behind the data
+    descriptor: tuple = None  # (crc, packed, size) after the data
 
     def __post_init__(self):
         if self.packed is None:
@@ -84,10 +84,10 @@ def archive(*entries, before=b"", between=b"", after=b"", count=None, **end):
 
 
 def overlap_bomb(files, kernel_size):
-    """Fifield's construction: each file quotes the next one's header and shares all that follows.
+    """Fifield's construction: each file quotes the next one's header and shares everything after it.
 
-    A stored block that is not the last of its stream holds the header; the stream goes on with what
-    the next file is made of, down to one kernel at the end.
+    The header is in a stored block that is not the last of its stream; the stream continues with the
+    data of the next file, down to one kernel at the end.
     """
     kernel = noise(kernel_size // 50) * 50
     packed = deflate(kernel)
@@ -156,7 +156,7 @@ def repeat(lengths, distance, final=False):
         bits.number(rest, extra)
     bits.code(0, 7)
     if not final and len(bits.bits) == 30:
-        bits.number(1 << 1, 3)  # a block of nothing, to fill the byte
+        bits.number(1 << 1, 3)  # an empty block, to fill the byte
         bits.code(0, 7)
     return bits.bytes()
 
@@ -191,7 +191,7 @@ def quine():
     """An archive whose one entry is the archive. Its checksum is in it four times; checksums are
     linear, so it is found by elimination."""
     base = zlib.crc32(quine_with(0))
-    rows = []  # (which bits of the checksum, what they change)
+    rows = []  # (the bits of the checksum, the bits that they change)
     for bit in range(32):
         change = zlib.crc32(quine_with(1 << bit)) ^ base ^ 1 << bit
         chosen = 1 << bit

@@ -72,7 +72,7 @@ def test_what_box_vmm_is_started_with(boxd):
         **{"0": "device", "1": "device", "2": "device", "3": "socket", "4": "pipe", "5": "file"},
         **{"6": "folder", "7": "socket", "9": "file", "10": "folder"},
     }
-    assert "host 1\n" in seen  # its libraries are in sight until it pivots
+    assert "host 1\n" in seen  # its libraries are visible until it pivots
     root_steps = re.search(r"^boot (.*) root_steps=(\d+) deadline=10000 network=0$", seen, re.M)
     assert root_steps[1] == f"same_uid=0 memory={MEMORY_MB} cpus=1 pids=77", seen
     assert int(root_steps[2]) > 20
@@ -166,7 +166,7 @@ def test_more_than_the_host_has(boxd):
         pytest.skip(f"{free_mb} MiB of memory are free, less than {FREE_MB_MIN}")
     taken_mb = max(free_mb // 10, EXTRA_MB + 64)
     each_mb = taken_mb - EXTRA_MB
-    most = (free_mb - max(total_mb // 16, RESERVE_MB)) // taken_mb  # the host keeps a part for itself
+    most = (free_mb - max(total_mb // 16, RESERVE_MB)) // taken_mb  # the host keeps a reserve
     with boxd.web() as client:
         asked = {
             f"s{i}": client.start("box_exec", {**spec(f"s{i}"), "memory_mb": each_mb})

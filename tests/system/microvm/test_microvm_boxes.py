@@ -14,7 +14,7 @@ from microvmlib import SECONDS, SPEC, Live, group_of, only_microvms
 pytestmark = [pytest.mark.microvm, pytest.mark.usefixtures("nothing_left")]
 
 SYS_ADMIN = 1 << 21
-EXTRA_MB = 256  # of memory that the jail may have beyond the guest's
+EXTRA_MB = 256  # additional memory of the jail beyond the guest's
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def test_processor_time(runtime):
     began, before = time.monotonic(), used_seconds(group)
     result = runtime.run("while :; do :; done", timeout_sec=4, **spec)
     assert result["status"] == "timed_out"
-    with contextlib.suppress(OSError):  # a box that had a timeout goes
+    with contextlib.suppress(OSError):  # a timeout ends the box
         used, passed = used_seconds(group) - before, time.monotonic() - began
         assert used < 0.75 * passed, (used, passed)
 

@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.microvm, pytest.mark.usefixtures("nothing_left")]
 SECRET = "of-the-host-alone"
 ONE = {"do": "exec", "session_id": "one", **SPEC}
 TWO = {"do": "exec", "session_id": "two", **SPEC}
-KERNEL_MB = 64  # at most that much more is seen by the guest: what its kernel takes is not the box's
-JAIL_MB = 128  # that each has beyond it
-OWN = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONUNBUFFERED", "SHELL", "USER")  # of every command
+KERNEL_MB = 64  # the guest sees at most that much more: its kernel's memory does not count for the box
+JAIL_MB = 128  # additional memory per box
+OWN = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONUNBUFFERED", "SHELL", "USER")  # timeout of every command
 LINES = ["one", "zwei é", "x" * 100_000]
-EXCESS = "exec tail /dev/zero"  # keeps a line that never ends
+EXCESS = "exec tail /dev/zero"  # buffers a line that never ends
 
 
 def newer_steps():
@@ -229,6 +229,6 @@ def test_more_than_the_host_has(flow):
     answers = flow.gave("crowd")
     refused = [one["raised"] for one in answers if "raised" in one]
     made = made_by(flow["crowd"])
-    assert len(answers) == 50 and made in ([0], [0, 0]), made  # the host keeps a part for itself
+    assert len(answers) == 50 and made in ([0], [0, 0]), made  # the host keeps a reserve
     assert {name for name, _ in refused} == {"BoxCapacityExceededError"}, refused
     assert {"there is no memory for another microVM" in text for _, text in refused} == {True}

@@ -99,7 +99,7 @@ def test_storage(runtime):
     )
     after = directories(runtime)
     grown = {key: after[key]["size_bytes"] - before[key]["size_bytes"] for key in after}
-    assert grown["session_temp"] == 1 << 20  # also what the payload hides from itself
+    assert grown["session_temp"] == 1 << 20  # also files that the payload hides from itself
     assert grown["session_workspaces"] == 256 << 10
     assert grown["session_caches"] == 64 << 10
     assert (after["session_caches"]["exists"], after["session_caches"]["file_count"]) == (True, 1)

@@ -46,7 +46,7 @@ def test_a_root_by_image(runtime, name, mark):
     cmd = "cat /usr/mark /etc/of-the-image; cat /etc/secret; touch /usr/x; echo kept >f; cat f"
     result = runtime.run(cmd, name, image=name)
     assert result["stdout"].split() == [mark, "folder", "kept"], result
-    assert "/etc/secret: No such" in result["stderr"], result  # nobody but root may read it
+    assert "/etc/secret: No such" in result["stderr"], result  # only root may read it
     assert "/usr/x': Read-only" in result["stderr"], result
     runtime.delete(name)
 
@@ -88,7 +88,7 @@ def test_a_kernel_that_is_none(nothing_left, note, tmp_path, what, text):
     else:
         leftoverlib.compile_program("other_kernel.c", kernel, *shared, "-Dkrunfw_get_kernel=none")
     for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # the trial is an ordinary user's
+        folder.chmod(0o755)  # the probe is an ordinary user's
     with microvmlib.Place("root") as place:
         place.install(boxdlib.build() / "box-vmm", tmp_path)
         with microvmlib.Runtime(place) as runtime:

@@ -17,11 +17,11 @@ from test_network import REFUSED, all_are, at, end, play, rootless, start, world
 
 pytestmark = test_network.pytestmark
 
-HOST = "198.18.0.3"  # where a box finds its ports of the host
+HOST = "198.18.0.3"  # where a box reaches host ports
 SITE = f"{netlib.SITE}:80"
 OTHER_PORT = f"{netlib.SITE}:{netlib.OTHER_PORT}"
 OTHER_SITE = f"{netlib.RESOLVER}:80"
-CLOSED = "ECONNRESET"  # let in, but nobody offers anything there
+CLOSED = "ECONNRESET"  # allowed, but nothing listens there
 
 
 # The allowlist.
@@ -185,7 +185,7 @@ def test_nothing_but_what_is_offered_at_this_address_is_reached(world, play):
             netlib.PYTHON, netlib.SCRIPT, "probe", f"{box.host}:{netlib.PORT}"
         )
     ).stdout
-    assert "host" in everywhere  # the host itself does reach it there
+    assert "host" in everywhere  # the host itself can reach it there
     all_are(box.probe(*(f"{HOST}:{port}" for port in ports)), CLOSED)
     all_are(box.probe(f"127.0.0.1:{netlib.PORT}", f"{box.host}:{netlib.PORT}"), REFUSED)
 

@@ -147,7 +147,7 @@ def test_without_a_list_all_but_the_host_and_other_boxes_is_reached(runtime, lis
     mine = f"{other}:{PORT}"
     assert runtime.probed("other", None, [SITE, NAME, OTHER_SITE, mine]) == {
         **dict.fromkeys((SITE, NAME, OTHER_SITE), "internet"),
-        mine: "box",  # so the other box had somebody to find there
+        mine: "box",  # so there was something to reach for the other box
     }
     never = [*HOST, *BOXD, *LOOPBACK, *METADATA, f"{INSIDE}:8080"]
     all_are(runtime.probed("other", None, [], never), never, NEVER)
@@ -191,7 +191,7 @@ def test_a_folder_of_the_host_read_only(runtime, listed):
     assert result["stderr"].count("Read-only") == 4, result
     assert set(result["stdout"].split()) == set(before), result
     assert {path.name: path.read_bytes() for path in pathlib.Path(runtime.probe).iterdir()} == before
-    for machine in microvmlib.machines(runtime):  # and so for a guest's kernel that does as it likes
+    for machine in microvmlib.machines(runtime):  # so it holds for a hostile guest kernel, too
         mounts = pathlib.Path(f"/proc/{machine}/mountinfo").read_text().splitlines()
         (options,) = [words[5] for words in map(str.split, mounts) if words[4] == "/share/workspace"]
         assert "ro" in options.split(","), options

@@ -229,6 +229,6 @@ def test_box_run(place, shell, world):
     results = json.loads(box(place, shell, world, "run", *options, "--", command))
     assert [what for what, _ in results.values()] == ["internet", REFUSED]
     if place.mode == "rootless":
-        return  # plans know no --config, and here are no limits for this user
+        return  # `box plan` has no --config, and this user has no limits here
     plan = box(place, shell, world, "plan", "--allow", "10.0.0.0/8:53", "--host-port", "8080")
     assert "network     on\nallow       10.0.0.0/8:53\nhost port   8080\n" in plan

@@ -195,7 +195,7 @@ def test_own_loopback_works(place, client):
 def test_netlink_where_there_is_a_network(place, client):
     """Interfaces can be read with the network on; with it off there is no netlink.
 
-    The boxes follow each other: one that was made ahead for the other kind would be seen.
+    The boxes follow each other: a warm box for the other kind would be noticed.
     """
     look = (
         f"{netlib.PYTHON} -c 'import socket; print(*[n for _, n in socket.if_nameindex()])' 2>&1 | "

@@ -19,7 +19,7 @@ from leftoverlib import HostState, Traces, native_boxd, needs_root
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 KEY_USERS = pathlib.Path("/proc/key-users")
-OTHER_USER = 23456  # of this file alone: its keys are counted
+OTHER_USER = 23456  # used by this file only, because its keys are counted
 WARM_BOXES = 2
 
 

@@ -32,7 +32,7 @@ def dial_until(stop, port, failures, greeted):
                 try:
                     greeted.append(client.recv(1) == b"p")
                 except ConnectionResetError:
-                    pass  # accepted by the one that was killed
+                    pass  # accepted by the worker that was killed
         except OSError as error:
             failures.append(error)
 
@@ -113,7 +113,7 @@ def scenes(request):
         yield made
 
 
-@pytest.mark.usefixtures("scenes")  # one waits while others work
+@pytest.mark.usefixtures("scenes")  # mostly waits, so it runs in parallel
 def test_pause_grows_and_a_good_run_resets_it(start_boxd):
     boxd = start_boxd()
     for count in range(1, 9):

@@ -118,7 +118,7 @@ def test_lines_for_people(host, groups):
     assert "\x1b" not in out
 
 
-@pytest.mark.usefixtures("scenes")  # they wait while others work
+@pytest.mark.usefixtures("scenes")  # these mostly wait, so they run in parallel
 @needs_root
 def test_an_ordinary_user_without_a_cgroup():
     with doctorlib.Host("rootless") as host:
@@ -150,7 +150,7 @@ def on_terminal(host, env):
         while select.select([ours], [], [], doctorlib.SECONDS)[0]:
             try:
                 text += os.read(ours, 65536)
-            except OSError:  # the end of a terminal
+            except OSError:  # end of file of a terminal
                 break
         process.wait(doctorlib.SECONDS)
     os.close(ours)

@@ -25,7 +25,7 @@ from rawlib import Pipes, Refused, Ws, dial, exec_data, head_of, refuses, reques
 from crowdlib import percentile, raise_open_files
 
 CLIENTS = 8
-SERVED_AGAIN = 1.0  # mostly; no longer than a stall more
+SERVED_AGAIN = 1.0  # usually; a stall of the host is added
 GRACE_SECONDS = 5  # BOX_SHUTDOWN_GRACE_MS
 ROOT_SEES = "the fds of a process that is not dumpable are root's to see"
 GOING_AWAY = (1001, "Box runtime shutting down")
@@ -189,7 +189,7 @@ def terminate(boxd):
     return time.monotonic()
 
 
-@pytest.mark.usefixtures("scenes")  # they wait while others work
+@pytest.mark.usefixtures("scenes")  # these mostly wait, so they run in parallel
 @pytest.mark.timeout(60)
 def test_stop_when_idle(tmp_path):
     with fake_boxd(tmp_path) as boxd:
@@ -232,14 +232,14 @@ def test_stop_finishes_what_runs(tmp_path):
         boxd.wait_event("stopping", 2)  # boxd's own, and box-rpc's
         with dial(boxd.port, timeout=0.3) as late:
             late.sendall(head_of())
-            with pytest.raises(OSError):  # it times out, or is reset: it is not served
+            with pytest.raises(OSError):  # it times out or is reset, but is not served
                 assert late.recv(100) == b"", "a new connection was served"
                 raise ConnectionError
         refused = idle.ask("box_exec", exec_data("echo late", "t"), context())
         assert refused["message"].startswith("BoxRuntimeUnavailableError: ")
         answer = ws.answer()
         assert (answer["seq_id"], answer["code"], answer["data"]["exit_code"]) == (5, 0, 0)
-        assert time.monotonic() - started > 0.2  # it ran still when all of that was refused
+        assert time.monotonic() - started > 0.2  # it was still running when all of that was refused
         for client in (ws, idle):
             end = client.wait_closed(10)
             assert (end.code, end.reason) == GOING_AWAY

@@ -44,8 +44,8 @@ def talked(request, place):
 
 def talk(world, kind):
     boxd = world.boxd
-    with boxd.web(token=clientlib.TOKEN) as client, mcplib.Door(boxd.port, world.headers) as door:
-        port = door.port if kind == "python" else None
+    with boxd.web(token=clientlib.TOKEN) as client, mcplib.HeaderProxy(boxd.port, world.headers) as proxy:
+        port = proxy.port if kind == "python" else None
         urls = {name: world.url(name, port) for name in mcplib.SERVERS}
         wanted = {"urls": urls, "file": mcplib.FILE, "long_bytes": LONG_BYTES[kind]}
         if kind == "node":
@@ -57,7 +57,7 @@ def talk(world, kind):
         with mcplib.conversation(command, env=environment) as process:
             for line in process.stdout:
                 if line == "tear\n":
-                    door.tear()
+                    proxy.tear()
                 elif line == "waiting\n":
                     world.end(client, "everything")
                 else:
@@ -147,8 +147,8 @@ def test_wrong_calls(talked):
 
 
 def test_broken_connection(talked):
-    """In the middle of a call: the server goes on, and the next connection is served. What the
-    server said meanwhile is not lost; a client that has forgotten the call takes it for an error.
+    """In the middle of a call: the server continues, and the next connection is served. Output of the
+    server meanwhile is not lost; a client that has forgotten the call treats it as an error.
     """
     if talked["client"] == "node":
         assert talked["broken"] == "MCP error -32000: Connection closed"

@@ -16,9 +16,9 @@ from crowdlib import metric
 from relaylib import start, stop
 
 CLIENTS, NAMES, SESSIONS = 8, 200, 10
-LIMIT = 60  # of processes that run: fewer than would, so that it is met
+LIMIT = 60  # running processes: low enough to be reached
 SECONDS_SHORT, SECONDS_LONG = 5, 120
-PAUSE_SECONDS = 2  # how often all are looked at together
+PAUSE_SECONDS = 2  # how often all counts are checked
 LIMIT_OF_ALL = 68  # of which one workspace gets seven eighths
 FULL = (
     "BoxCapacityExceededError: Box managed process capacity of this workspace reached "
@@ -38,7 +38,7 @@ class Churner(threading.Thread):
         self.dice = random.Random(number)
         self.names = [f"n{one}" for one in range(number, NAMES, CLIENTS)]
         self.meeting, self.end = meeting, time.monotonic() + seconds
-        self.known = {}  # name: what its info must say
+        self.known = {}  # name: what its info must contain
         self.marks = {}
         self.counts = dict.fromkeys(("started", "replaced", "stopped", "full", "looked"), 0)
         self.failed = None
@@ -118,7 +118,7 @@ class Churner(threading.Thread):
             while time.monotonic() < self.end:
                 if time.monotonic() > pause:
                     self.settle()
-                    self.meeting.wait(60)  # all have settled: they are looked at
+                    self.meeting.wait(60)  # all clients pause for a check
                     self.meeting.wait(60)
                     pause = time.monotonic() + PAUSE_SECONDS
                 self.turn()

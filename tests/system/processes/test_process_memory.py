@@ -105,7 +105,7 @@ def started(client, mark, process, **spec):
 # -- tests
 
 
-@pytest.mark.usefixtures("scenes")  # one waits while others work
+@pytest.mark.usefixtures("scenes")  # mostly waits, so it runs in parallel
 def test_only_it_dies(client):
     other = nativelib.marker()
     command = client.start("box_exec", {"session_id": "s", "cmd": "sleep 3; echo went on"})

@@ -207,7 +207,7 @@ def test_confirmed_before_it_is_sent_again(client, boxd):
     before it is sent again, and gets everything after it."""
     shell(client, "head -c 5000000 /dev/zero")
     had = 0
-    for _ in range(4):  # how much comes unconfirmed is not always the same
+    for _ in range(4):  # the amount of unconfirmed output varies
         with V1(boxd, 0) as relay:
             relay.sock.settimeout(1)
             with pytest.raises(TimeoutError):

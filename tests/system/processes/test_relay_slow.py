@@ -33,7 +33,7 @@ MIB = 1 << 20
 # readers.
 RPC_BYTES_PER_READER = 3 * MIB // 2
 INIT_BYTES_PER_READER = 9 * MIB // 4
-KEEPER_BYTES = 4 * MIB
+BOXD_BYTES = 4 * MIB
 # The box as a whole: also its processes with their pages.
 BOX_BYTES_PER_READER = 4 * MIB
 LATENCY_TIMES = 2
@@ -207,7 +207,7 @@ def check_slow(place, count, seconds, size, alone):
             assert RATE_BYTES * seconds / 2 < early < RATE_BYTES * seconds * 1.2 + MIB
         assert grown["box-rpc"] < count * RPC_BYTES_PER_READER
         assert grown["box-init"] < count * INIT_BYTES_PER_READER
-        assert grown["boxd"] < KEEPER_BYTES
+        assert grown["boxd"] < BOXD_BYTES
         assert grown.get("group", 0) < count * BOX_BYTES_PER_READER
         check_latency(before, slow, after)
         stop(client, "mark")

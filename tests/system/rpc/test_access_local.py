@@ -426,7 +426,7 @@ def test_tokens_are_changed_without_a_restart(tmp_path):
             file.write_text(f"\n{NEW}\n")
             assert reload("token.reloaded", 2)["tokens"] == 1
             assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
-            assert client.ask("__ping") == {}  # who is in stays in
+            assert client.ask("__ping") == {}  # existing connections stay
         # An invalid or empty file changes nothing.
         for count, text in enumerate(("short\n", "", f"{OLD}\n{NEW}\n{OLD}x\n"), 1):
             file.write_text(text)

@@ -17,7 +17,7 @@ from relaylib import V1, Bare, fill, info, shell, start
 
 CLONE_NEWNET = 0x40000000
 FOUND_SECONDS = 60
-LATE_SECONDS = 5  # of timers that go once a second, on a machine that has other work
+LATE_SECONDS = 5  # delay of timers with a period of a second, on a busy host
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 # Writes once the network is gone, and does not read.
 TALKS = "while [ ! -e /tmp/gone ]; do sleep 0.1; done; while :; do echo x; sleep 1; done"

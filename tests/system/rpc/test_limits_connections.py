@@ -31,14 +31,14 @@ def crowded_p99(boxd, count):
             with Ws(boxd.port) as newcomer:
                 newcomer.ping()
             was_there = time.monotonic() - came < 4.5
-            wait_until(lambda: pending(boxd) == 0, 15, "an empty door")
+            wait_until(lambda: pending(boxd) == 0, 15, "no pending connection")
             assert time.monotonic() - came < 6.5 + STALL_SECONDS
             wait_until(lambda: crowd.gone() == count, what="the end of every socket")
     return (alone, beside) if was_there else None
 
 
 @pytest.mark.timeout(180)
-def test_crowd_at_the_door(fast):
+def test_crowd_of_pending_connections(fast):
     """5,000 sockets that send nothing or half a request head, from 20 addresses."""
     raise_open_files()
     with Ws(fast.port) as ws:
@@ -149,7 +149,7 @@ def test_pending_max_of_one_peer(fast):
     peer's."""
     with dial(fast.port, "127.0.0.3") as other:
         guests = [dial(fast.port, "127.0.0.2") for _ in range(PENDING_PER_PEER_MAX)]
-        wait_until(lambda: pending(fast) == PENDING_PER_PEER_MAX + 1, 4, "all at the door")
+        wait_until(lambda: pending(fast) == PENDING_PER_PEER_MAX + 1, 4, "all pending")
         guests += [dial(fast.port, "127.0.0.2") for _ in range(3)]
         try:
             for guest in guests[:3]:

@@ -25,7 +25,7 @@ from clientlib import INSTANCE
 SECONDS = 30
 TIMES = {"pause_ms": 100, "pause_max_ms": 400}
 UNAVAILABLE = "BoxRuntimeUnavailableError: "
-SLOW_US = 500_000  # of a step, on a busy machine and under sanitizers
+SLOW_US = 500_000  # the limit of a step, on a busy host and with sanitizers
 JITTER = 0.11
 
 
@@ -172,7 +172,7 @@ def echo(line, text="x"):
     return answer
 
 
-@pytest.mark.usefixtures("scenes")  # it waits while others work
+@pytest.mark.usefixtures("scenes")  # mostly waits, so it runs in parallel
 def test_killed_and_started_again_while_calls_are_under_way(runtime):
     with Line(**runtime.options()) as line:
         line.expect("up")

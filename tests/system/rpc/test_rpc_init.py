@@ -14,8 +14,8 @@ def limits_of(client):
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_init_limit(client, name):
-    least, most, usual = LIMITS[name]
-    assert limits_of(client)[name] == usual
+    least, most, default = LIMITS[name]
+    assert limits_of(client)[name] == default
     for value in (least, most):
         client.init(limits={name: value})
         assert limits_of(client)[name] == value

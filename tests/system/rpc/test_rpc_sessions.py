@@ -36,14 +36,14 @@ def scenes(request):
         yield made
 
 
-@pytest.mark.usefixtures("scenes")  # they wait while others work
+@pytest.mark.usefixtures("scenes")  # these mostly wait, so they run in parallel
 def test_status(box):
     status = box.ask("box_status")
     assert status["backend"] == {"name": "fake", "available": True}
     assert (status["active_sessions"], status["managed_processes"]) == (0, 0)
     assert status["session_ttl_sec"] == 300
-    for name, (_, _, usual) in LIMITS.items():
-        assert status["limits"][name] == usual
+    for name, (_, _, default) in LIMITS.items():
+        assert status["limits"][name] == default
     assert status["limits"]["max_output_bytes"] == 8 << 20
     assert status["capacity"] == {"limit": 56, "used": 0, "remaining": 56}
     assert {"msgpack", "file_chunk_bin"} <= set(status["features"])

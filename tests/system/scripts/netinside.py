@@ -16,8 +16,8 @@ import threading
 import time
 
 PORT = 5410  # the runtime's own
-OTHER_PORT = 8081  # of the internet, beside 80
-BOX_PORT = 8080  # of a server in a box, which may not take a low one
+OTHER_PORT = 8081  # ports of the internet server, besides 80
+BOX_PORT = 8080  # a server in a box, where low ports may be forbidden
 LOOPBACK_PORT = 5411  # on the host's loopback only
 BIG = 10 * 1024 * 1024
 SITE = "93.184.216.34"

@@ -37,9 +37,9 @@ def make_steps(place, generation, carrier, mode):
         "written": {**mine, "cmd": WRITE, "skill_name": "x"},
         "ran again": {**mine, "cmd": RUN, "skill_name": "x"},
         "without": {**mine, "cmd": RUN},
-        "listed next door": {"do": "skills", "workspace": "ws2"},
-        "run next door": {**theirs, "cmd": RUN, "skill_name": "x"},
-        "searched next door": {**theirs, "cmd": SEARCH},
+        "listed by a neighbour": {"do": "skills", "workspace": "ws2"},
+        "run by a neighbour": {**theirs, "cmd": RUN, "skill_name": "x"},
+        "searched by a neighbour": {**theirs, "cmd": SEARCH},
     }
 
 
@@ -73,7 +73,7 @@ def test_may_not_be_written(flow):
 
 
 def test_neighbour(flow):
-    assert flow.gave("listed next door") == []
-    name, text = flow.raised("run next door")
+    assert flow.gave("listed by a neighbour") == []
+    name, text = flow.raised("run by a neighbour")
     assert (name, text) == ("BoxValidationError", 'BoxValidationError: Skill "x" not found')
-    assert flow.gave("searched next door")["stdout"] == ""
+    assert flow.gave("searched by a neighbour")["stdout"] == ""

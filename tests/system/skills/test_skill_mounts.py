@@ -114,7 +114,7 @@ def test_unknown(client, name):
 
 def test_neighbour(client):
     """Another tenant has neither the skill nor a way to its folder."""
-    context = {**client.context, "workspace_uuid": "next door"}
+    context = {**client.context, "workspace_uuid": "neighbour"}
     spec = {"cmd": "true", "session_id": "n", "skill_name": "one"}
     text = client.fail("box_exec", spec, context=context)
     assert text == 'BoxValidationError: Skill "one" not found'
@@ -246,7 +246,7 @@ def test_no_client_moves_it(client, place):
 
 def test_turns(client):
     """One tenant sends many requests; its neighbour waits for one answer, not for all."""
-    neighbour = {**client.context, "workspace_uuid": "next door"}
+    neighbour = {**client.context, "workspace_uuid": "neighbour"}
     for n in range(100):
         name = f"many-{n:03}"
         client.ask("box_create_skill", {"skill": {"name": name, "instructions": "x" * 20000}})

@@ -345,9 +345,9 @@ def test_letters_are_those_of_python(both):
 
 
 def tree_of(root, reference):
-    """Every path below with what it is: a file by its bytes, a SKILL.md by what the reference reads.
+    """The contents of a tree by path: a file's bytes, or what the reference reads in a SKILL.md.
 
-    White space at the ends of fields does not count: nobody sees it.
+    White space at the ends of fields is ignored, because it is never shown.
     """
     found = {}
     for path in sorted(root.rglob("*")):
@@ -384,7 +384,7 @@ class Pair:
         times = ("created_at", "updated_at")
         assert without(ours, *EXTRA, *times) == without(moved, *times), (action, data)
         if archive_file:
-            self.store.ok("box_list_skills")  # then an install lasts, and leaves no mark
+            self.store.ok("box_list_skills")  # the install is synced then, and leaves no mark
         ours, theirs = (tree_of(tree, self.reference) for tree in (self.ours, self.theirs))
         assert ours == theirs, (action, data)
         return ours

@@ -22,7 +22,7 @@ CHANGES_SECONDS = 3
 CHANGES_SECONDS_SOAK = 30
 KILLS = 50
 KILLS_SOAK = 500
-WHOLE_ROUNDS = 3  # before the first kill, to see how long they take
+WHOLE_ROUNDS = 3  # before the first kill, to measure how long they take
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_nothing_stale_is_told(store, folder):
     chance = random.Random(3)
     for step in range(150):
         if chance.random() < 0.1:
-            time.sleep(0.07)  # long enough for what was read to be remembered
+            time.sleep(0.07)  # long enough for the read files to be cached
         number = chance.randrange(20)
         file = tenant.root / f"s{number}/SKILL.md"
         kind = chance.randrange(6)
@@ -364,7 +364,7 @@ def check_changing_tree(store, folder, tmp_path, seconds):
             changer.join()
     assert asked > 50 and good > 10 and sum(changer.changes for changer in changers) > 100
     assert {path: path.read_bytes() for path in outside.iterdir()} == before
-    store.ask("box_list_skills")  # behind an install: then it lasts
+    store.ask("box_list_skills")  # after an install: it is on disk then
     assert not (tenant.root / ".box-staging").exists()
 
 

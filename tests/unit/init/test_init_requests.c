@@ -156,8 +156,7 @@ TEST(reset_in_the_middle)
 		(void)snprintf(command, sizeof(command), "sleep 3%02" PRIu32 ".25; echo no", id);
 		ask(&child, id, (struct asked){.command = command});
 	}
-	ask(&child, 21,
-		(struct asked){.command = "yes"}); /* blocks box-init, because nobody reads */
+	ask(&child, 21, (struct asked){.command = "yes"}); /* blocks box-init: nobody reads */
 	static const struct box_init_run part = {.workdir_size = 2, .command_size = 1000};
 	send_body(&child, 22, &part, "/\0begin", 7);
 	(void)usleep(100000);

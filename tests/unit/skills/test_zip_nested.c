@@ -224,8 +224,7 @@ TEST(directories_that_lead_astray_are_refused)
 	box_buf_free(&buf);
 	buf = zip_make(honest, 1, &(struct zip_end){.offset_off = -1});
 	refuses(&buf, misplaced);
-	/* It starts like an archive and has no end record: some readers follow the local headers.
-	 */
+	/* It starts like an archive and has no end record: some readers follow its headers. */
 	buf.len -= 22;
 	refuses(&buf, lost);
 }

@@ -312,7 +312,7 @@ static const struct box_ws_user owing = {
 	.closed = closed,
 };
 
-/* How long the peer reads one piece every 50 ms, or nothing; its pongs would not be seen. */
+/* For `ms` the peer reads one piece every 50 ms, or nothing; its pongs could not be seen. */
 static void owe_for(uint64_t ms, bool reads)
 {
 	static char taken[PIECE_BYTES];

@@ -73,7 +73,7 @@ static int machine_boot_file(void)
 	return high(fd);
 }
 
-/* Small enough for a file that the guest may create. It does not exist yet. */
+/* The jail: a small tmpfs with what the guest may have. Nothing has pivoted into it yet. */
 static int make_jail(void)
 {
 	static const char *const folders[] = {"proc", "dev", "run", "share", "share/trees",

@@ -156,21 +156,21 @@ TEST(a_dead_guest_costs_nothing)
 
 /* --- mounts --- */
 
-struct wish {
-	uint32_t wish; /* 1: attach, 2: detach */
+struct mount_request {
+	uint32_t action; /* 1: attach, 2: detach */
 	uint32_t number;
 };
 
-static struct wish hear_wish(void)
+static struct mount_request hear_request(void)
 {
-	struct wish wish;
+	struct mount_request request;
 	struct pollfd fd = {.fd = mount_helper, .events = POLLIN};
 	ASSERT_INT(poll(&fd, 1, WAIT_MS), 1);
-	ASSERT_INT(recv(mount_helper, &wish, sizeof(wish), 0), sizeof(wish));
-	return wish;
+	ASSERT_INT(recv(mount_helper, &request, sizeof(request), 0), sizeof(request));
+	return request;
 }
 
-static void say_hung(uint32_t errnum)
+static void say_attached(uint32_t errnum)
 {
 	ASSERT_INT(send(mount_helper, &errnum, sizeof(errnum), MSG_NOSIGNAL), sizeof(errnum));
 }
@@ -187,19 +187,19 @@ static void exit_of(uint32_t id)
 	ASSERT(hear(bytes, sizeof(bytes)) > 0);
 }
 
-TEST(mounts_hang_before_the_guest_hears_of_them)
+TEST(mounts_are_attached_before_the_guest_hears_of_them)
 {
 	start_ready();
 	ask_mount(9);
 	ask(BOX_INIT_INPUT, 9, "x", 1, -1);
-	struct wish wish = hear_wish();
-	ASSERT_INT(wish.wish, 1);
-	ASSERT_INT(wish.number, 1);
+	struct mount_request request = hear_request();
+	ASSERT_INT(request.action, 1);
+	ASSERT_INT(request.number, 1);
 	ASSERT(is_quiet(stream, 100));
 	/* Answers are forwarded meanwhile. */
 	answer(BOX_INIT_STDOUT, 3, "up", 2);
 	ASSERT_INT(hear(bytes, sizeof(bytes)), 18);
-	say_hung(0);
+	say_attached(0);
 	struct box_init_header header = read_packet(bytes);
 	ASSERT_INT(header.kind, BOX_INIT_MOUNT);
 	ASSERT_INT(header.reserved, 1);
@@ -207,8 +207,8 @@ TEST(mounts_hang_before_the_guest_hears_of_them)
 	ASSERT_INT(read_packet(bytes).kind, BOX_INIT_INPUT);
 	/* A mount that cannot be attached still has its number, with nothing at its path. */
 	ask_mount(9);
-	ASSERT_INT(hear_wish().number, 2);
-	say_hung(EPERM);
+	ASSERT_INT(hear_request().number, 2);
+	say_attached(EPERM);
 	ASSERT_INT(read_packet(bytes).reserved, 2);
 	/* Mounts are removed with their command. */
 	exit_of(8);
@@ -216,9 +216,9 @@ TEST(mounts_hang_before_the_guest_hears_of_them)
 	exit_of(9);
 	uint32_t sum = 0;
 	for (int i = 0; i < 2; i++) {
-		wish = hear_wish();
-		ASSERT_INT(wish.wish, 2);
-		sum += wish.number;
+		request = hear_request();
+		ASSERT_INT(request.action, 2);
+		sum += request.number;
 	}
 	ASSERT_INT(sum, 1 + 2);
 	ASSERT(is_quiet(mount_helper, 50));
@@ -243,20 +243,20 @@ TEST(mounts_go_with_a_reset)
 	answer(BOX_INIT_RESET_DONE, 0, NULL, 0); /* that nobody requested */
 	ASSERT_INT(hear(bytes, sizeof(bytes)), 16);
 	ask_mount(4);
-	ASSERT_INT(hear_wish().number, 1);
-	say_hung(0);
+	ASSERT_INT(hear_request().number, 1);
+	say_attached(0);
 	ask(BOX_INIT_RESET, 0, NULL, 0, -1);
 	ask_mount(5);
-	ASSERT_INT(hear_wish().number, 2);
-	say_hung(0);
+	ASSERT_INT(hear_request().number, 2);
+	say_attached(0);
 	for (int i = 0; i < 3; i++) {
 		(void)read_packet(bytes);
 	}
 	ASSERT(is_quiet(mount_helper, 50));
 	answer(BOX_INIT_RESET_DONE, 0, NULL, 0);
-	struct wish wish = hear_wish();
-	ASSERT_INT(wish.wish, 2);
-	ASSERT_INT(wish.number, 1);
+	struct mount_request request = hear_request();
+	ASSERT_INT(request.action, 2);
+	ASSERT_INT(request.number, 1);
 	ASSERT(is_quiet(mount_helper, 50));
 	(void)close(control);
 	ASSERT_INT(ended(), 0);
@@ -276,31 +276,31 @@ TEST(mounts_of_managed_processes)
 {
 	start_ready();
 	ask_mount(4 | BOX_INIT_MOUNT_OF_PROCESS);
-	ASSERT_INT(hear_wish().number, 1);
-	say_hung(0);
+	ASSERT_INT(hear_request().number, 1);
+	say_attached(0);
 	ask_mount(4);
-	ASSERT_INT(hear_wish().number, 2);
-	say_hung(0);
+	ASSERT_INT(hear_request().number, 2);
+	say_attached(0);
 	ask_mount(5 | BOX_INIT_MOUNT_OF_PROCESS);
-	ASSERT_INT(hear_wish().number, 3);
-	say_hung(0);
+	ASSERT_INT(hear_request().number, 3);
+	say_attached(0);
 	ask(BOX_INIT_RESET, 0, NULL, 0, -1);
 	for (int i = 0; i < 4; i++) {
 		(void)read_packet(bytes);
 	}
 	answer(BOX_INIT_RESET_DONE, 0, NULL, 0);
 	ASSERT_INT(hear(bytes, sizeof(bytes)), 16);
-	ASSERT_INT(hear_wish().number, 2);
+	ASSERT_INT(hear_request().number, 2);
 	exit_of(4);
 	state_of(4, BOX_INIT_PROCESS_RUNNING);
 	ASSERT(is_quiet(mount_helper, 50));
 	state_of(4, BOX_INIT_PROCESS_ENDED);
-	struct wish wish = hear_wish();
-	ASSERT_INT(wish.wish, 2);
-	ASSERT_INT(wish.number, 1);
+	struct mount_request request = hear_request();
+	ASSERT_INT(request.action, 2);
+	ASSERT_INT(request.number, 1);
 	/* A process that is forgotten has not ended yet. */
 	ask(BOX_INIT_FORGET_PROCESS, 5, NULL, 0, -1);
-	ASSERT_INT(hear_wish().number, 3);
+	ASSERT_INT(hear_request().number, 3);
 	ASSERT_INT(read_packet(bytes).kind, BOX_INIT_FORGET_PROCESS);
 	(void)close(control);
 	ASSERT_INT(ended(), 0);

@@ -51,7 +51,7 @@ static int detach(const char *path)
 }
 
 /* The answer, or the error in its place. */
-static int hang(uint32_t number, int fd)
+static int attach(uint32_t number, int fd)
 {
 	int r = box_mount_helper_attach(socket_fd, number, fd);
 	if (fd >= 0) {
@@ -84,31 +84,31 @@ static bool gone(const char *path)
 TEST(folders_and_files_come_and_go)
 {
 	start();
-	ASSERT_INT(hang(7, detach("/mnt/source")), 0);
+	ASSERT_INT(attach(7, detach("/mnt/source")), 0);
 	ASSERT(there("/mnt/mounts/7/file"));
-	ASSERT_INT(hang(8, detach("/mnt/source/file")), 0);
+	ASSERT_INT(attach(8, detach("/mnt/source/file")), 0);
 	ASSERT(there("/mnt/mounts/8"));
 	ASSERT_INT(box_mount_helper_detach(socket_fd, 7), 0);
 	ASSERT_INT(box_mount_helper_detach(socket_fd, 8), 0);
 	ASSERT_INT(box_mount_helper_detach(socket_fd, 9), 0);
 	ASSERT(gone("/mnt/mounts/7") && gone("/mnt/mounts/8"));
-	/* Its existing attributes stay. */
+	/* The source itself stays. */
 	ASSERT(there("/mnt/source/file"));
-	ASSERT_INT(hang(10, detach("/mnt/source")), 0);
+	ASSERT_INT(attach(10, detach("/mnt/source")), 0);
 }
 
-TEST(what_cannot_be_hung_leaves_nothing)
+TEST(what_cannot_be_attached_leaves_nothing)
 {
 	start();
-	ASSERT_INT(hang(1, -1), 1);
+	ASSERT_INT(attach(1, -1), 1);
 	ASSERT(!there("/mnt/mounts/1"));
 	/* Not a detached mount. */
-	ASSERT_INT(hang(2, open("/mnt/source", O_PATH | O_CLOEXEC)), 1);
+	ASSERT_INT(attach(2, open("/mnt/source", O_PATH | O_CLOEXEC)), 1);
 	ASSERT(!there("/mnt/mounts/2"));
-	ASSERT_INT(hang(3, detach("/mnt/source")), 0);
+	ASSERT_INT(attach(3, detach("/mnt/source")), 0);
 	/* The number is in use: it is not mounted over, and is detached. */
-	ASSERT_INT(hang(3, detach("/mnt/source/file")), 1);
-	ASSERT_INT(hang(4, detach("/mnt/source")), 0);
+	ASSERT_INT(attach(3, detach("/mnt/source/file")), 1);
+	ASSERT_INT(attach(4, detach("/mnt/source")), 0);
 	ASSERT(there("/mnt/mounts/4/file"));
 }
 
@@ -127,7 +127,7 @@ TEST(what_it_is_left_with)
 	char path[64];
 	char line[256];
 	size_t right = 0;
-	ASSERT_INT(hang(1, detach("/mnt/source")), 0);
+	ASSERT_INT(attach(1, detach("/mnt/source")), 0);
 	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	FILE *from = fopen(path, "re");
 	ASSERT(from);

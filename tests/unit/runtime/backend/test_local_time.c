@@ -8,13 +8,13 @@
 int __real_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat);
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat);
 
-static bool hurry; /* the next timer runs out at once */
+static bool at_once; /* the next timer runs out at once */
 static uint64_t last_timeout_ms;
 
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat)
 {
-	bool now = hurry;
-	hurry = false;
+	bool now = at_once;
+	at_once = false;
 	last_timeout_ms = timeout;
 	return __real_uv_timer_start(timer, cb, now ? 0 : timeout, repeat);
 }
@@ -51,7 +51,7 @@ TEST(init_must_end_a_command_in_time)
 	ASSERT_INT(last_timeout_ms, 6000);
 	turn();
 	ASSERT_INT(played.lost, 0);
-	hurry = true;
+	at_once = true;
 	begin_plain(&played, &spec, 2, &ran[1]);
 	turn();
 	ASSERT_INT(played.lost, 1);
@@ -83,7 +83,7 @@ TEST(an_end_that_came_in_time_counts)
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
 	make_played(&played, 3);
-	hurry = true;
+	at_once = true;
 	begin_plain(&played, &spec, 1, &ran);
 	say_unheard(&played, BOX_INIT_EXIT, &end, sizeof(end));
 	turn();
@@ -113,7 +113,7 @@ static void begin_stuck(struct played *played, const struct box_spec *spec, stru
 	struct heard heard;
 	start_microvms();
 	make_played(played, 3);
-	hurry = true;
+	at_once = true;
 	ran->op = backend->ops->exec(played->box, spec, 1000, &live, on_ran, ran);
 	say_unheard(played, BOX_INIT_STDOUT, "12345", 5);
 	expect(played, BOX_INIT_RUN, 1, &heard);
@@ -134,7 +134,7 @@ TEST(the_end_may_wait_for_a_slow_reader)
 	ASSERT_INT(last_timeout_ms, 5000); /* from now on */
 	turn();
 	ASSERT_INT(played.lost, 0);
-	hurry = true;
+	at_once = true;
 	backend->ops->credit(ran.op, 1);
 	turn();
 	ASSERT_INT(played.lost, 1);
@@ -155,7 +155,7 @@ TEST(an_end_that_is_here_is_not_late)
 	int fds[3];
 	start();
 	make_played(&played, 3);
-	hurry = true;
+	at_once = true;
 	ran.op = backend->ops->exec(played.box, &spec, 1000, &live, on_ran, &ran);
 	for (int i = 0; i < 3; i++) {
 		expect(&played, BOX_INIT_PIPE, 1, &heard);
@@ -167,7 +167,7 @@ TEST(an_end_that_is_here_is_not_late)
 	say_unheard(&played, BOX_INIT_EXIT, &end, sizeof(end));
 	turn();
 	ASSERT_INT(ran.calls, 0);
-	hurry = true;
+	at_once = true;
 	backend->ops->credit(ran.op, 1);
 	turn();
 	ASSERT_INT(played.lost, 0);
@@ -197,7 +197,7 @@ TEST(a_command_that_waits_for_boxd_is_not_late)
 	start();
 	make_played(&played, 3);
 	last_timeout_ms = 0;
-	hurry = true;
+	at_once = true;
 	begin(&played, &spec, 1000, &ran);
 	turn();
 	ASSERT_INT(played.lost, 0);
@@ -236,7 +236,7 @@ TEST(work_on_files_that_waits_for_boxd_is_not_late)
 	struct heard heard;
 	start();
 	make_played(&played, 3);
-	hurry = true;
+	at_once = true;
 	ASSERT(backend->ops->file(played.box, &ask, NULL, on_filed, NULL));
 	turn();
 	ASSERT_INT(filed, 0);
@@ -259,7 +259,7 @@ TEST(the_end_of_a_cancelled_command_must_come_soon)
 	struct ran ran = {0};
 	begin_stuck(&played, &spec, &ran);
 	last_timeout_ms = 0;
-	hurry = true;
+	at_once = true;
 	backend->ops->cancel(ran.op);
 	ASSERT_INT(last_timeout_ms, 5000);
 	/* Also without credit: the command is killed, and its output discarded. */
