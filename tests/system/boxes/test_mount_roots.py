@@ -18,8 +18,8 @@ import pytest
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OUTSIDE = "is outside allowed_mount_roots: start boxd with --mount-root "
-OWN = "rootfs or an image of this runtime is there, above or below"
-STORE = "of the skill store a box gets packages of its own workspace only"
+OWN = "it is at, above or below rootfs, an image, the configuration"
+STORE = "from the skill store a box gets packages of its own workspace only"
 OTHER = "ws-" + "0" * 24
 
 

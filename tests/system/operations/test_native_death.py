@@ -79,7 +79,7 @@ def check_keeper_killed(start, kills):
             if network is None:
                 network = network_possible(boxd)
             # Whoever asks between its end and that of box-rpc hears about it.
-            with Load(boxd, network=network, allowed="boxd cannot be asked") as load:
+            with Load(boxd, network=network, allowed="boxd cannot be reached") as load:
                 if number % 2 == 0:
                     wait_worked(load, 4)
                 pause(0, 0.3)
