@@ -170,7 +170,7 @@ static void plan_restart(struct supervisor *supervisor, int64_t ran_ms)
 	if (!box_serve_was_ready(supervisor->serve) &&
 		supervisor->deaths_unready >= DEATHS_UNREADY_MAX) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.given_up",
-			box_log_str("why", "box-rpc died repeatedly before it was ready"),
+			box_log_str("why", "box-rpc died repeatedly and was never ready"),
 			box_log_int("deaths", supervisor->deaths_unready));
 		supervisor->exit_code = 1;
 		return;

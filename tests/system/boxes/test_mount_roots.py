@@ -140,7 +140,7 @@ def test_skill_store(client, world):
 def test_image_that_a_payload_makes(client, world):
     imagelib.make_root(world.base / "images" / "late", "late")
     spec = {"cmd": "true", "session_id": "late", "image": "late"}
-    assert "is again at the next start" in client.fail("box_exec", spec)
+    assert "is checked again at the next start" in client.fail("box_exec", spec)
 
 
 def test_fifo_in_a_host_folder(client, world):
